@@ -1,0 +1,81 @@
+#include "topology/discovery.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+namespace kolo {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Discovery, SeesThisMachine) {
+  const HardwareSnapshot machine = discover_hardware();
+  EXPECT_FALSE(machine.host_name.empty());
+  EXPECT_GE(machine.cores, 1);
+  EXPECT_GE(machine.pus, machine.cores);
+  EXPECT_GT(machine.memory_bytes, 0U);
+  ASSERT_FALSE(machine.packages.empty());
+  ASSERT_FALSE(machine.numa_nodes.empty());
+  int pus = 0;
+  for (const Package& package : machine.packages) pus += package.pus;
+  EXPECT_EQ(pus, machine.pus);
+}
+
+// A machine of two sockets with a GPU and an InfiniBand card near the second, a network card near
+// the first and a disk controller.
+TEST(Discovery, FindsDevicesAndWhereTheySit) {
+  const HardwareSnapshot machine = hardware_from_file(KOLO_TEST_DATA "/two_sockets.xml");
+  EXPECT_EQ(machine.host_name, "example");
+  EXPECT_EQ(machine.cores, 4);
+  EXPECT_EQ(machine.pus, 8);
+  ASSERT_EQ(machine.packages.size(), 2U);
+  EXPECT_EQ(machine.packages[1].model, "Example CPU");
+  EXPECT_EQ(machine.packages[1].cores, 2);
+  ASSERT_EQ(machine.numa_nodes.size(), 2U);
+  EXPECT_EQ(machine.numa_nodes[0].memory_bytes, 1U << 30);
+  EXPECT_EQ(machine.numa_nodes[0].pus, 4);
+
+  ASSERT_EQ(machine.caches.size(), 1U);
+  EXPECT_EQ(machine.caches[0].level, 3);
+  EXPECT_EQ(machine.caches[0].kind, 'u');
+  EXPECT_EQ(machine.caches[0].count, 2);
+  EXPECT_EQ(machine.caches[0].pus_sharing, 4);
+
+  ASSERT_EQ(machine.devices.size(), 3U);
+  const PciDevice& ethernet = machine.devices[0];
+  EXPECT_EQ(ethernet.kind, PciDevice::Kind::kNetwork);
+  EXPECT_EQ(ethernet.address, "0000:01:00.0");
+  EXPECT_EQ(ethernet.numa_node, 0);
+  EXPECT_THAT(ethernet.os_devices, ElementsAre("eth0"));
+  const PciDevice& gpu = machine.devices[1];
+  EXPECT_EQ(gpu.kind, PciDevice::Kind::kGpu);
+  EXPECT_EQ(gpu.address, "0000:81:00.0");
+  EXPECT_EQ(gpu.vendor_id, 0x10de);
+  EXPECT_EQ(gpu.name, "NVIDIA Corporation Example GPU");
+  EXPECT_EQ(gpu.numa_node, 1);
+  EXPECT_DOUBLE_EQ(gpu.link_gb_per_s, 31.5);
+  const PciDevice& infiniband = machine.devices[2];
+  EXPECT_EQ(infiniband.kind, PciDevice::Kind::kNetwork);
+  EXPECT_THAT(infiniband.os_devices, ElementsAre("ib0", "mlx5_0"));
+}
+
+TEST(Discovery, NamesTheFileItCannotRead) {
+  try {
+    hardware_from_file("/nonexistent/machine.xml");
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("/nonexistent/machine.xml"));
+  }
+}
+
+TEST(Discovery, ConfiguredIdentityComesFirst) {
+  EXPECT_EQ(node_identity("left"), "left");
+  EXPECT_FALSE(node_identity().empty());
+  EXPECT_EQ(node_identity(), node_identity());
+}
+
+}  // namespace
+}  // namespace kolo

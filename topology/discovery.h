@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kolo {
+
+/// A processor socket.
+struct Package {
+  int os_index = -1;
+  std::string model;  ///< As the CPU names itself; empty if unknown.
+  int cores = 0;
+  int pus = 0;  ///< Hardware threads.
+};
+
+struct NumaNode {
+  int os_index = -1;
+  std::size_t memory_bytes = 0;
+  int cores = 0;  ///< Near this memory.
+  int pus = 0;
+};
+
+/// Caches of equal level, kind and size.
+struct CacheKind {
+  int level = 0;
+  char kind = 'u';  ///< 'u' unified, 'd' data, 'i' instructions.
+  std::size_t bytes = 0;
+  std::size_t line_bytes = 0;
+  int count = 0;
+  int pus_sharing = 0;  ///< Hardware threads behind one of them.
+};
+
+/// A GPU or a network card on the PCI bus.
+struct PciDevice {
+  enum class Kind : std::uint8_t { kGpu, kNetwork };
+  Kind kind = Kind::kGpu;
+  std::string address;  ///< "0000:3b:00.0"
+  std::uint16_t vendor_id = 0;
+  std::uint16_t device_id = 0;
+  std::string name;                     ///< Vendor and model; empty if unknown.
+  std::vector<std::string> os_devices;  ///< "eth0", "mlx5_0", "nvml0", ...
+  int numa_node = -1;                   ///< OS index of the nearest memory; -1 if several are.
+  double link_gb_per_s = 0;             ///< GB/s of its PCI link; 0 if unknown.
+};
+
+/// What one machine offers to this process: processors outside its cgroup are left out.
+struct HardwareSnapshot {
+  std::string host_name;
+  int cores = 0;
+  int pus = 0;
+  std::size_t memory_bytes = 0;
+  std::vector<Package> packages;
+  std::vector<NumaNode> numa_nodes;
+  std::vector<CacheKind> caches;   ///< Ascending level.
+  std::vector<PciDevice> devices;  ///< By bus address.
+};
+
+/// What tells this machine from others: `configured` if not empty, else KOLO_NODE_ID if set, else
+/// host name and boot id. Processes with equal identity can map each other's memory; containers on
+/// one machine have host names of their own and count as nodes of their own.
+/// Threads: any, as long as nobody changes the environment.
+std::string node_identity(const std::string& configured = {});
+
+/// Looks at this machine. Takes some ten milliseconds.
+/// Errors: std::runtime_error if the operating system does not tell.
+HardwareSnapshot discover_hardware();
+
+/// The same from a file that `lstopo --of xml` wrote, perhaps on another machine.
+/// Errors: std::runtime_error naming the file.
+HardwareSnapshot hardware_from_file(const std::string& lstopo_xml_path);
+
+}  // namespace kolo
