@@ -1,0 +1,36 @@
+#pragma once
+
+#include <concepts>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "comm/base/error.h"
+
+namespace kolo {
+
+/// Throws `UsageError` unless `condition`: for contracts that callers must keep.
+inline void check(bool condition, std::string_view what) {
+  if (!condition) throw UsageError(std::string(what));
+}
+
+/// Throws an internal `KoloError` that names the source line unless `condition`: for invariants
+/// that Kolo itself must keep. (The built-ins are std::source_location, which Clang 14 lacks.)
+inline void ensure(bool condition, std::string_view what, const char* file = __builtin_FILE(),
+                   int line = __builtin_LINE()) {
+  if (condition) return;
+  throw KoloError(
+      Error{.code = ErrorCode::kInternal,
+            .what = std::string(what) + " (" + file + ":" + std::to_string(line) + ")"});
+}
+
+/// The one checked integer cast: throws `UsageError` when the value does not fit.
+template <std::integral To, std::integral From>
+To narrow(From value) {
+  const To result = static_cast<To>(value);
+  check(static_cast<From>(result) == value && ((result < To{}) == (value < From{})),
+        "number does not fit its type");
+  return result;
+}
+
+}  // namespace kolo

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <chrono>
+
+namespace kolo {
+
+using Duration = std::chrono::nanoseconds;
+using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
+
+/// Where time comes from: the machine in production, a test's hand in simulations. Always
+/// monotonic, so that a clock set back during a run changes no deadline.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual TimePoint now() const = 0;
+};
+
+class SteadyClock final : public Clock {
+ public:
+  TimePoint now() const override { return std::chrono::steady_clock::now(); }
+};
+
+/// A clock that stands still until it is advanced. Threads: one.
+class ManualClock final : public Clock {
+ public:
+  TimePoint now() const override { return now_; }
+  void advance(Duration by) { now_ += by; }
+
+ private:
+  TimePoint now_{};
+};
+
+}  // namespace kolo

@@ -1,0 +1,56 @@
+#include "comm/base/dtype.h"
+
+#include <array>
+#include <utility>
+
+namespace kolo {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, DType>, 21> kDTypeNames = {{
+    {"float32", DType::kFloat32},   {"f32", DType::kFloat32},   {"fp32", DType::kFloat32},
+    {"float64", DType::kFloat64},   {"f64", DType::kFloat64},   {"fp64", DType::kFloat64},
+    {"float16", DType::kFloat16},   {"f16", DType::kFloat16},   {"fp16", DType::kFloat16},
+    {"bfloat16", DType::kBFloat16}, {"bf16", DType::kBFloat16}, {"int32", DType::kInt32},
+    {"i32", DType::kInt32},         {"int64", DType::kInt64},   {"i64", DType::kInt64},
+    {"uint8", DType::kUInt8},       {"u8", DType::kUInt8},      {"float", DType::kFloat32},
+    {"double", DType::kFloat64},    {"half", DType::kFloat16},  {"byte", DType::kUInt8},
+}};
+
+constexpr std::array<std::pair<std::string_view, ReduceOp>, 6> kReduceOpNames = {{
+    {"sum", ReduceOp::kSum},
+    {"min", ReduceOp::kMin},
+    {"max", ReduceOp::kMax},
+    {"prod", ReduceOp::kProd},
+    {"average", ReduceOp::kAverage},
+    {"avg", ReduceOp::kAverage},
+}};
+
+// The first name of a value is the one it is printed with.
+template <typename Value, std::size_t kSize>
+std::string_view first_name(const std::array<std::pair<std::string_view, Value>, kSize>& names,
+                            Value value) {
+  for (const auto& [name, candidate] : names) {
+    if (candidate == value) return name;
+  }
+  return "unknown";
+}
+
+template <typename Value, std::size_t kSize>
+std::optional<Value> find_value(const std::array<std::pair<std::string_view, Value>, kSize>& names,
+                                std::string_view text) {
+  for (const auto& [name, value] : names) {
+    if (name == text) return value;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view to_string(DType dtype) { return first_name(kDTypeNames, dtype); }
+std::string_view to_string(ReduceOp op) { return first_name(kReduceOpNames, op); }
+std::optional<DType> parse_dtype(std::string_view text) { return find_value(kDTypeNames, text); }
+std::optional<ReduceOp> parse_reduce_op(std::string_view text) {
+  return find_value(kReduceOpNames, text);
+}
+
+}  // namespace kolo

@@ -1,0 +1,80 @@
+#include "comm/base/error.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace kolo {
+
+std::string_view to_string(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kUsage:
+      return "usage";
+    case ErrorCode::kData:
+      return "data";
+    case ErrorCode::kPeerLost:
+      return "peer lost";
+    case ErrorCode::kInternal:
+      return "internal";
+    case ErrorCode::kResources:
+      return "resources";
+    case ErrorCode::kIo:
+      return "I/O";
+    case ErrorCode::kTimeout:
+      return "time-out";
+    case ErrorCode::kMismatch:
+      return "mismatch";
+    case ErrorCode::kAuth:
+      return "authentication";
+    case ErrorCode::kConfig:
+      return "configuration";
+    case ErrorCode::kShutdown:
+      return "shutdown";
+  }
+  return "unknown";
+}
+
+int exit_status(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kUsage:
+      return 64;
+    case ErrorCode::kData:
+      return 65;
+    case ErrorCode::kPeerLost:
+      return 69;
+    case ErrorCode::kInternal:
+    case ErrorCode::kShutdown:
+      return 70;
+    case ErrorCode::kResources:
+      return 71;
+    case ErrorCode::kIo:
+      return 74;
+    case ErrorCode::kTimeout:
+      return 75;
+    case ErrorCode::kMismatch:
+      return 76;
+    case ErrorCode::kAuth:
+      return 77;
+    case ErrorCode::kConfig:
+      return 78;
+  }
+  return 70;
+}
+
+std::string Error::to_string() const {
+  std::string text;
+  if (rank >= 0) text += fmt::format("rank {}: ", rank);
+  if (peer >= 0) text += fmt::format("peer {}: ", peer);
+  if (!verb.empty()) text += verb;
+  if (!bucket.empty()) text += fmt::format("{}'{}'", verb.empty() ? "" : " of ", bucket);
+  if (!verb.empty() || !bucket.empty()) text += ": ";
+  return text + what;
+}
+
+KoloError::KoloError(Error error)
+    : std::runtime_error(error.to_string()), error_(std::move(error)) {}
+
+UsageError::UsageError(std::string what)
+    : KoloError(Error{.code = ErrorCode::kUsage, .what = std::move(what)}) {}
+
+}  // namespace kolo

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace kolo {
+
+/// IEEE 754 binary16 and the upper half of binary32, as bits: storage types, without arithmetic.
+struct Float16 {
+  std::uint16_t bits;
+  friend constexpr bool operator==(Float16, Float16) = default;
+};
+struct BFloat16 {
+  std::uint16_t bits;
+  friend constexpr bool operator==(BFloat16, BFloat16) = default;
+};
+
+/// Conversions, exact when widening, to nearest with ties to even when narrowing. Overflow becomes
+/// infinity, subnormals are kept, NaN becomes the quiet NaN with positive sign and empty payload.
+///
+/// Threads: pure; usable in constant expressions.
+/// Source:  the addition of a magic number that rounds subnormals is F. Giesen's
+///          float_to_half_fast3_rtne (public domain, 2012).
+constexpr float to_float(BFloat16 value) {
+  const std::uint32_t bits = std::uint32_t{value.bits} << 16;
+  return std::bit_cast<float>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc00000 : bits);
+}
+
+constexpr float to_float(Float16 value) {
+  constexpr std::uint32_t kExponent = 0x1fu << 23;       // The exponent field, moved into place.
+  constexpr std::uint32_t kRebias = (127u - 15u) << 23;  // From binary16's bias to binary32's.
+  const std::uint32_t sign = (value.bits & 0x8000u) << 16;
+  const std::uint32_t magnitude = (value.bits & 0x7fffu) << 13;
+  const std::uint32_t exponent = magnitude & kExponent;
+  if (magnitude > kExponent) return std::bit_cast<float>(0x7fc00000u);
+  if (exponent == kExponent) return std::bit_cast<float>(sign | (magnitude + 2 * kRebias));
+  if (exponent != 0) return std::bit_cast<float>(sign | (magnitude + kRebias));
+  // Subnormal: give it the leading one of 2^-14, then take that away exactly.
+  constexpr std::uint32_t kSmallestNormal = kRebias + (1u << 23);
+  const float scaled =
+      std::bit_cast<float>(magnitude + kSmallestNormal) - std::bit_cast<float>(kSmallestNormal);
+  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
+}
+
+constexpr BFloat16 to_bfloat16(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7fffffff) > 0x7f800000) return {0x7fc0};
+  return {static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
+}
+
+constexpr Float16 to_float16(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (bits >> 16) & 0x8000;
+  const std::uint32_t magnitude = bits & 0x7fffffff;
+  std::uint32_t result = 0;
+  if (magnitude > 0x7f800000) {
+    return {0x7e00};
+  } else if (magnitude >= (127u + 16u) << 23) {
+    result = 0x7c00;
+  } else if (magnitude < (127u - 14u) << 23) {
+    // Subnormal: one unit in the last place of 0.5f is the smallest binary16, so that adding 0.5f
+    // rounds to a multiple of it.
+    constexpr float kMagic = 0.5f;
+    result = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + kMagic) -
+             std::bit_cast<std::uint32_t>(kMagic);
+  } else {
+    // Rounding may carry into the exponent, up to infinity: the encoding makes that right.
+    const std::uint32_t odd = (magnitude >> 13) & 1;
+    result = (magnitude - ((127u - 15u) << 23) + 0xfff + odd) >> 13;
+  }
+  return {static_cast<std::uint16_t>(sign | result)};
+}
+
+/// Rounds to odd: inexact results get an odd last bit. Rounding the result once more, to at least
+/// two bits less, equals rounding `value` once.
+/// Source: Boldo and Melquiond, IEEE Transactions on Computers 57(4), 2008.
+constexpr float to_float_odd(double value) {
+  const float nearest = static_cast<float>(value);
+  const double back = nearest;
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
+  if (back == value || value != value || (bits & 1) == 1) return nearest;
+  const bool away_from_zero = value < 0 ? back < value : back > value;
+  return std::bit_cast<float>(away_from_zero ? bits - 1 : bits + 1);
+}
+
+constexpr BFloat16 to_bfloat16(double value) { return to_bfloat16(to_float_odd(value)); }
+constexpr Float16 to_float16(double value) { return to_float16(to_float_odd(value)); }
+
+}  // namespace kolo

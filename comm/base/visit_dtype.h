@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "comm/base/check.h"
+#include "comm/base/dtype.h"
+#include "comm/base/half.h"
+
+namespace kolo {
+
+/// Calls `visitor(std::type_identity<T>{})` with the C++ type T that holds one element of `dtype`.
+///
+/// Errors: an internal KoloError if `dtype` is none of the enumerators.
+template <typename Visitor>
+decltype(auto) visit_dtype(DType dtype, Visitor&& visitor) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return visitor(std::type_identity<double>{});
+    case DType::kFloat16:
+      return visitor(std::type_identity<Float16>{});
+    case DType::kBFloat16:
+      return visitor(std::type_identity<BFloat16>{});
+    case DType::kInt32:
+      return visitor(std::type_identity<std::int32_t>{});
+    case DType::kInt64:
+      return visitor(std::type_identity<std::int64_t>{});
+    case DType::kUInt8:
+      return visitor(std::type_identity<std::uint8_t>{});
+    case DType::kFloat32:
+      break;
+  }
+  ensure(dtype == DType::kFloat32, "unknown dtype");
+  return visitor(std::type_identity<float>{});
+}
+
+}  // namespace kolo

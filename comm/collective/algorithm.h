@@ -1,0 +1,66 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/collective/chunking.h"
+#include "comm/schedule/schedule_builder.h"
+#include "topology/process_grid.h"
+
+namespace kolo {
+
+/// What one stage of a collective works on.
+struct Stage {
+  std::vector<int> group;  ///< Ranks, in the order in which contributions are summed.
+  Extent extent;  ///< Elements of the bucket, present in the bucket of every rank of the group.
+  bool finishes = true;  ///< Nothing is added after this stage, so it applies the scale.
+  Sink sink = Sink::kUser;
+
+  std::size_t size() const { return group.size(); }
+  /// Index of `rank` in the group. Errors: internal if it is not in it.
+  std::size_t position(int rank) const;
+};
+
+/// An algorithm appends the steps of one stage to the schedule of `builder.rank()`. It is a pure
+/// function: all ranks of the group call it with equal stages, in the same order.
+///
+/// After it, `sink` holds the combined extent on every rank of the group: equal bytes everywhere.
+/// Threads: pure; any.
+using AllReduce = void (*)(ScheduleBuilder& builder, const Stage& stage);
+
+/// The two halves of an all-reduce. Between them, the rank at position p holds the combined
+/// `part_of(extent, size, p)` in its bucket and the other parts of its bucket are unspecified.
+struct ScatterGather {
+  void (*reduce_scatter)(ScheduleBuilder& builder, const Stage& stage);
+  void (*all_gather)(ScheduleBuilder& builder, const Stage& stage);
+};
+
+/// Cost of each for n ranks and S bytes, per rank: messages sent; bytes sent.
+///
+///   ring               2(n-1)            2(n-1)/n S     neighbours only
+///   direct             2(n-1)            2(n-1)/n S     two rounds; sums in group order
+///   halving_doubling   2 log2 n          2(n-1)/n S     + S and a hop each way unless n = 2^k
+///   tree               log2 n (root)     log2 n S       2 log2 n rounds
+void append_ring(ScheduleBuilder& builder, const Stage& stage);
+void append_direct(ScheduleBuilder& builder, const Stage& stage);
+void append_halving_doubling(ScheduleBuilder& builder, const Stage& stage);
+void append_tree(ScheduleBuilder& builder, const Stage& stage);
+
+extern const ScatterGather kRing;
+/// By messages, between any ranks.
+extern const ScatterGather kDirect;
+/// By reading each other's bucket, between ranks of one node: no message, three flags per pair.
+extern const ScatterGather kSharedDirect;
+
+/// Sums inside each node, then between nodes, then spreads inside each node: `local`
+/// reduce-scatter, `cross` all-reduce of each rank's part over all nodes, `local` all-gather. Nodes
+/// may differ in size: a part is cut wherever any node's parts are cut, and each piece is summed
+/// among the ranks that own it. The stage's group must be all ranks of `grid`.
+void append_hierarchical(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid,
+                         const ScatterGather& local, AllReduce cross);
+
+/// Copies the root's extent to the user of every rank: along a binomial tree between nodes, by
+/// reading one bucket inside each.
+void append_broadcast(ScheduleBuilder& builder, Extent extent, int root, const ProcessGrid& grid);
+
+}  // namespace kolo

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+
+#include "comm/schedule/bucket_layout.h"
+
+namespace kolo {
+
+/// A contiguous run of bucket elements.
+struct Extent {
+  std::size_t offset = 0;
+  std::size_t count = 0;
+
+  std::size_t end() const { return offset + count; }
+};
+
+/// Part `index` of `parts` nearly equal parts of `whole`, cut at multiples of kWireAlignment bytes
+/// of the bucket. Parts cover `whole` exactly, in order; the last ones may be empty, and all but
+/// the first are when `whole` is tiny.
+///
+///   elements  0        16       32       48  55     (16 elements per alignment unit)
+///   parts     |   0    |   1    |   2    | 3 |
+Extent part_of(Extent whole, std::size_t parts, std::size_t index, DType dtype);
+
+/// How many chunks of at most `chunk_bytes` an extent is cut into for pipelining; at least 1.
+std::size_t chunk_count(Extent whole, DType dtype, std::size_t chunk_bytes);
+
+}  // namespace kolo

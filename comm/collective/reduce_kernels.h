@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "comm/base/dtype.h"
+
+namespace kolo {
+
+/// dst[i] = round(scale * (sources[0][i] op sources[1][i] op ...)), in the order of `sources`.
+///
+/// Shape:  every source and `dst` hold `count` elements of `dtype`; alignment of an element
+///         suffices. `dst` may be one of the sources; otherwise they do not overlap.
+/// Units:  count is elements.
+/// Sums:   float16 and bfloat16 are accumulated in float32 and rounded once (to nearest, ties to
+///         even; NaN stays NaN, fp16 overflow becomes infinity); float32, float64 in their own
+///         type; integers wrap. kAverage sums (the caller passes scale = 1 / n). Min and max return
+///         NaN if any contribution is NaN, and take -0 to be less than +0.
+/// NaN:    every NaN that comes out is the quiet one with positive sign and empty payload.
+/// Scale:  applied in the accumulation type (integers: in double, truncated toward zero) before the
+///         one rounding; 1.0 changes no bit.
+/// Threads: pure; any. The bits do not depend on the instruction set chosen at run time: one
+///         rounding per operation, no fused multiply-add.
+/// Errors: UsageError if there is no source.
+void reduce(DType dtype, ReduceOp op, void* dst, std::span<const void* const> sources,
+            std::size_t count, double scale);
+
+/// dst[i] = round(scale * src[i]), converted between any two dtypes of `dtype.h`.
+///
+/// Same rounding rules as `reduce`; float to integer truncates toward zero and saturates, NaN gives
+/// 0. Computes in float32 between float32 and the 16-bit floats, else in double.
+/// `dst == src` is allowed when both dtypes are equal. Equal dtypes and scale 1.0 copy bits.
+void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
+             double scale);
+
+/// Name of the instruction set that the kernels use on this machine ("AVX2", "AVX3", "NEON", ...).
+const char* kernel_target();
+
+}  // namespace kolo

@@ -1,0 +1,289 @@
+#include "comm/collective/simd_kernels.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+// Highway compiles everything up to HWY_ONCE once per instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "comm/collective/simd_kernels.cc"
+#include "hwy/foreach_target.h"
+// The lanes come after foreach_target.h, which sets the instruction set they are compiled for.
+#include "comm/collective/simd_lanes-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kolo::simd {
+namespace HWY_NAMESPACE {
+
+using Sources = std::span<const void* const>;
+
+const char* target_name() { return hwy::TargetName(HWY_TARGET); }
+
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+
+// No vectors: the reference is as fast.
+bool reduce_on_target(DType, ReduceOp, void*, Sources, std::size_t, double) { return false; }
+bool convert_on_target(DType, void*, DType, const void*, std::size_t, double) { return false; }
+
+#else
+
+// Element i of a source.
+template <class L>
+const typename L::Stored* at(const void* source, std::size_t i) {
+  return static_cast<const typename L::Stored*>(source) + i;
+}
+
+// More input streams than this make cache sets and prefetchers collide; see reduce_blocks.
+constexpr std::size_t kMaxStreams = 4;
+// Elements whose partial sums wait in L1 while the sources are read group by group.
+constexpr std::size_t kBlock = 1024;
+
+// Combines elements [i, i + 4 * lanes) of `sources` into four registers, in order.
+template <class L, class Op, class D, class V>
+void combine(D d, Sources sources, std::size_t i, V& accum0, V& accum1, V& accum2, V& accum3) {
+  for (const void* source : sources) {
+    V next0, next1, next2, next3;
+    load_pair(L(), d, at<L>(source, i), next0, next1);
+    load_pair(L(), d, at<L>(source, i + 2 * hn::Lanes(d)), next2, next3);
+    accum0 = Op::apply(accum0, next0);
+    accum1 = Op::apply(accum1, next1);
+    accum2 = Op::apply(accum2, next2);
+    accum3 = Op::apply(accum3, next3);
+  }
+}
+
+// Reduces steps of 4 * lanes elements while they fit, and returns the first element left. Each
+// output is written once, after all inputs at its place were read, so that dst may be a source.
+template <class L, class Op, class D>
+std::size_t reduce_registers(D d, typename L::Stored* dst, Sources sources, std::size_t i,
+                             std::size_t count, hn::Vec<D> scale) {
+  const std::size_t lanes = hn::Lanes(d);
+  for (; count - i >= 4 * lanes; i += 4 * lanes) {
+    hn::Vec<D> accum0, accum1, accum2, accum3;
+    load_pair(L(), d, at<L>(sources[0], i), accum0, accum1);
+    load_pair(L(), d, at<L>(sources[0], i + 2 * lanes), accum2, accum3);
+    combine<L, Op>(d, sources.subspan(1), i, accum0, accum1, accum2, accum3);
+    store_pair(L(), d, finish(d, accum0, scale), finish(d, accum1, scale), dst + i);
+    store_pair(L(), d, finish(d, accum2, scale), finish(d, accum3, scale), dst + i + 2 * lanes);
+  }
+  return i;
+}
+
+// The same for any number of sources, in steps of kBlock: reads kMaxStreams sources at a time and
+// keeps the partial sums, not yet rounded, in L1 between the groups.
+template <class L, class Op, class D>
+std::size_t reduce_blocks(D d, typename L::Stored* dst, Sources sources, std::size_t i,
+                          std::size_t count, hn::Vec<D> scale) {
+  const std::size_t lanes = hn::Lanes(d);
+  HWY_ALIGN typename L::Accum partial[kBlock];
+  for (; count - i >= kBlock; i += kBlock) {
+    for (std::size_t s = 0; s < sources.size(); s += kMaxStreams) {
+      auto group = sources.subspan(s, std::min(kMaxStreams, sources.size() - s));
+      if (s == 0) group = group.subspan(1);
+      for (std::size_t k = 0; k < kBlock; k += 4 * lanes) {
+        hn::Vec<D> accum0, accum1, accum2, accum3;
+        if (s == 0) {
+          load_pair(L(), d, at<L>(sources[0], i + k), accum0, accum1);
+          load_pair(L(), d, at<L>(sources[0], i + k + 2 * lanes), accum2, accum3);
+        } else {
+          accum0 = hn::Load(d, partial + k);
+          accum1 = hn::Load(d, partial + k + lanes);
+          accum2 = hn::Load(d, partial + k + 2 * lanes);
+          accum3 = hn::Load(d, partial + k + 3 * lanes);
+        }
+        combine<L, Op>(d, group, i + k, accum0, accum1, accum2, accum3);
+        hn::Store(accum0, d, partial + k);
+        hn::Store(accum1, d, partial + k + lanes);
+        hn::Store(accum2, d, partial + k + 2 * lanes);
+        hn::Store(accum3, d, partial + k + 3 * lanes);
+      }
+    }
+    for (std::size_t k = 0; k < kBlock; k += 2 * lanes) {
+      store_pair(L(), d, finish(d, hn::Load(d, partial + k), scale),
+                 finish(d, hn::Load(d, partial + k + lanes), scale), dst + i + k);
+    }
+  }
+  return i;
+}
+
+// The elements that are left, one by one.
+template <class L, class Op>
+void reduce_tail(typename L::Stored* dst, Sources sources, std::size_t i, std::size_t count,
+                 typename L::Accum scale) {
+  const hn::CappedTag<typename L::Accum, 1> one;
+  for (; i < count; ++i) {
+    auto accum = L::load(one, at<L>(sources[0], i));
+    for (const void* source : sources.subspan(1)) {
+      accum = Op::apply(accum, L::load(one, at<L>(source, i)));
+    }
+    L::store(one, finish(one, accum, hn::Set(one, scale)), dst + i);
+  }
+}
+
+template <class L, class Op>
+bool reduce_lanes(void* dst, Sources sources, std::size_t count, double scale) {
+  const hn::ScalableTag<typename L::Accum> d;
+  const auto factor = static_cast<typename L::Accum>(scale);
+  auto* const out = static_cast<typename L::Stored*>(dst);
+  std::size_t i = 0;
+  if (sources.size() > kMaxStreams) {
+    i = reduce_blocks<L, Op>(d, out, sources, i, count, hn::Set(d, factor));
+  }
+  i = reduce_registers<L, Op>(d, out, sources, i, count, hn::Set(d, factor));
+  reduce_tail<L, Op>(out, sources, i, count, factor);
+  return true;
+}
+
+template <class L>
+bool reduce_float(ReduceOp op, void* dst, Sources sources, std::size_t count, double scale) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
+      return reduce_lanes<L, Sum>(dst, sources, count, scale);
+    case ReduceOp::kProd:
+      return reduce_lanes<L, Prod>(dst, sources, count, scale);
+    case ReduceOp::kMin:
+      return reduce_lanes<L, Min>(dst, sources, count, scale);
+    case ReduceOp::kMax:
+      return reduce_lanes<L, Max>(dst, sources, count, scale);
+  }
+  return false;
+}
+
+// Sums wrap, so they are the same for signed and unsigned.
+template <typename T>
+bool reduce_integer(ReduceOp op, void* dst, Sources sources, std::size_t count, double scale) {
+  if (scale != 1.0) return false;
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
+      return reduce_lanes<Plain<std::make_unsigned_t<T> >, Sum>(dst, sources, count, scale);
+    case ReduceOp::kMin:
+      return reduce_lanes<Plain<T>, Min>(dst, sources, count, scale);
+    case ReduceOp::kMax:
+      return reduce_lanes<Plain<T>, Max>(dst, sources, count, scale);
+    case ReduceOp::kProd:
+      break;
+  }
+  return false;
+}
+
+bool reduce_on_target(DType dtype, ReduceOp op, void* dst, Sources sources, std::size_t count,
+                      double scale) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return reduce_float<Plain<float> >(op, dst, sources, count, scale);
+    case DType::kFloat64:
+      return reduce_float<Plain<double> >(op, dst, sources, count, scale);
+    case DType::kFloat16:
+      return reduce_float<Float16AsFloat32>(op, dst, sources, count, scale);
+    case DType::kBFloat16:
+      return reduce_float<BFloat16AsFloat32>(op, dst, sources, count, scale);
+    case DType::kInt32:
+      return reduce_integer<std::int32_t>(op, dst, sources, count, scale);
+    case DType::kInt64:
+      return reduce_integer<std::int64_t>(op, dst, sources, count, scale);
+    case DType::kUInt8:
+      return reduce_integer<std::uint8_t>(op, dst, sources, count, scale);
+  }
+  return false;
+}
+
+template <class To, class From, int kUnroll, class D>
+std::size_t convert_steps(D d, typename To::Stored* dst, const typename From::Stored* src,
+                          std::size_t i, std::size_t count, hn::Vec<D> scale) {
+  const std::size_t lanes = hn::Lanes(d);
+  for (; count - i >= kUnroll * lanes; i += kUnroll * lanes) {
+    for (std::size_t u = 0; u < kUnroll; ++u) {
+      const std::size_t k = i + u * lanes;
+      To::store(d, finish(d, From::load(d, src + k), scale), dst + k);
+    }
+  }
+  return i;
+}
+
+template <class To, class From>
+bool convert_lanes(void* dst, const void* src, std::size_t count, double scale) {
+  using A = typename To::Accum;
+  static_assert(std::is_same_v<A, typename From::Accum>);
+  const hn::ScalableTag<A> full;
+  const hn::CappedTag<A, 1> one;
+  const A factor = static_cast<A>(scale);
+  auto* const out = static_cast<typename To::Stored*>(dst);
+  const auto* const in = static_cast<const typename From::Stored*>(src);
+  std::size_t i = 0;
+  i = convert_steps<To, From, 4>(full, out, in, i, count, hn::Set(full, factor));
+  i = convert_steps<To, From, 1>(full, out, in, i, count, hn::Set(full, factor));
+  convert_steps<To, From, 1>(one, out, in, i, count, hn::Set(one, factor));
+  return true;
+}
+
+template <class To>
+bool convert_to(DType src_dtype, void* dst, const void* src, std::size_t count, double scale) {
+  switch (src_dtype) {
+    case DType::kFloat32:
+      return convert_lanes<To, Plain<float> >(dst, src, count, scale);
+    case DType::kFloat16:
+      return convert_lanes<To, Float16AsFloat32>(dst, src, count, scale);
+    case DType::kBFloat16:
+      return convert_lanes<To, BFloat16AsFloat32>(dst, src, count, scale);
+    default:
+      return false;
+  }
+}
+
+bool convert_on_target(DType dst_dtype, void* dst, DType src_dtype, const void* src,
+                       std::size_t count, double scale) {
+  if (src_dtype == dst_dtype && scale == 1.0) {
+    return convert_lanes<Plain<std::uint8_t>, Plain<std::uint8_t> >(
+        dst, src, count * size_of(src_dtype), scale);
+  }
+  if (src_dtype == DType::kFloat64 && dst_dtype == DType::kFloat64) {
+    return convert_lanes<Plain<double>, Plain<double> >(dst, src, count, scale);
+  }
+  if (src_dtype == DType::kFloat64 && dst_dtype == DType::kFloat32) {
+    return convert_lanes<Float32AsFloat64, Plain<double> >(dst, src, count, scale);
+  }
+  if (src_dtype == DType::kFloat32 && dst_dtype == DType::kFloat64) {
+    return convert_lanes<Plain<double>, Float32AsFloat64>(dst, src, count, scale);
+  }
+  switch (dst_dtype) {
+    case DType::kFloat32:
+      return convert_to<Plain<float> >(src_dtype, dst, src, count, scale);
+    case DType::kFloat16:
+      return convert_to<Float16AsFloat32>(src_dtype, dst, src, count, scale);
+    case DType::kBFloat16:
+      return convert_to<BFloat16AsFloat32>(src_dtype, dst, src, count, scale);
+    default:
+      return false;
+  }
+}
+
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kolo::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kolo::simd {
+
+HWY_EXPORT(reduce_on_target);
+HWY_EXPORT(convert_on_target);
+HWY_EXPORT(target_name);
+
+bool reduce(DType dtype, ReduceOp op, void* dst, std::span<const void* const> sources,
+            std::size_t count, double scale) {
+  return HWY_DYNAMIC_DISPATCH(reduce_on_target)(dtype, op, dst, sources, count, scale);
+}
+
+bool convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
+             double scale) {
+  return HWY_DYNAMIC_DISPATCH(convert_on_target)(dst_dtype, dst, src_dtype, src, count, scale);
+}
+
+const char* target() { return HWY_DYNAMIC_DISPATCH(target_name)(); }
+
+}  // namespace kolo::simd
+#endif

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "comm/base/dtype.h"
+
+/// The vector kernels behind `reduce_kernels.h`, for the combinations that gradients use. The
+/// instruction set is chosen at run time.
+namespace kolo::simd {
+
+/// The contract of `reference::reduce`. Returns false, and has done nothing, if there is no vector
+/// kernel for these arguments on this machine.
+bool reduce(DType dtype, ReduceOp op, void* dst, std::span<const void* const> sources,
+            std::size_t count, double scale);
+
+/// The contract of `reference::convert`. Returns false, and has done nothing, if there is no vector
+/// kernel for these arguments on this machine.
+bool convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
+             double scale);
+
+/// Name of the instruction set in use.
+const char* target();
+
+}  // namespace kolo::simd

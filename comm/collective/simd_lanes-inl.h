@@ -1,0 +1,235 @@
+// Loads, stores and operations of the vector kernels. Highway compiles this file once per
+// instruction set, hence the guard that toggles instead of #pragma once.
+#if defined(KOLO_COMM_COLLECTIVE_SIMD_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef KOLO_COMM_COLLECTIVE_SIMD_LANES_INL_H
+#undef KOLO_COMM_COLLECTIVE_SIMD_LANES_INL_H
+#else
+#define KOLO_COMM_COLLECTIVE_SIMD_LANES_INL_H
+#endif
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kolo::simd {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// A "lanes" class says how elements in memory (`Stored`) become vectors of the type that is
+// computed in (`Accum`) and back. `d` is always the tag of the Accum vector.
+
+template <typename T>
+struct Plain {
+  using Stored = T;
+  using Accum = T;
+  template <class D>
+  static hn::Vec<D> load(D d, const Stored* from) {
+    return hn::LoadU(d, from);
+  }
+  template <class D>
+  static void store(D d, hn::Vec<D> v, Stored* to) {
+    hn::StoreU(v, d, to);
+  }
+};
+
+struct Float32AsFloat64 {
+  using Stored = float;
+  using Accum = double;
+  template <class D>
+  static hn::Vec<D> load(D d, const Stored* from) {
+    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, D>(), from));
+  }
+  template <class D>
+  static void store(D, hn::Vec<D> v, Stored* to) {
+    const hn::Rebind<float, D> narrow;
+    hn::StoreU(hn::DemoteTo(narrow, v), narrow, to);
+  }
+};
+
+// Stores the low half of each 32-bit lane; the high halves are zero.
+template <class D, class V>
+void store_low_halves(D, V bits, std::uint16_t* to) {
+  const hn::RebindToSigned<D> di;
+  const hn::Rebind<std::uint16_t, D> narrow;
+  hn::StoreU(hn::DemoteTo(narrow, hn::BitCast(di, bits)), narrow, to);
+}
+
+struct BFloat16AsFloat32 {
+  using Stored = std::uint16_t;
+  using Accum = float;
+  template <class D>
+  static hn::Vec<D> load(D d, const Stored* from) {
+    const hn::RebindToUnsigned<D> du;
+    const hn::Rebind<Stored, D> narrow;
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(narrow, from))));
+  }
+  template <class D>
+  static void store(D d, hn::Vec<D> v, Stored* to) {
+    store_low_halves(d, hn::ShiftRight<16>(rounded(d, v)), to);
+  }
+  // Bits whose upper half is `v` to nearest even. The canonical NaN, the only one that comes here,
+  // needs no case of its own.
+  template <class D>
+  static hn::Vec<hn::RebindToUnsigned<D>> rounded(D, hn::Vec<D> v) {
+    const hn::RebindToUnsigned<D> du;
+    const auto bits = hn::BitCast(du, v);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+    return hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fff)));
+  }
+};
+
+struct Float16AsFloat32 {
+  using Stored = std::uint16_t;
+  using Accum = float;
+
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM_A64
+  // In hardware: F16C, or the conversions of A64.
+  template <class D>
+  static hn::Vec<D> load(D d, const Stored* from) {
+    const hn::Rebind<hwy::float16_t, D> half;
+    const hn::Rebind<Stored, D> narrow;
+    return hn::PromoteTo(d, hn::BitCast(half, hn::LoadU(narrow, from)));
+  }
+  template <class D>
+  static void store(D, hn::Vec<D> v, Stored* to) {
+    const hn::Rebind<hwy::float16_t, D> half;
+    const hn::Rebind<Stored, D> narrow;
+    hn::StoreU(hn::BitCast(narrow, hn::DemoteTo(half, v)), narrow, to);
+  }
+#else
+  // Highway's own emulation neither knows infinity and NaN nor rounds to nearest; these are the
+  // scalar conversions of comm/base/half.h with every branch taken.
+  template <class D>
+  static hn::Vec<D> load(D d, const Stored* from) {
+    const hn::RebindToUnsigned<D> du;
+    const hn::Rebind<Stored, D> narrow;
+    const auto bits = hn::PromoteTo(du, hn::LoadU(narrow, from));
+    const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, 0x8000)));
+    const auto magnitude = hn::ShiftLeft<13>(hn::And(bits, hn::Set(du, 0x7fff)));
+    const auto exponent_mask = hn::Set(du, 0x1fu << 23);
+    const auto exponent = hn::And(magnitude, exponent_mask);
+    const auto rebias = hn::Set(du, (127u - 15u) << 23);
+    const auto smallest_normal = hn::Set(du, (127u - 14u) << 23);
+    const auto normal = hn::Add(magnitude, rebias);
+    const auto subnormal =
+        hn::BitCast(du, hn::Sub(hn::BitCast(d, hn::Add(magnitude, smallest_normal)),
+                                hn::BitCast(d, smallest_normal)));
+    const auto finite = hn::IfThenElse(hn::Eq(exponent, hn::Zero(du)), subnormal, normal);
+    const auto result =
+        hn::IfThenElse(hn::Eq(exponent, exponent_mask), hn::Add(normal, rebias), finite);
+    return hn::BitCast(d, hn::Or(sign, result));
+  }
+  template <class D>
+  static void store(D d, hn::Vec<D> v, Stored* to) {
+    const hn::RebindToSigned<D> di;
+    const auto bits = hn::BitCast(di, v);
+    const auto magnitude = hn::And(bits, hn::Set(di, 0x7fffffff));
+    const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(di, 0x8000));
+    const auto magic = hn::Set(d, 0.5f);
+    const auto subnormal =
+        hn::Sub(hn::BitCast(di, hn::Add(hn::BitCast(d, magnitude), magic)), hn::BitCast(di, magic));
+    const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(di, 1));
+    const auto normal = hn::ShiftRight<13>(
+        hn::Add(hn::Sub(magnitude, hn::Set(di, ((127 - 15) << 23) - 0xfff)), odd));
+    const auto is_nan = hn::Gt(magnitude, hn::Set(di, 0x7f800000));
+    const auto special = hn::IfThenElse(is_nan, hn::Set(di, 0x7e00), hn::Set(di, 0x7c00));
+    const auto is_subnormal = hn::Lt(magnitude, hn::Set(di, (127 - 14) << 23));
+    const auto is_finite = hn::Lt(magnitude, hn::Set(di, (127 + 16) << 23));
+    const auto finite = hn::IfThenElse(is_subnormal, subnormal, normal);
+    store_low_halves(d, hn::Or(sign, hn::IfThenElse(is_finite, finite, special)), to);
+  }
+#endif
+};
+
+// Loads and stores of two vectors of elements at once, for operations that treat all elements
+// alike: which of the elements go to which vector is up to the lanes, the same in both directions.
+template <class L, class D, class V>
+void load_pair(L, D d, const typename L::Stored* from, V& a, V& b) {
+  a = L::load(d, from);
+  b = L::load(d, from + hn::Lanes(d));
+}
+template <class L, class D, class V>
+void store_pair(L, D d, V a, V b, typename L::Stored* to) {
+  L::store(d, a, to);
+  L::store(d, b, to + hn::Lanes(d));
+}
+
+// Neighbours share a 32-bit lane: even elements are its low half, odd ones its high half, so that
+// nothing crosses lanes.
+template <class D, class V>
+void load_pair(BFloat16AsFloat32, D d, const std::uint16_t* from, V& even, V& odd) {
+  const hn::RebindToUnsigned<D> du;
+  const auto both = hn::BitCast(du, hn::LoadU(hn::Repartition<std::uint16_t, D>(), from));
+  even = hn::BitCast(d, hn::ShiftLeft<16>(both));
+  odd = hn::BitCast(d, hn::And(both, hn::Set(du, 0xffff0000u)));
+}
+template <class D, class V>
+void store_pair(BFloat16AsFloat32, D d, V even, V odd, std::uint16_t* to) {
+  const hn::RebindToUnsigned<D> du;
+  const hn::Repartition<std::uint16_t, D> halves;
+  const auto low = hn::ShiftRight<16>(BFloat16AsFloat32::rounded(d, even));
+  const auto high = hn::And(BFloat16AsFloat32::rounded(d, odd), hn::Set(du, 0xffff0000u));
+  hn::StoreU(hn::BitCast(halves, hn::Or(low, high)), halves, to);
+}
+
+// Scales and replaces every NaN by the canonical one, so that no bit of the result depends on which
+// operand's NaN an instruction hands on. Integers pass: scaled ones have no vector kernel.
+template <class D>
+hn::Vec<D> finish(D d, hn::Vec<D> v, hn::Vec<D> scale) {
+  if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
+    const auto nan = hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN());
+    const auto scaled = hn::Mul(v, scale);
+    return hn::IfThenElse(hn::IsNaN(scaled), nan, scaled);
+  } else {
+    return v;
+  }
+}
+
+struct Sum {
+  template <class V>
+  static V apply(V a, V b) {
+    return hn::Add(a, b);
+  }
+};
+
+struct Prod {
+  template <class V>
+  static V apply(V a, V b) {
+    return hn::Mul(a, b);
+  }
+};
+
+// IEEE 754-2019 minimum and maximum. When neither is less, the operands are equal (zeros may differ
+// in sign) or one is NaN: "or" gives the equal value, -0 if either is, or a NaN.
+struct Min {
+  template <class V>
+  static V apply(V a, V b) {
+    if constexpr (std::is_floating_point_v<hn::LaneType<V>>) {
+      const auto not_less = hn::IfThenElse(hn::Lt(b, a), b, hn::Or(a, b));
+      return hn::IfThenElse(hn::Lt(a, b), a, not_less);
+    } else {
+      return hn::Min(a, b);
+    }
+  }
+};
+
+struct Max {
+  template <class V>
+  static V apply(V a, V b) {
+    if constexpr (std::is_floating_point_v<hn::LaneType<V>>) {
+      return hn::Neg(Min::apply(hn::Neg(a), hn::Neg(b)));
+    } else {
+      return hn::Max(a, b);
+    }
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kolo::simd
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggling guard

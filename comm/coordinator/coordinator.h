@@ -1,0 +1,126 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/base/clock.h"
+#include "comm/coordinator/negotiator.h"
+#include "comm/coordinator/stall_inspector.h"
+#include "comm/schedule/bucket_layout.h"
+#include "comm/transport/transport.h"
+#include "topology/process_grid.h"
+
+namespace kolo {
+
+struct CoordinatorOptions {
+  Duration complain_after = std::chrono::seconds(1);  ///< A pending topic is looked into.
+  Duration peer_timeout = std::chrono::seconds(10);   ///< An unanswered question means a lost peer.
+};
+
+/// A bucket that is ready on all ranks.
+struct Agreed {
+  BucketId bucket = 0;
+  std::uint64_t iteration = 0;
+};
+
+/// Agreement among all ranks: which topics all have proposed alike, and which buckets are ready
+/// everywhere. Within a node readiness is one counter per bucket in the leader's mapped memory;
+/// between nodes it is a frame along the tree (see `Negotiator`).
+///
+/// Nothing is sent while nothing is pending. While something is, silence is looked into: complaints
+/// go to the root, which asks all ranks (`StallInspector`); ranks that running buckets wait for are
+/// pinged; whoever does not answer within `peer_timeout` is lost.
+///
+/// Threads: one, the transport's. Never blocks.
+class Coordinator {
+ public:
+  Coordinator(Transport& transport, const ProcessGrid& grid, const Clock& clock,
+              CoordinatorOptions options);
+
+  /// Proposes the next use of `name`. `text` describes it, one line per tensor; `waiters` counts
+  /// the threads that wait for it and must live until the decision.
+  Topic propose(std::string_view name, std::uint64_t fingerprint, std::string text,
+                const std::atomic<int>& waiters);
+
+  /// This rank is ready for an iteration of a bucket. `text` and `waiters` must live until it is
+  /// agreed or rejected.
+  void arrive(BucketId bucket, std::uint64_t iteration, std::string_view text,
+              const std::atomic<int>& waiters);
+
+  /// Moves agreement on. `awaited` are ranks that running buckets wait for. Returns whether
+  /// anything happened.
+  bool poll(std::span<const int> awaited);
+
+  /// kAccept and kReject frames, in an order that is the same on all ranks.
+  std::vector<Frame> take_decisions() { return std::exchange(decisions_, {}); }
+  /// Buckets to start, valid until the next `poll`.
+  std::span<const Agreed> take_agreed();
+
+  /// Ends the job: tells every rank, and keeps the error. The first one wins.
+  void fail(const Error& error);
+  const std::optional<Error>& failure() const { return failure_; }
+
+  /// "agreement on 'x': ..., 'y': ...", or "no agreement".
+  std::string describe_wait() const;
+
+  /// Whether anything waits for other ranks, so that time matters.
+  bool waiting() const { return !proposals_.empty() || !arrivals_.empty() || inspector_.asking(); }
+
+ private:
+  struct Pending {
+    Topic topic;
+    std::string_view text;
+    const std::atomic<int>* waiters;
+    TimePoint next_complaint;
+    Duration patience;
+    bool forwarded = false;
+  };
+  struct Proposal {
+    std::string text;
+    Pending pending;
+  };
+
+  void receive();
+  void handle(int peer, const Frame& frame);
+  void send(int peer, const Frame& frame);
+  void flush();
+  void count_arrivals();
+  void forget(const Topic& topic);
+  void conclude(const std::optional<StallInspector::Finding>& finding);
+  Frame report(std::uint64_t query) const;
+  void watch_time(std::span<const int> awaited);
+  void complain(Pending& pending, TimePoint now);
+  void expect_answer(int peer, TimePoint now);
+  std::uint32_t released_counter(BucketId bucket) const;
+
+  Transport& transport_;
+  ProcessGrid grid_;
+  const Clock& clock_;
+  CoordinatorOptions options_;
+  CombiningTree tree_;
+  int leader_;
+  std::uint64_t local_size_;
+  Negotiator negotiator_;
+  StallInspector inspector_;
+  std::map<std::uint64_t, std::uint64_t> rounds_;  // by key: decisions so far
+  std::map<Topic, Proposal> proposals_;            // of this rank, undecided
+  std::vector<Pending> arrivals_;                  // of this rank, not agreed
+  std::vector<Frame> decisions_;
+  std::vector<Agreed> agreed_, taken_;
+  std::map<int, TimePoint> unanswered_since_;  // peers that were asked something
+  std::set<int> awaited_;
+  TimePoint next_look_{};
+  ControlFrame incoming_;
+  std::vector<std::byte> outgoing_;
+  std::optional<Error> failure_;
+};
+
+}  // namespace kolo

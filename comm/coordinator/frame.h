@@ -1,0 +1,76 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/base/error.h"
+#include "comm/schedule/bucket_layout.h"
+
+namespace kolo {
+
+/// Something that ranks agree on: the `round`-th use of `key`. A key is the hash of a name while it
+/// is negotiated, or `bucket_key` with the iteration as round once buckets exist.
+struct Topic {
+  std::uint64_t key = 0;
+  std::uint64_t round = 0;
+
+  friend auto operator<=>(const Topic&, const Topic&) = default;
+};
+
+/// Key of a name: 63 bits of XXH3.
+std::uint64_t name_key(std::string_view name);
+
+/// Key of a bucket's readiness: the top bit is set, which no name's is.
+inline constexpr std::uint64_t kBucketKeyBit = std::uint64_t{1} << 63;
+constexpr std::uint64_t bucket_key(BucketId bucket) { return kBucketKeyBit | bucket; }
+constexpr bool is_bucket_key(std::uint64_t key) { return (key & kBucketKeyBit) != 0; }
+constexpr BucketId bucket_of(std::uint64_t key) {
+  return static_cast<BucketId>(key & ~kBucketKeyBit);
+}
+
+enum class FrameKind : std::uint8_t {
+  kPropose,  ///< Up: my whole subtree proposes the topic, with the least and greatest fingerprint.
+  kAccept,   ///< Down: all ranks proposed the topic alike.
+  kReject,   ///< Down: `topics` fail with `error`.
+  kArrive,   ///< Up, between leaders: my subtree is ready for the topic.
+  kRelease,  ///< Down, between leaders: all ranks are ready for the topic.
+  kStalled,  ///< Any rank to the root: the topic makes no progress here.
+  kQuery,    ///< Root to any rank: report what is pending at yours.
+  kReport,   ///< Any rank to the root: the answer.
+  kPing,     ///< Any to any: are you there?
+  kPong,     ///< The answer, also to kStalled.
+  kFail,     ///< Any to any: the job has failed with `error`.
+};
+
+/// One topic that a rank has submitted and that is not agreed yet.
+struct PendingTopic {
+  Topic topic;
+  bool blocking = false;  ///< A thread of the rank waits for it.
+  std::string text;       ///< Description, one line per tensor.
+};
+
+/// A message of the coordinator; fields that its kind does not use are empty.
+struct Frame {
+  FrameKind kind = FrameKind::kPing;
+  Topic topic = {};
+  std::uint64_t least = 0,
+                greatest = 0;  ///< kPropose: fingerprints. kQuery, kReport: `least` is its number.
+  std::vector<Topic> topics = {};          ///< kReject.
+  std::vector<PendingTopic> pending = {};  ///< kReport.
+  Error error = {};                        ///< kReject, kFail.
+};
+
+/// Bytes of a frame: kind, then the fields that it uses, little-endian, counted lists and strings.
+void encode(const Frame& frame, std::vector<std::byte>& bytes);
+
+/// The inverse. Empty if the bytes are not a frame: every length is checked against what is left,
+/// so nothing is read or allocated beyond the input.
+std::optional<Frame> decode(std::span<const std::byte> bytes);
+
+}  // namespace kolo

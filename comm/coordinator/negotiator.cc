@@ -1,0 +1,100 @@
+#include "comm/coordinator/negotiator.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kolo {
+
+Negotiator::Negotiator(CombiningTree tree) : tree_(std::move(tree)) {}
+
+bool Negotiator::is_child(int peer) const {
+  return std::find(tree_.children.begin(), tree_.children.end(), peer) != tree_.children.end();
+}
+
+void Negotiator::propose(const Topic& topic, std::uint64_t fingerprint) {
+  combine(topic, fingerprint, fingerprint);
+}
+
+void Negotiator::arrive(const Topic& topic) { count_arrival(topic); }
+
+void Negotiator::reject(const std::vector<Topic>& topics, const Error& error) {
+  decide({.kind = FrameKind::kReject, .topics = topics, .error = error});
+}
+
+bool Negotiator::receive(int peer, const Frame& frame) {
+  switch (frame.kind) {
+    case FrameKind::kPropose:
+      if (!is_child(peer)) return false;
+      combine(frame.topic, frame.least, frame.greatest);
+      return true;
+    case FrameKind::kArrive:
+      if (!is_child(peer)) return false;
+      count_arrival(frame.topic);
+      return true;
+    case FrameKind::kAccept:
+    case FrameKind::kReject:
+      if (peer != tree_.parent) return false;
+      decide(frame);
+      return true;
+    case FrameKind::kRelease:
+      if (peer != tree_.parent) return false;
+      release(frame.topic);
+      return true;
+    default:
+      return false;
+  }
+}
+
+void Negotiator::combine(const Topic& topic, std::uint64_t least, std::uint64_t greatest) {
+  Proposal& proposal = proposals_[topic];
+  proposal.least = std::min(proposal.least, least);
+  proposal.greatest = std::max(proposal.greatest, greatest);
+  if (++proposal.proposers <= tree_.children.size()) return;
+  if (!is_root()) {
+    outgoing_.push_back({tree_.parent,
+                         {.kind = FrameKind::kPropose,
+                          .topic = topic,
+                          .least = proposal.least,
+                          .greatest = proposal.greatest}});
+  } else if (proposal.least == proposal.greatest) {
+    decide({.kind = FrameKind::kAccept, .topic = topic});
+  } else {
+    conflicts_.push_back(topic);
+  }
+}
+
+void Negotiator::decide(const Frame& frame) {
+  for (int child : tree_.children) outgoing_.push_back({child, frame});
+  proposals_.erase(frame.topic);
+  for (const Topic& topic : frame.topics) {
+    proposals_.erase(topic);
+    arrivals_.erase(topic);
+  }
+  decisions_.push_back(frame);
+}
+
+void Negotiator::count_arrival(const Topic& topic) {
+  if (++arrivals_[topic].arrivals <= tree_.child_leaders.size()) return;
+  arrivals_.erase(topic);
+  if (is_root()) {
+    release(topic);
+  } else {
+    outgoing_.push_back({tree_.parent, {.kind = FrameKind::kArrive, .topic = topic}});
+  }
+}
+
+void Negotiator::release(const Topic& topic) {
+  for (int child : tree_.child_leaders) {
+    outgoing_.push_back({child, {.kind = FrameKind::kRelease, .topic = topic}});
+  }
+  released_.push_back(topic);
+}
+
+std::vector<Negotiator::Outgoing> Negotiator::take_outgoing() {
+  return std::exchange(outgoing_, {});
+}
+std::vector<Frame> Negotiator::take_decisions() { return std::exchange(decisions_, {}); }
+std::vector<Topic> Negotiator::take_released() { return std::exchange(released_, {}); }
+std::vector<Topic> Negotiator::take_conflicts() { return std::exchange(conflicts_, {}); }
+
+}  // namespace kolo

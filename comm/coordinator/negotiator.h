@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "comm/coordinator/combining_tree.h"
+#include "comm/coordinator/frame.h"
+
+namespace kolo {
+
+/// One rank's part of the agreement: frames in, frames and decisions out. Pure state machine: no
+/// thread, no clock, no transport.
+///
+/// A topic is proposed once by every rank. A rank forwards it to its parent when its whole subtree
+/// has proposed it, combining fingerprints to their least and greatest; the root accepts it when
+/// the two are equal, else reports a conflict to its owner, who ends it with `reject`. Accepts and
+/// rejects come down in one order, which is the same on all ranks: whoever allocates ids or memory
+/// in the order of decisions allocates alike everywhere.
+///
+/// The readiness of a bucket (`arrive`) runs along the leaders of nodes only: within a node the
+/// caller counts. Cost of a topic or of one iteration of a bucket: one frame up and one down per
+/// edge, however long a straggler takes.
+class Negotiator {
+ public:
+  struct Outgoing {
+    int peer;
+    Frame frame;
+  };
+
+  explicit Negotiator(CombiningTree tree);
+
+  /// This rank proposes `topic`. Once per topic.
+  void propose(const Topic& topic, std::uint64_t fingerprint);
+
+  /// This node is ready for `topic`. Leaders only; rounds of one key come in order.
+  void arrive(const Topic& topic);
+
+  /// Root only: ends topics, proposed by everybody or not.
+  void reject(const std::vector<Topic>& topics, const Error& error);
+
+  /// Takes kPropose, kAccept, kReject, kArrive and kRelease. Returns false for other kinds and for
+  /// frames that this peer has no business sending.
+  [[nodiscard]] bool receive(int peer, const Frame& frame);
+
+  std::vector<Outgoing> take_outgoing();
+  /// Accepts and rejects (as frames), in the order that is equal on all ranks.
+  std::vector<Frame> take_decisions();
+  /// Topics for which all nodes have arrived. Leaders only.
+  std::vector<Topic> take_released();
+  /// Root only: topics proposed by everybody with different fingerprints.
+  std::vector<Topic> take_conflicts();
+
+ private:
+  struct Proposal {
+    std::size_t proposers = 0;  // this rank and its children
+    std::uint64_t least = ~std::uint64_t{0}, greatest = 0;
+  };
+  struct Arrival {
+    std::size_t arrivals = 0;  // this node and the child leaders
+  };
+
+  bool is_root() const { return tree_.parent < 0; }
+  bool is_child(int peer) const;
+  void combine(const Topic& topic, std::uint64_t least, std::uint64_t greatest);
+  void count_arrival(const Topic& topic);
+  void decide(const Frame& frame);
+  void release(const Topic& topic);
+
+  CombiningTree tree_;
+  std::map<Topic, Proposal> proposals_;
+  std::map<Topic, Arrival> arrivals_;
+  std::vector<Outgoing> outgoing_;
+  std::vector<Frame> decisions_;
+  std::vector<Topic> released_, conflicts_;
+};
+
+}  // namespace kolo

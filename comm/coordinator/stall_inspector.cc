@@ -1,0 +1,157 @@
+#include "comm/coordinator/stall_inspector.h"
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kMostGroupsQuoted = 8;
+
+/// "rank 3" or "ranks 0, 1, 2".
+std::string ranks_text(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+/// "rank 1 SINGULAR a; ranks 0, 2 PLURAL b".
+std::string quote(const std::map<std::string, std::vector<int>>& ranks_by_text,
+                  std::string_view singular, std::string_view plural) {
+  std::vector<std::pair<std::vector<int>, std::string>> groups;
+  for (const auto& [text, ranks] : ranks_by_text) groups.emplace_back(ranks, text);
+  std::sort(groups.begin(), groups.end());
+  std::string result;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (i == kMostGroupsQuoted) return result + "; ...";
+    const bool one = groups[i].first.size() == 1;
+    result += fmt::format("{}{} {} {}", i == 0 ? "" : "; ", ranks_text(groups[i].first),
+                          one ? singular : plural, groups[i].second);
+  }
+  return result;
+}
+
+}  // namespace
+
+StallInspector::StallInspector(int world_size) : world_size_(world_size) {}
+
+void StallInspector::stalled(const Topic& topic) {
+  if (asking_ && current_.topic == topic) return;
+  for (const Question& question : questions_) {
+    if (question.topic == topic) return;
+  }
+  questions_.push_back({topic, false});
+}
+
+void StallInspector::conflict(const Topic& topic) { questions_.push_front({topic, true}); }
+
+std::optional<Frame> StallInspector::next_query() {
+  if (asking_ || questions_.empty()) return std::nullopt;
+  current_ = questions_.front();
+  questions_.pop_front();
+  asking_ = true;
+  reports_.clear();
+  return Frame{.kind = FrameKind::kQuery, .topic = current_.topic, .least = ++query_};
+}
+
+std::optional<StallInspector::Finding> StallInspector::report(int rank, const Frame& frame) {
+  if (!asking_ || frame.least != query_) return std::nullopt;
+  reports_[rank] = frame.pending;
+  if (static_cast<int>(reports_.size()) < world_size_) return std::nullopt;
+  asking_ = false;
+  return conclude();
+}
+
+std::vector<int> StallInspector::unanswered() const {
+  std::vector<int> ranks;
+  for (int rank = 0; asking_ && rank < world_size_; ++rank) {
+    if (!reports_.contains(rank)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+std::optional<StallInspector::Finding> StallInspector::conclude() {
+  return current_.is_conflict ? explain_conflict() : find_circle();
+}
+
+bool StallInspector::has_pending(int rank, const Topic& topic) const {
+  const auto& pending = reports_.at(rank);
+  return std::any_of(pending.begin(), pending.end(),
+                     [&](const PendingTopic& other) { return other.topic == topic; });
+}
+
+std::optional<StallInspector::Finding> StallInspector::explain_conflict() const {
+  std::map<int, std::vector<std::string>> lines;
+  std::size_t longest = 0;
+  for (const auto& [rank, pending] : reports_) {
+    for (const PendingTopic& other : pending) {
+      if (other.topic != current_.topic) continue;
+      lines[rank] = lines_of(other.text);
+      longest = std::max(longest, lines[rank].size());
+    }
+  }
+  std::map<std::string, std::vector<int>> ranks_by_line;
+  for (std::size_t i = 0; i < longest && ranks_by_line.size() < 2; ++i) {
+    ranks_by_line.clear();
+    for (const auto& [rank, text] : lines) {
+      ranks_by_line[i < text.size() ? text[i] : "nothing more"].push_back(rank);
+    }
+  }
+  return Finding{{current_.topic},
+                 Error{.code = ErrorCode::kMismatch,
+                       .verb = "agree",
+                       .what = "ranks disagree: " + quote(ranks_by_line, "submits", "submit")}};
+}
+
+std::optional<StallInspector::Finding> StallInspector::find_circle() {
+  // Greatest set of (rank, topic it blocks on) in which each topic is missing on a rank of the set.
+  std::set<std::pair<int, Topic>> circle;
+  std::map<Topic, std::string> text_of;
+  for (const auto& [rank, pending] : reports_) {
+    for (const PendingTopic& other : pending) {
+      text_of.emplace(other.topic, other.text);
+      if (other.blocking) circle.emplace(rank, other.topic);
+    }
+  }
+  const auto stuck = [&](const std::pair<int, Topic>& wait) {
+    return std::any_of(circle.begin(), circle.end(), [&](const std::pair<int, Topic>& other) {
+      return !has_pending(other.first, wait.second);
+    });
+  };
+  while (std::erase_if(circle, [&](const auto& wait) { return !stuck(wait); }) > 0) {
+  }
+  const std::set<std::pair<int, Topic>> before = std::exchange(suspected_, circle);
+  if (circle.empty()) return std::nullopt;
+  if (!std::includes(before.begin(), before.end(), circle.begin(), circle.end())) {
+    questions_.push_back(current_);
+    return std::nullopt;
+  }
+  suspected_.clear();
+
+  Finding finding;
+  std::map<std::string, std::vector<int>> ranks_by_text;
+  for (const auto& [rank, topic] : circle) {
+    std::string first_line = text_of[topic].substr(0, text_of[topic].find('\n'));
+    ranks_by_text[std::move(first_line)].push_back(rank);
+    finding.topics.push_back(topic);
+  }
+  std::sort(finding.topics.begin(), finding.topics.end());
+  finding.topics.erase(std::unique(finding.topics.begin(), finding.topics.end()),
+                       finding.topics.end());
+  finding.error =
+      Error{.code = ErrorCode::kMismatch,
+            .verb = "agree",
+            .what = "ranks wait for different tensors: " + quote(ranks_by_text, "waits for", "wait for")};
+  return finding;
+}
+
+}  // namespace kolo

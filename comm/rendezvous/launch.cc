@@ -1,0 +1,153 @@
+#include "comm/rendezvous/launch.h"
+
+#include <charconv>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/error.h"
+#include "comm/rendezvous/hostlist.h"
+
+namespace kolo {
+namespace {
+
+[[noreturn]] void fail(std::string what) {
+  throw KoloError(
+      Error{.code = ErrorCode::kConfig, .verb = {}, .bucket = {}, .what = std::move(what)});
+}
+
+class LaunchDetector {
+ public:
+  LaunchDetector(const Environment& environment, std::chrono::milliseconds timeout)
+      : environment_(environment), timeout_(timeout) {}
+
+  std::optional<Launch> open_mpi() const {
+    if (!get("OMPI_COMM_WORLD_SIZE")) return std::nullopt;
+    return mpi(optional_number("OMPI_COMM_WORLD_RANK"), optional_number("OMPI_COMM_WORLD_SIZE"));
+  }
+
+  std::optional<Launch> pmi() const {
+    if (!get("PMI_SIZE") && !get("PMI_RANK") && !get("PMIX_RANK")) return std::nullopt;
+    const std::optional<int> rank = optional_number("PMIX_RANK");
+    return mpi(rank ? rank : optional_number("PMI_RANK"), optional_number("PMI_SIZE"));
+  }
+
+  std::optional<Launch> torchrun() const {
+    if (!get("RANK") && !get("WORLD_SIZE")) return std::nullopt;
+    const int rank = number("RANK", 0, kMaxTcpRanks);
+    const int size = number("WORLD_SIZE", 1, kMaxTcpRanks);
+    if (size == 1) return Launch{};
+    // torchrun's own store listens at MASTER_PORT while the ranks run; the next port is ours.
+    const int shift = get("TORCHELASTIC_USE_AGENT_STORE") == "True" ? 1 : 0;
+    const int port = number("MASTER_PORT", 1, kMaxPort - shift) + shift;
+    return tcp(rank, size, "WORLD_SIZE", required("MASTER_ADDR"), port,
+               get("TORCHELASTIC_RUN_ID").value_or(""));
+  }
+
+  std::optional<Launch> slurm() const {
+    const std::string tasks = get("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+    if (!get("SLURM_PROCID") || !get(tasks)) return std::nullopt;
+    const int rank = number("SLURM_PROCID", 0, kMaxTcpRanks);
+    const int size = number(tasks, 1, kMaxTcpRanks);
+    if (size == 1) return Launch{};
+    const std::string step = get("SLURM_STEP_ID").value_or("0");
+    const std::string job = required("SLURM_JOB_ID") + "." + step;
+    const int port = get("MASTER_PORT") ? number("MASTER_PORT", 1, kMaxPort) : slurm_port(job);
+    return tcp(rank, size, tasks, slurm_host(), port, job);
+  }
+
+ private:
+  static constexpr int kMaxPort = std::numeric_limits<std::uint16_t>::max();
+
+  std::optional<std::string> get(const std::string& name) const {
+    std::optional<std::string> value = environment_(name);
+    if (value && value->empty()) return std::nullopt;
+    return value;
+  }
+
+  std::string required(const std::string& name) const {
+    if (std::optional<std::string> value = get(name)) return *std::move(value);
+    fail(fmt::format("{} is not set", name));
+  }
+
+  int number(const std::string& name, int low, int high) const {
+    const std::string text = required(name);
+    int value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc{} || stop != end || value < low || value > high) {
+      fail(fmt::format("{}='{}' is not a number from {} to {}", name, text, low, high));
+    }
+    return value;
+  }
+
+  std::optional<int> optional_number(const std::string& name) const {
+    if (!get(name)) return std::nullopt;
+    return number(name, 0, std::numeric_limits<int>::max());
+  }
+
+  static Launch mpi(std::optional<int> rank, std::optional<int> size) {
+    if (size == 1) return Launch{};
+    return Launch{.kind = Launch::Kind::kMpi, .rank = rank, .size = size, .tcp = {}};
+  }
+
+  Launch tcp(int rank, int size, std::string_view size_name, std::string host, int port,
+             std::string job) const {
+    if (rank >= size) fail(fmt::format("rank {} does not exist with {}={}", rank, size_name, size));
+    return Launch{.kind = Launch::Kind::kTcp,
+                  .rank = {},
+                  .size = {},
+                  .tcp = {.rank = rank,
+                          .size = size,
+                          .host = std::move(host),
+                          .port = static_cast<std::uint16_t>(port),
+                          .job_id = std::move(job),
+                          .timeout = timeout_}};
+  }
+
+  std::string slurm_host() const {
+    if (const auto chosen = get("MASTER_ADDR")) return *chosen;
+    const std::optional<std::string> of_step = get("SLURM_STEP_NODELIST");
+    return parse_hostlist(of_step ? *of_step : required("SLURM_JOB_NODELIST")).front();
+  }
+
+  /// Equal on all ranks of a step, and most likely another one for other steps; below the ports
+  /// that Linux hands out by itself (32768 and up).
+  static int slurm_port(std::string_view job) {
+    constexpr std::uint64_t kFirst = 16'384;
+    constexpr std::uint64_t kCount = 16'384;
+    std::uint64_t sum = 0;
+    for (const char letter : job) sum = sum * 31 + static_cast<unsigned char>(letter);
+    return static_cast<int>(kFirst + sum % kCount);
+  }
+
+  const Environment& environment_;
+  std::chrono::milliseconds timeout_;
+};
+
+}  // namespace
+
+Launch detect_launch(const Environment& environment, bool mpi_available,
+                     std::chrono::milliseconds timeout) {
+  const LaunchDetector detector(environment, timeout);
+  const std::optional<Launch> open_mpi = detector.open_mpi();
+  const std::optional<Launch> by_mpi = open_mpi ? open_mpi : detector.pmi();
+  const bool usable = by_mpi && (mpi_available || by_mpi->kind == Launch::Kind::kSingle);
+  if (usable) return *by_mpi;
+  if (!open_mpi) {
+    if (const std::optional<Launch> launch = detector.torchrun()) return *launch;
+    if (const std::optional<Launch> launch = detector.slurm()) return *launch;
+  }
+  if (by_mpi) {
+    fail(
+        fmt::format("started by {} but Kolo was built without MPI: configure with "
+                    "-DKOLO_WITH_MPI=ON, or start the ranks with torchrun or srun",
+                    open_mpi ? "mpirun (OMPI_COMM_WORLD_SIZE is set)"
+                             : "an MPI launcher (PMI_* or PMIX_* is set)"));
+  }
+  return Launch{};
+}
+
+}  // namespace kolo

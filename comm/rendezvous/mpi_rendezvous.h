@@ -1,0 +1,38 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/rendezvous/rendezvous.h"
+
+namespace kolo {
+
+/// Rendezvous of the ranks of MPI_COMM_WORLD, on a communicator of its own.
+///
+/// Starts MPI (FUNNELED) if nobody has, and then also finalizes it in the destructor; an MPI that
+/// was running before is left running. MPI_Finalize waits for all ranks: destroy this as soon as
+/// start-up is over, when all are known to live. After a failed exchange MPI is not finalized,
+/// because others may have gone.
+///
+/// Threads: the main thread.
+/// Errors:  KoloError(kConfig) if MPI has been finalized already, or runs at thread level SINGLE or
+///          FUNNELED and this is not its main thread; KoloError(kTimeout) if an exchange takes
+///          longer than `timeout`; KoloError(kPeerLost) if MPI reports a failure;
+///          KoloError(kResources) if all contributions together exceed 2 GiB.
+class MpiRendezvous final : public Rendezvous {
+ public:
+  explicit MpiRendezvous(std::chrono::milliseconds timeout);
+  ~MpiRendezvous() override;
+
+  int rank() const override;
+  int size() const override;
+  std::vector<std::string> all_gather(const std::string& mine) override;
+
+ private:
+  class Communicator;
+  std::unique_ptr<Communicator> communicator_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/base/dtype.h"
+
+namespace kolo {
+
+using BucketId = std::uint32_t;
+/// As many as fit the bucket field of a message's tag.
+inline constexpr BucketId kMaxBuckets = BucketId{1} << 12;
+
+/// Where the elements of a bucket come from and go to.
+enum class Placement : std::uint8_t {
+  kInPlace,  ///< The tensors live in the bucket: nothing is packed.
+  kStaged,   ///< The tensors live elsewhere: packed before, unpacked after.
+};
+
+/// What every rank must know alike about a bucket before schedules can be compiled for it.
+/// Units: `count` is elements of `dtype`, alignment gaps between tensors included.
+struct BucketLayout {
+  std::size_t count = 0;
+  DType dtype = DType::kFloat32;  ///< Of the bucket, and so of the wire.
+  ReduceOp op = ReduceOp::kSum;
+  Placement placement = Placement::kInPlace;
+};
+
+/// Tensors in a bucket, and the parts that ranks own, start at multiples of this many bytes where
+/// possible, so that two ranks never write one cache line.
+inline constexpr std::size_t kWireAlignment = 64;
+
+}  // namespace kolo

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/schedule/schedule.h"
+#include "topology/process_grid.h"
+
+namespace kolo {
+
+/// What a set of schedules, one per rank, is meant to achieve.
+struct Goal {
+  /// Ranks whose contribution must be in every element exactly once. All-reduce: all; broadcast:
+  /// the root.
+  std::vector<int> contributors;
+  /// Ranks that must end with the result.
+  std::vector<int> receivers;
+
+  static Goal all_reduce(int world_size);
+  static Goal broadcast(int root, int world_size);
+};
+
+/// Plays the schedules of all ranks without data. Returns the first thing found wrong, with rank
+/// and step, or nothing if, for every possible timing:
+///
+///  - every element at every receiver ends with each contributor's part exactly once, scaled once
+///    (when there was anything to reduce);
+///  - every send meets one receive of equal length, every signal one await;
+///  - nothing waits in a circle;
+///  - no two unordered steps, of the same or of different ranks, touch one range when one of them
+///    writes;
+///  - memory and flags of a peer are used only within its node, and nothing is read before it is
+///    written.
+///
+/// `schedules[r]` is rank r's; all have the same layout. Threads: pure; any.
+/// Cost: time and memory grow with the square of the number of steps.
+/// Source: happens-before by Lamport, CACM 1978; symbolic contributions as in MSCCL's checker.
+std::optional<std::string> verify(std::span<const Schedule> schedules, const ProcessGrid& grid,
+                                  const Goal& goal);
+
+}  // namespace kolo

@@ -1,0 +1,118 @@
+#include "comm/transport/arena.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "comm/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+[[noreturn]] void throw_error(ErrorCode code, std::string what) {
+  throw KoloError(Error{.code = code, .verb = {}, .bucket = {}, .what = std::move(what)});
+}
+
+[[noreturn]] void throw_resources(const std::string& what) {
+  throw_error(ErrorCode::kResources, what + ": " + std::strerror(errno));
+}
+
+/// What the kernel says could be allocated without swapping; no limit if it does not say.
+std::size_t available_memory() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string key, unit; info >> key;) {
+    std::size_t kib = 0;
+    if (!(info >> kib)) break;
+    if (key == "MemAvailable:") return kib * 1024;
+    std::getline(info, unit);
+  }
+  return std::numeric_limits<std::size_t>::max();
+}
+
+std::size_t allocated_bytes(int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return 0;
+  return static_cast<std::size_t>(status.st_blocks) * 512;
+}
+
+}  // namespace
+
+Arena Arena::create(std::size_t bytes) {
+  FileDescriptor fd(::memfd_create("kolo-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) throw_resources("cannot make an arena");
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) {
+    throw_resources("cannot make an arena of " + std::to_string(bytes) + " bytes");
+  }
+  return Arena(std::move(fd), bytes);
+}
+
+Arena Arena::adopt(FileDescriptor fd, std::size_t bytes) {
+  struct stat status {};
+  const bool sealed = (::fcntl(fd.get(), F_GET_SEALS) & kSeals) == kSeals;
+  if (!sealed || ::fstat(fd.get(), &status) != 0 || status.st_size != static_cast<off_t>(bytes)) {
+    throw_error(ErrorCode::kAuth, "a peer offered memory that is not a sealed arena of " +
+                                      std::to_string(bytes) + " bytes");
+  }
+  return Arena(std::move(fd), bytes);
+}
+
+Arena::Arena(FileDescriptor fd, std::size_t bytes) : fd_(std::move(fd)) {
+  void* memory =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_.get(), 0);
+  if (memory == MAP_FAILED) {
+    throw_resources("cannot map an arena of " + std::to_string(bytes) +
+                    " bytes; see ulimit -v and the arena size");
+  }
+  ::madvise(memory, bytes, MADV_DONTFORK);
+  memory_ = {static_cast<std::byte*>(memory), bytes};
+}
+
+Arena::Arena(Arena&& other) noexcept
+    : fd_(std::move(other.fd_)), memory_(std::exchange(other.memory_, {})) {}
+
+Arena& Arena::operator=(Arena&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(memory_, other.memory_);
+  return *this;
+}
+
+Arena::~Arena() {
+  if (!memory_.empty()) ::munmap(memory_.data(), memory_.size());
+}
+
+void Arena::commit(std::size_t offset, std::size_t bytes) {
+  if (offset > size() || bytes > size() - offset) {
+    throw_error(ErrorCode::kResources, "the arena needs " + std::to_string(offset + bytes) +
+                                           " bytes and is limited to " + std::to_string(size()));
+  }
+  if (bytes == 0) return;
+  // The kernel would rather end a process than refuse what does not fit: ask first. Pages of the
+  // range that are there already need nothing.
+  const std::size_t available = available_memory();
+  if (bytes > available && bytes - available > allocated_bytes(fd())) {
+    throw_error(ErrorCode::kResources, "the arena needs " + std::to_string(bytes) +
+                                           " bytes of memory and " + std::to_string(available) +
+                                           " are available");
+  }
+  int failed = 0;
+  do {
+    failed = ::fallocate(fd(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  } while (failed != 0 && errno == EINTR);
+  if (failed != 0) {
+    throw_resources("the arena needs " + std::to_string(bytes) + " bytes of memory");
+  }
+}
+
+}  // namespace kolo

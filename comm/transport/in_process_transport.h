@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/transport/transport.h"
+#include "topology/process_grid.h"
+
+namespace kolo {
+
+/// Capacities for ranks that share one process: arenas are real memory there, so they are small.
+inline constexpr TransportLimits kInProcessLimits{
+    .arena_bytes = std::size_t{1} << 20, .flags_per_peer = 1U << 12, .counters = 1U << 10};
+
+/// The ranks of a whole job inside one process, for tests and simulations: queues instead of wires,
+/// the heap instead of mapped memory. Ranks of one node of the grid are mapped, others only
+/// exchange messages. Fresh arenas are filled with 0xCB, so that reading what nobody wrote shows.
+///
+/// Sends complete in the sender's next `poll`, as if the wire took time.
+///
+/// Threads: the transports may be used by one thread, in any order (a seeded order replays an
+///          interleaving), or each by a thread of its own.
+/// Before:  the hub outlives its transports; each rank is taken once.
+class InProcessHub {
+ public:
+  explicit InProcessHub(ProcessGrid grid, TransportLimits limits = kInProcessLimits);
+  ~InProcessHub();
+  InProcessHub(const InProcessHub&) = delete;
+  InProcessHub& operator=(const InProcessHub&) = delete;
+
+  const ProcessGrid& grid() const { return grid_; }
+
+  /// The transport of one rank. Destroying it without `shutdown` is a disorderly one.
+  /// Errors: UsageError if there is no such rank or it was taken before.
+  std::unique_ptr<Transport> transport(int rank);
+
+  /// What the ranks share: the mailbox, memory and doorbell of one rank.
+  struct Station;
+
+ private:
+  ProcessGrid grid_;
+  TransportLimits limits_;
+  std::vector<std::unique_ptr<Station>> stations_;
+};
+
+}  // namespace kolo

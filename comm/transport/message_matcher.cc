@@ -1,0 +1,27 @@
+#include "comm/transport/message_matcher.h"
+
+#include <string>
+
+namespace kolo {
+
+void MessageMatcher::cancel() noexcept {
+  for (auto& receives : posted_) {
+    for (const PostedReceive& receive : receives) receive.done->state = Completion::State::kIdle;
+    receives.clear();
+  }
+  for (Completion* done : abandoned_) done->state = Completion::State::kIdle;
+  abandoned_.clear();
+  for (auto& messages : unexpected_) messages.clear();
+}
+
+Error message_too_long(int rank, int peer, std::size_t bytes, std::size_t capacity) {
+  return Error{.code = ErrorCode::kInternal,
+               .rank = rank,
+               .peer = peer,
+               .verb = "run",
+               .bucket = {},
+               .what = "message of " + std::to_string(bytes) +
+                       " bytes does not fit its buffer of " + std::to_string(capacity) + " bytes"};
+}
+
+}  // namespace kolo

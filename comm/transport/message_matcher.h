@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "comm/transport/transport.h"
+
+namespace kolo {
+
+/// A receive that waits for its message.
+struct PostedReceive {
+  std::uint64_t tag = 0;
+  std::span<std::byte> data;
+  Completion* done = nullptr;
+};
+
+/// A whole message that arrived before its receive.
+struct UnexpectedMessage {
+  std::uint64_t tag = 0;
+  std::vector<std::byte> bytes;
+};
+
+/// Brings receives and messages of one rank together by (peer, packed tag), for transports that do
+/// not get matching from a library.
+///
+/// Before:  a message is offered to `take_receive` first and kept only if there is no receive for
+///          it; a receive asks `take_message` first and is posted only if there is no message.
+/// Threads: one.
+/// Cost:    a scan over what is pending with that peer, which is what a schedule keeps in flight.
+class MessageMatcher {
+ public:
+  explicit MessageMatcher(std::size_t peers) : posted_(peers), unexpected_(peers) {}
+
+  void post(std::size_t peer, const PostedReceive& receive) { posted_[peer].push_back(receive); }
+  void keep(std::size_t peer, UnexpectedMessage message) {
+    unexpected_[peer].push_back(std::move(message));
+  }
+
+  /// The oldest receive posted for this message, which then is no longer posted.
+  std::optional<PostedReceive> take_receive(std::size_t peer, std::uint64_t tag) {
+    return take(posted_[peer], tag);
+  }
+  /// The oldest kept message for this receive, which then is no longer kept.
+  std::optional<UnexpectedMessage> take_message(std::size_t peer, std::uint64_t tag) {
+    return take(unexpected_[peer], tag);
+  }
+
+  /// Keeps a receive that can no longer complete, so that `cancel` makes it idle.
+  void abandon(const PostedReceive& receive) { abandoned_.push_back(receive.done); }
+
+  /// Makes every receive idle and drops every message.
+  void cancel() noexcept;
+
+ private:
+  template <typename Entry>
+  static std::optional<Entry> take(std::vector<Entry>& entries, std::uint64_t tag) {
+    for (auto it = entries.begin(); it != entries.end(); ++it) {
+      if (it->tag != tag) continue;
+      std::optional<Entry> found(std::move(*it));
+      entries.erase(it);
+      return found;
+    }
+    return std::nullopt;
+  }
+
+  std::vector<std::vector<PostedReceive>> posted_;
+  std::vector<std::vector<UnexpectedMessage>> unexpected_;
+  std::vector<Completion*> abandoned_;
+};
+
+/// The failure of a message that does not fit the buffer posted for it.
+Error message_too_long(int rank, int peer, std::size_t bytes, std::size_t capacity);
+
+}  // namespace kolo

@@ -1,0 +1,54 @@
+#include "comm/transport/routed_transport.h"
+
+#include <utility>
+
+#include "comm/base/check.h"
+
+namespace kolo {
+
+RoutedTransport::RoutedTransport(std::unique_ptr<Transport> local,
+                                 std::unique_ptr<MessageTransport> network)
+    : local_(std::move(local)), network_(std::move(network)) {
+  check(local_ != nullptr && network_ != nullptr, "routing needs two transports");
+  check(local_->rank() == network_->rank() && local_->world_size() == network_->world_size(),
+        "the transports to route between belong to different ranks");
+}
+
+bool RoutedTransport::poll() {
+  const bool local_moved = local_->poll();
+  const bool network_moved = network_->poll();
+  note_failure();
+  return local_moved || network_moved;
+}
+
+bool RoutedTransport::arm() {
+  if (!local_->arm()) return false;
+  if (network_->arm()) return true;
+  local_->disarm();
+  return false;
+}
+
+void RoutedTransport::disarm() {
+  local_->disarm();
+  network_->disarm();
+}
+
+std::vector<int> RoutedTransport::wake_fds() const {
+  std::vector<int> fds = local_->wake_fds();
+  const std::vector<int> more = network_->wake_fds();
+  fds.insert(fds.end(), more.begin(), more.end());
+  return fds;
+}
+
+void RoutedTransport::shutdown(bool orderly) {
+  network_->shutdown(orderly);
+  local_->shutdown(orderly);
+}
+
+void RoutedTransport::note_failure() {
+  if (failure_) return;
+  failure_ = local_->failure();
+  if (!failure_) failure_ = network_->failure();
+}
+
+}  // namespace kolo

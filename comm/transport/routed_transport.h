@@ -1,0 +1,75 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/transport/transport.h"
+
+namespace kolo {
+
+/// One transport out of two: what concerns the peers that `local` has mapped goes through it, the
+/// rest of the world is reached through `network`. Ranks are those of the world in both.
+///
+/// Errors: `failure()` is the first that either of them noticed.
+class RoutedTransport final : public Transport {
+ public:
+  RoutedTransport(std::unique_ptr<Transport> local, std::unique_ptr<MessageTransport> network);
+
+  int rank() const override { return local_->rank(); }
+  int world_size() const override { return local_->world_size(); }
+
+  void isend(int peer, const Tag& tag, std::span<const std::byte> data, Completion& done) override {
+    way_to(peer).isend(peer, tag, data, done);
+  }
+  void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override {
+    way_to(peer).irecv(peer, tag, data, done);
+  }
+  void send_control(int peer, std::span<const std::byte> bytes) override {
+    way_to(peer).send_control(peer, bytes);
+  }
+  bool receive_control(ControlFrame& frame) override {
+    return local_->receive_control(frame) || network_->receive_control(frame);
+  }
+
+  bool is_mapped(int peer) const override { return local_->is_mapped(peer); }
+  std::span<std::byte> memory(int peer) override { return local_->memory(peer); }
+  void commit(std::size_t offset, std::size_t bytes) override { local_->commit(offset, bytes); }
+  void signal(int peer, std::uint32_t slot, std::uint64_t value) override {
+    local_->signal(peer, slot, value);
+  }
+  std::uint64_t signalled(int peer, std::uint32_t slot) const override {
+    return local_->signalled(peer, slot);
+  }
+  std::uint64_t arrive(int owner, std::uint32_t counter) override {
+    return local_->arrive(owner, counter);
+  }
+  std::uint64_t counter(int owner, std::uint32_t counter) const override {
+    return local_->counter(owner, counter);
+  }
+  void set_counter(std::uint32_t counter, std::uint64_t value) override {
+    local_->set_counter(counter, value);
+  }
+
+  bool poll() override;
+  void ring(int peer) override { local_->ring(peer); }
+  bool arm() override;
+  void disarm() override;
+  std::vector<int> wake_fds() const override;
+
+  std::optional<Error> failure() const override { return failure_; }
+  void shutdown(bool orderly) override;
+  TrafficCounters traffic(int peer) const override { return way_to(peer).traffic(peer); }
+
+ private:
+  MessageTransport& way_to(int peer) const {
+    if (local_->is_mapped(peer)) return *local_;
+    return *network_;
+  }
+  void note_failure();
+
+  std::unique_ptr<Transport> local_;
+  std::unique_ptr<MessageTransport> network_;
+  std::optional<Error> failure_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,210 @@
+#include "comm/transport/shm_handshake.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "comm/base/check.h"
+#include "comm/base/log.h"
+#include "comm/transport/local_socket.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr std::size_t kLongestSecret = 256;
+constexpr std::uint32_t kMagic = 0x4f4c4f4b;  // "KOLO"
+constexpr std::uint32_t kVersion = 1;
+
+/// The fixed part of a hello; the secret follows it.
+struct HelloHeader {
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::int32_t rank = 0;
+  std::uint32_t flags_per_peer = 0;
+  std::uint32_t counters = 0;
+  std::uint32_t local_size = 0;
+  std::uint64_t arena_bytes = 0;
+};
+
+constexpr std::size_t kLongestHello = sizeof(HelloHeader) + kLongestSecret;
+constexpr Duration kHelloWait = std::chrono::seconds(5);
+
+struct Hello {
+  HelloHeader header;
+  NodePeer peer;
+};
+
+std::string socket_name(const NodeMembership& me, int rank) {
+  return "kolo-" + me.job_id + "-" + std::to_string(rank);
+}
+
+HelloHeader own_header(const NodeMembership& me) {
+  return {.rank = me.rank,
+          .flags_per_peer = me.limits.flags_per_peer,
+          .counters = me.limits.counters,
+          .local_size = static_cast<std::uint32_t>(me.node_ranks.size()),
+          .arena_bytes = me.limits.arena_bytes};
+}
+
+bool send_hello(const NodeMembership& me, int socket, int arena_fd, int bell_fd) {
+  const HelloHeader header = own_header(me);
+  std::string bytes(sizeof header, '\0');
+  std::memcpy(bytes.data(), &header, sizeof header);
+  bytes += me.secret;
+  const std::array descriptors{arena_fd, bell_fd};
+  return send_packet(socket, bytes, descriptors);
+}
+
+/// In time that does not depend on where the two differ.
+bool is_equal_in_constant_time(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference |=
+        static_cast<unsigned>(static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]));
+  }
+  return difference == 0;
+}
+
+KoloError handshake_error(const NodeMembership& me, ErrorCode code, int peer, std::string what) {
+  return KoloError(Error{.code = code,
+                         .rank = me.rank,
+                         .peer = peer,
+                         .verb = {},
+                         .bucket = {},
+                         .what = std::move(what)});
+}
+
+/// The hello in a packet, if it is one of a rank that knows the secret.
+std::optional<Hello> parse_hello(const NodeMembership& me, Packet packet) {
+  Hello hello;
+  if (packet.bytes.size() < sizeof hello.header || packet.descriptors.size() != 2) {
+    return std::nullopt;
+  }
+  std::memcpy(&hello.header, packet.bytes.data(), sizeof hello.header);
+  const auto secret = std::string_view(packet.bytes).substr(sizeof hello.header);
+  if (hello.header.magic != kMagic || !is_equal_in_constant_time(secret, me.secret)) {
+    return std::nullopt;
+  }
+  hello.peer.arena = std::move(packet.descriptors[0]);
+  hello.peer.bell = std::move(packet.descriptors[1]);
+  return hello;
+}
+
+void check_agreement(const NodeMembership& me, const HelloHeader& theirs) {
+  const HelloHeader mine = own_header(me);
+  const auto require = [&](auto a, auto b, std::string_view what) {
+    if (a == b) return;
+    throw handshake_error(me, ErrorCode::kConfig, theirs.rank,
+                          "ranks of one node differ in " + std::string(what) + ": " +
+                              std::to_string(a) + " here, " + std::to_string(b) + " at rank " +
+                              std::to_string(theirs.rank));
+  };
+  require(mine.version, theirs.version, "protocol version");
+  require(mine.local_size, theirs.local_size, "ranks per node");
+  require(mine.arena_bytes, theirs.arena_bytes, "arena bytes");
+  require(mine.flags_per_peer, theirs.flags_per_peer, "flags per peer");
+  require(mine.counters, theirs.counters, "counters");
+}
+
+NodePeer connect_to(const NodeMembership& me, int rank, int arena_fd, int bell_fd,
+                    TimePoint deadline) {
+  FileDescriptor socket = connect_local(socket_name(me, rank), deadline);
+  if (!is_same_user(socket.get())) {
+    throw handshake_error(me, ErrorCode::kAuth, rank,
+                          "another user listens on the socket of rank " + std::to_string(rank));
+  }
+  std::optional<Packet> packet;
+  if (send_hello(me, socket.get(), arena_fd, bell_fd)) {
+    packet = receive_packet(socket.get(), kLongestHello, deadline);
+  }
+  if (!packet) {
+    throw handshake_error(me, ErrorCode::kPeerLost, rank,
+                          "rank " + std::to_string(rank) + " ended while this rank connected");
+  }
+  if (packet->bytes == kRefusal) {
+    throw handshake_error(me, ErrorCode::kAuth, rank,
+                          "rank " + std::to_string(rank) + " refused this rank's job secret");
+  }
+  std::optional<Hello> hello = parse_hello(me, std::move(*packet));
+  if (!hello || hello->header.rank != rank) {
+    throw handshake_error(
+        me, ErrorCode::kAuth, rank,
+        "who listens as rank " + std::to_string(rank) + " does not know the job's secret");
+  }
+  check_agreement(me, hello->header);
+  hello->peer.socket = std::move(socket);
+  return std::move(hello->peer);
+}
+
+/// The hello of the next rank that connects and may join; strangers are turned away.
+Hello accept_hello(const NodeMembership& me, int listener, TimePoint deadline) {
+  for (;;) {
+    FileDescriptor socket = accept_local(listener, deadline);
+    if (!is_same_user(socket.get())) {
+      log::warn("turned away a local connection of another user");
+      continue;
+    }
+    std::optional<Hello> hello;
+    try {
+      const TimePoint now(std::chrono::steady_clock::now());
+      auto packet =
+          receive_packet(socket.get(), kLongestHello, std::min(deadline, now + kHelloWait));
+      if (!packet) continue;
+      hello = parse_hello(me, std::move(*packet));
+    } catch (const KoloError& error) {
+      log::warn("turned away a local connection: " + error.error().what);
+      continue;
+    }
+    if (!hello) {
+      log::warn("authentication: turned away a local connection without the job's secret");
+      send_packet(socket.get(), kRefusal);
+      continue;
+    }
+    hello->peer.socket = std::move(socket);
+    return std::move(*hello);
+  }
+}
+
+}  // namespace
+
+std::vector<std::optional<NodePeer>> meet_node_peers(const NodeMembership& me, int arena_fd,
+                                                     int bell_fd) {
+  check(me.secret.size() <= kLongestSecret, "the job's secret is longer than 256 bytes");
+  const auto& ranks = me.node_ranks;
+  check(std::ranges::is_sorted(ranks), "the ranks of a node are not ascending");
+  const auto mine = std::ranges::find(ranks, me.rank);
+  check(mine != ranks.end(), "this rank is not one of its node's");
+
+  const TimePoint deadline = TimePoint(std::chrono::steady_clock::now()) + me.connect_within;
+  const FileDescriptor listener =
+      listen_local(socket_name(me, me.rank), static_cast<int>(ranks.size()) + 16);
+  std::vector<std::optional<NodePeer>> peers(ranks.size());
+  const auto own_index = static_cast<std::size_t>(mine - ranks.begin());
+  for (std::size_t i = 0; i < own_index; ++i) {
+    peers[i] = connect_to(me, ranks[i], arena_fd, bell_fd, deadline);
+  }
+  for (std::size_t missing = ranks.size() - own_index - 1; missing > 0;) {
+    Hello hello = accept_hello(me, listener.get(), deadline);
+    const auto found = std::find(mine + 1, ranks.end(), hello.header.rank);
+    const auto index = static_cast<std::size_t>(found - ranks.begin());
+    if (found == ranks.end() || peers[index]) {
+      log::warn("turned away a local connection that claims to be rank " +
+                std::to_string(hello.header.rank));
+      continue;
+    }
+    // The answer goes out even if limits differ, so that both sides can say what differs.
+    const bool answered = send_hello(me, hello.peer.socket.get(), arena_fd, bell_fd);
+    check_agreement(me, hello.header);
+    if (!answered) continue;  // It went away; another of that rank may come.
+    peers[index] = std::move(hello.peer);
+    --missing;
+  }
+  return peers;
+}
+
+}  // namespace kolo

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/base/clock.h"
+#include "comm/base/unique_handle.h"
+#include "comm/transport/transport.h"
+
+namespace kolo {
+
+/// Who this rank is and whom it expects to meet on its node.
+struct NodeMembership {
+  std::string job_id;           ///< Differs between jobs on a machine; part of a socket's name.
+  std::string secret;           ///< Known to the ranks of the job only; at most 256 bytes.
+  int rank = 0;                 ///< Of the world.
+  std::vector<int> node_ranks;  ///< Ranks of the world on this node, ascending, `rank` included.
+  TransportLimits limits;
+  Duration connect_within = std::chrono::seconds(30);
+};
+
+/// What one peer handed over.
+struct NodePeer {
+  FileDescriptor socket;  ///< Stays open: its hang-up tells that the peer's process has ended.
+  FileDescriptor arena;
+  FileDescriptor bell;
+};
+
+/// Introduces the ranks of one node to each other, by a rule that needs no server: each listens
+/// under "kolo-<job id>-<rank>", connects to the ranks below and accepts those above. Both sides of
+/// a connection check the user id, then show the secret, rank and limits with their descriptors;
+/// who does not know the secret is refused, logged and otherwise ignored.
+///
+/// Shape:  by local rank; this rank's own entry is empty.
+/// Errors: KoloError(kAuth) when a peer refuses the secret or does not know it; kConfig when limits
+///         differ; kPeerLost, kTimeout or kIo when a peer does not come.
+std::vector<std::optional<NodePeer>> meet_node_peers(const NodeMembership& me, int arena_fd,
+                                                     int bell_fd);
+
+/// The packets that end a connection: an agreed end, and a refused hello.
+inline constexpr std::string_view kGoodbye = "goodbye";
+inline constexpr std::string_view kRefusal = "refused";
+
+}  // namespace kolo

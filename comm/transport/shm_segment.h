@@ -1,0 +1,86 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "comm/transport/byte_ring.h"
+#include "comm/transport/doorbell.h"
+#include "comm/transport/transport.h"
+
+namespace kolo {
+
+/// What the memory of one rank holds and where. Every rank of a node computes the same offsets.
+///
+///   doorbell | flags [writer][slot] | counters | rings [writer]{control, data} | data part
+///                                                                              ^ page
+/// The parts before the data part are committed when the rank starts; `writer` is a local rank.
+class ShmLayout {
+ public:
+  static constexpr std::size_t kDataRingBytes = std::size_t{1} << 18;
+  static constexpr std::size_t kControlRingBytes = std::size_t{1} << 14;
+
+  ShmLayout(const TransportLimits& limits, std::size_t local_size);
+
+  std::size_t flags_offset() const { return flags_; }
+  std::size_t counters_offset() const { return counters_; }
+  std::size_t control_ring_offset(std::size_t writer) const {
+    return rings_ + writer * kRingPairBytes;
+  }
+  std::size_t data_ring_offset(std::size_t writer) const {
+    return control_ring_offset(writer) + ByteRing::footprint(kControlRingBytes);
+  }
+  std::size_t data_offset() const { return data_; }
+  std::size_t data_bytes() const { return data_bytes_; }
+  std::size_t total_bytes() const { return total_; }
+
+ private:
+  static constexpr std::size_t kRingPairBytes =
+      ByteRing::footprint(kControlRingBytes) + ByteRing::footprint(kDataRingBytes);
+
+  std::size_t flags_ = 0;
+  std::size_t counters_ = 0;
+  std::size_t rings_ = 0;
+  std::size_t data_ = 0;
+  std::size_t data_bytes_ = 0;
+  std::size_t total_ = 0;
+};
+
+/// The parts of one rank's memory, by name. A view: the arena owns the bytes.
+class ShmSegment {
+ public:
+  ShmSegment(std::byte* memory, const ShmLayout& layout, std::uint32_t flags_per_peer)
+      : memory_(memory), layout_(&layout), flags_per_peer_(flags_per_peer) {}
+
+  Doorbell& doorbell() const { return at<Doorbell>(0)[0]; }
+  std::atomic<std::uint64_t>& flag(std::size_t writer, std::uint32_t slot) const {
+    return at<std::atomic<std::uint64_t>>(layout_->flags_offset())[writer * flags_per_peer_ + slot];
+  }
+  std::atomic<std::uint64_t>& counter(std::uint32_t index) const {
+    return at<std::atomic<std::uint64_t>>(layout_->counters_offset())[index];
+  }
+  ByteRing control_ring(std::size_t writer) const {
+    return {memory_ + layout_->control_ring_offset(writer), ShmLayout::kControlRingBytes};
+  }
+  ByteRing data_ring(std::size_t writer) const {
+    return {memory_ + layout_->data_ring_offset(writer), ShmLayout::kDataRingBytes};
+  }
+  std::span<std::byte> data() const {
+    return {memory_ + layout_->data_offset(), layout_->data_bytes()};
+  }
+
+ private:
+  template <typename Word>
+  Word* at(std::size_t offset) const {
+    return reinterpret_cast<Word*>(memory_ + offset);
+  }
+
+  std::byte* memory_;
+  const ShmLayout* layout_;
+  std::uint32_t flags_per_peer_;
+};
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+}  // namespace kolo

@@ -1,0 +1,362 @@
+#include "comm/transport/shm_transport.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "comm/base/check.h"
+#include "comm/transport/local_socket.h"
+#include "comm/transport/message_stream.h"
+
+namespace kolo {
+
+struct ShmTransport::Peer {
+  Peer(int peer_rank, Arena mapped, FileDescriptor event_fd, FileDescriptor connection,
+       const ShmLayout& layout, const TransportLimits& limits)
+      : rank(peer_rank),
+        arena(std::move(mapped)),
+        bell_fd(std::move(event_fd)),
+        socket(std::move(connection)),
+        segment(arena.data(), layout, limits.flags_per_peer) {}
+
+  /// Connects the two ends that this rank has: it writes into the peer's memory, reads its own.
+  void open_streams(const ShmSegment& own, std::size_t own_index, std::size_t peer_index) {
+    data_out.emplace(segment.data_ring(own_index));
+    control_out.emplace(segment.control_ring(own_index));
+    data_in.emplace(own.data_ring(peer_index));
+    control_in.emplace(own.control_ring(peer_index));
+  }
+
+  void ring() {
+    if (segment.doorbell().ring()) raise_event(bell_fd.get());
+  }
+
+  const int rank;
+  Arena arena;
+  FileDescriptor bell_fd;
+  FileDescriptor socket;  ///< None for this rank itself.
+  ShmSegment segment;
+  std::optional<MessageWriter> data_out;
+  std::optional<MessageWriter> control_out;
+  std::optional<MessageReader> data_in;
+  std::optional<MessageReader> control_in;
+  std::optional<PostedReceive> receive;  ///< Of the message that is arriving.
+  UnexpectedMessage unexpected;          ///< The message that is arriving, if there is no receive.
+  ControlFrame frame;                    ///< The control frame that is arriving.
+  bool said_goodbye = false;
+  TrafficCounters traffic;
+};
+
+ShmTransport::ShmTransport(const Config& config, int world_size)
+    : rank_(config.rank),
+      world_size_(world_size),
+      limits_(config.limits),
+      layout_(config.limits, config.node_ranks.size()),
+      waiter_(::epoll_create1(EPOLL_CLOEXEC)),
+      local_of_rank_(static_cast<std::size_t>(world_size), -1),
+      matcher_(config.node_ranks.size()) {
+  if (!waiter_) {
+    throw KoloError(Error{.code = ErrorCode::kResources,
+                          .rank = rank_,
+                          .verb = {},
+                          .bucket = {},
+                          .what = std::string("epoll: ") + std::strerror(errno)});
+  }
+  const auto& ranks = config.node_ranks;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    check(ranks[i] >= 0 && ranks[i] < world_size, "a rank of this node is not of the world");
+    local_of_rank_[static_cast<std::size_t>(ranks[i])] = static_cast<int>(i);
+    if (ranks[i] == rank_) own_index_ = i;
+  }
+
+  Arena arena = Arena::create(layout_.total_bytes());
+  arena.commit(0, layout_.data_offset());
+  FileDescriptor bell_fd = make_event_fd();
+  auto met = meet_node_peers(config, arena.fd(), bell_fd.get());
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const bool own = i == own_index_;
+    peers_.push_back(std::make_unique<Peer>(
+        ranks[i],
+        own ? std::move(arena) : Arena::adopt(std::move(met[i]->arena), layout_.total_bytes()),
+        own ? std::move(bell_fd) : std::move(met[i]->bell),
+        own ? FileDescriptor() : std::move(met[i]->socket), layout_, limits_));
+  }
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    peers_[i]->open_streams(own_segment(), own_index_, i);
+    watch(i == own_index_ ? peers_[i]->bell_fd.get() : peers_[i]->socket.get(), i);
+  }
+}
+
+ShmTransport::~ShmTransport() { shutdown(false); }
+
+void ShmTransport::isend(int peer, const Tag& tag, std::span<const std::byte> data,
+                         Completion& done) {
+  Peer& to = peer_of(peer);
+  if (closed_) return;
+  to.traffic.data_sent += data.size();
+  to.data_out->push(pack(tag), data, done);
+  if (to.data_out->pump()) to.ring();
+}
+
+void ShmTransport::irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) {
+  Peer& from = peer_of(peer);
+  if (closed_) return;
+  const auto index = static_cast<std::size_t>(local_of_rank_[static_cast<std::size_t>(peer)]);
+  const PostedReceive receive{pack(tag), data, &done};
+  done.state = Completion::State::kPending;
+  if (const auto message = matcher_.take_message(index, receive.tag)) {
+    deliver(from, message->bytes, receive);
+  } else {
+    matcher_.post(index, receive);
+  }
+}
+
+void ShmTransport::send_control(int peer, std::span<const std::byte> bytes) {
+  Peer& to = peer_of(peer);
+  if (closed_) return;
+  to.traffic.control_sent += bytes.size();
+  ++to.traffic.control_frames_sent;
+  to.control_out->push_copy(bytes);
+  to.control_out->pump();
+  to.ring();
+}
+
+bool ShmTransport::receive_control(ControlFrame& frame) {
+  if (next_control_ == control_.size()) return false;
+  const ControlFrame& next = control_[next_control_++];
+  frame.peer = next.peer;
+  frame.bytes.assign(next.bytes.begin(), next.bytes.end());
+  if (next_control_ == control_.size()) {
+    control_.clear();
+    next_control_ = 0;
+  }
+  return true;
+}
+
+bool ShmTransport::is_mapped(int peer) const {
+  return peer >= 0 && peer < world_size_ && local_of_rank_[static_cast<std::size_t>(peer)] >= 0;
+}
+
+std::span<std::byte> ShmTransport::memory(int peer) { return peer_of(peer).segment.data(); }
+
+void ShmTransport::commit(std::size_t offset, std::size_t bytes) {
+  if (offset > layout_.data_bytes() || bytes > layout_.data_bytes() - offset) {
+    throw KoloError(Error{.code = ErrorCode::kResources,
+                          .rank = rank_,
+                          .verb = {},
+                          .bucket = {},
+                          .what = "the arena needs " + std::to_string(offset + bytes) +
+                                  " bytes and is limited to " +
+                                  std::to_string(layout_.data_bytes())});
+  }
+  peers_[own_index_]->arena.commit(layout_.data_offset() + offset, bytes);
+}
+
+void ShmTransport::signal(int peer, std::uint32_t slot, std::uint64_t value) {
+  check(slot < limits_.flags_per_peer, "flag slot out of range");
+  Peer& to = peer_of(peer);
+  to.segment.flag(own_index_, slot).store(value, std::memory_order_release);
+  to.ring();
+}
+
+std::uint64_t ShmTransport::signalled(int peer, std::uint32_t slot) const {
+  check(is_mapped(peer) && slot < limits_.flags_per_peer, "flag slot out of range");
+  const auto writer = static_cast<std::size_t>(local_of_rank_[static_cast<std::size_t>(peer)]);
+  return own_segment().flag(writer, slot).load(std::memory_order_acquire);
+}
+
+std::uint64_t ShmTransport::arrive(int owner, std::uint32_t counter) {
+  return counter_word(owner, counter).fetch_add(1, std::memory_order_acq_rel) + 1;
+}
+
+std::uint64_t ShmTransport::counter(int owner, std::uint32_t counter) const {
+  return counter_word(owner, counter).load(std::memory_order_acquire);
+}
+
+void ShmTransport::set_counter(std::uint32_t counter, std::uint64_t value) {
+  counter_word(rank_, counter).store(value, std::memory_order_release);
+}
+
+bool ShmTransport::poll() {
+  if (closed_) return false;
+  const bool due = look_due_ || ++polls_ % kPollsPerLook == 0;
+  const bool looked = due && look_at_sockets();
+  if (!own_segment().doorbell().answer()) return looked;
+  for (const auto& peer : peers_) move_messages(*peer);
+  return true;
+}
+
+void ShmTransport::ring(int peer) { peer_of(peer).ring(); }
+
+bool ShmTransport::arm() { return own_segment().doorbell().park(); }
+
+void ShmTransport::disarm() {
+  own_segment().doorbell().unpark();
+  drain_event(peers_[own_index_]->bell_fd.get());
+  look_due_ = true;
+}
+
+void ShmTransport::shutdown(bool orderly) {
+  if (closed_) return;
+  closed_ = true;
+  matcher_.cancel();
+  control_.clear();
+  next_control_ = 0;
+  for (const auto& peer : peers_) {
+    peer->data_out->cancel();
+    peer->control_out->cancel();
+    if (peer->receive) peer->receive->done->state = Completion::State::kIdle;
+    peer->receive.reset();
+    if (!peer->socket) continue;
+    if (orderly) {
+      // A peer that has gone already needs no goodbye.
+      ::send(peer->socket.get(), kGoodbye.data(), kGoodbye.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    ::shutdown(peer->socket.get(), SHUT_RDWR);
+    peer->socket.reset();
+    peer->ring();
+  }
+}
+
+TrafficCounters ShmTransport::traffic(int peer) const {
+  return is_mapped(peer) ? peer_of(peer).traffic : TrafficCounters{};
+}
+
+ShmTransport::Peer& ShmTransport::peer_of(int rank) const {
+  check(is_mapped(rank), "rank is not on this node");
+  return *peers_[static_cast<std::size_t>(local_of_rank_[static_cast<std::size_t>(rank)])];
+}
+
+ShmSegment ShmTransport::own_segment() const { return peers_[own_index_]->segment; }
+
+std::atomic<std::uint64_t>& ShmTransport::counter_word(int owner, std::uint32_t counter) const {
+  check(counter < limits_.counters, "counter out of range");
+  return peer_of(owner).segment.counter(counter);
+}
+
+void ShmTransport::move_messages(Peer& peer) {
+  read_control(peer);
+  read_data(peer);
+  bool wrote = peer.control_out->pump();
+  wrote |= peer.data_out->pump();
+  if (wrote) peer.ring();
+}
+
+void ShmTransport::read_data(Peer& peer) {
+  const auto index = static_cast<std::size_t>(local_of_rank_[static_cast<std::size_t>(peer.rank)]);
+  const auto begin = [&](const FrameHeader& header) -> std::span<std::byte> {
+    peer.receive = matcher_.take_receive(index, header.tag);
+    if (peer.receive && header.bytes <= peer.receive->data.size()) {
+      return peer.receive->data.first(header.bytes);
+    }
+    if (peer.receive) {
+      fail(message_too_long(rank_, peer.rank, header.bytes, peer.receive->data.size()));
+      matcher_.abandon(*std::exchange(peer.receive, std::nullopt));
+    }
+    peer.unexpected.tag = header.tag;
+    peer.unexpected.bytes.resize(header.bytes);
+    return peer.unexpected.bytes;
+  };
+  const auto end = [&](const FrameHeader& header) {
+    if (peer.receive) {
+      peer.traffic.data_received += header.bytes;
+      peer.receive->done->bytes = header.bytes;
+      peer.receive->done->state = Completion::State::kDone;
+      peer.receive.reset();
+    } else if (const auto posted = matcher_.take_receive(index, header.tag)) {
+      deliver(peer, peer.unexpected.bytes, *posted);  // Posted while the message arrived.
+    } else {
+      matcher_.keep(index, std::exchange(peer.unexpected, {}));
+    }
+  };
+  const std::size_t taken = peer.data_in->read(begin, end);
+  if (taken == 0) return;
+  if (peer.data_in->ring().take_writer_waits()) peer.ring();
+  if (taken >= ShmLayout::kDataRingBytes) ring(rank_);  // There may be more: poll again.
+}
+
+void ShmTransport::read_control(Peer& peer) {
+  const auto begin = [&](const FrameHeader& header) -> std::span<std::byte> {
+    peer.frame.peer = peer.rank;
+    peer.frame.bytes.resize(header.bytes);
+    return peer.frame.bytes;
+  };
+  const auto end = [&](const FrameHeader& header) {
+    peer.traffic.control_received += header.bytes;
+    control_.push_back(std::exchange(peer.frame, {}));
+  };
+  const std::size_t taken = peer.control_in->read(begin, end);
+  if (taken == 0) return;
+  if (peer.control_in->ring().take_writer_waits()) peer.ring();
+  if (taken >= ShmLayout::kControlRingBytes) ring(rank_);
+}
+
+void ShmTransport::deliver(Peer& peer, std::span<const std::byte> bytes,
+                           const PostedReceive& receive) {
+  if (bytes.size() > receive.data.size()) {
+    fail(message_too_long(rank_, peer.rank, bytes.size(), receive.data.size()));
+    matcher_.abandon(receive);
+    return;
+  }
+  std::ranges::copy(bytes, receive.data.begin());
+  peer.traffic.data_received += bytes.size();
+  receive.done->bytes = bytes.size();
+  receive.done->state = Completion::State::kDone;
+}
+
+bool ShmTransport::look_at_sockets() {
+  look_due_ = false;
+  bool found = false;
+  std::array<epoll_event, 16> events;
+  const int count = ::epoll_wait(waiter_.get(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    const std::size_t index = events[static_cast<std::size_t>(i)].data.u64;
+    if (index == own_index_) continue;
+    read_socket(*peers_[index]);
+    found = true;
+  }
+  return found;
+}
+
+void ShmTransport::read_socket(Peer& peer) {
+  std::array<char, kGoodbye.size()> packet;
+  for (;;) {
+    const ssize_t count = ::recv(peer.socket.get(), packet.data(), packet.size(), MSG_DONTWAIT);
+    // A reset stands before packets that are still there, and is reported once.
+    if (count < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
+    if (count < 0 && errno == EAGAIN) return;
+    if (count <= 0) break;
+    const std::string_view text(packet.data(), static_cast<std::size_t>(count));
+    peer.said_goodbye = peer.said_goodbye || text == kGoodbye;
+  }
+  ::epoll_ctl(waiter_.get(), EPOLL_CTL_DEL, peer.socket.get(), nullptr);
+  peer.socket.reset();
+  if (peer.said_goodbye) return;
+  fail(Error{.code = ErrorCode::kPeerLost,
+             .rank = rank_,
+             .peer = peer.rank,
+             .verb = {},
+             .bucket = {},
+             .what = "rank " + std::to_string(peer.rank) +
+                     " is gone: its process ended, or stopped after an error of its own"});
+}
+
+void ShmTransport::watch(int fd, std::size_t index) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = index;
+  ensure(::epoll_ctl(waiter_.get(), EPOLL_CTL_ADD, fd, &event) == 0, "epoll refuses a descriptor");
+}
+
+void ShmTransport::fail(Error error) {
+  if (!failure_) failure_ = std::move(error);
+}
+
+}  // namespace kolo

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/transport/arena.h"
+#include "comm/transport/message_matcher.h"
+#include "comm/transport/shm_handshake.h"
+#include "comm/transport/shm_segment.h"
+#include "comm/transport/transport.h"
+
+namespace kolo {
+
+/// The ranks of one node, each a process (or a thread) with its own transport, through shared
+/// memory. Signals and arrivals are single stores to mapped words; messages stream through one ring
+/// of bytes per pair and direction, control frames through another, so that they never wait for
+/// data. Nothing has a name in the file system.
+///
+/// While polled it makes no system call but a look at its peers' sockets every `kPollsPerLook`
+/// polls; parked, it costs nothing: doorbell and sockets make `wake_fds` readable. A peer that ends
+/// without goodbye has hung up its socket, whatever it was doing, and is reported as lost.
+///
+/// Construction is collective over the node. Errors: those of `meet_node_peers` and `Arena`.
+/// Peers outside the node: UsageError.
+class ShmTransport final : public Transport {
+ public:
+  using Config = NodeMembership;
+
+  /// `world_size` counts all ranks of the job, on other nodes too.
+  ShmTransport(const Config& config, int world_size);
+  ~ShmTransport() override;
+
+  int rank() const override { return rank_; }
+  int world_size() const override { return world_size_; }
+
+  void isend(int peer, const Tag& tag, std::span<const std::byte> data, Completion& done) override;
+  void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override;
+  void send_control(int peer, std::span<const std::byte> bytes) override;
+  bool receive_control(ControlFrame& frame) override;
+
+  bool is_mapped(int peer) const override;
+  std::span<std::byte> memory(int peer) override;
+  void commit(std::size_t offset, std::size_t bytes) override;
+  void signal(int peer, std::uint32_t slot, std::uint64_t value) override;
+  std::uint64_t signalled(int peer, std::uint32_t slot) const override;
+  std::uint64_t arrive(int owner, std::uint32_t counter) override;
+  std::uint64_t counter(int owner, std::uint32_t counter) const override;
+  void set_counter(std::uint32_t counter, std::uint64_t value) override;
+
+  bool poll() override;
+  void ring(int peer) override;
+  bool arm() override;
+  void disarm() override;
+  std::vector<int> wake_fds() const override { return {waiter_.get()}; }
+
+  std::optional<Error> failure() const override { return failure_; }
+  void shutdown(bool orderly) override;
+  TrafficCounters traffic(int peer) const override;
+
+ private:
+  struct Peer;
+
+  Peer& peer_of(int rank) const;
+  ShmSegment own_segment() const;
+  std::atomic<std::uint64_t>& counter_word(int owner, std::uint32_t counter) const;
+  void move_messages(Peer& peer);
+  void read_data(Peer& peer);
+  void read_control(Peer& peer);
+  void deliver(Peer& peer, std::span<const std::byte> bytes, const PostedReceive& receive);
+  bool look_at_sockets();
+  void read_socket(Peer& peer);
+  void watch(int fd, std::size_t index);
+  void fail(Error error);
+
+  static constexpr std::uint32_t kPollsPerLook = 1024;
+
+  const int rank_;
+  const int world_size_;
+  const TransportLimits limits_;
+  const ShmLayout layout_;
+  FileDescriptor waiter_;                     ///< epoll over the doorbell and the sockets.
+  std::vector<std::unique_ptr<Peer>> peers_;  ///< By local rank; `own_index_` is this rank.
+  std::vector<int> local_of_rank_;            ///< -1: on another node.
+  std::size_t own_index_ = 0;
+  MessageMatcher matcher_;
+  std::vector<ControlFrame> control_;
+  std::size_t next_control_ = 0;
+  std::uint32_t polls_ = 0;
+  bool look_due_ = false;
+  bool closed_ = false;
+  std::optional<Error> failure_;
+};
+
+}  // namespace kolo

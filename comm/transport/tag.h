@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+
+namespace kolo {
+
+/// Label of a data message. It names the message completely, so that a receive matches exactly one
+/// send and a message of another epoch, iteration or bucket can be told apart.
+///
+///   bits  63..58  57..42  41..30  29..20     19..0
+///         epoch   source  bucket  iteration  ordinal
+///
+/// `source` is the sending rank, `ordinal` counts the messages from that rank to the receiver
+/// within one run of one schedule. Fields wrap; two messages in flight never differ by a whole
+/// turn.
+struct Tag {
+  std::uint32_t epoch = 0;
+  std::uint32_t source = 0;
+  std::uint32_t bucket = 0;
+  std::uint32_t iteration = 0;
+  std::uint32_t ordinal = 0;
+
+  friend bool operator==(const Tag&, const Tag&) = default;
+};
+
+inline constexpr int kTagOrdinalBits = 20;
+inline constexpr int kTagIterationBits = 10;
+inline constexpr int kTagBucketBits = 12;
+inline constexpr int kTagSourceBits = 16;
+inline constexpr int kTagEpochBits = 6;
+
+constexpr std::uint64_t pack(const Tag& tag) {
+  const auto field = [](std::uint32_t value, int bits) {
+    return static_cast<std::uint64_t>(value & ((std::uint32_t{1} << bits) - 1));
+  };
+  std::uint64_t packed = field(tag.epoch, kTagEpochBits);
+  packed = (packed << kTagSourceBits) | field(tag.source, kTagSourceBits);
+  packed = (packed << kTagBucketBits) | field(tag.bucket, kTagBucketBits);
+  packed = (packed << kTagIterationBits) | field(tag.iteration, kTagIterationBits);
+  packed = (packed << kTagOrdinalBits) | field(tag.ordinal, kTagOrdinalBits);
+  return packed;
+}
+
+}  // namespace kolo

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "comm/base/clock.h"
+#include "comm/base/error.h"
+#include "comm/transport/tag.h"
+
+namespace kolo {
+
+/// State of one message in flight. The caller owns it and keeps it, and the buffer, alive and in
+/// place until `state` is no longer `kPending`.
+struct Completion {
+  enum class State : std::uint8_t { kIdle, kPending, kDone };
+  State state = State::kIdle;
+  std::size_t bytes = 0;  ///< Bytes received (for receives).
+};
+
+/// A message of the coordinator.
+struct ControlFrame {
+  int peer = -1;  ///< Sender.
+  std::vector<std::byte> bytes;
+};
+
+/// Payload bytes by direction, data and control apart.
+struct TrafficCounters {
+  std::uint64_t data_sent = 0;
+  std::uint64_t data_received = 0;
+  std::uint64_t control_sent = 0;
+  std::uint64_t control_received = 0;
+  std::uint64_t control_frames_sent = 0;
+};
+
+/// Messages between the ranks of a job: what a network can do.
+///
+/// Threads: one thread (the engine's) calls everything.
+/// Errors:  nothing throws from `poll` or the data calls; the first failure of a peer is kept and
+///          returned by `failure()`. Pending operations then stay pending until `shutdown`.
+class MessageTransport {
+ public:
+  virtual ~MessageTransport() = default;
+
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+
+  // --- Messages -------------------------------------------------------------------------------
+
+  /// Starts sending `data` to `peer`; `done` becomes kDone when the buffer may be reused.
+  virtual void isend(int peer, const Tag& tag, std::span<const std::byte> data,
+                     Completion& done) = 0;
+
+  /// Starts receiving the message with exactly this tag from `peer` into `data`. A message longer
+  /// than `data` is a failure of the transport (kInternal); `done.bytes` tells a shorter one.
+  virtual void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) = 0;
+
+  /// Sends a control frame. Frames between two ranks arrive in order, and never wait for data
+  /// messages. The bytes are copied or sent before the call returns.
+  virtual void send_control(int peer, std::span<const std::byte> bytes) = 0;
+
+  /// Takes one arrived control frame, if there is one. `frame.bytes` is reused, not reallocated,
+  /// where its capacity suffices.
+  virtual bool receive_control(ControlFrame& frame) = 0;
+
+  // --- Progress -------------------------------------------------------------------------------
+
+  /// Moves messages on. Returns whether anything happened.
+  virtual bool poll() = 0;
+
+  /// Between `arm` and `disarm` whoever rings makes one of `wake_fds` readable. Returns false if
+  /// something has arrived meanwhile and polling is due instead of waiting.
+  virtual bool arm() = 0;
+  virtual void disarm() = 0;
+  virtual std::vector<int> wake_fds() const = 0;
+
+  // --- Life and death -------------------------------------------------------------------------
+
+  /// The first failure noticed, if any.
+  virtual std::optional<Error> failure() const = 0;
+
+  /// Cancels everything in flight (pending completions become kIdle), lets mapped and connected
+  /// peers know that this rank has gone, and releases what peers could wait for. `orderly` says
+  /// that this is an agreed end, which peers do not report as a failure. Idempotent.
+  virtual void shutdown(bool orderly) = 0;
+
+  virtual TrafficCounters traffic(int peer) const = 0;
+};
+
+/// What one rank can do to and with its peers: messages to any peer; shared memory and flags with
+/// peers of the same node ("mapped" peers, which always include this rank itself).
+///
+/// Threads: one thread (the engine's) calls everything, except `ring(rank())`, which any thread of
+///          the process may call.
+class Transport : public MessageTransport {
+ public:
+  virtual bool is_mapped(int peer) const = 0;
+
+  /// The data part of a mapped peer's arena, as mapped here.
+  virtual std::span<std::byte> memory(int peer) = 0;
+
+  /// Commits memory for a range of this rank's own arena, so that touching it cannot fail later.
+  /// Errors: KoloError(kResources) that names the bytes needed and the limit.
+  virtual void commit(std::size_t offset, std::size_t bytes) = 0;
+
+  /// Sets my flag number `slot` at `peer` to `value` (values only grow) and wakes the peer. What I
+  /// wrote before is visible to whoever reads the value.
+  virtual void signal(int peer, std::uint32_t slot, std::uint64_t value) = 0;
+  /// The value that `peer` last signalled to me in `slot`; 0 before the first.
+  virtual std::uint64_t signalled(int peer, std::uint32_t slot) const = 0;
+
+  /// Adds one to a counter that lives at `owner` and returns the new value. Wakes nobody.
+  virtual std::uint64_t arrive(int owner, std::uint32_t counter) = 0;
+  virtual std::uint64_t counter(int owner, std::uint32_t counter) const = 0;
+  /// Sets a counter of mine. Wakes nobody: call `ring`.
+  virtual void set_counter(std::uint32_t counter, std::uint64_t value) = 0;
+
+  /// Wakes a mapped peer (or this rank itself) if it is parked.
+  virtual void ring(int peer) = 0;
+};
+
+/// Capacities that all ranks of a job share.
+struct TransportLimits {
+  std::size_t arena_bytes = std::size_t{16} << 30;  ///< Address space; memory is committed on use.
+  std::uint32_t flags_per_peer = 1U << 16;
+  std::uint32_t counters = 1U << 14;
+};
+
+}  // namespace kolo

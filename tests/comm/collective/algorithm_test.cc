@@ -1,0 +1,187 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+
+#include "comm/base/check.h"
+#include "comm/collective/chunking.h"
+#include "comm/collective/compile.h"
+#include "comm/schedule/verifier.h"
+
+namespace kolo {
+namespace {
+
+// Every way to put `ranks` ranks on nodes, sizes in descending order.
+void for_each_shape(int ranks, const std::function<void(const std::vector<int>&)>& visit) {
+  std::vector<int> sizes;
+  const std::function<void(int, int)> extend = [&](int left, int largest) {
+    if (left == 0) return visit(sizes);
+    for (int size = std::min(left, largest); size >= 1; --size) {
+      sizes.push_back(size);
+      extend(left - size, size);
+      sizes.pop_back();
+    }
+  };
+  extend(ranks, ranks);
+}
+
+std::string text(const std::vector<int>& sizes) {
+  std::string result;
+  for (int size : sizes) result += " " + std::to_string(size);
+  return result;
+}
+
+/// Compiles on all ranks and verifies.
+void expect_correct(const ProcessGrid& grid, const BucketLayout& layout,
+                    const CompileOptions& options, const std::string& what) {
+  std::vector<Schedule> schedules;
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    schedules.push_back(compile_all_reduce(rank, layout, grid, options));
+  }
+  const auto wrong = verify(schedules, grid, Goal::all_reduce(grid.world_size()));
+  ASSERT_EQ(wrong, std::nullopt) << what << " count " << layout.count << ": " << *wrong;
+}
+
+class AlgorithmShapes : public testing::TestWithParam<std::string> {};
+
+TEST_P(AlgorithmShapes, SumEveryElementOnce) {
+  const CompileOptions options{.algorithm = GetParam(), .chunk_bytes = 4096};
+  for (int ranks = 1; ranks <= 16; ++ranks) {
+    for_each_shape(ranks, [&](const std::vector<int>& sizes) {
+      const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
+      // Fewer elements than ranks, an odd count, and at the larger shapes one that is cut unevenly.
+      for (std::size_t count : {std::size_t{1}, std::size_t{331}}) {
+        expect_correct(grid, {.count = count, .placement = Placement::kStaged}, options,
+                       text(sizes));
+      }
+    });
+  }
+}
+
+TEST_P(AlgorithmShapes, SumInChunksInPlaceAndOutOfOrderNodes) {
+  const CompileOptions options{.algorithm = GetParam(), .chunk_bytes = 256};
+  for (const std::vector<std::string>& nodes : {std::vector<std::string>{"a", "b", "a", "b"},
+                                                {"a", "b", "b", "c", "a", "a"},
+                                                {"a", "a"},
+                                                {"b", "a", "c"}}) {
+    const ProcessGrid grid(nodes);
+    for (std::size_t count : {0, 2, 3, 64, 257, 1000}) {
+      for (DType dtype : {DType::kFloat32, DType::kUInt8}) {
+        expect_correct(grid, {.count = count, .dtype = dtype}, options, GetParam());
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, AlgorithmShapes,
+                         testing::Values("ring", "direct", "halving_doubling", "tree",
+                                         "hierarchical:direct,direct", "hierarchical:direct,ring",
+                                         "hierarchical:direct,halving_doubling",
+                                         "hierarchical:direct,tree", "hierarchical:ring,ring"),
+                         [](const auto& param) {
+                           std::string name = param.param;
+                           for (char& c : name) {
+                             if (c == ':' || c == ',') c = '_';
+                           }
+                           return name;
+                         });
+
+TEST(Broadcast, ReachesEveryRankFromEveryRoot) {
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    for_each_shape(ranks, [&](const std::vector<int>& sizes) {
+      const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
+      for (int root = 0; root < ranks; ++root) {
+        for (Placement placement : {Placement::kInPlace, Placement::kStaged}) {
+          const BucketLayout layout{.count = 100, .placement = placement};
+          std::vector<Schedule> schedules;
+          for (int rank = 0; rank < ranks; ++rank) {
+            schedules.push_back(compile_broadcast(rank, root, layout, grid, {.chunk_bytes = 256}));
+          }
+          const auto wrong = verify(schedules, grid, Goal::broadcast(root, ranks));
+          ASSERT_EQ(wrong, std::nullopt) << text(sizes) << " root " << root << ": " << *wrong;
+        }
+      }
+    });
+  }
+}
+
+// Bytes that the busiest rank sends, against the formula of algorithm.h. Counts divide evenly.
+TEST(AlgorithmCost, BytesPerRankEqualTheFormula) {
+  constexpr std::size_t kCount = 16 * 16 * 8;
+  constexpr std::size_t kBytes = kCount * sizeof(float);
+  const auto most_bytes = [&](const std::string& algorithm, int ranks) {
+    const ProcessGrid grid =
+        ProcessGrid::with_node_sizes(std::vector<int>(static_cast<std::size_t>(ranks), 1));
+    std::size_t most = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Schedule schedule =
+          compile_all_reduce(rank, {.count = kCount}, grid, {.algorithm = algorithm});
+      most = std::max(most, traffic(schedule, [](int) { return true; }).bytes);
+    }
+    return most;
+  };
+  for (int ranks : {2, 4, 8, 16}) {
+    const auto n = static_cast<std::size_t>(ranks);
+    EXPECT_EQ(most_bytes("ring", ranks), 2 * (n - 1) * kBytes / n) << ranks;
+    EXPECT_EQ(most_bytes("direct", ranks), 2 * (n - 1) * kBytes / n) << ranks;
+    EXPECT_EQ(most_bytes("halving_doubling", ranks), 2 * (n - 1) * kBytes / n) << ranks;
+    EXPECT_EQ(most_bytes("tree", ranks), static_cast<std::size_t>(std::bit_width(n - 1)) * kBytes)
+        << ranks;
+  }
+}
+
+// Between nodes, a hierarchical ring sends 2(H-1)/H of each rank's 1/L part, and inside none.
+TEST(AlgorithmCost, HierarchySendsOnlyItsPartBetweenNodes) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({4, 4});
+  const Schedule schedule =
+      compile_all_reduce(5, {.count = 4096}, grid, {.algorithm = "hierarchical:direct,ring"});
+  EXPECT_EQ(traffic(schedule, [](int) { return true; }).bytes, 4096 * sizeof(float) / 4);
+  EXPECT_EQ(traffic(schedule, [&](int peer) { return grid.same_node(5, peer); }).bytes, 0);
+}
+
+TEST(ResolveAlgorithm, KeepsSixteenBitSumsInOnePlace) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
+  const BucketLayout half{.count = 1000, .dtype = DType::kFloat16};
+  EXPECT_THROW(resolve_algorithm(half, grid, {.algorithm = "ring"}), KoloError);
+  EXPECT_EQ(resolve_algorithm(half, grid, {.algorithm = "hierarchical"}),
+            "hierarchical:direct,direct");
+  EXPECT_NO_THROW(resolve_algorithm(half, grid, {.algorithm = "direct"}));
+  const std::string chosen = resolve_algorithm(half, grid, {});
+  EXPECT_TRUE(chosen == "direct" || chosen == "hierarchical:direct,direct") << chosen;
+}
+
+TEST(ResolveAlgorithm, NamesWhatThereIs) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2});
+  for (const char* wrong :
+       {"rign", "hierarchical:", "hierarchical:tree,ring", "hierarchical:direct,star"}) {
+    try {
+      resolve_algorithm({.count = 10}, grid, {.algorithm = wrong});
+      ADD_FAILURE() << wrong;
+    } catch (const KoloError& e) {
+      EXPECT_EQ(e.error().code, ErrorCode::kConfig) << wrong;
+    }
+  }
+}
+
+TEST(PartOf, CoversExactlyInOrderAndAligned) {
+  for (std::size_t offset : {0, 16, 5, 33}) {
+    for (std::size_t count : {0, 1, 15, 16, 17, 100, 1024, 1031}) {
+      for (std::size_t parts : {1, 2, 3, 7, 16}) {
+        std::size_t at = offset;
+        for (std::size_t i = 0; i < parts; ++i) {
+          const Extent part = part_of({offset, count}, parts, i, DType::kFloat32);
+          EXPECT_EQ(part.offset, at);
+          if (part.count > 0 && i > 0) {
+            EXPECT_EQ(part.offset % 16, 0u) << offset << " " << count << " " << parts;
+          }
+          at = part.end();
+        }
+        EXPECT_EQ(at, offset + count);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,91 @@
+// Runs under mpirun, one test per launch: MPI starts once in a process.
+#include "comm/rendezvous/mpi_rendezvous.h"
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "comm/base/error.h"
+#include "comm/rendezvous/rendezvous_factory.h"
+#include "tests/comm/rendezvous/rendezvous_conformance.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::chrono::seconds kTimeout{60};
+
+int announced(const char* variable) { return std::atoi(std::getenv(variable)); }
+
+void expect_conforming_as_announced(Rendezvous& rendezvous) {
+  testing::expect_conforming(rendezvous, announced("OMPI_COMM_WORLD_RANK"),
+                             announced("OMPI_COMM_WORLD_SIZE"));
+}
+
+bool is_finalized() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  return finalized != 0;
+}
+
+TEST(MpiRendezvous, StartsAndFinalizesMpi) {
+  {
+    MpiRendezvous rendezvous(kTimeout);
+    expect_conforming_as_announced(rendezvous);
+  }
+  EXPECT_TRUE(is_finalized());
+  EXPECT_THROW(MpiRendezvous{kTimeout}, KoloError);
+}
+
+TEST(MpiRendezvous, LeavesRunningMpiAlone) {
+  MPI_Init(nullptr, nullptr);
+  for (int job = 0; job < 2; ++job) {
+    MpiRendezvous rendezvous(kTimeout);
+    expect_conforming_as_announced(rendezvous);
+  }
+  EXPECT_FALSE(is_finalized());
+  MPI_Finalize();
+}
+
+// Rank 0 comes alone; the others wait for it elsewhere.
+TEST(MpiRendezvous, GivesUpAtItsDeadline) {
+  MPI_Init(nullptr, nullptr);
+  MpiRendezvous together(kTimeout);
+  MpiRendezvous alone(std::chrono::milliseconds{50});
+  if (alone.rank() == 0) {
+    for (const ErrorCode expected : {ErrorCode::kTimeout, ErrorCode::kPeerLost}) {
+      try {
+        alone.all_gather("alone");
+        ADD_FAILURE() << "nobody else came";
+      } catch (const KoloError& error) {
+        EXPECT_EQ(error.error().code, expected);
+      }
+    }
+  }
+  together.all_gather("");
+  MPI_Finalize();
+}
+
+TEST(RendezvousFactory, UsesMpiUnderMpirun) {
+  const auto rendezvous = rendezvous_from_environment(kTimeout);
+  expect_conforming_as_announced(*rendezvous);
+}
+
+TEST(RendezvousFactory, NoticesAnotherJobThanAnnounced) {
+  const Environment wrong = [](const std::string& name) -> std::optional<std::string> {
+    if (name == "OMPI_COMM_WORLD_SIZE") return "64";
+    return std::nullopt;
+  };
+  try {
+    rendezvous_from_environment(kTimeout, wrong);
+    FAIL() << "64 ranks were announced";
+  } catch (const KoloError& error) {
+    EXPECT_EQ(error.error().code, ErrorCode::kConfig);
+  }
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,222 @@
+#include "comm/schedule/verifier.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "comm/collective/compile.h"
+
+namespace kolo {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<Schedule> compile_all(const ProcessGrid& grid, const BucketLayout& layout,
+                                  const CompileOptions& options) {
+  std::vector<Schedule> schedules;
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    schedules.push_back(compile_all_reduce(rank, layout, grid, options));
+  }
+  return schedules;
+}
+
+/// Which part of a correct set of schedules a mutation damages; returns false if there is nothing
+/// of the kind to damage.
+using Mutation = bool (*)(std::vector<Schedule>&, std::mt19937&);
+
+/// A random step for which `eligible` holds, as (rank, step), or (-1, 0).
+template <typename Eligible>
+std::pair<int, StepId> pick(const std::vector<Schedule>& schedules, std::mt19937& random,
+                            Eligible eligible) {
+  std::vector<std::pair<int, StepId>> found;
+  for (const Schedule& schedule : schedules) {
+    for (StepId id = 0; id < schedule.steps.size(); ++id) {
+      if (eligible(schedule.steps[id])) found.emplace_back(schedule.rank, id);
+    }
+  }
+  if (found.empty()) return {-1, 0};
+  return found[random() % found.size()];
+}
+
+Step& at(std::vector<Schedule>& schedules, std::pair<int, StepId> where) {
+  return schedules[static_cast<std::size_t>(where.first)].steps[where.second];
+}
+
+/// A step that keeps its number but does nothing, whatever came before or after it.
+void disarm(Step& step) {
+  step =
+      Step{.kind = StepKind::kCopy, .sources = {Range{.rank = 0, .count = 0}}, .after = step.after};
+}
+
+bool drop_step(std::vector<Schedule>& schedules, std::mt19937& random) {
+  const auto where = pick(schedules, random, [](const Step&) { return true; });
+  if (where.first < 0) return false;
+  disarm(at(schedules, where));
+  at(schedules, where).sources[0].rank = where.first;
+  return true;
+}
+
+bool misdirect(std::vector<Schedule>& schedules, std::mt19937& random) {
+  const auto where = pick(schedules, random, [](const Step& step) { return step.peer >= 0; });
+  if (where.first < 0 || schedules.size() < 3) return false;
+  Step& step = at(schedules, where);
+  do {
+    step.peer = (step.peer + 1) % static_cast<int>(schedules.size());
+  } while (step.peer == where.first);
+  return true;
+}
+
+bool shift_range(std::vector<Schedule>& schedules, std::mt19937& random) {
+  const auto where = pick(schedules, random, [](const Step& step) {
+    return step.kind == StepKind::kRecv && step.target.region == Region::kBucket &&
+           step.target.count > 1;
+  });
+  if (where.first < 0) return false;
+  --at(schedules, where).target.count;
+  return true;
+}
+
+bool sum_twice(std::vector<Schedule>& schedules, std::mt19937& random) {
+  const auto where =
+      pick(schedules, random, [](const Step& step) { return step.kind == StepKind::kReduce; });
+  if (where.first < 0) return false;
+  Step& step = at(schedules, where);
+  step.sources.push_back(step.sources.front());
+  return true;
+}
+
+bool forget_scale(std::vector<Schedule>& schedules, std::mt19937& random) {
+  const auto where = pick(schedules, random, [](const Step& step) { return step.finishes; });
+  if (where.first < 0) return false;
+  at(schedules, where).finishes = false;
+  return true;
+}
+
+bool wait_in_circle(std::vector<Schedule>& schedules, std::mt19937& random) {
+  const auto where = pick(schedules, random, [](const Step& step) { return !step.after.empty(); });
+  if (where.first < 0) return false;
+  const StepId earlier = at(schedules, where).after.front();
+  at(schedules, {where.first, earlier}).after.push_back(where.second);
+  return true;
+}
+
+/// Whether `to` is after `from` by dependencies, messages and flags: a search by definition, shared
+/// with nothing in the verifier.
+bool ordered(const std::vector<Schedule>& schedules, std::pair<int, StepId> from,
+             std::pair<int, StepId> to) {
+  std::vector<std::pair<int, StepId>> open{to};
+  std::set<std::pair<int, StepId>> seen{to};
+  while (!open.empty()) {
+    const auto [rank, id] = open.back();
+    open.pop_back();
+    if (std::pair{rank, id} == from) return true;
+    const Step& step = schedules[static_cast<std::size_t>(rank)].steps[id];
+    std::vector<std::pair<int, StepId>> before;
+    for (StepId earlier : step.after) before.emplace_back(rank, earlier);
+    if (step.kind == StepKind::kRecv || step.kind == StepKind::kAwait) {
+      const StepKind source = step.kind == StepKind::kRecv ? StepKind::kSend : StepKind::kSignal;
+      const auto& theirs = schedules[static_cast<std::size_t>(step.peer)].steps;
+      for (StepId other = 0; other < theirs.size(); ++other) {
+        if (theirs[other].kind == source && theirs[other].peer == rank &&
+            theirs[other].ordinal == step.ordinal) {
+          before.emplace_back(step.peer, other);
+        }
+      }
+    }
+    for (const auto& next : before) {
+      if (seen.insert(next).second) open.push_back(next);
+    }
+  }
+  return false;
+}
+
+/// Loses one dependency that is needed: its steps touch one range, one of them writes, and nothing
+/// else orders them.
+bool lose_dependency(std::vector<Schedule>& schedules, std::mt19937& random) {
+  const auto conflict = [](const Step& a, const Step& b) {
+    const auto writes_what_is_read = [](const Step& writer, const Step& reader) {
+      return std::any_of(reader.sources.begin(), reader.sources.end(), [&](const Range& read) {
+        return writer.target.count > 0 && writer.target.overlaps(read);
+      });
+    };
+    return writes_what_is_read(a, b) || writes_what_is_read(b, a) ||
+           (a.target.count > 0 && b.target.count > 0 && a.target.overlaps(b.target));
+  };
+  for (int attempt = 0; attempt < 200; ++attempt) {
+    const auto where =
+        pick(schedules, random, [](const Step& step) { return !step.after.empty(); });
+    if (where.first < 0) return false;
+    Step& step = at(schedules, where);
+    const std::size_t index = random() % step.after.size();
+    const std::pair<int, StepId> earlier{where.first, step.after[index]};
+    if (!conflict(at(schedules, earlier), step)) continue;
+    step.after.erase(step.after.begin() + static_cast<std::ptrdiff_t>(index));
+    if (!ordered(schedules, earlier, where)) return true;
+    step.after.push_back(earlier.second);
+  }
+  return false;
+}
+
+struct Case {
+  std::vector<int> nodes;
+  std::string algorithm;
+};
+
+class Mutations : public testing::TestWithParam<Case> {};
+
+TEST_P(Mutations, AreCaught) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes(GetParam().nodes);
+  const BucketLayout layout{.count = 200, .placement = Placement::kStaged};
+  const CompileOptions options{.algorithm = GetParam().algorithm, .chunk_bytes = 512};
+  const std::vector<Schedule> correct = compile_all(grid, layout, options);
+  const Goal goal = Goal::all_reduce(grid.world_size());
+  ASSERT_EQ(verify(correct, grid, goal), std::nullopt);
+
+  const std::pair<const char*, Mutation> mutations[] = {{"drop_step", drop_step},
+                                                        {"misdirect", misdirect},
+                                                        {"shift_range", shift_range},
+                                                        {"sum_twice", sum_twice},
+                                                        {"forget_scale", forget_scale},
+                                                        {"wait_in_circle", wait_in_circle},
+                                                        {"lose_dependency", lose_dependency}};
+  for (const auto& [name, mutate] : mutations) {
+    for (unsigned seed = 0; seed < 40; ++seed) {
+      std::mt19937 random(seed);
+      std::vector<Schedule> damaged = correct;
+      if (!mutate(damaged, random)) continue;
+      EXPECT_NE(verify(damaged, grid, goal), std::nullopt) << name << " seed " << seed;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, Mutations,
+                         testing::Values(Case{{4}, "ring"}, Case{{5}, "direct"},
+                                         Case{{2, 2}, "direct"}, Case{{6}, "halving_doubling"},
+                                         Case{{1, 1, 1, 1}, "halving_doubling"}, Case{{5}, "tree"},
+                                         Case{{2, 3}, "hierarchical:direct,ring"},
+                                         Case{{2, 2}, "hierarchical:direct,direct"},
+                                         Case{{3, 3}, "hierarchical:ring,halving_doubling"}));
+
+TEST(Verifier, NamesRankAndStep) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1});
+  std::vector<Schedule> schedules = compile_all(grid, {.count = 64}, {.algorithm = "ring"});
+  schedules[1].steps.pop_back();
+  const auto wrong = verify(schedules, grid, Goal::all_reduce(2));
+  ASSERT_TRUE(wrong);
+  EXPECT_THAT(*wrong, HasSubstr("rank "));
+  EXPECT_THAT(*wrong, HasSubstr("step "));
+}
+
+TEST(Verifier, RejectsFlagsAndMemoryAcrossNodes) {
+  const ProcessGrid together = ProcessGrid::with_node_sizes({2});
+  const ProcessGrid apart = ProcessGrid::with_node_sizes({1, 1});
+  const auto schedules = compile_all(together, {.count = 64}, {.algorithm = "direct"});
+  EXPECT_EQ(verify(schedules, together, Goal::all_reduce(2)), std::nullopt);
+  EXPECT_NE(verify(schedules, apart, Goal::all_reduce(2)), std::nullopt);
+}
+
+}  // namespace
+}  // namespace kolo

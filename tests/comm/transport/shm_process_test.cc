@@ -1,0 +1,152 @@
+// Ranks in processes of their own: this binary starts itself again with a role.
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <filesystem>
+
+#include "tests/comm/transport/transport_jobs.h"
+#include "tests/support/child_process.h"
+
+namespace kolo::test {
+namespace {
+
+ShmTransport::Config config_of(const std::string& job_id, const std::string& secret, int rank) {
+  return {.job_id = job_id,
+          .secret = secret,
+          .rank = rank,
+          .node_ranks = {0, 1},
+          .limits = kSuiteLimits};
+}
+
+/// The child's part: rank 1 says hello, then polls until a control frame tells it to leave or until
+/// it is killed.
+int run_child(const std::string& job_id, const std::string& secret) {
+  die_with_parent();
+  try {
+    ShmTransport transport(config_of(job_id, secret, 1), 2);
+    transport.send_control(0, {});
+    for (ControlFrame frame; !transport.receive_control(frame);) transport.poll();
+    transport.shutdown(true);
+    return 0;
+  } catch (const KoloError& error) {
+    return exit_status(error.error().code);
+  }
+}
+
+std::size_t entries(const char* directory) {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(directory)) ++count;
+  return count;
+}
+
+void await_hello(ShmTransport& transport) {
+  for (ControlFrame frame; !transport.receive_control(frame);) transport.poll();
+}
+
+void sleep_until_woken(ShmTransport& transport) {
+  if (transport.poll() || !transport.arm()) return;
+  pollfd waited{.fd = transport.wake_fds().front(), .events = POLLIN, .revents = 0};
+  const int woken = ::poll(&waited, 1, 30'000);
+  transport.disarm();
+  if (woken == 0) throw std::runtime_error("slept through a peer's death");
+}
+
+TEST(ShmProcess, AKilledPeerIsNamedWhileThisRankPolls) {
+  const std::string job_id = unique_job_id();
+  ChildProcess child({"--child", job_id, "secret"});
+  ShmTransport transport(config_of(job_id, "secret", 0), 2);
+  await_hello(transport);
+  child.kill();  // Not waited for: a zombie counts as dead.
+  while (!transport.failure()) transport.poll();
+  EXPECT_EQ(transport.failure()->code, ErrorCode::kPeerLost);
+  EXPECT_EQ(transport.failure()->peer, 1);
+}
+
+TEST(ShmProcess, AKilledPeerWakesAndIsNamedWhileThisRankSleeps) {
+  const std::string job_id = unique_job_id();
+  ChildProcess child({"--child", job_id, "secret"});
+  ShmTransport transport(config_of(job_id, "secret", 0), 2);
+  await_hello(transport);
+  child.kill();
+  while (!transport.failure()) sleep_until_woken(transport);
+  EXPECT_EQ(transport.failure()->code, ErrorCode::kPeerLost);
+  EXPECT_EQ(transport.failure()->peer, 1);
+}
+
+TEST(ShmProcess, APeerThatLeavesInOrderIsNoFailure) {
+  const std::string job_id = unique_job_id();
+  ChildProcess child({"--child", job_id, "secret"});
+  ShmTransport transport(config_of(job_id, "secret", 0), 2);
+  await_hello(transport);
+  transport.send_control(1, {});
+  EXPECT_EQ(child.wait(), 0);
+  for (int i = 0; i < 5'000; ++i) transport.poll();
+  EXPECT_FALSE(transport.failure());
+  transport.shutdown(true);
+}
+
+TEST(ShmProcess, AProcessWithoutTheSecretIsRefusedAndTheRightOneStillJoins) {
+  const std::string job_id = unique_job_id();
+  ChildProcess stranger({"--child", job_id, "guessed"});
+  std::unique_ptr<ChildProcess> right;
+  std::thread later([&] {
+    const int status = stranger.wait();
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), exit_status(ErrorCode::kAuth));
+    right = std::make_unique<ChildProcess>(std::vector<std::string>{"--child", job_id, "secret"});
+  });
+  ShmTransport transport(config_of(job_id, "secret", 0), 2);
+  await_hello(transport);
+  later.join();
+  transport.shutdown(true);
+}
+
+TEST(ShmProcess, NothingIsLeftBehind) {
+  const auto grid = ProcessGrid::with_node_sizes({2});
+  shm_job(grid, kSuiteLimits);  // Whatever the first use opens for good.
+  const std::size_t descriptors = entries("/proc/self/fd");
+  for (int i = 0; i < 50; ++i) {
+    const TransportJob job = shm_job(grid, kSuiteLimits);
+    job.ranks[0]->commit(0, kSuiteLimits.arena_bytes);
+    if (i % 2 == 0) job.ranks[0]->shutdown(true);
+  }
+  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
+
+  const std::string job_id = unique_job_id();
+  ChildProcess child({"--child", job_id, "secret"});
+  ShmTransport transport(config_of(job_id, "secret", 0), 2);
+  await_hello(transport);
+  child.kill();
+  child.wait();
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    EXPECT_EQ(entry.path().filename().string().find("kolo"), std::string::npos);
+  }
+}
+
+TEST(ShmProcess, RanksThatDisagreeAboutLimitsSayWhatDiffers) {
+  const std::string job_id = unique_job_id();
+  const auto codes = std::make_unique<std::atomic<ErrorCode>[]>(2);
+  run_ranks(2, [&](const RankRun& run) {
+    auto config = config_of(job_id, "secret", run.rank());
+    config.limits.counters += static_cast<std::uint32_t>(run.rank());
+    try {
+      ShmTransport transport(config, 2);
+    } catch (const KoloError& error) {
+      codes[static_cast<std::size_t>(run.rank())] = error.error().code;
+      EXPECT_NE(error.error().what.find("counters"), std::string::npos) << error.what();
+    }
+  });
+  EXPECT_EQ(codes[0].load(), ErrorCode::kConfig);
+  EXPECT_EQ(codes[1].load(), ErrorCode::kConfig);
+}
+
+}  // namespace
+}  // namespace kolo::test
+
+int main(int argc, char** argv) {
+  if (argc == 4 && std::string(argv[1]) == "--child")
+    return kolo::test::run_child(argv[2], argv[3]);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

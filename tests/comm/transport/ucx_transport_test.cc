@@ -1,0 +1,94 @@
+#include "comm/transport/ucx_transport.h"
+
+#include "comm/transport/routed_transport.h"
+#include "tests/comm/transport/transport_jobs.h"
+#include "tests/conformance/transport_conformance_tests.h"
+#include "tests/support/child_process.h"
+
+namespace kolo::test {
+namespace {
+
+/// Shared memory within the nodes, UCX over this machine's network devices between them.
+TransportJob ucx_job(const ProcessGrid& grid, const TransportLimits& limits) {
+  const std::string job_id = unique_job_id();
+  std::vector<std::unique_ptr<UcxTransport>> networks;
+  std::vector<std::string> addresses;
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    networks.push_back(std::make_unique<UcxTransport>(
+        UcxTransport::Config{.rank = rank, .world_size = grid.world_size()}));
+    addresses.push_back(networks.back()->address());
+  }
+  return make_together(grid, [&](int rank) {
+    auto& network = networks[static_cast<std::size_t>(rank)];
+    network->connect(addresses);
+    return std::make_unique<RoutedTransport>(shm_rank(grid, limits, job_id, rank),
+                                             std::move(network));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ucx, TransportConformance,
+                         testing::Values(TransportCase{"ucx", {1, 1}, true, ucx_job},
+                                         TransportCase{"ucx", {1, 1, 1}, false, ucx_job},
+                                         TransportCase{"ucx_and_shm", {2, 1}, false, ucx_job}),
+                         case_name);
+
+/// UCX for one of two processes, which exchange addresses through shared memory.
+std::unique_ptr<UcxTransport> meet_over_ucx(ShmTransport& bootstrap) {
+  auto network = std::make_unique<UcxTransport>(
+      UcxTransport::Config{.rank = bootstrap.rank(), .world_size = 2});
+  const int peer = 1 - bootstrap.rank();
+  std::vector<std::string> addresses(2, network->address());
+  bootstrap.send_control(peer, std::as_bytes(std::span(addresses[0])));
+  ControlFrame frame;
+  while (!bootstrap.receive_control(frame)) bootstrap.poll();
+  addresses[static_cast<std::size_t>(peer)].assign(
+      reinterpret_cast<const char*>(frame.bytes.data()), frame.bytes.size());
+  network->connect(std::move(addresses));
+  return network;
+}
+
+int run_child(const std::string& job_id) {
+  die_with_parent();
+  const auto bootstrap = shm_rank(ProcessGrid::with_node_sizes({2}), kSuiteLimits, job_id, 1);
+  const auto network = meet_over_ucx(*bootstrap);
+  network->send_control(0, {});
+  for (ControlFrame frame; !network->receive_control(frame);) network->poll();
+  network->shutdown(true);
+  return 0;
+}
+
+TEST(UcxProcess, AKilledPeerIsNamed) {
+  const std::string job_id = unique_job_id();
+  ChildProcess child({"--child", job_id});
+  const auto bootstrap = shm_rank(ProcessGrid::with_node_sizes({2}), kSuiteLimits, job_id, 0);
+  const auto network = meet_over_ucx(*bootstrap);
+  for (ControlFrame frame; !network->receive_control(frame);) network->poll();
+  child.kill();
+  while (!network->failure()) network->poll();
+  EXPECT_EQ(network->failure()->code, ErrorCode::kPeerLost);
+  EXPECT_EQ(network->failure()->peer, 1);
+}
+
+TEST(UcxProcess, APeerThatLeavesInOrderIsNoFailure) {
+  const std::string job_id = unique_job_id();
+  ChildProcess child({"--child", job_id});
+  const auto bootstrap = shm_rank(ProcessGrid::with_node_sizes({2}), kSuiteLimits, job_id, 0);
+  const auto network = meet_over_ucx(*bootstrap);
+  for (ControlFrame frame; !network->receive_control(frame);) network->poll();
+  network->send_control(1, {});
+  while (!bootstrap->failure()) {  // Its process has ended: that one said no goodbye.
+    bootstrap->poll();
+    network->poll();
+  }
+  for (int i = 0; i < 1'000; ++i) network->poll();
+  EXPECT_FALSE(network->failure());
+}
+
+}  // namespace
+}  // namespace kolo::test
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::string(argv[1]) == "--child") return kolo::test::run_child(argv[2]);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "comm/base/clock.h"
+#include "comm/transport/in_process_transport.h"
+#include "runtime/engine.h"
+#include "tests/support/seeded_scheduler.h"
+
+namespace kolo::test {
+
+/// The engines of all ranks of a job in one thread: a seeded scheduler picks who polls next, time
+/// stands still unless it is advanced.
+class EngineJob {
+ public:
+  EngineJob(ProcessGrid grid, const Options& options, std::uint64_t seed)
+      : hub_(std::move(grid), kLimits) {
+    std::vector<SeededScheduler::Pollable> pollables;
+    for (int rank = 0; rank < hub_.grid().world_size(); ++rank) {
+      transports_.push_back(hub_.transport(rank));
+      engines_.push_back(
+          std::make_unique<Engine>(*transports_.back(), hub_.grid(), clock_, options, kLimits));
+      pollables.push_back([engine = engines_.back().get()] { return engine->poll(); });
+    }
+    scheduler_ = std::make_unique<SeededScheduler>(seed, std::move(pollables));
+  }
+
+  int world_size() const { return hub_.grid().world_size(); }
+  const ProcessGrid& grid() const { return hub_.grid(); }
+  Engine& engine(int rank) { return *engines_[static_cast<std::size_t>(rank)]; }
+  Transport& transport(int rank) { return *transports_[static_cast<std::size_t>(rank)]; }
+  ManualClock& clock() { return clock_; }
+
+  /// Polls in random order until `done`; every `kStepsPerTick` polls the clock advances by a tick.
+  void run_until(const std::function<bool()>& done, Duration tick = Duration(0)) {
+    std::size_t steps = 0;
+    try {
+      scheduler_->run_until([&] {
+        if (++steps % kStepsPerTick == 0) clock_.advance(tick);
+        return done();
+      });
+    } catch (const std::runtime_error& e) {
+      std::string text = e.what();
+      for (const auto& engine : engines_) text += "\n  waits for: " + engine->describe_wait();
+      throw std::runtime_error(text);
+    }
+  }
+
+  std::shared_ptr<Operation> submit(int rank, Operation operation) {
+    auto shared = std::make_shared<Operation>(std::move(operation));
+    engine(rank).submit(shared);
+    return shared;
+  }
+
+  /// Polls until every ticket of `operations` is answered.
+  void finish(const std::vector<std::shared_ptr<Operation>>& operations,
+              Duration tick = Duration(0)) {
+    run_until(
+        [&] {
+          for (const auto& operation : operations) {
+            if (!operation->ticket->done()) return false;
+          }
+          return true;
+        },
+        tick);
+  }
+
+  static constexpr TransportLimits kLimits{
+      .arena_bytes = std::size_t{1} << 20, .flags_per_peer = 1U << 12, .counters = 1U << 14};
+
+ private:
+  static constexpr std::size_t kStepsPerTick = 50;
+
+  InProcessHub hub_;
+  ManualClock clock_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+  std::unique_ptr<SeededScheduler> scheduler_;
+};
+
+}  // namespace kolo::test
