@@ -1,0 +1,44 @@
+#include "fusion/arena.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+
+}  // namespace
+
+ArenaAllocator::ArenaAllocator(std::size_t capacity_bytes) : capacity_(capacity_bytes) {}
+
+std::size_t ArenaAllocator::allocate(std::size_t bytes) {
+  // Whole pages, so that committing one bucket's memory commits no other's.
+  const std::size_t needed =
+      std::max<std::size_t>(1, (bytes + kPageBytes - 1) / kPageBytes) * kPageBytes;
+  std::size_t offset = 0;
+  for (const auto& [begin, size] : used_) {
+    if (begin - offset >= needed) break;
+    offset = begin + size;
+  }
+  if (needed > capacity_ || offset > capacity_ - needed) {
+    std::size_t free = capacity_;
+    for (const auto& [begin, size] : used_) free -= size;
+    throw KoloError(
+        {.code = ErrorCode::kResources,
+         .what = fmt::format("the arena has no room for a bucket of {} bytes: {} of {} bytes "
+                             "are free; raise arena_bytes (KOLO_ARENA_BYTES)",
+                             bytes, free, capacity_)});
+  }
+  used_.emplace(offset, needed);
+  return offset;
+}
+
+void ArenaAllocator::release(std::size_t offset) {
+  ensure(used_.erase(offset) == 1, "released arena memory that was not allocated");
+}
+
+}  // namespace kolo

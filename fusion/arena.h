@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+
+namespace kolo {
+
+/// Decides where buckets lie in the arena. It hands out offsets, not memory: ranks that allocate
+/// and release in the same order get the same offsets, so that one number names a bucket's place in
+/// every rank's arena. First fit. Threads: one.
+class ArenaAllocator {
+ public:
+  explicit ArenaAllocator(std::size_t capacity_bytes);
+
+  /// Errors: KoloError(kResources) naming what was asked, what is free, and the option to raise.
+  std::size_t allocate(std::size_t bytes);
+  /// `offset` came from `allocate` and was not released yet.
+  void release(std::size_t offset);
+
+ private:
+  std::size_t capacity_;
+  std::map<std::size_t, std::size_t> used_;  // offset -> bytes
+};
+
+}  // namespace kolo

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/schedule/bucket_layout.h"
+#include "fusion/gradient.h"
+
+namespace kolo {
+
+/// One gradient's place in a bucket; units are elements of the bucket.
+struct PlannedSegment {
+  std::size_t gradient = 0;
+  std::size_t offset = 0;
+  std::size_t count = 0;
+};
+
+struct PlannedBucket {
+  BucketLayout layout;
+  std::vector<PlannedSegment> segments;  ///< By offset.
+};
+
+/// Which gradients travel together.
+struct Plan {
+  std::vector<PlannedBucket> buckets;  ///< In the order in which they are expected to be ready.
+  std::vector<std::size_t> bucket_of;  ///< By gradient.
+};
+
+struct PlannerOptions {
+  GradientOptions gradients;
+  std::size_t fusion_bytes = 0;  ///< Largest bucket, in bytes of its dtype; 0: one gradient each.
+  /// Gradients in the order in which they are expected to be ready; empty: last registered first,
+  /// as backward computes them.
+  std::vector<std::size_t> order = {};
+};
+
+/// Fills buckets greedily in order of readiness, so that a bucket closes as early as possible.
+/// Gradients share a bucket only if they have its dtype (the wire's for floats, if one is set) and
+/// placement. Each starts at a multiple of kWireAlignment bytes; one that is larger than
+/// `fusion_bytes` has a bucket of its own. Empty gradients belong to the bucket of their
+/// neighbours.
+///
+/// Threads: pure; any. Equal specs and options give equal plans on every rank.
+/// Errors:  UsageError if `order` is not a permutation.
+Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions& options);
+
+/// The dtype that a gradient has in its bucket.
+DType bucket_dtype(const GradientSpec& gradient, const GradientOptions& options);
+
+}  // namespace kolo

@@ -1,0 +1,48 @@
+#include "fusion/gradient.h"
+
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "comm/base/check.h"
+
+namespace kolo {
+
+std::size_t GradientSpec::count() const {
+  std::size_t product = 1;
+  for (std::size_t extent : shape) product *= extent;
+  return product;
+}
+
+std::string describe_shape(DType dtype, std::span<const std::size_t> shape) {
+  return fmt::format("{} [{}]", to_string(dtype), fmt::join(shape, ", "));
+}
+
+std::string describe(std::span<const GradientSpec> gradients, const GradientOptions& options) {
+  std::string text =
+      fmt::format("{} gradients, {}, wire {}\n", gradients.size(), to_string(options.op),
+                  options.wire_dtype ? to_string(*options.wire_dtype) : "as it is");
+  for (const GradientSpec& gradient : gradients) {
+    text += fmt::format("'{}': {} in {} memory\n", gradient.name,
+                        describe_shape(gradient.dtype, gradient.shape),
+                        gradient.data ? "user" : "arena");
+  }
+  return text;
+}
+
+void check_gradients(std::span<const GradientSpec> gradients, const GradientOptions& options) {
+  check(!gradients.empty(), "a gradient set needs at least one gradient");
+  check(!options.wire_dtype || is_float(*options.wire_dtype),
+        "the wire dtype must be a float type");
+  std::set<std::string_view> names;
+  for (const GradientSpec& gradient : gradients) {
+    check(!gradient.name.empty(), "a gradient needs a name");
+    check(gradient.name.find('\n') == std::string::npos, "a gradient's name must be one line");
+    check(names.insert(gradient.name).second,
+          fmt::format("gradient '{}' appears twice in the set", gradient.name));
+  }
+}
+
+}  // namespace kolo

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "comm/base/buffer_view.h"
+#include "comm/base/dtype.h"
+
+namespace kolo {
+
+/// One tensor's place in a bucket: `count` elements of the user's `dtype` at `data` are elements
+/// [offset, offset + count) of the bucket, in the bucket's dtype.
+struct Segment {
+  void* data = nullptr;
+  DType dtype = DType::kFloat32;
+  std::size_t count = 0;
+  std::size_t offset = 0;
+};
+
+/// Writes elements [begin, begin + range.count) of a bucket to `range`: each one cast from its
+/// tensor and multiplied by `scale` in one pass, and zero where no segment lies (padding).
+///
+/// Shape:   `segments` are sorted by offset and do not overlap; a segment may begin before or end
+///          after the range. `range.data` is where bucket element `begin` goes; `range.dtype` is
+///          the bucket's. The range does not overlap the tensors.
+/// Units:   count, offset and begin are elements of the bucket.
+/// Rounding: that of `convert` in comm/collective/reduce_kernels.h; equal dtypes and scale 1.0
+///          copy bits.
+/// Threads: pure; disjoint ranges of one bucket may be packed at the same time.
+/// Errors:  UsageError if two segments that touch the range are out of order or overlap.
+/// Cost:    one pass over the range; O(log segments) to find the first segment.
+void pack(std::span<const Segment> segments, const BufferView& range, std::size_t begin,
+          double scale);
+
+/// The way back: writes those elements of the tensors that lie in [begin, begin + range.count),
+/// cast from `range` and multiplied by `scale`. Everything else is left alone. Otherwise as `pack`.
+void unpack(std::span<const Segment> segments, const BufferView& range, std::size_t begin,
+            double scale);
+
+}  // namespace kolo

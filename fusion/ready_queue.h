@@ -1,0 +1,48 @@
+#pragma once
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace kolo {
+
+/// Hands items from any threads to one consumer, in order per producer. The consumer swaps the
+/// whole backlog out, so both sides reuse their memory and hold the lock for a push or a swap.
+template <typename Item>
+class ReadyQueue {
+ public:
+  /// Returns false, and leaves `item` as it is, once the queue is closed. Threads: any.
+  [[nodiscard]] bool push(Item& item) {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return false;
+    items_.push_back(std::move(item));
+    return true;
+  }
+
+  /// Refuses every later push. Whoever is refused sees what the consumer wrote before. Threads: the
+  /// consumer.
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+
+  /// Replaces the contents of `into` by everything pushed so far. Threads: the consumer.
+  void drain(std::vector<Item>& into) {
+    into.clear();
+    const std::lock_guard lock(mutex_);
+    std::swap(items_, into);
+  }
+
+  /// Threads: any.
+  bool empty() const {
+    const std::lock_guard lock(mutex_);
+    return items_.empty();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Item> items_;
+  bool closed_ = false;
+};
+
+}  // namespace kolo

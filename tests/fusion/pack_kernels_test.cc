@@ -1,0 +1,124 @@
+#include "fusion/pack_kernels.h"
+
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/base/error.h"
+#include "comm/base/half.h"
+
+namespace kolo {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+
+// A bucket of 16 elements with tensors at [0, 5), [8, 8), [8, 11) and [12, 16):
+//
+//     element  0 1 2 3 4 5 6 7 8 9 a b c d e f
+//     tensor   a a a a a . . . b b b . c c c c
+class PackTest : public testing::Test {
+ protected:
+  static constexpr std::size_t kCount = 16;
+  std::vector<float> a = {1, 2, 3, 4, 5};
+  std::vector<double> b = {10, 20, 30};
+  std::vector<Float16> c = {to_float16(0.5f), to_float16(1.5f), to_float16(2.5f), to_float16(3.5f)};
+  std::vector<Segment> segments = {
+      {.data = a.data(), .dtype = DType::kFloat32, .count = 5, .offset = 0},
+      {.data = nullptr, .dtype = DType::kFloat32, .count = 0, .offset = 8},
+      {.data = b.data(), .dtype = DType::kFloat64, .count = 3, .offset = 8},
+      {.data = c.data(), .dtype = DType::kFloat16, .count = 4, .offset = 12}};
+  const std::vector<float> packed = {1, 2, 3, 4, 5, 0, 0, 0, 10, 20, 30, 0, 0.5, 1.5, 2.5, 3.5};
+};
+
+BufferView view(std::vector<float>& values) {
+  return {.data = values.data(), .count = values.size(), .dtype = DType::kFloat32};
+}
+
+TEST_F(PackTest, CastsEverySegmentAndZeroesPadding) {
+  std::vector<float> bucket(kCount, -1.0f);
+  pack(segments, view(bucket), 0, 1.0);
+  EXPECT_EQ(bucket, packed);
+}
+
+TEST_F(PackTest, EveryRangeHoldsItsPartOfTheBucket) {
+  for (std::size_t begin = 0; begin <= kCount; ++begin) {
+    for (std::size_t end = begin; end <= kCount; ++end) {
+      std::vector<float> range(end - begin, -1.0f);
+      pack(segments, view(range), begin, 1.0);
+      const auto at = [&](std::size_t i) {
+        return packed.begin() + static_cast<std::ptrdiff_t>(i);
+      };
+      ASSERT_EQ(range, std::vector<float>(at(begin), at(end))) << begin << " to " << end;
+    }
+  }
+}
+
+TEST_F(PackTest, UnpackingRangesInAnyPartitionRestoresTheTensors) {
+  const auto a_before = a;
+  const auto b_before = b;
+  const auto c_before = c;
+  for (std::size_t part = 1; part <= kCount; ++part) {
+    std::vector<float> bucket = packed;
+    a.assign(a.size(), -1.0f);
+    b.assign(b.size(), -1.0);
+    c.assign(c.size(), Float16{});
+    for (std::size_t begin = 0; begin < kCount; begin += part) {
+      const std::size_t count = std::min(part, kCount - begin);
+      unpack(segments, {.data = &bucket[begin], .count = count, .dtype = DType::kFloat32}, begin,
+             1.0);
+    }
+    EXPECT_EQ(a, a_before) << part;
+    EXPECT_EQ(b, b_before) << part;
+    EXPECT_EQ(c, c_before) << part;
+    EXPECT_EQ(bucket, packed) << "the bucket is only read";
+  }
+}
+
+TEST_F(PackTest, UnpackLeavesElementsOutsideTheRangeAlone) {
+  std::vector<float> range(7, 100.0f);
+  unpack(segments, view(range), 3, 1.0);
+  EXPECT_THAT(a, ElementsAre(1, 2, 3, 100, 100));
+  EXPECT_THAT(b, ElementsAre(100, 100, 30));
+  EXPECT_EQ(to_float(c[0]), 0.5f);
+}
+
+TEST_F(PackTest, ScaleIsAppliedInTheSamePass) {
+  std::vector<float> bucket(kCount);
+  pack(segments, view(bucket), 0, 0.5);
+  for (std::size_t i = 0; i < kCount; ++i) EXPECT_EQ(bucket[i], packed[i] / 2);
+  unpack(segments, view(bucket), 0, 4.0);
+  EXPECT_THAT(a, ElementsAre(2, 4, 6, 8, 10));
+  EXPECT_EQ(to_float(c[3]), 7.0f);
+}
+
+TEST_F(PackTest, SixteenBitBucketRoundsOnce) {
+  a[0] = 1.0f + 0x1p-8f;  // A tie of bfloat16, to even.
+  a[1] = 1.0f + 0x1p-8f + 0x1p-20f;
+  std::vector<BFloat16> bucket(kCount, BFloat16{0xffff});
+  pack(segments, {.data = bucket.data(), .count = kCount, .dtype = DType::kBFloat16}, 0, 1.0);
+  EXPECT_EQ(to_float(bucket[0]), 1.0f);
+  EXPECT_EQ(to_float(bucket[1]), 1.0f + 0x1p-7f);
+  EXPECT_EQ(bucket[5], BFloat16{});
+  EXPECT_EQ(bucket[11], BFloat16{});
+}
+
+TEST_F(PackTest, BucketWithoutSegmentsIsAllPadding) {
+  std::vector<float> bucket(kCount, -1.0f);
+  pack({}, view(bucket), 0, 1.0);
+  EXPECT_THAT(bucket, Each(0.0f));
+}
+
+TEST_F(PackTest, OverlappingOrUnsortedSegmentsAreAUsageError) {
+  std::vector<float> bucket(kCount);
+  segments[2].offset = 4;
+  segments[1].offset = 5;
+  EXPECT_THROW(pack(segments, view(bucket), 0, 1.0), UsageError);
+  EXPECT_THROW(unpack(segments, view(bucket), 0, 1.0), UsageError);
+}
+
+}  // namespace
+}  // namespace kolo
