@@ -1,0 +1,48 @@
+#include "runtime/bucket_table.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+
+namespace kolo {
+
+BucketTable::BucketTable(Executor& executor, const ProcessGrid& grid, std::size_t arena_bytes,
+                         std::uint32_t flags)
+    : executor_(executor), grid_(grid), arena_(arena_bytes), flags_(flags) {}
+
+BucketId BucketTable::add(Schedule schedule, Binding binding, BucketOwner& owner, std::size_t index,
+                          std::string text) {
+  if (buckets_.size() >= kMaxBuckets || flags_ - next_flag_ < schedule.flag_count) {
+    throw KoloError(
+        {.code = ErrorCode::kResources,
+         .what = fmt::format("no more than {} buckets and {} flags in one job; use fewer "
+                             "names or larger fusion_bytes and chunk_bytes",
+                             kMaxBuckets, flags_)});
+  }
+  const auto id = static_cast<BucketId>(buckets_.size());
+  const std::size_t bytes = schedule.layout.count * size_of(schedule.layout.dtype);
+  const auto elsewhere = [&](int peer) { return !grid_.same_node(schedule.rank, peer); };
+  auto bucket = std::make_unique<Bucket>(Bucket{.owner = &owner,
+                                                .index = index,
+                                                .arena_offset = arena_.allocate(bytes),
+                                                .network_bytes = traffic(schedule, elsewhere).bytes,
+                                                .text = std::move(text)});
+  binding.bucket = id;
+  binding.first_flag = next_flag_;
+  binding.arena_offset = bucket->arena_offset;
+  next_flag_ += schedule.flag_count;
+  buckets_.push_back(std::move(bucket));
+  executor_.add(std::move(schedule), std::move(binding));
+  return id;
+}
+
+void BucketTable::remove(BucketId id) {
+  Bucket& bucket = *buckets_[id];
+  arena_.release(bucket.arena_offset);
+  executor_.remove(id);
+  bucket.owner = nullptr;
+}
+
+}  // namespace kolo

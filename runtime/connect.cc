@@ -1,0 +1,98 @@
+#include "runtime/connect.h"
+
+#include <sys/random.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "comm/base/error.h"
+#include "comm/base/log.h"
+#include "comm/native/network_factory.h"
+#include "comm/transport/routed_transport.h"
+#include "comm/transport/shm_transport.h"
+#include "runtime/option_table.h"
+#include "runtime/version.h"
+#include "topology/discovery.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kSecretBytes = 32;
+constexpr std::size_t kJobIdBytes = 8;
+
+std::string random_bytes(std::size_t count) {
+  std::string bytes(count, '\0');
+  if (::getrandom(bytes.data(), count, 0) != static_cast<ssize_t>(count)) {
+    throw KoloError({.code = ErrorCode::kIo, .what = "getrandom gave no random bytes"});
+  }
+  return bytes;
+}
+
+std::string hex(const std::string& bytes) {
+  std::string text;
+  for (char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return text;
+}
+
+/// What must be equal on all ranks, as (name, value).
+std::vector<std::pair<std::string, std::string>> job_wide_settings(const Options& options) {
+  std::vector<std::pair<std::string, std::string>> settings = {{"version", kVersion}};
+  for (const OptionEntry& entry : option_table()) {
+    if (entry.job_wide) settings.emplace_back(entry.name, entry.get(options));
+  }
+  return settings;
+}
+
+/// Every rank compares alike and so throws the same error.
+void compare_settings(Rendezvous& rendezvous, const Options& options) {
+  for (const auto& [name, value] : job_wide_settings(options)) {
+    std::map<std::string, std::vector<int>> ranks_by_value;
+    const std::vector<std::string> values = rendezvous.all_gather(name + "=" + value);
+    for (std::size_t rank = 0; rank < values.size(); ++rank) {
+      ranks_by_value[values[rank]].push_back(static_cast<int>(rank));
+    }
+    if (ranks_by_value.size() == 1) continue;
+    std::string text;
+    for (const auto& [setting, ranks] : ranks_by_value) {
+      text += fmt::format("{}{} on rank{} {}", text.empty() ? "" : ", ", setting,
+                          ranks.size() == 1 ? "" : "s", fmt::join(ranks, " "));
+    }
+    throw KoloError(
+        {.code = ErrorCode::kConfig, .what = "ranks were started differently: " + text});
+  }
+}
+
+}  // namespace
+
+Connection connect(Rendezvous& rendezvous, const Options& options) {
+  const int rank = rendezvous.rank();
+  compare_settings(rendezvous, options);
+  ProcessGrid grid(rendezvous.all_gather(node_identity(options.node_id)));
+  log::set_identity(rank, grid.node_id(grid.node(rank)));
+
+  // Rank 0 draws the job's identity; whoever takes part in the rendezvous may know it.
+  const std::string identity =
+      rendezvous.all_gather(rank == 0 ? random_bytes(kJobIdBytes + kSecretBytes) : std::string())
+          .front();
+  const TransportLimits limits{.arena_bytes = options.arena_bytes};
+  std::unique_ptr<Transport> transport = std::make_unique<ShmTransport>(
+      ShmTransport::Config{.job_id = hex(identity.substr(0, kJobIdBytes)),
+                           .secret = identity.substr(kJobIdBytes),
+                           .rank = rank,
+                           .node_ranks = grid.ranks_of_node(grid.node(rank)),
+                           .limits = limits,
+                           .connect_within = options.connect_timeout},
+      grid.world_size());
+  if (grid.num_nodes() > 1) {
+    transport =
+        std::make_unique<RoutedTransport>(std::move(transport), connect_network(rendezvous));
+  }
+  return {.grid = std::move(grid), .limits = limits, .transport = std::move(transport)};
+}
+
+}  // namespace kolo

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+
+#include "comm/rendezvous/rendezvous.h"
+#include "comm/transport/transport.h"
+#include "runtime/options.h"
+#include "topology/process_grid.h"
+
+namespace kolo {
+
+/// A rank's place in its job, and the way to its peers.
+struct Connection {
+  ProcessGrid grid;
+  TransportLimits limits;
+  std::unique_ptr<Transport> transport;
+};
+
+/// Joins the job: compares versions and options, finds out who shares a node, and opens shared
+/// memory inside the node and, if there are several nodes, the network between them. Collective.
+/// Errors: KoloError(kConfig), the same on every rank, naming option, ranks and values that differ;
+///         those of the transports.
+Connection connect(Rendezvous& rendezvous, const Options& options);
+
+}  // namespace kolo

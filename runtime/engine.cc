@@ -1,0 +1,274 @@
+#include "runtime/engine.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include "comm/base/log.h"
+#include "runtime/gradient_plan.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::string_view kCloseName = "end of job";
+
+/// After a failure the engine goes on polling this long, so that the news reaches peers.
+constexpr Duration kLinger = std::chrono::milliseconds(300);
+
+/// Operations and gradient sets have name spaces of their own.
+std::string operation_topic_name(const Operation& operation) {
+  return operation.kind == OperationKind::kClose ? std::string(kCloseName)
+                                                 : "operation " + operation.name;
+}
+
+std::uint64_t hash(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
+
+CoordinatorOptions coordinator_options(const Options& options) {
+  return {.complain_after = options.mismatch_after, .peer_timeout = options.peer_timeout};
+}
+
+}  // namespace
+
+Engine::Engine(Transport& transport, const ProcessGrid& grid, const Clock& clock,
+               const Options& options, const TransportLimits& limits)
+    : transport_(transport),
+      grid_(grid),
+      clock_(clock),
+      options_(options),
+      coordinator_(transport, grid_, clock, coordinator_options(options)),
+      executor_(transport),
+      buckets_(executor_, grid_, limits.arena_bytes, limits.flags_per_peer) {}
+
+void Engine::submit(std::shared_ptr<Operation> operation) { enqueue(std::move(operation)); }
+void Engine::submit(std::shared_ptr<GradientGroup> group) { enqueue(std::move(group)); }
+void Engine::mark(GradientGroup& group, std::size_t gradient) { enqueue(Mark{&group, gradient}); }
+
+void Engine::abort(Error error) { enqueue(std::move(error)); }
+
+void Engine::enqueue(Submission submission) {
+  if (queue_.push(submission)) {
+    transport_.ring(transport_.rank());
+  } else {
+    refuse(submission);
+  }
+}
+
+bool Engine::poll() {
+  if (ended()) return false;
+  bool moved = transport_.poll();
+  absorb();
+  if (failure_) return linger();
+  awaited_peers_.clear();
+  executor_.append_awaited_peers(awaited_peers_);
+  moved |= coordinator_.poll(awaited_peers_);
+  for (const Frame& decision : coordinator_.take_decisions()) apply(decision);
+  for (const Agreed& agreed : coordinator_.take_agreed()) {
+    executor_.start(agreed.bucket, agreed.iteration);
+    moved = true;
+  }
+  moved |= executor_.poll();
+  for (BucketId id : executor_.take_finished()) finish(id);
+  if (coordinator_.failure() && !failure_) fail_all(*coordinator_.failure());
+  return moved;
+}
+
+bool Engine::idle() const {
+  return ended() || (!failure_ && !coordinator_.waiting() && !executor_.busy() && queue_.empty());
+}
+
+std::string Engine::describe_wait() const {
+  return coordinator_.describe_wait() + "; " + executor_.describe_wait();
+}
+
+void Engine::absorb() {
+  queue_.drain(drained_);
+  for (Submission& submission : drained_) {
+    if (failure_) {
+      refuse(submission);
+    } else {
+      std::visit([this](auto& item) { take(std::move(item)); }, submission);
+    }
+  }
+  drained_.clear();
+}
+
+void Engine::refuse(const Submission& submission) {
+  if (const auto* operation = std::get_if<std::shared_ptr<Operation>>(&submission)) {
+    (*operation)->ticket->complete(failure_);
+  } else if (const auto* group = std::get_if<std::shared_ptr<GradientGroup>>(&submission)) {
+    (*group)->bucket_failed(*failure_);
+  }
+  // The group of a mark has the error already, and whoever aborts has what it wanted.
+}
+
+void Engine::take(std::shared_ptr<Operation> operation) {
+  OperationTopic& topic = operations_[operation_topic_name(*operation)];
+  topic.push(std::move(operation));
+  advance(topic);
+}
+
+void Engine::take(std::shared_ptr<GradientGroup> group) {
+  const std::string text =
+      "gradient set '" + group->name() + "': " + describe(group->gradients(), group->options());
+  const Topic topic = coordinator_.propose("gradients " + group->name(), hash(text), text,
+                                           group->registration().waiters());
+  proposed_groups_.emplace(topic, std::move(group));
+}
+
+void Engine::take(const Mark& mark) {
+  const auto ready = mark.group->readiness().mark(mark.gradient);
+  if (ready) arrive(mark.group->buckets()[*ready]);
+}
+
+void Engine::advance(OperationTopic& topic) {
+  switch (topic.need()) {
+    case OperationTopic::Need::kNothing:
+      return;
+    case OperationTopic::Need::kArrival:
+      topic.arrived();
+      arrive(*topic.bucket());
+      return;
+    case OperationTopic::Need::kProposal: {
+      const std::string text = topic.head().signature();
+      topic.proposed(coordinator_.propose(operation_topic_name(topic.head()), hash(text), text,
+                                          topic.waiters()));
+      proposed_operations_.emplace(*topic.proposal(), &topic);
+      return;
+    }
+  }
+}
+
+void Engine::arrive(BucketId id) {
+  const BucketTable::Bucket& bucket = buckets_[id];
+  coordinator_.arrive(id, bucket.iteration, bucket.text, bucket.owner->waiters());
+}
+
+void Engine::apply(const Frame& decision) {
+  if (decision.kind == FrameKind::kAccept) {
+    accept(decision.topic);
+  } else {
+    for (const Topic& topic : decision.topics) reject(topic, decision.error);
+  }
+}
+
+void Engine::accept(const Topic& accepted) {
+  // What fails here fails alike on all ranks, but for the memory of one machine: that ends the job.
+  if (const auto it = proposed_operations_.find(accepted); it != proposed_operations_.end()) {
+    OperationTopic& topic = *it->second;
+    proposed_operations_.erase(it);
+    try {
+      plan(topic);
+    } catch (const KoloError& e) {
+      topic.rejected(e.error());
+      if (e.error().code == ErrorCode::kResources) coordinator_.fail(e.error());
+    }
+    advance(topic);
+  } else if (const auto found = proposed_groups_.find(accepted); found != proposed_groups_.end()) {
+    const std::shared_ptr<GradientGroup> group = std::move(found->second);
+    proposed_groups_.erase(found);
+    try {
+      plan(*group);
+      groups_[group->name()] = group;
+      group->registration().complete(std::nullopt);
+    } catch (const KoloError& e) {
+      group->bucket_failed(e.error());
+      if (e.error().code == ErrorCode::kResources) coordinator_.fail(e.error());
+    }
+  }
+}
+
+void Engine::plan(OperationTopic& topic) {
+  const Operation& head = topic.head();
+  if (head.kind == OperationKind::kClose) {
+    topic.accepted(std::nullopt, nullptr);
+    topic.finish_head(std::nullopt);
+    fail_all({.code = ErrorCode::kShutdown, .what = "the runtime is closed"});
+    return;
+  }
+  // All ranks have finished every use of the former signature before they propose a new one.
+  if (topic.bucket()) buckets_.remove(*topic.bucket());
+  const BucketLayout layout{.count = head.buffer.count,
+                            .dtype = head.buffer.dtype,
+                            .op = head.op,
+                            .placement = Placement::kStaged};
+  const int rank = transport_.rank();
+  Schedule schedule = head.kind == OperationKind::kBroadcast
+                          ? compile_broadcast(rank, head.root, layout, grid_, compile_options())
+                          : compile_all_reduce(rank, layout, grid_, compile_options());
+  auto packer = std::make_shared<SegmentPacker>(
+      layout.dtype,
+      std::vector<Segment>{
+          {.data = nullptr, .dtype = layout.dtype, .count = layout.count, .offset = 0}});
+  const BucketId id =
+      buckets_.add(std::move(schedule),
+                   {.name = head.name, .scale = finishing_scale(head.op, grid_), .packer = packer},
+                   topic, 0, head.signature());
+  topic.accepted(id, std::move(packer));
+}
+
+void Engine::plan(GradientGroup& group) {
+  if (const auto former = groups_.find(group.name()); former != groups_.end()) {
+    former->second->bucket_failed(
+        {.code = ErrorCode::kUsage,
+         .bucket = group.name(),
+         .what = "the gradient set was registered again; use the new one"});
+    for (BucketId id : former->second->buckets()) buckets_.remove(id);
+    groups_.erase(former);
+  }
+  plan_gradients(group, buckets_, transport_, grid_, options_.fusion_bytes, compile_options());
+}
+
+void Engine::reject(const Topic& rejected, const Error& error) {
+  if (const auto it = proposed_operations_.find(rejected); it != proposed_operations_.end()) {
+    OperationTopic& topic = *it->second;
+    proposed_operations_.erase(it);
+    topic.rejected(error);
+    advance(topic);
+  } else if (const auto found = proposed_groups_.find(rejected); found != proposed_groups_.end()) {
+    found->second->bucket_failed(error);
+    proposed_groups_.erase(found);
+  } else if (is_bucket_key(rejected.key)) {
+    BucketOwner& owner = *buckets_[bucket_of(rejected.key)].owner;
+    owner.bucket_failed(error);
+    if (auto* topic = dynamic_cast<OperationTopic*>(&owner)) advance(*topic);
+  }
+}
+
+void Engine::finish(BucketId id) {
+  BucketTable::Bucket& bucket = buckets_[id];
+  ++bucket.iteration;
+  network_bytes_.fetch_add(bucket.network_bytes, std::memory_order_relaxed);
+  bucket.owner->bucket_finished(bucket.index);
+  if (auto* topic = dynamic_cast<OperationTopic*>(bucket.owner)) advance(*topic);
+}
+
+void Engine::fail_all(const Error& error) {
+  failure_ = error;
+  executor_.cancel();
+  proposed_operations_.clear();
+  for (auto& [name, topic] : operations_) topic.fail_all(error);
+  for (auto& [topic, group] : proposed_groups_) group->bucket_failed(error);
+  for (auto& [name, group] : groups_) group->bucket_failed(error);
+  linger_until_ = clock_.now() + kLinger;
+  if (error.code == ErrorCode::kShutdown) end();
+}
+
+bool Engine::linger() {
+  if (clock_.now() < linger_until_) return true;
+  end();
+  return false;
+}
+
+void Engine::end() {
+  transport_.shutdown(failure_->code == ErrorCode::kShutdown);
+  queue_.close();
+  absorb();
+  ended_.store(true, std::memory_order_release);
+}
+
+CompileOptions Engine::compile_options() const {
+  return {.algorithm = options_.algorithm, .chunk_bytes = options_.chunk_bytes};
+}
+
+}  // namespace kolo

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "comm/base/clock.h"
+#include "comm/collective/compile.h"
+#include "comm/coordinator/coordinator.h"
+#include "comm/schedule/executor.h"
+#include "comm/transport/transport.h"
+#include "fusion/ready_queue.h"
+#include "runtime/bucket_table.h"
+#include "runtime/gradient_group.h"
+#include "runtime/operation.h"
+#include "runtime/options.h"
+
+namespace kolo {
+
+/// One rank's way from "ready here" to "summed everywhere". `poll` never blocks and never throws;
+/// given transports that share a process, engines of many ranks run in one thread, in any order.
+///
+/// Threads: `submit` and `mark` any; everything else the engine's.
+class Engine {
+ public:
+  Engine(Transport& transport, const ProcessGrid& grid, const Clock& clock, const Options& options,
+         const TransportLimits& limits);
+
+  /// Hands work to the engine. After a failure the work fails at once with the same error.
+  void submit(std::shared_ptr<Operation> operation);
+  void submit(std::shared_ptr<GradientGroup> group);
+  /// A gradient of a registered group is computed. The group lives at least until its iteration
+  /// ends.
+  void mark(GradientGroup& group, std::size_t gradient);
+
+  /// Ends the job with this error on all ranks. Threads: any.
+  void abort(Error error);
+
+  /// Moves everything on as far as it goes now. Returns whether anything moved.
+  bool poll();
+
+  /// Nothing is submitted, waited for or running: the thread may park without a time limit.
+  bool idle() const;
+  /// What the engine waits for, for people.
+  std::string describe_wait() const;
+  bool has_submissions() const { return !queue_.empty(); }
+  /// The job has ended, orderly or not: nothing is left to poll.
+  bool ended() const { return ended_.load(std::memory_order_acquire); }
+
+  std::uint64_t network_bytes_sent() const {
+    return network_bytes_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  struct Mark {
+    GradientGroup* group;
+    std::size_t gradient;
+  };
+  using Submission =
+      std::variant<std::shared_ptr<Operation>, std::shared_ptr<GradientGroup>, Mark, Error>;
+
+  void enqueue(Submission submission);
+  void absorb();
+  void take(std::shared_ptr<Operation> operation);
+  void take(std::shared_ptr<GradientGroup> group);
+  void take(const Mark& mark);
+  void take(const Error& error) { coordinator_.fail(error); }
+  void apply(const Frame& decision);
+  void accept(const Topic& topic);
+  void reject(const Topic& topic, const Error& error);
+  void plan(OperationTopic& topic);
+  void plan(GradientGroup& group);
+  void advance(OperationTopic& topic);
+  void arrive(BucketId id);
+  void finish(BucketId id);
+  void refuse(const Submission& submission);
+  void fail_all(const Error& error);
+  bool linger();
+  void end();
+  CompileOptions compile_options() const;
+
+  Transport& transport_;
+  ProcessGrid grid_;
+  const Clock& clock_;
+  const Options options_;
+  Coordinator coordinator_;
+  Executor executor_;
+  BucketTable buckets_;
+  ReadyQueue<Submission> queue_;
+  std::vector<Submission> drained_;
+  std::map<std::string, OperationTopic, std::less<>> operations_;  // by name
+  std::map<std::string, std::shared_ptr<GradientGroup>> groups_;   // agreed, by name
+  std::map<Topic, OperationTopic*> proposed_operations_;
+  std::map<Topic, std::shared_ptr<GradientGroup>> proposed_groups_;
+  std::vector<int> awaited_peers_;
+  std::optional<Error> failure_;  // constant once set; published by closing the queue
+  TimePoint linger_until_{};
+  std::atomic<bool> ended_{false};
+  std::atomic<std::uint64_t> network_bytes_{0};
+};
+
+}  // namespace kolo

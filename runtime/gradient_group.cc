@@ -1,0 +1,108 @@
+#include "runtime/gradient_group.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kMostNamesQuoted = 5;
+
+std::string quote(const std::vector<std::string_view>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i == kMostNamesQuoted) return text + fmt::format(" and {} more", names.size() - i);
+    text += fmt::format("{}'{}'", i == 0 ? "" : ", ", names[i]);
+  }
+  return text;
+}
+
+}  // namespace
+
+GradientGroup::GradientGroup(std::string name, std::vector<GradientSpec> gradients,
+                             GradientOptions options)
+    : name_(std::move(name)),
+      gradients_(std::move(gradients)),
+      options_(options),
+      marked_(gradients_.size()) {}
+
+void* GradientGroup::allocate(std::size_t bytes) {
+  memory_.push_back(allocate_aligned(bytes));
+  return memory_.back().get();
+}
+
+void GradientGroup::planned(const Plan& plan, std::vector<BufferView> views,
+                            std::vector<BucketId> buckets, PlanSummary summary) {
+  views_ = std::move(views);
+  buckets_ = std::move(buckets);
+  summary_ = std::move(summary);
+  readiness_.emplace(plan);
+}
+
+void GradientGroup::bucket_finished(std::size_t) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (++finished_ < buckets_.size()) return;
+  }
+  changed_.notify_all();
+}
+
+void GradientGroup::bucket_failed(const Error& error) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = error;
+  }
+  registration_.complete(error);
+  changed_.notify_all();
+}
+
+const std::atomic<int>& GradientGroup::waiters() const { return waiters_; }
+
+void GradientGroup::note_ready(std::size_t index) {
+  check(index < gradients_.size(), "there is no gradient with this index");
+  const std::lock_guard lock(mutex_);
+  if (error_) throw KoloError(*error_);
+  check(!marked_[index], fmt::format("ready() was called twice for gradient '{}' in one iteration",
+                                     gradients_[index].name));
+  marked_[index] = true;
+  ++marks_;
+}
+
+bool GradientGroup::wait(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  check(error_ || marks_ == gradients_.size(),
+        fmt::format("wait() before ready() for {} of set '{}'", unmarked_names(), name_));
+  const auto settled = [this] { return error_ || finished_ == buckets_.size(); };
+  ++waiters_;
+  bool in_time = true;
+  if (timeout.count() == 0) {
+    changed_.wait(lock, settled);
+  } else {
+    in_time = changed_.wait_for(lock, timeout, settled);
+  }
+  --waiters_;
+  if (error_) throw KoloError(*error_);
+  if (!in_time) return false;
+  finished_ = 0;
+  marks_ = 0;
+  marked_.assign(marked_.size(), false);
+  return true;
+}
+
+bool GradientGroup::in_flight() const {
+  const std::lock_guard lock(mutex_);
+  return !error_ && marks_ > 0;
+}
+
+std::string GradientGroup::unmarked_names() const {
+  std::vector<std::string_view> names;
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    if (!marked_[i]) names.push_back(gradients_[i].name);
+  }
+  return quote(names);
+}
+
+}  // namespace kolo

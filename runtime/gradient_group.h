@@ -1,0 +1,84 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/base/aligned_memory.h"
+#include "comm/base/buffer_view.h"
+#include "fusion/bucket_planner.h"
+#include "fusion/readiness.h"
+#include "runtime/bucket_table.h"
+#include "runtime/kolo.h"
+#include "runtime/ticket.h"
+
+namespace kolo {
+
+/// A registered gradient set, shared by the user's threads and the engine.
+///
+/// The engine fills in the plan before `registration()` completes; afterwards the plan is constant,
+/// and only the progress of the current iteration changes, under a lock of its own.
+class GradientGroup final : public BucketOwner {
+ public:
+  GradientGroup(std::string name, std::vector<GradientSpec> gradients, GradientOptions options);
+
+  const std::string& name() const { return name_; }
+  const std::vector<GradientSpec>& gradients() const { return gradients_; }
+  const GradientOptions& options() const { return options_; }
+  TicketState& registration() { return registration_; }
+
+  // --- The engine's thread --------------------------------------------------------------------
+
+  /// Memory for a gradient that the caller has no memory for and that cannot live in its bucket.
+  void* allocate(std::size_t bytes);
+  /// The plan of an accepted registration, with where each gradient lives and each bucket's id.
+  void planned(const Plan& plan, std::vector<BufferView> views, std::vector<BucketId> buckets,
+               PlanSummary summary);
+  const std::vector<BucketId>& buckets() const { return buckets_; }
+  Readiness& readiness() { return *readiness_; }
+
+  void bucket_finished(std::size_t index) override;
+  void bucket_failed(const Error& error) override;
+  const std::atomic<int>& waiters() const override;
+
+  // --- The user's threads ---------------------------------------------------------------------
+
+  const BufferView& view(std::size_t index) const { return views_[index]; }
+  const PlanSummary& summary() const { return summary_; }
+  /// Notes that the user marked a gradient. Errors: UsageError if it was marked before; the error
+  /// of a failed group.
+  void note_ready(std::size_t index);
+  /// See `GradientSet::wait`. Returns false on time-out.
+  bool wait(std::chrono::milliseconds timeout);
+  /// Whether some, but not all, of an iteration has happened.
+  bool in_flight() const;
+
+ private:
+  std::string unmarked_names() const;
+
+  const std::string name_;
+  const std::vector<GradientSpec> gradients_;
+  const GradientOptions options_;
+  TicketState registration_;
+  std::vector<AlignedMemory> memory_;
+  std::vector<BufferView> views_;
+  std::vector<BucketId> buckets_;
+  std::optional<Readiness> readiness_;
+  PlanSummary summary_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<bool> marked_;  // in the current iteration
+  std::size_t marks_ = 0;
+  std::size_t finished_ = 0;  // buckets, in the current iteration
+  std::optional<Error> error_;
+  std::atomic<int> waiters_{0};
+};
+
+}  // namespace kolo

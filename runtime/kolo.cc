@@ -1,0 +1,196 @@
+#include "runtime/kolo.h"
+
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+#include "comm/base/log.h"
+#include "comm/rendezvous/rendezvous_factory.h"
+#include "runtime/connect.h"
+#include "runtime/engine.h"
+#include "runtime/engine_thread.h"
+#include "runtime/gradient_group.h"
+#include "runtime/operation.h"
+
+namespace kolo {
+
+/// Everything a runtime owns; members are destroyed in reverse: the thread first.
+class RuntimeState {
+ public:
+  RuntimeState(Rendezvous& rendezvous, Options options)
+      : options_(std::move(options)),
+        connection_(connect(rendezvous, options_)),
+        engine_(*connection_.transport, connection_.grid, clock_, options_, connection_.limits),
+        exceptions_(std::uncaught_exceptions()) {
+    const int local_size = connection_.grid.local_size(rank());
+    const auto spin = options_.spin.count() >= 0
+                          ? options_.spin
+                          : default_spin(std::thread::hardware_concurrency(), local_size);
+    thread_.emplace(engine_, *connection_.transport, spin);
+  }
+
+  ~RuntimeState() {
+    if (closed_) return;
+    // Unwinding: this rank cannot keep its part, so peers must not wait for it.
+    if (std::uncaught_exceptions() > exceptions_) {
+      engine_.abort({.code = ErrorCode::kPeerLost,
+                     .rank = rank(),
+                     .peer = rank(),
+                     .what = fmt::format("rank {} left the job because of an exception", rank())});
+    } else {
+      try {
+        close();
+      } catch (const KoloError& e) {
+        log::error(std::string("closing the runtime: ") + e.what());
+        engine_.abort({.code = ErrorCode::kPeerLost,
+                       .rank = rank(),
+                       .peer = rank(),
+                       .what = fmt::format("rank {} closed the runtime", rank())});
+      }
+    }
+  }
+
+  int rank() const { return connection_.transport->rank(); }
+  const ProcessGrid& grid() const { return connection_.grid; }
+  const Options& options() const { return options_; }
+  Engine& engine() { return engine_; }
+
+  Ticket submit(Operation operation) {
+    auto shared = std::make_shared<Operation>(std::move(operation));
+    Ticket ticket(shared->ticket, options_.operation_timeout);
+    engine_.submit(std::move(shared));
+    return ticket;
+  }
+
+  void close() {
+    if (closed_) return;
+    submit({.kind = OperationKind::kClose}).wait();
+    closed_ = true;
+  }
+
+ private:
+  const Options options_;
+  const SteadyClock clock_;
+  Connection connection_;
+  Engine engine_;
+  const int exceptions_;
+  bool closed_ = false;
+  std::optional<EngineThread> thread_;
+};
+
+// --- Runtime ------------------------------------------------------------------------------------
+
+Runtime Runtime::from_environment(Options options) {
+  options = options_from_environment(std::move(options));
+  auto rendezvous = rendezvous_from_environment(options.connect_timeout);
+  return Runtime(std::move(rendezvous), std::move(options));
+}
+
+Runtime::Runtime(std::unique_ptr<Rendezvous> rendezvous, Options options)
+    : state_(std::make_unique<RuntimeState>(*rendezvous, std::move(options))) {}
+
+Runtime::Runtime(Runtime&&) noexcept = default;
+Runtime& Runtime::operator=(Runtime&&) noexcept = default;
+Runtime::~Runtime() = default;
+
+int Runtime::rank() const { return state_->rank(); }
+int Runtime::world_size() const { return state_->grid().world_size(); }
+int Runtime::local_rank() const { return state_->grid().local_rank(rank()); }
+int Runtime::local_size() const { return state_->grid().local_size(rank()); }
+int Runtime::node() const { return state_->grid().node(rank()); }
+int Runtime::num_nodes() const { return state_->grid().num_nodes(); }
+const Options& Runtime::options() const { return state_->options(); }
+
+GradientSet Runtime::register_gradients(std::string_view name, std::vector<GradientSpec> gradients,
+                                        GradientOptions options) {
+  if (!options.wire_dtype) options.wire_dtype = state_->options().wire_dtype;
+  check(!name.empty(), "a gradient set needs a name");
+  check_gradients(gradients, options);
+  auto group = std::make_shared<GradientGroup>(std::string(name), std::move(gradients), options);
+  state_->engine().submit(group);
+  Ticket(std::shared_ptr<TicketState>(group, &group->registration()),
+         state_->options().operation_timeout)
+      .wait();
+  return GradientSet(*state_, std::move(group));
+}
+
+Ticket Runtime::all_reduce_async(std::string_view name, BufferView buffer, ReduceOp op) {
+  check(!name.empty(), "an operation needs a name");
+  check(buffer.data != nullptr || buffer.count == 0, "the buffer of an all-reduce is null");
+  return state_->submit(
+      {.kind = OperationKind::kAllReduce, .name = std::string(name), .buffer = buffer, .op = op});
+}
+
+void Runtime::all_reduce(std::string_view name, BufferView buffer, ReduceOp op) {
+  all_reduce_async(name, buffer, op).wait();
+}
+
+Ticket Runtime::broadcast_async(std::string_view name, BufferView buffer, int root) {
+  check(!name.empty(), "an operation needs a name");
+  check(buffer.data != nullptr || buffer.count == 0, "the buffer of a broadcast is null");
+  check(root >= 0 && root < world_size(), "the root of a broadcast is not a rank");
+  return state_->submit({.kind = OperationKind::kBroadcast,
+                         .name = std::string(name),
+                         .buffer = buffer,
+                         .root = root});
+}
+
+void Runtime::broadcast(std::string_view name, BufferView buffer, int root) {
+  broadcast_async(name, buffer, root).wait();
+}
+
+void Runtime::barrier() {
+  state_->submit({.kind = OperationKind::kBarrier, .name = "barrier"}).wait();
+}
+
+std::uint64_t Runtime::network_bytes_sent() const { return state_->engine().network_bytes_sent(); }
+
+void Runtime::close() { state_->close(); }
+
+// --- GradientSet --------------------------------------------------------------------------------
+
+GradientSet::GradientSet(RuntimeState& runtime, std::shared_ptr<GradientGroup> group)
+    : runtime_(&runtime), group_(std::move(group)) {}
+
+GradientSet::GradientSet(GradientSet&&) noexcept = default;
+GradientSet& GradientSet::operator=(GradientSet&&) noexcept = default;
+
+GradientSet::~GradientSet() {
+  if (group_ && group_->in_flight()) {
+    log::warn(fmt::format(
+        "gradient set '{}' was destroyed in the middle of an iteration; its memory must "
+        "outlive the runtime",
+        group_->name()));
+  }
+}
+
+std::size_t GradientSet::size() const { return group_->gradients().size(); }
+
+BufferView GradientSet::view(std::size_t index) const {
+  check(index < size(), "there is no gradient with this index");
+  return group_->view(index);
+}
+
+void GradientSet::ready(std::size_t index) {
+  group_->note_ready(index);
+  runtime_->engine().mark(*group_, index);
+}
+
+void GradientSet::wait() {
+  const auto timeout = runtime_->options().operation_timeout;
+  if (group_->wait(timeout)) return;
+  throw KoloError(
+      {.code = ErrorCode::kTimeout,
+       .verb = "complete",
+       .bucket = group_->name(),
+       .what = fmt::format("gradients are not combined after {} ms although no peer is known "
+                           "to be lost; operation_timeout sets this limit",
+                           timeout.count())});
+}
+
+PlanSummary GradientSet::plan() const { return group_->summary(); }
+
+}  // namespace kolo

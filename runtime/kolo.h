@@ -1,0 +1,138 @@
+#pragma once
+
+/// Kolo's public interface: gradient communication for data-parallel training.
+///
+///     #include <kolo/kolo.h>
+///
+///     auto runtime   = kolo::Runtime::from_environment();            // mpirun, torchrun, Slurm or
+///     alone auto gradients = runtime.register_gradients("model", specs);   // once; agreed by all
+///     ranks
+///     // each iteration, as soon as gradient i is computed:
+///     gradients.ready(i);
+///     // before the optimizer step:
+///     gradients.wait();                                              // every gradient is now the
+///     average
+///
+/// Everything here may throw `kolo::KoloError`; its `error()` names rank, peer, verb, tensor and
+/// cause.
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/base/buffer_view.h"
+#include "comm/base/dtype.h"
+#include "comm/base/error.h"
+#include "comm/rendezvous/rendezvous.h"
+#include "fusion/gradient.h"
+#include "runtime/options.h"
+#include "runtime/ticket.h"
+
+namespace kolo {
+
+class GradientGroup;
+class RuntimeState;
+
+/// What one iteration of a gradient set costs; equal for all iterations of a plan.
+struct PlanSummary {
+  std::size_t gradients = 0;
+  std::size_t buckets = 0;
+  std::size_t bytes = 0;       ///< Gradient bytes in the caller's dtypes.
+  std::size_t wire_bytes = 0;  ///< Bytes this rank sends to other nodes per iteration.
+  std::string algorithm = {};  ///< Of the largest bucket.
+  std::uint64_t hash = 0;      ///< Equal on all ranks.
+};
+
+/// A set of gradients that are summed together in every iteration.
+///
+/// Threads: `ready` may be called from any thread, each gradient once per iteration; `wait` from
+/// one.
+class GradientSet {
+ public:
+  GradientSet(GradientSet&&) noexcept;
+  GradientSet& operator=(GradientSet&&) noexcept;
+  ~GradientSet();
+
+  std::size_t size() const;
+  /// Where gradient `index` lives: the caller's memory or its place in the arena. Stable.
+  BufferView view(std::size_t index) const;
+
+  /// Says that gradient `index` of the current iteration is computed; its bucket starts when all of
+  /// it is ready on all ranks. The memory belongs to the runtime until `wait` returns.
+  void ready(std::size_t index);
+
+  /// Blocks until every gradient of this iteration holds the combined value, and begins the next
+  /// iteration. Errors: UsageError naming the gradients for which `ready` was not called.
+  void wait();
+
+  PlanSummary plan() const;
+
+ private:
+  friend class Runtime;
+  GradientSet(RuntimeState& runtime, std::shared_ptr<GradientGroup> group);
+
+  RuntimeState* runtime_;
+  std::shared_ptr<GradientGroup> group_;
+};
+
+/// One rank's connection to its job. Owns the engine thread; two of them in one process are fine.
+///
+/// Threads: collective calls with the same name must be made once per rank; different threads may
+///          make different calls. Construct and destroy on the main thread.
+class Runtime {
+ public:
+  /// Finds the job in the environment: Open MPI's `mpirun`, else RANK/WORLD_SIZE/MASTER_ADDR/
+  /// MASTER_PORT (torchrun), else SLURM_PROCID/SLURM_NTASKS, else a job of one rank. KOLO_*
+  /// variables fill every option that `options` leaves at its default.
+  static Runtime from_environment(Options options = {});
+
+  /// Joins the job that `rendezvous` describes. Collective.
+  Runtime(std::unique_ptr<Rendezvous> rendezvous, Options options);
+  Runtime(Runtime&&) noexcept;
+  Runtime& operator=(Runtime&&) noexcept;
+  /// Closes; logs instead of throwing.
+  ~Runtime();
+
+  int rank() const;
+  int world_size() const;
+  int local_rank() const;
+  int local_size() const;
+  int node() const;
+  int num_nodes() const;
+  const Options& options() const;
+
+  /// Agrees on a set of gradients with all ranks and plans its buckets. Collective; the set must
+  /// not outlive the runtime. Errors: KoloError(kMismatch), the same on every rank, naming rank,
+  /// tensor and both values.
+  GradientSet register_gradients(std::string_view name, std::vector<GradientSpec> gradients,
+                                 GradientOptions options = {});
+
+  /// Combines `buffer` over all ranks in place. `name` identifies the operation on all ranks; the
+  /// first use of a name and shape is negotiated, later ones reuse its plan.
+  Ticket all_reduce_async(std::string_view name, BufferView buffer, ReduceOp op = ReduceOp::kSum);
+  void all_reduce(std::string_view name, BufferView buffer, ReduceOp op = ReduceOp::kSum);
+
+  /// Copies `buffer` of rank `root` to all ranks.
+  Ticket broadcast_async(std::string_view name, BufferView buffer, int root);
+  void broadcast(std::string_view name, BufferView buffer, int root);
+
+  /// Returns when every rank has called it.
+  void barrier();
+
+  /// Payload bytes this rank has sent to ranks of other nodes so far.
+  std::uint64_t network_bytes_sent() const;
+
+  /// Waits until all ranks close, then stops the engine. Collective. After it every call fails with
+  /// kShutdown. Idempotent.
+  void close();
+
+ private:
+  std::unique_ptr<RuntimeState> state_;
+};
+
+}  // namespace kolo

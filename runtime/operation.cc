@@ -1,0 +1,71 @@
+#include "runtime/operation.h"
+
+#include <fmt/format.h>
+
+#include "fusion/gradient.h"
+
+namespace kolo {
+
+std::string Operation::signature() const {
+  const std::size_t shape[] = {buffer.count};
+  switch (kind) {
+    case OperationKind::kAllReduce:
+      return fmt::format("'{}': all_reduce {} {}", name, describe_shape(buffer.dtype, shape),
+                         to_string(op));
+    case OperationKind::kBroadcast:
+      return fmt::format("'{}': broadcast {} from rank {}", name,
+                         describe_shape(buffer.dtype, shape), root);
+    case OperationKind::kBarrier:
+      return fmt::format("'{}': barrier", name);
+    case OperationKind::kClose:
+      return "the end of the job";
+  }
+  return {};
+}
+
+OperationTopic::Need OperationTopic::need() const {
+  if (queue_.empty() || proposal_ || arrived_) return Need::kNothing;
+  return bucket_ && signature_ == head().signature() ? Need::kArrival : Need::kProposal;
+}
+
+void OperationTopic::proposed(const Topic& topic) { proposal_ = topic; }
+
+void OperationTopic::accepted(std::optional<BucketId> bucket,
+                              std::shared_ptr<SegmentPacker> packer) {
+  proposal_.reset();
+  signature_ = head().signature();
+  bucket_ = bucket;
+  packer_ = std::move(packer);
+}
+
+void OperationTopic::rejected(const Error& error) {
+  proposal_.reset();
+  finish_head(error);
+}
+
+void OperationTopic::bucket_failed(const Error& error) {
+  bucket_.reset();
+  if (std::exchange(arrived_, false)) finish_head(error);
+}
+
+void OperationTopic::arrived() {
+  arrived_ = true;
+  if (packer_) packer_->rebind(0, head().buffer.data);
+}
+
+void OperationTopic::finish_head(const std::optional<Error>& error) {
+  queue_.front()->ticket->complete(error);
+  queue_.pop_front();
+}
+
+void OperationTopic::fail_all(const Error& error) {
+  proposal_.reset();
+  while (!queue_.empty()) finish_head(error);
+}
+
+void OperationTopic::bucket_finished(std::size_t) {
+  arrived_ = false;
+  finish_head(std::nullopt);
+}
+
+}  // namespace kolo

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "comm/base/buffer_view.h"
+#include "comm/coordinator/frame.h"
+#include "fusion/segment_packer.h"
+#include "runtime/bucket_table.h"
+#include "runtime/ticket.h"
+
+namespace kolo {
+
+enum class OperationKind : std::uint8_t { kAllReduce, kBroadcast, kBarrier, kClose };
+
+/// One collective call on one buffer, as a user's thread submits it.
+struct Operation {
+  OperationKind kind = OperationKind::kBarrier;
+  std::string name = {};
+  BufferView buffer = {};
+  ReduceOp op = ReduceOp::kSum;
+  int root = 0;
+  std::shared_ptr<TicketState> ticket = std::make_shared<TicketState>();
+
+  /// What all ranks must submit alike: "'x': all_reduce float32 [10] sum".
+  std::string signature() const;
+};
+
+/// All uses of one operation name: queued in order, negotiated when the signature is new, run one
+/// at a time in the bucket that was made for it.
+///
+///   unknown --propose--> proposed --accept--> agreed --arrive, start, run--> agreed
+///      ^---- reject -------'                     '--- another signature at the head --> unknown
+///
+/// Threads: the engine's.
+class OperationTopic final : public BucketOwner {
+ public:
+  /// What the head of the queue needs next.
+  enum class Need : std::uint8_t { kNothing, kProposal, kArrival };
+
+  void push(std::shared_ptr<Operation> operation) { queue_.push_back(std::move(operation)); }
+  Need need() const;
+  const Operation& head() const { return *queue_.front(); }
+
+  void proposed(const Topic& topic);
+  const std::optional<Topic>& proposal() const { return proposal_; }
+  /// The proposal was accepted; the head's signature now has this bucket (none for kClose).
+  void accepted(std::optional<BucketId> bucket, std::shared_ptr<SegmentPacker> packer);
+  /// The proposal was rejected: the head fails.
+  void rejected(const Error& error);
+  /// The head has arrived; its buffer is bound to the bucket until it finishes.
+  void arrived();
+  /// Completes the head.
+  void finish_head(const std::optional<Error>& error);
+  /// Completes everything.
+  void fail_all(const Error& error);
+
+  /// The bucket of the last accepted signature.
+  std::optional<BucketId> bucket() const { return bucket_; }
+
+  void bucket_finished(std::size_t index) override;
+  /// The bucket is not used again; the head fails if it is in it.
+  void bucket_failed(const Error& error) override;
+  const std::atomic<int>& waiters() const override { return head().ticket->waiters(); }
+
+ private:
+  std::deque<std::shared_ptr<Operation>> queue_;
+  std::string signature_;          // that the bucket was made for
+  std::optional<Topic> proposal_;  // undecided
+  std::optional<BucketId> bucket_;
+  std::shared_ptr<SegmentPacker> packer_;
+  bool arrived_ = false;  // the head, in the bucket
+};
+
+}  // namespace kolo

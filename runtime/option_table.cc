@@ -1,0 +1,166 @@
+#include "runtime/option_table.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "comm/base/error.h"
+
+namespace kolo {
+namespace {
+
+[[noreturn]] void fail(std::string what) {
+  throw KoloError({.code = ErrorCode::kConfig, .what = std::move(what)});
+}
+
+std::int64_t parse_integer(const std::string& text, std::size_t& used) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) fail(fmt::format("'{}' is not a number", text));
+  used = static_cast<std::size_t>(end - text.data());
+  return value;
+}
+
+std::int64_t parse_duration(const std::string& text, std::int64_t least, std::string_view unit) {
+  std::size_t used = 0;
+  const std::int64_t value = parse_integer(text, used);
+  if (used != text.size() || value < least) {
+    fail(fmt::format("'{}' is not a number of {} of at least {}", text, unit, least));
+  }
+  return value;
+}
+
+OptionEntry bytes_option(std::string name, std::string help, std::size_t Options::*field) {
+  return {.name = std::move(name),
+          .value = "BYTES",
+          .help = std::move(help),
+          .set = [field](Options& options,
+                         const std::string& text) { options.*field = parse_bytes(text); },
+          .get = [field](const Options& options) { return std::to_string(options.*field); },
+          .job_wide = true};
+}
+
+OptionEntry text_option(std::string name, std::string value, std::string help,
+                        std::string Options::*field, bool job_wide) {
+  return {.name = std::move(name),
+          .value = std::move(value),
+          .help = std::move(help),
+          .set = [field](Options& options, const std::string& text) { options.*field = text; },
+          .get = [field](const Options& options) { return options.*field; },
+          .job_wide = job_wide};
+}
+
+OptionEntry ms_option(std::string name, std::string help, std::chrono::milliseconds Options::*field,
+                      std::int64_t least) {
+  return {
+      .name = std::move(name),
+      .value = "MS",
+      .help = std::move(help),
+      .set =
+          [field, least](Options& options, const std::string& text) {
+            options.*field = std::chrono::milliseconds(parse_duration(text, least, "milliseconds"));
+          },
+      .get = [field](const Options& options) { return std::to_string((options.*field).count()); }};
+}
+
+OptionEntry wire_option() {
+  return {.name = "wire_dtype",
+          .value = "DTYPE",
+          .help =
+              "dtype of floating-point gradients on the wire: float32, float16 or bfloat16; empty: "
+              "their own",
+          .set =
+              [](Options& options, const std::string& text) {
+                const auto dtype = parse_dtype(text);
+                if (!text.empty() && (!dtype || !is_float(*dtype))) {
+                  fail(fmt::format("'{}' is not float32, float64, float16 or bfloat16", text));
+                }
+                options.wire_dtype = dtype;
+              },
+          .get =
+              [](const Options& options) {
+                return options.wire_dtype ? std::string(to_string(*options.wire_dtype))
+                                          : std::string();
+              },
+          .job_wide = true};
+}
+
+OptionEntry spin_option() {
+  return {.name = "spin",
+          .value = "US",
+          .help =
+              "microseconds that an engine without work polls before it parks; -1: by the number "
+              "of cores and ranks",
+          .set =
+              [](Options& options, const std::string& text) {
+                options.spin = std::chrono::microseconds(parse_duration(text, -1, "microseconds"));
+              },
+          .get = [](const Options& options) { return std::to_string(options.spin.count()); }};
+}
+
+std::string replace_underscores(std::string text) {
+  std::replace(text.begin(), text.end(), '_', '-');
+  return text;
+}
+
+}  // namespace
+
+std::string OptionEntry::flag() const { return "--" + replace_underscores(name); }
+
+std::string OptionEntry::variable() const {
+  std::string upper = "KOLO_" + name;
+  for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return upper;
+}
+
+std::size_t parse_bytes(const std::string& text) {
+  std::size_t used = 0;
+  const std::int64_t value = parse_integer(text, used);
+  static constexpr std::string_view kSuffixes = "KMG";
+  unsigned shift = 0;
+  if (used + 1 == text.size()) {
+    const std::size_t suffix =
+        kSuffixes.find(static_cast<char>(std::toupper(static_cast<unsigned char>(text[used]))));
+    if (suffix == std::string_view::npos) fail(fmt::format("'{}' has no suffix K, M or G", text));
+    shift = 10 * (static_cast<unsigned>(suffix) + 1);
+  } else if (used != text.size()) {
+    fail(fmt::format("'{}' is not a size such as 65536, 64K or 4M", text));
+  }
+  if (value < 0 || value > std::numeric_limits<std::int64_t>::max() >> shift) {
+    fail(fmt::format("'{}' is out of range", text));
+  }
+  return static_cast<std::size_t>(value) << shift;
+}
+
+const std::vector<OptionEntry>& option_table() {
+  static const std::vector<OptionEntry> table = {
+      bytes_option("fusion_bytes", "largest bucket of gradients; 0 sends each gradient alone",
+                   &Options::fusion_bytes),
+      text_option(
+          "algorithm", "NAME",
+          "auto, ring, direct, halving_doubling, tree, hierarchical or hierarchical:LOCAL,CROSS",
+          &Options::algorithm, true),
+      wire_option(),
+      bytes_option("chunk_bytes", "largest piece that moves through a schedule on its own",
+                   &Options::chunk_bytes),
+      bytes_option("arena_bytes", "address space of a rank's arena; memory is committed on use",
+                   &Options::arena_bytes),
+      text_option("node_id", "TEXT", "tells nodes apart instead of host name and boot id",
+                  &Options::node_id, false),
+      ms_option("connect_timeout", "limit of start-up", &Options::connect_timeout, 1),
+      ms_option("mismatch_after", "a tensor that not all ranks submit is looked into after this",
+                &Options::mismatch_after, 1),
+      ms_option("peer_timeout", "a peer that is needed and silent for this long is lost",
+                &Options::peer_timeout, 1),
+      ms_option("operation_timeout", "limit of every wait; 0: none", &Options::operation_timeout,
+                0),
+      spin_option(),
+  };
+  return table;
+}
+
+}  // namespace kolo

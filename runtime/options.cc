@@ -1,0 +1,75 @@
+#include "runtime/options.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "comm/base/error.h"
+#include "comm/base/log.h"
+#include "runtime/option_table.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::string_view kPrefix = "KOLO_";
+
+/// Variables that other parts of the project read.
+constexpr std::array<std::string_view, 5> kOtherVariables = {
+    "KOLO_LOG_LEVEL", "KOLO_THREADS", "KOLO_RANKS", "KOLO_TEST_DATA", "KOLO_TEST_SEED"};
+
+/// Levenshtein's distance, one row at a time.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
+    }
+  }
+  return row.back();
+}
+
+void warn_about_unknown_variables() {
+  std::vector<std::string> known(kOtherVariables.begin(), kOtherVariables.end());
+  for (const OptionEntry& entry : option_table()) known.push_back(entry.variable());
+  for (char** variable = environ; *variable; ++variable) {
+    const std::string_view text(*variable);
+    if (!text.starts_with(kPrefix)) continue;
+    const std::string_view name = text.substr(0, text.find('='));
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const auto nearest =
+        std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
+          return edit_distance(name, a) < edit_distance(name, b);
+        });
+    log::warn(fmt::format("unknown environment variable {}; did you mean {}?", name, *nearest));
+  }
+}
+
+}  // namespace
+
+Options options_from_environment(Options options) {
+  const Options defaults;
+  for (const OptionEntry& entry : option_table()) {
+    const char* value = std::getenv(entry.variable().c_str());
+    if (!value || entry.get(options) != entry.get(defaults)) continue;
+    try {
+      entry.set(options, value);
+    } catch (const KoloError& e) {
+      throw KoloError(
+          {.code = ErrorCode::kConfig, .what = entry.variable() + ": " + e.error().what});
+    }
+  }
+  warn_about_unknown_variables();
+  return options;
+}
+
+}  // namespace kolo

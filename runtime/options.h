@@ -1,0 +1,49 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "comm/base/dtype.h"
+
+namespace kolo {
+
+/// Everything a user can set. Each field has one name in three places: `--fusion-bytes`,
+/// KOLO_FUSION_BYTES and `options.fusion_bytes`.
+struct Options {
+  /// Gradients are batched into buckets of at most this many bytes; 0 keeps each gradient alone.
+  std::size_t fusion_bytes = std::size_t{4} << 20;
+  /// "auto", "ring", "direct", "halving_doubling", "tree", "hierarchical" or
+  /// "hierarchical:LOCAL,CROSS".
+  std::string algorithm = "auto";
+  /// Dtype on the wire for gradient sets; empty means each gradient's own.
+  std::optional<DType> wire_dtype = std::nullopt;
+  /// Buckets are cut into chunks of at most this many bytes, which move through the steps in a
+  /// pipeline.
+  std::size_t chunk_bytes = std::size_t{1} << 20;
+  /// Address space of one rank's arena. Memory is committed when a plan needs it.
+  std::size_t arena_bytes = std::size_t{16} << 30;
+  /// Tells nodes apart instead of boot id and host name, e.g. to play several nodes on one machine.
+  std::string node_id = {};
+  /// Start-up (rendezvous, connections) fails after this long.
+  std::chrono::milliseconds connect_timeout{60'000};
+  /// A tensor that some ranks submitted and others cannot any more is reported after this long.
+  std::chrono::milliseconds mismatch_after{1'000};
+  /// Peers that block progress and give no sign of life for this long are lost.
+  std::chrono::milliseconds peer_timeout{10'000};
+  /// A wait fails after this long although all peers are alive; 0 means never.
+  std::chrono::milliseconds operation_timeout{600'000};
+  /// How long an idle engine polls before it parks; 0 parks at once. -1 microsecond: choose from
+  /// the number of cores and local ranks.
+  std::chrono::microseconds spin{-1};
+
+  friend bool operator==(const Options&, const Options&) = default;
+};
+
+/// Returns `options` with every field that still has its default replaced by its KOLO_* variable.
+/// Errors: KoloError(kConfig) naming variable and value; unknown KOLO_* variables are warned about
+/// with the nearest known name.
+Options options_from_environment(Options options);
+
+}  // namespace kolo

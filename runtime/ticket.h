@@ -1,0 +1,57 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "comm/base/error.h"
+
+namespace kolo {
+
+/// The shared state of one asynchronous operation: completed once by the engine, waited for by any
+/// number of threads.
+class TicketState {
+ public:
+  /// Threads: the engine's. Once.
+  void complete(std::optional<Error> error);
+
+  bool done() const;
+
+  /// Blocks until done or until `timeout` (0: for ever) has passed. Returns false on time-out;
+  /// throws the operation's error.
+  bool wait(std::chrono::milliseconds timeout);
+
+  /// How many threads wait: the coordinator asks, to tell a rank that cannot go on from one that is
+  /// busy.
+  const std::atomic<int>& waiters() const { return waiters_; }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::optional<Error> error_;
+  std::atomic<int> waiters_{0};
+};
+
+/// Completion handle of one asynchronous operation. Copyable; refers to shared state. Threads: any.
+class Ticket {
+ public:
+  Ticket(std::shared_ptr<TicketState> state, std::chrono::milliseconds timeout);
+
+  /// True once the operation has a result or an error. Never blocks.
+  bool done() const;
+
+  /// Blocks until done, then returns or throws the operation's error.
+  /// Errors: the error of the operation, the same on every rank; KoloError(kTimeout) when the
+  ///         runtime's `operation_timeout` passes first.
+  void wait();
+
+ private:
+  std::shared_ptr<TicketState> state_;
+  std::chrono::milliseconds timeout_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,8 @@
+# Command-line tools that need no more of the runtime than its layers below.
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(fmt REQUIRED)
+
+kolo_executable(kolo-topo
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/topo_main.cc ${CMAKE_CURRENT_LIST_DIR}/topo_report.cc
+  LINK kolo::rendezvous_factory CLI11::CLI11 nlohmann_json::nlohmann_json fmt::fmt)
