@@ -1,0 +1,103 @@
+#include "trainer/loop/command_line.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "comm/base/error.h"
+
+namespace kolo::trainer {
+namespace {
+
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+CommandLine parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "kolo-train");
+  return parse_command_line(static_cast<int>(arguments.size()), arguments.data());
+}
+
+ErrorCode code_of(const std::vector<const char*>& arguments, const std::string& part) {
+  try {
+    parse(arguments);
+  } catch (const KoloError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(part));
+    return error.error().code;
+  }
+  ADD_FAILURE() << "no error";
+  return ErrorCode::kInternal;
+}
+
+TEST(CommandLineTest, ModelDecidesDefaultsAndOptionsOverrideThem) {
+  EXPECT_EQ(parse({"--data", "d"}).config.model, "gpt");
+  const Config lenet = parse({"--data", "d", "--model", "lenet"}).config;
+  EXPECT_EQ(lenet.epochs, 3u);
+  EXPECT_FALSE(lenet.steps);
+  const Config changed =
+      parse({"--model=lenet", "--data=d", "--steps=7", "--batch", "9", "--lr", "0.5"}).config;
+  EXPECT_EQ(changed.steps, 7u);
+  EXPECT_EQ(changed.batch, 9u);
+  EXPECT_EQ(changed.lr, 0.5f);
+}
+
+TEST(CommandLineTest, RuntimeOptionsArriveInTheirUnits) {
+  const Options o =
+      parse({"--data", "d", "--fusion-bytes", "2M", "--chunk-bytes", "64K", "--wire", "bf16",
+             "--algorithm", "ring", "--node-id", "b", "--peer-timeout", "3000", "--spin", "20"})
+          .config.runtime;
+  EXPECT_EQ(o.fusion_bytes, std::size_t{2} << 20);
+  EXPECT_EQ(o.chunk_bytes, std::size_t{64} << 10);
+  EXPECT_EQ(o.wire_dtype, DType::kBFloat16);
+  EXPECT_EQ(o.algorithm, "ring");
+  EXPECT_EQ(o.node_id, "b");
+  EXPECT_EQ(o.peer_timeout, 3s);
+  EXPECT_EQ(o.spin, 20us);
+}
+
+TEST(CommandLineTest, UntouchedRuntimeOptionsKeepTheirDefaults) {
+  EXPECT_EQ(parse({"--data", "d"}).config.runtime, Options{});
+}
+
+TEST(CommandLineTest, HelpNamesUnitsAndDefaults) {
+  const std::string help = parse({"--help"}).text.value();
+  EXPECT_THAT(help, HasSubstr("--fusion-bytes"));
+  EXPECT_THAT(help, HasSubstr("BYTES"));
+  EXPECT_THAT(help, HasSubstr("--peer-timeout MS=10000"));
+}
+
+TEST(CommandLineTest, MistakesAreUsageErrors) {
+  EXPECT_EQ(code_of({"--data", "d", "--bacth", "3"}, "--bacth"), ErrorCode::kUsage);
+  EXPECT_EQ(code_of({"--data", "d", "--batch", "x"}, "--batch"), ErrorCode::kUsage);
+  EXPECT_EQ(code_of({}, "--data"), ErrorCode::kUsage);
+}
+
+TEST(CommandLineTest, ValuesThatCannotBeUsedAreConfigurationErrors) {
+  const auto expect = [](const char* option, const char* value, const char* part) {
+    EXPECT_EQ(code_of({"--data", "d", option, value}, part), ErrorCode::kConfig) << option;
+  };
+  expect("--model", "resnet", "choose mlp, lenet or gpt");
+  expect("--compression", "top-k", "only none");
+  expect("--device", "cuda", "cpu only");
+  expect("--wire", "int8", "--wire-dtype: 'int8'");
+  expect("--heads", "3", "--width 128 is not a multiple of --heads 3");
+  expect("--batch", "0", "--batch must be at least 1");
+  expect("--peer-timeout", "soon", "--peer-timeout: ");
+  expect("--optimizer", "lion", "choose sgd or adamw");
+}
+
+TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {
+  const Config config = default_config("gpt");
+  Config other = config;
+  EXPECT_EQ(fingerprint(config), fingerprint(other));
+  other.lr *= 2.0f;
+  EXPECT_NE(fingerprint(config), fingerprint(other));
+  other = config;
+  other.json = "elsewhere";
+  EXPECT_EQ(fingerprint(config), fingerprint(other));
+}
+
+}  // namespace
+}  // namespace kolo::trainer

@@ -1,0 +1,247 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "comm/base/error.h"
+#include "tests/trainer/small_data.h"
+#include "trainer/data/corpus.h"
+#include "trainer/data/data_loader.h"
+#include "trainer/data/data_source.h"
+#include "trainer/data/idx_file.h"
+#include "trainer/data/sharding.h"
+
+namespace kolo::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+/// The text of the data error that `f` throws.
+std::string data_error(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const KoloError& error) {
+    EXPECT_EQ(error.error().code, ErrorCode::kData);
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+const Bytes kElements = {1, 2, 3, 4, 5, 6};
+
+TEST(IdxFileTest, ReadsPlainAndGzip) {
+  const TemporaryDirectory directory;
+  const Bytes bytes = make_idx({1, 2, 3}, kElements);
+  for (const auto& file :
+       {directory.write("plain", bytes), write_gzip(directory, "packed.gz", bytes)}) {
+    const IdxArray array = read_idx(file, 3);
+    EXPECT_EQ(array.shape, (Shape{1, 2, 3}));
+    EXPECT_EQ(array.bytes, kElements);
+  }
+}
+
+TEST(IdxFileTest, MissingFileIsNamed) {
+  EXPECT_THAT(data_error([] { read_idx("/nonexistent/images", 3); }),
+              HasSubstr("/nonexistent/images"));
+}
+
+TEST(IdxFileTest, EveryTruncationNamesFileAndOffset) {
+  const TemporaryDirectory directory;
+  const Bytes whole = make_idx({1, 2, 3}, kElements);
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    const Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
+    const auto file = directory.write("cut", cut);
+    const std::string text = data_error([&] { read_idx(file, 3); });
+    EXPECT_THAT(text, HasSubstr(file.string()));
+    EXPECT_THAT(text, HasSubstr("at byte " + std::to_string(size)));
+  }
+}
+
+TEST(IdxFileTest, TruncatedGzipIsAnError) {
+  const TemporaryDirectory directory;
+  Bytes noise(5000);
+  Random random(3);
+  for (auto& byte : noise) byte = static_cast<std::uint8_t>(random.next());
+  const auto file = write_gzip(directory, "cut.gz", make_idx({5000}, noise));
+  for (const std::uintmax_t size : {3000u, 1000u, 12u}) {
+    std::filesystem::resize_file(file, size);
+    EXPECT_THAT(data_error([&] { read_idx(file, 1); }), HasSubstr("at byte "));
+  }
+}
+
+// Flips each byte of a small file in turn: the result is either the right shape with other
+// elements, or a data error; never a crash, and no memory for what a header claims only.
+TEST(IdxFileTest, SurvivesEveryMutation) {
+  const TemporaryDirectory directory;
+  const Bytes whole = make_idx({1, 2, 3}, kElements);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    for (const int mask : {0x01, 0x80, 0xFF}) {
+      Bytes mutated = whole;
+      mutated[i] = static_cast<std::uint8_t>(mutated[i] ^ mask);
+      const auto file = directory.write("mutated", mutated);
+      if (i >= 16) {
+        EXPECT_EQ(read_idx(file, 3).bytes.size(), kElements.size());
+      } else {
+        EXPECT_THAT(data_error([&] { read_idx(file, 3); }), HasSubstr("mutated: at byte "));
+      }
+    }
+  }
+}
+
+TEST(IdxFileTest, SurvivesEveryMutationOfAGzipStream) {
+  const TemporaryDirectory directory;
+  const auto file = write_gzip(directory, "packed.gz", make_idx({2, 3}, kElements));
+  std::ifstream in(file, std::ios::binary);
+  const Bytes whole{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    Bytes mutated = whole;
+    mutated[i] ^= 0x10;
+    const auto changed = directory.write("mutated.gz", mutated);
+    try {
+      EXPECT_EQ(read_idx(changed, 2).bytes, kElements);  // e.g. the time stamp
+    } catch (const KoloError& error) {
+      EXPECT_EQ(error.error().code, ErrorCode::kData);
+    }
+  }
+}
+
+TEST(IdxFileTest, TrailingBytesAreAnError) {
+  const TemporaryDirectory directory;
+  Bytes bytes = make_idx({1, 2, 3}, kElements);
+  bytes.push_back(0);
+  EXPECT_THAT(data_error([&] { read_idx(directory.write("long", bytes), 3); }),
+              HasSubstr("goes on after its 6 elements"));
+}
+
+TEST(ImageDatasetTest, LabelOutOfRangeIsNamedWithItsOffset) {
+  const TemporaryDirectory directory;
+  const auto images = directory.write("images", make_idx({3, 1, 1}, {1, 2, 3}));
+  const auto labels = directory.write("labels", make_idx({3}, {9, 10, 0}));
+  EXPECT_THAT(data_error([&] { ImageDataset(images, labels, 10); }),
+              HasSubstr("labels: at byte 9: label 10 is not below 10"));
+}
+
+TEST(ImageDatasetTest, CountsMustAgree) {
+  const TemporaryDirectory directory;
+  const auto images = directory.write("images", make_idx({3, 1, 1}, {1, 2, 3}));
+  const auto labels = directory.write("labels", make_idx({2}, {9, 0}));
+  EXPECT_THAT(data_error([&] { ImageDataset(images, labels, 10); }),
+              HasSubstr("2 labels for the 3 images"));
+}
+
+TEST(ImageDatasetTest, KnowsItsStatistics) {
+  const TemporaryDirectory directory;
+  const ImageDataset data(directory.write("images", make_idx({2, 1, 2}, {0, 10, 20, 30})),
+                          directory.write("labels", make_idx({2}, {1, 2})), 10);
+  EXPECT_DOUBLE_EQ(data.statistics().mean, 15.0);
+  EXPECT_NEAR(data.statistics().deviation, 11.18034, 1e-5);
+}
+
+TEST(DataSourceTest, MissingImageFileIsNamed) {
+  const TemporaryDirectory directory;
+  EXPECT_THAT(data_error([&] { load_images(directory.path()); }),
+              HasSubstr("train-images-idx3-ubyte"));
+}
+
+TEST(DataSourceTest, SplitsTextNineToOne) {
+  const TemporaryDirectory directory;
+  const TextData data = load_text(directory.write("text", small_text(1000)), 10);
+  EXPECT_EQ(data.train->size(), 89u);    // (900 - 1) / 10
+  EXPECT_EQ(data.held_out->size(), 9u);  // (100 - 1) / 10
+  Bytes input(10), target(10);
+  data.held_out->copy(1, input, target);
+  const std::string text = small_text(1000);
+  EXPECT_EQ(std::string(input.begin(), input.end()), text.substr(910, 10));
+  EXPECT_EQ(std::string(target.begin(), target.end()), text.substr(911, 10));
+}
+
+TEST(DataSourceTest, TextTooShortForTheContextIsAnError) {
+  const TemporaryDirectory directory;
+  const auto file = directory.write("text", small_text(100));
+  EXPECT_NO_THROW(load_text(file, 9));
+  EXPECT_THAT(data_error([&] { load_text(file, 10); }), HasSubstr("at byte 100"));
+  EXPECT_THAT(data_error([&] { load_text(directory.write("empty", Bytes{}), 1); }),
+              HasSubstr("empty"));
+}
+
+TEST(CorpusTest, ConcatenatesTextFilesInTheOrderOfTheirPaths) {
+  const TemporaryDirectory directory;
+  directory.write("b.md", std::string("2"));
+  directory.write("a/z.cc", std::string("1"));
+  directory.write("c/CMakeLists.txt", std::string("3"));
+  directory.write("c/run.sh", std::string("4"));
+  directory.write("c/picture.png", std::string("x"));
+  directory.write(".git/config.txt", std::string("x"));
+  directory.write("build/CMakeCache.txt", std::string("x"));
+  directory.write("build/made.h", std::string("x"));
+  const auto corpus = Corpus(directory.path());
+  EXPECT_EQ(std::string(corpus.bytes().begin(), corpus.bytes().end()), "1234");
+}
+
+TEST(CorpusTest, DirectoryWithoutTextAndMissingFileAreErrors) {
+  const TemporaryDirectory directory;
+  EXPECT_THAT(data_error([&] { Corpus corpus(directory.path()); }), HasSubstr("no text"));
+  EXPECT_THAT(data_error([&] { Corpus corpus(directory.path() / "absent"); }), HasSubstr("absent"));
+}
+
+TEST(ShardingTest, EverySampleOnceAndEveryRankTheSameSteps) {
+  for (const std::size_t ranks : {1u, 2u, 3u, 4u, 5u, 8u}) {
+    for (const std::size_t samples : {1u, 2u, 7u, 24u, 25u, 97u}) {
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, " << samples << " samples");
+      const Sharding sharding(samples, ranks, 3);
+      std::vector<std::size_t> taken;
+      for (std::size_t step = 0; step < sharding.steps(); ++step) {
+        std::size_t together = 0;
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+          const ShardPart part = sharding.part(step, rank);
+          EXPECT_LE(part.count, 3u);
+          together += part.count;
+          for (std::size_t i = 0; i < part.count; ++i) taken.push_back(part.begin + i);
+          EXPECT_GE(part.count + 1, sharding.part(step, 0).count);
+        }
+        EXPECT_EQ(together, sharding.part(step, 0).global_count);
+      }
+      std::vector<std::size_t> all(samples);
+      for (std::size_t i = 0; i < samples; ++i) all[i] = i;
+      EXPECT_EQ(taken, all);
+    }
+  }
+}
+
+TEST(DataLoaderTest, UnionOfRanksIsTheOneRankBatch) {
+  const TemporaryDirectory directory;
+  const TextData data = load_text(directory.write("text", small_text(300)), 2);
+  constexpr std::uint64_t kSeed = 17;
+  DataLoader single(*data.train, {.ranks = 1, .rank = 0, .batch = 12, .seed = kSeed});
+  for (std::size_t epoch = 0; epoch < 2; ++epoch) {
+    for (std::size_t step = 0; step < single.steps_per_epoch(); ++step) {
+      const Batch whole = single.load(epoch, step);
+      Bytes targets;
+      for (std::size_t rank = 0; rank < 3; ++rank) {
+        DataLoader loader(*data.train, {.ranks = 3, .rank = rank, .batch = 4, .seed = kSeed});
+        ASSERT_EQ(loader.steps_per_epoch(), single.steps_per_epoch());
+        const Batch part = loader.load(epoch, step);
+        EXPECT_EQ(part.global_samples, whole.samples);
+        EXPECT_EQ(part.inputs.size(), 8u);  // always full
+        targets.insert(targets.end(), part.targets.begin(), part.targets.end());
+      }
+      EXPECT_EQ(targets, Bytes(whole.targets.begin(), whole.targets.end()));
+    }
+  }
+}
+
+TEST(DataLoaderTest, EpochsHaveOrdersOfTheirOwn) {
+  EXPECT_NE(permutation(100, 1, 0), permutation(100, 1, 1));
+  EXPECT_NE(permutation(100, 1, 0), permutation(100, 2, 0));
+  const auto order = permutation(100, 1, 0);
+  EXPECT_EQ(order, permutation(100, 1, 0));
+  EXPECT_EQ(std::set<std::size_t>(order.begin(), order.end()).size(), 100u);
+}
+
+}  // namespace
+}  // namespace kolo::trainer

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trainer/layers/layer.h"
+#include "trainer/parameter_set.h"
+#include "trainer/random.h"
+
+namespace kolo::trainer {
+
+inline std::vector<float> random_values(std::size_t count, std::uint64_t seed) {
+  Random random(seed, 1'000'000);
+  std::vector<float> values(count);
+  for (float& value : values) value = 2.0f * random.uniform() - 1.0f;
+  return values;
+}
+
+inline double dot(std::span<const float> a, std::span<const float> b) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  }
+  return sum;
+}
+
+/// How closely a gradient is expected to follow differences of steps h and h/2, from which the h²
+/// term is eliminated (Richardson), so that h⁴ terms and rounding remain. Rounding adds about
+/// 2^-23 |f| / h: with |f| near 10, 2e-4 for the first default and 1e-3 for h = 2^-10.
+struct DifferenceBound {
+  float step = 0x1.0p-7f;
+  double absolute = 2e-3;
+  double relative = 0.01;
+  /// Share of points that may lie near a kink of a piecewise smooth function (ReLU, pooling), where
+  /// the difference is not the derivative.
+  double kinks = 0.0;
+};
+
+/// Compares `gradient` with central differences of `f` in up to 40 of the `values`.
+inline void expect_gradient(const std::function<double()>& f, std::span<float> values,
+                            std::span<const float> gradient, const std::string& what,
+                            const DifferenceBound& bound = {}) {
+  ASSERT_EQ(values.size(), gradient.size()) << what;
+  const auto difference = [&](std::size_t i, float step) {
+    const float kept = values[i];
+    values[i] = kept + step;
+    const double above = f();
+    values[i] = kept - step;
+    const double below = f();
+    values[i] = kept;
+    return (above - below) / (2.0 * static_cast<double>(step));
+  };
+  const std::size_t stride = values.size() / 40 + 1;
+  std::size_t checked = 0;
+  std::vector<std::string> wrong;
+  for (std::size_t i = 0; i < values.size(); i += stride) {
+    const double expected = (4.0 * difference(i, bound.step / 2) - difference(i, bound.step)) / 3.0;
+    const auto actual = static_cast<double>(gradient[i]);
+    if (std::abs(actual - expected) > bound.absolute + bound.relative * std::abs(expected)) {
+      wrong.push_back(what + "[" + std::to_string(i) + "]: gradient " + std::to_string(actual) +
+                      ", difference " + std::to_string(expected));
+    }
+    ++checked;
+  }
+  if (static_cast<double>(wrong.size()) > bound.kinks * static_cast<double>(checked)) {
+    ADD_FAILURE() << wrong.size() << " of " << checked << " wrong, the first is " << wrong.front();
+  }
+}
+
+/// Checks a layer's input and parameter gradients for f = <random weights, output>, and that each
+/// parameter is reported ready once.
+inline void check_layer(Layer& layer, ParameterSet& parameters, std::vector<float> input,
+                        bool has_input_gradient = true) {
+  parameters.own_gradients();
+  std::vector<int> reported(parameters.size());
+  parameters.on_gradient_ready([&](std::size_t index) { ++reported[index]; });
+
+  const std::size_t outputs = layer.forward(input).size();
+  const std::vector<float> weights = random_values(outputs, 7);
+  const auto f = [&] { return dot(layer.forward(input), weights); };
+  f();
+  const auto returned = layer.backward(weights);
+  const std::vector<float> input_gradient(returned.begin(), returned.end());
+
+  EXPECT_EQ(reported, std::vector<int>(parameters.size(), 1));
+  if (has_input_gradient) {
+    expect_gradient(f, input, input_gradient, "input");
+  } else {
+    EXPECT_TRUE(input_gradient.empty());
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    expect_gradient(f, parameters[i].value(), parameters[i].gradient(), parameters[i].name());
+  }
+}
+
+}  // namespace kolo::trainer

@@ -1,0 +1,182 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "comm/base/error.h"
+#include "tests/trainer/finite_difference.h"
+#include "trainer/compute/device.h"
+#include "trainer/loop/generate.h"
+#include "trainer/loss/softmax_cross_entropy.h"
+#include "trainer/models/gpt.h"
+#include "trainer/models/lenet.h"
+#include "trainer/models/mlp.h"
+
+namespace kolo::trainer {
+namespace {
+
+/// One kind of model for batches of any size, with the bytes of one sample and rows per sample.
+struct ModelCase {
+  std::string name;
+  std::size_t sample_bytes;
+  std::size_t rows;
+  std::size_t classes;
+  std::function<std::unique_ptr<Model>(Device&, std::size_t samples)> make;
+  double kinks;  // see DifferenceBound
+};
+
+void PrintTo(const ModelCase& c, std::ostream* out) { *out << c.name; }
+
+ImageModelOptions small_images(std::size_t samples) {
+  return {.images = samples,
+          .height = 16,
+          .width = 16,
+          .classes = 10,
+          .hidden = 12,
+          .scaling = PixelScaling(127.5, 73.9),
+          .seed = 3};
+}
+
+std::vector<ModelCase> model_cases() {
+  return {
+      {"mlp", 256, 1, 10,
+       [](Device&, std::size_t samples) { return std::make_unique<Mlp>(small_images(samples)); },
+       0.15},
+      {"lenet", 256, 1, 10,
+       [](Device& device, std::size_t samples) {
+         return std::make_unique<Lenet>(device, small_images(samples));
+       },
+       0.3},
+      {"gpt", 6, 6, 256,
+       [](Device&, std::size_t samples) {
+         return std::make_unique<Gpt>(Gpt::Options{
+             .sequences = samples, .context = 6, .layers = 2, .width = 8, .heads = 2, .seed = 3});
+       },
+       0.0}};
+}
+
+class ModelTest : public testing::TestWithParam<ModelCase> {
+ protected:
+  std::vector<std::uint8_t> random_bytes(std::size_t count, std::uint64_t below) {
+    Random random(5);
+    std::vector<std::uint8_t> bytes(count);
+    for (auto& byte : bytes) byte = static_cast<std::uint8_t>(random.below(below));
+    return bytes;
+  }
+};
+
+TEST_P(ModelTest, GradientsOfTheLossMatchDifferences) {
+  const ModelCase& c = GetParam();
+  Device device;
+  const auto model = c.make(device, 4);
+  ParameterSet& parameters = model->parameters();
+  parameters.own_gradients();
+  const auto inputs = random_bytes(4 * c.sample_bytes, 256);
+  const auto targets = random_bytes(4 * c.rows, c.classes);
+  SoftmaxCrossEntropy loss(4 * c.rows, c.classes);
+  const auto f = [&] { return loss.evaluate(model->forward(inputs), targets, 1.0f).loss; };
+  f();
+  model->backward(loss.gradient());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    expect_gradient(f, parameters[i].value(), parameters[i].gradient(), parameters[i].name(),
+                    {.step = 0x1.0p-10f, .absolute = 1e-2, .kinks = c.kinks});
+  }
+}
+
+TEST_P(ModelTest, ReportsEveryGradientOnceAndWithItsFinalValue) {
+  const ModelCase& c = GetParam();
+  Device device;
+  const auto model = c.make(device, 2);
+  ParameterSet& parameters = model->parameters();
+  parameters.own_gradients();
+  const auto inputs = random_bytes(2 * c.sample_bytes, 256);
+  const auto targets = random_bytes(2 * c.rows, c.classes);
+  SoftmaxCrossEntropy loss(2 * c.rows, c.classes);
+
+  std::vector<std::vector<float>> reported(parameters.size());
+  parameters.on_gradient_ready([&](std::size_t i) {
+    EXPECT_TRUE(reported[i].empty()) << parameters[i].name();
+    const auto gradient = parameters[i].gradient();
+    reported[i].assign(gradient.begin(), gradient.end());
+  });
+  loss.evaluate(model->forward(inputs), targets, 0.5f);
+  model->backward(loss.gradient());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto gradient = parameters[i].gradient();
+    EXPECT_EQ(reported[i], std::vector<float>(gradient.begin(), gradient.end()))
+        << parameters[i].name();
+  }
+}
+
+// N ranks with batch B, their gradients averaged, do what one rank does with batch N·B; here the
+// last part is short by one sample, as at the end of an epoch.
+TEST_P(ModelTest, AverageOverRanksIsTheGradientOfTheGlobalBatch) {
+  const ModelCase& c = GetParam();
+  constexpr std::size_t kRanks = 2;
+  constexpr std::size_t kSamples = 5;  // 3 on rank 0, 2 on rank 1
+  Device device;
+  const auto inputs = random_bytes(kSamples * c.sample_bytes, 256);
+  const auto targets = random_bytes(kSamples * c.rows, c.classes);
+  const auto gradients = [&](std::size_t begin, std::size_t samples, std::size_t capacity,
+                             std::size_t ranks) {
+    const auto model = c.make(device, capacity);
+    ParameterSet& parameters = model->parameters();
+    parameters.own_gradients();
+    std::vector<std::uint8_t> part(capacity * c.sample_bytes);
+    std::copy_n(inputs.begin() + static_cast<std::ptrdiff_t>(begin * c.sample_bytes),
+                samples * c.sample_bytes, part.begin());
+    SoftmaxCrossEntropy loss(capacity * c.rows, c.classes);
+    const float weight = static_cast<float>(ranks) / static_cast<float>(kSamples * c.rows);
+    loss.evaluate(model->forward(part),
+                  std::span(targets).subspan(begin * c.rows, samples * c.rows), weight);
+    model->backward(loss.gradient());
+    std::vector<float> all;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      all.insert(all.end(), parameters[i].gradient().begin(), parameters[i].gradient().end());
+    }
+    return all;
+  };
+  const auto whole = gradients(0, kSamples, kSamples, 1);
+  const auto first = gradients(0, 3, 3, kRanks);
+  const auto second = gradients(3, 2, 3, kRanks);
+  // Sums of at most a few thousand fp32 terms in another order: relative 1e-4 of the largest.
+  const float bound = 1e-4f * *std::max_element(whole.begin(), whole.end());
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    ASSERT_NEAR(0.5f * (first[i] + second[i]), whole[i], bound) << i;
+  }
+}
+
+TEST_P(ModelTest, SameSeedGivesSameWeights) {
+  const ModelCase& c = GetParam();
+  Device device;
+  EXPECT_EQ(c.make(device, 1)->parameters().hash(), c.make(device, 2)->parameters().hash());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ModelTest, testing::ValuesIn(model_cases()),
+                         [](const auto& tested) { return tested.param.name; });
+
+TEST(LenetTest, RefusesSmallImages) {
+  Device device;
+  ImageModelOptions options = small_images(1);
+  options.height = 15;
+  EXPECT_THROW(Lenet(device, options), UsageError);
+}
+
+TEST(GenerateTest, ContinuesAPromptTheSameWayEachTime) {
+  const Gpt model({.sequences = 3, .context = 5, .layers = 1, .width = 8, .heads = 2, .seed = 1});
+  const GenerateOptions options{.bytes = 12, .temperature = 0.9, .prompt = "ab", .seed = 4};
+  const std::string text = generate(model, options);
+  EXPECT_EQ(text.size(), 12u);
+  EXPECT_EQ(text, generate(model, options));
+}
+
+TEST(GenerateTest, ControlCharactersAreNotPrinted) {
+  EXPECT_EQ(printable(std::string("a\x1b[0m\n\t\x7f\xc3\xa4", 9)), "a?[0m\n\t?\xc3");
+}
+
+}  // namespace
+}  // namespace kolo::trainer

@@ -1,0 +1,104 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "comm/base/error.h"
+#include "trainer/optimizer/gradient_norm.h"
+#include "trainer/optimizer/lr_schedule.h"
+#include "trainer/optimizer/optimizer.h"
+
+namespace kolo::trainer {
+namespace {
+
+// A matrix of nine elements (which decays; 9 leaves a remainder for every vector width) and a bias.
+struct Fixture {
+  Fixture() : parameters(1) {
+    parameters.add("w", {3, 3}, {.mean = 1.0f});
+    parameters.add("b", {1}, {.mean = 1.0f});
+    parameters.own_gradients();
+  }
+  void set_gradients(float value) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      for (float& g : parameters[i].gradient()) g = value;
+    }
+  }
+  ParameterSet parameters;
+};
+
+TEST(SgdTest, FollowsHandValues) {
+  Fixture f;
+  const auto sgd = make_optimizer("sgd", f.parameters, {.momentum = 0.5f, .weight_decay = 0.1f});
+  f.set_gradients(2.0f);
+  sgd->step(0.1f, 0.5f);
+  // w: g = 0.5 · 2 + 0.1 · 1 = 1.1, velocity 1.1, 1 - 0.11 = 0.89. b: 1 - 0.1 · 1 = 0.9.
+  for (const float w : f.parameters[0].value()) EXPECT_NEAR(w, 0.89f, 1e-6f);
+  EXPECT_NEAR(f.parameters[1].value()[0], 0.9f, 1e-6f);
+  sgd->step(0.1f, 0.5f);
+  // w: g = 1.089, velocity 0.55 + 1.089 = 1.639. b: velocity 0.5 + 1 = 1.5.
+  for (const float w : f.parameters[0].value()) EXPECT_NEAR(w, 0.7261f, 1e-6f);
+  EXPECT_NEAR(f.parameters[1].value()[0], 0.75f, 1e-6f);
+}
+
+TEST(AdamWTest, FollowsHandValues) {
+  Fixture f;
+  const auto adamw =
+      make_optimizer("adamw", f.parameters,
+                     {.beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f, .weight_decay = 0.1f});
+  f.set_gradients(2.0f);
+  adamw->step(0.1f, 1.0f);
+  // After one step the corrected moments are g and g²: direction 1, and decay 0.1 · 1 for w.
+  for (const float w : f.parameters[0].value()) EXPECT_NEAR(w, 0.89f, 1e-6f);
+  EXPECT_NEAR(f.parameters[1].value()[0], 0.9f, 1e-6f);
+  f.set_gradients(-1.0f);
+  adamw->step(0.1f, 1.0f);
+  // m = 0.9 · 0.2 - 0.1 = 0.08, corrected / 0.19; v = 0.99 · 0.04 + 0.01 = 0.0496, / 0.0199.
+  const double direction = (0.08 / 0.19) / std::sqrt(0.0496 / 0.0199);
+  EXPECT_NEAR(f.parameters[1].value()[0], 0.9 - 0.1 * direction, 1e-5);
+  for (const float w : f.parameters[0].value()) {
+    EXPECT_NEAR(w, 0.89 - 0.1 * (direction + 0.1 * 0.89), 1e-5);
+  }
+}
+
+TEST(OptimizerTest, UnknownNameIsAConfigurationError) {
+  Fixture f;
+  try {
+    make_optimizer("adagrad", f.parameters, {});
+    FAIL();
+  } catch (const KoloError& error) {
+    EXPECT_EQ(error.error().code, ErrorCode::kConfig);
+  }
+}
+
+TEST(LrScheduleTest, RisesThenFollowsACosine) {
+  const LrSchedule schedule{
+      .peak_lr = 1.0f, .final_lr = 0.1f, .warmup_steps = 4, .total_steps = 15};
+  EXPECT_FLOAT_EQ(schedule.at(0), 0.25f);
+  EXPECT_FLOAT_EQ(schedule.at(3), 1.0f);
+  EXPECT_FLOAT_EQ(schedule.at(4), 1.0f);
+  EXPECT_NEAR(schedule.at(9), 0.55f, 1e-6f);  // half way
+  EXPECT_FLOAT_EQ(schedule.at(14), 0.1f);
+  EXPECT_FLOAT_EQ(schedule.at(1000), 0.1f);
+}
+
+TEST(LrScheduleTest, WarmupMayBeLongerThanTraining) {
+  const LrSchedule schedule{
+      .peak_lr = 1.0f, .final_lr = 0.0f, .warmup_steps = 10, .total_steps = 5};
+  EXPECT_FLOAT_EQ(schedule.at(4), 0.5f);
+}
+
+TEST(GradientNormTest, IsTheNormOfAllGradientsTogether) {
+  Fixture f;
+  f.set_gradients(3.0f);
+  EXPECT_NEAR(gradient_norm(f.parameters), std::sqrt(10.0) * 3.0, 1e-6);
+}
+
+TEST(GradientNormTest, ClipsOnlyWhatIsTooLong) {
+  EXPECT_EQ(clip_factor(10.0, 0.0), 1.0f);
+  EXPECT_EQ(clip_factor(0.5, 1.0), 1.0f);
+  EXPECT_FLOAT_EQ(clip_factor(4.0, 1.0), 0.25f);
+}
+
+}  // namespace
+}  // namespace kolo::trainer

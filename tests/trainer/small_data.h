@@ -1,0 +1,67 @@
+#pragma once
+
+#include <zlib.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tests/trainer/temporary_directory.h"
+#include "trainer/random.h"
+
+namespace kolo::trainer {
+
+/// An IDX file's bytes.
+inline Bytes make_idx(const std::vector<std::size_t>& shape, const Bytes& elements) {
+  Bytes bytes = {0, 0, 8, static_cast<std::uint8_t>(shape.size())};
+  for (const std::size_t dimension : shape) {
+    for (const int shift : {24, 16, 8, 0}) {
+      bytes.push_back(static_cast<std::uint8_t>(dimension >> shift));
+    }
+  }
+  bytes.insert(bytes.end(), elements.begin(), elements.end());
+  return bytes;
+}
+
+/// Writes `bytes` gzip-compressed.
+inline std::filesystem::path write_gzip(const TemporaryDirectory& directory,
+                                        const std::string& name, const Bytes& bytes) {
+  const std::filesystem::path file = directory.path() / name;
+  const gzFile out = ::gzopen(file.c_str(), "wb");
+  ::gzwrite(out, bytes.data(), static_cast<unsigned>(bytes.size()));
+  ::gzclose(out);
+  return file;
+}
+
+/// Writes 16 × 16 images of ten kinds that differ in the place of a bright square, with noise, in
+/// the four files of MNIST: learnable within a few dozen steps.
+inline void write_small_images(const TemporaryDirectory& directory, std::size_t train,
+                               std::size_t held_out) {
+  Random random(11);
+  const auto write_part = [&](const std::string& part, std::size_t count) {
+    Bytes pixels(count * 256);
+    Bytes labels(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      labels[i] = static_cast<std::uint8_t>(random.below(10));
+      for (std::size_t p = 0; p < 256; ++p) {
+        const std::size_t kind = p / 16 / 4 * 4 + p % 16 / 4;  // one of 16 squares
+        const std::uint64_t light = kind == labels[i] ? 150 : 0;
+        pixels[i * 256 + p] = static_cast<std::uint8_t>(light + random.below(100));
+      }
+    }
+    directory.write(part + "-images-idx3-ubyte", make_idx({count, 16, 16}, pixels));
+    directory.write(part + "-labels-idx1-ubyte", make_idx({count}, labels));
+  };
+  write_part("train", train);
+  write_part("t10k", held_out);
+}
+
+/// A text whose next byte can be learnt: a sentence over and over.
+inline std::string small_text(std::size_t bytes) {
+  const std::string sentence = "the ring dances round and round, hand in hand. ";
+  std::string text;
+  while (text.size() < bytes) text += sentence;
+  return text.substr(0, bytes);
+}
+
+}  // namespace kolo::trainer

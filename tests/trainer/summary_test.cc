@@ -1,0 +1,112 @@
+#include "trainer/loop/summary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "trainer/loop/agreement.h"
+#include "trainer/loop/progress.h"
+
+namespace kolo::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(SummaryTest, JsonHasExactlyTheAgreedFields) {
+  Summary summary;
+  summary.model = "lenet";
+  summary.weights_hash = 0xabc;
+  summary.curve = {{.step = 5,
+                    .seconds = 1.5,
+                    .train_loss = 2.0,
+                    .eval_loss = std::nullopt,
+                    .eval_accuracy = std::nullopt}};
+  const auto json = nlohmann::ordered_json::parse(to_json(summary));
+  std::vector<std::string> names;
+  for (const auto& [name, value] : json.items()) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"model",
+                                             "ranks",
+                                             "nodes",
+                                             "device",
+                                             "wire",
+                                             "compression",
+                                             "algorithm",
+                                             "steps",
+                                             "epochs",
+                                             "train_loss",
+                                             "eval_loss",
+                                             "eval_accuracy",
+                                             "samples_per_s",
+                                             "tokens_per_s",
+                                             "step_ms",
+                                             "compute_ms",
+                                             "exposed_comm_ms",
+                                             "wire_bytes_per_step",
+                                             "fusion_bytes",
+                                             "weights_hash",
+                                             "wall_s",
+                                             "curve"}));
+  EXPECT_TRUE(json["tokens_per_s"].is_null());
+  EXPECT_EQ(json["weights_hash"], "0000000000000abc");
+  EXPECT_EQ(json["curve"][0]["step"], 5);
+  EXPECT_TRUE(json["curve"][0]["eval_loss"].is_null());
+  EXPECT_EQ(json["curve"][0].size(), 5u);
+}
+
+TEST(SummaryTest, Median) {
+  EXPECT_EQ(median({}), 0.0);
+  EXPECT_EQ(median({3.0}), 3.0);
+  EXPECT_EQ(median({9.0, 1.0, 5.0}), 5.0);
+  EXPECT_EQ(median({9.0, 1.0, 5.0, 3.0}), 4.0);
+}
+
+TEST(AgreementTest, NamesTheRanksThatDiffer) {
+  EXPECT_EQ(describe_difference("the weights", {7, 7, 7}), "");
+  EXPECT_THAT(describe_difference("the weights", {7, 8, 7, 9}),
+              HasSubstr("the weights of ranks 1, 3 differ from those of rank 0"));
+}
+
+TEST(ProgressTest, FormatsTimes) {
+  EXPECT_EQ(format_seconds(-1.0), "0s");
+  EXPECT_EQ(format_seconds(59.4), "59s");
+  EXPECT_EQ(format_seconds(725.0), "12m05s");
+  EXPECT_EQ(format_seconds(11220.0), "3h07m");
+}
+
+TEST(ProgressTest, LinesAreAligned) {
+  std::FILE* out = std::tmpfile();
+  ASSERT_NE(out, nullptr);
+  Progress progress(out, Progress::Style::kLines, "tokens");
+  for (const std::size_t step : {50u, 100000u}) {
+    progress.report({.step = step,
+                     .total_steps = 200000,
+                     .train_loss = 2.5,
+                     .lr = 1e-3,
+                     .gradient_norm = 0.7,
+                     .step_ms = 12.25,
+                     .rate = 12345.0,
+                     .exposed_share = 0.125,
+                     .seconds_left = 61.0});
+  }
+  std::rewind(out);
+  std::string text(4096, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), out));
+  std::fclose(out);
+  std::vector<std::size_t> lengths;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    lengths.push_back(end - begin);
+    begin = end + 1;
+  }
+  ASSERT_EQ(lengths.size(), 3u);
+  EXPECT_EQ(lengths[0], lengths[1]);
+  EXPECT_EQ(lengths[1], lengths[2]);
+  EXPECT_THAT(text, HasSubstr("12.5"));
+}
+
+}  // namespace
+}  // namespace kolo::trainer

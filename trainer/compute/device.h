@@ -1,0 +1,23 @@
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+namespace kolo::trainer {
+
+/// oneDNN's view of the processor: the one header that names its types. Primitives are made once
+/// per shape, by the layer that owns them, and kept.
+///
+/// Threads: one. Two devices in one process are independent.
+class Device {
+ public:
+  Device() : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
+
+  const dnnl::engine& engine() const { return engine_; }
+  dnnl::stream& stream() { return stream_; }
+
+ private:
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+};
+
+}  // namespace kolo::trainer

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+namespace kolo::trainer {
+
+/// A float32 layout for oneDNN. Dimensions are in oneDNN's order (N, C, H, W) whatever the tag says
+/// about their order in memory.
+inline dnnl::memory::desc layout_of(std::initializer_list<std::size_t> dims,
+                                    dnnl::memory::format_tag tag) {
+  dnnl::memory::dims signed_dims;
+  for (const std::size_t dim : dims) signed_dims.push_back(static_cast<dnnl::memory::dim>(dim));
+  return {signed_dims, dnnl::memory::data_type::f32, tag};
+}
+
+/// A layout's memory whose address is given later, by `at`.
+inline dnnl::memory unbound(const dnnl::memory::desc& layout, const dnnl::engine& engine) {
+  return {layout, engine, nullptr};
+}
+
+/// Points `memory` at data that oneDNN only reads or may write, as its primitive decides.
+inline dnnl::memory& at(dnnl::memory& memory, const float* data) {
+  memory.set_data_handle(const_cast<float*>(data));
+  return memory;
+}
+
+}  // namespace kolo::trainer

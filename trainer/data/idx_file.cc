@@ -1,0 +1,102 @@
+#include "trainer/data/idx_file.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <span>
+
+#include "trainer/data/data_error.h"
+
+namespace kolo::trainer {
+namespace {
+
+constexpr std::uint8_t kUnsignedByte = 8;
+constexpr std::size_t kHeaderBytes = 4;
+constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+
+/// Reads plain and gzip files alike and knows where it is.
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& file)
+      : file_(file), handle_(::gzopen(file.c_str(), "rb"), &::gzclose) {
+    if (handle_ == nullptr) throw_data_error(file_, std::strerror(errno));
+  }
+
+  /// Returns fewer bytes than asked for at the end of the file only.
+  std::size_t read(std::span<std::uint8_t> into) {
+    const int got = ::gzread(handle_.get(), into.data(), static_cast<unsigned>(into.size_bytes()));
+    // gzread delivers what it could of a cut stream and leaves the complaint for gzerror.
+    int code = Z_OK;
+    const char* message = ::gzerror(handle_.get(), &code);
+    if (got < 0 || code == Z_BUF_ERROR || code == Z_DATA_ERROR) {
+      const std::string reason = code == Z_ERRNO ? std::strerror(errno) : message;
+      throw_data_error(file_, offset_ + static_cast<std::uint64_t>(std::max(got, 0)), reason);
+    }
+    offset_ += static_cast<std::uint64_t>(got);
+    return static_cast<std::size_t>(got);
+  }
+
+  void read_all(std::span<std::uint8_t> into, const char* what) {
+    if (read(into) < into.size()) fail(std::string("file ends within ") + what);
+  }
+
+  [[noreturn]] void fail(const std::string& what) const { throw_data_error(file_, offset_, what); }
+
+ private:
+  std::filesystem::path file_;
+  std::unique_ptr<gzFile_s, int (*)(gzFile)> handle_;
+  std::uint64_t offset_ = 0;
+};
+
+std::size_t big_endian(const std::array<std::uint8_t, 4>& bytes) {
+  return std::size_t{bytes[0]} << 24 | std::size_t{bytes[1]} << 16 | std::size_t{bytes[2]} << 8 |
+         std::size_t{bytes[3]};
+}
+
+}  // namespace
+
+IdxArray read_idx(const std::filesystem::path& file, std::size_t dimensions) {
+  Reader reader(file);
+  std::array<std::uint8_t, kHeaderBytes> magic{};
+  reader.read_all(magic, "the magic number");
+  if (magic[0] != 0 || magic[1] != 0 || magic[2] != kUnsignedByte || magic[3] != dimensions) {
+    throw_data_error(file, 0,
+                     "magic number " + std::to_string(big_endian(magic)) + ", expected " +
+                         std::to_string(kUnsignedByte << 8 | dimensions));
+  }
+
+  IdxArray array;
+  std::size_t total = 1;
+  for (std::size_t i = 0; i < dimensions; ++i) {
+    std::array<std::uint8_t, 4> bytes{};
+    reader.read_all(bytes, "the dimensions");
+    const std::size_t dimension = big_endian(bytes);
+    if (dimension == 0) reader.fail("a dimension is 0");
+    if (total > std::numeric_limits<std::size_t>::max() / dimension) {
+      reader.fail("the dimensions overflow");
+    }
+    total *= dimension;
+    array.shape.push_back(dimension);
+  }
+
+  while (array.bytes.size() < total) {
+    const std::size_t begin = array.bytes.size();
+    const std::size_t wanted = std::min(kReadBytes, total - begin);
+    array.bytes.resize(begin + wanted);
+    if (reader.read(std::span(array.bytes).subspan(begin)) < wanted) {
+      reader.fail("file ends before its " + std::to_string(total) + " elements");
+    }
+  }
+  std::array<std::uint8_t, 1> beyond{};
+  if (reader.read(beyond) > 0) {
+    reader.fail("file goes on after its " + std::to_string(total) + " elements");
+  }
+  return array;
+}
+
+}  // namespace kolo::trainer

@@ -1,0 +1,76 @@
+// The loop that the kernels of this folder share. Included once per instruction set by Highway's
+// foreach_target mechanism, hence the include guard that toggles.
+
+#if defined(KOLO_TRAINER_KERNELS_FOR_EACH_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef KOLO_TRAINER_KERNELS_FOR_EACH_INL_H
+#undef KOLO_TRAINER_KERNELS_FOR_EACH_INL_H
+#else
+#define KOLO_TRAINER_KERNELS_FOR_EACH_INL_H
+#endif
+
+#include <cstddef>
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace kolo::trainer {
+namespace HWY_NAMESPACE {
+
+using FullTag = hwy::HWY_NAMESPACE::ScalableTag<float>;
+using OneTag = hwy::HWY_NAMESPACE::CappedTag<float, 1>;
+
+/// Calls `body(tag, i)` for i = 0, lanes, 2·lanes, …, and for what is left over element by element.
+template <typename Body>
+HWY_INLINE void for_each(std::size_t count, const Body& body) {
+  const FullTag full;
+  const std::size_t lanes = hwy::HWY_NAMESPACE::Lanes(full);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) body(full, i);
+  for (; i < count; ++i) body(OneTag(), i);
+}
+
+/// Sum over i of `term(tag, i)`, in a fixed order.
+template <typename Term>
+HWY_INLINE float sum_over(std::size_t count, const Term& term) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const FullTag full;
+  const std::size_t lanes = hn::Lanes(full);
+  auto even = hn::Zero(full);
+  auto odd = hn::Zero(full);
+  std::size_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    even = hn::Add(even, term(full, i));
+    odd = hn::Add(odd, term(full, i + lanes));
+  }
+  if (i + lanes <= count) {
+    even = hn::Add(even, term(full, i));
+    i += lanes;
+  }
+  float sum = hn::GetLane(hn::SumOfLanes(full, hn::Add(even, odd)));
+  for (; i < count; ++i) sum += hn::GetLane(term(OneTag(), i));
+  return sum;
+}
+
+/// Largest of `count` > 0 values.
+HWY_INLINE float largest(const float* values, std::size_t count) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const FullTag full;
+  const std::size_t lanes = hn::Lanes(full);
+  float result = values[0];
+  std::size_t i = 0;
+  if (count >= lanes) {
+    auto best = hn::LoadU(full, values);
+    for (i = lanes; i + lanes <= count; i += lanes) {
+      best = hn::Max(best, hn::LoadU(full, values + i));
+    }
+    result = hn::GetLane(hn::MaxOfLanes(full, best));
+  }
+  for (; i < count; ++i) result = values[i] > result ? values[i] : result;
+  return result;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kolo::trainer
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,96 @@
+#include "trainer/kernels/softmax.h"
+
+#include <algorithm>
+#include <cmath>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "trainer/kernels/softmax.cc"
+#include <hwy/foreach_target.h>  // must precede highway.h
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include "trainer/kernels/for_each-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kolo::trainer {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// values = exp(factor · (values - top)); returns their sum. Before: factor > 0, top the largest.
+float Exponentials(float* values, std::size_t count, float factor, float top) {
+  return sum_over(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto centred = hn::Sub(hn::LoadU(d, values + i), hn::Set(d, top));
+    const auto result = hn::Exp(d, hn::Mul(centred, hn::Set(d, factor)));
+    hn::StoreU(result, d, values + i);
+    return result;
+  });
+}
+
+void ScaleBy(float* values, std::size_t count, float factor) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    hn::StoreU(hn::Mul(hn::LoadU(d, values + i), hn::Set(d, factor)), d, values + i);
+  });
+}
+
+void CausalSoftmax(float* scores, std::size_t length, float factor) {
+  for (std::size_t i = 0; i < length; ++i) {
+    float* row = scores + i * length;
+    const float sum = Exponentials(row, i + 1, factor, largest(row, i + 1));
+    ScaleBy(row, i + 1, 1.0f / sum);
+    std::fill(row + i + 1, row + length, 0.0f);
+  }
+}
+
+void CausalSoftmaxBackward(const float* weights, float* gradient, std::size_t length,
+                           float factor) {
+  for (std::size_t i = 0; i < length; ++i) {
+    const float* w = weights + i * length;
+    float* g = gradient + i * length;
+    const float dot = sum_over(i + 1, [=](auto d, std::size_t j) HWY_ATTR {
+      return hn::Mul(hn::LoadU(d, w + j), hn::LoadU(d, g + j));
+    });
+    for_each(i + 1, [=](auto d, std::size_t j) HWY_ATTR {
+      const auto centred = hn::Sub(hn::LoadU(d, g + j), hn::Set(d, dot));
+      const auto scaled = hn::Mul(hn::LoadU(d, w + j), hn::Set(d, factor));
+      hn::StoreU(hn::Mul(scaled, centred), d, g + j);
+    });
+    std::fill(g + i + 1, g + length, 0.0f);
+  }
+}
+
+float SoftmaxCrossEntropy(float* logits, std::size_t count, std::size_t target, float weight) {
+  const float top = largest(logits, count);
+  const float shifted = logits[target] - top;
+  const float sum = Exponentials(logits, count, 1.0f, top);
+  ScaleBy(logits, count, weight / sum);
+  logits[target] -= weight;
+  return std::log(sum) - shifted;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kolo::trainer
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kolo::trainer {
+
+HWY_EXPORT(CausalSoftmax);
+HWY_EXPORT(CausalSoftmaxBackward);
+HWY_EXPORT(SoftmaxCrossEntropy);
+
+void causal_softmax(std::span<float> scores, std::size_t length, float factor) {
+  HWY_DYNAMIC_DISPATCH(CausalSoftmax)(scores.data(), length, factor);
+}
+
+void causal_softmax_backward(std::span<const float> weights, std::span<float> gradient,
+                             std::size_t length, float factor) {
+  HWY_DYNAMIC_DISPATCH(CausalSoftmaxBackward)(weights.data(), gradient.data(), length, factor);
+}
+
+float softmax_cross_entropy(std::span<float> logits, std::size_t target, float weight) {
+  return HWY_DYNAMIC_DISPATCH(SoftmaxCrossEntropy)(logits.data(), logits.size(), target, weight);
+}
+
+}  // namespace kolo::trainer
+#endif

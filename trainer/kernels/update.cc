@@ -1,0 +1,73 @@
+#include "trainer/kernels/update.h"
+
+#include <cstddef>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "trainer/kernels/update.cc"
+#include <hwy/foreach_target.h>  // must precede highway.h
+
+#include <hwy/highway.h>
+
+#include "trainer/kernels/for_each-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kolo::trainer {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+void SgdUpdate(const SgdStep& step, const float* gradient, std::size_t count, float* velocity,
+               float* value) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto w = hn::LoadU(d, value + i);
+    const auto scaled = hn::Mul(hn::LoadU(d, gradient + i), hn::Set(d, step.gradient_scale));
+    const auto g = hn::MulAdd(w, hn::Set(d, step.weight_decay), scaled);
+    const auto moving = hn::MulAdd(hn::LoadU(d, velocity + i), hn::Set(d, step.momentum), g);
+    hn::StoreU(moving, d, velocity + i);
+    hn::StoreU(hn::NegMulAdd(moving, hn::Set(d, step.lr), w), d, value + i);
+  });
+}
+
+void AdamWUpdate(const AdamWStep& step, const float* gradient, std::size_t count, float* m,
+                 float* v, float* value) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto g = hn::Mul(hn::LoadU(d, gradient + i), hn::Set(d, step.gradient_scale));
+    const auto old_m = hn::LoadU(d, m + i);
+    const auto old_v = hn::LoadU(d, v + i);
+    const auto new_m = hn::MulAdd(hn::Set(d, 1.0f - step.beta1), hn::Sub(g, old_m), old_m);
+    const auto new_v =
+        hn::MulAdd(hn::Set(d, 1.0f - step.beta2), hn::Sub(hn::Mul(g, g), old_v), old_v);
+    hn::StoreU(new_m, d, m + i);
+    hn::StoreU(new_v, d, v + i);
+    const auto root = hn::Sqrt(hn::Mul(new_v, hn::Set(d, step.bias_correction2)));
+    const auto direction = hn::Div(hn::Mul(new_m, hn::Set(d, step.bias_correction1)),
+                                   hn::Add(root, hn::Set(d, step.epsilon)));
+    const auto w = hn::LoadU(d, value + i);
+    const auto change = hn::MulAdd(w, hn::Set(d, step.weight_decay), direction);
+    hn::StoreU(hn::NegMulAdd(change, hn::Set(d, step.lr), w), d, value + i);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kolo::trainer
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kolo::trainer {
+
+HWY_EXPORT(SgdUpdate);
+HWY_EXPORT(AdamWUpdate);
+
+void sgd_update(const SgdStep& step, std::span<const float> gradient, std::span<float> velocity,
+                std::span<float> value) {
+  HWY_DYNAMIC_DISPATCH(SgdUpdate)
+  (step, gradient.data(), value.size(), velocity.data(), value.data());
+}
+
+void adamw_update(const AdamWStep& step, std::span<const float> gradient, std::span<float> m,
+                  std::span<float> v, std::span<float> value) {
+  HWY_DYNAMIC_DISPATCH(AdamWUpdate)
+  (step, gradient.data(), value.size(), m.data(), v.data(), value.data());
+}
+
+}  // namespace kolo::trainer
+#endif

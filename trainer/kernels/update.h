@@ -1,0 +1,35 @@
+#pragma once
+
+#include <span>
+
+namespace kolo::trainer {
+
+struct SgdStep {
+  float lr;
+  float momentum;
+  float weight_decay;
+  float gradient_scale;
+};
+
+/// g = gradient_scale · gradient + weight_decay · value; velocity = momentum · velocity + g;
+/// value -= lr · velocity. Before: equal sizes.
+void sgd_update(const SgdStep& step, std::span<const float> gradient, std::span<float> velocity,
+                std::span<float> value);
+
+struct AdamWStep {
+  float lr;
+  float beta1;
+  float beta2;
+  float epsilon;
+  float weight_decay;
+  float bias_correction1;  ///< 1 / (1 - beta1^t)
+  float bias_correction2;  ///< 1 / (1 - beta2^t)
+  float gradient_scale;
+};
+
+/// One step of AdamW with the moments m and v. Before: equal sizes.
+/// Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019, algorithm 2.
+void adamw_update(const AdamWStep& step, std::span<const float> gradient, std::span<float> m,
+                  std::span<float> v, std::span<float> value);
+
+}  // namespace kolo::trainer

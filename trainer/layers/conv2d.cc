@@ -1,0 +1,145 @@
+#include "trainer/layers/conv2d.h"
+
+#include "comm/base/check.h"
+#include "trainer/compute/device.h"
+#include "trainer/compute/dnnl_memory.h"
+#include "trainer/tensor.h"
+
+namespace kolo::trainer {
+namespace {
+
+using Tag = dnnl::memory::format_tag;
+
+const dnnl::memory::dims kUnitStride{1, 1};
+const dnnl::memory::dims kNoPadding{0, 0};
+
+// Activations stay channels-last between layers; oneDNN chooses the layout of the weights.
+struct Layouts {
+  explicit Layouts(const Conv2d::Options& o)
+      : input(layout_of({o.images, o.input_channels, o.height, o.width}, Tag::nhwc)),
+        weight(layout_of({o.output_channels, o.input_channels, o.kernel, o.kernel}, Tag::any)),
+        plain_weight(
+            layout_of({o.output_channels, o.input_channels, o.kernel, o.kernel}, Tag::oihw)),
+        bias(layout_of({o.output_channels}, Tag::x)),
+        output(layout_of(
+            {o.images, o.output_channels, o.height - o.kernel + 1, o.width - o.kernel + 1},
+            Tag::nhwc)) {}
+
+  dnnl::memory::desc input, weight, plain_weight, bias, output;
+};
+
+dnnl::convolution_forward::primitive_desc forward_description(const Layouts& l,
+                                                              const dnnl::engine& engine) {
+  return {{dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, l.input,
+           l.weight, l.bias, l.output, kUnitStride, kNoPadding, kNoPadding},
+          engine};
+}
+
+dnnl::convolution_backward_weights::primitive_desc weights_description(
+    const Layouts& l, const dnnl::engine& engine,
+    const dnnl::convolution_forward::primitive_desc& hint) {
+  return {{dnnl::algorithm::convolution_direct, l.input, l.weight, l.bias, l.output, kUnitStride,
+           kNoPadding, kNoPadding},
+          engine,
+          hint};
+}
+
+dnnl::convolution_backward_data::primitive_desc data_description(
+    const Layouts& l, const dnnl::engine& engine,
+    const dnnl::convolution_forward::primitive_desc& hint) {
+  return {{dnnl::algorithm::convolution_direct, l.input, l.weight, l.output, kUnitStride,
+           kNoPadding, kNoPadding},
+          engine,
+          hint};
+}
+
+}  // namespace
+
+struct Conv2d::Primitives {
+  Primitives(Device& device_of, const Options& options)
+      : device(device_of),
+        layouts(options),
+        forward_pd(forward_description(layouts, device.engine())),
+        weights_pd(weights_description(layouts, device.engine(), forward_pd)),
+        data_pd(data_description(layouts, device.engine(), forward_pd)),
+        forward(forward_pd),
+        backward_weights(weights_pd),
+        backward_data(data_pd),
+        input(unbound(layouts.input, device.engine())),
+        plain_weight(unbound(layouts.plain_weight, device.engine())),
+        bias(unbound(layouts.bias, device.engine())),
+        output_gradient(unbound(layouts.output, device.engine())),
+        forward_weight(forward_pd.weights_desc(), device.engine()),
+        weight_gradient(weights_pd.diff_weights_desc(), device.engine()),
+        data_weight(data_pd.weights_desc(), device.engine()),
+        output({options.images, options.height - options.kernel + 1,
+                options.width - options.kernel + 1, options.output_channels}),
+        input_gradient({options.input_gradient ? options.images : 0, options.height, options.width,
+                        options.input_channels}),
+        output_memory(layouts.output, device.engine(), output.data()),
+        input_gradient_memory(layouts.input, device.engine(), input_gradient.data()),
+        to_forward(plain_weight, forward_weight),
+        to_data(plain_weight, data_weight),
+        from_gradient(weight_gradient, plain_weight) {}
+
+  Device& device;
+  Layouts layouts;
+  dnnl::convolution_forward::primitive_desc forward_pd;
+  dnnl::convolution_backward_weights::primitive_desc weights_pd;
+  dnnl::convolution_backward_data::primitive_desc data_pd;
+  dnnl::convolution_forward forward;
+  dnnl::convolution_backward_weights backward_weights;
+  dnnl::convolution_backward_data backward_data;
+  dnnl::memory input, plain_weight, bias, output_gradient;  // of others
+  dnnl::memory forward_weight, weight_gradient, data_weight;
+  Tensor output, input_gradient;
+  dnnl::memory output_memory, input_gradient_memory;
+  dnnl::reorder to_forward, to_data, from_gradient;
+};
+
+Conv2d::Conv2d(Device& device, ParameterSet& parameters, const std::string& name,
+               const Options& options)
+    : weight_(parameters.add(
+          name + ".weight",
+          {options.output_channels, options.input_channels, options.kernel, options.kernel},
+          {.deviation = options.deviation})),
+      bias_(parameters.add(name + ".bias", {options.output_channels}, {})) {
+  check(options.height >= options.kernel && options.width >= options.kernel,
+        "a convolution needs images at least as large as its kernel");
+  primitives_ = std::make_unique<Primitives>(device, options);
+}
+
+Conv2d::~Conv2d() = default;
+
+std::span<const float> Conv2d::forward(std::span<const float> input) {
+  Primitives& p = *primitives_;
+  dnnl::stream& stream = p.device.stream();
+  p.to_forward.execute(stream, at(p.plain_weight, weight_.value().data()), p.forward_weight);
+  p.forward.execute(stream, {{DNNL_ARG_SRC, at(p.input, input.data())},
+                             {DNNL_ARG_WEIGHTS, p.forward_weight},
+                             {DNNL_ARG_BIAS, at(p.bias, bias_.value().data())},
+                             {DNNL_ARG_DST, p.output_memory}});
+  return p.output.span();
+}
+
+std::span<const float> Conv2d::backward(std::span<const float> output_gradient) {
+  Primitives& p = *primitives_;
+  dnnl::stream& stream = p.device.stream();
+  at(p.output_gradient, output_gradient.data());
+  p.backward_weights.execute(stream, {{DNNL_ARG_SRC, p.input},
+                                      {DNNL_ARG_DIFF_DST, p.output_gradient},
+                                      {DNNL_ARG_DIFF_WEIGHTS, p.weight_gradient},
+                                      {DNNL_ARG_DIFF_BIAS, at(p.bias, bias_.gradient().data())}});
+  p.from_gradient.execute(stream, p.weight_gradient, at(p.plain_weight, weight_.gradient().data()));
+  weight_.gradient_ready();
+  bias_.gradient_ready();
+  if (p.input_gradient.size() > 0) {
+    p.to_data.execute(stream, at(p.plain_weight, weight_.value().data()), p.data_weight);
+    p.backward_data.execute(stream, {{DNNL_ARG_DIFF_DST, p.output_gradient},
+                                     {DNNL_ARG_WEIGHTS, p.data_weight},
+                                     {DNNL_ARG_DIFF_SRC, p.input_gradient_memory}});
+  }
+  return p.input_gradient.span();
+}
+
+}  // namespace kolo::trainer

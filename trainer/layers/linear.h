@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "trainer/layers/layer.h"
+#include "trainer/parameter_set.h"
+#include "trainer/tensor.h"
+
+namespace kolo::trainer {
+
+/// y = x · Wᵀ + b.
+///
+/// Shape: x is [rows, inputs], W is [outputs, inputs], b is [outputs], y is [rows, outputs].
+class Linear final : public Layer {
+ public:
+  struct Options {
+    std::size_t rows;
+    std::size_t inputs;
+    std::size_t outputs;
+    float deviation;  ///< Of the initial weights; biases start at zero.
+    /// A first layer has nobody to hand the gradient of its input to; it returns an empty span.
+    bool input_gradient = true;
+  };
+
+  /// Registers `name`.weight and `name`.bias.
+  Linear(ParameterSet& parameters, const std::string& name, const Options& options);
+
+  /// Without bias, with a weight that another layer shares: that layer comes later in the backward
+  /// pass, adds its part and reports the gradient ready.
+  Linear(Parameter& shared_weight, std::size_t rows);
+
+  std::span<const float> forward(std::span<const float> input) override;
+  std::span<const float> backward(std::span<const float> output_gradient) override;
+
+ private:
+  std::size_t rows_;
+  std::size_t inputs_;
+  std::size_t outputs_;
+  Parameter& weight_;
+  Parameter* bias_;  // null with a shared weight
+  Tensor output_;
+  Tensor input_gradient_;  // empty when nobody wants it
+  std::span<const float> input_;
+};
+
+}  // namespace kolo::trainer

@@ -1,0 +1,76 @@
+#include "trainer/layers/max_pool.h"
+
+#include "comm/base/check.h"
+#include "trainer/compute/device.h"
+#include "trainer/compute/dnnl_memory.h"
+#include "trainer/tensor.h"
+
+namespace kolo::trainer {
+namespace {
+
+using Tag = dnnl::memory::format_tag;
+
+const dnnl::memory::dims kWindow{2, 2};
+const dnnl::memory::dims kNoDilation{0, 0};
+const dnnl::memory::dims kNoPadding{0, 0};
+
+}  // namespace
+
+struct MaxPool::Primitives {
+  Primitives(Device& device_of, const Options& o)
+      : device(device_of),
+        input_layout(layout_of({o.images, o.channels, o.height, o.width}, Tag::nhwc)),
+        output_layout(layout_of({o.images, o.channels, o.height / 2, o.width / 2}, Tag::nhwc)),
+        forward_pd({dnnl::prop_kind::forward_training, dnnl::algorithm::pooling_max, input_layout,
+                    output_layout, kWindow, kWindow, kNoDilation, kNoPadding, kNoPadding},
+                   device.engine()),
+        backward_pd({dnnl::algorithm::pooling_max, input_layout, output_layout, kWindow, kWindow,
+                     kNoDilation, kNoPadding, kNoPadding},
+                    device.engine(), forward_pd),
+        forward(forward_pd),
+        backward(backward_pd),
+        input(unbound(input_layout, device.engine())),
+        output_gradient(unbound(output_layout, device.engine())),
+        workspace(forward_pd.workspace_desc(), device.engine()),
+        output({o.images, o.height / 2, o.width / 2, o.channels}),
+        input_gradient({o.images, o.height, o.width, o.channels}),
+        output_memory(output_layout, device.engine(), output.data()),
+        input_gradient_memory(input_layout, device.engine(), input_gradient.data()) {}
+
+  Device& device;
+  dnnl::memory::desc input_layout, output_layout;
+  dnnl::pooling_v2_forward::primitive_desc forward_pd;
+  dnnl::pooling_v2_backward::primitive_desc backward_pd;
+  dnnl::pooling_v2_forward forward;
+  dnnl::pooling_v2_backward backward;
+  dnnl::memory input, output_gradient;  // of others
+  dnnl::memory workspace;               // which element of each window was the largest
+  Tensor output, input_gradient;
+  dnnl::memory output_memory, input_gradient_memory;
+};
+
+MaxPool::MaxPool(Device& device, const Options& options) {
+  check(options.height >= 2 && options.width >= 2, "pooling needs images of at least 2 x 2");
+  primitives_ = std::make_unique<Primitives>(device, options);
+}
+
+MaxPool::~MaxPool() = default;
+
+std::span<const float> MaxPool::forward(std::span<const float> input) {
+  Primitives& p = *primitives_;
+  p.forward.execute(p.device.stream(), {{DNNL_ARG_SRC, at(p.input, input.data())},
+                                        {DNNL_ARG_DST, p.output_memory},
+                                        {DNNL_ARG_WORKSPACE, p.workspace}});
+  return p.output.span();
+}
+
+std::span<const float> MaxPool::backward(std::span<const float> output_gradient) {
+  Primitives& p = *primitives_;
+  at(p.output_gradient, output_gradient.data());
+  p.backward.execute(p.device.stream(), {{DNNL_ARG_DIFF_DST, p.output_gradient},
+                                         {DNNL_ARG_WORKSPACE, p.workspace},
+                                         {DNNL_ARG_DIFF_SRC, p.input_gradient_memory}});
+  return p.input_gradient.span();
+}
+
+}  // namespace kolo::trainer

@@ -1,0 +1,122 @@
+#include "trainer/loop/command_line.h"
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "comm/base/error.h"
+#include "runtime/option_table.h"
+#include "trainer/config_error.h"
+
+namespace kolo::trainer {
+namespace {
+
+// The defaults of all other options depend on this one, so it is looked up before they are set up.
+std::string find_model(int argc, const char* const* argv) {
+  CLI::App app;
+  std::string model = Config{}.model;
+  app.add_option("--model", model);
+  app.allow_extras();
+  app.set_help_flag();
+  app.parse(argc, argv);
+  return model;
+}
+
+void add_job_options(CLI::App& app, Config& c) {
+  app.add_option("--model", c.model, "mlp, lenet or gpt; decides the defaults below");
+  app.add_option(
+         "--data", c.data,
+         "Images: directory with the four MNIST files (IDX, plain or .gz). Text: a file, or "
+         "a directory of *.md *.txt *.h *.cc *.py *.sh")
+      ->required();
+  app.add_option("--epochs", c.epochs, "Passes over the training data");
+  app.add_option("--steps", c.steps, "Global steps, instead of --epochs");
+  app.add_option("--batch", c.batch, "Samples per rank and step");
+  app.add_option("--seed", c.seed, "Of initial weights, sample order and generated text");
+  app.add_option("--device", c.device, "cpu");
+  app.add_option("--threads", c.threads, "Threads of the mathematics library per rank")
+      ->envname("KOLO_THREADS");
+  app.add_option("--compression", c.compression, "Gradient compression: none");
+}
+
+void add_model_options(CLI::App& app, Config& c) {
+  app.add_option("--layers", c.layers, "gpt: transformer blocks");
+  app.add_option("--width", c.width, "gpt: elements per position");
+  app.add_option("--heads", c.heads, "gpt: attention heads, a divisor of --width");
+  app.add_option("--context", c.context, "gpt: bytes per sample");
+  app.add_option("--hidden", c.hidden, "mlp, lenet: width of hidden dense layers");
+}
+
+void add_optimizer_options(CLI::App& app, Config& c) {
+  app.add_option("--optimizer", c.optimizer, "sgd or adamw");
+  app.add_option("--lr", c.lr, "Peak learning rate");
+  app.add_option("--final-lr-share", c.final_lr_share, "Of --lr, at the last step (cosine)");
+  app.add_option("--warmup-steps", c.warmup_steps, "Steps of linear rise to --lr");
+  app.add_option("--clip-norm", c.clip_norm, "Limit of the global gradient norm; 0: none");
+  app.add_option("--weight-decay", c.optimizer_options.weight_decay, "Of matrices and kernels");
+  app.add_option("--momentum", c.optimizer_options.momentum, "sgd");
+  app.add_option("--beta1", c.optimizer_options.beta1, "adamw");
+  app.add_option("--beta2", c.optimizer_options.beta2, "adamw");
+  app.add_option("--epsilon", c.optimizer_options.epsilon, "adamw");
+}
+
+void add_report_options(CLI::App& app, Config& c) {
+  app.add_option("--log-every", c.log_every, "Steps between lines of progress");
+  app.add_option("--eval-every", c.eval_every,
+                 "Steps between evaluations on held-out data; 0: after each epoch");
+  app.add_option("--progress", c.progress,
+                 "terminal (one line that renews itself), lines, or auto");
+  app.add_option("--json", c.json, "Write the summary to this file");
+  app.add_option("--sample", c.sample_bytes, "gpt: bytes of generated text at the end; 0: none");
+  app.add_option("--temperature", c.temperature, "gpt: of generated text; 0: likeliest byte");
+  app.add_option("--prompt", c.prompt, "gpt: what generated text continues");
+}
+
+// Names, units and parsing are the runtime's; `--wire` is the short form users know.
+void add_runtime_options(CLI::App& app, Options& options) {
+  for (const OptionEntry& entry : option_table()) {
+    const std::string flags = entry.name == "wire_dtype" ? "--wire," + entry.flag() : entry.flag();
+    const auto set = [&entry, &options](const std::string& text) {
+      try {
+        entry.set(options, text);
+      } catch (const KoloError& error) {
+        throw_config_error(entry.flag() + ": " + error.error().what);
+      }
+    };
+    app.add_option_function<std::string>(flags, set, entry.help)
+        ->type_name(entry.value)
+        ->default_str(entry.get(options));
+  }
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, const char* const* argv) {
+  CLI::App app("Trains a model on all ranks of a job; start it alone or under mpirun.",
+               "kolo-train");
+  CommandLine result;
+  try {
+    result.config = default_config(find_model(argc, argv));
+    Config& config = result.config;
+    app.option_defaults()->always_capture_default();
+    app.set_version_flag("--version", std::string("kolo-train " KOLO_VERSION));
+    add_job_options(app, config);
+    add_model_options(app, config);
+    add_optimizer_options(app, config);
+    add_report_options(app, config);
+    add_runtime_options(app, config.runtime);
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    result.text = app.help();
+    return result;
+  } catch (const CLI::CallForVersion& version) {
+    result.text = std::string(version.what()) + "\n";
+    return result;
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(std::string(error.what()) + " (--help lists all options)");
+  }
+  validate(result.config);
+  return result;
+}
+
+}  // namespace kolo::trainer

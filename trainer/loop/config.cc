@@ -1,0 +1,79 @@
+#include "trainer/loop/config.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include "trainer/config_error.h"
+
+namespace kolo::trainer {
+namespace {
+
+void require(bool condition, const std::string& what) {
+  if (!condition) throw_config_error(what);
+}
+
+}  // namespace
+
+Config default_config(const std::string& model) {
+  Config config;
+  config.model = model;
+  if (model == "gpt") {
+    config.steps = 1000;
+    config.lr = 3e-3f;
+    config.warmup_steps = 50;
+    config.clip_norm = 1.0;
+    config.optimizer_options.weight_decay = 0.1f;
+    config.eval_every = 250;
+  } else if (model == "lenet" || model == "mlp") {
+    config.epochs = 3;
+    config.batch = 32;
+    config.lr = 2e-3f;
+    config.final_lr_share = 0.0f;
+    config.warmup_steps = 50;
+    config.optimizer_options.weight_decay = 0.01f;
+    config.log_every = 100;
+    if (model == "mlp") config.hidden = 512;
+    if (model == "mlp") config.lr = 1e-3f;
+  } else {
+    throw_config_error(fmt::format("--model {}: choose mlp, lenet or gpt", model));
+  }
+  return config;
+}
+
+void validate(const Config& c) {
+  require(c.device == "cpu",
+          fmt::format("--device {}: the trainer computes on cpu only", c.device));
+  require(c.compression == "none",
+          fmt::format("--compression {}: only none is available", c.compression));
+  require(c.optimizer == "sgd" || c.optimizer == "adamw",
+          fmt::format("--optimizer {}: choose sgd or adamw", c.optimizer));
+  require(c.progress == "auto" || c.progress == "terminal" || c.progress == "lines",
+          fmt::format("--progress {}: choose auto, terminal or lines", c.progress));
+  require(!c.data.empty(), "--data is missing: name a directory of IDX images, or text");
+  require(c.batch > 0, "--batch must be at least 1");
+  require(c.threads > 0, "--threads must be at least 1");
+  require(c.log_every > 0, "--log-every must be at least 1");
+  require(c.steps ? *c.steps > 0 : c.epochs > 0, "--steps and --epochs must be at least 1");
+  require(c.lr > 0.0f, "--lr must be greater than 0");
+  require(c.final_lr_share >= 0.0f && c.final_lr_share <= 1.0f,
+          "--final-lr-share must lie in 0 ... 1");
+  require(c.clip_norm >= 0.0, "--clip-norm must not be negative");
+  require(c.temperature >= 0.0, "--temperature must not be negative");
+  require(c.hidden > 0, "--hidden must be at least 1");
+  require(c.layers > 0 && c.context > 0, "--layers and --context must be at least 1");
+  require(c.heads > 0 && c.width > 0 && c.width % c.heads == 0,
+          fmt::format("--width {} is not a multiple of --heads {}", c.width, c.heads));
+  require(!c.prompt.empty(), "--prompt must hold at least one byte");
+}
+
+std::uint64_t fingerprint(const Config& c) {
+  const OptimizerOptions& o = c.optimizer_options;
+  const std::string text = fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model, c.epochs,
+      c.steps.value_or(0), c.batch, c.seed, c.optimizer, o.momentum, o.beta1, o.beta2, o.epsilon,
+      o.weight_decay, c.lr, c.final_lr_share, c.warmup_steps, c.clip_norm, c.layers, c.width,
+      c.heads, c.context, c.hidden, c.log_every, c.eval_every, c.compression);
+  return XXH3_64bits(text.data(), text.size());
+}
+
+}  // namespace kolo::trainer

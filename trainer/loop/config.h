@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "runtime/options.h"
+#include "trainer/optimizer/optimizer.h"
+
+namespace kolo::trainer {
+
+/// Everything that defines a training job. The same on all ranks.
+struct Config {
+  std::string model = "gpt";   ///< "mlp", "lenet" or "gpt".
+  std::filesystem::path data;  ///< Directory of images, or text.
+  std::string device = "cpu";
+  std::string compression = "none";
+
+  std::size_t epochs = 1;
+  std::optional<std::size_t> steps;  ///< Wins over `epochs`.
+  std::size_t batch = 16;            ///< Samples per rank.
+  std::uint64_t seed = 1;
+  int threads = 1;  ///< Of the mathematics library, per rank.
+
+  std::string optimizer = "adamw";
+  OptimizerOptions optimizer_options;
+  float lr = 1e-3f;             ///< At its peak.
+  float final_lr_share = 0.1f;  ///< Of `lr`, at the last step.
+  std::size_t warmup_steps = 0;
+  double clip_norm = 0.0;  ///< 0: gradients are not clipped.
+
+  std::size_t layers = 4;    ///< gpt.
+  std::size_t width = 128;   ///< gpt.
+  std::size_t heads = 4;     ///< gpt.
+  std::size_t context = 64;  ///< gpt, in bytes.
+  std::size_t hidden = 128;  ///< Dense layers of mlp and lenet.
+
+  std::size_t log_every = 50;     ///< Steps.
+  std::size_t eval_every = 0;     ///< Steps; 0: at the end of each epoch.
+  std::string progress = "auto";  ///< "auto", "terminal" or "lines".
+  std::filesystem::path json;     ///< Empty: no file.
+
+  std::size_t sample_bytes = 400;  ///< gpt: generated text at the end.
+  double temperature = 0.8;
+  std::string prompt = "\n";
+
+  Options runtime;
+};
+
+/// A job that trains `model` well as it is.
+/// Errors: KoloError(kConfig) for an unknown model, naming the choices.
+Config default_config(const std::string& model);
+
+/// Errors: KoloError(kConfig) naming the option whose value cannot be used, alone or with others.
+void validate(const Config& config);
+
+/// Hash of everything in `config` that decides the course of training.
+std::uint64_t fingerprint(const Config& config);
+
+}  // namespace kolo::trainer

@@ -1,0 +1,64 @@
+#include "trainer/loop/generate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "comm/base/check.h"
+#include "trainer/random.h"
+
+namespace kolo::trainer {
+namespace {
+
+std::size_t draw(std::span<const float> logits, double temperature, Random& random) {
+  const auto best = std::max_element(logits.begin(), logits.end());
+  if (temperature <= 0.0) return static_cast<std::size_t>(best - logits.begin());
+  std::vector<double> weights;
+  double sum = 0.0;
+  for (const float logit : logits) {
+    weights.push_back(std::exp(static_cast<double>(logit - *best) / temperature));
+    sum += weights.back();
+  }
+  double left = static_cast<double>(random.uniform()) * sum;
+  for (std::size_t i = 0; i + 1 < weights.size(); ++i) {
+    if (left < weights[i]) return i;
+    left -= weights[i];
+  }
+  return weights.size() - 1;
+}
+
+}  // namespace
+
+std::string generate(const Gpt& model, const GenerateOptions& options) {
+  check(!options.prompt.empty(), "a prompt holds at least one byte");
+  Gpt::Options shape = model.options();
+  shape.sequences = 1;
+  Gpt single(shape);
+  single.parameters().copy_values(model.parameters());
+
+  Random random(options.seed);
+  std::string text = options.prompt;
+  std::vector<std::uint8_t> window(shape.context);
+  while (text.size() < options.prompt.size() + options.bytes) {
+    // Attention looks back only, so what lies behind the last byte has no influence on it.
+    const std::size_t used = std::min(text.size(), shape.context);
+    std::copy(text.end() - static_cast<std::ptrdiff_t>(used), text.end(), window.begin());
+    const std::span<const float> logits = single.forward(window);
+    const std::size_t classes = logits.size() / shape.context;
+    const std::size_t byte =
+        draw(logits.subspan((used - 1) * classes, classes), options.temperature, random);
+    text.push_back(static_cast<char>(byte));
+  }
+  return text.substr(options.prompt.size());
+}
+
+std::string printable(std::string text) {
+  for (char& c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F) c = '?';
+  }
+  return text;
+}
+
+}  // namespace kolo::trainer

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace kolo::trainer {
+
+/// What is known after some steps.
+struct ProgressReport {
+  std::size_t step;
+  std::size_t total_steps;
+  double train_loss;
+  double lr;
+  double gradient_norm;
+  double step_ms;
+  double rate;           ///< Samples or tokens per second, of all ranks.
+  double exposed_share;  ///< Of the time of a step, 0 … 1.
+  double seconds_left;
+};
+
+/// Tells a person how training goes: one line that renews itself on a terminal, plain aligned lines
+/// elsewhere. Made on one rank only.
+class Progress {
+ public:
+  enum class Style { kTerminal, kLines };
+
+  /// `rate_unit` is what `ProgressReport::rate` counts. `out` outlives it.
+  Progress(std::FILE* out, Style style, std::string rate_unit);
+
+  void report(const ProgressReport& report);
+  void evaluation(std::size_t step, double loss, double accuracy);
+  /// A line, or several, that stay.
+  void note(std::string_view text);
+
+ private:
+  std::FILE* out_;
+  Style style_;
+  std::string rate_unit_;
+  bool header_printed_ = false;
+  bool line_is_open_ = false;  // a renewing line that the next note must not overwrite
+};
+
+/// "terminal" and "lines" as they say; "auto" takes the renewing line when both `out` and stderr
+/// are terminals: launchers give their ranks a terminal for stdout even when their own is a file,
+/// but not for stderr.
+Progress::Style progress_style(std::string_view choice, std::FILE* out);
+
+/// "45s", "12m05s", "3h07m".
+std::string format_seconds(double seconds);
+
+}  // namespace kolo::trainer

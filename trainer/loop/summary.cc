@@ -1,0 +1,70 @@
+#include "trainer/loop/summary.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace kolo::trainer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+}  // namespace
+
+std::string to_json(const Summary& s) {
+  Json curve = Json::array();
+  for (const CurvePoint& point : s.curve) {
+    curve.push_back({{"step", point.step},
+                     {"seconds", point.seconds},
+                     {"train_loss", point.train_loss},
+                     {"eval_loss", or_null(point.eval_loss)},
+                     {"eval_accuracy", or_null(point.eval_accuracy)}});
+  }
+  const Json object = {{"model", s.model},
+                       {"ranks", s.ranks},
+                       {"nodes", s.nodes},
+                       {"device", s.device},
+                       {"wire", s.wire},
+                       {"compression", s.compression},
+                       {"algorithm", s.algorithm},
+                       {"steps", s.steps},
+                       {"epochs", s.epochs},
+                       {"train_loss", s.train_loss},
+                       {"eval_loss", s.eval_loss},
+                       {"eval_accuracy", s.eval_accuracy},
+                       {"samples_per_s", s.samples_per_s},
+                       {"tokens_per_s", or_null(s.tokens_per_s)},
+                       {"step_ms", s.step_ms},
+                       {"compute_ms", s.compute_ms},
+                       {"exposed_comm_ms", s.exposed_comm_ms},
+                       {"wire_bytes_per_step", s.wire_bytes_per_step},
+                       {"fusion_bytes", s.fusion_bytes},
+                       {"weights_hash", fmt::format("{:016x}", s.weights_hash)},
+                       {"wall_s", s.wall_s},
+                       {"curve", std::move(curve)}};
+  return object.dump(2) + "\n";
+}
+
+std::string to_line(const Summary& s) {
+  const std::string rate = s.tokens_per_s ? fmt::format("{:.0f} tokens/s", *s.tokens_per_s)
+                                          : fmt::format("{:.0f} samples/s", s.samples_per_s);
+  return fmt::format(
+      "{}: {} ranks on {} nodes, {} steps in {:.1f} s, train loss {:.4f}, held-out loss {:.4f}, "
+      "accuracy {:.2f} %, {}, weights {:016x}",
+      s.model, s.ranks, s.nodes, s.steps, s.wall_s, s.train_loss, s.eval_loss,
+      100.0 * s.eval_accuracy, rate, s.weights_hash);
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0.0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return 0.5 * (*middle + *std::max_element(values.begin(), middle));
+}
+
+}  // namespace kolo::trainer

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kolo::trainer {
+
+/// One point of a loss curve.
+struct CurvePoint {
+  std::size_t step;
+  double seconds;     ///< Since training began.
+  double train_loss;  ///< Nats per row, over all ranks, since the point before.
+  std::optional<double> eval_loss;
+  std::optional<double> eval_accuracy;
+};
+
+/// The outcome of a job. Times are medians over steps, of this rank.
+struct Summary {
+  std::string model;
+  int ranks = 1;
+  int nodes = 1;
+  std::string device;
+  std::string wire;
+  std::string compression;
+  std::string algorithm;
+  std::size_t steps = 0;
+  double epochs = 0.0;
+  double train_loss = 0.0;
+  double eval_loss = 0.0;
+  double eval_accuracy = 0.0;
+  double samples_per_s = 0.0;          ///< Of all ranks, without evaluation.
+  std::optional<double> tokens_per_s;  ///< Text only.
+  double step_ms = 0.0;
+  double compute_ms = 0.0;                ///< Of a step: all but the exposed communication.
+  double exposed_comm_ms = 0.0;           ///< Of a step: blocked until the gradients were there.
+  std::uint64_t wire_bytes_per_step = 0;  ///< Sent between nodes, by all ranks together.
+  std::size_t fusion_bytes = 0;
+  std::uint64_t weights_hash = 0;
+  double wall_s = 0.0;
+  std::vector<CurvePoint> curve;
+};
+
+/// One JSON object with the fields above; what does not apply is null.
+std::string to_json(const Summary& summary);
+
+/// One line for people.
+std::string to_line(const Summary& summary);
+
+/// Median; 0 for no values.
+double median(std::vector<double> values);
+
+}  // namespace kolo::trainer

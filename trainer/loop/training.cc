@@ -1,0 +1,242 @@
+#include "trainer/loop/training.h"
+
+#include <chrono>
+#include <cmath>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "trainer/data/data_loader.h"
+#include "trainer/loop/agreement.h"
+#include "trainer/loop/distributed_optimizer.h"
+#include "trainer/loop/evaluator.h"
+#include "trainer/loss/softmax_cross_entropy.h"
+#include "trainer/optimizer/lr_schedule.h"
+
+namespace kolo::trainer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double milliseconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double, std::milli>(time).count();
+}
+
+DataLoader make_loader(const Runtime& runtime, const Config& config, const Dataset& dataset,
+                       std::optional<std::uint64_t> seed) {
+  return DataLoader(dataset, {.ranks = static_cast<std::size_t>(runtime.world_size()),
+                              .rank = static_cast<std::size_t>(runtime.rank()),
+                              .batch = config.batch,
+                              .seed = seed});
+}
+
+LrSchedule make_schedule(const Config& config, std::size_t total_steps) {
+  return {.peak_lr = config.lr,
+          .final_lr = config.lr * config.final_lr_share,
+          .warmup_steps = config.warmup_steps,
+          .total_steps = total_steps};
+}
+
+/// One job in progress.
+class Training {
+ public:
+  Training(const Config& config, Runtime& runtime, Task& task, Progress* progress)
+      : config_(config),
+        runtime_(runtime),
+        task_(task),
+        progress_(progress),
+        train_loader_(make_loader(runtime, config, *task.train, config.seed)),
+        held_out_loader_(make_loader(runtime, config, *task.held_out, std::nullopt)),
+        loss_(config.batch * task.train->target_bytes(), task.classes),
+        total_steps_(config.steps.value_or(config.epochs * train_loader_.steps_per_epoch())),
+        schedule_(make_schedule(config, total_steps_)),
+        optimizer_(
+            runtime, task.model->parameters(),
+            make_optimizer(config.optimizer, task.model->parameters(), config.optimizer_options),
+            {.clip_norm = config.clip_norm}) {}
+
+  Summary run() {
+    begin_ = Clock::now();
+    while (step_ < total_steps_) {
+      train_one_step();
+      if (step_ % config_.log_every == 0 || is_evaluation_due()) log_interval();
+      if (is_evaluation_due()) evaluate_now();
+    }
+    return summarize();
+  }
+
+ private:
+  bool is_evaluation_due() const {
+    const std::size_t every =
+        config_.eval_every > 0 ? config_.eval_every : train_loader_.steps_per_epoch();
+    return step_ % every == 0 || step_ == total_steps_;
+  }
+
+  void train_one_step() {
+    const Clock::time_point begin = Clock::now();
+    const std::size_t steps_per_epoch = train_loader_.steps_per_epoch();
+    const Batch batch = train_loader_.load(step_ / steps_per_epoch, step_ % steps_per_epoch);
+    // Gradients are averaged over ranks, so the weight of a row is ranks / (rows of all ranks): the
+    // result is the mean over all rows even when the last step deals unequal parts.
+    const auto rows = static_cast<double>(batch.global_samples * task_.train->target_bytes());
+    const auto row_weight = static_cast<float>(runtime_.world_size() / rows);
+    interval_ += loss_.evaluate(task_.model->forward(batch.inputs), batch.targets, row_weight);
+    task_.model->backward(loss_.gradient());
+    lr_ = schedule_.at(step_);
+    const DistributedOptimizer::Report report = optimizer_.step(lr_);
+    gradient_norm_ = report.gradient_norm;
+    ++step_;
+    samples_ += batch.global_samples;
+
+    const double exposed_ms = milliseconds(report.exposed);
+    const double step_ms = milliseconds(Clock::now() - begin);
+    step_ms_.push_back(step_ms);
+    exposed_ms_.push_back(exposed_ms);
+    compute_ms_.push_back(step_ms - exposed_ms);
+    interval_ms_ += step_ms;
+    interval_exposed_ms_ += exposed_ms;
+    training_ms_ += step_ms;
+    interval_samples_ += batch.global_samples;
+    ++interval_steps_;
+  }
+
+  void log_interval() {
+    const LossSums sums = sum_over_ranks(runtime_, "training loss", interval_);
+    train_loss_ = sums.loss / sums.rows;
+    if (!std::isfinite(train_loss_)) {
+      throw KoloError(Error{.code = ErrorCode::kInternal,
+                            .rank = runtime_.rank(),
+                            .verb = {},
+                            .bucket = {},
+                            .what = fmt::format("the loss is {} after step {}: try a lower --lr",
+                                                train_loss_, step_)});
+    }
+    curve_.push_back({.step = step_,
+                      .seconds = seconds_since(begin_),
+                      .train_loss = train_loss_,
+                      .eval_loss = std::nullopt,
+                      .eval_accuracy = std::nullopt});
+    if (progress_ != nullptr) {
+      const double step_ms = interval_ms_ / static_cast<double>(interval_steps_);
+      progress_->report(
+          {.step = step_,
+           .total_steps = total_steps_,
+           .train_loss = train_loss_,
+           .lr = static_cast<double>(lr_),
+           .gradient_norm = gradient_norm_,
+           .step_ms = step_ms,
+           .rate = rate(interval_samples_, interval_ms_) * tokens_per_sample(),
+           .exposed_share = interval_exposed_ms_ / interval_ms_,
+           .seconds_left = 1e-3 * step_ms * static_cast<double>(total_steps_ - step_)});
+    }
+    interval_ = {};
+    interval_ms_ = 0.0;
+    interval_exposed_ms_ = 0.0;
+    interval_samples_ = 0;
+    interval_steps_ = 0;
+  }
+
+  // After log_interval() of the same step.
+  void evaluate_now() {
+    const LossSums sums = evaluate(runtime_, *task_.model, loss_, held_out_loader_);
+    CurvePoint& point = curve_.back();
+    point.eval_loss = sums.loss / sums.rows;
+    point.eval_accuracy = sums.correct / sums.rows;
+    if (progress_ != nullptr) {
+      progress_->evaluation(step_, *point.eval_loss, *point.eval_accuracy);
+    }
+  }
+
+  static double rate(std::size_t samples, double ms) {
+    return 1e3 * static_cast<double>(samples) / ms;
+  }
+
+  // 1 for images, so that a rate of samples and one of tokens are the same formula.
+  double tokens_per_sample() const { return static_cast<double>(task_.train->target_bytes()); }
+
+  Summary summarize() {
+    const std::uint64_t hash = task_.model->parameters().hash();
+    require_equal(runtime_, "the weights after training", hash);
+    const PlanSummary plan = optimizer_.plan();
+    std::uint64_t wire_bytes = 0;
+    for (const std::uint64_t bytes : gather(runtime_, "wire bytes", plan.wire_bytes)) {
+      wire_bytes += bytes;
+    }
+    const double samples_per_s = rate(samples_, training_ms_);
+    Summary summary{
+        .model = config_.model,
+        .ranks = runtime_.world_size(),
+        .nodes = runtime_.num_nodes(),
+        .device = config_.device,
+        .wire = std::string(to_string(runtime_.options().wire_dtype.value_or(DType::kFloat32))),
+        .compression = config_.compression,
+        .algorithm = plan.algorithm,
+        .steps = step_,
+        .epochs = static_cast<double>(step_) / static_cast<double>(train_loader_.steps_per_epoch()),
+        .train_loss = train_loss_,
+        .eval_loss = curve_.back().eval_loss.value(),
+        .eval_accuracy = curve_.back().eval_accuracy.value(),
+        .samples_per_s = samples_per_s,
+        .tokens_per_s = std::nullopt,
+        .step_ms = median(std::move(step_ms_)),
+        .compute_ms = median(std::move(compute_ms_)),
+        .exposed_comm_ms = median(std::move(exposed_ms_)),
+        .wire_bytes_per_step = wire_bytes,
+        .fusion_bytes = runtime_.options().fusion_bytes,
+        .weights_hash = hash,
+        .wall_s = seconds_since(begin_),
+        .curve = std::move(curve_)};
+    if (task_.is_text) summary.tokens_per_s = samples_per_s * tokens_per_sample();
+    return summary;
+  }
+
+  const Config& config_;
+  Runtime& runtime_;
+  Task& task_;
+  Progress* progress_;
+  DataLoader train_loader_;
+  DataLoader held_out_loader_;
+  SoftmaxCrossEntropy loss_;
+  std::size_t total_steps_;
+  LrSchedule schedule_;
+  DistributedOptimizer optimizer_;
+
+  Clock::time_point begin_;
+  std::size_t step_ = 0;
+  std::size_t samples_ = 0;
+  float lr_ = 0.0f;
+  double gradient_norm_ = 0.0;
+  double train_loss_ = 0.0;
+  double training_ms_ = 0.0;
+  std::vector<double> step_ms_;
+  std::vector<double> compute_ms_;
+  std::vector<double> exposed_ms_;
+  std::vector<CurvePoint> curve_;
+
+  // Since the last log line.
+  LossSums interval_;
+  double interval_ms_ = 0.0;
+  double interval_exposed_ms_ = 0.0;
+  std::size_t interval_samples_ = 0;
+  std::size_t interval_steps_ = 0;
+};
+
+// Ranks that disagree about these would take different numbers of steps, or different samples.
+void require_same_job(const Config& config, Runtime& runtime, const Task& task) {
+  require_equal(runtime, "the options", fingerprint(config));
+  require_equal(runtime, "the numbers of training samples", task.train->size());
+  require_equal(runtime, "the numbers of held-out samples", task.held_out->size());
+}
+
+}  // namespace
+
+Summary train(const Config& config, Runtime& runtime, Task& task, Progress* progress) {
+  require_same_job(config, runtime, task);
+  return Training(config, runtime, task, progress).run();
+}
+
+}  // namespace kolo::trainer

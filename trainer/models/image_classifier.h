@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+
+#include "trainer/layers/sequential.h"
+#include "trainer/models/model.h"
+#include "trainer/models/pixel_scaling.h"
+#include "trainer/tensor.h"
+
+namespace kolo::trainer {
+
+/// What an image model has to know about its data and its batch.
+struct ImageModelOptions {
+  std::size_t images;  ///< Per batch.
+  std::size_t height;
+  std::size_t width;
+  std::size_t classes;
+  std::size_t hidden;  ///< Width of the hidden dense layers.
+  PixelScaling scaling;
+  std::uint64_t seed;
+};
+
+/// Scaled pixels through a row of layers, which the derived class appends.
+class ImageClassifier : public Model {
+ public:
+  std::span<const float> forward(std::span<const std::uint8_t> inputs) override;
+  void backward(std::span<const float> logits_gradient) override;
+
+ protected:
+  explicit ImageClassifier(const ImageModelOptions& options);
+
+  /// Deviation of initial weights that keeps the variance of activations through a ReLU.
+  /// Source: He et al., "Delving Deep into Rectifiers", ICCV 2015.
+  static float he_deviation(std::size_t inputs);
+
+  Sequential layers_;
+
+ private:
+  PixelScaling scaling_;
+  Tensor pixels_;
+};
+
+}  // namespace kolo::trainer

@@ -1,0 +1,23 @@
+#include "trainer/optimizer/sgd.h"
+
+#include "trainer/kernels/update.h"
+
+namespace kolo::trainer {
+
+Sgd::Sgd(ParameterSet& parameters, const OptimizerOptions& options)
+    : parameters_(parameters), options_(options) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) velocity_.emplace_back(parameters[i].shape());
+}
+
+void Sgd::step(float lr, float gradient_scale) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Parameter& parameter = parameters_[i];
+    sgd_update({.lr = lr,
+                .momentum = options_.momentum,
+                .weight_decay = decays(parameter) ? options_.weight_decay : 0.0f,
+                .gradient_scale = gradient_scale},
+               parameter.gradient(), velocity_[i].span(), parameter.value());
+  }
+}
+
+}  // namespace kolo::trainer

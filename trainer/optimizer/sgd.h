@@ -1,0 +1,24 @@
+#pragma once
+
+#include <vector>
+
+#include "trainer/optimizer/optimizer.h"
+#include "trainer/tensor.h"
+
+namespace kolo::trainer {
+
+/// Stochastic gradient descent with momentum and weight decay.
+/// Source: Sutskever et al., "On the importance of initialization and momentum", ICML 2013, without
+///         Nesterov's correction.
+class Sgd final : public Optimizer {
+ public:
+  Sgd(ParameterSet& parameters, const OptimizerOptions& options);
+  void step(float lr, float gradient_scale) override;
+
+ private:
+  ParameterSet& parameters_;
+  OptimizerOptions options_;
+  std::vector<Tensor> velocity_;
+};
+
+}  // namespace kolo::trainer

@@ -1,0 +1,71 @@
+#include "trainer/parameter_set.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include <xxhash.h>
+
+#include "comm/base/check.h"
+#include "trainer/random.h"
+
+namespace kolo::trainer {
+
+Parameter::Parameter(ParameterSet& owner, std::size_t index, std::string name, Shape shape)
+    : owner_(owner), index_(index), name_(std::move(name)), value_(std::move(shape)) {}
+
+void Parameter::bind_gradient(std::span<float> memory) {
+  check(memory.size() == size(), "gradient memory has the size of its parameter: " + name_);
+  gradient_ = memory;
+}
+
+void Parameter::gradient_ready() {
+  if (owner_.hook_) owner_.hook_(index_);
+}
+
+Parameter& ParameterSet::add(std::string name, Shape shape, Initial initial) {
+  Parameter& parameter =
+      parameters_.emplace_back(*this, parameters_.size(), std::move(name), std::move(shape));
+  Random random(seed_, parameter.index());
+  constexpr float kHalfWidth = 1.7320508f;  // of a uniform distribution with deviation 1
+  for (float& value : parameter.value()) {
+    value = initial.mean;
+    if (initial.deviation > 0.0f) {
+      value += initial.deviation * kHalfWidth * (2.0f * random.uniform() - 1.0f);
+    }
+  }
+  return parameter;
+}
+
+std::size_t ParameterSet::element_count() const {
+  std::size_t count = 0;
+  for (const Parameter& parameter : parameters_) count += parameter.size();
+  return count;
+}
+
+void ParameterSet::own_gradients() {
+  for (Parameter& parameter : parameters_) {
+    parameter.bind_gradient(owned_gradients_.emplace_back(parameter.shape()).span());
+  }
+}
+
+void ParameterSet::copy_values(const ParameterSet& other) {
+  check(other.size() == size(), "parameters are copied between models of the same shape");
+  for (std::size_t i = 0; i < size(); ++i) {
+    check(other[i].shape() == parameters_[i].shape(), "shapes differ: " + other[i].name());
+    std::copy(other[i].value().begin(), other[i].value().end(), parameters_[i].value().begin());
+  }
+}
+
+std::uint64_t ParameterSet::hash() const {
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
+                                                                       &XXH3_freeState);
+  ensure(state != nullptr, "no memory for a hash");
+  XXH3_64bits_reset(state.get());
+  for (const Parameter& parameter : parameters_) {
+    XXH3_64bits_update(state.get(), parameter.value().data(), parameter.value().size_bytes());
+  }
+  return XXH3_64bits_digest(state.get());
+}
+
+}  // namespace kolo::trainer

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "trainer/tensor.h"
+
+namespace kolo::trainer {
+
+class ParameterSet;
+
+/// One trained tensor and where its gradient goes.
+class Parameter {
+ public:
+  Parameter(ParameterSet& owner, std::size_t index, std::string name, Shape shape);
+
+  const std::string& name() const { return name_; }
+  std::size_t index() const { return index_; }
+  const Shape& shape() const { return value_.shape(); }
+  std::size_t size() const { return value_.size(); }
+  std::span<float> value() { return value_.span(); }
+  std::span<const float> value() const { return value_.span(); }
+
+  /// Memory of the gradient, in a place that somebody else may have chosen.
+  std::span<float> gradient() const { return gradient_; }
+  /// Before: `memory` holds size() floats and outlives the last backward pass.
+  void bind_gradient(std::span<float> memory);
+  void unbind_gradient() { gradient_ = {}; }
+
+  /// The layer's last word in a backward pass: the gradient of this iteration is complete.
+  void gradient_ready();
+
+ private:
+  ParameterSet& owner_;
+  std::size_t index_;
+  std::string name_;
+  Tensor value_;
+  std::span<float> gradient_;
+};
+
+/// How a parameter starts: all elements equal to `mean`, or uniform with this mean and deviation.
+/// Uniform rather than normal: no logarithm, so the bits depend on no mathematics library.
+struct Initial {
+  float mean = 0.0f;
+  float deviation = 0.0f;
+};
+
+/// The parameters of a model in the order of their registration, which is the same on all ranks.
+///
+/// Threads: one.
+class ParameterSet {
+ public:
+  using ReadyHook = std::function<void(std::size_t index)>;
+
+  /// Initial values depend on `seed` and on the place in the registration order alone.
+  explicit ParameterSet(std::uint64_t seed) : seed_(seed) {}
+  ParameterSet(const ParameterSet&) = delete;
+  ParameterSet& operator=(const ParameterSet&) = delete;
+
+  /// The reference stays valid as long as the set.
+  Parameter& add(std::string name, Shape shape, Initial initial);
+
+  std::size_t size() const { return parameters_.size(); }
+  Parameter& operator[](std::size_t index) { return parameters_[index]; }
+  const Parameter& operator[](std::size_t index) const { return parameters_[index]; }
+  std::size_t element_count() const;
+
+  /// Called once per parameter and backward pass, as soon as its gradient is complete.
+  void on_gradient_ready(ReadyHook hook) { hook_ = std::move(hook); }
+
+  /// Gives every gradient memory of the set's own: for passes without a runtime.
+  void own_gradients();
+
+  /// Takes over all values of an equally shaped set.
+  void copy_values(const ParameterSet& other);
+
+  /// XXH3-64 over the bytes of all values in registration order.
+  std::uint64_t hash() const;
+
+ private:
+  friend class Parameter;
+  std::uint64_t seed_;
+  std::deque<Parameter> parameters_;
+  std::deque<Tensor> owned_gradients_;
+  ReadyHook hook_;
+};
+
+}  // namespace kolo::trainer

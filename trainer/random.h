@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace kolo::trainer {
+
+/// Random numbers that depend on (seed, stream, position) alone: the n-th number of a stream is a
+/// hash of its position, so streams need no order among them and the bits are the same with every
+/// standard library, on every rank.
+///
+/// Source: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), read as a counter-based generator.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed, std::uint64_t stream = 0)
+      : key_(mix(seed + kIncrement * mix(stream + 1))) {}
+
+  std::uint64_t next() { return mix(key_ + kIncrement * ++position_); }
+
+  /// Uniform in [0, 1), a multiple of 2^-24.
+  float uniform() { return static_cast<float>(next() >> 40) * 0x1.0p-24f; }
+
+  /// Uniform in [0, bound), without bias. Before: bound > 0.
+  std::uint64_t below(std::uint64_t bound) {
+    const std::uint64_t biased = (0 - bound) % bound;  // 2^64 mod bound
+    std::uint64_t value = next();
+    while (value < biased) value = next();
+    return value % bound;
+  }
+
+ private:
+  static constexpr std::uint64_t kIncrement = 0x9E3779B97F4A7C15u;
+
+  static std::uint64_t mix(std::uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  }
+
+  std::uint64_t key_;
+  std::uint64_t position_ = 0;
+};
+
+/// A permutation of 0 … count-1 that depends on (seed, stream) alone.
+/// Source: Fisher and Yates, as in Knuth, TAOCP 2, 3.4.2, algorithm P.
+std::vector<std::size_t> permutation(std::size_t count, std::uint64_t seed, std::uint64_t stream);
+
+}  // namespace kolo::trainer

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <span>
+#include <vector>
+
+namespace kolo::trainer {
+
+/// Elements per dimension, outermost first.
+using Shape = std::vector<std::size_t>;
+
+/// Product of the dimensions; 1 for an empty shape.
+std::size_t element_count(const Shape& shape);
+
+/// Owner of a dense row-major float32 array, zero at first, aligned to a cache line.
+/// Copying is explicit (`assign`); views are `std::span<float>`.
+class Tensor {
+ public:
+  static constexpr std::size_t kAlignment = 64;
+
+  Tensor() = default;
+  explicit Tensor(Shape shape);
+
+  const Shape& shape() const { return shape_; }
+  std::size_t size() const { return size_; }
+  float* data() { return data_.get(); }
+  const float* data() const { return data_.get(); }
+  std::span<float> span() { return {data(), size_}; }
+  std::span<const float> span() const { return {data(), size_}; }
+
+  void fill(float value);
+  /// Errors: UsageError unless `values` has size() elements.
+  void assign(std::span<const float> values);
+
+ private:
+  struct Free {
+    void operator()(float* data) const noexcept {
+      ::operator delete (data, std::align_val_t{kAlignment});
+    }
+  };
+  Shape shape_;
+  std::size_t size_ = 0;
+  std::unique_ptr<float, Free> data_;
+};
+
+}  // namespace kolo::trainer

@@ -1,0 +1,102 @@
+// kolo-train: trains a model on all ranks of a job.
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "comm/base/error.h"
+#include "comm/base/log.h"
+#include "runtime/kolo.h"
+#include "trainer/compute/device.h"
+#include "trainer/compute/threads.h"
+#include "trainer/loop/command_line.h"
+#include "trainer/loop/generate.h"
+#include "trainer/loop/progress.h"
+#include "trainer/loop/summary.h"
+#include "trainer/loop/task.h"
+#include "trainer/loop/training.h"
+#include "trainer/models/gpt.h"
+
+namespace kolo::trainer {
+namespace {
+
+void write_file(const std::filesystem::path& file, const std::string& text) {
+  std::ofstream out(file, std::ios::binary);
+  out << text << std::flush;
+  if (!out) {
+    throw KoloError(Error{.code = ErrorCode::kIo,
+                          .verb = {},
+                          .bucket = {},
+                          .what = file.string() + ": " + std::strerror(errno)});
+  }
+}
+
+std::string describe(const Config& config, const Runtime& runtime, const Task& task) {
+  return fmt::format("{}: {} parameters, {} training and {} held-out samples, {} ranks x batch {}",
+                     config.model, task.model->parameters().element_count(), task.train->size(),
+                     task.held_out->size(), runtime.world_size(), config.batch);
+}
+
+void print_generated_text(const Config& config, const Task& task, Progress& progress) {
+  const auto* gpt = dynamic_cast<const Gpt*>(task.model.get());
+  if (gpt == nullptr || config.sample_bytes == 0) return;
+  const std::string text = generate(*gpt, {.bytes = config.sample_bytes,
+                                           .temperature = config.temperature,
+                                           .prompt = config.prompt,
+                                           .seed = config.seed});
+  progress.note("generated text:\n" + printable(text));
+}
+
+void run_job(const Config& config) {
+  set_compute_threads(config.threads);
+  Runtime runtime = Runtime::from_environment(config.runtime);
+  Device device;
+  Task task = make_task(config, device);
+
+  std::optional<Progress> progress;
+  if (runtime.rank() == 0) {
+    progress.emplace(stdout, progress_style(config.progress, stdout),
+                     task.is_text ? "tokens" : "samples");
+    progress->note(describe(config, runtime, task));
+  }
+  const Summary summary = train(config, runtime, task, progress ? &*progress : nullptr);
+  if (progress) {
+    print_generated_text(config, task, *progress);
+    if (!config.json.empty()) write_file(config.json, to_json(summary));
+  }
+  runtime.close();
+  if (progress) progress->note(to_line(summary));
+}
+
+int run(int argc, const char* const* argv) {
+  try {
+    const CommandLine command_line = parse_command_line(argc, argv);
+    if (command_line.text) {
+      fmt::print("{}", *command_line.text);
+      return 0;
+    }
+    run_job(command_line.config);
+    return 0;
+  } catch (const KoloError& error) {
+    log::error(error.what());
+    return exit_status(error.error().code);
+  } catch (const std::bad_alloc&) {
+    log::error("out of memory");
+    return exit_status(ErrorCode::kResources);
+  } catch (const std::exception& error) {
+    log::error(error.what());
+    return exit_status(ErrorCode::kInternal);
+  }
+}
+
+}  // namespace
+}  // namespace kolo::trainer
+
+int main(int argc, char** argv) { return kolo::trainer::run(argc, argv); }
