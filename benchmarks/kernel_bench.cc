@@ -1,0 +1,123 @@
+// How close the reduction and conversion kernels come to what memory allows: each one beside memcpy
+// and a plain streaming sum. bytes_per_second counts every byte read and every byte written, per
+// second of CPU time: the kernels are single-threaded, so that a busy machine disturbs little.
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/base/dtype.h"
+#include "comm/collective/reduce_kernels.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::int64_t kCacheBytes = std::int64_t{256} << 10;
+constexpr std::int64_t kMemoryBytes = std::int64_t{64} << 20;
+
+// Touched when made, so that no page is mapped while the clock runs. The bytes are a normal number
+// in every dtype.
+std::vector<std::byte> buffer(std::size_t bytes) {
+  return std::vector<std::byte>(bytes, std::byte{0x3c});
+}
+
+void report(benchmark::State& state, std::size_t bytes_per_iteration) {
+  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(bytes_per_iteration));
+}
+
+void copy(benchmark::State& state) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  const auto src = buffer(bytes);
+  auto dst = buffer(bytes);
+  for (auto _ : state) {
+    std::memcpy(dst.data(), src.data(), bytes);
+    benchmark::ClobberMemory();
+  }
+  report(state, 2 * bytes);
+}
+
+void streaming_add(benchmark::State& state) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  const std::size_t count = bytes / sizeof(float);
+  const std::vector<float> a(count, 1.0f);
+  const std::vector<float> b(count, 2.0f);
+  std::vector<float> dst(count);
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < count; ++i) dst[i] = a[i] + b[i];
+    benchmark::ClobberMemory();
+  }
+  report(state, 3 * bytes);
+}
+
+void reduce_sources(benchmark::State& state, DType dtype, std::size_t num_sources) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  const std::vector<std::vector<std::byte>> inputs(num_sources, buffer(bytes));
+  std::vector<const void*> sources;
+  for (const auto& input : inputs) sources.push_back(input.data());
+  auto dst = buffer(bytes);
+  for (auto _ : state) {
+    reduce(dtype, ReduceOp::kSum, dst.data(), sources, bytes / size_of(dtype), 1.0);
+    benchmark::ClobberMemory();
+  }
+  report(state, (num_sources + 1) * bytes);
+}
+
+// range(0) is the size of the wider side.
+void convert_buffer(benchmark::State& state, DType to, DType from, double scale) {
+  const std::size_t count =
+      static_cast<std::size_t>(state.range(0)) / std::max(size_of(to), size_of(from));
+  const auto src = buffer(count * size_of(from));
+  auto dst = buffer(count * size_of(to));
+  for (auto _ : state) {
+    convert(to, dst.data(), from, src.data(), count, scale);
+    benchmark::ClobberMemory();
+  }
+  report(state, src.size() + dst.size());
+}
+
+void add_sizes(benchmark::internal::Benchmark* bench) {
+  bench->Arg(kCacheBytes)->Arg(kMemoryBytes);
+}
+
+std::string text(std::string_view view) { return std::string(view); }
+
+void register_all() {
+  add_sizes(benchmark::RegisterBenchmark("memcpy", copy));
+  add_sizes(benchmark::RegisterBenchmark("streaming_add/float32", streaming_add));
+  add_sizes(benchmark::RegisterBenchmark("convert/copy", convert_buffer, DType::kFloat32,
+                                         DType::kFloat32, 1.0));
+  for (const DType dtype : kAllDTypes) {
+    for (const std::size_t num_sources : {2u, 4u, 16u}) {
+      const std::string name =
+          "reduce/" + text(to_string(dtype)) + "/sources:" + std::to_string(num_sources);
+      add_sizes(benchmark::RegisterBenchmark(name.c_str(), reduce_sources, dtype, num_sources));
+    }
+  }
+  constexpr std::pair<DType, DType> kConversions[] = {
+      {DType::kFloat32, DType::kBFloat16}, {DType::kBFloat16, DType::kFloat32},
+      {DType::kFloat32, DType::kFloat16},  {DType::kFloat16, DType::kFloat32},
+      {DType::kFloat16, DType::kBFloat16}, {DType::kFloat32, DType::kFloat64},
+      {DType::kFloat64, DType::kFloat32},  {DType::kFloat32, DType::kFloat32}};
+  for (const auto& [from, to] : kConversions) {
+    const std::string name = "convert/" + text(to_string(from)) + "_to_" + text(to_string(to));
+    add_sizes(benchmark::RegisterBenchmark(name.c_str(), convert_buffer, to, from, 0.5));
+  }
+}
+
+}  // namespace
+}  // namespace kolo
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 64;
+  benchmark::AddCustomContext("kernel_target", kolo::kernel_target());
+  kolo::register_all();
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
