@@ -1,0 +1,60 @@
+# The Debian and Ubuntu packages this project is built from, and how they get onto a machine. Sourced.
+# shellcheck shell=bash
+
+build_packages=(
+  build-essential g++ cmake ninja-build ccache pkg-config git
+  libopenmpi-dev openmpi-bin        # rendezvous and launch
+  libucx-dev                        # transport between nodes
+  libhwloc-dev                      # topology
+  libhwy-dev                        # SIMD kernels
+  libdnnl-dev ocl-icd-opencl-dev    # the trainer's CPU math; its CMake package asks for OpenCL
+  libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libxxhash-dev zlib1g-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
+)
+
+# Layout and findings differ between versions, so the tools that judge them are pinned.
+test_packages=(
+  clang clang-format-14 clang-tidy-14
+  iproute2                          # scripts/cluster
+  strace gnuplot-nox python3
+)
+
+# Those of the packages given that are not installed.
+missing_packages() {
+  local installed package
+  installed=$(dpkg-query -W -f '${db:Status-Abbrev}${Package}\n' "$@" 2>/dev/null |
+    sed -n 's/^ii //p') || true
+  for package in "$@"; do
+    grep -qxF -- "$package" <<<"$installed" || echo "$package"
+  done
+}
+
+# How to become root here without asking anyone who is not there: prints the prefix, fails if there is none.
+root_prefix() {
+  if ((EUID == 0)); then return 0; fi
+  command -v sudo >/dev/null || return 1
+  if [[ -t 0 ]]; then echo sudo; return 0; fi
+  sudo -n true 2>/dev/null && echo "sudo -n"
+}
+
+# install_packages PACKAGE...: installs what is missing, and does nothing else.
+install_packages() {
+  if ! command -v dpkg-query >/dev/null; then
+    warn "no dpkg on this system, so these Debian packages (or their like) are taken as given: $*"
+    return 0
+  fi
+  local missing prefix
+  mapfile -t missing < <(missing_packages "$@")
+  if ((${#missing[@]} == 0)); then return 0; fi
+  prefix=$(root_prefix) || die "these packages are missing, and without root or sudo they cannot be" \
+    "installed; ask an administrator for: apt-get install ${missing[*]}"
+  say "installing ${missing[*]}"
+  # shellcheck disable=SC2086  # the prefix is a command with its options, or nothing
+  {
+    $prefix env DEBIAN_FRONTEND=noninteractive apt-get update -q ||
+      warn "apt-get update failed; trying with the package lists that are here"
+    $prefix env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+      -o DPkg::Lock::Timeout=300 "${missing[@]}" </dev/null ||
+      die "apt-get could not install: ${missing[*]}"
+  }
+}

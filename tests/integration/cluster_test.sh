@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# scripts/cluster keeps its word: ranks meet different hosts and one network, no shared memory between
+# hosts, the exit status of a program comes back, and nothing is left behind.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+export KOLO_CLUSTER=smoke$$
+
+scripts/cluster check # exit status 77 with its reason: CTest shows a skip
+
+work=$(mktemp -d)
+trap 'scripts/cluster down; rm -rf "$work"' EXIT
+fail() { echo "FAILED: $*" >&2; exit 1; }
+expect() { [[ $1 == "$2" ]] || fail "$3: expected \"$2\", got \"$1\""; }
+
+scripts/cluster up 3 none --ttl 120
+
+expect "$(KOLO_PASSED=through scripts/cluster run -np 5 --ppn 2 --timeout 60 -- \
+  sh -c 'echo $(hostname) $KOLO_PASSED $UCX_NET_DEVICES' | sort | uniq -c | tr -s ' \n' ' ')" \
+  " 2 ${KOLO_CLUSTER}0 through eth0 2 ${KOLO_CLUSTER}1 through eth0 1 ${KOLO_CLUSTER}2 through eth0 " \
+  "ranks on their hosts"
+
+scripts/cluster exec 0 -- touch /dev/shm/mine
+expect "$(scripts/cluster exec 1 -- ls /dev/shm)" "" "shared memory of another host"
+expect "$(scripts/cluster exec 2 -- cat /proc/1/comm)" bash "processes of another host"
+
+status=0
+scripts/cluster exec all -- sh -c 'exit $((HOST_INDEX * 10))' || status=$?
+expect "$status" 20 "exit status of the worst host"
+
+# What still runs inside dies with the cluster: its end closes the pipe that cat waits for.
+mkfifo "$work/alive"
+scripts/cluster exec 2 -- sh -c 'echo inside; exec sleep infinity' >"$work/alive" 2>&1 &
+exec 8<"$work/alive"
+read -r line <&8
+expect "$line" inside "a program on host 2"
+scripts/cluster down
+timeout 30 cat <&8 || fail "a process outlived the cluster"
+status=0
+scripts/cluster status || status=$?
+expect "$status" 1 "status after down"
+echo "the cluster kept its word"

@@ -1,0 +1,267 @@
+// One rank of a job that the tests of this folder start, break and watch. What it does is its first
+// argument; what came of it is one line on standard output and the exit status:
+//
+//   all_reduce ROUNDS   single tensors of several sizes, dtypes and operations; every sum checked
+//   gradients ROUNDS    a set of gradients; exact sums checked, and a digest of all result bits
+//   mismatch CALL FIELD rank 1 submits another shape, dtype, op or name to all_reduce or
+//                       register_gradients; then everybody goes on with the next tensor
+//   endless CALL        all_reduce or gradients until something goes wrong
+//   leave | throw       the last rank ends after the first sum: orderly, or by an exception
+//   idle                works, says so, and then does nothing until standard input ends
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "runtime/kolo.h"
+
+namespace {
+
+using kolo::DType;
+using kolo::ReduceOp;
+using kolo::Runtime;
+using Arguments = std::vector<std::string>;
+
+/// A sum that is not what it must be: as bad as a wrong answer can be.
+struct WrongSum : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// FNV-1a over all bits of all results, in order.
+class Digest {
+ public:
+  void add(const kolo::BufferView& view) {
+    for (std::byte byte : view.as_bytes()) {
+      state_ = (state_ ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3;
+    }
+  }
+  std::uint64_t value() const { return state_; }
+
+ private:
+  std::uint64_t state_ = 0xcbf29ce484222325;
+};
+
+/// Small whole numbers, so that sums are exact in every dtype, 16-bit ones included.
+int whole(int rank, int round, std::size_t i) {
+  return static_cast<int>((static_cast<std::size_t>(rank * 7 + round * 3) + i) % 17) - 8;
+}
+
+int sum_of_whole(int world_size, int round, std::size_t i) {
+  int sum = 0;
+  for (int rank = 0; rank < world_size; ++rank) sum += whole(rank, round, i);
+  return sum;
+}
+
+/// Numbers between -1 and 1 whose sums are rounded, so that the order of summing shows in the bits.
+float fraction(int rank, int round, std::size_t i) {
+  std::uint64_t bits = static_cast<std::uint64_t>(rank) << 48 ^
+                       static_cast<std::uint64_t>(round) << 40 ^ (i + 1) * 0x9e3779b97f4a7c15;
+  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
+  return static_cast<float>(static_cast<std::int64_t>(bits) >> 40) / 8388608.0F;
+}
+
+template <typename T>
+void reduce_and_check(Runtime& job, DType dtype, std::size_t count, int round, Digest& digest) {
+  std::vector<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<T>(whole(job.rank(), round, i));
+  const std::string name =
+      std::string(to_string(dtype)) + " tensor of " + std::to_string(count) + " elements";
+  const kolo::BufferView view{values.data(), count, dtype};
+  job.all_reduce(name, view);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (values[i] == static_cast<T>(sum_of_whole(job.world_size(), round, i))) continue;
+    throw WrongSum(name + ": element " + std::to_string(i) + " is wrong");
+  }
+  digest.add(view);
+}
+
+void all_reduce_round(Runtime& job, int round, Digest& digest) {
+  for (std::size_t count : {1, 3, 1000, 4097, 300'001}) {
+    reduce_and_check<float>(job, DType::kFloat32, count, round, digest);
+    reduce_and_check<double>(job, DType::kFloat64, count, round, digest);
+    reduce_and_check<std::int32_t>(job, DType::kInt32, count, round, digest);
+  }
+  std::int64_t greatest = job.rank();
+  job.all_reduce("greatest rank", {&greatest, 1, DType::kInt64}, ReduceOp::kMax);
+  if (greatest != job.world_size() - 1) throw WrongSum("greatest rank: wrong");
+  job.barrier();
+}
+
+/// Gradients in memory of the caller and of the runtime, computed in another order on every rank.
+class Gradients {
+ public:
+  explicit Gradients(Runtime& job) : job_(job), set_(make(job, memory_)) {}
+
+  /// Even rounds have exact sums.
+  void round(int round, Digest& digest) {
+    for (std::size_t k = 0; k < set_.size(); ++k) {
+      const std::size_t index = (k + static_cast<std::size_t>(job_.rank() + round)) % set_.size();
+      float* values = static_cast<float*>(set_.view(index).data);
+      for (std::size_t i = 0; i < set_.view(index).count; ++i) {
+        values[i] = round % 2 == 0 ? static_cast<float>(whole(job_.rank(), round, i))
+                                   : fraction(job_.rank(), round, i);
+      }
+      set_.ready(index);
+    }
+    set_.wait();
+    for (std::size_t index = 0; index < set_.size(); ++index) {
+      if (round % 2 == 0) check(index, round);
+      digest.add(set_.view(index));
+    }
+  }
+
+ private:
+  static constexpr std::size_t kCounts[] = {1, 7, 1000, 4096, 30'000, 300'001, 65'537, 3};
+
+  static kolo::GradientSet make(Runtime& job, std::vector<std::vector<float>>& memory) {
+    std::vector<kolo::GradientSpec> specs;
+    for (std::size_t count : kCounts) {
+      const bool own = specs.size() % 2 == 0;
+      memory.emplace_back(own ? count : 0);
+      specs.push_back({.name = "gradient " + std::to_string(specs.size()),
+                       .shape = {count},
+                       .data = own ? memory.back().data() : nullptr});
+    }
+    return job.register_gradients("gradients", std::move(specs), {.op = ReduceOp::kSum});
+  }
+
+  void check(std::size_t index, int round) const {
+    const kolo::BufferView view = set_.view(index);
+    const auto* values = static_cast<const float*>(view.data);
+    for (std::size_t i = 0; i < view.count; ++i) {
+      if (values[i] == static_cast<float>(sum_of_whole(job_.world_size(), round, i))) continue;
+      throw WrongSum("gradient " + std::to_string(index) + ": element " + std::to_string(i) +
+                     " is wrong");
+    }
+  }
+
+  Runtime& job_;
+  std::vector<std::vector<float>> memory_;
+  kolo::GradientSet set_;
+};
+
+void say(const Runtime& job, const std::string& text) {
+  const std::string line = "rank " + std::to_string(job.rank()) + ": " + text + "\n";
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fflush(stdout);
+}
+
+std::string hexadecimal(std::uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+using Round = std::function<void(int, Digest&)>;
+
+Round round_of(Runtime& job, const std::string& call) {
+  if (call == "all_reduce") {
+    return [&job](int round, Digest& digest) { all_reduce_round(job, round, digest); };
+  }
+  auto gradients = std::make_shared<Gradients>(job);
+  return [gradients](int round, Digest& digest) { gradients->round(round, digest); };
+}
+
+void work(Runtime& job, const std::string& call, int rounds) {
+  Digest digest;
+  const Round round = round_of(job, call);
+  for (int i = 0; i < rounds; ++i) round(i, digest);
+  const std::uint64_t network_bytes = job.network_bytes_sent();
+  job.close();
+  say(job, "done on node " + std::to_string(job.node()) + " of " + std::to_string(job.num_nodes()) +
+               ", digest " + hexadecimal(digest.value()) + ", " + std::to_string(network_bytes) +
+               " bytes to other nodes");
+}
+
+void endless(Runtime& job, const std::string& call) {
+  Digest digest;
+  const Round round = round_of(job, call);
+  for (int i = 0;; ++i) {
+    round(i % 2, digest);
+    if (i == 2) say(job, "in the middle");
+  }
+}
+
+void mismatch(Runtime& job, const std::string& call, const std::string& field) {
+  const bool odd = job.rank() == 1;
+  const std::string name = odd && field == "name" ? "odd" : "even";
+  const std::size_t count = odd && field == "shape" ? 11 : 10;
+  const DType dtype = odd && field == "dtype" ? DType::kInt32 : DType::kFloat32;
+  const ReduceOp op = odd && field == "op" ? ReduceOp::kMax : ReduceOp::kSum;
+  std::vector<float> values(count);
+  try {
+    if (call == "all_reduce") {
+      job.all_reduce(name, {values.data(), count, dtype}, op);
+    } else {
+      job.register_gradients(
+          "set", {{.name = "same"}, {.name = name, .shape = {count, 2}, .dtype = dtype}},
+          {.op = op});
+    }
+    say(job, "no error");
+  } catch (const kolo::KoloError& e) {
+    say(job, "refused with " + std::to_string(exit_status(e.error().code)) + ": " + e.error().what);
+  }
+  work(job, call, 2);
+}
+
+void part(Runtime& job, bool by_exception) {
+  Digest digest;
+  all_reduce_round(job, 0, digest);
+  if (job.rank() != job.world_size() - 1) return endless(job, "all_reduce");
+  if (by_exception) throw std::runtime_error("this rank has had enough");
+  job.close();
+}
+
+void idle(Runtime& job) {
+  Digest digest;
+  Gradients(job).round(0, digest);
+  job.barrier();
+  say(job, "idle");
+  while (std::cin.get() != std::char_traits<char>::eof()) {
+  }
+  work(job, "all_reduce", 1);
+}
+
+void play(Runtime& job, const Arguments& arguments) {
+  const std::string& scene = arguments.at(0);
+  if (scene == "all_reduce" || scene == "gradients") {
+    work(job, scene, std::stoi(arguments.at(1)));
+  } else if (scene == "mismatch") {
+    mismatch(job, arguments.at(1), arguments.at(2));
+  } else if (scene == "endless") {
+    endless(job, arguments.at(1));
+  } else if (scene == "leave" || scene == "throw") {
+    part(job, scene == "throw");
+  } else if (scene == "idle") {
+    idle(job);
+  } else {
+    throw std::invalid_argument("there is no scene '" + scene + "'");
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Arguments arguments(argv + 1, argv + argc);
+  int rank = -1;
+  try {
+    Runtime job = Runtime::from_environment();
+    rank = job.rank();
+    play(job, arguments);
+    return EXIT_SUCCESS;
+  } catch (const kolo::KoloError& e) {
+    std::printf("rank %d: error %d about rank %d: %s\n", rank, exit_status(e.error().code),
+                e.error().peer, e.error().what.c_str());
+    return exit_status(e.error().code);
+  } catch (const std::exception& e) {
+    std::printf("rank %d: exception: %s\n", rank, e.what());
+    return EXIT_FAILURE;
+  }
+}
