@@ -208,6 +208,7 @@ void Coordinator::forget(const Topic& topic) {
 }
 
 void Coordinator::conclude(const std::optional<StallInspector::Finding>& finding) {
+  if (const auto note = inspector_.take_note()) log::warn(*note);
   if (!finding) return;
   log::error(finding->error.to_string());
   negotiator_.reject(finding->topics, finding->error);
@@ -216,7 +217,8 @@ void Coordinator::conclude(const std::optional<StallInspector::Finding>& finding
 std::string Coordinator::describe_wait() const {
   std::string text;
   const auto add = [&](std::string_view topic) {
-    text += fmt::format("{}{}", text.empty() ? "agreement on " : ", ", topic.substr(0, topic.find('\n')));
+    text += fmt::format("{}{}", text.empty() ? "agreement on " : ", ",
+                        topic.substr(0, topic.find('\n')));
   };
   for (const auto& [topic, proposal] : proposals_) add(proposal.text);
   for (const Pending& pending : arrivals_) add(pending.text);
@@ -286,8 +288,13 @@ void Coordinator::expect_answer(int peer, TimePoint now) { unanswered_since_.emp
 
 void Coordinator::fail(const Error& error) {
   if (failure_) return;
-  failure_ = error;
   log::error(error.to_string());
+  leave(error);
+}
+
+void Coordinator::leave(const Error& error) {
+  if (failure_) return;
+  failure_ = error;
   const Frame frame{.kind = FrameKind::kFail, .error = error};
   for (int peer = 0; peer < grid_.world_size(); ++peer) {
     if (peer != transport_.rank() && peer != error.peer) send(peer, frame);

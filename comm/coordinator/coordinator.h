@@ -64,8 +64,10 @@ class Coordinator {
   /// Buckets to start, valid until the next `poll`.
   std::span<const Agreed> take_agreed();
 
-  /// Ends the job: tells every rank, and keeps the error. The first one wins.
+  /// Ends the job: logs the error, tells every rank, and keeps it. The first one wins.
   void fail(const Error& error);
+  /// The same for an error of this rank's program, which reports it itself.
+  void leave(const Error& error);
   const std::optional<Error>& failure() const { return failure_; }
 
   /// "agreement on 'x': ..., 'y': ...", or "no agreement".

@@ -4,12 +4,15 @@
 #include <utility>
 
 namespace kolo {
+namespace {
+
+bool contains(const std::vector<int>& ranks, int rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
+}  // namespace
 
 Negotiator::Negotiator(CombiningTree tree) : tree_(std::move(tree)) {}
-
-bool Negotiator::is_child(int peer) const {
-  return std::find(tree_.children.begin(), tree_.children.end(), peer) != tree_.children.end();
-}
 
 void Negotiator::propose(const Topic& topic, std::uint64_t fingerprint) {
   combine(topic, fingerprint, fingerprint);
@@ -24,11 +27,11 @@ void Negotiator::reject(const std::vector<Topic>& topics, const Error& error) {
 bool Negotiator::receive(int peer, const Frame& frame) {
   switch (frame.kind) {
     case FrameKind::kPropose:
-      if (!is_child(peer)) return false;
+      if (!contains(tree_.children, peer)) return false;
       combine(frame.topic, frame.least, frame.greatest);
       return true;
     case FrameKind::kArrive:
-      if (!is_child(peer)) return false;
+      if (!contains(tree_.child_leaders, peer)) return false;
       count_arrival(frame.topic);
       return true;
     case FrameKind::kAccept:

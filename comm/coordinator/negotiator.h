@@ -61,7 +61,6 @@ class Negotiator {
   };
 
   bool is_root() const { return tree_.parent < 0; }
-  bool is_child(int peer) const;
   void combine(const Topic& topic, std::uint64_t least, std::uint64_t greatest);
   void count_arrival(const Topic& topic);
   void decide(const Frame& frame);

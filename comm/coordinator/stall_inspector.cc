@@ -112,14 +112,37 @@ std::optional<StallInspector::Finding> StallInspector::explain_conflict() const 
                        .what = "ranks disagree: " + quote(ranks_by_line, "submits", "submit")}};
 }
 
+void StallInspector::note_missing_ranks() {
+  std::vector<int> missing;
+  std::string text;
+  for (const auto& [rank, pending] : reports_) {
+    const auto it = std::find_if(pending.begin(), pending.end(), [&](const PendingTopic& other) {
+      return other.topic == current_.topic;
+    });
+    if (it == pending.end()) {
+      missing.push_back(rank);
+    } else {
+      text = it->text.substr(0, it->text.find('\n'));
+    }
+  }
+  if (text.empty() || missing.empty()) {
+    inquiries_.erase(current_.topic);
+  } else if (++inquiries_[current_.topic] == kInquiriesBeforeNote) {
+    note_ =
+        fmt::format("still waiting for {} to submit {}; busy, or this tensor is forgotten there",
+                    ranks_text(missing), text);
+  }
+}
+
 std::optional<StallInspector::Finding> StallInspector::find_circle() {
   // Greatest set of (rank, topic it blocks on) in which each topic is missing on a rank of the set.
   std::set<std::pair<int, Topic>> circle;
-  std::map<Topic, std::string> text_of;
+  std::map<std::pair<int, Topic>, std::string> text_of;  // of what the rank itself submitted
   for (const auto& [rank, pending] : reports_) {
     for (const PendingTopic& other : pending) {
-      text_of.emplace(other.topic, other.text);
-      if (other.blocking) circle.emplace(rank, other.topic);
+      if (!other.blocking) continue;
+      circle.emplace(rank, other.topic);
+      text_of[{rank, other.topic}] = other.text.substr(0, other.text.find('\n'));
     }
   }
   const auto stuck = [&](const std::pair<int, Topic>& wait) {
@@ -130,7 +153,10 @@ std::optional<StallInspector::Finding> StallInspector::find_circle() {
   while (std::erase_if(circle, [&](const auto& wait) { return !stuck(wait); }) > 0) {
   }
   const std::set<std::pair<int, Topic>> before = std::exchange(suspected_, circle);
-  if (circle.empty()) return std::nullopt;
+  if (circle.empty()) {
+    note_missing_ranks();
+    return std::nullopt;
+  }
   if (!std::includes(before.begin(), before.end(), circle.begin(), circle.end())) {
     questions_.push_back(current_);
     return std::nullopt;
@@ -139,18 +165,17 @@ std::optional<StallInspector::Finding> StallInspector::find_circle() {
 
   Finding finding;
   std::map<std::string, std::vector<int>> ranks_by_text;
-  for (const auto& [rank, topic] : circle) {
-    std::string first_line = text_of[topic].substr(0, text_of[topic].find('\n'));
-    ranks_by_text[std::move(first_line)].push_back(rank);
-    finding.topics.push_back(topic);
+  for (const auto& wait : circle) {
+    ranks_by_text[text_of[wait]].push_back(wait.first);
+    finding.topics.push_back(wait.second);
   }
   std::sort(finding.topics.begin(), finding.topics.end());
   finding.topics.erase(std::unique(finding.topics.begin(), finding.topics.end()),
                        finding.topics.end());
-  finding.error =
-      Error{.code = ErrorCode::kMismatch,
-            .verb = "agree",
-            .what = "ranks wait for different tensors: " + quote(ranks_by_text, "waits for", "wait for")};
+  finding.error = Error{
+      .code = ErrorCode::kMismatch,
+      .verb = "agree",
+      .what = "ranks wait for different tensors: " + quote(ranks_by_text, "waits for", "wait for")};
   return finding;
 }
 

@@ -5,6 +5,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/coordinator/frame.h"
@@ -43,6 +45,11 @@ class StallInspector {
   /// the last report of an inquiry proves one.
   std::optional<Finding> report(int rank, const Frame& frame);
 
+  /// A sentence for people about a topic that some ranks wait for and others, busy or forgetful,
+  /// have not submitted for `kInquiriesBeforeNote` inquiries; once per topic.
+  std::optional<std::string> take_note() { return std::exchange(note_, std::nullopt); }
+  static constexpr int kInquiriesBeforeNote = 5;
+
   /// Ranks that have not answered the inquiry under way.
   std::vector<int> unanswered() const;
   bool asking() const { return asking_; }
@@ -56,6 +63,7 @@ class StallInspector {
   std::optional<Finding> conclude();
   std::optional<Finding> explain_conflict() const;
   std::optional<Finding> find_circle();
+  void note_missing_ranks();
   bool has_pending(int rank, const Topic& topic) const;
 
   int world_size_;
@@ -65,6 +73,8 @@ class StallInspector {
   bool asking_ = false;
   std::map<int, std::vector<PendingTopic>> reports_;
   std::set<std::pair<int, Topic>> suspected_;  // the circle of the former inquiry
+  std::map<Topic, int> inquiries_;             // that found no circle, by topic still pending
+  std::optional<std::string> note_;
 };
 
 }  // namespace kolo

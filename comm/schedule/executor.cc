@@ -112,14 +112,12 @@ void Executor::start(BucketId bucket, std::uint64_t iteration) {
 bool Executor::poll() {
   bool moved = false;
   for (Run* run : active_) moved |= advance(*run);
-  const auto done = std::stable_partition(active_.begin(), active_.end(),
-                                          [](const Run* run) { return run->remaining > 0; });
-  for (auto it = done; it != active_.end(); ++it) {
-    (*it)->running = false;
-    finished_.push_back((*it)->binding.bucket);
-    moved = true;
-  }
-  active_.erase(done, active_.end());
+  moved |= std::erase_if(active_, [this](Run* run) {
+             if (run->remaining > 0) return false;
+             run->running = false;
+             finished_.push_back(run->binding.bucket);
+             return true;
+           }) > 0;
   return moved;
 }
 

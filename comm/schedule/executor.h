@@ -40,7 +40,8 @@ struct Binding {
 /// kernels.
 ///
 /// Threads: one. Never blocks, never throws from `poll`. Steady state allocates nothing: all memory
-/// of a run is made by `add`.
+/// of a run is made by `add`. Before it is destroyed with anything in flight, the transport is shut
+/// down.
 class Executor {
  public:
   explicit Executor(Transport& transport);

@@ -8,29 +8,17 @@
 #include "comm/collective/chunking.h"
 #include "comm/collective/compile.h"
 #include "comm/schedule/verifier.h"
+#include "tests/support/node_shapes.h"
 
 namespace kolo {
 namespace {
 
-// Every way to put `ranks` ranks on nodes, sizes in descending order.
-void for_each_shape(int ranks, const std::function<void(const std::vector<int>&)>& visit) {
-  std::vector<int> sizes;
-  const std::function<void(int, int)> extend = [&](int left, int largest) {
-    if (left == 0) return visit(sizes);
-    for (int size = std::min(left, largest); size >= 1; --size) {
-      sizes.push_back(size);
-      extend(left - size, size);
-      sizes.pop_back();
-    }
-  };
-  extend(ranks, ranks);
-}
-
-std::string text(const std::vector<int>& sizes) {
-  std::string result;
-  for (int size : sizes) result += " " + std::to_string(size);
-  return result;
-}
+// The number of shapes grows fast; sanitizers have seen all there is to see with fewer ranks.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kMostRanks = 8;
+#else
+constexpr int kMostRanks = 16;
+#endif
 
 /// Compiles on all ranks and verifies.
 void expect_correct(const ProcessGrid& grid, const BucketLayout& layout,
@@ -47,13 +35,13 @@ class AlgorithmShapes : public testing::TestWithParam<std::string> {};
 
 TEST_P(AlgorithmShapes, SumEveryElementOnce) {
   const CompileOptions options{.algorithm = GetParam(), .chunk_bytes = 4096};
-  for (int ranks = 1; ranks <= 16; ++ranks) {
-    for_each_shape(ranks, [&](const std::vector<int>& sizes) {
+  for (int ranks = 1; ranks <= kMostRanks; ++ranks) {
+    test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
       const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
       // Fewer elements than ranks, an odd count, and at the larger shapes one that is cut unevenly.
       for (std::size_t count : {std::size_t{1}, std::size_t{331}}) {
         expect_correct(grid, {.count = count, .placement = Placement::kStaged}, options,
-                       text(sizes));
+                       test::shape_text(sizes));
       }
     });
   }
@@ -89,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, AlgorithmShapes,
 
 TEST(Broadcast, ReachesEveryRankFromEveryRoot) {
   for (int ranks = 1; ranks <= 9; ++ranks) {
-    for_each_shape(ranks, [&](const std::vector<int>& sizes) {
+    test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
       const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
       for (int root = 0; root < ranks; ++root) {
         for (Placement placement : {Placement::kInPlace, Placement::kStaged}) {
@@ -99,7 +87,8 @@ TEST(Broadcast, ReachesEveryRankFromEveryRoot) {
             schedules.push_back(compile_broadcast(rank, root, layout, grid, {.chunk_bytes = 256}));
           }
           const auto wrong = verify(schedules, grid, Goal::broadcast(root, ranks));
-          ASSERT_EQ(wrong, std::nullopt) << text(sizes) << " root " << root << ": " << *wrong;
+          ASSERT_EQ(wrong, std::nullopt)
+              << test::shape_text(sizes) << " root " << root << ": " << *wrong;
         }
       }
     });

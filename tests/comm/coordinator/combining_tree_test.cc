@@ -1,0 +1,110 @@
+#include "comm/coordinator/combining_tree.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/support/node_shapes.h"
+
+namespace kolo {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::vector<CombiningTree> build_all(const ProcessGrid& grid, int arity) {
+  std::vector<CombiningTree> trees;
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    trees.push_back(CombiningTree::build(rank, grid, arity));
+  }
+  return trees;
+}
+
+/// Every rank's view fits everybody else's, and all of them are one tree.
+void expect_consistent(const ProcessGrid& grid, int arity) {
+  const std::vector<CombiningTree> trees = build_all(grid, arity);
+  const auto of = [&](int rank) -> const CombiningTree& {
+    return trees[static_cast<std::size_t>(rank)];
+  };
+  std::size_t edges = 0;
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    const CombiningTree& tree = of(rank);
+    const bool leads = grid.leader(grid.node(rank)) == rank;
+    EXPECT_EQ(tree.rank, rank);
+    EXPECT_EQ(tree.root, grid.leader(0));
+    EXPECT_EQ(tree.parent < 0, rank == tree.root) << "rank " << rank;
+    edges += tree.children.size();
+    for (int child : tree.children) EXPECT_EQ(of(child).parent, rank) << "child " << child;
+    if (tree.parent >= 0) {
+      EXPECT_THAT(of(tree.parent).children, Contains(rank).Times(1));
+    }
+
+    std::vector<int> elsewhere;
+    std::copy_if(tree.children.begin(), tree.children.end(), std::back_inserter(elsewhere),
+                 [&](int child) { return !grid.same_node(rank, child); });
+    EXPECT_EQ(tree.child_leaders, elsewhere);
+    EXPECT_LE(elsewhere.size(), static_cast<std::size_t>(arity));
+    for (int child : elsewhere) EXPECT_EQ(grid.leader(grid.node(child)), child);
+    if (!leads) {
+      EXPECT_THAT(tree.children, IsEmpty());
+      EXPECT_EQ(tree.parent, grid.leader(grid.node(rank)));
+    }
+
+    int at = rank;
+    for (int hops = 0; at != tree.root; ++hops) {
+      ASSERT_LT(hops, grid.world_size()) << "rank " << rank << " does not reach the root";
+      at = of(at).parent;
+    }
+  }
+  EXPECT_EQ(edges, static_cast<std::size_t>(grid.world_size() - 1));
+}
+
+class CombiningTrees : public testing::TestWithParam<int> {};
+
+TEST_P(CombiningTrees, AreOneTreeForAllShapesOfUpToSixteenRanks) {
+  for (int ranks = 1; ranks <= 16; ++ranks) {
+    test::for_each_node_shape(ranks, [&](std::vector<int> sizes) {
+      SCOPED_TRACE(test::shape_text(sizes));
+      expect_consistent(ProcessGrid::with_node_sizes(sizes), GetParam());
+      std::reverse(sizes.begin(), sizes.end());
+      expect_consistent(ProcessGrid::with_node_sizes(sizes), GetParam());
+    });
+  }
+}
+
+TEST_P(CombiningTrees, AreOneTreeWhenRanksGoRoundTheNodes) {
+  for (int nodes : {1, 2, 3, 5, 9}) {
+    std::vector<std::string> node_of_rank;
+    for (int rank = 0; rank < 16; ++rank) node_of_rank.push_back(std::to_string(rank % nodes));
+    SCOPED_TRACE(nodes);
+    expect_consistent(ProcessGrid(node_of_rank), GetParam());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Arities, CombiningTrees, testing::Values(2, CombiningTree::kDefaultArity));
+
+TEST(CombiningTree, IsTheOneDrawnInItsHeader) {
+  const auto trees = build_all(ProcessGrid::with_node_sizes({2, 2, 2}), 2);
+  EXPECT_THAT(trees[0].children, ElementsAre(1, 2, 4));
+  EXPECT_THAT(trees[0].child_leaders, ElementsAre(2, 4));
+  EXPECT_THAT(trees[2].children, ElementsAre(3));
+  EXPECT_THAT(trees[4].children, ElementsAre(5));
+}
+
+// 512 nodes at arity 8: levels of 1, 8, 64 and the rest.
+TEST(CombiningTree, IsAsDeepAsTheLogarithmOfTheNodes) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes(std::vector<int>(512, 1));
+  const auto trees = build_all(grid, CombiningTree::kDefaultArity);
+  int deepest = 0;
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    int depth = 0;
+    for (int at = rank; at != 0; at = trees[static_cast<std::size_t>(at)].parent) ++depth;
+    deepest = std::max(deepest, depth);
+  }
+  EXPECT_EQ(deepest, 3);
+}
+
+}  // namespace
+}  // namespace kolo

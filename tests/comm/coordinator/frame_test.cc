@@ -1,0 +1,159 @@
+#include "comm/coordinator/frame.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <tuple>
+
+#include "tests/support/allocation_counter.h"
+
+namespace kolo {
+namespace {
+
+constexpr int kKinds = static_cast<int>(FrameKind::kFail) + 1;
+
+using Random = std::mt19937_64;
+
+std::string random_text(Random& random) {
+  std::string text(random() % 40, '\0');
+  for (char& c : text) c = static_cast<char>(random());
+  return text;
+}
+
+Topic random_topic(Random& random) { return {random(), random()}; }
+
+/// A frame of this kind with every field filled that the kind carries.
+Frame random_frame(FrameKind kind, Random& random) {
+  Frame frame{.kind = kind,
+              .topic = random_topic(random),
+              .least = random(),
+              .greatest = random(),
+              .topics = {},
+              .pending = {},
+              .error = {}};
+  if (kind == FrameKind::kReject) {
+    frame.topics.resize(random() % 5);
+    for (Topic& topic : frame.topics) topic = random_topic(random);
+  }
+  if (kind == FrameKind::kReport) {
+    frame.pending.resize(random() % 5);
+    for (PendingTopic& pending : frame.pending) {
+      pending = {random_topic(random), random() % 2 == 0, random_text(random)};
+    }
+  }
+  if (kind == FrameKind::kReject || kind == FrameKind::kFail) {
+    frame.error = {.code = static_cast<ErrorCode>(random() % 11),
+                   .rank = static_cast<int>(random() % 100) - 1,
+                   .peer = static_cast<int>(random() % 100) - 1,
+                   .verb = random_text(random),
+                   .bucket = random_text(random),
+                   .what = random_text(random)};
+  }
+  return frame;
+}
+
+void expect_equal(const Frame& a, const Frame& b) {
+  const auto fields = [](const Frame& f) {
+    return std::tie(f.kind, f.topic, f.least, f.greatest, f.topics, f.error.code, f.error.rank,
+                    f.error.peer, f.error.verb, f.error.bucket, f.error.what);
+  };
+  EXPECT_EQ(fields(a), fields(b));
+  ASSERT_EQ(a.pending.size(), b.pending.size());
+  for (std::size_t i = 0; i < a.pending.size(); ++i) {
+    const auto pending_fields = [](const PendingTopic& p) {
+      return std::tie(p.topic, p.blocking, p.text);
+    };
+    EXPECT_EQ(pending_fields(a.pending[i]), pending_fields(b.pending[i]));
+  }
+}
+
+TEST(Frame, OfEveryKindComesBack) {
+  constexpr unsigned kSeed = 1;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  Random random(kSeed);
+  std::vector<std::byte> bytes;
+  for (int round = 0; round < 100; ++round) {
+    for (int kind = 0; kind < kKinds; ++kind) {
+      const Frame frame = random_frame(static_cast<FrameKind>(kind), random);
+      encode(frame, bytes);
+      const auto decoded = decode(bytes);
+      ASSERT_TRUE(decoded) << "kind " << kind;
+      expect_equal(*decoded, frame);
+    }
+  }
+}
+
+TEST(Frame, CutShortOrContinuedIsNoFrame) {
+  constexpr unsigned kSeed = 2;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  Random random(kSeed);
+  std::vector<std::byte> bytes;
+  for (int round = 0; round < 20; ++round) {
+    for (int kind = 0; kind < kKinds; ++kind) {
+      encode(random_frame(static_cast<FrameKind>(kind), random), bytes);
+      for (std::size_t length = 0; length < bytes.size(); ++length) {
+        // A copy of exactly this size, so that the address sanitizer sees a read beyond it.
+        const std::vector<std::byte> cut(bytes.begin(),
+                                         bytes.begin() + static_cast<std::ptrdiff_t>(length));
+        ASSERT_FALSE(decode(cut)) << "kind " << kind << " cut to " << length;
+      }
+      bytes.push_back(std::byte{0});
+      ASSERT_FALSE(decode(bytes)) << "kind " << kind << " with a byte more";
+    }
+  }
+}
+
+TEST(Frame, DamagedIsNothingOrAnotherFrameAndAllocatesNoMoreThanItsSizeExplains) {
+  constexpr unsigned kSeed = 3;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  Random random(kSeed);
+  std::vector<std::byte> bytes, again;
+  std::size_t survivors = 0;
+  for (int mutation = 0; mutation < 100'000; ++mutation) {
+    encode(random_frame(static_cast<FrameKind>(random() % kKinds), random), bytes);
+    for (std::size_t changes = random() % 4 + 1; changes > 0; --changes) {
+      bytes[random() % bytes.size()] =
+          random() % 4 == 0 ? std::byte{0xFF} : static_cast<std::byte>(random());
+    }
+    if (random() % 8 == 0) bytes.resize(random() % bytes.size());
+
+    const test::AllocationCounter allocations;
+    const auto frame = decode(bytes);
+    // List elements take at most four times their least encoding; a text is copied once more.
+    ASSERT_LE(allocations.bytes(), 8 * bytes.size() + 64) << "mutation " << mutation;
+    if (!frame) continue;
+    ++survivors;
+    encode(*frame, again);
+    ASSERT_EQ(again.size(), bytes.size()) << "mutation " << mutation;
+    const auto twice = decode(again);
+    ASSERT_TRUE(twice) << "mutation " << mutation;
+    expect_equal(*twice, *frame);
+  }
+  EXPECT_GT(survivors, 1000u);  // Else the mutations test nothing but lengths.
+}
+
+TEST(Frame, ListLongerThanItsBytesIsRefusedBeforeItIsMade) {
+  for (FrameKind kind : {FrameKind::kReject, FrameKind::kReport}) {
+    std::vector<std::byte> bytes;
+    encode({.kind = kind}, bytes);
+    constexpr std::size_t kCountAt = 1 + 4 * sizeof(std::uint64_t);
+    for (std::size_t i = 0; i < 4; ++i) bytes[kCountAt + i] = std::byte{0xFF};
+    const test::AllocationCounter allocations;
+    EXPECT_FALSE(decode(bytes));
+    EXPECT_LT(allocations.bytes(), 1024u);
+  }
+}
+
+TEST(FrameKey, NamesAndBucketsHaveKeySpacesOfTheirOwn) {
+  for (const char* name : {"", "x", "y", "gradients model"}) {
+    EXPECT_FALSE(is_bucket_key(name_key(name))) << name;
+  }
+  EXPECT_NE(name_key("x"), name_key("y"));
+  for (BucketId bucket : {BucketId{0}, BucketId{7}, kMaxBuckets - 1}) {
+    EXPECT_TRUE(is_bucket_key(bucket_key(bucket)));
+    EXPECT_EQ(bucket_of(bucket_key(bucket)), bucket);
+  }
+}
+
+}  // namespace
+}  // namespace kolo
