@@ -24,7 +24,7 @@ std::size_t ArenaAllocator::allocate(std::size_t bytes) {
     if (begin - offset >= needed) break;
     offset = begin + size;
   }
-  if (needed > capacity_ || offset > capacity_ - needed) {
+  if (bytes > capacity_ || needed > capacity_ || offset > capacity_ - needed) {
     std::size_t free = capacity_;
     for (const auto& [begin, size] : used_) free -= size;
     throw KoloError(

@@ -1,0 +1,156 @@
+#include "fusion/bucket_planner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <random>
+#include <string>
+
+#include "comm/base/error.h"
+
+namespace kolo {
+namespace {
+
+/// Gradients in the order in which the plan's buckets take them.
+std::vector<std::size_t> order_of(const Plan& plan) {
+  std::vector<std::size_t> order;
+  for (const PlannedBucket& bucket : plan.buckets) {
+    for (const PlannedSegment& segment : bucket.segments) order.push_back(segment.gradient);
+  }
+  return order;
+}
+
+std::vector<std::size_t> last_registered_first(std::size_t count) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  return order;
+}
+
+class Model {
+ public:
+  explicit Model(unsigned seed) : random_(seed) {
+    for (std::size_t i = 0, n = random_() % 40 + 1; i < n; ++i) {
+      const DType dtype = kAllDTypes[random_() % std::size(kAllDTypes)];
+      const std::size_t count = random_() % 6 == 0 ? 0 : random_() % 300;
+      gradients_.push_back({.name = std::to_string(i),
+                            .shape = {count},
+                            .dtype = random_() % 3 == 0 ? dtype : DType::kFloat32,
+                            .data = random_() % 4 == 0 ? &memory_ : nullptr});
+    }
+    if (random_() % 2 == 0) options_.gradients.wire_dtype = DType::kBFloat16;
+    options_.gradients.op = ReduceOp::kSum;
+    const std::size_t limits[] = {0, 64, 100, 1000, 4096, std::size_t{1} << 30};
+    options_.fusion_bytes = limits[random_() % std::size(limits)];
+    if (random_() % 2 == 0) {
+      options_.order = last_registered_first(gradients_.size());
+      std::shuffle(options_.order.begin(), options_.order.end(), random_);
+    }
+  }
+
+  const std::vector<GradientSpec>& gradients() const { return gradients_; }
+  const PlannerOptions& options() const { return options_; }
+
+ private:
+  std::mt19937 random_;
+  int memory_ = 0;
+  std::vector<GradientSpec> gradients_;
+  PlannerOptions options_;
+};
+
+std::size_t aligned(std::size_t count, DType dtype) {
+  const std::size_t unit = kWireAlignment / size_of(dtype);
+  return (count + unit - 1) / unit * unit;
+}
+
+TEST(PlanBuckets, PlacesEachGradientOnceAlignedWithinTheLimitAndGreedily) {
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Model model(seed);
+    const auto& gradients = model.gradients();
+    const PlannerOptions& options = model.options();
+    const Plan plan = plan_buckets(gradients, options);
+
+    ASSERT_EQ(order_of(plan),
+              options.order.empty() ? last_registered_first(gradients.size()) : options.order);
+    ASSERT_EQ(plan.bucket_of.size(), gradients.size());
+    for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+      const auto& [layout, segments] = plan.buckets[b];
+      ASSERT_FALSE(segments.empty());
+      ASSERT_EQ(layout.op, options.gradients.op);
+      std::size_t end = 0;
+      for (const PlannedSegment& segment : segments) {
+        const GradientSpec& gradient = gradients[segment.gradient];
+        ASSERT_EQ(plan.bucket_of[segment.gradient], b);
+        ASSERT_EQ(segment.count, gradient.count());
+        ASSERT_EQ(segment.offset, aligned(end, layout.dtype));
+        ASSERT_EQ(layout.dtype, bucket_dtype(gradient, options.gradients));
+        ASSERT_EQ(layout.placement, gradient.data == nullptr && gradient.dtype == layout.dtype
+                                        ? Placement::kInPlace
+                                        : Placement::kStaged);
+        end = segment.offset + segment.count;
+      }
+      ASSERT_EQ(layout.count, end);
+      if (segments.size() > 1) {
+        ASSERT_LE(end * size_of(layout.dtype), options.fusion_bytes);
+      }
+
+      // The next bucket was begun because its first gradient did not belong into this one.
+      if (b + 1 == plan.buckets.size()) continue;
+      const auto& next = plan.buckets[b + 1];
+      const std::size_t fused = aligned(end, layout.dtype) + next.segments[0].count;
+      ASSERT_TRUE(next.layout.dtype != layout.dtype || next.layout.placement != layout.placement ||
+                  fused * size_of(layout.dtype) > options.fusion_bytes);
+    }
+  }
+}
+
+TEST(PlanBuckets, IsTheSameOnRanksWithOtherAddresses) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Model model(seed), twin(seed);
+    const Plan a = plan_buckets(model.gradients(), model.options());
+    const Plan b = plan_buckets(twin.gradients(), twin.options());
+    EXPECT_EQ(a.bucket_of, b.bucket_of);
+    EXPECT_EQ(order_of(a), order_of(b));
+  }
+}
+
+TEST(PlanBuckets, WithoutFusionKeepsEachGradientAlone) {
+  const std::vector<GradientSpec> gradients = {
+      {.name = "a", .shape = {5}}, {.name = "b", .shape = {1}}, {.name = "c", .shape = {700}}};
+  const Plan plan = plan_buckets(gradients, {.gradients = {}, .fusion_bytes = 0});
+  EXPECT_EQ(plan.bucket_of, (std::vector<std::size_t>{2, 1, 0}));
+}
+
+TEST(PlanBuckets, GivesALargeGradientABucketOfItsOwn) {
+  const std::vector<GradientSpec> gradients = {{.name = "a", .shape = {10}},
+                                               {.name = "large", .shape = {1000}},
+                                               {.name = "c", .shape = {10}}};
+  const Plan plan = plan_buckets(gradients, {.gradients = {}, .fusion_bytes = 1024});
+  EXPECT_EQ(plan.bucket_of, (std::vector<std::size_t>{2, 1, 0}));
+  EXPECT_EQ(plan.buckets[1].layout.count, 1000u);
+}
+
+TEST(PlanBuckets, CountsBytesOfTheWire) {
+  const std::vector<GradientSpec> gradients = {{.name = "a", .shape = {128}},
+                                               {.name = "b", .shape = {128}}};
+  PlannerOptions options{.gradients = {}, .fusion_bytes = 512};
+  EXPECT_EQ(plan_buckets(gradients, options).buckets.size(), 2u);
+  options.gradients.wire_dtype = DType::kFloat16;
+  EXPECT_EQ(plan_buckets(gradients, options).buckets.size(), 1u);
+}
+
+TEST(PlanBuckets, RefusesAnOrderThatIsNone) {
+  const std::vector<GradientSpec> gradients = {{.name = "a", .shape = {5}},
+                                               {.name = "b", .shape = {1}}};
+  for (const std::vector<std::size_t>& order :
+       {std::vector<std::size_t>{0}, {0, 0}, {0, 2}, {0, 1, 1}}) {
+    EXPECT_THROW(plan_buckets(gradients, {.gradients = {}, .fusion_bytes = 0, .order = order}),
+                 UsageError);
+  }
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace kolo::test {
+
+/// Calls `visit` with every way to put `ranks` ranks on nodes, node sizes in descending order.
+inline void for_each_node_shape(int ranks,
+                                const std::function<void(const std::vector<int>&)>& visit) {
+  std::vector<int> sizes;
+  const std::function<void(int, int)> extend = [&](int left, int largest) {
+    if (left == 0) return visit(sizes);
+    for (int size = std::min(left, largest); size >= 1; --size) {
+      sizes.push_back(size);
+      extend(left - size, size);
+      sizes.pop_back();
+    }
+  };
+  extend(ranks, ranks);
+}
+
+/// "nodes 2 1 1".
+inline std::string shape_text(const std::vector<int>& sizes) {
+  std::string text = "nodes";
+  for (int size : sizes) text += " " + std::to_string(size);
+  return text;
+}
+
+}  // namespace kolo::test
