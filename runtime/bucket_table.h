@@ -33,7 +33,8 @@ class BucketTable {
     BucketOwner* owner = nullptr;  ///< Null once removed.
     std::size_t index = 0;         ///< The owner's number for it.
     std::size_t arena_offset = 0;
-    std::uint64_t iteration = 0;    ///< The next one to start.
+    std::uint64_t iteration = 0;    ///< The one under way, or the next.
+    bool running = false;           ///< In the executor.
     std::size_t network_bytes = 0;  ///< Sent to other nodes per iteration.
     std::string text = {};          ///< What it is, for errors.
   };

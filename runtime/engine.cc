@@ -7,6 +7,7 @@
 
 #include "comm/base/log.h"
 #include "runtime/gradient_plan.h"
+#include "topology/link_costs.h"
 
 namespace kolo {
 namespace {
@@ -64,6 +65,7 @@ bool Engine::poll() {
   moved |= coordinator_.poll(awaited_peers_);
   for (const Frame& decision : coordinator_.take_decisions()) apply(decision);
   for (const Agreed& agreed : coordinator_.take_agreed()) {
+    buckets_[agreed.bucket].running = true;
     executor_.start(agreed.bucket, agreed.iteration);
     moved = true;
   }
@@ -109,6 +111,13 @@ void Engine::take(std::shared_ptr<Operation> operation) {
 }
 
 void Engine::take(std::shared_ptr<GradientGroup> group) {
+  if (const auto former = groups_.find(group->name());
+      former != groups_.end() && former->second->in_flight()) {
+    group->bucket_failed({.code = ErrorCode::kUsage,
+                          .bucket = group->name(),
+                          .what = "the set of this name has an iteration under way; wait() first"});
+    return;
+  }
   const std::string text =
       "gradient set '" + group->name() + "': " + describe(group->gradients(), group->options());
   const Topic topic = coordinator_.propose("gradients " + group->name(), hash(text), text,
@@ -229,15 +238,22 @@ void Engine::reject(const Topic& rejected, const Error& error) {
     found->second->bucket_failed(error);
     proposed_groups_.erase(found);
   } else if (is_bucket_key(rejected.key)) {
-    BucketOwner& owner = *buckets_[bucket_of(rejected.key)].owner;
-    owner.bucket_failed(error);
-    if (auto* topic = dynamic_cast<OperationTopic*>(&owner)) advance(*topic);
+    const BucketTable::Bucket& bucket = buckets_[bucket_of(rejected.key)];
+    if (bucket.running) {
+      // A thread submitted it after its rank was judged stuck. Ranks may differ about whether it
+      // started, so no rank can go on.
+      coordinator_.fail(error);
+      return;
+    }
+    bucket.owner->bucket_failed(error);
+    if (auto* topic = dynamic_cast<OperationTopic*>(bucket.owner)) advance(*topic);
   }
 }
 
 void Engine::finish(BucketId id) {
   BucketTable::Bucket& bucket = buckets_[id];
   ++bucket.iteration;
+  bucket.running = false;
   network_bytes_.fetch_add(bucket.network_bytes, std::memory_order_relaxed);
   bucket.owner->bucket_finished(bucket.index);
   if (auto* topic = dynamic_cast<OperationTopic*>(bucket.owner)) advance(*topic);
@@ -254,10 +270,10 @@ void Engine::fail_all(const Error& error) {
   if (error.code == ErrorCode::kShutdown) end();
 }
 
+/// The end itself is a move: a thread that parked after it would never wake.
 bool Engine::linger() {
-  if (clock_.now() < linger_until_) return true;
-  end();
-  return false;
+  if (clock_.now() >= linger_until_) end();
+  return true;
 }
 
 void Engine::end() {
@@ -268,7 +284,9 @@ void Engine::end() {
 }
 
 CompileOptions Engine::compile_options() const {
-  return {.algorithm = options_.algorithm, .chunk_bytes = options_.chunk_bytes};
+  return {.algorithm = options_.algorithm,
+          .chunk_bytes = options_.chunk_bytes,
+          .link_costs = parse_link_costs(options_.link_costs)};
 }
 
 }  // namespace kolo

@@ -39,7 +39,7 @@ class Engine {
   /// ends.
   void mark(GradientGroup& group, std::size_t gradient);
 
-  /// Ends the job with this error on all ranks. Threads: any.
+  /// Ends the job with this error on all ranks; whoever calls it reports it here. Threads: any.
   void abort(Error error);
 
   /// Moves everything on as far as it goes now. Returns whether anything moved.
@@ -70,7 +70,7 @@ class Engine {
   void take(std::shared_ptr<Operation> operation);
   void take(std::shared_ptr<GradientGroup> group);
   void take(const Mark& mark);
-  void take(const Error& error) { coordinator_.fail(error); }
+  void take(const Error& error) { coordinator_.leave(error); }
   void apply(const Frame& decision);
   void accept(const Topic& topic);
   void reject(const Topic& topic, const Error& error);

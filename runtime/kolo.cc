@@ -86,7 +86,9 @@ class RuntimeState {
 Runtime Runtime::from_environment(Options options) {
   options = options_from_environment(std::move(options));
   auto rendezvous = rendezvous_from_environment(options.connect_timeout);
-  return Runtime(std::move(rendezvous), std::move(options));
+  Runtime runtime(std::move(rendezvous), std::move(options));
+  if (runtime.rank() == 0) warn_about_unknown_variables();
+  return runtime;
 }
 
 Runtime::Runtime(std::unique_ptr<Rendezvous> rendezvous, Options options)

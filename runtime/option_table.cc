@@ -5,10 +5,12 @@
 #include <charconv>
 #include <cstdint>
 #include <limits>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "comm/base/error.h"
+#include "topology/link_costs.h"
 
 namespace kolo {
 namespace {
@@ -89,6 +91,25 @@ OptionEntry wire_option() {
           .job_wide = true};
 }
 
+OptionEntry link_costs_option() {
+  return {.name = "link_costs",
+          .value = "KEY=VALUE,...",
+          .help =
+              "what links cost, for --algorithm auto: memory_latency_us, memory_bytes_per_us, "
+              "network_latency_us, network_bytes_per_us",
+          .set =
+              [](Options& options, const std::string& text) {
+                try {
+                  parse_link_costs(text);
+                } catch (const std::invalid_argument& e) {
+                  fail(e.what());
+                }
+                options.link_costs = text;
+              },
+          .get = [](const Options& options) { return options.link_costs; },
+          .job_wide = true};
+}
+
 OptionEntry spin_option() {
   return {.name = "spin",
           .value = "US",
@@ -144,6 +165,7 @@ const std::vector<OptionEntry>& option_table() {
           "algorithm", "NAME",
           "auto, ring, direct, halving_doubling, tree, hierarchical or hierarchical:LOCAL,CROSS",
           &Options::algorithm, true),
+      link_costs_option(),
       wire_option(),
       bytes_option("chunk_bytes", "largest piece that moves through a schedule on its own",
                    &Options::chunk_bytes),

@@ -14,7 +14,7 @@ struct OptionEntry {
   std::string name;   ///< "fusion_bytes"
   std::string value;  ///< What it takes: "BYTES", "DTYPE", "MS", ...
   std::string help;
-  /// Parses `text` into the field. Errors: KoloError(kConfig) naming option and text.
+  /// Parses `text` into the field. Errors: KoloError(kConfig) naming the text.
   std::function<void(Options&, const std::string& text)> set;
   /// The field as `set` takes it.
   std::function<std::string(const Options&)> get;

@@ -21,8 +21,9 @@ namespace {
 constexpr std::string_view kPrefix = "KOLO_";
 
 /// Variables that other parts of the project read.
-constexpr std::array<std::string_view, 5> kOtherVariables = {
-    "KOLO_LOG_LEVEL", "KOLO_THREADS", "KOLO_RANKS", "KOLO_TEST_DATA", "KOLO_TEST_SEED"};
+constexpr std::array<std::string_view, 6> kOtherVariables = {"KOLO_LOG_LEVEL", "KOLO_THREADS",
+                                                             "KOLO_RANKS",     "KOLO_CLUSTER",
+                                                             "KOLO_TEST_DATA", "KOLO_TEST_SEED"};
 
 /// Levenshtein's distance, one row at a time.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -36,22 +37,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     }
   }
   return row.back();
-}
-
-void warn_about_unknown_variables() {
-  std::vector<std::string> known(kOtherVariables.begin(), kOtherVariables.end());
-  for (const OptionEntry& entry : option_table()) known.push_back(entry.variable());
-  for (char** variable = environ; *variable; ++variable) {
-    const std::string_view text(*variable);
-    if (!text.starts_with(kPrefix)) continue;
-    const std::string_view name = text.substr(0, text.find('='));
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const auto nearest =
-        std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
-          return edit_distance(name, a) < edit_distance(name, b);
-        });
-    log::warn(fmt::format("unknown environment variable {}; did you mean {}?", name, *nearest));
-  }
 }
 
 }  // namespace
@@ -68,8 +53,23 @@ Options options_from_environment(Options options) {
           {.code = ErrorCode::kConfig, .what = entry.variable() + ": " + e.error().what});
     }
   }
-  warn_about_unknown_variables();
   return options;
+}
+
+void warn_about_unknown_variables() {
+  std::vector<std::string> known(kOtherVariables.begin(), kOtherVariables.end());
+  for (const OptionEntry& entry : option_table()) known.push_back(entry.variable());
+  for (char** variable = environ; *variable; ++variable) {
+    const std::string_view text(*variable);
+    if (!text.starts_with(kPrefix)) continue;
+    const std::string_view name = text.substr(0, text.find('='));
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const auto nearest =
+        std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
+          return edit_distance(name, a) < edit_distance(name, b);
+        });
+    log::warn(fmt::format("unknown environment variable {}; did you mean {}?", name, *nearest));
+  }
 }
 
 }  // namespace kolo

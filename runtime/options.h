@@ -17,6 +17,9 @@ struct Options {
   /// "auto", "ring", "direct", "halving_doubling", "tree", "hierarchical" or
   /// "hierarchical:LOCAL,CROSS".
   std::string algorithm = "auto";
+  /// What links cost, for "auto": comma-separated key=value as `parse_link_costs` reads it, e.g.
+  /// "network_latency_us=2.5,network_bytes_per_us=12000"; what is left out keeps its default.
+  std::string link_costs = {};
   /// Dtype on the wire for gradient sets; empty means each gradient's own.
   std::optional<DType> wire_dtype = std::nullopt;
   /// Buckets are cut into chunks of at most this many bytes, which move through the steps in a
@@ -42,8 +45,10 @@ struct Options {
 };
 
 /// Returns `options` with every field that still has its default replaced by its KOLO_* variable.
-/// Errors: KoloError(kConfig) naming variable and value; unknown KOLO_* variables are warned about
-/// with the nearest known name.
+/// Errors: KoloError(kConfig) naming variable and value.
 Options options_from_environment(Options options);
+
+/// Logs a warning for every KOLO_* variable that nothing reads, with the nearest name that is read.
+void warn_about_unknown_variables();
 
 }  // namespace kolo

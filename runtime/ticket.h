@@ -46,7 +46,8 @@ class Ticket {
 
   /// Blocks until done, then returns or throws the operation's error.
   /// Errors: the error of the operation, the same on every rank; KoloError(kTimeout) when the
-  ///         runtime's `operation_timeout` passes first.
+  ///         runtime's `operation_timeout` passes first. The operation is then still under way, so
+  ///         its buffer must outlive the runtime.
   void wait();
 
  private:
