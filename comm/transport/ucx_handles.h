@@ -4,6 +4,8 @@
 
 #include <ucp/api/ucp.h>
 
+#include <string_view>
+
 #include "comm/base/unique_handle.h"
 
 namespace kolo {
@@ -28,5 +30,17 @@ struct UcpWorkerTraits {
   static void close(Value worker) noexcept { ucp_worker_destroy(worker); }
 };
 using UcpWorker = UniqueHandle<UcpWorkerTraits>;
+
+/// Throws KoloError(kIo) with `what` and UCX's reason unless `status` is UCS_OK.
+void require_ucs(ucs_status_t status, std::string_view what);
+
+/// UCX with tagged messages and wake-ups, over the network transports it finds. What the user's
+/// UCX_* variables leave open is set so that ranks of a node do not meet through shared memory and
+/// that an idle job sends nothing. Errors: KoloError(kIo).
+UcpContext make_ucp_context(int world_size);
+
+/// The one worker of a transport, for one thread. Sets a variable of this process's environment for
+/// the moment. Errors: KoloError(kIo).
+UcpWorker make_ucp_worker(ucp_context_h context);
 
 }  // namespace kolo

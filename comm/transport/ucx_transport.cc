@@ -1,6 +1,5 @@
 #include "comm/transport/ucx_transport.h"
 
-#include <cstdlib>
 #include <deque>
 #include <string>
 #include <utility>
@@ -27,57 +26,22 @@ constexpr std::uint64_t kWholeTag = ~std::uint64_t{0};
 
 constexpr std::uint64_t kGoodbyeBit = std::uint64_t{1} << kTagSourceBits;
 
-void require(ucs_status_t status, std::string_view what) {
-  if (status == UCS_OK) return;
-  throw KoloError(Error{.code = ErrorCode::kIo,
-                        .verb = {},
-                        .bucket = {},
-                        .what = std::string(what) + ": " + ucs_status_string(status)});
-}
-
-UcpContext make_context(int world_size) {
-  ucp_config_t* read = nullptr;
-  require(ucp_config_read(nullptr, nullptr, &read), "UCX: reading its settings");
-  const UcpConfig config(read);
-  if (std::getenv("UCX_TLS") == nullptr) {
-    require(ucp_config_modify(config.get(), "TLS", "^sm"), "UCX: leaving out shared memory");
-  }
-  ucp_params_t params{};
-  params.field_mask =
-      UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME;
-  params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
-  params.estimated_num_eps = static_cast<std::size_t>(world_size);
-  params.name = "kolo";
-  ucp_context_h context = nullptr;
-  require(ucp_init(&params, config.get(), &context), "UCX: finding network transports");
-  return UcpContext(context);
-}
-
-UcpWorker make_worker(ucp_context_h context) {
-  ucp_worker_params_t params{};
-  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  params.thread_mode = UCS_THREAD_MODE_SINGLE;
-  ucp_worker_h worker = nullptr;
-  require(ucp_worker_create(context, &params, &worker), "UCX: opening network transports");
-  return UcpWorker(worker);
-}
-
 }  // namespace
 
 class UcxTransport::Impl {
  public:
   explicit Impl(const Config& config)
       : config_(config),
-        context_(make_context(config.world_size)),
-        worker_(make_worker(context_.get())) {
+        context_(make_ucp_context(config.world_size)),
+        worker_(make_ucp_worker(context_.get())) {
     for (int peer = 0; peer < config.world_size; ++peer) peers_.emplace_back().owner = this;
-    require(ucp_worker_get_efd(worker_.get(), &event_fd_), "UCX: event descriptor");
+    require_ucs(ucp_worker_get_efd(worker_.get(), &event_fd_), "UCX: event descriptor");
   }
 
   std::string address() const {
     ucp_address_t* address = nullptr;
     std::size_t bytes = 0;
-    require(ucp_worker_get_address(worker_.get(), &address, &bytes), "UCX: own address");
+    require_ucs(ucp_worker_get_address(worker_.get(), &address, &bytes), "UCX: own address");
     std::string copy(reinterpret_cast<const char*>(address), bytes);
     ucp_worker_release_address(worker_.get(), address);
     return copy;

@@ -1,0 +1,75 @@
+#include "comm/transport/ucx_handles.h"
+
+#include <cstdlib>
+#include <mutex>
+#include <string>
+
+#include "comm/base/error.h"
+
+namespace kolo {
+namespace {
+
+void set_default(ucp_config_t* config, const std::string& key, const char* value) {
+  if (std::getenv(("UCX_" + key).c_str()) != nullptr) return;
+  require_ucs(ucp_config_modify(config, key.c_str(), value), "UCX: setting " + key);
+}
+
+/// An environment variable that is set while this lives, unless the user has set it. For settings
+/// of single transports: versions of UCX differ in their keys, and warn of those of others.
+class VariableDefault {
+ public:
+  VariableDefault(const char* name, const char* value)
+      : name_(name), absent_(std::getenv(name) == nullptr) {
+    if (absent_) ::setenv(name, value, 0);
+  }
+  ~VariableDefault() {
+    if (absent_) ::unsetenv(name_);
+  }
+  VariableDefault(const VariableDefault&) = delete;
+  VariableDefault& operator=(const VariableDefault&) = delete;
+
+ private:
+  const char* name_;
+  bool absent_;
+};
+
+}  // namespace
+
+void require_ucs(ucs_status_t status, std::string_view what) {
+  if (status == UCS_OK) return;
+  throw KoloError(
+      {.code = ErrorCode::kIo, .what = std::string(what) + ": " + ucs_status_string(status)});
+}
+
+UcpContext make_ucp_context(int world_size) {
+  ucp_config_t* read = nullptr;
+  require_ucs(ucp_config_read(nullptr, nullptr, &read), "UCX: reading its settings");
+  const UcpConfig config(read);
+  set_default(config.get(), "TLS", "^sm");
+  // An idle job sends nothing: whoever needs a silent peer asks it for a sign of life above this.
+  set_default(config.get(), "KEEPALIVE_INTERVAL", "inf");
+  ucp_params_t params{};
+  params.field_mask =
+      UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME;
+  params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
+  params.estimated_num_eps = static_cast<std::size_t>(world_size);
+  params.name = "kolo";
+  ucp_context_h context = nullptr;
+  require_ucs(ucp_init(&params, config.get(), &context), "UCX: finding network transports");
+  return UcpContext(context);
+}
+
+UcpWorker make_ucp_worker(ucp_context_h context) {
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  params.thread_mode = UCS_THREAD_MODE_SINGLE;
+  ucp_worker_h worker = nullptr;
+  // The environment belongs to the process: workers are made one after another.
+  static std::mutex environment;
+  const std::lock_guard lock(environment);
+  const VariableDefault no_keepalive("UCX_TCP_KEEPIDLE", "inf");
+  require_ucs(ucp_worker_create(context, &params, &worker), "UCX: opening network transports");
+  return UcpWorker(worker);
+}
+
+}  // namespace kolo
