@@ -26,7 +26,7 @@ void relax() {
 }  // namespace
 
 std::chrono::microseconds default_spin(unsigned cores, int local_size) {
-  const bool room = cores >= 2 * static_cast<unsigned>(local_size);
+  const bool room = cores >= static_cast<unsigned>(local_size);
   return std::chrono::microseconds(room ? 50 : 0);
 }
 

@@ -29,8 +29,8 @@ class EngineThread {
   std::thread thread_;
 };
 
-/// How long to spin where ranks share a machine of `cores`: not at all unless engine threads have
-/// cores of their own.
+/// How long to spin where ranks share a machine of `cores`: a little if each rank has a core, which
+/// a thread that waits for its engine leaves free; else not at all.
 std::chrono::microseconds default_spin(unsigned cores, int local_size);
 
 }  // namespace kolo
