@@ -13,9 +13,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <initializer_list>
 #include <iostream>
-#include <map>
-#include <numeric>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -83,7 +83,7 @@ void reduce_and_check(Runtime& job, DType dtype, std::size_t count, int round, D
 }
 
 void all_reduce_round(Runtime& job, int round, Digest& digest) {
-  for (std::size_t count : {1, 3, 1000, 4097, 300'001}) {
+  for (const std::size_t count : std::initializer_list<std::size_t>{1, 3, 1000, 4097, 300'001}) {
     reduce_and_check<float>(job, DType::kFloat32, count, round, digest);
     reduce_and_check<double>(job, DType::kFloat64, count, round, digest);
     reduce_and_check<std::int32_t>(job, DType::kInt32, count, round, digest);

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# A project outside this tree finds the installed package, builds with it and runs.
+#
+#   find_package_test.sh BUILD_FOLDER GENERATOR COMPILER
+set -euo pipefail
+cd "$(dirname "$0")"
+build=$1 generator=$2 compiler=$3
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cmake --install "$build" --prefix "$work/prefix" --component library >"$work/log" || { cat "$work/log"; exit 1; }
+# Copied, so that no path leads back into the tree.
+cp -r find_package "$work/source"
+cmake -S "$work/source" -B "$work/build" -G "$generator" -DCMAKE_CXX_COMPILER="$compiler" \
+  -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release
+cmake --build "$work/build"
+if grep -rl "$(cd ../.. && pwd)" "$work/prefix" --include=*.cmake; then
+  echo "FAILED: the package above names its source tree" >&2
+  exit 1
+fi
+env -u OMPI_COMM_WORLD_SIZE -u RANK -u WORLD_SIZE -u SLURM_PROCID "$work/build/consumer"

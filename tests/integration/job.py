@@ -1,0 +1,210 @@
+"""Jobs of real processes for the tests of this folder: starts them, breaks them, reads what they say.
+
+A test file is called as `NAME.py JOB_PROGRAM mpi=1 ucx=1`; what follows the program says what the build has.
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LAUNCH = ROOT / "scripts" / "launch"
+PROGRAM = sys.argv[1]
+HAS_MPI = "mpi=1" in sys.argv
+HAS_UCX = "ucx=1" in sys.argv
+
+# No job takes this long, however busy the machine; far below Kolo's own limit of an operation.
+PATIENCE = 60
+
+PEER_LOST = 69
+MISMATCH = 76
+CONFIG = 78
+
+# What tells a process that it belongs to a job, or changes how Kolo behaves.
+LAUNCHER_VARIABLE = re.compile(r"(OMPI|PMI|PMIX|PRTE|SLURM|KOLO|TORCHELASTIC)_|(RANK|WORLD_SIZE|MASTER_.*)$")
+
+needs_mpi = unittest.skipUnless(HAS_MPI, "built without MPI")
+needs_ucx = unittest.skipUnless(HAS_UCX, "built without UCX")
+
+
+def environment(**settings):
+    """The environment of a rank: no trace of another job, and the KOLO_* variables given."""
+    clean = {name: value for name, value in os.environ.items() if not LAUNCHER_VARIABLE.match(name)}
+    return clean | {"KOLO_" + name.upper(): str(value) for name, value in settings.items()}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Rank:
+    """One process of a job, with its own output."""
+
+    def __init__(self, rank, arguments, variables):
+        self.rank = rank
+        self._errors = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            [PROGRAM, *map(str, arguments)],
+            env=variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+        self.lines = []
+
+    def read_until(self, text):
+        """Reads lines until one has `text` in it."""
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+            if text in line:
+                return
+        raise AssertionError(f"rank {self.rank} ended without '{text}': {self.lines} {self.errors()}")
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def finish(self):
+        """Waits for the end; returns the exit status."""
+        output, _ = self.process.communicate(timeout=PATIENCE)
+        self.lines += output.splitlines()
+        return self.process.returncode
+
+    def errors(self):
+        self._errors.seek(0)
+        return self._errors.read()
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+        self._errors.close()
+
+
+@contextlib.contextmanager
+def started(arguments, nodes, **settings):
+    """A job as torchrun starts it, without MPI: nodes=[2, 1] is three ranks on two nodes; yields the
+    ranks. Nobody kills them when one fails, but none outlives the block."""
+    node_of_rank = [node for node, size in enumerate(nodes) for _ in range(size)]
+    port = free_port()
+    ranks = []
+    try:
+        for rank, node in enumerate(node_of_rank):
+            variables = environment(**settings) | {
+                "RANK": str(rank),
+                "WORLD_SIZE": str(len(node_of_rank)),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+            }
+            variables.setdefault("UCX_NET_DEVICES", "lo")
+            if len(nodes) > 1:
+                variables["KOLO_NODE_ID"] = f"node{node}"
+            ranks.append(Rank(rank, arguments, variables))
+        yield ranks
+    finally:
+        for rank in ranks:
+            rank.close()
+
+
+class Outcome:
+    """How a job ended: exit status and lines of each rank, and all that went to standard error."""
+
+    def __init__(self, statuses, lines, errors):
+        self.statuses = statuses
+        self.lines = lines
+        self.errors = errors
+
+    def __str__(self):
+        return "\n".join([f"exit statuses {self.statuses}", *self.lines, self.errors])
+
+    def find(self, pattern):
+        """The first group of every line that matches."""
+        return [match[1] for match in (re.search(pattern, line) for line in self.lines) if match]
+
+    def digest(self, ranks, nodes):
+        """The digest of the results, if every rank ended well with the same one."""
+        digests = self.find(rf"done on node \d+ of {nodes}, digest (\w+)")
+        if any(self.statuses) or len(digests) != ranks or len(set(digests)) != 1:
+            raise AssertionError(f"not {ranks} equal digests on {nodes} nodes:\n{self}")
+        return digests[0]
+
+
+def run(arguments, nodes, **settings):
+    """Starts a job as torchrun does and waits for its end."""
+    with started(arguments, nodes, **settings) as ranks:
+        statuses = [rank.finish() for rank in ranks]
+        lines = [line for rank in ranks for line in rank.lines]
+        return Outcome(statuses, lines, "".join(rank.errors() for rank in ranks))
+
+
+def run_command(command, **settings):
+    """Starts a job through a launcher and waits for its end."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        env=environment(**settings),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE,
+        check=False,
+    )
+    return Outcome([done.returncode], done.stdout.splitlines(), done.stderr)
+
+
+def run_mpi(arguments, ranks, nodes=0, program=PROGRAM, **settings):
+    return run_command(
+        [LAUNCH, "-n", ranks, "--nodes", nodes, "--timeout", PATIENCE, "--", program, *arguments], **settings
+    )
+
+
+PRIVATE = "--in-a-machine-of-its-own"
+
+
+def enter_private_machine():
+    """Starts this test anew where nobody else leaves traces: its own processes, /tmp, /dev/shm and
+    network. Ends with 77 and the reason where that is not allowed."""
+    if PRIVATE in sys.argv:
+        for command in ("mount -t tmpfs tmpfs /dev/shm", "ip link set lo up"):
+            subprocess.run(command.split(), check=True)
+        return
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    wrapper = ["unshare", *user, "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    try:
+        subprocess.run([*wrapper, "ip", "link", "set", "lo", "up"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"skipped: this system does not allow namespaces: {error}")
+        sys.exit(77)
+    # Below a directory of its own /tmp is empty; the program may lie in the outer one.
+    with tempfile.TemporaryDirectory() as temporary:
+        inner = subprocess.run(
+            [*wrapper, sys.executable, "-B", *sys.argv, PRIVATE], env=os.environ | {"TMPDIR": temporary}, check=False
+        )
+    sys.exit(inner.returncode)
+
+
+def wait_until(condition, what):
+    """Polls until `condition()` holds; for states that nobody announces."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"never: {what}")
+        time.sleep(0.01)
+
+
+def main():
+    """Runs the tests of the calling file; 77 if there was nothing to run."""
+    program = unittest.main(argv=[sys.argv[0], "-v"], exit=False)
+    if not program.result.wasSuccessful():
+        sys.exit(1)
+    if len(program.result.skipped) == program.result.testsRun:
+        print("skipped:", *{reason for _, reason in program.result.skipped})
+        sys.exit(77)

@@ -1,0 +1,58 @@
+#!/usr/bin/env -S python3 -B
+"""The same sums however a job is started: by mpirun, as torchrun does it, or alone; on one node, on
+several, and on nodes of different sizes."""
+
+import pathlib
+import unittest
+
+import job
+
+
+class Launch(unittest.TestCase):
+    def test_alone(self):
+        for call in ("all_reduce", "gradients"):
+            job.run_command([job.PROGRAM, call, 4]).digest(ranks=1, nodes=1)
+
+    def test_like_torchrun(self):
+        for ranks in (2, 4):
+            for call in ("all_reduce", "gradients"):
+                with self.subTest(ranks=ranks, call=call):
+                    job.run([call, 4], [ranks]).digest(ranks, nodes=1)
+
+    @job.needs_mpi
+    def test_by_mpirun(self):
+        for ranks in (1, 2, 4):
+            for call in ("all_reduce", "gradients"):
+                with self.subTest(ranks=ranks, call=call):
+                    job.run_mpi([call, 4], ranks).digest(ranks, nodes=1)
+
+    @job.needs_mpi
+    @job.needs_ucx
+    def test_several_nodes_by_mpirun(self):
+        for nodes in (2, 3):
+            for call in ("all_reduce", "gradients"):
+                with self.subTest(nodes=nodes, call=call):
+                    job.run_mpi([call, 4], 4, nodes).digest(4, nodes)
+
+    @job.needs_ucx
+    def test_several_nodes_like_torchrun(self):
+        for nodes in ([1, 1], [2, 2], [2, 1, 1]):
+            for call in ("all_reduce", "gradients"):
+                with self.subTest(nodes=nodes, call=call):
+                    outcome = job.run([call, 4], nodes)
+                    outcome.digest(sum(nodes), len(nodes))
+                    sent = [int(count) for count in outcome.find(r"(\d+) bytes to other nodes")]
+                    self.assertGreater(min(sent), 0, outcome)
+
+    def test_nothing_crosses_the_network_inside_a_node(self):
+        self.assertEqual(job.run(["gradients", 2], [2]).find(r"(\d+) bytes to other nodes"), ["0", "0"])
+
+    @job.needs_mpi
+    def test_example_of_the_readme(self):
+        outcome = job.run_mpi([], 2, program=pathlib.Path(job.PROGRAM).with_name("wrap_example"))
+        self.assertEqual(outcome.statuses, [0], outcome)
+        self.assertEqual(len(outcome.find(r"(loss \S+ on 2 ranks)")), 1, outcome)
+
+
+if __name__ == "__main__":
+    job.main()

@@ -1,0 +1,74 @@
+#!/usr/bin/env -S python3 -B
+"""A rank that is killed, frozen, or leaves: every survivor ends by itself, with the exit status of the
+cause, and names the rank."""
+
+import signal
+import unittest
+
+import job
+
+PEER_TIMEOUT_MS = 2000
+
+
+class LostRank(unittest.TestCase):
+    def check(self, nodes, call, number, lost=1):
+        with self.subTest(nodes=nodes, call=call, signal=number.name):
+            with job.started(["endless", call], nodes, peer_timeout=PEER_TIMEOUT_MS) as ranks:
+                for rank in ranks:
+                    rank.read_until("in the middle")
+                ranks[lost].signal(number)
+                for rank in ranks:
+                    if rank.rank == lost:
+                        continue
+                    status = rank.finish()
+                    said = f"{rank.lines}\n{rank.errors()}"
+                    self.assertEqual(status, job.PEER_LOST, said)
+                    self.assertIn(f"error {job.PEER_LOST} about rank {lost}: ", rank.lines[-1], said)
+                    self.assertIn(f"rank {lost} ", rank.lines[-1].partition("about")[2].partition(":")[2], said)
+
+    def test_killed_on_one_node(self):
+        self.check([2], "all_reduce", signal.SIGKILL)
+        self.check([4], "gradients", signal.SIGKILL)
+
+    def test_frozen_on_one_node(self):
+        self.check([2], "gradients", signal.SIGSTOP)
+        self.check([4], "all_reduce", signal.SIGSTOP)
+
+    @job.needs_ucx
+    def test_killed_on_two_nodes(self):
+        self.check([1, 1], "gradients", signal.SIGKILL)
+        self.check([2, 2], "all_reduce", signal.SIGKILL)
+        self.check([2, 2], "gradients", signal.SIGKILL, lost=0)
+
+    @job.needs_ucx
+    def test_frozen_on_two_nodes(self):
+        self.check([1, 1], "all_reduce", signal.SIGSTOP)
+        self.check([2, 2], "gradients", signal.SIGSTOP)
+        self.check([2, 2], "gradients", signal.SIGSTOP, lost=0)
+
+
+class Leaving(unittest.TestCase):
+    def check(self, scene, nodes, status, pattern):
+        with self.subTest(scene=scene, nodes=nodes):
+            outcome = job.run([scene], nodes, mismatch_after=200, peer_timeout=PEER_TIMEOUT_MS)
+            survivors = sum(nodes) - 1
+            self.assertEqual(outcome.statuses[:survivors], [status] * survivors, outcome)
+            texts = outcome.find(rf"error {status} about rank [-\d]+: (.*{pattern}.*)")
+            self.assertGreaterEqual(len(texts), survivors, outcome)
+            self.assertEqual(len(set(texts)), 1, outcome)
+
+    def test_one_rank_closes_early(self):
+        self.check("leave", [2], job.MISMATCH, "rank 1 waits for the end of the job")
+
+    def test_one_rank_throws(self):
+        self.check("throw", [2], job.PEER_LOST, "rank 1 left the job because of an exception")
+        self.check("throw", [4], job.PEER_LOST, "rank 3 left the job because of an exception")
+
+    @job.needs_ucx
+    def test_on_two_nodes(self):
+        self.check("leave", [2, 1], job.MISMATCH, "rank 2 waits for the end of the job")
+        self.check("throw", [2, 1], job.PEER_LOST, "rank 2 left the job because of an exception")
+
+
+if __name__ == "__main__":
+    job.main()

@@ -1,0 +1,86 @@
+#!/usr/bin/env -S python3 -B
+"""After success, after an error, and after kill -9 of every rank nothing of a job is left: no process, no
+file in /dev/shm or /tmp, no socket. Runs in a machine of its own, so that what is there is the job's."""
+
+import pathlib
+import signal
+import tempfile
+import unittest
+
+import job
+
+LISTENS = " 00010000 "
+
+
+def traces():
+    """What this machine holds now."""
+    processes = {
+        f"process {process.name} {(process / 'comm').read_text().strip()}"
+        for process in pathlib.Path("/proc").iterdir()
+        if process.name.isdigit()
+    }
+    files = {str(path) for folder in ("/dev/shm", tempfile.gettempdir()) for path in pathlib.Path(folder).rglob("*")}
+    tables = ("unix", "tcp", "tcp6", "udp")
+    sockets = set()
+    for table in tables:
+        for line in pathlib.Path("/proc/net", table).read_text().splitlines()[1:]:
+            # 06 is TIME_WAIT: what the protocol asks the kernel to keep of a closed connection.
+            if not line.split()[3] == "06" or table == "unix":
+                sockets.add(f"socket {table} {line.strip()}")
+    return processes | files | sockets
+
+
+class NothingLeft(unittest.TestCase):
+    def setUp(self):
+        self.before = traces()
+
+    def check_nothing_left(self):
+        job.wait_until(lambda: not traces() - self.before, "nothing is left: " + str(traces() - self.before))
+
+    def nodes(self):
+        return ([2], [2, 1]) if job.HAS_UCX else ([2],)
+
+    def test_after_success(self):
+        for nodes in self.nodes():
+            with self.subTest(nodes=nodes):
+                job.run(["gradients", 2], nodes).digest(sum(nodes), len(nodes))
+                self.check_nothing_left()
+
+    @job.needs_mpi
+    def test_after_success_under_mpirun(self):
+        job.run_mpi(["gradients", 2], 2).digest(2, 1)
+        self.check_nothing_left()
+
+    def test_after_an_error(self):
+        for nodes in self.nodes():
+            with self.subTest(nodes=nodes):
+                outcome = job.run(["throw"], nodes)
+                self.assertEqual(outcome.statuses[:-1], [job.PEER_LOST] * (sum(nodes) - 1), outcome)
+                self.check_nothing_left()
+
+    def test_after_kill_of_all(self):
+        for nodes in self.nodes():
+            for call in ("all_reduce", "gradients"):
+                with self.subTest(nodes=nodes, call=call):
+                    with job.started(["endless", call], nodes) as ranks:
+                        for rank in ranks:
+                            rank.read_until("in the middle")
+                        for rank in ranks:
+                            rank.signal(signal.SIGKILL)
+                        self.assertEqual([rank.finish() for rank in ranks], [-signal.SIGKILL] * len(ranks))
+                    self.check_nothing_left()
+
+    def test_no_name_while_it_runs(self):
+        with job.started(["endless", "gradients"], [2]) as ranks:
+            for rank in ranks:
+                rank.read_until("in the middle")
+            new = traces() - self.before
+            self.assertEqual({trace for trace in new if trace.startswith("/")}, set())
+            # Unix sockets that wait for connections have this flag.
+            self.assertEqual({trace for trace in new if trace.startswith("socket unix") and LISTENS in trace}, set())
+            self.assertEqual(len([trace for trace in new if trace.startswith("process")]), len(ranks))
+
+
+if __name__ == "__main__":
+    job.enter_private_machine()
+    job.main()

@@ -1,0 +1,69 @@
+#!/usr/bin/env -S python3 -B
+"""The same job gives the same bits in every run and on every rank, for each algorithm, wire dtype and
+fusion limit; `direct` gives the same bits whatever the fusion limit."""
+
+import itertools
+import unittest
+
+import job
+
+# With a 16-bit wire the first ones round each contribution once; the others would round at every hop.
+ROUNDS_ONCE = ("auto", "direct", "hierarchical", "hierarchical:direct,direct")
+ROUNDS_OFTEN = ("ring", "halving_doubling", "tree", "hierarchical:direct,ring", "hierarchical:direct,tree")
+WIRES = ("float32", "float16", "bfloat16")
+FUSION = ("0", "64K", "4M")
+
+ROUNDS = 4
+
+
+class SameBits(unittest.TestCase):
+    def digest(self, nodes, **settings):
+        return job.run(["gradients", ROUNDS], nodes, **settings).digest(sum(nodes), len(nodes))
+
+    def check(self, nodes):
+        """Each algorithm with each fusion limit, and with each wire dtype that it takes."""
+        cases = [
+            *itertools.product(ROUNDS_ONCE, WIRES, ["4M"]),
+            *itertools.product(ROUNDS_OFTEN, ["float32"], ["4M"]),
+            *itertools.product(ROUNDS_ONCE + ROUNDS_OFTEN, ["float32"], ["0", "64K"]),
+        ]
+        for algorithm, wire, fusion in cases:
+            with self.subTest(nodes=nodes, algorithm=algorithm, wire=wire, fusion=fusion):
+                settings = {"algorithm": algorithm, "wire_dtype": wire, "fusion_bytes": fusion}
+                self.assertEqual(self.digest(nodes, **settings), self.digest(nodes, **settings))
+
+    def check_direct(self, nodes):
+        for wire in WIRES:
+            with self.subTest(nodes=nodes, wire=wire):
+                digests = {self.digest(nodes, algorithm="direct", wire_dtype=wire, fusion_bytes=size) for size in FUSION}
+                self.assertEqual(len(digests), 1)
+
+    def test_16_bit_wire_is_refused_where_it_would_round_often(self):
+        for algorithm in ROUNDS_OFTEN:
+            with self.subTest(algorithm=algorithm):
+                outcome = job.run(["gradients", 1], [2], algorithm=algorithm, wire_dtype="bfloat16")
+                self.assertIn(job.CONFIG, outcome.statuses, outcome)
+                self.assertNotIn(0, outcome.statuses, outcome)
+                self.assertTrue(outcome.find("(would round bfloat16 partial sums at every hop)"), outcome)
+
+    def test_one_node(self):
+        self.check([3])
+
+    def test_direct_on_one_node(self):
+        self.check_direct([3])
+
+    @job.needs_ucx
+    def test_two_nodes(self):
+        self.check([2, 2])
+
+    @job.needs_ucx
+    def test_uneven_nodes(self):
+        self.check([2, 1, 1])
+
+    @job.needs_ucx
+    def test_direct_on_two_nodes(self):
+        self.check_direct([2, 2])
+
+
+if __name__ == "__main__":
+    job.main()
