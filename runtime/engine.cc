@@ -64,6 +64,7 @@ bool Engine::poll() {
   executor_.append_awaited_peers(awaited_peers_);
   moved |= coordinator_.poll(awaited_peers_);
   for (const Frame& decision : coordinator_.take_decisions()) apply(decision);
+  if (ended()) return true;
   for (const Agreed& agreed : coordinator_.take_agreed()) {
     buckets_[agreed.bucket].running = true;
     executor_.start(agreed.bucket, agreed.iteration);
@@ -273,7 +274,7 @@ void Engine::fail_all(const Error& error) {
 /// The end itself is a move: a thread that parked after it would never wake.
 bool Engine::linger() {
   if (clock_.now() >= linger_until_) end();
-  return true;
+  return ended();
 }
 
 void Engine::end() {

@@ -478,5 +478,25 @@ TEST(Engine, ClosesTogether) {
   EXPECT_THAT(error_of(*late), HasSubstr("closed"));
 }
 
+TEST(Engine, WhatIsUnderWayWhenAllCloseIsAnswered) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, seed);
+    std::vector<std::vector<float>> data(3, std::vector<float>(100, 1.0F));
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (int rank = 0; rank < 3; ++rank) {
+      operations.push_back(
+          job.submit(rank, {.kind = OperationKind::kAllReduce,
+                            .name = "x",
+                            .buffer = view(data[static_cast<std::size_t>(rank)])}));
+      operations.push_back(job.submit(rank, {.kind = OperationKind::kClose}));
+    }
+    job.finish(operations);
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(error_of(*operations[static_cast<std::size_t>(2 * rank + 1)]), "")
+          << "seed " << seed;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kolo
