@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <initializer_list>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -48,7 +49,7 @@ TEST_P(EngineShapes, AllReduceSumsForAnyInterleaving) {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     EngineJob job(ProcessGrid::with_node_sizes(GetParam().nodes),
                   {.algorithm = GetParam().algorithm, .chunk_bytes = 256}, seed);
-    for (std::size_t count : {0, 1, 3, 64, 331}) {
+    for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 3, 64, 331}) {
       std::vector<std::vector<float>> data(static_cast<std::size_t>(job.world_size()));
       // Twice: the second use takes the plan of the first.
       for (int use = 0; use < 2; ++use) {
@@ -111,7 +112,7 @@ class GradientSets : public testing::TestWithParam<std::vector<int>> {};
 // Marks gradients in a different order on every rank, in arena and user memory, for several fusion
 // limits, and compares with sums that are exact.
 TEST_P(GradientSets, AverageInAnyOrderOfReadiness) {
-  for (std::size_t fusion_bytes : {std::size_t{0}, std::size_t{300}, std::size_t{1} << 16}) {
+  for (const std::size_t fusion_bytes : std::initializer_list<std::size_t>{0, 300, 1U << 16}) {
     for (bool in_arena : {true, false}) {
       const std::uint64_t seed = fusion_bytes + in_arena;
       EngineJob job(ProcessGrid::with_node_sizes(GetParam()),
@@ -185,14 +186,15 @@ INSTANTIATE_TEST_SUITE_P(Shapes, GradientSets,
 // limit.
 TEST(Engine, BitsDoNotDependOnTimingOrFusion) {
   std::vector<float> reference;
-  for (std::size_t fusion_bytes : {std::size_t{0}, std::size_t{1000}, std::size_t{1} << 16}) {
+  for (const std::size_t fusion_bytes : std::initializer_list<std::size_t>{
+           std::size_t{0}, std::size_t{1000}, std::size_t{1} << 16}) {
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
       EngineJob job(ProcessGrid::with_node_sizes({2, 1}),
                     {.fusion_bytes = fusion_bytes, .algorithm = "direct"}, seed);
       std::vector<std::shared_ptr<GradientGroup>> groups;
       for (int rank = 0; rank < 3; ++rank) {
         std::vector<GradientSpec> specs;
-        for (std::size_t count : {100, 30, 77})
+        for (const std::size_t count : std::initializer_list<std::size_t>{100, 30, 77})
           specs.push_back({.name = "g" + std::to_string(specs.size()), .shape = {count}});
         groups.push_back(std::make_shared<GradientGroup>("model", specs, GradientOptions{}));
         job.engine(rank).submit(groups.back());

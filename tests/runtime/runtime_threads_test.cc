@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -110,7 +111,7 @@ TEST_P(RuntimeThreads, AllReduceBroadcastAndBarrier) {
   Job(GetParam()).run([&](Runtime& runtime) {
     require(runtime.num_nodes() == 1 && runtime.local_rank() == runtime.rank(), "one node");
     for (int iteration = 0; iteration < 5; ++iteration) {
-      for (std::size_t count : {1, 3, 1000}) {
+      for (const std::size_t count : std::initializer_list<std::size_t>{1, 3, 1000}) {
         all_reduce_works(runtime, "x" + std::to_string(count), count);
       }
       all_reduce_works(runtime, "changes shape", static_cast<std::size_t>(iteration) + 1);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <initializer_list>
 
 #include "comm/base/check.h"
 #include "comm/collective/chunking.h"
@@ -39,7 +40,7 @@ TEST_P(AlgorithmShapes, SumEveryElementOnce) {
     test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
       const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
       // Fewer elements than ranks, an odd count, and at the larger shapes one that is cut unevenly.
-      for (std::size_t count : {std::size_t{1}, std::size_t{331}}) {
+      for (const std::size_t count : std::initializer_list<std::size_t>{1, 331}) {
         expect_correct(grid, {.count = count, .placement = Placement::kStaged}, options,
                        test::shape_text(sizes));
       }
@@ -54,7 +55,7 @@ TEST_P(AlgorithmShapes, SumInChunksInPlaceAndOutOfOrderNodes) {
                                                 {"a", "a"},
                                                 {"b", "a", "c"}}) {
     const ProcessGrid grid(nodes);
-    for (std::size_t count : {0, 2, 3, 64, 257, 1000}) {
+    for (const std::size_t count : std::initializer_list<std::size_t>{0, 2, 3, 64, 257, 1000}) {
       for (DType dtype : {DType::kFloat32, DType::kUInt8}) {
         expect_correct(grid, {.count = count, .dtype = dtype}, options, GetParam());
       }
@@ -154,9 +155,10 @@ TEST(ResolveAlgorithm, NamesWhatThereIs) {
 }
 
 TEST(PartOf, CoversExactlyInOrderAndAligned) {
-  for (std::size_t offset : {0, 16, 5, 33}) {
-    for (std::size_t count : {0, 1, 15, 16, 17, 100, 1024, 1031}) {
-      for (std::size_t parts : {1, 2, 3, 7, 16}) {
+  for (const std::size_t offset : std::initializer_list<std::size_t>{0, 16, 5, 33}) {
+    for (const std::size_t count :
+         std::initializer_list<std::size_t>{0, 1, 15, 16, 17, 100, 1024, 1031}) {
+      for (const std::size_t parts : std::initializer_list<std::size_t>{1, 2, 3, 7, 16}) {
         std::size_t at = offset;
         for (std::size_t i = 0; i < parts; ++i) {
           const Extent part = part_of({offset, count}, parts, i, DType::kFloat32);
