@@ -83,4 +83,19 @@ class EngineJob {
   std::unique_ptr<SeededScheduler> scheduler_;
 };
 
+/// Everything in `data`, for an operation.
+inline BufferView view(std::vector<float>& data) {
+  return {data.data(), data.size(), DType::kFloat32};
+}
+
+/// The error of a finished ticket, or an empty string.
+inline std::string error_of(const Operation& operation) {
+  try {
+    operation.ticket->wait(std::chrono::milliseconds(1));
+    return {};
+  } catch (const KoloError& e) {
+    return e.what();
+  }
+}
+
 }  // namespace kolo::test
