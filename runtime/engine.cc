@@ -127,6 +127,7 @@ void Engine::take(std::shared_ptr<GradientGroup> group) {
 }
 
 void Engine::take(const Mark& mark) {
+  if (mark.group->failed()) return;
   const auto ready = mark.group->readiness().mark(mark.gradient);
   if (ready) arrive(mark.group->buckets()[*ready]);
 }
@@ -219,11 +220,16 @@ void Engine::plan(OperationTopic& topic) {
 
 void Engine::plan(GradientGroup& group) {
   if (const auto former = groups_.find(group.name()); former != groups_.end()) {
-    former->second->bucket_failed(
-        {.code = ErrorCode::kUsage,
-         .bucket = group.name(),
-         .what = "the gradient set was registered again; use the new one"});
-    for (BucketId id : former->second->buckets()) buckets_.remove(id);
+    if (former->second->failed()) {
+      // Other buckets than the rejected one may still be running: all stay, on all ranks alike.
+      failed_groups_.push_back(std::move(former->second));
+    } else {
+      former->second->bucket_failed(
+          {.code = ErrorCode::kUsage,
+           .bucket = group.name(),
+           .what = "the gradient set was registered again; use the new one"});
+      for (BucketId id : former->second->buckets()) buckets_.remove(id);
+    }
     groups_.erase(former);
   }
   plan_gradients(group, buckets_, transport_, grid_, options_.fusion_bytes, compile_options());

@@ -96,6 +96,7 @@ class Engine {
   std::vector<Submission> drained_;
   std::map<std::string, OperationTopic, std::less<>> operations_;  // by name
   std::map<std::string, std::shared_ptr<GradientGroup>> groups_;   // agreed, by name
+  std::vector<std::shared_ptr<GradientGroup>> failed_groups_;  // replaced; still own their buckets
   std::map<Topic, OperationTopic*> proposed_operations_;
   std::map<Topic, std::shared_ptr<GradientGroup>> proposed_groups_;
   std::vector<int> awaited_peers_;

@@ -65,16 +65,20 @@ void GradientGroup::note_ready(std::size_t index) {
   check(index < gradients_.size(), "there is no gradient with this index");
   const std::lock_guard lock(mutex_);
   if (error_) throw KoloError(*error_);
-  check(!marked_[index], fmt::format("ready() was called twice for gradient '{}' in one iteration",
-                                     gradients_[index].name));
+  if (marked_[index]) {
+    throw UsageError(fmt::format("ready() was called twice for gradient '{}' in one iteration",
+                                 gradients_[index].name));
+  }
   marked_[index] = true;
   ++marks_;
 }
 
 bool GradientGroup::wait(std::chrono::milliseconds timeout) {
   std::unique_lock lock(mutex_);
-  check(error_ || marks_ == gradients_.size(),
+  if (!error_ && marks_ < gradients_.size()) {
+    throw UsageError(
         fmt::format("wait() before ready() for {} of set '{}'", unmarked_names(), name_));
+  }
   const auto settled = [this] { return error_ || finished_ == buckets_.size(); };
   ++waiters_;
   bool in_time = true;
@@ -95,6 +99,11 @@ bool GradientGroup::wait(std::chrono::milliseconds timeout) {
 bool GradientGroup::in_flight() const {
   const std::lock_guard lock(mutex_);
   return !error_ && marks_ > 0;
+}
+
+bool GradientGroup::failed() const {
+  const std::lock_guard lock(mutex_);
+  return error_.has_value();
 }
 
 std::string GradientGroup::unmarked_names() const {

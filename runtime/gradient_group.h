@@ -56,8 +56,10 @@ class GradientGroup final : public BucketOwner {
   void note_ready(std::size_t index);
   /// See `GradientSet::wait`. Returns false on time-out.
   bool wait(std::chrono::milliseconds timeout);
-  /// Whether some, but not all, of an iteration has happened.
+  /// Whether an iteration has begun that no `wait` has ended.
   bool in_flight() const;
+  /// Whether it has an error, which every later call throws.
+  bool failed() const;
 
  private:
   std::string unmarked_names() const;

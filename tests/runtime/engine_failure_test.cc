@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <thread>
 
@@ -136,6 +137,61 @@ TEST_P(Disagreements, OneRankEndsWhileOthersWait) {
 INSTANTIATE_TEST_SUITE_P(Shapes, Disagreements,
                          testing::Values(std::vector<int>{2}, std::vector<int>{3},
                                          std::vector<int>{1, 1}, std::vector<int>{2, 2}));
+
+// Rank 1 waits for 'y' while rank 0 waits for its gradients, of which rank 1 has marked one: the
+// set fails on both ranks, and the same name can be registered again.
+TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
+  EngineJob job(ProcessGrid::with_node_sizes({2}), {.fusion_bytes = 0}, 18);
+  const auto register_set = [&] {
+    std::vector<std::shared_ptr<GradientGroup>> groups;
+    for (int rank = 0; rank < 2; ++rank) {
+      groups.push_back(std::make_shared<GradientGroup>(
+          "model",
+          std::vector<GradientSpec>{{.name = "a", .shape = {30}}, {.name = "b", .shape = {30}}},
+          GradientOptions{}));
+      job.engine(rank).submit(groups.back());
+    }
+    job.run_until(
+        [&] { return groups[0]->registration().done() && groups[1]->registration().done(); });
+    return groups;
+  };
+  const auto mark = [&](GradientGroup& group, int rank, std::size_t gradient) {
+    group.note_ready(gradient);
+    job.engine(rank).mark(group, gradient);
+  };
+  const auto failed = register_set();
+  mark(*failed[0], 0, 0);
+  mark(*failed[0], 0, 1);
+  mark(*failed[1], 1, 0);
+  std::vector<float> buffer(8);
+  const auto other =
+      job.submit(1, {.kind = OperationKind::kAllReduce, .name = "y", .buffer = view(buffer)});
+  std::thread waits_for_gradients(
+      [&] { EXPECT_THROW(failed[0]->wait(std::chrono::milliseconds(0)), KoloError); });
+  std::thread waits_for_other(
+      [&] { EXPECT_THROW(other->ticket->wait(std::chrono::milliseconds(0)), KoloError); });
+  while (failed[0]->waiters() == 0 || other->ticket->waiters() == 0) std::this_thread::yield();
+  job.run_until([&] { return failed[0]->failed() && failed[1]->failed() && other->ticket->done(); },
+                kTick);
+  waits_for_gradients.join();
+  waits_for_other.join();
+  EXPECT_THROW(failed[1]->note_ready(1), KoloError);
+
+  const auto groups = register_set();
+  for (int rank = 0; rank < 2; ++rank) {
+    for (std::size_t gradient : {std::size_t{0}, std::size_t{1}}) {
+      auto* values =
+          static_cast<float*>(groups[static_cast<std::size_t>(rank)]->view(gradient).data);
+      std::fill_n(values, 30, static_cast<float>(rank + 1));
+      mark(*groups[static_cast<std::size_t>(rank)], rank, gradient);
+    }
+  }
+  job.run_until([&] { return job.engine(0).idle() && job.engine(1).idle(); });
+  for (const auto& group : groups) {
+    ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
+    EXPECT_EQ(static_cast<const float*>(group->view(1).data)[29], 1.5F);
+  }
+}
 
 TEST(Engine, ARankThatOnlyTakesLongIsNotAnError) {
   EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, 15);
