@@ -1,0 +1,57 @@
+# CUDA, NCCL and cuDNN: each AUTO (when it is found), ON (or stop) or OFF. Sets KOLO_CUDA, KOLO_NCCL and
+# KOLO_CUDNN to what this build has, and gives kolo_cuda_sources.
+
+foreach(feature IN ITEMS CUDA NCCL CUDNN)
+  set(KOLO_WITH_${feature} AUTO CACHE STRING "Build with ${feature}: AUTO, ON or OFF")
+  set_property(CACHE KOLO_WITH_${feature} PROPERTY STRINGS AUTO ON OFF)
+  set(KOLO_${feature} OFF)
+endforeach()
+
+if(KOLO_WITH_CUDA STREQUAL "AUTO")
+  include(CheckLanguage)
+  check_language(CUDA)
+  set(KOLO_CUDA ${CMAKE_CUDA_COMPILER})
+elseif(KOLO_WITH_CUDA)
+  set(KOLO_CUDA ON)
+endif()
+
+if(KOLO_CUDA)
+  set(KOLO_CUDA ON)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    # Ampere, Hopper, Blackwell; the last also as PTX for what comes after it.
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
+  endif()
+  # Kernels and the code around them see one compiler.
+  if(NOT DEFINED CMAKE_CUDA_HOST_COMPILER)
+    set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  endif()
+  # The same run-time library as CUDA::cudart, which C++ sources link.
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+elseif(KOLO_WITH_NCCL STREQUAL "ON" OR KOLO_WITH_CUDNN STREQUAL "ON")
+  message(FATAL_ERROR "KOLO_WITH_NCCL and KOLO_WITH_CUDNN need CUDA, which is off or was not found")
+endif()
+
+# kolo_find_gpu_library(NCCL): looks for it as its switch says.
+macro(kolo_find_gpu_library feature)
+  if(KOLO_CUDA AND KOLO_WITH_${feature})
+    if(KOLO_WITH_${feature} STREQUAL "AUTO")
+      find_package(${feature} QUIET)
+    else()
+      find_package(${feature} REQUIRED)
+    endif()
+    set(KOLO_${feature} ${${feature}_FOUND})
+  endif()
+endmacro()
+kolo_find_gpu_library(NCCL)
+kolo_find_gpu_library(CUDNN)
+message(STATUS "Kolo: CUDA ${KOLO_CUDA}, NCCL ${KOLO_NCCL}, cuDNN ${KOLO_CUDNN}")
+
+# kolo_cuda_sources(target a.cu ...): adds CUDA sources to a target, with its warnings.
+function(kolo_cuda_sources target)
+  target_sources(${target} PRIVATE ${ARGN})
+  # By flag: CMake knows CUDA_STANDARD 20 only from 3.26 on.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
+  target_link_libraries(${target} PUBLIC CUDA::cudart)
+endfunction()
