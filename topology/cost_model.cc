@@ -124,9 +124,6 @@ double CostModel::tree_us(std::size_t bytes) const {
 }
 
 double CostModel::hierarchical_us(std::size_t bytes, const std::string& cross) const {
-  if (std::find(kFlatAlgorithms.begin(), kFlatAlgorithms.end(), cross) == kFlatAlgorithms.end()) {
-    throw std::invalid_argument("unknown cross-node algorithm '" + cross + "'");
-  }
   // All parts travel at once over each node's link: as if one rank per node had all the bytes.
   const std::vector<int> one_rank_each(static_cast<std::size_t>(grid_.num_nodes()), 1);
   const CostModel between(ProcessGrid::with_node_sizes(one_rank_each), costs_);
@@ -137,14 +134,18 @@ double CostModel::hierarchical_us(std::size_t bytes, const std::string& cross) c
     const double read = (size - 1) / size * static_cast<double>(bytes);
     local = std::max(local, transfer_us(costs_.memory, read));
   }
-  return 2 * local + between.predict_us(cross, bytes);
+  return 2 * local + between.flat_us(cross, bytes);
 }
 
-double CostModel::predict_us(const std::string& algorithm, std::size_t bytes) const {
+double CostModel::flat_us(const std::string& algorithm, std::size_t bytes) const {
   if (algorithm == "ring") return ring_us(bytes);
   if (algorithm == "direct") return direct_us(bytes);
   if (algorithm == "halving_doubling") return halving_doubling_us(bytes);
   if (algorithm == "tree") return tree_us(bytes);
+  throw std::invalid_argument("unknown algorithm '" + algorithm + "' in a flat group");
+}
+
+double CostModel::predict_us(const std::string& algorithm, std::size_t bytes) const {
   if (algorithm == "hierarchical") {
     double best = std::numeric_limits<double>::infinity();
     for (std::string_view cross : kFlatAlgorithms) {
@@ -155,7 +156,10 @@ double CostModel::predict_us(const std::string& algorithm, std::size_t bytes) co
   if (algorithm.starts_with(kHierarchicalPrefix)) {
     return hierarchical_us(bytes, algorithm.substr(kHierarchicalPrefix.size()));
   }
-  throw std::invalid_argument("unknown algorithm '" + algorithm + "'");
+  if (algorithm == "native" || algorithm.starts_with("hierarchical:native,")) {
+    return device_us(algorithm, bytes, kDeviceUnitBytes);
+  }
+  return flat_us(algorithm, bytes);
 }
 
 std::vector<std::string> CostModel::algorithms() {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,8 +20,23 @@ struct LinkCost {
 /// Costs of the links of a job; the defaults stand for a shared-memory node and a 10 Gbit/s
 /// network.
 struct LinkCosts {
-  LinkCost memory{.latency_us = 0.5, .bytes_per_us = 8000};    ///< Between ranks of one node.
-  LinkCost network{.latency_us = 15.0, .bytes_per_us = 1200};  ///< Between nodes, one node's link.
+  LinkCost memory{.latency_us = 0.5, .bytes_per_us = 8000};     ///< Between ranks of one node.
+  LinkCost network{.latency_us = 15.0, .bytes_per_us = 1200};   ///< Between nodes, one node's link.
+  LinkCost device{.latency_us = 5.0, .bytes_per_us = 360'000};  ///< Between devices of one node.
+  LinkCost staging{.latency_us = 10.0,
+                   .bytes_per_us = 25'000};  ///< Device to host memory, each way.
+  /// Between nodes as the device's own library reaches it, one node's link.
+  LinkCost native_network{.latency_us = 15.0, .bytes_per_us = 1200};
+};
+
+/// Bytes of a device bucket that go through node and network as one unit, unless told otherwise.
+inline constexpr std::size_t kDeviceUnitBytes = std::size_t{32} << 20;
+
+/// What limits the choice for a device bucket.
+struct DeviceLimits {
+  bool reproducible = false;       ///< Between nodes, elements are summed at one place.
+  bool native_spans_nodes = true;  ///< The device's own library reaches all ranks.
+  std::size_t unit_bytes = kDeviceUnitBytes;
 };
 
 /// Predicted times of all-reduce algorithms.
@@ -48,17 +64,42 @@ class CostModel {
   /// Whether each element is summed at one place in rank order per level.
   static bool is_reproducible(const std::string& algorithm);
 
-  /// By name: "ring", "direct", "halving_doubling", "tree", "hierarchical" (best cross algorithm)
-  /// or "hierarchical:direct,CROSS". Errors: std::invalid_argument for an unknown name.
+  /// By name: "ring", "direct", "halving_doubling", "tree", "hierarchical" (best cross algorithm),
+  /// "hierarchical:direct,CROSS", "native" or "hierarchical:native,CROSS". Errors:
+  /// std::invalid_argument for an unknown name.
   double predict_us(const std::string& algorithm, std::size_t bytes) const;
 
   /// The algorithm with the lowest prediction. `reproducible` admits only those for which
   /// `is_reproducible` holds (direct, hierarchical:direct,direct), as 16-bit buckets need.
   std::string choose(std::size_t bytes, bool reproducible) const;
 
+  /// One all-reduce of the device's own library over all ranks: rings in a node, trees between
+  /// nodes.
+  double native_us(std::size_t bytes) const;
+  /// Native reduce-scatter in the node, staged `cross` exchange, native all-gather, in units that
+  /// follow each other through these stages, at most two under way.
+  /// Errors: std::invalid_argument unless `cross` is a flat name.
+  double native_hierarchical_us(std::size_t bytes, const std::string& cross,
+                                std::size_t unit_bytes = kDeviceUnitBytes) const;
+
+  /// Names that `choose_device` considers, preferred first among equals: "native", then
+  /// "hierarchical:native,CROSS" for each CROSS.
+  static std::vector<std::string> device_algorithms(const DeviceLimits& limits);
+  /// The one of them with the lowest prediction.
+  std::string choose_device(std::size_t bytes, const DeviceLimits& limits = {}) const;
+  /// `algorithm` and the best other one with their predictions: "native: 5.2 ms predicted;
+  /// hierarchical:native,ring 8.1 ms".
+  std::string explain_device(const std::string& algorithm, std::size_t bytes,
+                             const DeviceLimits& limits = {}) const;
+
   const LinkCosts& costs() const { return costs_; }
 
  private:
+  double flat_us(const std::string& algorithm, std::size_t bytes) const;
+  double device_us(const std::string& algorithm, std::size_t bytes, std::size_t unit_bytes) const;
+  std::string best_device(std::size_t bytes, const DeviceLimits& limits,
+                          std::string_view except) const;
+
   ProcessGrid grid_;
   LinkCosts costs_;
 };

@@ -1,6 +1,7 @@
 #include "topology/discovery.h"
 
 #include <hwloc.h>
+#include <hwloc/distances.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -84,15 +85,45 @@ std::vector<Package> packages_of(hwloc_topology_t topology) {
   return packages;
 }
 
+/// A set of processors as Linux lists them: "0-15,32-47".
+std::string list_text(hwloc_const_bitmap_t set) {
+  char* raw = nullptr;
+  if (set == nullptr || hwloc_bitmap_list_asprintf(&raw, set) < 0) return {};
+  const std::unique_ptr<char, decltype(&std::free)> text(raw, &std::free);
+  return text.get();
+}
+
 std::vector<NumaNode> numa_nodes_of(hwloc_topology_t topology) {
   std::vector<NumaNode> nodes;
   for_each(topology, HWLOC_OBJ_NUMANODE, [&](hwloc_obj_t object) {
     nodes.push_back({.os_index = static_cast<int>(object->os_index),
                      .memory_bytes = object->attr->numanode.local_memory,
                      .cores = count_inside(topology, object, HWLOC_OBJ_CORE),
-                     .pus = count_inside(topology, object, HWLOC_OBJ_PU)});
+                     .pus = count_inside(topology, object, HWLOC_OBJ_PU),
+                     .cpus = list_text(object->cpuset)});
   });
   return nodes;
+}
+
+std::vector<std::vector<int>> numa_distances_of(hwloc_topology_t topology) {
+  hwloc_distances_s* found = nullptr;
+  unsigned count = 1;
+  if (hwloc_distances_get_by_type(topology, HWLOC_OBJ_NUMANODE, &count, &found,
+                                  HWLOC_DISTANCES_KIND_MEANS_LATENCY, 0) != 0 ||
+      count == 0) {
+    return {};
+  }
+  const std::size_t nodes = found->nbobjs;
+  std::vector<std::vector<int>> distances(nodes, std::vector<int>(nodes));
+  for (std::size_t a = 0; a < nodes; ++a) {
+    for (std::size_t b = 0; b < nodes; ++b) {
+      const hwloc_uint64_t value = found->values[a * nodes + b];
+      distances.at(found->objs[a]->logical_index).at(found->objs[b]->logical_index) =
+          static_cast<int>(value);
+    }
+  }
+  hwloc_distances_release(topology, found);
+  return distances;
 }
 
 char cache_kind(hwloc_obj_cache_type_t type) {
@@ -161,6 +192,26 @@ int nearest_numa_node(hwloc_topology_t topology, hwloc_obj_t device) {
   return hwloc_bitmap_first(place->nodeset);
 }
 
+/// The bridges between the processor and a device, from the host bridge down.
+std::vector<std::string> bridges_above(hwloc_obj_t device) {
+  std::vector<std::string> bridges;
+  for (hwloc_obj_t object = device->parent; object != nullptr && object->type == HWLOC_OBJ_BRIDGE;
+       object = object->parent) {
+    const auto& bridge = object->attr->bridge;
+    if (bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI) {
+      bridges.push_back(bus_address(bridge.upstream.pci));
+    } else {
+      std::array<char, 32> text{};
+      std::snprintf(text.data(), text.size(), "host %04x:%02x",
+                    static_cast<unsigned>(bridge.downstream.pci.domain),
+                    static_cast<unsigned>(bridge.downstream.pci.secondary_bus));
+      bridges.emplace_back(text.data());
+    }
+  }
+  std::reverse(bridges.begin(), bridges.end());
+  return bridges;
+}
+
 std::string device_name(hwloc_obj_t object) {
   const std::string vendor = info(object, "PCIVendor");
   const std::string model = info(object, "PCIDevice");
@@ -181,6 +232,7 @@ std::vector<PciDevice> devices_of(hwloc_topology_t topology) {
     device.device_id = pci.device_id;
     device.name = device_name(object);
     device.numa_node = nearest_numa_node(topology, object);
+    device.bridges = bridges_above(object);
     device.link_gb_per_s = static_cast<double>(pci.linkspeed);
     devices.push_back(std::move(device));
   }
@@ -210,6 +262,7 @@ HardwareSnapshot snapshot(hwloc_topology_t topology) {
   result.memory_bytes = machine->total_memory;
   result.packages = packages_of(topology);
   result.numa_nodes = numa_nodes_of(topology);
+  result.numa_distances = numa_distances_of(topology);
   result.caches = caches_of(topology);
   result.devices = devices_of(topology);
   return result;

@@ -20,6 +20,7 @@ struct NumaNode {
   std::size_t memory_bytes = 0;
   int cores = 0;  ///< Near this memory.
   int pus = 0;
+  std::string cpus;  ///< OS indices of those hardware threads: "0-15,32-47".
 };
 
 /// Caches of equal level, kind and size.
@@ -39,10 +40,12 @@ struct PciDevice {
   std::string address;  ///< "0000:3b:00.0"
   std::uint16_t vendor_id = 0;
   std::uint16_t device_id = 0;
-  std::string name;                     ///< Vendor and model; empty if unknown.
-  std::vector<std::string> os_devices;  ///< "eth0", "mlx5_0", "nvml0", ...
-  int numa_node = -1;                   ///< OS index of the nearest memory; -1 if several are.
-  double link_gb_per_s = 0;             ///< GB/s of its PCI link; 0 if unknown.
+  std::string name = {};                     ///< Vendor and model; empty if unknown.
+  std::vector<std::string> os_devices = {};  ///< "eth0", "mlx5_0", "nvml0", ...
+  int numa_node = -1;                        ///< OS index of the nearest memory; -1 if several are.
+  /// From the host bridge, "host 0000:80", down to the last.
+  std::vector<std::string> bridges = {};
+  double link_gb_per_s = 0;  ///< GB/s of its PCI link; 0 if unknown.
 };
 
 /// What one machine offers to this process: processors outside its cgroup are left out.
@@ -53,6 +56,9 @@ struct HardwareSnapshot {
   std::size_t memory_bytes = 0;
   std::vector<Package> packages;
   std::vector<NumaNode> numa_nodes;
+  /// By places in `numa_nodes`: relative latency as the firmware tells, 10 is local. Empty if
+  /// unknown.
+  std::vector<std::vector<int>> numa_distances;
   std::vector<CacheKind> caches;   ///< Ascending level.
   std::vector<PciDevice> devices;  ///< By bus address.
 };

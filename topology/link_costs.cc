@@ -15,11 +15,17 @@ struct Field {
   bool may_be_zero;
 };
 
-constexpr std::array<Field, 4> kFields = {{
+constexpr std::array<Field, 10> kFields = {{
     {"memory_latency_us", &LinkCosts::memory, &LinkCost::latency_us, true},
     {"memory_bytes_per_us", &LinkCosts::memory, &LinkCost::bytes_per_us, false},
     {"network_latency_us", &LinkCosts::network, &LinkCost::latency_us, true},
     {"network_bytes_per_us", &LinkCosts::network, &LinkCost::bytes_per_us, false},
+    {"device_latency_us", &LinkCosts::device, &LinkCost::latency_us, true},
+    {"device_bytes_per_us", &LinkCosts::device, &LinkCost::bytes_per_us, false},
+    {"staging_latency_us", &LinkCosts::staging, &LinkCost::latency_us, true},
+    {"staging_bytes_per_us", &LinkCosts::staging, &LinkCost::bytes_per_us, false},
+    {"native_network_latency_us", &LinkCosts::native_network, &LinkCost::latency_us, true},
+    {"native_network_bytes_per_us", &LinkCosts::native_network, &LinkCost::bytes_per_us, false},
 }};
 
 [[noreturn]] void reject(std::string_view item, std::string_view why) {
@@ -30,14 +36,15 @@ const Field& field_of(std::string_view key, std::string_view item) {
   for (const Field& field : kFields) {
     if (field.key == key) return field;
   }
-  reject(item,
-         "is not one of memory_latency_us=, memory_bytes_per_us=, network_latency_us= or "
-         "network_bytes_per_us=");
+  std::string keys;
+  for (const Field& field : kFields) keys.append(keys.empty() ? "" : ", ").append(field.key) += '=';
+  reject(item, "is not one of " + keys);
 }
 
 }  // namespace
 
 LinkCosts parse_link_costs(std::string_view text, LinkCosts defaults) {
+  bool names_network = false, names_native_network = false;
   while (!text.empty()) {
     const std::size_t comma = text.find(',');
     const std::string_view item = text.substr(0, comma);
@@ -53,7 +60,10 @@ LinkCosts parse_link_costs(std::string_view text, LinkCosts defaults) {
     if (!std::isfinite(value) || value < 0) reject(item, "is negative or not finite");
     if (value == 0 && !field.may_be_zero) reject(item, "is no bandwidth");
     (defaults.*field.link).*field.value = value;
+    names_network |= field.link == &LinkCosts::network;
+    names_native_network |= field.link == &LinkCosts::native_network;
   }
+  if (names_network && !names_native_network) defaults.native_network = defaults.network;
   return defaults;
 }
 

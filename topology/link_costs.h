@@ -8,8 +8,9 @@
 namespace kolo {
 
 /// Reads link costs from text, as `--link-costs` and KOLO_LINK_COSTS give them: comma-separated
-/// `key=value` with the keys memory_latency_us, memory_bytes_per_us, network_latency_us and
-/// network_bytes_per_us. Keys that are left out keep the value they have in `defaults`.
+/// `key=value` with the keys LINK_latency_us and LINK_bytes_per_us, where LINK is memory, network,
+/// device, staging or native_network (see LinkCosts). Keys that are left out keep the value they
+/// have in `defaults`, except that native_network follows network unless it is named itself.
 ///
 ///   parse_link_costs("network_latency_us=2.5,network_bytes_per_us=12000")
 ///

@@ -17,14 +17,43 @@ TEST(LinkCosts, ReplacesWhatIsNamed) {
   EXPECT_EQ(to_string(parse_link_costs("")), to_string(LinkCosts{}));
 }
 
+TEST(LinkCosts, ReadsEveryLinkOfADevice) {
+  const LinkCosts costs = parse_link_costs(
+      "device_latency_us=1,device_bytes_per_us=2,staging_latency_us=3,staging_bytes_per_us=4,"
+      "native_network_latency_us=5,native_network_bytes_per_us=6");
+  EXPECT_EQ(costs.device.latency_us, 1);
+  EXPECT_EQ(costs.device.bytes_per_us, 2);
+  EXPECT_EQ(costs.staging.latency_us, 3);
+  EXPECT_EQ(costs.staging.bytes_per_us, 4);
+  EXPECT_EQ(costs.native_network.latency_us, 5);
+  EXPECT_EQ(costs.native_network.bytes_per_us, 6);
+}
+
+TEST(LinkCosts, TheNetworkOfTheLibraryFollowsTheNetworkUnlessNamed) {
+  const LinkCosts both = parse_link_costs("network_bytes_per_us=25000");
+  EXPECT_EQ(both.native_network.bytes_per_us, 25000);
+  EXPECT_EQ(both.native_network.latency_us, both.network.latency_us);
+  const LinkCosts apart =
+      parse_link_costs("native_network_bytes_per_us=46000,network_bytes_per_us=25000");
+  EXPECT_EQ(apart.native_network.bytes_per_us, 46000);
+  EXPECT_EQ(apart.network.bytes_per_us, 25000);
+  LinkCosts defaults;
+  defaults.native_network.bytes_per_us = 7;
+  EXPECT_EQ(parse_link_costs("memory_latency_us=1", defaults).native_network.bytes_per_us, 7);
+}
+
 TEST(LinkCosts, TextReadsBackAsTheSame) {
   const LinkCosts costs{.memory = {.latency_us = 0, .bytes_per_us = 1.0 / 3},
-                        .network = {.latency_us = 1e-9, .bytes_per_us = 12345.678}};
+                        .network = {.latency_us = 1e-9, .bytes_per_us = 12345.678},
+                        .device = {.latency_us = 2.5, .bytes_per_us = 1e6},
+                        .staging = {.latency_us = 0.1, .bytes_per_us = 3},
+                        .native_network = {.latency_us = 7, .bytes_per_us = 0.7}};
   const LinkCosts read = parse_link_costs(to_string(costs));
-  EXPECT_EQ(read.memory.latency_us, costs.memory.latency_us);
-  EXPECT_EQ(read.memory.bytes_per_us, costs.memory.bytes_per_us);
-  EXPECT_EQ(read.network.latency_us, costs.network.latency_us);
-  EXPECT_EQ(read.network.bytes_per_us, costs.network.bytes_per_us);
+  for (LinkCost LinkCosts::*link : {&LinkCosts::memory, &LinkCosts::network, &LinkCosts::device,
+                                    &LinkCosts::staging, &LinkCosts::native_network}) {
+    EXPECT_EQ((read.*link).latency_us, (costs.*link).latency_us);
+    EXPECT_EQ((read.*link).bytes_per_us, (costs.*link).bytes_per_us);
+  }
 }
 
 TEST(LinkCosts, NamesWhatItRejects) {

@@ -1,0 +1,140 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "topology/cost_model.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+std::vector<ProcessGrid> grids() {
+  std::vector<ProcessGrid> result;
+  for (const std::vector<int>& sizes : std::vector<std::vector<int>>{
+           {1}, {2}, {8}, {1, 1}, {2, 2}, {8, 8}, {3, 2}, {1, 1, 1, 1, 1}, {8, 8, 8, 8}}) {
+    result.push_back(ProcessGrid::with_node_sizes(sizes));
+  }
+  return result;
+}
+
+std::vector<std::size_t> sizes() {
+  std::vector<std::size_t> result{0};
+  for (std::size_t bytes = 1; bytes <= 1024 * kMiB; bytes *= 4) result.push_back(bytes);
+  return result;
+}
+
+TEST(DeviceCostModel, ChoosesTheLowestPredictionAmongWhatIsAllowed) {
+  for (const ProcessGrid& grid : grids()) {
+    const CostModel model(grid, {});
+    for (const DeviceLimits& limits :
+         {DeviceLimits{}, DeviceLimits{.reproducible = true},
+          DeviceLimits{.native_spans_nodes = false},
+          DeviceLimits{.reproducible = true, .native_spans_nodes = false}}) {
+      const std::vector<std::string> names = CostModel::device_algorithms(limits);
+      for (const std::size_t bytes : sizes()) {
+        double best = std::numeric_limits<double>::infinity();
+        for (const std::string& name : names) best = std::min(best, model.predict_us(name, bytes));
+        const std::string chosen = model.choose_device(bytes, limits);
+        EXPECT_THAT(names, testing::Contains(chosen));
+        EXPECT_EQ(model.predict_us(chosen, bytes), best);
+        if (names.front() == "native" && model.predict_us("native", bytes) == best) {
+          EXPECT_EQ(chosen, "native");
+        }
+      }
+    }
+  }
+}
+
+TEST(DeviceCostModel, KeepsToItsLimits) {
+  EXPECT_THAT(CostModel::device_algorithms({.reproducible = true, .native_spans_nodes = false}),
+              testing::ElementsAre("hierarchical:native,direct"));
+  EXPECT_THAT(CostModel::device_algorithms({.native_spans_nodes = false}),
+              testing::Not(testing::Contains("native")));
+  EXPECT_EQ(CostModel::device_algorithms({}).front(), "native");
+}
+
+TEST(DeviceCostModel, PredictionsGrowWithBytesUpToAUnit) {
+  for (const ProcessGrid& grid : grids()) {
+    const CostModel model(grid, {});
+    for (const std::string& name : CostModel::device_algorithms({})) {
+      double previous = 0;
+      for (std::size_t bytes = 0; bytes <= kDeviceUnitBytes; bytes += kDeviceUnitBytes / 16) {
+        const double predicted = model.predict_us(name, bytes);
+        EXPECT_GE(predicted, previous) << name << ", " << bytes << " bytes";
+        previous = predicted;
+      }
+    }
+  }
+}
+
+// With latency a and S bytes at rate b, by hand.
+TEST(DeviceCostModel, AgreesWithTheFormulas) {
+  LinkCosts costs;
+  costs.network = {.latency_us = 100, .bytes_per_us = 1};
+  costs.device = {.latency_us = 2, .bytes_per_us = 10};
+  costs.staging = {.latency_us = 5, .bytes_per_us = 4};
+  costs.native_network = {.latency_us = 50, .bytes_per_us = 2};
+
+  const CostModel node(ProcessGrid::with_node_sizes({4}), costs);
+  EXPECT_DOUBLE_EQ(node.native_us(400), 2 + 60);  // a + 2(n-1)/n S/b
+  EXPECT_DOUBLE_EQ(node.native_hierarchical_us(400, "ring"), 2 * (2 + 30));
+
+  const CostModel two(ProcessGrid::with_node_sizes({2, 2}), costs);
+  EXPECT_DOUBLE_EQ(two.native_us(400), 2 + 2 * 50 + 200);  // The network is the slower part.
+  // Halves of collectives, copies of a rank's 2(H-1)/H S/2, ring between nodes: one after the
+  // other.
+  const double collectives = 2 * (2 + 20), copy = 5 + 50, exchange = 2 * (100 + 200);
+  const double one_unit = collectives + 2 * copy + exchange;
+  EXPECT_DOUBLE_EQ(two.native_hierarchical_us(400, "ring"), one_unit);
+  // Four units: the slowest stage sets the pace of the other three.
+  EXPECT_DOUBLE_EQ(two.native_hierarchical_us(1600, "ring", 400), one_unit + 3 * exchange);
+
+  // Nothing is slow alone: two units are under way, so half of a unit's time is the pace.
+  costs.network = {.latency_us = 0, .bytes_per_us = 8};
+  const CostModel balanced(ProcessGrid::with_node_sizes({2, 2}), costs);
+  const double all = 44 + 2 * 55 + 50;
+  EXPECT_DOUBLE_EQ(balanced.native_hierarchical_us(800, "ring", 400), all + all / 2);
+
+  const CostModel four(ProcessGrid::with_node_sizes({1, 1, 1, 1}), costs);
+  EXPECT_DOUBLE_EQ(four.native_us(400), 2 + 4 * 50 + 300);  // Nothing goes inside a node.
+}
+
+TEST(DeviceCostModel, PrefersTheLibraryUnlessItsNetworkIsPoor) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({8, 8});
+  EXPECT_EQ(CostModel(ProcessGrid::with_node_sizes({8}), {}).choose_device(64 * kMiB), "native");
+  EXPECT_EQ(CostModel(grid, {}).choose_device(64 * kMiB), "native");
+  LinkCosts sockets;
+  sockets.network.bytes_per_us = 12'000;
+  EXPECT_THAT(CostModel(grid, sockets).choose_device(256 * kMiB),
+              testing::StartsWith("hierarchical:native,"));
+}
+
+TEST(DeviceCostModel, SaysWhy) {
+  LinkCosts costs;
+  costs.device = {.latency_us = 0, .bytes_per_us = 1};
+  const CostModel node(ProcessGrid::with_node_sizes({2}), costs);
+  EXPECT_EQ(node.explain_device("native", 5200),
+            "native: 5.2 ms predicted; hierarchical:native,direct 5.2 ms");
+  EXPECT_EQ(node.explain_device("hierarchical:native,ring", 100),
+            "hierarchical:native,ring: 100.0 us predicted; native 100.0 us");
+  EXPECT_EQ(node.explain_device("tree", 100, {.native_spans_nodes = false}),
+            "tree: as asked for, not predicted; hierarchical:native,direct 100.0 us");
+}
+
+TEST(DeviceCostModel, RejectsUnknownNames) {
+  const CostModel model(ProcessGrid::with_node_sizes({2, 2}), {});
+  for (const char* name : {"native,ring", "hierarchical:native,", "hierarchical:native,native",
+                           "hierarchical:native,hierarchical"}) {
+    EXPECT_THROW(model.predict_us(name, 1), std::invalid_argument) << name;
+  }
+  EXPECT_THROW(model.native_hierarchical_us(1, "native"), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace kolo

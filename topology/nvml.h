@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "topology/nvlink.h"
+
+namespace kolo {
+
+/// The management library of NVIDIA's driver, found at run time: no build and no program needs it.
+///
+/// Threads: one at a time.
+class Nvml {
+ public:
+  /// nullopt where the library, one of its functions or the driver is missing.
+  static std::optional<Nvml> load(const char* library = "libnvidia-ml.so.1");
+
+  Nvml(Nvml&&) noexcept;
+  Nvml& operator=(Nvml&&) noexcept;
+  ~Nvml();
+
+  /// Where the NVLinks of the GPU at this PCI address end; only those that are up.
+  std::vector<NvLinkEnd> nvlinks(const std::string& address) const;
+
+ private:
+  struct Library;
+  explicit Nvml(std::unique_ptr<const Library> library);
+
+  std::unique_ptr<const Library> library_;
+};
+
+}  // namespace kolo
