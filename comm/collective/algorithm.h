@@ -51,6 +51,12 @@ extern const ScatterGather kRing;
 extern const ScatterGather kDirect;
 /// By reading each other's bucket, between ranks of one node: no message, three flags per pair.
 extern const ScatterGather kSharedDirect;
+/// By the device's own library, between ranks of one node: device buckets whose extents are
+/// multiples of `device_padding`.
+extern const ScatterGather kNative;
+
+/// One all-reduce of the device's own library over all ranks, which are the stage's group.
+void append_native(ScheduleBuilder& builder, const Stage& stage);
 
 /// Sums inside each node, then between nodes, then spreads inside each node: `local`
 /// reduce-scatter, `cross` all-reduce of each rank's part over all nodes, `local` all-gather. Nodes
@@ -59,8 +65,21 @@ extern const ScatterGather kSharedDirect;
 void append_hierarchical(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid,
                          const ScatterGather& local, AllReduce cross);
 
+/// The same for several stages of one bucket, one after the other, in the order in which a device
+/// launches their local halves: the exchange of one unit between nodes overlaps those of the next.
+///
+///   reduce-scatter 0, reduce-scatter 1, all-gather 0, reduce-scatter 2, all-gather 1, ...
+void append_pipelined_hierarchical(ScheduleBuilder& builder, const std::vector<Stage>& stages,
+                                   const ProcessGrid& grid, const ScatterGather& local,
+                                   AllReduce cross);
+
 /// Copies the root's extent to the user of every rank: along a binomial tree between nodes, by
 /// reading one bucket inside each.
 void append_broadcast(ScheduleBuilder& builder, Extent extent, int root, const ProcessGrid& grid);
+
+/// The same for a device bucket: inside each node every rank gets a part by message, and the
+/// device's own library gathers the parts. Source: Barnett et al., InterCom, SHPCC 1994.
+void append_device_broadcast(ScheduleBuilder& builder, Extent extent, int root,
+                             const ProcessGrid& grid);
 
 }  // namespace kolo

@@ -3,32 +3,44 @@
 #include "comm/collective/algorithm.h"
 
 namespace kolo {
+namespace {
 
 // One head per node takes part between nodes: the root in its own node, else the leader. Heads form
 // a binomial tree in the order of nodes, turned so that the root comes first:
 //
 //   heads, position from the root     0 -> 4 | 0 -> 2 | 0 -> 1, 2 -> 3, 4 -> 5
+int head_of_node(const ProcessGrid& grid, int node, int root) {
+  return node == grid.node(root) ? root : grid.leader(node);
+}
+
+void pass_between_heads(ScheduleBuilder& builder, const Range& whole, int root,
+                        const ProcessGrid& grid) {
+  const auto node = static_cast<std::size_t>(grid.node(builder.rank()));
+  const auto nodes = static_cast<std::size_t>(grid.num_nodes());
+  const auto root_node = static_cast<std::size_t>(grid.node(root));
+  const std::size_t position = (node + nodes - root_node) % nodes;
+  const auto head_at = [&](std::size_t other) {
+    return head_of_node(grid, static_cast<int>((other + root_node) % nodes), root);
+  };
+  std::size_t distance = 1;
+  while (distance < nodes && (position & distance) == 0) distance *= 2;
+  if (position != 0) builder.recv(head_at(position - distance), whole);
+  while ((distance /= 2) >= 1) {
+    if (position + distance < nodes) builder.send(head_at(position + distance), whole);
+  }
+}
+
+}  // namespace
+
 void append_broadcast(ScheduleBuilder& builder, Extent extent, int root, const ProcessGrid& grid) {
   const int rank = builder.rank();
   const int node = grid.node(rank);
-  const int head = node == grid.node(root) ? root : grid.leader(node);
-  const auto nodes = static_cast<std::size_t>(grid.num_nodes());
-  const auto root_node = static_cast<std::size_t>(grid.node(root));
+  const int head = head_of_node(grid, node, root);
   const Range whole = builder.bucket(extent.offset, extent.count);
 
   if (rank == root) builder.load(whole);
   if (rank == head) {
-    const std::size_t position = (static_cast<std::size_t>(node) + nodes - root_node) % nodes;
-    const auto head_at = [&](std::size_t other) {
-      const int there = static_cast<int>((other + root_node) % nodes);
-      return there == grid.node(root) ? root : grid.leader(there);
-    };
-    std::size_t distance = 1;
-    while (distance < nodes && (position & distance) == 0) distance *= 2;
-    if (position != 0) builder.recv(head_at(position - distance), whole);
-    while ((distance /= 2) >= 1) {
-      if (position + distance < nodes) builder.send(head_at(position + distance), whole);
-    }
+    pass_between_heads(builder, whole, root, grid);
     for (int peer : grid.ranks_of_node(node)) {
       if (peer != head) builder.signal(peer, whole, Access::kRead);
     }
@@ -42,6 +54,32 @@ void append_broadcast(ScheduleBuilder& builder, Extent extent, int root, const P
     builder.deliver(source, Sink::kUser);
     builder.signal(head, source, Access::kWrite);
   }
+}
+
+void append_device_broadcast(ScheduleBuilder& builder, Extent extent, int root,
+                             const ProcessGrid& grid) {
+  const int rank = builder.rank();
+  const Stage inside{
+      .group = grid.ranks_of_node(grid.node(rank)), .extent = extent, .sink = Sink::kBucket};
+  const int head = head_of_node(grid, grid.node(rank), root);
+  const Range whole = builder.bucket(extent.offset, extent.count);
+  const auto part_at = [&](int owner) {
+    const Extent part =
+        part_of(extent, inside.size(), inside.position(owner), builder.layout().dtype);
+    return builder.bucket(part.offset, part.count);
+  };
+
+  if (rank == root) builder.load(whole);
+  if (rank == head) {
+    pass_between_heads(builder, whole, root, grid);
+    for (int peer : inside.group) {
+      if (peer != head) builder.send(peer, part_at(peer));
+    }
+  } else {
+    builder.recv(head, part_at(rank));
+  }
+  kNative.all_gather(builder, inside);
+  if (rank != root) builder.deliver(whole, Sink::kUser);
 }
 
 }  // namespace kolo

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "comm/schedule/bucket_layout.h"
+#include "topology/process_grid.h"
 
 namespace kolo {
 
@@ -24,5 +26,17 @@ Extent part_of(Extent whole, std::size_t parts, std::size_t index, DType dtype);
 
 /// How many chunks of at most `chunk_bytes` an extent is cut into for pipelining; at least 1.
 std::size_t chunk_count(Extent whole, DType dtype, std::size_t chunk_bytes);
+
+/// Parts of a device bucket start at multiples of this many bytes.
+inline constexpr std::size_t kDeviceAlignment = 128;
+
+/// What the count of a device bucket is a multiple of, so that the ranks of every node own equal,
+/// aligned parts: the least common multiple of all local sizes, times kDeviceAlignment. Elements.
+std::size_t device_padding(const ProcessGrid& grid, DType dtype);
+
+/// A device bucket of `count` elements in nearly equal chunks of about `chunk_bytes`, each of them
+/// a multiple of `padding` elements. Errors: UsageError unless `count` is one, too.
+std::vector<Extent> device_chunks(std::size_t count, std::size_t padding, DType dtype,
+                                  std::size_t chunk_bytes);
 
 }  // namespace kolo

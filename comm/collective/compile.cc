@@ -1,7 +1,7 @@
 #include "comm/collective/compile.h"
 
 #include <algorithm>
-#include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -45,6 +45,7 @@ struct Hierarchy {
 };
 
 constexpr std::string_view kHierarchical = "hierarchical";
+constexpr std::string_view kNativeName = "native";
 
 Hierarchy parse_hierarchy(std::string_view name) {
   const std::string_view parts = name.substr(std::min(name.size(), kHierarchical.size() + 1));
@@ -57,23 +58,121 @@ Hierarchy parse_hierarchy(std::string_view name) {
                       .local_name = std::string(parts.substr(0, comma)),
                       .cross_name = std::string(parts.substr(comma + 1))};
   if (hierarchy.local_name == "direct") hierarchy.local = &kSharedDirect;
+  if (hierarchy.local_name == "native") hierarchy.local = &kNative;
   if (hierarchy.local_name == "ring") hierarchy.local = &kRing;
-  if (!hierarchy.local) fail(fmt::format("LOCAL of '{}' must be direct or ring", name));
+  if (!hierarchy.local) fail(fmt::format("LOCAL of '{}' must be direct, native or ring", name));
   return hierarchy;
 }
 
-bool sums_in_one_place(std::string_view algorithm) {
-  return algorithm == "direct" || algorithm == "hierarchical:direct,direct";
+bool is_on_device(const BucketLayout& layout) { return layout.memory == MemoryKind::kDevice; }
+
+/// Whether partial sums of the bucket would be rounded.
+bool rounds(const BucketLayout& layout) {
+  return is_16bit_float(layout.dtype) && layout.op != ReduceOp::kMin && layout.op != ReduceOp::kMax;
 }
 
-Schedule compile_chunks(ScheduleBuilder builder, const CompileOptions& options,
-                        const std::function<void(ScheduleBuilder&, Extent)>& append) {
-  const Extent whole{0, builder.layout().count};
-  const std::size_t chunks = chunk_count(whole, builder.layout().dtype, options.chunk_bytes);
-  for (std::size_t i = 0; i < chunks; ++i) {
-    append(builder, part_of(whole, chunks, i, builder.layout().dtype));
+LinkCosts link_costs(const CompileOptions& options) {
+  LinkCosts costs = options.link_costs;
+  if (options.network_takes_device_memory) {
+    costs.staging = {.latency_us = 0, .bytes_per_us = std::numeric_limits<double>::infinity()};
   }
-  return std::move(builder).build();
+  return costs;
+}
+
+DeviceLimits device_limits(const BucketLayout& layout, const CompileOptions& options) {
+  return {.reproducible = rounds(layout),
+          .native_spans_nodes = options.native_spans_nodes,
+          .unit_bytes = options.device_chunk_bytes};
+}
+
+/// Errors: KoloError(kConfig) if the algorithm needs memory of the other kind, or a group of the
+/// device's library that there is not.
+void check_memory(const BucketLayout& layout, const CompileOptions& options,
+                  std::string_view name) {
+  const bool is_native = name == kNativeName || name.starts_with("hierarchical:native,");
+  if (is_native && !is_on_device(layout)) {
+    fail(fmt::format(
+        "{} is for device memory; host memory has direct and hierarchical:direct,CROSS", name));
+  }
+  if (name == kNativeName && !options.native_spans_nodes) {
+    fail("native needs the device's own library to reach all ranks; use hierarchical:native,CROSS");
+  }
+  if (is_on_device(layout) && name.starts_with("hierarchical:direct,")) {
+    fail(
+        fmt::format("{} reads memory of other ranks, which devices do not share; use "
+                    "hierarchical:native,CROSS",
+                    name));
+  }
+}
+
+bool sums_in_one_place(std::string_view algorithm) {
+  return algorithm == "direct" || algorithm == "hierarchical:direct,direct" ||
+         algorithm == kNativeName || algorithm == "hierarchical:native,direct";
+}
+
+/// Pieces of the bucket that follow each other.
+std::vector<Extent> chunks_of(const BucketLayout& layout, const ProcessGrid& grid,
+                              const CompileOptions& options) {
+  if (is_on_device(layout)) {
+    return device_chunks(layout.count, device_padding(grid, layout.dtype), layout.dtype,
+                         options.device_chunk_bytes);
+  }
+  const Extent whole{0, layout.count};
+  std::vector<Extent> chunks(chunk_count(whole, layout.dtype, options.chunk_bytes));
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    chunks[i] = part_of(whole, chunks.size(), i, layout.dtype);
+  }
+  return chunks;
+}
+
+ScheduleBuilder make_builder(int rank, std::string name, const BucketLayout& layout,
+                             const CompileOptions& options) {
+  // No message is longer than the bucket, so a ring that holds it twice is never full.
+  const std::size_t staging =
+      std::min(options.staging_bytes / size_of(layout.dtype), 2 * layout.count);
+  return {rank,
+          std::move(name),
+          layout,
+          {.are_direct = options.network_takes_device_memory, .staging_count = staging}};
+}
+
+std::vector<int> all_ranks(const ProcessGrid& grid) {
+  std::vector<int> ranks(static_cast<std::size_t>(grid.world_size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+void append_host_stage(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid,
+                       const std::string& name) {
+  // Packing in the parts that peers ask for first lets them start before all is packed.
+  for (std::size_t i = 0; i < stage.size(); ++i) {
+    const Extent part = part_of(stage.extent, stage.size(), i, builder.layout().dtype);
+    builder.load(builder.bucket(part.offset, part.count));
+  }
+  if (name.starts_with(kHierarchical)) {
+    const Hierarchy hierarchy = parse_hierarchy(name);
+    append_hierarchical(builder, stage, grid, *hierarchy.local, hierarchy.cross);
+  } else if (name == "direct" && grid.num_nodes() == 1) {
+    kSharedDirect.reduce_scatter(builder, stage);
+    kSharedDirect.all_gather(builder, stage);
+  } else {
+    flat_algorithm(name)(builder, stage);
+  }
+}
+
+void append_device_stages(ScheduleBuilder& builder, const std::vector<Stage>& stages,
+                          const ProcessGrid& grid, const std::string& name) {
+  // A launch packs many tensors at once, and packing a chunk overlaps the collectives of the last.
+  for (const Stage& stage : stages) {
+    builder.load(builder.bucket(stage.extent.offset, stage.extent.count));
+  }
+  if (name.starts_with(kHierarchical)) {
+    const Hierarchy hierarchy = parse_hierarchy(name);
+    append_pipelined_hierarchical(builder, stages, grid, *hierarchy.local, hierarchy.cross);
+    return;
+  }
+  const AllReduce append = name == kNativeName ? append_native : flat_algorithm(name);
+  for (const Stage& stage : stages) append(builder, stage);
 }
 
 }  // namespace
@@ -83,6 +182,7 @@ const std::vector<std::string>& algorithm_names() {
     std::vector<std::string> result;
     for (const auto& [name, append] : flat_algorithms()) result.push_back(name);
     result.emplace_back(kHierarchical);
+    result.emplace_back(kNativeName);
     return result;
   }();
   return names;
@@ -91,65 +191,68 @@ const std::vector<std::string>& algorithm_names() {
 std::string resolve_algorithm(const BucketLayout& layout, const ProcessGrid& grid,
                               const CompileOptions& options) {
   const std::size_t bytes = layout.count * size_of(layout.dtype);
-  const bool rounds =
-      is_16bit_float(layout.dtype) && layout.op != ReduceOp::kMin && layout.op != ReduceOp::kMax;
+  const CostModel model(grid, link_costs(options));
+  const std::string local = is_on_device(layout) ? "hierarchical:native," : "hierarchical:direct,";
   std::string name = options.algorithm;
   if (name == "auto") {
-    name = CostModel(grid, options.link_costs).choose(bytes, rounds);
+    name = is_on_device(layout) ? model.choose_device(bytes, device_limits(layout, options))
+                                : model.choose(bytes, rounds(layout));
   } else if (name == kHierarchical) {
-    const CostModel model(grid, options.link_costs);
-    name = "hierarchical:direct,direct";
+    const auto predict_us = [&](const std::string& candidate) {
+      return is_on_device(layout)
+                 ? model.native_hierarchical_us(bytes, candidate, options.device_chunk_bytes)
+                 : model.hierarchical_us(bytes, candidate);
+    };
+    std::string best = "direct";
     for (const auto& [cross, append] : flat_algorithms()) {
-      const std::string candidate = "hierarchical:direct," + cross;
-      if (!rounds && model.predict_us(candidate, bytes) < model.predict_us(name, bytes))
-        name = candidate;
+      if (!rounds(layout) && predict_us(cross) < predict_us(best)) best = cross;
     }
+    name = local + best;
   }
   if (name.starts_with(kHierarchical)) {
     parse_hierarchy(name);
-  } else {
+  } else if (name != kNativeName) {
     flat_algorithm(name);
   }
-  if (rounds && !sums_in_one_place(name)) {
+  check_memory(layout, options, name);
+  if (rounds(layout) && !sums_in_one_place(name)) {
     fail(fmt::format(
         "{} would round {} partial sums at every hop; with 16-bit gradients or wire use "
-        "direct or hierarchical:direct,direct",
-        name, to_string(layout.dtype)));
+        "{} or {}direct",
+        name, to_string(layout.dtype), is_on_device(layout) ? kNativeName : "direct", local));
   }
   return name;
+}
+
+std::string explain_device_algorithm(const BucketLayout& layout, const ProcessGrid& grid,
+                                     const CompileOptions& options) {
+  return CostModel(grid, link_costs(options))
+      .explain_device(resolve_algorithm(layout, grid, options),
+                      layout.count * size_of(layout.dtype), device_limits(layout, options));
 }
 
 Schedule compile_all_reduce(int rank, const BucketLayout& layout, const ProcessGrid& grid,
                             const CompileOptions& options) {
   const std::string name = resolve_algorithm(layout, grid, options);
-  std::vector<int> group(static_cast<std::size_t>(grid.world_size()));
-  std::iota(group.begin(), group.end(), 0);
-  return compile_chunks(
-      ScheduleBuilder(rank, name, layout), options, [&](ScheduleBuilder& builder, Extent chunk) {
-        const Stage stage{.group = group, .extent = chunk, .finishes = true, .sink = Sink::kUser};
-        // Packing in the parts that peers ask for first lets them start before all is packed.
-        for (std::size_t i = 0; i < group.size(); ++i) {
-          const Extent part = part_of(chunk, group.size(), i, layout.dtype);
-          builder.load(builder.bucket(part.offset, part.count));
-        }
-        if (name.starts_with(kHierarchical)) {
-          const Hierarchy hierarchy = parse_hierarchy(name);
-          append_hierarchical(builder, stage, grid, *hierarchy.local, hierarchy.cross);
-        } else if (name == "direct" && grid.num_nodes() == 1) {
-          kSharedDirect.reduce_scatter(builder, stage);
-          kSharedDirect.all_gather(builder, stage);
-        } else {
-          flat_algorithm(name)(builder, stage);
-        }
-      });
+  std::vector<Stage> stages;
+  for (const Extent& chunk : chunks_of(layout, grid, options)) {
+    stages.push_back({.group = all_ranks(grid), .extent = chunk});
+  }
+  ScheduleBuilder builder = make_builder(rank, name, layout, options);
+  if (is_on_device(layout)) {
+    append_device_stages(builder, stages, grid, name);
+  } else {
+    for (const Stage& stage : stages) append_host_stage(builder, stage, grid, name);
+  }
+  return std::move(builder).build();
 }
 
 Schedule compile_broadcast(int rank, int root, const BucketLayout& layout, const ProcessGrid& grid,
                            const CompileOptions& options) {
-  return compile_chunks(ScheduleBuilder(rank, "broadcast", layout), options,
-                        [&](ScheduleBuilder& builder, Extent chunk) {
-                          append_broadcast(builder, chunk, root, grid);
-                        });
+  const auto append = is_on_device(layout) ? append_device_broadcast : append_broadcast;
+  ScheduleBuilder builder = make_builder(rank, "broadcast", layout, options);
+  for (const Extent& chunk : chunks_of(layout, grid, options)) append(builder, chunk, root, grid);
+  return std::move(builder).build();
 }
 
 }  // namespace kolo

@@ -26,6 +26,17 @@ void for_each_peer(const Stage& stage, std::size_t own, Visit visit) {
   for (std::size_t i = 1; i < stage.size(); ++i) visit((own + i) % stage.size());
 }
 
+/// The same for receives. Through staging memory messages pass one after the other, so what is sent
+/// in one round must be received in the same round, or ranks wait in a circle:
+///
+///   round i     rank p sends to p + i and receives from p - i
+template <typename Visit>
+void for_each_source(const ScheduleBuilder& builder, const Stage& stage, std::size_t own,
+                     Visit visit) {
+  if (builder.layout().memory == MemoryKind::kHost) return for_each_peer(stage, own, visit);
+  for (std::size_t i = 1; i < stage.size(); ++i) visit((own + stage.size() - i) % stage.size());
+}
+
 void reduce_scatter_by_message(ScheduleBuilder& builder, const Stage& stage) {
   const std::size_t own = stage.position(builder.rank());
   const Range mine = part_at(builder, stage, builder.rank(), own);
@@ -34,7 +45,7 @@ void reduce_scatter_by_message(ScheduleBuilder& builder, const Stage& stage) {
   for_each_peer(stage, own, [&](std::size_t peer) {
     builder.send(stage.group[peer], part_at(builder, stage, builder.rank(), peer));
   });
-  for_each_peer(stage, own, [&](std::size_t peer) {
+  for_each_source(builder, stage, own, [&](std::size_t peer) {
     contributions[peer] = builder.scratch(mine.count);
     builder.recv(stage.group[peer], contributions[peer]);
   });
@@ -46,7 +57,7 @@ void all_gather_by_message(ScheduleBuilder& builder, const Stage& stage) {
   const Range mine = part_at(builder, stage, builder.rank(), own);
   builder.deliver(mine, stage.sink);
   for_each_peer(stage, own, [&](std::size_t peer) { builder.send(stage.group[peer], mine); });
-  for_each_peer(stage, own, [&](std::size_t peer) {
+  for_each_source(builder, stage, own, [&](std::size_t peer) {
     const Range theirs = part_at(builder, stage, builder.rank(), peer);
     builder.recv(stage.group[peer], theirs);
     builder.deliver(theirs, stage.sink);

@@ -34,32 +34,47 @@ int owner_in_node(const Stage& stage, const std::vector<int>& ranks, std::size_t
   return -1;
 }
 
+Stage inside_node(const ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid) {
+  return {.group = grid.ranks_of_node(grid.node(builder.rank())),
+          .extent = stage.extent,
+          .finishes = stage.finishes && grid.num_nodes() == 1,
+          .sink = stage.sink};
+}
+
+void append_exchange(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid,
+                     AllReduce cross) {
+  const DType dtype = builder.layout().dtype;
+  const std::vector<std::size_t> cuts = cut_points(stage, grid, dtype);
+  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+    Stage piece{.group = {},
+                .extent = {cuts[i], cuts[i + 1] - cuts[i]},
+                .finishes = stage.finishes,
+                .sink = Sink::kBucket};
+    for (int node = 0; node < grid.num_nodes(); ++node) {
+      piece.group.push_back(owner_in_node(stage, grid.ranks_of_node(node), cuts[i], dtype));
+    }
+    const bool mine =
+        std::find(piece.group.begin(), piece.group.end(), builder.rank()) != piece.group.end();
+    if (mine) cross(builder, piece);
+  }
+}
+
 }  // namespace
+
+void append_pipelined_hierarchical(ScheduleBuilder& builder, const std::vector<Stage>& stages,
+                                   const ProcessGrid& grid, const ScatterGather& local,
+                                   AllReduce cross) {
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    local.reduce_scatter(builder, inside_node(builder, stages[i], grid));
+    if (grid.num_nodes() > 1) append_exchange(builder, stages[i], grid, cross);
+    if (i > 0) local.all_gather(builder, inside_node(builder, stages[i - 1], grid));
+  }
+  if (!stages.empty()) local.all_gather(builder, inside_node(builder, stages.back(), grid));
+}
 
 void append_hierarchical(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid,
                          const ScatterGather& local, AllReduce cross) {
-  const DType dtype = builder.layout().dtype;
-  const Stage inside{.group = grid.ranks_of_node(grid.node(builder.rank())),
-                     .extent = stage.extent,
-                     .finishes = stage.finishes && grid.num_nodes() == 1,
-                     .sink = stage.sink};
-  local.reduce_scatter(builder, inside);
-  if (grid.num_nodes() > 1) {
-    const std::vector<std::size_t> cuts = cut_points(stage, grid, dtype);
-    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
-      Stage piece{.group = {},
-                  .extent = {cuts[i], cuts[i + 1] - cuts[i]},
-                  .finishes = stage.finishes,
-                  .sink = Sink::kBucket};
-      for (int node = 0; node < grid.num_nodes(); ++node) {
-        piece.group.push_back(owner_in_node(stage, grid.ranks_of_node(node), cuts[i], dtype));
-      }
-      const bool mine =
-          std::find(piece.group.begin(), piece.group.end(), builder.rank()) != piece.group.end();
-      if (mine) cross(builder, piece);
-    }
-  }
-  local.all_gather(builder, inside);
+  append_pipelined_hierarchical(builder, {stage}, grid, local, cross);
 }
 
 }  // namespace kolo

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "comm/base/buffer_view.h"
 #include "comm/base/dtype.h"
 
 namespace kolo {
@@ -24,6 +25,7 @@ struct BucketLayout {
   DType dtype = DType::kFloat32;  ///< Of the bucket, and so of the wire.
   ReduceOp op = ReduceOp::kSum;
   Placement placement = Placement::kInPlace;
+  MemoryKind memory = MemoryKind::kHost;  ///< Of the bucket: kHost or kDevice.
 };
 
 /// Tensors in a bucket, and the parts that ranks own, start at multiples of this many bytes where

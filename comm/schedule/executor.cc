@@ -13,7 +13,7 @@ namespace {
 
 static_assert(kMaxBuckets == BucketId{1} << kTagBucketBits);
 
-bool is_kernel(StepKind kind) {
+bool is_kernel(StepKind kind) {  // of a host bucket
   return kind == StepKind::kReduce || kind == StepKind::kCopy || kind == StepKind::kPack ||
          kind == StepKind::kUnpack;
 }
@@ -35,37 +35,62 @@ class StepQueue {
 }  // namespace
 
 struct Executor::Run {
-  Run(Schedule of, Binding at)
+  Run(Schedule of, Binding at, DeviceLane* lane)
       : schedule(std::move(of)),
         binding(std::move(at)),
         predecessors(schedule.steps.size()),
         missing(schedule.steps.size()),
         successors(schedule.steps.size()),
+        on_device(schedule.steps.size()),
+        enqueue_successors(schedule.steps.size()),
         completions(schedule.steps.size()),
         messages(schedule.steps.size()),
         kernels(schedule.steps.size()),
-        element_bytes(size_of(schedule.layout.dtype)),
-        scratch(allocate_aligned(schedule.scratch_count * element_bytes)) {
+        launches(schedule.steps.size()),
+        element_bytes(size_of(schedule.layout.dtype)) {
     pending.reserve(schedule.steps.size());
     std::size_t most_sources = 0;
     for (StepId id = 0; id < schedule.steps.size(); ++id) {
       const Step& step = schedule.steps[id];
+      on_device[id] = DeviceRun::runs(schedule, step);
       predecessors[id] = static_cast<std::uint32_t>(step.after.size());
-      for (StepId earlier : step.after) successors[earlier].push_back(id);
+      for (StepId earlier : step.after) {
+        // Between two steps on the device an event keeps the order.
+        const bool ordered = on_device[earlier] && on_device[id];
+        (ordered ? enqueue_successors : successors)[earlier].push_back(id);
+      }
       most_sources = std::max(most_sources, step.sources.size());
+      device_steps += on_device[id] ? 1U : 0U;
+      if (step.kind == StepKind::kNative) native_group = step.group;
     }
     source_addresses.reserve(most_sources);
+    if (lane == nullptr) {
+      scratch = allocate_aligned(schedule.scratch_count * element_bytes);
+    } else {
+      device = lane->prepare(schedule, {.bucket = binding.bucket,
+                                        .first_flag = binding.first_flag,
+                                        .scale = binding.scale,
+                                        .packer = binding.stream_packer.get(),
+                                        .inputs = binding.inputs});
+    }
   }
 
   Schedule schedule;
   Binding binding;
-  std::vector<std::uint32_t> predecessors;  // how many, by step
-  std::vector<std::uint32_t> missing;       // of them, incomplete in this iteration
-  std::vector<std::vector<StepId>> successors;
-  std::vector<Completion> completions;  // of messages
-  StepQueue messages, kernels;          // ready to start
-  std::vector<StepId> pending;          // started messages and flags
-  std::size_t remaining = 0;            // incomplete steps
+  std::vector<std::uint32_t> predecessors;              // how many, by step
+  std::vector<std::uint32_t> missing;                   // of them, incomplete in this iteration
+  std::vector<std::vector<StepId>> successors;          // that wait until a step is complete
+  std::vector<bool> on_device;                          // by step
+  std::vector<std::vector<StepId>> enqueue_successors;  // that wait until it is enqueued
+  std::size_t device_steps = 0;
+  std::optional<NativeGroup> native_group;  // if there are native steps
+  std::unique_ptr<DeviceRun> device;        // of a device bucket
+  std::vector<Completion> completions;      // of messages
+  StepQueue messages, kernels, launches;    // ready to start
+  std::optional<StepId> waiting_native;     // ready, but not its turn
+  std::vector<StepId> pending;              // started messages and flags
+  std::size_t remaining = 0;                // incomplete steps, and the end on the device
+  std::size_t to_enqueue = 0;               // steps on the device
   std::uint64_t iteration = 0;
   bool running = false;
   std::size_t element_bytes;
@@ -73,19 +98,39 @@ struct Executor::Run {
   std::vector<const void*> source_addresses;
 };
 
-Executor::Executor(Transport& transport) : transport_(transport) {}
+Executor::Executor(Transport& transport, DeviceLane* lane) : transport_(transport), lane_(lane) {}
 Executor::~Executor() = default;
 
 void Executor::add(Schedule schedule, Binding binding) {
   const BucketId bucket = binding.bucket;
   ensure(bucket < kMaxBuckets, "too many buckets for the message tag");
-  transport_.commit(binding.arena_offset, schedule.layout.count * size_of(schedule.layout.dtype));
+  const bool on_device = schedule.layout.memory == MemoryKind::kDevice;
+  if (on_device) {
+    check(lane_ != nullptr, "device memory without a device; see the option `device`");
+  } else {
+    transport_.commit(binding.arena_offset, schedule.layout.count * size_of(schedule.layout.dtype));
+  }
   if (runs_.size() <= bucket) runs_.resize(bucket + 1);
   ensure(!runs_[bucket], "bucket added twice");
-  runs_[bucket] = std::make_unique<Run>(std::move(schedule), std::move(binding));
+  runs_[bucket] =
+      std::make_unique<Run>(std::move(schedule), std::move(binding), on_device ? lane_ : nullptr);
   active_.reserve(runs_.size());
-  finished_.reserve(runs_.size());
-  taken_.reserve(runs_.size());
+  for (auto* buckets : {&finished_, &taken_finished_, &enqueued_, &taken_enqueued_}) {
+    buckets->reserve(runs_.size());
+  }
+}
+
+void Executor::set_input(BucketId bucket, std::size_t index, const Event* event) {
+  runs_.at(bucket)->binding.inputs.at(index) = event;
+}
+
+std::byte* Executor::bucket_memory(BucketId bucket) {
+  Run& run = *runs_.at(bucket);
+  return address(run, {.rank = transport_.rank(), .region = Region::kBucket});
+}
+
+const Event& Executor::finished_event(BucketId bucket) const {
+  return *runs_.at(bucket)->device->finished;
 }
 
 void Executor::remove(BucketId bucket) {
@@ -98,19 +143,33 @@ void Executor::start(BucketId bucket, std::uint64_t iteration) {
   ensure(!run.running, "bucket started twice");
   run.running = true;
   run.iteration = iteration;
-  run.remaining = run.schedule.steps.size();
+  run.remaining = run.schedule.steps.size() + (run.device ? 1 : 0);
+  run.to_enqueue = run.device_steps;
   run.missing = run.predecessors;
   run.messages.clear();
   run.kernels.clear();
+  run.launches.clear();
+  if (run.device) lane_->begin(*run.device, iteration);
   for (StepId id = 0; id < run.schedule.steps.size(); ++id) {
-    if (run.missing[id] != 0) continue;
-    (is_kernel(run.schedule.steps[id].kind) ? run.kernels : run.messages).push(id);
+    if (run.missing[id] == 0) release(run, id);
   }
   active_.push_back(&run);
+  if (run.device && run.to_enqueue == 0) seal(run);
 }
 
 bool Executor::poll() {
   bool moved = false;
+  if (lane_ != nullptr) {
+    for (const DeviceLane::Completed& completed : lane_->poll()) {
+      Run& run = *runs_[completed.bucket];
+      if (completed.step) {
+        complete(run, *completed.step);
+      } else {
+        --run.remaining;
+      }
+      moved = true;
+    }
+  }
   for (Run* run : active_) moved |= advance(*run);
   moved |= std::erase_if(active_, [this](Run* run) {
              if (run->remaining > 0) return false;
@@ -122,9 +181,19 @@ bool Executor::poll() {
 }
 
 std::span<const BucketId> Executor::take_finished() {
-  taken_.clear();
-  std::swap(taken_, finished_);
-  return taken_;
+  taken_finished_.clear();
+  std::swap(taken_finished_, finished_);
+  return taken_finished_;
+}
+
+std::span<const BucketId> Executor::take_enqueued() {
+  taken_enqueued_.clear();
+  std::swap(taken_enqueued_, enqueued_);
+  return taken_enqueued_;
+}
+
+std::optional<Error> Executor::device_failure() const {
+  return lane_ != nullptr ? lane_->failure() : std::nullopt;
 }
 
 bool Executor::advance(Run& run) {
@@ -139,7 +208,36 @@ bool Executor::advance(Run& run) {
     complete(run, id);
     moved = true;
   }
+  if (run.device) moved |= enqueue_ready(run);
   return moved;
+}
+
+bool Executor::enqueue_ready(Run& run) {
+  bool moved = false;
+  while (run.waiting_native || !run.launches.empty()) {
+    const bool is_waiting = run.launches.empty();
+    const StepId id = is_waiting ? *run.waiting_native : run.launches.pop();
+    if (!lane_->enqueue(*run.device, id)) {
+      // Native steps of a bucket follow each other, so at most one of them waits for its turn.
+      run.waiting_native = id;
+      if (is_waiting) break;
+      continue;
+    }
+    if (is_waiting) run.waiting_native.reset();
+    // What nobody off the device waits for counts as complete; the end tells of all of it.
+    if (!run.device->steps[id].is_tracked) --run.remaining;
+    for (StepId later : run.enqueue_successors[id]) {
+      if (--run.missing[later] == 0) release(run, later);
+    }
+    if (--run.to_enqueue == 0) seal(run);
+    moved = true;
+  }
+  return moved;
+}
+
+void Executor::seal(Run& run) {
+  lane_->seal(*run.device);
+  enqueued_.push_back(run.binding.bucket);
 }
 
 bool Executor::complete_pending(Run& run) {
@@ -166,9 +264,15 @@ bool Executor::complete_pending(Run& run) {
 void Executor::complete(Run& run, StepId step) {
   --run.remaining;
   for (StepId later : run.successors[step]) {
-    if (--run.missing[later] > 0) continue;
-    (is_kernel(run.schedule.steps[later].kind) ? run.kernels : run.messages).push(later);
+    if (--run.missing[later] == 0) release(run, later);
   }
+}
+
+void Executor::release(Run& run, StepId step) {
+  StepQueue& queue = run.on_device[step]                        ? run.launches
+                     : is_kernel(run.schedule.steps[step].kind) ? run.kernels
+                                                                : run.messages;
+  queue.push(step);
 }
 
 void Executor::issue(Run& run, StepId id) {
@@ -206,6 +310,7 @@ void Executor::issue(Run& run, StepId id) {
     case StepKind::kCopy:
     case StepKind::kPack:
     case StepKind::kUnpack:
+    case StepKind::kNative:
       break;
   }
 }
@@ -236,6 +341,7 @@ void Executor::compute(Run& run, const Step& step) {
 }
 
 std::byte* Executor::address(Run& run, const Range& range) {
+  if (run.device) return run.device->address(range);
   const std::size_t offset = range.offset * run.element_bytes;
   if (range.region == Region::kScratch) return run.scratch.get() + offset;
   return transport_.memory(range.rank).data() + run.binding.arena_offset + offset;
@@ -245,6 +351,12 @@ std::string Executor::describe_wait() const {
   if (active_.empty()) return "nothing";
   const Run& run = *active_.front();
   std::string text = fmt::format("bucket '{}' iteration {}:", run.binding.name, run.iteration);
+  if (run.waiting_native) {
+    text += fmt::format(" the turn of native step {};",
+                        run.schedule.steps[*run.waiting_native].ordinal);
+  } else if (run.device && run.to_enqueue == 0 && run.pending.empty()) {
+    text += " the device;";
+  }
   for (StepId id : run.pending) {
     const Step& step = run.schedule.steps[id];
     text += fmt::format(" {} {} {} rank {};",
@@ -259,6 +371,9 @@ std::string Executor::describe_wait() const {
 void Executor::append_awaited_peers(std::vector<int>& peers) const {
   for (const Run* run : active_) {
     for (StepId id : run->pending) peers.push_back(run->schedule.steps[id].peer);
+    if (!run->native_group) continue;
+    const int peer = lane_->watched_peer(*run->native_group);
+    if (peer >= 0) peers.push_back(peer);
   }
 }
 
@@ -266,9 +381,11 @@ void Executor::cancel() {
   for (Run* run : active_) {
     run->running = false;
     run->pending.clear();
+    run->waiting_native.reset();
   }
   active_.clear();
   finished_.clear();
+  enqueued_.clear();
 }
 
 }  // namespace kolo

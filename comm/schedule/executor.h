@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "comm/schedule/device_lane.h"
 #include "comm/schedule/schedule.h"
 #include "comm/transport/transport.h"
 
@@ -32,23 +34,38 @@ struct Binding {
   std::uint32_t first_flag = 0;  ///< The schedule's flags are first_flag .. + flag_count - 1.
   std::size_t arena_offset = 0;  ///< Bytes; where the bucket begins in every rank's arena.
   double scale = 1.0;            ///< Applied by the steps that finish.
-  std::shared_ptr<Packer> packer = {};  ///< For staged buckets.
+  std::shared_ptr<Packer> packer = {};               ///< For staged host buckets.
+  std::shared_ptr<StreamPacker> stream_packer = {};  ///< For staged device buckets.
+  /// Device buckets: recorded before each iteration, nothing of which starts before them. Null
+  /// where there is nothing to wait for.
+  std::vector<const Event*> inputs = {};
 };
 
 /// Runs schedules: the only code with I/O pending. Many buckets may be in flight; steps whose
 /// predecessors are complete start in the order of their schedule, messages and flags before
-/// kernels.
+/// kernels. Kernels of host buckets run in `poll`; local steps of device buckets are enqueued on
+/// streams (see DeviceLane), as soon as what comes before them is enqueued or complete.
 ///
 /// Threads: one. Never blocks, never throws from `poll`. Steady state allocates nothing: all memory
 /// of a run is made by `add`. Before it is destroyed with anything in flight, the transport is shut
 /// down.
 class Executor {
  public:
-  explicit Executor(Transport& transport);
+  /// `lane`, if there is a device, outlives the executor.
+  explicit Executor(Transport& transport, DeviceLane* lane = nullptr);
   ~Executor();
 
-  /// Prepares a bucket. Errors: KoloError(kResources) if the arena cannot hold it.
+  /// Prepares a bucket. Errors: KoloError(kResources) if arena or device cannot hold it;
+  /// UsageError for a device bucket without a device.
   void add(Schedule schedule, Binding binding);
+
+  /// Replaces one of a bucket's inputs, between iterations.
+  void set_input(BucketId bucket, std::size_t index, const Event* event);
+
+  /// Where element 0 of a bucket is, in host or device memory.
+  std::byte* bucket_memory(BucketId bucket);
+  /// Behind the last iteration of a device bucket that `take_enqueued` told of.
+  const Event& finished_event(BucketId bucket) const;
 
   /// Frees what `add` made for a bucket that is not running.
   void remove(BucketId bucket);
@@ -62,6 +79,14 @@ class Executor {
 
   /// Buckets that finished since the last call; valid until the next `poll`.
   std::span<const BucketId> take_finished();
+  /// Device buckets all of whose steps were enqueued since the last call: a stream that waits for
+  /// their `finished_event` sees their result. Valid until the next `poll`.
+  std::span<const BucketId> take_enqueued();
+
+  /// Whether something on the device must be polled for.
+  bool device_busy() const { return lane_ != nullptr && lane_->busy(); }
+  /// A failure of the device, if there was one.
+  std::optional<Error> device_failure() const;
 
   bool busy() const { return !active_.empty(); }
 
@@ -70,7 +95,8 @@ class Executor {
   /// Ranks that running buckets wait for; may repeat.
   void append_awaited_peers(std::vector<int>& peers) const;
 
-  /// Forgets everything in flight. The transport has been shut down, so nothing touches the memory.
+  /// Forgets everything in flight. Nothing touches the memory any more once the transport has been
+  /// shut down and the device aborted.
   void cancel();
 
  private:
@@ -78,15 +104,20 @@ class Executor {
 
   bool advance(Run& run);
   bool complete_pending(Run& run);
+  bool enqueue_ready(Run& run);
+  void seal(Run& run);
+  void release(Run& run, StepId step);
   void complete(Run& run, StepId step);
   void issue(Run& run, StepId step);
   void compute(Run& run, const Step& step);
   std::byte* address(Run& run, const Range& range);
 
   Transport& transport_;
+  DeviceLane* lane_;
   std::vector<std::unique_ptr<Run>> runs_;  // by bucket
   std::vector<Run*> active_;                // in order of start
-  std::vector<BucketId> finished_, taken_;
+  std::vector<BucketId> finished_, taken_finished_;
+  std::vector<BucketId> enqueued_, taken_enqueued_;
 };
 
 }  // namespace kolo

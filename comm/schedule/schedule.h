@@ -17,6 +17,7 @@ struct Schedule {
   std::string algorithm;
   BucketLayout layout;
   std::size_t scratch_count = 0;  ///< Elements of layout.dtype.
+  std::size_t staging_count = 0;  ///< Elements of layout.dtype.
   /// Flags between this rank and any one peer; equal on all ranks of a node, which number the flags
   /// of all their buckets alike.
   std::uint32_t flag_count = 0;

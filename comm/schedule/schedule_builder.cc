@@ -6,17 +6,48 @@
 
 namespace kolo {
 
-ScheduleBuilder::ScheduleBuilder(int rank, std::string algorithm, BucketLayout layout) {
+ScheduleBuilder::ScheduleBuilder(int rank, std::string algorithm, BucketLayout layout,
+                                 DeviceMessages messages)
+    : is_staged_(layout.memory == MemoryKind::kDevice && !messages.are_direct) {
   schedule_.rank = rank;
   schedule_.algorithm = std::move(algorithm);
   schedule_.layout = layout;
+  const std::size_t capacity = messages.staging_count / unit() * unit();
+  outgoing_ = {.begin = 0, .count = capacity};
+  incoming_ = {.begin = capacity, .count = capacity};
+}
+
+std::size_t ScheduleBuilder::unit() const {
+  return std::max<std::size_t>(1, kWireAlignment / size_of(layout().dtype));
+}
+
+std::size_t ScheduleBuilder::rounded_up(std::size_t count) const {
+  return (count + unit() - 1) / unit() * unit();
 }
 
 Range ScheduleBuilder::scratch(std::size_t count) {
-  const std::size_t unit = std::max<std::size_t>(1, kWireAlignment / size_of(layout().dtype));
   const Range range{rank(), Region::kScratch, schedule_.scratch_count, count};
-  schedule_.scratch_count += (count + unit - 1) / unit * unit;
+  schedule_.scratch_count += rounded_up(count);
   return range;
+}
+
+template <typename Visit>
+void ScheduleBuilder::for_each_slot(Ring& ring, const Range& range, Visit visit) {
+  const std::size_t largest = ring.count / 2 / unit() * unit();
+  check(largest > 0, "messages of a device bucket need staging memory of two units or more");
+  Range piece = range;
+  for (; piece.offset < range.end(); piece.offset += piece.count) {
+    piece.count = std::min(largest, range.end() - piece.offset);
+    visit(piece, next_slot(ring, piece.count));
+  }
+}
+
+Range ScheduleBuilder::next_slot(Ring& ring, std::size_t count) {
+  schedule_.staging_count = outgoing_.count + incoming_.count;
+  if (ring.next + count > ring.count) ring.next = 0;
+  const Range slot{rank(), Region::kStaging, ring.begin + ring.next, count};
+  ring.next += rounded_up(count);
+  return slot;
 }
 
 void ScheduleBuilder::load(const Range& range) {
@@ -37,12 +68,28 @@ void ScheduleBuilder::deliver(const Range& range, Sink sink) {
 
 void ScheduleBuilder::send(int peer, const Range& source) {
   if (source.count == 0) return;
+  if (!is_staged_) return append_send(peer, source);
+  for_each_slot(outgoing_, source, [&](const Range& piece, const Range& slot) {
+    copy(slot, piece);
+    append_send(peer, slot);
+  });
+}
+
+void ScheduleBuilder::append_send(int peer, const Range& source) {
   append({.kind = StepKind::kSend, .peer = peer, .ordinal = sent_[peer]++, .sources = {source}},
          {source}, {});
 }
 
 void ScheduleBuilder::recv(int peer, const Range& target) {
   if (target.count == 0) return;
+  if (!is_staged_) return append_recv(peer, target);
+  for_each_slot(incoming_, target, [&](const Range& piece, const Range& slot) {
+    append_recv(peer, slot);
+    copy(piece, slot);
+  });
+}
+
+void ScheduleBuilder::append_recv(int peer, const Range& target) {
   append({.kind = StepKind::kRecv, .peer = peer, .ordinal = received_[peer]++, .target = target},
          {}, {target});
 }
@@ -79,6 +126,22 @@ void ScheduleBuilder::reduce(const Range& target, std::vector<Range> sources, bo
 void ScheduleBuilder::copy(const Range& target, const Range& source) {
   if (target.count == 0) return;
   append({.kind = StepKind::kCopy, .target = target, .sources = {source}}, {source}, {target});
+}
+
+void ScheduleBuilder::native(NativeOp op, NativeGroup group, const Range& target,
+                             const Range& source, bool finishes) {
+  if (source.count == 0) return;
+  Step step{.kind = StepKind::kNative,
+            .ordinal = natives_++,
+            .target = target,
+            .sources = {source},
+            .finishes = finishes,
+            .native = op,
+            .group = group};
+  if (last_native_) step.after.push_back(*last_native_);
+  last_native_ = narrow<StepId>(schedule_.steps.size());
+  schedule_.flag_count = std::max(schedule_.flag_count, natives_);
+  append(std::move(step), {source}, {target});
 }
 
 void ScheduleBuilder::depend(Step& step, const Range& range, Access access) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,14 @@ enum class Sink : std::uint8_t {
   kUser,    ///< The caller's tensors, which for an in-place bucket are the bucket.
 };
 
+/// How messages of a device bucket reach the network; equal on all ranks.
+struct DeviceMessages {
+  /// The network reads and writes device memory itself, so nothing is staged.
+  bool are_direct = false;
+  /// Elements of pinned memory for each direction; at least two units of kWireAlignment bytes.
+  std::size_t staging_count = 0;
+};
+
 /// Writes one rank's schedule, line by line, and derives what must come first.
 ///
 /// A step waits for every earlier line that touches one of its ranges where one of the two writes,
@@ -29,11 +38,23 @@ enum class Sink : std::uint8_t {
 ///   r, I may write
 ///
 /// Empty ranges yield no step, on both sides of a message alike; a flag keeps its number even so,
-/// because ranks of a node must count equally many. The verifier does not know this
-/// class; it judges the result. Threads: one.
+/// because ranks of a node must count equally many.
+///
+/// The messages of a device bucket go through pinned memory, in pieces of at most half of it. Each
+/// direction has a ring of its own whose slots are handed out in turn: a slot is used again when
+/// its former use is complete, which follows from the ranges as everything else does.
+///
+///   send   bucket -> slot 0 -> network         recv   network -> slot 0 -> bucket
+///          bucket -> slot 1 -> network                network -> slot 1 -> bucket
+///
+/// (One ring for both would wait in a circle: sends that last until they are received, behind
+/// receives that need their slots.) Native steps follow each other in the order of their lines.
+///
+/// The verifier does not know this class; it judges the result. Threads: one.
 class ScheduleBuilder {
  public:
-  ScheduleBuilder(int rank, std::string algorithm, BucketLayout layout);
+  ScheduleBuilder(int rank, std::string algorithm, BucketLayout layout,
+                  DeviceMessages messages = {});
 
   int rank() const { return schedule_.rank; }
   const BucketLayout& layout() const { return schedule_.layout; }
@@ -52,12 +73,18 @@ class ScheduleBuilder {
   /// Brings the finished `range`, which lies in its rank's bucket, to `sink`.
   void deliver(const Range& range, Sink sink);
 
+  /// Errors: UsageError for a message of a device bucket if there are less than two units of
+  /// staging memory.
   void send(int peer, const Range& source);
   void recv(int peer, const Range& target);
   void signal(int peer, const Range& range, Access access);
   void await(int peer, const Range& range);
   void reduce(const Range& target, std::vector<Range> sources, bool finishes);
   void copy(const Range& target, const Range& source);
+  /// Device buckets only: one collective of the device's own library. `finishes` as for a
+  /// reduction.
+  void native(NativeOp op, NativeGroup group, const Range& target, const Range& source,
+              bool finishes = false);
 
   Schedule build() &&;
 
@@ -68,10 +95,31 @@ class ScheduleBuilder {
     Access access;
   };
 
+  /// Staging memory of one direction; slots are handed out in turn.
+  struct Ring {
+    std::size_t begin = 0;
+    std::size_t count = 0;
+    std::size_t next = 0;
+  };
+
+  std::size_t unit() const;
+  std::size_t rounded_up(std::size_t count) const;
+  /// Calls visit(piece, slot) for each piece of `range` that makes one message.
+  template <typename Visit>
+  void for_each_slot(Ring& ring, const Range& range, Visit visit);
+  Range next_slot(Ring& ring, std::size_t count);
+  void append_send(int peer, const Range& source);
+  void append_recv(int peer, const Range& target);
+
   void append(Step step, const std::vector<Range>& reads, const std::vector<Range>& writes);
   void depend(Step& step, const Range& range, Access access);
 
   Schedule schedule_;
+  DeviceMessages messages_;
+  bool is_staged_;  // messages are
+  Ring outgoing_, incoming_;
+  std::optional<StepId> last_native_;
+  std::uint32_t natives_ = 0;
   std::map<std::pair<int, Region>, std::vector<Touch>> touched_;
   std::map<int, std::uint32_t> sent_, received_, signalled_, awaited_;
 };

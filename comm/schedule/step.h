@@ -8,9 +8,10 @@ namespace kolo {
 
 /// A part of a rank's memory that steps name. Offsets in kBucket and kUser are bucket elements.
 enum class Region : std::uint8_t {
-  kBucket,   ///< In the arena: peers of the node may read it.
-  kScratch,  ///< Private to the rank and the run.
+  kBucket,   ///< Host: in the arena, peers of the node may read it. Device: private device memory.
+  kScratch,  ///< Private to the rank and the run; on the device for a device bucket.
   kUser,     ///< The caller's tensors, seen through the pack list of a staged bucket.
+  kStaging,  ///< Device buckets only: pinned host memory that the network reads and writes.
 };
 
 /// `count` elements at `offset` of a region of `rank`'s memory.
@@ -37,10 +38,21 @@ enum class StepKind : std::uint8_t {
   kSignal,  ///< Raises flag `ordinal` at `peer`.
   kAwait,   ///< Waits for flag `ordinal` from `peer`.
   kReduce,  ///< target = sources[0] op sources[1] op ..., in this order.
-  kCopy,    ///< target = sources[0].
+  kCopy,    ///< target = sources[0], between kBucket, kScratch and kStaging.
   kPack,    ///< target (bucket) = sources[0] (user), cast.
   kUnpack,  ///< target (user) = sources[0] (a bucket, possibly a peer's), cast.
+  kNative,  ///< One collective of the device's own library among `group`; see NativeOp.
 };
+
+/// What a kNative step does, in place in the bucket. With p parts of equal count for p ranks:
+enum class NativeOp : std::uint8_t {
+  kReduceScatter,  ///< sources[0] = the whole; target = this rank's part, combined.
+  kAllGather,      ///< sources[0] = this rank's part; target = the whole.
+  kAllReduce,      ///< sources[0] = target = the whole.
+};
+
+/// Who takes part in a native step, in ascending order of rank.
+enum class NativeGroup : std::uint8_t { kNode, kWorld };
 
 using StepId = std::uint32_t;
 
@@ -48,12 +60,18 @@ using StepId = std::uint32_t;
 struct Step {
   StepKind kind = StepKind::kCopy;
   int peer = -1;
+  /// Of a message or flag: its number between the two ranks. Of a native step: its number in the
+  /// order in which this rank launches native steps of this bucket, which is also its flag: equal
+  /// on all ranks of the node.
   std::uint32_t ordinal = 0;
   Range target = {};
   std::vector<Range> sources = {};
-  /// kReduce only: this is the last operation on these elements, so the scale belongs to it.
+  /// kReduce and combining kNative steps: this is the last operation on these elements, so the
+  /// scale belongs to it (a native step averages).
   bool finishes = false;
-  std::vector<StepId> after = {};  ///< Steps of the same rank that must be complete first.
+  NativeOp native = NativeOp::kAllReduce;  ///< kNative only.
+  NativeGroup group = NativeGroup::kNode;  ///< kNative only.
+  std::vector<StepId> after = {};          ///< Steps of the same rank that must be complete first.
 };
 
 }  // namespace kolo

@@ -9,97 +9,56 @@
 
 #include <fmt/format.h>
 
+#include "comm/schedule/contents.h"
+#include "comm/schedule/happens_before.h"
+#include "comm/schedule/step_rules.h"
+
 namespace kolo {
 namespace {
 
-/// What an element consists of: how often each rank's contribution is in it, and how often it was
-/// scaled. An empty count list means never written.
-struct Value {
-  std::vector<std::uint16_t> counts;
-  std::uint32_t finishes = 0;
-
-  bool written() const { return !counts.empty(); }
-  friend bool operator==(const Value&, const Value&) = default;
-};
-
-std::string describe(const Value& value) {
-  if (!value.written()) return "nothing";
-  std::string text;
-  for (std::size_t rank = 0; rank < value.counts.size(); ++rank) {
-    if (value.counts[rank] != 0) text += fmt::format(" {}x rank {}", value.counts[rank], rank);
-  }
-  return text.empty() ? "no contribution" : text.substr(1);
+std::string name(StepKind kind) {
+  static constexpr const char* kNames[] = {"send", "recv", "signal", "await", "reduce",
+                                           "copy", "pack", "unpack", "native"};
+  return kNames[static_cast<int>(kind)];
 }
 
-/// A value for every element of one region, as runs of equal elements.
-class Contents {
- public:
-  struct Run {
-    std::size_t count;
-    Value value;
-  };
-
-  explicit Contents(Value initial = {}) { runs_.emplace(0, std::move(initial)); }
-
-  std::vector<Run> read(std::size_t offset, std::size_t count) const {
-    std::vector<Run> result;
-    auto it = std::prev(runs_.upper_bound(offset));
-    for (std::size_t at = offset, end = offset + count; at < end; ++it) {
-      const auto next = std::next(it);
-      const std::size_t stop = next == runs_.end() ? end : std::min(end, next->first);
-      result.push_back({stop - at, it->second});
-      at = stop;
-    }
-    return result;
-  }
-
-  void write(std::size_t offset, const std::vector<Run>& values) {
-    for (const Run& run : values) {
-      split(offset);
-      split(offset + run.count);
-      runs_.erase(runs_.find(offset), runs_.find(offset + run.count));
-      runs_.emplace(offset, run.value);
-      offset += run.count;
-    }
-  }
-
- private:
-  void split(std::size_t at) {
-    const auto it = std::prev(runs_.upper_bound(at));
-    if (it->first != at) runs_.emplace_hint(std::next(it), at, it->second);
-  }
-
-  std::map<std::size_t, Value> runs_;  // first element -> value up to the next key
-};
-
-std::string name(StepKind kind) {
-  static constexpr const char* kNames[] = {"send",   "recv", "signal", "await",
-                                           "reduce", "copy", "pack",   "unpack"};
-  return kNames[static_cast<int>(kind)];
+std::size_t steps_of(std::span<const Schedule> schedules) {
+  std::size_t total = 0;
+  for (const Schedule& schedule : schedules) total += schedule.steps.size();
+  return total;
 }
 
 /// One pass over all schedules; each check returns the first complaint.
 class Verification {
  public:
-  Verification(std::span<const Schedule> schedules, const ProcessGrid& grid, const Goal& goal)
-      : schedules_(schedules), grid_(grid), goal_(goal) {
+  Verification(std::span<const Schedule> schedules, const ProcessGrid& grid, const Goal& goal,
+               const VerifyOptions& options)
+      : schedules_(schedules),
+        grid_(grid),
+        goal_(goal),
+        options_(options),
+        steps_(steps_of(schedules)),
+        timing_(steps_) {
     first_.push_back(0);
     for (const Schedule& schedule : schedules_)
       first_.push_back(first_.back() + schedule.steps.size());
-    before_.resize(first_.back());
   }
 
   std::optional<std::string> run() {
     if (auto wrong = check_shape()) return wrong;
     if (auto wrong = pair_up()) return wrong;
-    if (auto wrong = order_steps()) return wrong;
+    if (auto wrong = gather_natives()) return wrong;
+    if (auto wrong = check_circles()) return wrong;
+    timing_.close();
+    if (auto wrong = check_launch_order()) return wrong;
     if (auto wrong = check_races()) return wrong;
     if (auto wrong = play()) return wrong;
     return check_result();
   }
 
  private:
-  using Node = std::size_t;  // a step of some rank, numbered over all ranks
+  /// A step of some rank, numbered over all ranks; then the meetings of native steps.
+  using Node = HappensBefore::Node;
 
   const Step& step(Node node) const {
     const std::size_t rank = rank_of(node);
@@ -118,64 +77,31 @@ class Verification {
     if (static_cast<int>(schedules_.size()) != grid_.world_size())
       return "not one schedule per rank";
     for (int rank = 0; rank < grid_.world_size(); ++rank) {
+      if (schedules_[static_cast<std::size_t>(rank)].rank != rank)
+        return fmt::format("schedule {} is not rank {}'s", rank, rank);
       const int leader = grid_.leader(grid_.node(rank));
       if (schedules_[static_cast<std::size_t>(rank)].flag_count !=
           schedules_[static_cast<std::size_t>(leader)].flag_count) {
         return fmt::format("ranks {} and {} of one node count flags differently", leader, rank);
       }
     }
-    for (Node node = 0; node < first_.back(); ++node) {
-      const Step& line = step(node);
-      const int rank = static_cast<int>(rank_of(node));
-      const Schedule& schedule = schedules_[static_cast<std::size_t>(rank)];
-      for (StepId id : line.after) {
-        if (id >= schedule.steps.size()) return at(node) + " comes after a step that is not there";
-      }
-      const bool flag = line.kind == StepKind::kSignal || line.kind == StepKind::kAwait;
-      const bool message = line.kind == StepKind::kSend || line.kind == StepKind::kRecv;
-      if (flag || message) {
-        if (line.peer < 0 || line.peer >= grid_.world_size() || line.peer == rank) {
-          return at(node) + fmt::format(" has no peer {}", line.peer);
-        }
-      }
-      if (flag && !grid_.same_node(rank, line.peer)) return at(node) + " uses a flag across nodes";
-      if (flag && line.ordinal >= schedule.flag_count)
-        return at(node) + " uses a flag beyond flag_count";
-      for (const auto& [range, access] : accesses(line)) {
-        const bool own_only =
-            message || access == Access::kWrite || range.region != Region::kBucket;
-        if (range.rank != rank && (own_only || !grid_.same_node(rank, range.rank))) {
-          return at(node) + " touches memory that is not its own";
-        }
-        const std::size_t limit =
-            range.region == Region::kScratch ? schedule.scratch_count : schedule.layout.count;
-        if (range.end() > limit) return at(node) + " touches memory beyond the end";
-        for (const Range& source : line.sources) {
-          if (access == Access::kWrite && source.count != range.count) {
-            return at(node) + " combines ranges of different length";
-          }
-        }
+    for (Node node = 0; node < steps_; ++node) {
+      if (auto wrong = check_step(step(node), schedules_[rank_of(node)], grid_, options_)) {
+        return at(node) + " " + *wrong;
       }
     }
     return std::nullopt;
   }
 
-  static std::vector<std::pair<Range, Access>> accesses(const Step& line) {
-    std::vector<std::pair<Range, Access>> result;
-    for (const Range& source : line.sources) result.emplace_back(source, Access::kRead);
-    if (line.target.count > 0) result.emplace_back(line.target, Access::kWrite);
-    return result;
-  }
-
-  // Messages and flags become edges between ranks.
+  // Flags become edges between ranks; messages do in `check_circles`.
   std::optional<std::string> pair_up() {
     using Key =
         std::tuple<bool, std::size_t, std::size_t, std::uint32_t>;  // message?, from, to, ordinal
     std::map<Key, Node> starts, ends;
-    for (Node node = 0; node < first_.back(); ++node) {
+    for (Node node = 0; node < steps_; ++node) {
       const Step& line = step(node);
       const std::size_t rank = rank_of(node);
-      for (StepId id : line.after) before_[node].push_back(first_[rank] + id);
+      for (StepId id : line.after) timing_.add_edge(first_[rank] + id, node);
       const auto peer = static_cast<std::size_t>(line.peer);
       const bool message = line.kind == StepKind::kSend || line.kind == StepKind::kRecv;
       if (line.kind == StepKind::kSend || line.kind == StepKind::kSignal) {
@@ -194,10 +120,14 @@ class Verification {
         return at(node) + fmt::format(" waits for number {} that rank {} never gives",
                                       std::get<3>(key), std::get<1>(key));
       }
-      if (std::get<0>(key) && step(start->second).sources[0].count != step(node).target.count) {
-        return at(node) + " and " + at(start->second) + " differ in length";
+      if (std::get<0>(key)) {
+        if (step(start->second).sources[0].count != step(node).target.count) {
+          return at(node) + " and " + at(start->second) + " differ in length";
+        }
+        messages_.push_back({.send = start->second, .recv = node});
+      } else {
+        timing_.add_edge(start->second, node);
       }
-      before_[node].push_back(start->second);
     }
     for (const auto& [key, node] : starts) {
       if (!ends.contains(key)) {
@@ -207,50 +137,94 @@ class Verification {
     return std::nullopt;
   }
 
-  // Kahn's algorithm; what is left over waits for itself.
-  std::optional<std::string> order_steps() {
-    std::vector<std::vector<Node>> after(before_.size());
-    std::vector<std::size_t> missing(before_.size());
-    for (Node node = 0; node < before_.size(); ++node) {
-      missing[node] = before_[node].size();
-      for (Node earlier : before_[node]) after[earlier].push_back(node);
-      if (missing[node] == 0) order_.push_back(node);
+  // Native steps of one number meet: none is over before all could start. The meeting is a node
+  // between what comes before any of them and each of them.
+  std::optional<std::string> gather_natives() {
+    using Key = std::tuple<NativeGroup, int, std::uint32_t>;  // group, node of it, ordinal
+    std::map<Key, std::vector<Node>> meetings;
+    for (Node node = 0; node < steps_; ++node) {
+      const Step& line = step(node);
+      if (line.kind != StepKind::kNative) continue;
+      const int rank = static_cast<int>(rank_of(node));
+      const int place = line.group == NativeGroup::kNode ? grid_.node(rank) : 0;
+      meetings[{line.group, place, line.ordinal}].push_back(node);
     }
-    for (std::size_t next = 0; next < order_.size(); ++next) {
-      for (Node later : after[order_[next]]) {
-        if (--missing[later] == 0) order_.push_back(later);
+    for (const auto& [key, steps] : meetings) {
+      const Node first = steps.front();
+      const std::vector<int> members =
+          native_members(step(first), static_cast<int>(rank_of(first)), grid_);
+      if (!std::equal(
+              steps.begin(), steps.end(), members.begin(), members.end(),
+              [&](Node node, int rank) { return static_cast<int>(rank_of(node)) == rank; })) {
+        return at(first) + " is not met once by each rank of its group";
       }
+      const Node meeting = timing_.add_node();
+      for (Node node : steps) {
+        const Step &a = step(first), &b = step(node);
+        if (a.native != b.native || a.finishes != b.finishes || whole(a).count != whole(b).count) {
+          return at(first) + " and " + at(node) + " do different things";
+        }
+        for (Node earlier : timing_.before(node)) timing_.add_edge(earlier, meeting);
+      }
+      for (Node node : steps) timing_.add_edge(meeting, node);
+      meetings_[meeting] = steps;
     }
-    if (order_.size() == before_.size()) return std::nullopt;
-    for (Node node = 0; node < before_.size(); ++node) {
-      if (missing[node] > 0) return at(node) + " waits in a circle";
+    return std::nullopt;
+  }
+
+  static const Range& whole(const Step& native) {
+    return native.native == NativeOp::kAllGather ? native.target : native.sources[0];
+  }
+
+  // A network may hold a send back until its receive is posted, which other steps may depend on,
+  // but need not: so that is asked of circles and of nothing else.
+  std::optional<std::string> check_circles() {
+    HappensBefore slow = timing_;
+    for (const Message& message : messages_) {
+      for (Node earlier : timing_.before(message.recv)) slow.add_edge(earlier, message.send);
+    }
+    for (const Message& message : messages_) timing_.add_edge(message.send, message.recv);
+    if (const auto waits = timing_.sort()) return circle(*waits, "");
+    for (const Message& message : messages_) slow.add_edge(message.send, message.recv);
+    if (const auto waits = slow.sort())
+      return circle(*waits, " if sends last until they are received");
+    return std::nullopt;
+  }
+
+  std::string circle(Node waits, const std::string& when) const {
+    const Node shown = waits < steps_ ? waits : meetings_.at(waits).front();
+    return at(shown) + " waits in a circle" + when;
+  }
+
+  // A device runs what it is given in the order in which it is given it.
+  std::optional<std::string> check_launch_order() const {
+    for (std::size_t rank = 0; rank < schedules_.size(); ++rank) {
+      std::map<std::uint32_t, Node> natives;
+      for (Node node = first_[rank]; node < first_[rank + 1]; ++node) {
+        if (step(node).kind != StepKind::kNative) continue;
+        if (!natives.emplace(step(node).ordinal, node).second) {
+          return at(node) + fmt::format(" repeats number {}", step(node).ordinal);
+        }
+      }
+      if (natives.empty()) continue;
+      for (auto next = std::next(natives.begin()); next != natives.end(); ++next) {
+        const Node previous = std::prev(next)->second;
+        if (!timing_.precedes(previous, next->second)) {
+          return at(next->second) + " is not launched after " + at(previous);
+        }
+      }
     }
     return std::nullopt;
   }
 
   std::optional<std::string> check_races() const {
-    // ancestors[n] has a bit for every step that is complete before n starts.
-    const std::size_t words = (before_.size() + 63) / 64;
-    std::vector<std::uint64_t> ancestors(before_.size() * words);
-    for (Node node : order_) {
-      std::uint64_t* mine = &ancestors[node * words];
-      for (Node earlier : before_[node]) {
-        const std::uint64_t* theirs = &ancestors[earlier * words];
-        for (std::size_t word = 0; word < words; ++word) mine[word] |= theirs[word];
-        mine[earlier / 64] |= std::uint64_t{1} << (earlier % 64);
-      }
-    }
-    const auto precedes = [&](Node a, Node b) {
-      return (ancestors[b * words + a / 64] >> (a % 64) & 1) != 0;
-    };
-
     struct Use {
       Range range;
       Access access;
       Node node;
     };
     std::map<std::pair<int, Region>, std::vector<Use>> uses;
-    for (Node node = 0; node < before_.size(); ++node) {
+    for (Node node = 0; node < steps_; ++node) {
       for (const auto& [range, access] : accesses(step(node))) {
         uses[{range.rank, range.region}].push_back({range, access, node});
       }
@@ -262,7 +236,7 @@ class Verification {
         for (auto b = std::next(a); b != list.end() && b->range.offset < a->range.end(); ++b) {
           if (a->node == b->node) continue;
           if (a->access == Access::kRead && b->access == Access::kRead) continue;
-          if (!precedes(a->node, b->node) && !precedes(b->node, a->node)) {
+          if (!timing_.precedes(a->node, b->node) && !timing_.precedes(b->node, a->node)) {
             return at(a->node) + " and " + at(b->node) +
                    fmt::format(" touch element {} of rank {} in no fixed order", b->range.offset,
                                where.first);
@@ -276,14 +250,19 @@ class Verification {
   std::optional<std::string> play() {
     const std::size_t world = schedules_.size();
     for (std::size_t rank = 0; rank < world; ++rank) {
-      Value own{.counts = std::vector<std::uint16_t>(world)};
+      SymbolicValue own{.counts = std::vector<std::uint16_t>(world)};
       own.counts[rank] = 1;
       contents_[{static_cast<int>(rank), input_region()}] = Contents(std::move(own));
     }
-    std::map<std::tuple<std::size_t, int, std::uint32_t>, std::vector<Contents::Run>> messages;
-    for (Node node : order_) {
+    std::map<std::tuple<std::size_t, int, std::uint32_t>, SymbolicRuns> messages;
+    std::map<Node, SymbolicRuns> natives;
+    for (Node node : timing_.order()) {
+      if (node >= steps_) {
+        play_meeting(meetings_.at(node), natives);
+        continue;
+      }
       const Step& line = step(node);
-      std::vector<Contents::Run> result;
+      SymbolicRuns result;
       switch (line.kind) {
         case StepKind::kSend:
           messages[{rank_of(node), line.peer, line.ordinal}] = read(line.sources[0]);
@@ -302,16 +281,18 @@ class Verification {
           for (std::size_t i = 1; i < line.sources.size(); ++i) {
             result = combine(result, read(line.sources[i]));
           }
-          for (Contents::Run& run : result) run.value.finishes += line.finishes ? 1U : 0U;
+          break;
+        case StepKind::kNative:
+          result = std::move(natives[node]);
           break;
         case StepKind::kSignal:
         case StepKind::kAwait:
           break;
       }
-      if (line.kind != StepKind::kSend) {
-        for (const Contents::Run& run : result) {
-          if (!run.value.written()) return at(node) + " uses an element that nobody wrote";
-        }
+      for (SymbolicRun& run : result) {
+        if (!run.value.written())
+          return at(node) + " uses what nobody wrote, or adds up different elements";
+        run.value.finishes += line.finishes ? 1U : 0U;
       }
       if (line.target.count > 0)
         contents_[{line.target.rank, line.target.region}].write(line.target.offset, result);
@@ -319,37 +300,44 @@ class Verification {
     return std::nullopt;
   }
 
-  std::vector<Contents::Run> read(const Range& range) {
+  /// What each of `steps` will write.
+  void play_meeting(const std::vector<Node>& steps, std::map<Node, SymbolicRuns>& results) {
+    if (step(steps.front()).native == NativeOp::kAllGather) {
+      SymbolicRuns gathered;
+      for (Node node : steps) {
+        const SymbolicRuns part = read(step(node).sources[0]);
+        gathered.insert(gathered.end(), part.begin(), part.end());
+      }
+      for (Node node : steps) results[node] = gathered;
+      return;
+    }
+    for (Node node : steps) {  // All of it, or one's own part of it.
+      const std::size_t skipped = step(node).target.offset - step(node).sources[0].offset;
+      for (Node other : steps) {
+        Range range = step(other).sources[0];
+        range.offset += skipped;
+        range.count = step(node).target.count;
+        results[node] = other == steps.front() ? read(range) : combine(results[node], read(range));
+      }
+    }
+  }
+
+  SymbolicRuns read(const Range& range) {
     return contents_[{range.rank, range.region}].read(range.offset, range.count);
   }
 
-  static std::vector<Contents::Run> combine(const std::vector<Contents::Run>& a,
-                                            const std::vector<Contents::Run>& b) {
-    std::vector<Contents::Run> result;
-    std::size_t used_a = 0, used_b = 0;
-    for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
-      const std::size_t count = std::min(a[i].count - used_a, b[j].count - used_b);
-      Value sum = a[i].value;
-      if (!b[j].value.written()) sum = {};
-      for (std::size_t rank = 0; rank < sum.counts.size(); ++rank) {
-        sum.counts[rank] = static_cast<std::uint16_t>(sum.counts[rank] + b[j].value.counts[rank]);
-      }
-      sum.finishes += b[j].value.finishes;
-      result.push_back({count, std::move(sum)});
-      if ((used_a += count) == a[i].count) ++i, used_a = 0;
-      if ((used_b += count) == b[j].count) ++j, used_b = 0;
-    }
-    return result;
-  }
-
   std::optional<std::string> check_result() {
-    Value expected{.counts = std::vector<std::uint16_t>(schedules_.size())};
+    SymbolicValue expected{.counts = std::vector<std::uint16_t>(schedules_.size())};
     for (int rank : goal_.contributors) expected.counts[static_cast<std::size_t>(rank)] = 1;
     expected.finishes = goal_.contributors.size() > 1 ? 1 : 0;
     for (int rank : goal_.receivers) {
       const std::size_t count = schedules_[static_cast<std::size_t>(rank)].layout.count;
       std::size_t offset = 0;
-      for (const Contents::Run& run : read({rank, input_region(), 0, count})) {
+      for (const SymbolicRun& run : read({rank, input_region(), 0, count})) {
+        if (run.element != offset) {
+          return fmt::format("rank {} ends with element {} in the place of element {}", rank,
+                             run.element, offset);
+        }
         if (run.value != expected) {
           return fmt::format("rank {} ends with {} (scaled {} times) in element {}, not with {}",
                              rank, describe(run.value), run.value.finishes, offset,
@@ -366,12 +354,19 @@ class Verification {
     return schedules_[0].layout.placement == Placement::kStaged ? Region::kUser : Region::kBucket;
   }
 
+  struct Message {
+    Node send, recv;
+  };
+
   std::span<const Schedule> schedules_;
   const ProcessGrid& grid_;
   const Goal& goal_;
-  std::vector<Node> first_;                // node number of each rank's first step
-  std::vector<std::vector<Node>> before_;  // edges of happens-before, by later step
-  std::vector<Node> order_;                // a topological order
+  const VerifyOptions& options_;
+  std::size_t steps_;        // of all ranks
+  std::vector<Node> first_;  // node number of each rank's first step
+  HappensBefore timing_;
+  std::vector<Message> messages_;
+  std::map<Node, std::vector<Node>> meetings_;  // the native steps that meet, by rank
   std::map<std::pair<int, Region>, Contents> contents_;
 };
 
@@ -388,8 +383,8 @@ Goal Goal::all_reduce(int world_size) { return {all_ranks(world_size), all_ranks
 Goal Goal::broadcast(int root, int world_size) { return {{root}, all_ranks(world_size)}; }
 
 std::optional<std::string> verify(std::span<const Schedule> schedules, const ProcessGrid& grid,
-                                  const Goal& goal) {
-  return Verification(schedules, grid, goal).run();
+                                  const Goal& goal, const VerifyOptions& options) {
+  return Verification(schedules, grid, goal, options).run();
 }
 
 }  // namespace kolo

@@ -23,22 +23,32 @@ struct Goal {
   static Goal broadcast(int root, int world_size);
 };
 
+/// What the job's network can do.
+struct VerifyOptions {
+  /// Messages may come from and go to device memory, without staging.
+  bool network_takes_device_memory = false;
+};
+
 /// Plays the schedules of all ranks without data. Returns the first thing found wrong, with rank
 /// and step, or nothing if, for every possible timing:
 ///
-///  - every element at every receiver ends with each contributor's part exactly once, scaled once
-///    (when there was anything to reduce);
+///  - every element at every receiver ends, in its place, with each contributor's part exactly
+///  once,
+///    scaled once (when there was anything to reduce);
 ///  - every send meets one receive of equal length, every signal one await;
-///  - nothing waits in a circle;
+///  - every native step meets the like of it at all ranks of its group, and all ranks launch those
+///    they share in one order;
+///  - nothing waits in a circle, even if a send lasts until its receive is posted and a native step
+///    until all its ranks have come;
 ///  - no two unordered steps, of the same or of different ranks, touch one range when one of them
 ///    writes;
-///  - memory and flags of a peer are used only within its node, and nothing is read before it is
-///    written.
+///  - memory and flags of a peer are used only within its node and never of a device bucket, whose
+///    messages use staging memory, and nothing is read before it is written.
 ///
 /// `schedules[r]` is rank r's; all have the same layout. Threads: pure; any.
 /// Cost: time and memory grow with the square of the number of steps.
 /// Source: happens-before by Lamport, CACM 1978; symbolic contributions as in MSCCL's checker.
 std::optional<std::string> verify(std::span<const Schedule> schedules, const ProcessGrid& grid,
-                                  const Goal& goal);
+                                  const Goal& goal, const VerifyOptions& options = {});
 
 }  // namespace kolo

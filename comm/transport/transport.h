@@ -49,6 +49,10 @@ class MessageTransport {
 
   // --- Messages -------------------------------------------------------------------------------
 
+  /// Whether messages may lie in device memory (MemoryKind::kDevice), in both directions. Data of
+  /// the host and pinned memory are always taken.
+  virtual bool takes_device_memory() const { return false; }
+
   /// Starts sending `data` to `peer`; `done` becomes kDone when the buffer may be reused.
   virtual void isend(int peer, const Tag& tag, std::span<const std::byte> data,
                      Completion& done) = 0;

@@ -59,6 +59,13 @@ UcpContext make_ucp_context(int world_size) {
   return UcpContext(context);
 }
 
+bool takes_cuda_memory(ucp_context_h context) {
+  ucp_context_attr_t attributes{};
+  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  require_ucs(ucp_context_query(context, &attributes), "UCX: memory types");
+  return (attributes.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
+}
+
 UcpWorker make_ucp_worker(ucp_context_h context) {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;

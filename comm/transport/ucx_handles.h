@@ -39,6 +39,9 @@ void require_ucs(ucs_status_t status, std::string_view what);
 /// that an idle job sends nothing. Errors: KoloError(kIo).
 UcpContext make_ucp_context(int world_size);
 
+/// Whether UCX has support for the memory of CUDA devices and found one.
+bool takes_cuda_memory(ucp_context_h context);
+
 /// The one worker of a transport, for one thread. Sets a variable of this process's environment for
 /// the moment. Errors: KoloError(kIo).
 UcpWorker make_ucp_worker(ucp_context_h context);

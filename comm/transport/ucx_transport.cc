@@ -33,6 +33,7 @@ class UcxTransport::Impl {
   explicit Impl(const Config& config)
       : config_(config),
         context_(make_ucp_context(config.world_size)),
+        takes_device_memory_(takes_cuda_memory(context_.get())),
         worker_(make_ucp_worker(context_.get())) {
     for (int peer = 0; peer < config.world_size; ++peer) peers_.emplace_back().owner = this;
     require_ucs(ucp_worker_get_efd(worker_.get(), &event_fd_), "UCX: event descriptor");
@@ -51,6 +52,8 @@ class UcxTransport::Impl {
     check(addresses.size() == peers_.size(), "UCX needs one address per rank");
     addresses_ = std::move(addresses);
   }
+
+  bool takes_device_memory() const { return takes_device_memory_; }
 
   void isend(int peer, const Tag& tag, std::span<const std::byte> data, Completion& done) {
     Peer& to = peer_of(peer);
@@ -435,6 +438,7 @@ class UcxTransport::Impl {
 
   const Config config_;
   UcpContext context_;
+  const bool takes_device_memory_;
   UcpWorker worker_;
   int event_fd_ = -1;  ///< The worker's.
   std::vector<std::string> addresses_;
@@ -460,6 +464,7 @@ void UcxTransport::connect(std::vector<std::string> addresses) {
 }
 int UcxTransport::rank() const { return impl_->config().rank; }
 int UcxTransport::world_size() const { return impl_->config().world_size; }
+bool UcxTransport::takes_device_memory() const { return impl_->takes_device_memory(); }
 void UcxTransport::isend(int peer, const Tag& tag, std::span<const std::byte> data,
                          Completion& done) {
   impl_->isend(peer, tag, data, done);

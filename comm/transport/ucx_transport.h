@@ -38,6 +38,9 @@ class UcxTransport final : public MessageTransport {
   int rank() const override;
   int world_size() const override;
 
+  /// As the installed UCX says; it finds out for itself what memory a message lies in.
+  bool takes_device_memory() const override;
+
   void isend(int peer, const Tag& tag, std::span<const std::byte> data, Completion& done) override;
   void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override;
   void send_control(int peer, std::span<const std::byte> bytes) override;

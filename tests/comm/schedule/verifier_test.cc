@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <random>
-#include <set>
 
 #include "comm/collective/compile.h"
+#include "tests/support/schedule_order.h"
 
 namespace kolo {
 namespace {
@@ -25,7 +25,7 @@ std::vector<Schedule> compile_all(const ProcessGrid& grid, const BucketLayout& l
 
 /// Which part of a correct set of schedules a mutation damages; returns false if there is nothing
 /// of the kind to damage.
-using Mutation = bool (*)(std::vector<Schedule>&, std::mt19937&);
+using Mutation = bool (*)(std::vector<Schedule>&, const ProcessGrid&, std::mt19937&);
 
 /// A random step for which `eligible` holds, as (rank, step), or (-1, 0).
 template <typename Eligible>
@@ -51,7 +51,7 @@ void disarm(Step& step) {
       Step{.kind = StepKind::kCopy, .sources = {Range{.rank = 0, .count = 0}}, .after = step.after};
 }
 
-bool drop_step(std::vector<Schedule>& schedules, std::mt19937& random) {
+bool drop_step(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
   const auto where = pick(schedules, random, [](const Step&) { return true; });
   if (where.first < 0) return false;
   disarm(at(schedules, where));
@@ -59,7 +59,7 @@ bool drop_step(std::vector<Schedule>& schedules, std::mt19937& random) {
   return true;
 }
 
-bool misdirect(std::vector<Schedule>& schedules, std::mt19937& random) {
+bool misdirect(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
   const auto where = pick(schedules, random, [](const Step& step) { return step.peer >= 0; });
   if (where.first < 0 || schedules.size() < 3) return false;
   Step& step = at(schedules, where);
@@ -69,7 +69,7 @@ bool misdirect(std::vector<Schedule>& schedules, std::mt19937& random) {
   return true;
 }
 
-bool shift_range(std::vector<Schedule>& schedules, std::mt19937& random) {
+bool shift_range(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
   const auto where = pick(schedules, random, [](const Step& step) {
     return step.kind == StepKind::kRecv && step.target.region == Region::kBucket &&
            step.target.count > 1;
@@ -79,7 +79,18 @@ bool shift_range(std::vector<Schedule>& schedules, std::mt19937& random) {
   return true;
 }
 
-bool sum_twice(std::vector<Schedule>& schedules, std::mt19937& random) {
+/// Copies or unpacks elements from a place where others are.
+bool mistake_elements(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
+  const auto where = pick(schedules, random, [](const Step& step) {
+    return step.kind == StepKind::kUnpack && step.sources[0].offset >= step.sources[0].count;
+  });
+  if (where.first < 0) return false;
+  Range& source = at(schedules, where).sources[0];
+  source.offset -= source.count;
+  return true;
+}
+
+bool sum_twice(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
   const auto where =
       pick(schedules, random, [](const Step& step) { return step.kind == StepKind::kReduce; });
   if (where.first < 0) return false;
@@ -88,14 +99,14 @@ bool sum_twice(std::vector<Schedule>& schedules, std::mt19937& random) {
   return true;
 }
 
-bool forget_scale(std::vector<Schedule>& schedules, std::mt19937& random) {
+bool forget_scale(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
   const auto where = pick(schedules, random, [](const Step& step) { return step.finishes; });
   if (where.first < 0) return false;
   at(schedules, where).finishes = false;
   return true;
 }
 
-bool wait_in_circle(std::vector<Schedule>& schedules, std::mt19937& random) {
+bool wait_in_circle(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
   const auto where = pick(schedules, random, [](const Step& step) { return !step.after.empty(); });
   if (where.first < 0) return false;
   const StepId earlier = at(schedules, where).after.front();
@@ -103,39 +114,10 @@ bool wait_in_circle(std::vector<Schedule>& schedules, std::mt19937& random) {
   return true;
 }
 
-/// Whether `to` is after `from` by dependencies, messages and flags: a search by definition, shared
-/// with nothing in the verifier.
-bool ordered(const std::vector<Schedule>& schedules, std::pair<int, StepId> from,
-             std::pair<int, StepId> to) {
-  std::vector<std::pair<int, StepId>> open{to};
-  std::set<std::pair<int, StepId>> seen{to};
-  while (!open.empty()) {
-    const auto [rank, id] = open.back();
-    open.pop_back();
-    if (std::pair{rank, id} == from) return true;
-    const Step& step = schedules[static_cast<std::size_t>(rank)].steps[id];
-    std::vector<std::pair<int, StepId>> before;
-    for (StepId earlier : step.after) before.emplace_back(rank, earlier);
-    if (step.kind == StepKind::kRecv || step.kind == StepKind::kAwait) {
-      const StepKind source = step.kind == StepKind::kRecv ? StepKind::kSend : StepKind::kSignal;
-      const auto& theirs = schedules[static_cast<std::size_t>(step.peer)].steps;
-      for (StepId other = 0; other < theirs.size(); ++other) {
-        if (theirs[other].kind == source && theirs[other].peer == rank &&
-            theirs[other].ordinal == step.ordinal) {
-          before.emplace_back(step.peer, other);
-        }
-      }
-    }
-    for (const auto& next : before) {
-      if (seen.insert(next).second) open.push_back(next);
-    }
-  }
-  return false;
-}
-
 /// Loses one dependency that is needed: its steps touch one range, one of them writes, and nothing
 /// else orders them.
-bool lose_dependency(std::vector<Schedule>& schedules, std::mt19937& random) {
+bool lose_dependency(std::vector<Schedule>& schedules, const ProcessGrid& grid,
+                     std::mt19937& random) {
   const auto conflict = [](const Step& a, const Step& b) {
     const auto writes_what_is_read = [](const Step& writer, const Step& reader) {
       return std::any_of(reader.sources.begin(), reader.sources.end(), [&](const Range& read) {
@@ -154,7 +136,7 @@ bool lose_dependency(std::vector<Schedule>& schedules, std::mt19937& random) {
     const std::pair<int, StepId> earlier{where.first, step.after[index]};
     if (!conflict(at(schedules, earlier), step)) continue;
     step.after.erase(step.after.begin() + static_cast<std::ptrdiff_t>(index));
-    if (!ordered(schedules, earlier, where)) return true;
+    if (!test::ordered(schedules, grid, earlier, where)) return true;
     step.after.push_back(earlier.second);
   }
   return false;
@@ -175,18 +157,16 @@ TEST_P(Mutations, AreCaught) {
   const Goal goal = Goal::all_reduce(grid.world_size());
   ASSERT_EQ(verify(correct, grid, goal), std::nullopt);
 
-  const std::pair<const char*, Mutation> mutations[] = {{"drop_step", drop_step},
-                                                        {"misdirect", misdirect},
-                                                        {"shift_range", shift_range},
-                                                        {"sum_twice", sum_twice},
-                                                        {"forget_scale", forget_scale},
-                                                        {"wait_in_circle", wait_in_circle},
-                                                        {"lose_dependency", lose_dependency}};
+  const std::pair<const char*, Mutation> mutations[] = {
+      {"drop_step", drop_step},           {"misdirect", misdirect},
+      {"shift_range", shift_range},       {"mistake_elements", mistake_elements},
+      {"sum_twice", sum_twice},           {"forget_scale", forget_scale},
+      {"wait_in_circle", wait_in_circle}, {"lose_dependency", lose_dependency}};
   for (const auto& [name, mutate] : mutations) {
     for (unsigned seed = 0; seed < 40; ++seed) {
       std::mt19937 random(seed);
       std::vector<Schedule> damaged = correct;
-      if (!mutate(damaged, random)) continue;
+      if (!mutate(damaged, grid, random)) continue;
       EXPECT_NE(verify(damaged, grid, goal), std::nullopt) << name << " seed " << seed;
     }
   }

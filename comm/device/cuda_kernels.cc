@@ -1,0 +1,24 @@
+#include "comm/device/cuda_kernels.h"
+
+#include "comm/device/cuda_device_guard.h"
+#include "comm/device/cuda_stream.h"
+#include "comm/device/kernels/batched_copy.h"
+#include "comm/device/kernels/reduce.h"
+
+namespace kolo {
+
+void CudaKernels::copy_batched(Stream& stream, const BatchedCopy& copy) {
+  const CudaStream& on = as_cuda(stream);
+  const CudaDeviceGuard guard(on.device());
+  launch_batched_copy(copy, on.native());
+}
+
+void CudaKernels::reduce(Stream& stream, DType dtype, ReduceOp op, void* target,
+                         std::span<const void* const> sources, std::size_t count, double scale) {
+  check_reduce(sources.size());
+  const CudaStream& on = as_cuda(stream);
+  const CudaDeviceGuard guard(on.device());
+  launch_reduce(dtype, op, target, sources, count, scale, on.native());
+}
+
+}  // namespace kolo

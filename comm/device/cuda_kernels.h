@@ -1,0 +1,15 @@
+#pragma once
+
+#include "comm/device/device_kernels.h"
+
+namespace kolo {
+
+/// The kernels of CUDA streams; see comm/device/kernels/. Threads: any; it has no state.
+class CudaKernels final : public DeviceKernels {
+ public:
+  void copy_batched(Stream& stream, const BatchedCopy& copy) override;
+  void reduce(Stream& stream, DType dtype, ReduceOp op, void* target,
+              std::span<const void* const> sources, std::size_t count, double scale) override;
+};
+
+}  // namespace kolo

@@ -1,0 +1,74 @@
+#include "comm/device/cuda_stream.h"
+
+#include "comm/base/check.h"
+#include "comm/device/cuda_device_guard.h"
+
+namespace kolo {
+namespace {
+
+template <typename Cuda, typename Any>
+Cuda& cast(Any& any) {
+  auto* const cuda = dynamic_cast<Cuda*>(&any);
+  check(cuda != nullptr, "a stream or event of another kind of device");
+  return *cuda;
+}
+
+}  // namespace
+
+CudaEvent::CudaEvent(int device) : device_(device) {
+  const CudaDeviceGuard guard(device_);
+  event_ = make_cuda_event();
+}
+
+CudaEvent::~CudaEvent() {
+  close_on(device_, [this] { event_.reset(); });
+}
+
+bool CudaEvent::done() const {
+  const CudaDeviceGuard guard(device_);
+  const cudaError_t status = cudaEventQuery(event_.get());
+  if (status != cudaErrorNotReady) {
+    require_cuda(status, "cudaEventQuery");
+    return true;
+  }
+  cudaGetLastError();  // "Not ready" is no error that a later call should report.
+  return false;
+}
+
+void CudaEvent::record_on(cudaStream_t stream) {
+  const CudaDeviceGuard guard(device_);
+  require_cuda(cudaEventRecord(event_.get(), stream), "cudaEventRecord");
+}
+
+void CudaEvent::hold_back(cudaStream_t stream) const {
+  const CudaDeviceGuard guard(device_);
+  require_cuda(cudaStreamWaitEvent(stream, event_.get(), cudaEventWaitDefault),
+               "cudaStreamWaitEvent");
+}
+
+CudaStream::CudaStream(int device) : device_(device) {
+  const CudaDeviceGuard guard(device_);
+  stream_ = make_cuda_stream();
+}
+
+CudaStream::~CudaStream() {
+  close_on(device_, [this] { stream_.reset(); });
+}
+
+void CudaStream::copy(const BufferView& target, const BufferView& source) {
+  check_copy(target, source);
+  if (source.count == 0) return;
+  const CudaDeviceGuard guard(device_);
+  require_cuda(
+      cudaMemcpyAsync(target.data, source.data, source.bytes(), cudaMemcpyDefault, stream_.get()),
+      "cudaMemcpyAsync");
+}
+
+void CudaStream::record(Event& event) { as_cuda(event).record_on(stream_.get()); }
+void CudaStream::wait(const Event& event) { as_cuda(event).hold_back(stream_.get()); }
+
+CudaStream& as_cuda(Stream& stream) { return cast<CudaStream>(stream); }
+CudaEvent& as_cuda(Event& event) { return cast<CudaEvent>(event); }
+const CudaEvent& as_cuda(const Event& event) { return cast<const CudaEvent>(event); }
+
+}  // namespace kolo

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "comm/base/native_stream.h"
+#include "comm/device/device_kernels.h"
+#include "comm/device/device_memory.h"
+#include "comm/device/stream.h"
+
+namespace kolo {
+
+/// What a device has handed out so far; a steady step changes none of it.
+struct AllocationCounts {
+  std::size_t allocations = 0;  ///< Of device and pinned memory.
+  std::size_t streams = 0;
+  std::size_t events = 0;
+};
+
+/// One accelerator as this rank uses it: a GPU, or host memory and threads that behave like one.
+///
+/// Threads: `make_event`, `record` on a caller's stream and `allocate` any; see Stream for the
+/// rest. Lifetime: outlives everything it made.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  /// "cuda:0 (NVIDIA H200, 0000:1b:00.0)" or "host threads".
+  virtual std::string describe() const = 0;
+
+  virtual std::unique_ptr<Stream> make_stream() = 0;
+  virtual std::unique_ptr<Event> make_event() = 0;
+
+  /// Memory of kind kPinned or kDevice, aligned to 256 bytes. Plan time only.
+  /// Errors: KoloError(kResources) that names bytes, kind and device.
+  virtual DeviceMemory allocate(std::size_t bytes, MemoryKind kind) = 0;
+
+  /// Records `event` behind what the caller has enqueued on a stream of their own.
+  virtual void record(NativeStream stream, Event& event) = 0;
+  /// Lets a stream of the caller's wait for `event`.
+  virtual void wait(NativeStream stream, const Event& event) = 0;
+
+  virtual DeviceKernels& kernels() = 0;
+
+  virtual AllocationCounts allocation_counts() const = 0;
+};
+
+}  // namespace kolo

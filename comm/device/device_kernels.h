@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "comm/base/check.h"
+#include "comm/base/dtype.h"
+#include "comm/device/copy_chunk.h"
+#include "comm/device/stream.h"
+
+namespace kolo {
+
+/// Which way a batched copy goes.
+enum class CopyDirection : std::uint8_t {
+  kPack,    ///< Tensors to bucket.
+  kUnpack,  ///< Bucket to tensors.
+};
+
+/// One launch over many pieces of tensors; see `copy_chunk.h`.
+struct BatchedCopy {
+  CopyDirection direction = CopyDirection::kPack;
+  /// In memory that the device reads (kDevice or kPinned), unchanged until the launch is complete.
+  std::span<const CopyChunk> chunks = {};
+  void* bucket = nullptr;  ///< Device memory: bucket element 0.
+  DType tensor_dtype = DType::kFloat32;
+  DType bucket_dtype = DType::kFloat32;
+  double scale = 1.0;  ///< Multiplies in float32 (float64, integers: double) before the rounding.
+  /// If not null, device memory that is set to 1 if any value written is infinite or NaN, and is
+  /// left as it is otherwise.
+  std::uint32_t* non_finite = nullptr;
+};
+
+/// Kernels of the data plane. Each enqueues onto a stream of its own device and returns.
+///
+/// Bits:    equal to the CPU reference (`reduce`, `convert` in comm/collective/reduce_kernels.h)
+/// and
+///          equal on every run.
+/// Threads: as Stream.
+class DeviceKernels {
+ public:
+  virtual ~DeviceKernels() = default;
+
+  /// Casts and scales between tensors and a bucket. Chunks of one launch do not overlap.
+  virtual void copy_batched(Stream& stream, const BatchedCopy& copy) = 0;
+
+  /// target[i] = round(scale * (sources[0][i] op sources[1][i] op ...)) as `reduce` does; device
+  /// memory; `target` may be one of the sources. At most kMostReduceSources sources.
+  virtual void reduce(Stream& stream, DType dtype, ReduceOp op, void* target,
+                      std::span<const void* const> sources, std::size_t count, double scale) = 0;
+};
+
+/// Sources of one `DeviceKernels::reduce`; more are summed in several launches by the caller.
+inline constexpr std::size_t kMostReduceSources = 64;
+
+/// What every body of `DeviceKernels::reduce` refuses. Errors: UsageError.
+inline void check_reduce(std::size_t source_count) {
+  check(source_count > 0 && source_count <= kMostReduceSources,
+        "a reduction on a device needs at least one source and at most 64");
+}
+
+}  // namespace kolo

@@ -1,0 +1,285 @@
+#include "comm/device/host_group.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+#include "comm/collective/reduce_kernels.h"
+#include "comm/device/host_stream.h"
+
+namespace kolo {
+namespace {
+
+enum class Kind : std::uint8_t { kReduceScatter, kAllGather, kAllReduce, kEnd };
+
+/// One collective as one rank calls it.
+struct Call {
+  Kind kind = Kind::kEnd;
+  DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  std::size_t count = 0;
+  const std::byte* source = nullptr;
+  std::byte* target = nullptr;
+
+  bool matches(const Call& other) const {
+    return kind == other.kind && dtype == other.dtype && op == other.op && count == other.count;
+  }
+  std::string to_string() const {
+    switch (kind) {
+      case Kind::kReduceScatter:
+        return fmt::format("a reduce-scatter ({}) in parts of {} {}", kolo::to_string(op), count,
+                           kolo::to_string(dtype));
+      case Kind::kAllGather:
+        return fmt::format("an all-gather of parts of {} {}", count, kolo::to_string(dtype));
+      case Kind::kAllReduce:
+        return fmt::format("an all-reduce ({}) of {} {}", kolo::to_string(op), count,
+                           kolo::to_string(dtype));
+      case Kind::kEnd:
+        return "the end of the group";
+    }
+    return {};
+  }
+};
+
+}  // namespace
+
+/// The one call that is being waited for, as far as ranks have arrived at it. What a call computes
+/// is computed under the lock, so that no memory is touched after an abort has returned.
+class HostGroupHub::Table {
+ public:
+  explicit Table(std::vector<int> members)
+      : members_(std::move(members)), seats_(members_.size()), sources_(members_.size()) {}
+
+  int size() const { return static_cast<int>(members_.size()); }
+
+  void take(int rank) {
+    check(rank >= 0 && rank < size(), "the group has no such rank");
+    check(!std::exchange(seat(rank).taken, true), "the rank was taken before");
+  }
+
+  /// Arrives with the rank's `number`-th call; returns whether nothing is left to wait for.
+  bool attempt(int rank, std::uint64_t number, const Call& call) {
+    const std::lock_guard lock(mutex_);
+    if (seat(rank).released || number < completed_) return true;
+    if (failure_ || number > completed_) return false;
+    if (!seat(rank).call) {
+      seat(rank).call = call;
+      ++arrived_;
+      if (!agrees(rank)) return false;
+    }
+    if (arrived_ < size()) return false;
+    compute(call);
+    for (Seat& seat : seats_) seat.call.reset();
+    arrived_ = 0;
+    ++completed_;
+    return true;
+  }
+
+  bool failed() const {
+    const std::lock_guard lock(mutex_);
+    return failure_.has_value();
+  }
+
+  /// The first failure as `rank` sees it; its own abort is none.
+  std::optional<Error> failure(int rank) const {
+    const std::lock_guard lock(mutex_);
+    if (!failure_ || failure_->peer == member(rank)) return std::nullopt;
+    Error seen = *failure_;
+    seen.rank = member(rank);
+    return seen;
+  }
+
+  /// Completes what `rank` has called, and fails the others unless they have failed already.
+  void release(int rank) {
+    const std::lock_guard lock(mutex_);
+    seat(rank).released = true;
+    if (failure_) return;
+    failure_ = Error{.code = ErrorCode::kPeerLost,
+                     .peer = member(rank),
+                     .what = "the peer aborted its collectives"};
+  }
+
+ private:
+  struct Seat {
+    bool taken = false;
+    bool released = false;
+    std::optional<Call> call = {};  ///< Arrived with.
+  };
+
+  int member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
+  Seat& seat(int rank) { return seats_[static_cast<std::size_t>(rank)]; }
+
+  bool agrees(int rank) {
+    for (int other = 0; other < size(); ++other) {
+      if (!seat(other).call || seat(other).call->matches(*seat(rank).call)) continue;
+      failure_ =
+          Error{.code = ErrorCode::kMismatch,
+                .what = fmt::format("call {} of the group is {} on rank {}, but {} on rank {}",
+                                    completed_, seat(other).call->to_string(), member(other),
+                                    seat(rank).call->to_string(), member(rank))};
+      return false;
+    }
+    return true;
+  }
+
+  void compute(const Call& shape) {
+    if (shape.count == 0) return;
+    switch (shape.kind) {
+      case Kind::kReduceScatter:
+        for (std::size_t part = 0; part < seats_.size(); ++part) {
+          combine(shape, part * shape.count, seats_[part].call->target);
+        }
+        break;
+      case Kind::kAllGather:
+        for (std::size_t part = 0; part < seats_.size(); ++part) {
+          spread(shape, part, part * shape.count);
+        }
+        break;
+      case Kind::kAllReduce:
+        combine(shape, 0, seats_[0].call->target);
+        for (std::size_t rank = 1; rank < seats_.size(); ++rank) {
+          std::memcpy(seats_[rank].call->target, seats_[0].call->target,
+                      shape.count * size_of(shape.dtype));
+        }
+        break;
+      case Kind::kEnd:
+        break;
+    }
+  }
+
+  /// target = what all ranks have at element `offset` of their sources, combined.
+  void combine(const Call& shape, std::size_t offset, std::byte* target) {
+    for (std::size_t rank = 0; rank < seats_.size(); ++rank) {
+      sources_[rank] = seats_[rank].call->source + offset * size_of(shape.dtype);
+    }
+    const double scale =
+        shape.op == ReduceOp::kAverage ? 1.0 / static_cast<double>(seats_.size()) : 1.0;
+    reduce(shape.dtype, shape.op, target, sources_, shape.count, scale);
+  }
+
+  /// Copies the source of rank `from` to element `offset` of every target, unless it lies there.
+  void spread(const Call& shape, std::size_t from, std::size_t offset) {
+    for (const Seat& seat : seats_) {
+      std::byte* const target = seat.call->target + offset * size_of(shape.dtype);
+      if (target == seats_[from].call->source) continue;
+      std::memcpy(target, seats_[from].call->source, shape.count * size_of(shape.dtype));
+    }
+  }
+
+  const std::vector<int> members_;
+  mutable std::mutex mutex_;  ///< Guards all below.
+  std::vector<Seat> seats_;
+  std::vector<const void*> sources_;
+  std::uint64_t completed_ = 0;
+  int arrived_ = 0;
+  std::optional<Error> failure_;
+};
+
+namespace {
+
+using Table = HostGroupHub::Table;
+
+class HostGroup final : public LocalGroup {
+ public:
+  HostGroup(Table& table, int rank, Device& device) : table_(table), rank_(rank), device_(device) {}
+
+  ~HostGroup() override {
+    if (state_ != GroupState::kFinalized) table_.release(rank_);
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return table_.size(); }
+  std::string describe() const override { return fmt::format("host memory, {} ranks", size()); }
+
+  DeviceMemory allocate(std::size_t bytes) override {
+    return device_.allocate(bytes, MemoryKind::kDevice);
+  }
+
+  void reduce_scatter(Stream& stream, const void* whole, void* part, std::size_t part_count,
+                      DType dtype, ReduceOp op) override {
+    enqueue(stream, Kind::kReduceScatter, whole, part, part_count, dtype, op);
+  }
+
+  void all_gather(Stream& stream, const void* part, void* whole, std::size_t part_count,
+                  DType dtype) override {
+    enqueue(stream, Kind::kAllGather, part, whole, part_count, dtype, ReduceOp::kSum);
+  }
+
+  void all_reduce(Stream& stream, void* data, std::size_t count, DType dtype,
+                  ReduceOp op) override {
+    enqueue(stream, Kind::kAllReduce, data, data, count, dtype, op);
+  }
+
+  std::optional<Error> async_error() override { return table_.failure(rank_); }
+
+  bool abort(std::chrono::milliseconds) override {
+    if (state_ == GroupState::kFinalized) return true;
+    table_.release(rank_);
+    state_ = GroupState::kAborted;
+    return true;
+  }
+
+  GroupState finalize() override {
+    if (state_ == GroupState::kActive) {
+      state_ = GroupState::kFinalizing;
+      end_number_ = calls_++;
+    }
+    if (state_ != GroupState::kFinalizing) return state_;
+    if (table_.failed()) {
+      abort({});
+    } else if (table_.attempt(rank_, end_number_, Call{})) {
+      state_ = GroupState::kFinalized;
+    }
+    return state_;
+  }
+
+ private:
+  void enqueue(Stream& stream, Kind kind, const void* source, void* target, std::size_t count,
+               DType dtype, ReduceOp op) {
+    HostStream& host_stream = as_host(stream);
+    check(count == 0 || (source != nullptr && target != nullptr), "a collective without memory");
+    if (table_.failed()) return;
+    check(state_ == GroupState::kActive, "a collective after the end of its group");
+    const Call call{.kind = kind,
+                    .dtype = dtype,
+                    .op = op,
+                    .count = count,
+                    .source = static_cast<const std::byte*>(source),
+                    .target = static_cast<std::byte*>(target)};
+    host_stream.enqueue([table = &table_, rank = rank_, number = calls_++, call] {
+      return table->attempt(rank, number, call);
+    });
+  }
+
+  Table& table_;
+  const int rank_;
+  Device& device_;
+  GroupState state_ = GroupState::kActive;
+  std::uint64_t calls_ = 0;
+  std::uint64_t end_number_ = 0;
+};
+
+}  // namespace
+
+HostGroupHub::HostGroupHub(std::vector<int> members) {
+  check(!members.empty(), "a group has at least one rank");
+  table_ = std::make_unique<Table>(std::move(members));
+}
+
+HostGroupHub::~HostGroupHub() = default;
+
+int HostGroupHub::size() const { return table_->size(); }
+
+std::unique_ptr<LocalGroup> HostGroupHub::group(int rank, Device& device) {
+  table_->take(rank);
+  return std::make_unique<HostGroup>(*table_, rank, device);
+}
+
+}  // namespace kolo

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/device/kernels/host_device.h"
+
+/// Which elements a kernel touches in which way. Pure index arithmetic, tested on the processor.
+namespace kolo::access {
+
+/// Widest load and store of a GPU thread.
+inline constexpr std::size_t kBytes = 16;
+
+/// `count` elements in groups of `group`, with single elements before and after, so that the groups
+/// begin at an address that is a multiple of kBytes. For count = 11, group = 4 and an address one
+/// float after such a multiple:
+///
+///     element   0 1 2 | 3 4 5 6 | 7 8 9 10 |
+///     part      head  | group   | group    | tail (none)
+struct Split {
+  std::size_t head = 0;  ///< Elements before the groups.
+  std::size_t groups = 0;
+  std::size_t tail = 0;  ///< Elements after the groups.
+};
+
+/// Shape: `address` is a multiple of `element_bytes`, which divides kBytes. Units: elements.
+KOLO_HOST_DEVICE constexpr Split split(std::uintptr_t address, std::size_t element_bytes,
+                                       std::size_t group, std::size_t count) {
+  if (group == 1) return {0, count, 0};
+  const std::size_t ahead = (kBytes - address % kBytes) % kBytes / element_bytes;
+  const std::size_t head = ahead < count ? ahead : count;
+  const std::size_t groups = (count - head) / group;
+  return {head, groups, count - head - groups * group};
+}
+
+/// The element of the i-th single one of a split: those of the head, then those of the tail.
+KOLO_HOST_DEVICE constexpr std::size_t single(const Split& split, std::size_t group,
+                                              std::size_t i) {
+  return i < split.head ? i : i + split.groups * group;
+}
+
+KOLO_HOST_DEVICE constexpr bool is_aligned(std::uintptr_t address) { return address % kBytes == 0; }
+
+/// Blocks of a launch whose blocks take `work` units in turns: as many as the device runs at once,
+/// and none without work.
+constexpr unsigned grid_blocks(std::size_t work, std::size_t resident_blocks) {
+  return static_cast<unsigned>(std::min(work, resident_blocks));
+}
+
+constexpr std::size_t ceil_divide(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
+
+}  // namespace kolo::access

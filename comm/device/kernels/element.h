@@ -1,0 +1,130 @@
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "comm/base/half.h"
+#include "comm/device/kernels/host_device.h"
+
+/// What the device's kernels do to one element: the arithmetic of comm/collective/reduce_kernels.h,
+/// bit for bit, in functions that a kernel inlines and that a test runs on the processor. On a GPU
+/// the conversions of the 16-bit floats are single instructions. Compiled without fused
+/// multiply-add.
+namespace kolo::element {
+
+template <typename T>
+inline constexpr bool kIsHalf = std::same_as<T, Float16> || std::same_as<T, BFloat16>;
+
+/// The type in which contributions of T are combined.
+template <typename T>
+using Accum = std::conditional_t<kIsHalf<T>, float, T>;
+
+/// The type in which a value is scaled between From and To.
+template <typename To, typename From>
+using Common =
+    std::conditional_t<std::same_as<Accum<To>, float> && std::same_as<Accum<From>, float>, float,
+                       double>;
+
+/// Exact; the payload of a NaN is unspecified until `round_to`.
+template <typename Wide, typename T>
+KOLO_HOST_DEVICE inline Wide widen(T value) {
+  if constexpr (std::same_as<T, BFloat16>) {
+    return static_cast<Wide>(std::bit_cast<float>(std::uint32_t{value.bits} << 16));
+  } else if constexpr (std::same_as<T, Float16>) {
+#if defined(__CUDA_ARCH__)
+    float wide;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
+    return static_cast<Wide>(wide);
+#else
+    return static_cast<Wide>(to_float(value));
+#endif
+  } else {
+    return static_cast<Wide>(value);
+  }
+}
+
+/// Truncates toward zero and saturates; NaN gives 0.
+template <std::integral T>
+KOLO_HOST_DEVICE inline T to_integer(double value) {
+  constexpr T kMin = std::numeric_limits<T>::min();
+  constexpr T kMax = std::numeric_limits<T>::max();
+  if (value != value) return 0;
+  if (value <= static_cast<double>(kMin)) return kMin;
+  if (value >= static_cast<double>(kMax)) return kMax;
+  return static_cast<T>(value);
+}
+
+KOLO_HOST_DEVICE inline BFloat16 round_to_bfloat16(float value) {
+#if defined(__CUDA_ARCH__)
+  std::uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  if (value != value) bits = 0x7fc0;
+  return {bits};
+#else
+  return to_bfloat16(value);
+#endif
+}
+
+KOLO_HOST_DEVICE inline Float16 round_to_float16(float value) {
+#if defined(__CUDA_ARCH__)
+  std::uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  if (value != value) bits = 0x7e00;
+  return {bits};
+#else
+  return to_float16(value);
+#endif
+}
+
+/// The one rounding, from the type that was computed in to the type that is stored; every NaN
+/// becomes the quiet one with positive sign and empty payload.
+template <typename T, typename Wide>
+KOLO_HOST_DEVICE inline T round_to(Wide value) {
+  if constexpr (kIsHalf<T> && std::same_as<Wide, double>) {
+    return round_to<T>(to_float_odd(value));
+  } else if constexpr (std::same_as<T, BFloat16>) {
+    return round_to_bfloat16(value);
+  } else if constexpr (std::same_as<T, Float16>) {
+    return round_to_float16(value);
+  } else if constexpr (std::floating_point<T>) {
+    constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
+    return value != value ? kNaN : static_cast<T>(value);
+  } else {
+    return to_integer<T>(value);
+  }
+}
+
+/// `convert` of one element; `factor` is the scale, already in the type that is computed in.
+template <typename To, typename From>
+KOLO_HOST_DEVICE inline To convert(From value, Common<To, From> factor) {
+  return round_to<To>(widen<Common<To, From>>(value) * factor);
+}
+
+/// The end of `reduce` for one element.
+template <typename T>
+KOLO_HOST_DEVICE inline T scaled(Accum<T> value, double scale) {
+  if constexpr (std::integral<T>) {
+    return scale == 1.0 ? value : to_integer<T>(static_cast<double>(value) * scale);
+  } else {
+    return round_to<T>(value * static_cast<Accum<T>>(scale));
+  }
+}
+
+/// Whether a stored value is infinite or NaN; no integer is.
+template <typename T>
+KOLO_HOST_DEVICE constexpr bool non_finite(T value) {
+  if constexpr (std::same_as<T, Float16>) {
+    return (value.bits & 0x7c00u) == 0x7c00u;
+  } else if constexpr (std::same_as<T, BFloat16>) {
+    return (value.bits & 0x7f80u) == 0x7f80u;
+  } else if constexpr (std::floating_point<T>) {
+    return !(value - value == 0);
+  } else {
+    return false;
+  }
+}
+
+}  // namespace kolo::element

@@ -1,0 +1,104 @@
+#include "comm/native/nccl_communicator.h"
+
+#include <exception>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "comm/base/log.h"
+#include "comm/device/cuda_device_guard.h"
+#include "comm/native/nccl_handles.h"
+
+namespace kolo {
+namespace {
+
+/// Polls before the first pause: a launch takes microseconds, a connection much longer.
+constexpr int kPollsAtOnce = 1000;
+constexpr std::chrono::microseconds kPause{100};
+
+ncclConfig_t non_blocking() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return config;
+}
+
+}  // namespace
+
+std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const ncclUniqueId& id, int rank,
+                                                            int size, int device,
+                                                            Milliseconds deadline) {
+  const CudaDeviceGuard guard(device);
+  auto made = std::make_shared<NcclCommunicator>(device, deadline);
+  ncclConfig_t config = non_blocking();
+  const ncclResult_t result =
+      made->settle(ncclCommInitRankConfig(&made->comm_, size, id, rank, &config));
+  if (result != ncclSuccess) {
+    const Error error = nccl_error(result, made->comm_, "connecting the ranks");
+    made->begin_abort();
+    throw KoloError(error);
+  }
+  return made;
+}
+
+std::shared_ptr<NcclCommunicator> NcclCommunicator::split(int color, int rank) {
+  const CudaDeviceGuard guard(device_);
+  connecting_ = std::make_shared<NcclCommunicator>(device_, deadline_);
+  ncclConfig_t config = non_blocking();
+  // NCCL fills in the child when the parent has settled, and the child settles on its own.
+  ncclResult_t result = settle(ncclCommSplit(comm_, color, rank, &connecting_->comm_, &config));
+  if (result == ncclSuccess) result = connecting_->settle(ncclInProgress);
+  if (result != ncclSuccess) {
+    const Error error = nccl_error(result, comm_, "connecting the ranks of a node");
+    // The child of a parent that has not settled is NCCL's still, and ends with the parent.
+    if (state() != ncclInProgress) connecting_->begin_abort();
+    begin_abort();
+    throw KoloError(error);
+  }
+  return std::exchange(connecting_, nullptr);
+}
+
+ncclResult_t NcclCommunicator::state() const {
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t result = ncclCommGetAsyncError(comm_, &state);
+  return result == ncclSuccess ? state : result;
+}
+
+ncclResult_t NcclCommunicator::settle(ncclResult_t result) const {
+  const auto give_up = std::chrono::steady_clock::now() + deadline_;
+  for (int polls = 0; result == ncclInProgress; ++polls) {
+    if (polls < kPollsAtOnce) {
+      std::this_thread::yield();
+    } else {
+      if (std::chrono::steady_clock::now() >= give_up) return result;
+      std::this_thread::sleep_for(kPause);
+    }
+    result = state();
+  }
+  return result;
+}
+
+void NcclCommunicator::begin_abort() noexcept {
+  if (comm_ == nullptr) return;
+  try {
+    // NCCL may wait for the device, which may wait for another communicator's abort.
+    std::packaged_task<void()> abort(
+        [self = shared_from_this(), comm = std::exchange(comm_, nullptr)] {
+          close_on(self->device_, [comm] { log_nccl(ncclCommAbort(comm), "ncclCommAbort"); });
+        });
+    std::future<void> aborted = abort.get_future();
+    std::thread(std::move(abort)).detach();
+    abort_ = std::move(aborted);
+  } catch (const std::exception& error) {
+    log::error(std::string("NCCL: an abort could not begin: ") + error.what());
+  }
+}
+
+bool NcclCommunicator::wait_aborted(Milliseconds within) const {
+  return abort_.valid() && abort_.wait_for(within) == std::future_status::ready;
+}
+
+void NcclCommunicator::destroy() noexcept {
+  log_nccl(ncclCommDestroy(std::exchange(comm_, nullptr)), "ncclCommDestroy");
+}
+
+}  // namespace kolo

@@ -1,0 +1,216 @@
+#include "comm/native/nccl_group.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+#include "comm/base/log.h"
+#include "comm/device/cuda_device_guard.h"
+#include "comm/device/cuda_stream.h"
+#include "comm/native/nccl_communicator.h"
+#include "comm/native/nccl_handles.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::chrono::seconds kAbortInDestructor{5};
+
+/// What each rank tells the others before NCCL connects them: its version and, of rank 0, the
+/// communicator's id.
+struct Introduction {
+  int version = 0;
+  ncclUniqueId id = {};
+
+  std::string to_bytes() const {
+    return std::string(reinterpret_cast<const char*>(this), sizeof(*this));
+  }
+  static Introduction from_bytes(const std::string& bytes) {
+    Introduction introduction;
+    ensure(bytes.size() == sizeof(introduction), "a rank introduced itself in another way");
+    std::memcpy(&introduction, bytes.data(), sizeof(introduction));
+    return introduction;
+  }
+};
+
+/// The id that all ranks use. Errors: KoloError(kConfig) if their libraries differ.
+ncclUniqueId agree_on_id(Rendezvous& rendezvous) {
+  Introduction mine{.version = checked_nccl_version()};
+  if (rendezvous.rank() == 0) {
+    require_nccl(ncclGetUniqueId(&mine.id), nullptr, "ncclGetUniqueId");
+  }
+  const std::vector<std::string> all = rendezvous.all_gather(mine.to_bytes());
+  const Introduction first = Introduction::from_bytes(all.front());
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    const Introduction other = Introduction::from_bytes(all[rank]);
+    if (other.version == first.version) continue;
+    throw KoloError(
+        {.code = ErrorCode::kConfig,
+         .what = fmt::format("rank 0 has NCCL {}, but rank {} has {}: they must be equal",
+                             nccl_version_text(first.version), rank,
+                             nccl_version_text(other.version))});
+  }
+  return first.id;
+}
+
+/// Memory that NCCL moves fastest: allocated by NCCL if it can, and registered if it can.
+struct CommunicatorMemory {
+  std::shared_ptr<NcclCommunicator> communicator;
+  bool is_from_nccl = false;
+  void* registration = nullptr;
+
+  void operator()(void* data) const {
+    close_on(communicator->device(), [&] {
+      // With the communicator, its registrations have gone.
+      if (registration != nullptr && communicator->get() != nullptr) {
+        log_nccl(ncclCommDeregister(communicator->get(), registration), "ncclCommDeregister");
+      }
+      if (is_from_nccl) {
+        log_nccl(ncclMemFree(data), "ncclMemFree");
+      } else {
+        log_cuda(cudaFree(data), "cudaFree");
+      }
+    });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<NcclGroup> NcclGroup::connect(Rendezvous& rendezvous, int device,
+                                              Milliseconds deadline) {
+  ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+  const ncclUniqueId id = agree_on_id(rendezvous);
+  return std::unique_ptr<NcclGroup>(new NcclGroup(
+      NcclCommunicator::connect(id, rendezvous.rank(), rendezvous.size(), device, deadline)));
+}
+
+std::unique_ptr<NcclGroup> NcclGroup::split(int color) {
+  check(state_ == GroupState::kActive && color >= 0, "an active group is split by colors from 0");
+  return std::unique_ptr<NcclGroup>(new NcclGroup(communicator_->split(color, rank_)));
+}
+
+NcclGroup::NcclGroup(std::shared_ptr<NcclCommunicator> communicator)
+    : communicator_(std::move(communicator)) {
+  const ncclComm_t comm = communicator_->get();
+  require_nccl(ncclCommUserRank(comm, &rank_), comm, "ncclCommUserRank");
+  require_nccl(ncclCommCount(comm, &size_), comm, "ncclCommCount");
+}
+
+NcclGroup::~NcclGroup() {
+  if (state_ != GroupState::kFinalized) abort(kAbortInDestructor);
+}
+
+std::string NcclGroup::describe() const {
+  return fmt::format("NCCL {}, {} rank{}", nccl_version_text(checked_nccl_version()), size_,
+                     size_ == 1 ? "" : "s");
+}
+
+DeviceMemory NcclGroup::allocate(std::size_t bytes) {
+  ensure(accepts_calls(), "memory of a group that has failed");
+  const CudaDeviceGuard guard(communicator_->device());
+  const std::size_t size = std::max<std::size_t>(bytes, 1);
+  CommunicatorMemory memory{.communicator = communicator_};
+  void* data = nullptr;
+  const ncclResult_t allocated = ncclMemAlloc(&data, size);
+  memory.is_from_nccl = allocated == ncclSuccess;
+  if (!memory.is_from_nccl) {
+    log::debug(nccl_error(allocated, nullptr, "ncclMemAlloc, so cudaMalloc is used").to_string());
+    (void)cudaGetLastError();  // NCCL's, which the next call would report as its own.
+    require_cuda(cudaMalloc(&data, size), fmt::format("cudaMalloc of {} bytes", size));
+  }
+  const ncclComm_t comm = communicator_->get();
+  const ncclResult_t registered =
+      communicator_->settle(ncclCommRegister(comm, data, size, &memory.registration));
+  if (registered != ncclSuccess) {
+    memory.registration = nullptr;
+    log::debug(nccl_error(registered, comm, "ncclCommRegister").to_string());
+  }
+  return DeviceMemory(data, bytes, MemoryKind::kDevice, std::move(memory));
+}
+
+bool NcclGroup::accepts_calls() const {
+  if (failure_ || state_ == GroupState::kAborted) return false;
+  check(state_ == GroupState::kActive, "a collective after the end of its group");
+  return true;
+}
+
+template <typename Call>
+void NcclGroup::launch(Stream& stream, std::string_view what, Call&& call) {
+  CudaStream& cuda_stream = as_cuda(stream);
+  if (!accepts_calls()) return;
+  const CudaDeviceGuard guard(communicator_->device());
+  const ncclComm_t comm = communicator_->get();
+  const auto native = static_cast<cudaStream_t>(cuda_stream.native());
+  const ncclResult_t result = communicator_->settle(call(comm, native));
+  if (result != ncclSuccess) failure_ = nccl_error(result, comm, what);
+}
+
+void NcclGroup::reduce_scatter(Stream& stream, const void* whole, void* part,
+                               std::size_t part_count, DType dtype, ReduceOp op) {
+  launch(stream, "a reduce-scatter", [&](ncclComm_t comm, cudaStream_t native) {
+    return ncclReduceScatter(whole, part, part_count, to_nccl(dtype), to_nccl(op), comm, native);
+  });
+}
+
+void NcclGroup::all_gather(Stream& stream, const void* part, void* whole, std::size_t part_count,
+                           DType dtype) {
+  launch(stream, "an all-gather", [&](ncclComm_t comm, cudaStream_t native) {
+    return ncclAllGather(part, whole, part_count, to_nccl(dtype), comm, native);
+  });
+}
+
+void NcclGroup::all_reduce(Stream& stream, void* data, std::size_t count, DType dtype,
+                           ReduceOp op) {
+  launch(stream, "an all-reduce", [&](ncclComm_t comm, cudaStream_t native) {
+    return ncclAllReduce(data, data, count, to_nccl(dtype), to_nccl(op), comm, native);
+  });
+}
+
+std::optional<Error> NcclGroup::async_error() {
+  const bool alive = state_ == GroupState::kActive || state_ == GroupState::kFinalizing;
+  if (alive && !failure_) {
+    const ncclResult_t state = communicator_->state();
+    if (state != ncclSuccess && state != ncclInProgress) {
+      failure_ = nccl_error(state, communicator_->get(), "a collective");
+    }
+  }
+  return failure_;
+}
+
+bool NcclGroup::abort(Milliseconds within) {
+  if (state_ == GroupState::kFinalized) return true;
+  state_ = GroupState::kAborted;
+  communicator_->begin_abort();
+  const bool done = communicator_->wait_aborted(within);
+  if (!done && within > Milliseconds::zero()) {
+    log::warn(
+        fmt::format("NCCL: an abort took longer than {} ms and is left behind", within.count()));
+  }
+  return done;
+}
+
+GroupState NcclGroup::finalize() {
+  if (state_ == GroupState::kActive && !async_error()) {
+    const ncclResult_t result = communicator_->begin_end();
+    state_ = GroupState::kFinalizing;
+    if (result != ncclSuccess && result != ncclInProgress) {
+      failure_ = nccl_error(result, communicator_->get(), "ncclCommFinalize");
+    }
+  }
+  if (state_ == GroupState::kFinalizing && !async_error() &&
+      communicator_->state() == ncclSuccess) {
+    communicator_->destroy();
+    state_ = GroupState::kFinalized;
+  } else if (failure_) {
+    abort(Milliseconds::zero());
+  }
+  return state_;
+}
+
+}  // namespace kolo

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "comm/device/local_group.h"
+#include "comm/rendezvous/rendezvous.h"
+
+namespace kolo {
+
+class NcclCommunicator;
+
+/// Collectives by NCCL among ranks that have a GPU and a process each.
+///
+/// A call waits until NCCL has put it on its stream, microseconds as a rule and `deadline` at most.
+/// Peers are connected from the start (NCCL_RUNTIME_CONNECT=0 unless the user set it), so that no
+/// call waits for a peer.
+///
+/// Abort: runs on a thread of its own. NCCL frees memory then, which waits for whatever the GPU is
+///        doing: where two groups share a GPU, begin both (`abort` with zero) before waiting for
+///        one.
+/// Source: NCCL's user guide, "Fault Tolerance" and "Creating a communicator with options".
+class NcclGroup final : public LocalGroup {
+ public:
+  using Milliseconds = std::chrono::milliseconds;
+
+  /// The group of all ranks of `rendezvous`, whose GPU here is number `device`. Collective.
+  /// Errors: KoloError(kConfig) if NCCL's versions do not fit, kTimeout after `deadline`,
+  ///         kPeerLost or kInternal with NCCL's reason.
+  static std::unique_ptr<NcclGroup> connect(Rendezvous& rendezvous, int device,
+                                            Milliseconds deadline);
+
+  /// The group of those ranks that give the same `color`, which is not negative. Collective among
+  /// all ranks. Errors: as `connect`; both groups are aborted then.
+  std::unique_ptr<NcclGroup> split(int color);
+
+  ~NcclGroup() override;
+  NcclGroup(const NcclGroup&) = delete;
+  NcclGroup& operator=(const NcclGroup&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string describe() const override;
+
+  DeviceMemory allocate(std::size_t bytes) override;
+
+  void reduce_scatter(Stream& stream, const void* whole, void* part, std::size_t part_count,
+                      DType dtype, ReduceOp op) override;
+  void all_gather(Stream& stream, const void* part, void* whole, std::size_t part_count,
+                  DType dtype) override;
+  void all_reduce(Stream& stream, void* data, std::size_t count, DType dtype, ReduceOp op) override;
+
+  std::optional<Error> async_error() override;
+  bool abort(Milliseconds within) override;
+  GroupState finalize() override;
+
+ private:
+  explicit NcclGroup(std::shared_ptr<NcclCommunicator> communicator);
+
+  /// Whether a call may go to NCCL: false after a failure. Errors: UsageError after the end.
+  bool accepts_calls() const;
+  /// Puts on `stream` what `call` calls, unless the group has failed; a failure is kept.
+  template <typename Call>
+  void launch(Stream& stream, std::string_view what, Call&& call);
+
+  std::shared_ptr<NcclCommunicator> communicator_;  ///< Shared with memory that it registered.
+  int rank_ = 0;
+  int size_ = 0;
+  GroupState state_ = GroupState::kActive;
+  std::optional<Error> failure_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace kolo {
+
+/// What an element consists of, as the verifier sees it: how often each rank's contribution is in
+/// it, and how often it was scaled. An empty count list means never written.
+struct SymbolicValue {
+  std::vector<std::uint16_t> counts = {};
+  std::uint32_t finishes = 0;
+
+  bool written() const { return !counts.empty(); }
+  friend bool operator==(const SymbolicValue&, const SymbolicValue&) = default;
+};
+
+/// "1x rank 0 2x rank 3".
+std::string describe(const SymbolicValue& value);
+
+/// `count` elements of equal value, which belong at `element` and on of the bucket, wherever they
+/// are at present.
+struct SymbolicRun {
+  std::size_t count = 0;
+  SymbolicValue value = {};
+  std::size_t element = 0;
+};
+using SymbolicRuns = std::vector<SymbolicRun>;
+
+/// Element by element, the sum of `a` and `b`, which are equally long; never written where either
+/// is or where they belong to different elements.
+SymbolicRuns combine(const SymbolicRuns& a, const SymbolicRuns& b);
+
+/// A value for every element of one region of memory. Threads: one.
+class Contents {
+ public:
+  /// Everything is `initial`, each element in its place.
+  explicit Contents(SymbolicValue initial = {});
+
+  SymbolicRuns read(std::size_t offset, std::size_t count) const;
+  void write(std::size_t offset, const SymbolicRuns& values);
+
+ private:
+  struct Start {
+    SymbolicValue value;
+    std::size_t element;
+  };
+
+  void split(std::size_t at);
+
+  std::map<std::size_t, Start> runs_;  // where a run begins -> what it holds up to the next key
+};
+
+}  // namespace kolo

@@ -1,0 +1,210 @@
+#include "comm/schedule/device_lane.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "comm/base/check.h"
+
+namespace kolo {
+namespace {
+
+/// Asking a group for errors takes a lock of its library, so not every poll does.
+constexpr unsigned kPollsPerGroupCheck = 32;
+constexpr std::chrono::milliseconds kAbortWithin{5'000};
+
+/// The rank after `rank`, the first after the last; -1 if it is alone.
+int next_of(const std::vector<int>& ranks, int rank) {
+  if (ranks.size() < 2) return -1;
+  const auto next = std::next(std::find(ranks.begin(), ranks.end(), rank));
+  return next == ranks.end() ? ranks.front() : *next;
+}
+
+}  // namespace
+
+void DeviceLane::PendingQueue::pop() {
+  ++first_;
+  // Moved to the front while that is cheap, so that a queue that never runs dry does not grow.
+  if (first_ * 2 >= items_.size()) {
+    items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
+    first_ = 0;
+  }
+}
+
+void DeviceLane::PendingQueue::clear() {
+  items_.clear();
+  first_ = 0;
+}
+
+DeviceLane::DeviceLane(Transport& transport, const ProcessGrid& grid, DevicePlane& plane)
+    : plane_(plane),
+      rank_(transport.rank()),
+      order_(transport, grid),
+      next_in_node_(next_of(grid.ranks_of_node(grid.node(transport.rank())), transport.rank())),
+      next_in_world_(grid.world_size() > 1 ? (transport.rank() + 1) % grid.world_size() : -1) {
+  for (auto& stream : streams_) stream = plane_.device->make_stream();
+  for (LocalGroup* group : {plane_.node.get(), plane_.world.get()}) {
+    if (group != nullptr) groups_.push_back(group);
+  }
+}
+
+DeviceLane::~DeviceLane() = default;
+
+Stream& DeviceLane::stream(DeviceLine line) { return *streams_[static_cast<std::size_t>(line)]; }
+
+void DeviceLane::begin(DeviceRun& run, std::uint64_t iteration) {
+  run.iteration = iteration;
+  for (DeviceRun::OnDevice& step : run.steps) {
+    if (step.launch) order_.begin(*step.launch, iteration);
+  }
+  if (!run.inputs_ready) return;
+  try {
+    for (const Event* input : run.binding.inputs) {
+      if (input != nullptr) stream(DeviceLine::kPacks).wait(*input);
+    }
+    stream(DeviceLine::kPacks).record(*run.inputs_ready);
+  } catch (const KoloError& error) {
+    keep(error.error());
+  }
+}
+
+bool DeviceLane::enqueue(DeviceRun& run, StepId id) {
+  DeviceRun::OnDevice& state = run.steps[id];
+  if (state.launch && !order_.take_turn(*state.launch, run.iteration)) return false;
+  try {
+    Stream& on = stream(state.line);
+    for (const Event* event : state.waits) on.wait(*event);
+    if (state.waits_for_inputs && state.line != DeviceLine::kPacks) on.wait(*run.inputs_ready);
+    launch(run, run.schedule.steps[id], on);
+    if (state.event) on.record(*state.event);
+    if (state.is_tracked) {
+      pending_[static_cast<std::size_t>(state.line)].push({state.event.get(), &run, id});
+    }
+  } catch (const KoloError& error) {
+    keep(error.error());
+  }
+  return true;
+}
+
+void DeviceLane::launch(DeviceRun& run, const Step& step, Stream& on) {
+  const BucketLayout& layout = run.schedule.layout;
+  switch (step.kind) {
+    case StepKind::kPack:
+      run.binding.packer->pack(on, step.sources[0].offset, step.sources[0].count,
+                               run.address(step.target));
+      break;
+    case StepKind::kUnpack:
+      run.binding.packer->unpack(on, step.target.offset, step.target.count,
+                                 run.address(step.sources[0]));
+      break;
+    case StepKind::kCopy:
+      on.copy(run.view(step.target), run.view(step.sources[0]));
+      break;
+    case StepKind::kReduce:
+      run.source_addresses.clear();
+      for (const Range& range : step.sources) run.source_addresses.push_back(run.address(range));
+      plane_.device->kernels().reduce(on, layout.dtype, layout.op, run.address(step.target),
+                                      run.source_addresses, step.target.count,
+                                      step.finishes ? run.binding.scale : 1.0);
+      break;
+    case StepKind::kNative:
+      launch_native(run, step, on);
+      break;
+    default:
+      break;
+  }
+}
+
+void DeviceLane::launch_native(DeviceRun& run, const Step& step, Stream& on) {
+  LocalGroup* const group =
+      step.group == NativeGroup::kNode ? plane_.node.get() : plane_.world.get();
+  ensure(group != nullptr, "a native step without a group");
+  const DType dtype = run.schedule.layout.dtype;
+  // An average is divided once, by the step that finishes.
+  const ReduceOp op = run.schedule.layout.op == ReduceOp::kAverage && !step.finishes
+                          ? ReduceOp::kSum
+                          : run.schedule.layout.op;
+  std::byte* const source = run.address(step.sources[0]);
+  std::byte* const target = run.address(step.target);
+  switch (step.native) {
+    case NativeOp::kReduceScatter:
+      group->reduce_scatter(on, source, target, step.target.count, dtype, op);
+      break;
+    case NativeOp::kAllGather:
+      group->all_gather(on, source, target, step.sources[0].count, dtype);
+      break;
+    case NativeOp::kAllReduce:
+      group->all_reduce(on, target, step.target.count, dtype, op);
+      break;
+  }
+}
+
+void DeviceLane::seal(DeviceRun& run) {
+  try {
+    Stream& end = stream(DeviceLine::kEnd);
+    if (run.ends.empty() && run.inputs_ready) end.wait(*run.inputs_ready);
+    for (const Event* event : run.ends) end.wait(*event);
+    end.record(*run.finished);
+    pending_[static_cast<std::size_t>(DeviceLine::kEnd)].push(
+        {run.finished.get(), &run, std::nullopt});
+  } catch (const KoloError& error) {
+    keep(error.error());
+  }
+}
+
+std::span<const DeviceLane::Completed> DeviceLane::poll() {
+  completed_.clear();
+  if (failure_) return completed_;
+  check_groups();
+  try {
+    for (PendingQueue& queue : pending_) {
+      while (!queue.empty() && queue.front().event->done()) {
+        const Pending& front = queue.front();
+        if (!front.step && front.run->has_turns_under_way()) break;
+        completed_.push_back({front.run->binding.bucket, front.step});
+        queue.pop();
+      }
+    }
+  } catch (const KoloError& error) {
+    keep(error.error());
+  }
+  return completed_;
+}
+
+void DeviceLane::check_groups() {
+  if (polls_++ % kPollsPerGroupCheck != 0) return;
+  for (LocalGroup* group : groups_) {
+    if (const auto error = group->async_error()) keep(*error);
+  }
+}
+
+bool DeviceLane::busy() const {
+  return std::any_of(pending_.begin(), pending_.end(),
+                     [](const PendingQueue& queue) { return !queue.empty(); });
+}
+
+void DeviceLane::abort() {
+  // Begun on all before any is waited for: each may wait for kernels of the others.
+  for (LocalGroup* group : groups_) group->abort(std::chrono::milliseconds(0));
+  for (LocalGroup* group : groups_) group->abort(kAbortWithin);
+  for (PendingQueue& queue : pending_) queue.clear();
+}
+
+bool DeviceLane::finalize() {
+  bool over = true;
+  for (LocalGroup* group : groups_) {
+    const GroupState state = group->finalize();
+    over &= state == GroupState::kFinalized || state == GroupState::kAborted;
+  }
+  return over;
+}
+
+void DeviceLane::keep(Error error) {
+  if (failure_) return;
+  error.rank = rank_;
+  error.verb = "run";
+  failure_ = std::move(error);
+}
+
+}  // namespace kolo

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "comm/base/error.h"
+#include "comm/device/device_plane.h"
+#include "comm/schedule/device_run.h"
+#include "comm/schedule/launch_order.h"
+
+namespace kolo {
+
+/// Runs the local steps of device buckets on streams.
+///
+/// There is a stream for each thing that a device does side by side: packing, which waits for the
+/// caller's kernels, other kernels, collectives, copies down to staging memory, copies up from it.
+/// A step is enqueued as soon as its predecessors on the device are enqueued: events between
+/// streams keep them in order, and the processor waits for nothing. Only where a message must wait
+/// for the device is an event polled.
+///
+///   packs         pack
+///   collectives        reduce-scatter                               all-gather
+///   down                               copy
+///   (network)                               send, receive
+///   up                                                     copy
+///   kernels                                                     add             unpack
+///
+/// Threads: one, the executor's. Never blocks, except in `abort`. Steady state allocates nothing.
+/// Errors:  failures of the device and its groups are kept and returned by `failure`.
+class DeviceLane {
+ public:
+  /// `plane` and `transport` outlive the lane.
+  DeviceLane(Transport& transport, const ProcessGrid& grid, DevicePlane& plane);
+  ~DeviceLane();
+
+  Device& device() { return *plane_.device; }
+  /// The device's own collectives reach all ranks.
+  bool has_world_group() const { return plane_.world != nullptr; }
+  bool network_takes_memory() const { return plane_.network_takes_memory; }
+
+  /// Whom this rank watches while a collective of the group is under way: the next of its ranks, so
+  /// that every rank is watched by one. -1 if it is alone.
+  int watched_peer(NativeGroup group) const {
+    return group == NativeGroup::kNode ? next_in_node_ : next_in_world_;
+  }
+
+  /// Allocates memory and events for a schedule of a device bucket, which outlives the run.
+  /// Collective, at plan time. Errors: KoloError(kResources).
+  std::unique_ptr<DeviceRun> prepare(const Schedule& schedule, const DeviceBinding& binding) {
+    return std::make_unique<DeviceRun>(plane_, schedule, binding);
+  }
+
+  void begin(DeviceRun& run, std::uint64_t iteration);
+  /// Enqueues a step whose predecessors are enqueued (on the device) or complete (elsewhere).
+  /// Returns false, having done nothing, if it is a native step whose turn has not come.
+  bool enqueue(DeviceRun& run, StepId step);
+  /// After the last step was enqueued.
+  void seal(DeviceRun& run);
+
+  /// A step that is complete, or the sealed end of an iteration (no step).
+  struct Completed {
+    BucketId bucket;
+    std::optional<StepId> step;
+  };
+  /// What has completed since the last call; valid until the next.
+  std::span<const Completed> poll();
+
+  /// Whether anything is on the device whose end must be polled for.
+  bool busy() const;
+
+  /// The first failure of the device or of a group.
+  const std::optional<Error>& failure() const { return failure_; }
+
+  /// Makes everything enqueued return and forgets it. Blocks for a bounded time.
+  void abort();
+  /// Moves the groups' orderly end on; collective. Returns whether it is over.
+  bool finalize();
+
+ private:
+  struct Pending {
+    const Event* event;
+    const DeviceRun* run;
+    std::optional<StepId> step;
+  };
+  /// First in, first out; keeps its memory.
+  class PendingQueue {
+   public:
+    bool empty() const { return first_ == items_.size(); }
+    const Pending& front() const { return items_[first_]; }
+    void push(const Pending& item) { items_.push_back(item); }
+    void pop();
+    void clear();
+
+   private:
+    std::vector<Pending> items_;
+    std::size_t first_ = 0;
+  };
+
+  Stream& stream(DeviceLine line);
+  void launch(DeviceRun& run, const Step& step, Stream& stream);
+  void launch_native(DeviceRun& run, const Step& step, Stream& stream);
+  void keep(Error error);
+  void check_groups();
+
+  DevicePlane& plane_;
+  int rank_;
+  LaunchOrder order_;
+  int next_in_node_, next_in_world_;
+  std::vector<LocalGroup*> groups_;
+  std::array<std::unique_ptr<Stream>, kDeviceLines> streams_;
+  std::array<PendingQueue, kDeviceLines> pending_;  // by stream
+  std::vector<Completed> completed_;
+  unsigned polls_ = 0;
+  std::optional<Error> failure_;
+};
+
+}  // namespace kolo

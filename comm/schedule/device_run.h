@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "comm/device/device_plane.h"
+#include "comm/schedule/launch_order.h"
+#include "comm/schedule/schedule.h"
+#include "comm/schedule/stream_packer.h"
+
+namespace kolo {
+
+/// What a device bucket needs beside its schedule; see `Binding`.
+struct DeviceBinding {
+  BucketId bucket = 0;
+  std::uint32_t first_flag = 0;
+  double scale = 1.0;
+  StreamPacker* packer = nullptr;
+  /// Recorded before each iteration; nothing of it starts before them.
+  std::span<const Event* const> inputs = {};
+};
+
+/// What a device does side by side: a stream each.
+enum class DeviceLine : std::uint8_t {
+  kPacks,        ///< Wait for the caller's kernels.
+  kKernels,      ///< Everything else that computes.
+  kCollectives,  ///< Native steps.
+  kDown,         ///< Copies to staging memory.
+  kUp,           ///< Copies from staging memory.
+  kEnd,          ///< Ends of buckets; does nothing itself.
+};
+inline constexpr std::size_t kDeviceLines = 6;
+
+/// The memory of a device bucket, and how its steps hang together on the device: made at plan time,
+/// used in every iteration. Threads: the executor's.
+class DeviceRun {
+ public:
+  struct OnDevice {
+    DeviceLine line = DeviceLine::kKernels;
+    std::unique_ptr<Event> event = {};               ///< Behind the step, if anybody asks.
+    std::vector<const Event*> waits = {};            ///< Behind its predecessors of other lines.
+    bool waits_for_inputs = false;                   ///< It has no predecessor on the device.
+    bool is_tracked = false;                         ///< Something off the device waits for it.
+    std::optional<LaunchOrder::Launch> launch = {};  ///< Of a native step.
+  };
+
+  /// Collective. Errors: KoloError(kResources).
+  DeviceRun(DevicePlane& plane, const Schedule& schedule, const DeviceBinding& binding);
+
+  /// Whether the step is one for a stream; others are the executor's.
+  static bool runs(const Schedule& schedule, const Step& step);
+
+  /// Where a range of this rank's memory is.
+  std::byte* address(const Range& range) const;
+  BufferView view(const Range& range) const;
+  bool has_turns_under_way() const;
+
+  const Schedule& schedule;
+  const DeviceBinding binding;
+  std::vector<OnDevice> steps;          ///< By step.
+  std::unique_ptr<Event> inputs_ready;  ///< Behind all inputs; null without inputs.
+  std::unique_ptr<Event> finished;      ///< Behind the iteration that was sealed last.
+  std::vector<const Event*> ends;       ///< Behind steps that nothing follows.
+  std::vector<const void*> source_addresses;
+  std::uint64_t iteration = 0;
+
+ private:
+  void allocate(DevicePlane& plane);
+  void link_steps(Device& device);
+
+  DeviceMemory bucket_, scratch_, staging_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,128 @@
+#include "comm/schedule/step_rules.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+namespace kolo {
+namespace {
+
+using Complaint = std::optional<std::string>;
+
+bool is_flag(const Step& step) {
+  return step.kind == StepKind::kSignal || step.kind == StepKind::kAwait;
+}
+
+bool is_message(const Step& step) {
+  return step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
+}
+
+std::size_t size_of_region(const Schedule& schedule, Region region) {
+  switch (region) {
+    case Region::kScratch:
+      return schedule.scratch_count;
+    case Region::kStaging:
+      return schedule.staging_count;
+    case Region::kBucket:
+    case Region::kUser:
+      return schedule.layout.count;
+  }
+  return 0;
+}
+
+Complaint check_order(const Step& step, const Schedule& schedule, const ProcessGrid& grid) {
+  for (StepId id : step.after) {
+    if (id >= schedule.steps.size()) return "comes after a step that is not there";
+  }
+  if (is_flag(step) || is_message(step)) {
+    if (step.peer < 0 || step.peer >= grid.world_size() || step.peer == schedule.rank) {
+      return fmt::format("has no peer {}", step.peer);
+    }
+  }
+  if (is_flag(step) && !grid.same_node(schedule.rank, step.peer)) return "uses a flag across nodes";
+  if ((is_flag(step) || step.kind == StepKind::kNative) && step.ordinal >= schedule.flag_count) {
+    return "uses a flag beyond flag_count";
+  }
+  return std::nullopt;
+}
+
+Complaint check_range(const Step& step, const Range& range, Access access, const Schedule& schedule,
+                      const ProcessGrid& grid, const VerifyOptions& options) {
+  const bool on_device = schedule.layout.memory == MemoryKind::kDevice;
+  const bool own_only =
+      on_device || is_message(step) || access == Access::kWrite || range.region != Region::kBucket;
+  if (range.rank != schedule.rank && (own_only || !grid.same_node(schedule.rank, range.rank))) {
+    return "touches memory that is not its own";
+  }
+  if (range.end() > size_of_region(schedule, range.region)) return "touches memory beyond the end";
+  if (range.region == Region::kStaging) {
+    if (!on_device) return "uses staging memory for a bucket of the host";
+    if (!is_message(step) && step.kind != StepKind::kCopy) return "computes in staging memory";
+  } else if (on_device && is_message(step) && !options.network_takes_device_memory) {
+    return "hands device memory to the network";
+  }
+  return std::nullopt;
+}
+
+// With p ranks the whole is p equal parts, of which the rank's is in its place.
+Complaint check_native(const Step& step, const Schedule& schedule, const ProcessGrid& grid) {
+  const std::vector<int> members = native_members(step, schedule.rank, grid);
+  if (step.sources.size() != 1) return "has not one source";
+  const Range& source = step.sources[0];
+  if (source.region != Region::kBucket || step.target.region != Region::kBucket) {
+    return "works outside the bucket";
+  }
+  if (step.finishes && (step.native == NativeOp::kAllGather ||
+                        static_cast<int>(members.size()) != grid.world_size())) {
+    return "scales what is not combined of all ranks";
+  }
+  if (step.native == NativeOp::kAllReduce) {
+    if (source != step.target) return "is not in place";
+    return std::nullopt;
+  }
+  const bool scatters = step.native == NativeOp::kReduceScatter;
+  const Range& whole = scatters ? source : step.target;
+  const Range& part = scatters ? step.target : source;
+  const auto position = static_cast<std::size_t>(
+      std::find(members.begin(), members.end(), schedule.rank) - members.begin());
+  if (part.count * members.size() != whole.count) return "has parts that are not equal";
+  if (part.offset != whole.offset + position * part.count) return "has its part out of place";
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::pair<Range, Access>> accesses(const Step& step) {
+  std::vector<std::pair<Range, Access>> result;
+  for (const Range& source : step.sources) result.emplace_back(source, Access::kRead);
+  if (step.target.count > 0) result.emplace_back(step.target, Access::kWrite);
+  return result;
+}
+
+std::vector<int> native_members(const Step& step, int rank, const ProcessGrid& grid) {
+  if (step.group == NativeGroup::kNode) return grid.ranks_of_node(grid.node(rank));
+  std::vector<int> ranks(static_cast<std::size_t>(grid.world_size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+std::optional<std::string> check_step(const Step& step, const Schedule& schedule,
+                                      const ProcessGrid& grid, const VerifyOptions& options) {
+  if (auto wrong = check_order(step, schedule, grid)) return wrong;
+  const bool on_device = schedule.layout.memory == MemoryKind::kDevice;
+  if (on_device && is_flag(step)) return "hands over memory of a device by a flag";
+  if (!on_device && step.kind == StepKind::kNative) return "is not for a bucket of the host";
+  for (const auto& [range, access] : accesses(step)) {
+    if (auto wrong = check_range(step, range, access, schedule, grid, options)) return wrong;
+  }
+  if (step.kind == StepKind::kNative) return check_native(step, schedule, grid);
+  for (const Range& source : step.sources) {
+    if (step.target.count > 0 && source.count != step.target.count) {
+      return "combines ranges of different length";
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace kolo

@@ -1,0 +1,133 @@
+#include "comm/device/cuda_device.h"
+
+#include <cuda_runtime_api.h>
+
+#include <thread>
+
+#include "comm/device/cuda_availability.h"
+#include "comm/device/cuda_device_guard.h"
+#include "tests/conformance/device_conformance_tests.h"
+
+namespace kolo::test {
+namespace {
+
+class CudaUnderTest final : public DeviceUnderTest {
+ public:
+  /// Whatever holds a stream looks at the test's memory.
+  ~CudaUnderTest() override { cudaDeviceSynchronize(); }
+
+  Device& device() override { return device_; }
+  void advance() override { std::this_thread::yield(); }
+  NativeStream as_callers(Stream& stream) override { return {stream.native()}; }
+  void hold(Stream& stream, const std::atomic<bool>& released) override {
+    const auto wait = [](void* flag) {
+      while (!static_cast<const std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
+    };
+    require_cuda(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream.native()), wait,
+                                    const_cast<std::atomic<bool>*>(&released)),
+                 "cudaLaunchHostFunc");
+  }
+  bool counts_heap() const override { return false; }  // CUDA's own use of it is its own affair.
+
+ private:
+  CudaDevice device_{0};
+};
+
+std::string why_unavailable() {
+  const CudaAvailability found = find_cuda_devices();
+  return found.device_count > 0 ? "" : "no CUDA device: " + found.reason;
+}
+
+DeviceCase cuda_case() {
+  return {.name = "cuda",
+          .open = [] { return std::make_unique<CudaUnderTest>(); },
+          .unavailable = why_unavailable()};
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, DeviceConformance, testing::Values(cuda_case()), device_case_name);
+
+class CudaDeviceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string reason = why_unavailable();
+    if (!reason.empty()) GTEST_SKIP() << reason;
+  }
+};
+
+TEST_F(CudaDeviceTest, IsNamedByNumberModelAndBusId) {
+  char bus_id[32] = {};
+  ASSERT_EQ(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, 0), cudaSuccess);
+  std::string text = CudaDevice(0).describe();
+  EXPECT_TRUE(text.starts_with("cuda:0 (")) << text;
+  for (char* c = bus_id; *c != '\0'; ++c) *c = static_cast<char>(std::tolower(*c));
+  EXPECT_NE(text.find(bus_id), std::string::npos) << text;
+}
+
+TEST_F(CudaDeviceTest, MemoryThatIsNotThereIsAResourceErrorAndLeavesNoTrace) {
+  CudaDevice device(0);
+  try {
+    const DeviceMemory memory = device.allocate(std::size_t{1} << 50, MemoryKind::kDevice);
+    FAIL() << "a pebibyte";
+  } catch (const KoloError& error) {
+    EXPECT_EQ(error.error().code, ErrorCode::kResources);
+    EXPECT_NE(std::string(error.what()).find("1125899906842624"), std::string::npos);
+  }
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  EXPECT_EQ(device.allocation_counts().allocations, 0u);
+}
+
+TEST_F(CudaDeviceTest, AnErrorIsTheLastOneNoMoreWhenItIsWrapped) {
+  EXPECT_THROW(require_cuda(cudaSetDevice(-1), "cudaSetDevice"), KoloError);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  log_cuda(cudaSetDevice(-1), "cudaSetDevice");
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+TEST_F(CudaDeviceTest, AnEventThatIsNotReadyLeavesNoError) {
+  CudaUnderTest under_test;
+  std::atomic<bool> released{false};
+  const auto stream = under_test.device().make_stream();
+  const auto event = under_test.device().make_event();
+  under_test.hold(*stream, released);
+  stream->record(*event);
+  EXPECT_FALSE(event->done());
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  released = true;
+  while (!event->done()) std::this_thread::yield();
+}
+
+TEST_F(CudaDeviceTest, AStreamThatEndsFinishesItsWork) {
+  CudaUnderTest under_test;
+  const DeviceMemory source = under_test.device().allocate(64, MemoryKind::kPinned);
+  const DeviceMemory target = under_test.device().allocate(64, MemoryKind::kPinned);
+  std::memset(source.data(), 42, 64);
+  std::memset(target.data(), 0, 64);
+  const auto event = under_test.device().make_event();
+  std::atomic<bool> released{false};
+  {
+    const auto stream = under_test.device().make_stream();
+    under_test.hold(*stream, released);
+    stream->copy({target.data(), 64, DType::kUInt8, MemoryKind::kPinned},
+                 {source.data(), 64, DType::kUInt8, MemoryKind::kPinned});
+    stream->record(*event);
+  }
+  EXPECT_FALSE(event->done());
+  released = true;
+  while (!event->done()) std::this_thread::yield();
+  EXPECT_EQ(std::memcmp(target.data(), source.data(), 64), 0);
+}
+
+TEST_F(CudaDeviceTest, TheCurrentDeviceOfTheCallerStays) {
+  if (find_cuda_devices().device_count < 2) GTEST_SKIP() << "one CUDA device only";
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  ASSERT_EQ(cudaFree(nullptr), cudaSuccess);
+  CudaDevice device(1);
+  const DeviceMemory memory = device.allocate(64, MemoryKind::kDevice);
+  const auto stream = device.make_stream();
+  int current = -1;
+  ASSERT_EQ(cudaGetDevice(&current), cudaSuccess);
+  EXPECT_EQ(current, 0);
+}
+
+}  // namespace
+}  // namespace kolo::test

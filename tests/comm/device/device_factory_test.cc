@@ -1,0 +1,45 @@
+#include "comm/native/device_factory.h"
+
+#include <gtest/gtest.h>
+
+#include "comm/base/error.h"
+
+namespace kolo::test {
+namespace {
+
+/// The text of the configuration error that opening the device ends in; empty if it opens.
+std::string refusal_of(const std::string& name) {
+  try {
+    open_device(name, 0);
+  } catch (const KoloError& error) {
+    EXPECT_EQ(error.error().code, ErrorCode::kConfig) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+TEST(DeviceFactory, OtherNamesAreRefused) {
+  for (const char* const name : {"", "gpu", "cud", "cudas", "cuda:", "cuda:x", "cuda:1x", "cuda:-1",
+                                 "cuda: 1", "cuda:99999999999"}) {
+    EXPECT_NE(refusal_of(name).find("name 'cuda' or 'cuda:INDEX'"), std::string::npos) << name;
+  }
+}
+
+TEST(DeviceFactory, OpensADeviceOrSaysWhyNot) {
+  const std::string available = cuda_availability();
+  const std::string refusal = refusal_of("cuda");
+  SCOPED_TRACE(available + " / " + refusal);
+  if (available == "not built with CUDA") {
+    EXPECT_NE(refusal.find("-DKOLO_WITH_CUDA=ON"), std::string::npos);
+  } else if (const auto reason = available.find("no device: "); reason != std::string::npos) {
+    EXPECT_NE(refusal.find(available.substr(reason + std::string("no device: ").size())),
+              std::string::npos);
+  } else {
+    EXPECT_EQ(refusal, "");
+    EXPECT_TRUE(open_device("cuda", 0)->describe().starts_with("cuda:0 "));
+    EXPECT_NE(refusal_of("cuda:4096").find("devices"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace kolo::test

@@ -1,0 +1,26 @@
+#include "comm/native/group_factory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/base/error.h"
+#include "comm/device/seeded_host_device.h"
+#include "comm/rendezvous/single_rendezvous.h"
+
+namespace kolo::test {
+namespace {
+
+TEST(GroupFactory, ADeviceWithoutALibraryOfCollectivesIsAConfigurationError) {
+  SeededHostDevice device(1);
+  SingleRendezvous rendezvous;
+  try {
+    connect_groups(rendezvous, ProcessGrid::with_node_sizes({1}), device, std::chrono::seconds(1));
+    FAIL() << "connected ranks that compute in host memory";
+  } catch (const KoloError& error) {
+    EXPECT_EQ(error.error().code, ErrorCode::kConfig);
+    EXPECT_THAT(error.error().what, testing::HasSubstr("NCCL"));
+  }
+}
+
+}  // namespace
+}  // namespace kolo::test

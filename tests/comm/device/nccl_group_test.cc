@@ -1,0 +1,204 @@
+// Run as one rank by itself, or as several under a launcher (mpirun -np 4 nccl_group_test). With an
+// even number of ranks from 4 on, they are two nodes; else one.
+
+#include <chrono>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/device/cuda_availability.h"
+#include "comm/native/device_factory.h"
+#include "comm/native/group_factory.h"
+#include "comm/rendezvous/rendezvous_factory.h"
+#include "tests/comm/device/local_group_conformance.h"
+
+namespace kolo::test {
+namespace {
+
+constexpr std::chrono::seconds kLongestWait{60};
+
+std::string why_unavailable() {
+  const CudaAvailability found = find_cuda_devices();
+  return found.device_count > 0 ? "" : "no CUDA device: " + found.reason;
+}
+
+/// The job that this process was started in, joined when a test first asks for it.
+class Launched final : public testing::Environment {
+ public:
+  Rendezvous& rendezvous() {
+    if (!rendezvous_) rendezvous_ = rendezvous_from_environment(kLongestWait);
+    return *rendezvous_;
+  }
+  void TearDown() override { rendezvous_.reset(); }
+
+ private:
+  std::unique_ptr<Rendezvous> rendezvous_;
+};
+
+auto* const launched = static_cast<Launched*>(testing::AddGlobalTestEnvironment(new Launched));
+
+ProcessGrid grid_of(int size) {
+  if (size < 4 || size % 2 != 0) return ProcessGrid::with_node_sizes({size});
+  return ProcessGrid::with_node_sizes({size / 2, size / 2});
+}
+
+/// What this process has of a job: its device and both groups.
+struct Rank {
+  Rank() : groups(connect_groups(rendezvous, grid, *device, kLongestWait)) {}
+
+  /// Calls `poll` until it holds here, then until it has held on all ranks.
+  void wait_for(const std::function<bool()>& poll) {
+    const auto deadline = std::chrono::steady_clock::now() + kLongestWait;
+    while (!poll()) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        throw std::runtime_error("what was waited for did not happen");
+      }
+      std::this_thread::yield();
+    }
+    rendezvous.all_gather("");
+  }
+
+  Rendezvous& rendezvous = launched->rendezvous();
+  const int rank = rendezvous.rank();
+  const int size = rendezvous.size();
+  const ProcessGrid grid = grid_of(size);
+  std::unique_ptr<Device> device = open_device("cuda", rank);
+  DeviceGroups groups;
+};
+
+enum class Which { kNode, kWorld };
+
+class NcclGroupJob final : public GroupJob {
+ public:
+  explicit NcclGroupJob(Which which) : which_(which) {}
+
+  int size() const override {
+    return which_ == Which::kNode ? mine_.grid.local_size(mine_.rank) : mine_.size;
+  }
+  std::vector<int> ranks() const override {
+    return {which_ == Which::kNode ? mine_.grid.local_rank(mine_.rank) : mine_.rank};
+  }
+  Device& device(int) override { return *mine_.device; }
+  std::unique_ptr<LocalGroup>& group(int) override {
+    return which_ == Which::kNode ? mine_.groups.node : mine_.groups.world;
+  }
+
+  void run_phase(const OfRank& start, const std::function<bool(int)>& done) override {
+    const int self = ranks().front();
+    start(self);
+    mine_.wait_for([&] { return done(self); });
+  }
+
+  std::vector<std::string> exchange(const std::function<std::string(int)>& mine) override {
+    const std::vector<std::string> world = mine_.rendezvous.all_gather(mine(ranks().front()));
+    if (which_ == Which::kWorld) return world;
+    std::vector<std::string> node;
+    for (const int rank : mine_.grid.ranks_of_node(mine_.grid.node(mine_.rank))) {
+      node.push_back(world[static_cast<std::size_t>(rank)]);
+    }
+    return node;
+  }
+
+ private:
+  const Which which_;
+  Rank mine_;
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Nccl, LocalGroupConformance,
+    testing::Values(GroupCase{"world", [] { return std::make_unique<NcclGroupJob>(Which::kWorld); },
+                              why_unavailable},
+                    GroupCase{"node", [] { return std::make_unique<NcclGroupJob>(Which::kNode); },
+                              why_unavailable}),
+    group_case_name);
+
+class NcclGroups : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = why_unavailable(); !why.empty()) GTEST_SKIP() << why;
+    mine_ = std::make_unique<Rank>();
+  }
+
+  /// A buffer of ones on the device, behind everything on `stream`.
+  DeviceMemory ones(Stream& stream, std::size_t count) {
+    given_ = mine_->device->allocate(count * sizeof(float), MemoryKind::kPinned);
+    write_values(given_, DType::kFloat32, std::vector<double>(count, 1.0));
+    DeviceMemory memory = mine_->groups.world->allocate(count * sizeof(float));
+    GroupDesk::copy(stream, memory, given_, count * sizeof(float));
+    return memory;
+  }
+
+  std::unique_ptr<Rank> mine_;
+  DeviceMemory given_;
+};
+
+TEST_F(NcclGroups, SayWhatTheyAre) {
+  EXPECT_THAT(mine_->groups.world->describe(), testing::StartsWith("NCCL 2."));
+  EXPECT_EQ(mine_->groups.world->size(), mine_->size);
+  EXPECT_EQ(mine_->groups.node->rank(), mine_->grid.local_rank(mine_->rank));
+}
+
+TEST_F(NcclGroups, BothTakeTurnsOnOneStreamAndEndInOrder) {
+  constexpr std::size_t kCount = 1000;
+  const auto stream = mine_->device->make_stream();
+  const auto finished = mine_->device->make_event();
+  const DeviceMemory taken = mine_->device->allocate(kCount * sizeof(float), MemoryKind::kPinned);
+  const DeviceMemory data = ones(*stream, kCount);
+  mine_->groups.node->all_reduce(*stream, data.data(), kCount, DType::kFloat32, ReduceOp::kSum);
+  mine_->groups.world->all_reduce(*stream, data.data(), kCount, DType::kFloat32, ReduceOp::kSum);
+  GroupDesk::copy(*stream, taken, data, kCount * sizeof(float));
+  stream->record(*finished);
+  mine_->wait_for([&] { return finished->done(); });
+  // Each rank brings its node's size to the sum over the world.
+  double expected = 0;
+  for (int rank = 0; rank < mine_->size; ++rank) expected += mine_->grid.local_size(rank);
+  EXPECT_EQ(read_values(taken, DType::kFloat32, kCount), std::vector<double>(kCount, expected));
+  for (LocalGroup* group : {mine_->groups.node.get(), mine_->groups.world.get()}) {
+    GroupState state = GroupState::kActive;
+    mine_->wait_for([&] {
+      state = group->finalize();
+      return state != GroupState::kFinalizing;
+    });
+    EXPECT_EQ(state, GroupState::kFinalized);
+    EXPECT_FALSE(group->async_error());
+  }
+}
+
+TEST_F(NcclGroups, AbortsReleaseAStreamThatWaitsForAPeerWhoLeft) {
+  if (mine_->size == 1) GTEST_SKIP() << "needs a peer";
+  const auto stream = mine_->device->make_stream();
+  const auto finished = mine_->device->make_event();
+  const DeviceMemory data = ones(*stream, 100);
+  mine_->rendezvous.all_gather("");
+  if (mine_->rank == mine_->size - 1) {
+    mine_->groups.world.reset();  // Its destructor aborts.
+    mine_->groups.node.reset();
+    mine_->wait_for([] { return true; });
+    return;
+  }
+  mine_->groups.world->all_reduce(*stream, data.data(), 100, DType::kFloat32, ReduceOp::kSum);
+  stream->record(*finished);
+  for (LocalGroup* group : {mine_->groups.node.get(), mine_->groups.world.get()}) {
+    group->abort(std::chrono::milliseconds(0));  // Begun on both before one is waited for.
+  }
+  EXPECT_TRUE(mine_->groups.world->abort(kAbortWithin));
+  EXPECT_TRUE(mine_->groups.node->abort(kAbortWithin));
+  mine_->wait_for([&] { return finished->done(); });
+}
+
+TEST_F(NcclGroups, TakeNoStreamOfAnotherKindOfDevice) {
+  class NoStream final : public Stream {
+    void copy(const BufferView&, const BufferView&) override {}
+    void record(Event&) override {}
+    void wait(const Event&) override {}
+    void* native() const override { return nullptr; }
+  } stream;
+  EXPECT_THROW(mine_->groups.world->all_reduce(stream, nullptr, 0, DType::kFloat32, ReduceOp::kSum),
+               UsageError);
+}
+
+}  // namespace
+}  // namespace kolo::test

@@ -1,0 +1,50 @@
+#include "comm/native/nccl_handles.h"
+
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace kolo::test {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(NcclHandles, EveryTypeAndOperationHasItsOwn) {
+  std::set<ncclDataType_t> types;
+  for (const DType dtype : kAllDTypes) types.insert(to_nccl(dtype));
+  EXPECT_EQ(types.size(), std::size(kAllDTypes));
+  std::set<ncclRedOp_t> ops;
+  for (const ReduceOp op : kAllReduceOps) ops.insert(to_nccl(op));
+  EXPECT_EQ(ops.size(), std::size(kAllReduceOps));
+  EXPECT_EQ(to_nccl(DType::kBFloat16), ncclBfloat16);
+  EXPECT_EQ(to_nccl(ReduceOp::kAverage), ncclAvg);
+  EXPECT_THROW(to_nccl(static_cast<DType>(100)), UsageError);
+  EXPECT_THROW(to_nccl(static_cast<ReduceOp>(100)), UsageError);
+}
+
+TEST(NcclHandles, AFailureOfThePeersOrTheNetworkIsALostPeer) {
+  const auto code = [](ncclResult_t result) { return nccl_error(result, nullptr, "it").code; };
+  EXPECT_EQ(code(ncclRemoteError), ErrorCode::kPeerLost);
+  EXPECT_EQ(code(ncclSystemError), ErrorCode::kPeerLost);
+  EXPECT_EQ(code(ncclInProgress), ErrorCode::kTimeout);
+  EXPECT_EQ(code(ncclUnhandledCudaError), ErrorCode::kInternal);
+  EXPECT_EQ(code(ncclInvalidUsage), ErrorCode::kInternal);
+}
+
+TEST(NcclHandles, ErrorsHaveNcclsReasonAndTheCall) {
+  const std::string what = nccl_error(ncclInternalError, nullptr, "an all-reduce").what;
+  EXPECT_THAT(what, HasSubstr("an all-reduce"));
+  EXPECT_THAT(what, HasSubstr(ncclGetErrorString(ncclInternalError)));
+  EXPECT_THROW(require_nccl(ncclInternalError, nullptr, "it"), KoloError);
+  EXPECT_NO_THROW(require_nccl(ncclSuccess, nullptr, "it"));
+}
+
+TEST(NcclHandles, TheLibraryIsOneThatThisBuildIsFor) {
+  EXPECT_EQ(checked_nccl_version() / 10000, NCCL_MAJOR);
+  EXPECT_EQ(nccl_version_text(22809), "2.28.9");
+  EXPECT_EQ(nccl_version_text(21903), "2.19.3");
+}
+
+}  // namespace
+}  // namespace kolo::test

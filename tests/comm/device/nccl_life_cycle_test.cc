@@ -1,0 +1,200 @@
+// How NcclGroup lives with a library that is in progress, stuck or failed: against a fake one.
+
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/base/error.h"
+#include "comm/device/cuda_stream.h"
+#include "comm/native/nccl_group.h"
+#include "comm/rendezvous/single_rendezvous.h"
+#include "tests/support/fake_nccl.h"
+
+namespace kolo::test {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr milliseconds kSoon{20};      // A deadline that is to pass.
+constexpr milliseconds kLate{30'000};  // One that is not.
+
+class NcclLifeCycle : public testing::Test {
+ protected:
+  std::unique_ptr<NcclGroup> connect(milliseconds deadline = kLate) {
+    return NcclGroup::connect(rendezvous_, 0, deadline);
+  }
+
+  void all_reduce(NcclGroup& group) {
+    group.all_reduce(stream_, nullptr, 0, DType::kFloat32, ReduceOp::kSum);
+  }
+
+  static void wait_until_called(const std::string& function, std::ptrdiff_t times) {
+    while (fake_nccl().called(function) < times) std::this_thread::yield();
+  }
+
+  static ErrorCode code_of(const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const KoloError& error) {
+      return error.error().code;
+    }
+    ADD_FAILURE() << "did not fail";
+    return ErrorCode::kInternal;
+  }
+
+  const FakeNcclScope scope_;
+  SingleRendezvous rendezvous_;
+  CudaStream stream_{0};
+};
+
+TEST_F(NcclLifeCycle, WhatIsInProgressIsWaitedForAndEndsInOrder) {
+  fake_nccl().polls_in_progress = 3;
+  const auto world = connect();
+  const auto node = world->split(0);
+  node->reduce_scatter(stream_, nullptr, nullptr, 0, DType::kFloat32, ReduceOp::kSum);
+  node->all_gather(stream_, nullptr, nullptr, 0, DType::kFloat32);
+  all_reduce(*world);
+  for (NcclGroup* group : {node.get(), world.get()}) {
+    EXPECT_EQ(group->finalize(), GroupState::kFinalizing);
+    EXPECT_FALSE(group->async_error());
+    while (group->finalize() == GroupState::kFinalizing) {
+    }
+    EXPECT_EQ(group->finalize(), GroupState::kFinalized);
+    EXPECT_TRUE(group->abort(kLate));
+    EXPECT_THROW(all_reduce(*group), UsageError);
+  }
+  EXPECT_THAT(fake_nccl().calls(),
+              ElementsAre("init", "split", "reduce_scatter", "all_gather", "all_reduce", "finalize",
+                          "destroy", "finalize", "destroy"));
+}
+
+TEST_F(NcclLifeCycle, RanksThatDoNotConnectInTimeAreATimeOutAndAborted) {
+  fake_nccl().stuck = true;
+  EXPECT_EQ(code_of([&] { connect(kSoon); }), ErrorCode::kTimeout);
+  wait_until_called("aborted", 1);
+}
+
+TEST_F(NcclLifeCycle, ANodeThatDoesNotConnectInTimeEndsTheWorldToo) {
+  const auto world = connect(kSoon);
+  fake_nccl().stuck = true;
+  EXPECT_EQ(code_of([&] { world->split(0); }), ErrorCode::kTimeout);
+  EXPECT_TRUE(world->abort(kLate));
+  EXPECT_EQ(fake_nccl().called("aborted"), 1);
+}
+
+TEST_F(NcclLifeCycle, ALaunchThatDoesNotComeIsATimeOutAndTheLast) {
+  const auto group = connect(kSoon);
+  fake_nccl().stuck = true;
+  all_reduce(*group);
+  ASSERT_TRUE(group->async_error());
+  EXPECT_EQ(group->async_error()->code, ErrorCode::kTimeout);
+  EXPECT_THAT(group->async_error()->what, HasSubstr("an all-reduce"));
+  all_reduce(*group);
+  EXPECT_EQ(fake_nccl().called("all_reduce"), 1);
+  EXPECT_TRUE(group->abort(kLate));
+}
+
+TEST_F(NcclLifeCycle, AFailedCommunicatorIsAbortedAndNotDestroyed) {
+  const auto group = connect();
+  fake_nccl().async_error = ncclRemoteError;
+  const auto error = group->async_error();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code, ErrorCode::kPeerLost);
+  EXPECT_THAT(error->what, HasSubstr("the fake library says so"));
+  fake_nccl().async_error = ncclInternalError;
+  EXPECT_EQ(group->async_error()->what, error->what) << "the first failure stays";
+  EXPECT_EQ(group->finalize(), GroupState::kAborted);
+  EXPECT_TRUE(group->abort(kLate));
+  EXPECT_THAT(fake_nccl().calls(), ElementsAre("init", "abort", "aborted"));
+}
+
+TEST_F(NcclLifeCycle, AFailureDuringTheEndIsAnAbort) {
+  const auto group = connect();
+  fake_nccl().polls_in_progress = 5;
+  EXPECT_EQ(group->finalize(), GroupState::kFinalizing);
+  fake_nccl().async_error = ncclSystemError;
+  EXPECT_EQ(group->finalize(), GroupState::kAborted);
+  EXPECT_EQ(group->async_error()->code, ErrorCode::kPeerLost);
+  EXPECT_TRUE(group->abort(kLate));
+  EXPECT_EQ(fake_nccl().called("destroy"), 0);
+}
+
+TEST_F(NcclLifeCycle, AnAbortThatPassesItsDeadlineIsLeftBehindAndMayEndLater) {
+  const auto world = connect();
+  const auto node = world->split(0);
+  fake_nccl().close_gate();
+  EXPECT_FALSE(node->abort(milliseconds(0)));
+  EXPECT_FALSE(world->abort(milliseconds(0)));
+  EXPECT_FALSE(node->abort(milliseconds(1)));
+  all_reduce(*node);
+  EXPECT_EQ(node->finalize(), GroupState::kAborted);
+  wait_until_called("abort", 2);  // Neither waits for the other.
+  fake_nccl().open_gate();
+  EXPECT_TRUE(node->abort(kLate));
+  EXPECT_TRUE(world->abort(kLate));
+  EXPECT_EQ(fake_nccl().called("abort"), 2);
+  EXPECT_EQ(fake_nccl().called("all_reduce"), 0);
+}
+
+TEST_F(NcclLifeCycle, DestroyingAGroupThatIsNotAtItsEndAbortsIt) {
+  connect().reset();
+  EXPECT_THAT(fake_nccl().calls(), ElementsAre("init", "abort", "aborted"));
+}
+
+TEST_F(NcclLifeCycle, MemoryIsDeregisteredBeforeItIsFreed) {
+  const auto group = connect();
+  group->allocate(100);
+  EXPECT_THAT(fake_nccl().calls(),
+              ElementsAre("init", "ncclMemAlloc", "register", "deregister", "ncclMemFree"));
+}
+
+TEST_F(NcclLifeCycle, MemoryThatOutlivesItsGroupIsOnlyFreed) {
+  {
+    auto group = connect();
+    const DeviceMemory memory = group->allocate(100);
+    EXPECT_EQ(memory.bytes(), 100U);
+    EXPECT_EQ(memory.kind(), MemoryKind::kDevice);
+    group.reset();
+  }
+  EXPECT_THAT(fake_nccl().calls(),
+              ElementsAre("init", "ncclMemAlloc", "register", "abort", "aborted", "ncclMemFree"));
+}
+
+TEST_F(NcclLifeCycle, WhatNcclCannotAllocateOrRegisterIsOrdinaryMemory) {
+  fake_nccl().allocates = false;
+  fake_nccl().registers = false;
+  const auto group = connect();
+  group->allocate(100);
+  EXPECT_THAT(fake_nccl().calls(), ElementsAre("init", "cudaMalloc", "cudaFree"));
+  EXPECT_FALSE(group->async_error());
+}
+
+TEST_F(NcclLifeCycle, AnotherMajorVersionIsAConfigurationError) {
+  fake_nccl().version = NCCL_VERSION_CODE + 10000;
+  EXPECT_EQ(code_of([&] { connect(); }), ErrorCode::kConfig);
+}
+
+TEST_F(NcclLifeCycle, RanksWithDifferentVersionsAreAConfigurationError) {
+  /// Two ranks; the other has the version before this one's.
+  class OlderPeer final : public Rendezvous {
+   public:
+    int rank() const override { return 0; }
+    int size() const override { return 2; }
+    std::vector<std::string> all_gather(const std::string& mine) override {
+      const int older = NCCL_VERSION_CODE - 1;
+      std::string other = mine;
+      std::memcpy(other.data(), &older, sizeof(older));
+      return {mine, other};
+    }
+  } rendezvous;
+  EXPECT_EQ(code_of([&] { NcclGroup::connect(rendezvous, 0, kSoon); }), ErrorCode::kConfig);
+  EXPECT_EQ(fake_nccl().called("init"), 0);
+}
+
+}  // namespace
+}  // namespace kolo::test

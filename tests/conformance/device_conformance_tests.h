@@ -1,0 +1,298 @@
+#pragma once
+
+// The tests of the suite. Include once per binary, and link allocation_counter.cc.
+
+#include <numeric>
+
+#include "comm/base/error.h"
+#include "comm/base/half.h"
+#include "tests/conformance/device_conformance.h"
+#include "tests/support/allocation_counter.h"
+
+namespace kolo::test {
+
+inline std::vector<std::int32_t> numbers(std::size_t count, std::int32_t first = 1) {
+  std::vector<std::int32_t> values(count);
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+TEST_P(DeviceConformance, SaysWhatItIs) { EXPECT_FALSE(device().describe().empty()); }
+
+TEST_P(DeviceConformance, MemoryIsAlignedAndOfItsKind) {
+  for (const MemoryKind kind : {MemoryKind::kPinned, MemoryKind::kDevice}) {
+    for (const std::size_t bytes : {std::size_t{1}, std::size_t{1000}, std::size_t{1} << 20}) {
+      const DeviceMemory memory = device().allocate(bytes, kind);
+      EXPECT_TRUE(memory);
+      EXPECT_EQ(memory.bytes(), bytes);
+      EXPECT_EQ(memory.kind(), kind);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.data()) % 256, 0u);
+    }
+  }
+}
+
+TEST_P(DeviceConformance, CopiesGoBetweenPinnedAndDeviceMemory) {
+  for (const std::size_t count : {0u, 1u, 1000u, 300'001u}) {
+    SCOPED_TRACE(count);
+    const auto sent = numbers(count);
+    const DeviceMemory first = upload(sent);
+    const DeviceMemory second = device().allocate(first.bytes(), MemoryKind::kDevice);
+    const auto stream = device().make_stream();
+    stream->copy(view(second), view(first));
+    finish(*stream);
+    EXPECT_EQ(download<std::int32_t>(second), sent);
+  }
+}
+
+TEST_P(DeviceConformance, WorkOfOneStreamRunsInOrder) {
+  constexpr std::size_t kPlaces = 20;
+  const auto sent = numbers(10'000);
+  std::vector<DeviceMemory> places;
+  places.push_back(upload(sent));
+  for (std::size_t i = 1; i < kPlaces; ++i) {
+    places.push_back(upload(numbers(sent.size(), -static_cast<std::int32_t>(i))));
+  }
+  const auto stream = device().make_stream();
+  for (std::size_t i = 1; i < kPlaces; ++i) stream->copy(view(places[i]), view(places[i - 1]));
+  finish(*stream);
+  EXPECT_EQ(download<std::int32_t>(places.back()), sent);
+}
+
+TEST_P(DeviceConformance, AnEventIsDoneUntilItIsRecorded) {
+  const auto event = device().make_event();
+  EXPECT_TRUE(event->done());
+  const auto stream = device().make_stream();
+  stream->wait(*event);
+  finish(*stream);
+}
+
+TEST_P(DeviceConformance, AStreamWaitsForTheOther) {
+  const auto sent = numbers(5000);
+  const DeviceMemory source = upload(sent);
+  const DeviceMemory middle = upload(numbers(sent.size(), -9999));
+  const DeviceMemory target = upload(numbers(sent.size(), -9999));
+  const auto produced = device().make_event(), consumed = device().make_event();
+  const auto producer = device().make_stream(), consumer = device().make_stream();
+
+  hold(*producer);
+  producer->copy(view(middle), view(source));
+  producer->record(*produced);
+  consumer->wait(*produced);
+  consumer->copy(view(target), view(middle));
+  consumer->record(*consumed);
+  for (int i = 0; i < 10; ++i) {
+    under_test_->advance();
+    EXPECT_FALSE(produced->done());
+    EXPECT_FALSE(consumed->done());
+  }
+  release();
+  wait_for(*consumed);
+  EXPECT_TRUE(produced->done());
+  EXPECT_EQ(download<std::int32_t>(target), sent);
+}
+
+TEST_P(DeviceConformance, AWaitIsForWhatWasRecordedBeforeIt) {
+  const auto event = device().make_event(), waited = device().make_event();
+  const auto held = device().make_stream(), idle = device().make_stream();
+  const auto waiting = device().make_stream();
+  hold(*held);
+  held->record(*event);
+  waiting->wait(*event);
+  waiting->record(*waited);
+  idle->record(*event);
+  wait_for(*event);
+  for (int i = 0; i < 10; ++i) {
+    under_test_->advance();
+    EXPECT_FALSE(waited->done());
+  }
+  release();
+  wait_for(*waited);
+}
+
+TEST_P(DeviceConformance, AnEventMovesOnWithItsLastRecord) {
+  const auto event = device().make_event();
+  const auto stream = device().make_stream();
+  stream->record(*event);
+  wait_for(*event);
+  hold(*stream);
+  stream->record(*event);
+  EXPECT_FALSE(event->done());
+  release();
+  wait_for(*event);
+}
+
+TEST_P(DeviceConformance, StreamsOfTheCallerAreWaitedForAndWait) {
+  const auto sent = numbers(777);
+  const DeviceMemory source = upload(sent);
+  const DeviceMemory middle = upload(numbers(sent.size(), -9999));
+  const DeviceMemory target = upload(numbers(sent.size(), -9999));
+  const auto callers = device().make_stream(), ours = device().make_stream();
+  const auto written = device().make_event(), copied = device().make_event();
+  const auto end = device().make_event();
+
+  hold(*callers);
+  callers->copy(view(middle), view(source));
+  device().record(under_test_->as_callers(*callers), *written);
+  ours->wait(*written);
+  ours->copy(view(target), view(middle));
+  ours->record(*copied);
+  EXPECT_FALSE(copied->done());
+
+  device().wait(under_test_->as_callers(*callers), *copied);
+  callers->record(*end);
+  release();
+  wait_for(*end);
+  EXPECT_TRUE(copied->done());
+  EXPECT_EQ(download<std::int32_t>(target), sent);
+}
+
+TEST_P(DeviceConformance, WhatACallerWithoutAStreamDidIsOverOrWaitedFor) {
+  const auto event = device().make_event();
+  device().record(NativeStream{}, *event);
+  wait_for(*event);
+}
+
+TEST_P(DeviceConformance, CopiesThatAreNoStreamOperationsAreRefused) {
+  const DeviceMemory memory = device().allocate(8, MemoryKind::kDevice);
+  std::vector<std::byte> ordinary(8);
+  const BufferView host{.data = ordinary.data(), .count = 8, .dtype = DType::kUInt8};
+  const auto stream = device().make_stream();
+  EXPECT_THROW(stream->copy(view(memory), host), UsageError);
+  EXPECT_THROW(stream->copy(host, view(memory)), UsageError);
+  BufferView shorter = view(memory);
+  shorter.count = 7;
+  EXPECT_THROW(stream->copy(view(memory), shorter), UsageError);
+  EXPECT_THROW(device().allocate(8, MemoryKind::kHost), UsageError);
+  finish(*stream);
+}
+
+/// An event of no device.
+class StrayEvent final : public Event {
+ public:
+  bool done() const override { return true; }
+};
+
+TEST_P(DeviceConformance, EventsOfAnotherKindOfDeviceAreRefused) {
+  const auto stream = device().make_stream();
+  StrayEvent stray;
+  EXPECT_THROW(stream->record(stray), UsageError);
+  EXPECT_THROW(stream->wait(stray), UsageError);
+  EXPECT_THROW(device().record(NativeStream{}, stray), UsageError);
+}
+
+TEST_P(DeviceConformance, CountsWhatItHandsOut) {
+  const AllocationCounts before = device().allocation_counts();
+  const DeviceMemory memory[] = {device().allocate(1, MemoryKind::kDevice),
+                                 device().allocate(1, MemoryKind::kPinned)};
+  const auto stream = device().make_stream();
+  const auto first = device().make_event(), second = device().make_event();
+  const AllocationCounts after = device().allocation_counts();
+  EXPECT_EQ(after.allocations, before.allocations + 2);
+  EXPECT_EQ(after.streams, before.streams + 1);
+  EXPECT_EQ(after.events, before.events + 2);
+}
+
+TEST_P(DeviceConformance, KernelsAreStreamOperations) {
+  // Two tensors with a gap between them, doubled, summed three times and back.
+  const std::vector<float> first = {1, 2, 3}, second = {-4, 0.5F};
+  const DeviceMemory tensors[] = {upload(first), upload(second)};
+  const DeviceMemory results[] = {upload(std::vector<float>(3)), upload(std::vector<float>(2))};
+  const DeviceMemory bucket = upload(std::vector<BFloat16>(6, BFloat16{0x7fc0}));
+  const auto table = [&](const DeviceMemory(&of)[2]) {
+    return upload(std::vector<CopyChunk>{{.tensor = of[0].data(), .offset = 0, .count = 3},
+                                         {.tensor = nullptr, .offset = 3, .count = 1},
+                                         {.tensor = of[1].data(), .offset = 4, .count = 2}});
+  };
+  const DeviceMemory pack_table = table(tensors), unpack_table = table(results);
+  const DeviceMemory flag = upload(std::vector<std::uint32_t>{0});
+  const auto copy = [&](CopyDirection direction, const DeviceMemory& chunks, double scale) {
+    return BatchedCopy{.direction = direction,
+                       .chunks = {reinterpret_cast<const CopyChunk*>(chunks.data()), 3},
+                       .bucket = bucket.data(),
+                       .tensor_dtype = DType::kFloat32,
+                       .bucket_dtype = DType::kBFloat16,
+                       .scale = scale,
+                       .non_finite = reinterpret_cast<std::uint32_t*>(flag.data())};
+  };
+  const auto stream = device().make_stream();
+  device().kernels().copy_batched(*stream, copy(CopyDirection::kPack, pack_table, 2.0));
+  {
+    // The list of sources is the caller's again at once.
+    std::vector<const void*> sources(3, bucket.data());
+    device().kernels().reduce(*stream, DType::kBFloat16, ReduceOp::kSum, bucket.data(), sources, 6,
+                              1.0);
+    sources.assign(3, nullptr);
+  }
+  device().kernels().copy_batched(*stream, copy(CopyDirection::kUnpack, unpack_table, 1.0));
+  finish(*stream);
+  EXPECT_EQ(download<float>(results[0]), (std::vector<float>{6, 12, 18}));
+  EXPECT_EQ(download<float>(results[1]), (std::vector<float>{-24, 3}));
+  EXPECT_EQ(download<BFloat16>(bucket)[3], BFloat16{0});
+  EXPECT_EQ(download<std::uint32_t>(flag), std::vector<std::uint32_t>{0});
+
+  device().kernels().copy_batched(*stream, copy(CopyDirection::kPack, pack_table, 1e39));
+  finish(*stream);
+  EXPECT_EQ(download<std::uint32_t>(flag), std::vector<std::uint32_t>{1});
+}
+
+TEST_P(DeviceConformance, AReductionTakesUpTo64Sources) {
+  const DeviceMemory source = upload(std::vector<float>{1, 2});
+  const DeviceMemory target = upload(std::vector<float>{0, 0});
+  const auto stream = device().make_stream();
+  std::vector<const void*> sources(kMostReduceSources, source.data());
+  const auto sum = [&] {
+    device().kernels().reduce(*stream, DType::kFloat32, ReduceOp::kSum, target.data(), sources, 2,
+                              0.5);
+  };
+  sum();
+  finish(*stream);
+  EXPECT_EQ(download<float>(target), (std::vector<float>{32, 64}));
+  sources.push_back(source.data());
+  EXPECT_THROW(sum(), UsageError);
+  sources.clear();
+  EXPECT_THROW(sum(), UsageError);
+}
+
+TEST_P(DeviceConformance, ASteadyStepAllocatesNothing) {
+  const DeviceMemory a = upload(numbers(1000)), b = upload(numbers(1000));
+  const auto first = device().make_stream(), second = device().make_stream();
+  const auto written = device().make_event(), read = device().make_event();
+  const void* const sources[] = {a.data(), b.data()};
+  const auto step = [&] {
+    for (int i = 0; i < 10; ++i) {
+      first->wait(*read);
+      first->copy(view(a), view(b));
+      first->record(*written);
+      second->wait(*written);
+      device().kernels().reduce(*second, DType::kInt32, ReduceOp::kSum, b.data(), sources, 1000,
+                                1.0);
+      second->record(*read);
+    }
+    wait_for(*read);
+    wait_for(*written);
+  };
+  // Held first, so that the queues grow beyond what a step can make of them.
+  hold(*first);
+  const AllocationCounts before = device().allocation_counts();
+  for (int i = 0; i < 20; ++i) {
+    first->wait(*read);
+    first->copy(view(a), view(b));
+    first->record(*written);
+    second->wait(*written);
+    second->copy(view(b), view(a));
+    second->record(*read);
+  }
+  release();
+  step();
+  const AllocationCounter heap;
+  for (int i = 0; i < 50; ++i) step();
+  if (under_test_->counts_heap()) {
+    EXPECT_EQ(heap.calls(), 0u);
+  }
+  const AllocationCounts after = device().allocation_counts();
+  EXPECT_EQ(after.allocations, before.allocations);
+  EXPECT_EQ(after.streams, before.streams);
+  EXPECT_EQ(after.events, before.events);
+}
+
+}  // namespace kolo::test

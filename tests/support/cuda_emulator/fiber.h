@@ -1,0 +1,51 @@
+#pragma once
+
+#include <ucontext.h>
+
+#include <cstddef>
+#include <functional>
+
+namespace kolo::emulator {
+
+/// A flow of control with a stack of its own. It may be destroyed while it is suspended: what lies
+/// on its stack is then not destroyed.
+///
+/// Threads: all calls from one. Errors: std::system_error if there is no memory for a stack.
+///          A body must not throw.
+class Fiber {
+ public:
+  Fiber();
+  ~Fiber();
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  /// From outside: runs `body` until it suspends itself or has returned.
+  /// Before: there is no body that has not returned.
+  void start(std::function<void()> body);
+
+  /// From outside: goes on with the body that has suspended itself.
+  void resume();
+
+  /// From the body: returns with the next resume.
+  void suspend();
+
+ private:
+  static void enter(unsigned high, unsigned low);
+  void run();
+
+  // For AddressSanitizer, which wants to know of each change of stacks.
+  struct Side {
+    ucontext_t context = {};
+    const void* stack = nullptr;
+    std::size_t bytes = 0;
+    void* fake_stack = nullptr;
+  };
+  static void change(Side& from, Side& to);
+  void arrive(Side& at, Side* from);
+
+  std::function<void()> body_;
+  std::byte* memory_ = nullptr;
+  Side inside_, outside_;
+};
+
+}  // namespace kolo::emulator

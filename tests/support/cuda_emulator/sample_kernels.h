@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+/// Kernels that use the emulator well, and kernels that each make one mistake. They read and write
+/// memory of the caller and run on the emulated device of this thread.
+namespace kolo::emulator::sample {
+
+/// sums[block] = the sum of that block's `threads` numbers, through shared memory.
+void sum_blocks(std::span<const std::uint32_t> numbers, unsigned threads, std::uint32_t* sums);
+/// The same without the barrier that it needs.
+void sum_blocks_without_barrier(std::span<const std::uint32_t> numbers, unsigned threads,
+                                std::uint32_t* sums);
+/// order[n] = the block that came as the n-th.
+void record_order(unsigned blocks, std::uint32_t* counter, std::uint32_t* order);
+/// places[z][y][x] = the thread and block that has this place in a grid of two by three by two
+/// blocks of two by two by three threads, in one number.
+void record_places(std::uint32_t* places);
+/// Each of two warps: the ballot of odd lanes, and the value of the lane across.
+void exchange_lanes(unsigned* ballots, double* across);
+/// Reads shared memory that nothing has written.
+void read_unwritten(float* into);
+
+void barrier_for_some();                         ///< Half of the threads have returned before.
+void barriers_at_two_places();                   ///< Half of the threads at either.
+void ballot_without_all_lanes();                 ///< One lane does not take part.
+void ballot_of_half_a_warp();                    ///< By its mask.
+void write_behind_shared_memory();               ///< By one element.
+void load_vector(const float* from, float* to);  ///< 16 bytes.
+void launch_threads(unsigned threads, std::uint32_t* counter);  ///< Each adds one.
+
+}  // namespace kolo::emulator::sample

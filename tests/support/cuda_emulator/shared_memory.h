@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace kolo::emulator {
+
+/// The shared memory of one block. It begins as NaN or as the largest unsigned number, so that what
+/// a kernel reads before it has written it shows in the result.
+class SharedMemory {
+ public:
+  /// What a launch gets unless its kernel asks for more.
+  static constexpr std::size_t kMostBytes = std::size_t{48} << 10;
+
+  explicit SharedMemory(std::size_t dynamic_bytes);
+
+  /// The variable that `key` stands for: the same for all threads of the block.
+  /// Errors: Fault if the block's variables are larger than kMostBytes.
+  void* variable(const void* key, std::size_t bytes);
+
+  void* dynamic() { return variables_.front().memory.get(); }
+
+  /// Errors: Fault if something was written behind a variable.
+  void check_margins() const;
+
+ private:
+  struct Variable {
+    const void* key = nullptr;
+    std::size_t bytes = 0;
+    std::unique_ptr<std::byte[]> memory = {};  ///< Followed by a margin.
+  };
+  void* add(const void* key, std::size_t bytes);
+
+  std::vector<Variable> variables_;  ///< The first one is the dynamic memory.
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace kolo::emulator

@@ -1,0 +1,228 @@
+#include "tests/support/fake_nccl.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+/// A communicator; its split is filled in when this has settled, as by NCCL.
+struct ncclComm {
+  int rank = 0;
+  int size = 1;
+  int polls_left = 0;
+  bool stuck = false;
+  ncclComm** split = nullptr;
+};
+
+namespace kolo::test {
+namespace {
+
+std::unique_ptr<FakeNccl>& current() {
+  static std::unique_ptr<FakeNccl> fake;
+  return fake;
+}
+
+ncclResult_t begin(ncclComm& comm) {
+  comm.polls_left = fake_nccl().polls_in_progress;
+  comm.stuck = fake_nccl().stuck;
+  return comm.stuck || comm.polls_left > 0 ? ncclInProgress : ncclSuccess;
+}
+
+ncclComm_t make_communicator(int rank, int size) {
+  auto* const comm = new ncclComm{.rank = rank, .size = size};
+  begin(*comm);
+  return comm;
+}
+
+void finish(ncclComm& comm) {
+  if (comm.split != nullptr) *std::exchange(comm.split, nullptr) = make_communicator(0, 1);
+}
+
+}  // namespace
+
+void FakeNccl::close_gate() {
+  const std::lock_guard lock(mutex_);
+  gate_is_open_ = false;
+}
+
+void FakeNccl::open_gate() {
+  const std::lock_guard lock(mutex_);
+  gate_is_open_ = true;
+  opened_.notify_all();
+}
+
+void FakeNccl::pass_gate() {
+  std::unique_lock lock(mutex_);
+  opened_.wait(lock, [this] { return gate_is_open_; });
+}
+
+void FakeNccl::record(const std::string& call) {
+  const std::lock_guard lock(mutex_);
+  calls_.push_back(call);
+}
+
+std::ptrdiff_t FakeNccl::called(const std::string& function) {
+  const std::lock_guard lock(mutex_);
+  return std::count(calls_.begin(), calls_.end(), function);
+}
+
+std::vector<std::string> FakeNccl::calls() {
+  const std::lock_guard lock(mutex_);
+  return calls_;
+}
+
+FakeNccl& fake_nccl() { return *current(); }
+
+FakeNcclScope::FakeNcclScope() { current() = std::make_unique<FakeNccl>(); }
+FakeNcclScope::~FakeNcclScope() { current().reset(); }
+
+}  // namespace kolo::test
+
+using kolo::test::begin;
+using kolo::test::fake_nccl;
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = fake_nccl().version;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  *id = {};
+  return ncclSuccess;
+}
+
+const char* ncclGetLastError(ncclComm_t) { return "the fake library says so"; }
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId, int rank,
+                                    ncclConfig_t* config) {
+  fake_nccl().record(config->blocking == 0 ? "init" : "blocking init");
+  *comm = kolo::test::make_communicator(rank, size);
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int, int, ncclComm_t* child, ncclConfig_t* config) {
+  fake_nccl().record(config->blocking == 0 ? "split" : "blocking split");
+  comm->split = child;
+  begin(*comm);
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  *error = fake_nccl().async_error;
+  if (*error != ncclSuccess) return ncclSuccess;
+  if (comm->stuck || comm->polls_left-- > 0) {
+    *error = ncclInProgress;
+  } else {
+    comm->polls_left = 0;
+    kolo::test::finish(*comm);
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  fake_nccl().record("abort");
+  fake_nccl().pass_gate();
+  delete comm;
+  fake_nccl().record("aborted");
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  fake_nccl().record("finalize");
+  return begin(*comm);
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  fake_nccl().record("destroy");
+  delete comm;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+  *rank = comm->rank;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+  *count = comm->size;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclMemAlloc(void** memory, size_t bytes) {
+  if (!fake_nccl().allocates) return ncclUnhandledCudaError;
+  fake_nccl().record("ncclMemAlloc");
+  *memory = std::malloc(bytes);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclMemFree(void* memory) {
+  fake_nccl().record("ncclMemFree");
+  std::free(memory);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t, void* memory, size_t, void** handle) {
+  if (!fake_nccl().registers) return ncclInternalError;
+  fake_nccl().record("register");
+  *handle = memory;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t, void*) {
+  fake_nccl().record("deregister");
+  return ncclSuccess;
+}
+
+ncclResult_t ncclAllReduce(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t comm,
+                           cudaStream_t) {
+  fake_nccl().record("all_reduce");
+  return begin(*comm);
+}
+
+ncclResult_t ncclReduceScatter(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t,
+                               ncclComm_t comm, cudaStream_t) {
+  fake_nccl().record("reduce_scatter");
+  return begin(*comm);
+}
+
+ncclResult_t ncclAllGather(const void*, void*, size_t, ncclDataType_t, ncclComm_t comm,
+                           cudaStream_t) {
+  fake_nccl().record("all_gather");
+  return begin(*comm);
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int) {
+  *stream = reinterpret_cast<cudaStream_t>(std::malloc(1));
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  std::free(stream);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  fake_nccl().record("cudaMalloc");
+  *memory = std::malloc(bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void* memory) {
+  fake_nccl().record("cudaFree");
+  std::free(memory);
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "comm/device/host_stream.h"
+#include "comm/device/local_group.h"
+
+namespace kolo::test {
+
+/// What goes wrong with one rank's group. Calls are counted from 0.
+struct FaultPlan {
+  /// Each collective is held back for so many polls of its stream.
+  int delay_polls = 0;
+  /// From this call on, nothing reaches the peers, and the rank's own streams stand still until it
+  /// aborts: a rank that froze.
+  std::optional<std::uint64_t> freeze_at = {};
+  /// From this call on the library reports a failure, as well as the above.
+  std::optional<std::uint64_t> fail_at = {};
+  /// An abort passes its deadline: what is enqueued stays, until the group is destroyed.
+  bool abort_hangs = false;
+};
+
+/// One fault of a kind that the seed picks, at one of the first `calls` calls.
+inline FaultPlan seeded_fault(std::uint64_t seed, std::uint64_t calls) {
+  std::mt19937_64 generator(seed);
+  FaultPlan plan{.delay_polls = static_cast<int>(generator() % 20)};
+  const std::uint64_t call = generator() % calls;
+  switch (generator() % 3) {
+    case 0:
+      plan.freeze_at = call;
+      break;
+    case 1:
+      plan.fail_at = call;
+      break;
+    default:
+      break;  // Only late.
+  }
+  return plan;
+}
+
+/// A group on host streams whose calls fail as planned, so that time-outs, failures and aborts are
+/// tests without a device.
+class FaultGroup final : public LocalGroup {
+ public:
+  FaultGroup(std::unique_ptr<LocalGroup> group, FaultPlan plan)
+      : group_(std::move(group)), plan_(plan) {}
+  ~FaultGroup() override { *thawed_ = true; }
+
+  int rank() const override { return group_->rank(); }
+  int size() const override { return group_->size(); }
+  std::string describe() const override { return group_->describe() + ", with faults"; }
+  DeviceMemory allocate(std::size_t bytes) override { return group_->allocate(bytes); }
+
+  void reduce_scatter(Stream& stream, const void* whole, void* part, std::size_t part_count,
+                      DType dtype, ReduceOp op) override {
+    if (passes(stream)) group_->reduce_scatter(stream, whole, part, part_count, dtype, op);
+  }
+  void all_gather(Stream& stream, const void* part, void* whole, std::size_t part_count,
+                  DType dtype) override {
+    if (passes(stream)) group_->all_gather(stream, part, whole, part_count, dtype);
+  }
+  void all_reduce(Stream& stream, void* data, std::size_t count, DType dtype,
+                  ReduceOp op) override {
+    if (passes(stream)) group_->all_reduce(stream, data, count, dtype, op);
+  }
+
+  std::optional<Error> async_error() override {
+    if (!has_come(plan_.fail_at)) return group_->async_error();
+    return Error{.code = ErrorCode::kInternal, .rank = rank(), .what = "a planned failure"};
+  }
+
+  bool abort(std::chrono::milliseconds within) override {
+    if (plan_.abort_hangs) return false;
+    *thawed_ = true;
+    return group_->abort(within);
+  }
+
+  GroupState finalize() override {
+    if (has_come(plan_.fail_at)) {
+      abort({});
+      return GroupState::kAborted;
+    }
+    return has_come(plan_.freeze_at) ? GroupState::kFinalizing : group_->finalize();
+  }
+
+  std::uint64_t calls() const { return calls_; }
+
+ private:
+  bool has_come(std::optional<std::uint64_t> call) const { return call && calls_ > *call; }
+
+  /// Counts a call; returns whether the group gets it.
+  bool passes(Stream& stream) {
+    ++calls_;
+    if (has_come(plan_.freeze_at) || has_come(plan_.fail_at)) {
+      as_host(stream).enqueue([thawed = thawed_] { return thawed->load(); });
+      return false;
+    }
+    if (plan_.delay_polls > 0) {
+      as_host(stream).enqueue([left = plan_.delay_polls]() mutable { return left-- == 0; });
+    }
+    return true;
+  }
+
+  const std::unique_ptr<LocalGroup> group_;
+  const FaultPlan plan_;
+  std::uint64_t calls_ = 0;
+  /// Shared with operations, which may outlive the group.
+  const std::shared_ptr<std::atomic<bool>> thawed_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+}  // namespace kolo::test
