@@ -20,9 +20,12 @@ std::vector<std::size_t> resolve_order(std::size_t count, const std::vector<std:
   return order;
 }
 
-std::size_t align_up(std::size_t count, DType dtype) {
-  const std::size_t unit = kWireAlignment / size_of(dtype);
+std::size_t round_up(std::size_t count, std::size_t unit) {
   return (count + unit - 1) / unit * unit;
+}
+
+std::size_t align_up(std::size_t count, DType dtype) {
+  return round_up(count, kWireAlignment / size_of(dtype));
 }
 
 }  // namespace
@@ -41,16 +44,19 @@ Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions&
                                     ? Placement::kInPlace
                                     : Placement::kStaged;
 
+    const bool on_device = gradient.memory == MemoryKind::kDevice;
+    const std::size_t limit = on_device ? options.device_fusion_bytes : options.fusion_bytes;
     const auto fits = [&](const PlannedBucket& bucket) {
       const std::size_t count = align_up(bucket.layout.count, dtype) + gradient.count();
-      return bucket.layout.dtype == dtype && bucket.layout.placement == placement &&
-             count * size_of(dtype) <= options.fusion_bytes;
+      return bucket.layout.dtype == dtype && bucket.layout.memory == gradient.memory &&
+             bucket.layout.placement == placement && count * size_of(dtype) <= limit;
     };
     if (plan.buckets.empty() || !fits(plan.buckets.back())) {
       plan.buckets.push_back({.layout = {.count = 0,
                                          .dtype = dtype,
                                          .op = options.gradients.op,
-                                         .placement = placement},
+                                         .placement = placement,
+                                         .memory = gradient.memory},
                               .segments = {}});
     }
     PlannedBucket& bucket = plan.buckets.back();
@@ -58,6 +64,12 @@ Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions&
     bucket.segments.push_back({.gradient = index, .offset = offset, .count = gradient.count()});
     bucket.layout.count = offset + gradient.count();
     plan.bucket_of[index] = plan.buckets.size() - 1;
+  }
+  for (PlannedBucket& bucket : plan.buckets) {
+    if (bucket.layout.memory != MemoryKind::kDevice) continue;
+    const std::size_t unit =
+        std::max<std::size_t>(1, options.device_padding_bytes / size_of(bucket.layout.dtype));
+    bucket.layout.count = round_up(bucket.layout.count, unit);
   }
   return plan;
 }

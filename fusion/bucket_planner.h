@@ -32,14 +32,16 @@ struct Plan {
 struct PlannerOptions {
   GradientOptions gradients;
   std::size_t fusion_bytes = 0;  ///< Largest bucket, in bytes of its dtype; 0: one gradient each.
+  std::size_t device_fusion_bytes = 0;   ///< The same in device memory.
+  std::size_t device_padding_bytes = 1;  ///< A device bucket's size is a multiple of it.
   /// Gradients in the order in which they are expected to be ready; empty: last registered first,
   /// as backward computes them.
   std::vector<std::size_t> order = {};
 };
 
 /// Fills buckets greedily in order of readiness, so that a bucket closes as early as possible.
-/// Gradients share a bucket only if they have its dtype (the wire's for floats, if one is set) and
-/// placement. Each starts at a multiple of kWireAlignment bytes; one that is larger than
+/// Gradients share a bucket only if they have its dtype (the wire's for floats, if one is set),
+/// memory and placement. Each starts at a multiple of kWireAlignment bytes; one that is larger than
 /// `fusion_bytes` has a bucket of its own.
 ///
 /// Threads: pure; any. Equal specs and options give equal plans on every rank.

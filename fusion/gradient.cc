@@ -25,9 +25,9 @@ std::string describe(std::span<const GradientSpec> gradients, const GradientOpti
       fmt::format("{} gradients, {}, wire {}\n", gradients.size(), to_string(options.op),
                   options.wire_dtype ? to_string(*options.wire_dtype) : "as it is");
   for (const GradientSpec& gradient : gradients) {
-    text += fmt::format("'{}': {} in {} memory\n", gradient.name,
-                        describe_shape(gradient.dtype, gradient.shape),
-                        gradient.data ? "user" : "arena");
+    text += fmt::format(
+        "'{}': {} in {} {}memory\n", gradient.name, describe_shape(gradient.dtype, gradient.shape),
+        gradient.data ? "user" : "arena", gradient.memory == MemoryKind::kDevice ? "device " : "");
   }
   return text;
 }
@@ -42,6 +42,8 @@ void check_gradients(std::span<const GradientSpec> gradients, const GradientOpti
     check(gradient.name.find('\n') == std::string::npos, "a gradient's name must be one line");
     check(names.insert(gradient.name).second,
           fmt::format("gradient '{}' appears twice in the set", gradient.name));
+    check(gradient.memory != MemoryKind::kPinned,
+          fmt::format("gradient '{}' is either in host or in device memory", gradient.name));
   }
 }
 

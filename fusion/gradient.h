@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/base/buffer_view.h"
 #include "comm/base/dtype.h"
 
 namespace kolo {
@@ -17,6 +18,7 @@ struct GradientSpec {
   DType dtype = DType::kFloat32;
   /// Where the gradient lives. Null: in memory of the runtime, see `GradientSet::view`.
   void* data = nullptr;
+  MemoryKind memory = MemoryKind::kHost;  ///< kHost or kDevice.
 
   std::size_t count() const;
 };

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kolo {
+
+/// The k largest of |residual + gradient|, taken out of the residual.
+///
+/// Shape:  residual and gradient are [count] float32; indices and values are [k], k <= count. They
+///         do not overlap.
+/// After:  residual[i] is 0 if i was selected, else residual[i] + gradient[i]. `indices` ascend,
+/// and
+///         values[j] is the sum at indices[j].
+/// Order:  exact; of equal magnitudes the lower index wins, so that the result is unique. NaN is
+///         above infinity, so that it is sent and not lost; it comes out as the quiet NaN with
+///         positive sign and empty payload.
+struct TopK {
+  float* residual = nullptr;
+  const float* gradient = nullptr;
+  std::size_t count = 0;
+  std::size_t k = 0;
+  std::uint32_t* indices = nullptr;
+  float* values = nullptr;
+};
+
+inline constexpr std::size_t kMostTopKElements = std::size_t{1} << 31;
+
+/// On the processor; defines every bit.
+/// Threads: pure; any. Errors: UsageError if k > count or count >= kMostTopKElements.
+/// Cost:    one pass that adds, three that count digits, one that takes.
+void top_k(const TopK& task);
+
+/// What every body of top-k refuses. Errors: UsageError.
+void check_top_k(const TopK& task);
+
+}  // namespace kolo

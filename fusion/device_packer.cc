@@ -1,0 +1,93 @@
+#include "fusion/device_packer.h"
+
+#include <algorithm>
+
+#include "comm/base/check.h"
+
+namespace kolo {
+namespace {
+
+CopyChunk* chunks_in(const DeviceMemory& memory) {
+  return reinterpret_cast<CopyChunk*>(memory.data());
+}
+
+BufferView bytes_of(const DeviceMemory& memory) {
+  return {.data = memory.data(),
+          .count = memory.bytes(),
+          .dtype = DType::kUInt8,
+          .memory = memory.kind()};
+}
+
+// Where element 0 of a bucket would be, of which element `offset` is at `place`.
+void* element_zero(const void* place, std::size_t offset, DType dtype) {
+  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(place) - offset * size_of(dtype));
+}
+
+}  // namespace
+
+DevicePacker::DevicePacker(Device& device, std::span<const Segment> segments,
+                           const DevicePackerOptions& options)
+    : kernels_(device.kernels()),
+      options_(options),
+      table_(segments, options.bucket_dtype, options.bucket_count, options.cuts),
+      upload_(device.make_event()) {
+  std::size_t count = 0;
+  for (const ChunkTable::Run& run : table_.runs()) {
+    first_chunk_.push_back(count);
+    count += run.chunks.size();
+  }
+  if (count == 0) return;
+  pinned_ = device.allocate(count * sizeof(CopyChunk), MemoryKind::kPinned);
+  uploaded_ = device.allocate(count * sizeof(CopyChunk), MemoryKind::kDevice);
+  for (std::size_t r = 0; r < first_chunk_.size(); ++r) {
+    std::ranges::copy(table_.runs()[r].chunks, chunks_in(pinned_) + first_chunk_[r]);
+  }
+}
+
+void DevicePacker::rebind(std::size_t index, void* data) {
+  ensure(upload_->done(), "rebound while a copy is under way");
+  const auto [r, part] = table_.rebind(index, data);
+  const auto chunks = std::span(table_.runs()[r].chunks);
+  std::ranges::copy(chunks.subspan(part.begin, part.end - part.begin),
+                    chunks_in(pinned_) + first_chunk_[r] + part.begin);
+  is_uploaded_ = false;
+}
+
+void DevicePacker::upload_before(Stream& stream) {
+  if (!is_uploaded_) {
+    stream.copy(bytes_of(uploaded_), bytes_of(pinned_));
+    stream.record(*upload_);
+    is_uploaded_ = true;
+  } else if (!upload_->done()) {
+    stream.wait(*upload_);  // It was uploaded in another stream.
+  }
+}
+
+void DevicePacker::pack(Stream& stream, std::size_t offset, std::size_t count, void* bucket) {
+  copy(stream, offset, count,
+       {.direction = CopyDirection::kPack,
+        .bucket = element_zero(bucket, offset, options_.bucket_dtype)});
+}
+
+void DevicePacker::unpack(Stream& stream, std::size_t offset, std::size_t count,
+                          const void* bucket) {
+  copy(stream, offset, count,
+       {.direction = CopyDirection::kUnpack,
+        .bucket = element_zero(bucket, offset, options_.bucket_dtype),
+        .scale = options_.unpack_scale,
+        .non_finite = options_.non_finite});
+}
+
+void DevicePacker::copy(Stream& stream, std::size_t offset, std::size_t count, BatchedCopy what) {
+  for (std::size_t r = 0; r < first_chunk_.size(); ++r) {
+    const auto [begin, end] = table_.part(r, offset, count);
+    if (begin == end) continue;
+    upload_before(stream);
+    what.chunks = {chunks_in(uploaded_) + first_chunk_[r] + begin, end - begin};
+    what.tensor_dtype = table_.runs()[r].tensor_dtype;
+    what.bucket_dtype = options_.bucket_dtype;
+    kernels_.copy_batched(stream, what);
+  }
+}
+
+}  // namespace kolo

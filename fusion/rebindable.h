@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstddef>
+
+namespace kolo {
+
+/// A packer whose tensors may move between iterations. Threads: the executor's.
+class Rebindable {
+ public:
+  virtual ~Rebindable() = default;
+  /// Points tensor `index` to other memory of the same size.
+  virtual void rebind(std::size_t index, void* data) = 0;
+};
+
+}  // namespace kolo
