@@ -24,14 +24,16 @@ BucketId BucketTable::add(Schedule schedule, Binding binding, BucketOwner& owner
   const auto id = static_cast<BucketId>(buckets_.size());
   const std::size_t bytes = schedule.layout.count * size_of(schedule.layout.dtype);
   const auto elsewhere = [&](int peer) { return !grid_.same_node(schedule.rank, peer); };
+  std::optional<std::size_t> arena_offset;
+  if (schedule.layout.memory == MemoryKind::kHost) arena_offset = arena_.allocate(bytes);
   auto bucket = std::make_unique<Bucket>(Bucket{.owner = &owner,
                                                 .index = index,
-                                                .arena_offset = arena_.allocate(bytes),
+                                                .arena_offset = arena_offset,
                                                 .network_bytes = traffic(schedule, elsewhere).bytes,
                                                 .text = std::move(text)});
   binding.bucket = id;
   binding.first_flag = next_flag_;
-  binding.arena_offset = bucket->arena_offset;
+  binding.arena_offset = arena_offset.value_or(0);
   next_flag_ += schedule.flag_count;
   buckets_.push_back(std::move(bucket));
   executor_.add(std::move(schedule), std::move(binding));
@@ -40,7 +42,7 @@ BucketId BucketTable::add(Schedule schedule, Binding binding, BucketOwner& owner
 
 void BucketTable::remove(BucketId id) {
   Bucket& bucket = *buckets_[id];
-  arena_.release(bucket.arena_offset);
+  if (bucket.arena_offset) arena_.release(*bucket.arena_offset);
   executor_.remove(id);
   bucket.owner = nullptr;
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ class BucketOwner {
   virtual ~BucketOwner() = default;
   /// The owner's bucket number `index` has finished an iteration.
   virtual void bucket_finished(std::size_t index) = 0;
+  /// Everything of its current iteration is on the device's streams; comes before
+  /// `bucket_finished`.
+  virtual void bucket_enqueued(std::size_t index) = 0;
   /// Its current iteration fails, and every later one.
   virtual void bucket_failed(const Error& error) = 0;
   /// Threads that wait for it.
@@ -30,11 +34,12 @@ class BucketOwner {
 class BucketTable {
  public:
   struct Bucket {
-    BucketOwner* owner = nullptr;  ///< Null once removed.
-    std::size_t index = 0;         ///< The owner's number for it.
-    std::size_t arena_offset = 0;
-    std::uint64_t iteration = 0;    ///< The one under way, or the next.
-    bool running = false;           ///< In the executor.
+    BucketOwner* owner = nullptr;                  ///< Null once removed.
+    std::size_t index = 0;                         ///< The owner's number for it.
+    std::optional<std::size_t> arena_offset = {};  ///< Of a host bucket.
+    std::uint64_t iteration = 0;                   ///< The one under way, or the next.
+    bool running = false;                          ///< In the executor.
+    bool is_ready_again = false;    ///< For the next iteration, while this one is running.
     std::size_t network_bytes = 0;  ///< Sent to other nodes per iteration.
     std::string text = {};          ///< What it is, for errors.
   };

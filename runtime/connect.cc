@@ -2,6 +2,7 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -12,6 +13,8 @@
 
 #include "comm/base/error.h"
 #include "comm/base/log.h"
+#include "comm/native/device_factory.h"
+#include "comm/native/group_factory.h"
 #include "comm/native/network_factory.h"
 #include "comm/transport/routed_transport.h"
 #include "comm/transport/shm_transport.h"
@@ -24,6 +27,7 @@ namespace {
 
 constexpr std::size_t kSecretBytes = 32;
 constexpr std::size_t kJobIdBytes = 8;
+constexpr std::string_view kNoDevice = "cpu";
 
 std::string random_bytes(std::size_t count) {
   std::string bytes(count, '\0');
@@ -39,9 +43,13 @@ std::string hex(const std::string& bytes) {
   return text;
 }
 
+/// "cuda" of "cuda:1".
+std::string device_kind(const std::string& device) { return device.substr(0, device.find(':')); }
+
 /// What must be equal on all ranks, as (name, value).
 std::vector<std::pair<std::string, std::string>> job_wide_settings(const Options& options) {
-  std::vector<std::pair<std::string, std::string>> settings = {{"version", kVersion}};
+  std::vector<std::pair<std::string, std::string>> settings = {
+      {"version", kVersion}, {"device", device_kind(options.device)}};
   for (const OptionEntry& entry : option_table()) {
     if (entry.job_wide) settings.emplace_back(entry.name, entry.get(options));
   }
@@ -92,7 +100,22 @@ Connection connect(Rendezvous& rendezvous, const Options& options) {
     transport =
         std::make_unique<RoutedTransport>(std::move(transport), connect_network(rendezvous));
   }
-  return {.grid = std::move(grid), .limits = limits, .transport = std::move(transport)};
+  std::optional<DevicePlane> plane;
+  if (options.device != kNoDevice) {
+    plane.emplace();
+    plane->device = open_device(options.device, grid.local_rank(rank));
+    DeviceGroups groups = connect_groups(rendezvous, grid, *plane->device, options.connect_timeout);
+    plane->node = std::move(groups.node);
+    plane->world = std::move(groups.world);
+    // Schedules must be alike, so one rank that stages makes all stage.
+    const std::vector<std::string> answers =
+        rendezvous.all_gather(transport->takes_device_memory() ? "yes" : "no");
+    plane->network_takes_memory = std::count(answers.begin(), answers.end(), "no") == 0;
+  }
+  return {.grid = std::move(grid),
+          .limits = limits,
+          .transport = std::move(transport),
+          .plane = std::move(plane)};
 }
 
 }  // namespace kolo

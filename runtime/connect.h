@@ -1,7 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
+#include "comm/device/device_plane.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/transport/transport.h"
 #include "runtime/options.h"
@@ -14,10 +16,12 @@ struct Connection {
   ProcessGrid grid;
   TransportLimits limits;
   std::unique_ptr<Transport> transport;
+  std::optional<DevicePlane> plane = {};  ///< With the option `device`.
 };
 
 /// Joins the job: compares versions and options, finds out who shares a node, and opens shared
-/// memory inside the node and, if there are several nodes, the network between them. Collective.
+/// memory inside the node and, if there are several nodes, the network between them, and the device
+/// with its groups if the options name one. Collective.
 /// Errors: KoloError(kConfig), the same on every rank, naming option, ranks and values that differ;
 ///         those of the transports.
 Connection connect(Rendezvous& rendezvous, const Options& options);

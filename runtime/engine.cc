@@ -7,7 +7,7 @@
 
 #include "comm/base/log.h"
 #include "runtime/gradient_plan.h"
-#include "topology/link_costs.h"
+#include "runtime/operation_plan.h"
 
 namespace kolo {
 namespace {
@@ -16,6 +16,10 @@ constexpr std::string_view kCloseName = "end of job";
 
 /// After a failure the engine goes on polling this long, so that the news reaches peers.
 constexpr Duration kLinger = std::chrono::milliseconds(300);
+/// A device that has lost a peer may be ahead of the news why; after this long it speaks itself.
+constexpr Duration kCauseWithin = std::chrono::milliseconds(500);
+/// At an orderly end the device's groups have this long to end, too.
+constexpr Duration kFinalizeWithin = std::chrono::seconds(5);
 
 /// Operations and gradient sets have name spaces of their own.
 std::string operation_topic_name(const Operation& operation) {
@@ -32,13 +36,15 @@ CoordinatorOptions coordinator_options(const Options& options) {
 }  // namespace
 
 Engine::Engine(Transport& transport, const ProcessGrid& grid, const Clock& clock,
-               const Options& options, const TransportLimits& limits)
+               const Options& options, const TransportLimits& limits, DevicePlane* plane)
     : transport_(transport),
       grid_(grid),
       clock_(clock),
       options_(options),
       coordinator_(transport, grid_, clock, coordinator_options(options)),
-      executor_(transport),
+      lane_(plane != nullptr ? std::make_optional<DeviceLane>(transport, grid_, *plane)
+                             : std::nullopt),
+      executor_(transport, lane_ ? &*lane_ : nullptr),
       buckets_(executor_, grid_, limits.arena_bytes, limits.flags_per_peer) {}
 
 void Engine::submit(std::shared_ptr<Operation> operation) { enqueue(std::move(operation)); }
@@ -71,9 +77,20 @@ bool Engine::poll() {
     moved = true;
   }
   moved |= executor_.poll();
-  for (BucketId id : executor_.take_finished()) finish(id);
+  if (const auto error = executor_.device_failure()) {
+    fail_device(*error);
+  } else {
+    for (BucketId id : executor_.take_enqueued()) {
+      buckets_[id].owner->bucket_enqueued(buckets_[id].index);
+    }
+    for (BucketId id : executor_.take_finished()) finish(id);
+  }
   if (coordinator_.failure() && !failure_) fail_all(*coordinator_.failure());
   return moved;
+}
+
+bool Engine::device_busy() const {
+  return lane_ && (executor_.device_busy() || (failure_ && !ended()));
 }
 
 bool Engine::idle() const {
@@ -138,6 +155,9 @@ void Engine::advance(OperationTopic& topic) {
       return;
     case OperationTopic::Need::kArrival:
       topic.arrived();
+      if (topic.head().buffer.memory == MemoryKind::kDevice) {
+        executor_.set_input(*topic.bucket(), 0, topic.head().ready.get());
+      }
       arrive(*topic.bucket());
       return;
     case OperationTopic::Need::kProposal: {
@@ -151,7 +171,12 @@ void Engine::advance(OperationTopic& topic) {
 }
 
 void Engine::arrive(BucketId id) {
-  const BucketTable::Bucket& bucket = buckets_[id];
+  BucketTable::Bucket& bucket = buckets_[id];
+  if (bucket.running) {
+    // A stream waits for this iteration, so the caller is one ahead of it.
+    bucket.is_ready_again = true;
+    return;
+  }
   coordinator_.arrive(id, bucket.iteration, bucket.text, bucket.owner->waiters());
 }
 
@@ -199,23 +224,10 @@ void Engine::plan(OperationTopic& topic) {
   }
   // All ranks have finished every use of the former signature before they propose a new one.
   if (topic.bucket()) buckets_.remove(*topic.bucket());
-  const BucketLayout layout{.count = head.buffer.count,
-                            .dtype = head.buffer.dtype,
-                            .op = head.op,
-                            .placement = Placement::kStaged};
-  const int rank = transport_.rank();
-  Schedule schedule = head.kind == OperationKind::kBroadcast
-                          ? compile_broadcast(rank, head.root, layout, grid_, compile_options())
-                          : compile_all_reduce(rank, layout, grid_, compile_options());
-  auto packer = std::make_shared<SegmentPacker>(
-      layout.dtype,
-      std::vector<Segment>{
-          {.data = nullptr, .dtype = layout.dtype, .count = layout.count, .offset = 0}});
-  const BucketId id =
-      buckets_.add(std::move(schedule),
-                   {.name = head.name, .scale = finishing_scale(head.op, grid_), .packer = packer},
-                   topic, 0, head.signature());
-  topic.accepted(id, std::move(packer));
+  PlannedOperation planned = plan_operation(head, plan_context());
+  const BucketId id = buckets_.add(std::move(planned.schedule), std::move(planned.binding), topic,
+                                   0, head.signature());
+  topic.accepted(id, std::move(planned.packer));
 }
 
 void Engine::plan(GradientGroup& group) {
@@ -232,7 +244,16 @@ void Engine::plan(GradientGroup& group) {
     }
     groups_.erase(former);
   }
-  plan_gradients(group, buckets_, transport_, grid_, options_.fusion_bytes, compile_options());
+  plan_gradients(group, plan_context());
+}
+
+PlanContext Engine::plan_context() {
+  return {.buckets = buckets_,
+          .executor = executor_,
+          .transport = transport_,
+          .grid = grid_,
+          .lane = lane_ ? &*lane_ : nullptr,
+          .options = options_};
 }
 
 void Engine::reject(const Topic& rejected, const Error& error) {
@@ -264,22 +285,39 @@ void Engine::finish(BucketId id) {
   network_bytes_.fetch_add(bucket.network_bytes, std::memory_order_relaxed);
   bucket.owner->bucket_finished(bucket.index);
   if (auto* topic = dynamic_cast<OperationTopic*>(bucket.owner)) advance(*topic);
+  if (std::exchange(bucket.is_ready_again, false)) arrive(id);
+}
+
+void Engine::fail_device(const Error& error) {
+  const TimePoint now = clock_.now();
+  if (!device_failed_at_) device_failed_at_ = now;
+  const bool is_effect = error.code == ErrorCode::kPeerLost;
+  if (!is_effect || now - *device_failed_at_ >= kCauseWithin) coordinator_.fail(error);
 }
 
 void Engine::fail_all(const Error& error) {
   failure_ = error;
+  const bool is_orderly = error.code == ErrorCode::kShutdown;
   executor_.cancel();
+  if (lane_ && !is_orderly) {
+    transport_.poll();  // So that peers hear of it before the device keeps this thread.
+    lane_->abort();
+  }
   proposed_operations_.clear();
   for (auto& [name, topic] : operations_) topic.fail_all(error);
   for (auto& [topic, group] : proposed_groups_) group->bucket_failed(error);
   for (auto& [name, group] : groups_) group->bucket_failed(error);
-  linger_until_ = clock_.now() + kLinger;
-  if (error.code == ErrorCode::kShutdown) end();
+  linger_until_ = clock_.now() + (is_orderly ? kFinalizeWithin : kLinger);
+  linger();
 }
 
 /// The end itself is a move: a thread that parked after it would never wake.
 bool Engine::linger() {
-  if (clock_.now() >= linger_until_) end();
+  const bool is_orderly = failure_->code == ErrorCode::kShutdown;
+  const bool is_over = is_orderly && (!lane_ || lane_->finalize());
+  const bool is_late = clock_.now() >= linger_until_;
+  if (is_late && !is_over && is_orderly) lane_->abort();  // Otherwise it was aborted at once.
+  if (is_over || is_late) end();
   return ended();
 }
 
@@ -288,12 +326,6 @@ void Engine::end() {
   queue_.close();
   absorb();
   ended_.store(true, std::memory_order_release);
-}
-
-CompileOptions Engine::compile_options() const {
-  return {.algorithm = options_.algorithm,
-          .chunk_bytes = options_.chunk_bytes,
-          .link_costs = parse_link_costs(options_.link_costs)};
 }
 
 }  // namespace kolo

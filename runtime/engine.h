@@ -20,6 +20,7 @@
 #include "runtime/gradient_group.h"
 #include "runtime/operation.h"
 #include "runtime/options.h"
+#include "runtime/plan_context.h"
 
 namespace kolo {
 
@@ -29,8 +30,9 @@ namespace kolo {
 /// Threads: `submit` and `mark` any; everything else the engine's.
 class Engine {
  public:
+  /// `plane`, if this rank has a device, outlives the engine.
   Engine(Transport& transport, const ProcessGrid& grid, const Clock& clock, const Options& options,
-         const TransportLimits& limits);
+         const TransportLimits& limits, DevicePlane* plane = nullptr);
 
   /// Hands work to the engine. After a failure the work fails at once with the same error.
   void submit(std::shared_ptr<Operation> operation);
@@ -50,6 +52,8 @@ class Engine {
   /// What the engine waits for, for people.
   std::string describe_wait() const;
   bool has_submissions() const { return !queue_.empty(); }
+  /// A device, which rings nobody, is at work or ends: polling is due soon.
+  bool device_busy() const;
   /// The job has ended, orderly or not: nothing is left to poll.
   bool ended() const { return ended_.load(std::memory_order_acquire); }
 
@@ -76,20 +80,21 @@ class Engine {
   void reject(const Topic& topic, const Error& error);
   void plan(OperationTopic& topic);
   void plan(GradientGroup& group);
+  PlanContext plan_context();
   void advance(OperationTopic& topic);
   void arrive(BucketId id);
   void finish(BucketId id);
   void refuse(const Submission& submission);
+  void fail_device(const Error& error);
   void fail_all(const Error& error);
   bool linger();
   void end();
-  CompileOptions compile_options() const;
-
   Transport& transport_;
   ProcessGrid grid_;
   const Clock& clock_;
   const Options options_;
   Coordinator coordinator_;
+  std::optional<DeviceLane> lane_;
   Executor executor_;
   BucketTable buckets_;
   ReadyQueue<Submission> queue_;
@@ -101,6 +106,7 @@ class Engine {
   std::map<Topic, std::shared_ptr<GradientGroup>> proposed_groups_;
   std::vector<int> awaited_peers_;
   std::optional<Error> failure_;  // constant once set; published by closing the queue
+  std::optional<TimePoint> device_failed_at_;
   TimePoint linger_until_{};
   std::atomic<bool> ended_{false};
   std::atomic<std::uint64_t> network_bytes_{0};

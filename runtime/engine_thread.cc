@@ -1,9 +1,9 @@
 #include "runtime/engine_thread.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -15,7 +15,13 @@ namespace {
 using std::chrono::steady_clock;
 
 /// While something is pending the coordinator's clock must be looked at now and then.
-constexpr int kPendingParkMs = 50;
+constexpr std::chrono::milliseconds kPendingPark{50};
+/// A device does not ring, so while it works it is asked this often.
+constexpr std::chrono::microseconds kDevicePark{20};
+
+timespec to_timespec(std::chrono::nanoseconds time) {
+  return {.tv_sec = time.count() / 1'000'000'000, .tv_nsec = time.count() % 1'000'000'000};
+}
 
 void relax() {
 #if defined(__x86_64__)
@@ -63,9 +69,10 @@ void EngineThread::run() {
 
 void EngineThread::park() {
   if (transport_.arm() && !engine_.has_submissions()) {
-    std::array<epoll_event, 8> events{};
-    ::epoll_wait(waiter_.get(), events.data(), static_cast<int>(events.size()),
-                 engine_.idle() ? -1 : kPendingParkMs);
+    // ppoll takes nanoseconds; an epoll descriptor is readable when one of its own is.
+    pollfd waiter{.fd = waiter_.get(), .events = POLLIN, .revents = 0};
+    const timespec limit = to_timespec(engine_.device_busy() ? kDevicePark : kPendingPark);
+    ::ppoll(&waiter, 1, engine_.idle() ? nullptr : &limit, nullptr);
   }
   transport_.disarm();
 }

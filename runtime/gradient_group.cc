@@ -34,18 +34,41 @@ void* GradientGroup::allocate(std::size_t bytes) {
   return memory_.back().get();
 }
 
+void* GradientGroup::allocate_on_device(std::size_t bytes) {
+  device_memory_.push_back(device_->allocate(bytes, MemoryKind::kDevice));
+  return device_memory_.back().data();
+}
+
+void GradientGroup::attach(Device& device) {
+  device_ = &device;
+  for (const GradientSpec& gradient : gradients_) {
+    ready_events_.push_back(gradient.memory == MemoryKind::kDevice ? device.make_event() : nullptr);
+  }
+}
+
 void GradientGroup::planned(const Plan& plan, std::vector<BufferView> views,
-                            std::vector<BucketId> buckets, PlanSummary summary) {
+                            std::vector<BucketId> buckets,
+                            std::vector<const Event*> finished_events, PlanSummary summary) {
   views_ = std::move(views);
   buckets_ = std::move(buckets);
+  finished_events_ = std::move(finished_events);
   summary_ = std::move(summary);
   readiness_.emplace(plan);
 }
 
-void GradientGroup::bucket_finished(std::size_t) {
+void GradientGroup::bucket_enqueued(std::size_t) {
   {
     const std::lock_guard lock(mutex_);
-    if (++finished_ < buckets_.size()) return;
+    if (++enqueued_ < (iteration_ + 1) * buckets_.size()) return;
+  }
+  changed_.notify_all();
+}
+
+void GradientGroup::bucket_finished(std::size_t index) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (finished_events_[index] == nullptr) ++enqueued_;
+    if (++finished_ < (iteration_ + 1) * buckets_.size()) return;
   }
   changed_.notify_all();
 }
@@ -73,13 +96,32 @@ void GradientGroup::note_ready(std::size_t index) {
   ++marks_;
 }
 
-bool GradientGroup::wait(std::chrono::milliseconds timeout) {
+void GradientGroup::note_ready(std::size_t index, NativeStream stream) {
+  check(index < gradients_.size(), "there is no gradient with this index");
+  check(gradients_[index].memory == MemoryKind::kDevice,
+        "ready() on a stream is for gradients in device memory");
+  device_->record(stream, *ready_events_[index]);
+  note_ready(index);
+}
+
+bool GradientGroup::wait(std::chrono::milliseconds timeout) { return wait_for(finished_, timeout); }
+
+bool GradientGroup::wait(std::chrono::milliseconds timeout, NativeStream stream) {
+  check(device_ != nullptr, "wait() on a stream is for gradients in device memory");
+  if (!wait_for(enqueued_, timeout)) return false;
+  for (const Event* event : finished_events_) {
+    if (event != nullptr) device_->wait(stream, *event);
+  }
+  return true;
+}
+
+bool GradientGroup::wait_for(const std::size_t& progress, std::chrono::milliseconds timeout) {
   std::unique_lock lock(mutex_);
   if (!error_ && marks_ < gradients_.size()) {
     throw UsageError(
         fmt::format("wait() before ready() for {} of set '{}'", unmarked_names(), name_));
   }
-  const auto settled = [this] { return error_ || finished_ == buckets_.size(); };
+  const auto settled = [&] { return error_ || progress >= (iteration_ + 1) * buckets_.size(); };
   ++waiters_;
   bool in_time = true;
   if (timeout.count() == 0) {
@@ -90,15 +132,20 @@ bool GradientGroup::wait(std::chrono::milliseconds timeout) {
   --waiters_;
   if (error_) throw KoloError(*error_);
   if (!in_time) return false;
-  finished_ = 0;
+  ++iteration_;
   marks_ = 0;
   marked_.assign(marked_.size(), false);
   return true;
 }
 
+bool GradientGroup::all_enqueued() const {
+  const std::lock_guard lock(mutex_);
+  return enqueued_ >= (iteration_ + 1) * buckets_.size();
+}
+
 bool GradientGroup::in_flight() const {
   const std::lock_guard lock(mutex_);
-  return !error_ && marks_ > 0;
+  return !error_ && (marks_ > 0 || finished_ < iteration_ * buckets_.size());
 }
 
 bool GradientGroup::failed() const {

@@ -12,6 +12,7 @@
 
 #include "comm/base/aligned_memory.h"
 #include "comm/base/buffer_view.h"
+#include "comm/device/device.h"
 #include "fusion/bucket_planner.h"
 #include "fusion/readiness.h"
 #include "runtime/bucket_table.h"
@@ -37,12 +38,19 @@ class GradientGroup final : public BucketOwner {
 
   /// Memory for a gradient that the caller has no memory for and that cannot live in its bucket.
   void* allocate(std::size_t bytes);
-  /// The plan of an accepted registration, with where each gradient lives and each bucket's id.
+  void* allocate_on_device(std::size_t bytes);
+  /// Gives every gradient in device memory its ready event. `device` outlives the group's use.
+  void attach(Device& device);
+  /// Of a gradient in device memory.
+  const Event& ready_event(std::size_t gradient) const { return *ready_events_[gradient]; }
+  /// The plan of an accepted registration, with where each gradient lives and each bucket's id,
+  /// and for buckets in device memory the event behind their results (null for others).
   void planned(const Plan& plan, std::vector<BufferView> views, std::vector<BucketId> buckets,
-               PlanSummary summary);
+               std::vector<const Event*> finished_events, PlanSummary summary);
   const std::vector<BucketId>& buckets() const { return buckets_; }
   Readiness& readiness() { return *readiness_; }
 
+  void bucket_enqueued(std::size_t index) override;
   void bucket_finished(std::size_t index) override;
   void bucket_failed(const Error& error) override;
   const std::atomic<int>& waiters() const override;
@@ -54,21 +62,32 @@ class GradientGroup final : public BucketOwner {
   /// Notes that the user marked a gradient. Errors: UsageError if it was marked before; the error
   /// of a failed group.
   void note_ready(std::size_t index);
+  /// The same for one in device memory that a stream is going to write.
+  void note_ready(std::size_t index, NativeStream stream);
   /// See `GradientSet::wait`. Returns false on time-out.
   bool wait(std::chrono::milliseconds timeout);
-  /// Whether an iteration has begun that no `wait` has ended.
+  bool wait(std::chrono::milliseconds timeout, NativeStream stream);
+  /// Whether `wait` on a stream would return at once.
+  bool all_enqueued() const;
+  /// Whether an iteration has begun that is not over, or that no `wait` has ended.
   bool in_flight() const;
   /// Whether it has an error, which every later call throws.
   bool failed() const;
 
  private:
+  /// Waits until `progress` has counted the buckets of this iteration, then ends it.
+  bool wait_for(const std::size_t& progress, std::chrono::milliseconds timeout);
   std::string unmarked_names() const;
 
   const std::string name_;
   const std::vector<GradientSpec> gradients_;
   const GradientOptions options_;
   TicketState registration_;
+  Device* device_ = nullptr;
   std::vector<AlignedMemory> memory_;
+  std::vector<DeviceMemory> device_memory_;
+  std::vector<std::unique_ptr<Event>> ready_events_;  // by gradient; null in host memory
+  std::vector<const Event*> finished_events_;         // by bucket; null in host memory
   std::vector<BufferView> views_;
   std::vector<BucketId> buckets_;
   std::optional<Readiness> readiness_;
@@ -78,7 +97,9 @@ class GradientGroup final : public BucketOwner {
   std::condition_variable changed_;
   std::vector<bool> marked_;  // in the current iteration
   std::size_t marks_ = 0;
-  std::size_t finished_ = 0;  // buckets, in the current iteration
+  std::size_t iteration_ = 0;  // that `ready` marks; ended by `wait`
+  std::size_t enqueued_ = 0;   // buckets, over all iterations
+  std::size_t finished_ = 0;
   std::optional<Error> error_;
   std::atomic<int> waiters_{0};
 };

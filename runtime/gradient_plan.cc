@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include "comm/collective/chunking.h"
 #include "fusion/segment_packer.h"
 
 namespace kolo {
@@ -27,18 +28,19 @@ std::string bucket_text(const GradientGroup& group, const PlannedBucket& bucket,
   return fmt::format("bucket {} of '{}' ({})", index, group.name(), names);
 }
 
-}  // namespace
-
-double finishing_scale(ReduceOp op, const ProcessGrid& grid) {
-  return op == ReduceOp::kAverage ? 1.0 / grid.world_size() : 1.0;
+Plan plan_with(const GradientGroup& group, const PlanContext& context) {
+  return plan_buckets(group.gradients(),
+                      {.gradients = group.options(),
+                       .fusion_bytes = context.options.fusion_bytes,
+                       .device_fusion_bytes = context.options.device_fusion_bytes,
+                       .device_padding_bytes = device_padding(context.grid, DType::kUInt8)});
 }
 
-void plan_gradients(GradientGroup& group, BucketTable& buckets, Transport& transport,
-                    const ProcessGrid& grid, std::size_t fusion_bytes,
-                    const CompileOptions& options) {
+}  // namespace
+
+void plan_gradients(GradientGroup& group, const PlanContext& context) {
   const auto& gradients = group.gradients();
-  const Plan plan =
-      plan_buckets(gradients, {.gradients = group.options(), .fusion_bytes = fusion_bytes});
+  const Plan plan = plan_with(group, context);
   std::vector<BufferView> views(gradients.size());
   PlanSummary summary{.gradients = gradients.size(), .buckets = plan.buckets.size()};
   std::string identity = describe(gradients, group.options());
@@ -47,48 +49,68 @@ void plan_gradients(GradientGroup& group, BucketTable& buckets, Transport& trans
   // Compiled before anything is allocated: an algorithm that does not fit leaves nothing behind.
   std::vector<Schedule> schedules;
   for (const PlannedBucket& bucket : plan.buckets) {
-    schedules.push_back(compile_all_reduce(transport.rank(), bucket.layout, grid, options));
+    schedules.push_back(compile_all_reduce(context.transport.rank(), bucket.layout, context.grid,
+                                           compile_options(context, bucket.layout.memory)));
   }
+  if (context.lane != nullptr) group.attach(context.lane->device());
 
   std::vector<BucketId> ids;
+  std::vector<const Event*> finished_events;
   for (std::size_t index = 0; index < plan.buckets.size(); ++index) {
     const PlannedBucket& bucket = plan.buckets[index];
     const bool staged = bucket.layout.placement == Placement::kStaged;
-    const std::string algorithm = schedules[index].algorithm;
-    identity +=
-        fmt::format("{} {} {}\n", algorithm, bucket.layout.count, to_string(bucket.layout.dtype));
-    if (bucket.layout.count * size_of(bucket.layout.dtype) >= largest) {
-      largest = bucket.layout.count * size_of(bucket.layout.dtype);
-      summary.algorithm = algorithm;
+    const bool on_device = bucket.layout.memory == MemoryKind::kDevice;
+    const std::size_t bytes = bucket.layout.count * size_of(bucket.layout.dtype);
+    identity += fmt::format("{} {} {}\n", schedules[index].algorithm, bucket.layout.count,
+                            to_string(bucket.layout.dtype));
+    if (bytes >= largest) {
+      largest = bytes;
+      summary.algorithm = schedules[index].algorithm;
+      summary.reason =
+          on_device ? explain_device_algorithm(bucket.layout, context.grid,
+                                               compile_options(context, bucket.layout.memory))
+                    : std::string();
     }
 
+    Binding binding{.name = bucket_text(group, bucket, index),
+                    .scale = finishing_scale(bucket.layout.op, context.grid)};
     std::vector<Segment> segments;
     for (const PlannedSegment& planned : bucket.segments) {
       const GradientSpec& gradient = gradients[planned.gradient];
       BufferView& view = views[planned.gradient];
-      view = {.data = gradient.data, .count = gradient.count(), .dtype = gradient.dtype};
-      if (staged && !view.data) view.data = group.allocate(view.bytes());
+      view = {.data = gradient.data,
+              .count = gradient.count(),
+              .dtype = gradient.dtype,
+              .memory = gradient.memory};
+      if (staged && !view.data) {
+        view.data =
+            on_device ? group.allocate_on_device(view.bytes()) : group.allocate(view.bytes());
+      }
       summary.bytes += view.bytes();
       segments.push_back(
           {.data = view.data, .dtype = view.dtype, .count = view.count, .offset = planned.offset});
+      if (on_device) binding.inputs.push_back(&group.ready_event(planned.gradient));
     }
-    Binding binding{.name = bucket_text(group, bucket, index),
-                    .scale = finishing_scale(bucket.layout.op, grid)};
-    if (staged) {
+    if (staged && on_device) {
+      binding.stream_packer = make_device_packer(context, schedules[index], segments);
+    } else if (staged) {
       binding.packer = std::make_shared<SegmentPacker>(bucket.layout.dtype, std::move(segments));
     }
     const std::string text = binding.name;
-    ids.push_back(buckets.add(std::move(schedules[index]), std::move(binding), group, index, text));
-    summary.wire_bytes += buckets[ids.back()].network_bytes;
+    const BucketId id =
+        context.buckets.add(std::move(schedules[index]), std::move(binding), group, index, text);
+    ids.push_back(id);
+    finished_events.push_back(on_device ? &context.executor.finished_event(id) : nullptr);
+    summary.wire_bytes += context.buckets[id].network_bytes;
     if (staged) continue;
-    std::byte* memory =
-        transport.memory(transport.rank()).data() + buckets[ids.back()].arena_offset;
     for (const PlannedSegment& planned : bucket.segments) {
-      views[planned.gradient].data = memory + planned.offset * size_of(bucket.layout.dtype);
+      views[planned.gradient].data =
+          context.executor.bucket_memory(id) + planned.offset * size_of(bucket.layout.dtype);
     }
   }
   summary.hash = XXH3_64bits(identity.data(), identity.size());
-  group.planned(plan, std::move(views), std::move(ids), std::move(summary));
+  group.planned(plan, std::move(views), std::move(ids), std::move(finished_events),
+                std::move(summary));
 }
 
 }  // namespace kolo

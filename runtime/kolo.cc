@@ -23,7 +23,8 @@ class RuntimeState {
   RuntimeState(Rendezvous& rendezvous, Options options)
       : options_(std::move(options)),
         connection_(connect(rendezvous, options_)),
-        engine_(*connection_.transport, connection_.grid, clock_, options_, connection_.limits),
+        engine_(*connection_.transport, connection_.grid, clock_, options_, connection_.limits,
+                connection_.plane ? &*connection_.plane : nullptr),
         exceptions_(std::uncaught_exceptions()) {
     const int local_size = connection_.grid.local_size(rank());
     const auto spin = options_.spin.count() >= 0
@@ -57,6 +58,16 @@ class RuntimeState {
   const ProcessGrid& grid() const { return connection_.grid; }
   const Options& options() const { return options_; }
   Engine& engine() { return engine_; }
+  Device* device() const { return connection_.plane ? connection_.plane->device.get() : nullptr; }
+
+  /// Behind what `stream` does to a buffer in device memory.
+  std::shared_ptr<const Event> ready_event(const BufferView& buffer, NativeStream stream) {
+    if (buffer.memory != MemoryKind::kDevice || !connection_.plane) return nullptr;
+    Device& device = *connection_.plane->device;
+    std::shared_ptr<Event> event = device.make_event();
+    device.record(stream, *event);
+    return event;
+  }
 
   Ticket submit(Operation operation) {
     auto shared = std::make_shared<Operation>(std::move(operation));
@@ -105,6 +116,7 @@ int Runtime::local_size() const { return state_->grid().local_size(rank()); }
 int Runtime::node() const { return state_->grid().node(rank()); }
 int Runtime::num_nodes() const { return state_->grid().num_nodes(); }
 const Options& Runtime::options() const { return state_->options(); }
+Device* Runtime::device() const { return state_->device(); }
 
 GradientSet Runtime::register_gradients(std::string_view name, std::vector<GradientSpec> gradients,
                                         GradientOptions options) {
@@ -119,29 +131,36 @@ GradientSet Runtime::register_gradients(std::string_view name, std::vector<Gradi
   return GradientSet(*state_, std::move(group));
 }
 
-Ticket Runtime::all_reduce_async(std::string_view name, BufferView buffer, ReduceOp op) {
+Ticket Runtime::all_reduce_async(std::string_view name, BufferView buffer, ReduceOp op,
+                                 NativeStream stream) {
   check(!name.empty(), "an operation needs a name");
   check(buffer.data != nullptr || buffer.count == 0, "the buffer of an all-reduce is null");
-  return state_->submit(
-      {.kind = OperationKind::kAllReduce, .name = std::string(name), .buffer = buffer, .op = op});
+  return state_->submit({.kind = OperationKind::kAllReduce,
+                         .name = std::string(name),
+                         .buffer = buffer,
+                         .op = op,
+                         .ready = state_->ready_event(buffer, stream)});
 }
 
-void Runtime::all_reduce(std::string_view name, BufferView buffer, ReduceOp op) {
-  all_reduce_async(name, buffer, op).wait();
+void Runtime::all_reduce(std::string_view name, BufferView buffer, ReduceOp op,
+                         NativeStream stream) {
+  all_reduce_async(name, buffer, op, stream).wait();
 }
 
-Ticket Runtime::broadcast_async(std::string_view name, BufferView buffer, int root) {
+Ticket Runtime::broadcast_async(std::string_view name, BufferView buffer, int root,
+                                NativeStream stream) {
   check(!name.empty(), "an operation needs a name");
   check(buffer.data != nullptr || buffer.count == 0, "the buffer of a broadcast is null");
   check(root >= 0 && root < world_size(), "the root of a broadcast is not a rank");
   return state_->submit({.kind = OperationKind::kBroadcast,
                          .name = std::string(name),
                          .buffer = buffer,
-                         .root = root});
+                         .root = root,
+                         .ready = state_->ready_event(buffer, stream)});
 }
 
-void Runtime::broadcast(std::string_view name, BufferView buffer, int root) {
-  broadcast_async(name, buffer, root).wait();
+void Runtime::broadcast(std::string_view name, BufferView buffer, int root, NativeStream stream) {
+  broadcast_async(name, buffer, root, stream).wait();
 }
 
 void Runtime::barrier() {
@@ -181,9 +200,21 @@ void GradientSet::ready(std::size_t index) {
   runtime_->engine().mark(*group_, index);
 }
 
+void GradientSet::ready(std::size_t index, NativeStream stream) {
+  group_->note_ready(index, stream);
+  runtime_->engine().mark(*group_, index);
+}
+
 void GradientSet::wait() {
+  if (!group_->wait(runtime_->options().operation_timeout)) fail_late();
+}
+
+void GradientSet::wait(NativeStream stream) {
+  if (!group_->wait(runtime_->options().operation_timeout, stream)) fail_late();
+}
+
+void GradientSet::fail_late() const {
   const auto timeout = runtime_->options().operation_timeout;
-  if (group_->wait(timeout)) return;
   throw KoloError(
       {.code = ErrorCode::kTimeout,
        .verb = "complete",

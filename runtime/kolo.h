@@ -28,6 +28,7 @@
 #include "comm/base/buffer_view.h"
 #include "comm/base/dtype.h"
 #include "comm/base/error.h"
+#include "comm/base/native_stream.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "fusion/gradient.h"
 #include "runtime/options.h"
@@ -35,6 +36,7 @@
 
 namespace kolo {
 
+class Device;
 class GradientGroup;
 class RuntimeState;
 
@@ -45,6 +47,7 @@ struct PlanSummary {
   std::size_t bytes = 0;       ///< Gradient bytes in the caller's dtypes.
   std::size_t wire_bytes = 0;  ///< Bytes this rank sends to other nodes per iteration.
   std::string algorithm = {};  ///< Of the largest bucket.
+  std::string reason = {};     ///< Why that one, if the largest bucket is in device memory.
   std::uint64_t hash = 0;      ///< Equal on all ranks.
 };
 
@@ -66,15 +69,25 @@ class GradientSet {
   /// it is ready on all ranks. The memory belongs to the runtime until `wait` returns.
   void ready(std::size_t index);
 
+  /// The same for a gradient in device memory that is complete behind what `stream` has been given
+  /// so far: agreement goes ahead at once, the bytes follow.
+  void ready(std::size_t index, NativeStream stream);
+
   /// Blocks until every gradient of this iteration holds the combined value, and begins the next
   /// iteration. Errors: UsageError naming the gradients for which `ready` was not called.
   void wait();
+
+  /// For device memory: blocks until everything is on its way on the device, and lets what `stream`
+  /// is given from now on wait for the combined values. Gradients in host memory are complete.
+  void wait(NativeStream stream);
 
   PlanSummary plan() const;
 
  private:
   friend class Runtime;
   GradientSet(RuntimeState& runtime, std::shared_ptr<GradientGroup> group);
+
+  [[noreturn]] void fail_late() const;
 
   RuntimeState* runtime_;
   std::shared_ptr<GradientGroup> group_;
@@ -105,6 +118,8 @@ class Runtime {
   int node() const;
   int num_nodes() const;
   const Options& options() const;
+  /// The accelerator that the option `device` names, for whoever computes on it; null for "cpu".
+  Device* device() const;
 
   /// Agrees on a set of gradients with all ranks and plans its buckets. Collective; the set must
   /// not outlive the runtime. Errors: KoloError(kMismatch), the same on every rank, naming rank,
@@ -113,13 +128,17 @@ class Runtime {
                                  GradientOptions options = {});
 
   /// Combines `buffer` over all ranks in place. `name` identifies the operation on all ranks; the
-  /// first use of a name and shape is negotiated, later ones reuse its plan.
-  Ticket all_reduce_async(std::string_view name, BufferView buffer, ReduceOp op = ReduceOp::kSum);
-  void all_reduce(std::string_view name, BufferView buffer, ReduceOp op = ReduceOp::kSum);
+  /// first use of a name and shape is negotiated, later ones reuse its plan. Device memory is read
+  /// behind what `stream` has been given so far; the ticket is done when the result is there.
+  Ticket all_reduce_async(std::string_view name, BufferView buffer, ReduceOp op = ReduceOp::kSum,
+                          NativeStream stream = {});
+  void all_reduce(std::string_view name, BufferView buffer, ReduceOp op = ReduceOp::kSum,
+                  NativeStream stream = {});
 
-  /// Copies `buffer` of rank `root` to all ranks.
-  Ticket broadcast_async(std::string_view name, BufferView buffer, int root);
-  void broadcast(std::string_view name, BufferView buffer, int root);
+  /// Copies `buffer` of rank `root` to all ranks; `stream` as for an all-reduce.
+  Ticket broadcast_async(std::string_view name, BufferView buffer, int root,
+                         NativeStream stream = {});
+  void broadcast(std::string_view name, BufferView buffer, int root, NativeStream stream = {});
 
   /// Returns when every rank has called it.
   void barrier();

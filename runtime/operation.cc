@@ -8,13 +8,14 @@ namespace kolo {
 
 std::string Operation::signature() const {
   const std::size_t shape[] = {buffer.count};
+  const char* const place = buffer.memory == MemoryKind::kDevice ? " on device" : "";
   switch (kind) {
     case OperationKind::kAllReduce:
-      return fmt::format("'{}': all_reduce {} {}", name, describe_shape(buffer.dtype, shape),
-                         to_string(op));
+      return fmt::format("'{}': all_reduce {} {}{}", name, describe_shape(buffer.dtype, shape),
+                         to_string(op), place);
     case OperationKind::kBroadcast:
-      return fmt::format("'{}': broadcast {} from rank {}", name,
-                         describe_shape(buffer.dtype, shape), root);
+      return fmt::format("'{}': broadcast {} from rank {}{}", name,
+                         describe_shape(buffer.dtype, shape), root, place);
     case OperationKind::kBarrier:
       return fmt::format("'{}': barrier", name);
     case OperationKind::kClose:
@@ -30,8 +31,7 @@ OperationTopic::Need OperationTopic::need() const {
 
 void OperationTopic::proposed(const Topic& topic) { proposal_ = topic; }
 
-void OperationTopic::accepted(std::optional<BucketId> bucket,
-                              std::shared_ptr<SegmentPacker> packer) {
+void OperationTopic::accepted(std::optional<BucketId> bucket, std::shared_ptr<Rebindable> packer) {
   proposal_.reset();
   signature_ = head().signature();
   bucket_ = bucket;

@@ -24,6 +24,8 @@ struct Operation {
   BufferView buffer = {};
   ReduceOp op = ReduceOp::kSum;
   int root = 0;
+  /// Device memory: behind what the caller's stream does to the buffer; null when that is done.
+  std::shared_ptr<const Event> ready = {};
   std::shared_ptr<TicketState> ticket = std::make_shared<TicketState>();
 
   /// What all ranks must submit alike: "'x': all_reduce float32 [10] sum".
@@ -49,7 +51,7 @@ class OperationTopic final : public BucketOwner {
   void proposed(const Topic& topic);
   const std::optional<Topic>& proposal() const { return proposal_; }
   /// The proposal was accepted; the head's signature now has this bucket (none for kClose).
-  void accepted(std::optional<BucketId> bucket, std::shared_ptr<SegmentPacker> packer);
+  void accepted(std::optional<BucketId> bucket, std::shared_ptr<Rebindable> packer);
   /// The proposal was rejected: the head fails.
   void rejected(const Error& error);
   /// The head has arrived; its buffer is bound to the bucket until it finishes.
@@ -62,6 +64,7 @@ class OperationTopic final : public BucketOwner {
   /// The bucket of the last accepted signature.
   std::optional<BucketId> bucket() const { return bucket_; }
 
+  void bucket_enqueued(std::size_t) override {}
   void bucket_finished(std::size_t index) override;
   /// The bucket is not used again; the head fails if it is in it.
   void bucket_failed(const Error& error) override;
@@ -72,7 +75,7 @@ class OperationTopic final : public BucketOwner {
   std::string signature_;          // that the bucket was made for
   std::optional<Topic> proposal_;  // undecided
   std::optional<BucketId> bucket_;
-  std::shared_ptr<SegmentPacker> packer_;
+  std::shared_ptr<Rebindable> packer_;
   bool arrived_ = false;  // the head, in the bucket
 };
 

@@ -92,22 +92,23 @@ OptionEntry wire_option() {
 }
 
 OptionEntry link_costs_option() {
-  return {.name = "link_costs",
-          .value = "KEY=VALUE,...",
-          .help =
-              "what links cost, for --algorithm auto: memory_latency_us, memory_bytes_per_us, "
-              "network_latency_us, network_bytes_per_us",
-          .set =
-              [](Options& options, const std::string& text) {
-                try {
-                  parse_link_costs(text);
-                } catch (const std::invalid_argument& e) {
-                  fail(e.what());
-                }
-                options.link_costs = text;
-              },
-          .get = [](const Options& options) { return options.link_costs; },
-          .job_wide = true};
+  return {
+      .name = "link_costs",
+      .value = "KEY=VALUE,...",
+      .help =
+          "what links cost, for the algorithm auto: LINK_latency_us and LINK_bytes_per_us, with "
+          "LINK memory, network, device, staging or native_network",
+      .set =
+          [](Options& options, const std::string& text) {
+            try {
+              parse_link_costs(text);
+            } catch (const std::invalid_argument& e) {
+              fail(e.what());
+            }
+            options.link_costs = text;
+          },
+      .get = [](const Options& options) { return options.link_costs; },
+      .job_wide = true};
 }
 
 OptionEntry spin_option() {
@@ -165,6 +166,17 @@ const std::vector<OptionEntry>& option_table() {
           "algorithm", "NAME",
           "auto, ring, direct, halving_doubling, tree, hierarchical or hierarchical:LOCAL,CROSS",
           &Options::algorithm, true),
+      text_option("device", "NAME",
+                  "accelerator of this rank: cpu (none), cuda (by local rank) or cuda:INDEX",
+                  &Options::device, false),
+      text_option("device_algorithm", "NAME",
+                  "for device memory: auto, native (one NCCL collective) or "
+                  "hierarchical:native,CROSS with CROSS ring, direct, halving_doubling or tree",
+                  &Options::device_algorithm, true),
+      bytes_option("device_fusion_bytes", "largest bucket of gradients in device memory",
+                   &Options::device_fusion_bytes),
+      bytes_option("device_chunk_bytes", "largest piece of device memory that moves on its own",
+                   &Options::device_chunk_bytes),
       link_costs_option(),
       wire_option(),
       bytes_option("chunk_bytes", "largest piece that moves through a schedule on its own",

@@ -20,6 +20,16 @@ struct Options {
   /// What links cost, for "auto": comma-separated key=value as `parse_link_costs` reads it, e.g.
   /// "network_latency_us=2.5,network_bytes_per_us=12000"; what is left out keeps its default.
   std::string link_costs = {};
+  /// Where gradients of kind kDevice live: "cpu" (nowhere), "cuda" (the GPU with the number of the
+  /// local rank) or "cuda:INDEX".
+  std::string device = "cpu";
+  /// `algorithm` of device memory: "auto", "native" (one collective of NCCL) or
+  /// "hierarchical:native,CROSS".
+  std::string device_algorithm = "auto";
+  /// `fusion_bytes` of device memory.
+  std::size_t device_fusion_bytes = std::size_t{64} << 20;
+  /// `chunk_bytes` of device memory.
+  std::size_t device_chunk_bytes = std::size_t{32} << 20;
   /// Dtype on the wire for gradient sets; empty means each gradient's own.
   std::optional<DType> wire_dtype = std::nullopt;
   /// Buckets are cut into chunks of at most this many bytes, which move through the steps in a

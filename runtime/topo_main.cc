@@ -13,7 +13,9 @@
 #include "comm/base/error.h"
 #include "comm/base/log.h"
 #include "comm/rendezvous/rendezvous_factory.h"
+#include "runtime/topo_gpus.h"
 #include "runtime/topo_report.h"
+#include "topology/gpu_discovery.h"
 #include "topology/link_costs.h"
 
 namespace kolo {
@@ -31,9 +33,10 @@ TopoOptions parse(CLI::App& app, int argc, char** argv) {
   app.add_flag("--json", options.json, "Print one JSON object instead of tables");
   app.add_option("--node-id", options.node_id, "Name of this node instead of host name and boot id")
       ->envname("KOLO_NODE_ID");
-  app.add_option("--link-costs", options.link_costs,
-                 "memory_latency_us=, memory_bytes_per_us=, network_latency_us=, "
-                 "network_bytes_per_us=; comma-separated")
+  app.add_option(
+         "--link-costs", options.link_costs,
+         "LINK_latency_us=, LINK_bytes_per_us= with LINK memory, network, device, staging or "
+         "native_network; comma-separated")
       ->envname("KOLO_LINK_COSTS")
       ->default_str(to_string(LinkCosts{}));
   app.add_option("--connect-timeout-ms", options.connect_timeout_ms,
@@ -54,6 +57,14 @@ LinkCosts link_costs_from(const std::string& text) {
   }
 }
 
+/// What this machine has, for the ranks on it: `TopoReport::nodes`, as text.
+std::string look_at_node(const std::vector<int>& ranks) {
+  const HardwareSnapshot hardware = discover_hardware();
+  const nlohmann::json node = {{"hardware", to_json(hardware)},
+                               {"gpus", gpus_to_json(discover_gpus(), hardware, ranks)}};
+  return node.dump();
+}
+
 void report_topology(const TopoOptions& options) {
   const LinkCosts costs = link_costs_from(options.link_costs);
   const auto rendezvous =
@@ -63,17 +74,17 @@ void report_topology(const TopoOptions& options) {
   log::set_identity(rank, grid.node_id(grid.node(rank)));
 
   // One rank looks at its node for all of the node's ranks.
-  const bool leads = grid.leader(grid.node(rank)) == rank;
-  const std::vector<std::string> gathered =
-      rendezvous->all_gather(leads ? to_json(discover_hardware()).dump() : std::string());
+  const int node = grid.node(rank);
+  const std::vector<std::string> gathered = rendezvous->all_gather(
+      grid.leader(node) == rank ? look_at_node(grid.ranks_of_node(node)) : std::string());
   if (rank != 0) return;
-  std::vector<nlohmann::json> hardware;
-  for (int node = 0; node < grid.num_nodes(); ++node) {
-    const auto leader = static_cast<std::size_t>(grid.leader(node));
-    hardware.push_back(nlohmann::json::parse(gathered[leader]));
+  std::vector<nlohmann::json> nodes;
+  for (int each = 0; each < grid.num_nodes(); ++each) {
+    const auto leader = static_cast<std::size_t>(grid.leader(each));
+    nodes.push_back(nlohmann::json::parse(gathered[leader]));
   }
   const nlohmann::json report =
-      to_json(TopoReport{.grid = grid, .hardware = std::move(hardware), .costs = costs});
+      to_json(TopoReport{.grid = grid, .nodes = std::move(nodes), .costs = costs});
   const std::string text = options.json ? report.dump(2) + "\n" : to_text(report);
   std::fputs(text.c_str(), stdout);
 }

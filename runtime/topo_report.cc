@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "runtime/topo_gpus.h"
+
 namespace kolo {
 namespace {
 
@@ -31,6 +33,7 @@ json to_json(const PciDevice& device) {
           {"name", device.name},
           {"os_devices", device.os_devices},
           {"numa_node", device.numa_node},
+          {"bridges", device.bridges},
           {"link_GBps", device.link_gb_per_s}};
 }
 
@@ -48,6 +51,7 @@ json predictions(const CostModel& model) {
     rows.push_back({{"bytes", bytes},
                     {"chosen", model.choose(bytes, false)},
                     {"chosen_16bit", model.choose(bytes, true)},
+                    {"chosen_device", model.choose_device(bytes)},
                     {"us", std::move(times)}});
   }
   return rows;
@@ -105,15 +109,15 @@ void append_predictions(std::string& text, const json& rows) {
     const std::string column = column_name(name);
     fmt::format_to(out, " {:>{}}", column, std::max(kColumn, column.size()));
   }
-  fmt::format_to(out, "  {:<36} chosen (16-bit)\n", "chosen");
+  fmt::format_to(out, "  {:<36} {:<36} on devices\n", "chosen", "chosen (16-bit)");
   for (const json& row : rows) {
     fmt::format_to(out, "{:>9}", size_text(row["bytes"]));
     for (const std::string& name : names) {
       fmt::format_to(out, " {:>{}.1f}", row["us"][name].get<double>(),
                      std::max(kColumn, column_name(name).size()));
     }
-    fmt::format_to(out, "  {:<36} {}\n", row["chosen"].get<std::string>(),
-                   row["chosen_16bit"].get<std::string>());
+    fmt::format_to(out, "  {:<36} {:<36} {}\n", row["chosen"].get<std::string>(),
+                   row["chosen_16bit"].get<std::string>(), row["chosen_device"].get<std::string>());
   }
 }
 
@@ -132,7 +136,8 @@ json to_json(const HardwareSnapshot& hardware) {
     numa_nodes.push_back({{"os_index", node.os_index},
                           {"memory_bytes", node.memory_bytes},
                           {"cores", node.cores},
-                          {"pus", node.pus}});
+                          {"pus", node.pus},
+                          {"cpus", node.cpus}});
   }
   json caches = json::array();
   for (const CacheKind& cache : hardware.caches) {
@@ -151,6 +156,7 @@ json to_json(const HardwareSnapshot& hardware) {
           {"memory_bytes", hardware.memory_bytes},
           {"packages", std::move(packages)},
           {"numa_nodes", std::move(numa_nodes)},
+          {"numa_distances", hardware.numa_distances},
           {"caches", std::move(caches)},
           {"devices", std::move(devices)}};
 }
@@ -169,12 +175,17 @@ json to_json(const TopoReport& report) {
     nodes.push_back({{"node", node},
                      {"id", grid.node_id(node)},
                      {"ranks", grid.ranks_of_node(node)},
-                     {"hardware", report.hardware.at(static_cast<std::size_t>(node))}});
+                     {"hardware", report.nodes.at(static_cast<std::size_t>(node)).at("hardware")},
+                     {"gpus", report.nodes.at(static_cast<std::size_t>(node)).at("gpus")}});
   }
   return {{"ranks", std::move(ranks)},
           {"nodes", std::move(nodes)},
           {"link_costs",
-           {{"memory", to_json(report.costs.memory)}, {"network", to_json(report.costs.network)}}},
+           {{"memory", to_json(report.costs.memory)},
+            {"network", to_json(report.costs.network)},
+            {"device", to_json(report.costs.device)},
+            {"staging", to_json(report.costs.staging)},
+            {"native_network", to_json(report.costs.native_network)}}},
           {"predictions", predictions(CostModel(grid, report.costs))}};
 }
 
@@ -191,8 +202,9 @@ std::string to_text(const json& report) {
   for (const json& node : report["nodes"]) {
     fmt::format_to(out, "\nnode {} ({})\n", node["node"].get<int>(), node["id"].get<std::string>());
     append_hardware(text, node["hardware"]);
+    text += gpus_to_text(node["gpus"], node["hardware"]);
   }
-  for (const char* kind : {"memory", "network"}) {
+  for (const char* kind : {"memory", "network", "device", "staging", "native_network"}) {
     const json& link = report["link_costs"][kind];
     fmt::format_to(out, "\n{}: {} us + bytes / ({} bytes/us)", kind,
                    link["latency_us"].get<double>(), link["bytes_per_us"].get<double>());

@@ -15,15 +15,18 @@ namespace kolo {
 /// What `kolo-topo` tells about a job.
 struct TopoReport {
   ProcessGrid grid;
-  std::vector<nlohmann::json> hardware;  ///< By node, as `to_json(HardwareSnapshot)` gives it.
+  /// By node: {hardware: `to_json(HardwareSnapshot)`, gpus: `gpus_to_json(...)`}.
+  std::vector<nlohmann::json> nodes;
   LinkCosts costs;
 };
 
 /// The form in which a snapshot travels between ranks and appears in the report.
 nlohmann::json to_json(const HardwareSnapshot& hardware);
 
-/// {ranks: [{rank, node, local_rank, cross_rank}], nodes: [{node, id, ranks, hardware}],
-///  link_costs, predictions: [{bytes, chosen, chosen_16bit, us: {algorithm: microseconds}}]}
+/// {ranks: [{rank, node, local_rank, cross_rank}],
+///  nodes: [{node, id, ranks, hardware, gpus}],
+///  link_costs: {link: {latency_us, bytes_per_us}},
+///  predictions: [{bytes, chosen, chosen_16bit, chosen_device, us: {algorithm: microseconds}}]}
 nlohmann::json to_json(const TopoReport& report);
 
 /// The same as tables for people, made from `to_json(report)`.

@@ -14,6 +14,7 @@ set(public_headers
   comm/base/buffer_view.h
   comm/base/dtype.h
   comm/base/error.h
+  comm/base/native_stream.h
   comm/rendezvous/rendezvous.h
   fusion/gradient.h
   runtime/kolo.h
@@ -25,8 +26,9 @@ foreach(header IN LISTS public_headers)
 endforeach()
 install(FILES runtime/include/kolo/kolo.h DESTINATION ${header_root} COMPONENT library)
 
-set(libraries kolo_topology kolo_comm kolo_fusion kolo_network_factory kolo_rendezvous_factory kolo_runtime)
-foreach(library IN ITEMS kolo_mpi kolo_ucx)
+set(libraries kolo_topology kolo_comm kolo_fusion kolo_network_factory kolo_rendezvous_factory
+  kolo_device_factory kolo_group_factory kolo_runtime)
+foreach(library IN ITEMS kolo_mpi kolo_ucx kolo_cuda kolo_nccl)
   if(TARGET ${library})
     list(APPEND libraries ${library})
   endif()
@@ -42,6 +44,7 @@ write_basic_package_version_file(koloConfigVersion.cmake COMPATIBILITY SameMinor
 install(FILES
     ${CMAKE_CURRENT_BINARY_DIR}/koloConfig.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/koloConfigVersion.cmake
+    scripts/cmake/FindNCCL.cmake
     scripts/cmake/FindUCX.cmake
   DESTINATION ${package_folder} COMPONENT library)
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "comm/base/error.h"
@@ -33,6 +34,10 @@ const std::map<std::string, std::string>& other_values() {
       {"peer_timeout", "3"},
       {"operation_timeout", "0"},
       {"spin", "17"},
+      {"device", "cuda:1"},
+      {"device_algorithm", "native"},
+      {"device_fusion_bytes", "2097152"},
+      {"device_chunk_bytes", "1048576"},
       {"link_costs", "network_latency_us=2"},
   };
   return values;
@@ -96,11 +101,11 @@ TEST(OptionTable, OneNameInThreePlaces) {
 }
 
 TEST(OptionTable, WhatRanksMustHaveAlikeIsJobWide) {
+  const std::set<std::string> job_wide = {
+      "fusion_bytes",        "algorithm",          "wire_dtype",  "chunk_bytes", "device_algorithm",
+      "device_fusion_bytes", "device_chunk_bytes", "arena_bytes", "link_costs"};
   for (const OptionEntry& entry : option_table()) {
-    const bool expected = entry.name == "fusion_bytes" || entry.name == "algorithm" ||
-                          entry.name == "wire_dtype" || entry.name == "chunk_bytes" ||
-                          entry.name == "arena_bytes" || entry.name == "link_costs";
-    EXPECT_EQ(entry.job_wide, expected) << entry.name;
+    EXPECT_EQ(entry.job_wide, job_wide.contains(entry.name)) << entry.name;
   }
 }
 

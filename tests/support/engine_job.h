@@ -1,31 +1,46 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "comm/base/clock.h"
+#include "comm/device/host_group.h"
+#include "comm/device/seeded_host_device.h"
 #include "comm/transport/in_process_transport.h"
 #include "runtime/engine.h"
 #include "tests/support/seeded_scheduler.h"
 
 namespace kolo::test {
 
-/// The engines of all ranks of a job in one thread: a seeded scheduler picks who polls next, time
-/// stands still unless it is advanced.
+/// The device of one rank of an `EngineJob`. Wraps a group of the device, by its members' name
+/// ("node 0", "world"), if given.
+struct JobDevices {
+  using Wrap = std::function<std::unique_ptr<LocalGroup>(int rank, const std::string& members,
+                                                         std::unique_ptr<LocalGroup> group)>;
+  Wrap wrap = {};
+};
+
+/// The engines of all ranks of a job in one thread: a seeded scheduler picks who polls next, and
+/// which operation of which device stream runs next; time stands still unless it is advanced.
 class EngineJob {
  public:
-  EngineJob(ProcessGrid grid, const Options& options, std::uint64_t seed)
+  EngineJob(ProcessGrid grid, const Options& options, std::uint64_t seed,
+            const std::optional<JobDevices>& devices = std::nullopt)
       : hub_(std::move(grid), kLimits) {
+    if (devices) make_planes(seed, *devices);
     std::vector<SeededScheduler::Pollable> pollables;
     for (int rank = 0; rank < hub_.grid().world_size(); ++rank) {
       transports_.push_back(hub_.transport(rank));
-      engines_.push_back(
-          std::make_unique<Engine>(*transports_.back(), hub_.grid(), clock_, options, kLimits));
+      engines_.push_back(std::make_unique<Engine>(*transports_.back(), hub_.grid(), clock_, options,
+                                                  kLimits, devices ? &plane(rank) : nullptr));
       pollables.push_back([engine = engines_.back().get()] { return engine->poll(); });
+      if (devices) pollables.push_back([device = &this->device(rank)] { return device->step(); });
     }
     scheduler_ = std::make_unique<SeededScheduler>(seed, std::move(pollables));
   }
@@ -33,6 +48,7 @@ class EngineJob {
   int world_size() const { return hub_.grid().world_size(); }
   const ProcessGrid& grid() const { return hub_.grid(); }
   Engine& engine(int rank) { return *engines_[static_cast<std::size_t>(rank)]; }
+  SeededHostDevice& device(int rank) { return static_cast<SeededHostDevice&>(*plane(rank).device); }
   Transport& transport(int rank) { return *transports_[static_cast<std::size_t>(rank)]; }
   ManualClock& clock() { return clock_; }
 
@@ -76,8 +92,39 @@ class EngineJob {
  private:
   static constexpr std::size_t kStepsPerTick = 50;
 
+  DevicePlane& plane(int rank) { return *planes_[static_cast<std::size_t>(rank)]; }
+
+  void make_planes(std::uint64_t seed, const JobDevices& devices) {
+    const ProcessGrid& grid = hub_.grid();
+    for (int rank = 0; rank < grid.world_size(); ++rank) {
+      planes_.push_back(std::make_unique<DevicePlane>());
+      plane(rank).device =
+          std::make_unique<SeededHostDevice>(seed * 1000 + static_cast<std::uint64_t>(rank));
+    }
+    const auto join = [&](const std::string& name, const std::vector<int>& members,
+                          std::unique_ptr<LocalGroup> DevicePlane::*group) {
+      group_hubs_.push_back(std::make_unique<HostGroupHub>(members));
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        DevicePlane& member = plane(members[i]);
+        auto joined = group_hubs_.back()->group(static_cast<int>(i), *member.device);
+        member.*group =
+            devices.wrap ? devices.wrap(members[i], name, std::move(joined)) : std::move(joined);
+      }
+    };
+    std::vector<int> all;
+    for (int node = 0; node < grid.num_nodes(); ++node) {
+      const std::vector<int>& members = grid.ranks_of_node(node);
+      join("node " + std::to_string(node), members, &DevicePlane::node);
+      all.insert(all.end(), members.begin(), members.end());
+    }
+    std::sort(all.begin(), all.end());
+    join("world", all, &DevicePlane::world);
+  }
+
   InProcessHub hub_;
   ManualClock clock_;
+  std::vector<std::unique_ptr<HostGroupHub>> group_hubs_;
+  std::vector<std::unique_ptr<DevicePlane>> planes_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::unique_ptr<Engine>> engines_;
   std::unique_ptr<SeededScheduler> scheduler_;

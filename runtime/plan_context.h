@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "comm/collective/compile.h"
+#include "comm/schedule/device_lane.h"
+#include "comm/transport/transport.h"
+#include "fusion/device_packer.h"
+#include "runtime/bucket_table.h"
+#include "runtime/options.h"
+
+namespace kolo {
+
+/// What plans are made for and with. Threads: the engine's.
+struct PlanContext {
+  BucketTable& buckets;
+  Executor& executor;
+  Transport& transport;
+  const ProcessGrid& grid;
+  DeviceLane* lane = nullptr;  ///< Null without a device.
+  const Options& options;
+};
+
+/// What decides the schedules of buckets in this kind of memory.
+/// Errors: UsageError for device memory without a device.
+CompileOptions compile_options(const PlanContext& context, MemoryKind memory);
+
+/// A packer for a staged device bucket with this schedule.
+std::shared_ptr<DevicePacker> make_device_packer(const PlanContext& context,
+                                                 const Schedule& schedule,
+                                                 std::span<const Segment> segments);
+
+/// What the steps that finish a sum multiply by: 1 / world_size for an average, else 1.
+double finishing_scale(ReduceOp op, const ProcessGrid& grid);
+
+}  // namespace kolo

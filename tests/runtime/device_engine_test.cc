@@ -1,0 +1,385 @@
+// Gradients in device memory, on devices that are host memory and seeded streams: the engines, the
+// schedules and the order of launches are those of a GPU job, and every interleaving of engines and
+// streams can be replayed.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <initializer_list>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "comm/device/host_stream.h"
+#include "tests/support/allocation_counter.h"
+#include "tests/support/engine_job.h"
+
+namespace kolo {
+namespace {
+
+using test::EngineJob;
+using test::error_of;
+using test::JobDevices;
+
+/// Small integers, so that sums are exact in any order.
+float element(int rank, std::size_t index, int iteration) {
+  return static_cast<float>((rank + 1) * (static_cast<int>(index % 11) + 1) * (iteration + 1));
+}
+
+/// A training loop on every rank: a stream of its own writes the gradients, late.
+class DeviceTraining {
+ public:
+  DeviceTraining(const std::vector<int>& nodes, const Options& options, std::uint64_t seed,
+                 std::vector<std::size_t> counts, const JobDevices& devices = {})
+      : job(ProcessGrid::with_node_sizes(nodes), options, seed, devices),
+        counts_(std::move(counts)),
+        random_(seed) {}
+
+  void register_all(bool in_arena, GradientOptions options = {}) {
+    for (int rank = 0; rank < job.world_size(); ++rank) {
+      std::vector<GradientSpec> specs;
+      for (std::size_t count : counts_) {
+        specs.push_back({.name = "g" + std::to_string(specs.size()),
+                         .shape = {count},
+                         .memory = MemoryKind::kDevice});
+        if (in_arena) continue;
+        memory_.push_back(job.device(rank).allocate(count * sizeof(float), MemoryKind::kDevice));
+        specs.back().data = memory_.back().data();
+      }
+      groups.push_back(std::make_shared<GradientGroup>("model", specs, options));
+      streams.push_back(job.device(rank).make_stream());
+      job.engine(rank).submit(groups.back());
+    }
+    job.run_until([&] {
+      return std::all_of(groups.begin(), groups.end(),
+                         [](const auto& group) { return group->registration().done(); });
+    });
+    for (const auto& group : groups) group->registration().wait(std::chrono::milliseconds(1));
+  }
+
+  /// Enqueues the writes of one iteration, in another order on every rank, and marks each gradient
+  /// before its write has run.
+  void mark_all(int iteration) {
+    for (int rank = 0; rank < job.world_size(); ++rank) {
+      std::vector<std::size_t> order(counts_.size());
+      std::iota(order.begin(), order.end(), std::size_t{0});
+      std::shuffle(order.begin(), order.end(), random_);
+      for (std::size_t gradient : order) mark(rank, gradient, iteration);
+    }
+  }
+
+  void mark(int rank, std::size_t gradient, int iteration) {
+    GradientGroup& group = this->group(rank);
+    const auto scale = static_cast<float>(job.world_size());
+    stream(rank).enqueue([view = group.view(gradient), rank, gradient, iteration, scale] {
+      auto* values = static_cast<float*>(view.data);
+      for (std::size_t i = 0; i < view.count; ++i) {
+        values[i] = scale * element(rank, i + gradient, iteration);
+      }
+      return true;
+    });
+    group.note_ready(gradient, {&stream(rank)});
+    job.engine(rank).mark(group, gradient);
+  }
+
+  void run_until_idle() {
+    job.run_until([&] {
+      for (int rank = 0; rank < job.world_size(); ++rank) {
+        if (!job.engine(rank).idle()) return false;
+      }
+      return true;
+    });
+  }
+
+  void expect_averages(int iteration) {
+    for (int rank = 0; rank < job.world_size(); ++rank) {
+      for (std::size_t gradient = 0; gradient < counts_.size(); ++gradient) {
+        const BufferView view = group(rank).view(gradient);
+        for (std::size_t i = 0; i < view.count; ++i) {
+          float sum = 0;
+          for (int other = 0; other < job.world_size(); ++other) {
+            sum += element(other, i + gradient, iteration);
+          }
+          ASSERT_EQ(static_cast<const float*>(view.data)[i], sum)
+              << "rank " << rank << " gradient " << gradient << " element " << i;
+        }
+      }
+    }
+  }
+
+  GradientGroup& group(int rank) { return *groups[static_cast<std::size_t>(rank)]; }
+  HostStream& stream(int rank) { return as_host(*streams[static_cast<std::size_t>(rank)]); }
+
+  EngineJob job;
+  std::vector<std::unique_ptr<Stream>> streams;
+  std::vector<std::shared_ptr<GradientGroup>> groups;
+
+ private:
+  std::vector<std::size_t> counts_;
+  std::vector<DeviceMemory> memory_;
+  std::mt19937_64 random_;
+};
+
+const std::vector<std::size_t> kCounts = {5, 64, 1, 100, 333, 17};
+
+struct Case {
+  std::vector<int> nodes;
+  std::string algorithm;
+};
+
+class DeviceGradients : public testing::TestWithParam<Case> {};
+
+// Buckets of one and of many gradients, small units, in the arena and packed. The host's
+// collectives report ranks that call them in different orders, so this shows the order of launches,
+// too.
+TEST_P(DeviceGradients, AverageForAnyInterleaving) {
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    const bool in_arena = seed % 2 == 0;
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    DeviceTraining training(GetParam().nodes,
+                            {.device_algorithm = GetParam().algorithm,
+                             .device_fusion_bytes = seed % 3 == 0 ? 0U : 1000U << seed % 3,
+                             .device_chunk_bytes = 1024},
+                            seed, kCounts);
+    training.register_all(in_arena);
+    for (int iteration = 0; iteration < 3; ++iteration) {
+      training.mark_all(iteration);
+      training.run_until_idle();
+      for (const auto& group : training.groups) {
+        ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
+      }
+      training.expect_averages(iteration);
+    }
+  }
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const std::vector<int>& nodes : std::initializer_list<std::vector<int>>{
+           {1}, {2}, {4}, {1, 1}, {2, 2}, {3, 3}, {2, 1, 1}, {1, 3}}) {
+    for (const char* algorithm : {"auto", "native"}) cases.push_back({nodes, algorithm});
+    if (nodes.size() == 1) continue;
+    for (const char* cross : {"ring", "direct", "halving_doubling", "tree"}) {
+      cases.push_back({nodes, std::string("hierarchical:native,") + cross});
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, DeviceGradients, testing::ValuesIn(all_cases()));
+
+// `wait` on a stream returns while copies are under way; the stream's later work sees the result,
+// and the next iteration may be marked at once.
+TEST(DeviceEngine, AStreamWaitsInsteadOfTheProcessor) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    DeviceTraining training({2, 2},
+                            {.device_algorithm = "hierarchical:native,ring",
+                             .device_fusion_bytes = 1000,
+                             .device_chunk_bytes = 1024},
+                            seed, kCounts);
+    training.register_all(true);
+    std::vector<float> seen(4);
+    for (int iteration = 0; iteration < 4; ++iteration) {
+      training.mark_all(iteration);
+      for (int rank = 0; rank < 4; ++rank) {
+        GradientGroup& group = training.group(rank);
+        bool is_over = false;
+        training.job.run_until([&] {
+          is_over = is_over || group.all_enqueued();
+          return is_over;
+        });
+        ASSERT_TRUE(group.wait(std::chrono::milliseconds(1), {&training.stream(rank)}));
+        training.stream(rank).enqueue([&seen, rank, view = group.view(0)] {
+          seen[static_cast<std::size_t>(rank)] = static_cast<const float*>(view.data)[0];
+          return true;
+        });
+      }
+      if (iteration % 2 == 0) continue;
+      for (int rank = 0; rank < 4; ++rank) {
+        const auto end = training.job.device(rank).make_event();
+        training.stream(rank).record(*end);
+        training.job.run_until([&] { return end->done(); });
+        float sum = 0;
+        for (int other = 0; other < 4; ++other) sum += element(other, 0, iteration);
+        EXPECT_EQ(seen[static_cast<std::size_t>(rank)], sum);
+      }
+    }
+    training.run_until_idle();
+  }
+}
+
+TEST(DeviceEngine, BitsDoNotDependOnTiming) {
+  for (const char* algorithm : {"native", "hierarchical:native,direct"}) {
+    std::vector<std::byte> reference;
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      SCOPED_TRACE(std::string(algorithm) + " seed " + std::to_string(seed));
+      DeviceTraining training({2, 2}, {.device_algorithm = algorithm, .device_chunk_bytes = 1024},
+                              seed, {400, 33});
+      training.register_all(true, {.wire_dtype = DType::kBFloat16});
+      for (int rank = 0; rank < 4; ++rank) {
+        std::mt19937 values(static_cast<unsigned>(rank));
+        for (std::size_t gradient = 0; gradient < 2; ++gradient) {
+          const BufferView view = training.group(rank).view(gradient);
+          for (std::size_t i = 0; i < view.count; ++i) {
+            static_cast<float*>(view.data)[i] =
+                std::uniform_real_distribution<float>(-1, 1)(values);
+          }
+          training.group(rank).note_ready(gradient);
+          training.job.engine(rank).mark(training.group(rank), gradient);
+        }
+      }
+      training.run_until_idle();
+      for (int rank = 0; rank < 4; ++rank) {
+        const BufferView view = training.group(rank).view(0);
+        const auto bytes = view.as_bytes();
+        if (reference.empty()) reference.assign(bytes.begin(), bytes.end());
+        EXPECT_EQ(std::memcmp(reference.data(), bytes.data(), bytes.size()), 0) << "rank " << rank;
+      }
+    }
+  }
+}
+
+TEST(DeviceEngine, NamedOperationsSumDeviceBuffers) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.device_chunk_bytes = 1024}, seed,
+                  JobDevices{});
+    for (int use = 0; use < 3; ++use) {
+      std::vector<DeviceMemory> memory;
+      std::vector<std::shared_ptr<Operation>> operations;
+      for (int rank = 0; rank < 3; ++rank) {
+        constexpr std::size_t kCount = 77;
+        memory.push_back(job.device(rank).allocate(kCount * sizeof(float), MemoryKind::kDevice));
+        auto* values = reinterpret_cast<float*>(memory.back().data());
+        for (std::size_t i = 0; i < kCount; ++i) values[i] = element(rank, i, use);
+        operations.push_back(job.submit(
+            rank, {.kind = OperationKind::kAllReduce,
+                   .name = "x",
+                   .buffer = {.data = values, .count = kCount, .memory = MemoryKind::kDevice}}));
+      }
+      job.finish(operations);
+      for (int rank = 0; rank < 3; ++rank) {
+        EXPECT_EQ(error_of(*operations[static_cast<std::size_t>(rank)]), "");
+        const auto* values =
+            reinterpret_cast<const float*>(memory[static_cast<std::size_t>(rank)].data());
+        for (std::size_t i = 0; i < 77; ++i) {
+          ASSERT_EQ(values[i], element(0, i, use) + element(1, i, use) + element(2, i, use))
+              << "seed " << seed;
+        }
+      }
+    }
+  }
+}
+
+TEST(DeviceEngine, BroadcastReachesDeviceMemoryOfAllRanks) {
+  for (const std::vector<int>& nodes :
+       std::initializer_list<std::vector<int>>{{3}, {2, 2}, {1, 2}}) {
+    EngineJob job(ProcessGrid::with_node_sizes(nodes), {.device_chunk_bytes = 1024}, 4,
+                  JobDevices{});
+    for (int root = 0; root < job.world_size(); ++root) {
+      std::vector<DeviceMemory> memory;
+      std::vector<std::shared_ptr<Operation>> operations;
+      for (int rank = 0; rank < job.world_size(); ++rank) {
+        constexpr std::size_t kCount = 777;
+        memory.push_back(job.device(rank).allocate(kCount * sizeof(float), MemoryKind::kDevice));
+        auto* values = reinterpret_cast<float*>(memory.back().data());
+        for (std::size_t i = 0; i < kCount; ++i) values[i] = element(rank, i, root);
+        operations.push_back(job.submit(
+            rank, {.kind = OperationKind::kBroadcast,
+                   .name = "weights" + std::to_string(root),
+                   .buffer = {.data = values, .count = kCount, .memory = MemoryKind::kDevice},
+                   .root = root}));
+      }
+      job.finish(operations);
+      for (int rank = 0; rank < job.world_size(); ++rank) {
+        EXPECT_EQ(error_of(*operations[static_cast<std::size_t>(rank)]), "");
+        const auto* values =
+            reinterpret_cast<const float*>(memory[static_cast<std::size_t>(rank)].data());
+        for (std::size_t i = 0; i < 777; ++i) ASSERT_EQ(values[i], element(root, i, root)) << rank;
+      }
+    }
+  }
+}
+
+// Of the device never; of the heap, neither where there is one node. (Between nodes frames of the
+// coordinator and messages of the in-process network take some.)
+TEST(DeviceEngine, ASteadyStepAllocatesNothing) {
+  for (const std::vector<int>& nodes : std::initializer_list<std::vector<int>>{{4}, {2, 2}}) {
+    DeviceTraining training(
+        nodes,
+        {.device_algorithm = nodes.size() > 1 ? "hierarchical:native,ring" : "native",
+         .device_fusion_bytes = 1000,
+         .device_chunk_bytes = 1024},
+        11, kCounts);
+    training.register_all(true);
+    const auto counts = [&](int rank) { return training.job.device(rank).allocation_counts(); };
+    std::vector<AllocationCounts> before;
+    for (int rank = 0; rank < 4; ++rank) before.push_back(counts(rank));
+    for (int iteration = 0; iteration < 30; ++iteration) {
+      training.mark_all(iteration);
+      const test::AllocationCounter heap;
+      training.run_until_idle();
+      if (nodes.size() == 1 && iteration >= 10) {  // Queues have grown to their size.
+        const std::size_t calls = heap.calls();
+        const test::AllocationCounter idle;
+        training.run_until_idle();
+        EXPECT_EQ(calls, idle.calls()) << "beyond those of the test, iteration " << iteration;
+      }
+      for (int rank = 0; rank < 4; ++rank) {
+        ASSERT_TRUE(training.group(rank).wait(std::chrono::milliseconds(1)));
+        const AllocationCounts& first = before[static_cast<std::size_t>(rank)];
+        EXPECT_EQ(counts(rank).allocations, first.allocations);
+        EXPECT_EQ(counts(rank).events, first.events);
+        EXPECT_EQ(counts(rank).streams, first.streams);
+      }
+    }
+  }
+}
+
+TEST(DeviceEngine, DeviceMemoryWithoutADeviceIsAnErrorThatNamesTheOption) {
+  EngineJob job(ProcessGrid::with_node_sizes({2}), {}, 1);
+  std::vector<std::shared_ptr<GradientGroup>> groups;
+  for (int rank = 0; rank < 2; ++rank) {
+    groups.push_back(std::make_shared<GradientGroup>(
+        "model",
+        std::vector<GradientSpec>{{.name = "g", .shape = {8}, .memory = MemoryKind::kDevice}},
+        GradientOptions{}));
+    job.engine(rank).submit(groups.back());
+  }
+  job.run_until(
+      [&] { return groups[0]->registration().done() && groups[1]->registration().done(); });
+  for (const auto& group : groups) {
+    try {
+      group->registration().wait(std::chrono::milliseconds(1));
+      FAIL() << "no error";
+    } catch (const KoloError& e) {
+      EXPECT_EQ(e.error().code, ErrorCode::kUsage);
+      EXPECT_THAT(e.what(), testing::HasSubstr("KOLO_DEVICE"));
+    }
+  }
+}
+
+TEST(DeviceEngine, EndsInOrder) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    DeviceTraining training({2, 1}, {}, seed, {10, 20});
+    training.register_all(true);
+    training.mark_all(0);
+    training.run_until_idle();
+    std::vector<std::shared_ptr<Operation>> closes;
+    for (int rank = 0; rank < 3; ++rank) {
+      closes.push_back(training.job.submit(rank, {.kind = OperationKind::kClose}));
+    }
+    training.job.finish(closes);
+    training.job.run_until([&] {
+      return training.job.engine(0).ended() && training.job.engine(1).ended() &&
+             training.job.engine(2).ended();
+    });
+    for (const auto& close : closes) EXPECT_EQ(error_of(*close), "");
+  }
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,162 @@
+// What goes wrong on devices: failures of their libraries, ranks that freeze inside a collective,
+// aborts that hang. Every rank learns of it, and no ticket stays unanswered.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/support/engine_job.h"
+#include "tests/support/fault_group.h"
+
+namespace kolo {
+namespace {
+
+using test::EngineJob;
+using test::FaultGroup;
+using test::FaultPlan;
+using test::JobDevices;
+
+constexpr int kRanks = 4;
+constexpr int kFaulty = 2;
+constexpr std::size_t kCount = 600;
+
+/// Two nodes of two ranks, where one group of one rank has a fault.
+class FaultyJob {
+ public:
+  FaultyJob(std::uint64_t seed, const std::string& members, const FaultPlan& plan,
+            const std::string& algorithm)
+      : job(ProcessGrid::with_node_sizes({2, 2}),
+            {.device_algorithm = algorithm, .device_fusion_bytes = 0, .device_chunk_bytes = 1024},
+            seed, devices(members, plan)) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      groups.push_back(std::make_shared<GradientGroup>(
+          "model",
+          std::vector<GradientSpec>{
+              {.name = "a", .shape = {kCount}, .memory = MemoryKind::kDevice},
+              {.name = "b", .shape = {kCount}, .memory = MemoryKind::kDevice}},
+          GradientOptions{}));
+      job.engine(rank).submit(groups.back());
+    }
+    job.run_until([&] {
+      return std::all_of(groups.begin(), groups.end(),
+                         [](const auto& group) { return group->registration().done(); });
+    });
+    for (int rank = 0; rank < kRanks; ++rank) {
+      for (std::size_t gradient = 0; gradient < 2; ++gradient) {
+        group(rank).note_ready(gradient);
+        job.engine(rank).mark(group(rank), gradient);
+      }
+    }
+  }
+
+  /// Runs until all engines have ended; the linger after a failure passes.
+  void run_to_end() {
+    job.run_until(
+        [&] {
+          for (int rank = 0; rank < kRanks; ++rank) {
+            if (!job.engine(rank).ended()) return false;
+          }
+          return true;
+        },
+        std::chrono::milliseconds(50));
+  }
+
+  std::string error(int rank) {
+    try {
+      return group(rank).wait(std::chrono::milliseconds(1)) ? "" : "no answer";
+    } catch (const KoloError& e) {
+      return e.what();
+    }
+  }
+
+  GradientGroup& group(int rank) { return *groups[static_cast<std::size_t>(rank)]; }
+
+  EngineJob job;
+  std::vector<std::shared_ptr<GradientGroup>> groups;
+
+ private:
+  static JobDevices devices(const std::string& members, const FaultPlan& plan) {
+    return {.wrap = [members, plan](int rank, const std::string& of,
+                                    std::unique_ptr<LocalGroup> group) {
+      if (rank == kFaulty && of == members) {
+        group = std::make_unique<FaultGroup>(std::move(group), plan);
+      }
+      return group;
+    }};
+  }
+};
+
+struct Where {
+  const char* members;
+  const char* algorithm;
+};
+
+class DeviceFailure : public testing::TestWithParam<Where> {};
+
+TEST_P(DeviceFailure, OfTheLibraryIsTheSameErrorOnAllRanks) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    FaultyJob faulty(seed, GetParam().members, {.fail_at = seed % 3}, GetParam().algorithm);
+    faulty.run_to_end();
+    for (int rank = 0; rank < kRanks; ++rank) {
+      EXPECT_THAT(faulty.error(rank), testing::HasSubstr("rank 2: run: a planned failure"))
+          << "rank " << rank;
+    }
+  }
+}
+
+// The frozen rank's processor lives, so only whoever waits can end it: here rank 0, as it does when
+// its operation_timeout has passed.
+TEST_P(DeviceFailure, ARankFrozenInACollectiveIsAborted) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    FaultyJob faulty(seed, GetParam().members, {.freeze_at = seed % 3}, GetParam().algorithm);
+    for (int step = 0; step < 2000; ++step) {
+      for (int rank = 0; rank < kRanks; ++rank) {
+        faulty.job.engine(rank).poll();
+        faulty.job.device(rank).step();
+      }
+    }
+    EXPECT_FALSE(faulty.job.engine(kFaulty).idle());
+    faulty.job.engine(0).abort(
+        {.code = ErrorCode::kTimeout, .rank = 0, .what = "rank 0 waited too long"});
+    faulty.run_to_end();
+    for (int rank = 0; rank < kRanks; ++rank) {
+      EXPECT_THAT(faulty.error(rank), testing::HasSubstr("waited too long")) << "rank " << rank;
+      faulty.job.device(rank).settle();  // Nothing that was enqueued stays there.
+    }
+  }
+}
+
+TEST_P(DeviceFailure, AnAbortThatHangsKeepsNobody) {
+  FaultyJob faulty(3, GetParam().members, {.fail_at = 0, .abort_hangs = true},
+                   GetParam().algorithm);
+  faulty.run_to_end();
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_THAT(faulty.error(rank), testing::HasSubstr("rank 2: run: a planned failure"))
+        << "rank " << rank;
+  }
+}
+
+TEST_P(DeviceFailure, ALateRankIsNoFailure) {
+  FaultyJob faulty(5, GetParam().members, {.delay_polls = 500}, GetParam().algorithm);
+  faulty.job.run_until([&] {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (!faulty.job.engine(rank).idle()) return false;
+    }
+    return true;
+  });
+  for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(faulty.error(rank), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Groups, DeviceFailure,
+                         testing::Values(Where{"node 1", "hierarchical:native,ring"},
+                                         Where{"world", "native"}),
+                         [](const auto& test) {
+                           return std::string(test.param.members).substr(0, 4) + "Group";
+                         });
+
+}  // namespace
+}  // namespace kolo
