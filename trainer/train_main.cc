@@ -6,23 +6,24 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 
 #include <fmt/format.h>
 
 #include "comm/base/error.h"
 #include "comm/base/log.h"
 #include "runtime/kolo.h"
-#include "trainer/compute/device.h"
 #include "trainer/compute/threads.h"
 #include "trainer/loop/command_line.h"
 #include "trainer/loop/generate.h"
+#include "trainer/loop/learner_factory.h"
 #include "trainer/loop/progress.h"
 #include "trainer/loop/summary.h"
 #include "trainer/loop/task.h"
 #include "trainer/loop/training.h"
-#include "trainer/models/gpt.h"
 
 namespace kolo::trainer {
 namespace {
@@ -38,37 +39,47 @@ void write_file(const std::filesystem::path& file, const std::string& text) {
   }
 }
 
-std::string describe(const Config& config, const Runtime& runtime, const Task& task) {
-  return fmt::format("{}: {} parameters, {} training and {} held-out samples, {} ranks x batch {}",
-                     config.model, task.model->parameters().element_count(), task.train->size(),
-                     task.held_out->size(), runtime.world_size(), config.batch);
+std::string describe(const Config& config, const Runtime& runtime, const Task& task,
+                     const Learner& learner) {
+  std::string text =
+      fmt::format("{}: {} parameters, {} training and {} held-out samples, {} ranks x batch {}",
+                  config.model, learner.parameter_count(), task.train->size(),
+                  task.held_out->size(), runtime.world_size(), config.batch);
+  const PlanSummary plan = learner.plan();
+  if (!plan.reason.empty()) {
+    text += fmt::format("\ngradients: {}: {}", plan.algorithm, plan.reason);
+  }
+  return text;
 }
 
-void print_generated_text(const Config& config, const Task& task, Progress& progress) {
-  const auto* gpt = dynamic_cast<const Gpt*>(task.model.get());
-  if (gpt == nullptr || config.sample_bytes == 0) return;
-  const std::string text = generate(*gpt, {.bytes = config.sample_bytes,
-                                           .temperature = config.temperature,
-                                           .prompt = config.prompt,
-                                           .seed = config.seed});
+void print_generated_text(const Config& config, const Task& task, Learner& learner,
+                          Progress& progress) {
+  const auto* shape = std::get_if<Gpt::Options>(&task.model.options);
+  if (shape == nullptr || config.sample_bytes == 0) return;
+  const std::string text = generate(*shape, learner.parameters(),
+                                    {.bytes = config.sample_bytes,
+                                     .temperature = config.temperature,
+                                     .prompt = config.prompt,
+                                     .seed = config.seed});
   progress.note("generated text:\n" + printable(text));
 }
 
 void run_job(const Config& config) {
   set_compute_threads(config.threads);
   Runtime runtime = Runtime::from_environment(config.runtime);
-  Device device;
-  Task task = make_task(config, device);
+  const Task task = make_task(config);
+  require_same_job(config, runtime, task);
+  const std::unique_ptr<Learner> learner = make_learner(config, runtime, task);
 
   std::optional<Progress> progress;
   if (runtime.rank() == 0) {
     progress.emplace(stdout, progress_style(config.progress, stdout),
                      task.is_text ? "tokens" : "samples");
-    progress->note(describe(config, runtime, task));
+    progress->note(describe(config, runtime, task, *learner));
   }
-  const Summary summary = train(config, runtime, task, progress ? &*progress : nullptr);
+  const Summary summary = train(config, runtime, task, *learner, progress ? &*progress : nullptr);
   if (progress) {
-    print_generated_text(config, task, *progress);
+    print_generated_text(config, task, *learner, *progress);
     if (!config.json.empty()) write_file(config.json, to_json(summary));
   }
   runtime.close();

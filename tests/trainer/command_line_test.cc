@@ -61,11 +61,38 @@ TEST(CommandLineTest, UntouchedRuntimeOptionsKeepTheirDefaults) {
   EXPECT_EQ(parse({"--data", "d"}).config.runtime, Options{});
 }
 
+TEST(CommandLineTest, PrecisionDecidesTheLossScaleUnlessToldOtherwise) {
+  using Mode = LossScaler::Mode;
+  const auto scale_of = [](std::vector<const char*> arguments) {
+    arguments.insert(arguments.begin(), {"--data", "d"});
+    return update_options(parse(arguments).config).loss_scale;
+  };
+  EXPECT_EQ(scale_of({}).mode, Mode::kOff);
+  EXPECT_EQ(scale_of({"--precision", "bf16"}).mode, Mode::kOff);
+  EXPECT_EQ(scale_of({"--precision", "float16"}).mode, Mode::kDynamic);
+  EXPECT_EQ(scale_of({"--precision", "float16", "--loss-scale", "off"}).mode, Mode::kOff);
+  EXPECT_EQ(scale_of({"--loss-scale", "dynamic"}).mode, Mode::kDynamic);
+  EXPECT_EQ(scale_of({"--loss-scale", "512"}).scale, 512.0f);
+}
+
+TEST(CommandLineTest, GraphsAreOnOrOff) {
+  EXPECT_FALSE(parse({"--data", "d"}).config.cuda_graph);
+  EXPECT_TRUE(parse({"--data", "d", "--cuda-graph", "on"}).config.cuda_graph);
+  EXPECT_FALSE(parse({"--data", "d", "--cuda-graph", "off"}).config.cuda_graph);
+  EXPECT_EQ(code_of({"--data", "d", "--cuda-graph", "often"}, "--cuda-graph"), ErrorCode::kUsage);
+}
+
+TEST(CommandLineTest, TheDeviceIsAnOptionOfTheRuntime) {
+  EXPECT_EQ(parse({"--data", "d"}).config.runtime.device, "cpu");
+  EXPECT_EQ(parse({"--data", "d", "--device", "cuda:1"}).config.runtime.device, "cuda:1");
+}
+
 TEST(CommandLineTest, HelpNamesUnitsAndDefaults) {
   const std::string help = parse({"--help"}).text.value();
   EXPECT_THAT(help, HasSubstr("--fusion-bytes"));
   EXPECT_THAT(help, HasSubstr("BYTES"));
   EXPECT_THAT(help, HasSubstr("--peer-timeout MS=10000"));
+  EXPECT_THAT(help, HasSubstr("--cuda-graph on|off=off"));
 }
 
 TEST(CommandLineTest, MistakesAreUsageErrors) {
@@ -80,7 +107,9 @@ TEST(CommandLineTest, ValuesThatCannotBeUsedAreConfigurationErrors) {
   };
   expect("--model", "resnet", "choose mlp, lenet or gpt");
   expect("--compression", "top-k", "only none");
-  expect("--device", "cuda", "cpu only");
+  expect("--precision", "float64", "choose float32, bfloat16 or float16");
+  expect("--loss-scale", "on", "choose auto, off, dynamic or a number");
+  expect("--loss-scale", "-8", "choose auto, off, dynamic or a number");
   expect("--wire", "int8", "--wire-dtype: 'int8'");
   expect("--heads", "3", "--width 128 is not a multiple of --heads 3");
   expect("--batch", "0", "--batch must be at least 1");
@@ -93,6 +122,13 @@ TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {
   Config other = config;
   EXPECT_EQ(fingerprint(config), fingerprint(other));
   other.lr *= 2.0f;
+  EXPECT_NE(fingerprint(config), fingerprint(other));
+  other = config;
+  other.precision = "bfloat16";
+  EXPECT_NE(fingerprint(config), fingerprint(other));
+  other.precision = "f32";
+  EXPECT_EQ(fingerprint(config), fingerprint(other));
+  other.loss_scale = "dynamic";
   EXPECT_NE(fingerprint(config), fingerprint(other));
   other = config;
   other.json = "elsewhere";

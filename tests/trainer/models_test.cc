@@ -169,9 +169,9 @@ TEST(LenetTest, RefusesSmallImages) {
 TEST(GenerateTest, ContinuesAPromptTheSameWayEachTime) {
   const Gpt model({.sequences = 3, .context = 5, .layers = 1, .width = 8, .heads = 2, .seed = 1});
   const GenerateOptions options{.bytes = 12, .temperature = 0.9, .prompt = "ab", .seed = 4};
-  const std::string text = generate(model, options);
+  const std::string text = generate(model.options(), model.parameters(), options);
   EXPECT_EQ(text.size(), 12u);
-  EXPECT_EQ(text, generate(model, options));
+  EXPECT_EQ(text, generate(model.options(), model.parameters(), options));
 }
 
 TEST(GenerateTest, ControlCharactersAreNotPrinted) {

@@ -5,10 +5,11 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 
 #include "runtime/kolo.h"
-#include "trainer/compute/device.h"
 #include "trainer/compute/threads.h"
+#include "trainer/loop/learner_factory.h"
 #include "trainer/loop/training.h"
 
 namespace kolo::trainer {
@@ -22,9 +23,9 @@ TEST(RealDataTest, LenetLearnsMnistWithinOneEpoch) {
   config.data = std::filesystem::path(data) / "mnist";
   config.epochs = 1;
   Runtime runtime = Runtime::from_environment(config.runtime);
-  Device device;
-  Task task = make_task(config, device);
-  EXPECT_GT(train(config, runtime, task, nullptr).eval_accuracy, 0.98);
+  const Task task = make_task(config);
+  const std::unique_ptr<Learner> learner = make_learner(config, runtime, task);
+  EXPECT_GT(train(config, runtime, task, *learner, nullptr).eval_accuracy, 0.98);
   runtime.close();
 }
 

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -28,28 +31,16 @@ TEST(SummaryTest, JsonHasExactlyTheAgreedFields) {
   const auto json = nlohmann::ordered_json::parse(to_json(summary));
   std::vector<std::string> names;
   for (const auto& [name, value] : json.items()) names.push_back(name);
-  EXPECT_EQ(names, (std::vector<std::string>{"model",
-                                             "ranks",
-                                             "nodes",
-                                             "device",
-                                             "wire",
-                                             "compression",
-                                             "algorithm",
-                                             "steps",
-                                             "epochs",
-                                             "train_loss",
-                                             "eval_loss",
-                                             "eval_accuracy",
-                                             "samples_per_s",
-                                             "tokens_per_s",
-                                             "step_ms",
-                                             "compute_ms",
-                                             "exposed_comm_ms",
-                                             "wire_bytes_per_step",
-                                             "fusion_bytes",
-                                             "weights_hash",
-                                             "wall_s",
-                                             "curve"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"model",         "ranks",           "nodes",
+                                      "device",        "precision",       "wire",
+                                      "compression",   "algorithm",       "steps",
+                                      "skipped_steps", "loss_scale",      "epochs",
+                                      "train_loss",    "eval_loss",       "eval_accuracy",
+                                      "samples_per_s", "tokens_per_s",    "step_ms",
+                                      "compute_ms",    "exposed_comm_ms", "wire_bytes_per_step",
+                                      "fusion_bytes",  "weights_hash",    "wall_s",
+                                      "curve"}));
   EXPECT_TRUE(json["tokens_per_s"].is_null());
   EXPECT_EQ(json["weights_hash"], "0000000000000abc");
   EXPECT_EQ(json["curve"][0]["step"], 5);
@@ -77,25 +68,49 @@ TEST(ProgressTest, FormatsTimes) {
   EXPECT_EQ(format_seconds(11220.0), "3h07m");
 }
 
-TEST(ProgressTest, LinesAreAligned) {
+/// What `print` prints.
+std::string printed(Progress::Style style, const std::function<void(Progress&)>& print) {
   std::FILE* out = std::tmpfile();
-  ASSERT_NE(out, nullptr);
-  Progress progress(out, Progress::Style::kLines, "tokens");
-  for (const std::size_t step : {50u, 100000u}) {
-    progress.report({.step = step,
-                     .total_steps = 200000,
-                     .train_loss = 2.5,
-                     .lr = 1e-3,
-                     .gradient_norm = 0.7,
-                     .step_ms = 12.25,
-                     .rate = 12345.0,
-                     .exposed_share = 0.125,
-                     .seconds_left = 61.0});
-  }
+  if (out == nullptr) throw std::runtime_error("no temporary file");
+  Progress progress(out, style, "tokens");
+  print(progress);
   std::rewind(out);
   std::string text(4096, '\0');
   text.resize(std::fread(text.data(), 1, text.size(), out));
   std::fclose(out);
+  return text;
+}
+
+ProgressReport some_report(std::size_t step, std::size_t skipped_steps) {
+  return {.step = step,
+          .total_steps = 200000,
+          .train_loss = 2.5,
+          .lr = 1e-3,
+          .gradient_norm = 0.7,
+          .step_ms = 12.25,
+          .rate = 12345.0,
+          .exposed_share = 0.125,
+          .seconds_left = 61.0,
+          .skipped_steps = skipped_steps};
+}
+
+TEST(ProgressTest, SkippedStepsShowOnceThereAreSome) {
+  for (const auto style : {Progress::Style::kLines, Progress::Style::kTerminal}) {
+    const std::string text = printed(style, [](Progress& progress) {
+      progress.report(some_report(1, 0));
+      progress.note("-");
+      progress.report(some_report(2, 3));
+    });
+    const std::size_t middle = text.find("-\n");
+    EXPECT_EQ(text.substr(0, middle).find("skipped"), std::string::npos);
+    EXPECT_THAT(text.substr(middle), HasSubstr("  3 skipped"));
+  }
+}
+
+TEST(ProgressTest, LinesAreAligned) {
+  const std::string text = printed(Progress::Style::kLines, [](Progress& progress) {
+    for (const std::size_t step : {50u, 100000u}) progress.report(some_report(step, 0));
+  });
   std::vector<std::size_t> lengths;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);

@@ -4,79 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <exception>
-#include <functional>
-#include <memory>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include "comm/base/error.h"
-#include "comm/rendezvous/memory_rendezvous.h"
-#include "runtime/kolo.h"
-#include "tests/trainer/small_data.h"
-#include "trainer/compute/device.h"
-#include "trainer/compute/threads.h"
+#include "tests/trainer/training_job.h"
 
 namespace kolo::trainer {
 namespace {
-
-/// Runs one job of `ranks` ranks and returns their summaries, by rank. The first error of a rank,
-/// in the order of ranks, is thrown here.
-std::vector<Summary> run_ranks(int ranks, const std::function<Config(int rank)>& config_of) {
-  auto endpoints = make_memory_rendezvous(ranks, std::chrono::seconds(60));
-  std::vector<Summary> summaries(static_cast<std::size_t>(ranks));
-  std::vector<std::exception_ptr> errors(summaries.size());
-  std::vector<std::thread> threads;
-  for (std::size_t rank = 0; rank < summaries.size(); ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        set_compute_threads(1);
-        const Config config = config_of(static_cast<int>(rank));
-        Runtime runtime(std::move(endpoints[rank]), config.runtime);
-        Device device;
-        Task task = make_task(config, device);
-        summaries[rank] = train(config, runtime, task, nullptr);
-        runtime.close();
-      } catch (...) {
-        errors[rank] = std::current_exception();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
-  return summaries;
-}
-
-std::vector<Summary> run_ranks(int ranks, const Config& config) {
-  return run_ranks(ranks, [&](int) { return config; });
-}
-
-/// A job on small data in `directory` with steps that include uneven ends of epochs.
-Config small_job(const std::string& model, const TemporaryDirectory& directory) {
-  Config config = default_config(model);
-  config.seed = 5;
-  config.warmup_steps = 5;
-  config.log_every = 1;
-  config.eval_every = 0;
-  if (model == "gpt") {
-    config.data = directory.write("text", small_text(3000));
-    config.layers = 2;
-    config.width = 16;
-    config.heads = 2;
-    config.context = 12;
-    config.lr = 1e-2f;
-  } else {
-    write_small_images(directory, 203, 50);
-    config.data = directory.path();
-    config.hidden = 24;
-  }
-  return config;
-}
 
 class TrainingTest : public testing::TestWithParam<const char*> {
  protected:
@@ -126,6 +61,52 @@ TEST_P(TrainingTest, RepeatedRunsEndWithTheSameBits) {
   EXPECT_EQ(run_ranks(2, config)[0].weights_hash, run_ranks(2, config)[0].weights_hash);
 }
 
+// Bound: a contribution and the average are rounded to float16 once each, relative 2^-11 as long as
+// the scale keeps them normal. That is 500 times an fp32 rounding; losses stay within 2 %.
+TEST_P(TrainingTest, LossScaledGradientsThatTravelAsFloat16FollowFloat32) {
+  Config config = small_job(GetParam(), directory_);
+  config.steps = 20;
+  config.batch = 6;
+  const Summary exact = run_ranks(2, config)[0];
+  EXPECT_EQ(exact.loss_scale, 1.0);
+  config.runtime.wire_dtype = DType::kFloat16;
+  config.loss_scale = "1024";
+  const std::vector<Summary> scaled = run_ranks(2, config);
+  EXPECT_EQ(scaled[0].skipped_steps, 0u);
+  EXPECT_EQ(scaled[0].loss_scale, 1024.0);
+  EXPECT_NE(scaled[0].weights_hash, exact.weights_hash);
+  EXPECT_EQ(scaled[0].weights_hash, scaled[1].weights_hash);
+  for (std::size_t i = 0; i < exact.curve.size(); ++i) {
+    EXPECT_NEAR(scaled[0].curve[i].train_loss, exact.curve[i].train_loss,
+                0.02 * exact.curve[i].train_loss)
+        << "step " << i;
+  }
+}
+
+// The first scale, 65536, is too large for float16 gradients near 1, so the job begins by
+// searching.
+TEST_P(TrainingTest, ADynamicScaleFindsItsWayOnAllRanksAlike) {
+  Config config = small_job(GetParam(), directory_);
+  config.steps = 60;
+  config.runtime.wire_dtype = DType::kFloat16;
+  config.loss_scale = "dynamic";
+  for (const int ranks : {1, 3}) {
+    SCOPED_TRACE(ranks);
+    config.batch = 18 / static_cast<std::size_t>(ranks);
+    const std::vector<Summary> summaries = run_ranks(ranks, config);
+    const Summary& first = summaries[0];
+    if (config.model == "lenet") {
+      EXPECT_GT(first.skipped_steps, 0u);
+    }
+    EXPECT_LT(first.train_loss, 0.5 * first.curve.front().train_loss);
+    for (const Summary& summary : summaries) {
+      EXPECT_EQ(summary.weights_hash, first.weights_hash);
+      EXPECT_EQ(summary.skipped_steps, first.skipped_steps);
+      EXPECT_EQ(summary.loss_scale, 65536.0 / static_cast<double>(1u << first.skipped_steps));
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, TrainingTest, testing::Values("mlp", "lenet", "gpt"),
                          [](const auto& tested) { return std::string(tested.param); });
 
@@ -142,6 +123,43 @@ TEST(TrainingErrorsTest, RanksWithDifferentOptionsAreTold) {
   } catch (const KoloError& error) {
     EXPECT_EQ(error.error().code, ErrorCode::kMismatch);
     EXPECT_NE(std::string(error.what()).find("the options of rank 1 differ"), std::string::npos);
+  }
+}
+
+TEST(TrainingErrorsTest, WhatTheProcessorDoesNotOfferIsAConfigurationError) {
+  const TemporaryDirectory directory;
+  const auto expect = [&](const std::string& part, void (*change)(Config&)) {
+    Config config = small_job("mlp", directory);
+    change(config);
+    try {
+      run_ranks(1, config);
+      ADD_FAILURE() << "no error: " << part;
+    } catch (const KoloError& error) {
+      EXPECT_EQ(error.error().code, ErrorCode::kConfig) << error.what();
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  };
+  expect("--precision bfloat16: on cpu", [](Config& c) { c.precision = "bfloat16"; });
+  expect("--precision float16: on cpu", [](Config& c) { c.precision = "float16"; });
+  expect("--cuda-graph on: needs --device cuda", [](Config& c) { c.cuda_graph = true; });
+  // No machine has that many GPUs; most have none, and builds without CUDA offer none.
+  expect("device 'cuda:4711'", [](Config& c) { c.runtime.device = "cuda:4711"; });
+}
+
+// A learning rate that throws the weights out of float32. One rank: of several, the others may hear
+// that the first one left before they come to the same end themselves.
+TEST(TrainingErrorsTest, LostNumbersEndTheJob) {
+  const TemporaryDirectory directory;
+  Config config = small_job("mlp", directory);
+  config.optimizer = "sgd";
+  config.lr = 1e30f;
+  config.steps = 20;
+  try {
+    run_ranks(1, config);
+    FAIL();
+  } catch (const KoloError& error) {
+    EXPECT_EQ(error.error().code, ErrorCode::kInternal) << error.what();
+    EXPECT_NE(std::string(error.what()).find("try a lower --lr"), std::string::npos);
   }
 }
 

@@ -33,7 +33,6 @@ void add_job_options(CLI::App& app, Config& c) {
   app.add_option("--steps", c.steps, "Global steps, instead of --epochs");
   app.add_option("--batch", c.batch, "Samples per rank and step");
   app.add_option("--seed", c.seed, "Of initial weights, sample order and generated text");
-  app.add_option("--device", c.device, "cpu");
   app.add_option("--threads", c.threads, "Threads of the mathematics library per rank")
       ->envname("KOLO_THREADS");
   app.add_option("--compression", c.compression, "Gradient compression: none");
@@ -58,6 +57,20 @@ void add_optimizer_options(CLI::App& app, Config& c) {
   app.add_option("--beta1", c.optimizer_options.beta1, "adamw");
   app.add_option("--beta2", c.optimizer_options.beta2, "adamw");
   app.add_option("--epsilon", c.optimizer_options.epsilon, "adamw");
+}
+
+void add_precision_options(CLI::App& app, Config& c) {
+  app.add_option("--precision", c.precision,
+                 "Of the model's arithmetic: float32, and with --device cuda bfloat16 or float16")
+      ->type_name("DTYPE");
+  app.add_option("--loss-scale", c.loss_scale,
+                 "Factor on the loss against underflow; steps that overflow are skipped by all "
+                 "ranks: off, dynamic, a number, or auto (dynamic for --precision float16)")
+      ->type_name("NAME|NUMBER");
+  app.add_option("--cuda-graph", c.cuda_graph,
+                 "on: record the kernels of a step once and replay them (--device cuda)")
+      ->type_name("on|off")
+      ->default_str("off");
 }
 
 void add_report_options(CLI::App& app, Config& c) {
@@ -103,6 +116,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     add_job_options(app, config);
     add_model_options(app, config);
     add_optimizer_options(app, config);
+    add_precision_options(app, config);
     add_report_options(app, config);
     add_runtime_options(app, config.runtime);
     app.parse(argc, argv);

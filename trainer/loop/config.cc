@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include "trainer/config_error.h"
+#include "trainer/precision/precision.h"
 
 namespace kolo::trainer {
 namespace {
@@ -41,8 +42,6 @@ Config default_config(const std::string& model) {
 }
 
 void validate(const Config& c) {
-  require(c.device == "cpu",
-          fmt::format("--device {}: the trainer computes on cpu only", c.device));
   require(c.compression == "none",
           fmt::format("--compression {}: only none is available", c.compression));
   require(c.optimizer == "sgd" || c.optimizer == "adamw",
@@ -64,15 +63,23 @@ void validate(const Config& c) {
   require(c.heads > 0 && c.width > 0 && c.width % c.heads == 0,
           fmt::format("--width {} is not a multiple of --heads {}", c.width, c.heads));
   require(!c.prompt.empty(), "--prompt must hold at least one byte");
+  update_options(c);
+}
+
+UpdateGate::Options update_options(const Config& config) {
+  return {.clip_norm = config.clip_norm,
+          .loss_scale = parse_loss_scale(config.loss_scale, parse_precision(config.precision))};
 }
 
 std::uint64_t fingerprint(const Config& c) {
   const OptimizerOptions& o = c.optimizer_options;
+  const LossScaler::Options scaling = update_options(c).loss_scale;
   const std::string text = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model, c.epochs,
-      c.steps.value_or(0), c.batch, c.seed, c.optimizer, o.momentum, o.beta1, o.beta2, o.epsilon,
-      o.weight_decay, c.lr, c.final_lr_share, c.warmup_steps, c.clip_norm, c.layers, c.width,
-      c.heads, c.context, c.hidden, c.log_every, c.eval_every, c.compression);
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model,
+      c.epochs, c.steps.value_or(0), c.batch, c.seed, c.optimizer, o.momentum, o.beta1, o.beta2,
+      o.epsilon, o.weight_decay, c.lr, c.final_lr_share, c.warmup_steps, c.clip_norm, c.layers,
+      c.width, c.heads, c.context, c.hidden, c.log_every, c.eval_every, c.compression,
+      to_string(parse_precision(c.precision)), static_cast<int>(scaling.mode), scaling.scale);
   return XXH3_64bits(text.data(), text.size());
 }
 

@@ -8,6 +8,7 @@
 
 #include "runtime/options.h"
 #include "trainer/optimizer/optimizer.h"
+#include "trainer/optimizer/update_gate.h"
 
 namespace kolo::trainer {
 
@@ -15,7 +16,6 @@ namespace kolo::trainer {
 struct Config {
   std::string model = "gpt";   ///< "mlp", "lenet" or "gpt".
   std::filesystem::path data;  ///< Directory of images, or text.
-  std::string device = "cpu";
   std::string compression = "none";
 
   std::size_t epochs = 1;
@@ -30,6 +30,10 @@ struct Config {
   float final_lr_share = 0.1f;  ///< Of `lr`, at the last step.
   std::size_t warmup_steps = 0;
   double clip_norm = 0.0;  ///< 0: gradients are not clipped.
+
+  std::string precision = "float32";  ///< As `parse_precision`.
+  std::string loss_scale = "auto";    ///< As `parse_loss_scale`.
+  bool cuda_graph = false;            ///< Record the kernels of a step once and replay them.
 
   std::size_t layers = 4;    ///< gpt.
   std::size_t width = 128;   ///< gpt.
@@ -55,6 +59,9 @@ Config default_config(const std::string& model);
 
 /// Errors: KoloError(kConfig) naming the option whose value cannot be used, alone or with others.
 void validate(const Config& config);
+
+/// Clipping and loss scale. Errors: KoloError(kConfig) as `parse_precision`, `parse_loss_scale`.
+UpdateGate::Options update_options(const Config& config);
 
 /// Hash of everything in `config` that decides the course of training.
 std::uint64_t fingerprint(const Config& config);

@@ -11,14 +11,12 @@ LossSums sum_over_ranks(Runtime& runtime, std::string_view name, LossSums sums) 
   return {.loss = values[0], .correct = values[1], .rows = values[2]};
 }
 
-LossSums evaluate(Runtime& runtime, Model& model, SoftmaxCrossEntropy& loss, DataLoader& loader) {
-  LossSums sums;
+LossSums evaluate(Runtime& runtime, Learner& learner, DataLoader& loader) {
   for (std::size_t step = 0; step < loader.steps_per_epoch(); ++step) {
     const Batch batch = loader.load(0, step);
-    if (batch.samples == 0) continue;
-    sums += loss.evaluate(model.forward(batch.inputs), batch.targets, 1.0f);
+    if (batch.samples > 0) learner.evaluate(batch);
   }
-  return sum_over_ranks(runtime, "evaluation", sums);
+  return sum_over_ranks(runtime, "evaluation", learner.take_sums());
 }
 
 }  // namespace kolo::trainer

@@ -4,8 +4,8 @@
 
 #include "runtime/kolo.h"
 #include "trainer/data/data_loader.h"
+#include "trainer/loop/learner.h"
 #include "trainer/loss/softmax_cross_entropy.h"
-#include "trainer/models/model.h"
 
 namespace kolo::trainer {
 
@@ -13,7 +13,7 @@ namespace kolo::trainer {
 LossSums sum_over_ranks(Runtime& runtime, std::string_view name, LossSums sums);
 
 /// Loss and accuracy over one epoch of `loader`, whose samples the ranks share. Collective; the
-/// result is the same on all ranks.
-LossSums evaluate(Runtime& runtime, Model& model, SoftmaxCrossEntropy& loss, DataLoader& loader);
+/// result is the same on all ranks. Before: the sums of `learner` were taken.
+LossSums evaluate(Runtime& runtime, Learner& learner, DataLoader& loader);
 
 }  // namespace kolo::trainer

@@ -30,12 +30,12 @@ std::size_t draw(std::span<const float> logits, double temperature, Random& rand
 
 }  // namespace
 
-std::string generate(const Gpt& model, const GenerateOptions& options) {
+std::string generate(Gpt::Options shape, const ParameterSet& weights,
+                     const GenerateOptions& options) {
   check(!options.prompt.empty(), "a prompt holds at least one byte");
-  Gpt::Options shape = model.options();
   shape.sequences = 1;
   Gpt single(shape);
-  single.parameters().copy_values(model.parameters());
+  single.parameters().copy_values(weights);
 
   Random random(options.seed);
   std::string text = options.prompt;

@@ -15,9 +15,11 @@ struct GenerateOptions {
   std::uint64_t seed = 1;
 };
 
-/// Text that `model` continues the prompt with, without the prompt. Depends on weights and options
-/// alone. Before: the prompt is not empty.
-std::string generate(const Gpt& model, const GenerateOptions& options);
+/// Text that a model continues the prompt with, without the prompt. Computed on the processor;
+/// depends on `weights` and options alone. Before: the prompt is not empty; `weights` are those of
+/// a Gpt made with `shape`, for any number of sequences.
+std::string generate(Gpt::Options shape, const ParameterSet& weights,
+                     const GenerateOptions& options);
 
 /// `text` with control characters other than line feed and tab replaced by '?'.
 std::string printable(std::string text);

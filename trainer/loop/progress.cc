@@ -14,21 +14,23 @@ Progress::Progress(std::FILE* out, Style style, std::string rate_unit)
     : out_(out), style_(style), rate_unit_(std::move(rate_unit)) {}
 
 void Progress::report(const ProgressReport& r) {
+  const std::string skipped =
+      r.skipped_steps > 0 ? fmt::format("  {} skipped", r.skipped_steps) : std::string();
   if (style_ == Style::kTerminal) {
     fmt::print(out_,
                "\r\033[Kstep {}/{}  loss {:.4f}  lr {:.2e}  norm {:.3f}  {:.1f} ms/step  "
-               "{:.0f} {}/s  comm {:.0f} %  eta {}",
+               "{:.0f} {}/s  comm {:.0f} %  eta {}{}",
                r.step, r.total_steps, r.train_loss, r.lr, r.gradient_norm, r.step_ms, r.rate,
-               rate_unit_, 100.0 * r.exposed_share, format_seconds(r.seconds_left));
+               rate_unit_, 100.0 * r.exposed_share, format_seconds(r.seconds_left), skipped);
     line_is_open_ = true;
   } else {
     if (!std::exchange(header_printed_, true)) {
       fmt::print(out_, "{:>8} {:>9} {:>9} {:>9} {:>8} {:>10} {:>6} {:>8}\n", "step", "loss", "lr",
                  "norm", "ms/step", rate_unit_ + "/s", "comm%", "eta");
     }
-    fmt::print(out_, "{:>8} {:>9.4f} {:>9.2e} {:>9.3f} {:>8.2f} {:>10.0f} {:>6.1f} {:>8}\n", r.step,
-               r.train_loss, r.lr, r.gradient_norm, r.step_ms, r.rate, 100.0 * r.exposed_share,
-               format_seconds(r.seconds_left));
+    fmt::print(out_, "{:>8} {:>9.4f} {:>9.2e} {:>9.3f} {:>8.2f} {:>10.0f} {:>6.1f} {:>8}{}\n",
+               r.step, r.train_loss, r.lr, r.gradient_norm, r.step_ms, r.rate,
+               100.0 * r.exposed_share, format_seconds(r.seconds_left), skipped);
   }
   std::fflush(out_);
 }

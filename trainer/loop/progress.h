@@ -18,6 +18,7 @@ struct ProgressReport {
   double rate;           ///< Samples or tokens per second, of all ranks.
   double exposed_share;  ///< Of the time of a step, 0 … 1.
   double seconds_left;
+  std::size_t skipped_steps;  ///< So far.
 };
 
 /// Tells a person how training goes: one line that renews itself on a terminal, plain aligned lines

@@ -23,10 +23,13 @@ struct Summary {
   int ranks = 1;
   int nodes = 1;
   std::string device;
+  std::string precision;  ///< What the model computed in.
   std::string wire;
   std::string compression;
   std::string algorithm;
   std::size_t steps = 0;
+  std::size_t skipped_steps = 0;  ///< Of `steps`, for gradients that overflowed.
+  double loss_scale = 1.0;        ///< At the end; 1 without loss scaling.
   double epochs = 0.0;
   double train_loss = 0.0;
   double eval_loss = 0.0;

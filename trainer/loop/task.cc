@@ -3,9 +3,6 @@
 #include <utility>
 
 #include "trainer/data/data_source.h"
-#include "trainer/models/gpt.h"
-#include "trainer/models/lenet.h"
-#include "trainer/models/mlp.h"
 
 namespace kolo::trainer {
 namespace {
@@ -16,17 +13,18 @@ Task make_text_task(const Config& config) {
   TextData data = load_text(config.data, config.context);
   return {.train = std::move(data.train),
           .held_out = std::move(data.held_out),
-          .model = std::make_unique<Gpt>(Gpt::Options{.sequences = config.batch,
-                                                      .context = config.context,
-                                                      .layers = config.layers,
-                                                      .width = config.width,
-                                                      .heads = config.heads,
-                                                      .seed = config.seed}),
+          .model = {.name = config.model,
+                    .options = Gpt::Options{.sequences = config.batch,
+                                            .context = config.context,
+                                            .layers = config.layers,
+                                            .width = config.width,
+                                            .heads = config.heads,
+                                            .seed = config.seed}},
           .classes = kBytes,
           .is_text = true};
 }
 
-Task make_image_task(const Config& config, Device& device) {
+Task make_image_task(const Config& config) {
   ImageData data = load_images(config.data);
   const ImageDataset::Statistics pixels = data.train->statistics();
   const ImageModelOptions options{.images = config.batch,
@@ -36,23 +34,17 @@ Task make_image_task(const Config& config, Device& device) {
                                   .hidden = config.hidden,
                                   .scaling = PixelScaling(pixels.mean, pixels.deviation),
                                   .seed = config.seed};
-  std::unique_ptr<Model> model;
-  if (config.model == "lenet") {
-    model = std::make_unique<Lenet>(device, options);
-  } else {
-    model = std::make_unique<Mlp>(options);
-  }
   return {.train = std::move(data.train),
           .held_out = std::move(data.held_out),
-          .model = std::move(model),
+          .model = {.name = config.model, .options = options},
           .classes = kImageClasses,
           .is_text = false};
 }
 
 }  // namespace
 
-Task make_task(const Config& config, Device& device) {
-  return config.model == "gpt" ? make_text_task(config) : make_image_task(config, device);
+Task make_task(const Config& config) {
+  return config.model == "gpt" ? make_text_task(config) : make_image_task(config);
 }
 
 }  // namespace kolo::trainer

@@ -5,23 +5,21 @@
 
 #include "trainer/data/dataset.h"
 #include "trainer/loop/config.h"
-#include "trainer/models/model.h"
+#include "trainer/models/model_spec.h"
 
 namespace kolo::trainer {
-
-class Device;
 
 /// What is trained on what.
 struct Task {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> held_out;
-  std::unique_ptr<Model> model;
+  ModelSpec model;  ///< For batches of config.batch samples.
   std::size_t classes;
   bool is_text;
 };
 
-/// Loads the data and makes the model for batches of config.batch samples. `device` outlives it.
-/// Errors: KoloError(kData) as the loaders, UsageError when the model cannot take the images.
-Task make_task(const Config& config, Device& device);
+/// Loads the data and says which model fits it.
+/// Errors: KoloError(kData) as the loaders.
+Task make_task(const Config& config);
 
 }  // namespace kolo::trainer

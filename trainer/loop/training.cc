@@ -8,10 +8,10 @@
 
 #include "trainer/data/data_loader.h"
 #include "trainer/loop/agreement.h"
-#include "trainer/loop/distributed_optimizer.h"
 #include "trainer/loop/evaluator.h"
 #include "trainer/loss/softmax_cross_entropy.h"
 #include "trainer/optimizer/lr_schedule.h"
+#include "trainer/precision/precision.h"
 
 namespace kolo::trainer {
 namespace {
@@ -44,20 +44,17 @@ LrSchedule make_schedule(const Config& config, std::size_t total_steps) {
 /// One job in progress.
 class Training {
  public:
-  Training(const Config& config, Runtime& runtime, Task& task, Progress* progress)
+  Training(const Config& config, Runtime& runtime, const Task& task, Learner& learner,
+           Progress* progress)
       : config_(config),
         runtime_(runtime),
         task_(task),
+        learner_(learner),
         progress_(progress),
         train_loader_(make_loader(runtime, config, *task.train, config.seed)),
         held_out_loader_(make_loader(runtime, config, *task.held_out, std::nullopt)),
-        loss_(config.batch * task.train->target_bytes(), task.classes),
         total_steps_(config.steps.value_or(config.epochs * train_loader_.steps_per_epoch())),
-        schedule_(make_schedule(config, total_steps_)),
-        optimizer_(
-            runtime, task.model->parameters(),
-            make_optimizer(config.optimizer, task.model->parameters(), config.optimizer_options),
-            {.clip_norm = config.clip_norm}) {}
+        schedule_(make_schedule(config, total_steps_)) {}
 
   Summary run() {
     begin_ = Clock::now();
@@ -83,12 +80,11 @@ class Training {
     // Gradients are averaged over ranks, so the weight of a row is ranks / (rows of all ranks): the
     // result is the mean over all rows even when the last step deals unequal parts.
     const auto rows = static_cast<double>(batch.global_samples * task_.train->target_bytes());
-    const auto row_weight = static_cast<float>(runtime_.world_size() / rows);
-    interval_ += loss_.evaluate(task_.model->forward(batch.inputs), batch.targets, row_weight);
-    task_.model->backward(loss_.gradient());
+    learner_.forward_backward(batch, static_cast<float>(runtime_.world_size() / rows));
     lr_ = schedule_.at(step_);
-    const DistributedOptimizer::Report report = optimizer_.step(lr_);
+    const StepReport report = learner_.finish(lr_);
     gradient_norm_ = report.gradient_norm;
+    if (report.is_skipped) ++skipped_steps_;
     ++step_;
     samples_ += batch.global_samples;
 
@@ -105,7 +101,7 @@ class Training {
   }
 
   void log_interval() {
-    const LossSums sums = sum_over_ranks(runtime_, "training loss", interval_);
+    const LossSums sums = sum_over_ranks(runtime_, "training loss", learner_.take_sums());
     train_loss_ = sums.loss / sums.rows;
     if (!std::isfinite(train_loss_)) {
       throw KoloError(Error{.code = ErrorCode::kInternal,
@@ -122,18 +118,17 @@ class Training {
                       .eval_accuracy = std::nullopt});
     if (progress_ != nullptr) {
       const double step_ms = interval_ms_ / static_cast<double>(interval_steps_);
-      progress_->report(
-          {.step = step_,
-           .total_steps = total_steps_,
-           .train_loss = train_loss_,
-           .lr = static_cast<double>(lr_),
-           .gradient_norm = gradient_norm_,
-           .step_ms = step_ms,
-           .rate = rate(interval_samples_, interval_ms_) * tokens_per_sample(),
-           .exposed_share = interval_exposed_ms_ / interval_ms_,
-           .seconds_left = 1e-3 * step_ms * static_cast<double>(total_steps_ - step_)});
+      progress_->report({.step = step_,
+                         .total_steps = total_steps_,
+                         .train_loss = train_loss_,
+                         .lr = static_cast<double>(lr_),
+                         .gradient_norm = gradient_norm_,
+                         .step_ms = step_ms,
+                         .rate = rate(interval_samples_, interval_ms_) * tokens_per_sample(),
+                         .exposed_share = interval_exposed_ms_ / interval_ms_,
+                         .seconds_left = 1e-3 * step_ms * static_cast<double>(total_steps_ - step_),
+                         .skipped_steps = skipped_steps_});
     }
-    interval_ = {};
     interval_ms_ = 0.0;
     interval_exposed_ms_ = 0.0;
     interval_samples_ = 0;
@@ -142,7 +137,7 @@ class Training {
 
   // After log_interval() of the same step.
   void evaluate_now() {
-    const LossSums sums = evaluate(runtime_, *task_.model, loss_, held_out_loader_);
+    const LossSums sums = evaluate(runtime_, learner_, held_out_loader_);
     CurvePoint& point = curve_.back();
     point.eval_loss = sums.loss / sums.rows;
     point.eval_accuracy = sums.correct / sums.rows;
@@ -159,9 +154,10 @@ class Training {
   double tokens_per_sample() const { return static_cast<double>(task_.train->target_bytes()); }
 
   Summary summarize() {
-    const std::uint64_t hash = task_.model->parameters().hash();
+    const std::uint64_t hash = learner_.parameters().hash();
     require_equal(runtime_, "the weights after training", hash);
-    const PlanSummary plan = optimizer_.plan();
+    const Options& options = runtime_.options();
+    const PlanSummary plan = learner_.plan();
     std::uint64_t wire_bytes = 0;
     for (const std::uint64_t bytes : gather(runtime_, "wire bytes", plan.wire_bytes)) {
       wire_bytes += bytes;
@@ -171,11 +167,14 @@ class Training {
         .model = config_.model,
         .ranks = runtime_.world_size(),
         .nodes = runtime_.num_nodes(),
-        .device = config_.device,
-        .wire = std::string(to_string(runtime_.options().wire_dtype.value_or(DType::kFloat32))),
+        .device = options.device,
+        .precision = std::string(to_string(parse_precision(config_.precision))),
+        .wire = std::string(to_string(options.wire_dtype.value_or(DType::kFloat32))),
         .compression = config_.compression,
         .algorithm = plan.algorithm,
         .steps = step_,
+        .skipped_steps = skipped_steps_,
+        .loss_scale = learner_.loss_scale(),
         .epochs = static_cast<double>(step_) / static_cast<double>(train_loader_.steps_per_epoch()),
         .train_loss = train_loss_,
         .eval_loss = curve_.back().eval_loss.value(),
@@ -186,7 +185,8 @@ class Training {
         .compute_ms = median(std::move(compute_ms_)),
         .exposed_comm_ms = median(std::move(exposed_ms_)),
         .wire_bytes_per_step = wire_bytes,
-        .fusion_bytes = runtime_.options().fusion_bytes,
+        .fusion_bytes =
+            options.device == "cpu" ? options.fusion_bytes : options.device_fusion_bytes,
         .weights_hash = hash,
         .wall_s = seconds_since(begin_),
         .curve = std::move(curve_)};
@@ -196,18 +196,18 @@ class Training {
 
   const Config& config_;
   Runtime& runtime_;
-  Task& task_;
+  const Task& task_;
+  Learner& learner_;
   Progress* progress_;
   DataLoader train_loader_;
   DataLoader held_out_loader_;
-  SoftmaxCrossEntropy loss_;
   std::size_t total_steps_;
   LrSchedule schedule_;
-  DistributedOptimizer optimizer_;
 
   Clock::time_point begin_;
   std::size_t step_ = 0;
   std::size_t samples_ = 0;
+  std::size_t skipped_steps_ = 0;
   float lr_ = 0.0f;
   double gradient_norm_ = 0.0;
   double train_loss_ = 0.0;
@@ -218,25 +218,23 @@ class Training {
   std::vector<CurvePoint> curve_;
 
   // Since the last log line.
-  LossSums interval_;
   double interval_ms_ = 0.0;
   double interval_exposed_ms_ = 0.0;
   std::size_t interval_samples_ = 0;
   std::size_t interval_steps_ = 0;
 };
 
-// Ranks that disagree about these would take different numbers of steps, or different samples.
+}  // namespace
+
 void require_same_job(const Config& config, Runtime& runtime, const Task& task) {
   require_equal(runtime, "the options", fingerprint(config));
   require_equal(runtime, "the numbers of training samples", task.train->size());
   require_equal(runtime, "the numbers of held-out samples", task.held_out->size());
 }
 
-}  // namespace
-
-Summary train(const Config& config, Runtime& runtime, Task& task, Progress* progress) {
-  require_same_job(config, runtime, task);
-  return Training(config, runtime, task, progress).run();
+Summary train(const Config& config, Runtime& runtime, const Task& task, Learner& learner,
+              Progress* progress) {
+  return Training(config, runtime, task, learner, progress).run();
 }
 
 }  // namespace kolo::trainer

@@ -2,18 +2,26 @@
 
 #include "runtime/kolo.h"
 #include "trainer/loop/config.h"
+#include "trainer/loop/learner.h"
 #include "trainer/loop/progress.h"
 #include "trainer/loop/summary.h"
 #include "trainer/loop/task.h"
 
 namespace kolo::trainer {
 
-/// Trains `task` on all ranks together and checks that they end with the same weights. Collective.
+/// Checks that options and data agree. Collective; comes before anything else that ranks do
+/// together for a job: those that disagree would take different numbers of steps, or different
+/// samples. Errors: KoloError(kMismatch) on every rank, naming the ranks that differ.
+void require_same_job(const Config& config, Runtime& runtime, const Task& task);
+
+/// Trains `learner` on `task` on all ranks together and checks that they end with the same weights.
+/// Collective.
 ///
-/// Before:  config, data and model are the same on all ranks, which is checked.
+/// Before:  config, data and learner are the same on all ranks (`require_same_job`).
 /// Shape:   `progress` is null on ranks that print nothing.
-/// Errors:  those of the runtime; KoloError(kMismatch) when jobs or final weights differ between
-///          ranks; KoloError(kInternal) when the loss is no longer a number.
-Summary train(const Config& config, Runtime& runtime, Task& task, Progress* progress);
+/// Errors:  those of the runtime and the learner; KoloError(kMismatch) when final weights differ
+///          between ranks; KoloError(kInternal) when the loss is no longer a number.
+Summary train(const Config& config, Runtime& runtime, const Task& task, Learner& learner,
+              Progress* progress);
 
 }  // namespace kolo::trainer

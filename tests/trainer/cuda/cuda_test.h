@@ -1,0 +1,118 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/device/cuda_availability.h"
+#include "comm/device/cuda_device.h"
+#include "comm/device/cuda_device_guard.h"
+#include "trainer/cuda/compute/wait.h"
+#include "trainer/cuda/kernels/cast.h"
+#include "trainer/cuda/kernels/reference-inl.h"
+
+namespace kolo::trainer::cuda {
+
+/// Float32 values as bytes of `dtype`, and back.
+inline std::vector<std::byte> encode(DType dtype, const std::vector<float>& values) {
+  std::vector<std::byte> bytes(values.size() * size_of(dtype));
+  reference::cast(values.data(), values.size(), dtype, bytes.data());
+  return bytes;
+}
+
+inline std::vector<float> decode(DType dtype, const std::vector<std::byte>& bytes) {
+  std::vector<float> values(bytes.size() / size_of(dtype));
+  visit_element(dtype, [&](auto element) {
+    using T = decltype(element);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = widen(as<T>(bytes.data())[i]);
+  });
+  return values;
+}
+
+/// Half the distance of two neighbouring numbers of `dtype`, relative to them: one rounding.
+inline float unit_roundoff(DType dtype) {
+  if (dtype == DType::kBFloat16) return 0x1.0p-8f;
+  if (dtype == DType::kFloat16) return 0x1.0p-11f;
+  return 0x1.0p-24f;
+}
+
+inline constexpr DType kActivationTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+
+/// A test on the first GPU; skipped without one.
+class CudaTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const CudaAvailability cuda = find_cuda_devices();
+    if (cuda.device_count == 0) GTEST_SKIP() << "no CUDA device: " << cuda.reason;
+    device_ = std::make_unique<CudaDevice>(0);
+    guard_.emplace(0);
+    stream_ = device_->make_stream();
+    done_ = device_->make_event();
+  }
+
+  NativeStream native() const { return {stream_->native()}; }
+
+  void finish() {
+    stream_->record(*done_);
+    wait_for(*done_);
+  }
+
+  DeviceMemory room(std::size_t bytes) { return device_->allocate(bytes, MemoryKind::kDevice); }
+
+  template <typename T>
+  DeviceMemory upload(const std::vector<T>& values) {
+    const std::size_t bytes = values.size() * sizeof(T);
+    const DeviceMemory pinned = device_->allocate(bytes, MemoryKind::kPinned);
+    std::memcpy(pinned.data(), values.data(), bytes);
+    DeviceMemory memory = room(bytes);
+    stream_->copy(view(memory.data(), bytes, MemoryKind::kDevice),
+                  view(pinned.data(), bytes, MemoryKind::kPinned));
+    finish();
+    return memory;
+  }
+
+  /// After everything enqueued on `stream_` so far.
+  template <typename T>
+  std::vector<T> download(const void* data, std::size_t count) {
+    const std::size_t bytes = count * sizeof(T);
+    const DeviceMemory pinned = device_->allocate(bytes, MemoryKind::kPinned);
+    stream_->copy(view(pinned.data(), bytes, MemoryKind::kPinned),
+                  view(const_cast<void*>(data), bytes, MemoryKind::kDevice));
+    finish();
+    std::vector<T> values(count);
+    std::memcpy(values.data(), pinned.data(), bytes);
+    return values;
+  }
+
+  std::unique_ptr<CudaDevice> device_;
+  std::optional<CudaDeviceGuard> guard_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Event> done_;
+
+ private:
+  static BufferView view(void* data, std::size_t bytes, MemoryKind kind) {
+    return {.data = data, .count = bytes, .dtype = DType::kUInt8, .memory = kind};
+  }
+};
+
+/// Every value differs by at most `bound` times the largest magnitude among the expected ones (and
+/// 1 at least).
+inline void expect_close(std::span<const float> actual, std::span<const float> expected,
+                         float bound, const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  float scale = 1.0f;
+  for (const float value : expected) scale = std::max(scale, std::abs(value));
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_NEAR(actual[i], expected[i], bound * scale) << what << "[" << i << "]";
+  }
+}
+
+}  // namespace kolo::trainer::cuda

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "comm/device/host_device.h"
+#include "tests/support/cuda_emulator/device.h"
+
+namespace kolo {
+
+/// In place of a GPU: memory and streams of a host device, and kernels on the emulated device of
+/// the thread that constructs this. A kernel runs at its launch, so copies enqueued before it must
+/// have been waited for.
+class CudaDevice {
+ public:
+  explicit CudaDevice(int index)
+      : emulated_({.seed = static_cast<std::uint32_t>(index) + kSeed, .resident_blocks = 4}) {}
+
+  std::unique_ptr<Stream> make_stream() { return host_.make_stream(); }
+  std::unique_ptr<Event> make_event() { return host_.make_event(); }
+  DeviceMemory allocate(std::size_t bytes, MemoryKind kind) { return host_.allocate(bytes, kind); }
+
+ private:
+  static constexpr std::uint32_t kSeed = 7;
+
+  HostDevice host_;
+  emulator::Device emulated_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,337 @@
+// Each kernel against its reference. The bound of a test is two roundings of the dtype (both sides
+// round nearly equal numbers) and, where float32 sums are involved, n roundings of 2^-24 for n
+// terms.
+
+#include "tests/trainer/cuda/cuda_test.h"
+#include "tests/trainer/finite_difference.h"
+#include "trainer/cuda/kernels/activation.h"
+#include "trainer/cuda/kernels/causal_softmax.h"
+#include "trainer/cuda/kernels/column_sums.h"
+#include "trainer/cuda/kernels/cross_entropy.h"
+#include "trainer/cuda/kernels/embedding.h"
+#include "trainer/cuda/kernels/filter.h"
+#include "trainer/cuda/kernels/heads.h"
+#include "trainer/cuda/kernels/layer_norm.h"
+#include "trainer/cuda/kernels/pixels.h"
+
+namespace kolo::trainer::cuda {
+namespace {
+
+float* floats(const DeviceMemory& memory) { return reinterpret_cast<float*>(memory.data()); }
+
+class KernelTest : public CudaTest, public testing::WithParamInterface<DType> {
+ protected:
+  DType dtype() const { return GetParam(); }
+
+  float bound(std::size_t terms) const {
+    return 2.0f * unit_roundoff(dtype()) + static_cast<float>(terms) * 0x1.0p-24f;
+  }
+
+  std::vector<float> activations(const DeviceMemory& memory, std::size_t count) {
+    return decode(dtype(), download<std::byte>(memory.data(), count * size_of(dtype())));
+  }
+};
+
+TEST_P(KernelTest, CastAndCopiesAreExact) {
+  const auto values = random_values(1003, 1);
+  const DeviceMemory from = upload(values), into = room(1003 * size_of(dtype()));
+  cast(native(), floats(from), values.size(), dtype(), into.data());
+  EXPECT_EQ(activations(into, values.size()), decode(dtype(), encode(dtype(), values)));
+
+  for (const std::size_t head_width : {3u, 8u}) {
+    const HeadShape shape{
+        .parts = 3, .sequences = 2, .length = 5, .heads = 2, .head_width = head_width};
+    const auto joined = encode(dtype(), random_values(shape.count(), 2));
+    std::vector<std::byte> expected(joined.size());
+    reference::split_heads(dtype(), shape, joined.data(), expected.data());
+    const DeviceMemory a = upload(joined), b = room(joined.size()), c = room(joined.size());
+    split_heads(native(), dtype(), shape, a.data(), b.data());
+    join_heads(native(), dtype(), shape, b.data(), c.data());
+    EXPECT_EQ(download<std::byte>(b.data(), joined.size()), expected);
+    EXPECT_EQ(download<std::byte>(c.data(), joined.size()), joined);
+  }
+
+  const FilterShape filter{.outputs = 8, .inputs = 3, .padded_inputs = 8, .kernel = 5};
+  const auto weights = random_values(filter.parameter_count(), 3);
+  std::vector<std::byte> packed(filter.packed_count() * size_of(dtype()));
+  reference::pack_filter(filter, weights.data(), dtype(), packed.data());
+  const DeviceMemory parameter = upload(weights), device_packed = room(packed.size());
+  pack_filter(native(), filter, floats(parameter), dtype(), device_packed.data());
+  unpack_filter(native(), filter, dtype(), device_packed.data(), floats(parameter));
+  EXPECT_EQ(download<std::byte>(device_packed.data(), packed.size()), packed);
+  EXPECT_EQ(download<float>(parameter.data(), weights.size()),
+            decode(dtype(), encode(dtype(), weights)));
+}
+
+TEST_P(KernelTest, PixelsAreExact) {
+  const std::vector<std::uint8_t> bytes{0, 255, 7, 19, 200};
+  const auto table = random_values(256, 1);
+  std::vector<std::byte> expected(bytes.size() * 8 * size_of(dtype()));
+  PixelCast pixels{.bytes = bytes.data(),
+                   .table = table.data(),
+                   .count = bytes.size(),
+                   .channels = 8,
+                   .dtype = dtype(),
+                   .into = expected.data()};
+  reference::scale_pixels(pixels);
+  const DeviceMemory device_bytes = upload(bytes), device_table = upload(table),
+                     into = room(expected.size());
+  pixels.bytes = reinterpret_cast<const std::uint8_t*>(device_bytes.data());
+  pixels.table = floats(device_table);
+  pixels.into = into.data();
+  scale_pixels(native(), pixels);
+  EXPECT_EQ(download<std::byte>(into.data(), expected.size()), expected);
+}
+
+TEST_P(KernelTest, ColumnSums) {
+  for (const std::size_t width : {10u, 264u}) {
+    constexpr std::size_t kRows = 701;
+    const auto matrix = encode(dtype(), random_values(kRows * width, 1));
+    std::vector<float> expected(width);
+    const DeviceMemory device_matrix = upload(matrix), sums = room(width * sizeof(float)),
+                       partials = room(column_sum_parts(kRows) * width * sizeof(float));
+    ColumnSums step{.matrix = matrix.data(),
+                    .dtype = dtype(),
+                    .rows = kRows,
+                    .width = width,
+                    .partials = nullptr,
+                    .into = expected.data()};
+    reference::sum_columns(step);
+    step.matrix = device_matrix.data();
+    step.partials = floats(partials);
+    step.into = floats(sums);
+    sum_columns(native(), step);
+    // Terms are at most 1, so partial sums are at most kRows.
+    expect_close(download<float>(sums.data(), width), expected, kRows * 0x1.0p-24f * kRows, "sums");
+  }
+}
+
+TEST_P(KernelTest, LayerNormForwardAndBackward) {
+  for (const std::size_t width : {13u, 40u, 768u}) {
+    constexpr std::size_t kRows = 37;
+    const std::size_t count = kRows * width;
+    const auto x = encode(dtype(), random_values(count, 1)),
+               dy = encode(dtype(), random_values(count, 2)),
+               residual = encode(dtype(), random_values(count, 3));
+    const auto gain = random_values(width, 4), bias = random_values(width, 5);
+    std::vector<std::byte> y(x.size()), dx(x.size());
+    std::vector<float> mean(kRows), rstd(kRows), dgain(width), dbias(width);
+    LayerNormForward forward{.dtype = dtype(),
+                             .rows = kRows,
+                             .width = width,
+                             .x = x.data(),
+                             .gain = gain.data(),
+                             .bias = bias.data(),
+                             .y = y.data(),
+                             .mean = mean.data(),
+                             .rstd = rstd.data()};
+    LayerNormBackward backward{.dtype = dtype(),
+                               .rows = kRows,
+                               .width = width,
+                               .dy = dy.data(),
+                               .x = x.data(),
+                               .gain = gain.data(),
+                               .mean = mean.data(),
+                               .rstd = rstd.data(),
+                               .residual = residual.data(),
+                               .dx = dx.data(),
+                               .partials = nullptr,
+                               .dgain = dgain.data(),
+                               .dbias = dbias.data()};
+    reference::layer_norm(forward);
+    reference::layer_norm_backward(backward);
+
+    const std::size_t row = width * sizeof(float);
+    const DeviceMemory dev_x = upload(x), dev_dy = upload(dy), dev_residual = upload(residual),
+                       dev_gain = upload(gain), dev_bias = upload(bias), dev_y = room(y.size()),
+                       dev_mean = room(kRows * 4), dev_rstd = room(kRows * 4),
+                       dev_dgain = room(row), dev_dbias = room(row),
+                       partials = room(plan_layer_norm_backward(kRows, width, dtype()).partials *
+                                       sizeof(float));
+    forward.x = backward.x = dev_x.data();
+    forward.gain = backward.gain = floats(dev_gain);
+    forward.bias = floats(dev_bias);
+    forward.y = dev_y.data();
+    forward.mean = floats(dev_mean);
+    forward.rstd = floats(dev_rstd);
+    backward.mean = forward.mean;
+    backward.rstd = forward.rstd;
+    backward.dy = dev_dy.data();
+    backward.residual = backward.dx = dev_residual.data();  // in place, as blocks use it
+    backward.partials = floats(partials);
+    backward.dgain = floats(dev_dgain);
+    backward.dbias = floats(dev_dbias);
+    layer_norm(native(), forward);
+    layer_norm_backward(native(), backward);
+    expect_close(activations(dev_y, count), decode(dtype(), y), bound(4 * width), "y");
+    expect_close(activations(dev_residual, count), decode(dtype(), dx), bound(8 * width), "dx");
+    expect_close(download<float>(dev_dgain.data(), width), dgain, bound(8 * width), "dgain");
+    expect_close(download<float>(dev_dbias.data(), width), dbias, bound(8 * width), "dbias");
+  }
+}
+
+TEST_P(KernelTest, CausalSoftmaxForwardAndBackward) {
+  for (const std::size_t length : {1u, 7u, 72u}) {
+    const std::size_t count = 3 * length * length;
+    auto weights = encode(dtype(), random_values(count, 1));
+    auto gradient = encode(dtype(), random_values(count, 2));
+    const DeviceMemory dev_weights = upload(weights), dev_gradient = upload(gradient);
+    const CausalSoftmax forward{
+        .dtype = dtype(), .matrices = 3, .length = length, .scores = weights.data()};
+    reference::causal_softmax(forward);
+    causal_softmax(
+        native(),
+        {.dtype = dtype(), .matrices = 3, .length = length, .scores = dev_weights.data()});
+    expect_close(activations(dev_weights, count), decode(dtype(), weights), bound(4 * length),
+                 "weights");
+    // The same weights on both sides, so that only the backward pass differs.
+    const DeviceMemory same_weights = upload(weights);
+    reference::causal_softmax_backward({.dtype = dtype(),
+                                        .matrices = 3,
+                                        .length = length,
+                                        .weights = weights.data(),
+                                        .gradient = gradient.data()});
+    causal_softmax_backward(native(), {.dtype = dtype(),
+                                       .matrices = 3,
+                                       .length = length,
+                                       .weights = same_weights.data(),
+                                       .gradient = dev_gradient.data()});
+    expect_close(activations(dev_gradient, count), decode(dtype(), gradient), bound(4 * length),
+                 "gradient");
+  }
+}
+
+TEST_P(KernelTest, BiasAndActivation) {
+  for (const std::size_t width : {10u, 24u}) {
+    for (const Activation activation : {Activation::kNone, Activation::kRelu, Activation::kGelu}) {
+      const std::size_t count = 9 * width;
+      const auto x = encode(dtype(), random_values(count, 1));
+      auto gradient = encode(dtype(), random_values(count, 2));
+      const auto bias = random_values(width, 3);
+      std::vector<std::byte> before(x.size()), y(x.size());
+      const DeviceMemory dev_x = upload(x), dev_bias = upload(bias), dev_before = room(x.size()),
+                         dev_y = room(x.size()), dev_gradient = upload(gradient);
+      BiasActivation step{.activation = activation,
+                          .dtype = dtype(),
+                          .rows = 9,
+                          .width = width,
+                          .x = x.data(),
+                          .bias = bias.data(),
+                          .before = before.data(),
+                          .y = y.data()};
+      reference::bias_activation(step);
+      step.x = dev_x.data();
+      step.bias = floats(dev_bias);
+      step.before = dev_before.data();
+      step.y = dev_y.data();
+      bias_activation(native(), step);
+      EXPECT_EQ(download<std::byte>(dev_before.data(), before.size()), before);
+      expect_close(activations(dev_y, count), decode(dtype(), y), bound(16), "y");
+      reference::activation_backward(activation, dtype(), before.data(), count, gradient.data());
+      activation_backward(native(), activation, dtype(), dev_before.data(), count,
+                          dev_gradient.data());
+      expect_close(activations(dev_gradient, count), decode(dtype(), gradient), bound(16), "dx");
+    }
+  }
+}
+
+TEST_P(KernelTest, EmbeddingForwardAndBackward) {
+  for (const std::size_t width : {5u, 136u}) {
+    constexpr std::size_t kLength = 300, kRows = 5 * kLength;  // two parts
+    std::vector<std::uint8_t> bytes(kRows);
+    Random random(1);
+    for (auto& byte : bytes) byte = static_cast<std::uint8_t>(random.below(7) * 40);
+    const auto token = random_values(kTokens * width, 2);
+    const auto position = random_values(kLength * width, 3);
+    const auto dy = encode(dtype(), random_values(kRows * width, 4));
+    auto dtoken = random_values(kTokens * width, 5);
+    std::vector<float> dposition(position.size());
+    std::vector<std::byte> y(dy.size());
+    const DeviceMemory dev_bytes = upload(bytes), dev_token = upload(token),
+                       dev_position = upload(position), dev_dy = upload(dy), dev_y = room(y.size()),
+                       dev_dtoken = upload(dtoken), dev_dposition = upload(dposition),
+                       partials = room(token_parts(kRows) * kTokens * width * sizeof(float));
+    EmbeddingForward forward{.dtype = dtype(),
+                             .rows = kRows,
+                             .length = kLength,
+                             .width = width,
+                             .bytes = bytes.data(),
+                             .token = token.data(),
+                             .position = position.data(),
+                             .y = y.data()};
+    EmbeddingBackward backward{.dtype = dtype(),
+                               .rows = kRows,
+                               .length = kLength,
+                               .width = width,
+                               .bytes = bytes.data(),
+                               .dy = dy.data(),
+                               .partials = nullptr,
+                               .dtoken = dtoken.data(),
+                               .dposition = dposition.data()};
+    reference::embed(forward);
+    reference::embed_backward(backward);
+    forward.bytes = backward.bytes = reinterpret_cast<const std::uint8_t*>(dev_bytes.data());
+    forward.token = floats(dev_token);
+    forward.position = floats(dev_position);
+    forward.y = dev_y.data();
+    backward.dy = dev_dy.data();
+    backward.partials = floats(partials);
+    backward.dtoken = floats(dev_dtoken);
+    backward.dposition = floats(dev_dposition);
+    embed(native(), forward);
+    embed_backward(native(), backward);
+    EXPECT_EQ(download<std::byte>(dev_y.data(), y.size()), y);
+    expect_close(download<float>(dev_dtoken.data(), dtoken.size()), dtoken,
+                 kRows * 0x1.0p-24f * kRows, "dtoken");
+    expect_close(download<float>(dev_dposition.data(), dposition.size()), dposition,
+                 25 * 0x1.0p-24f, "dposition");
+  }
+}
+
+TEST_P(KernelTest, CrossEntropyAndItsTotals) {
+  for (const std::size_t classes : {10u, 256u}) {
+    constexpr std::size_t kRows = 301;
+    const auto logits = random_values(kRows * classes, 1);
+    std::vector<std::uint8_t> targets(kRows - 4);
+    Random random(2);
+    for (auto& target : targets) target = static_cast<std::uint8_t>(random.below(classes));
+    std::vector<std::byte> gradient(logits.size() * size_of(dtype()));
+    std::vector<float> results(2 * kRows);
+    const std::vector<BatchHeader> header{
+        {.row_weight = 0.5f, .loss_scale = 2.0f, .targets = kRows - 4}};
+    std::vector<LossTotals> totals(1);
+    const DeviceMemory dev_logits = upload(logits), dev_targets = upload(targets),
+                       dev_header = upload(header), dev_totals = upload(totals),
+                       dev_gradient = room(gradient.size()),
+                       dev_results = room(results.size() * sizeof(float));
+    CrossEntropy step{.dtype = dtype(),
+                      .rows = kRows,
+                      .classes = classes,
+                      .logits = logits.data(),
+                      .targets = targets.data(),
+                      .header = header.data(),
+                      .gradient = gradient.data(),
+                      .row_results = results.data(),
+                      .totals = totals.data()};
+    reference::cross_entropy(step);
+    step.logits = floats(dev_logits);
+    step.targets = reinterpret_cast<const std::uint8_t*>(dev_targets.data());
+    step.header = reinterpret_cast<const BatchHeader*>(dev_header.data());
+    step.gradient = dev_gradient.data();
+    step.row_results = floats(dev_results);
+    step.totals = reinterpret_cast<LossTotals*>(dev_totals.data());
+    cross_entropy(native(), step);
+    expect_close(activations(dev_gradient, logits.size()), decode(dtype(), gradient),
+                 bound(2 * classes), "gradient");
+    const LossTotals actual = download<LossTotals>(dev_totals.data(), 1).front();
+    EXPECT_EQ(actual.correct, totals.front().correct);
+    EXPECT_NEAR(actual.loss, totals.front().loss,
+                totals.front().loss * static_cast<double>(classes) * 0x1.0p-23);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, KernelTest, testing::ValuesIn(kActivationTypes),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
+
+}  // namespace
+}  // namespace kolo::trainer::cuda

@@ -1,0 +1,266 @@
+// Models of the device against those of the host.
+
+#include <functional>
+
+#include "comm/base/error.h"
+#include "tests/trainer/cuda/cuda_test.h"
+#include "tests/trainer/finite_difference.h"
+#include "trainer/compute/device.h"
+#include "trainer/cuda/cuda_model.h"
+#include "trainer/cuda/cuda_optimizer.h"
+#include "trainer/models/gpt.h"
+#include "trainer/models/lenet.h"
+#include "trainer/models/mlp.h"
+#include "trainer/optimizer/adamw.h"
+#include "trainer/optimizer/gradient_norm.h"
+
+namespace kolo::trainer::cuda {
+namespace {
+
+constexpr std::size_t kSamples = 6;
+
+// Adam divides by the size of a gradient. Where the exact gradient is zero, as for the bias of
+// keys, a small epsilon would turn roundings into whole steps.
+constexpr OptimizerOptions kAdamW{.epsilon = 1e-3f, .weight_decay = 0.1f};
+
+/// One model on both sides.
+struct ModelCase {
+  std::string name;
+  std::size_t sample_bytes;
+  std::size_t rows;  ///< Per sample.
+  std::size_t classes;
+  std::function<std::unique_ptr<Model>(trainer::Device&)> on_host;
+  std::function<std::unique_ptr<CudaModel>(kolo::Device&, const CudaModelOptions&)> on_device;
+};
+
+void PrintTo(const ModelCase& c, std::ostream* out) { *out << c.name; }
+
+ImageModelOptions images() {
+  return {.images = kSamples,
+          .height = 16,
+          .width = 20,
+          .classes = 10,
+          .hidden = 24,
+          .scaling = PixelScaling(127.5, 73.9),
+          .seed = 3};
+}
+
+Gpt::Options text() {
+  return {.sequences = kSamples, .context = 8, .layers = 2, .width = 32, .heads = 4, .seed = 3};
+}
+
+std::vector<ModelCase> model_cases() {
+  return {
+      {"mlp", 320, 1, 10, [](trainer::Device&) { return std::make_unique<Mlp>(images()); },
+       [](kolo::Device& d, const CudaModelOptions& o) { return make_mlp(d, images(), o); }},
+      {"lenet", 320, 1, 10, [](trainer::Device& d) { return std::make_unique<Lenet>(d, images()); },
+       [](kolo::Device& d, const CudaModelOptions& o) { return make_lenet(d, images(), o); }},
+      {"gpt", 8, 8, 256, [](trainer::Device&) { return std::make_unique<Gpt>(text()); },
+       [](kolo::Device& d, const CudaModelOptions& o) { return make_gpt(d, text(), o); }}};
+}
+
+class ModelTest : public CudaTest, public testing::WithParamInterface<ModelCase> {
+ protected:
+  const ModelCase& c() const { return GetParam(); }
+  std::size_t rows() const { return kSamples * c().rows; }
+
+  static std::vector<std::uint8_t> bytes(std::size_t count, std::uint64_t below,
+                                         std::uint64_t seed) {
+    Random random(seed);
+    std::vector<std::uint8_t> result(count);
+    for (auto& byte : result) byte = static_cast<std::uint8_t>(random.below(below));
+    return result;
+  }
+  std::vector<std::uint8_t> inputs() const { return bytes(kSamples * c().sample_bytes, 256, 1); }
+  std::vector<std::uint8_t> targets() const { return bytes(rows(), c().classes, 2); }
+  LossFactors factors() const { return {.row_weight = 1.0f / static_cast<float>(rows())}; }
+
+  std::vector<float> gradient(CudaModel& model, std::size_t index) {
+    model.take_sums();  // waits for the model's stream
+    return download<float>(model.gradient(index), model.parameters()[index].size());
+  }
+
+  // Parameters after `steps` steps of AdamW.
+  std::vector<std::vector<float>> train(const CudaModelOptions& options, int steps) {
+    const auto model = c().on_device(*device_, options);
+    model->own_gradients();
+    CudaOptimizer optimizer(*model, "adamw", kAdamW);
+    for (int step = 0; step < steps; ++step) {
+      model->forward_backward(inputs(), targets(), factors());
+      optimizer.step({.lr = 1e-3f, .clip_norm = 1.0});
+    }
+    model->download_parameters();
+    std::vector<std::vector<float>> values;
+    for (std::size_t i = 0; i < model->parameters().size(); ++i) {
+      const auto value = model->parameters()[i].value();
+      values.emplace_back(value.begin(), value.end());
+    }
+    return values;
+  }
+};
+
+double norm_of(std::span<const float> values) { return std::sqrt(dot(values, values)); }
+
+// Between an input and a gradient lie about 20 roundings to the dtype of activations; another 20
+// for what they turn over at the kinks of ReLU and pooling. In float32 only the order of sums
+// differs.
+double relative_bound(DType dtype) {
+  if (dtype == DType::kFloat32) return 1e-4;
+  return 40.0 * static_cast<double>(unit_roundoff(dtype));
+}
+
+TEST_P(ModelTest, LossAndGradientsFollowTheHostModel) {
+  trainer::Device host_device;
+  const auto host = c().on_host(host_device);
+  host->parameters().own_gradients();
+  const auto all = targets();
+  const std::span<const std::uint8_t> some(all.data(), all.size() - 2);  // the rest is padding
+  SoftmaxCrossEntropy loss(rows(), c().classes);
+  const LossSums expected = loss.evaluate(host->forward(inputs()), some, factors().row_weight);
+  host->backward(loss.gradient());
+
+  for (const DType dtype : kActivationTypes) {
+    SCOPED_TRACE(to_string(dtype));
+    const auto model = c().on_device(*device_, {.dtype = dtype});
+    EXPECT_EQ(model->parameters().hash(), host->parameters().hash()) << "equal initial bits";
+    model->own_gradients();
+    LossFactors scaled = factors();
+    if (dtype == DType::kFloat16) scaled.loss_scale = 1024.0f;
+    model->forward_backward(inputs(), some, scaled);
+    const LossSums sums = model->take_sums();
+    EXPECT_EQ(sums.rows, expected.rows);
+    EXPECT_NEAR(sums.loss, expected.loss, relative_bound(dtype) * expected.loss);
+    model->evaluate(inputs(), some);
+    EXPECT_EQ(model->take_sums().loss, sums.loss) << "the same forward pass";
+    for (std::size_t i = 0; i < host->parameters().size(); ++i) {
+      const auto wanted = host->parameters()[i].gradient();
+      auto difference = gradient(*model, i);
+      for (std::size_t k = 0; k < difference.size(); ++k) {
+        difference[k] = difference[k] / scaled.loss_scale - wanted[k];
+      }
+      EXPECT_LE(norm_of(difference), relative_bound(dtype) * norm_of(wanted) + 1e-7)
+          << host->parameters()[i].name();
+    }
+  }
+}
+
+TEST_P(ModelTest, HooksComeInTheOrderOfTheHostModel) {
+  trainer::Device host_device;
+  const auto host = c().on_host(host_device);
+  host->parameters().own_gradients();
+  std::vector<std::size_t> expected;
+  host->parameters().on_gradient_ready([&](std::size_t i) { expected.push_back(i); });
+  SoftmaxCrossEntropy loss(rows(), c().classes);
+  loss.evaluate(host->forward(inputs()), targets(), 1.0f);
+  host->backward(loss.gradient());
+
+  for (const LaunchMode launch : {LaunchMode::kEager, LaunchMode::kGraph}) {
+    for (const std::size_t milestone : {std::size_t{0}, std::size_t{1} << 30}) {
+      const auto model = c().on_device(*device_, {.launch = launch, .milestone_bytes = milestone});
+      model->own_gradients();
+      std::vector<std::size_t> order;
+      model->on_gradient_ready([&](std::size_t i) { order.push_back(i); });
+      for (int step = 0; step < 3; ++step) {
+        order.clear();
+        model->forward_backward(inputs(), targets(), factors());
+        EXPECT_EQ(order, expected) << "step " << step;
+      }
+    }
+  }
+}
+
+TEST_P(ModelTest, BitsAreEqualBetweenRunsAndWithGraphs) {
+  for (const DType dtype : kActivationTypes) {
+    const auto eager = train({.dtype = dtype}, 4);
+    EXPECT_EQ(train({.dtype = dtype}, 4), eager) << to_string(dtype);
+    for (const std::size_t milestone : {std::size_t{0}, std::size_t{1} << 30}) {
+      EXPECT_EQ(
+          train({.dtype = dtype, .launch = LaunchMode::kGraph, .milestone_bytes = milestone}, 4),
+          eager)
+          << to_string(dtype) << " as graphs";
+    }
+  }
+}
+
+TEST_P(ModelTest, TrainingFollowsTheHostTrainer) {
+  trainer::Device host_device;
+  const auto host = c().on_host(host_device);
+  host->parameters().own_gradients();
+  AdamW optimizer(host->parameters(), kAdamW);
+  SoftmaxCrossEntropy loss(rows(), c().classes);
+  for (int step = 0; step < 3; ++step) {
+    loss.evaluate(host->forward(inputs()), targets(), factors().row_weight);
+    host->backward(loss.gradient());
+    optimizer.step(1e-3f, clip_factor(gradient_norm(host->parameters()), 1.0));
+  }
+  const auto values = train({.dtype = DType::kFloat32}, 3);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    // Three steps of lr, each off by what gradients are off relatively, and by no more than 1/100.
+    expect_close(values[i], host->parameters()[i].value(), 0.01f * 3.0f * 1e-3f,
+                 host->parameters()[i].name());
+  }
+}
+
+TEST_P(ModelTest, ASteadyStepAllocatesNothing) {
+  for (const LaunchMode launch : {LaunchMode::kEager, LaunchMode::kGraph}) {
+    const auto model = c().on_device(*device_, {.launch = launch});
+    model->own_gradients();
+    CudaOptimizer optimizer(*model, "adamw", {});
+    const auto step = [&] {
+      model->forward_backward(inputs(), targets(), factors());
+      optimizer.step({.lr = 1e-3f});
+      optimizer.report();
+    };
+    for (int i = 0; i < 3; ++i) step();
+    const AllocationCounts before = device_->allocation_counts();
+    for (int i = 0; i < 3; ++i) step();
+    const AllocationCounts after = device_->allocation_counts();
+    EXPECT_EQ(after.allocations, before.allocations);
+    EXPECT_EQ(after.streams, before.streams);
+    EXPECT_EQ(after.events, before.events);
+  }
+}
+
+TEST_P(ModelTest, AnOverflowSkipsTheUpdateAndIsReported) {
+  const auto model = c().on_device(*device_, {.dtype = DType::kFloat16});
+  model->own_gradients();
+  CudaOptimizer optimizer(*model, "adamw", {});
+  const std::uint64_t hash = model->parameters().hash();
+  LossFactors huge = factors();
+  huge.loss_scale = 1e30f;
+  model->forward_backward(inputs(), targets(), huge);
+  optimizer.step({.lr = 1e-3f, .gradient_scale = 1e-30f});
+  EXPECT_TRUE(optimizer.report().is_skipped);
+  model->download_parameters();
+  EXPECT_EQ(model->parameters().hash(), hash);
+
+  model->forward_backward(inputs(), targets(), factors());
+  optimizer.step({.lr = 1e-3f});
+  EXPECT_FALSE(optimizer.report().is_skipped);
+  EXPECT_EQ(optimizer.report().steps, 1u);
+  model->download_parameters();
+  EXPECT_NE(model->parameters().hash(), hash);
+}
+
+TEST_P(ModelTest, MisuseIsAnErrorAtTheCall) {
+  const auto model = c().on_device(*device_, {});
+  EXPECT_THROW(CudaOptimizer(*model, "adamw", {}), UsageError) << "no gradients";
+  model->own_gradients();
+  EXPECT_THROW(model->bind_gradient(0, model->gradient(0) + 1), UsageError) << "alignment";
+  EXPECT_THROW(CudaOptimizer(*model, "adam", {}), KoloError);
+  auto batch = inputs();
+  batch.pop_back();
+  EXPECT_THROW(model->forward_backward(batch, targets(), factors()), UsageError);
+  auto labels = targets();
+  if (c().classes < 256) {
+    labels.front() = static_cast<std::uint8_t>(c().classes);
+    EXPECT_THROW(model->forward_backward(inputs(), labels, factors()), UsageError);
+  }
+  EXPECT_THROW(c().on_device(*device_, {.dtype = DType::kInt32}), UsageError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ModelTest, testing::ValuesIn(model_cases()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace kolo::trainer::cuda

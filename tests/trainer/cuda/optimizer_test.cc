@@ -1,0 +1,148 @@
+// Update kernels: bit for bit those of their references.
+
+#include <limits>
+
+#include "tests/trainer/cuda/cuda_test.h"
+#include "tests/trainer/finite_difference.h"
+#include "trainer/cuda/kernels/update.h"
+
+namespace kolo::trainer::cuda {
+namespace {
+
+/// Two parameters on host and device, of sizes that are no multiple of a pack.
+class UpdateTest : public CudaTest {
+ protected:
+  static constexpr std::size_t kFirst = kUpdateChunk + 3;
+  static constexpr std::size_t kSecondOffset = 2 * kUpdateChunk;
+  static constexpr std::size_t kSecond = 130;
+  static constexpr std::size_t kCount = kSecondOffset + 256;
+
+  static std::vector<UpdateChunk> chunks(const float* gradient) {
+    return {{.gradient = gradient, .offset = 0, .count = kUpdateChunk, .decays = 1},
+            {.gradient = gradient + kUpdateChunk,
+             .offset = kUpdateChunk,
+             .count = kFirst - kUpdateChunk,
+             .decays = 1},
+            {.gradient = gradient + kSecondOffset,
+             .offset = kSecondOffset,
+             .count = kSecond,
+             .decays = 0}};
+  }
+
+  void make(DType copy_dtype, std::vector<float> gradient_values) {
+    copy_dtype_ = copy_dtype;
+    gradient_ = std::move(gradient_values);
+    copy_.assign(kCount * size_of(copy_dtype), std::byte{});
+    host_chunks_ = chunks(gradient_.data());
+    device_gradient_ = upload(gradient_);
+    device_values_ = upload(values_);
+    device_first_ = upload(first_);
+    device_second_ = upload(second_);
+    device_copy_ = upload(copy_);
+    device_chunks_ = upload(chunks(pointer<float>(device_gradient_)));
+    device_decision_ = upload(std::vector<UpdateDecision>(1));
+    partials_ = room(host_chunks_.size() * sizeof(double));
+  }
+
+  template <typename T>
+  static T* pointer(const DeviceMemory& memory) {
+    return reinterpret_cast<T*>(memory.data());
+  }
+
+  UpdateArrays host() {
+    return {.chunks = host_chunks_.data(),
+            .chunk_count = host_chunks_.size(),
+            .values = values_.data(),
+            .first = first_.data(),
+            .second = second_.data(),
+            .copy_dtype = copy_dtype_,
+            .copy = copy_.data()};
+  }
+  UpdateArrays device() {
+    return {.chunks = pointer<UpdateChunk>(device_chunks_),
+            .chunk_count = host_chunks_.size(),
+            .values = pointer<float>(device_values_),
+            .first = pointer<float>(device_first_),
+            .second = pointer<float>(device_second_),
+            .copy_dtype = copy_dtype_,
+            .copy = device_copy_.data()};
+  }
+  UpdateDecision* device_decision() { return pointer<UpdateDecision>(device_decision_); }
+  UpdateDecision decided() { return download<UpdateDecision>(device_decision_.data(), 1).front(); }
+
+  void expect_equal_bits() {
+    EXPECT_EQ(download<float>(device_values_.data(), kCount), values_);
+    EXPECT_EQ(download<float>(device_first_.data(), kCount), first_);
+    EXPECT_EQ(download<float>(device_second_.data(), kCount), second_);
+    EXPECT_EQ(download<std::byte>(device_copy_.data(), copy_.size()), copy_);
+  }
+
+  DType copy_dtype_ = DType::kFloat32;
+  std::vector<float> gradient_, values_ = random_values(kCount, 2);
+  std::vector<float> first_ = std::vector<float>(kCount), second_ = std::vector<float>(kCount);
+  std::vector<std::byte> copy_;
+  std::vector<UpdateChunk> host_chunks_;
+  DeviceMemory device_gradient_, device_values_, device_first_, device_second_, device_copy_,
+      device_chunks_, device_decision_, partials_;
+};
+
+TEST_F(UpdateTest, AdamWGivesTheBitsOfTheReference) {
+  for (const DType dtype : kActivationTypes) {
+    make(dtype, random_values(kCount, 1));
+    const DecisionRule rule{
+        .gradient_scale = 0.5f, .clip_norm = 1.0, .beta1 = 0.9f, .beta2 = 0.99f};
+    const AdamWRates rates{
+        .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f, .weight_decay = 0.1f};
+    UpdateDecision expected;
+    for (int step = 0; step < 3; ++step) {
+      reference::decide_update(host(), rule, nullptr, &expected);
+      decide_update(native(), device(), rule, nullptr, pointer<double>(partials_),
+                    device_decision());
+      update_adamw(native(), device(), rates, device_decision());
+      const UpdateDecision actual = decided();
+      // Squares are summed in float32 within 32 elements.
+      EXPECT_NEAR(actual.gradient_norm, expected.gradient_norm, 1e-5 * expected.gradient_norm);
+      EXPECT_EQ(actual.steps, expected.steps);
+      // From here on the same decision, so that elements must agree in every bit.
+      reference::update_adamw(host(), rates, &actual);
+      expect_equal_bits();
+    }
+  }
+}
+
+TEST_F(UpdateTest, SgdGivesTheBitsOfTheReference) {
+  make(DType::kBFloat16, random_values(kCount, 1));
+  const DecisionRule rule{.gradient_scale = 1.0f, .clip_norm = 0.0, .beta1 = 0, .beta2 = 0};
+  const SgdRates rates{.lr = 0.01f, .momentum = 0.9f, .weight_decay = 0.1f};
+  for (int step = 0; step < 2; ++step) {
+    decide_update(native(), device(), rule, nullptr, pointer<double>(partials_), device_decision());
+    update_sgd(native(), device(), rates, device_decision());
+    const UpdateDecision actual = decided();
+    reference::update_sgd(host(), rates, &actual);
+    expect_equal_bits();
+  }
+}
+
+TEST_F(UpdateTest, InfiniteGradientsAndTheFlagSkip) {
+  std::vector<float> gradient = random_values(kCount, 1);
+  gradient[kSecondOffset + kSecond - 1] = std::numeric_limits<float>::infinity();
+  make(DType::kFloat16, gradient);
+  const DecisionRule rule{.gradient_scale = 1.0f, .clip_norm = 0.0, .beta1 = 0, .beta2 = 0};
+  const SgdRates rates{.lr = 0.01f, .momentum = 0.9f, .weight_decay = 0.1f};
+  decide_update(native(), device(), rule, nullptr, pointer<double>(partials_), device_decision());
+  update_sgd(native(), device(), rates, device_decision());
+  EXPECT_EQ(decided().is_skipped, 1u);
+  EXPECT_EQ(decided().steps, 0u);
+  expect_equal_bits();
+
+  make(DType::kFloat16, random_values(kCount, 1));
+  const DeviceMemory flag = upload(std::vector<std::uint32_t>{1});
+  decide_update(native(), device(), rule, pointer<std::uint32_t>(flag), pointer<double>(partials_),
+                device_decision());
+  update_sgd(native(), device(), rates, device_decision());
+  EXPECT_EQ(decided().is_skipped, 1u);
+  expect_equal_bits();
+}
+
+}  // namespace
+}  // namespace kolo::trainer::cuda

@@ -1,0 +1,215 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "comm/base/error.h"
+#include "trainer/compute/device.h"
+#include "trainer/cuda/compute/matmul.h"
+#include "trainer/cuda/core/batch_staging.h"
+#include "trainer/cuda/kernels/column_sums.h"
+#include "trainer/cuda/kernels/embedding.h"
+#include "trainer/cuda/kernels/filter.h"
+#include "trainer/cuda/kernels/heads.h"
+#include "trainer/cuda/kernels/layer_norm.h"
+#include "trainer/cuda/parameters/parameter_plan.h"
+#include "trainer/cuda/parameters/registration.h"
+#include "trainer/models/gpt.h"
+#include "trainer/models/lenet.h"
+#include "trainer/models/mlp.h"
+
+namespace kolo::trainer::cuda {
+namespace {
+
+void expect_equal(const ParameterSet& actual, const ParameterSet& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_EQ(actual[i].name(), expected[i].name());
+    EXPECT_EQ(actual[i].shape(), expected[i].shape()) << actual[i].name();
+  }
+  EXPECT_EQ(actual.hash(), expected.hash());
+}
+
+ImageModelOptions images() {
+  return {.images = 1,
+          .height = 28,
+          .width = 20,
+          .classes = 10,
+          .hidden = 24,
+          .scaling = PixelScaling(127.5, 73.9),
+          .seed = 7};
+}
+
+TEST(Registration, GptHasTheParametersOfTheHostModel) {
+  const Gpt::Options options{
+      .sequences = 1, .context = 6, .layers = 3, .width = 8, .heads = 2, .seed = 7};
+  ParameterSet parameters(options.seed);
+  const GptParameters names = register_gpt(parameters, options);
+  expect_equal(parameters, Gpt(options).parameters());
+  EXPECT_EQ(names.token.name(), "embedding.token");
+  EXPECT_EQ(names.blocks.at(2).contract.bias.name(), "block2.contract.bias");
+  EXPECT_EQ(names.final_norm.gain.name(), "final_norm.gain");
+}
+
+TEST(Registration, MlpHasTheParametersOfTheHostModel) {
+  ParameterSet parameters(images().seed);
+  EXPECT_EQ(register_mlp(parameters, images()).fc3.weight.name(), "fc3.weight");
+  expect_equal(parameters, Mlp(images()).parameters());
+}
+
+TEST(Registration, LenetHasTheParametersOfTheHostModel) {
+  trainer::Device device;
+  ParameterSet parameters(images().seed);
+  EXPECT_EQ(register_lenet(parameters, images()).conv2.weight.name(), "conv2.weight");
+  expect_equal(parameters, Lenet(device, images()).parameters());
+}
+
+TEST(ParameterPlan, ChunksCoverEveryElementOnceAndDecayAsTheOptimizerSays) {
+  ParameterSet parameters(1);
+  parameters.add("matrix", {3, kUpdateChunk}, {});
+  parameters.add("vector", {kUpdateChunk + 5}, {});
+  parameters.add("scalar", {1}, {});
+  const ParameterPlan plan = plan_parameters(parameters);
+  std::vector<int> covered(plan.count);
+  for (const PlannedChunk& planned : plan_chunks(plan, parameters)) {
+    const UpdateChunk& chunk = planned.chunk;
+    EXPECT_EQ(chunk.offset, plan.offsets[planned.parameter] + planned.begin);
+    EXPECT_EQ(chunk.offset % 4, 0u) << "packs of four floats are aligned";
+    EXPECT_LE(chunk.count, kUpdateChunk);
+    EXPECT_EQ(chunk.decays, planned.parameter == 0 ? 1u : 0u);
+    for (std::size_t i = 0; i < chunk.count; ++i) ++covered[chunk.offset + i];
+  }
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    EXPECT_EQ(plan.offsets[p] % kParameterAlignment, 0u);
+    for (std::size_t i = 0; i < plan.sizes[p]; ++i) EXPECT_EQ(covered[plan.offsets[p] + i], 1);
+  }
+  EXPECT_EQ(static_cast<std::size_t>(std::count(covered.begin(), covered.end(), 1)),
+            parameters.element_count());
+}
+
+TEST(BatchPlan, PartsAreApartAndAligned) {
+  const BatchPlan plan = plan_batch(1000, 3);
+  EXPECT_GE(plan.inputs, sizeof(BatchHeader));
+  EXPECT_GE(plan.targets, plan.inputs + 1000);
+  EXPECT_GE(plan.bytes, plan.targets + 3);
+  EXPECT_EQ(plan.inputs % 256, 0u);
+  EXPECT_EQ(plan.targets % 256, 0u);
+}
+
+template <int N>
+void expect_slots_are_distinct(std::size_t width) {
+  const std::size_t padded = round_up<std::size_t>(width, 32 * N);
+  std::vector<int> used(padded);
+  for (std::size_t c = 0; c < width; ++c) {
+    ASSERT_LT(lane_slot<N>(c), padded);
+    ++used[lane_slot<N>(c)];
+    EXPECT_EQ(lane_slot<N>(c) % 32, c / N % 32) << "a lane's slots lie in one bank";
+  }
+  EXPECT_EQ(*std::max_element(used.begin(), used.end()), 1);
+}
+
+TEST(LayerNormPlan, SlotsAreDistinctAndFitTheSharedMemory) {
+  expect_slots_are_distinct<1>(77);
+  expect_slots_are_distinct<4>(768);
+  expect_slots_are_distinct<8>(40);
+  for (const std::size_t width : {1u, 40u, 768u, 1600u, 6144u}) {
+    const LayerNormPlan plan = plan_layer_norm_backward(16384, width, DType::kBFloat16);
+    EXPECT_LE(plan.shared_bytes, std::size_t{48} << 10) << width;
+    EXPECT_GE(plan.warps, 1u) << width;
+    EXPECT_EQ(plan.partials, plan.blocks * 2 * width);
+  }
+  EXPECT_EQ(plan_layer_norm_backward(3, 8, DType::kFloat32).blocks, 1u);
+  EXPECT_THROW(plan_layer_norm_backward(3, 8192, DType::kFloat32), UsageError);
+}
+
+TEST(SumPlans, EveryShapeHasAPartAndNoneTooMany) {
+  for (const std::size_t rows : {0u, 1u, 64u, 65u, 100000u}) {
+    EXPECT_GE(column_sum_parts(rows), 1u);
+    EXPECT_LE(column_sum_parts(rows), 128u);
+    EXPECT_GE(token_parts(rows), 1u);
+    EXPECT_LE(token_parts(rows), 8u);
+  }
+}
+
+// A product as the library defines it: column-major, d = op(a) op(b).
+std::vector<float> library_product(const ColumnMajor& m, const std::vector<float>& a,
+                                   const std::vector<float>& b, std::size_t depth) {
+  const auto at = [](const ColumnMajor::Matrix& x, const std::vector<float>& data, std::size_t row,
+                     std::size_t column) {
+    if (x.is_transposed) std::swap(row, column);
+    EXPECT_LT(row, x.rows);
+    EXPECT_LT(column, x.columns);
+    return data[column * x.rows + row];
+  };
+  std::vector<float> d(m.d.rows * m.d.columns);
+  for (std::size_t i = 0; i < m.d.rows; ++i) {
+    for (std::size_t j = 0; j < m.d.columns; ++j) {
+      for (std::size_t k = 0; k < depth; ++k) {
+        d[j * m.d.rows + i] += at(m.a, a, i, k) * at(m.b, b, k, j);
+      }
+    }
+  }
+  return d;
+}
+
+TEST(ColumnMajor, GivesTheRowMajorProduct) {
+  constexpr std::size_t kRows = 2, kColumns = 5, kDepth = 3;
+  for (const Layout a_layout : {Layout::kPlain, Layout::kTransposed}) {
+    for (const Layout b_layout : {Layout::kPlain, Layout::kTransposed}) {
+      const auto a_value = [](std::size_t i, std::size_t k) {
+        return static_cast<float>(10 * i + k + 1);
+      };
+      const auto b_value = [](std::size_t k, std::size_t j) {
+        return static_cast<float>(7 * k + 3 * j + 2);
+      };
+      std::vector<float> a(kRows * kDepth), b(kDepth * kColumns), expected(kRows * kColumns);
+      for (std::size_t k = 0; k < kDepth; ++k) {
+        for (std::size_t i = 0; i < kRows; ++i) {
+          a[a_layout == Layout::kPlain ? i * kDepth + k : k * kRows + i] = a_value(i, k);
+        }
+        for (std::size_t j = 0; j < kColumns; ++j) {
+          b[b_layout == Layout::kPlain ? k * kColumns + j : j * kDepth + k] = b_value(k, j);
+        }
+      }
+      for (std::size_t i = 0; i < kRows; ++i) {
+        for (std::size_t j = 0; j < kColumns; ++j) {
+          for (std::size_t k = 0; k < kDepth; ++k) {
+            expected[i * kColumns + j] += a_value(i, k) * b_value(k, j);
+          }
+        }
+      }
+      MatmulShape shape{.rows = kRows, .columns = kColumns, .depth = kDepth};
+      shape.a = a_layout;
+      shape.b = b_layout;
+      // The library's A is our b.
+      EXPECT_EQ(library_product(to_column_major(shape), b, a, kDepth), expected);
+    }
+  }
+}
+
+TEST(HeadShape, JoinedIndexIsAPermutation) {
+  const HeadShape shape{.parts = 3, .sequences = 2, .length = 5, .heads = 4, .head_width = 3};
+  std::vector<int> used(shape.count());
+  for (std::size_t i = 0; i < shape.count(); ++i) ++used.at(shape.joined_index(i));
+  EXPECT_EQ(std::count(used.begin(), used.end(), 1), std::ptrdiff_t(shape.count()));
+  // Key (part 1) of sequence 1, head 2, position 4, column 1, as linear layers lay it out.
+  const std::size_t split = (((1 * 2 + 1) * 4 + 2) * 5 + 4) * 3 + 1;
+  const std::size_t joined = (1 * 5 + 4) * (3 * 12) + 1 * 12 + 2 * 3 + 1;
+  EXPECT_EQ(shape.joined_index(split), joined);
+}
+
+TEST(FilterShape, EveryWeightHasOnePackedPlace) {
+  const FilterShape shape{.outputs = 2, .inputs = 3, .padded_inputs = 8, .kernel = 5};
+  std::vector<int> used(shape.parameter_count());
+  for (std::size_t i = 0; i < shape.packed_count(); ++i) {
+    if (shape.input_of(i) < shape.inputs) ++used.at(shape.parameter_index(i));
+  }
+  EXPECT_EQ(std::count(used.begin(), used.end(), 1), std::ptrdiff_t(used.size()));
+  // Output 1, height 2, width 3, input 2.
+  EXPECT_EQ(shape.parameter_index(((1 * 5 + 2) * 5 + 3) * 8 + 2), ((1u * 3 + 2) * 5 + 2) * 5 + 3);
+}
+
+}  // namespace
+}  // namespace kolo::trainer::cuda

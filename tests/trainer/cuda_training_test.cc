@@ -1,0 +1,105 @@
+// Whole jobs on a GPU beside the same jobs on the processor. One rank: NCCL joins no two ranks of
+// one process on one GPU.
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "comm/device/cuda_availability.h"
+#include "tests/trainer/training_job.h"
+
+namespace kolo::trainer {
+namespace {
+
+class CudaTrainingTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const CudaAvailability found = find_cuda_devices();
+    if (found.device_count == 0) GTEST_SKIP() << "no CUDA device: " << found.reason;
+    config_ = small_job(GetParam(), directory_);
+    config_.steps = 20;
+    config_.batch = 12;
+  }
+
+  Summary run_on(const std::string& device, const Config& config) {
+    Config changed = config;
+    changed.runtime.device = device;
+    return run_ranks(1, changed)[0];
+  }
+
+  TemporaryDirectory directory_;
+  Config config_;
+};
+
+void expect_same_curve(const Summary& actual, const Summary& expected, double tolerance) {
+  ASSERT_EQ(actual.curve.size(), expected.curve.size());
+  for (std::size_t i = 0; i < expected.curve.size(); ++i) {
+    EXPECT_NEAR(actual.curve[i].train_loss, expected.curve[i].train_loss,
+                tolerance * expected.curve[i].train_loss)
+        << "step " << i;
+  }
+  EXPECT_NEAR(actual.eval_loss, expected.eval_loss, tolerance * expected.eval_loss);
+}
+
+// Bound: as in training_test.cc, where the order of float32 sums differs too: 1 %.
+TEST_P(CudaTrainingTest, FollowsTheProcessorInFloat32) {
+  const Summary cuda = run_on("cuda", config_);
+  EXPECT_EQ(cuda.device, "cuda");
+  EXPECT_EQ(cuda.precision, "float32");
+  expect_same_curve(cuda, run_on("cpu", config_), 0.01);
+}
+
+// Bound: operands and activations are rounded to 8 bits (relative 2^-9), 10 to 15 times one after
+// the other on the way through a model and back, at random: 1 % of a gradient. AdamW turns that
+// into full steps where a gradient is smaller than its error; losses after 20 steps stay within 10
+// %.
+TEST_P(CudaTrainingTest, FollowsTheProcessorInBFloat16) {
+  const Summary cpu = run_on("cpu", config_);
+  config_.precision = "bfloat16";
+  const Summary cuda = run_on("cuda", config_);
+  EXPECT_EQ(cuda.precision, "bfloat16");
+  expect_same_curve(cuda, cpu, 0.10);
+}
+
+// Bound: 11 bits instead of 8, an eighth of the error above; 5 % leaves room for AdamW's steps. The
+// scale keeps gradients of a mean over 12 images or 144 bytes normal numbers of float16.
+TEST_P(CudaTrainingTest, FollowsTheProcessorInFloat16) {
+  const Summary cpu = run_on("cpu", config_);
+  config_.precision = "float16";
+  config_.loss_scale = "512";
+  const Summary cuda = run_on("cuda", config_);
+  EXPECT_EQ(cuda.skipped_steps, 0u);
+  EXPECT_EQ(cuda.loss_scale, 512.0);
+  expect_same_curve(cuda, cpu, 0.05);
+}
+
+// Skips are what halves the scale, and training goes on after them.
+TEST_P(CudaTrainingTest, ADynamicScaleFindsItsWay) {
+  config_.steps = 40;
+  config_.loss_scale = "dynamic";
+  config_.precision = "float16";
+  const Summary summary = run_on("cuda", config_);
+  EXPECT_EQ(summary.loss_scale, 65536.0 / static_cast<double>(1u << summary.skipped_steps));
+  EXPECT_LT(summary.train_loss, summary.curve.front().train_loss);
+}
+
+TEST_P(CudaTrainingTest, RepeatedRunsEndWithTheSameBits) {
+  for (const char* precision : {"float32", "bfloat16", "float16"}) {
+    SCOPED_TRACE(precision);
+    config_.precision = precision;
+    EXPECT_EQ(run_on("cuda", config_).weights_hash, run_on("cuda", config_).weights_hash);
+  }
+}
+
+TEST_P(CudaTrainingTest, GraphsChangeNoBit) {
+  config_.precision = "bfloat16";
+  const Summary launched = run_on("cuda", config_);
+  config_.cuda_graph = true;
+  EXPECT_EQ(run_on("cuda", config_).weights_hash, launched.weights_hash);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, CudaTrainingTest, testing::Values("mlp", "lenet", "gpt"),
+                         [](const auto& tested) { return std::string(tested.param); });
+
+}  // namespace
+}  // namespace kolo::trainer

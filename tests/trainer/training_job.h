@@ -1,0 +1,77 @@
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/rendezvous/memory_rendezvous.h"
+#include "runtime/kolo.h"
+#include "tests/trainer/small_data.h"
+#include "trainer/compute/threads.h"
+#include "trainer/loop/learner_factory.h"
+#include "trainer/loop/training.h"
+
+namespace kolo::trainer {
+
+/// Runs one job of `ranks` ranks, each a thread with a runtime of its own, and returns their
+/// summaries, by rank. The first error of a rank, in the order of ranks, is thrown here.
+inline std::vector<Summary> run_ranks(int ranks, const std::function<Config(int rank)>& config_of) {
+  auto endpoints = make_memory_rendezvous(ranks, std::chrono::seconds(60));
+  std::vector<Summary> summaries(static_cast<std::size_t>(ranks));
+  std::vector<std::exception_ptr> errors(summaries.size());
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < summaries.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        set_compute_threads(1);
+        const Config config = config_of(static_cast<int>(rank));
+        Runtime runtime(std::move(endpoints[rank]), config.runtime);
+        const Task task = make_task(config);
+        require_same_job(config, runtime, task);
+        const std::unique_ptr<Learner> learner = make_learner(config, runtime, task);
+        summaries[rank] = train(config, runtime, task, *learner, nullptr);
+        runtime.close();
+      } catch (...) {
+        errors[rank] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+  return summaries;
+}
+
+inline std::vector<Summary> run_ranks(int ranks, const Config& config) {
+  return run_ranks(ranks, [&](int) { return config; });
+}
+
+/// A job on small data in `directory` with steps that include uneven ends of epochs.
+inline Config small_job(const std::string& model, const TemporaryDirectory& directory) {
+  Config config = default_config(model);
+  config.seed = 5;
+  config.warmup_steps = 5;
+  config.log_every = 1;
+  config.eval_every = 0;
+  if (model == "gpt") {
+    config.data = directory.write("text", small_text(3000));
+    config.layers = 2;
+    config.width = 16;
+    config.heads = 2;
+    config.context = 12;
+    config.lr = 1e-2f;
+  } else {
+    write_small_images(directory, 203, 50);
+    config.data = directory.path();
+    config.hidden = 24;
+  }
+  return config;
+}
+
+}  // namespace kolo::trainer

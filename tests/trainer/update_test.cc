@@ -1,0 +1,178 @@
+// From the averages to the update: every rank takes a step, or no rank does. Ranks are threads.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/base/error.h"
+#include "comm/rendezvous/memory_rendezvous.h"
+#include "runtime/kolo.h"
+#include "tests/support/rank_harness.h"
+#include "trainer/loop/distributed_optimizer.h"
+
+namespace kolo::trainer {
+namespace {
+
+using Mode = LossScaler::Mode;
+using Report = DistributedOptimizer::Report;
+
+/// The part of a rank in one iteration: element i of every gradient is value · (1 + i / 16), which
+/// 16-bit floats hold exactly, times the loss scale.
+using GradientOf = std::function<float(int rank, int iteration)>;
+
+struct Course {
+  std::vector<Report> reports;        ///< By iteration.
+  std::vector<float> loss_scales;     ///< Before each iteration, and at the end.
+  std::vector<std::uint64_t> hashes;  ///< Of the weights, after each iteration.
+};
+
+/// Trains two parameters for `iterations` steps on `ranks` ranks whose gradients travel as float16.
+std::vector<Course> run_course(int ranks, int iterations, const std::string& optimizer,
+                               const UpdateGate::Options& options, const GradientOf& gradient_of) {
+  auto endpoints = make_memory_rendezvous(ranks, std::chrono::seconds(60));
+  std::vector<Course> courses(static_cast<std::size_t>(ranks));
+  test::run_ranks(ranks, [&](const test::RankRun& run) {
+    const auto rank = static_cast<std::size_t>(run.rank());
+    Options runtime_options;
+    runtime_options.wire_dtype = DType::kFloat16;
+    Runtime runtime(std::move(endpoints[rank]), runtime_options);
+    {
+      // Rank 0's values count, so the seeds need not agree.
+      ParameterSet parameters(rank);
+      parameters.add("matrix", {3, 4}, {.deviation = 1.0f});
+      parameters.add("vector", {5}, {.mean = 1.0f});
+      DistributedOptimizer learner(runtime, parameters,
+                                   make_optimizer(optimizer, parameters, {.weight_decay = 0.1f}),
+                                   options);
+      Course& course = courses[rank];
+      for (int iteration = 0; iteration < iterations; ++iteration) {
+        course.loss_scales.push_back(learner.loss_scale());
+        const float value = gradient_of(run.rank(), iteration) * learner.loss_scale();
+        for (std::size_t i = parameters.size(); i-- > 0;) {
+          float factor = 1.0f;
+          for (float& g : parameters[i].gradient()) g = value * (factor += 0.0625f);
+          parameters[i].gradient_ready();
+        }
+        course.reports.push_back(learner.step(0.1f));
+        course.hashes.push_back(parameters.hash());
+      }
+      course.loss_scales.push_back(learner.loss_scale());
+    }
+    runtime.close();
+  });
+  return courses;
+}
+
+// Gradients below 1 in the 65536-fold fit into float16, whose largest number is 65504; 8 does not.
+float calm(int rank, int iteration) {
+  return 0.125f * static_cast<float>(1 + (rank + iteration) % 3);
+}
+
+constexpr int kOverflowAt = 3;
+
+GradientOf with_one_overflow(int overflowing_rank) {
+  return [=](int rank, int iteration) {
+    if (iteration == kOverflowAt && rank == overflowing_rank) return 8.0f;
+    return calm(rank, iteration);
+  };
+}
+
+class OverflowTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(OverflowTest, OfOneRankMakesAllRanksSkipTheSameStep) {
+  constexpr int kIterations = 6;
+  const UpdateGate::Options dynamic{.loss_scale = {.mode = Mode::kDynamic}};
+  for (const int ranks : {1, 2, 3, 4}) {
+    SCOPED_TRACE(ranks);
+    const std::vector<Course> courses =
+        run_course(ranks, kIterations, GetParam(), dynamic, with_one_overflow(ranks - 1));
+    for (const Course& course : courses) {
+      for (std::size_t i = 0; i < kIterations; ++i) {
+        EXPECT_EQ(course.reports[i].is_skipped, i == kOverflowAt) << "iteration " << i;
+        EXPECT_EQ(course.loss_scales[i + 1], i < kOverflowAt ? 65536.0f : 32768.0f);
+        EXPECT_EQ(course.hashes[i], courses[0].hashes[i]) << "iteration " << i;
+      }
+      EXPECT_EQ(course.hashes[kOverflowAt], course.hashes[kOverflowAt - 1]);
+      EXPECT_NE(course.hashes[kOverflowAt + 1], course.hashes[kOverflowAt]);
+    }
+  }
+}
+
+// A course that has the overflow's iteration left out ends with the same bits, so the skipped step
+// left moments and step count alone. Loss scales differ after it, by powers of two, which change no
+// bit of gradients that stay within float16's normal numbers.
+TEST_P(OverflowTest, LeavesTheOptimizerAsItWas) {
+  const UpdateGate::Options dynamic{.clip_norm = 0.5, .loss_scale = {.mode = Mode::kDynamic}};
+  const Course skipping = run_course(2, 6, GetParam(), dynamic, with_one_overflow(1))[0];
+  const Course without = run_course(2, 5, GetParam(), dynamic, [](int rank, int iteration) {
+    return calm(rank, iteration < kOverflowAt ? iteration : iteration + 1);
+  })[0];
+  EXPECT_EQ(skipping.hashes.back(), without.hashes.back());
+  EXPECT_NE(skipping.loss_scales.back(), without.loss_scales.back());
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, OverflowTest, testing::Values("sgd", "adamw"),
+                         [](const auto& tested) { return std::string(tested.param); });
+
+// The same job with and without a loss scale: a power of two that float16 has room for changes
+// nothing but what would have been lost to underflow.
+TEST(LossScaledUpdateTest, TakesTheScaleOffAgain) {
+  const UpdateGate::Options off{.clip_norm = 0.5};
+  const UpdateGate::Options fixed{.clip_norm = 0.5,
+                                  .loss_scale = {.mode = Mode::kFixed, .scale = 1024.0f}};
+  const Course plain = run_course(3, 4, "adamw", off, calm)[0];
+  const Course scaled = run_course(3, 4, "adamw", fixed, calm)[0];
+  EXPECT_EQ(scaled.hashes, plain.hashes);
+  for (std::size_t i = 0; i < plain.reports.size(); ++i) {
+    EXPECT_EQ(scaled.reports[i].gradient_norm, plain.reports[i].gradient_norm);
+  }
+}
+
+TEST(LossScaledUpdateTest, KeepsGradientsThatFloat16WouldLose) {
+  const auto tiny = [](int, int) { return 0x1p-30f; };  // float16 ends at 2^-24
+  const auto fixed = UpdateGate::Options{.loss_scale = {.mode = Mode::kFixed, .scale = 0x1p20f}};
+  EXPECT_EQ(run_course(2, 1, "sgd", {}, tiny)[0].reports[0].gradient_norm, 0.0);
+  EXPECT_GT(run_course(2, 1, "sgd", fixed, tiny)[0].reports[0].gradient_norm, 0x1p-30);
+}
+
+TEST(LossScaledUpdateTest, NotANumberIsSkippedAsOverflowIs) {
+  const UpdateGate::Options fixed{.loss_scale = {.mode = Mode::kFixed, .scale = 2.0f}};
+  const auto courses = run_course(3, 2, "adamw", fixed, [](int rank, int iteration) {
+    return rank == 1 && iteration == 0 ? std::numeric_limits<float>::quiet_NaN() : 1.0f;
+  });
+  for (const Course& course : courses) {
+    EXPECT_TRUE(course.reports[0].is_skipped);
+    EXPECT_FALSE(course.reports[1].is_skipped);
+    EXPECT_EQ(course.loss_scales.back(), 2.0f);
+  }
+}
+
+// Without a scale that could fall there is nothing to try again with.
+TEST(UpdateGateTest, WithoutAScaleThatCanFallOverflowIsAnError) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  UpdateGate off({});
+  EXPECT_THROW(off.judge(infinity), KoloError);
+  UpdateGate dynamic({.loss_scale = {.mode = Mode::kDynamic, .scale = 4.0f}});
+  EXPECT_TRUE(dynamic.judge(infinity).is_skipped);
+  EXPECT_TRUE(dynamic.judge(std::numeric_limits<double>::quiet_NaN()).is_skipped);
+  EXPECT_EQ(dynamic.loss_scale(), 1.0f);
+  EXPECT_THROW(dynamic.judge(infinity), KoloError);
+}
+
+TEST(UpdateGateTest, ClipsTheUnscaledNorm) {
+  UpdateGate gate({.clip_norm = 2.0, .loss_scale = {.mode = Mode::kFixed, .scale = 16.0f}});
+  const UpdateVerdict verdict = gate.judge(128.0);
+  EXPECT_EQ(verdict.gradient_norm, 8.0);
+  EXPECT_EQ(verdict.gradient_scale, 0.25f / 16.0f);
+  EXPECT_FALSE(verdict.is_skipped);
+}
+
+}  // namespace
+}  // namespace kolo::trainer

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+
+#include "comm/base/dtype.h"
+#include "comm/base/native_stream.h"
+#include "comm/device/device.h"
+#include "trainer/cuda/compute/blas.h"
+#include "trainer/cuda/compute/dnn.h"
+
+namespace kolo::trainer::cuda {
+
+/// What all layers of a model share: one device, one stream, the libraries on it, and the dtype of
+/// activations. Threads: one.
+class Context {
+ public:
+  Context(kolo::Device& device, Stream& stream, DType dtype, Float32Math float32_math)
+      : blas(device, stream, float32_math),
+        dnn(device, stream, float32_math),
+        device_(device),
+        stream_(stream),
+        dtype_(dtype) {}
+
+  Blas blas;
+  Dnn dnn;
+
+  DType dtype() const { return dtype_; }
+  NativeStream stream() const { return {stream_.native()}; }
+
+  /// Plan time: device memory for `count` activations.
+  DeviceMemory activations(std::size_t count) {
+    return device_.allocate(count * size_of(dtype_), MemoryKind::kDevice);
+  }
+  /// Plan time: device memory for `count` float32 numbers.
+  DeviceMemory floats(std::size_t count) {
+    return device_.allocate(count * sizeof(float), MemoryKind::kDevice);
+  }
+
+  /// Plan time: the scratch has room for `count` float32 numbers. It is shared: what a layer writes
+  /// to it is gone with the next layer's work.
+  void reserve_scratch(std::size_t count) {
+    if (count * sizeof(float) > scratch_.bytes()) scratch_ = floats(count);
+  }
+  float* scratch() const { return reinterpret_cast<float*>(scratch_.data()); }
+
+ private:
+  kolo::Device& device_;
+  Stream& stream_;
+  DType dtype_;
+  DeviceMemory scratch_;
+};
+
+inline float* floats_of(const DeviceMemory& memory) {
+  return reinterpret_cast<float*>(memory.data());
+}
+
+}  // namespace kolo::trainer::cuda

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/base/dtype.h"
+
+namespace kolo::trainer::cuda {
+
+/// How an operand lies in memory, row-major: as the product sees it, or with rows and columns
+/// exchanged.
+enum class Layout : std::uint8_t { kPlain, kTransposed };
+
+/// What the library does to a product before it is stored, without a pass over memory of its own.
+enum class Epilogue : std::uint8_t {
+  kNone,
+  kBias,          ///< Adds bias[column].
+  kBiasRelu,      ///< Then ReLU.
+  kBiasGelu,      ///< Then GELU; what went into it goes to `aux`.
+  kGeluGradient,  ///< Multiplies by the slope of GELU at `aux`.
+  kBiasGradient,  ///< Also stores the row sums of `a`, in the dtype of d, into `bias_gradient`.
+};
+
+/// d = epilogue(alpha · a · b + beta · c), or a batch of them one behind the other.
+///
+/// Shape: d and c [rows, columns] of `result`, a [rows, depth] and b [depth, columns] of `operand`,
+///        accumulated in float32.
+struct MatmulShape {
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  std::size_t depth = 0;
+  Layout a = Layout::kPlain;
+  Layout b = Layout::kPlain;
+  DType operand = DType::kFloat32;
+  DType result = DType::kFloat32;
+  std::size_t batch = 1;
+  Epilogue epilogue = Epilogue::kNone;
+
+  friend auto operator<=>(const MatmulShape&, const MatmulShape&) = default;
+};
+
+/// Device memory, aligned to 16 bytes.
+struct MatmulArguments {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* d = nullptr;
+  const void* c = nullptr;     ///< Null: d. Read only if beta is not 0.
+  const void* bias = nullptr;  ///< kBias…: [columns] of `result`.
+  void* bias_gradient = nullptr;
+  void* aux = nullptr;  ///< [rows, columns] of `result`, written forward and read backward.
+  float alpha = 1.0f;
+  float beta = 0.0f;
+};
+
+/// The matrices as the library sees them, which is column-major: dᵀ = bᵀ · aᵀ. Thus its A is our b,
+/// its m our columns; a row-major matrix is, byte for byte, its transpose in column-major order.
+struct ColumnMajor {
+  struct Matrix {
+    std::size_t rows;  ///< In memory, before any transposition.
+    std::size_t columns;
+    bool is_transposed;
+  };
+  Matrix a;
+  Matrix b;
+  Matrix d;
+};
+
+ColumnMajor to_column_major(const MatmulShape& shape);
+
+}  // namespace kolo::trainer::cuda

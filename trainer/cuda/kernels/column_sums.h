@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+
+#include "comm/base/dtype.h"
+#include "comm/base/native_stream.h"
+
+namespace kolo::trainer::cuda {
+
+enum class FoldInto { kOverwrite, kAdd };
+
+/// into[c] (+)= sum over parts p of partials[p · stride + c], c < width: the second pass of sums
+/// whose first pass left one partial sum per block. The order depends on `parts` alone.
+struct Fold {
+  const float* partials;
+  std::size_t parts;
+  std::size_t stride;
+  std::size_t width;
+  FoldInto mode;
+  float* into;
+};
+
+void fold(NativeStream stream, const Fold& fold);
+
+/// into[c] = sum over rows r of matrix[r, c], in float32 and in an order that depends on the shape
+/// alone. Two launches.
+///
+/// Shape: matrix [rows, width] of `dtype`, aligned to 16 bytes; partials [column_sum_parts(rows),
+///        width]; into [width].
+struct ColumnSums {
+  const void* matrix;
+  DType dtype;
+  std::size_t rows;
+  std::size_t width;
+  float* partials;
+  float* into;
+};
+
+/// Slices of rows that are summed side by side.
+std::size_t column_sum_parts(std::size_t rows);
+
+void sum_columns(NativeStream stream, const ColumnSums& sums);
+
+namespace reference {
+/// Sums in float64, which bounds how far any order in float32 may be off.
+void fold(const Fold& fold);
+void sum_columns(const ColumnSums& sums);
+}  // namespace reference
+
+}  // namespace kolo::trainer::cuda

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "comm/base/check.h"
+#include "comm/base/dtype.h"
+#include "comm/base/native_stream.h"
+
+namespace kolo::trainer::cuda {
+
+// Elements of the three dtypes of activations, alone and in packs of 16 bytes.
+
+__device__ inline float widen(float value) { return value; }
+__device__ inline float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
+__device__ inline float widen(__half value) { return __half2float(value); }
+
+template <typename T>
+__device__ inline T round_to(float value) {
+  if constexpr (std::is_same_v<T, float>) {
+    return value;
+  } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    return __float2bfloat16_rn(value);
+  } else {
+    return __float2half_rn(value);
+  }
+}
+
+/// N elements that one instruction loads or stores.
+template <typename T, int N>
+struct alignas(N * sizeof(T)) Pack {
+  T values[N];
+};
+
+/// Elements of T in 16 bytes.
+template <typename T>
+inline constexpr int kPackSize = 16 / static_cast<int>(sizeof(T));
+
+template <int N, typename T>
+__device__ inline void load(const T* from, float (&into)[N]) {
+  const auto pack = *reinterpret_cast<const Pack<T, N>*>(from);
+#pragma unroll
+  for (int i = 0; i < N; ++i) into[i] = widen(pack.values[i]);
+}
+
+template <int N, typename T>
+__device__ inline void store(const float (&from)[N], T* into) {
+  Pack<T, N> pack;
+#pragma unroll
+  for (int i = 0; i < N; ++i) pack.values[i] = round_to<T>(from[i]);
+  *reinterpret_cast<Pack<T, N>*>(into) = pack;
+}
+
+/// Calls `body(T{})` with the element type of `dtype`.
+template <typename Body>
+void visit_element(DType dtype, Body&& body) {
+  check(dtype == DType::kFloat32 || is_16bit_float(dtype), "a dtype of activations");
+  if (dtype == DType::kFloat32) return std::forward<Body>(body)(float{});
+  if (dtype == DType::kBFloat16) return std::forward<Body>(body)(__nv_bfloat16{});
+  std::forward<Body>(body)(__half{});
+}
+
+/// Calls `body(T{}, integral_constant<N>)`: packs of 16 bytes where rows of `width` elements
+/// consist of whole packs, else single elements.
+template <typename Body>
+void visit_packed(DType dtype, std::size_t width, Body&& body) {
+  visit_element(dtype, [&](auto element) {
+    using T = decltype(element);
+    if (width % kPackSize<T> == 0) {
+      body(element, std::integral_constant<int, kPackSize<T>>{});
+    } else {
+      body(element, std::integral_constant<int, 1>{});
+    }
+  });
+}
+
+template <typename T>
+const T* as(const void* data) {
+  return static_cast<const T*>(data);
+}
+template <typename T>
+T* as(void* data) {
+  return static_cast<T*>(data);
+}
+
+inline cudaStream_t native(NativeStream stream) { return static_cast<cudaStream_t>(stream.handle); }
+
+}  // namespace kolo::trainer::cuda

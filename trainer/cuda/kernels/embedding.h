@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/base/dtype.h"
+#include "comm/base/native_stream.h"
+
+namespace kolo::trainer::cuda {
+
+/// Rows of the token table: one per byte value.
+inline constexpr std::size_t kTokens = 256;
+
+/// y[row] = token[bytes[row]] + position[row % length], added in float32.
+///
+/// Shape: bytes [rows], token [256, width], position [length, width], y [rows, width] of `dtype`;
+///        the tables aligned to 32 bytes, y to 16.
+struct EmbeddingForward {
+  DType dtype;
+  std::size_t rows;
+  std::size_t length;
+  std::size_t width;
+  const std::uint8_t* bytes;
+  const float* token;
+  const float* position;
+  void* y;
+};
+
+void embed(NativeStream stream, const EmbeddingForward& step);
+
+/// Gradients of both tables: `dposition` is overwritten, to `dtoken` is added what another layer
+/// has written before. No atomics: each slice of rows leaves a partial sum per token, in row order,
+/// and `fold` adds the slices up in order. Three launches.
+///
+/// Shape: dy [rows, width] of `dtype`; partials [token_parts(rows), 256, width].
+struct EmbeddingBackward {
+  DType dtype;
+  std::size_t rows;
+  std::size_t length;
+  std::size_t width;
+  const std::uint8_t* bytes;
+  const void* dy;
+  float* partials;
+  float* dtoken;
+  float* dposition;
+};
+
+std::size_t token_parts(std::size_t rows);
+
+void embed_backward(NativeStream stream, const EmbeddingBackward& step);
+
+namespace reference {
+void embed(const EmbeddingForward& step);
+/// Sums in float64.
+void embed_backward(const EmbeddingBackward& step);
+}  // namespace reference
+
+}  // namespace kolo::trainer::cuda

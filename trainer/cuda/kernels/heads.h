@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+
+#include "comm/base/dtype.h"
+#include "comm/base/native_stream.h"
+#include "trainer/cuda/kernels/portable.h"
+
+namespace kolo::trainer::cuda {
+
+/// Two layouts of the same elements: as linear layers see them, and with each head's matrix in one
+/// piece, so that products of all heads are one batch with a constant stride.
+///
+///     joined [sequences · length, parts · heads · head_width]
+///     split  [parts, sequences · heads, length, head_width]
+///
+/// Three parts are query, key and value; one part is the output of attention.
+struct HeadShape {
+  std::size_t parts;
+  std::size_t sequences;
+  std::size_t length;
+  std::size_t heads;
+  std::size_t head_width;
+
+  KOLO_HOST_DEVICE constexpr std::size_t count() const {
+    return parts * sequences * length * heads * head_width;
+  }
+
+  /// Index in `joined` of element `index` of `split`.
+  KOLO_HOST_DEVICE constexpr std::size_t joined_index(std::size_t index) const {
+    const std::size_t column = index % head_width;
+    index /= head_width;
+    const std::size_t position = index % length;
+    index /= length;
+    const std::size_t head = index % heads;
+    index /= heads;
+    const std::size_t sequence = index % sequences;
+    const std::size_t part = index / sequences;
+    const std::size_t row = sequence * length + position;
+    return ((row * parts + part) * heads + head) * head_width + column;
+  }
+};
+
+/// Shape: both aligned to 16 bytes, elements of `dtype`. Bits: exact copies.
+void split_heads(NativeStream stream, DType dtype, const HeadShape& shape, const void* joined,
+                 void* split);
+void join_heads(NativeStream stream, DType dtype, const HeadShape& shape, const void* split,
+                void* joined);
+
+namespace reference {
+void split_heads(DType dtype, const HeadShape& shape, const void* joined, void* split);
+void join_heads(DType dtype, const HeadShape& shape, const void* split, void* joined);
+}  // namespace reference
+
+}  // namespace kolo::trainer::cuda

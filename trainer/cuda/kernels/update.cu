@@ -1,0 +1,94 @@
+#include "trainer/cuda/kernels/update.h"
+
+#include "trainer/cuda/compute/status.h"
+#include "trainer/cuda/kernels/element.cuh"
+
+namespace kolo::trainer::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kPack = 4;  // of float32
+
+// How one element changes; `second` is unused by SGD.
+struct AdamWElement {
+  AdamWRates rates;
+  static constexpr bool kHasSecond = true;
+  __device__ void operator()(const UpdateDecision& decision, bool decays, float gradient,
+                             float& first, float& second, float& value) const {
+    adamw_element(rates, decision, decays ? rates.weight_decay : 0.0f, gradient, first, second,
+                  value);
+  }
+};
+
+struct SgdElement {
+  SgdRates rates;
+  static constexpr bool kHasSecond = false;
+  __device__ void operator()(const UpdateDecision& decision, bool decays, float gradient,
+                             float& first, float&, float& value) const {
+    sgd_element(rates, decision, decays ? rates.weight_decay : 0.0f, gradient, first, value);
+  }
+};
+
+// N elements from `i` of the chunk on.
+template <int N, typename T, typename Element>
+__device__ void update_pack(const UpdateArrays& a, const UpdateChunk& chunk, T* copy,
+                            const Element& element, const UpdateDecision& decision, std::size_t i) {
+  const std::size_t at = chunk.offset + i;
+  float gradient[N];
+  float first[N];
+  float second[N] = {};
+  float value[N];
+  load(chunk.gradient + i, gradient);
+  load(a.first + at, first);
+  if constexpr (Element::kHasSecond) load(a.second + at, second);
+  load(a.values + at, value);
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    element(decision, chunk.decays != 0, gradient[k], first[k], second[k], value[k]);
+  }
+  store(first, a.first + at);
+  if constexpr (Element::kHasSecond) store(second, a.second + at);
+  store(value, a.values + at);
+  if (copy != nullptr) store(value, copy + at);
+}
+
+template <typename T, typename Element>
+__global__ void update_kernel(UpdateArrays a, T* copy, Element element,
+                              const UpdateDecision* decision_at) {
+  const UpdateDecision decision = *decision_at;
+  if (decision.is_skipped != 0) return;
+  const UpdateChunk chunk = a.chunks[blockIdx.x];
+  const std::size_t whole = chunk.count / kPack * kPack;
+  for (std::size_t i = threadIdx.x * kPack; i < whole; i += kThreads * kPack) {
+    update_pack<kPack>(a, chunk, copy, element, decision, i);
+  }
+  if (whole + threadIdx.x < chunk.count) {
+    update_pack<1>(a, chunk, copy, element, decision, whole + threadIdx.x);
+  }
+}
+
+template <typename Element>
+void launch_update(NativeStream stream, const UpdateArrays& a, const Element& element,
+                   const UpdateDecision* decision) {
+  visit_element(a.copy_dtype, [&](auto zero) {
+    using T = decltype(zero);
+    update_kernel<<<static_cast<unsigned>(a.chunk_count), kThreads, 0, native(stream)>>>(
+        a, as<T>(a.copy), element, decision);
+  });
+}
+
+}  // namespace
+
+void update_adamw(NativeStream stream, const UpdateArrays& a, const AdamWRates& rates,
+                  const UpdateDecision* decision) {
+  launch_update(stream, a, AdamWElement{rates}, decision);
+  check_launch("update_adamw");
+}
+
+void update_sgd(NativeStream stream, const UpdateArrays& a, const SgdRates& rates,
+                const UpdateDecision* decision) {
+  launch_update(stream, a, SgdElement{rates}, decision);
+  check_launch("update_sgd");
+}
+
+}  // namespace kolo::trainer::cuda

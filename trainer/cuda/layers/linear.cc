@@ -1,0 +1,143 @@
+#include "trainer/cuda/layers/linear.h"
+
+#include "comm/base/check.h"
+#include "trainer/cuda/kernels/activation.h"
+#include "trainer/cuda/kernels/column_sums.h"
+
+namespace kolo::trainer::cuda {
+namespace {
+
+Epilogue forward_epilogue(Activation activation) {
+  if (activation == Activation::kRelu) return Epilogue::kBiasRelu;
+  if (activation == Activation::kGelu) return Epilogue::kBiasGelu;
+  return Epilogue::kBias;
+}
+
+}  // namespace
+
+Linear::Linear(Context& context, DeviceParameters& parameters, DeviceParameter& weight,
+               DeviceParameter* bias, const Options& options)
+    : context_(context),
+      parameters_(parameters),
+      weight_(weight),
+      bias_(bias),
+      options_(options),
+      result_(options.is_float32_result ? DType::kFloat32 : context.dtype()) {
+  check(bias != nullptr || options.activation == Activation::kNone,
+        "a linear layer without bias has no activation");
+  const bool has_bias = bias != nullptr;
+  forward_ = plan(forward_shape(has_bias ? forward_epilogue(options.activation) : Epilogue::kNone),
+                  forward_shape(Epilogue::kNone));
+  for_parameters_ = plan(parameter_shape(has_bias ? Epilogue::kBiasGradient : Epilogue::kNone),
+                         parameter_shape(Epilogue::kNone));
+  // The slope of ReLU is read off its result, which no epilogue does.
+  const bool is_relu = options.input_activation == Activation::kRelu;
+  const bool is_gelu = options.input_activation == Activation::kGelu;
+  for_input_ = plan(input_shape(is_gelu ? Epilogue::kGeluGradient : Epilogue::kNone),
+                    input_shape(Epilogue::kNone));
+  if (is_relu) for_input_.is_fused = false;
+  if (has_bias && !for_parameters_.is_fused) {
+    context.reserve_scratch(column_sum_parts(options.rows) * options.outputs);
+  }
+}
+
+Linear::Product Linear::plan(const MatmulShape& fused, const MatmulShape& plain) {
+  // How closely cuBLAS follows tanh is not specified, so float32 uses the trainer's own GELU.
+  const bool is_gelu =
+      fused.epilogue == Epilogue::kBiasGelu || fused.epilogue == Epilogue::kGeluGradient;
+  const bool may_fuse = !is_gelu || is_16bit_float(fused.operand);
+  const Blas::Plan* const found = may_fuse ? context_.blas.find(fused) : nullptr;
+  if (found != nullptr) return {.plan = found, .is_fused = true};
+  return {.plan = &context_.blas.get(plain), .is_fused = false};
+}
+
+MatmulShape Linear::forward_shape(Epilogue epilogue) const {
+  return {.rows = options_.rows,
+          .columns = options_.outputs,
+          .depth = options_.inputs,
+          .a = Layout::kPlain,
+          .b = Layout::kTransposed,
+          .operand = context_.dtype(),
+          .result = result_,
+          .batch = 1,
+          .epilogue = epilogue};
+}
+
+MatmulShape Linear::parameter_shape(Epilogue epilogue) const {
+  return {.rows = options_.outputs,
+          .columns = options_.inputs,
+          .depth = options_.rows,
+          .a = Layout::kTransposed,
+          .b = Layout::kPlain,
+          .operand = context_.dtype(),
+          .result = DType::kFloat32,
+          .batch = 1,
+          .epilogue = epilogue};
+}
+
+MatmulShape Linear::input_shape(Epilogue epilogue) const {
+  return {.rows = options_.rows,
+          .columns = options_.inputs,
+          .depth = options_.outputs,
+          .a = Layout::kPlain,
+          .b = Layout::kPlain,
+          .operand = context_.dtype(),
+          .result = context_.dtype(),
+          .batch = 1,
+          .epilogue = epilogue};
+}
+
+void Linear::forward(const Forward& step) {
+  const bool has_residual = step.residual != nullptr;
+  const void* bias = nullptr;
+  if (bias_ != nullptr) bias = result_ == DType::kFloat32 ? bias_->value : bias_->copy;
+  // Unfused GELU: the product goes where what GELU is applied to is wanted.
+  void* const product = forward_.is_fused || step.before == nullptr ? step.y : step.before;
+  context_.blas.run(*forward_.plan, {.a = step.x,
+                                     .b = weight_.copy,
+                                     .d = product,
+                                     .c = step.residual,
+                                     .bias = bias,
+                                     .bias_gradient = nullptr,
+                                     .aux = step.before,
+                                     .alpha = 1.0f,
+                                     .beta = has_residual ? 1.0f : 0.0f});
+  if (forward_.is_fused) return;
+  bias_activation(context_.stream(), {.activation = options_.activation,
+                                      .dtype = result_,
+                                      .rows = options_.rows,
+                                      .width = options_.outputs,
+                                      .x = product,
+                                      .bias = bias_->value,
+                                      .before = step.before,
+                                      .y = step.y});
+}
+
+void Linear::backward_parameters(const void* x, const void* dy) {
+  context_.blas.run(*for_parameters_.plan,
+                    {.a = dy,
+                     .b = x,
+                     .d = weight_.gradient,
+                     .bias_gradient = bias_ != nullptr ? bias_->gradient : nullptr});
+  if (bias_ == nullptr) return;
+  parameters_.ready(weight_);
+  if (!for_parameters_.is_fused) {
+    sum_columns(context_.stream(), {.matrix = dy,
+                                    .dtype = context_.dtype(),
+                                    .rows = options_.rows,
+                                    .width = options_.outputs,
+                                    .partials = context_.scratch(),
+                                    .into = bias_->gradient});
+  }
+  parameters_.ready(*bias_);
+}
+
+void Linear::backward_input(const void* dy, void* dx, const void* before) {
+  context_.blas.run(*for_input_.plan,
+                    {.a = dy, .b = weight_.copy, .d = dx, .aux = const_cast<void*>(before)});
+  if (for_input_.is_fused) return;
+  activation_backward(context_.stream(), options_.input_activation, context_.dtype(), before,
+                      options_.rows * options_.inputs, dx);
+}
+
+}  // namespace kolo::trainer::cuda

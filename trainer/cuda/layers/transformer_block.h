@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+
+#include "trainer/cuda/layers/attention.h"
+#include "trainer/cuda/layers/layer_norm.h"
+#include "trainer/cuda/layers/linear.h"
+#include "trainer/cuda/parameters/registration.h"
+
+namespace kolo::trainer::cuda {
+
+/// Memory that the blocks of a model take turns with.
+struct BlockScratch {
+  BlockScratch(Context& context, const CausalSelfAttention::Options& options);
+
+  AttentionScratch attention;
+  DeviceMemory packed;  ///< [rows, 3 · width]: query, key and value, or their gradients.
+  DeviceMemory wide;    ///< [rows, 4 · width]: gradient in the inner layer.
+  DeviceMemory narrow;  ///< [rows, width]: gradient within a branch.
+  DeviceMemory middle;  ///< [rows, width]: gradient between the branches.
+};
+
+/// h = x + project(attend(norm(x))), y = h + contract(gelu(expand(norm(h)))), as
+/// trainer/layers/transformer_block.h. Both sums are part of the products before them, and in the
+/// backward pass of the layer norm.
+///
+/// Shape: x, y and gradients are [rows, width] of the context's dtype. `scratch` outlives it.
+class TransformerBlock {
+ public:
+  TransformerBlock(Context& context, DeviceParameters& parameters, BlockScratch& scratch,
+                   const BlockParameters& names, const CausalSelfAttention::Options& options);
+
+  /// `x` stays as it is until `backward`. The result belongs to the block.
+  const void* forward(const void* x);
+
+  /// `gradient` comes in as that of y and goes out as that of x.
+  void backward(void* gradient);
+
+ private:
+  TransformerBlock(Context& context, DeviceParameters& parameters, BlockScratch& scratch,
+                   const BlockParameters& names, const CausalSelfAttention::Options& options,
+                   std::size_t rows, std::size_t width);
+
+  BlockScratch& scratch_;
+  LayerNorm attention_norm_;
+  Linear query_key_value_;
+  Attention attention_;
+  Linear project_;
+  LayerNorm inner_norm_;
+  Linear expand_;
+  Linear contract_;
+
+  const void* x_ = nullptr;
+  DeviceMemory attention_input_;  // norm(x)
+  DeviceMemory attended_;
+  DeviceMemory middle_;       // h
+  DeviceMemory inner_input_;  // norm(h)
+  DeviceMemory expanded_;     // before GELU, [rows, 4 · width]
+  DeviceMemory inner_;        // after it
+  DeviceMemory output_;
+};
+
+}  // namespace kolo::trainer::cuda

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+
+#include "trainer/cuda/cuda_model.h"
+#include "trainer/cuda/cuda_optimizer.h"
+#include "trainer/cuda/learner/stream_stopwatch.h"
+#include "trainer/loop/config.h"
+#include "trainer/loop/learner.h"
+#include "trainer/loop/task.h"
+#include "trainer/optimizer/update_gate.h"
+
+namespace kolo::trainer::cuda {
+
+/// Training on the runtime's CUDA device, in any precision.
+///
+/// A gradient is handed over by an event behind the kernel that completes it, and the model's
+/// stream waits for the averages: the processor waits for the device once in a step, for the report
+/// of the update, whose skip the device has decided by itself.
+class CudaLearner final : public Learner {
+ public:
+  /// Errors: KoloError(kResources) when the device has too little memory; UsageError when the model
+  ///         cannot take the images; those of the runtime and of `CudaModel`.
+  CudaLearner(const Config& config, Runtime& runtime, const Task& task);
+
+  std::size_t parameter_count() const override { return model_->parameters().element_count(); }
+  PlanSummary plan() const override { return gradients_.plan(); }
+  float loss_scale() const override { return gate_.loss_scale(); }
+
+  void forward_backward(const Batch& batch, float row_weight) override;
+  StepReport finish(float lr) override;
+  void evaluate(const Batch& batch) override { model_->evaluate(batch.inputs, batch.targets); }
+  LossSums take_sums() override { return model_->take_sums(); }
+  const ParameterSet& parameters() override;
+
+ private:
+  std::unique_ptr<CudaModel> model_;
+  GradientSet gradients_;
+  CudaOptimizer optimizer_;
+  UpdateGate gate_;
+  StreamStopwatch standstill_;  // of the model's stream, until the last average is there
+};
+
+}  // namespace kolo::trainer::cuda

@@ -1,0 +1,96 @@
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "trainer/cuda/layers/embedding.h"
+#include "trainer/cuda/layers/layer_norm.h"
+#include "trainer/cuda/layers/transformer_block.h"
+#include "trainer/cuda/models/make_model.h"
+
+namespace kolo::trainer::cuda {
+namespace {
+
+constexpr std::size_t kClasses = 256;
+
+CausalSelfAttention::Options attention_options(const Gpt::Options& o) {
+  return {.sequences = o.sequences, .length = o.context, .width = o.width, .heads = o.heads};
+}
+
+/// trainer/models/gpt.h on the device.
+class CudaGpt final : public CudaModel {
+ public:
+  CudaGpt(std::unique_ptr<Core> core, const GptParameters& names, const Gpt::Options& o)
+      : CudaModel(std::move(core)),
+        rows_(o.sequences * o.context),
+        scratch_(context(), attention_options(o)),
+        embedding_(context(), parameters_on_device(), parameters_on_device().of(names.token),
+                   parameters_on_device().of(names.position),
+                   {.sequences = o.sequences, .length = o.context, .width = o.width}),
+        final_norm_(context(), parameters_on_device(), names.final_norm, rows_, o.width),
+        output_(context(), parameters_on_device(), parameters_on_device().of(names.token), nullptr,
+                {.rows = rows_,
+                 .inputs = o.width,
+                 .outputs = kClasses,
+                 .activation = Activation::kNone,
+                 .input_activation = Activation::kNone,
+                 .is_float32_result = true}),
+        embedded_(context().activations(rows_ * o.width)),
+        normal_(context().activations(rows_ * o.width)),
+        gradient_(context().activations(rows_ * o.width)),
+        logits_(context().floats(rows_ * kClasses)) {
+    for (const BlockParameters& block : names.blocks) {
+      blocks_.emplace_back(context(), parameters_on_device(), scratch_, block,
+                           attention_options(o));
+    }
+  }
+
+ protected:
+  const float* forward(const std::uint8_t* inputs) override {
+    embedding_.forward(inputs, embedded_.data());
+    last_ = embedded_.data();
+    for (TransformerBlock& block : blocks_) last_ = block.forward(last_);
+    final_norm_.forward(last_, normal_.data());
+    output_.forward({.x = normal_.data(), .y = logits_.data()});
+    return floats_of(logits_);
+  }
+
+  void backward(const void* logits_gradient, const std::uint8_t* inputs) override {
+    void* const narrow = scratch_.narrow.data();
+    output_.backward_parameters(normal_.data(), logits_gradient);
+    output_.backward_input(logits_gradient, narrow);
+    final_norm_.backward({.dy = narrow, .x = last_, .residual = nullptr, .dx = gradient_.data()});
+    for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
+      block->backward(gradient_.data());
+    }
+    embedding_.backward(inputs, gradient_.data());
+  }
+
+ private:
+  Context& context() { return core_->context(); }
+  DeviceParameters& parameters_on_device() { return core_->parameters(); }
+
+  std::size_t rows_;
+  BlockScratch scratch_;
+  Embedding embedding_;
+  std::deque<TransformerBlock> blocks_;
+  LayerNorm final_norm_;
+  Linear output_;  // shares the token table
+  DeviceMemory embedded_;
+  DeviceMemory normal_;
+  DeviceMemory gradient_;
+  DeviceMemory logits_;
+  const void* last_ = nullptr;  // output of the last block
+};
+
+}  // namespace
+
+std::unique_ptr<CudaModel> make_gpt(kolo::Device& device, const Gpt::Options& shape,
+                                    const CudaModelOptions& options) {
+  return make_model<CudaGpt>(device, options, shape,
+                             {.input_bytes = shape.sequences * shape.context,
+                              .rows = shape.sequences * shape.context,
+                              .classes = kClasses},
+                             register_gpt);
+}
+
+}  // namespace kolo::trainer::cuda

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "comm/device/device.h"
+#include "trainer/cuda/parameters/parameter_plan.h"
+#include "trainer/parameter_set.h"
+
+namespace kolo::trainer::cuda {
+
+/// One parameter on the device.
+struct DeviceParameter {
+  std::size_t index = 0;
+  std::size_t size = 0;
+  float* value = nullptr;
+  const void* copy = nullptr;  ///< In the dtype of activations; `value` itself for float32.
+  float* gradient = nullptr;   ///< Whoever bound it owns it.
+};
+
+/// A ParameterSet on the device: float32 values, and copies in the dtype of activations, each in
+/// one array.
+///
+/// Threads: one. `host`, `device` and `stream` outlive it.
+class DeviceParameters {
+ public:
+  using ReadyHook = std::function<void(std::size_t index)>;
+
+  /// Uploads nothing yet.
+  DeviceParameters(ParameterSet& host, kolo::Device& device, Stream& stream, DType dtype);
+
+  std::size_t size() const { return parameters_.size(); }
+  /// The address stays.
+  DeviceParameter& operator[](std::size_t index) { return parameters_[index]; }
+  const DeviceParameter& operator[](std::size_t index) const { return parameters_[index]; }
+  /// The device's side of a host parameter.
+  DeviceParameter& of(const Parameter& parameter) { return parameters_[parameter.index()]; }
+
+  const ParameterPlan& plan() const { return plan_; }
+  const ParameterSet& host() const { return host_; }
+  float* values() const { return reinterpret_cast<float*>(values_.data()); }
+  /// Null for float32.
+  void* copies() const { return copies_.data(); }
+  DType dtype() const { return dtype_; }
+
+  /// Host to device, through pinned memory, and the casts. Blocks.
+  void upload();
+  /// Device to host. Blocks.
+  void download();
+  /// Enqueues the casts.
+  void refresh_copies();
+
+  void on_ready(ReadyHook hook) { hook_ = std::move(hook); }
+  /// A layer's last word: what completes this gradient has been enqueued.
+  void ready(const DeviceParameter& parameter) {
+    if (hook_) hook_(parameter.index);
+  }
+
+ private:
+  void wait_for_stream();
+
+  ParameterSet& host_;
+  Stream& stream_;
+  DType dtype_;
+  ParameterPlan plan_;
+  DeviceMemory values_, copies_, staging_;
+  std::unique_ptr<Event> done_;
+  std::vector<DeviceParameter> parameters_;
+  ReadyHook hook_;
+};
+
+}  // namespace kolo::trainer::cuda

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "trainer/compute/device.h"
+#include "trainer/loop/config.h"
+#include "trainer/loop/distributed_optimizer.h"
+#include "trainer/loop/learner.h"
+#include "trainer/loop/task.h"
+#include "trainer/loss/softmax_cross_entropy.h"
+#include "trainer/models/model.h"
+
+namespace kolo::trainer {
+
+/// Training on the processor, in float32.
+class CpuLearner final : public Learner {
+ public:
+  /// Errors: KoloError(kConfig) for a precision or a feature that the processor does not offer;
+  ///         UsageError when the model cannot take the images; those of the runtime.
+  CpuLearner(const Config& config, Runtime& runtime, const Task& task);
+
+  std::size_t parameter_count() const override { return model_->parameters().element_count(); }
+  PlanSummary plan() const override { return optimizer_.plan(); }
+  float loss_scale() const override { return optimizer_.loss_scale(); }
+
+  void forward_backward(const Batch& batch, float row_weight) override;
+  StepReport finish(float lr) override;
+  void evaluate(const Batch& batch) override;
+  LossSums take_sums() override { return std::exchange(sums_, {}); }
+  const ParameterSet& parameters() override { return model_->parameters(); }
+
+ private:
+  Device device_;
+  std::unique_ptr<Model> model_;
+  SoftmaxCrossEntropy loss_;
+  DistributedOptimizer optimizer_;
+  LossSums sums_;
+};
+
+}  // namespace kolo::trainer

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+#include "runtime/kolo.h"
+#include "trainer/data/data_loader.h"
+#include "trainer/loss/softmax_cross_entropy.h"
+#include "trainer/parameter_set.h"
+
+namespace kolo::trainer {
+
+/// What one step of training did.
+struct StepReport {
+  double gradient_norm = 0.0;  ///< Of the averages, before clipping; not finite when skipped.
+  std::chrono::nanoseconds exposed{0};  ///< Computing stood still until the last average was there.
+  bool is_skipped = false;              ///< The averages overflowed: nothing was updated.
+};
+
+/// A model with its loss and optimizer on one device, joined to the runtime: the part of training
+/// that depends on where it is computed.
+///
+/// Collective: every rank makes one for the same job and calls the same functions equally often.
+/// After construction all ranks hold the parameters of rank 0.
+/// Threads: one.
+class Learner {
+ public:
+  virtual ~Learner() = default;
+
+  virtual std::size_t parameter_count() const = 0;  ///< Elements.
+  virtual PlanSummary plan() const = 0;
+  virtual float loss_scale() const = 0;  ///< Of the next step; 1 without loss scaling.
+
+  /// Forward and backward pass over a batch whose rows weigh `row_weight` each in the gradients.
+  /// Every gradient is handed to the runtime the moment it is computed; the loss joins the sums.
+  virtual void forward_backward(const Batch& batch, float row_weight) = 0;
+
+  /// After `forward_backward`: waits for the averages, checks and clips them, updates.
+  /// Errors: those of the runtime; KoloError(kInternal) as `UpdateGate::judge`.
+  virtual StepReport finish(float lr) = 0;
+
+  /// Forward pass; the loss joins the sums.
+  virtual void evaluate(const Batch& batch) = 0;
+
+  /// The sums of all this rank's batches since the last call.
+  virtual LossSums take_sums() = 0;
+
+  /// The parameters in host memory, valid and unchanged until the next call of any member.
+  virtual const ParameterSet& parameters() = 0;
+};
+
+}  // namespace kolo::trainer

@@ -1,0 +1,39 @@
+#include "trainer/loop/learner_factory.h"
+
+#include "trainer/config_error.h"
+#include "trainer/loop/cpu_learner.h"
+
+#if KOLO_CUDA_TRAINER
+#include "trainer/cuda/learner/cuda_learner.h"
+#endif
+
+namespace kolo::trainer {
+namespace {
+
+#if KOLO_CUDA_TRAINER
+
+std::unique_ptr<Learner> make_device_learner(const Config& config, Runtime& runtime,
+                                             const Task& task) {
+  return std::make_unique<cuda::CudaLearner>(config, runtime, task);
+}
+
+#else
+
+std::unique_ptr<Learner> make_device_learner(const Config&, Runtime& runtime, const Task&) {
+  throw_config_error("--device " + runtime.options().device +
+                     ": this build trains on cpu only; training on a GPU needs a build with CUDA "
+                     "and cuDNN (-DKOLO_WITH_CUDA=ON -DKOLO_WITH_CUDNN=ON)");
+}
+
+#endif
+
+}  // namespace
+
+std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, const Task& task) {
+  if (runtime.options().device == "cpu") {
+    return std::make_unique<CpuLearner>(config, runtime, task);
+  }
+  return make_device_learner(config, runtime, task);
+}
+
+}  // namespace kolo::trainer

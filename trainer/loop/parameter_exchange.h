@@ -1,0 +1,17 @@
+#pragma once
+
+#include "comm/base/buffer_view.h"
+#include "runtime/kolo.h"
+#include "trainer/parameter_set.h"
+
+namespace kolo::trainer {
+
+/// Agrees with all ranks on a gradient per parameter, to be averaged in memory of the runtime that
+/// lies where `memory` says. Collective.
+/// Errors: KoloError(kMismatch) when ranks hold different parameters.
+GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters, MemoryKind memory);
+
+/// Gives all ranks the values of rank 0. Collective.
+void broadcast_values(Runtime& runtime, ParameterSet& parameters);
+
+}  // namespace kolo::trainer

@@ -1,0 +1,35 @@
+#include "trainer/precision/precision.h"
+
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "trainer/config_error.h"
+
+namespace kolo::trainer {
+
+DType parse_precision(const std::string& text) {
+  const std::optional<DType> dtype = parse_dtype(text);
+  if (dtype == DType::kFloat32 || (dtype && is_16bit_float(*dtype))) return *dtype;
+  throw_config_error(fmt::format("--precision {}: choose float32, bfloat16 or float16", text));
+}
+
+LossScaler::Options parse_loss_scale(const std::string& text, DType precision) {
+  using Mode = LossScaler::Mode;
+  if (text == "off") return {.mode = Mode::kOff};
+  if (text == "dynamic") return {.mode = Mode::kDynamic};
+  if (text == "auto") {
+    return {.mode = precision == DType::kFloat16 ? Mode::kDynamic : Mode::kOff};
+  }
+  float scale = 0.0f;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, scale);
+  if (error == std::errc() && stop == end && std::isfinite(scale) && scale > 0.0f) {
+    return {.mode = Mode::kFixed, .scale = scale};
+  }
+  throw_config_error(
+      fmt::format("--loss-scale {}: choose auto, off, dynamic or a number greater than 0", text));
+}
+
+}  // namespace kolo::trainer
