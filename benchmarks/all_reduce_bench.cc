@@ -39,15 +39,17 @@ double expected(ReduceOp op, int world_size) {
   return 2;
 }
 
-void fill(const Runtime& runtime, BufferView buffer) {
-  std::vector<double> values(buffer.count);
+void fill(const Runtime& runtime, AllReduceRun& run, const AllReduceCase& what) {
+  std::vector<double> values(what.count());
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = contribution(runtime.rank(), runtime.world_size(), i);
-  convert(buffer.dtype, buffer.data, DType::kFloat64, values.data(), buffer.count, 1.0);
+  std::vector<std::byte> elements(what.bytes);
+  convert(what.dtype, elements.data(), DType::kFloat64, values.data(), values.size(), 1.0);
+  run.write(elements.data());
 }
 
 /// Elements that differ from the one right value, over all ranks.
-std::uint64_t count_wrong(Runtime& runtime, BufferView buffer, const AllReduceCase& what) {
+std::uint64_t count_wrong(Runtime& runtime, AllReduceRun& run, const AllReduceCase& what) {
   // The right value went the same way: rounded to the wire and back.
   double right = expected(what.op, runtime.world_size());
   for (DType dtype : {what.wire.value_or(what.dtype), what.dtype}) {
@@ -55,8 +57,10 @@ std::uint64_t count_wrong(Runtime& runtime, BufferView buffer, const AllReduceCa
     convert(dtype, rounded, DType::kFloat64, &right, 1, 1.0);
     convert(DType::kFloat64, &right, dtype, rounded, 1, 1.0);
   }
-  std::vector<double> values(buffer.count);
-  convert(DType::kFloat64, values.data(), buffer.dtype, buffer.data, buffer.count, 1.0);
+  std::vector<std::byte> elements(what.bytes);
+  run.read(elements.data());
+  std::vector<double> values(what.count());
+  convert(DType::kFloat64, values.data(), what.dtype, elements.data(), values.size(), 1.0);
   std::int64_t wrong =
       std::count_if(values.begin(), values.end(), [&](double value) { return value != right; });
   runtime.all_reduce("bench wrong", {&wrong, 1, DType::kInt64}, ReduceOp::kSum);
@@ -122,14 +126,14 @@ std::vector<AllReduceRow> measure_all_reduce(
     std::vector<Measured> measured(systems.size());
     for (std::size_t i = 0; i < systems.size(); ++i) {
       measured[i].run = systems[i]->prepare(what);
-      fill(runtime, measured[i].run->buffer());
+      fill(runtime, *measured[i].run, what);
       measured[i].run->run();
-      measured[i].wrong = count_wrong(runtime, measured[i].run->buffer(), what);
+      measured[i].wrong = count_wrong(runtime, *measured[i].run, what);
     }
     for (int round = 0; round < options.rounds; ++round) {
       for (std::size_t i = 0; i < systems.size(); ++i) {
         // Sums grow in place; filled afresh they stay ordinary numbers for a round.
-        fill(runtime, measured[i].run->buffer());
+        fill(runtime, *measured[i].run, what);
         for (int warmup = 0; warmup < options.warmup; ++warmup) measured[i].run->run();
         time_round(*systems[i], measured[i], per_round);
       }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "comm/base/buffer_view.h"
+#include "comm/device/device.h"
 #include "runtime/kolo.h"
 
 namespace kolo::bench {
@@ -17,7 +18,8 @@ struct AllReduceCase {
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   std::optional<DType> wire = std::nullopt;
-  bool in_arena = true;  ///< Kolo: the buffer lives in the arena; else in ordinary memory.
+  bool in_arena = true;  ///< Kolo: the buffer lives in the arena; else in memory of its own.
+  MemoryKind memory = MemoryKind::kHost;
 
   std::size_t count() const { return bytes / size_of(dtype); }
 };
@@ -26,7 +28,9 @@ struct AllReduceCase {
 class AllReduceRun {
  public:
   virtual ~AllReduceRun() = default;
-  virtual BufferView buffer() = 0;
+  /// Copies `count()` elements of the case to the buffer, wherever it is, or from it.
+  virtual void write(const void* elements) = 0;
+  virtual void read(void* elements) = 0;
   /// Blocks until the sum is in the buffer.
   virtual void run() = 0;
   virtual std::string algorithm() const = 0;
@@ -42,6 +46,7 @@ class AllReduceSystem {
   virtual std::optional<std::uint64_t> wire_bytes() const { return std::nullopt; }
 };
 
-std::unique_ptr<AllReduceSystem> make_kolo_system(Runtime& runtime);
+/// `device` is the runtime's, for cases in device memory, and outlives the system; else null.
+std::unique_ptr<AllReduceSystem> make_kolo_system(Runtime& runtime, Device* device);
 
 }  // namespace kolo::bench

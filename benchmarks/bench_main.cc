@@ -7,12 +7,14 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <thread>
 
 #include "benchmarks/all_reduce_bench.h"
 #include "benchmarks/peer_factory.h"
 #include "comm/base/log.h"
 #include "comm/collective/reduce_kernels.h"
+#include "comm/native/device_factory.h"
 #include "runtime/option_table.h"
 #include "runtime/version.h"
 
@@ -27,6 +29,16 @@ struct Arguments {
   std::string json;
   AllReduceOptions all_reduce;
 };
+
+/// What --memory names.
+struct Memory {
+  bool in_arena;
+  MemoryKind kind;
+};
+const std::map<std::string, Memory> kMemories = {{"arena", {true, MemoryKind::kHost}},
+                                                 {"user", {false, MemoryKind::kHost}},
+                                                 {"device", {true, MemoryKind::kDevice}},
+                                                 {"device-user", {false, MemoryKind::kDevice}}};
 
 /// Every runtime option under its flag; `--wire` is the short name of `--wire-dtype`.
 void add_runtime_options(CLI::App& app, Options& options) {
@@ -49,12 +61,16 @@ void resolve(Arguments& arguments) {
   const auto op = parse_reduce_op(arguments.op);
   if (!dtype) fail("--dtype: no dtype '" + arguments.dtype + "'");
   if (!op) fail("--op: no operation '" + arguments.op + "'");
-  if (arguments.memory != "arena" && arguments.memory != "user")
-    fail("--memory takes arena or user");
+  const auto memory = kMemories.find(arguments.memory);
+  if (memory == kMemories.end()) fail("--memory takes arena, user, device or device-user");
   options.what = {.dtype = *dtype,
                   .op = *op,
                   .wire = arguments.runtime.wire_dtype,
-                  .in_arena = arguments.memory == "arena"};
+                  .in_arena = memory->second.in_arena,
+                  .memory = memory->second.kind};
+  if (options.what.memory == MemoryKind::kDevice && arguments.runtime.device == "cpu") {
+    arguments.runtime.device = "cuda";
+  }
   for (const std::string& size : arguments.sizes) options.sizes.push_back(parse_bytes(size));
 }
 
@@ -113,7 +129,11 @@ bool run_all_reduce(Arguments& arguments) {
   Peers peers(arguments.compare);
   Runtime runtime = Runtime::from_environment(arguments.runtime);
   std::vector<std::unique_ptr<AllReduceSystem>> systems;
-  systems.push_back(make_kolo_system(runtime));
+  std::unique_ptr<Device> device;
+  if (arguments.all_reduce.what.memory == MemoryKind::kDevice) {
+    device = open_device(arguments.runtime.device, runtime.local_rank());
+  }
+  systems.push_back(make_kolo_system(runtime, device.get()));
   for (auto& peer : peers.take_systems()) systems.push_back(std::move(peer));
 
   const bool speaks = runtime.rank() == 0;
@@ -150,7 +170,9 @@ int main(int argc, char** argv) {
   all_reduce.add_option("--dtype", arguments.dtype, "Of the elements")->capture_default_str();
   all_reduce.add_option("--op", arguments.op, "sum, average, min, max or prod")
       ->capture_default_str();
-  all_reduce.add_option("--memory", arguments.memory, "arena (zero copy) or user (packed)")
+  all_reduce
+      .add_option("--memory", arguments.memory,
+                  "arena (zero copy), user (packed), device or device-user (the same on a GPU)")
       ->capture_default_str();
   all_reduce.add_option("--compare", arguments.compare, "Systems to measure beside Kolo: mpi")
       ->delimiter(',');

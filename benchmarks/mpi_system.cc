@@ -2,6 +2,8 @@
 
 #include <mpi.h>
 
+#include <cstring>
+
 #include <fmt/format.h>
 
 #include "comm/base/aligned_memory.h"
@@ -51,9 +53,11 @@ class MpiRun final : public AllReduceRun {
   explicit MpiRun(const AllReduceCase& what)
       : what_(what), type_(mpi_type(what.dtype)), memory_(allocate_aligned(what.bytes)) {
     check(what.op != ReduceOp::kAverage, "MPI has no average; use --op sum with --compare mpi");
+    check(what.memory == MemoryKind::kHost, "MPI is measured in host memory; leave mpi out");
   }
 
-  BufferView buffer() override { return {memory_.get(), what_.count(), what_.dtype}; }
+  void write(const void* elements) override { std::memcpy(memory_.get(), elements, what_.bytes); }
+  void read(void* elements) override { std::memcpy(elements, memory_.get(), what_.bytes); }
   void run() override {
     MPI_Allreduce(MPI_IN_PLACE, memory_.get(), narrow<int>(what_.count()), type_, mpi_op(what_.op),
                   MPI_COMM_WORLD);

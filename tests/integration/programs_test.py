@@ -22,7 +22,12 @@ BENCH_FIELDS = {
 TRAIN_FIELDS = {
     "model", "ranks", "nodes", "device", "wire", "compression", "algorithm", "steps", "epochs", "train_loss",
     "eval_loss", "eval_accuracy", "samples_per_s", "tokens_per_s", "step_ms", "compute_ms", "exposed_comm_ms",
-    "wire_bytes_per_step", "fusion_bytes", "weights_hash", "wall_s", "curve",
+    "wire_bytes_per_step", "fusion_bytes", "weights_hash", "wall_s", "curve", "precision", "loss_scale",
+    "skipped_steps",
+}  # fmt: skip
+GPU_FIELDS = {
+    "index", "name", "address", "compute_capability", "memory_bytes", "numa_node", "cpus", "numa_distances",
+    "network_card", "network_distances",
 }  # fmt: skip
 
 
@@ -96,6 +101,12 @@ class Programs(unittest.TestCase):
         self.assertEqual(missing.returncode, 65, missing.stderr)
         self.assertIn("nothing.txt", missing.stderr)
         self.assertEqual(launch("kolo-train", "--no-such-option").returncode, 64)
+        no_gpu = launch("kolo-train", "--model", "gpt", "--data", self.text, "--device", "cuda:4711")
+        self.assertEqual(no_gpu.returncode, 78, no_gpu.stderr)
+        self.assertIn("device 'cuda:4711'", no_gpu.stderr)
+        half = launch("kolo-train", "--model", "gpt", "--data", self.text, "--precision", "bfloat16")
+        self.assertEqual(half.returncode, 78, half.stderr)
+        self.assertIn("float32 only", half.stderr)
         wrong = launch("kolo-bench", "all-reduce", "--sizes", "4", "--algorithm", "rign")
         self.assertEqual(wrong.returncode, 78, wrong.stderr)
         self.assertIn("rign", wrong.stderr)
@@ -104,6 +115,26 @@ class Programs(unittest.TestCase):
         report = json.loads(self.succeed("kolo-topo", "--json", ranks=3, nodes=2).stdout)
         self.assertEqual(len(report["ranks"]), 3)
         self.assertTrue(all(row["chosen"] for row in report["predictions"]))
+
+    def test_topo_shows_gpus_or_says_why_there_are_none(self):
+        report = json.loads(self.succeed("kolo-topo", "--json", ranks=3, nodes=2).stdout)
+        for node in report["nodes"]:
+            gpus = node["gpus"]
+            self.assertEqual(set(gpus), {"absence", "devices", "links", "rings", "ranks"})
+            count = len(gpus["devices"])
+            self.assertEqual([len(row) for row in gpus["links"]], [count] * count)
+            if count == 0:
+                self.assertTrue(gpus["absence"])
+                self.assertEqual((gpus["rings"], gpus["ranks"]), ([], []))
+                continue
+            self.assertIsNone(gpus["absence"])
+            for device in gpus["devices"]:
+                self.assertEqual(set(device), GPU_FIELDS)
+            for ring in gpus["rings"]:
+                self.assertEqual(sorted(ring["order"]), list(range(count)))
+            self.assertEqual([place["rank"] for place in gpus["ranks"]], node["ranks"])
+        text = self.succeed("kolo-topo", ranks=1).stdout
+        self.assertRegex(text, r"\n  (no CUDA device: \S+|GPU 0: \S+)")
 
 
 if __name__ == "__main__":

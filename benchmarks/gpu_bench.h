@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "comm/device/cuda_device.h"
+
+namespace kolo::bench {
+
+/// Somebody else's way to the same result.
+struct PeerTime {
+  std::string name;
+  double us = 0;
+};
+
+/// One kernel on one set of data.
+struct KernelTime {
+  std::string kernel;
+  std::size_t bytes = 0;  ///< Read and written, at the least.
+  double us = 0;          ///< Median.
+  std::vector<PeerTime> peers = {};
+  std::optional<std::size_t> wrong =
+      {};  ///< Bytes that differ from the reference; none: unchecked.
+};
+
+/// A GPU with one stream, and how its time is measured.
+class GpuBench {
+ public:
+  /// `bytes` is the size of a buffer: large beside the caches.
+  GpuBench(CudaDevice& device, std::size_t bytes, int iterations);
+
+  CudaDevice& device() { return device_; }
+  Stream& stream() { return *stream_; }
+  void* native() const { return stream_->native(); }
+  std::size_t bytes() const { return bytes_; }
+
+  /// Microseconds of what `enqueue` enqueues, by CUDA events: the median after a warm-up.
+  double median_us(const std::function<void()>& enqueue) { return median_us(enqueue, iterations_); }
+  double median_us(const std::function<void()>& enqueue, int iterations);
+
+  DeviceMemory upload(std::span<const std::byte> bytes);
+  void overwrite(const DeviceMemory& memory, std::span<const std::byte> bytes);
+  std::vector<std::byte> download(const DeviceMemory& memory, std::size_t bytes);
+
+ private:
+  struct DestroyEvent {
+    void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+  };
+  using TimedEvent = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, DestroyEvent>;
+  static TimedEvent make_timed_event();
+
+  CudaDevice& device_;
+  const std::size_t bytes_;
+  const int iterations_;
+  std::unique_ptr<Stream> stream_;
+  TimedEvent begin_, end_;
+};
+
+/// Floats between -2 and 2, most of them small, equal for equal seeds.
+std::vector<float> random_floats(std::size_t count, std::uint64_t seed);
+
+/// Bytes that differ.
+std::size_t count_wrong(std::span<const std::byte> actual, std::span<const std::byte> expected);
+
+// The questions, one source file each.
+std::vector<KernelTime> measure_batched_copies(GpuBench& bench);
+std::vector<KernelTime> measure_reductions(GpuBench& bench);
+std::vector<KernelTime> measure_top_k(GpuBench& bench);
+
+}  // namespace kolo::bench

@@ -1,0 +1,171 @@
+# The parts of scripts/gpu-check: names, time limits and what each runs. Sourced after common.sh.
+# shellcheck shell=bash disable=SC2034  # tables are read by the script that sources this
+
+build=${KOLO_GPU_BUILD:-$root/build/gpu}
+
+# Among the tests of the tier gpu, those of kernels: what compute-sanitizer watches.
+kernel_tests='kernel|top_k|packer'
+
+# What the build needs beside a C++ and CUDA toolchain, MPI, UCX and hwloc: headers, libraries that
+# are linked, and what their CMake packages ask for. zlib's own library is left to the machine.
+carried_packages=(
+  libgtest-dev libgmock-dev googletest libbenchmark-dev libbenchmark1debian
+  libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 nlohmann-json3-dev libcli11-dev
+  libxxhash-dev libxxhash0 libhwy-dev libhwy1 zlib1g-dev
+  libdnnl-dev libdnnl2 ocl-icd-opencl-dev ocl-icd-libopencl1 opencl-c-headers opencl-clhpp-headers
+  pkgconf pkgconf-bin libpkgconf3 pkg-config
+)
+
+# In the order of what is wanted first: a part that finds no time left does not start.
+parts=(build tests kernels torch-kernels nccl hierarchy train torch-train sanitizer)
+declare -A limit=(
+  [build]=240 [tests]=120 [kernels]=100 [torch-kernels]=45 [nccl]=90 [hierarchy]=60 [train]=60
+  [torch-train]=90 [sanitizer]=90
+)
+declare -A title=(
+  [build]="build for this GPU"
+  [tests]="ctest -L gpu"
+  [kernels]="kernels beside a device-to-device copy"
+  [torch-kernels]="the same operations in PyTorch"
+  [nccl]="device collectives, 2 and 4 ranks on one GPU"
+  [hierarchy]="hierarchical all-reduce, 2 nodes x 2 ranks on one GPU"
+  [train]="kolo-train, GPT in bfloat16"
+  [torch-train]="the same GPT in PyTorch, eager and compiled"
+  [sanitizer]="compute-sanitizer on the kernel tests"
+)
+
+# A GPT of 121 million parameters, told to both trainers in the same words.
+gpt=(--layers 17 --width 768 --heads 12 --context 1024 --batch 8 --steps 60)
+
+print_parts() {
+  local part
+  for part in "${parts[@]}"; do printf '%-14s %4d s  %s\n' "$part" "${limit[$part]}" "${title[$part]}"; done
+}
+
+# why_no_gpu: succeeds if there is a GPU that CUDA programs can be built for and run on; else says
+# why not.
+why_no_gpu() {
+  local answer
+  if ! command -v nvidia-smi >/dev/null; then echo "there is no nvidia-smi, so no NVIDIA driver"; return 1; fi
+  if ! answer=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>&1); then echo "${answer%%$'\n'*}"; return 1; fi
+  if [[ -z $answer ]]; then echo "the driver sees no GPU"; return 1; fi
+}
+
+# gpu NAME...: properties of the first GPU, as nvidia-smi calls them.
+gpu() { nvidia-smi --query-gpu="$1" --format=csv,noheader | head -n 1; }
+
+# describe_machine: lines "key<TAB>value".
+describe_machine() {
+  local torch
+  printf 'gpu\t%s\n' "$(gpu name)"
+  printf 'gpus\t%s\n' "$(nvidia-smi -L | wc -l)"
+  printf 'driver\t%s\n' "$(gpu driver_version)"
+  printf 'memory\t%s\n' "$(gpu memory.total)"
+  printf 'nvcc\t%s\n' "$(nvcc --version 2>/dev/null | sed -n 's/.*release \([^,]*\).*/\1/p')"
+  printf 'compiler\t%s\n' "$("${CXX:-c++}" --version 2>/dev/null | head -n 1)"
+  torch=$(python3 -c 'import torch; print(torch.__version__)' 2>/dev/null) || torch=none
+  printf 'pytorch\t%s\n' "$torch"
+  printf 'cores\t%s\n' "$(nproc)"
+  printf 'commit\t%s\n' "$(commit)"
+}
+
+# The commit of the checkout, or what KOLO_COMMIT says where the checkout came without its history.
+commit() {
+  local id
+  if id=$(git -C "$root" -c safe.directory="$root" rev-parse --short HEAD 2>/dev/null); then
+    if [[ -n $(git -C "$root" -c safe.directory="$root" status --porcelain 2>/dev/null) ]]; then id+=" with changes"; fi
+    echo "$id"
+  else
+    echo "${KOLO_COMMIT:-unknown}"
+  fi
+}
+
+# run_part NAME: in a process of its own, with $KOLO_GPU_WORK for what it leaves.
+run_part() {
+  [[ -n ${title[$1]-} ]] || usage_error "no such part: $1"
+  cd "$root"
+  set -x
+  "part_${1//-/_}"
+}
+
+# skip REASON: ends a part that this machine has nothing for.
+skip() { say "$*"; exit 77; }
+
+# program PATH: the program of this build, or a failure that names it.
+program() { if [[ -x $build/$1 ]]; then echo "$build/$1"; else die "$1 was not built"; fi; }
+
+part_build() {
+  local architecture
+  architecture=$(gpu compute_cap)
+  # Another compiler may warn of more than the ones the project is built with every day.
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DKOLO_WERROR=OFF \
+    -DCMAKE_CUDA_ARCHITECTURES="${architecture/./}" -DKOLO_WITH_CUDA=ON -DKOLO_WITH_NCCL=ON \
+    -DKOLO_WITH_CUDNN=ON -DKOLO_WITH_MPI=ON -DKOLO_WITH_UCX=ON
+  # What can be built is built, so that the other parts have something to run.
+  cmake --build "$build" -j "$(jobs_at_once)" -- -k 0
+}
+
+part_tests() {
+  ctest --test-dir "$build" -L gpu --no-tests=error --output-on-failure --timeout 60 \
+    --output-junit "$KOLO_GPU_WORK/tests.xml"
+  grep -q 'status="run"' "$KOLO_GPU_WORK/tests.xml" || die "every test was skipped"
+}
+
+part_sanitizer() {
+  command -v compute-sanitizer >/dev/null || skip "compute-sanitizer is not on this machine"
+  local tests test tool status=0
+  mapfile -t tests < <(ctest --test-dir "$build" -L gpu -R "$kernel_tests" --show-only=json-v1 |
+    python3 -c 'import json, sys; [print(test["command"][0]) for test in json.load(sys.stdin)["tests"]]')
+  ((${#tests[@]} > 0)) || die "no kernel test was built"
+  for tool in memcheck racecheck; do
+    for test in "${tests[@]}"; do
+      compute-sanitizer --tool "$tool" --error-exitcode 9 "$test" || status=$?
+    done
+  done
+  return "$status"
+}
+
+part_kernels() {
+  local bench trainer
+  bench=$(program bin/gpu_kernel_bench)
+  "$bench" --json "$KOLO_GPU_WORK/kernels.json"
+  trainer=$(program bin/gpu_trainer_bench)
+  "$trainer" --json "$KOLO_GPU_WORK/trainer-kernels.json"
+}
+
+has_torch() { python3 -c 'import torch' 2>/dev/null; }
+
+part_torch_kernels() {
+  has_torch || skip "PyTorch is not on this machine"
+  python3 -B benchmarks/torch_kernels.py --json "$KOLO_GPU_WORK/torch-kernels.json"
+}
+
+part_nccl() {
+  local test ranks
+  test=$(program tests/comm/device/nccl_group_test)
+  for ranks in 2 4; do
+    scripts/launch -n "$ranks" --timeout 45 -- scripts/lib/one-gpu "$test" | tee "$KOLO_GPU_WORK/nccl-$ranks.txt"
+    grep -q '  OK ]' "$KOLO_GPU_WORK/nccl-$ranks.txt" || die "every test was skipped with $ranks ranks"
+  done
+}
+
+part_hierarchy() {
+  local bench
+  bench=$(program bin/kolo-bench)
+  # Between the nodes as between machines: no shared memory.
+  UCX_TLS=tcp,self scripts/launch -n 4 --nodes 2 --timeout 50 -- scripts/lib/one-gpu "$bench" all-reduce \
+    --memory device --device-algorithm hierarchical:native,ring --sizes 1M,16M,64M --iterations 5 \
+    --json "$KOLO_GPU_WORK/hierarchy.json"
+}
+
+part_train() {
+  local train
+  train=$(program bin/kolo-train)
+  "$train" --model gpt --device cuda --precision bfloat16 --data "$root/comm" --sample 0 "${gpt[@]}" \
+    --json "$KOLO_GPU_WORK/train.json"
+}
+
+part_torch_train() {
+  has_torch || skip "PyTorch is not on this machine"
+  python3 -B benchmarks/torch_gpt.py "${gpt[@]}" --json "$KOLO_GPU_WORK/torch-train.json"
+}

@@ -1,0 +1,248 @@
+#!/usr/bin/env -S python3 -B
+"""scripts/gpu-check without a GPU: what it says there, how it runs its parts, and its report of recorded outputs."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GPU_CHECK = ROOT / "scripts" / "gpu-check"
+REPORT = ROOT / "scripts" / "lib" / "gpu_report.py"
+
+PARTS = """\
+build\t0\t95\t240\tbuild for this GPU
+tests\t8\t31\t120\tctest -L gpu
+sanitizer\t77\t0\t60\tcompute-sanitizer on the kernel tests
+kernels\t0\t20\t45\tkernels beside a device-to-device copy
+torch-kernels\t0\t22\t45\tthe same operations in PyTorch
+nccl\t124\t60\t60\tdevice collectives, 2 and 4 ranks on one GPU
+hierarchy\t0\t12\t60\thierarchical all-reduce
+train\t0\t18\t60\tkolo-train, GPT in bfloat16
+torch-train\tnone\t0\t75\tthe same GPT in PyTorch
+"""
+TESTS = """<testsuite><testcase name="cuda_device_test" status="run"/><testcase name="kernels_gpu_test" status="fail"/>
+<testcase name="nccl_group_test" status="notrun"/></testsuite>"""
+
+
+def kernel_row(kernel, share, peer=None, peer_us=None):
+    return {"kernel": kernel, "bytes": 1 << 30, "us": 250.0, "floor_us": 250.0 * share, "share_of_copy": share,
+            "wrong": 0, "peer": peer, "peer_us": peer_us}  # fmt: skip
+
+
+KERNELS = {
+    "device": "cuda:0 (Example GPU)",
+    "copy_gb_per_s": 4000.0,
+    "rows": [
+        kernel_row("pack to float32, 64 KiB each", 0.9, "cudaMemcpyAsync per tensor", 9000.0),
+        kernel_row("pack to float32, 64 KiB each", 0.9, "cub::DeviceMemcpy::Batched", 300.0),
+        kernel_row("pack to float32, 4 KiB each", 0.5),
+        kernel_row("unpack from float32, 300 x 4 KiB", 0.1),
+        kernel_row("add received shard, float32", 0.88),
+        kernel_row("top-k, 1 % of 67108864", 0.7),
+    ],
+}
+TRAINER = {"copy_gb_per_s": 4050.0, "rows": [{"kernel": "AdamW with bfloat16 copy", "bytes": 1 << 30, "us": 300.0,
+                                              "floor_us": 270.0, "share_of_copy": 0.9}]}  # fmt: skip
+TORCH = {
+    "copy_gb_per_s": 4100.0,
+    "rows": [
+        {"system": "torch", "kernel": "pack to float32, 64 KiB each", "us": 500.0, "share_of_copy": 0.5},
+        {"system": "torch", "kernel": "layer norm forward, bfloat16, 1 x 768", "us": 100.0, "share_of_copy": 0.75},
+    ],
+}
+HIERARCHY = [{"system": "kolo", "size": 1048576, "algorithm": "hierarchical:native,ring", "ranks": 4, "nodes": 2,
+              "time_us": 51234.5, "wire_bytes": 524288, "wrong": 0}]  # fmt: skip
+TRAIN = {"model": "gpt", "device": "cuda", "step_ms": 61.25, "tokens_per_s": 133747.0, "train_loss": 2.5}
+TORCH_TRAIN = [{"system": "torch eager", "parameters": 121500000, "step_ms": 72.5, "tokens_per_s": 113000.0}]
+
+
+class Report(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.work = self.folder / "work"
+        self.work.mkdir()
+        self.leave("parts.tsv", PARTS)
+        self.leave("machine.txt", "gpu\tExample GPU\ndriver\t580.1\ncommit\tabc1234\n")
+        self.leave("tests.xml", TESTS)
+        self.leave("tests.log", "\n".join(f"line {number}" for number in range(100)) + "\nkernels_gpu_test: wrong bits\n")
+        self.leave("sanitizer.log", "+ part_sanitizer\ncompute-sanitizer is not on this machine\n+ exit 77\n")
+        self.leave("nccl.log", "rank 1 waits\n")
+        self.leave("kernels.json", json.dumps(KERNELS))
+        self.leave("trainer-kernels.json", json.dumps(TRAINER))
+        self.leave("torch-kernels.json", json.dumps(TORCH))
+        self.leave("hierarchy.json", json.dumps(HIERARCHY))
+        self.leave("train.json", json.dumps(TRAIN))
+        self.leave("torch-train.json", json.dumps(TORCH_TRAIN))
+
+    def leave(self, name, text):
+        (self.work / name).write_text(text, encoding="utf-8")
+
+    def report(self, status=1):
+        outcome = subprocess.run([REPORT, self.work, self.folder / "gpu"], capture_output=True, text=True)
+        self.assertEqual(outcome.returncode, status, outcome.stderr)
+        self.markdown = (self.folder / "gpu.md").read_text(encoding="utf-8")
+        return json.loads((self.folder / "gpu.json").read_text(encoding="utf-8"))
+
+    def test_shows_every_part_with_how_it_ended(self):
+        report = self.report()
+        self.assertEqual([part["status"] for part in report["parts"]],
+                         ["passed", "failed", "skipped", "passed", "passed", "timed out", "passed", "passed",
+                          "not started"])  # fmt: skip
+        self.assertEqual(report["parts"][2]["detail"], "compute-sanitizer is not on this machine")
+        self.assertEqual(report["machine"]["commit"], "abc1234")
+        for text in ("| tests | ctest -L gpu | **failed** (8) | 31 |", "**timed out** after 60 s", "Example GPU",
+                     "skipped: compute-sanitizer is not on this machine", "not started: the time",
+                     "kernels_gpu_test: wrong bits", "rank 1 waits"):  # fmt: skip
+            self.assertIn(text, self.markdown)
+        self.assertNotIn("line 5\n", self.markdown)
+        log = (self.folder / "gpu.log").read_text()
+        self.assertIn("line 5\n", log)
+        self.assertLess(log.index("==== build"), log.index("==== nccl"))
+
+    def test_counts_the_tests(self):
+        self.assertEqual(self.report()["tests"], {"passed": ["cuda_device_test"], "failed": ["kernels_gpu_test"],
+                                                  "skipped": ["nccl_group_test"]})  # fmt: skip
+        self.assertIn("1 passed, 1 failed, 1 skipped.\n- kernels_gpu_test failed\n- nccl_group_test skipped", self.markdown)
+
+    def test_judges_kernels_and_shows_them_beside_their_peers(self):
+        report = self.report()
+        self.assertEqual(report["copy_gb_per_s"], {"kolo": 4000.0, "kolo trainer": 4050.0, "PyTorch": 4100.0})
+        verdicts = {row["kernel"]: (row.get("bar"), row.get("met")) for row in report["kernels"]}
+        self.assertEqual(verdicts, {
+            "pack to float32, 64 KiB each": (0.85, True),
+            "pack to float32, 4 KiB each": (0.6, False),
+            "unpack from float32, 300 x 4 KiB": (None, None),
+            "add received shard, float32": (0.9, False),
+            "top-k, 1 % of 67108864": (1 / 1.5, True),
+            "AdamW with bfloat16 copy": (0.85, True),
+            "layer norm forward, bfloat16, 1 x 768": (None, None),
+        })  # fmt: skip
+        self.assertIn("kolo 4000 GB/s, kolo trainer 4050 GB/s, PyTorch 4100 GB/s", self.markdown)
+        self.assertIn("| pack to float32, 64 KiB each | 250.0 | 90 % | 85 % | yes | 0 | cudaMemcpyAsync per tensor 9000.0, "
+                      "cub::DeviceMemcpy::Batched 300.0, PyTorch 500.0 (50 %) |", self.markdown)  # fmt: skip
+        self.assertIn("| add received shard, float32 | 250.0 | 88 % | 90 % | **no** | 0 |  |", self.markdown)
+        self.assertIn("| layer norm forward, bfloat16, 1 x 768 | – | – |  |  |  | PyTorch 100.0 (75 %) |", self.markdown)
+
+    def test_shows_training_beside_pytorch_and_the_hierarchy(self):
+        self.report()
+        self.assertIn("| kolo |  | 61.25 | 133747 | 2.500 |", self.markdown)
+        self.assertIn("| torch eager | 121500000 | 72.50 | 113000 | – |", self.markdown)
+        self.assertIn("| 1048576 | hierarchical:native,ring | 4 | 2 | 51234.5 | 524288 | 0 |", self.markdown)
+
+    def test_says_what_it_cannot_read_and_shows_the_rest(self):
+        self.leave("kernels.json", json.dumps(KERNELS)[:100])
+        self.leave("tests.xml", TESTS[:60])
+        self.leave("torch-kernels.json", json.dumps({"rows": [*TORCH["rows"], {"kernel": "odd"}]}))
+        (self.work / "train.json").unlink()
+        report = self.report()
+        self.assertEqual(len(report["problems"]), 3)
+        self.assertIsNone(report["tests"])
+        for text in ("kernels.json is no JSON", "tests.xml is cut short", "1 rows without kernel", "torch eager"):
+            self.assertIn(text, self.markdown)
+
+    def test_is_content_when_all_passed(self):
+        self.leave("parts.tsv", PARTS.splitlines()[0] + "\n")
+        self.report(status=0)
+
+    def test_of_nothing_is_still_a_report(self):
+        for file in self.work.iterdir():
+            file.unlink()
+        self.assertEqual(self.report(status=0)["parts"], [])
+
+
+class Script(unittest.TestCase):
+    """The script itself, among stand-ins for the tools of a GPU machine."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "bin").mkdir()
+
+    def tool(self, name, script):
+        file = self.folder / "bin" / name
+        file.write_text("#!/bin/sh\n" + script + "\n", encoding="utf-8")
+        file.chmod(0o755)
+
+    def run_script(self, *arguments):
+        variables = os.environ | {
+            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
+            "KOLO_GPU_BUILD": str(self.folder / "build"),
+            "KOLO_GPU_DEPS": str(self.folder / "none"),
+            "OUT": str(self.folder / "out"),
+        }
+        return subprocess.run([GPU_CHECK, *map(str, arguments)], env=variables, capture_output=True, text=True)
+
+    def test_without_a_gpu_it_says_why_and_does_nothing(self):
+        self.tool("nvidia-smi", "echo 'the driver is not loaded'; exit 9")
+        outcome = self.run_script()
+        self.assertEqual((outcome.returncode, outcome.stdout), (77, "no CUDA device: the driver is not loaded\n"))
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["bin"])
+
+    def test_dry_run_names_every_part(self):
+        outcome = self.run_script("--dry-run")
+        self.assertEqual(outcome.returncode, 0)
+        self.assertEqual([line.split()[0] for line in outcome.stdout.splitlines()],
+                         ["build", "tests", "kernels", "torch-kernels", "nccl", "hierarchy", "train", "torch-train",
+                          "sanitizer"])  # fmt: skip
+
+    def test_unknown_parts_are_refused(self):
+        self.tool("nvidia-smi", "echo x")
+        self.assertEqual(self.run_script("--only", "build,tets").returncode, 64)
+
+    def play_gpu(self):
+        self.tool("nvidia-smi", 'case "$*" in -L) echo "GPU 0";; *compute_cap*) echo 9.0;; *) echo Example;; esac')
+
+    def report(self):
+        """The JSON, Markdown and logs of the run."""
+        (file,) = (self.folder / "out").glob("gpu-*.json")
+        texts = [file.with_suffix(suffix).read_text(encoding="utf-8") for suffix in (".json", ".md", ".log")]
+        return json.loads(texts[0]), *texts[1:]
+
+    def test_failing_hanging_and_late_parts_are_all_in_the_report(self):
+        self.play_gpu()
+        bench = self.folder / "build" / "bin" / "gpu_kernel_bench"
+        self.tool("cmake", f"""echo "cmake $*"; mkdir -p {bench.parent}
+                  printf '#!/bin/sh\\necho started; sleep 1000 & wait\\n' >{bench}; chmod +x {bench}""")
+        self.tool("ctest", "echo 'a test has failed'; exit 8")
+        outcome = self.run_script("--only", "build,tests,kernels,train", "--budget", 8)
+        self.assertEqual(outcome.returncode, 1, outcome.stderr)
+        report, markdown, log = self.report()
+        self.assertEqual({part["name"]: part["status"] for part in report["parts"]},
+                         {"build": "passed", "tests": "failed", "kernels": "timed out", "train": "not started"})  # fmt: skip
+        self.assertIn("a test has failed", markdown)
+        self.assertIn("-DCMAKE_CUDA_ARCHITECTURES=90 ", log)
+        self.assertEqual(report["machine"]["gpu"], "Example")
+
+    def test_a_part_that_ends_with_77_is_skipped_for_the_reason_it_gave(self):
+        self.play_gpu()
+        self.tool("ctest", "echo 'no tests for this GPU'; exit 77")
+        outcome = self.run_script("--only", "tests")
+        self.assertEqual(outcome.returncode, 0, outcome.stderr)
+        self.assertIn("skipped: no tests for this GPU", outcome.stdout)
+        self.assertEqual(self.report()[0]["parts"][0]["detail"], "no tests for this GPU")
+
+    def test_tests_that_were_all_skipped_have_not_passed(self):
+        self.play_gpu()
+        self.tool("ctest", """while [ "$1" != --output-junit ]; do shift; done
+                  echo '<testsuite><testcase name="a" status="notrun"/></testsuite>' >"$2" """)
+        self.assertEqual(self.run_script("--only", "tests").returncode, 1)
+        report, markdown, _ = self.report()
+        self.assertEqual(report["tests"], {"passed": [], "failed": [], "skipped": ["a"]})
+        self.assertIn("every test was skipped", markdown)
+
+    def test_a_part_whose_program_is_missing_fails_and_says_so(self):
+        self.play_gpu()
+        self.assertEqual(self.run_script("--only", "hierarchy").returncode, 1)
+        report, markdown, _ = self.report()
+        self.assertEqual([part["status"] for part in report["parts"]], ["failed"])
+        self.assertIn("bin/kolo-bench was not built", markdown)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
