@@ -92,23 +92,23 @@ OptionEntry wire_option() {
 }
 
 OptionEntry link_costs_option() {
-  return {
-      .name = "link_costs",
-      .value = "KEY=VALUE,...",
-      .help =
-          "what links cost, for the algorithm auto: LINK_latency_us and LINK_bytes_per_us, with "
-          "LINK memory, network, device, staging or native_network",
-      .set =
-          [](Options& options, const std::string& text) {
-            try {
-              parse_link_costs(text);
-            } catch (const std::invalid_argument& e) {
-              fail(e.what());
-            }
-            options.link_costs = text;
-          },
-      .get = [](const Options& options) { return options.link_costs; },
-      .job_wide = true};
+  return {.name = "link_costs",
+          .value = "KEY=VALUE,...",
+          .help =
+              "what links cost, for the algorithm auto, e.g. network_latency_us=2; kolo-topo "
+              "prints all "
+              "keys",
+          .set =
+              [](Options& options, const std::string& text) {
+                try {
+                  parse_link_costs(text);
+                } catch (const std::invalid_argument& e) {
+                  fail(e.what());
+                }
+                options.link_costs = text;
+              },
+          .get = [](const Options& options) { return options.link_costs; },
+          .job_wide = true};
 }
 
 OptionEntry spin_option() {

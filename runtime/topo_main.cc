@@ -35,8 +35,7 @@ TopoOptions parse(CLI::App& app, int argc, char** argv) {
       ->envname("KOLO_NODE_ID");
   app.add_option(
          "--link-costs", options.link_costs,
-         "LINK_latency_us=, LINK_bytes_per_us= with LINK memory, network, device, staging or "
-         "native_network; comma-separated")
+         "What links cost where it differs from the values below: KEY=VALUE, comma-separated")
       ->envname("KOLO_LINK_COSTS")
       ->default_str(to_string(LinkCosts{}));
   app.add_option("--connect-timeout-ms", options.connect_timeout_ms,

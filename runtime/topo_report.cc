@@ -37,8 +37,10 @@ json to_json(const PciDevice& device) {
           {"link_GBps", device.link_gb_per_s}};
 }
 
-json to_json(const LinkCost& cost) {
-  return {{"latency_us", cost.latency_us}, {"bytes_per_us", cost.bytes_per_us}};
+json to_json(const LinkCosts& costs) {
+  json values = json::object();
+  for (const auto& [key, value] : link_cost_values(costs)) values[std::string(key)] = value;
+  return values;
 }
 
 json predictions(const CostModel& model) {
@@ -180,12 +182,7 @@ json to_json(const TopoReport& report) {
   }
   return {{"ranks", std::move(ranks)},
           {"nodes", std::move(nodes)},
-          {"link_costs",
-           {{"memory", to_json(report.costs.memory)},
-            {"network", to_json(report.costs.network)},
-            {"device", to_json(report.costs.device)},
-            {"staging", to_json(report.costs.staging)},
-            {"native_network", to_json(report.costs.native_network)}}},
+          {"link_costs", to_json(report.costs)},
           {"predictions", predictions(CostModel(grid, report.costs))}};
 }
 
@@ -204,12 +201,11 @@ std::string to_text(const json& report) {
     append_hardware(text, node["hardware"]);
     text += gpus_to_text(node["gpus"], node["hardware"]);
   }
-  for (const char* kind : {"memory", "network", "device", "staging", "native_network"}) {
-    const json& link = report["link_costs"][kind];
-    fmt::format_to(out, "\n{}: {} us + bytes / ({} bytes/us)", kind,
-                   link["latency_us"].get<double>(), link["bytes_per_us"].get<double>());
+  text += "\n\nLink costs\n\n";
+  for (const auto& [key, value] : report["link_costs"].items()) {
+    fmt::format_to(out, "{:>28} {:>14.6g}\n", key, value.get<double>());
   }
-  text += "\n\nPredicted time of an all-reduce (us)\n\n";
+  text += "\nPredicted time of an all-reduce (us)\n\n";
   append_predictions(text, report["predictions"]);
   return text;
 }

@@ -25,7 +25,7 @@ nlohmann::json to_json(const HardwareSnapshot& hardware);
 
 /// {ranks: [{rank, node, local_rank, cross_rank}],
 ///  nodes: [{node, id, ranks, hardware, gpus}],
-///  link_costs: {link: {latency_us, bytes_per_us}},
+///  link_costs: {key of `parse_link_costs`: value},
 ///  predictions: [{bytes, chosen, chosen_16bit, chosen_device, us: {algorithm: microseconds}}]}
 nlohmann::json to_json(const TopoReport& report);
 

@@ -2,18 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <limits>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
-
-// How a round is priced. Inside a node every pair of ranks has a memory link of its own. Between
-// nodes all ranks of a node share its link, which sends and receives at the same time. The messages
-// of one rank follow each other (one port), so that each costs it one latency.
-//
-//   ring, 2 nodes x 2 ranks      0 -> 1 => 2 -> 3 => 0      -> memory, => network
-//   one round                    max(memory(S/4), network(1 message of S/4 per node))
 
 namespace kolo {
 namespace {
@@ -21,171 +13,147 @@ namespace {
 // Preferred first among equals: `direct` gives the same bits whatever the bucket's limits.
 constexpr std::array<std::string_view, 4> kFlatAlgorithms = {"direct", "ring", "halving_doubling",
                                                              "tree"};
+constexpr std::array<std::string_view, 4> kCrossAlgorithms = {"direct", "ring", "halving_doubling",
+                                                              "tree"};
 constexpr std::string_view kHierarchicalPrefix = "hierarchical:direct,";
 
-double transfer_us(const LinkCost& link, double bytes) {
-  return link.latency_us + bytes / link.bytes_per_us;
+// Chunk and bucket sizes that are considered.
+constexpr std::size_t kSmallest = std::size_t{64} << 10;
+constexpr std::size_t kLargest = std::size_t{64} << 20;
+
+/// What agreement on a bucket costs a rank of several nodes: a message up and one down the tree.
+constexpr int kAgreementMessages = 4;
+
+/// The sizes worth trying for something of `bytes`, largest first.
+std::vector<std::size_t> sizes_for(std::size_t bytes) {
+  std::size_t size = kSmallest;
+  while (size < bytes && size < kLargest) size *= 2;
+  std::vector<std::size_t> sizes;
+  for (; size >= kSmallest; size /= 2) sizes.push_back(size);
+  return sizes;
 }
 
-/// One round in which some ranks send `bytes` each, one message per sender.
-class Round {
- public:
-  Round(const ProcessGrid& grid, const LinkCosts& costs)
-      : grid_(grid),
-        costs_(costs),
-        sent_(static_cast<std::size_t>(grid.num_nodes())),
-        received_(sent_) {}
-
-  void add(int from, int to) {
-    if (grid_.same_node(from, to)) {
-      uses_memory_ = true;
-      return;
-    }
-    const int sent = ++sent_[static_cast<std::size_t>(grid_.node(from))];
-    const int received = ++received_[static_cast<std::size_t>(grid_.node(to))];
-    busiest_link_ = std::max({busiest_link_, sent, received});
-  }
-
-  double time_us(double bytes) const {
-    const double memory = uses_memory_ ? transfer_us(costs_.memory, bytes) : 0;
-    const double network =
-        busiest_link_ > 0 ? transfer_us(costs_.network, busiest_link_ * bytes) : 0;
-    return std::max(memory, network);
-  }
-
- private:
-  const ProcessGrid& grid_;
-  const LinkCosts& costs_;
-  std::vector<int> sent_;
-  std::vector<int> received_;
-  int busiest_link_ = 0;
-  bool uses_memory_ = false;
-};
+ProcessGrid one_rank_per_node(int nodes) {
+  return ProcessGrid::with_node_sizes(std::vector<int>(static_cast<std::size_t>(nodes), 1));
+}
 
 }  // namespace
 
-double CostModel::ring_us(std::size_t bytes) const {
-  const int n = grid_.world_size();
-  if (n == 1) return 0;
-  Round round(grid_, costs_);
-  for (int rank = 0; rank < n; ++rank) round.add(rank, (rank + 1) % n);
-  return 2.0 * (n - 1) * round.time_us(static_cast<double>(bytes) / n);
-}
-
-double CostModel::direct_us(std::size_t bytes) const {
-  const int n = grid_.world_size();
-  const double shard = static_cast<double>(bytes) / n;
-  double phase = 0;
-  for (int node = 0; node < grid_.num_nodes(); ++node) {
-    const int local = static_cast<int>(grid_.ranks_of_node(node).size());
-    const int remote = n - local;
-    if (local > 1) {
-      // On a single node the others' memory is read in place: flags instead of messages.
-      const int latencies = remote == 0 ? 1 : local - 1;
-      phase = std::max(phase, latencies * costs_.memory.latency_us +
-                                  (local - 1) * shard / costs_.memory.bytes_per_us);
-    }
-    if (remote > 0) {
-      phase = std::max(phase, remote * costs_.network.latency_us +
-                                  local * remote * shard / costs_.network.bytes_per_us);
-    }
-  }
-  return 2 * phase;  // Reduce-scatter and all-gather.
-}
-
-double CostModel::halving_doubling_us(std::size_t bytes) const {
-  const int n = grid_.world_size();
-  const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(n)));
-  double total = 0;
-  if (n > power) {  // The ranks above the power of two hand their part down and get the result.
-    Round fold(grid_, costs_);
-    for (int rank = power; rank < n; ++rank) fold.add(rank, rank - power);
-    total += fold.time_us(static_cast<double>(bytes));
-  }
-  double part = static_cast<double>(bytes);
-  for (int distance = power / 2; distance >= 1; distance /= 2) {
-    part /= 2;
-    Round exchange(grid_, costs_);
-    for (int rank = 0; rank < power; ++rank) exchange.add(rank, rank ^ distance);
-    total += exchange.time_us(part);
-  }
-  return 2 * total;
-}
-
-double CostModel::tree_us(std::size_t bytes) const {
-  const int n = grid_.world_size();
-  double total = 0;
-  for (int distance = 1; distance < n; distance *= 2) {
-    Round round(grid_, costs_);
-    for (int rank = distance; rank < n; rank += 2 * distance) round.add(rank, rank - distance);
-    total += round.time_us(static_cast<double>(bytes));
-  }
-  return 2 * total;
-}
-
-double CostModel::hierarchical_us(std::size_t bytes, const std::string& cross) const {
-  // All parts travel at once over each node's link: as if one rank per node had all the bytes.
-  const std::vector<int> one_rank_each(static_cast<std::size_t>(grid_.num_nodes()), 1);
-  const CostModel between(ProcessGrid::with_node_sizes(one_rank_each), costs_);
-  double local = 0;
-  for (int node = 0; node < grid_.num_nodes(); ++node) {
-    const double size = static_cast<double>(grid_.ranks_of_node(node).size());
-    if (size == 1) continue;
-    const double read = (size - 1) / size * static_cast<double>(bytes);
-    local = std::max(local, transfer_us(costs_.memory, read));
-  }
-  return 2 * local + between.flat_us(cross, bytes);
-}
-
-double CostModel::flat_us(const std::string& algorithm, std::size_t bytes) const {
-  if (algorithm == "ring") return ring_us(bytes);
-  if (algorithm == "direct") return direct_us(bytes);
-  if (algorithm == "halving_doubling") return halving_doubling_us(bytes);
-  if (algorithm == "tree") return tree_us(bytes);
-  throw std::invalid_argument("unknown algorithm '" + algorithm + "' in a flat group");
-}
-
-double CostModel::predict_us(const std::string& algorithm, std::size_t bytes) const {
-  if (algorithm == "hierarchical") {
-    double best = std::numeric_limits<double>::infinity();
-    for (std::string_view cross : kFlatAlgorithms) {
-      best = std::min(best, hierarchical_us(bytes, std::string(cross)));
-    }
-    return best;
-  }
-  if (algorithm.starts_with(kHierarchicalPrefix)) {
-    return hierarchical_us(bytes, algorithm.substr(kHierarchicalPrefix.size()));
-  }
-  if (algorithm == "native" || algorithm.starts_with("hierarchical:native,")) {
-    return device_us(algorithm, bytes, kDeviceUnitBytes);
-  }
-  return flat_us(algorithm, bytes);
-}
-
 std::vector<std::string> CostModel::algorithms() {
   std::vector<std::string> names(kFlatAlgorithms.begin(), kFlatAlgorithms.end());
-  for (std::string_view cross : kFlatAlgorithms) {
+  for (std::string_view cross : kCrossAlgorithms) {
     names.push_back(std::string(kHierarchicalPrefix).append(cross));
   }
   return names;
 }
 
 bool CostModel::is_reproducible(const std::string& algorithm) {
-  return algorithm == "direct" || algorithm == "hierarchical:direct,direct";
+  return algorithm == "direct" || algorithm == "flat" || algorithm == "hierarchical:direct,direct";
 }
 
-std::string CostModel::choose(std::size_t bytes, bool reproducible) const {
+double CostModel::predict_us(const std::string& algorithm, const HostBucket& bucket) const {
+  if (algorithm == "native" || algorithm.starts_with("hierarchical:native,")) {
+    return device_us(algorithm, bucket.bytes, kDeviceUnitBytes);
+  }
+  if (algorithm != "hierarchical") return host_cost(algorithm, bucket).alone_us;
+  double best = std::numeric_limits<double>::infinity();
+  for (std::string_view cross : kCrossAlgorithms) {
+    const std::string name = std::string(kHierarchicalPrefix).append(cross);
+    best = std::min(best, host_cost(name, bucket).alone_us);
+  }
+  return best;
+}
+
+double CostModel::hierarchical_us(std::size_t bytes, const std::string& cross) const {
+  return predict_us(std::string(kHierarchicalPrefix).append(cross), bytes);
+}
+
+std::string CostModel::choose(const HostBucket& bucket) const {
   std::string chosen;
   double best = std::numeric_limits<double>::infinity();
   for (const std::string& name : algorithms()) {
-    if (reproducible && !is_reproducible(name)) continue;
-    const double predicted = predict_us(name, bytes);
+    if (bucket.reproducible && !is_reproducible(name)) continue;
+    const double predicted = predict_us(name, bucket);
     if (predicted < best) {
       best = predicted;
       chosen = name;
     }
   }
   return chosen;
+}
+
+std::size_t CostModel::chunk_bytes(const std::string& algorithm, const HostBucket& bucket) const {
+  std::size_t chosen = kSmallest;
+  double best = std::numeric_limits<double>::infinity();
+  for (const std::size_t size : sizes_for(bucket.bytes)) {
+    const double predicted = chunked_cost(algorithm, bucket, size).alone_us;
+    if (predicted < best) {
+      best = predicted;
+      chosen = size;
+    }
+  }
+  return chosen;
+}
+
+std::size_t CostModel::fusion_bytes(const HostBucket& all) const {
+  std::size_t chosen = kSmallest;
+  double best = std::numeric_limits<double>::infinity();
+  for (const std::size_t size : sizes_for(all.bytes)) {
+    HostBucket bucket = all;
+    bucket.bytes = std::min(size, all.bytes);
+    const Cost one = host_cost(choose(bucket), bucket);
+    const double buckets = static_cast<double>(all.bytes) /
+                           static_cast<double>(std::max<std::size_t>(bucket.bytes, 1));
+    // What is left to do after the last gradient, and what all the others keep busy.
+    const double predicted = one.alone_us + buckets * one.busy_us;
+    if (predicted < best) {
+      best = predicted;
+      chosen = size;
+    }
+  }
+  return chosen;
+}
+
+CostModel::Cost CostModel::host_cost(const std::string& algorithm, const HostBucket& bucket) const {
+  const std::size_t chunk =
+      bucket.chunk_bytes > 0 ? bucket.chunk_bytes : chunk_bytes(algorithm, bucket);
+  return chunked_cost(algorithm, bucket, chunk);
+}
+
+CostModel::Cost CostModel::chunked_cost(const std::string& algorithm, const HostBucket& bucket,
+                                        std::size_t chunk_bytes) const {
+  const auto bytes = static_cast<double>(bucket.bytes);
+  const double chunk = std::min(bytes, static_cast<double>(chunk_bytes));
+  const double chunks = chunk > 0 ? bytes / chunk : 1;
+  const Passage one = host_passage(algorithm, bucket, chunk);
+  if (grid_.world_size() == 1) return {};
+  const int messages = grid_.num_nodes() > 1 ? kAgreementMessages : 0;
+  const double each = costs_.bucket_us + messages * costs_.network.message_us;
+  return {.alone_us = each + pipeline_us(one, chunks), .busy_us = each + chunks * one.pace_us()};
+}
+
+Passage CostModel::host_passage(const std::string& algorithm, const HostBucket& bucket,
+                                double bytes) const {
+  const HostPassages passages(grid_, costs_, static_cast<double>(bucket.bytes));
+  const Passage packing = passages.packing(bytes, bucket.packing, algorithm);
+  if (!algorithm.starts_with(kHierarchicalPrefix)) {
+    return packing + flat_passage(algorithm, passages, bytes);
+  }
+  // All parts travel at once over each node's link: as if one rank per node had all the bytes.
+  const ProcessGrid nodes = one_rank_per_node(grid_.num_nodes());
+  const HostPassages between(nodes, costs_, static_cast<double>(bucket.bytes));
+  const Passage cross = flat_passage(algorithm.substr(kHierarchicalPrefix.size()), between, bytes);
+  return packing + passages.local_halves(bytes) + (grid_.num_nodes() > 1 ? cross : Passage{});
+}
+
+Passage CostModel::flat_passage(const std::string& algorithm, const HostPassages& passages,
+                                double bytes) const {
+  if (algorithm == "direct") return passages.direct(bytes);
+  if (algorithm == "flat") return passages.flat(bytes);
+  if (algorithm == "ring") return passages.ring(bytes);
+  if (algorithm == "halving_doubling") return passages.halving_doubling(bytes);
+  if (algorithm == "tree") return passages.tree(bytes);
+  throw std::invalid_argument("unknown algorithm '" + algorithm + "' in a flat group");
 }
 
 }  // namespace kolo

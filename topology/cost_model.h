@@ -6,28 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "topology/host_passages.h"
+#include "topology/link_costs.h"
 #include "topology/process_grid.h"
 
 namespace kolo {
-
-/// Cost of one kind of link in the alpha-beta model: a message of b bytes takes
-/// latency_us + b / bytes_per_us.
-struct LinkCost {
-  double latency_us = 0;
-  double bytes_per_us = 1;
-};
-
-/// Costs of the links of a job; the defaults stand for a shared-memory node and a 10 Gbit/s
-/// network.
-struct LinkCosts {
-  LinkCost memory{.latency_us = 0.5, .bytes_per_us = 8000};     ///< Between ranks of one node.
-  LinkCost network{.latency_us = 15.0, .bytes_per_us = 1200};   ///< Between nodes, one node's link.
-  LinkCost device{.latency_us = 5.0, .bytes_per_us = 360'000};  ///< Between devices of one node.
-  LinkCost staging{.latency_us = 10.0,
-                   .bytes_per_us = 25'000};  ///< Device to host memory, each way.
-  /// Between nodes as the device's own library reaches it, one node's link.
-  LinkCost native_network{.latency_us = 15.0, .bytes_per_us = 1200};
-};
 
 /// Bytes of a device bucket that go through node and network as one unit, unless told otherwise.
 inline constexpr std::size_t kDeviceUnitBytes = std::size_t{32} << 20;
@@ -39,39 +22,57 @@ struct DeviceLimits {
   std::size_t unit_bytes = kDeviceUnitBytes;
 };
 
+/// A host bucket, as far as it decides what an all-reduce costs.
+struct HostBucket {
+  std::size_t bytes = 0;      ///< Of one rank, in the bucket's dtype.
+  bool reproducible = false;  ///< Elements must be summed at one place per level (16-bit sums).
+  Packing packing = Packing::kNone;
+  std::size_t chunk_bytes = 0;  ///< 0: whatever `CostModel::chunk_bytes` says.
+};
+
 /// Predicted times of all-reduce algorithms.
 ///
 /// Units:   bytes of one rank's buffer; microseconds until the slowest rank is done.
 /// Threads: pure; any.
-/// Cost:    O(ranks log ranks) per prediction.
-/// Source:  Thakur, Rabenseifner and Gropp, IJHPCA 2005, with one shared link per node. Kernels are
-///          free and stages follow each other, so chunked schedules do somewhat better.
+/// Cost:    O(ranks log ranks) per prediction and chunk size.
+/// Source:  Thakur, Rabenseifner and Gropp, IJHPCA 2005, with one shared link per node, with the
+///          time that bytes take inside a node, and with chunks that follow each other (`Passage`).
 class CostModel {
  public:
   CostModel(ProcessGrid grid, LinkCosts costs) : grid_(std::move(grid)), costs_(costs) {}
 
-  double ring_us(std::size_t bytes) const;
-  double direct_us(std::size_t bytes) const;
-  double halving_doubling_us(std::size_t bytes) const;
-  double tree_us(std::size_t bytes) const;
-  /// Local direct reduce-scatter, `cross` algorithm on each rank's part over all nodes, local
-  /// all-gather. Errors: std::invalid_argument unless `cross` is a flat name.
-  double hierarchical_us(std::size_t bytes, const std::string& cross) const;
+  // --- Host memory ----------------------------------------------------------------------------
 
   /// Names that `choose` considers, preferred first among equals: the flat ones, then
-  /// "hierarchical:direct,CROSS" for each.
+  /// "hierarchical:direct,CROSS" for each that runs between nodes.
   static std::vector<std::string> algorithms();
   /// Whether each element is summed at one place in rank order per level.
   static bool is_reproducible(const std::string& algorithm);
 
-  /// By name: "ring", "direct", "halving_doubling", "tree", "hierarchical" (best cross algorithm),
-  /// "hierarchical:direct,CROSS", "native" or "hierarchical:native,CROSS". Errors:
-  /// std::invalid_argument for an unknown name.
-  double predict_us(const std::string& algorithm, std::size_t bytes) const;
+  /// By name: one of `algorithms()`, "hierarchical" (with the best CROSS), "native" or
+  /// "hierarchical:native,CROSS". Errors: std::invalid_argument for an unknown name.
+  double predict_us(const std::string& algorithm, const HostBucket& bucket) const;
+  double predict_us(const std::string& algorithm, std::size_t bytes) const {
+    return predict_us(algorithm, HostBucket{.bytes = bytes});
+  }
+  /// "hierarchical:direct,CROSS". Errors: std::invalid_argument unless `cross` is a flat name.
+  double hierarchical_us(std::size_t bytes, const std::string& cross) const;
 
-  /// The algorithm with the lowest prediction. `reproducible` admits only those for which
-  /// `is_reproducible` holds (direct, hierarchical:direct,direct), as 16-bit buckets need.
-  std::string choose(std::size_t bytes, bool reproducible) const;
+  /// The algorithm with the lowest prediction among those that the bucket admits.
+  std::string choose(const HostBucket& bucket) const;
+  std::string choose(std::size_t bytes, bool reproducible, Packing packing = Packing::kNone) const {
+    return choose({.bytes = bytes, .reproducible = reproducible, .packing = packing});
+  }
+
+  /// The size of the pieces that `algorithm` should be cut into, a power of two. Small ones fill
+  /// the pipeline soon, large ones have fewer messages and steps; ties go to the larger.
+  std::size_t chunk_bytes(const std::string& algorithm, const HostBucket& bucket) const;
+  /// The size of the buckets that gradients of `bucket.bytes` in all should travel in, a power of
+  /// two: small ones leave little to do after the last gradient, large ones cost less in all. The
+  /// sum of both is least.
+  std::size_t fusion_bytes(const HostBucket& all) const;
+
+  // --- Device memory --------------------------------------------------------------------------
 
   /// One all-reduce of the device's own library over all ranks: rings in a node, trees between
   /// nodes.
@@ -95,7 +96,18 @@ class CostModel {
   const LinkCosts& costs() const { return costs_; }
 
  private:
-  double flat_us(const std::string& algorithm, std::size_t bytes) const;
+  /// Of one bucket: how long it takes, and how much of it nobody else can use.
+  struct Cost {
+    double alone_us = 0;
+    double busy_us = 0;
+  };
+
+  Passage host_passage(const std::string& algorithm, const HostBucket& bucket, double bytes) const;
+  Passage flat_passage(const std::string& algorithm, const HostPassages& passages,
+                       double bytes) const;
+  Cost host_cost(const std::string& algorithm, const HostBucket& bucket) const;
+  Cost chunked_cost(const std::string& algorithm, const HostBucket& bucket,
+                    std::size_t chunk_bytes) const;
   double device_us(const std::string& algorithm, std::size_t bytes, std::size_t unit_bytes) const;
   std::string best_device(std::size_t bytes, const DeviceLimits& limits,
                           std::string_view except) const;

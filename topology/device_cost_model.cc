@@ -70,8 +70,13 @@ double CostModel::native_us(std::size_t bytes) const {
 double CostModel::native_hierarchical_us(std::size_t bytes, const std::string& cross,
                                          std::size_t unit_bytes) const {
   // As between hosts, each node's link carries all parts: one rank per node with all the bytes.
-  const std::vector<int> one_rank_each(static_cast<std::size_t>(grid_.num_nodes()), 1);
-  const CostModel between(ProcessGrid::with_node_sizes(one_rank_each), costs_);
+  // What processors do meanwhile is left out.
+  const ProcessGrid leaders = ProcessGrid::with_node_sizes(
+      std::vector<int>(static_cast<std::size_t>(grid_.num_nodes()), 1));
+  LinkCosts links = costs_;
+  links.network.message_us = links.step_us = 0;
+  links.memory.bytes_per_us = links.memory.cached_bytes_per_us = links.memory.shared_bytes_per_us =
+      std::numeric_limits<double>::infinity();
 
   const std::size_t limit = std::max<std::size_t>(1, unit_bytes);
   const auto units = static_cast<double>(std::max<std::size_t>(1, (bytes + limit - 1) / limit));
@@ -84,7 +89,8 @@ double CostModel::native_hierarchical_us(std::size_t bytes, const std::string& c
     const double nodes = grid_.num_nodes();
     copy = transfer_us(costs_.staging, 2 * (nodes - 1) / nodes * unit / smallest_node(grid_));
   }
-  const double exchange = between.flat_us(cross, static_cast<std::size_t>(unit));
+  const Passage passage = flat_passage(cross, HostPassages(leaders, links, unit), unit);
+  const double exchange = grid_.num_nodes() > 1 ? passage.alone_us() : 0;
   const double all = 2 * half + 2 * copy + exchange;
   const double slowest = std::max({2 * half, copy, exchange});
   return all + (units - 1) * std::max(slowest, all / 2);

@@ -2,25 +2,68 @@
 
 #include <string>
 #include <string_view>
-
-#include "topology/cost_model.h"
+#include <utility>
+#include <vector>
 
 namespace kolo {
 
+/// Cost of one kind of link in the alpha-beta model: a message of b bytes takes
+/// latency_us + b / bytes_per_us.
+struct LinkCost {
+  double latency_us = 0;
+  double bytes_per_us = 1;
+};
+
+/// Costs inside one node. Rates count bytes read plus bytes written by all ranks of a node at once.
+/// Source: measured on two cores of an AMD EPYC (AVX-512, 32 MiB of L3) with two ranks.
+struct MemoryCost {
+  double latency_us = 0.3;               ///< From a flag's store until ranks that await it go on.
+  double bytes_per_us = 80'000;          ///< Where the node's buckets do not fit the cache.
+  double cached_bytes_per_us = 250'000;  ///< Where they do, in lines that the rank itself wrote.
+  double shared_bytes_per_us = 40'000;   ///< Where they do, in lines that another rank wrote.
+  double cache_bytes = 32 << 20;         ///< Of a node, shared by its ranks.
+};
+
+/// Costs between nodes: of one node's link, full duplex, which its ranks share.
+struct NetworkCost {
+  double latency_us = 15;      ///< Of a small message, one way.
+  double bytes_per_us = 1200;  ///< In each direction.
+  double message_us = 1;       ///< What sending or receiving one more message costs a rank.
+};
+
+/// Costs of a job. The defaults stand for a shared-memory node and a 10 Gbit/s network.
+///
+/// Units:   microseconds; bytes per microsecond (1000 is 1 GB/s); bytes.
+/// Source:  Alexandrov, Ionescu, Schauser and Scheiman, LogGP, SPAA 1995: latency is their L,
+///          1 / bytes_per_us their G, message_us their o. The rates of memory are gamma in Thakur,
+///          Rabenseifner and Gropp, IJHPCA 2005, per byte moved instead of per element combined.
+struct LinkCosts {
+  MemoryCost memory = {};
+  NetworkCost network = {};
+  LinkCost device{.latency_us = 5.0, .bytes_per_us = 360'000};   ///< Between devices of one node.
+  LinkCost staging{.latency_us = 10.0, .bytes_per_us = 25'000};  ///< Device to host, each way.
+  /// Between nodes as the device's own library reaches it, one node's link.
+  LinkCost native_network{.latency_us = 15.0, .bytes_per_us = 1200};
+  double bucket_us = 1.5;  ///< What a bucket costs its rank, whatever its size.
+  double step_us = 0.05;   ///< What one step of a schedule costs beside its bytes.
+};
+
 /// Reads link costs from text, as `--link-costs` and KOLO_LINK_COSTS give them: comma-separated
-/// `key=value` with the keys LINK_latency_us and LINK_bytes_per_us, where LINK is memory, network,
-/// device, staging or native_network (see LinkCosts). Keys that are left out keep the value they
-/// have in `defaults`, except that native_network follows network unless it is named itself.
+/// `key=value`. The keys are the fields of `LinkCosts`, joined by underscores: memory_latency_us,
+/// network_bytes_per_us, bucket_us, ... Keys that are left out keep the value they have in
+/// `defaults`, except that native_network follows network unless it is named itself.
 ///
 ///   parse_link_costs("network_latency_us=2.5,network_bytes_per_us=12000")
 ///
-/// Units:   microseconds; bytes per microsecond (1000 is 1 GB/s).
 /// Errors:  std::invalid_argument naming key and value: unknown key, not a number, negative or
-///          infinite, no bandwidth.
+///          infinite, a rate or a size of zero.
 /// Threads: pure; any.
 LinkCosts parse_link_costs(std::string_view text, LinkCosts defaults = {});
 
-/// The text that `parse_link_costs` reads back as `costs`.
-std::string to_string(const LinkCosts& costs);
+/// Every key with its value.
+std::vector<std::pair<std::string_view, double>> link_cost_values(const LinkCosts& costs);
+
+/// The text that `parse_link_costs` reads back as `costs`; only keys that begin with `prefix`.
+std::string to_string(const LinkCosts& costs, std::string_view prefix = "");
 
 }  // namespace kolo

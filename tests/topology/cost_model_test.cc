@@ -41,11 +41,13 @@ TEST(CostModel, PredictionsGrowWithBytes) {
   for (const ProcessGrid& grid : grids()) {
     const CostModel model(grid, {});
     for (const std::string& name : CostModel::algorithms()) {
-      double previous = 0;
-      for (const std::size_t bytes : sizes()) {
-        const double predicted = model.predict_us(name, bytes);
-        EXPECT_GE(predicted, previous) << name << ", " << bytes << " bytes";
-        previous = predicted;
+      for (const std::size_t chunk : {std::size_t{0}, std::size_t{1} << 18, kMiB}) {
+        double previous = 0;
+        for (const std::size_t bytes : sizes()) {
+          const double predicted = model.predict_us(name, {.bytes = bytes, .chunk_bytes = chunk});
+          EXPECT_GE(predicted, previous) << name << ", " << bytes << " bytes, chunks of " << chunk;
+          previous = predicted;
+        }
       }
     }
   }
@@ -55,19 +57,22 @@ TEST(CostModel, ChoosesTheLowestPrediction) {
   for (const ProcessGrid& grid : grids()) {
     const CostModel model(grid, {});
     for (const std::size_t bytes : sizes()) {
-      double best = std::numeric_limits<double>::infinity();
-      double best_reproducible = best;
-      for (const std::string& name : CostModel::algorithms()) {
-        best = std::min(best, model.predict_us(name, bytes));
-        if (CostModel::is_reproducible(name)) {
-          best_reproducible = std::min(best_reproducible, model.predict_us(name, bytes));
+      for (const Packing packing : {Packing::kNone, Packing::kUser, Packing::kCast}) {
+        HostBucket bucket{.bytes = bytes, .packing = packing};
+        double best = std::numeric_limits<double>::infinity();
+        double best_reproducible = best;
+        for (const std::string& name : CostModel::algorithms()) {
+          best = std::min(best, model.predict_us(name, bucket));
+          if (CostModel::is_reproducible(name)) {
+            best_reproducible = std::min(best_reproducible, model.predict_us(name, bucket));
+          }
         }
+        EXPECT_EQ(model.predict_us(model.choose(bucket), bucket), best);
+        bucket.reproducible = true;
+        const std::string reproducible = model.choose(bucket);
+        EXPECT_TRUE(CostModel::is_reproducible(reproducible)) << reproducible;
+        EXPECT_EQ(model.predict_us(reproducible, bucket), best_reproducible);
       }
-      EXPECT_EQ(model.predict_us(model.choose(bytes, false), bytes), best);
-      const std::string reproducible = model.choose(bytes, true);
-      EXPECT_TRUE(reproducible == "direct" || reproducible == "hierarchical:direct,direct")
-          << reproducible;
-      EXPECT_EQ(model.predict_us(reproducible, bytes), best_reproducible);
     }
   }
 }
@@ -79,35 +84,152 @@ TEST(CostModel, OneRankCostsNothing) {
   }
 }
 
-// With latency a and S bytes at rate b, by hand.
+/// Round numbers: latency 2 and 10 bytes/us inside a node, 100 and 1 between nodes, no other cost.
+LinkCosts round_costs() {
+  return {.memory = {.latency_us = 2,
+                     .bytes_per_us = 10,
+                     .cached_bytes_per_us = 10,
+                     .shared_bytes_per_us = 10,
+                     .cache_bytes = 1e9},
+          .network = {.latency_us = 100, .bytes_per_us = 1, .message_us = 0},
+          .bucket_us = 0,
+          .step_us = 0};
+}
+
+double whole_us(const CostModel& model, const std::string& algorithm, std::size_t bytes) {
+  return model.predict_us(algorithm, {.bytes = bytes, .chunk_bytes = bytes});
+}
+
+// By hand: trips or messages, then bytes on the link, then bytes read and written in a node.
 TEST(CostModel, AgreesWithTheFormulas) {
-  const LinkCosts costs{.memory = {.latency_us = 2, .bytes_per_us = 10},
-                        .network = {.latency_us = 100, .bytes_per_us = 1}};
-  const CostModel node(ProcessGrid::with_node_sizes({4}), costs);
-  EXPECT_DOUBLE_EQ(node.ring_us(400), 6 * (2 + 10));    // 2(n-1)(a + S/nb)
-  EXPECT_DOUBLE_EQ(node.direct_us(400), 2 * (2 + 30));  // 2(a + (n-1)S/nb)
-  EXPECT_DOUBLE_EQ(node.halving_doubling_us(400), 2 * (2 + 20 + 2 + 10));
-  EXPECT_DOUBLE_EQ(node.tree_us(400), 4 * (2 + 40));  // 2 log n (a + S/b)
+  const CostModel node(ProcessGrid::with_node_sizes({4}), round_costs());
+  EXPECT_DOUBLE_EQ(whole_us(node, "direct", 400), 2 * 2 + 4 * 2 * 40);
+  EXPECT_DOUBLE_EQ(whole_us(node, "flat", 400), 2 + 4 * 4 * 40 + 4 * 3 * 40);
 
-  const CostModel network(ProcessGrid::with_node_sizes({1, 1, 1}), costs);
-  EXPECT_DOUBLE_EQ(network.ring_us(300), 4 * (100 + 100));
-  EXPECT_DOUBLE_EQ(network.direct_us(300), 2 * (200 + 200));
-  EXPECT_DOUBLE_EQ(network.halving_doubling_us(300), 2 * (100 + 300 + 100 + 150));
+  const CostModel network(ProcessGrid::with_node_sizes({1, 1, 1}), round_costs());
+  EXPECT_DOUBLE_EQ(whole_us(network, "ring", 300), 4 * (100 + 100) + 2 * 3 * 10);
+  EXPECT_DOUBLE_EQ(whole_us(network, "direct", 300), 2 * (100 + 200) + 4 * 10);
+  EXPECT_DOUBLE_EQ(whole_us(network, "flat", 300), 100 + 600 + (2 + 4) * 30);
+  EXPECT_DOUBLE_EQ(whole_us(network, "halving_doubling", 300),
+                   2 * (100 + 300 + 100 + 150) + 3 * 30 + 3 * 15);
+  EXPECT_DOUBLE_EQ(whole_us(network, "tree", 300), 4 * (100 + 300) + 2 * 3 * 30);
 
-  // Each node's link carries all parts; the local stages read half of the bytes.
-  const CostModel both(ProcessGrid::with_node_sizes({2, 2}), costs);
-  EXPECT_DOUBLE_EQ(both.hierarchical_us(400, "ring"), 2 * (2 + 20) + 2 * (100 + 200));
+  // Each node's link carries all parts; in the node parts are combined and the others' copied.
+  const CostModel both(ProcessGrid::with_node_sizes({2, 2}), round_costs());
+  EXPECT_DOUBLE_EQ(whole_us(both, "hierarchical:direct,ring", 400),
+                   2 * 2 + 2 * 3 * 20 + 2 * 40 + 2 * (100 + 200) + 3 * 20);
   // Node borders are crossed once per direction, or by every message.
-  EXPECT_DOUBLE_EQ(both.ring_us(400), 6 * (100 + 100));
-  const CostModel interleaved(ProcessGrid({"a", "b", "a", "b"}), costs);
-  EXPECT_DOUBLE_EQ(interleaved.ring_us(400), 6 * (100 + 200));
+  EXPECT_DOUBLE_EQ(whole_us(both, "ring", 400), 6 * (100 + 100 + 4 * 10) + 3 * 2 * 3 * 10);
+  const CostModel interleaved(ProcessGrid({"a", "b", "a", "b"}), round_costs());
+  EXPECT_DOUBLE_EQ(whole_us(interleaved, "ring", 400), 6 * (100 + 200) + 3 * 2 * 3 * 10);
+}
+
+TEST(CostModel, CountsStepsMessagesAndBuckets) {
+  LinkCosts costs = round_costs();
+  costs.step_us = 1;
+  costs.bucket_us = 1000;
+  const CostModel node(ProcessGrid::with_node_sizes({4}), costs);
+  // Signals and awaits of 3 peers, twice, and one reduction; once, with a copy before.
+  EXPECT_DOUBLE_EQ(whole_us(node, "direct", 0), 2 * 2 + 12 + 1 + 1000);
+  EXPECT_DOUBLE_EQ(whole_us(node, "flat", 0), 2 + 6 + 2 + 1000);
+
+  costs = round_costs();
+  costs.network.message_us = 1;
+  const CostModel network(ProcessGrid::with_node_sizes({1, 1, 1}), costs);
+  const double agreement = 4;
+  EXPECT_DOUBLE_EQ(whole_us(network, "ring", 0), 4 * (100 + 2) + agreement);
+  EXPECT_DOUBLE_EQ(whole_us(network, "direct", 0), 2 * (100 + 4) + agreement);
+  EXPECT_DOUBLE_EQ(whole_us(network, "flat", 0), 100 + 4 + agreement);
+}
+
+TEST(CostModel, ChunksFollowEachOtherAtThePaceOfTheBusiestResource) {
+  const CostModel network(ProcessGrid::with_node_sizes({1, 1}), round_costs());
+  const double first = 2 * (100 + 50) + 3 * 5;
+  EXPECT_DOUBLE_EQ(network.predict_us("ring", {.bytes = 100, .chunk_bytes = 100}), first);
+  EXPECT_DOUBLE_EQ(network.predict_us("ring", {.bytes = 400, .chunk_bytes = 100}),
+                   first + 3 * 2 * 50);
+  // Combining is slower than the link.
+  LinkCosts costs = round_costs();
+  costs.memory.cached_bytes_per_us = costs.memory.bytes_per_us = 0.1;
+  const CostModel slow(ProcessGrid::with_node_sizes({1, 1}), costs);
+  EXPECT_DOUBLE_EQ(slow.predict_us("ring", {.bytes = 400, .chunk_bytes = 100}),
+                   2 * (100 + 50) + 4 * 3 * 500);
+}
+
+TEST(CostModel, MemoryBeyondTheCacheIsSlower) {
+  LinkCosts costs = round_costs();
+  costs.memory.cache_bytes = 800;  // Two buckets of 400.
+  costs.memory.bytes_per_us = 5;
+  const CostModel node(ProcessGrid::with_node_sizes({2}), costs);
+  EXPECT_DOUBLE_EQ(whole_us(node, "direct", 400), 4 + 4 * 40);
+  EXPECT_DOUBLE_EQ(whole_us(node, "direct", 800), 4 + 4 * 160);
+  EXPECT_DOUBLE_EQ(whole_us(node, "direct", 600), 4 + 4 * (60 + 120) / 2.0);
+}
+
+TEST(CostModel, PackingCostsWhatItMoves) {
+  const CostModel node(ProcessGrid::with_node_sizes({2}), round_costs());
+  const auto extra = [](const CostModel& model, const std::string& name, Packing packing) {
+    return model.predict_us(name, {.bytes = 400, .packing = packing, .chunk_bytes = 400}) -
+           model.predict_us(name, {.bytes = 400, .chunk_bytes = 400});
+  };
+  // The other's half through slots, in and out, on both ranks; own halves, too, if converted.
+  EXPECT_DOUBLE_EQ(extra(node, "direct", Packing::kUser), 4 * 40);
+  EXPECT_DOUBLE_EQ(extra(node, "direct", Packing::kCast), 5 * 40);
+  EXPECT_DOUBLE_EQ(extra(node, "flat", Packing::kCast), 0);
+  const CostModel network(ProcessGrid::with_node_sizes({1, 1}), round_costs());
+  EXPECT_DOUBLE_EQ(extra(network, "ring", Packing::kUser), 4 * 40);
 }
 
 TEST(CostModel, PrefersWhatTheDesignExpects) {
-  EXPECT_EQ(CostModel(ProcessGrid::with_node_sizes({2}), {}).choose(kMiB, false), "direct");
+  const CostModel node(ProcessGrid::with_node_sizes({2}), {});
+  EXPECT_EQ(node.choose(kMiB, false), "direct");
   EXPECT_EQ(CostModel(ProcessGrid::with_node_sizes({8}), {}).choose(64 * kMiB, false), "direct");
   const CostModel cluster(ProcessGrid::with_node_sizes({4, 4, 4, 4}), {});
   EXPECT_TRUE(cluster.choose(64 * kMiB, false).starts_with("hierarchical:direct,"));
+}
+
+TEST(CostModel, ChunkSizeIsTheBestOneWithinABucket) {
+  for (const ProcessGrid& grid : grids()) {
+    const CostModel model(grid, {});
+    for (const std::string& name : CostModel::algorithms()) {
+      for (const std::size_t bytes : {std::size_t{0}, kMiB, 100 * kMiB}) {
+        HostBucket bucket{.bytes = bytes};
+        const double predicted = model.predict_us(name, bucket);
+        const std::size_t chosen = model.chunk_bytes(name, bucket);
+        for (bucket.chunk_bytes = 64 << 10; bucket.chunk_bytes <= 64 * kMiB;
+             bucket.chunk_bytes *= 2) {
+          EXPECT_LE(predicted, model.predict_us(name, bucket)) << name << ", " << bytes;
+          if (bucket.chunk_bytes == chosen) {
+            EXPECT_EQ(predicted, model.predict_us(name, bucket));
+          }
+        }
+      }
+    }
+  }
+  // Inside a node nothing overlaps, between nodes local halves and exchange do.
+  const CostModel node(ProcessGrid::with_node_sizes({2}), {});
+  EXPECT_EQ(node.chunk_bytes("direct", {.bytes = 10 * kMiB}), 16 * kMiB);
+  const CostModel cluster(ProcessGrid::with_node_sizes({4, 4}), {});
+  EXPECT_LT(cluster.chunk_bytes("hierarchical:direct,ring", {.bytes = 64 * kMiB}), 8 * kMiB);
+}
+
+TEST(CostModel, FusionSizeGrowsWithWhatABucketCosts) {
+  const HostBucket all{.bytes = 100 * kMiB};
+  for (const std::vector<int>& sizes : std::vector<std::vector<int>>{{2}, {1, 1}, {4, 4}}) {
+    std::size_t previous = 0;
+    for (const double bucket_us : {0.0, 1.0, 10.0, 100.0, 1000.0, 1e7}) {
+      LinkCosts costs;
+      costs.bucket_us = bucket_us;
+      const std::size_t chosen =
+          CostModel(ProcessGrid::with_node_sizes(sizes), costs).fusion_bytes(all);
+      EXPECT_GE(chosen, previous) << bucket_us;
+      previous = chosen;
+    }
+    EXPECT_EQ(previous, 64 * kMiB);  // All buckets cost more than any byte.
+  }
+  const CostModel node(ProcessGrid::with_node_sizes({2}), {});
+  EXPECT_EQ(node.fusion_bytes({.bytes = 0}), 64u << 10);
+  EXPECT_LE(node.fusion_bytes({.bytes = kMiB}), kMiB);
 }
 
 TEST(CostModel, HierarchicalStandsForTheBestCrossAlgorithm) {

@@ -76,7 +76,8 @@ TEST(DeviceCostModel, PredictionsGrowWithBytesUpToAUnit) {
 // With latency a and S bytes at rate b, by hand.
 TEST(DeviceCostModel, AgreesWithTheFormulas) {
   LinkCosts costs;
-  costs.network = {.latency_us = 100, .bytes_per_us = 1};
+  costs.network.latency_us = 100;
+  costs.network.bytes_per_us = 1;
   costs.device = {.latency_us = 2, .bytes_per_us = 10};
   costs.staging = {.latency_us = 5, .bytes_per_us = 4};
   costs.native_network = {.latency_us = 50, .bytes_per_us = 2};
@@ -96,7 +97,8 @@ TEST(DeviceCostModel, AgreesWithTheFormulas) {
   EXPECT_DOUBLE_EQ(two.native_hierarchical_us(1600, "ring", 400), one_unit + 3 * exchange);
 
   // Nothing is slow alone: two units are under way, so half of a unit's time is the pace.
-  costs.network = {.latency_us = 0, .bytes_per_us = 8};
+  costs.network.latency_us = 0;
+  costs.network.bytes_per_us = 8;
   const CostModel balanced(ProcessGrid::with_node_sizes({2, 2}), costs);
   const double all = 44 + 2 * 55 + 50;
   EXPECT_DOUBLE_EQ(balanced.native_hierarchical_us(800, "ring", 400), all + all / 2);

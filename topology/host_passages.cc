@@ -1,0 +1,222 @@
+#include "topology/host_passages.h"
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+// How a round of messages is priced. Inside a node a message is written to a ring of bytes and read
+// by its receiver. Between nodes all ranks of a node share its link, which sends and receives at
+// the same time.
+//
+//   ring, 2 nodes x 2 ranks      0 -> 1 => 2 -> 3 => 0      -> memory, => network
+//   one round of S/4             wait for the slower of both; 1 message of S/4 on each link
+
+namespace kolo {
+namespace {
+
+double largest_node(const ProcessGrid& grid) {
+  std::size_t largest = 0;
+  for (int node = 0; node < grid.num_nodes(); ++node) {
+    largest = std::max(largest, grid.ranks_of_node(node).size());
+  }
+  return static_cast<double>(largest);
+}
+
+/// The slower of two things that happen at once.
+Passage slower(const Passage& a, const Passage& b) {
+  return {std::max(a.wait_us, b.wait_us), std::max(a.link_us, b.link_us),
+          std::max(a.processor_us, b.processor_us)};
+}
+
+}  // namespace
+
+NodeMemory::NodeMemory(const MemoryCost& cost, double working_set_bytes) {
+  const double fits = std::clamp(2 - working_set_bytes / cost.cache_bytes, 0.0, 1.0);
+  const auto blend = [&](double cached_rate) {
+    // Never cheaper beyond the cache than inside, however noisy the measurement was.
+    const double cached = 1 / cached_rate;
+    return fits * cached + (1 - fits) * std::max(cached, 1 / cost.bytes_per_us);
+  };
+  own_us_per_byte_ = blend(cost.cached_bytes_per_us);
+  shared_us_per_byte_ = blend(cost.shared_bytes_per_us);
+}
+
+/// One round in which some ranks send `bytes` each, one message per sender.
+struct HostPassages::Round {
+  explicit Round(const HostPassages& of)
+      : passages(of),
+        sent(static_cast<std::size_t>(of.grid_.num_nodes())),
+        received(sent),
+        local(sent) {}
+
+  void add(int from, int to) {
+    const auto source = static_cast<std::size_t>(passages.grid_.node(from));
+    const auto target = static_cast<std::size_t>(passages.grid_.node(to));
+    if (source == target) {
+      most_local = std::max(most_local, ++local[source]);
+      return;
+    }
+    most_remote = std::max({most_remote, ++sent[source], ++received[target]});
+  }
+
+  Passage passage(double bytes) const {
+    const LinkCosts& costs = passages.costs_;
+    Passage inside, between;
+    if (most_local > 0) {
+      // Written to the ring, read from it.
+      inside.wait_us = costs.memory.latency_us;
+      inside.processor_us = 2 * costs.step_us + passages.memory_.own_us(3 * most_local * bytes) +
+                            passages.memory_.shared_us(most_local * bytes);
+    }
+    if (most_remote > 0) {
+      between.wait_us = costs.network.latency_us;
+      between.link_us = most_remote * bytes / costs.network.bytes_per_us;
+      between.processor_us = 2 * costs.network.message_us;
+    }
+    return slower(inside, between);
+  }
+
+  const HostPassages& passages;
+  std::vector<int> sent, received, local;  // by node
+  int most_local = 0, most_remote = 0;
+};
+
+HostPassages::HostPassages(const ProcessGrid& grid, const LinkCosts& costs, double bucket_bytes)
+    : grid_(grid),
+      costs_(costs),
+      largest_node_(largest_node(grid)),
+      memory_(costs.memory, largest_node_ * bucket_bytes),
+      cache_(costs.memory, 0) {}
+
+double HostPassages::flag_steps_us(double local, double trips) const {
+  return trips * 2 * (local - 1) * costs_.step_us;
+}
+
+double HostPassages::combine_us(double ranks, double sources, double bytes) const {
+  return costs_.step_us + memory_.own_us(ranks * (sources + 1) * bytes);
+}
+
+Passage HostPassages::direct_in_memory(double bytes) const {
+  // Each rank reads its part in all buckets and writes the sum there: one trip before, one after.
+  const double ranks = grid_.world_size();
+  return {
+      .wait_us = 2 * costs_.memory.latency_us,
+      .processor_us = flag_steps_us(ranks, 2) + costs_.step_us + memory_.own_us(ranks * 2 * bytes)};
+}
+
+Passage HostPassages::flat_in_memory(double bytes) const {
+  // Each rank copies its bucket to where others read it, and after one trip reads all copies.
+  const double ranks = grid_.world_size();
+  return {.wait_us = costs_.memory.latency_us,
+          .processor_us = flag_steps_us(ranks, 1) + 2 * costs_.step_us +
+                          memory_.own_us(ranks * 4 * bytes) +
+                          memory_.shared_us(ranks * (ranks - 1) * bytes)};
+}
+
+Passage HostPassages::flat(double bytes) const {
+  if (grid_.num_nodes() == 1) return flat_in_memory(bytes);
+  const double ranks = grid_.world_size();
+  Passage slowest;
+  for (int node = 0; node < grid_.num_nodes(); ++node) {
+    const auto local = static_cast<double>(grid_.ranks_of_node(node).size());
+    const double remote = ranks - local;
+    Passage each{.wait_us = costs_.network.latency_us,
+                 .link_us = local * remote * bytes / costs_.network.bytes_per_us,
+                 .processor_us = 2 * remote * costs_.network.message_us};
+    each.processor_us += flag_steps_us(local, 1) + memory_.own_us(local * 2 * bytes) +
+                         memory_.shared_us(local * (local - 1) * bytes) +
+                         combine_us(local, remote + 1, bytes);
+    slowest = slower(slowest, each);
+  }
+  return slowest;
+}
+
+Passage HostPassages::direct(double bytes) const {
+  if (grid_.num_nodes() == 1) return direct_in_memory(bytes);
+  const double ranks = grid_.world_size();
+  const double part = bytes / ranks;
+  Passage slowest;
+  for (int node = 0; node < grid_.num_nodes(); ++node) {
+    const auto local = static_cast<double>(grid_.ranks_of_node(node).size());
+    const double remote = ranks - local;
+    const double local_messages = local * (local - 1);
+    Passage phase{.wait_us = costs_.network.latency_us,
+                  .link_us = local * remote * part / costs_.network.bytes_per_us,
+                  .processor_us = 2 * remote * costs_.network.message_us};
+    phase.processor_us += flag_steps_us(local, 1) + memory_.own_us(3 * local_messages * part) +
+                          memory_.shared_us(local_messages * part);
+    Passage both = 2.0 * phase;  // Reduce-scatter and all-gather.
+    both.processor_us += combine_us(local, ranks, part);
+    slowest = slower(slowest, both);
+  }
+  return slowest;
+}
+
+Passage HostPassages::ring(double bytes) const {
+  const int ranks = grid_.world_size();
+  const double part = bytes / ranks;
+  Round round(*this);
+  for (int rank = 0; rank < ranks; ++rank) round.add(rank, (rank + 1) % ranks);
+  Passage all = 2.0 * (ranks - 1) * round.passage(part);
+  all.processor_us += (ranks - 1) * combine_us(largest_node_, 2, part);
+  return all;
+}
+
+Passage HostPassages::halving_doubling(double bytes) const {
+  const int ranks = grid_.world_size();
+  const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)));
+  Passage all;
+  if (ranks > power) {  // The ranks above the power of two hand their part down and get the result.
+    Round fold(*this);
+    for (int rank = power; rank < ranks; ++rank) fold.add(rank, rank - power);
+    all += 2.0 * fold.passage(bytes);
+    all.processor_us += combine_us(largest_node_, 2, bytes);
+  }
+  double part = bytes;
+  for (int distance = power / 2; distance >= 1; distance /= 2) {
+    part /= 2;
+    Round exchange(*this);
+    for (int rank = 0; rank < power; ++rank) exchange.add(rank, rank ^ distance);
+    all += 2.0 * exchange.passage(part);
+    all.processor_us += combine_us(largest_node_, 2, part);
+  }
+  return all;
+}
+
+Passage HostPassages::tree(double bytes) const {
+  const int ranks = grid_.world_size();
+  Passage all;
+  for (int distance = 1; distance < ranks; distance *= 2) {
+    Round round(*this);
+    for (int rank = distance; rank < ranks; rank += 2 * distance) round.add(rank, rank - distance);
+    all += 2.0 * round.passage(bytes);
+    all.processor_us += combine_us(largest_node_, 2, bytes);
+  }
+  return all;
+}
+
+Passage HostPassages::local_halves(double bytes) const {
+  const double local = largest_node_;
+  if (local == 1) return {};
+  // Each rank combines its part, and later copies the others' results.
+  return {.wait_us = 2 * costs_.memory.latency_us,
+          .processor_us = flag_steps_us(local, 3) + combine_us(local, local, bytes / local) +
+                          memory_.own_us(2 * (local - 1) * bytes)};
+}
+
+Passage HostPassages::packing(double bytes, Packing packing, std::string_view algorithm) const {
+  const double local = largest_node_;
+  if (packing == Packing::kNone) return {};
+  // Read and written once each way. `flat` packs anyway and leaves out the way back.
+  if (algorithm == "flat") return {};
+  if (grid_.num_nodes() > 1 || algorithm != "direct") {
+    return {.processor_us = 2 * costs_.step_us + memory_.own_us(4 * local * bytes)};
+  }
+  // On a single node only what others own goes through slots, which stay in cache: written by one
+  // rank, read by the owner, overwritten with the result, read back.
+  const double slots = packing == Packing::kCast ? local : local - 1;
+  return {.processor_us = 2 * costs_.step_us + cache_.own_us(slots * bytes) +
+                          cache_.shared_us(3 * (local - 1) * bytes)};
+}
+
+}  // namespace kolo
