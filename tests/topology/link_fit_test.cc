@@ -1,0 +1,151 @@
+#include "topology/link_fit.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+
+#include "topology/host_passages.h"
+
+namespace kolo {
+namespace {
+
+constexpr double kMiB = 1 << 20;
+
+/// Times as a shared machine shows them: a little jitter, and now and then an interruption.
+class Noise {
+ public:
+  explicit Noise(std::uint64_t seed) : random_(seed) {}
+  double operator()(double us) {
+    const bool interrupted = std::uniform_real_distribution<>(0, 1)(random_) < 0.2;
+    const double jitter = std::uniform_real_distribution<>(0, 0.04)(random_);
+    const double pause = interrupted ? std::exponential_distribution<>(0.01)(random_) : 0;
+    return us * (1 + jitter) + pause;
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+MemorySamples memory_samples(const MemoryCost& truth, int at_once, Noise noise) {
+  MemorySamples samples{.trips_us = {}, .own_passes = {}, .shared_passes = {}, .at_once = at_once};
+  const double share = at_once;
+  for (int i = 0; i < 30; ++i) samples.trips_us.push_back(noise(truth.latency_us));
+  for (const double working_set : {1 * kMiB, 8 * kMiB, 32 * kMiB, 64 * kMiB, 128 * kMiB}) {
+    const NodeMemory memory(truth, working_set);
+    for (int i = 0; i < 12; ++i) {
+      const double bytes = 2 * kMiB;
+      samples.own_passes.push_back({working_set, bytes, noise(memory.own_us(share * bytes))});
+    }
+  }
+  const NodeMemory cache(truth, 0);
+  for (int i = 0; i < 12; ++i) {
+    const double half = kMiB;
+    samples.shared_passes.push_back(
+        {kMiB, 2 * half, noise(cache.own_us(share * half) + cache.shared_us(share * half))});
+  }
+  return samples;
+}
+
+NetworkSamples network_samples(const NetworkCost& truth, Noise noise) {
+  NetworkSamples samples{
+      .round_trips_us = {}, .bursts_us = {}, .burst_messages = 17, .exchanges = {}};
+  for (int i = 0; i < 20; ++i) {
+    samples.round_trips_us.push_back(noise(2 * truth.latency_us));
+    samples.bursts_us.push_back(noise(2 * truth.latency_us + 16 * truth.message_us));
+  }
+  for (const double bytes : {64 * 1024.0, 4 * kMiB}) {
+    for (int i = 0; i < 5; ++i) {
+      samples.exchanges.push_back({bytes, noise(truth.latency_us + bytes / truth.bytes_per_us)});
+    }
+  }
+  return samples;
+}
+
+TEST(LinkFit, FindsTheCostsOfMemoryThroughNoise) {
+  for (const double cache : {8 * kMiB, 32 * kMiB, 50 * kMiB}) {
+    for (const int at_once : {1, 2, 16}) {
+      for (std::uint64_t seed = 0; seed < 20; ++seed) {
+        SCOPED_TRACE(testing::Message() << "seed " << seed << ", cache " << cache);
+        const MemoryCost truth{.latency_us = 0.4,
+                               .bytes_per_us = 20'000.0 * at_once,
+                               .cached_bytes_per_us = 110'000.0 * at_once,
+                               .shared_bytes_per_us = 9'000.0 * at_once,
+                               .cache_bytes = cache};
+        const MemoryCost fit = fit_memory(memory_samples(truth, at_once, Noise(seed)));
+        EXPECT_NEAR(fit.latency_us / truth.latency_us, 1, 0.05);
+        EXPECT_NEAR(fit.bytes_per_us / truth.bytes_per_us, 1, 0.05);
+        EXPECT_NEAR(fit.cached_bytes_per_us / truth.cached_bytes_per_us, 1, 0.05);
+        EXPECT_NEAR(fit.shared_bytes_per_us / truth.shared_bytes_per_us, 1, 0.05);
+        EXPECT_NEAR(std::log2(fit.cache_bytes / truth.cache_bytes), 0, 0.26);  // A step of the fit.
+      }
+    }
+  }
+}
+
+TEST(LinkFit, FindsTheCostsOfANetworkThroughNoise) {
+  for (const NetworkCost& truth :
+       {NetworkCost{.latency_us = 20, .bytes_per_us = 120, .message_us = 3},
+        NetworkCost{.latency_us = 1.5, .bytes_per_us = 12'000, .message_us = 0.3}}) {
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      SCOPED_TRACE(testing::Message() << "seed " << seed);
+      const NetworkCost fit = fit_network(network_samples(truth, Noise(seed)));
+      EXPECT_NEAR(fit.latency_us / truth.latency_us, 1, 0.05);
+      EXPECT_NEAR(fit.bytes_per_us / truth.bytes_per_us, 1, 0.05);
+      // A difference of two noisy times.
+      EXPECT_NEAR(fit.message_us, truth.message_us, 0.04 * (2 * truth.latency_us / 16 + 1));
+    }
+  }
+}
+
+TEST(LinkFit, NonsenseStaysUsable) {
+  // A larger working set that seems faster, peers' lines that seem faster than own ones, bursts and
+  // large messages that take no time.
+  MemorySamples memory{.trips_us = {0}, .own_passes = {}, .shared_passes = {}};
+  memory.own_passes = {{kMiB, 100, 10}, {64 * kMiB, 100, 1}};
+  memory.shared_passes = {{kMiB, 100, 0.1}};
+  const MemoryCost cost = fit_memory(memory);
+  EXPECT_GT(cost.bytes_per_us, 0);
+  EXPECT_LE(cost.bytes_per_us, cost.cached_bytes_per_us);
+  EXPECT_LE(cost.shared_bytes_per_us, cost.cached_bytes_per_us);
+  EXPECT_GT(cost.cache_bytes, 0);
+
+  NetworkSamples network{.round_trips_us = {10}, .bursts_us = {5}, .burst_messages = 4};
+  network.exchanges = {{1000, 50}, {2000, 40}};
+  const NetworkCost link = fit_network(network);
+  EXPECT_EQ(link.message_us, 0);
+  EXPECT_EQ(link.bytes_per_us, 50);
+}
+
+TEST(LinkFit, NoSamplesMeanTheDefaults) {
+  LinkCosts defaults;
+  defaults.memory.latency_us = 7;
+  defaults.network.message_us = 8;
+  EXPECT_EQ(fit_memory({}, defaults.memory).latency_us, 7);
+  EXPECT_EQ(fit_network({}, defaults.network).message_us, 8);
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1});
+  EXPECT_EQ(to_string(combine_costs({{}, {}}, grid, defaults)), to_string(defaults));
+}
+
+TEST(LinkFit, TheSlowestNodeAndLinkCountButNotTheSlowestRank) {
+  const auto node = [](double latency, double rate) {
+    MemoryCost cost;
+    cost.latency_us = latency;
+    cost.bytes_per_us = rate;
+    return MeasuredCosts{.memory = cost, .network = {}};
+  };
+  std::vector<MeasuredCosts> by_rank = {node(1, 50), node(2, 40), node(90, 1),
+                                        node(3, 30), node(3, 30), node(3, 30)};
+  by_rank[0].network = NetworkCost{.latency_us = 5, .bytes_per_us = 100, .message_us = 1};
+  by_rank[3].network = NetworkCost{.latency_us = 4, .bytes_per_us = 80, .message_us = 2};
+  const LinkCosts costs = combine_costs(by_rank, ProcessGrid::with_node_sizes({3, 3}));
+  EXPECT_EQ(costs.memory.latency_us, 3);
+  EXPECT_EQ(costs.memory.bytes_per_us, 30);
+  EXPECT_EQ(costs.network.latency_us, 5);
+  EXPECT_EQ(costs.network.bytes_per_us, 80);
+  EXPECT_EQ(costs.network.message_us, 2);
+  EXPECT_EQ(costs.native_network.bytes_per_us, 80);
+}
+
+}  // namespace
+}  // namespace kolo
