@@ -1,8 +1,10 @@
 #include "comm/transport/ucx_handles.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <string>
+#include <system_error>
 
 #include "comm/base/error.h"
 
@@ -12,6 +14,14 @@ namespace {
 void set_default(ucp_config_t* config, const std::string& key, const char* value) {
   if (std::getenv(("UCX_" + key).c_str()) != nullptr) return;
   require_ucs(ucp_config_modify(config, key.c_str(), value), "UCX: setting " + key);
+}
+
+/// Whether this machine has a network device that moves data by itself (InfiniBand, RoCE, EFA ...).
+/// Where it has none, messages travel over TCP.
+bool has_rdma_device() {
+  std::error_code none;
+  const std::filesystem::directory_iterator devices("/sys/class/infiniband", none);
+  return !none && devices != std::filesystem::directory_iterator();
 }
 
 /// An environment variable that is set while this lives, unless the user has set it. For settings
@@ -48,6 +58,9 @@ UcpContext make_ucp_context(int world_size) {
   set_default(config.get(), "TLS", "^sm");
   // An idle job sends nothing: whoever needs a silent peer asks it for a sign of life above this.
   set_default(config.get(), "KEEPALIVE_INTERVAL", "inf");
+  // Over TCP a rendezvous saves nothing, and its answer waits behind all data that goes the same
+  // way: two ranks then send by turns instead of at once.
+  if (!has_rdma_device()) set_default(config.get(), "RNDV_THRESH", "inf");
   ucp_params_t params{};
   params.field_mask =
       UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME;
@@ -75,6 +88,8 @@ UcpWorker make_ucp_worker(ucp_context_h context) {
   static std::mutex environment;
   const std::lock_guard lock(environment);
   const VariableDefault no_keepalive("UCX_TCP_KEEPIDLE", "inf");
+  // One system call moves as much as a receiver's buffer takes; UCX's own 64 KiB halve the rate.
+  const VariableDefault long_segments("UCX_TCP_RX_SEG_SIZE", "256k");
   require_ucs(ucp_worker_create(context, &params, &worker), "UCX: opening network transports");
   return UcpWorker(worker);
 }

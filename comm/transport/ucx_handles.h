@@ -35,14 +35,15 @@ using UcpWorker = UniqueHandle<UcpWorkerTraits>;
 void require_ucs(ucs_status_t status, std::string_view what);
 
 /// UCX with tagged messages and wake-ups, over the network transports it finds. What the user's
-/// UCX_* variables leave open is set so that ranks of a node do not meet through shared memory and
-/// that an idle job sends nothing. Errors: KoloError(kIo).
+/// UCX_* variables leave open is set so that ranks of a node do not meet through shared memory,
+/// that an idle job sends nothing, and that messages over TCP need no handshake. Errors:
+/// KoloError(kIo).
 UcpContext make_ucp_context(int world_size);
 
 /// Whether UCX has support for the memory of CUDA devices and found one.
 bool takes_cuda_memory(ucp_context_h context);
 
-/// The one worker of a transport, for one thread. Sets a variable of this process's environment for
+/// The one worker of a transport, for one thread. Sets variables of this process's environment for
 /// the moment. Errors: KoloError(kIo).
 UcpWorker make_ucp_worker(ucp_context_h context);
 

@@ -102,9 +102,7 @@ class UcxTransport::Impl {
     if (closed_) return false;
     bool moved = ucp_worker_progress(worker_.get()) != 0;
     while (take_control_message()) moved = true;
-    const bool failed_before = failure_.has_value();
-    note_lost_peers();
-    return moved || failure_.has_value() != failed_before;
+    return note_lost_peer() || moved;
   }
 
   bool arm() {
@@ -228,11 +226,12 @@ class UcxTransport::Impl {
     params.address = reinterpret_cast<const ucp_address_t*>(addresses_[index].data());
     params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
     params.err_handler.cb = [](void* lost, ucp_ep_h, ucs_status_t status) {
-      static_cast<Peer*>(lost)->status = status;
+      auto& broken = *static_cast<Peer*>(lost);
+      broken.owner->note_status(broken, status);
     };
     params.err_handler.arg = &peer;
     const ucs_status_t status = ucp_ep_create(worker_.get(), &params, &peer.endpoint);
-    if (status != UCS_OK) peer.status = status;
+    if (status != UCS_OK) note_status(peer, status);
     return peer.endpoint;
   }
 
@@ -265,17 +264,11 @@ class UcxTransport::Impl {
 
   void finish_send(Operation& operation, ucs_status_t status) {
     if (status != UCS_OK) {
-      note_status(operation, status);
+      note_status(peer_of(operation.peer), status);  // The operation stays pending until shutdown.
       return;
     }
     if (operation.done != nullptr) operation.done->state = Completion::State::kDone;
     end(operation);
-  }
-
-  /// The operation stays pending until shutdown.
-  void note_status(const Operation& operation, ucs_status_t status) {
-    Peer& peer = peer_of(operation.peer);
-    if (peer.status == UCS_OK) peer.status = status;
   }
 
   void say_goodbye() {
@@ -360,7 +353,7 @@ class UcxTransport::Impl {
       return;
     }
     if (status != UCS_OK) {
-      note_status(operation, status);
+      note_status(peer_of(operation.peer), status);
       return;
     }
     TrafficCounters& traffic = peer_of(operation.peer).traffic;
@@ -416,7 +409,14 @@ class UcxTransport::Impl {
 
   // --- Failures -------------------------------------------------------------------------------
 
-  void note_lost_peers() {
+  void note_status(Peer& peer, ucs_status_t status) {
+    if (peer.status == UCS_OK) peer.status = status;
+    has_broken_peer_ = true;
+  }
+
+  /// Returns whether a failure is new.
+  bool note_lost_peer() {
+    if (!has_broken_peer_ || failure_) return false;
     for (std::size_t i = 0; i < peers_.size() && !failure_; ++i) {
       const Peer& peer = peers_[i];
       if (peer.status == UCS_OK || peer.said_goodbye) continue;
@@ -424,6 +424,8 @@ class UcxTransport::Impl {
            "the connection to rank " + std::to_string(i) +
                " broke: " + ucs_status_string(peer.status));
     }
+    has_broken_peer_ = false;
+    return failure_.has_value();
   }
 
   void fail(ErrorCode code, int peer, std::string what) {
@@ -447,6 +449,7 @@ class UcxTransport::Impl {
   std::vector<Operation*> unused_;
   std::deque<Arrival> arrivals_;
   std::optional<Error> failure_;
+  bool has_broken_peer_ = false;  ///< Since the last look.
   bool closed_ = false;
 };
 
