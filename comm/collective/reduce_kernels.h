@@ -7,10 +7,11 @@
 
 namespace kolo {
 
-/// dst[i] = round(scale * (sources[0][i] op sources[1][i] op ...)), in the order of `sources`.
+/// outputs[k][i] = round(scale * (sources[0][i] op sources[1][i] op ...)), in the order of
+/// `sources`, the same bits for every k.
 ///
-/// Shape:  every source and `dst` hold `count` elements of `dtype`; alignment of an element
-///         suffices. `dst` may be one of the sources; otherwise they do not overlap.
+/// Shape:  every source and output holds `count` elements of `dtype`; alignment of an element
+///         suffices. An output may be one of the sources; otherwise they do not overlap.
 /// Units:  count is elements.
 /// Sums:   float16 and bfloat16 are accumulated in float32 and rounded once (to nearest, ties to
 ///         even; NaN stays NaN, fp16 overflow becomes infinity); float32, float64 in their own
@@ -21,9 +22,14 @@ namespace kolo {
 ///         one rounding; 1.0 changes no bit.
 /// Threads: pure; any. The bits do not depend on the instruction set chosen at run time: one
 ///         rounding per operation, no fused multiply-add.
-/// Errors: UsageError if there is no source.
-void reduce(DType dtype, ReduceOp op, void* dst, std::span<const void* const> sources,
-            std::size_t count, double scale);
+/// Errors: UsageError if there is no source or no output.
+void reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
+            std::span<const void* const> sources, std::size_t count, double scale);
+/// The same with one output.
+inline void reduce(DType dtype, ReduceOp op, void* dst, std::span<const void* const> sources,
+                   std::size_t count, double scale) {
+  reduce(dtype, op, std::span<void* const>(&dst, 1), sources, count, scale);
+}
 
 /// dst[i] = round(scale * src[i]), converted between any two dtypes of `dtype.h`.
 ///

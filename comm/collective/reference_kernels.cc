@@ -13,6 +13,9 @@
 namespace kolo::reference {
 namespace {
 
+using Outputs = std::span<void* const>;
+using Sources = std::span<const void* const>;
+
 template <typename T>
 constexpr bool kIsHalf = std::same_as<T, Float16> || std::same_as<T, BFloat16>;
 
@@ -120,30 +123,29 @@ struct Max {
 };
 
 template <typename T, typename Op>
-void reduce_as(void* dst, std::span<const void* const> sources, std::size_t count, double scale) {
-  T* const out = static_cast<T*>(dst);
+void reduce_as(Outputs outputs, Sources sources, std::size_t count, double scale) {
   for (std::size_t i = 0; i < count; ++i) {
     auto accum = widen<Accum<T>>(static_cast<const T*>(sources[0])[i]);
     for (const void* source : sources.subspan(1)) {
       accum = Op::apply(accum, widen<Accum<T>>(static_cast<const T*>(source)[i]));
     }
-    out[i] = scaled<T>(accum, scale);
+    const T result = scaled<T>(accum, scale);
+    for (void* output : outputs) static_cast<T*>(output)[i] = result;
   }
 }
 
 template <typename T>
-void reduce_as(ReduceOp op, void* dst, std::span<const void* const> sources, std::size_t count,
-               double scale) {
+void reduce_as(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale) {
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kAverage:
-      return reduce_as<T, Sum>(dst, sources, count, scale);
+      return reduce_as<T, Sum>(outputs, sources, count, scale);
     case ReduceOp::kProd:
-      return reduce_as<T, Prod>(dst, sources, count, scale);
+      return reduce_as<T, Prod>(outputs, sources, count, scale);
     case ReduceOp::kMin:
-      return reduce_as<T, Min>(dst, sources, count, scale);
+      return reduce_as<T, Min>(outputs, sources, count, scale);
     case ReduceOp::kMax:
-      return reduce_as<T, Max>(dst, sources, count, scale);
+      return reduce_as<T, Max>(outputs, sources, count, scale);
   }
 }
 
@@ -158,10 +160,10 @@ void convert_as(void* dst, const void* src, std::size_t count, double scale) {
 
 }  // namespace
 
-void reduce(DType dtype, ReduceOp op, void* dst, std::span<const void* const> sources,
-            std::size_t count, double scale) {
+void reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
+            std::span<const void* const> sources, std::size_t count, double scale) {
   visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
-    reduce_as<T>(op, dst, sources, count, scale);
+    reduce_as<T>(op, outputs, sources, count, scale);
   });
 }
 

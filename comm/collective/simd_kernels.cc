@@ -16,6 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace kolo::simd {
 namespace HWY_NAMESPACE {
 
+using Outputs = std::span<void* const>;
 using Sources = std::span<const void* const>;
 
 const char* target_name() { return hwy::TargetName(HWY_TARGET); }
@@ -23,7 +24,7 @@ const char* target_name() { return hwy::TargetName(HWY_TARGET); }
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
 // No vectors: the reference is as fast.
-bool reduce_on_target(DType, ReduceOp, void*, Sources, std::size_t, double) { return false; }
+bool reduce_on_target(DType, ReduceOp, Outputs, Sources, std::size_t, double) { return false; }
 bool convert_on_target(DType, void*, DType, const void*, std::size_t, double) { return false; }
 
 #else
@@ -32,6 +33,17 @@ bool convert_on_target(DType, void*, DType, const void*, std::size_t, double) { 
 template <class L>
 const typename L::Stored* at(const void* source, std::size_t i) {
   return static_cast<const typename L::Stored*>(source) + i;
+}
+
+template <class L>
+typename L::Stored* at(void* output, std::size_t i) {
+  return static_cast<typename L::Stored*>(output) + i;
+}
+
+// Writes two vectors to element i on of every output.
+template <class L, class D, class V>
+void store_everywhere(D d, V a, V b, Outputs outputs, std::size_t i) {
+  for (void* output : outputs) store_pair(L(), d, a, b, at<L>(output, i));
 }
 
 // More input streams than this make cache sets and prefetchers collide; see reduce_blocks.
@@ -54,9 +66,10 @@ void combine(D d, Sources sources, std::size_t i, V& accum0, V& accum1, V& accum
 }
 
 // Reduces steps of 4 * lanes elements while they fit, and returns the first element left. Each
-// output is written once, after all inputs at its place were read, so that dst may be a source.
+// output is written once, after all inputs at its place were read, so that an output may be a
+// source.
 template <class L, class Op, class D>
-std::size_t reduce_registers(D d, typename L::Stored* dst, Sources sources, std::size_t i,
+std::size_t reduce_registers(D d, Outputs outputs, Sources sources, std::size_t i,
                              std::size_t count, hn::Vec<D> scale) {
   const std::size_t lanes = hn::Lanes(d);
   for (; count - i >= 4 * lanes; i += 4 * lanes) {
@@ -64,8 +77,9 @@ std::size_t reduce_registers(D d, typename L::Stored* dst, Sources sources, std:
     load_pair(L(), d, at<L>(sources[0], i), accum0, accum1);
     load_pair(L(), d, at<L>(sources[0], i + 2 * lanes), accum2, accum3);
     combine<L, Op>(d, sources.subspan(1), i, accum0, accum1, accum2, accum3);
-    store_pair(L(), d, finish(d, accum0, scale), finish(d, accum1, scale), dst + i);
-    store_pair(L(), d, finish(d, accum2, scale), finish(d, accum3, scale), dst + i + 2 * lanes);
+    store_everywhere<L>(d, finish(d, accum0, scale), finish(d, accum1, scale), outputs, i);
+    store_everywhere<L>(d, finish(d, accum2, scale), finish(d, accum3, scale), outputs,
+                        i + 2 * lanes);
   }
   return i;
 }
@@ -73,8 +87,8 @@ std::size_t reduce_registers(D d, typename L::Stored* dst, Sources sources, std:
 // The same for any number of sources, in steps of kBlock: reads kMaxStreams sources at a time and
 // keeps the partial sums, not yet rounded, in L1 between the groups.
 template <class L, class Op, class D>
-std::size_t reduce_blocks(D d, typename L::Stored* dst, Sources sources, std::size_t i,
-                          std::size_t count, hn::Vec<D> scale) {
+std::size_t reduce_blocks(D d, Outputs outputs, Sources sources, std::size_t i, std::size_t count,
+                          hn::Vec<D> scale) {
   const std::size_t lanes = hn::Lanes(d);
   HWY_ALIGN typename L::Accum partial[kBlock];
   for (; count - i >= kBlock; i += kBlock) {
@@ -100,8 +114,8 @@ std::size_t reduce_blocks(D d, typename L::Stored* dst, Sources sources, std::si
       }
     }
     for (std::size_t k = 0; k < kBlock; k += 2 * lanes) {
-      store_pair(L(), d, finish(d, hn::Load(d, partial + k), scale),
-                 finish(d, hn::Load(d, partial + k + lanes), scale), dst + i + k);
+      store_everywhere<L>(d, finish(d, hn::Load(d, partial + k), scale),
+                          finish(d, hn::Load(d, partial + k + lanes), scale), outputs, i + k);
     }
   }
   return i;
@@ -109,7 +123,7 @@ std::size_t reduce_blocks(D d, typename L::Stored* dst, Sources sources, std::si
 
 // The elements that are left, one by one.
 template <class L, class Op>
-void reduce_tail(typename L::Stored* dst, Sources sources, std::size_t i, std::size_t count,
+void reduce_tail(Outputs outputs, Sources sources, std::size_t i, std::size_t count,
                  typename L::Accum scale) {
   const hn::CappedTag<typename L::Accum, 1> one;
   for (; i < count; ++i) {
@@ -117,75 +131,76 @@ void reduce_tail(typename L::Stored* dst, Sources sources, std::size_t i, std::s
     for (const void* source : sources.subspan(1)) {
       accum = Op::apply(accum, L::load(one, at<L>(source, i)));
     }
-    L::store(one, finish(one, accum, hn::Set(one, scale)), dst + i);
+    const auto result = finish(one, accum, hn::Set(one, scale));
+    for (void* output : outputs) L::store(one, result, at<L>(output, i));
   }
 }
 
 template <class L, class Op>
-bool reduce_lanes(void* dst, Sources sources, std::size_t count, double scale) {
+bool reduce_lanes(Outputs outputs, Sources sources, std::size_t count, double scale) {
   const hn::ScalableTag<typename L::Accum> d;
   const auto factor = static_cast<typename L::Accum>(scale);
-  auto* const out = static_cast<typename L::Stored*>(dst);
   std::size_t i = 0;
   if (sources.size() > kMaxStreams) {
-    i = reduce_blocks<L, Op>(d, out, sources, i, count, hn::Set(d, factor));
+    i = reduce_blocks<L, Op>(d, outputs, sources, i, count, hn::Set(d, factor));
   }
-  i = reduce_registers<L, Op>(d, out, sources, i, count, hn::Set(d, factor));
-  reduce_tail<L, Op>(out, sources, i, count, factor);
+  i = reduce_registers<L, Op>(d, outputs, sources, i, count, hn::Set(d, factor));
+  reduce_tail<L, Op>(outputs, sources, i, count, factor);
   return true;
 }
 
 template <class L>
-bool reduce_float(ReduceOp op, void* dst, Sources sources, std::size_t count, double scale) {
+bool reduce_float(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale) {
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kAverage:
-      return reduce_lanes<L, Sum>(dst, sources, count, scale);
+      return reduce_lanes<L, Sum>(outputs, sources, count, scale);
     case ReduceOp::kProd:
-      return reduce_lanes<L, Prod>(dst, sources, count, scale);
+      return reduce_lanes<L, Prod>(outputs, sources, count, scale);
     case ReduceOp::kMin:
-      return reduce_lanes<L, Min>(dst, sources, count, scale);
+      return reduce_lanes<L, Min>(outputs, sources, count, scale);
     case ReduceOp::kMax:
-      return reduce_lanes<L, Max>(dst, sources, count, scale);
+      return reduce_lanes<L, Max>(outputs, sources, count, scale);
   }
   return false;
 }
 
 // Sums wrap, so they are the same for signed and unsigned.
 template <typename T>
-bool reduce_integer(ReduceOp op, void* dst, Sources sources, std::size_t count, double scale) {
+bool reduce_integer(ReduceOp op, Outputs outputs, Sources sources, std::size_t count,
+                    double scale) {
   if (scale != 1.0) return false;
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kAverage:
-      return reduce_lanes<Plain<std::make_unsigned_t<T> >, Sum>(dst, sources, count, scale);
+      return reduce_lanes<Plain<std::make_unsigned_t<T> >, Sum>(outputs, sources, count, scale);
     case ReduceOp::kMin:
-      return reduce_lanes<Plain<T>, Min>(dst, sources, count, scale);
+      return reduce_lanes<Plain<T>, Min>(outputs, sources, count, scale);
     case ReduceOp::kMax:
-      return reduce_lanes<Plain<T>, Max>(dst, sources, count, scale);
+      return reduce_lanes<Plain<T>, Max>(outputs, sources, count, scale);
     case ReduceOp::kProd:
       break;
   }
   return false;
 }
 
-bool reduce_on_target(DType dtype, ReduceOp op, void* dst, Sources sources, std::size_t count,
+bool reduce_on_target(DType dtype, ReduceOp op, Outputs outputs, Sources sources, std::size_t count,
                       double scale) {
   switch (dtype) {
     case DType::kFloat32:
-      return reduce_float<Plain<float> >(op, dst, sources, count, scale);
+      return reduce_float<Plain<float> >(op, outputs, sources, count, scale);
     case DType::kFloat64:
-      return reduce_float<Plain<double> >(op, dst, sources, count, scale);
+      return reduce_float<Plain<double> >(op, outputs, sources, count, scale);
     case DType::kFloat16:
-      return reduce_float<Float16AsFloat32>(op, dst, sources, count, scale);
+      return reduce_float<Float16AsFloat32>(op, outputs, sources, count, scale);
     case DType::kBFloat16:
-      return reduce_float<BFloat16AsFloat32>(op, dst, sources, count, scale);
+      return reduce_float<BFloat16AsFloat32>(op, outputs, sources, count, scale);
     case DType::kInt32:
-      return reduce_integer<std::int32_t>(op, dst, sources, count, scale);
+      return reduce_integer<std::int32_t>(op, outputs, sources, count, scale);
     case DType::kInt64:
-      return reduce_integer<std::int64_t>(op, dst, sources, count, scale);
+      return reduce_integer<std::int64_t>(op, outputs, sources, count, scale);
     case DType::kUInt8:
-      return reduce_integer<std::uint8_t>(op, dst, sources, count, scale);
+      return reduce_integer<std::uint8_t>(op, outputs, sources, count, scale);
   }
   return false;
 }
@@ -273,9 +288,9 @@ HWY_EXPORT(reduce_on_target);
 HWY_EXPORT(convert_on_target);
 HWY_EXPORT(target_name);
 
-bool reduce(DType dtype, ReduceOp op, void* dst, std::span<const void* const> sources,
-            std::size_t count, double scale) {
-  return HWY_DYNAMIC_DISPATCH(reduce_on_target)(dtype, op, dst, sources, count, scale);
+bool reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
+            std::span<const void* const> sources, std::size_t count, double scale) {
+  return HWY_DYNAMIC_DISPATCH(reduce_on_target)(dtype, op, outputs, sources, count, scale);
 }
 
 bool convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,

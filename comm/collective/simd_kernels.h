@@ -11,8 +11,8 @@ namespace kolo::simd {
 
 /// The contract of `reference::reduce`. Returns false, and has done nothing, if there is no vector
 /// kernel for these arguments on this machine.
-bool reduce(DType dtype, ReduceOp op, void* dst, std::span<const void* const> sources,
-            std::size_t count, double scale);
+bool reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
+            std::span<const void* const> sources, std::size_t count, double scale);
 
 /// The contract of `reference::convert`. Returns false, and has done nothing, if there is no vector
 /// kernel for these arguments on this machine.

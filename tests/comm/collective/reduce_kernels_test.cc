@@ -177,6 +177,45 @@ TEST_P(ReduceTest, AllTargetsGiveTheBitsOfTheReference) {
 
 TEST_P(ReduceTest, LargeCounts) { expect_reference(3, kLarge, 1.0); }
 
+// One pass writes several places, of which some may be sources.
+TEST_P(ReduceTest, AllOutputsGetTheBitsOfTheReference) {
+  const auto [dtype, op] = GetParam();
+  const std::size_t width = size_of(dtype);
+  for (const std::size_t num_sources : {1u, 2u, 3u, 5u, 9u}) {
+    for (const std::size_t num_outputs : {2u, 3u, 8u}) {
+      for (const std::size_t count : {std::size_t{1}, std::size_t{333}, std::size_t{2500}}) {
+        std::mt19937_64 random(kSeed + count);
+        std::vector<Bytes> inputs;
+        std::vector<const void*> sources;
+        for (std::size_t s = 0; s < num_sources; ++s) {
+          inputs.push_back(random_bytes(random, dtype, count));
+          sources.push_back(inputs.back().data());
+        }
+        Bytes expected(count * width);
+        reference::reduce(dtype, op, expected.data(), sources, count, 0.5);
+        for (const std::int64_t target : targets()) {
+          const ScopedTarget scoped(target);
+          // As many outputs as possible are sources, each of them misaligned in its own way else.
+          std::vector<Bytes> memory = inputs;
+          std::vector<const void*> read;
+          for (const Bytes& input : memory) read.push_back(input.data());
+          std::vector<Bytes> fresh(num_outputs, Bytes((count + num_outputs) * width));
+          std::vector<void*> outputs;
+          for (std::size_t o = 0; o < num_outputs; ++o) {
+            outputs.push_back(o < num_sources ? memory[o].data() : fresh[o].data() + o * width);
+          }
+          reduce(dtype, op, outputs, read, count, 0.5);
+          for (std::size_t o = 0; o < num_outputs; ++o) {
+            ASSERT_EQ(std::memcmp(outputs[o], expected.data(), expected.size()), 0)
+                << kernel_target() << ", " << num_sources << " sources, output " << o << " of "
+                << num_outputs << ", count " << count << ", seed " << kSeed;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(ReduceTest, DestinationMayBeAnySource) {
   const auto [dtype, op] = GetParam();
   constexpr std::size_t kCount = 333;
@@ -313,6 +352,10 @@ TEST(ReduceSemantics, MinimumAndMaximumOrderZerosAndKeepNaN) {
 TEST(ReduceSemantics, NoSourceIsAUsageError) {
   float value = 0;
   EXPECT_THROW(reduce(DType::kFloat32, ReduceOp::kSum, &value, {}, 1, 1.0), UsageError);
+  const void* const source = &value;
+  EXPECT_THROW(reduce(DType::kFloat32, ReduceOp::kSum, std::span<void* const>(),
+                      std::span(&source, 1), 1, 1.0),
+               UsageError);
 }
 
 TEST(ConvertSemantics, FloatToIntegerTruncatesAndSaturates) {
