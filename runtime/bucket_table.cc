@@ -22,10 +22,10 @@ BucketId BucketTable::add(Schedule schedule, Binding binding, BucketOwner& owner
                              kMaxBuckets, flags_)});
   }
   const auto id = static_cast<BucketId>(buckets_.size());
-  const std::size_t bytes = schedule.layout.count * size_of(schedule.layout.dtype);
+  const ArenaNeeds needs = arena_needs(schedule);
   const auto elsewhere = [&](int peer) { return !grid_.same_node(schedule.rank, peer); };
   std::optional<std::size_t> arena_offset;
-  if (schedule.layout.memory == MemoryKind::kHost) arena_offset = arena_.allocate(bytes);
+  if (schedule.layout.memory == MemoryKind::kHost) arena_offset = arena_.allocate(needs.total());
   auto bucket = std::make_unique<Bucket>(Bucket{.owner = &owner,
                                                 .index = index,
                                                 .arena_offset = arena_offset,
@@ -34,6 +34,7 @@ BucketId BucketTable::add(Schedule schedule, Binding binding, BucketOwner& owner
   binding.bucket = id;
   binding.first_flag = next_flag_;
   binding.arena_offset = arena_offset.value_or(0);
+  binding.staging_offset = binding.arena_offset + needs.bucket_bytes;
   next_flag_ += schedule.flag_count;
   buckets_.push_back(std::move(bucket));
   executor_.add(std::move(schedule), std::move(binding));

@@ -47,8 +47,8 @@ class BucketTable {
   BucketTable(Executor& executor, const ProcessGrid& grid, std::size_t arena_bytes,
               std::uint32_t flags);
 
-  /// Makes a bucket for `schedule`, of which the binding's bucket, first_flag and arena_offset are
-  /// filled in. Errors: KoloError(kResources).
+  /// Makes a bucket for `schedule`, of which the binding's bucket, first_flag and places in the
+  /// arena are filled in. Errors: KoloError(kResources).
   BucketId add(Schedule schedule, Binding binding, BucketOwner& owner, std::size_t index,
                std::string text);
 

@@ -41,15 +41,30 @@ struct ScatterGather {
 ///   direct             2(n-1)            2(n-1)/n S     two rounds; sums in group order
 ///   halving_doubling   2 log2 n          2(n-1)/n S     + S and a hop each way unless n = 2^k
 ///   tree               log2 n (root)     log2 n S       2 log2 n rounds
+///   flat               n-1               (n-1) S        one round; sums in group order
 void append_ring(ScheduleBuilder& builder, const Stage& stage);
 void append_direct(ScheduleBuilder& builder, const Stage& stage);
 void append_halving_doubling(ScheduleBuilder& builder, const Stage& stage);
 void append_tree(ScheduleBuilder& builder, const Stage& stage);
+/// Ranks of one node read each other's contribution instead of sending it: one flag per pair.
+void append_flat(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid);
+
+/// `direct` for a bucket in place, between ranks of one node: no message, two flags per pair. The
+/// owner of a part writes the sum to all buckets.
+/// Cost: each byte of a bucket is read once and written once, by whichever rank.
+void append_shared_direct(ScheduleBuilder& builder, const Stage& stage);
+
+/// `direct` for a bucket in the caller's tensors, between ranks of one node: chunk by chunk,
+/// through `window` slots of staging memory that are used in turn. Only what peers sum is packed.
+/// `stages` are all chunks of the bucket. Two flags per pair and chunk.
+void append_windowed_direct(ScheduleBuilder& builder, const std::vector<Stage>& stages,
+                            std::size_t window);
 
 extern const ScatterGather kRing;
 /// By messages, between any ranks.
 extern const ScatterGather kDirect;
-/// By reading each other's bucket, between ranks of one node: no message, three flags per pair.
+/// By reading each other's bucket, between ranks of one node: no message, three flags per pair. For
+/// a whole all-reduce see `append_shared_direct`.
 extern const ScatterGather kSharedDirect;
 /// By the device's own library, between ranks of one node: device buckets whose extents are
 /// multiples of `device_padding`.

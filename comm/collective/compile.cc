@@ -45,6 +45,8 @@ struct Hierarchy {
 };
 
 constexpr std::string_view kHierarchical = "hierarchical";
+constexpr std::string_view kFlat = "flat";
+constexpr std::string_view kDirectName = "direct";
 constexpr std::string_view kNativeName = "native";
 
 Hierarchy parse_hierarchy(std::string_view name) {
@@ -94,6 +96,9 @@ void check_memory(const BucketLayout& layout, const CompileOptions& options,
     fail(fmt::format(
         "{} is for device memory; host memory has direct and hierarchical:direct,CROSS", name));
   }
+  if (name == kFlat && is_on_device(layout)) {
+    fail("flat is for host memory, which ranks of a node share; device memory has native");
+  }
   if (name == kNativeName && !options.native_spans_nodes) {
     fail("native needs the device's own library to reach all ranks; use hierarchical:native,CROSS");
   }
@@ -106,19 +111,45 @@ void check_memory(const BucketLayout& layout, const CompileOptions& options,
 }
 
 bool sums_in_one_place(std::string_view algorithm) {
-  return algorithm == "direct" || algorithm == "hierarchical:direct,direct" ||
-         algorithm == kNativeName || algorithm == "hierarchical:native,direct";
+  return algorithm == kFlat || algorithm == kDirectName ||
+         algorithm == "hierarchical:direct,direct" || algorithm == kNativeName ||
+         algorithm == "hierarchical:native,direct";
+}
+
+/// Whether "auto" takes `flat`: one round pays as long as what it reads twice is little.
+bool prefers_flat(const BucketLayout& layout, const ProcessGrid& grid,
+                  const CompileOptions& options) {
+  const auto peers = static_cast<std::size_t>(grid.world_size() - 1);
+  const std::size_t bytes = layout.count * size_of(layout.dtype);
+  return !is_on_device(layout) && peers > 0 && bytes <= options.flat_bytes / peers;
+}
+
+/// Whether the bucket goes through a window of staging slots.
+bool is_windowed(const BucketLayout& layout, const ProcessGrid& grid, std::string_view name) {
+  return name == kDirectName && grid.num_nodes() == 1 && !is_on_device(layout) &&
+         layout.placement != Placement::kInPlace;
+}
+
+/// Whether all of the bucket moves at once: nothing is packed or sent, so there is nothing to
+/// overlap.
+bool is_in_one_piece(const BucketLayout& layout, const ProcessGrid& grid, std::string_view name) {
+  return name == kFlat ||
+         (name == kDirectName && grid.num_nodes() == 1 && layout.placement == Placement::kInPlace);
 }
 
 /// Pieces of the bucket that follow each other.
 std::vector<Extent> chunks_of(const BucketLayout& layout, const ProcessGrid& grid,
-                              const CompileOptions& options) {
+                              const CompileOptions& options, std::string_view name) {
   if (is_on_device(layout)) {
     return device_chunks(layout.count, device_padding(grid, layout.dtype), layout.dtype,
                          options.device_chunk_bytes);
   }
   const Extent whole{0, layout.count};
-  std::vector<Extent> chunks(chunk_count(whole, layout.dtype, options.chunk_bytes));
+  if (is_in_one_piece(layout, grid, name)) return {whole};
+  const std::size_t chunk_bytes = is_windowed(layout, grid, name)
+                                      ? std::min(options.chunk_bytes, options.slot_bytes)
+                                      : options.chunk_bytes;
+  std::vector<Extent> chunks(chunk_count(whole, layout.dtype, chunk_bytes));
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     chunks[i] = part_of(whole, chunks.size(), i, layout.dtype);
   }
@@ -144,6 +175,11 @@ std::vector<int> all_ranks(const ProcessGrid& grid) {
 
 void append_host_stage(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid,
                        const std::string& name) {
+  if (name == kFlat) return append_flat(builder, stage, grid);
+  const bool in_place = builder.layout().placement == Placement::kInPlace;
+  if (name == kDirectName && grid.num_nodes() == 1 && in_place) {
+    return append_shared_direct(builder, stage);
+  }
   // Packing in the parts that peers ask for first lets them start before all is packed.
   for (std::size_t i = 0; i < stage.size(); ++i) {
     const Extent part = part_of(stage.extent, stage.size(), i, builder.layout().dtype);
@@ -152,12 +188,18 @@ void append_host_stage(ScheduleBuilder& builder, const Stage& stage, const Proce
   if (name.starts_with(kHierarchical)) {
     const Hierarchy hierarchy = parse_hierarchy(name);
     append_hierarchical(builder, stage, grid, *hierarchy.local, hierarchy.cross);
-  } else if (name == "direct" && grid.num_nodes() == 1) {
-    kSharedDirect.reduce_scatter(builder, stage);
-    kSharedDirect.all_gather(builder, stage);
   } else {
     flat_algorithm(name)(builder, stage);
   }
+}
+
+void append_host_stages(ScheduleBuilder& builder, const std::vector<Stage>& stages,
+                        const ProcessGrid& grid, const CompileOptions& options,
+                        const std::string& name) {
+  if (is_windowed(builder.layout(), grid, name)) {
+    return append_windowed_direct(builder, stages, options.window);
+  }
+  for (const Stage& stage : stages) append_host_stage(builder, stage, grid, name);
 }
 
 void append_device_stages(ScheduleBuilder& builder, const std::vector<Stage>& stages,
@@ -175,12 +217,21 @@ void append_device_stages(ScheduleBuilder& builder, const std::vector<Stage>& st
   for (const Stage& stage : stages) append(builder, stage);
 }
 
+Schedule finished(ScheduleBuilder builder, const ProcessGrid& grid, const CompileOptions& options) {
+  Schedule schedule = std::move(builder).build();
+  const std::size_t bytes = schedule.layout.count * size_of(schedule.layout.dtype);
+  schedule.eager =
+      !is_on_device(schedule.layout) && (grid.num_nodes() == 1 || bytes <= options.eager_bytes);
+  return schedule;
+}
+
 }  // namespace
 
 const std::vector<std::string>& algorithm_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> result;
     for (const auto& [name, append] : flat_algorithms()) result.push_back(name);
+    result.emplace_back(kFlat);
     result.emplace_back(kHierarchical);
     result.emplace_back(kNativeName);
     return result;
@@ -195,8 +246,9 @@ std::string resolve_algorithm(const BucketLayout& layout, const ProcessGrid& gri
   const std::string local = is_on_device(layout) ? "hierarchical:native," : "hierarchical:direct,";
   std::string name = options.algorithm;
   if (name == "auto") {
-    name = is_on_device(layout) ? model.choose_device(bytes, device_limits(layout, options))
-                                : model.choose(bytes, rounds(layout));
+    name = prefers_flat(layout, grid, options) ? kFlat
+           : is_on_device(layout) ? model.choose_device(bytes, device_limits(layout, options))
+                                  : model.choose(bytes, rounds(layout));
   } else if (name == kHierarchical) {
     const auto predict_us = [&](const std::string& candidate) {
       return is_on_device(layout)
@@ -211,7 +263,7 @@ std::string resolve_algorithm(const BucketLayout& layout, const ProcessGrid& gri
   }
   if (name.starts_with(kHierarchical)) {
     parse_hierarchy(name);
-  } else if (name != kNativeName) {
+  } else if (name != kNativeName && name != kFlat) {
     flat_algorithm(name);
   }
   check_memory(layout, options, name);
@@ -235,24 +287,27 @@ Schedule compile_all_reduce(int rank, const BucketLayout& layout, const ProcessG
                             const CompileOptions& options) {
   const std::string name = resolve_algorithm(layout, grid, options);
   std::vector<Stage> stages;
-  for (const Extent& chunk : chunks_of(layout, grid, options)) {
+  for (const Extent& chunk : chunks_of(layout, grid, options, name)) {
     stages.push_back({.group = all_ranks(grid), .extent = chunk});
   }
   ScheduleBuilder builder = make_builder(rank, name, layout, options);
   if (is_on_device(layout)) {
     append_device_stages(builder, stages, grid, name);
   } else {
-    for (const Stage& stage : stages) append_host_stage(builder, stage, grid, name);
+    append_host_stages(builder, stages, grid, options, name);
   }
-  return std::move(builder).build();
+  return finished(std::move(builder), grid, options);
 }
 
 Schedule compile_broadcast(int rank, int root, const BucketLayout& layout, const ProcessGrid& grid,
                            const CompileOptions& options) {
   const auto append = is_on_device(layout) ? append_device_broadcast : append_broadcast;
-  ScheduleBuilder builder = make_builder(rank, "broadcast", layout, options);
-  for (const Extent& chunk : chunks_of(layout, grid, options)) append(builder, chunk, root, grid);
-  return std::move(builder).build();
+  constexpr const char* kName = "broadcast";
+  ScheduleBuilder builder = make_builder(rank, kName, layout, options);
+  for (const Extent& chunk : chunks_of(layout, grid, options, kName)) {
+    append(builder, chunk, root, grid);
+  }
+  return finished(std::move(builder), grid, options);
 }
 
 }  // namespace kolo

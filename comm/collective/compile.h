@@ -16,6 +16,14 @@ struct CompileOptions {
   /// (host buckets), native (device buckets) or ring.
   std::string algorithm = "auto";
   std::size_t chunk_bytes = std::size_t{1} << 20;
+  /// A bucket of the host that is not in place, on one node, moves through `window` slots of at
+  /// most this many bytes, which are to stay in the cache.
+  std::size_t slot_bytes = std::size_t{512} << 10;
+  std::size_t window = 3;
+  /// "auto" lets everybody read everybody's contribution as long as no rank reads more than this.
+  std::size_t flat_bytes = std::size_t{32} << 10;
+  /// Between nodes, a host bucket of at most this size starts without agreement.
+  std::size_t eager_bytes = std::size_t{64} << 10;
   /// Of device buckets: what goes through the node's collectives and the network as one unit.
   std::size_t device_chunk_bytes = kDeviceUnitBytes;
   /// Pinned memory of a device bucket for each direction; less for smaller buckets.

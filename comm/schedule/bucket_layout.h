@@ -16,6 +16,8 @@ inline constexpr BucketId kMaxBuckets = BucketId{1} << 12;
 enum class Placement : std::uint8_t {
   kInPlace,  ///< The tensors live in the bucket: nothing is packed.
   kStaged,   ///< The tensors live elsewhere: packed before, unpacked after.
+  kUser,     ///< As kStaged, but the tensors have the bucket's dtype, so that reductions may read
+             ///< and write them where they are. Host buckets only.
 };
 
 /// What every rank must know alike about a bucket before schedules can be compiled for it.

@@ -4,19 +4,13 @@
 
 #include <fmt/format.h>
 
-#include "comm/base/aligned_memory.h"
 #include "comm/base/check.h"
-#include "comm/collective/reduce_kernels.h"
+#include "comm/schedule/host_run.h"
 
 namespace kolo {
 namespace {
 
 static_assert(kMaxBuckets == BucketId{1} << kTagBucketBits);
-
-bool is_kernel(StepKind kind) {  // of a host bucket
-  return kind == StepKind::kReduce || kind == StepKind::kCopy || kind == StepKind::kPack ||
-         kind == StepKind::kUnpack;
-}
 
 /// A queue of steps; each step enters at most once per iteration, so it never wraps.
 class StepQueue {
@@ -25,6 +19,7 @@ class StepQueue {
   void clear() { first_ = last_ = 0; }
   bool empty() const { return first_ == last_; }
   void push(StepId step) { steps_[last_++] = step; }
+  StepId front() const { return steps_[first_]; }
   StepId pop() { return steps_[first_++]; }
 
  private:
@@ -35,7 +30,7 @@ class StepQueue {
 }  // namespace
 
 struct Executor::Run {
-  Run(Schedule of, Binding at, DeviceLane* lane)
+  Run(Schedule of, Binding at, Transport& transport, DeviceLane* lane)
       : schedule(std::move(of)),
         binding(std::move(at)),
         predecessors(schedule.steps.size()),
@@ -49,7 +44,6 @@ struct Executor::Run {
         launches(schedule.steps.size()),
         element_bytes(size_of(schedule.layout.dtype)) {
     pending.reserve(schedule.steps.size());
-    std::size_t most_sources = 0;
     for (StepId id = 0; id < schedule.steps.size(); ++id) {
       const Step& step = schedule.steps[id];
       on_device[id] = DeviceRun::runs(schedule, step);
@@ -59,13 +53,15 @@ struct Executor::Run {
         const bool ordered = on_device[earlier] && on_device[id];
         (ordered ? enqueue_successors : successors)[earlier].push_back(id);
       }
-      most_sources = std::max(most_sources, step.sources.size());
       device_steps += on_device[id] ? 1U : 0U;
       if (step.kind == StepKind::kNative) native_group = step.group;
     }
-    source_addresses.reserve(most_sources);
     if (lane == nullptr) {
-      scratch = allocate_aligned(schedule.scratch_count * element_bytes);
+      host.emplace(transport, schedule,
+                   HostBinding{.arena_offset = binding.arena_offset,
+                               .staging_offset = binding.staging_offset,
+                               .scale = binding.scale,
+                               .packer = binding.packer.get()});
     } else {
       device = lane->prepare(schedule, {.bucket = binding.bucket,
                                         .first_flag = binding.first_flag,
@@ -84,18 +80,19 @@ struct Executor::Run {
   std::vector<std::vector<StepId>> enqueue_successors;  // that wait until it is enqueued
   std::size_t device_steps = 0;
   std::optional<NativeGroup> native_group;  // if there are native steps
+  std::optional<HostRun> host;              // of a host bucket
   std::unique_ptr<DeviceRun> device;        // of a device bucket
   std::vector<Completion> completions;      // of messages
   StepQueue messages, kernels, launches;    // ready to start
+  std::size_t kernel_progress = 0;          // elements of the first kernel that are done
   std::optional<StepId> waiting_native;     // ready, but not its turn
   std::vector<StepId> pending;              // started messages and flags
   std::size_t remaining = 0;                // incomplete steps, and the end on the device
   std::size_t to_enqueue = 0;               // steps on the device
   std::uint64_t iteration = 0;
   bool running = false;
+  bool abandoned = false;
   std::size_t element_bytes;
-  AlignedMemory scratch;
-  std::vector<const void*> source_addresses;
 };
 
 Executor::Executor(Transport& transport, DeviceLane* lane) : transport_(transport), lane_(lane) {}
@@ -107,13 +104,11 @@ void Executor::add(Schedule schedule, Binding binding) {
   const bool on_device = schedule.layout.memory == MemoryKind::kDevice;
   if (on_device) {
     check(lane_ != nullptr, "device memory without a device; see the option `device`");
-  } else {
-    transport_.commit(binding.arena_offset, schedule.layout.count * size_of(schedule.layout.dtype));
   }
   if (runs_.size() <= bucket) runs_.resize(bucket + 1);
   ensure(!runs_[bucket], "bucket added twice");
-  runs_[bucket] =
-      std::make_unique<Run>(std::move(schedule), std::move(binding), on_device ? lane_ : nullptr);
+  runs_[bucket] = std::make_unique<Run>(std::move(schedule), std::move(binding), transport_,
+                                        on_device ? lane_ : nullptr);
   active_.reserve(runs_.size());
   for (auto* buckets : {&finished_, &taken_finished_, &enqueued_, &taken_enqueued_}) {
     buckets->reserve(runs_.size());
@@ -134,13 +129,14 @@ const Event& Executor::finished_event(BucketId bucket) const {
 }
 
 void Executor::remove(BucketId bucket) {
-  ensure(!runs_.at(bucket)->running, "removed a running bucket");
+  const Run& run = *runs_.at(bucket);
+  ensure(!run.running && !run.abandoned, "removed a running bucket");
   runs_[bucket].reset();
 }
 
 void Executor::start(BucketId bucket, std::uint64_t iteration) {
   Run& run = *runs_.at(bucket);
-  ensure(!run.running, "bucket started twice");
+  ensure(!run.running && !run.abandoned, "bucket started twice");
   run.running = true;
   run.iteration = iteration;
   run.remaining = run.schedule.steps.size() + (run.device ? 1 : 0);
@@ -148,13 +144,24 @@ void Executor::start(BucketId bucket, std::uint64_t iteration) {
   run.missing = run.predecessors;
   run.messages.clear();
   run.kernels.clear();
+  run.kernel_progress = 0;
   run.launches.clear();
+  if (run.host) run.host->begin(iteration);
   if (run.device) lane_->begin(*run.device, iteration);
   for (StepId id = 0; id < run.schedule.steps.size(); ++id) {
     if (run.missing[id] == 0) release(run, id);
   }
   active_.push_back(&run);
   if (run.device && run.to_enqueue == 0) seal(run);
+}
+
+void Executor::abandon(BucketId bucket) {
+  Run& run = *runs_.at(bucket);
+  ensure(run.running && run.host.has_value(), "abandoned a bucket that is not running");
+  std::erase(active_, &run);
+  run.running = false;
+  run.abandoned = true;
+  run.pending.clear();
 }
 
 bool Executor::poll() {
@@ -198,14 +205,9 @@ std::optional<Error> Executor::device_failure() const {
 
 bool Executor::advance(Run& run) {
   bool moved = complete_pending(run);
-  while (!run.messages.empty()) {
-    issue(run, run.messages.pop());
-    moved = true;
-  }
-  if (!run.kernels.empty()) {
-    const StepId id = run.kernels.pop();
-    compute(run, run.schedule.steps[id]);
-    complete(run, id);
+  moved |= issue_ready(run);
+  if (compute_next(run)) {
+    issue_ready(run);
     moved = true;
   }
   if (run.device) moved |= enqueue_ready(run);
@@ -269,10 +271,16 @@ void Executor::complete(Run& run, StepId step) {
 }
 
 void Executor::release(Run& run, StepId step) {
-  StepQueue& queue = run.on_device[step]                        ? run.launches
-                     : is_kernel(run.schedule.steps[step].kind) ? run.kernels
-                                                                : run.messages;
+  StepQueue& queue = run.on_device[step]                                     ? run.launches
+                     : HostRun::runs(run.schedule, run.schedule.steps[step]) ? run.kernels
+                                                                             : run.messages;
   queue.push(step);
+}
+
+bool Executor::issue_ready(Run& run) {
+  const bool any = !run.messages.empty();
+  while (!run.messages.empty()) issue(run, run.messages.pop());
+  return any;
 }
 
 void Executor::issue(Run& run, StepId id) {
@@ -315,36 +323,19 @@ void Executor::issue(Run& run, StepId id) {
   }
 }
 
-void Executor::compute(Run& run, const Step& step) {
-  const BucketLayout& layout = run.schedule.layout;
-  const Range& source = step.sources[0];
-  switch (step.kind) {
-    case StepKind::kReduce:
-      run.source_addresses.clear();
-      for (const Range& range : step.sources) run.source_addresses.push_back(address(run, range));
-      reduce(layout.dtype, layout.op, address(run, step.target), run.source_addresses,
-             step.target.count, step.finishes ? run.binding.scale : 1.0);
-      break;
-    case StepKind::kCopy:
-      std::copy_n(address(run, source), source.count * run.element_bytes,
-                  address(run, step.target));
-      break;
-    case StepKind::kPack:
-      run.binding.packer->pack(source.offset, source.count, address(run, step.target));
-      break;
-    case StepKind::kUnpack:
-      run.binding.packer->unpack(step.target.offset, step.target.count, address(run, source));
-      break;
-    default:
-      break;
+bool Executor::compute_next(Run& run) {
+  if (run.kernels.empty()) return false;
+  const Step& step = run.schedule.steps[run.kernels.front()];
+  run.kernel_progress = run.host->compute(step, run.kernel_progress);
+  if (run.kernel_progress == step.target.count) {
+    run.kernel_progress = 0;
+    complete(run, run.kernels.pop());
   }
+  return true;
 }
 
 std::byte* Executor::address(Run& run, const Range& range) {
-  if (run.device) return run.device->address(range);
-  const std::size_t offset = range.offset * run.element_bytes;
-  if (range.region == Region::kScratch) return run.scratch.get() + offset;
-  return transport_.memory(range.rank).data() + run.binding.arena_offset + offset;
+  return run.device ? run.device->address(range) : run.host->address(range);
 }
 
 std::string Executor::describe_wait() const {

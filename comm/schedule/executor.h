@@ -9,21 +9,11 @@
 #include <vector>
 
 #include "comm/schedule/device_lane.h"
+#include "comm/schedule/packer.h"
 #include "comm/schedule/schedule.h"
 #include "comm/transport/transport.h"
 
 namespace kolo {
-
-/// Moves elements between the caller's tensors and a staged bucket; see `fusion/`.
-/// Threads: the executor's.
-class Packer {
- public:
-  virtual ~Packer() = default;
-  /// Writes elements [offset, offset + count) of the bucket to `bucket`, cast from the tensors.
-  virtual void pack(std::size_t offset, std::size_t count, void* bucket) = 0;
-  /// Writes elements [offset, offset + count) of the bucket, given at `bucket`, to the tensors.
-  virtual void unpack(std::size_t offset, std::size_t count, const void* bucket) = 0;
-};
 
 /// Where a schedule runs: fixed for the life of a bucket. All but `name` and `packer` are equal on
 /// all ranks.
@@ -32,9 +22,12 @@ struct Binding {
   BucketId bucket = 0;
   std::uint32_t epoch = 0;
   std::uint32_t first_flag = 0;  ///< The schedule's flags are first_flag .. + flag_count - 1.
-  std::size_t arena_offset = 0;  ///< Bytes; where the bucket begins in every rank's arena.
-  double scale = 1.0;            ///< Applied by the steps that finish.
-  std::shared_ptr<Packer> packer = {};               ///< For staged host buckets.
+  /// Where the bucket, and the first turn of its staging memory, begin in every rank's arena: as
+  /// many bytes as `arena_needs` says.
+  std::size_t arena_offset = 0;
+  std::size_t staging_offset = 0;
+  double scale = 1.0;                                ///< Applied by the steps that finish.
+  std::shared_ptr<Packer> packer = {};               ///< For host buckets not in place.
   std::shared_ptr<StreamPacker> stream_packer = {};  ///< For staged device buckets.
   /// Device buckets: recorded before each iteration, nothing of which starts before them. Null
   /// where there is nothing to wait for.
@@ -43,8 +36,9 @@ struct Binding {
 
 /// Runs schedules: the only code with I/O pending. Many buckets may be in flight; steps whose
 /// predecessors are complete start in the order of their schedule, messages and flags before
-/// kernels. Kernels of host buckets run in `poll`; local steps of device buckets are enqueued on
-/// streams (see DeviceLane), as soon as what comes before them is enqueued or complete.
+/// kernels. Kernels of host buckets run in `poll`, long ones in parts (see HostRun); local steps of
+/// device buckets are enqueued on streams (see DeviceLane), as soon as what comes before them is
+/// enqueued or complete.
 ///
 /// Threads: one. Never blocks, never throws from `poll`. Steady state allocates nothing: all memory
 /// of a run is made by `add`. Before it is destroyed with anything in flight, the transport is shut
@@ -62,7 +56,7 @@ class Executor {
   /// Replaces one of a bucket's inputs, between iterations.
   void set_input(BucketId bucket, std::size_t index, const Event* event);
 
-  /// Where element 0 of a bucket is, in host or device memory.
+  /// Where element 0 of a bucket that has memory is, in host or device memory.
   std::byte* bucket_memory(BucketId bucket);
   /// Behind the last iteration of a device bucket that `take_enqueued` told of.
   const Event& finished_event(BucketId bucket) const;
@@ -73,7 +67,11 @@ class Executor {
   /// Starts the bucket's next iteration; it must not be running.
   void start(BucketId bucket, std::uint64_t iteration);
 
-  /// Moves everything on as far as it goes now, at most one kernel per bucket.
+  /// Forgets the iteration under way of a host bucket, which is neither started nor removed again;
+  /// its memory stays until the executor goes, for peers and messages may still touch it.
+  void abandon(BucketId bucket);
+
+  /// Moves everything on as far as it goes now, at most one part of a kernel per bucket.
   /// Returns whether anything moved.
   bool poll();
 
@@ -108,8 +106,9 @@ class Executor {
   void seal(Run& run);
   void release(Run& run, StepId step);
   void complete(Run& run, StepId step);
+  bool issue_ready(Run& run);
   void issue(Run& run, StepId step);
-  void compute(Run& run, const Step& step);
+  bool compute_next(Run& run);
   std::byte* address(Run& run, const Range& range);
 
   Transport& transport_;

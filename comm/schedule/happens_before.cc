@@ -1,5 +1,7 @@
 #include "comm/schedule/happens_before.h"
 
+#include <algorithm>
+
 namespace kolo {
 
 HappensBefore::Node HappensBefore::add_node() {
@@ -43,6 +45,19 @@ void HappensBefore::close() {
 
 bool HappensBefore::precedes(Node earlier, Node later) const {
   return (ancestors_[later * words_ + earlier / 64] >> (earlier % 64) & 1) != 0;
+}
+
+bool HappensBefore::any_precedes(Node first, Node last, Node later) const {
+  const std::uint64_t* row = &ancestors_[later * words_];
+  for (Node node = first; node < last;) {
+    const Node end = std::min(last, (node / 64 + 1) * 64);
+    const std::uint64_t from_here = row[node / 64] >> (node % 64);
+    const std::uint64_t mask =
+        end - node == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << (end - node)) - 1;
+    if ((from_here & mask) != 0) return true;
+    node = end;
+  }
+  return false;
 }
 
 }  // namespace kolo

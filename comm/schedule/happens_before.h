@@ -30,6 +30,8 @@ class HappensBefore {
   /// Cost: the square of the number of nodes, in bits.
   void close();
   bool precedes(Node earlier, Node later) const;
+  /// Whether any of the nodes [first, last) precedes `later`.
+  bool any_precedes(Node first, Node last, Node later) const;
 
  private:
   std::vector<std::vector<Node>> before_;

@@ -16,13 +16,33 @@ struct Schedule {
   int rank = 0;
   std::string algorithm;
   BucketLayout layout;
+  /// The bucket has memory of its own; false where steps need but the caller's tensors, scratch and
+  /// staging memory. Equal on all ranks.
+  bool has_bucket = true;
   std::size_t scratch_count = 0;  ///< Elements of layout.dtype.
-  std::size_t staging_count = 0;  ///< Elements of layout.dtype.
+  /// Elements of layout.dtype; of a host bucket equal on all ranks.
+  std::size_t staging_count = 0;
+  /// How often a host bucket's staging memory exists: iteration i uses number i % staging_turns.
+  /// With two, a peer may still read what an iteration has staged while the next one is under way.
+  std::uint32_t staging_turns = 1;
+  /// A rank may start an iteration as soon as it is ready there, and need not know that others are.
+  bool eager = false;
   /// Flags between this rank and any one peer; equal on all ranks of a node, which number the flags
   /// of all their buckets alike.
   std::uint32_t flag_count = 0;
   std::vector<Step> steps;
 };
+
+/// What a host bucket takes of the arena, in bytes, each a multiple of kWireAlignment. The same on
+/// all ranks.
+struct ArenaNeeds {
+  std::size_t bucket_bytes = 0;
+  std::size_t turn_bytes = 0;     ///< Of staging memory, from one turn to the next.
+  std::size_t staging_bytes = 0;  ///< All turns.
+
+  std::size_t total() const { return bucket_bytes + staging_bytes; }
+};
+ArenaNeeds arena_needs(const Schedule& schedule);
 
 /// Bytes and messages that `schedule` sends, by kind of link.
 struct ScheduleTraffic {

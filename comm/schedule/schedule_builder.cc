@@ -31,6 +31,17 @@ Range ScheduleBuilder::scratch(std::size_t count) {
   return range;
 }
 
+Range ScheduleBuilder::home(std::size_t offset, std::size_t count) const {
+  const bool in_place = layout().placement == Placement::kInPlace;
+  return {rank(), in_place ? Region::kBucket : Region::kUser, offset, count};
+}
+
+Range ScheduleBuilder::staging(std::size_t count) {
+  const Range slot{rank(), Region::kStaging, schedule_.staging_count, count};
+  schedule_.staging_count += rounded_up(count);
+  return slot;
+}
+
 template <typename Visit>
 void ScheduleBuilder::for_each_slot(Ring& ring, const Range& range, Visit visit) {
   const std::size_t largest = ring.count / 2 / unit() * unit();
@@ -51,26 +62,29 @@ Range ScheduleBuilder::next_slot(Ring& ring, std::size_t count) {
 }
 
 void ScheduleBuilder::load(const Range& range) {
-  if (layout().placement == Placement::kInPlace || range.count == 0) return;
-  const Range user{rank(), Region::kUser, range.offset, range.count};
-  append({.kind = StepKind::kPack, .target = range, .sources = {user}}, {user}, {range});
+  if (layout().placement == Placement::kInPlace) return;
+  move(range, home(range.offset, range.count));
 }
 
 void ScheduleBuilder::deliver(const Range& range, Sink sink) {
-  if (range.count == 0) return;
-  if (sink == Sink::kUser && layout().placement == Placement::kStaged) {
-    const Range user{rank(), Region::kUser, range.offset, range.count};
-    append({.kind = StepKind::kUnpack, .target = user, .sources = {range}}, {range}, {user});
-  } else if (range.rank != rank()) {
-    copy(bucket(range.offset, range.count), range);
-  }
+  const Range target =
+      sink == Sink::kUser ? home(range.offset, range.count) : bucket(range.offset, range.count);
+  if (target != range) move(target, range);
+}
+
+void ScheduleBuilder::move(const Range& target, const Range& source) {
+  if (target.count == 0) return;
+  const StepKind kind = source.region == Region::kUser   ? StepKind::kPack
+                        : target.region == Region::kUser ? StepKind::kUnpack
+                                                         : StepKind::kCopy;
+  append({.kind = kind, .target = target, .sources = {source}}, {source}, {target});
 }
 
 void ScheduleBuilder::send(int peer, const Range& source) {
   if (source.count == 0) return;
   if (!is_staged_) return append_send(peer, source);
   for_each_slot(outgoing_, source, [&](const Range& piece, const Range& slot) {
-    copy(slot, piece);
+    move(slot, piece);
     append_send(peer, slot);
   });
 }
@@ -85,7 +99,7 @@ void ScheduleBuilder::recv(int peer, const Range& target) {
   if (!is_staged_) return append_recv(peer, target);
   for_each_slot(incoming_, target, [&](const Range& piece, const Range& slot) {
     append_recv(peer, slot);
-    copy(piece, slot);
+    move(piece, slot);
   });
 }
 
@@ -113,19 +127,18 @@ void ScheduleBuilder::await(int peer, const Range& range) {
   append({.kind = StepKind::kAwait, .peer = peer, .ordinal = ordinal}, {}, {range});
 }
 
-void ScheduleBuilder::reduce(const Range& target, std::vector<Range> sources, bool finishes) {
+void ScheduleBuilder::reduce(const Range& target, std::vector<Range> sources, bool finishes,
+                             std::vector<Range> mirrors) {
   if (target.count == 0) return;
   const std::vector<Range> reads = sources;
+  std::vector<Range> writes = mirrors;
+  writes.push_back(target);
   append({.kind = StepKind::kReduce,
           .target = target,
           .sources = std::move(sources),
+          .mirrors = std::move(mirrors),
           .finishes = finishes},
-         reads, {target});
-}
-
-void ScheduleBuilder::copy(const Range& target, const Range& source) {
-  if (target.count == 0) return;
-  append({.kind = StepKind::kCopy, .target = target, .sources = {source}}, {source}, {target});
+         reads, writes);
 }
 
 void ScheduleBuilder::native(NativeOp op, NativeGroup group, const Range& target,

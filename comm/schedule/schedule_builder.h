@@ -33,9 +33,9 @@ struct DeviceMessages {
 /// and a dependency cannot be forgotten within a rank. Between ranks order comes from messages and
 /// flags; for a flag the algorithm says which range it hands over:
 ///
-///   signal(p, r, kRead)   p may read r, which I wrote        await(p, r, kWrite)  p wrote r, I may
-///   read signal(p, r, kWrite)  p may write r, which I have read   await(p, r, kWrite)  p has read
-///   r, I may write
+///   signal(p, r, kRead)    p may read r, which I wrote
+///   signal(p, r, kWrite)   p may write r, which I have read
+///   await(p, r)            the other end: p wrote r, or p has read it
 ///
 /// Empty ranges yield no step, on both sides of a message alike; a flag keeps its number even so,
 /// because ranks of a node must count equally many.
@@ -65,13 +65,26 @@ class ScheduleBuilder {
   Range bucket_of(int rank, std::size_t offset, std::size_t count) const {
     return {rank, Region::kBucket, offset, count};
   }
+  /// Where this rank's contributions come from and its results go: the bucket if it is in place,
+  /// else the caller's tensors.
+  Range home(std::size_t offset, std::size_t count) const;
   /// A new range of scratch memory.
   Range scratch(std::size_t count);
+  /// A new slot of a host bucket's staging memory. All ranks ask for the same slots in the same
+  /// order, so that a slot has one offset on all of them.
+  Range staging(std::size_t count);
 
-  /// Makes this rank's contribution to `range` present in its bucket (packs, if staged).
+  /// How often the staging memory of a host bucket exists; see Schedule::staging_turns.
+  void set_staging_turns(std::uint32_t turns) { schedule_.staging_turns = turns; }
+  /// No rank's steps touch the bucket, which is not in place.
+  void forgo_bucket() { schedule_.has_bucket = false; }
+
+  /// Makes this rank's contribution to `range` present in its bucket (packs, unless in place).
   void load(const Range& range);
   /// Brings the finished `range`, which lies in its rank's bucket, to `sink`.
   void deliver(const Range& range, Sink sink);
+  /// Copies, packs or unpacks, whichever the regions ask for.
+  void move(const Range& target, const Range& source);
 
   /// Errors: UsageError for a message of a device bucket if there are less than two units of
   /// staging memory.
@@ -79,8 +92,8 @@ class ScheduleBuilder {
   void recv(int peer, const Range& target);
   void signal(int peer, const Range& range, Access access);
   void await(int peer, const Range& range);
-  void reduce(const Range& target, std::vector<Range> sources, bool finishes);
-  void copy(const Range& target, const Range& source);
+  void reduce(const Range& target, std::vector<Range> sources, bool finishes,
+              std::vector<Range> mirrors = {});
   /// Device buckets only: one collective of the device's own library. `finishes` as for a
   /// reduction.
   void native(NativeOp op, NativeGroup group, const Range& target, const Range& source,

@@ -6,12 +6,15 @@
 
 namespace kolo {
 
-/// A part of a rank's memory that steps name. Offsets in kBucket and kUser are bucket elements.
+/// A part of a rank's memory that steps name. Offsets in kBucket and kUser are bucket elements; in
+/// the others an element is where a step puts it.
 enum class Region : std::uint8_t {
-  kBucket,   ///< Host: in the arena, peers of the node may read it. Device: private device memory.
+  kBucket,   ///< Host: in the arena, for peers of the node to read and write. Device: private
+             ///< device memory.
   kScratch,  ///< Private to the rank and the run; on the device for a device bucket.
-  kUser,     ///< The caller's tensors, seen through the pack list of a staged bucket.
-  kStaging,  ///< Device buckets only: pinned host memory that the network reads and writes.
+  kUser,     ///< The caller's tensors, seen through the pack list of a bucket not in place.
+  kStaging,  ///< Host: slots in the arena, for peers of the node to read and write. Device: private
+             ///< pinned host memory that the network reads and writes.
 };
 
 /// `count` elements at `offset` of a region of `rank`'s memory.
@@ -39,8 +42,8 @@ enum class StepKind : std::uint8_t {
   kAwait,   ///< Waits for flag `ordinal` from `peer`.
   kReduce,  ///< target = sources[0] op sources[1] op ..., in this order.
   kCopy,    ///< target = sources[0], between kBucket, kScratch and kStaging.
-  kPack,    ///< target (bucket) = sources[0] (user), cast.
-  kUnpack,  ///< target (user) = sources[0] (a bucket, possibly a peer's), cast.
+  kPack,    ///< target = sources[0] (user), cast.
+  kUnpack,  ///< target (user) = sources[0] (possibly a peer's), cast.
   kNative,  ///< One collective of the device's own library among `group`; see NativeOp.
 };
 
@@ -66,6 +69,9 @@ struct Step {
   std::uint32_t ordinal = 0;
   Range target = {};
   std::vector<Range> sources = {};
+  /// kReduce of host buckets: further ranges, in the memory of other ranks of the node, that get
+  /// the same bytes as `target`. An output may be a source, element by element.
+  std::vector<Range> mirrors = {};
   /// kReduce and combining kNative steps: this is the last operation on these elements, so the
   /// scale belongs to it (a native step averages).
   bool finishes = false;

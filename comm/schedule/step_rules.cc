@@ -25,6 +25,7 @@ std::size_t size_of_region(const Schedule& schedule, Region region) {
     case Region::kStaging:
       return schedule.staging_count;
     case Region::kBucket:
+      return schedule.has_bucket ? schedule.layout.count : 0;
     case Region::kUser:
       return schedule.layout.count;
   }
@@ -47,20 +48,59 @@ Complaint check_order(const Step& step, const Schedule& schedule, const ProcessG
   return std::nullopt;
 }
 
+Complaint check_device_range(const Step& step, const Range& range, const VerifyOptions& options) {
+  if (range.region == Region::kStaging) {
+    if (!is_message(step) && step.kind != StepKind::kCopy) return "computes in staging memory";
+  } else if (is_message(step) && !options.network_takes_device_memory) {
+    return "hands device memory to the network";
+  }
+  return std::nullopt;
+}
+
+// The caller's tensors are not contiguous and may have another dtype.
+Complaint check_user_range(const Step& step, const Range& range, const Schedule& schedule) {
+  const bool is_packed = step.kind == StepKind::kPack && range != step.target;
+  const bool is_unpacked = step.kind == StepKind::kUnpack && range == step.target;
+  const bool is_reduced =
+      step.kind == StepKind::kReduce && schedule.layout.placement == Placement::kUser;
+  if (is_packed || is_unpacked || is_reduced) return std::nullopt;
+  return "works in the caller's tensors";
+}
+
 Complaint check_range(const Step& step, const Range& range, Access access, const Schedule& schedule,
                       const ProcessGrid& grid, const VerifyOptions& options) {
   const bool on_device = schedule.layout.memory == MemoryKind::kDevice;
-  const bool own_only =
-      on_device || is_message(step) || access == Access::kWrite || range.region != Region::kBucket;
+  const bool is_shared = range.region == Region::kBucket || range.region == Region::kStaging;
+  const bool own_only = on_device || is_message(step) || !is_shared ||
+                        (access == Access::kWrite && range == step.target);
   if (range.rank != schedule.rank && (own_only || !grid.same_node(schedule.rank, range.rank))) {
     return "touches memory that is not its own";
   }
   if (range.end() > size_of_region(schedule, range.region)) return "touches memory beyond the end";
-  if (range.region == Region::kStaging) {
-    if (!on_device) return "uses staging memory for a bucket of the host";
-    if (!is_message(step) && step.kind != StepKind::kCopy) return "computes in staging memory";
-  } else if (on_device && is_message(step) && !options.network_takes_device_memory) {
-    return "hands device memory to the network";
+  if (on_device) return check_device_range(step, range, options);
+  if (range.region == Region::kUser) return check_user_range(step, range, schedule);
+  return std::nullopt;
+}
+
+// A kernel reads a few elements ahead of what it writes.
+Complaint check_outputs(const Step& step, const Schedule& schedule) {
+  if (!step.mirrors.empty() && step.kind != StepKind::kReduce) return "has mirrors";
+  if (step.kind != StepKind::kReduce) return std::nullopt;
+  std::vector<Range> outputs{step.target};
+  for (const Range& mirror : step.mirrors) {
+    if (mirror.rank == schedule.rank) return "mirrors into its own memory";
+    if (mirror.count != step.target.count) return "has a mirror of another length";
+    outputs.push_back(mirror);
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (const Range& source : step.sources) {
+      if (outputs[i].overlaps(source) && outputs[i] != source) {
+        return "writes over elements that it has not read";
+      }
+    }
+    for (std::size_t j = 0; j < i; ++j) {
+      if (outputs[i].overlaps(outputs[j])) return "writes one element twice";
+    }
   }
   return std::nullopt;
 }
@@ -97,6 +137,7 @@ std::vector<std::pair<Range, Access>> accesses(const Step& step) {
   std::vector<std::pair<Range, Access>> result;
   for (const Range& source : step.sources) result.emplace_back(source, Access::kRead);
   if (step.target.count > 0) result.emplace_back(step.target, Access::kWrite);
+  for (const Range& mirror : step.mirrors) result.emplace_back(mirror, Access::kWrite);
   return result;
 }
 
@@ -122,7 +163,7 @@ std::optional<std::string> check_step(const Step& step, const Schedule& schedule
       return "combines ranges of different length";
     }
   }
-  return std::nullopt;
+  return check_outputs(step, schedule);
 }
 
 }  // namespace kolo

@@ -52,6 +52,7 @@ class Verification {
     timing_.close();
     if (auto wrong = check_launch_order()) return wrong;
     if (auto wrong = check_races()) return wrong;
+    if (auto wrong = check_visits()) return wrong;
     if (auto wrong = play()) return wrong;
     return check_result();
   }
@@ -80,9 +81,20 @@ class Verification {
       if (schedules_[static_cast<std::size_t>(rank)].rank != rank)
         return fmt::format("schedule {} is not rank {}'s", rank, rank);
       const int leader = grid_.leader(grid_.node(rank));
-      if (schedules_[static_cast<std::size_t>(rank)].flag_count !=
-          schedules_[static_cast<std::size_t>(leader)].flag_count) {
+      const Schedule& mine = schedules_[static_cast<std::size_t>(rank)];
+      const Schedule& theirs = schedules_[static_cast<std::size_t>(leader)];
+      if (mine.flag_count != theirs.flag_count) {
         return fmt::format("ranks {} and {} of one node count flags differently", leader, rank);
+      }
+      const bool shares_arena = mine.layout.memory == MemoryKind::kHost;
+      if (mine.staging_turns == 0 || (!shares_arena && mine.staging_turns > 1)) {
+        return fmt::format("rank {} has {} turns of staging memory", rank, mine.staging_turns);
+      }
+      if (shares_arena &&
+          std::tie(mine.has_bucket, mine.staging_count, mine.staging_turns) !=
+              std::tie(theirs.has_bucket, theirs.staging_count, theirs.staging_turns)) {
+        return fmt::format("ranks {} and {} of one node lay out their arenas differently", leader,
+                           rank);
       }
     }
     for (Node node = 0; node < steps_; ++node) {
@@ -247,6 +259,37 @@ class Verification {
     return std::nullopt;
   }
 
+  // Memory of a rank that others touch is as it should be only from where the rank begins an
+  // iteration to where it ends it.
+  std::optional<std::string> check_visits() const {
+    for (Node node = 0; node < steps_; ++node) {
+      const std::size_t visitor = rank_of(node);
+      for (const auto& [range, access] : accesses(step(node))) {
+        const auto owner = static_cast<std::size_t>(range.rank);
+        if (owner == visitor || range.count == 0) continue;
+        if (!timing_.any_precedes(first_[owner], first_[owner + 1], node)) {
+          return at(node) + fmt::format(" touches memory of rank {} before it begins", owner);
+        }
+        const bool takes_turns =
+            range.region == Region::kStaging && schedules_[owner].staging_turns > 1;
+        const Node begin = takes_turns ? first_[visitor] : node;
+        const Node end = takes_turns ? first_[visitor + 1] : node + 1;
+        if (!is_known_to(owner, begin, end)) {
+          return at(node) + fmt::format(" touches memory of rank {} after it ends", owner);
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Whether some step of `rank` comes after one of the steps [begin, end).
+  bool is_known_to(std::size_t rank, Node begin, Node end) const {
+    for (Node later = first_[rank + 1]; later-- > first_[rank];) {
+      if (timing_.any_precedes(begin, end, later)) return true;
+    }
+    return false;
+  }
+
   std::optional<std::string> play() {
     const std::size_t world = schedules_.size();
     for (std::size_t rank = 0; rank < world; ++rank) {
@@ -294,8 +337,11 @@ class Verification {
           return at(node) + " uses what nobody wrote, or adds up different elements";
         run.value.finishes += line.finishes ? 1U : 0U;
       }
-      if (line.target.count > 0)
-        contents_[{line.target.rank, line.target.region}].write(line.target.offset, result);
+      for (const auto& [range, access] : accesses(line)) {
+        if (access == Access::kWrite) {
+          contents_[{range.rank, range.region}].write(range.offset, result);
+        }
+      }
     }
     return std::nullopt;
   }
@@ -351,7 +397,7 @@ class Verification {
 
   // Contributions start, and results end, in the caller's tensors.
   Region input_region() const {
-    return schedules_[0].layout.placement == Placement::kStaged ? Region::kUser : Region::kBucket;
+    return schedules_[0].layout.placement == Placement::kInPlace ? Region::kBucket : Region::kUser;
   }
 
   struct Message {

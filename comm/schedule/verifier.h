@@ -42,10 +42,17 @@ struct VerifyOptions {
 ///    until all its ranks have come;
 ///  - no two unordered steps, of the same or of different ranks, touch one range when one of them
 ///    writes;
+///  - a rank's memory is touched by others only after one of its steps and before another, so never
+///    outside its iteration; where staging memory takes turns, it may still be touched later if the
+///    rank has heard from whoever touches it, who has then begun the iteration;
 ///  - memory and flags of a peer are used only within its node and never of a device bucket, whose
-///    messages use staging memory, and nothing is read before it is written.
+///    messages use staging memory, and nothing is read before it is written;
+///  - the ranks of a node agree about their flags and about the arena memory that they share.
 ///
 /// `schedules[r]` is rank r's; all have the same layout. Threads: pure; any.
+/// Why two turns suffice: when a rank begins iteration i + 2, which uses the slots of iteration i
+/// again, it has ended i + 1, so whoever read those slots has begun i + 1 and ended i.
+///
 /// Cost: time and memory grow with the square of the number of steps.
 /// Source: happens-before by Lamport, CACM 1978; symbolic contributions as in MSCCL's checker.
 std::optional<std::string> verify(std::span<const Schedule> schedules, const ProcessGrid& grid,

@@ -57,14 +57,17 @@ TEST_P(AlgorithmShapes, SumInChunksInPlaceAndOutOfOrderNodes) {
     const ProcessGrid grid(nodes);
     for (const std::size_t count : std::initializer_list<std::size_t>{0, 2, 3, 64, 257, 1000}) {
       for (DType dtype : {DType::kFloat32, DType::kUInt8}) {
-        expect_correct(grid, {.count = count, .dtype = dtype}, options, GetParam());
+        for (Placement placement : {Placement::kInPlace, Placement::kUser}) {
+          expect_correct(grid, {.count = count, .dtype = dtype, .placement = placement}, options,
+                         GetParam());
+        }
       }
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, AlgorithmShapes,
-                         testing::Values("ring", "direct", "halving_doubling", "tree",
+                         testing::Values("ring", "direct", "flat", "halving_doubling", "tree",
                                          "hierarchical:direct,direct", "hierarchical:direct,ring",
                                          "hierarchical:direct,halving_doubling",
                                          "hierarchical:direct,tree", "hierarchical:ring,ring"),
@@ -76,12 +79,70 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, AlgorithmShapes,
                            return name;
                          });
 
+// A window of one slot, of two, and of more than there are chunks; chunks that do not divide.
+TEST(WindowedDirect, SumsEveryElementOnceForAnyWindowAndSlot) {
+  for (const int ranks : {1, 2, 3, 5, 8}) {
+    const ProcessGrid grid = ProcessGrid::with_node_sizes({ranks});
+    for (const std::size_t window : std::initializer_list<std::size_t>{1, 2, 3, 100}) {
+      for (const std::size_t slot_bytes :
+           std::initializer_list<std::size_t>{64, 192, 1000, 1 << 20}) {
+        for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 15, 17, 331}) {
+          for (Placement placement : {Placement::kStaged, Placement::kUser}) {
+            expect_correct(grid, {.count = count, .placement = placement},
+                           {.algorithm = "direct", .slot_bytes = slot_bytes, .window = window},
+                           std::to_string(ranks) + " ranks, window " + std::to_string(window) +
+                               " of " + std::to_string(slot_bytes) + " bytes,");
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(WindowedDirect, NeedsNoMoreArenaThanItsWindow) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({4});
+  const CompileOptions options{.algorithm = "direct", .slot_bytes = 4096, .window = 3};
+  for (Placement placement : {Placement::kStaged, Placement::kUser}) {
+    const ArenaNeeds needs = arena_needs(
+        compile_all_reduce(1, {.count = 1 << 20, .placement = placement}, grid, options));
+    EXPECT_EQ(needs.bucket_bytes, 0u);
+    EXPECT_EQ(needs.staging_bytes, 3u * 4096);
+  }
+}
+
+TEST(Flat, StagesTwiceAndNeedsNoBucketUnlessInPlace) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 1});
+  for (Placement placement : {Placement::kInPlace, Placement::kStaged, Placement::kUser}) {
+    const ArenaNeeds needs = arena_needs(
+        compile_all_reduce(1, {.count = 100, .placement = placement}, grid, {.algorithm = "flat"}));
+    EXPECT_EQ(needs.bucket_bytes, placement == Placement::kInPlace ? 448u : 0u);
+    EXPECT_EQ(needs.turn_bytes, 448u);
+    EXPECT_EQ(needs.staging_bytes, 896u);
+  }
+}
+
+TEST(Eager, IsWhatANodeSharesOrIsSmall) {
+  const ProcessGrid node = ProcessGrid::with_node_sizes({2});
+  const ProcessGrid nodes = ProcessGrid::with_node_sizes({2, 1});
+  const CompileOptions options{.eager_bytes = 4096};
+  const auto is_eager = [&](const ProcessGrid& grid, std::size_t count) {
+    const bool eager = compile_all_reduce(0, {.count = count}, grid, options).eager;
+    EXPECT_EQ(compile_broadcast(0, 1, {.count = count}, grid, options).eager, eager);
+    return eager;
+  };
+  EXPECT_TRUE(is_eager(node, 1 << 20));
+  EXPECT_TRUE(is_eager(nodes, 1024));
+  EXPECT_FALSE(is_eager(nodes, 1025));
+  const BucketLayout device{.count = 1024, .memory = MemoryKind::kDevice};
+  EXPECT_FALSE(compile_all_reduce(0, device, node, options).eager);
+}
+
 TEST(Broadcast, ReachesEveryRankFromEveryRoot) {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
       const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
       for (int root = 0; root < ranks; ++root) {
-        for (Placement placement : {Placement::kInPlace, Placement::kStaged}) {
+        for (Placement placement : {Placement::kInPlace, Placement::kStaged, Placement::kUser}) {
           const BucketLayout layout{.count = 100, .placement = placement};
           std::vector<Schedule> schedules;
           for (int rank = 0; rank < ranks; ++rank) {
@@ -137,8 +198,23 @@ TEST(ResolveAlgorithm, KeepsSixteenBitSumsInOnePlace) {
   EXPECT_EQ(resolve_algorithm(half, grid, {.algorithm = "hierarchical"}),
             "hierarchical:direct,direct");
   EXPECT_NO_THROW(resolve_algorithm(half, grid, {.algorithm = "direct"}));
-  const std::string chosen = resolve_algorithm(half, grid, {});
+  EXPECT_NO_THROW(resolve_algorithm(half, grid, {.algorithm = "flat"}));
+  const std::string chosen = resolve_algorithm(half, grid, {.flat_bytes = 0});
   EXPECT_TRUE(chosen == "direct" || chosen == "hierarchical:direct,direct") << chosen;
+}
+
+TEST(ResolveAlgorithm, TakesFlatWhileNobodyReadsMuch) {
+  const CompileOptions options{.flat_bytes = 12000};
+  const auto chosen = [&](int ranks, std::size_t bytes) {
+    return resolve_algorithm({.count = bytes / 4}, ProcessGrid::with_node_sizes({ranks}), options);
+  };
+  EXPECT_EQ(chosen(4, 4000), "flat");
+  EXPECT_NE(chosen(4, 4004), "flat");
+  EXPECT_EQ(chosen(2, 12000), "flat");
+  EXPECT_NE(chosen(1, 4), "flat");
+  EXPECT_THROW(resolve_algorithm({.count = 128, .memory = MemoryKind::kDevice},
+                                 ProcessGrid::with_node_sizes({2}), {.algorithm = "flat"}),
+               KoloError);
 }
 
 TEST(ResolveAlgorithm, NamesWhatThereIs) {

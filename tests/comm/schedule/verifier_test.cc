@@ -106,6 +106,94 @@ bool forget_scale(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt1
   return true;
 }
 
+bool drop_mirror(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
+  const auto where =
+      pick(schedules, random, [](const Step& step) { return !step.mirrors.empty(); });
+  if (where.first < 0) return false;
+  at(schedules, where).mirrors.pop_back();
+  return true;
+}
+
+/// Writes a sum to where another element belongs, or where another chunk is.
+bool misplace_mirror(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
+  const auto where = pick(schedules, random, [](const Step& step) {
+    return !step.mirrors.empty() && step.mirrors[0].offset > 0;
+  });
+  if (where.first < 0) return false;
+  --at(schedules, where).mirrors[0].offset;
+  return true;
+}
+
+/// Nobody raises a certain flag and nobody waits for it.
+bool drop_flag(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
+  const auto where =
+      pick(schedules, random, [](const Step& step) { return step.kind == StepKind::kSignal; });
+  if (where.first < 0) return false;
+  const Step signal = at(schedules, where);
+  for (Step& step : schedules[static_cast<std::size_t>(signal.peer)].steps) {
+    if (step.kind != StepKind::kAwait || step.peer != where.first) continue;
+    if (step.ordinal != signal.ordinal) continue;
+    disarm(step);
+    step.sources[0].rank = signal.peer;
+  }
+  disarm(at(schedules, where));
+  at(schedules, where).sources[0].rank = where.first;
+  return true;
+}
+
+/// A step that writes no longer waits for a flag, and nothing else orders it after the flag.
+bool lose_await(std::vector<Schedule>& schedules, const ProcessGrid& grid, std::mt19937& random) {
+  for (int attempt = 0; attempt < 200; ++attempt) {
+    const auto where = pick(schedules, random, [](const Step& step) {
+      return step.target.count > 0 && !step.after.empty();
+    });
+    if (where.first < 0) return false;
+    Step& step = at(schedules, where);
+    const std::size_t index = random() % step.after.size();
+    const StepId earlier = step.after[index];
+    if (at(schedules, {where.first, earlier}).kind != StepKind::kAwait) continue;
+    step.after.erase(step.after.begin() + static_cast<std::ptrdiff_t>(index));
+    if (!test::ordered(schedules, grid, {where.first, earlier}, where)) return true;
+    step.after.push_back(earlier);
+  }
+  return false;
+}
+
+/// A slot is packed again although its former chunk is not unpacked.
+bool reuse_slot_early(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
+  const auto where = pick(schedules, random, [](const Step& step) {
+    return step.kind == StepKind::kPack && step.target.region == Region::kStaging &&
+           !step.after.empty();
+  });
+  if (where.first < 0) return false;
+  at(schedules, where).after.clear();
+  return true;
+}
+
+/// What peers still read when an iteration has ended is overwritten by the next.
+bool take_no_turns(std::vector<Schedule>& schedules, const ProcessGrid& grid, std::mt19937&) {
+  if (schedules[0].staging_turns < 2 || grid.num_nodes() == grid.world_size()) return false;
+  for (Schedule& schedule : schedules) schedule.staging_turns = 1;
+  return true;
+}
+
+bool disagree_about_arena(std::vector<Schedule>& schedules, const ProcessGrid& grid,
+                          std::mt19937& random) {
+  const auto rank = static_cast<std::size_t>(random() % schedules.size());
+  if (grid.ranks_of_node(grid.node(static_cast<int>(rank))).size() == 1) return false;
+  switch (random() % 3) {
+    case 0:
+      ++schedules[rank].staging_count;
+      return true;
+    case 1:
+      ++schedules[rank].staging_turns;
+      return true;
+    default:
+      schedules[rank].has_bucket = !schedules[rank].has_bucket;
+      return true;
+  }
+}
+
 bool wait_in_circle(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
   const auto where = pick(schedules, random, [](const Step& step) { return !step.after.empty(); });
   if (where.first < 0) return false;
@@ -119,13 +207,19 @@ bool wait_in_circle(std::vector<Schedule>& schedules, const ProcessGrid&, std::m
 bool lose_dependency(std::vector<Schedule>& schedules, const ProcessGrid& grid,
                      std::mt19937& random) {
   const auto conflict = [](const Step& a, const Step& b) {
-    const auto writes_what_is_read = [](const Step& writer, const Step& reader) {
-      return std::any_of(reader.sources.begin(), reader.sources.end(), [&](const Range& read) {
-        return writer.target.count > 0 && writer.target.overlaps(read);
+    const auto outputs = [](const Step& step) {
+      std::vector<Range> ranges = step.mirrors;
+      if (step.target.count > 0) ranges.push_back(step.target);
+      return ranges;
+    };
+    const auto any_overlap = [](const std::vector<Range>& left, const std::vector<Range>& right) {
+      return std::any_of(left.begin(), left.end(), [&](const Range& range) {
+        return std::any_of(right.begin(), right.end(),
+                           [&](const Range& other) { return range.overlaps(other); });
       });
     };
-    return writes_what_is_read(a, b) || writes_what_is_read(b, a) ||
-           (a.target.count > 0 && b.target.count > 0 && a.target.overlaps(b.target));
+    return any_overlap(outputs(a), b.sources) || any_overlap(outputs(b), a.sources) ||
+           any_overlap(outputs(a), outputs(b));
   };
   for (int attempt = 0; attempt < 200; ++attempt) {
     const auto where =
@@ -145,23 +239,35 @@ bool lose_dependency(std::vector<Schedule>& schedules, const ProcessGrid& grid,
 struct Case {
   std::vector<int> nodes;
   std::string algorithm;
+  Placement placement = Placement::kStaged;
 };
 
 class Mutations : public testing::TestWithParam<Case> {};
 
 TEST_P(Mutations, AreCaught) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(GetParam().nodes);
-  const BucketLayout layout{.count = 200, .placement = Placement::kStaged};
-  const CompileOptions options{.algorithm = GetParam().algorithm, .chunk_bytes = 512};
+  const BucketLayout layout{.count = 200, .placement = GetParam().placement};
+  const CompileOptions options{.algorithm = GetParam().algorithm, .chunk_bytes = 256, .window = 2};
   const std::vector<Schedule> correct = compile_all(grid, layout, options);
   const Goal goal = Goal::all_reduce(grid.world_size());
   ASSERT_EQ(verify(correct, grid, goal), std::nullopt);
 
   const std::pair<const char*, Mutation> mutations[] = {
-      {"drop_step", drop_step},           {"misdirect", misdirect},
-      {"shift_range", shift_range},       {"mistake_elements", mistake_elements},
-      {"sum_twice", sum_twice},           {"forget_scale", forget_scale},
-      {"wait_in_circle", wait_in_circle}, {"lose_dependency", lose_dependency}};
+      {"drop_step", drop_step},
+      {"misdirect", misdirect},
+      {"shift_range", shift_range},
+      {"mistake_elements", mistake_elements},
+      {"sum_twice", sum_twice},
+      {"forget_scale", forget_scale},
+      {"drop_mirror", drop_mirror},
+      {"misplace_mirror", misplace_mirror},
+      {"drop_flag", drop_flag},
+      {"lose_await", lose_await},
+      {"reuse_slot_early", reuse_slot_early},
+      {"take_no_turns", take_no_turns},
+      {"disagree_about_arena", disagree_about_arena},
+      {"wait_in_circle", wait_in_circle},
+      {"lose_dependency", lose_dependency}};
   for (const auto& [name, mutate] : mutations) {
     for (unsigned seed = 0; seed < 40; ++seed) {
       std::mt19937 random(seed);
@@ -178,7 +284,31 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, Mutations,
                                          Case{{1, 1, 1, 1}, "halving_doubling"}, Case{{5}, "tree"},
                                          Case{{2, 3}, "hierarchical:direct,ring"},
                                          Case{{2, 2}, "hierarchical:direct,direct"},
-                                         Case{{3, 3}, "hierarchical:ring,halving_doubling"}));
+                                         Case{{3, 3}, "hierarchical:ring,halving_doubling"},
+                                         Case{{4}, "direct", Placement::kInPlace},
+                                         Case{{3}, "direct", Placement::kUser},
+                                         Case{{4}, "flat", Placement::kInPlace}, Case{{3}, "flat"},
+                                         Case{{2, 3}, "flat", Placement::kUser}));
+
+/// How often a mutation finds something to damage, over all cases above, is a test of its own: one
+/// that finds nothing would prove nothing.
+TEST(Verifier, EachMutationHasItsTarget) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({3});
+  const auto windowed = compile_all(grid, {.count = 200, .placement = Placement::kUser},
+                                    {.algorithm = "direct", .chunk_bytes = 256, .window = 2});
+  const auto flat = compile_all(grid, {.count = 200}, {.algorithm = "flat"});
+  const auto damages = [&](const std::vector<Schedule>& correct, Mutation mutate) {
+    std::vector<Schedule> damaged = correct;
+    std::mt19937 random(1);
+    return mutate(damaged, grid, random);
+  };
+  for (Mutation mutate :
+       {drop_mirror, misplace_mirror, drop_flag, lose_await, reuse_slot_early, lose_dependency}) {
+    EXPECT_TRUE(damages(windowed, mutate));
+  }
+  EXPECT_TRUE(damages(flat, take_no_turns));
+  EXPECT_TRUE(damages(flat, lose_await));
+}
 
 TEST(Verifier, NamesRankAndStep) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1});

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+
+#include "comm/collective/algorithm.h"
+
+namespace kolo {
+
+/// Part `index` of the stage's extent, in the bucket of `rank`.
+inline Range part_at(const ScheduleBuilder& builder, const Stage& stage, int rank,
+                     std::size_t index) {
+  const Extent part = part_of(stage.extent, stage.size(), index, builder.layout().dtype);
+  return builder.bucket_of(rank, part.offset, part.count);
+}
+
+/// Calls visit(position) for every other position, starting after our own so that not everybody
+/// begins with the same peer.
+template <typename Visit>
+void for_each_peer(const Stage& stage, std::size_t own, Visit visit) {
+  for (std::size_t i = 1; i < stage.size(); ++i) visit((own + i) % stage.size());
+}
+
+}  // namespace kolo

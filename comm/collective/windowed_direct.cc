@@ -1,0 +1,89 @@
+#include <algorithm>
+
+#include "comm/collective/parts.h"
+
+namespace kolo {
+namespace {
+
+// One chunk of a bucket that lies in the caller's tensors, through one slot of everybody's staging
+// memory. The parts are those of `append_shared_direct`; a slot holds the chunk but for the part
+// that its own rank sums, which stays where it is. For n = 3, what rank 1 does:
+//
+//   part            0 | 1 | 2
+//   user of rank 1  a |   | c       packs a and c into its slot, tells ranks 0 and 2
+//   slot of rank 0    | * |         reads part 1 there and in its own tensors,
+//   user of rank 1    | * |         writes the sum to all three places, tells ranks 0 and 2
+//   slot of rank 2    | * |
+//   slot of rank 1  a |   | c       when told by ranks 0 and 2, unpacks their sums
+//
+// Where the tensors have another dtype, part 1 goes through the slot of rank 1, too.
+class Chunk {
+ public:
+  Chunk(ScheduleBuilder& builder, const Stage& stage, const Range& slot)
+      : builder_(builder), stage_(stage), slot_(slot), own_(stage.position(builder.rank())) {}
+
+  void append() {
+    const Range mine = is_cast() ? in_slot(builder_.rank(), own_) : in_tensors(own_);
+    for_each_peer(stage_, own_, [&](std::size_t peer) {
+      builder_.move(in_slot(builder_.rank(), peer), in_tensors(peer));
+      builder_.signal(stage_.group[peer], in_slot(builder_.rank(), peer), Access::kWrite);
+    });
+    if (is_cast()) builder_.move(mine, in_tensors(own_));
+    if (stage_.size() > 1) sum(mine);
+    if (is_cast()) builder_.move(in_tensors(own_), mine);
+    for_each_peer(stage_, own_, [&](std::size_t peer) {
+      builder_.await(stage_.group[peer], in_slot(builder_.rank(), peer));
+      builder_.move(in_tensors(peer), in_slot(builder_.rank(), peer));
+    });
+  }
+
+ private:
+  bool is_cast() const { return builder_.layout().placement == Placement::kStaged; }
+
+  void sum(const Range& mine) {
+    std::vector<Range> contributions(stage_.size(), mine);
+    std::vector<Range> mirrors;
+    for_each_peer(stage_, own_, [&](std::size_t peer) {
+      contributions[peer] = in_slot(stage_.group[peer], own_);
+      mirrors.push_back(contributions[peer]);
+      builder_.await(stage_.group[peer], contributions[peer]);
+    });
+    builder_.reduce(mine, contributions, stage_.finishes, mirrors);
+    for_each_peer(stage_, own_, [&](std::size_t peer) {
+      builder_.signal(stage_.group[peer], contributions[peer], Access::kRead);
+    });
+  }
+
+  Extent part(std::size_t index) const {
+    return part_of(stage_.extent, stage_.size(), index, builder_.layout().dtype);
+  }
+  Range in_tensors(std::size_t index) const {
+    return builder_.home(part(index).offset, part(index).count);
+  }
+  Range in_slot(int rank, std::size_t index) const {
+    return {rank, Region::kStaging, slot_.offset + part(index).offset - stage_.extent.offset,
+            part(index).count};
+  }
+
+  ScheduleBuilder& builder_;
+  const Stage& stage_;
+  const Range& slot_;
+  const std::size_t own_;
+};
+
+}  // namespace
+
+void append_windowed_direct(ScheduleBuilder& builder, const std::vector<Stage>& stages,
+                            std::size_t window) {
+  builder.forgo_bucket();
+  std::size_t longest = 0;
+  for (const Stage& stage : stages) longest = std::max(longest, stage.extent.count);
+  std::vector<Range> slots;
+  while (slots.size() < std::min(window, stages.size())) slots.push_back(builder.staging(longest));
+  // A slot is packed again when its former chunk is unpacked, which follows from the ranges.
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    Chunk(builder, stages[i], slots[i % slots.size()]).append();
+  }
+}
+
+}  // namespace kolo

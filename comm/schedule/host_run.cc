@@ -1,0 +1,115 @@
+#include "comm/schedule/host_run.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "comm/collective/reduce_kernels.h"
+
+namespace kolo {
+namespace {
+
+Range part(Range range, std::size_t first, std::size_t count) {
+  range.offset += first;
+  range.count = count;
+  return range;
+}
+
+/// The operand in the caller's tensors, if there is one; all of them are the same elements.
+std::optional<Range> user_operand(const Step& step) {
+  if (step.target.region == Region::kUser) return step.target;
+  for (const Range& source : step.sources) {
+    if (source.region == Region::kUser) return source;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+HostRun::HostRun(Transport& transport, const Schedule& schedule, const HostBinding& binding)
+    : schedule_(schedule),
+      binding_(binding),
+      element_bytes_(size_of(schedule.layout.dtype)),
+      turn_bytes_(arena_needs(schedule).turn_bytes),
+      scratch_(allocate_aligned(schedule.scratch_count * element_bytes_)) {
+  const ArenaNeeds needs = arena_needs(schedule);
+  transport.commit(binding.arena_offset, needs.bucket_bytes);
+  transport.commit(binding.staging_offset, needs.staging_bytes);
+  for (int rank = 0; rank < transport.world_size(); ++rank) {
+    arenas_.push_back(transport.is_mapped(rank) ? transport.memory(rank).data() : nullptr);
+  }
+  std::size_t most_sources = 0, most_mirrors = 0;
+  for (const Step& step : schedule.steps) {
+    most_sources = std::max(most_sources, step.sources.size());
+    most_mirrors = std::max(most_mirrors, step.mirrors.size());
+  }
+  sources_.reserve(most_sources);
+  outputs_.reserve(most_mirrors + 1);
+}
+
+bool HostRun::runs(const Schedule& schedule, const Step& step) {
+  return schedule.layout.memory == MemoryKind::kHost &&
+         (step.kind == StepKind::kReduce || step.kind == StepKind::kCopy ||
+          step.kind == StepKind::kPack || step.kind == StepKind::kUnpack);
+}
+
+void HostRun::begin(std::uint64_t iteration) {
+  turn_offset_ = binding_.staging_offset + iteration % schedule_.staging_turns * turn_bytes_;
+}
+
+std::byte* HostRun::address(const Range& range) const {
+  const std::size_t offset = range.offset * element_bytes_;
+  if (range.region == Region::kScratch) return scratch_.get() + offset;
+  std::byte* const arena = arenas_[static_cast<std::size_t>(range.rank)];
+  return arena + offset + (range.region == Region::kStaging ? turn_offset_ : binding_.arena_offset);
+}
+
+std::size_t HostRun::compute(const Step& step, std::size_t first) {
+  const std::size_t count =
+      std::min(step.target.count - first, std::max<std::size_t>(1, kKernelBytes / element_bytes_));
+  const Range target = part(step.target, first, count);
+  const Range source = part(step.sources[0], first, count);
+  switch (step.kind) {
+    case StepKind::kReduce:
+      reduce(step, first, count);
+      break;
+    case StepKind::kCopy:
+      convert(schedule_.layout.dtype, address(target), schedule_.layout.dtype, address(source),
+              count, 1.0);
+      break;
+    case StepKind::kPack:
+      binding_.packer->pack(source.offset, count, address(target));
+      break;
+    case StepKind::kUnpack:
+      binding_.packer->unpack(target.offset, count, address(source));
+      break;
+    default:
+      break;
+  }
+  return first + count;
+}
+
+void HostRun::reduce(const Step& step, std::size_t first, std::size_t count) {
+  const std::optional<Range> user = user_operand(step);
+  if (!user) return reduce_piece(step, first, count, nullptr);
+  for (const std::size_t end = first + count; first < end;) {
+    const Packer::Piece piece = binding_.packer->piece(user->offset + first, end - first);
+    // What a gap holds is nobody's, on any rank.
+    if (piece.data != nullptr) reduce_piece(step, first, piece.count, piece.data);
+    first += piece.count;
+  }
+}
+
+void HostRun::reduce_piece(const Step& step, std::size_t first, std::size_t count,
+                           std::byte* user) {
+  const auto at = [&](const Range& range) {
+    return range.region == Region::kUser ? user : address(part(range, first, count));
+  };
+  outputs_.assign(1, at(step.target));
+  for (const Range& mirror : step.mirrors) outputs_.push_back(at(mirror));
+  sources_.clear();
+  for (const Range& source : step.sources) sources_.push_back(at(source));
+  kolo::reduce(schedule_.layout.dtype, schedule_.layout.op, outputs_, sources_, count,
+               step.finishes ? binding_.scale : 1.0);
+}
+
+}  // namespace kolo

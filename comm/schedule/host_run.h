@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "comm/base/aligned_memory.h"
+#include "comm/schedule/packer.h"
+#include "comm/schedule/schedule.h"
+#include "comm/transport/transport.h"
+
+namespace kolo {
+
+/// What a host bucket needs beside its schedule; see `Binding`.
+struct HostBinding {
+  std::size_t arena_offset = 0;
+  std::size_t staging_offset = 0;
+  double scale = 1.0;
+  Packer* packer = nullptr;
+};
+
+/// The memory of a host bucket and the kernels that work on it: made at plan time, used in every
+/// iteration. Threads: the executor's. Steady state allocates nothing.
+class HostRun {
+ public:
+  /// Commits arena memory. `schedule` outlives the run.
+  /// Errors: KoloError(kResources).
+  HostRun(Transport& transport, const Schedule& schedule, const HostBinding& binding);
+
+  /// Whether the step is one of these kernels.
+  static bool runs(const Schedule& schedule, const Step& step);
+
+  void begin(std::uint64_t iteration);
+
+  /// Where a range is in this iteration; not of the caller's tensors.
+  std::byte* address(const Range& range) const;
+
+  /// Runs a kernel from element `first` of its ranges on, for about kKernelBytes of output, so that
+  /// polling goes on between parts of long kernels. Returns the element to go on with; the kernel
+  /// is complete when that is the end of its target.
+  std::size_t compute(const Step& step, std::size_t first);
+
+ private:
+  static constexpr std::size_t kKernelBytes = std::size_t{1} << 20;
+
+  void reduce(const Step& step, std::size_t first, std::size_t count);
+  void reduce_piece(const Step& step, std::size_t first, std::size_t count, std::byte* user);
+
+  const Schedule& schedule_;
+  const HostBinding binding_;
+  const std::size_t element_bytes_;
+  const std::size_t turn_bytes_;
+  std::vector<std::byte*> arenas_;  // by rank; null where not mapped
+  AlignedMemory scratch_;
+  std::size_t turn_offset_ = 0;  // of this iteration's staging memory in the arena
+  std::vector<void*> outputs_;
+  std::vector<const void*> sources_;
+};
+
+}  // namespace kolo

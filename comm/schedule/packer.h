@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+
+namespace kolo {
+
+/// Moves elements between the caller's tensors and a host bucket that is not in place; see
+/// `fusion/`. Threads: the executor's. Nothing allocates.
+class Packer {
+ public:
+  virtual ~Packer() = default;
+  /// Writes elements [offset, offset + count) of the bucket to `bucket`, cast from the tensors.
+  virtual void pack(std::size_t offset, std::size_t count, void* bucket) = 0;
+  /// Writes elements [offset, offset + count) of the bucket, given at `bucket`, to the tensors.
+  virtual void unpack(std::size_t offset, std::size_t count, const void* bucket) = 0;
+
+  /// Elements of the bucket that lie side by side in a tensor, or in a gap between tensors.
+  struct Piece {
+    std::byte* data = nullptr;  ///< Null for a gap.
+    std::size_t count = 0;
+  };
+  /// The longest piece that begins with element `offset`, but at most `count` > 0 elements.
+  /// Before: the tensors have the bucket's dtype (Placement::kUser).
+  virtual Piece piece(std::size_t offset, std::size_t count) = 0;
+};
+
+}  // namespace kolo

@@ -1,0 +1,30 @@
+#include "fusion/segment_packer.h"
+
+#include <algorithm>
+
+namespace kolo {
+
+void SegmentPacker::pack(std::size_t offset, std::size_t count, void* bucket) {
+  kolo::pack(segments_, {.data = bucket, .count = count, .dtype = dtype_}, offset, 1.0);
+}
+
+void SegmentPacker::unpack(std::size_t offset, std::size_t count, const void* bucket) {
+  // BufferView has no const form; unpack only reads it.
+  kolo::unpack(segments_, {.data = const_cast<void*>(bucket), .count = count, .dtype = dtype_},
+               offset, 1.0);
+}
+
+Packer::Piece SegmentPacker::piece(std::size_t offset, std::size_t count) {
+  const auto next = std::partition_point(
+      segments_.begin(), segments_.end(),
+      [&](const Segment& segment) { return segment.offset + segment.count <= offset; });
+  if (next == segments_.end()) return {.data = nullptr, .count = count};
+  if (offset < next->offset) {
+    return {.data = nullptr, .count = std::min(count, next->offset - offset)};
+  }
+  const std::size_t inside = offset - next->offset;
+  return {.data = static_cast<std::byte*>(next->data) + inside * size_of(dtype_),
+          .count = std::min(count, next->count - inside)};
+}
+
+}  // namespace kolo
