@@ -28,6 +28,15 @@ std::size_t align_up(std::size_t count, DType dtype) {
   return round_up(count, kWireAlignment / size_of(dtype));
 }
 
+/// Where the gradient would be if its bucket were its own.
+Placement placement_of(const GradientSpec& gradient, DType bucket_dtype) {
+  if (gradient.dtype != bucket_dtype) return Placement::kStaged;
+  if (gradient.data == nullptr) return Placement::kInPlace;
+  return gradient.memory == MemoryKind::kHost ? Placement::kUser : Placement::kStaged;
+}
+
+bool is_in_place(Placement placement) { return placement == Placement::kInPlace; }
+
 }  // namespace
 
 DType bucket_dtype(const GradientSpec& gradient, const GradientOptions& options) {
@@ -40,16 +49,14 @@ Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions&
   for (std::size_t index : resolve_order(gradients.size(), options.order)) {
     const GradientSpec& gradient = gradients[index];
     const DType dtype = bucket_dtype(gradient, options.gradients);
-    const Placement placement = gradient.data == nullptr && dtype == gradient.dtype
-                                    ? Placement::kInPlace
-                                    : Placement::kStaged;
-
+    const Placement placement = placement_of(gradient, dtype);
     const bool on_device = gradient.memory == MemoryKind::kDevice;
     const std::size_t limit = on_device ? options.device_fusion_bytes : options.fusion_bytes;
     const auto fits = [&](const PlannedBucket& bucket) {
       const std::size_t count = align_up(bucket.layout.count, dtype) + gradient.count();
       return bucket.layout.dtype == dtype && bucket.layout.memory == gradient.memory &&
-             bucket.layout.placement == placement && count * size_of(dtype) <= limit;
+             is_in_place(bucket.layout.placement) == is_in_place(placement) &&
+             count * size_of(dtype) <= limit;
     };
     if (plan.buckets.empty() || !fits(plan.buckets.back())) {
       plan.buckets.push_back({.layout = {.count = 0,
@@ -60,6 +67,7 @@ Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions&
                               .segments = {}});
     }
     PlannedBucket& bucket = plan.buckets.back();
+    if (placement == Placement::kStaged) bucket.layout.placement = placement;
     const std::size_t offset = align_up(bucket.layout.count, dtype);
     bucket.segments.push_back({.gradient = index, .offset = offset, .count = gradient.count()});
     bucket.layout.count = offset + gradient.count();

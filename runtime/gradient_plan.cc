@@ -58,7 +58,7 @@ void plan_gradients(GradientGroup& group, const PlanContext& context) {
   std::vector<const Event*> finished_events;
   for (std::size_t index = 0; index < plan.buckets.size(); ++index) {
     const PlannedBucket& bucket = plan.buckets[index];
-    const bool staged = bucket.layout.placement == Placement::kStaged;
+    const bool staged = bucket.layout.placement != Placement::kInPlace;
     const bool on_device = bucket.layout.memory == MemoryKind::kDevice;
     const std::size_t bytes = bucket.layout.count * size_of(bucket.layout.dtype);
     identity += fmt::format("{} {} {}\n", schedules[index].algorithm, bucket.layout.count,

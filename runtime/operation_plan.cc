@@ -13,9 +13,10 @@ BucketLayout layout_of(const Operation& operation, const ProcessGrid& grid) {
   BucketLayout layout{.count = operation.buffer.count,
                       .dtype = operation.buffer.dtype,
                       .op = operation.op,
-                      .placement = Placement::kStaged,
+                      .placement = Placement::kUser,
                       .memory = operation.buffer.memory};
   if (layout.memory == MemoryKind::kDevice) {
+    layout.placement = Placement::kStaged;
     const std::size_t unit = device_padding(grid, layout.dtype);
     layout.count = (layout.count + unit - 1) / unit * unit;
   }
