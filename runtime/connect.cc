@@ -75,6 +75,16 @@ void compare_settings(Rendezvous& rendezvous, const Options& options) {
   }
 }
 
+SpinBudget node_spin_budget(Rendezvous& rendezvous, const ProcessGrid& grid,
+                            std::chrono::microseconds spin) {
+  const std::vector<std::string> texts = rendezvous.all_gather(to_text(own_core_use()));
+  std::vector<CoreUse> ranks;
+  for (int rank : grid.ranks_of_node(grid.node(rendezvous.rank()))) {
+    ranks.push_back(core_use_of(texts[static_cast<std::size_t>(rank)]));
+  }
+  return spin_budget(ranks, granted_cores(), spin);
+}
+
 }  // namespace
 
 Connection connect(Rendezvous& rendezvous, const Options& options) {
@@ -112,9 +122,11 @@ Connection connect(Rendezvous& rendezvous, const Options& options) {
         rendezvous.all_gather(transport->takes_device_memory() ? "yes" : "no");
     plane->network_takes_memory = std::count(answers.begin(), answers.end(), "no") == 0;
   }
+  const SpinBudget spin = node_spin_budget(rendezvous, grid, options.spin);
   return {.grid = std::move(grid),
           .limits = limits,
           .transport = std::move(transport),
+          .spin = spin,
           .plane = std::move(plane)};
 }
 

@@ -7,6 +7,7 @@
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/transport/transport.h"
 #include "runtime/options.h"
+#include "runtime/spin_budget.h"
 #include "topology/process_grid.h"
 
 namespace kolo {
@@ -16,6 +17,7 @@ struct Connection {
   ProcessGrid grid;
   TransportLimits limits;
   std::unique_ptr<Transport> transport;
+  SpinBudget spin = {};                   ///< From the cores that the ranks of the node share.
   std::optional<DevicePlane> plane = {};  ///< With the option `device`.
 };
 

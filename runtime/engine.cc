@@ -49,16 +49,14 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, const Clock& clock
 
 void Engine::submit(std::shared_ptr<Operation> operation) { enqueue(std::move(operation)); }
 void Engine::submit(std::shared_ptr<GradientGroup> group) { enqueue(std::move(group)); }
-void Engine::mark(GradientGroup& group, std::size_t gradient) { enqueue(Mark{&group, gradient}); }
+void Engine::submit(GradientGroup& group, std::size_t bucket) {
+  enqueue(ReadyBucket{&group, bucket});
+}
 
 void Engine::abort(Error error) { enqueue(std::move(error)); }
 
 void Engine::enqueue(Submission submission) {
-  if (queue_.push(submission)) {
-    transport_.ring(transport_.rank());
-  } else {
-    refuse(submission);
-  }
+  if (!queue_.push(submission)) refuse(submission);
 }
 
 bool Engine::poll() {
@@ -119,7 +117,7 @@ void Engine::refuse(const Submission& submission) {
   } else if (const auto* group = std::get_if<std::shared_ptr<GradientGroup>>(&submission)) {
     (*group)->bucket_failed(*failure_);
   }
-  // The group of a mark has the error already, and whoever aborts has what it wanted.
+  // The group of a ready bucket has the error already, and whoever aborts has what it wanted.
 }
 
 void Engine::take(std::shared_ptr<Operation> operation) {
@@ -143,10 +141,8 @@ void Engine::take(std::shared_ptr<GradientGroup> group) {
   proposed_groups_.emplace(topic, std::move(group));
 }
 
-void Engine::take(const Mark& mark) {
-  if (mark.group->failed()) return;
-  const auto ready = mark.group->readiness().mark(mark.gradient);
-  if (ready) arrive(mark.group->buckets()[*ready]);
+void Engine::take(const ReadyBucket& ready) {
+  if (!ready.group->failed()) arrive(ready.group->buckets()[ready.bucket]);
 }
 
 void Engine::advance(OperationTopic& topic) {

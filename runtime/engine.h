@@ -27,7 +27,7 @@ namespace kolo {
 /// One rank's way from "ready here" to "summed everywhere". `poll` never blocks and never throws;
 /// given transports that share a process, engines of many ranks run in one thread, in any order.
 ///
-/// Threads: `submit` and `mark` any; everything else the engine's.
+/// Threads: `submit` and `abort` any; everything else one at a time, the driver's (see `Driver`).
 class Engine {
  public:
   /// `plane`, if this rank has a device, outlives the engine.
@@ -37,9 +37,9 @@ class Engine {
   /// Hands work to the engine. After a failure the work fails at once with the same error.
   void submit(std::shared_ptr<Operation> operation);
   void submit(std::shared_ptr<GradientGroup> group);
-  /// A gradient of a registered group is computed. The group lives at least until its iteration
-  /// ends.
-  void mark(GradientGroup& group, std::size_t gradient);
+  /// The gradients of one bucket of a registered group are all computed. The group lives at least
+  /// until its iteration ends.
+  void submit(GradientGroup& group, std::size_t bucket);
 
   /// Ends the job with this error on all ranks; whoever calls it reports it here. Threads: any.
   void abort(Error error);
@@ -51,7 +51,6 @@ class Engine {
   bool idle() const;
   /// What the engine waits for, for people.
   std::string describe_wait() const;
-  bool has_submissions() const { return !queue_.empty(); }
   /// A device, which rings nobody, is at work or ends: polling is due soon.
   bool device_busy() const;
   /// The job has ended, orderly or not: nothing is left to poll.
@@ -62,18 +61,18 @@ class Engine {
   }
 
  private:
-  struct Mark {
+  struct ReadyBucket {
     GradientGroup* group;
-    std::size_t gradient;
+    std::size_t bucket;
   };
   using Submission =
-      std::variant<std::shared_ptr<Operation>, std::shared_ptr<GradientGroup>, Mark, Error>;
+      std::variant<std::shared_ptr<Operation>, std::shared_ptr<GradientGroup>, ReadyBucket, Error>;
 
   void enqueue(Submission submission);
   void absorb();
   void take(std::shared_ptr<Operation> operation);
   void take(std::shared_ptr<GradientGroup> group);
-  void take(const Mark& mark);
+  void take(const ReadyBucket& ready);
   void take(const Error& error) { coordinator_.leave(error); }
   void apply(const Frame& decision);
   void accept(const Topic& topic);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
+#include "runtime/waiting.h"
 
 namespace kolo {
 namespace {
@@ -77,6 +78,7 @@ void GradientGroup::bucket_failed(const Error& error) {
   {
     const std::lock_guard lock(mutex_);
     if (!error_) error_ = error;
+    has_failed_.store(true, std::memory_order_release);
   }
   registration_.complete(error);
   changed_.notify_all();
@@ -84,7 +86,7 @@ void GradientGroup::bucket_failed(const Error& error) {
 
 const std::atomic<int>& GradientGroup::waiters() const { return waiters_; }
 
-void GradientGroup::note_ready(std::size_t index) {
+std::optional<std::size_t> GradientGroup::note_ready(std::size_t index) {
   check(index < gradients_.size(), "there is no gradient with this index");
   const std::lock_guard lock(mutex_);
   if (error_) throw KoloError(*error_);
@@ -94,42 +96,50 @@ void GradientGroup::note_ready(std::size_t index) {
   }
   marked_[index] = true;
   ++marks_;
+  return readiness_->mark(index);
 }
 
-void GradientGroup::note_ready(std::size_t index, NativeStream stream) {
+std::optional<std::size_t> GradientGroup::note_ready(std::size_t index, NativeStream stream) {
   check(index < gradients_.size(), "there is no gradient with this index");
   check(gradients_[index].memory == MemoryKind::kDevice,
         "ready() on a stream is for gradients in device memory");
   device_->record(stream, *ready_events_[index]);
-  note_ready(index);
+  return note_ready(index);
 }
 
-bool GradientGroup::wait(std::chrono::milliseconds timeout) { return wait_for(finished_, timeout); }
+bool GradientGroup::wait(std::chrono::milliseconds timeout, Driver* driver) {
+  return wait_for(finished_, timeout, driver);
+}
 
-bool GradientGroup::wait(std::chrono::milliseconds timeout, NativeStream stream) {
+bool GradientGroup::wait(std::chrono::milliseconds timeout, NativeStream stream, Driver* driver) {
   check(device_ != nullptr, "wait() on a stream is for gradients in device memory");
-  if (!wait_for(enqueued_, timeout)) return false;
+  if (!wait_for(enqueued_, timeout, driver)) return false;
   for (const Event* event : finished_events_) {
     if (event != nullptr) device_->wait(stream, *event);
   }
   return true;
 }
 
-bool GradientGroup::wait_for(const std::size_t& progress, std::chrono::milliseconds timeout) {
-  std::unique_lock lock(mutex_);
-  if (!error_ && marks_ < gradients_.size()) {
-    throw UsageError(
-        fmt::format("wait() before ready() for {} of set '{}'", unmarked_names(), name_));
+bool GradientGroup::wait_for(const std::atomic<std::size_t>& progress,
+                             std::chrono::milliseconds timeout, Driver* driver) {
+  std::size_t target = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!error_ && marks_ < gradients_.size()) {
+      throw UsageError(
+          fmt::format("wait() before ready() for {} of set '{}'", unmarked_names(), name_));
+    }
+    target = (iteration_ + 1) * buckets_.size();
   }
-  const auto settled = [&] { return error_ || progress >= (iteration_ + 1) * buckets_.size(); };
-  ++waiters_;
-  bool in_time = true;
-  if (timeout.count() == 0) {
-    changed_.wait(lock, settled);
-  } else {
-    in_time = changed_.wait_for(lock, timeout, settled);
+  const auto settled = [&] {
+    return failed() || progress.load(std::memory_order_acquire) >= target;
+  };
+  bool in_time = false;
+  {
+    const Waiting waiting(waiters_);
+    in_time = wait_until(deadline_after(timeout), driver, settled, mutex_, changed_);
   }
-  --waiters_;
+  const std::lock_guard lock(mutex_);
   if (error_) throw KoloError(*error_);
   if (!in_time) return false;
   ++iteration_;
@@ -146,11 +156,6 @@ bool GradientGroup::all_enqueued() const {
 bool GradientGroup::in_flight() const {
   const std::lock_guard lock(mutex_);
   return !error_ && (marks_ > 0 || finished_ < iteration_ * buckets_.size());
-}
-
-bool GradientGroup::failed() const {
-  const std::lock_guard lock(mutex_);
-  return error_.has_value();
 }
 
 std::string GradientGroup::unmarked_names() const {

@@ -48,7 +48,6 @@ class GradientGroup final : public BucketOwner {
   void planned(const Plan& plan, std::vector<BufferView> views, std::vector<BucketId> buckets,
                std::vector<const Event*> finished_events, PlanSummary summary);
   const std::vector<BucketId>& buckets() const { return buckets_; }
-  Readiness& readiness() { return *readiness_; }
 
   void bucket_enqueued(std::size_t index) override;
   void bucket_finished(std::size_t index) override;
@@ -59,24 +58,27 @@ class GradientGroup final : public BucketOwner {
 
   const BufferView& view(std::size_t index) const { return views_[index]; }
   const PlanSummary& summary() const { return summary_; }
-  /// Notes that the user marked a gradient. Errors: UsageError if it was marked before; the error
-  /// of a failed group.
-  void note_ready(std::size_t index);
+  /// Notes that the user marked a gradient. Returns the index of its bucket if that was the last
+  /// gradient it waited for. Errors: UsageError if it was marked before; the error of a failed
+  /// group.
+  std::optional<std::size_t> note_ready(std::size_t index);
   /// The same for one in device memory that a stream is going to write.
-  void note_ready(std::size_t index, NativeStream stream);
-  /// See `GradientSet::wait`. Returns false on time-out.
-  bool wait(std::chrono::milliseconds timeout);
-  bool wait(std::chrono::milliseconds timeout, NativeStream stream);
+  std::optional<std::size_t> note_ready(std::size_t index, NativeStream stream);
+  /// See `GradientSet::wait`; the caller's thread drives, if there is a driver. Returns false on
+  /// time-out.
+  bool wait(std::chrono::milliseconds timeout, Driver* driver = nullptr);
+  bool wait(std::chrono::milliseconds timeout, NativeStream stream, Driver* driver = nullptr);
   /// Whether `wait` on a stream would return at once.
   bool all_enqueued() const;
   /// Whether an iteration has begun that is not over, or that no `wait` has ended.
   bool in_flight() const;
   /// Whether it has an error, which every later call throws.
-  bool failed() const;
+  bool failed() const { return has_failed_.load(std::memory_order_acquire); }
 
  private:
   /// Waits until `progress` has counted the buckets of this iteration, then ends it.
-  bool wait_for(const std::size_t& progress, std::chrono::milliseconds timeout);
+  bool wait_for(const std::atomic<std::size_t>& progress, std::chrono::milliseconds timeout,
+                Driver* driver);
   std::string unmarked_names() const;
 
   const std::string name_;
@@ -90,17 +92,18 @@ class GradientGroup final : public BucketOwner {
   std::vector<const Event*> finished_events_;         // by bucket; null in host memory
   std::vector<BufferView> views_;
   std::vector<BucketId> buckets_;
-  std::optional<Readiness> readiness_;
   PlanSummary summary_;
 
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // Guards what follows; the atomics are read without it, too.
   std::condition_variable changed_;
+  std::optional<Readiness> readiness_;
   std::vector<bool> marked_;  // in the current iteration
   std::size_t marks_ = 0;
-  std::size_t iteration_ = 0;  // that `ready` marks; ended by `wait`
-  std::size_t enqueued_ = 0;   // buckets, over all iterations
-  std::size_t finished_ = 0;
-  std::optional<Error> error_;
+  std::size_t iteration_ = 0;             // that `ready` marks; ended by `wait`
+  std::atomic<std::size_t> enqueued_{0};  // buckets, over all iterations
+  std::atomic<std::size_t> finished_{0};
+  std::atomic<bool> has_failed_{false};
+  std::optional<Error> error_;  // constant once it has failed
   std::atomic<int> waiters_{0};
 };
 

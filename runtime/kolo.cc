@@ -10,6 +10,7 @@
 #include "comm/base/log.h"
 #include "comm/rendezvous/rendezvous_factory.h"
 #include "runtime/connect.h"
+#include "runtime/driver.h"
 #include "runtime/engine.h"
 #include "runtime/engine_thread.h"
 #include "runtime/gradient_group.h"
@@ -25,31 +26,21 @@ class RuntimeState {
         connection_(connect(rendezvous, options_)),
         engine_(*connection_.transport, connection_.grid, clock_, options_, connection_.limits,
                 connection_.plane ? &*connection_.plane : nullptr),
-        exceptions_(std::uncaught_exceptions()) {
-    const int local_size = connection_.grid.local_size(rank());
-    const auto spin = options_.spin.count() >= 0
-                          ? options_.spin
-                          : default_spin(std::thread::hardware_concurrency(), local_size);
-    thread_.emplace(engine_, *connection_.transport, spin);
-  }
+        driver_(std::make_shared<Driver>(engine_, *connection_.transport, connection_.spin)),
+        exceptions_(std::uncaught_exceptions()),
+        thread_(*driver_) {}
 
   ~RuntimeState() {
     if (closed_) return;
     // Unwinding: this rank cannot keep its part, so peers must not wait for it.
     if (std::uncaught_exceptions() > exceptions_) {
-      engine_.abort({.code = ErrorCode::kPeerLost,
-                     .rank = rank(),
-                     .peer = rank(),
-                     .what = fmt::format("rank {} left the job because of an exception", rank())});
+      abort("left the job because of an exception");
     } else {
       try {
         close();
       } catch (const KoloError& e) {
         log::error(std::string("closing the runtime: ") + e.what());
-        engine_.abort({.code = ErrorCode::kPeerLost,
-                       .rank = rank(),
-                       .peer = rank(),
-                       .what = fmt::format("rank {} closed the runtime", rank())});
+        abort("closed the runtime");
       }
     }
   }
@@ -57,7 +48,6 @@ class RuntimeState {
   int rank() const { return connection_.transport->rank(); }
   const ProcessGrid& grid() const { return connection_.grid; }
   const Options& options() const { return options_; }
-  Engine& engine() { return engine_; }
   Device* device() const { return connection_.plane ? connection_.plane->device.get() : nullptr; }
 
   /// Behind what `stream` does to a buffer in device memory.
@@ -69,28 +59,89 @@ class RuntimeState {
     return event;
   }
 
+  /// Starts an operation, which goes on in the background.
   Ticket submit(Operation operation) {
-    auto shared = std::make_shared<Operation>(std::move(operation));
-    Ticket ticket(shared->ticket, options_.operation_timeout);
-    engine_.submit(std::move(shared));
+    Ticket ticket = enqueue(std::move(operation));
+    driver_->attend(Driver::Next::kUnknown);
     return ticket;
   }
 
+  /// Starts an operation and drives until it is over.
+  void run(Operation operation) { enqueue(std::move(operation)).wait(); }
+
+  void register_group(const std::shared_ptr<GradientGroup>& group) {
+    engine_.submit(group);
+    Ticket(std::shared_ptr<TicketState>(group, &group->registration()), driver_,
+           options_.operation_timeout)
+        .wait();
+  }
+
+  void bucket_ready(GradientGroup& group, std::size_t bucket) {
+    engine_.submit(group, bucket);
+    driver_->attend(Driver::Next::kUnknown);
+  }
+
+  Driver& driver() { return *driver_; }
+  std::uint64_t network_bytes_sent() const { return engine_.network_bytes_sent(); }
+
   void close() {
     if (closed_) return;
-    submit({.kind = OperationKind::kClose}).wait();
+    run({.kind = OperationKind::kClose});
     closed_ = true;
   }
 
  private:
+  Ticket enqueue(Operation operation) {
+    auto shared = std::make_shared<Operation>(std::move(operation));
+    Ticket ticket(shared->ticket, driver_, options_.operation_timeout);
+    engine_.submit(std::move(shared));
+    return ticket;
+  }
+
+  void abort(std::string_view why) {
+    engine_.abort({.code = ErrorCode::kPeerLost,
+                   .rank = rank(),
+                   .peer = rank(),
+                   .what = fmt::format("rank {} {}", rank(), why)});
+    driver_->attend(Driver::Next::kUnknown);
+  }
+
   const Options options_;
   const SteadyClock clock_;
   Connection connection_;
   Engine engine_;
+  const std::shared_ptr<Driver> driver_;
   const int exceptions_;
   bool closed_ = false;
-  std::optional<EngineThread> thread_;
+  EngineThread thread_;
 };
+
+namespace {
+
+Operation all_reduce_operation(RuntimeState& state, std::string_view name, BufferView buffer,
+                               ReduceOp op, NativeStream stream) {
+  check(!name.empty(), "an operation needs a name");
+  check(buffer.data != nullptr || buffer.count == 0, "the buffer of an all-reduce is null");
+  return {.kind = OperationKind::kAllReduce,
+          .name = std::string(name),
+          .buffer = buffer,
+          .op = op,
+          .ready = state.ready_event(buffer, stream)};
+}
+
+Operation broadcast_operation(RuntimeState& state, std::string_view name, BufferView buffer,
+                              int root, NativeStream stream) {
+  check(!name.empty(), "an operation needs a name");
+  check(buffer.data != nullptr || buffer.count == 0, "the buffer of a broadcast is null");
+  check(root >= 0 && root < state.grid().world_size(), "the root of a broadcast is not a rank");
+  return {.kind = OperationKind::kBroadcast,
+          .name = std::string(name),
+          .buffer = buffer,
+          .root = root,
+          .ready = state.ready_event(buffer, stream)};
+}
+
+}  // namespace
 
 // --- Runtime ------------------------------------------------------------------------------------
 
@@ -124,50 +175,32 @@ GradientSet Runtime::register_gradients(std::string_view name, std::vector<Gradi
   check(!name.empty(), "a gradient set needs a name");
   check_gradients(gradients, options);
   auto group = std::make_shared<GradientGroup>(std::string(name), std::move(gradients), options);
-  state_->engine().submit(group);
-  Ticket(std::shared_ptr<TicketState>(group, &group->registration()),
-         state_->options().operation_timeout)
-      .wait();
+  state_->register_group(group);
   return GradientSet(*state_, std::move(group));
 }
 
 Ticket Runtime::all_reduce_async(std::string_view name, BufferView buffer, ReduceOp op,
                                  NativeStream stream) {
-  check(!name.empty(), "an operation needs a name");
-  check(buffer.data != nullptr || buffer.count == 0, "the buffer of an all-reduce is null");
-  return state_->submit({.kind = OperationKind::kAllReduce,
-                         .name = std::string(name),
-                         .buffer = buffer,
-                         .op = op,
-                         .ready = state_->ready_event(buffer, stream)});
+  return state_->submit(all_reduce_operation(*state_, name, buffer, op, stream));
 }
 
 void Runtime::all_reduce(std::string_view name, BufferView buffer, ReduceOp op,
                          NativeStream stream) {
-  all_reduce_async(name, buffer, op, stream).wait();
+  state_->run(all_reduce_operation(*state_, name, buffer, op, stream));
 }
 
 Ticket Runtime::broadcast_async(std::string_view name, BufferView buffer, int root,
                                 NativeStream stream) {
-  check(!name.empty(), "an operation needs a name");
-  check(buffer.data != nullptr || buffer.count == 0, "the buffer of a broadcast is null");
-  check(root >= 0 && root < world_size(), "the root of a broadcast is not a rank");
-  return state_->submit({.kind = OperationKind::kBroadcast,
-                         .name = std::string(name),
-                         .buffer = buffer,
-                         .root = root,
-                         .ready = state_->ready_event(buffer, stream)});
+  return state_->submit(broadcast_operation(*state_, name, buffer, root, stream));
 }
 
 void Runtime::broadcast(std::string_view name, BufferView buffer, int root, NativeStream stream) {
-  broadcast_async(name, buffer, root, stream).wait();
+  state_->run(broadcast_operation(*state_, name, buffer, root, stream));
 }
 
-void Runtime::barrier() {
-  state_->submit({.kind = OperationKind::kBarrier, .name = "barrier"}).wait();
-}
+void Runtime::barrier() { state_->run({.kind = OperationKind::kBarrier, .name = "barrier"}); }
 
-std::uint64_t Runtime::network_bytes_sent() const { return state_->engine().network_bytes_sent(); }
+std::uint64_t Runtime::network_bytes_sent() const { return state_->network_bytes_sent(); }
 
 void Runtime::close() { state_->close(); }
 
@@ -196,21 +229,22 @@ BufferView GradientSet::view(std::size_t index) const {
 }
 
 void GradientSet::ready(std::size_t index) {
-  group_->note_ready(index);
-  runtime_->engine().mark(*group_, index);
+  if (const auto bucket = group_->note_ready(index)) runtime_->bucket_ready(*group_, *bucket);
 }
 
 void GradientSet::ready(std::size_t index, NativeStream stream) {
-  group_->note_ready(index, stream);
-  runtime_->engine().mark(*group_, index);
+  if (const auto bucket = group_->note_ready(index, stream)) {
+    runtime_->bucket_ready(*group_, *bucket);
+  }
 }
 
 void GradientSet::wait() {
-  if (!group_->wait(runtime_->options().operation_timeout)) fail_late();
+  if (!group_->wait(runtime_->options().operation_timeout, &runtime_->driver())) fail_late();
 }
 
 void GradientSet::wait(NativeStream stream) {
-  if (!group_->wait(runtime_->options().operation_timeout, stream)) fail_late();
+  if (!group_->wait(runtime_->options().operation_timeout, stream, &runtime_->driver()))
+    fail_late();
 }
 
 void GradientSet::fail_late() const {

@@ -4,57 +4,37 @@
 
 #include <fmt/format.h>
 
+#include "runtime/waiting.h"
+
 namespace kolo {
-namespace {
-
-class Waiting {
- public:
-  explicit Waiting(std::atomic<int>& waiters) : waiters_(waiters) { ++waiters_; }
-  ~Waiting() { --waiters_; }
-  Waiting(const Waiting&) = delete;
-  Waiting& operator=(const Waiting&) = delete;
-
- private:
-  std::atomic<int>& waiters_;
-};
-
-}  // namespace
 
 void TicketState::complete(std::optional<Error> error) {
   {
     const std::lock_guard lock(mutex_);
-    if (done_) return;
-    done_ = true;
+    if (done_.load(std::memory_order_relaxed)) return;
     error_ = std::move(error);
+    done_.store(true, std::memory_order_release);
   }
   changed_.notify_all();
 }
 
-bool TicketState::done() const {
-  const std::lock_guard lock(mutex_);
-  return done_;
-}
-
-bool TicketState::wait(std::chrono::milliseconds timeout) {
+bool TicketState::wait(std::chrono::milliseconds timeout, Driver* driver) {
   const Waiting waiting(waiters_);
-  std::unique_lock lock(mutex_);
-  const auto is_done = [this] { return done_; };
-  if (timeout.count() == 0) {
-    changed_.wait(lock, is_done);
-  } else if (!changed_.wait_for(lock, timeout, is_done)) {
-    return false;
-  }
+  const bool in_time = wait_until(
+      deadline_after(timeout), driver, [this] { return done(); }, mutex_, changed_);
+  if (!in_time) return false;
   if (error_) throw KoloError(*error_);
   return true;
 }
 
-Ticket::Ticket(std::shared_ptr<TicketState> state, std::chrono::milliseconds timeout)
-    : state_(std::move(state)), timeout_(timeout) {}
+Ticket::Ticket(std::shared_ptr<TicketState> state, std::shared_ptr<Driver> driver,
+               std::chrono::milliseconds timeout)
+    : state_(std::move(state)), driver_(std::move(driver)), timeout_(timeout) {}
 
 bool Ticket::done() const { return state_->done(); }
 
 void Ticket::wait() {
-  if (state_->wait(timeout_)) return;
+  if (state_->wait(timeout_, driver_.get())) return;
   throw KoloError(
       {.code = ErrorCode::kTimeout,
        .verb = "complete",

@@ -11,6 +11,8 @@
 
 namespace kolo {
 
+class Driver;
+
 /// The shared state of one asynchronous operation: completed once by the engine, waited for by any
 /// number of threads.
 class TicketState {
@@ -18,28 +20,30 @@ class TicketState {
   /// Threads: the engine's. Once.
   void complete(std::optional<Error> error);
 
-  bool done() const;
+  bool done() const { return done_.load(std::memory_order_acquire); }
 
-  /// Blocks until done or until `timeout` (0: for ever) has passed. Returns false on time-out;
-  /// throws the operation's error.
-  bool wait(std::chrono::milliseconds timeout);
+  /// Blocks until done or until `timeout` (0: for ever) has passed; meanwhile the caller's thread
+  /// drives the engine, if there is a driver. Returns false on time-out; throws the operation's
+  /// error.
+  bool wait(std::chrono::milliseconds timeout, Driver* driver = nullptr);
 
   /// How many threads wait: the coordinator asks, to tell a rank that cannot go on from one that is
   /// busy.
   const std::atomic<int>& waiters() const { return waiters_; }
 
  private:
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::condition_variable changed_;
-  bool done_ = false;
-  std::optional<Error> error_;
+  std::atomic<bool> done_{false};  // changes under the mutex
+  std::optional<Error> error_;     // constant once done
   std::atomic<int> waiters_{0};
 };
 
 /// Completion handle of one asynchronous operation. Copyable; refers to shared state. Threads: any.
 class Ticket {
  public:
-  Ticket(std::shared_ptr<TicketState> state, std::chrono::milliseconds timeout);
+  Ticket(std::shared_ptr<TicketState> state, std::shared_ptr<Driver> driver,
+         std::chrono::milliseconds timeout);
 
   /// True once the operation has a result or an error. Never blocks.
   bool done() const;
@@ -52,6 +56,7 @@ class Ticket {
 
  private:
   std::shared_ptr<TicketState> state_;
+  std::shared_ptr<Driver> driver_;  // shared because a ticket may outlive its runtime
   std::chrono::milliseconds timeout_;
 };
 

@@ -1,15 +1,43 @@
 #include "comm/transport/doorbell.h"
 
+#include <linux/futex.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstring>
+#include <ctime>
 #include <string>
 
 #include "comm/base/error.h"
 
 namespace kolo {
+
+bool Doorbell::sleep(Duration limit) noexcept {
+  std::uint32_t expected = kAwake;
+  if (!state_.compare_exchange_strong(expected, kSleeping, std::memory_order_acq_rel)) return true;
+  const timespec time{.tv_sec = limit.count() / 1'000'000'000,
+                      .tv_nsec = limit.count() % 1'000'000'000};
+  // Not a private futex: who rings may be another process. Returns at once if the word has changed,
+  // early on a signal; the caller looks again either way.
+  ::syscall(SYS_futex, &state_, FUTEX_WAIT, kSleeping, &time, nullptr, 0);
+  return (state_.fetch_and(kNewsMask, std::memory_order_acq_rel) & kNewsMask) != 0;
+}
+
+void Doorbell::wake(std::uint32_t rest, std::uint32_t fresh, int event_fd) noexcept {
+  constexpr auto kAnyNews = static_cast<std::uint32_t>(News::kSignal);
+  constexpr auto kOnlyUrgent =
+      static_cast<std::uint32_t>(News::kUrgent) & ~static_cast<std::uint32_t>(News::kMail);
+  if (rest == kSleeping) {
+    if ((fresh & kAnyNews) != 0)
+      ::syscall(SYS_futex, &state_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  } else if ((fresh & (rest == static_cast<std::uint32_t>(Rest::kIdle) ? kOnlyUrgent : kAnyNews)) !=
+             0) {
+    raise_event(event_fd);
+  }
+}
 
 FileDescriptor make_event_fd() {
   FileDescriptor fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));

@@ -3,54 +3,80 @@
 #include <atomic>
 #include <cstdint>
 
+#include "comm/base/clock.h"
 #include "comm/base/unique_handle.h"
 
 namespace kolo {
 
-/// How a peer tells the owner of this word that something is there to be looked at, at the price of
-/// one atomic exchange while the owner is awake and one `eventfd` write when it sleeps.
+/// How a peer tells the owner of this word that something is there to be looked at: one atomic
+/// operation while the owner is awake, one system call more when it sleeps and wants to know.
 ///
-///   ring     any state -> rung       by anybody, after writing what the owner shall see
-///   answer   rung      -> quiet      by the owner, before looking
-///   park     quiet     -> parked     by the owner; refused when rung since the last answer
-///   unpark   parked    -> quiet      by the owner
+///   state      the owner                                         woken by
+///   quiet      is awake                                          -
+///   parked     sleeps on an event descriptor                     any news
+///   idle       the same, and waits for nothing                   urgent news only
+///   sleeping   sleeps on this word (futex), in `sleep`           any news
+///
+/// News are bits beside the state, which stay until the owner answers them, asleep or not:
+///
+///   ring       adds news           by anybody, after writing what the owner shall see
+///   answer     takes all news      by the owner, before looking
+///   park       rests, unless there are news                  by the owner
+///   unpark     is awake again; news stay                     by the owner
 ///
 /// All changes are read-modify-writes of one word, so they have one order: a ring falls either
-/// before `park`, which then refuses, or after it, and then sees that a wake-up is due. No wake-up
-/// is lost and no fence is needed. All zeroes is a valid, quiet doorbell: it may live in fresh
-/// shared memory.
+/// before `park`, which then fails because it compares the whole word, or after it, and then sees
+/// who sleeps. No wake-up is lost and no fence is needed. Only the first news wake (for an idle
+/// owner: the first urgent ones), because the sleeper is on its way from then on. A failed exchange
+/// of `park` orders nothing; its caller must not rely on what it saw, but answer and look again.
+///
+/// All zeroes is a valid, quiet doorbell: it may live in fresh shared memory.
 class Doorbell {
  public:
-  /// Returns whether the owner sleeps, so that the caller must wake it. Threads: any.
-  [[nodiscard]] bool ring() noexcept {
-    return state_.exchange(kRung, std::memory_order_acq_rel) == kParked;
+  enum class News : std::uint32_t {
+    kSignal = 0b001,  ///< A flag or counter has a new value.
+    kMail = 0b011,    ///< A message has moved, or there is room for one.
+    kUrgent = 0b111,  ///< A message that even an idle owner must read.
+  };
+  enum class Rest : std::uint32_t { kParked = 0x10, kIdle = 0x20 };
+
+  /// Wakes the owner where it must. Threads: any.
+  void ring(News news, int event_fd) noexcept {
+    const auto bits = static_cast<std::uint32_t>(news);
+    const std::uint32_t before = state_.fetch_or(bits, std::memory_order_acq_rel);
+    const std::uint32_t rest = before & kRestMask;
+    if (rest != kAwake) wake(rest, bits & ~before, event_fd);
   }
 
-  /// Returns whether somebody rang. Threads: the owner's.
-  bool answer() noexcept {
-    if (state_.load(std::memory_order_relaxed) != kRung) return false;
-    state_.exchange(kQuiet, std::memory_order_acq_rel);
-    return true;
+  /// What was rung since the last answer, as bits of News; 0 if nothing. Threads: the owner's.
+  std::uint32_t answer() noexcept {
+    if (state_.load(std::memory_order_relaxed) == kAwake) return 0;
+    return state_.exchange(kAwake, std::memory_order_acq_rel);
   }
 
   /// Returns false if somebody rang since the last `answer`. Threads: the owner's.
-  [[nodiscard]] bool park() noexcept {
-    std::uint32_t expected = kQuiet;
-    return state_.compare_exchange_strong(expected, kParked, std::memory_order_acq_rel);
+  [[nodiscard]] bool park(Rest rest) noexcept {
+    std::uint32_t expected = kAwake;
+    return state_.compare_exchange_strong(expected, static_cast<std::uint32_t>(rest),
+                                          std::memory_order_acq_rel);
   }
 
   /// Threads: the owner's.
-  void unpark() noexcept {
-    std::uint32_t expected = kParked;
-    state_.compare_exchange_strong(expected, kQuiet, std::memory_order_acq_rel);
-  }
+  void unpark() noexcept { state_.fetch_and(kNewsMask, std::memory_order_acq_rel); }
+
+  /// Sleeps until somebody rings or `limit` has passed; not at all if somebody rang since the last
+  /// `answer`. Returns whether there are news. Works between processes. Threads: the owner's.
+  bool sleep(Duration limit) noexcept;
 
  private:
-  static constexpr std::uint32_t kQuiet = 0;
-  static constexpr std::uint32_t kRung = 1;
-  static constexpr std::uint32_t kParked = 2;
+  static constexpr std::uint32_t kAwake = 0;
+  static constexpr std::uint32_t kSleeping = 0x40;
+  static constexpr std::uint32_t kNewsMask = 0x0F;
+  static constexpr std::uint32_t kRestMask = 0x70;
 
-  std::atomic<std::uint32_t> state_{kQuiet};
+  void wake(std::uint32_t rest, std::uint32_t fresh, int event_fd) noexcept;
+
+  std::atomic<std::uint32_t> state_{kAwake};
 };
 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);

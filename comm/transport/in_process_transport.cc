@@ -47,9 +47,7 @@ struct InProcessHub::Station {
         flags(local_size * limits.flags_per_peer),
         counters(limits.counters) {}
 
-  void ring() {
-    if (bell.ring()) raise_event(bell_fd.get());
-  }
+  void ring(Doorbell::News news) { bell.ring(news, bell_fd.get()); }
 
   bool taken = false;
   std::atomic<Presence> presence{Presence::kThere};
@@ -91,11 +89,11 @@ class InProcessTransport final : public Transport {
       const std::lock_guard lock(station.mutex);
       station.letters.push_back({rank_, {pack(tag), {data.begin(), data.end()}}});
     }
-    station.ring();
+    station.ring(Doorbell::News::kMail);
     traffic_of(peer).data_sent += data.size();
     done.state = Completion::State::kPending;
     sent_.push_back(&done);
-    mine().ring();  // The send completes in my next poll.
+    mine().ring(Doorbell::News::kMail);  // The send completes in my next poll.
   }
 
   void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override {
@@ -116,7 +114,7 @@ class InProcessTransport final : public Transport {
       const std::lock_guard lock(station.mutex);
       station.control.push_back({rank_, {bytes.begin(), bytes.end()}});
     }
-    station.ring();
+    station.ring(Doorbell::News::kUrgent);
     traffic_of(peer).control_sent += bytes.size();
     ++traffic_of(peer).control_frames_sent;
   }
@@ -150,7 +148,7 @@ class InProcessTransport final : public Transport {
   void signal(int peer, std::uint32_t slot, std::uint64_t value) override {
     Station& station = mapped(peer);
     station.flags[flag_index(rank_, slot)].store(value, std::memory_order_release);
-    station.ring();
+    station.ring(Doorbell::News::kSignal);
   }
 
   std::uint64_t signalled(int peer, std::uint32_t slot) const override {
@@ -169,7 +167,7 @@ class InProcessTransport final : public Transport {
   }
 
   bool poll() override {
-    if (closed_ || !mine().bell.answer()) return false;
+    if (closed_ || mine().bell.answer() == 0) return false;
     for (Completion* done : sent_) done->state = Completion::State::kDone;
     sent_.clear();
     {
@@ -188,12 +186,17 @@ class InProcessTransport final : public Transport {
     return true;
   }
 
-  void ring(int peer) override { mapped(peer).ring(); }
-  bool arm() override { return mine().bell.park(); }
+  void ring(int peer) override {
+    mapped(peer).ring(peer == rank_ ? Doorbell::News::kUrgent : Doorbell::News::kSignal);
+  }
+  bool arm() override { return mine().bell.park(Doorbell::Rest::kParked); }
+  bool arm_idle() override { return mine().bell.park(Doorbell::Rest::kIdle); }
   void disarm() override {
-    mine().bell.unpark();
+    unarm();
     drain_event(mine().bell_fd.get());
   }
+  void unarm() override { mine().bell.unpark(); }
+  void sleep(Duration limit) override { mine().bell.sleep(limit); }
   std::vector<int> wake_fds() const override { return {mine().bell_fd.get()}; }
 
   std::optional<Error> failure() const override { return failure_; }
@@ -206,7 +209,7 @@ class InProcessTransport final : public Transport {
     matcher_.cancel();
     control_.clear();
     mine().presence.store(orderly ? Presence::kLeft : Presence::kLost, std::memory_order_release);
-    for (const auto& station : stations_) station->ring();
+    for (const auto& station : stations_) station->ring(Doorbell::News::kUrgent);
   }
 
   TrafficCounters traffic(int peer) const override { return traffic_[index(peer)]; }

@@ -1,5 +1,8 @@
 #include "comm/transport/routed_transport.h"
 
+#include <poll.h>
+
+#include <ctime>
 #include <utility>
 
 #include "comm/base/check.h"
@@ -24,8 +27,27 @@ bool RoutedTransport::poll() {
 bool RoutedTransport::arm() {
   if (!local_->arm()) return false;
   if (network_->arm()) return true;
-  local_->disarm();
+  local_->unarm();
   return false;
+}
+
+bool RoutedTransport::arm_idle() {
+  if (!local_->arm_idle()) return false;
+  if (network_->arm()) return true;
+  local_->unarm();
+  return false;
+}
+
+void RoutedTransport::unarm() { local_->unarm(); }
+
+void RoutedTransport::sleep(Duration limit) {
+  if (!arm()) return;
+  std::vector<pollfd> waited;
+  for (const int fd : wake_fds()) waited.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+  const timespec time{.tv_sec = limit.count() / 1'000'000'000,
+                      .tv_nsec = limit.count() % 1'000'000'000};
+  ::ppoll(waited.data(), waited.size(), &time, nullptr);
+  disarm();
 }
 
 void RoutedTransport::disarm() {

@@ -57,6 +57,9 @@ class RoutedTransport final : public Transport {
   void ring(int peer) override { local_->ring(peer); }
   bool arm() override;
   void disarm() override;
+  bool arm_idle() override;
+  void unarm() override;
+  void sleep(Duration limit) override;
   std::vector<int> wake_fds() const override;
 
   std::optional<Error> failure() const override { return failure_; }

@@ -34,9 +34,7 @@ struct ShmTransport::Peer {
     control_in.emplace(own.control_ring(peer_index));
   }
 
-  void ring() {
-    if (segment.doorbell().ring()) raise_event(bell_fd.get());
-  }
+  void ring(Doorbell::News news) { segment.doorbell().ring(news, bell_fd.get()); }
 
   const int rank;
   Arena arena;
@@ -102,7 +100,7 @@ void ShmTransport::isend(int peer, const Tag& tag, std::span<const std::byte> da
   if (closed_) return;
   to.traffic.data_sent += data.size();
   to.data_out->push(pack(tag), data, done);
-  if (to.data_out->pump()) to.ring();
+  if (to.data_out->pump()) to.ring(Doorbell::News::kMail);
 }
 
 void ShmTransport::irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) {
@@ -125,7 +123,7 @@ void ShmTransport::send_control(int peer, std::span<const std::byte> bytes) {
   ++to.traffic.control_frames_sent;
   to.control_out->push_copy(bytes);
   to.control_out->pump();
-  to.ring();
+  to.ring(Doorbell::News::kUrgent);
 }
 
 bool ShmTransport::receive_control(ControlFrame& frame) {
@@ -163,7 +161,7 @@ void ShmTransport::signal(int peer, std::uint32_t slot, std::uint64_t value) {
   check(slot < limits_.flags_per_peer, "flag slot out of range");
   Peer& to = peer_of(peer);
   to.segment.flag(own_index_, slot).store(value, std::memory_order_release);
-  to.ring();
+  to.ring(Doorbell::News::kSignal);
 }
 
 std::uint64_t ShmTransport::signalled(int peer, std::uint32_t slot) const {
@@ -188,17 +186,28 @@ bool ShmTransport::poll() {
   if (closed_) return false;
   const bool due = look_due_ || ++polls_ % kPollsPerLook == 0;
   const bool looked = due && look_at_sockets();
-  if (!own_segment().doorbell().answer()) return looked;
-  for (const auto& peer : peers_) move_messages(*peer);
+  const std::uint32_t news = own_segment().doorbell().answer();
+  if (news == 0) return looked;
+  if (news != static_cast<std::uint32_t>(Doorbell::News::kSignal)) {
+    for (const auto& peer : peers_) move_messages(*peer);
+  }
   return true;
 }
 
-void ShmTransport::ring(int peer) { peer_of(peer).ring(); }
+void ShmTransport::ring(int peer) {
+  peer_of(peer).ring(peer == rank_ ? Doorbell::News::kUrgent : Doorbell::News::kSignal);
+}
 
-bool ShmTransport::arm() { return own_segment().doorbell().park(); }
+bool ShmTransport::arm() { return own_segment().doorbell().park(Doorbell::Rest::kParked); }
+
+bool ShmTransport::arm_idle() { return own_segment().doorbell().park(Doorbell::Rest::kIdle); }
+
+void ShmTransport::unarm() { own_segment().doorbell().unpark(); }
+
+void ShmTransport::sleep(Duration limit) { look_due_ |= !own_segment().doorbell().sleep(limit); }
 
 void ShmTransport::disarm() {
-  own_segment().doorbell().unpark();
+  unarm();
   drain_event(peers_[own_index_]->bell_fd.get());
   look_due_ = true;
 }
@@ -221,7 +230,7 @@ void ShmTransport::shutdown(bool orderly) {
     }
     ::shutdown(peer->socket.get(), SHUT_RDWR);
     peer->socket.reset();
-    peer->ring();
+    peer->ring(Doorbell::News::kUrgent);
   }
 }
 
@@ -244,9 +253,11 @@ std::atomic<std::uint64_t>& ShmTransport::counter_word(int owner, std::uint32_t 
 void ShmTransport::move_messages(Peer& peer) {
   read_control(peer);
   read_data(peer);
-  bool wrote = peer.control_out->pump();
-  wrote |= peer.data_out->pump();
-  if (wrote) peer.ring();
+  const bool wrote_control = peer.control_out->pump();
+  const bool wrote_data = peer.data_out->pump();
+  if (wrote_control || wrote_data) {
+    peer.ring(wrote_control ? Doorbell::News::kUrgent : Doorbell::News::kMail);
+  }
 }
 
 void ShmTransport::read_data(Peer& peer) {
@@ -278,7 +289,7 @@ void ShmTransport::read_data(Peer& peer) {
   };
   const std::size_t taken = peer.data_in->read(begin, end);
   if (taken == 0) return;
-  if (peer.data_in->ring().take_writer_waits()) peer.ring();
+  if (peer.data_in->ring().take_writer_waits()) peer.ring(Doorbell::News::kMail);
   if (taken >= ShmLayout::kDataRingBytes) ring(rank_);  // There may be more: poll again.
 }
 
@@ -294,7 +305,7 @@ void ShmTransport::read_control(Peer& peer) {
   };
   const std::size_t taken = peer.control_in->read(begin, end);
   if (taken == 0) return;
-  if (peer.control_in->ring().take_writer_waits()) peer.ring();
+  if (peer.control_in->ring().take_writer_waits()) peer.ring(Doorbell::News::kUrgent);
   if (taken >= ShmLayout::kControlRingBytes) ring(rank_);
 }
 

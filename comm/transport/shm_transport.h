@@ -19,8 +19,10 @@ namespace kolo {
 /// data. Nothing has a name in the file system.
 ///
 /// While polled it makes no system call but a look at its peers' sockets every `kPollsPerLook`
-/// polls; parked, it costs nothing: doorbell and sockets make `wake_fds` readable. A peer that ends
-/// without goodbye has hung up its socket, whatever it was doing, and is reported as lost.
+/// polls; parked, it costs nothing: doorbell and sockets make `wake_fds` readable. In `sleep` it
+/// hears its doorbell only, so whoever sleeps there looks at the sockets after each limit. A peer
+/// that ends without goodbye has hung up its socket, whatever it was doing, and is reported as
+/// lost.
 ///
 /// Construction is collective over the node. Errors: those of `meet_node_peers` and `Arena`.
 /// Peers outside the node: UsageError.
@@ -53,6 +55,9 @@ class ShmTransport final : public Transport {
   void ring(int peer) override;
   bool arm() override;
   void disarm() override;
+  bool arm_idle() override;
+  void unarm() override;
+  void sleep(Duration limit) override;
   std::vector<int> wake_fds() const override { return {waiter_.get()}; }
 
   std::optional<Error> failure() const override { return failure_; }

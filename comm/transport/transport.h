@@ -37,7 +37,7 @@ struct TrafficCounters {
 
 /// Messages between the ranks of a job: what a network can do.
 ///
-/// Threads: one thread (the engine's) calls everything.
+/// Threads: one at a time (whoever drives the engine) calls everything.
 /// Errors:  nothing throws from `poll` or the data calls; the first failure of a peer is kept and
 ///          returned by `failure()`. Pending operations then stay pending until `shutdown`.
 class MessageTransport {
@@ -75,7 +75,8 @@ class MessageTransport {
   virtual bool poll() = 0;
 
   /// Between `arm` and `disarm` whoever rings makes one of `wake_fds` readable. Returns false if
-  /// something has arrived meanwhile and polling is due instead of waiting.
+  /// something has arrived meanwhile and polling is due instead of waiting. `disarm` is for a
+  /// caller that has slept in between.
   virtual bool arm() = 0;
   virtual void disarm() = 0;
   virtual std::vector<int> wake_fds() const = 0;
@@ -96,8 +97,8 @@ class MessageTransport {
 /// What one rank can do to and with its peers: messages to any peer; shared memory and flags with
 /// peers of the same node ("mapped" peers, which always include this rank itself).
 ///
-/// Threads: one thread (the engine's) calls everything, except `ring(rank())`, which any thread of
-///          the process may call.
+/// Threads: one at a time (whoever drives the engine) calls everything, except `ring(rank())`,
+///          which any thread of the process may call.
 class Transport : public MessageTransport {
  public:
   virtual bool is_mapped(int peer) const = 0;
@@ -121,8 +122,19 @@ class Transport : public MessageTransport {
   /// Sets a counter of mine. Wakes nobody: call `ring`.
   virtual void set_counter(std::uint32_t counter, std::uint64_t value) = 0;
 
-  /// Wakes a mapped peer (or this rank itself) if it is parked.
+  /// Wakes a mapped peer if it sleeps and waits for something, or this rank itself if it sleeps.
   virtual void ring(int peer) = 0;
+
+  // --- Sleep ----------------------------------------------------------------------------------
+
+  /// `arm` for a rank that waits for nothing: control frames and its own ring wake it, flags,
+  /// counters and data do not. They are seen when it next polls.
+  virtual bool arm_idle() = 0;
+  /// Takes `arm` or `arm_idle` back for a caller that has not slept: no system call. What makes
+  /// `wake_fds` readable may be left over and wake the next sleeper for nothing.
+  virtual void unarm() = 0;
+  /// Sleeps until polling is due: somebody rang or something arrived, or `limit` has passed.
+  virtual void sleep(Duration limit) = 0;
 };
 
 /// Capacities that all ranks of a job share.

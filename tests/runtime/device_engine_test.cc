@@ -81,8 +81,7 @@ class DeviceTraining {
       }
       return true;
     });
-    group.note_ready(gradient, {&stream(rank)});
-    job.engine(rank).mark(group, gradient);
+    test::mark(job.engine(rank), group, gradient, NativeStream{&stream(rank)});
   }
 
   void run_until_idle() {
@@ -228,8 +227,7 @@ TEST(DeviceEngine, BitsDoNotDependOnTiming) {
             static_cast<float*>(view.data)[i] =
                 std::uniform_real_distribution<float>(-1, 1)(values);
           }
-          training.group(rank).note_ready(gradient);
-          training.job.engine(rank).mark(training.group(rank), gradient);
+          test::mark(training.job.engine(rank), training.group(rank), gradient);
         }
       }
       training.run_until_idle();

@@ -45,8 +45,7 @@ class FaultyJob {
     });
     for (int rank = 0; rank < kRanks; ++rank) {
       for (std::size_t gradient = 0; gradient < 2; ++gradient) {
-        group(rank).note_ready(gradient);
-        job.engine(rank).mark(group(rank), gradient);
+        test::mark(job.engine(rank), group(rank), gradient);
       }
     }
   }

@@ -36,8 +36,8 @@ class DeviceRank {
     plane_.world = hub.group(rank(), *plane_.device);
     engine_ = std::make_unique<Engine>(*connection_.transport, connection_.grid, clock_, kOptions,
                                        connection_.limits, &plane_);
-    thread_ = std::make_unique<EngineThread>(*engine_, *connection_.transport,
-                                             std::chrono::microseconds(0));
+    driver_ = std::make_unique<Driver>(*engine_, *connection_.transport, SpinBudget{});
+    thread_ = std::make_unique<EngineThread>(*driver_);
   }
 
   int rank() const { return connection_.transport->rank(); }
@@ -52,19 +52,26 @@ class DeviceRank {
     }
     auto group = std::make_shared<GradientGroup>("model", specs, GradientOptions{});
     engine_->submit(group);
-    group->registration().wait(kLimit);
+    group->registration().wait(kLimit, driver_.get());
     return group;
   }
 
   void ready(GradientGroup& group, std::size_t gradient) {
-    group.note_ready(gradient, {&stream()});
-    engine_->mark(group, gradient);
+    const auto bucket = group.note_ready(gradient, {&stream()});
+    if (!bucket) return;
+    engine_->submit(group, *bucket);
+    driver_->attend(Driver::Next::kUnknown);
+  }
+
+  bool wait(GradientGroup& group) { return group.wait(kLimit, driver_.get()); }
+  bool wait_on_stream(GradientGroup& group) {
+    return group.wait(kLimit, {&stream()}, driver_.get());
   }
 
   void close() {
     auto operation = std::make_shared<Operation>(Operation{.kind = OperationKind::kClose});
     engine_->submit(operation);
-    operation->ticket->wait(kLimit);
+    operation->ticket->wait(kLimit, driver_.get());
   }
 
  private:
@@ -77,6 +84,7 @@ class DeviceRank {
   DevicePlane plane_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Driver> driver_;
   std::unique_ptr<EngineThread> thread_;
 };
 
@@ -97,8 +105,8 @@ TEST(DeviceThreads, StreamsComputeReduceAndUseTheResult) {
         rank.ready(*group, gradient);
       }
       if (iteration % 3 == 0) {
-        if (!group->wait(kLimit)) throw std::runtime_error("not combined in time");
-      } else if (!group->wait(kLimit, {&rank.stream()})) {
+        if (!rank.wait(*group)) throw std::runtime_error("not combined in time");
+      } else if (!rank.wait_on_stream(*group)) {
         throw std::runtime_error("not enqueued in time");
       }
       rank.stream().enqueue(

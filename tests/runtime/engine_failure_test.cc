@@ -156,8 +156,7 @@ TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
     return groups;
   };
   const auto mark = [&](GradientGroup& group, int rank, std::size_t gradient) {
-    group.note_ready(gradient);
-    job.engine(rank).mark(group, gradient);
+    test::mark(job.engine(rank), group, gradient);
   };
   const auto failed = register_set();
   mark(*failed[0], 0, 0);

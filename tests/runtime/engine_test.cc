@@ -137,8 +137,7 @@ TEST_P(GradientSets, AverageInAnyOrderOfReadiness) {
               values[i] = element(rank, i + g) * static_cast<float>(world) *
                           static_cast<float>(iteration + 1);
             }
-            group.note_ready(g);
-            job.engine(rank).mark(group, g);
+            test::mark(job.engine(rank), group, g);
           }
         }
         job.run_until([&] {
@@ -198,8 +197,7 @@ TEST(Engine, BitsDoNotDependOnTimingOrFusion) {
             static_cast<float*>(gradient.data)[i] =
                 std::uniform_real_distribution<float>(-1, 1)(values);
           }
-          groups[static_cast<std::size_t>(rank)]->note_ready(g);
-          job.engine(rank).mark(*groups[static_cast<std::size_t>(rank)], g);
+          test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], g);
         }
       }
       job.run_until(
@@ -241,8 +239,7 @@ TEST(Engine, SixteenBitWireRoundsOnce) {
     for (float& value : mine) value = std::uniform_real_distribution<float>(-10, 10)(values);
     std::copy(mine.begin(), mine.end(),
               static_cast<float*>(groups[static_cast<std::size_t>(rank)]->view(0).data));
-    groups[static_cast<std::size_t>(rank)]->note_ready(0);
-    job.engine(rank).mark(*groups[static_cast<std::size_t>(rank)], 0);
+    test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], 0);
   }
   job.run_until(
       [&] { return job.engine(0).idle() && job.engine(1).idle() && job.engine(2).idle(); });

@@ -130,6 +130,13 @@ class EngineJob {
   std::unique_ptr<SeededScheduler> scheduler_;
 };
 
+/// Marks a gradient as `GradientSet::ready` does; `stream`, if given, is that of a device gradient.
+template <typename... Stream>
+void mark(Engine& engine, GradientGroup& group, std::size_t gradient, Stream... stream) {
+  const auto bucket = group.note_ready(gradient, stream...);
+  if (bucket) engine.submit(group, *bucket);
+}
+
 /// Everything in `data`, for an operation.
 inline BufferView view(std::vector<float>& data) {
   return {data.data(), data.size(), DType::kFloat32};

@@ -1,0 +1,192 @@
+#include "runtime/driver.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+#include "comm/base/error.h"
+
+namespace kolo {
+namespace {
+
+/// While something is pending the coordinator's clock and the peers' sockets must be looked at now
+/// and then.
+constexpr Duration kPendingSleep = std::chrono::milliseconds(50);
+/// A device does not ring, so while it works it is asked this often.
+constexpr Duration kDeviceSleep = std::chrono::microseconds(20);
+/// An idle engine is rung.
+constexpr Duration kNoLimit = Duration::max();
+
+constexpr Duration kShortestNap = std::chrono::milliseconds(1);
+constexpr Duration kLongestNap = std::chrono::milliseconds(10);
+
+/// What the next sleep may last.
+Duration sleep_limit(const Engine& engine) {
+  if (engine.device_busy()) return kDeviceSleep;
+  return engine.idle() ? kNoLimit : kPendingSleep;
+}
+
+}  // namespace
+
+Driver::Driver(Engine& engine, Transport& transport, const SpinBudget& budget)
+    : engine_(engine),
+      transport_(transport),
+      budget_(budget),
+      call_fd_(make_event_fd()),
+      waiter_(::epoll_create1(EPOLL_CLOEXEC)) {
+  const auto fail = [](const char* call) {
+    throw KoloError(
+        {.code = ErrorCode::kResources,
+         .what = std::string(call) + " for the engine thread: " + std::strerror(errno)});
+  };
+  if (!waiter_) fail("epoll_create1");
+  std::vector<int> fds = transport_.wake_fds();
+  fds.push_back(call_fd_.get());
+  for (int fd : fds) {
+    epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+    if (::epoll_ctl(waiter_.get(), EPOLL_CTL_ADD, fd, &event) != 0) fail("epoll_ctl");
+  }
+}
+
+// --- Users' threads -----------------------------------------------------------------------------
+
+bool Driver::try_to_sit_down() {
+  const Seat::Take take = seat_.take();
+  if (take == Seat::Take::kRefused) return false;
+  if (take == Seat::Take::kTakenArmed) transport_.unarm();
+  ++drives_;
+  patience_.renew();
+  return true;
+}
+
+bool Driver::sit_down() {
+  while (!try_to_sit_down()) {
+    if (seat_.await_engine()) continue;
+    if (!seat_.call()) continue;
+    transport_.ring(transport_.rank());
+    return false;
+  }
+  return true;
+}
+
+void Driver::attend(Next next) {
+  while (!try_to_sit_down()) {
+    if (!seat_.call()) continue;
+    transport_.ring(transport_.rank());  // The driver may sleep.
+    return;
+  }
+  // What is set out in the first poll can often go no further: the second finds out.
+  moved_ = engine_.poll() && engine_.poll();
+  get_up(next);
+}
+
+bool Driver::go_on(TimePoint deadline) {
+  moved_ = engine_.poll();
+  if (moved_) {
+    patience_.renew();
+  } else if (!patience_.pass(budget_.user, budget_.yields)) {
+    const TimePoint now = std::chrono::steady_clock::now();
+    if (now >= deadline) return false;
+    transport_.sleep(std::min({sleep_limit(engine_), kPendingSleep, deadline - now}));
+    patience_.renew();
+  }
+  return !engine_.ended();
+}
+
+void Driver::get_up(Next next) {
+  for (;;) {
+    const bool idle = engine_.idle();
+    const bool is_watched = seat_.is_watched();
+    // Only news can move it on, and for news the engine's thread watches already.
+    const bool can_watch = idle || (!moved_ && watch_limit_ <= sleep_limit(engine_));
+    Seat::Leave left = Seat::Leave::kCalled;
+    if (is_watched && can_watch && !engine_.ended()) {
+      if (arm(idle)) {
+        left = seat_.leave_watched();
+        if (left == Seat::Leave::kLeft) return;
+        transport_.unarm();
+        if (left == Seat::Leave::kNotWatched) continue;
+      }
+    } else {
+      left = seat_.leave();
+      if (left == Seat::Leave::kLeft) {
+        const bool can_nap = idle || next == Next::kDrive;
+        if (is_watched || !can_nap || engine_.ended()) call_engine_thread();
+        return;
+      }
+    }
+    moved_ = engine_.poll();
+  }
+}
+
+void Driver::call_engine_thread() { call_.ring(Doorbell::News::kSignal, call_fd_.get()); }
+
+bool Driver::arm(bool idle) { return idle ? transport_.arm_idle() : transport_.arm(); }
+
+// --- The engine's thread ------------------------------------------------------------------------
+
+void Driver::run() {
+  Duration nap = kShortestNap;
+  std::uint64_t drives = 0;
+  const auto stand_by = [&] {
+    nap = call_.sleep(nap) ? kShortestNap : std::min(2 * nap, kLongestNap);
+  };
+  while (!engine_.ended()) {
+    call_.answer();
+    if (seat_.end_watch() == Seat::Take::kRefused) {
+      stand_by();
+      continue;
+    }
+    transport_.disarm();
+    const bool was_driven = drives_ != drives;
+    drives = drives_;
+    if (was_driven && engine_.idle()) {
+      if (seat_.leave() == Seat::Leave::kLeft) {
+        stand_by();
+        continue;
+      }
+    }
+    if (drive_for_all() == Rest::kStandBy) stand_by();
+  }
+}
+
+Driver::Rest Driver::drive_for_all() {
+  for (;;) {
+    patience_.renew();
+    do {
+      moved_ = engine_.poll();
+      if (moved_) patience_.renew();
+    } while (!seat_.is_wanted() && !engine_.ended() &&
+             (moved_ || patience_.pass(budget_.engine, budget_.yields)));
+    if (seat_.is_wanted() || engine_.ended()) {
+      if (seat_.leave() == Seat::Leave::kLeft) return Rest::kStandBy;
+      continue;
+    }
+    const Duration limit = sleep_limit(engine_);
+    watch_limit_ = limit;
+    if (!arm(engine_.idle())) continue;
+    if (seat_.leave_to_watch() == Seat::Leave::kLeft) {
+      watch(limit);
+      return Rest::kWatched;
+    }
+    transport_.unarm();
+  }
+}
+
+void Driver::watch(Duration limit) {
+  if (call_.park(Doorbell::Rest::kParked)) {
+    // ppoll takes nanoseconds; an epoll descriptor is readable when one of its own is.
+    pollfd waiter{.fd = waiter_.get(), .events = POLLIN, .revents = 0};
+    const timespec time{.tv_sec = limit.count() / 1'000'000'000,
+                        .tv_nsec = limit.count() % 1'000'000'000};
+    ::ppoll(&waiter, 1, limit == kNoLimit ? nullptr : &time, nullptr);
+  }
+  call_.unpark();
+  drain_event(call_fd_.get());
+}
+
+}  // namespace kolo

@@ -1,0 +1,112 @@
+#include "runtime/spin_budget.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <thread>
+
+namespace kolo {
+namespace {
+
+/// Longer than a small exchange of messages within a machine; a sleep costs about 5 µs.
+constexpr std::chrono::microseconds kSpin{100};
+/// What another thread does for one turn of a small exchange, a few times over.
+constexpr std::chrono::microseconds kYield{50};
+
+std::size_t compute_threads() {
+  const char* text = std::getenv("OMP_NUM_THREADS");
+  if (text == nullptr) text = std::getenv("KOLO_THREADS");
+  const long threads = text != nullptr ? std::strtol(text, nullptr, 10) : 1;
+  return static_cast<std::size_t>(std::max(threads, 1L));
+}
+
+/// The quota of one control group, in cores, rounded down but to no less than one.
+std::size_t quota_of(const std::filesystem::path& group) {
+  std::ifstream file(group / "cpu.max");
+  double quota = 0;
+  double period = 0;
+  if (!(file >> quota >> period) || period <= 0) return std::numeric_limits<std::size_t>::max();
+  return static_cast<std::size_t>(std::max(quota / period, 1.0));
+}
+
+}  // namespace
+
+CoreUse own_core_use() {
+  CoreUse use{.cores = {}, .threads = compute_threads()};
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &set)) use.cores.push_back(core);
+    }
+  }
+  return use;
+}
+
+std::size_t granted_cores() {
+  std::size_t granted = std::max(std::thread::hardware_concurrency(), 1U);
+  // "0::/a/b" is the group a/b of the unified hierarchy; each of its parents may have a quota, too.
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    if (!line.starts_with("0::/")) continue;
+    const std::filesystem::path root("/sys/fs/cgroup");
+    for (std::filesystem::path path = line.substr(4);; path = path.parent_path()) {
+      granted = std::min(granted, quota_of(root / path));
+      if (path.empty()) break;
+    }
+  }
+  return granted;
+}
+
+std::string to_text(const CoreUse& use) {
+  std::string text = std::to_string(use.threads);
+  for (int core : use.cores) text += " " + std::to_string(core);
+  return text;
+}
+
+CoreUse core_use_of(const std::string& text) {
+  std::istringstream stream(text);
+  CoreUse use;
+  if (!(stream >> use.threads)) return {};
+  for (int core = 0; stream >> core;) use.cores.push_back(core);
+  return use;
+}
+
+bool fit(std::span<const CoreUse> ranks, std::size_t granted, std::size_t extra) {
+  // Whoever may use these cores only must find room on them (Hall's condition, for the sets of
+  // cores that ranks have and for all of them).
+  const auto fits_on = [&](const std::vector<int>& cores, std::size_t limit) {
+    std::size_t threads = 0;
+    for (const CoreUse& rank : ranks) {
+      if (std::includes(cores.begin(), cores.end(), rank.cores.begin(), rank.cores.end())) {
+        threads += rank.threads + extra;
+      }
+    }
+    return threads <= std::min(cores.size(), limit);
+  };
+  std::vector<int> all;
+  for (const CoreUse& rank : ranks) {
+    all.insert(all.end(), rank.cores.begin(), rank.cores.end());
+    if (!fits_on(rank.cores, granted)) return false;
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return fits_on(all, granted);
+}
+
+SpinBudget spin_budget(std::span<const CoreUse> ranks, std::size_t granted,
+                       std::chrono::microseconds spin) {
+  const bool all_fit = fit(ranks, granted);
+  const bool engines_fit = fit(ranks, granted, 1);
+  SpinBudget budget{.user = all_fit ? kSpin : kYield, .engine = {}, .yields = !all_fit};
+  if (spin.count() >= 0) budget.user = spin;
+  if (engines_fit) budget.engine = budget.user;
+  return budget;
+}
+
+}  // namespace kolo
