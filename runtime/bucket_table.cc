@@ -26,9 +26,12 @@ BucketId BucketTable::add(Schedule schedule, Binding binding, BucketOwner& owner
   const auto elsewhere = [&](int peer) { return !grid_.same_node(schedule.rank, peer); };
   std::optional<std::size_t> arena_offset;
   if (schedule.layout.memory == MemoryKind::kHost) arena_offset = arena_.allocate(needs.total());
+  // An empty bucket has no signals of its own: a barrier is nothing but the agreement.
+  const bool is_eager = schedule.eager && schedule.layout.count > 0;
   auto bucket = std::make_unique<Bucket>(Bucket{.owner = &owner,
                                                 .index = index,
                                                 .arena_offset = arena_offset,
+                                                .is_eager = is_eager,
                                                 .network_bytes = traffic(schedule, elsewhere).bytes,
                                                 .text = std::move(text)});
   binding.bucket = id;

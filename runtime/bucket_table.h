@@ -39,6 +39,7 @@ class BucketTable {
     std::optional<std::size_t> arena_offset = {};  ///< Of a host bucket.
     std::uint64_t iteration = 0;                   ///< The one under way, or the next.
     bool running = false;                          ///< In the executor.
+    bool is_eager = false;                         ///< Starts as soon as it is ready here.
     bool is_ready_again = false;    ///< For the next iteration, while this one is running.
     std::size_t network_bytes = 0;  ///< Sent to other nodes per iteration.
     std::string text = {};          ///< What it is, for errors.

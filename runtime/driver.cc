@@ -80,7 +80,7 @@ void Driver::attend(Next next) {
     return;
   }
   // What is set out in the first poll can often go no further: the second finds out.
-  moved_ = engine_.poll() && engine_.poll();
+  moved_ = engine_.poll() && (next == Next::kDrive || engine_.poll());
   get_up(next);
 }
 
@@ -101,8 +101,10 @@ void Driver::get_up(Next next) {
   for (;;) {
     const bool idle = engine_.idle();
     const bool is_watched = seat_.is_watched();
-    // Only news can move it on, and for news the engine's thread watches already.
-    const bool can_watch = idle || (!moved_ && watch_limit_ <= sleep_limit(engine_));
+    // If only news can move it on, the engine's thread may go on watching for them; not if the
+    // caller will be back before they come.
+    const bool can_watch =
+        idle || (next == Next::kUnknown && !moved_ && watch_limit_ <= sleep_limit(engine_));
     Seat::Leave left = Seat::Leave::kCalled;
     if (is_watched && can_watch && !engine_.ended()) {
       if (arm(idle)) {
@@ -114,8 +116,12 @@ void Driver::get_up(Next next) {
     } else {
       left = seat_.leave();
       if (left == Seat::Leave::kLeft) {
-        const bool can_nap = idle || next == Next::kDrive;
-        if (is_watched || !can_nap || engine_.ended()) call_engine_thread();
+        const bool is_needed = !idle && next == Next::kUnknown;
+        if (is_needed || engine_.ended()) {
+          call_engine_thread(kDriveNow);
+        } else if (is_watched) {
+          call_engine_thread(kStandBy);
+        }
         return;
       }
     }
@@ -123,7 +129,7 @@ void Driver::get_up(Next next) {
   }
 }
 
-void Driver::call_engine_thread() { call_.ring(Doorbell::News::kSignal, call_fd_.get()); }
+void Driver::call_engine_thread(Doorbell::News why) { call_.ring(why, call_fd_.get()); }
 
 bool Driver::arm(bool idle) { return idle ? transport_.arm_idle() : transport_.arm(); }
 
@@ -136,8 +142,8 @@ void Driver::run() {
     nap = call_.sleep(nap) ? kShortestNap : std::min(2 * nap, kLongestNap);
   };
   while (!engine_.ended()) {
-    call_.answer();
-    if (seat_.end_watch() == Seat::Take::kRefused) {
+    const bool may_drive = call_.answer() != static_cast<std::uint32_t>(kStandBy);
+    if (!may_drive || seat_.end_watch() == Seat::Take::kRefused) {
       stand_by();
       continue;
     }

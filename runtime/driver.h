@@ -63,7 +63,7 @@ class Driver {
   bool go_on(TimePoint deadline);
   void get_up(Next next);
   void leave_word();
-  void call_engine_thread();
+  void call_engine_thread(Doorbell::News why);
   enum class Rest : std::uint8_t { kWatched, kStandBy };
   Rest drive_for_all();
   bool arm(bool idle);
@@ -80,7 +80,9 @@ class Driver {
   Duration watch_limit_{};    // of the watch under way
   bool moved_ = false;        // in the last poll
 
-  // The engine's thread and who calls it.
+  // The engine's thread and who calls it; a call to drive outdoes one to stand by.
+  static constexpr Doorbell::News kStandBy = Doorbell::News::kSignal;
+  static constexpr Doorbell::News kDriveNow = Doorbell::News::kUrgent;
   Doorbell call_;
   FileDescriptor call_fd_;
   FileDescriptor waiter_;  // epoll over that and the transport's descriptors

@@ -64,14 +64,16 @@ bool Engine::poll() {
   bool moved = transport_.poll();
   absorb();
   if (failure_) return linger();
-  awaited_peers_.clear();
-  executor_.append_awaited_peers(awaited_peers_);
-  moved |= coordinator_.poll(awaited_peers_);
+  moved |= coordinator_.poll();
+  if (coordinator_.is_time_to_look(executor_.busy())) {
+    awaited_peers_.clear();
+    executor_.append_awaited_peers(awaited_peers_);
+    coordinator_.look(awaited_peers_);
+  }
   for (const Frame& decision : coordinator_.take_decisions()) apply(decision);
   if (ended()) return true;
   for (const Agreed& agreed : coordinator_.take_agreed()) {
-    buckets_[agreed.bucket].running = true;
-    executor_.start(agreed.bucket, agreed.iteration);
+    start(agreed.bucket);
     moved = true;
   }
   moved |= executor_.poll();
@@ -173,7 +175,27 @@ void Engine::arrive(BucketId id) {
     bucket.is_ready_again = true;
     return;
   }
-  coordinator_.arrive(id, bucket.iteration, bucket.text, bucket.owner->waiters());
+  if (bucket.is_eager) {
+    coordinator_.begin(id, bucket.iteration, bucket.text, bucket.owner->waiters());
+    start(id);
+  } else {
+    coordinator_.arrive(id, bucket.iteration, bucket.text, bucket.owner->waiters());
+  }
+}
+
+void Engine::start(BucketId id) {
+  BucketTable::Bucket& bucket = buckets_[id];
+  bucket.running = true;
+  executor_.start(id, bucket.iteration);
+}
+
+/// Peers may have started what this rank has not, and the reverse: all forget it.
+void Engine::abandon(BucketId id) {
+  BucketTable::Bucket& bucket = buckets_[id];
+  if (!bucket.is_eager || !bucket.running) return;
+  bucket.running = false;
+  executor_.abandon(id);
+  coordinator_.abandon(id);
 }
 
 void Engine::apply(const Frame& decision) {
@@ -263,21 +285,33 @@ void Engine::reject(const Topic& rejected, const Error& error) {
     proposed_groups_.erase(found);
   } else if (is_bucket_key(rejected.key)) {
     const BucketTable::Bucket& bucket = buckets_[bucket_of(rejected.key)];
-    if (bucket.running) {
+    const bool is_past = bucket.iteration > rejected.round;
+    if (is_past || (bucket.running && !bucket.is_eager)) {
       // A thread submitted it after its rank was judged stuck. Ranks may differ about whether it
-      // started, so no rank can go on.
+      // started (an eager one: whether it is over), so no rank can go on.
       coordinator_.fail(error);
       return;
     }
-    bucket.owner->bucket_failed(error);
-    if (auto* topic = dynamic_cast<OperationTopic*>(bucket.owner)) advance(*topic);
+    fail_owner(bucket_of(rejected.key), error);
   }
+}
+
+void Engine::fail_owner(BucketId id, const Error& error) {
+  BucketOwner& owner = *buckets_[id].owner;
+  if (const auto* group = dynamic_cast<GradientGroup*>(&owner)) {
+    for (BucketId bucket : group->buckets()) abandon(bucket);
+  } else {
+    abandon(id);
+  }
+  owner.bucket_failed(error);
+  if (auto* topic = dynamic_cast<OperationTopic*>(&owner)) advance(*topic);
 }
 
 void Engine::finish(BucketId id) {
   BucketTable::Bucket& bucket = buckets_[id];
   ++bucket.iteration;
   bucket.running = false;
+  if (bucket.is_eager) coordinator_.end(id);
   network_bytes_.fetch_add(bucket.network_bytes, std::memory_order_relaxed);
   bucket.owner->bucket_finished(bucket.index);
   if (auto* topic = dynamic_cast<OperationTopic*>(bucket.owner)) advance(*topic);

@@ -82,6 +82,9 @@ class Engine {
   PlanContext plan_context();
   void advance(OperationTopic& topic);
   void arrive(BucketId id);
+  void start(BucketId id);
+  void abandon(BucketId id);
+  void fail_owner(BucketId id, const Error& error);
   void finish(BucketId id);
   void refuse(const Submission& submission);
   void fail_device(const Error& error);

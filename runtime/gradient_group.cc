@@ -12,6 +12,10 @@ namespace {
 
 constexpr std::size_t kMostNamesQuoted = 5;
 
+/// A `wait` this soon after the last mark leaves nothing to do in the background.
+constexpr std::chrono::microseconds kPromptWait{20};
+constexpr int kPromptWaitsToExpect = 4;
+
 std::string quote(const std::vector<std::string_view>& names) {
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -95,7 +99,7 @@ std::optional<std::size_t> GradientGroup::note_ready(std::size_t index) {
                                  gradients_[index].name));
   }
   marked_[index] = true;
-  ++marks_;
+  if (++marks_ == gradients_.size()) all_marked_at_ = std::chrono::steady_clock::now();
   return readiness_->mark(index);
 }
 
@@ -105,6 +109,11 @@ std::optional<std::size_t> GradientGroup::note_ready(std::size_t index, NativeSt
         "ready() on a stream is for gradients in device memory");
   device_->record(stream, *ready_events_[index]);
   return note_ready(index);
+}
+
+bool GradientGroup::expects_wait() const {
+  const std::lock_guard lock(mutex_);
+  return marks_ == gradients_.size() && prompt_waits_ >= kPromptWaitsToExpect;
 }
 
 bool GradientGroup::wait(std::chrono::milliseconds timeout, Driver* driver) {
@@ -130,6 +139,8 @@ bool GradientGroup::wait_for(const std::atomic<std::size_t>& progress,
           fmt::format("wait() before ready() for {} of set '{}'", unmarked_names(), name_));
     }
     target = (iteration_ + 1) * buckets_.size();
+    const bool is_prompt = std::chrono::steady_clock::now() - all_marked_at_ < kPromptWait;
+    prompt_waits_ = is_prompt ? prompt_waits_ + 1 : 0;
   }
   const auto settled = [&] {
     return failed() || progress.load(std::memory_order_acquire) >= target;

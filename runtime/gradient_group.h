@@ -12,6 +12,7 @@
 
 #include "comm/base/aligned_memory.h"
 #include "comm/base/buffer_view.h"
+#include "comm/base/clock.h"
 #include "comm/device/device.h"
 #include "fusion/bucket_planner.h"
 #include "fusion/readiness.h"
@@ -64,6 +65,9 @@ class GradientGroup final : public BucketOwner {
   std::optional<std::size_t> note_ready(std::size_t index);
   /// The same for one in device memory that a stream is going to write.
   std::optional<std::size_t> note_ready(std::size_t index, NativeStream stream);
+  /// Whether the last mark of this iteration was made, and in former iterations `wait` came at once
+  /// after it.
+  bool expects_wait() const;
   /// See `GradientSet::wait`; the caller's thread drives, if there is a driver. Returns false on
   /// time-out.
   bool wait(std::chrono::milliseconds timeout, Driver* driver = nullptr);
@@ -99,7 +103,9 @@ class GradientGroup final : public BucketOwner {
   std::optional<Readiness> readiness_;
   std::vector<bool> marked_;  // in the current iteration
   std::size_t marks_ = 0;
-  std::size_t iteration_ = 0;             // that `ready` marks; ended by `wait`
+  std::size_t iteration_ = 0;  // that `ready` marks; ended by `wait`
+  TimePoint all_marked_at_{};
+  int prompt_waits_ = 0;                  // in a row
   std::atomic<std::size_t> enqueued_{0};  // buckets, over all iterations
   std::atomic<std::size_t> finished_{0};
   std::atomic<bool> has_failed_{false};

@@ -78,7 +78,7 @@ class RuntimeState {
 
   void bucket_ready(GradientGroup& group, std::size_t bucket) {
     engine_.submit(group, bucket);
-    driver_->attend(Driver::Next::kUnknown);
+    driver_->attend(group.expects_wait() ? Driver::Next::kDrive : Driver::Next::kUnknown);
   }
 
   Driver& driver() { return *driver_; }

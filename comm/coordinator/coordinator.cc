@@ -45,22 +45,15 @@ Topic Coordinator::propose(std::string_view name, std::uint64_t fingerprint, std
   const Topic topic{key, rounds_[key]};
   Proposal& proposal = proposals_[topic];
   proposal.text = std::move(text);
-  proposal.pending = {.topic = topic,
-                      .text = proposal.text,
-                      .waiters = &waiters,
-                      .next_complaint = clock_.now() + options_.complain_after,
-                      .patience = options_.complain_after};
+  proposal.pending = {.topic = topic, .text = proposal.text, .waiters = &waiters};
   negotiator_.propose(topic, fingerprint);
   return topic;
 }
 
 void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, std::string_view text,
                          const std::atomic<int>& waiters) {
-  arrivals_.push_back({.topic = {bucket_key(bucket), iteration},
-                       .text = text,
-                       .waiters = &waiters,
-                       .next_complaint = clock_.now() + options_.complain_after,
-                       .patience = options_.complain_after});
+  arrivals_.push_back(
+      {.topic = {bucket_key(bucket), iteration}, .text = text, .waiters = &waiters});
   const std::uint64_t count = transport_.arrive(leader_, bucket);
   if (count % local_size_ != 0) return;
   // The last arrival of the node: alone it releases everybody, else the leader forwards.
@@ -73,7 +66,27 @@ void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, std::string_v
   }
 }
 
-bool Coordinator::poll(std::span<const int> awaited) {
+void Coordinator::begin(BucketId bucket, std::uint64_t iteration, std::string_view text,
+                        const std::atomic<int>& waiters) {
+  if (ended_.size() <= bucket) ended_.resize(bucket + std::size_t{1});
+  begun_.push_back({.topic = {bucket_key(bucket), iteration}, .text = text, .waiters = &waiters});
+}
+
+void Coordinator::end(BucketId bucket) {
+  const auto it = std::find_if(begun_.begin(), begun_.end(), [&](const Pending& pending) {
+    return pending.topic.key == bucket_key(bucket);
+  });
+  ended_[bucket] = it->topic.round + 1;
+  *it = begun_.back();
+  begun_.pop_back();
+}
+
+void Coordinator::abandon(BucketId bucket) {
+  std::erase_if(begun_,
+                [&](const Pending& pending) { return pending.topic.key == bucket_key(bucket); });
+}
+
+bool Coordinator::poll() {
   if (failure_) return false;
   if (const auto error = transport_.failure()) {
     fail(*error);
@@ -84,7 +97,6 @@ bool Coordinator::poll(std::span<const int> awaited) {
   flush();
   count_arrivals();
   flush();
-  watch_time(awaited);
   return decisions_.size() + agreed_.size() > before;
 }
 
@@ -204,7 +216,9 @@ void Coordinator::count_arrivals() {
 
 void Coordinator::forget(const Topic& topic) {
   proposals_.erase(topic);
-  std::erase_if(arrivals_, [&](const Pending& pending) { return pending.topic == topic; });
+  const auto is_topic = [&](const Pending& pending) { return pending.topic == topic; };
+  std::erase_if(arrivals_, is_topic);
+  std::erase_if(begun_, is_topic);
 }
 
 void Coordinator::conclude(const std::optional<StallInspector::Finding>& finding) {
@@ -222,6 +236,7 @@ std::string Coordinator::describe_wait() const {
   };
   for (const auto& [topic, proposal] : proposals_) add(proposal.text);
   for (const Pending& pending : arrivals_) add(pending.text);
+  for (const Pending& pending : begun_) add(pending.text);
   return text.empty() ? "no agreement" : text;
 }
 
@@ -234,21 +249,30 @@ Frame Coordinator::report(std::uint64_t query) const {
   };
   for (const auto& [topic, proposal] : proposals_) add(proposal.pending);
   for (const Pending& pending : arrivals_) add(pending);
+  for (const Pending& pending : begun_) add(pending);
+  for (std::size_t bucket = 0; bucket < ended_.size(); ++bucket) {
+    if (ended_[bucket] == 0) continue;
+    const Topic last{bucket_key(static_cast<BucketId>(bucket)), ended_[bucket] - 1};
+    frame.pending.push_back({.topic = last, .text = {}, .past = true});
+  }
   return frame;
 }
 
-void Coordinator::watch_time(std::span<const int> awaited) {
-  if (!waiting() && awaited.empty()) {
-    unanswered_since_.clear();
-    awaited_.clear();
-    return;
-  }
+bool Coordinator::is_time_to_look(bool runs) {
+  if (failure_) return false;
+  if (runs || waiting()) return clock_.now() >= next_look_;
+  if (!unanswered_since_.empty()) unanswered_since_.clear();
+  if (!awaited_.empty()) awaited_.clear();
+  return false;
+}
+
+void Coordinator::look(std::span<const int> awaited) {
   const TimePoint now = clock_.now();
-  if (now < next_look_) return;
   next_look_ = now + look_interval(options_);
 
   for (auto& [topic, proposal] : proposals_) complain(proposal.pending, now);
   for (Pending& pending : arrivals_) complain(pending, now);
+  for (Pending& pending : begun_) complain(pending, now);
 
   // A peer that is waited for in two looks in a row is asked for a sign of life.
   const std::set<int> previous =
@@ -273,7 +297,11 @@ void Coordinator::watch_time(std::span<const int> awaited) {
 }
 
 void Coordinator::complain(Pending& pending, TimePoint now) {
-  if (now < pending.next_complaint) return;
+  if (!pending.next_complaint) {
+    pending.patience = options_.complain_after;
+    pending.next_complaint = now + pending.patience;
+  }
+  if (now < *pending.next_complaint) return;
   pending.patience *= 2;
   pending.next_complaint = now + pending.patience;
   if (tree_.root == transport_.rank()) {

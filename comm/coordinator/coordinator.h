@@ -33,7 +33,8 @@ struct Agreed {
 
 /// Agreement among all ranks: which topics all have proposed alike, and which buckets are ready
 /// everywhere. Within a node readiness is one counter per bucket in the leader's mapped memory;
-/// between nodes it is a frame along the tree (see `Negotiator`).
+/// between nodes it is a frame along the tree (see `Negotiator`). Eager buckets need no agreement
+/// to start; of them it only knows what is under way here.
 ///
 /// Nothing is sent while nothing is pending. While something is, silence is looked into: complaints
 /// go to the root, which asks all ranks (`StallInspector`); ranks that running buckets wait for are
@@ -55,9 +56,23 @@ class Coordinator {
   void arrive(BucketId bucket, std::uint64_t iteration, std::string_view text,
               const std::atomic<int>& waiters);
 
-  /// Moves agreement on. `awaited` are ranks that running buckets wait for. Returns whether
-  /// anything happened.
-  bool poll(std::span<const int> awaited);
+  /// This rank begins an iteration of an eager bucket, which no agreement precedes: it is pending
+  /// until `end`, so that complaints, reports and rejections know it. `text` and `waiters` must
+  /// live until then.
+  void begin(BucketId bucket, std::uint64_t iteration, std::string_view text,
+             const std::atomic<int>& waiters);
+  /// That iteration is at its end here.
+  void end(BucketId bucket);
+  /// That iteration, which others may not begin, is given up.
+  void abandon(BucketId bucket);
+
+  /// Moves agreement on. Returns whether anything happened.
+  bool poll();
+
+  /// Whether `look` is due; never while nothing waits for other ranks and nothing `runs`.
+  bool is_time_to_look(bool runs);
+  /// Looks into silence. `awaited` are ranks that running buckets wait for.
+  void look(std::span<const int> awaited);
 
   /// kAccept and kReject frames, in an order that is the same on all ranks.
   std::vector<Frame> take_decisions() { return std::exchange(decisions_, {}); }
@@ -74,15 +89,17 @@ class Coordinator {
   std::string describe_wait() const;
 
   /// Whether anything waits for other ranks, so that time matters.
-  bool waiting() const { return !proposals_.empty() || !arrivals_.empty() || inspector_.asking(); }
+  bool waiting() const {
+    return !proposals_.empty() || !arrivals_.empty() || !begun_.empty() || inspector_.asking();
+  }
 
  private:
   struct Pending {
     Topic topic;
     std::string_view text;
     const std::atomic<int>* waiters;
-    TimePoint next_complaint;
-    Duration patience;
+    std::optional<TimePoint> next_complaint = {};  // set when it is first looked at
+    Duration patience{};
     bool forwarded = false;
   };
   struct Proposal {
@@ -98,7 +115,6 @@ class Coordinator {
   void forget(const Topic& topic);
   void conclude(const std::optional<StallInspector::Finding>& finding);
   Frame report(std::uint64_t query) const;
-  void watch_time(std::span<const int> awaited);
   void complain(Pending& pending, TimePoint now);
   void expect_answer(int peer, TimePoint now);
   std::uint32_t released_counter(BucketId bucket) const;
@@ -115,6 +131,8 @@ class Coordinator {
   std::map<std::uint64_t, std::uint64_t> rounds_;  // by key: decisions so far
   std::map<Topic, Proposal> proposals_;            // of this rank, undecided
   std::vector<Pending> arrivals_;                  // of this rank, not agreed
+  std::vector<Pending> begun_;                     // eager, not at their end
+  std::vector<std::uint64_t> ended_;               // eager, by bucket: iterations at their end
   std::vector<Frame> decisions_;
   std::vector<Agreed> agreed_, taken_;
   std::map<int, TimePoint> unanswered_since_;  // peers that were asked something

@@ -84,6 +84,8 @@ class Reader {
 
 constexpr std::size_t kTopicBytes = 16;
 constexpr std::size_t kLeastPendingBytes = kTopicBytes + 5;
+constexpr unsigned kBlockingBit = 1;
+constexpr unsigned kPastBit = 2;
 
 void write_error(Writer& writer, const Error& error) {
   writer.number(static_cast<std::uint8_t>(error.code));
@@ -128,7 +130,8 @@ void encode(const Frame& frame, std::vector<std::byte>& bytes) {
     writer.number(narrow<std::uint32_t>(frame.pending.size()));
     for (const PendingTopic& pending : frame.pending) {
       writer.topic(pending.topic);
-      writer.number(static_cast<std::uint8_t>(pending.blocking));
+      writer.number(static_cast<std::uint8_t>((pending.blocking ? kBlockingBit : 0) |
+                                              (pending.past ? kPastBit : 0)));
       writer.text(pending.text);
     }
   }
@@ -152,7 +155,9 @@ std::optional<Frame> decode(std::span<const std::byte> bytes) {
     frame.pending.resize(reader.list(kLeastPendingBytes));
     for (PendingTopic& pending : frame.pending) {
       pending.topic = reader.topic();
-      pending.blocking = reader.number<std::uint8_t>() != 0;
+      const auto bits = reader.number<std::uint8_t>();
+      pending.blocking = (bits & kBlockingBit) != 0;
+      pending.past = (bits & kPastBit) != 0;
       pending.text = reader.text();
     }
   }

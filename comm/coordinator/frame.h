@@ -48,11 +48,13 @@ enum class FrameKind : std::uint8_t {
   kFail,     ///< Any to any: the job has failed with `error`.
 };
 
-/// One topic that a rank has submitted and that is not agreed yet.
+/// One topic that a rank has submitted and that is not agreed yet, or not at its end.
 struct PendingTopic {
   Topic topic;
   bool blocking = false;  ///< A thread of the rank waits for it.
   std::string text;       ///< Description, one line per tensor.
+  /// It is at its end at this rank, as are all earlier rounds of its key; nothing is pending.
+  bool past = false;
 };
 
 /// A message of the coordinator; fields that its kind does not use are empty.

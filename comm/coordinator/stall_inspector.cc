@@ -17,6 +17,12 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
+/// Whether an entry of a rank's report says that the rank has submitted `topic`.
+bool covers(const PendingTopic& entry, const Topic& topic) {
+  if (!entry.past) return entry.topic == topic;
+  return entry.topic.key == topic.key && topic.round <= entry.topic.round;
+}
+
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
@@ -86,7 +92,7 @@ std::optional<StallInspector::Finding> StallInspector::conclude() {
 bool StallInspector::has_pending(int rank, const Topic& topic) const {
   const auto& pending = reports_.at(rank);
   return std::any_of(pending.begin(), pending.end(),
-                     [&](const PendingTopic& other) { return other.topic == topic; });
+                     [&](const PendingTopic& other) { return covers(other, topic); });
 }
 
 std::optional<StallInspector::Finding> StallInspector::explain_conflict() const {
@@ -117,11 +123,11 @@ void StallInspector::note_missing_ranks() {
   std::string text;
   for (const auto& [rank, pending] : reports_) {
     const auto it = std::find_if(pending.begin(), pending.end(), [&](const PendingTopic& other) {
-      return other.topic == current_.topic;
+      return covers(other, current_.topic);
     });
     if (it == pending.end()) {
       missing.push_back(rank);
-    } else {
+    } else if (!it->past) {
       text = it->text.substr(0, it->text.find('\n'));
     }
   }

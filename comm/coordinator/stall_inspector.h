@@ -22,6 +22,8 @@ namespace kolo {
 /// computing; it is merely slow, however long it takes. Since reports of different ranks are not of
 /// one instant, a circle counts only when two inquiries in a row show it.
 ///
+/// Reports also name what is past at a rank: it has submitted that, too.
+///
 /// A conflict (all submitted, fingerprints differ) needs one inquiry: its reports say what differs.
 class StallInspector {
  public:

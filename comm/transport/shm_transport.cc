@@ -184,10 +184,13 @@ void ShmTransport::set_counter(std::uint32_t counter, std::uint64_t value) {
 
 bool ShmTransport::poll() {
   if (closed_) return false;
-  const bool due = look_due_ || ++polls_ % kPollsPerLook == 0;
-  const bool looked = due && look_at_sockets();
   const std::uint32_t news = own_segment().doorbell().answer();
-  if (news == 0) return looked;
+  const bool looked = (look_due_ || quiet_polls_ >= kPollsPerLook) && look_at_sockets();
+  if (news == 0) {
+    ++quiet_polls_;
+    return looked;
+  }
+  quiet_polls_ = 0;
   if (news != static_cast<std::uint32_t>(Doorbell::News::kSignal)) {
     for (const auto& peer : peers_) move_messages(*peer);
   }
@@ -324,6 +327,7 @@ void ShmTransport::deliver(Peer& peer, std::span<const std::byte> bytes,
 
 bool ShmTransport::look_at_sockets() {
   look_due_ = false;
+  quiet_polls_ = 0;
   bool found = false;
   std::array<epoll_event, 16> events;
   const int count = ::epoll_wait(waiter_.get(), events.data(), static_cast<int>(events.size()), 0);

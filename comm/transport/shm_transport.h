@@ -18,11 +18,11 @@ namespace kolo {
 /// of bytes per pair and direction, control frames through another, so that they never wait for
 /// data. Nothing has a name in the file system.
 ///
-/// While polled it makes no system call but a look at its peers' sockets every `kPollsPerLook`
-/// polls; parked, it costs nothing: doorbell and sockets make `wake_fds` readable. In `sleep` it
-/// hears its doorbell only, so whoever sleeps there looks at the sockets after each limit. A peer
-/// that ends without goodbye has hung up its socket, whatever it was doing, and is reported as
-/// lost.
+/// While polled it makes no system call but a look at its peers' sockets after `kPollsPerLook`
+/// polls without news; parked, it costs nothing: doorbell and sockets make `wake_fds` readable. In
+/// `sleep` it hears its doorbell only, so whoever sleeps there looks at the sockets after each
+/// limit. A peer that ends without goodbye has hung up its socket, whatever it was doing, and is
+/// reported as lost.
 ///
 /// Construction is collective over the node. Errors: those of `meet_node_peers` and `Arena`.
 /// Peers outside the node: UsageError.
@@ -79,7 +79,7 @@ class ShmTransport final : public Transport {
   void watch(int fd, std::size_t index);
   void fail(Error error);
 
-  static constexpr std::uint32_t kPollsPerLook = 1024;
+  static constexpr std::uint32_t kPollsPerLook = 4096;
 
   const int rank_;
   const int world_size_;
@@ -92,7 +92,7 @@ class ShmTransport final : public Transport {
   MessageMatcher matcher_;
   std::vector<ControlFrame> control_;
   std::size_t next_control_ = 0;
-  std::uint32_t polls_ = 0;
+  std::uint32_t quiet_polls_ = 0;  ///< In a row, since the last look at the sockets.
   bool look_due_ = false;
   bool closed_ = false;
   std::optional<Error> failure_;

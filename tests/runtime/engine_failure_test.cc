@@ -21,6 +21,16 @@ using testing::HasSubstr;
 
 constexpr Duration kTick = std::chrono::milliseconds(10);
 
+/// Waits without a limit.
+std::string error_of_wait(const Operation& operation) {
+  try {
+    operation.ticket->wait(std::chrono::milliseconds(0));
+    return {};
+  } catch (const KoloError& e) {
+    return e.what();
+  }
+}
+
 class Disagreements : public testing::TestWithParam<std::vector<int>> {
  protected:
   /// Submits one operation per rank whose threads block on it, runs to the end, and returns the one
@@ -189,6 +199,74 @@ TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
   for (const auto& group : groups) {
     ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
     EXPECT_EQ(static_cast<const float*>(group->view(1).data)[29], 1.5F);
+  }
+}
+
+// Rank 0 has begun both buckets of its set, rank 1 neither; rank 1 waits for 'y' instead. What rank
+// 0 has under way is given up, all ranks have one error, and what comes next works.
+TEST(Engine, ARejectedBucketThatIsRunningIsAbandoned) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    EngineJob job(ProcessGrid::with_node_sizes({3}), {.fusion_bytes = 0}, seed);
+    std::vector<std::shared_ptr<GradientGroup>> groups;
+    for (int rank = 0; rank < 3; ++rank) {
+      groups.push_back(std::make_shared<GradientGroup>(
+          "model",
+          std::vector<GradientSpec>{{.name = "a", .shape = {30}}, {.name = "b", .shape = {30}}},
+          GradientOptions{}));
+      job.engine(rank).submit(groups.back());
+    }
+    job.run_until([&] {
+      return std::all_of(groups.begin(), groups.end(),
+                         [](const auto& group) { return group->registration().done(); });
+    });
+    for (int rank : {0, 2}) {
+      for (std::size_t gradient : {std::size_t{0}, std::size_t{1}}) {
+        test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], gradient);
+      }
+    }
+    job.run_until([&] {
+      return job.engine(0).describe_wait().find("from rank 1") != std::string::npos &&
+             job.engine(2).describe_wait().find("from rank 1") != std::string::npos;
+    });
+    EXPECT_FALSE(job.engine(0).idle()) << "it started without rank 1";
+
+    std::vector<float> buffer(8);
+    const auto other =
+        job.submit(1, {.kind = OperationKind::kAllReduce, .name = "y", .buffer = view(buffer)});
+    std::vector<std::string> errors(3);
+    std::vector<std::thread> waiting;
+    for (int rank : {0, 2}) {
+      waiting.emplace_back([&groups, &errors, rank] {
+        const auto index = static_cast<std::size_t>(rank);
+        try {
+          groups[index]->wait(std::chrono::milliseconds(0));
+        } catch (const KoloError& e) {
+          errors[index] = e.what();
+        }
+      });
+    }
+    waiting.emplace_back([&] { errors[1] = error_of_wait(*other); });
+    while (groups[0]->waiters() == 0 || groups[2]->waiters() == 0 || other->ticket->waiters() == 0)
+      std::this_thread::yield();
+    job.run_until(
+        [&] { return groups[0]->failed() && groups[2]->failed() && other->ticket->done(); }, kTick);
+    for (std::thread& thread : waiting) thread.join();
+    EXPECT_THAT(errors[0], HasSubstr("rank 1 waits for 'y'"));
+    EXPECT_EQ(errors[1], errors[0]);
+    EXPECT_EQ(errors[2], errors[0]);
+    EXPECT_TRUE(groups[1]->failed());
+    for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(job.engine(rank).idle()) << "rank " << rank;
+
+    std::vector<std::vector<float>> data(3, std::vector<float>(100, 1.0F));
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (int rank = 0; rank < 3; ++rank) {
+      operations.push_back(
+          job.submit(rank, {.kind = OperationKind::kAllReduce,
+                            .name = "next",
+                            .buffer = view(data[static_cast<std::size_t>(rank)])}));
+    }
+    job.finish(operations);
+    for (const auto& mine : data) EXPECT_THAT(mine, testing::Each(3.0F));
   }
 }
 

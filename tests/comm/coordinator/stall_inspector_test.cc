@@ -46,6 +46,25 @@ Finding inquire(StallInspector& inspector, const std::vector<Pending>& pending) 
   return finding;
 }
 
+/// A rank that is done with an eager bucket has no more of it pending, and is not stuck for it.
+TEST(StallInspector, WhatIsPastAtARankIsNotMissingThere) {
+  constexpr Topic kThird{bucket_key(5), 3};
+  constexpr Topic kFourth{bucket_key(5), 4};
+  const PendingTopic past{.topic = kThird, .text = {}, .past = true};
+  StallInspector inspector(2);
+  for (int inquiry = 0; inquiry < 3; ++inquiry) {
+    inspector.stalled(kThird);
+    EXPECT_FALSE(inquire(inspector, {{waits(kThird, "bucket 5")}, {waits(kA, "'a'"), past}}));
+  }
+  // Rank 1 has not come to the next round, and waits for what rank 0 has not submitted.
+  const std::vector<Pending> circle = {{waits(kFourth, "bucket 5")}, {waits(kA, "'a'"), past}};
+  inspector.stalled(kFourth);
+  EXPECT_FALSE(inquire(inspector, circle));
+  const Finding finding = inquire(inspector, circle);
+  ASSERT_TRUE(finding);
+  EXPECT_THAT(finding->topics, ElementsAre(kA, kFourth));
+}
+
 TEST(StallInspector, FindsACircleOfTwoInTwoInquiries) {
   StallInspector inspector(3);
   const std::vector<Pending> pending = {

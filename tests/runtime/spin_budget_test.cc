@@ -1,0 +1,70 @@
+#include "runtime/spin_budget.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace kolo {
+namespace {
+
+using std::chrono::microseconds;
+
+constexpr std::size_t kNoQuota = 1000;
+
+TEST(SpinBudget, CoresThatRanksShareAreCountedOnce) {
+  const CoreUse both{.cores = {0, 1}, .threads = 1};
+  EXPECT_TRUE(fit(std::vector<CoreUse>{both, both}, kNoQuota));
+  EXPECT_FALSE(fit(std::vector<CoreUse>{both, both, both}, kNoQuota));
+  EXPECT_FALSE(fit(std::vector<CoreUse>{both, both}, kNoQuota, 1)) << "with engine threads";
+}
+
+TEST(SpinBudget, RanksOnCoresOfTheirOwnFit) {
+  const std::vector<CoreUse> bound = {{.cores = {0}}, {.cores = {1}}};
+  EXPECT_TRUE(fit(bound, kNoQuota));
+  EXPECT_FALSE(
+      fit(std::vector<CoreUse>{{.cores = {0}}, {.cores = {0}}, {.cores = {1, 2}}}, kNoQuota))
+      << "two on one core, whatever else is free";
+  EXPECT_FALSE(fit(
+      std::vector<CoreUse>{{.cores = {0, 1, 2}}, {.cores = {0}}, {.cores = {1}}, {.cores = {2}}},
+      kNoQuota))
+      << "four on three";
+}
+
+TEST(SpinBudget, ThreadsThatComputeCount) {
+  EXPECT_TRUE(fit(std::vector<CoreUse>{{.cores = {0, 1, 2, 3}, .threads = 4}}, kNoQuota));
+  EXPECT_FALSE(fit(std::vector<CoreUse>{{.cores = {0, 1, 2, 3}, .threads = 5}}, kNoQuota));
+}
+
+TEST(SpinBudget, AQuotaCapsAllCoresTogether) {
+  const std::vector<CoreUse> bound = {{.cores = {0}}, {.cores = {1}}};
+  EXPECT_FALSE(fit(bound, 1));
+  EXPECT_TRUE(fit(bound, 2));
+}
+
+TEST(SpinBudget, NobodyKeepsACoreThatSomebodyNeeds) {
+  const CoreUse both{.cores = {0, 1}};
+  const SpinBudget tight =
+      spin_budget(std::vector<CoreUse>{both, both}, kNoQuota, microseconds(-1));
+  EXPECT_FALSE(tight.yields);
+  EXPECT_GT(tight.user.count(), 0);
+  EXPECT_EQ(tight.engine.count(), 0) << "it would take the core of a computing thread";
+  const SpinBudget full =
+      spin_budget(std::vector<CoreUse>{both, both, both}, kNoQuota, microseconds(-1));
+  EXPECT_TRUE(full.yields);
+  const SpinBudget wide = spin_budget(std::vector<CoreUse>{both}, kNoQuota, microseconds(7));
+  EXPECT_EQ(wide.user, microseconds(7));
+  EXPECT_EQ(wide.engine, microseconds(7));
+}
+
+TEST(SpinBudget, CoreUseSurvivesTheWayAsText) {
+  const CoreUse use = own_core_use();
+  EXPECT_FALSE(use.cores.empty());
+  const CoreUse copy = core_use_of(to_text(use));
+  EXPECT_EQ(copy.cores, use.cores);
+  EXPECT_EQ(copy.threads, use.threads);
+  EXPECT_EQ(core_use_of("nonsense").threads, 1u);
+  EXPECT_GT(granted_cores(), 0u);
+}
+
+}  // namespace
+}  // namespace kolo
