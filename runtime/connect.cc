@@ -18,6 +18,7 @@
 #include "comm/native/network_factory.h"
 #include "comm/transport/routed_transport.h"
 #include "comm/transport/shm_transport.h"
+#include "runtime/link_probe.h"
 #include "runtime/option_table.h"
 #include "runtime/version.h"
 #include "topology/discovery.h"
@@ -97,7 +98,7 @@ Connection connect(Rendezvous& rendezvous, const Options& options) {
   const std::string identity =
       rendezvous.all_gather(rank == 0 ? random_bytes(kJobIdBytes + kSecretBytes) : std::string())
           .front();
-  const TransportLimits limits{.arena_bytes = options.arena_bytes};
+  TransportLimits limits{.arena_bytes = options.arena_bytes};
   std::unique_ptr<Transport> transport = std::make_unique<ShmTransport>(
       ShmTransport::Config{.job_id = hex(identity.substr(0, kJobIdBytes)),
                            .secret = identity.substr(kJobIdBytes),
@@ -110,6 +111,8 @@ Connection connect(Rendezvous& rendezvous, const Options& options) {
     transport =
         std::make_unique<RoutedTransport>(std::move(transport), connect_network(rendezvous));
   }
+  Calibration calibration = calibrate(rendezvous, *transport, grid, limits, options);
+  limits.flags_per_peer -= kProbeFlags;
   std::optional<DevicePlane> plane;
   if (options.device != kNoDevice) {
     plane.emplace();
@@ -127,6 +130,7 @@ Connection connect(Rendezvous& rendezvous, const Options& options) {
           .limits = limits,
           .transport = std::move(transport),
           .spin = spin,
+          .calibration = std::move(calibration),
           .plane = std::move(plane)};
 }
 

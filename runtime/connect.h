@@ -6,6 +6,7 @@
 #include "comm/device/device_plane.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/transport/transport.h"
+#include "runtime/calibration.h"
 #include "runtime/options.h"
 #include "runtime/spin_budget.h"
 #include "topology/process_grid.h"
@@ -15,15 +16,16 @@ namespace kolo {
 /// A rank's place in its job, and the way to its peers.
 struct Connection {
   ProcessGrid grid;
-  TransportLimits limits;
+  TransportLimits limits;  ///< What is left for buckets.
   std::unique_ptr<Transport> transport;
   SpinBudget spin = {};                   ///< From the cores that the ranks of the node share.
+  Calibration calibration;
   std::optional<DevicePlane> plane = {};  ///< With the option `device`.
 };
 
 /// Joins the job: compares versions and options, finds out who shares a node, and opens shared
-/// memory inside the node and, if there are several nodes, the network between them, and the device
-/// with its groups if the options name one. Collective.
+/// memory inside the node and, if there are several nodes, the network between them, finds out what
+/// these cost, and opens the device with its groups if the options name one. Collective.
 /// Errors: KoloError(kConfig), the same on every rank, naming option, ranks and values that differ;
 ///         those of the transports.
 Connection connect(Rendezvous& rendezvous, const Options& options);

@@ -28,10 +28,20 @@ std::string bucket_text(const GradientGroup& group, const PlannedBucket& bucket,
   return fmt::format("bucket {} of '{}' ({})", index, group.name(), names);
 }
 
+/// Of all gradients in host memory, in the dtypes in which they travel.
+std::size_t host_bytes(const GradientGroup& group) {
+  std::size_t bytes = 0;
+  for (const GradientSpec& gradient : group.gradients()) {
+    if (gradient.memory != MemoryKind::kHost) continue;
+    bytes += gradient.count() * size_of(bucket_dtype(gradient, group.options()));
+  }
+  return bytes;
+}
+
 Plan plan_with(const GradientGroup& group, const PlanContext& context) {
   return plan_buckets(group.gradients(),
                       {.gradients = group.options(),
-                       .fusion_bytes = context.options.fusion_bytes,
+                       .fusion_bytes = fusion_bytes(context, host_bytes(group)),
                        .device_fusion_bytes = context.options.device_fusion_bytes,
                        .device_padding_bytes = device_padding(context.grid, DType::kUInt8)});
 }
@@ -42,7 +52,9 @@ void plan_gradients(GradientGroup& group, const PlanContext& context) {
   const auto& gradients = group.gradients();
   const Plan plan = plan_with(group, context);
   std::vector<BufferView> views(gradients.size());
-  PlanSummary summary{.gradients = gradients.size(), .buckets = plan.buckets.size()};
+  PlanSummary summary{.gradients = gradients.size(),
+                      .buckets = plan.buckets.size(),
+                      .fusion_bytes = fusion_bytes(context, host_bytes(group))};
   std::string identity = describe(gradients, group.options());
   std::size_t largest = 0;
 
@@ -50,7 +62,7 @@ void plan_gradients(GradientGroup& group, const PlanContext& context) {
   std::vector<Schedule> schedules;
   for (const PlannedBucket& bucket : plan.buckets) {
     schedules.push_back(compile_all_reduce(context.transport.rank(), bucket.layout, context.grid,
-                                           compile_options(context, bucket.layout.memory)));
+                                           compile_options(context, bucket.layout)));
   }
   if (context.lane != nullptr) group.attach(context.lane->device());
 
@@ -66,10 +78,9 @@ void plan_gradients(GradientGroup& group, const PlanContext& context) {
     if (bytes >= largest) {
       largest = bytes;
       summary.algorithm = schedules[index].algorithm;
-      summary.reason =
-          on_device ? explain_device_algorithm(bucket.layout, context.grid,
-                                               compile_options(context, bucket.layout.memory))
-                    : std::string();
+      summary.reason = on_device ? explain_device_algorithm(bucket.layout, context.grid,
+                                                            compile_options(context, bucket.layout))
+                                 : std::string();
     }
 
     Binding binding{.name = bucket_text(group, bucket, index),

@@ -18,13 +18,24 @@
 
 namespace kolo {
 
+namespace {
+
+/// `options` that name every cost, so that nobody needs to know where costs come from.
+Options with_costs(Options options, const LinkCosts& costs) {
+  options.link_costs = to_string(costs);
+  return options;
+}
+
+}  // namespace
+
 /// Everything a runtime owns; members are destroyed in reverse: the thread first.
 class RuntimeState {
  public:
   RuntimeState(Rendezvous& rendezvous, Options options)
       : options_(std::move(options)),
         connection_(connect(rendezvous, options_)),
-        engine_(*connection_.transport, connection_.grid, clock_, options_, connection_.limits,
+        engine_(*connection_.transport, connection_.grid, clock_,
+                with_costs(options_, connection_.calibration.costs), connection_.limits,
                 connection_.plane ? &*connection_.plane : nullptr),
         driver_(std::make_shared<Driver>(engine_, *connection_.transport, connection_.spin)),
         exceptions_(std::uncaught_exceptions()),

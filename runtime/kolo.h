@@ -44,11 +44,12 @@ class RuntimeState;
 struct PlanSummary {
   std::size_t gradients = 0;
   std::size_t buckets = 0;
-  std::size_t bytes = 0;       ///< Gradient bytes in the caller's dtypes.
-  std::size_t wire_bytes = 0;  ///< Bytes this rank sends to other nodes per iteration.
-  std::string algorithm = {};  ///< Of the largest bucket.
-  std::string reason = {};     ///< Why that one, if the largest bucket is in device memory.
-  std::uint64_t hash = 0;      ///< Equal on all ranks.
+  std::size_t bytes = 0;         ///< Gradient bytes in the caller's dtypes.
+  std::size_t wire_bytes = 0;    ///< Bytes this rank sends to other nodes per iteration.
+  std::size_t fusion_bytes = 0;  ///< Largest bucket that was aimed at, in host memory.
+  std::string algorithm = {};    ///< Of the largest bucket.
+  std::string reason = {};       ///< Why that one, if the largest bucket is in device memory.
+  std::uint64_t hash = 0;        ///< Equal on all ranks.
 };
 
 /// A set of gradients that are summed together in every iteration.

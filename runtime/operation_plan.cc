@@ -27,7 +27,7 @@ BucketLayout layout_of(const Operation& operation, const ProcessGrid& grid) {
 
 PlannedOperation plan_operation(const Operation& operation, const PlanContext& context) {
   const BucketLayout layout = layout_of(operation, context.grid);
-  const CompileOptions options = compile_options(context, layout.memory);
+  const CompileOptions options = compile_options(context, layout);
   const int rank = context.transport.rank();
   PlannedOperation planned{
       .schedule = operation.kind == OperationKind::kBroadcast

@@ -46,6 +46,19 @@ OptionEntry bytes_option(std::string name, std::string help, std::size_t Options
           .job_wide = true};
 }
 
+/// The same, or "auto".
+OptionEntry auto_bytes_option(std::string name, std::string help, std::size_t Options::*field) {
+  OptionEntry entry = bytes_option(std::move(name), std::move(help), field);
+  entry.value = "BYTES|auto";
+  entry.set = [field](Options& options, const std::string& text) {
+    options.*field = text == "auto" ? kAutoBytes : parse_bytes(text);
+  };
+  entry.get = [field](const Options& options) {
+    return options.*field == kAutoBytes ? "auto" : std::to_string(options.*field);
+  };
+  return entry;
+}
+
 OptionEntry text_option(std::string name, std::string value, std::string help,
                         std::string Options::*field, bool job_wide) {
   return {.name = std::move(name),
@@ -92,22 +105,33 @@ OptionEntry wire_option() {
 }
 
 OptionEntry link_costs_option() {
-  return {.name = "link_costs",
-          .value = "KEY=VALUE,...",
-          .help =
-              "what links cost, for the algorithm auto, e.g. network_latency_us=2; kolo-topo "
-              "prints all "
-              "keys",
+  return {
+      .name = "link_costs",
+      .value = "KEY=VALUE,...",
+      .help = "what links cost, for choosing, e.g. network_latency_us=2; kolo-topo prints all keys",
+      .set =
+          [](Options& options, const std::string& text) {
+            try {
+              parse_link_costs(text);
+            } catch (const std::invalid_argument& e) {
+              fail(e.what());
+            }
+            options.link_costs = text;
+          },
+      .get = [](const Options& options) { return options.link_costs; },
+      .job_wide = true};
+}
+
+OptionEntry calibrate_option() {
+  return {.name = "calibrate",
+          .value = "on|off",
+          .help = "measure at start what links cost, for at most 200 ms",
           .set =
               [](Options& options, const std::string& text) {
-                try {
-                  parse_link_costs(text);
-                } catch (const std::invalid_argument& e) {
-                  fail(e.what());
-                }
-                options.link_costs = text;
+                if (text != "on" && text != "off") fail(fmt::format("'{}' is not on or off", text));
+                options.calibrate = text;
               },
-          .get = [](const Options& options) { return options.link_costs; },
+          .get = [](const Options& options) { return options.calibrate; },
           .job_wide = true};
 }
 
@@ -160,12 +184,14 @@ std::size_t parse_bytes(const std::string& text) {
 
 const std::vector<OptionEntry>& option_table() {
   static const std::vector<OptionEntry> table = {
-      bytes_option("fusion_bytes", "largest bucket of gradients; 0 sends each gradient alone",
-                   &Options::fusion_bytes),
-      text_option(
-          "algorithm", "NAME",
-          "auto, ring, direct, halving_doubling, tree, hierarchical or hierarchical:LOCAL,CROSS",
-          &Options::algorithm, true),
+      auto_bytes_option("fusion_bytes",
+                        "largest bucket of gradients; 0 sends each gradient alone; auto: by what "
+                        "links cost",
+                        &Options::fusion_bytes),
+      text_option("algorithm", "NAME",
+                  "auto, flat, ring, direct, halving_doubling, tree, hierarchical or "
+                  "hierarchical:LOCAL,CROSS",
+                  &Options::algorithm, true),
       text_option("device", "NAME",
                   "accelerator of this rank: cpu (none), cuda (by local rank) or cuda:INDEX",
                   &Options::device, false),
@@ -178,9 +204,16 @@ const std::vector<OptionEntry>& option_table() {
       bytes_option("device_chunk_bytes", "largest piece of device memory that moves on its own",
                    &Options::device_chunk_bytes),
       link_costs_option(),
+      calibrate_option(),
+      text_option("calibration_file", "PATH",
+                  "remembers costs and sizes for jobs of this shape; auto: below "
+                  "$XDG_CACHE_HOME or ~/.cache; empty: nowhere",
+                  &Options::calibration_file, false),
       wire_option(),
-      bytes_option("chunk_bytes", "largest piece that moves through a schedule on its own",
-                   &Options::chunk_bytes),
+      auto_bytes_option("chunk_bytes",
+                        "largest piece that moves through a schedule on its own; auto: by what "
+                        "links cost",
+                        &Options::chunk_bytes),
       bytes_option("arena_bytes", "address space of a rank's arena; memory is committed on use",
                    &Options::arena_bytes),
       text_option("node_id", "TEXT", "tells nodes apart instead of host name and boot id",

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -9,17 +10,26 @@
 
 namespace kolo {
 
+/// A size that follows from what links cost; as text "auto".
+inline constexpr std::size_t kAutoBytes = std::numeric_limits<std::size_t>::max();
+
 /// Everything a user can set. Each field has one name in three places: `--fusion-bytes`,
 /// KOLO_FUSION_BYTES and `options.fusion_bytes`.
 struct Options {
   /// Gradients are batched into buckets of at most this many bytes; 0 keeps each gradient alone.
-  std::size_t fusion_bytes = std::size_t{4} << 20;
-  /// "auto", "ring", "direct", "halving_doubling", "tree", "hierarchical" or
+  /// kAutoBytes: whatever size costs least, given all gradients of a set and what links cost.
+  std::size_t fusion_bytes = kAutoBytes;
+  /// "auto", "flat", "ring", "direct", "halving_doubling", "tree", "hierarchical" or
   /// "hierarchical:LOCAL,CROSS".
   std::string algorithm = "auto";
   /// What links cost, for "auto": comma-separated key=value as `parse_link_costs` reads it, e.g.
   /// "network_latency_us=2.5,network_bytes_per_us=12000"; what is left out keeps its default.
   std::string link_costs = {};
+  /// "on": measure at start what links cost, for at most 200 ms; "off": take the defaults.
+  std::string calibrate = "on";
+  /// Remembers what was measured and tuned for jobs of this shape: a path, "auto" (below
+  /// $XDG_CACHE_HOME or ~/.cache), or empty: remember nothing.
+  std::string calibration_file = {};
   /// Where gradients of kind kDevice live: "cpu" (nowhere), "cuda" (the GPU with the number of the
   /// local rank) or "cuda:INDEX".
   std::string device = "cpu";
@@ -33,8 +43,8 @@ struct Options {
   /// Dtype on the wire for gradient sets; empty means each gradient's own.
   std::optional<DType> wire_dtype = std::nullopt;
   /// Buckets are cut into chunks of at most this many bytes, which move through the steps in a
-  /// pipeline.
-  std::size_t chunk_bytes = std::size_t{1} << 20;
+  /// pipeline. kAutoBytes: whatever size costs least for the bucket and its algorithm.
+  std::size_t chunk_bytes = kAutoBytes;
   /// Address space of one rank's arena. Memory is committed when a plan needs it.
   std::size_t arena_bytes = std::size_t{16} << 30;
   /// Tells nodes apart instead of boot id and host name, e.g. to play several nodes on one machine.

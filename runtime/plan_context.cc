@@ -4,18 +4,50 @@
 #include "topology/link_costs.h"
 
 namespace kolo {
+namespace {
 
-CompileOptions compile_options(const PlanContext& context, MemoryKind memory) {
+HostBucket host_bucket(const BucketLayout& layout) {
+  return {.bytes = layout.count * size_of(layout.dtype),
+          .packing = layout.placement == Placement::kInPlace ? Packing::kNone : Packing::kCast};
+}
+
+/// What decides the sizes of chunks and buckets. Where these decide the order of sums, they must
+/// not follow from what was measured in this run, or its bits would be those of no other.
+LinkCosts costs_for_sizes(const std::string& algorithm, const LinkCosts& costs) {
+  return CostModel::is_reproducible(algorithm) ? costs : LinkCosts{};
+}
+
+}  // namespace
+
+CompileOptions compile_options(const PlanContext& context, const BucketLayout& layout) {
   const Options& options = context.options;
-  const bool on_device = memory == MemoryKind::kDevice;
+  const bool on_device = layout.memory == MemoryKind::kDevice;
   check(!on_device || context.lane != nullptr,
         "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
-  return {.algorithm = on_device ? options.device_algorithm : options.algorithm,
-          .chunk_bytes = options.chunk_bytes,
-          .device_chunk_bytes = options.device_chunk_bytes,
-          .network_takes_device_memory = on_device && context.lane->network_takes_memory(),
-          .native_spans_nodes = on_device && context.lane->has_world_group(),
-          .link_costs = parse_link_costs(options.link_costs)};
+  CompileOptions result{
+      .algorithm = on_device ? options.device_algorithm : options.algorithm,
+      .device_chunk_bytes = options.device_chunk_bytes,
+      .network_takes_device_memory = on_device && context.lane->network_takes_memory(),
+      .native_spans_nodes = on_device && context.lane->has_world_group(),
+      .link_costs = parse_link_costs(options.link_costs)};
+  if (options.chunk_bytes != kAutoBytes) {
+    result.chunk_bytes = options.chunk_bytes;
+  } else if (!on_device) {
+    const std::string algorithm = resolve_algorithm(layout, context.grid, result);
+    const CostModel model(context.grid, costs_for_sizes(algorithm, result.link_costs));
+    result.chunk_bytes = model.chunk_bytes(algorithm, host_bucket(layout));
+  }
+  return result;
+}
+
+std::size_t fusion_bytes(const PlanContext& context, std::size_t bytes) {
+  const Options& options = context.options;
+  if (options.fusion_bytes != kAutoBytes) return options.fusion_bytes;
+  const LinkCosts costs = parse_link_costs(options.link_costs);
+  const std::string algorithm = options.algorithm == "auto"
+                                    ? CostModel(context.grid, costs).choose(bytes, false)
+                                    : options.algorithm;
+  return CostModel(context.grid, costs_for_sizes(algorithm, costs)).fusion_bytes({.bytes = bytes});
 }
 
 std::shared_ptr<DevicePacker> make_device_packer(const PlanContext& context,

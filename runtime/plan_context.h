@@ -22,9 +22,13 @@ struct PlanContext {
   const Options& options;
 };
 
-/// What decides the schedules of buckets in this kind of memory.
-/// Errors: UsageError for device memory without a device.
-CompileOptions compile_options(const PlanContext& context, MemoryKind memory);
+/// What decides the schedule of a bucket of `layout`.
+/// Errors: UsageError for device memory without a device; KoloError(kConfig) as
+/// `resolve_algorithm`.
+CompileOptions compile_options(const PlanContext& context, const BucketLayout& layout);
+
+/// The largest bucket of a gradient set of `bytes` in all: the option, or what costs least.
+std::size_t fusion_bytes(const PlanContext& context, std::size_t bytes);
 
 /// A packer for a staged device bucket with this schedule.
 std::shared_ptr<DevicePacker> make_device_packer(const PlanContext& context,

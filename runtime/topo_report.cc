@@ -50,8 +50,11 @@ json predictions(const CostModel& model) {
     for (const std::string& name : CostModel::algorithms()) {
       times[name] = model.predict_us(name, bytes);
     }
+    const std::string chosen = model.choose(bytes, false);
     rows.push_back({{"bytes", bytes},
-                    {"chosen", model.choose(bytes, false)},
+                    {"chosen", chosen},
+                    {"chunk_bytes", model.chunk_bytes(chosen, {.bytes = bytes})},
+                    {"fusion_bytes", model.fusion_bytes({.bytes = bytes})},
                     {"chosen_16bit", model.choose(bytes, true)},
                     {"chosen_device", model.choose_device(bytes)},
                     {"us", std::move(times)}});
@@ -111,15 +114,17 @@ void append_predictions(std::string& text, const json& rows) {
     const std::string column = column_name(name);
     fmt::format_to(out, " {:>{}}", column, std::max(kColumn, column.size()));
   }
-  fmt::format_to(out, "  {:<36} {:<36} on devices\n", "chosen", "chosen (16-bit)");
+  fmt::format_to(out, "  {:<36} {:<28} {:>8} {:>8}  on devices\n", "chosen", "chosen (16-bit)",
+                 "chunks", "buckets");
   for (const json& row : rows) {
     fmt::format_to(out, "{:>9}", size_text(row["bytes"]));
     for (const std::string& name : names) {
       fmt::format_to(out, " {:>{}.1f}", row["us"][name].get<double>(),
                      std::max(kColumn, column_name(name).size()));
     }
-    fmt::format_to(out, "  {:<36} {:<36} {}\n", row["chosen"].get<std::string>(),
-                   row["chosen_16bit"].get<std::string>(), row["chosen_device"].get<std::string>());
+    fmt::format_to(out, "  {:<36} {:<28} {:>8} {:>8}  {}\n", row["chosen"].get<std::string>(),
+                   row["chosen_16bit"].get<std::string>(), size_text(row["chunk_bytes"]),
+                   size_text(row["fusion_bytes"]), row["chosen_device"].get<std::string>());
   }
 }
 
@@ -183,6 +188,7 @@ json to_json(const TopoReport& report) {
   return {{"ranks", std::move(ranks)},
           {"nodes", std::move(nodes)},
           {"link_costs", to_json(report.costs)},
+          {"link_costs_source", report.costs_source},
           {"predictions", predictions(CostModel(grid, report.costs))}};
 }
 
@@ -201,7 +207,7 @@ std::string to_text(const json& report) {
     append_hardware(text, node["hardware"]);
     text += gpus_to_text(node["gpus"], node["hardware"]);
   }
-  text += "\n\nLink costs\n\n";
+  fmt::format_to(out, "\n\nLink costs ({})\n\n", report["link_costs_source"].get<std::string>());
   for (const auto& [key, value] : report["link_costs"].items()) {
     fmt::format_to(out, "{:>28} {:>14.6g}\n", key, value.get<double>());
   }

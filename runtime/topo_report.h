@@ -18,6 +18,7 @@ struct TopoReport {
   /// By node: {hardware: `to_json(HardwareSnapshot)`, gpus: `gpus_to_json(...)`}.
   std::vector<nlohmann::json> nodes;
   LinkCosts costs;
+  std::string costs_source;  ///< How they are known.
 };
 
 /// The form in which a snapshot travels between ranks and appears in the report.
@@ -25,8 +26,9 @@ nlohmann::json to_json(const HardwareSnapshot& hardware);
 
 /// {ranks: [{rank, node, local_rank, cross_rank}],
 ///  nodes: [{node, id, ranks, hardware, gpus}],
-///  link_costs: {key of `parse_link_costs`: value},
-///  predictions: [{bytes, chosen, chosen_16bit, chosen_device, us: {algorithm: microseconds}}]}
+///  link_costs: {key of `parse_link_costs`: value}, link_costs_source,
+///  predictions: [{bytes, chosen, chosen_16bit, chosen_device, chunk_bytes,
+///                fusion_bytes, us: {algorithm: microseconds}}]}
 nlohmann::json to_json(const TopoReport& report);
 
 /// The same as tables for people, made from `to_json(report)`.

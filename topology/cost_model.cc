@@ -123,7 +123,9 @@ CostModel::Cost CostModel::host_cost(const std::string& algorithm, const HostBuc
 CostModel::Cost CostModel::chunked_cost(const std::string& algorithm, const HostBucket& bucket,
                                         std::size_t chunk_bytes) const {
   const auto bytes = static_cast<double>(bucket.bytes);
-  const double chunk = std::min(bytes, static_cast<double>(chunk_bytes));
+  // `flat` is for small buckets and moves all at once.
+  const double chunk =
+      algorithm == "flat" ? bytes : std::min(bytes, static_cast<double>(chunk_bytes));
   const double chunks = chunk > 0 ? bytes / chunk : 1;
   const Passage one = host_passage(algorithm, bucket, chunk);
   if (grid_.world_size() == 1) return {};

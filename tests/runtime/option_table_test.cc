@@ -39,6 +39,8 @@ const std::map<std::string, std::string>& other_values() {
       {"device_fusion_bytes", "2097152"},
       {"device_chunk_bytes", "1048576"},
       {"link_costs", "network_latency_us=2"},
+      {"calibrate", "off"},
+      {"calibration_file", "auto"},
   };
   return values;
 }
@@ -103,7 +105,7 @@ TEST(OptionTable, OneNameInThreePlaces) {
 TEST(OptionTable, WhatRanksMustHaveAlikeIsJobWide) {
   const std::set<std::string> job_wide = {
       "fusion_bytes",        "algorithm",          "wire_dtype",  "chunk_bytes", "device_algorithm",
-      "device_fusion_bytes", "device_chunk_bytes", "arena_bytes", "link_costs"};
+      "device_fusion_bytes", "device_chunk_bytes", "arena_bytes", "link_costs",  "calibrate"};
   for (const OptionEntry& entry : option_table()) {
     EXPECT_EQ(entry.job_wide, job_wide.contains(entry.name)) << entry.name;
   }
@@ -123,13 +125,24 @@ TEST(OptionsFromEnvironment, LeavesAloneWhatTheProgramHasSet) {
   EXPECT_EQ(options_from_environment({.fusion_bytes = 1}).fusion_bytes, 1u);
 }
 
+TEST(OptionTable, SizesCanBeLeftToTheModel) {
+  for (const OptionEntry& entry : option_table()) {
+    if (entry.name != "fusion_bytes" && entry.name != "chunk_bytes") continue;
+    Options options{.fusion_bytes = 1, .chunk_bytes = 1};
+    entry.set(options, "auto");
+    EXPECT_EQ(entry.get(options), "auto");
+    EXPECT_TRUE(options.fusion_bytes == kAutoBytes || options.chunk_bytes == kAutoBytes);
+  }
+}
+
 TEST(OptionsFromEnvironment, NamesVariableAndValueThatAreWrong) {
   const std::map<std::string, std::vector<std::string>> wrong = {
-      {"KOLO_FUSION_BYTES", {"", "four", "-1", "4T", "4KB"}},
+      {"KOLO_FUSION_BYTES", {"", "four", "-1", "4T", "4KB", "Auto"}},
       {"KOLO_CHUNK_BYTES", {"1.5K"}},
       {"KOLO_ARENA_BYTES", {"9223372036854775807K"}},
       {"KOLO_WIRE_DTYPE", {"int32", "float8"}},
       {"KOLO_LINK_COSTS", {"x=1", "network_latency_us=-1"}},
+      {"KOLO_CALIBRATE", {"", "ON", "1"}},
       {"KOLO_CONNECT_TIMEOUT", {"0", "-1", "10s", ""}},
       {"KOLO_MISMATCH_AFTER", {"0"}},
       {"KOLO_PEER_TIMEOUT", {"0"}},

@@ -185,8 +185,7 @@ class Training {
         .compute_ms = median(std::move(compute_ms_)),
         .exposed_comm_ms = median(std::move(exposed_ms_)),
         .wire_bytes_per_step = wire_bytes,
-        .fusion_bytes =
-            options.device == "cpu" ? options.fusion_bytes : options.device_fusion_bytes,
+        .fusion_bytes = options.device == "cpu" ? plan.fusion_bytes : options.device_fusion_bytes,
         .weights_hash = hash,
         .wall_s = seconds_since(begin_),
         .curve = std::move(curve_)};

@@ -1,0 +1,122 @@
+#include "runtime/calibration.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include "runtime/calibration_file.h"
+#include "runtime/link_probe.h"
+#include "runtime/probe_wait.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::string_view kMemoryKeys = "memory_";
+constexpr std::string_view kNetworkKeys = "network_";
+
+/// Processors that this thread may run on, as "0 1 5".
+std::string own_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::string text;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return text;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) text += fmt::format("{}{}", text.empty() ? "" : " ", cpu);
+  }
+  return text;
+}
+
+/// How many processors the ranks of a node have together, wherever each is bound to.
+int processors_of_node(const std::vector<std::string>& by_rank, const std::vector<int>& ranks) {
+  std::set<int> processors;
+  for (int rank : ranks) {
+    std::istringstream text(by_rank[static_cast<std::size_t>(rank)]);
+    for (int cpu = 0; text >> cpu;) processors.insert(cpu);
+  }
+  return std::max(1, static_cast<int>(processors.size()));
+}
+
+/// Names where the job runs: its machines, the ranks and processors on each.
+std::string shape_of(const ProcessGrid& grid, const std::vector<std::string>& processors) {
+  std::string identity;
+  for (int node = 0; node < grid.num_nodes(); ++node) {
+    const std::vector<int>& ranks = grid.ranks_of_node(node);
+    identity += fmt::format("{}\n{} {}\n", grid.node_id(node), ranks.size(),
+                            processors_of_node(processors, ranks));
+  }
+  return fmt::format("{} ranks on {} nodes, {:016x}", grid.world_size(), grid.num_nodes(),
+                     static_cast<std::uint64_t>(XXH3_64bits(identity.data(), identity.size())));
+}
+
+/// `text` of rank 0.
+std::string from_rank_0(Rendezvous& rendezvous, const std::string& text) {
+  return rendezvous.all_gather(rendezvous.rank() == 0 ? text : std::string()).front();
+}
+
+/// What this rank measured, in the keys of link costs.
+std::string measure(Transport& transport, const ProcessGrid& grid, const ProbeLimits& limits) {
+  std::string text;
+  const auto append = [&](const LinkCosts& costs, std::string_view keys) {
+    text += (text.empty() ? "" : ",") + to_string(costs, keys);
+  };
+  const MemorySamples memory = probe_node(transport, grid, limits);
+  if (!memory.own_passes.empty()) append({.memory = fit_memory(memory)}, kMemoryKeys);
+  const NetworkSamples network = probe_network(transport, grid, limits);
+  if (!network.round_trips_us.empty()) append({.network = fit_network(network)}, kNetworkKeys);
+  return text;
+}
+
+MeasuredCosts parse_measured(const std::string& text) {
+  const LinkCosts costs = parse_link_costs(text);
+  MeasuredCosts measured;
+  if (text.find(kMemoryKeys) != std::string::npos) measured.memory = costs.memory;
+  if (text.find(kNetworkKeys) != std::string::npos) measured.network = costs.network;
+  return measured;
+}
+
+LinkCosts combine(const std::vector<std::string>& by_rank, const ProcessGrid& grid) {
+  std::vector<MeasuredCosts> measured;
+  for (const std::string& text : by_rank) measured.push_back(parse_measured(text));
+  return combine_costs(measured, grid);
+}
+
+}  // namespace
+
+Calibration calibrate(Rendezvous& rendezvous, Transport& transport, const ProcessGrid& grid,
+                      const TransportLimits& limits, const Options& options) {
+  Calibration result{
+      .costs = parse_link_costs(options.link_costs), .source = "defaults", .shape = {}};
+  const std::vector<std::string> processors = rendezvous.all_gather(own_processors());
+  result.shape = shape_of(grid, processors);
+  if (options.calibrate == "off" || grid.world_size() == 1) return result;
+
+  const bool decides = rendezvous.rank() == 0;
+  CalibrationFile file(decides ? calibration_path(options.calibration_file) : "", result.shape);
+  std::string costs = from_rank_0(rendezvous, file.link_costs().value_or(""));
+  if (!costs.empty()) {
+    result.source = "read from " + from_rank_0(rendezvous, file.path());
+  } else {
+    const Stopwatch watch;
+    const std::vector<std::string> measured = rendezvous.all_gather(measure(
+        transport, grid,
+        {.transport = limits,
+         .cores = processors_of_node(processors, grid.ranks_of_node(grid.node(rendezvous.rank()))),
+         .connect_timeout = options.connect_timeout}));
+    costs = from_rank_0(rendezvous, decides ? to_string(combine(measured, grid)) : "");
+    result.source = from_rank_0(rendezvous, fmt::format("measured in {:.0f} ms", watch.us() / 1e3));
+    file.remember_link_costs(costs);
+  }
+  result.costs = parse_link_costs(options.link_costs, parse_link_costs(costs));
+  return result;
+}
+
+}  // namespace kolo

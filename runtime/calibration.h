@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+
+#include "comm/rendezvous/rendezvous.h"
+#include "comm/transport/transport.h"
+#include "runtime/options.h"
+#include "topology/link_costs.h"
+#include "topology/process_grid.h"
+
+namespace kolo {
+
+/// What links cost, and how that is known.
+struct Calibration {
+  LinkCosts costs;
+  std::string source;  ///< For people: "measured in 43 ms", "read from PATH", "defaults".
+  std::string shape;   ///< Names the job in a `CalibrationFile`.
+};
+
+/// Finds out what the links of a job cost: from the option `calibration_file` if it knows a job of
+/// this shape, else by measuring for at most 200 ms, unless the option `calibrate` is off. Rank 0
+/// decides, so all ranks get the same. What the option `link_costs` names counts more than either.
+///
+/// Collective. Before: nothing is in flight. Flags `limits.flags_per_peer` - 2 and up of all pairs
+/// are used up. Threads: as the transport. Errors: KoloError, those of rendezvous and transport.
+Calibration calibrate(Rendezvous& rendezvous, Transport& transport, const ProcessGrid& grid,
+                      const TransportLimits& limits, const Options& options);
+
+}  // namespace kolo

@@ -1,0 +1,134 @@
+#include "runtime/calibration_file.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "comm/base/log.h"
+#include "runtime/version.h"
+#include "topology/link_costs.h"
+
+namespace kolo {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+json empty_document() { return {{"kolo", kVersion}, {"shapes", json::object()}}; }
+
+/// The document at `path`, or an empty one.
+json load(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return empty_document();
+  const json document = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object() || !document.contains("shapes") || !document["shapes"].is_object() ||
+      !document.contains("kolo")) {
+    log::warn(fmt::format("{} is damaged; measuring afresh", path));
+    return empty_document();
+  }
+  if (document["kolo"] != kVersion) {
+    log::info(fmt::format("{} is of another version of Kolo; measuring afresh", path));
+    return empty_document();
+  }
+  return document;
+}
+
+void store(const std::string& path, const json& document) {
+  const fs::path target(path);
+  std::error_code error;
+  if (target.has_parent_path()) fs::create_directories(target.parent_path(), error);
+  const std::string written = fmt::format("{}.{}", path, ::getpid());
+  std::ofstream file(written);
+  file << document.dump(2) << '\n';
+  file.close();
+  if (file) fs::rename(written, target, error);
+  if (!file || error) {
+    fs::remove(written, error);
+    log::warn(fmt::format("cannot write {}", path));
+  }
+}
+
+/// The value of a shape if it reads as `parse` wants it.
+template <typename T>
+std::optional<T> value_of(const std::string& path, const std::string& shape,
+                          const std::function<std::optional<T>(const json&)>& parse) {
+  if (path.empty()) return std::nullopt;
+  const json document = load(path);
+  const auto entry = document["shapes"].find(shape);
+  if (entry == document["shapes"].end()) return std::nullopt;
+  try {
+    return parse(*entry);
+  } catch (const json::exception&) {
+  } catch (const std::invalid_argument&) {
+  }
+  log::warn(fmt::format("{} is damaged at '{}'; measuring afresh", path, shape));
+  return std::nullopt;
+}
+
+void change(const std::string& path, const std::string& shape,
+            const std::function<void(json&)>& edit) {
+  if (path.empty()) return;
+  json document = load(path);
+  json& entry = document["shapes"][shape];
+  if (!entry.is_object()) entry = json::object();
+  edit(entry);
+  store(path, document);
+}
+
+}  // namespace
+
+CalibrationFile::CalibrationFile(std::string path, std::string shape)
+    : path_(std::move(path)), shape_(std::move(shape)) {}
+
+std::optional<std::string> CalibrationFile::link_costs() const {
+  return value_of<std::string>(path_, shape_, [](const json& entry) -> std::optional<std::string> {
+    if (!entry.at("link_costs").is_string()) throw std::invalid_argument("not a text");
+    std::string text = entry.at("link_costs");
+    parse_link_costs(text);
+    return text;
+  });
+}
+
+void CalibrationFile::remember_link_costs(const std::string& link_costs) {
+  change(path_, shape_, [&](json& entry) { entry["link_costs"] = link_costs; });
+}
+
+std::optional<TunedSizes> CalibrationFile::tuned(const std::string& plan) const {
+  return value_of<TunedSizes>(path_, shape_, [&](const json& entry) -> std::optional<TunedSizes> {
+    if (!entry.contains("tuned") || !entry["tuned"].contains(plan)) return std::nullopt;
+    const json& sizes = entry["tuned"][plan];
+    return TunedSizes{.fusion_bytes = sizes.at("fusion_bytes").get<std::size_t>(),
+                      .chunk_bytes = sizes.at("chunk_bytes").get<std::size_t>(),
+                      .step_us = sizes.at("step_us").get<double>()};
+  });
+}
+
+void CalibrationFile::remember_tuned(const std::string& plan, const TunedSizes& sizes) {
+  change(path_, shape_, [&](json& entry) {
+    entry["tuned"][plan] = {{"fusion_bytes", sizes.fusion_bytes},
+                            {"chunk_bytes", sizes.chunk_bytes},
+                            {"step_us", sizes.step_us}};
+  });
+}
+
+std::string calibration_path(const std::string& option) {
+  if (option != "auto") return option;
+  const auto below = [](const char* variable, const fs::path& rest) -> std::string {
+    const char* directory = std::getenv(variable);
+    return directory != nullptr && *directory != '\0' ? (directory / rest).string() : std::string();
+  };
+  const std::string cache = below("XDG_CACHE_HOME", fs::path("kolo") / "calibration.json");
+  if (!cache.empty()) return cache;
+  return below("HOME", fs::path(".cache") / "kolo" / "calibration.json");
+}
+
+}  // namespace kolo

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+namespace kolo {
+
+/// Bucket and chunk size that training ran best with.
+struct TunedSizes {
+  std::size_t fusion_bytes = 0;
+  std::size_t chunk_bytes = 0;
+  double step_us = 0;  ///< What a step took with them.
+
+  friend bool operator==(const TunedSizes&, const TunedSizes&) = default;
+};
+
+/// What is remembered from one run to the next, by job shape: link costs, and the best sizes of
+/// each plan. A JSON object in one file, replaced as a whole, so that a reader never sees half of
+/// it:
+///
+///   {"kolo": VERSION, "shapes": {SHAPE: {"link_costs": TEXT, "tuned": {PLAN: {...}}}}}
+///
+/// A file that is missing, damaged, or of another version holds nothing; the latter two are logged.
+/// Nor is it an error if it cannot be written: that is logged, too.
+///
+/// Threads: one; processes may write at once, the last one wins.
+class CalibrationFile {
+ public:
+  /// `path` empty: remembers nothing. `shape` names the job: where it runs and how it is laid out.
+  CalibrationFile(std::string path, std::string shape);
+
+  /// As `parse_link_costs` takes them.
+  std::optional<std::string> link_costs() const;
+  void remember_link_costs(const std::string& link_costs);
+
+  /// `plan` names a set of gradients and how it travels.
+  std::optional<TunedSizes> tuned(const std::string& plan) const;
+  void remember_tuned(const std::string& plan, const TunedSizes& sizes);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+  const std::string shape_;
+};
+
+/// "auto": kolo/calibration.json below $XDG_CACHE_HOME or ~/.cache; else `option` itself.
+/// Empty if there is no home.
+std::string calibration_path(const std::string& option);
+
+}  // namespace kolo

@@ -1,0 +1,165 @@
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "comm/collective/reduce_kernels.h"
+#include "runtime/link_probe.h"
+#include "runtime/probe_wait.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::array<std::size_t, 4> kWorkingSets = {kMiB, 8 * kMiB, 32 * kMiB, 64 * kMiB};
+/// Short passes are repeated, so that one sample is worth a clock's resolution and a late start.
+constexpr std::size_t kBytesPerSample = 4 * kMiB;
+/// Kinds of samples: trips, passes over each working set, shared passes. Each has its part of the
+/// time, so that one that is slow takes it from no other.
+constexpr int kParts = 2 + static_cast<int>(kWorkingSets.size());
+constexpr int kTripsPerSample = 16;
+constexpr int kTripSamples = 12;
+constexpr int kPassSamples = 5;
+constexpr int kSharedSamples = 8;
+constexpr std::size_t kSharedBytes = std::size_t{128} << 10;
+
+/// The ranks of one node, measuring side by side. Only zeros are written, so that the arena is as
+/// it was.
+class NodeProbe {
+ public:
+  NodeProbe(Transport& transport, const std::vector<int>& ranks, const ProbeLimits& limits)
+      : transport_(transport),
+        ranks_(ranks),
+        meet_flag_(limits.transport.flags_per_peer - 1),
+        leave_flag_(limits.transport.flags_per_peer - 2),
+        part_(limits.node / kParts),
+        wait_(transport, limits.connect_timeout, limits.cores < static_cast<int>(ranks.size())),
+        at_once_(std::min(limits.cores, static_cast<int>(ranks.size()))),
+        room_(limits.transport.arena_bytes) {}
+
+  MemorySamples run() {
+    samples_.at_once = at_once_;
+    measure_trips();
+    for (const std::size_t working_set : kWorkingSets) measure_passes(working_set);
+    measure_shared_passes();
+    return std::move(samples_);
+  }
+
+ private:
+  /// Returns when all ranks have called it as often as this one.
+  void meet() {
+    ++met_;
+    for (int rank : ranks_) {
+      if (rank != transport_.rank()) transport_.signal(rank, meet_flag_, met_);
+    }
+    wait_.until([&] {
+      return std::all_of(ranks_.begin(), ranks_.end(), [&](int rank) {
+        return rank == transport_.rank() || transport_.signalled(rank, meet_flag_) >= met_;
+      });
+    });
+  }
+
+  /// Begins a kind of samples.
+  void begin() { until_ = std::chrono::steady_clock::now() + part_; }
+
+  /// Whether there is time for another sample, as the node's first rank sees it. There always is
+  /// for the first one, number 0, and what comes before it.
+  bool go_on(int sample) {
+    if (sample <= 0) return true;
+    const int leader = ranks_.front();
+    asked_ += 2;
+    if (transport_.rank() == leader) {
+      const bool late = std::chrono::steady_clock::now() > until_;
+      for (int rank : ranks_) {
+        if (rank != leader) transport_.signal(rank, leave_flag_, asked_ + late);
+      }
+      return !late;
+    }
+    wait_.until([&] { return transport_.signalled(leader, leave_flag_) >= asked_; });
+    return transport_.signalled(leader, leave_flag_) == asked_;
+  }
+
+  void measure_trips() {
+    begin();
+    for (int sample = 0; sample < kTripSamples && go_on(sample); ++sample) {
+      meet();
+      const Stopwatch watch;
+      for (int trip = 0; trip < kTripsPerSample; ++trip) meet();
+      samples_.trips_us.push_back(watch.us() / kTripsPerSample);
+    }
+  }
+
+  void measure_passes(std::size_t working_set) {
+    const std::size_t operand = working_set / ranks_.size() / 2;
+    if (2 * operand > room_) return;
+    transport_.commit(0, 2 * operand);
+    begin();
+    const std::size_t bytes = 3 * operand;  // Two are read, one is written.
+    const std::size_t passes = std::max<std::size_t>(1, kBytesPerSample / working_set);
+    for (int sample = -1; sample < kPassSamples && go_on(sample); ++sample) {
+      meet();
+      const Stopwatch watch;
+      for (std::size_t pass = 0; pass < passes; ++pass) add(0, operand, operand);
+      const double us = watch.us() / static_cast<double>(passes);
+      if (sample < 0) continue;  // Pages were not mapped yet, lines were elsewhere.
+      samples_.own_passes.push_back({.working_set_bytes = static_cast<double>(working_set),
+                                     .bytes = static_cast<double>(bytes),
+                                     .us = us});
+    }
+  }
+
+  /// Each rank writes, and reads what its neighbour wrote.
+  void measure_shared_passes() {
+    if (2 * kSharedBytes > room_) return;
+    transport_.commit(0, 2 * kSharedBytes);
+    begin();
+    const auto own = std::find(ranks_.begin(), ranks_.end(), transport_.rank());
+    const int neighbour = own + 1 == ranks_.end() ? ranks_.front() : *(own + 1);
+    for (int sample = -1; sample < kSharedSamples && go_on(sample); ++sample) {
+      copy(kSharedBytes, transport_.rank(), 0);
+      meet();
+      const Stopwatch watch;
+      copy(0, neighbour, kSharedBytes);
+      const double us = watch.us();
+      if (sample < 0) continue;
+      samples_.shared_passes.push_back(
+          {.working_set_bytes = static_cast<double>(2 * kSharedBytes * ranks_.size()),
+           .bytes = static_cast<double>(2 * kSharedBytes),
+           .us = us});
+    }
+    meet();  // Nobody reads any more.
+  }
+
+  std::byte* at(int rank, std::size_t offset) { return transport_.memory(rank).data() + offset; }
+
+  void add(std::size_t target, std::size_t other, std::size_t bytes) {
+    const std::array<const void*, 2> sources = {at(transport_.rank(), target),
+                                                at(transport_.rank(), other)};
+    reduce(DType::kFloat32, ReduceOp::kSum, at(transport_.rank(), target), sources,
+           bytes / sizeof(float), 1.0);
+  }
+
+  void copy(std::size_t target, int rank, std::size_t source) {
+    convert(DType::kFloat32, at(transport_.rank(), target), DType::kFloat32, at(rank, source),
+            kSharedBytes / sizeof(float), 1.0);
+  }
+
+  Transport& transport_;
+  const std::vector<int>& ranks_;
+  const std::uint32_t meet_flag_, leave_flag_;
+  const std::chrono::milliseconds part_;
+  std::chrono::steady_clock::time_point until_;
+  ProbeWait wait_;
+  const int at_once_;
+  const std::size_t room_;
+  std::uint64_t met_ = 0, asked_ = 0;
+  MemorySamples samples_;
+};
+
+}  // namespace
+
+MemorySamples probe_node(Transport& transport, const ProcessGrid& grid, const ProbeLimits& limits) {
+  const std::vector<int>& ranks = grid.ranks_of_node(grid.node(transport.rank()));
+  return NodeProbe(transport, ranks, limits).run();
+}
+
+}  // namespace kolo

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <thread>
+
+#include "comm/base/error.h"
+#include "comm/transport/transport.h"
+
+namespace kolo {
+
+/// Microseconds since it was made.
+class Stopwatch {
+ public:
+  double us() const {
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start_)
+        .count();
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+/// Waits for peers before there is an engine: spins, or gives way if ranks share cores.
+class ProbeWait {
+ public:
+  ProbeWait(Transport& transport, std::chrono::milliseconds timeout, bool gives_way)
+      : transport_(transport), timeout_(timeout), gives_way_(gives_way) {}
+
+  /// Errors: that of the transport; KoloError(kTimeout).
+  template <typename Condition>
+  void until(Condition condition) {
+    const auto start = std::chrono::steady_clock::now();
+    for (unsigned turn = 1; !condition(); ++turn) {
+      if (gives_way_) std::this_thread::yield();
+      if (turn % kTurnsPerLook != 0) continue;
+      transport_.poll();
+      if (const auto failure = transport_.failure()) throw KoloError(*failure);
+      if (std::chrono::steady_clock::now() - start > timeout_) {
+        throw KoloError({.code = ErrorCode::kTimeout,
+                         .rank = transport_.rank(),
+                         .verb = "calibrate",
+                         .what = "a peer did not answer while links were measured"});
+      }
+    }
+  }
+
+ private:
+  static constexpr unsigned kTurnsPerLook = 256;
+
+  Transport& transport_;
+  const std::chrono::milliseconds timeout_;
+  const bool gives_way_;
+};
+
+}  // namespace kolo
