@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace kolo {
+
+/// Sizes of buckets and chunks that a gradient set can travel in.
+struct TuneCandidate {
+  std::size_t fusion_bytes = 0;
+  std::size_t chunk_bytes = 0;
+
+  friend bool operator==(const TuneCandidate&, const TuneCandidate&) = default;
+};
+
+struct TuneOptions {
+  int warmup_steps = 3;      ///< After each change, not counted.
+  int steps = 12;            ///< Counted for each candidate.
+  double least_gain = 0.02;  ///< A candidate must be faster by this share of a step, at least.
+  std::size_t smallest = std::size_t{64} << 10;
+  std::size_t largest = std::size_t{64} << 20;
+};
+
+/// Looks for the sizes with which whole training steps take least time, beginning with those of the
+/// cost model. It judges steps, not bandwidth: what matters is what a step waits for.
+///
+///   fusion   x1, x2, x4 ... as long as it helps; if x2 did not: /2, /4 ...      then chunks alike
+///   at last  the first candidate and the best once more, one after the other
+///
+/// A candidate counts as faster if its median is, by more than `least_gain` and by more than the
+/// noise of both. The first candidate stays unless the last comparison says so, too: a machine that
+/// became faster meanwhile is no merit of the candidate of that time.
+///
+/// Pure: steps in, decisions out. Rank 0 runs it with the times of the slowest rank and tells
+/// the others.
+/// Threads: one.
+class Autotune {
+ public:
+  Autotune(TuneCandidate first, TuneOptions options = {});
+
+  /// What the next step should run with.
+  const TuneCandidate& current() const { return current_; }
+  /// Takes the time of a step that ran with `current()`. Returns whether `current()` has changed.
+  bool record(double step_us);
+  /// Whether `current()` is final.
+  bool finished() const { return phase_ == Phase::kFinished; }
+  /// The median step with the final sizes. Before: finished.
+  double step_us() const { return best_.median_us; }
+
+ private:
+  enum class Phase {
+    kFirst,
+    kLargerFusion,
+    kSmallerFusion,
+    kLargerChunks,
+    kSmallerChunks,
+    kFirstAgain,
+    kBestAgain,
+    kFinished
+  };
+
+  struct Measured {
+    TuneCandidate candidate;
+    double median_us = 0;
+    double noise_us = 0;  ///< Of the median.
+  };
+
+  Measured summarise() const;
+  bool is_faster(const Measured& a, const Measured& b) const;
+  void judge(const Measured& measured);
+  void next(Phase phase);
+  void compare_or_finish();
+  bool step_along(Phase phase);
+
+  const TuneOptions options_;
+  const TuneCandidate first_;
+  Phase phase_ = Phase::kFirst;
+  TuneCandidate current_;
+  Measured best_;
+  Measured first_again_;
+  int skipped_ = 0;
+  std::vector<double> steps_us_;
+};
+
+}  // namespace kolo
