@@ -1,37 +1,25 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "comm/base/buffer_view.h"
-#include "comm/device/device.h"
-#include "runtime/kolo.h"
+#include "benchmarks/all_reduce_case.h"
 
 namespace kolo::bench {
 
-/// What one row measures.
-struct AllReduceCase {
-  std::size_t bytes = 0;
-  DType dtype = DType::kFloat32;
-  ReduceOp op = ReduceOp::kSum;
-  std::optional<DType> wire = std::nullopt;
-  bool in_arena = true;  ///< Kolo: the buffer lives in the arena; else in memory of its own.
-  MemoryKind memory = MemoryKind::kHost;
-
-  std::size_t count() const { return bytes / size_of(dtype); }
-};
-
-/// One system's all-reduce of one case, in place: made once, run many times.
+/// One way to the all-reduce of one case: made once, run many times.
 class AllReduceRun {
  public:
   virtual ~AllReduceRun() = default;
-  /// Copies `count()` elements of the case to the buffer, wherever it is, or from it.
+  /// Copies `count()` elements of the case to the contribution, or from the sum, wherever they are.
   virtual void write(const void* elements) = 0;
   virtual void read(void* elements) = 0;
-  /// Blocks until the sum is in the buffer.
+  /// Called before each timed `run`, for what must begin on all ranks together.
+  virtual void align() {}
+  /// Blocks until the sum is there.
   virtual void run() = 0;
   virtual std::string algorithm() const = 0;
 };
@@ -41,12 +29,16 @@ class AllReduceSystem {
  public:
   virtual ~AllReduceSystem() = default;
   virtual std::string name() const = 0;
-  virtual std::unique_ptr<AllReduceRun> prepare(const AllReduceCase& what) = 0;
+  /// Whether it has memory of its own that is faster than the caller's. One that has none is
+  /// measured once for both homes.
+  virtual bool has_arena() const { return false; }
+  /// Whether its runs make sums that can be checked; a limit only moves the bytes.
+  virtual bool sums() const { return true; }
+  /// Every way it knows, at least one; its best counts. Collective.
+  /// Errors: KoloError(kConfig) if it cannot do the case.
+  virtual std::vector<std::unique_ptr<AllReduceRun>> prepare(const AllReduceCase& what) = 0;
   /// Payload bytes sent to other nodes so far, if the system counts them.
   virtual std::optional<std::uint64_t> wire_bytes() const { return std::nullopt; }
 };
-
-/// `device` is the runtime's, for cases in device memory, and outlives the system; else null.
-std::unique_ptr<AllReduceSystem> make_kolo_system(Runtime& runtime, Device* device);
 
 }  // namespace kolo::bench

@@ -1,47 +1,58 @@
+#include "benchmarks/kolo_system.h"
+
 #include <fmt/format.h>
 
 #include <cstring>
 #include <thread>
 
-#include "benchmarks/all_reduce_system.h"
 #include "comm/base/aligned_memory.h"
 #include "comm/base/check.h"
+#include "comm/collective/reduce_kernels.h"
+#include "comm/device/device.h"
 
 namespace kolo::bench {
 namespace {
 
-/// A gradient set of one gradient: the way that training takes.
 GradientSet register_one(Runtime& runtime, const AllReduceCase& what, void* data) {
-  return runtime.register_gradients("all_reduce",
+  // Sets of several cases live side by side.
+  const std::string name = fmt::format("all_reduce {} {}", to_string(what.home),
+                                       what.in_place ? "in place" : "out of place");
+  return runtime.register_gradients(name,
                                     {{.name = fmt::format("{} bytes", what.bytes),
                                       .shape = {what.count()},
                                       .dtype = what.dtype,
                                       .data = data,
-                                      .memory = what.memory}},
+                                      .memory = memory_kind(what.home)}},
                                     {.op = what.op, .wire_dtype = what.wire});
 }
 
 class HostRun final : public AllReduceRun {
  public:
   HostRun(Runtime& runtime, const AllReduceCase& what)
-      : memory_(what.in_arena ? nullptr : allocate_aligned(what.bytes)),
+      : contribution_(what.in_place ? nullptr : allocate_aligned(what.bytes)),
+        memory_(in_arena(what.home) ? nullptr : allocate_aligned(what.bytes)),
         gradients_(register_one(runtime, what, memory_.get())) {}
 
   void write(const void* elements) override {
-    const BufferView view = gradients_.view(0);
-    std::memcpy(view.data, elements, view.bytes());
+    const BufferView sum = gradients_.view(0);
+    std::memcpy(contribution_ ? contribution_.get() : sum.data, elements, sum.bytes());
   }
   void read(void* elements) override {
-    const BufferView view = gradients_.view(0);
-    std::memcpy(elements, view.data, view.bytes());
+    const BufferView sum = gradients_.view(0);
+    std::memcpy(elements, sum.data, sum.bytes());
   }
   void run() override {
+    if (contribution_) {
+      const BufferView sum = gradients_.view(0);
+      convert(sum.dtype, sum.data, sum.dtype, contribution_.get(), sum.count, 1.0);
+    }
     gradients_.ready(0);
     gradients_.wait();
   }
   std::string algorithm() const override { return gradients_.plan().algorithm; }
 
  private:
+  AlignedMemory contribution_;
   AlignedMemory memory_;
   GradientSet gradients_;
 };
@@ -52,30 +63,34 @@ class DeviceRun final : public AllReduceRun {
       : stream_(device.make_stream()),
         written_(device.make_event()),
         staging_(device.allocate(what.bytes, MemoryKind::kPinned)),
-        memory_(what.in_arena ? DeviceMemory() : device.allocate(what.bytes, MemoryKind::kDevice)),
+        contribution_(what.in_place ? DeviceMemory()
+                                    : device.allocate(what.bytes, MemoryKind::kDevice)),
+        memory_(in_arena(what.home) ? DeviceMemory()
+                                    : device.allocate(what.bytes, MemoryKind::kDevice)),
         gradients_(register_one(runtime, what, memory_.data())) {}
 
   void write(const void* elements) override {
     std::memcpy(staging_.data(), elements, staging_.bytes());
-    stream_->copy(gradients_.view(0), staging());
+    stream_->copy(contribution_ ? view_of(contribution_) : gradients_.view(0), view_of(staging_));
     finish();
   }
   void read(void* elements) override {
-    stream_->copy(staging(), gradients_.view(0));
+    stream_->copy(view_of(staging_), gradients_.view(0));
     finish();
     std::memcpy(elements, staging_.data(), staging_.bytes());
   }
   void run() override {
+    if (contribution_) stream_->copy(gradients_.view(0), view_of(contribution_));
     gradients_.ready(0, {stream_->native()});
     gradients_.wait();
   }
   std::string algorithm() const override { return gradients_.plan().algorithm; }
 
  private:
-  BufferView staging() const {
+  BufferView view_of(const DeviceMemory& memory) const {
     BufferView view = gradients_.view(0);
-    view.data = staging_.data();
-    view.memory = MemoryKind::kPinned;
+    view.data = memory.data();
+    view.memory = memory.kind();
     return view;
   }
   void finish() {
@@ -86,31 +101,37 @@ class DeviceRun final : public AllReduceRun {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Event> written_;
   DeviceMemory staging_;
+  DeviceMemory contribution_;
   DeviceMemory memory_;
   GradientSet gradients_;
 };
 
 class KoloSystem final : public AllReduceSystem {
  public:
-  KoloSystem(Runtime& runtime, Device* device) : runtime_(runtime), device_(device) {}
+  explicit KoloSystem(Runtime& runtime) : runtime_(runtime) {}
 
   std::string name() const override { return "kolo"; }
-  std::unique_ptr<AllReduceRun> prepare(const AllReduceCase& what) override {
-    if (what.memory == MemoryKind::kHost) return std::make_unique<HostRun>(runtime_, what);
-    ensure(device_ != nullptr, "a case in device memory without a device");
-    return std::make_unique<DeviceRun>(runtime_, *device_, what);
+  bool has_arena() const override { return true; }
+  std::vector<std::unique_ptr<AllReduceRun>> prepare(const AllReduceCase& what) override {
+    std::vector<std::unique_ptr<AllReduceRun>> runs;
+    if (memory_kind(what.home) == MemoryKind::kHost) {
+      runs.push_back(std::make_unique<HostRun>(runtime_, what));
+    } else {
+      ensure(runtime_.device() != nullptr, "a case in device memory without a device");
+      runs.push_back(std::make_unique<DeviceRun>(runtime_, *runtime_.device(), what));
+    }
+    return runs;
   }
   std::optional<std::uint64_t> wire_bytes() const override { return runtime_.network_bytes_sent(); }
 
  private:
   Runtime& runtime_;
-  Device* device_;
 };
 
 }  // namespace
 
-std::unique_ptr<AllReduceSystem> make_kolo_system(Runtime& runtime, Device* device) {
-  return std::make_unique<KoloSystem>(runtime, device);
+std::unique_ptr<AllReduceSystem> make_kolo_system(Runtime& runtime) {
+  return std::make_unique<KoloSystem>(runtime);
 }
 
 }  // namespace kolo::bench

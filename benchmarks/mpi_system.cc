@@ -2,11 +2,12 @@
 
 #include <mpi.h>
 
-#include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "comm/base/aligned_memory.h"
+#include "benchmarks/caller_memory.h"
+#include "benchmarks/mpi_algorithms.h"
 #include "comm/base/check.h"
 
 namespace kolo::bench {
@@ -50,37 +51,50 @@ MPI_Op mpi_op(ReduceOp op) {
 
 class MpiRun final : public AllReduceRun {
  public:
-  explicit MpiRun(const AllReduceCase& what)
-      : what_(what), type_(mpi_type(what.dtype)), memory_(allocate_aligned(what.bytes)) {
-    check(what.op != ReduceOp::kAverage, "MPI has no average; use --op sum with --compare mpi");
-    check(what.memory == MemoryKind::kHost, "MPI is measured in host memory; leave mpi out");
-  }
+  MpiRun(const AllReduceCase& what, MpiAlgorithm algorithm)
+      : type_(mpi_type(what.dtype)),
+        op_(mpi_op(what.op)),
+        count_(narrow<int>(what.count())),
+        memory_(what),
+        algorithm_(std::move(algorithm)) {}
 
-  void write(const void* elements) override { std::memcpy(memory_.get(), elements, what_.bytes); }
-  void read(void* elements) override { std::memcpy(elements, memory_.get(), what_.bytes); }
+  void write(const void* elements) override { memory_.write(elements); }
+  void read(void* elements) override { memory_.read(elements); }
   void run() override {
-    MPI_Allreduce(MPI_IN_PLACE, memory_.get(), narrow<int>(what_.count()), type_, mpi_op(what_.op),
-                  MPI_COMM_WORLD);
+    MPI_Allreduce(memory_.in_place() ? MPI_IN_PLACE : memory_.contribution(), memory_.sum(), count_,
+                  type_, op_, *algorithm_.comm);
   }
-  std::string algorithm() const override { return "default"; }
+  std::string algorithm() const override { return algorithm_.name; }
 
  private:
-  AllReduceCase what_;
   MPI_Datatype type_;
-  AlignedMemory memory_;
+  MPI_Op op_;
+  int count_;
+  CallerMemory memory_;
+  MpiAlgorithm algorithm_;
 };
 
 class MpiSystem final : public AllReduceSystem {
  public:
   std::string name() const override { return "mpi"; }
-  std::unique_ptr<AllReduceRun> prepare(const AllReduceCase& what) override {
-    return std::make_unique<MpiRun>(what);
+  std::vector<std::unique_ptr<AllReduceRun>> prepare(const AllReduceCase& what) override {
+    check(what.op != ReduceOp::kAverage, "MPI has no average; use --op sum with --compare mpi");
+    check(what.home == Home::kUser, "MPI is measured in host memory; leave mpi out");
+    std::vector<std::unique_ptr<AllReduceRun>> runs;
+    for (const MpiAlgorithm& algorithm : algorithms_) {
+      runs.push_back(std::make_unique<MpiRun>(what, algorithm));
+    }
+    return runs;
   }
+
+ private:
+  std::vector<MpiAlgorithm> algorithms_ = find_mpi_algorithms();
 };
 
 }  // namespace
 
 MpiSession::MpiSession() {
+  allow_mpi_algorithms();
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
 }

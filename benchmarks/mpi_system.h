@@ -16,7 +16,8 @@ class MpiSession {
   MpiSession& operator=(const MpiSession&) = delete;
 };
 
-/// MPI_Allreduce in place on all ranks. Needs an `MpiSession`.
+/// MPI_Allreduce on all ranks, by the best of MPI's algorithms. Collective; needs an `MpiSession`,
+/// which it does not outlive.
 /// Errors: prepare throws KoloError(kConfig) for 16-bit floats, which MPI has no reduction for.
 std::unique_ptr<AllReduceSystem> make_mpi_system();
 

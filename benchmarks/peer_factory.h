@@ -5,23 +5,30 @@
 #include <vector>
 
 #include "benchmarks/all_reduce_system.h"
+#include "runtime/kolo.h"
 
 namespace kolo::bench {
 
-/// The peers that this build can measure beside Kolo, alive until it is destroyed. Made before the
-/// runtime, because MPI must be started by whoever wants to keep it.
+/// The systems of this build that can be measured beside Kolo, alive until it is destroyed. Made
+/// before the runtime, because MPI must be started by whoever wants to keep it.
 class Peers {
  public:
-  /// Errors: KoloError(kConfig) for a name that is not "mpi", or that this build does not have.
-  explicit Peers(const std::vector<std::string>& names);
+  /// Errors: KoloError(kConfig) for a name that this build does not know.
+  explicit Peers(std::vector<std::string> names);
   ~Peers();
 
-  std::vector<std::unique_ptr<AllReduceSystem>> take_systems();
+  /// Connects the systems, in the order of their names. Collective; they do not outlive this and
+  /// the runtime. Errors: KoloError(kConfig) for NCCL on a runtime without a device; those of the
+  ///                  systems.
+  std::vector<std::unique_ptr<AllReduceSystem>> connect(Runtime& runtime) const;
+
+  /// Names that this build knows: "mpi", "gloo", "nccl" and "limit", as far as it has them.
+  static std::vector<std::string> known();
 
  private:
   struct Sessions;
+  std::vector<std::string> names_;
   std::unique_ptr<Sessions> sessions_;
-  std::vector<std::unique_ptr<AllReduceSystem>> systems_;
 };
 
 }  // namespace kolo::bench

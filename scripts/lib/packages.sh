@@ -10,6 +10,7 @@ build_packages=(
   libdnnl-dev ocl-icd-opencl-dev    # the trainer's CPU math; its CMake package asks for OpenCL
   libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libxxhash-dev zlib1g-dev
   libgtest-dev libgmock-dev libbenchmark-dev
+  libgloo-dev                       # measured beside Kolo
 )
 
 # Layout and findings differ between versions, so the tools that judge them are pinned.

@@ -6,6 +6,7 @@ Called as `programs_test.py FOLDER_OF_PROGRAMS`; ranks are started by scripts/la
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,8 @@ PATIENCE = 120
 
 BENCH_FIELDS = {
     "system", "size", "count", "dtype", "op", "algorithm", "ranks", "nodes", "memory", "in_place", "time_us",
-    "min_us", "p99_us", "algbw_GBps", "busbw_GBps", "wire_bytes", "wrong",
+    "median_us", "min_us", "p99_us", "algbw_GBps", "busbw_GBps", "wire_bytes", "wrong", "wire_dtype", "iterations",
+    "label",
 }  # fmt: skip
 TRAIN_FIELDS = {
     "model", "ranks", "nodes", "device", "wire", "compression", "algorithm", "steps", "epochs", "train_loss",
@@ -52,19 +54,44 @@ class Programs(unittest.TestCase):
         self.assertEqual(outcome.returncode, 0, outcome.stderr + outcome.stdout)
         return outcome
 
-    def test_bench_measures_kolo_beside_mpi_and_finds_every_sum_right(self):
+    def peers(self):
+        """What this build can compare with, besides the limit: its help says so."""
+        text = self.succeed("kolo-bench", "all-reduce", "--help", ranks=1).stdout
+        known = re.search(r"Systems to measure beside Kolo:([\w\s,]+?)--", text)
+        return [name for name in ("mpi", "gloo") if name in re.findall(r"\w+", known[1])]
+
+    def test_bench_measures_all_systems_in_turns_and_finds_every_sum_right(self):
+        peers = self.peers()
+        self.assertIn("mpi", peers)
         for nodes in (0, 2):
             out = self.folder / "rows.json"
             self.succeed(
-                "kolo-bench", "all-reduce", "--sizes", "0,4,1K,100K", "--iterations", 10, "--compare", "mpi",
-                "--json", out, ranks=4, nodes=nodes,
+                "kolo-bench", "all-reduce", "--sizes", "0,4,1K,100K", "--iterations", 6, "--memory", "arena,user",
+                "--out-of-place", "--compare", ",".join([*peers, "limit"]), "--label", "a test", "--json", out,
+                ranks=4, nodes=nodes,
             )  # fmt: skip
             rows = json.loads(out.read_text())
-            self.assertEqual([(row["system"], row["size"]) for row in rows],
-                             [(name, size) for size in (0, 4, 1024, 102400) for name in ("kolo", "mpi")])
+            kinds = [("kolo", "arena"), ("kolo", "user"), *((peer, "user") for peer in peers), ("limit", "user")]
+            self.assertEqual(
+                [(row["size"], row["system"], row["memory"], row["in_place"]) for row in rows],
+                [(size, *kind, place) for size in (0, 4, 1024, 102400) for kind in kinds for place in (True, False)],
+            )
             for row in rows:
                 self.assertEqual(set(row), BENCH_FIELDS)
-                self.assertEqual((row["wrong"], row["ranks"], row["nodes"]), (0, 4, max(nodes, 1)))
+                self.assertEqual((row["ranks"], row["nodes"], row["label"]), (4, max(nodes, 1), "a test"))
+                self.assertEqual(row["wrong"], None if row["system"] == "limit" else 0)
+                self.assertGreaterEqual(row["median_us"], row["min_us"])
+                if row["system"] == "limit":
+                    self.assertEqual(row["algorithm"], "wire" if nodes else "memory")
+
+    def test_bench_refuses_what_it_cannot_compare(self):
+        unknown = launch("kolo-bench", "all-reduce", "--compare", "carrier-pigeon", ranks=1)
+        self.assertEqual(unknown.returncode, 78, unknown.stderr)
+        self.assertIn("carrier-pigeon", unknown.stderr)
+        half = launch("kolo-bench", "all-reduce", "--compare", "mpi", "--dtype", "float16", ranks=1)
+        self.assertEqual(half.returncode, 78, half.stderr)
+        elsewhere = launch("kolo-bench", "all-reduce", "--memory", "attic", ranks=1)
+        self.assertEqual(elsewhere.returncode, 78, elsewhere.stderr)
 
     def test_bench_checks_every_dtype_operation_and_wire(self):
         for dtype in ("float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8"):

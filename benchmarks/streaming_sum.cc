@@ -1,0 +1,61 @@
+#include "benchmarks/streaming_sum.h"
+
+// Highway compiles everything up to HWY_ONCE once per instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "benchmarks/streaming_sum.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, which sets the instruction set.
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kolo::bench {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+void sum_on_target(std::span<const float* const> in, std::span<float* const> out,
+                   std::size_t count) {
+  const hn::ScalableTag<float> d;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    auto sum0 = hn::Load(d, in[0] + i);
+    auto sum1 = hn::Load(d, in[0] + i + lanes);
+    auto sum2 = hn::Load(d, in[0] + i + 2 * lanes);
+    auto sum3 = hn::Load(d, in[0] + i + 3 * lanes);
+    for (const float* source : in.subspan(1)) {
+      sum0 = hn::Add(sum0, hn::Load(d, source + i));
+      sum1 = hn::Add(sum1, hn::Load(d, source + i + lanes));
+      sum2 = hn::Add(sum2, hn::Load(d, source + i + 2 * lanes));
+      sum3 = hn::Add(sum3, hn::Load(d, source + i + 3 * lanes));
+    }
+    for (float* target : out) {
+      hn::Store(sum0, d, target + i);
+      hn::Store(sum1, d, target + i + lanes);
+      hn::Store(sum2, d, target + i + 2 * lanes);
+      hn::Store(sum3, d, target + i + 3 * lanes);
+    }
+  }
+  for (; i < count; ++i) {
+    float sum = in[0][i];
+    for (const float* source : in.subspan(1)) sum += source[i];
+    for (float* target : out) target[i] = sum;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kolo::bench
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kolo::bench {
+
+HWY_EXPORT(sum_on_target);
+
+void streaming_sum(std::span<const float* const> in, std::span<float* const> out,
+                   std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(sum_on_target)(in, out, count);
+}
+
+}  // namespace kolo::bench
+#endif

@@ -1,0 +1,112 @@
+#include "benchmarks/all_reduce_bench.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/kolo_system.h"
+#include "benchmarks/limit_system.h"
+
+namespace kolo::bench {
+namespace {
+
+Runtime one_rank() { return Runtime::from_environment({}); }
+
+/// What a test wants to go wrong: after so many runs, one element of the sum.
+class FaultyRun final : public AllReduceRun {
+ public:
+  FaultyRun(const AllReduceCase& what, int good_runs) : data_(what.bytes), good_runs_(good_runs) {}
+  void write(const void* elements) override { std::memcpy(data_.data(), elements, data_.size()); }
+  void read(void* elements) override { std::memcpy(elements, data_.data(), data_.size()); }
+  void run() override {
+    if (good_runs_-- <= 0) data_.back() ^= std::byte{1};
+  }
+  std::string algorithm() const override { return "faulty"; }
+
+ private:
+  std::vector<std::byte> data_;
+  int good_runs_;
+};
+
+class FaultySystem final : public AllReduceSystem {
+ public:
+  explicit FaultySystem(std::vector<int> good_runs) : good_runs_(std::move(good_runs)) {}
+  std::string name() const override { return "faulty"; }
+  std::vector<std::unique_ptr<AllReduceRun>> prepare(const AllReduceCase& what) override {
+    cases.push_back(what);
+    std::vector<std::unique_ptr<AllReduceRun>> runs;
+    for (int good : good_runs_) runs.push_back(std::make_unique<FaultyRun>(what, good));
+    return runs;
+  }
+
+  std::vector<AllReduceCase> cases;
+
+ private:
+  std::vector<int> good_runs_;
+};
+
+std::vector<AllReduceRow> measure(Runtime& runtime, std::unique_ptr<AllReduceSystem> system,
+                                  const AllReduceOptions& options) {
+  std::vector<std::unique_ptr<AllReduceSystem>> systems;
+  systems.push_back(std::move(system));
+  return measure_all_reduce(runtime, systems, options, [](const AllReduceRow&) {});
+}
+
+constexpr int kNever = 1'000'000;
+
+TEST(AllReduceBench, CountsAnElementThatIsWrongFromTheStart) {
+  Runtime runtime = one_rank();
+  const auto rows = measure(runtime, std::make_unique<FaultySystem>(std::vector{0}),
+                            {.sizes = {64}, .iterations = 4});
+  ASSERT_EQ(rows.size(), 1u);
+  // Before and after the timed iterations.
+  EXPECT_EQ(rows[0].wrong, 2u);
+}
+
+TEST(AllReduceBench, CountsAnElementThatBecomesWrong) {
+  Runtime runtime = one_rank();
+  const auto rows = measure(runtime, std::make_unique<FaultySystem>(std::vector{3}),
+                            {.sizes = {64}, .iterations = 4});
+  EXPECT_EQ(rows.at(0).wrong, 1u);
+}
+
+TEST(AllReduceBench, CountsWhatIsWrongInAWayThatIsNotTheBest) {
+  Runtime runtime = one_rank();
+  const auto rows = measure(runtime, std::make_unique<FaultySystem>(std::vector{kNever, 0, kNever}),
+                            {.sizes = {64}, .iterations = 4});
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_GE(rows[0].wrong.value_or(0), 1u);
+}
+
+TEST(AllReduceBench, MeasuresASystemWithoutAnArenaOnceForBothHomes) {
+  Runtime runtime = one_rank();
+  auto system = std::make_unique<FaultySystem>(std::vector{kNever});
+  const FaultySystem& seen = *system;
+  std::vector<std::unique_ptr<AllReduceSystem>> systems;
+  systems.push_back(make_kolo_system(runtime));
+  systems.push_back(std::move(system));
+  systems.push_back(make_limit_system(runtime));
+  const auto rows = measure_all_reduce(
+      runtime, systems,
+      {.sizes = {8}, .homes = {Home::kArena, Home::kUser}, .out_of_place = true, .iterations = 3},
+      [](const AllReduceRow&) {});
+  std::vector<std::string> names;
+  for (const AllReduceRow& row : rows) {
+    names.push_back(row.system + " " + std::string(to_string(row.what.home)) +
+                    (row.what.in_place ? " in" : " out"));
+    EXPECT_EQ(row.iterations, 3);
+    EXPECT_EQ(row.wrong.has_value(), row.system != "limit");
+    EXPECT_EQ(row.wrong.value_or(0), 0u);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"kolo arena in", "kolo arena out", "kolo user in",
+                                             "kolo user out", "faulty user in", "faulty user out",
+                                             "limit user in", "limit user out"}));
+  EXPECT_EQ(seen.cases.size(), 2u);
+}
+
+}  // namespace
+}  // namespace kolo::bench

@@ -1,0 +1,50 @@
+#include "benchmarks/streaming_sum.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <initializer_list>
+#include <vector>
+
+#include "benchmarks/stream_memory.h"
+
+namespace kolo::bench {
+namespace {
+
+/// Streams of `count` floats: in stream s, element i is s + 1 + i.
+class Streams {
+ public:
+  Streams(std::size_t streams, std::size_t count) {
+    for (std::size_t s = 0; s < streams; ++s) {
+      memory_.emplace_back(count * sizeof(float));
+      data_.push_back(reinterpret_cast<float*>(memory_.back().data()));
+      for (std::size_t i = 0; i < count; ++i) data_[s][i] = static_cast<float>(s + 1 + i);
+    }
+  }
+  const std::vector<float*>& data() const { return data_; }
+
+ private:
+  std::vector<StreamMemory> memory_;
+  std::vector<float*> data_;
+};
+
+TEST(StreamingSum, WritesTheSumToEveryOutput) {
+  for (std::size_t streams : std::initializer_list<std::size_t>{1, 2, 4, 7}) {
+    for (std::size_t count : std::initializer_list<std::size_t>{0, 1, 63, 64, 65, 1000}) {
+      const Streams in(streams, count), out(streams, count);
+      const std::vector<const float*> sources(in.data().begin(), in.data().end());
+      streaming_sum(sources, out.data(), count);
+      streaming_sum(sources, in.data(), count);  // in place
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto sum = static_cast<float>(streams * i + streams * (streams + 1) / 2);
+        for (std::size_t s = 0; s < streams; ++s) {
+          ASSERT_EQ(out.data()[s][i], sum) << streams << " streams, element " << i;
+          ASSERT_EQ(in.data()[s][i], sum) << streams << " streams in place, element " << i;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo::bench
