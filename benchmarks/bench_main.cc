@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "benchmarks/all_reduce_command.h"
+#include "benchmarks/overlap_command.h"
 #include "comm/base/error.h"
 #include "comm/base/log.h"
 #include "runtime/version.h"
@@ -17,9 +18,11 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
   AllReduceCommand all_reduce(app);
+  OverlapCommand overlap(app);
   try {
     app.parse(argc, argv);
-    return all_reduce.run() ? 0 : exit_status(ErrorCode::kInternal);
+    const bool right = all_reduce.chosen() ? all_reduce.run() : overlap.run();
+    return right ? 0 : exit_status(ErrorCode::kInternal);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : exit_status(ErrorCode::kUsage);
   } catch (const KoloError& e) {

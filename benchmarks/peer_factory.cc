@@ -1,5 +1,6 @@
 #include "benchmarks/peer_factory.h"
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <optional>
@@ -10,6 +11,7 @@
 
 #include "benchmarks/limit_system.h"
 #include "comm/base/error.h"
+#include "comm/rendezvous/launch.h"
 
 #if KOLO_WITH_MPI
 #include "benchmarks/mpi_system.h"
@@ -23,6 +25,9 @@
 
 namespace kolo::bench {
 namespace {
+
+/// Only a job over TCP would look at it.
+[[maybe_unused]] constexpr std::chrono::seconds kStartUp{60};
 
 using Make = std::function<std::unique_ptr<AllReduceSystem>(Runtime&)>;
 
@@ -64,12 +69,19 @@ Peers::Peers(std::vector<std::string> names)
                                            fmt::join(known(), ", "))});
     }
 #if KOLO_WITH_MPI
-    if (name == "mpi") sessions_->mpi.emplace();
+    if (name == "mpi" && !sessions_->mpi) sessions_->mpi.emplace();
 #endif
   }
 }
 
 Peers::~Peers() = default;
+
+void Peers::keep_launcher() {
+#if KOLO_WITH_MPI
+  const Launch launch = detect_launch(process_environment(), true, kStartUp);
+  if (launch.kind == Launch::Kind::kMpi && !sessions_->mpi) sessions_->mpi.emplace();
+#endif
+}
 
 std::vector<std::unique_ptr<AllReduceSystem>> Peers::connect(Runtime& runtime) const {
   std::vector<std::unique_ptr<AllReduceSystem>> systems;

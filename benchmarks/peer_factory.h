@@ -17,6 +17,9 @@ class Peers {
   explicit Peers(std::vector<std::string> names);
   ~Peers();
 
+  /// Keeps MPI alive if this job was started by it, so that more than one runtime can be made.
+  void keep_launcher();
+
   /// Connects the systems, in the order of their names. Collective; they do not outlive this and
   /// the runtime. Errors: KoloError(kConfig) for NCCL on a runtime without a device; those of the
   ///                  systems.

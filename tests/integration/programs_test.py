@@ -21,6 +21,10 @@ BENCH_FIELDS = {
     "median_us", "min_us", "p99_us", "algbw_GBps", "busbw_GBps", "wire_bytes", "wrong", "wire_dtype", "iterations",
     "label",
 }  # fmt: skip
+OVERLAP_FIELDS = {
+    "system", "algorithm", "fusion_bytes", "gradients", "bytes", "ranks", "nodes", "memory", "iterations",
+    "compute_us", "communication_us", "iteration_us", "exposed_us", "hidden_percent", "wrong", "label",
+}  # fmt: skip
 TRAIN_FIELDS = {
     "model", "ranks", "nodes", "device", "wire", "compression", "algorithm", "steps", "epochs", "train_loss",
     "eval_loss", "eval_accuracy", "samples_per_s", "tokens_per_s", "step_ms", "compute_ms", "exposed_comm_ms",
@@ -83,6 +87,23 @@ class Programs(unittest.TestCase):
                 self.assertGreaterEqual(row["median_us"], row["min_us"])
                 if row["system"] == "limit":
                     self.assertEqual(row["algorithm"], "wire" if nodes else "memory")
+
+    def test_bench_measures_overlap_for_each_fusion_size_and_peer(self):
+        peers = self.peers()
+        for nodes, memory in ((0, "arena"), (2, "user")):
+            out = self.folder / "rows.json"
+            self.succeed(
+                "kolo-bench", "overlap", "--layers", 2, "--width", 16, "--compute-ms", 1, "--iterations", 3,
+                "--fusion-sizes", "0,4K,1M", "--memory", memory, "--compare", ",".join(peers), "--json", out,
+                ranks=2, nodes=nodes,
+            )  # fmt: skip
+            rows = json.loads(out.read_text())
+            self.assertEqual([(row["system"], row["fusion_bytes"]) for row in rows],
+                             [("kolo", 0), ("kolo", 4096), ("kolo", 1 << 20), *((peer, None) for peer in peers)])
+            for row in rows:
+                self.assertEqual(set(row), OVERLAP_FIELDS)
+                self.assertEqual((row["wrong"], row["gradients"], row["nodes"]), (0, 24, max(nodes, 1)))
+                self.assertAlmostEqual(row["exposed_us"], row["iteration_us"] - row["compute_us"])
 
     def test_bench_refuses_what_it_cannot_compare(self):
         unknown = launch("kolo-bench", "all-reduce", "--compare", "carrier-pigeon", ranks=1)

@@ -1,0 +1,78 @@
+#include "benchmarks/overlap_bench.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kolo::bench {
+namespace {
+
+/// Writes down how it is used; sums of one rank are what went in, times `factor`.
+class RecordingSystem final : public OverlapSystem {
+ public:
+  explicit RecordingSystem(float factor) : factor_(factor) {}
+  std::string name() const override { return "recording"; }
+  std::string algorithm() const override { return "none"; }
+  void ready(std::size_t index) override { marked.push_back(index); }
+  void finish() override {
+    value_ *= factor_;
+    iterations.push_back(std::exchange(marked, {}));
+  }
+  void fill(float value) override { value_ = value; }
+  std::uint64_t count_other_than(float value) override { return value_ == value ? 0 : 1; }
+
+  std::vector<std::size_t> marked;
+  std::vector<std::vector<std::size_t>> iterations;
+
+ private:
+  float factor_;
+  float value_ = 0;
+};
+
+TEST(TransformerGradients, HaveTheParametersOfATransformer) {
+  const auto counts = transformer_gradients(2, 10);
+  EXPECT_EQ(counts.size(), 24u);
+  // Per layer 12 width² in matrices, 4 width in norms, 9 width in biases.
+  EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), std::size_t{0}),
+            2u * (1200u + 40u + 90u));
+}
+
+TEST(OverlapBench, MarksEveryGradientInReverseOrderAndCountsWrongSums) {
+  Runtime runtime = Runtime::from_environment({});
+  auto right = std::make_unique<RecordingSystem>(1.0f);
+  const RecordingSystem& seen = *right;
+  std::vector<std::unique_ptr<OverlapSystem>> systems;
+  systems.push_back(std::move(right));
+  systems.push_back(std::make_unique<RecordingSystem>(2.0f));
+  const auto rows = measure_overlap(
+      runtime, systems, {.counts = {5, 1, 3}, .compute_ms = 0.01, .iterations = 2, .warmup = 1});
+  // Per iteration one without computation and one with it, and a last one for the check.
+  ASSERT_EQ(seen.iterations.size(), 2u * 3u + 1u);
+  for (const auto& iteration : seen.iterations) {
+    EXPECT_EQ(iteration, (std::vector<std::size_t>{2, 1, 0}));
+  }
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].wrong, 0u);
+  EXPECT_EQ(rows[1].wrong, 1u);
+  EXPECT_EQ(rows[0].exposed_us, rows[0].iteration_us - rows[0].compute_us);
+}
+
+TEST(OverlapBench, RunsOnKoloInEitherMemory) {
+  Runtime runtime = Runtime::from_environment({});
+  const OverlapOptions options = {
+      .counts = transformer_gradients(1, 8), .compute_ms = 0.01, .iterations = 2, .warmup = 1};
+  for (Home home : {Home::kArena, Home::kUser}) {
+    std::vector<std::unique_ptr<OverlapSystem>> systems;
+    systems.push_back(make_kolo_overlap(runtime, options.counts, home));
+    const auto rows = measure_overlap(runtime, systems, options);
+    EXPECT_EQ(rows.at(0).wrong, 0u);
+    EXPECT_EQ(rows.at(0).fusion_bytes, runtime.options().fusion_bytes);
+  }
+}
+
+}  // namespace
+}  // namespace kolo::bench
