@@ -1,0 +1,520 @@
+#include "comm/schedule/simulator.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+#include "comm/schedule/shared_capacity.h"
+
+namespace kolo {
+namespace {
+
+using Step = SimulatorSchedules::Step;
+
+struct Task {
+  std::uint32_t bucket;
+  StepId step;
+};
+
+/// First in, first out, in memory that is used again when all are out.
+class TaskQueue {
+ public:
+  bool empty() const { return next_ == tasks_.size(); }
+  void push(Task task) { tasks_.push_back(task); }
+  Task pop() {
+    const Task task = tasks_[next_++];
+    if (empty()) {
+      tasks_.clear();
+      next_ = 0;
+    }
+    return task;
+  }
+
+ private:
+  std::vector<Task> tasks_;
+  std::size_t next_ = 0;
+};
+
+enum class EventKind : std::uint8_t {
+  kStart,      // a bucket at a rank
+  kDone,       // a step, by the worker that it had
+  kMemory,     // the first of a node's kernels, unless its changes (`step`) are more by now
+  kSent,       // a send: it has left its rank's link
+  kHead,       // of a message, at the receiver's link
+  kDelivered,  // a message or flag
+  kMet,        // a native step, by all of its ranks
+};
+
+/// Events of one time happen in an order that does not depend on which node they happen at, so that
+/// nodes that are alike remain so.
+struct Event {
+  double time;
+  std::uint32_t bucket;
+  StepId step;
+  std::uint32_t place;  // of the rank, by local rank and then by node
+  EventKind kind;
+
+  friend bool operator>(const Event& a, const Event& b) {
+    return std::tie(a.time, a.bucket, a.step, a.place, a.kind) >
+           std::tie(b.time, b.bucket, b.step, b.place, b.kind);
+  }
+};
+
+struct Rank {
+  int number = 0;
+  int node = 0;
+  double slowness = 1;
+  std::array<TaskQueue, static_cast<std::size_t>(Worker::kNone)> ready;  // by worker
+  std::array<bool, static_cast<std::size_t>(Worker::kNone)> busy{};
+  Task kernel{};            // of the processor, under way
+  double port_free_us = 0;  // its way to other ranks of its node
+};
+
+struct Node {
+  double out_free_us = 0, in_free_us = 0;  // its link
+  double collectives_free_us = 0;
+  SharedCapacity memory;
+  std::uint32_t changes = 0;  // of the kernels that share the memory
+};
+
+/// One bucket on all ranks.
+struct Run {
+  std::vector<std::size_t> first = {};      // of each place's steps
+  std::vector<std::uint32_t> missing = {};  // what each step waits for
+  std::vector<std::size_t> remaining = {};  // steps of each place that are not complete
+  std::size_t ranks = 0;                    // that are not done
+  double finish_us = 0;
+};
+
+class Simulation {
+ public:
+  Simulation(const ProcessGrid& grid, std::span<const SimulatedBucket> buckets,
+             const SimulatorOptions& options)
+      : grid_(grid),
+        buckets_(buckets),
+        costs_(options.costs),
+        model_(grid, costs_.links),
+        is_reduced_(options.only_first_node),
+        runs_(buckets.size()) {
+    place_ranks(options.slowness);
+    const double copy = 2 * costs_.links.memory.bytes_per_us;
+    nodes_.assign(static_cast<std::size_t>(is_reduced_ ? 1 : grid.num_nodes()),
+                  {.memory = SharedCapacity(copy, costs_.memory_streams * copy)});
+    for (std::size_t i = 0; i < buckets.size(); ++i) {
+      check_bucket(buckets[i]);
+      runs_[i].ranks = ranks_.size();
+      for (std::uint32_t place = 0; place < ranks_.size(); ++place) {
+        const auto rank = static_cast<std::size_t>(ranks_[place].number);
+        push(buckets[i].start_us[rank], EventKind::kStart, {narrow<std::uint32_t>(i), 0}, place);
+      }
+    }
+  }
+
+  std::vector<double> run() {
+    while (!events_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.time;
+      handle(event);
+    }
+    std::vector<double> finish_us;
+    for (std::uint32_t i = 0; i < runs_.size(); ++i) {
+      if (runs_[i].ranks > 0) complain(i);
+      finish_us.push_back(runs_[i].finish_us);
+    }
+    return finish_us;
+  }
+
+ private:
+  void place_ranks(const std::vector<double>& slowness) {
+    const auto world = static_cast<std::size_t>(grid_.world_size());
+    check(slowness.empty() || slowness.size() == world, "not one slowness per rank");
+    std::vector<int> order;
+    for (int rank = 0; rank < grid_.world_size(); ++rank) {
+      if (!is_reduced_ || grid_.node(rank) == 0) order.push_back(rank);
+      check(
+          !is_reduced_ || slowness.empty() || slowness_of(slowness, rank) == first(slowness, rank),
+          "nodes that are not equally slow are not alike");
+    }
+    std::sort(order.begin(), order.end(), [&](int a, int b) {
+      return std::pair(grid_.local_rank(a), grid_.node(a)) <
+             std::pair(grid_.local_rank(b), grid_.node(b));
+    });
+    place_of_.assign(world, 0);
+    for (int rank : order) {
+      place_of_[static_cast<std::size_t>(rank)] = narrow<std::uint32_t>(ranks_.size());
+      Rank& added = ranks_.emplace_back();
+      added.number = rank;
+      added.node = grid_.node(rank);
+      added.slowness = slowness.empty() ? 1.0 : slowness_of(slowness, rank);
+    }
+  }
+
+  /// By rank, that of the rank itself and of its like on node 0.
+  static double slowness_of(const std::vector<double>& values, int rank) {
+    return values[static_cast<std::size_t>(rank)];
+  }
+  double first(const std::vector<double>& values, int rank) const {
+    return slowness_of(values, first_like(rank));
+  }
+  int first_like(int rank) const {
+    return grid_.ranks_of_node(0)[static_cast<std::size_t>(grid_.local_rank(rank))];
+  }
+
+  void check_bucket(const SimulatedBucket& bucket) const {
+    check(bucket.start_us.size() == static_cast<std::size_t>(grid_.world_size()),
+          "not one start per rank");
+    if (!is_reduced_) return;
+    check(bucket.schedules->symmetry() != NodeSymmetry::kNone,
+          "one node cannot stand for all without a symmetry");
+    for (int rank = 0; rank < grid_.world_size(); ++rank) {
+      check(slowness_of(bucket.start_us, rank) == first(bucket.start_us, rank),
+            "nodes that do not start alike are not alike");
+    }
+  }
+
+  const SimulatorSchedules::Lines& lines(std::uint32_t bucket, std::uint32_t place) const {
+    return buckets_[bucket].schedules->of_rank(ranks_[place].number);
+  }
+  const Step& step(Task task, std::uint32_t place) const {
+    return lines(task.bucket, place).steps[task.step];
+  }
+  int peer(Task task, std::uint32_t place) const {
+    return buckets_[task.bucket].schedules->peer(ranks_[place].number, step(task, place));
+  }
+  /// Where a rank is played: itself, or its like on node 0.
+  std::uint32_t place_of(int rank) const {
+    return place_of_[static_cast<std::size_t>(is_reduced_ ? first_like(rank) : rank)];
+  }
+  Node& node_of(std::uint32_t place) {
+    return nodes_[is_reduced_ ? 0 : static_cast<std::size_t>(ranks_[place].node)];
+  }
+
+  void push(double time, EventKind kind, Task task, std::uint32_t place) {
+    events_.push({time, task.bucket, task.step, place, kind});
+  }
+
+  void handle(const Event& event) {
+    const Task task{event.bucket, event.step};
+    switch (event.kind) {
+      case EventKind::kStart:
+        start(event.bucket, event.place);
+        break;
+      case EventKind::kDone:
+        done(task, event.place);
+        break;
+      case EventKind::kMemory:
+        memory_done(event.place, event.step);
+        break;
+      case EventKind::kSent:
+        complete(task, event.place);
+        break;
+      case EventKind::kHead:
+        enter_receiver(task, event.place);
+        break;
+      case EventKind::kDelivered:
+        deliver(task, event.place);
+        break;
+      case EventKind::kMet:
+        complete_met(task, event.place);
+        break;
+    }
+  }
+
+  void start(std::uint32_t bucket, std::uint32_t place) {
+    Run& run = runs_[bucket];
+    if (run.missing.empty()) prepare(bucket);
+    const auto count = narrow<StepId>(lines(bucket, place).steps.size());
+    if (count == 0) finish(bucket);
+    for (StepId id = 0; id < count; ++id) satisfy({bucket, id}, place);
+    settle(place);
+  }
+
+  /// Every step waits for what its schedule says, and for its bucket to be started at its rank.
+  void prepare(std::uint32_t bucket) {
+    Run& run = runs_[bucket];
+    for (std::uint32_t place = 0; place < ranks_.size(); ++place) {
+      run.first.push_back(run.missing.size());
+      run.remaining.push_back(lines(bucket, place).steps.size());
+      for (const Step& line : lines(bucket, place).steps) run.missing.push_back(line.waits + 1);
+    }
+  }
+
+  void satisfy(Task task, std::uint32_t place) {
+    Run& run = runs_[task.bucket];
+    if (--run.missing[run.first[place] + task.step] == 0) release(task, place);
+  }
+
+  void release(Task task, std::uint32_t place) {
+    const Step& line = step(task, place);
+    if (line.kind == StepKind::kNative) {
+      meet(task, place);
+    } else if (line.worker != Worker::kNone) {
+      ranks_[place].ready[static_cast<std::size_t>(line.worker)].push(task);
+    } else {
+      if (line.kind == StepKind::kSignal && line.partner != SimulatorSchedules::kNobody) {
+        push(now_ + costs_.links.memory.latency_us, EventKind::kDelivered, task, place);
+      }
+      completed_.push_back(task);
+    }
+  }
+
+  void complete(Task task, std::uint32_t place) {
+    completed_.push_back(task);
+    settle(place);
+  }
+
+  /// Draws all consequences of what is complete at a rank, and gives its workers something to do.
+  void settle(std::uint32_t place) {
+    while (!completed_.empty()) {
+      const Task task = completed_.back();
+      completed_.pop_back();
+      for (StepId later : lines(task.bucket, place).successors(task.step)) {
+        satisfy({task.bucket, later}, place);
+      }
+      if (--runs_[task.bucket].remaining[place] == 0) finish(task.bucket);
+    }
+    Rank& rank = ranks_[place];
+    if (!is_busy(rank, Worker::kMessages)) {
+      if (has_ready(rank, Worker::kMessages)) {
+        begin(Worker::kMessages, place);
+      } else if (has_ready(rank, Worker::kKernels)) {
+        begin_kernel(place);
+      }
+    }
+    for (Worker worker : {Worker::kPacks, Worker::kDeviceKernels, Worker::kDown, Worker::kUp}) {
+      if (!is_busy(rank, worker) && has_ready(rank, worker)) begin(worker, place);
+    }
+  }
+
+  static bool is_busy(const Rank& rank, Worker worker) {
+    return rank.busy[static_cast<std::size_t>(worker)];
+  }
+  static bool has_ready(const Rank& rank, Worker worker) {
+    return !rank.ready[static_cast<std::size_t>(worker)].empty();
+  }
+
+  void begin(Worker worker, std::uint32_t place) {
+    Rank& rank = ranks_[place];
+    const auto index = static_cast<std::size_t>(worker);
+    const Task task = rank.ready[index].pop();
+    rank.busy[index] = true;
+    const auto bytes = static_cast<double>(step(task, place).bytes);
+    double time = 0;
+    if (worker == Worker::kMessages) {
+      time = costs_.message_us;
+    } else if (worker == Worker::kDown || worker == Worker::kUp) {
+      time = transfer_us(costs_.links.staging, bytes / 2);  // Bytes are those read plus written.
+    } else {
+      time = transfer_us(costs_.device_kernel, bytes);
+    }
+    push(now_ + rank.slowness * time, EventKind::kDone, task, place);
+  }
+
+  void done(Task task, std::uint32_t place) {
+    const Step& line = step(task, place);
+    ranks_[place].busy[static_cast<std::size_t>(line.worker)] = false;
+    if (line.kind == StepKind::kSend) transmit(task, place);
+    if (line.kind != StepKind::kSend) completed_.push_back(task);
+    settle(place);
+  }
+
+  // The processor is busy with messages or with a kernel, and `busy` of messages says so of both.
+  void begin_kernel(std::uint32_t place) {
+    Rank& rank = ranks_[place];
+    rank.kernel = rank.ready[static_cast<std::size_t>(Worker::kKernels)].pop();
+    rank.busy[static_cast<std::size_t>(Worker::kMessages)] = true;
+    const auto bytes = static_cast<double>(step(rank.kernel, place).bytes);
+    node_of(place).memory.add(now_, rank.slowness * bytes, static_cast<int>(place));
+    expect_memory(place);
+  }
+
+  void expect_memory(std::uint32_t place) {
+    Node& node = node_of(place);
+    ++node.changes;
+    if (node.memory.empty()) return;
+    push(node.memory.next_end(), EventKind::kMemory, {0, node.changes}, place);
+  }
+
+  void memory_done(std::uint32_t place, std::uint32_t changes) {
+    Node& node = node_of(place);
+    if (node.changes != changes) return;
+    const auto done_at = static_cast<std::uint32_t>(node.memory.take(now_));
+    expect_memory(done_at);
+    ranks_[done_at].busy[static_cast<std::size_t>(Worker::kMessages)] = false;
+    complete(ranks_[done_at].kernel, done_at);
+  }
+
+  void transmit(Task task, std::uint32_t place) {
+    Rank& rank = ranks_[place];
+    const int to = peer(task, place);
+    const bool is_inside = grid_.node(to) == rank.node;
+    const LinkCost& link = is_inside ? costs_.links.memory : costs_.links.network;
+    double& free_us = is_inside ? rank.port_free_us : node_of(place).out_free_us;
+    const double begin_us = std::max(now_, free_us);
+    free_us = begin_us + static_cast<double>(step(task, place).bytes) / link.bytes_per_us;
+    push(free_us, EventKind::kSent, task, place);
+    if (step(task, place).partner == SimulatorSchedules::kNobody) return;
+    if (is_inside) {
+      push(free_us + link.latency_us, EventKind::kDelivered, task, place);
+    } else {
+      push(begin_us + link.latency_us, EventKind::kHead, task, place);
+    }
+  }
+
+  void enter_receiver(Task task, std::uint32_t sender) {
+    Node& node = node_of(place_of(peer(task, sender)));
+    const auto bytes = static_cast<double>(step(task, sender).bytes);
+    node.in_free_us = std::max(now_, node.in_free_us) + bytes / costs_.links.network.bytes_per_us;
+    push(node.in_free_us, EventKind::kDelivered, task, sender);
+  }
+
+  void deliver(Task task, std::uint32_t sender) {
+    const std::uint32_t place = place_of(peer(task, sender));
+    satisfy({task.bucket, step(task, sender).partner}, place);
+    settle(place);
+  }
+
+  using Meeting = std::tuple<std::uint32_t, int, std::uint32_t>;  // bucket, node or -1, ordinal
+
+  Meeting meeting(Task task, std::uint32_t place) const {
+    const Step& line = step(task, place);
+    const int where = line.group == NativeGroup::kNode ? ranks_[place].node : -1;
+    return {task.bucket, where, line.ordinal};
+  }
+
+  // Collectives of a node follow each other in the order in which all its ranks are there.
+  void meet(Task task, std::uint32_t place) {
+    const Step& line = step(task, place);
+    const bool is_in_node = line.group == NativeGroup::kNode;
+    const int node = ranks_[place].node;
+    const std::size_t size = is_in_node ? grid_.ranks_of_node(node).size() : ranks_.size();
+    auto& present = present_[meeting(task, place)];
+    present.emplace_back(place, task.step);
+    if (present.size() < size) return;
+    double begin_us = now_;
+    const auto reserve = [&](double end_us) {
+      for (Node& other : nodes_) {
+        if (is_in_node && &other != &node_of(place)) continue;
+        begin_us = std::max(begin_us, other.collectives_free_us);
+        other.collectives_free_us = std::max(end_us, other.collectives_free_us);
+      }
+    };
+    reserve(now_);
+    const double end_us = begin_us + native_us(line, size);
+    reserve(end_us);
+    push(end_us, EventKind::kMet, task, place);
+  }
+
+  // The number of a native step is the same on all of its ranks, the number of its line is not.
+  void complete_met(Task task, std::uint32_t place) {
+    const auto met = present_.extract(meeting(task, place));
+    for (const auto& [member, step] : met.mapped()) complete({task.bucket, step}, member);
+  }
+
+  double native_us(const Step& line, std::size_t ranks) const {
+    if (line.native == NativeOp::kAllReduce) return model_.native_us(line.bytes);
+    const auto size = static_cast<double>(ranks);
+    return transfer_us(costs_.links.device, (size - 1) / size * static_cast<double>(line.bytes));
+  }
+
+  static double transfer_us(const LinkCost& link, double bytes) {
+    return link.latency_us + bytes / link.bytes_per_us;
+  }
+
+  void finish(std::uint32_t bucket) {
+    Run& run = runs_[bucket];
+    run.finish_us = now_;
+    if (--run.ranks == 0) run.missing = {};
+  }
+
+  [[noreturn]] void complain(std::uint32_t bucket) const {
+    std::string what = "steps wait for each other";
+    int rank = -1;
+    for (std::uint32_t place = 0; place < ranks_.size(); ++place) {
+      const auto waiting = first_waiting(bucket, place);
+      if (!waiting) continue;
+      const bool is_hopeless = !is_native(*waiting, place) && !has_giver(*waiting, place);
+      if (rank >= 0 && !is_hopeless) continue;
+      rank = ranks_[place].number;
+      const std::uint32_t ordinal = step(*waiting, place).ordinal;
+      what = is_native(*waiting, place)
+                 ? fmt::format("step {} waits for the others of native step {}", waiting->step,
+                               ordinal)
+                 : fmt::format("step {} waits for number {} of rank {}{}", waiting->step, ordinal,
+                               peer(*waiting, place), is_hopeless ? ", which never gives it" : "");
+      if (is_hopeless) break;
+    }
+    throw KoloError(
+        {.code = ErrorCode::kInternal,
+         .rank = rank,
+         .what = fmt::format("the simulation of bucket {} stands still: {}", bucket, what)});
+  }
+
+  /// The first step of a rank that waits for nothing but other ranks. (What comes before a step has
+  /// lower numbers.)
+  std::optional<Task> first_waiting(std::uint32_t bucket, std::uint32_t place) const {
+    const auto count = lines(bucket, place).steps.size();
+    for (StepId id = 0; id < count; ++id) {
+      const Task task{bucket, id};
+      const std::uint32_t missing = runs_[bucket].missing[runs_[bucket].first[place] + id];
+      const StepKind kind = step(task, place).kind;
+      const bool takes = kind == StepKind::kRecv || kind == StepKind::kAwait;
+      if (takes && missing == 1) return task;
+      const bool is_met = !present_.contains(meeting(task, place));
+      if (kind == StepKind::kNative && missing == 0 && !is_met) return task;
+    }
+    return std::nullopt;
+  }
+
+  bool is_native(Task task, std::uint32_t place) const {
+    return step(task, place).kind == StepKind::kNative;
+  }
+
+  /// Whether some step at the peer gives what this step takes.
+  bool has_giver(Task task, std::uint32_t place) const {
+    const StepKind kind =
+        step(task, place).kind == StepKind::kRecv ? StepKind::kSend : StepKind::kSignal;
+    const std::uint32_t giver = place_of(peer(task, place));
+    const auto& steps = lines(task.bucket, giver).steps;
+    for (StepId id = 0; id < steps.size(); ++id) {
+      const bool leads_here = steps[id].kind == kind && steps[id].partner == task.step &&
+                              place_of(peer({task.bucket, id}, giver)) == place;
+      if (leads_here) return true;
+    }
+    return false;
+  }
+
+  const ProcessGrid& grid_;
+  std::span<const SimulatedBucket> buckets_;
+  MachineCosts costs_;
+  CostModel model_;
+  bool is_reduced_;
+  double now_ = 0;
+  std::vector<Rank> ranks_;              // by place
+  std::vector<std::uint32_t> place_of_;  // by rank
+  std::vector<Node> nodes_;
+  std::vector<Run> runs_;  // by bucket
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<Task> completed_;  // at the rank that is being settled
+  /// Places, with the step there, that are ready for a native step.
+  std::map<Meeting, std::vector<std::pair<std::uint32_t, StepId>>> present_;
+};
+
+}  // namespace
+
+std::vector<double> simulate(const ProcessGrid& grid, std::span<const SimulatedBucket> buckets,
+                             const SimulatorOptions& options) {
+  return Simulation(grid, buckets, options).run();
+}
+
+}  // namespace kolo
