@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -58,6 +59,7 @@ enum class EventKind : std::uint8_t {
 /// nodes that are alike remain so.
 struct Event {
   double time;
+  double tail;  // of kHead: when the last byte is there
   std::uint32_t bucket;
   StepId step;
   std::uint32_t place;  // of the rank, by local rank and then by node
@@ -69,18 +71,33 @@ struct Event {
   }
 };
 
+/// One direction of a link: passes bytes at its rate, but so many at once as it has saved up while
+/// it had nothing to do.
+class Link {
+ public:
+  /// When a message is through that begins now, or when those before it are through.
+  double pass(double now, double bytes, double bytes_per_us, double burst_bytes) {
+    paid_us_ = std::max(now - burst_bytes / bytes_per_us, paid_us_) + bytes / bytes_per_us;
+    return std::max(now, paid_us_);
+  }
+  double free_us(double now) const { return std::max(now, paid_us_); }
+
+ private:
+  double paid_us_ = -std::numeric_limits<double>::infinity();
+};
+
 struct Rank {
   int number = 0;
   int node = 0;
   double slowness = 1;
   std::array<TaskQueue, static_cast<std::size_t>(Worker::kNone)> ready;  // by worker
   std::array<bool, static_cast<std::size_t>(Worker::kNone)> busy{};
-  Task kernel{};            // of the processor, under way
-  double port_free_us = 0;  // its way to other ranks of its node
+  Task kernel{};  // of the processor, under way
+  Link port;      // its way to other ranks of its node
 };
 
 struct Node {
-  double out_free_us = 0, in_free_us = 0;  // its link
+  Link out = {}, in = {};
   double collectives_free_us = 0;
   SharedCapacity memory;
   std::uint32_t changes = 0;  // of the kernels that share the memory
@@ -200,7 +217,7 @@ class Simulation {
   }
 
   void push(double time, EventKind kind, Task task, std::uint32_t place) {
-    events_.push({time, task.bucket, task.step, place, kind});
+    events_.push({time, 0, task.bucket, task.step, place, kind});
   }
 
   void handle(const Event& event) {
@@ -219,7 +236,7 @@ class Simulation {
         complete(task, event.place);
         break;
       case EventKind::kHead:
-        enter_receiver(task, event.place);
+        enter_receiver(event);
         break;
       case EventKind::kDelivered:
         deliver(task, event.place);
@@ -356,26 +373,31 @@ class Simulation {
 
   void transmit(Task task, std::uint32_t place) {
     Rank& rank = ranks_[place];
-    const int to = peer(task, place);
-    const bool is_inside = grid_.node(to) == rank.node;
-    const LinkCost& link = is_inside ? costs_.links.memory : costs_.links.network;
-    double& free_us = is_inside ? rank.port_free_us : node_of(place).out_free_us;
-    const double begin_us = std::max(now_, free_us);
-    free_us = begin_us + static_cast<double>(step(task, place).bytes) / link.bytes_per_us;
-    push(free_us, EventKind::kSent, task, place);
-    if (step(task, place).partner == SimulatorSchedules::kNobody) return;
-    if (is_inside) {
-      push(free_us + link.latency_us, EventKind::kDelivered, task, place);
-    } else {
-      push(begin_us + link.latency_us, EventKind::kHead, task, place);
+    const auto bytes = static_cast<double>(step(task, place).bytes);
+    const bool is_taken = step(task, place).partner != SimulatorSchedules::kNobody;
+    if (grid_.node(peer(task, place)) == rank.node) {
+      const LinkCost& memory = costs_.links.memory;
+      const double sent_us = rank.port.pass(now_, bytes, memory.bytes_per_us, 0);
+      push(sent_us, EventKind::kSent, task, place);
+      if (is_taken) push(sent_us + memory.latency_us, EventKind::kDelivered, task, place);
+      return;
     }
+    const LinkCost& network = costs_.links.network;
+    Link& out = node_of(place).out;
+    const double begin_us = out.free_us(now_);
+    const double sent_us = out.pass(now_, bytes, network.bytes_per_us, costs_.burst_bytes);
+    push(sent_us, EventKind::kSent, task, place);
+    if (!is_taken) return;
+    events_.push({begin_us + network.latency_us, sent_us + network.latency_us, task.bucket,
+                  task.step, place, EventKind::kHead});
   }
 
-  void enter_receiver(Task task, std::uint32_t sender) {
-    Node& node = node_of(place_of(peer(task, sender)));
-    const auto bytes = static_cast<double>(step(task, sender).bytes);
-    node.in_free_us = std::max(now_, node.in_free_us) + bytes / costs_.links.network.bytes_per_us;
-    push(node.in_free_us, EventKind::kDelivered, task, sender);
+  void enter_receiver(const Event& head) {
+    const Task task{head.bucket, head.step};
+    Node& node = node_of(place_of(peer(task, head.place)));
+    const double through_us = node.in.pass(now_, static_cast<double>(step(task, head.place).bytes),
+                                           costs_.links.network.bytes_per_us, costs_.burst_bytes);
+    push(std::max(through_us, head.tail), EventKind::kDelivered, task, head.place);
   }
 
   void deliver(Task task, std::uint32_t sender) {

@@ -18,6 +18,9 @@ struct MachineCosts {
   /// Kernels of so many ranks run at full speed side by side; more share the node's memory. At full
   /// speed, a kernel copies links.memory.bytes_per_us (so it reads plus writes twice as much).
   double memory_streams = 2;
+  /// What a shaped link lets pass at once after it has rested, each way, as tc's tbf does; 0 for
+  /// links that are as fast as they are.
+  double burst_bytes = 0;
   /// Bytes that a kernel of a device reads plus writes.
   LinkCost device_kernel{.latency_us = 3, .bytes_per_us = 1'500'000};
 };

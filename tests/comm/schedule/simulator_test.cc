@@ -137,6 +137,17 @@ TEST(SimulatorForms, RanksOfANodeShareItsLink) {
   EXPECT_NEAR(us, kBytes / 1024 + 8 + flags, 1e-6);
 }
 
+TEST(SimulatorForms, AShapedLinkLetsABurstPass) {
+  MachineCosts costs = only_links();
+  const auto us = [&](double burst_bytes) {
+    costs.burst_bytes = burst_bytes;
+    return all_reduce_us(nodes_of_one(2), {.count = kCount}, in_one_chunk("tree"), costs);
+  };
+  // All bytes go one way and then back; each link has rested before.
+  EXPECT_NEAR(us(kBytes), 2 * 8, 1e-6);
+  EXPECT_NEAR(us(kBytes / 4), 2 * (8 + 3 * kBytes / 4 / 1024), 1e-6);
+}
+
 TEST(SimulatorForms, KernelsShareTheMemoryOfTheirNode) {
   MachineCosts costs = only_links();
   costs.links.memory = {.latency_us = 1, .bytes_per_us = 1024};

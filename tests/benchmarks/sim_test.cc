@@ -1,0 +1,210 @@
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "benchmarks/sim_check.h"
+#include "benchmarks/sim_cluster.h"
+#include "benchmarks/sim_models.h"
+#include "benchmarks/sim_step.h"
+#include "comm/base/error.h"
+
+namespace kolo::bench {
+namespace {
+
+CompileOptions forced(std::string algorithm, std::size_t chunk_bytes = std::size_t{1} << 30) {
+  return {.algorithm = std::move(algorithm),
+          .chunk_bytes = chunk_bytes,
+          .device_chunk_bytes = chunk_bytes};
+}
+
+double all_reduce_us(ClusterSpec spec, std::size_t count) {
+  Cluster cluster(std::move(spec));
+  return cluster.run({cluster.layout(count, DType::kFloat32)}, {0})[0];
+}
+
+TEST(SimModels, HaveTheirParametersAndOperations) {
+  const ModelPreset resnet = model_preset("resnet50");
+  EXPECT_EQ(resnet.parameters(), 25'557'032u);
+  EXPECT_EQ(resnet.gradients.size(), 161u);
+  EXPECT_NEAR(resnet.forward_flops() / 2, 4.1e9, 0.05e9);  // Multiply-adds of the paper's table.
+  const ModelPreset gpt = model_preset("gpt1b");
+  EXPECT_NEAR(static_cast<double>(gpt.parameters()), 1.03e9, 0.005e9);
+  // Two operations a weight and token, and attention's own.
+  const double weights = static_cast<double>(gpt.parameters() - 50304 * 1792);
+  EXPECT_NEAR(gpt.forward_flops() / (2 * weights * 1024), 1.08, 0.02);
+  EXPECT_THROW(model_preset("alexnet"), KoloError);
+}
+
+// Where one node stands for all, buckets are padded; where their parts are equal anyway, that
+// changes nothing.
+TEST(SimCluster, ManyRanksPlayedByOneNodeTakeAsLongAsAllOfThem) {
+  for (const char* algorithm : {"ring", "hierarchical:direct,ring", "hierarchical:native,ring",
+                                "hierarchical:native,halving_doubling", "tree"}) {
+    const std::string name = algorithm;
+    ClusterSpec spec{.nodes = 32,
+                     .ranks_per_node = 4,
+                     .compile = forced(algorithm),
+                     .memory = name.find("native") != std::string::npos ? MemoryKind::kDevice
+                                                                        : MemoryKind::kHost};
+    const std::size_t count = 128 * 64;
+    const double reduced = all_reduce_us(spec, count);
+    spec.full = true;
+    EXPECT_EQ(all_reduce_us(spec, count), reduced) << algorithm;
+    // 127 parts of 64 elements and one of 63: one message is four bytes shorter.
+    EXPECT_NEAR(all_reduce_us(spec, count - 1), reduced, 0.001 * reduced) << algorithm;
+  }
+}
+
+TEST(SimCluster, FourThousandRanksFit) {
+  const double us = all_reduce_us({.nodes = 512,
+                                   .ranks_per_node = 8,
+                                   .compile = forced("hierarchical:native,halving_doubling"),
+                                   .memory = MemoryKind::kDevice},
+                                  25'000'000);
+  const double least = 2 * 511.0 / 512 * 25e6 * 4 / 1200;
+  EXPECT_GT(us, least);
+  EXPECT_LT(us, 1.5 * least);
+}
+
+TEST(SimCluster, RefusesWhatIsTooLarge) {
+  Cluster cluster({.nodes = 4096, .compile = forced("ring", 1 << 20)});
+  try {
+    cluster.run({cluster.layout(64 << 20, DType::kFloat32)}, {0});
+    ADD_FAILURE();
+  } catch (const KoloError& e) {
+    EXPECT_EQ(e.error().code, ErrorCode::kConfig);
+    EXPECT_NE(std::string(e.what()).find("raise the size of chunks"), std::string::npos);
+  }
+}
+
+TEST(SimCluster, StragglersAreDrawnFromTheirSeed) {
+  const Stragglers stragglers{.late_us = 100, .slow_share = 0.25, .slow_factor = 3, .seed = 5};
+  const Lateness first = draw(stragglers, 4096), again = draw(stragglers, 4096);
+  EXPECT_EQ(first.late_us, again.late_us);
+  EXPECT_EQ(first.slowness, again.slowness);
+  const double mean = std::accumulate(first.late_us.begin(), first.late_us.end(), 0.0) / 4096;
+  EXPECT_NEAR(mean, 100, 8);  // Five standard deviations.
+  const auto slow = std::count(first.slowness.begin(), first.slowness.end(), 3.0);
+  EXPECT_NEAR(static_cast<double>(slow), 1024, 5 * 28);
+}
+
+TEST(SimCluster, TheLatestRankDelaysAll) {
+  ClusterSpec spec{.nodes = 8, .compile = forced("ring")};
+  const double punctual = all_reduce_us(spec, 8192);
+  spec.stragglers = {.late_us = 1000, .seed = 3};
+  const Lateness lateness = draw(spec.stragglers, 8);
+  const double last = *std::max_element(lateness.late_us.begin(), lateness.late_us.end());
+  EXPECT_NEAR(all_reduce_us(spec, 8192), last + punctual, 1e-6);
+}
+
+StepSpec step_of(std::string model) {
+  StepSpec spec{.model = model_preset(model)};
+  spec.compute_us = 30'000;
+  return spec;
+}
+
+TEST(SimStep, OneRankComputesOnly) {
+  Cluster cluster({});
+  const StepTimes times = predict_step(cluster, step_of("resnet50"));
+  EXPECT_EQ(times.step_us, 30'000);
+  EXPECT_EQ(times.exposed_us, 0);
+  EXPECT_EQ(times.efficiency(), 1);
+}
+
+// With a fast network only what follows the last gradient shows; with a slow one, all but what
+// backward hides.
+TEST(SimStep, ExposesWhatBackwardDoesNotHide) {
+  const StepSpec spec = step_of("resnet50");
+  ClusterSpec fast{.nodes = 8, .compile = forced("direct")};
+  fast.costs.links.network = {.latency_us = 2, .bytes_per_us = 50'000};
+  ClusterSpec slow = fast;
+  slow.costs.links.network.bytes_per_us = 1000;
+  Cluster fast_cluster(fast), slow_cluster(slow);
+  const StepTimes few = predict_step(fast_cluster, spec), many = predict_step(slow_cluster, spec);
+  const double bytes = 4.0 * 25'557'032 * 2 * 7 / 8;
+  EXPECT_LT(few.exposed_us, 0.25 * bytes / 50'000 + 500);
+  EXPECT_GE(many.step_us,
+            10'000 + bytes / 1000);  // No gradient is ready before the forward is over.
+  EXPECT_LE(many.step_us, 30'000 + bytes / 1000 + 5000);
+  EXPECT_GT(few.efficiency(), 0.9);
+  EXPECT_LT(many.efficiency(), 0.2);
+  EXPECT_EQ(few.buckets, many.buckets);
+}
+
+TEST(SimStep, ASlowRankShowsAsItsOwnTime) {
+  ClusterSpec spec{.nodes = 4, .compile = forced("ring")};
+  spec.costs.links.network = {.latency_us = 2, .bytes_per_us = 50'000};
+  spec.stragglers = {.slow_share = 0.5, .slow_factor = 2, .seed = 1};
+  Cluster cluster(spec);
+  const std::vector<double>& slowness = cluster.lateness().slowness;
+  ASSERT_EQ(*std::max_element(slowness.begin(), slowness.end()), 2);
+  const StepTimes times = predict_step(cluster, step_of("resnet50"));
+  EXPECT_NEAR(times.step_us - times.exposed_us, 60'000, 1e-6);
+}
+
+/// Writes rows as kolo-bench does, their times as the simulator predicts them with `costs`.
+std::string write_measured(const MachineCosts& costs) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (std::size_t bytes : {4, 65536, 1 << 20, 16 << 20}) {
+    for (int nodes : {1, 2}) {
+      const MeasuredRow row{.bytes = bytes, .algorithm = "direct", .ranks = 2, .nodes = nodes};
+      rows.push_back({{"system", "kolo"},
+                      {"size", bytes},
+                      {"dtype", "float32"},
+                      {"algorithm", "direct"},
+                      {"ranks", 2},
+                      {"nodes", nodes},
+                      {"memory", "arena"},
+                      {"time_us", predict_us(row, costs, {})},
+                      {"wrong", 0}});
+    }
+  }
+  rows.push_back(rows[0]);
+  rows.back()["system"] = "mpi";
+  std::string file = testing::TempDir() + "sim_test_measured.json";
+  std::ofstream(file) << rows;
+  return file;
+}
+
+TEST(SimCheck, FindsTheCostsThatMadeTheTimes) {
+  MachineCosts truth;
+  truth.links.network = {.latency_us = 40, .bytes_per_us = 119};
+  const std::string file = write_measured(truth);
+  const std::vector<MeasuredRow> rows = read_measured(file, "time_us");
+  std::remove(file.c_str());
+  ASSERT_EQ(rows.size(), 8u);  // Only Kolo's.
+
+  std::vector<std::size_t> fitted;
+  const MachineCosts found = fit_network(rows, {}, {}, fitted);
+  EXPECT_NEAR(found.links.network.latency_us, 40, 0.01);
+  EXPECT_NEAR(found.links.network.bytes_per_us, 119, 0.01);
+  EXPECT_EQ(fitted, (std::vector<std::size_t>{1, 7}));
+  for (const MeasuredRow& row : rows) {
+    EXPECT_NEAR(predict_us(row, found, {}), row.time_us, 1e-3 * row.time_us) << row.bytes;
+  }
+}
+
+TEST(SimCheck, NamesWhatIsWrongWithAFile) {
+  EXPECT_THROW(read_measured("no such file", "time_us"), KoloError);
+  const std::string file = testing::TempDir() + "sim_test_wrong.json";
+  for (const char* text : {"{", "[]", "[{\"system\": \"kolo\"}]"}) {
+    std::ofstream(file) << text;
+    try {
+      read_measured(file, "time_us");
+      ADD_FAILURE() << text;
+    } catch (const KoloError& e) {
+      EXPECT_EQ(e.error().code, ErrorCode::kData);
+      EXPECT_NE(std::string(e.what()).find(file), std::string::npos);
+    }
+  }
+  std::remove(file.c_str());
+}
+
+}  // namespace
+}  // namespace kolo::bench
