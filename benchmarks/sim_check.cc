@@ -23,7 +23,7 @@ MeasuredRow to_row(const nlohmann::json& json, const std::string& column) {
       .algorithm = json.at("algorithm"),
       .ranks = json.at("ranks"),
       .nodes = json.at("nodes"),
-      .placement = json.at("memory") == "arena" ? Placement::kInPlace : Placement::kStaged,
+      .placement = json.at("memory") == "arena" ? Placement::kInPlace : Placement::kUser,
       .time_us = json.at(column)};
   const std::string name = json.at("dtype");
   const auto dtype = parse_dtype(name);
@@ -103,7 +103,7 @@ MachineCosts fit_network(const std::vector<MeasuredRow>& rows, MachineCosts cost
     if (most == rows.size() || rows[i].bytes > rows[most].bytes) most = i;
   }
   if (least == most) fail(ErrorCode::kData, "to fit takes two sizes measured between nodes");
-  LinkCost& network = costs.links.network;
+  NetworkCost& network = costs.links.network;
   // Each depends little on the other, so they settle at once.
   for (int round = 0; round < 4; ++round) {
     network.latency_us = solve(1e-3, 1e6, rows[least].time_us, [&](double latency_us) {

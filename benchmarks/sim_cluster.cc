@@ -75,7 +75,10 @@ BucketLayout Cluster::padded(BucketLayout layout, CompileOptions& options) const
   const std::size_t unit = kWireAlignment / size_of(layout.dtype);
   std::size_t parts = static_cast<std::size_t>(grid_.world_size()) * unit;
   if (on_device) parts = std::lcm(parts, device_padding(grid_, layout.dtype));
+  const std::size_t bytes = layout.count * size_of(layout.dtype);
   layout.count = round_up(std::max<std::size_t>(1, layout.count), chunks * parts);
+  // Padding does not change who waits for whom to start.
+  options.eager_bytes = bytes <= options.eager_bytes ? layout.count * size_of(layout.dtype) : 0;
   chunk_bytes = layout.count / chunks * size_of(layout.dtype);
   return layout;
 }
@@ -126,7 +129,7 @@ double Cluster::agreement_us() const {
   int rank = grid_.leader(grid_.num_nodes() - 1);
   for (CombiningTree place = CombiningTree::build(rank, grid_); place.parent >= 0;
        place = CombiningTree::build(place.parent, grid_)) {
-    us += 2 * (links.network.latency_us + 2 * spec_.costs.message_us);
+    us += 2 * (links.network.latency_us + 2 * links.network.message_us);
   }
   return us;
 }
@@ -138,11 +141,13 @@ std::vector<double> Cluster::run(const std::vector<BucketLayout>& layouts,
   bool is_alike = !spec_.stragglers.exist() && grid_.num_nodes() > 1;
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     SimulatedBucket bucket{.schedules = &schedules(layouts[i]), .start_us = {}};
-    double last_us = 0;
     for (std::size_t rank = 0; rank < lateness_.late_us.size(); ++rank) {
-      last_us = std::max(last_us, lateness_.late_us[rank] + ready_us[i] * lateness_.slowness[rank]);
+      bucket.start_us.push_back(lateness_.late_us[rank] + ready_us[i] * lateness_.slowness[rank]);
     }
-    bucket.start_us.assign(lateness_.late_us.size(), last_us + agreement_us());
+    if (!bucket.schedules->is_eager()) {
+      const double last_us = *std::max_element(bucket.start_us.begin(), bucket.start_us.end());
+      bucket.start_us.assign(bucket.start_us.size(), last_us + agreement_us());
+    }
     is_alike = is_alike && bucket.schedules->symmetry() != NodeSymmetry::kNone;
     steps += bucket.schedules->steps();
     buckets.push_back(std::move(bucket));

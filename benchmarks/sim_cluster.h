@@ -70,7 +70,8 @@ class Cluster {
   /// From the last rank being ready to all knowing it: up and down the tree of agreement.
   double agreement_us() const;
 
-  /// When the slowest rank is done with each bucket. `ready_us` is by bucket, then by rank, without
+  /// When the slowest rank is done with each bucket, eager ones started by each rank when it is
+  /// ready itself, the others when all have agreed. `ready_us` is by bucket, then by rank, without
   /// lateness: that of the stragglers comes on top.
   std::vector<double> run(const std::vector<BucketLayout>& layouts,
                           const std::vector<double>& ready_us);

@@ -42,7 +42,7 @@ struct Arguments {
 
 const std::map<std::string, std::pair<Placement, MemoryKind>> kMemories = {
     {"arena", {Placement::kInPlace, MemoryKind::kHost}},
-    {"user", {Placement::kStaged, MemoryKind::kHost}},
+    {"user", {Placement::kUser, MemoryKind::kHost}},
     {"device", {Placement::kInPlace, MemoryKind::kDevice}},
     {"device-user", {Placement::kStaged, MemoryKind::kDevice}}};
 
@@ -263,9 +263,6 @@ void run_check(const Arguments& arguments) {
 void add_costs(CLI::App& app, Arguments& arguments) {
   app.add_option("--link-costs", arguments.link_costs,
                  "What links cost, as `kolo-topo` prints it; what is left out keeps its default");
-  app.add_option("--message-us", arguments.cluster.costs.message_us,
-                 "What a message costs the processor at either end")
-      ->capture_default_str();
   app.add_option("--burst-bytes", arguments.burst_bytes,
                  "What a shaped link lets pass at once after a rest (scripts/cluster: 256K)")
       ->capture_default_str();

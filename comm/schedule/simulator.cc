@@ -15,6 +15,7 @@
 
 #include "comm/base/check.h"
 #include "comm/schedule/shared_capacity.h"
+#include "topology/host_passages.h"
 
 namespace kolo {
 namespace {
@@ -90,10 +91,9 @@ struct Rank {
   int number = 0;
   int node = 0;
   double slowness = 1;
-  std::array<TaskQueue, static_cast<std::size_t>(Worker::kNone)> ready;  // by worker
-  std::array<bool, static_cast<std::size_t>(Worker::kNone)> busy{};
-  Task kernel{};  // of the processor, under way
-  Link port;      // its way to other ranks of its node
+  std::array<TaskQueue, kWorkers> ready;  // by worker
+  std::array<bool, kWorkers> busy{};      // kMessages: the processor, whatever it does
+  Task in_memory{};                       // what the processor does there
 };
 
 struct Node {
@@ -123,15 +123,16 @@ class Simulation {
         is_reduced_(options.only_first_node),
         runs_(buckets.size()) {
     place_ranks(options.slowness);
-    const double copy = 2 * costs_.links.memory.bytes_per_us;
     nodes_.assign(static_cast<std::size_t>(is_reduced_ ? 1 : grid.num_nodes()),
-                  {.memory = SharedCapacity(copy, costs_.memory_streams * copy)});
+                  Node{.memory = SharedCapacity(1, 1)});
     for (std::size_t i = 0; i < buckets.size(); ++i) {
       check_bucket(buckets[i]);
       runs_[i].ranks = ranks_.size();
+      memories_.push_back(memory_of(buckets[i]));
       for (std::uint32_t place = 0; place < ranks_.size(); ++place) {
         const auto rank = static_cast<std::size_t>(ranks_[place].number);
-        push(buckets[i].start_us[rank], EventKind::kStart, {narrow<std::uint32_t>(i), 0}, place);
+        push(buckets[i].start_us[rank] + costs_.links.bucket_us, EventKind::kStart,
+             {narrow<std::uint32_t>(i), 0}, place);
       }
     }
   }
@@ -197,6 +198,13 @@ class Simulation {
       check(slowness_of(bucket.start_us, rank) == first(bucket.start_us, rank),
             "nodes that do not start alike are not alike");
     }
+  }
+
+  /// Whether the bucket fits the cache together with those of the other ranks of its node.
+  NodeMemory memory_of(const SimulatedBucket& bucket) const {
+    const BucketLayout& layout = bucket.schedules->layout();
+    const auto bytes = static_cast<double>(layout.count * size_of(layout.dtype));
+    return {costs_.links.memory, bytes * grid_.local_size(grid_.leader(0))};
   }
 
   const SimulatorSchedules::Lines& lines(std::uint32_t bucket, std::uint32_t place) const {
@@ -272,17 +280,9 @@ class Simulation {
   }
 
   void release(Task task, std::uint32_t place) {
-    const Step& line = step(task, place);
-    if (line.kind == StepKind::kNative) {
-      meet(task, place);
-    } else if (line.worker != Worker::kNone) {
-      ranks_[place].ready[static_cast<std::size_t>(line.worker)].push(task);
-    } else {
-      if (line.kind == StepKind::kSignal && line.partner != SimulatorSchedules::kNobody) {
-        push(now_ + costs_.links.memory.latency_us, EventKind::kDelivered, task, place);
-      }
-      completed_.push_back(task);
-    }
+    const Worker worker = step(task, place).worker;
+    if (worker == Worker::kCollectives) return meet(task, place);
+    ranks_[place].ready[static_cast<std::size_t>(worker)].push(task);
   }
 
   void complete(Task task, std::uint32_t place) {
@@ -305,7 +305,7 @@ class Simulation {
       if (has_ready(rank, Worker::kMessages)) {
         begin(Worker::kMessages, place);
       } else if (has_ready(rank, Worker::kKernels)) {
-        begin_kernel(place);
+        begin(Worker::kKernels, place);
       }
     }
     for (Worker worker : {Worker::kPacks, Worker::kDeviceKernels, Worker::kDown, Worker::kUp}) {
@@ -313,46 +313,74 @@ class Simulation {
     }
   }
 
-  static bool is_busy(const Rank& rank, Worker worker) {
-    return rank.busy[static_cast<std::size_t>(worker)];
+  /// Which worker's time a step takes: messages and kernels share the processor.
+  static std::size_t busy_with(Worker worker) {
+    return static_cast<std::size_t>(worker == Worker::kKernels ? Worker::kMessages : worker);
   }
+  static bool is_busy(const Rank& rank, Worker worker) { return rank.busy[busy_with(worker)]; }
   static bool has_ready(const Rank& rank, Worker worker) {
     return !rank.ready[static_cast<std::size_t>(worker)].empty();
   }
 
   void begin(Worker worker, std::uint32_t place) {
     Rank& rank = ranks_[place];
-    const auto index = static_cast<std::size_t>(worker);
-    const Task task = rank.ready[index].pop();
-    rank.busy[index] = true;
-    const auto bytes = static_cast<double>(step(task, place).bytes);
-    double time = 0;
-    if (worker == Worker::kMessages) {
-      time = costs_.message_us;
-    } else if (worker == Worker::kDown || worker == Worker::kUp) {
-      time = transfer_us(costs_.links.staging, bytes / 2);  // Bytes are those read plus written.
-    } else {
-      time = transfer_us(costs_.device_kernel, bytes);
+    const Task task = rank.ready[static_cast<std::size_t>(worker)].pop();
+    rank.busy[busy_with(worker)] = true;
+    if (const auto work_us = memory_us(task, place)) {
+      rank.in_memory = task;
+      node_of(place).memory.add(now_, rank.slowness * *work_us, static_cast<int>(place));
+      return expect_memory(place);
     }
-    push(now_ + rank.slowness * time, EventKind::kDone, task, place);
+    push(now_ + rank.slowness * time_us(task, place), EventKind::kDone, task, place);
+  }
+
+  /// What a step takes of the time of its node's memory, if it works there.
+  std::optional<double> memory_us(Task task, std::uint32_t place) const {
+    const Step& line = step(task, place);
+    const NodeMemory& memory = memories_[task.bucket];
+    const auto bytes = static_cast<double>(line.bytes);
+    if (line.worker == Worker::kKernels) {
+      const auto shared = static_cast<double>(line.shared_bytes);
+      return costs_.links.step_us + memory.own_us(bytes - shared) + memory.shared_us(shared);
+    }
+    if (line.worker != Worker::kMessages || !is_inside(task, place)) return std::nullopt;
+    // Into a ring of bytes that both ends map, and out of it.
+    if (line.kind == StepKind::kSend) return costs_.links.step_us + memory.own_us(2 * bytes);
+    if (line.kind != StepKind::kRecv) return std::nullopt;
+    return costs_.links.step_us + memory.own_us(bytes) + memory.shared_us(bytes);
+  }
+
+  /// What all other steps take.
+  double time_us(Task task, std::uint32_t place) const {
+    const Step& line = step(task, place);
+    const auto bytes = static_cast<double>(line.bytes);
+    if (line.worker == Worker::kMessages) {
+      const bool is_flag = line.kind == StepKind::kSignal || line.kind == StepKind::kAwait;
+      return is_flag ? costs_.links.step_us : costs_.links.network.message_us;
+    }
+    if (line.worker == Worker::kDown || line.worker == Worker::kUp) {
+      return transfer_us(costs_.links.staging, bytes / 2);  // Bytes are those read plus written.
+    }
+    return transfer_us(costs_.device_kernel, bytes);
+  }
+
+  /// A message or flag within a node.
+  bool is_inside(Task task, std::uint32_t place) const {
+    return grid_.node(peer(task, place)) == ranks_[place].node;
   }
 
   void done(Task task, std::uint32_t place) {
     const Step& line = step(task, place);
-    ranks_[place].busy[static_cast<std::size_t>(line.worker)] = false;
-    if (line.kind == StepKind::kSend) transmit(task, place);
-    if (line.kind != StepKind::kSend) completed_.push_back(task);
-    settle(place);
-  }
-
-  // The processor is busy with messages or with a kernel, and `busy` of messages says so of both.
-  void begin_kernel(std::uint32_t place) {
-    Rank& rank = ranks_[place];
-    rank.kernel = rank.ready[static_cast<std::size_t>(Worker::kKernels)].pop();
-    rank.busy[static_cast<std::size_t>(Worker::kMessages)] = true;
-    const auto bytes = static_cast<double>(step(rank.kernel, place).bytes);
-    node_of(place).memory.add(now_, rank.slowness * bytes, static_cast<int>(place));
-    expect_memory(place);
+    ranks_[place].busy[busy_with(line.worker)] = false;
+    const bool gives = line.kind == StepKind::kSend || line.kind == StepKind::kSignal;
+    if (gives && !is_inside(task, place)) {
+      transmit(task, place);
+      return settle(place);
+    }
+    if (gives && line.partner != SimulatorSchedules::kNobody) {
+      push(now_ + costs_.links.memory.latency_us, EventKind::kDelivered, task, place);
+    }
+    complete(task, place);
   }
 
   void expect_memory(std::uint32_t place) {
@@ -367,27 +395,17 @@ class Simulation {
     if (node.changes != changes) return;
     const auto done_at = static_cast<std::uint32_t>(node.memory.take(now_));
     expect_memory(done_at);
-    ranks_[done_at].busy[static_cast<std::size_t>(Worker::kMessages)] = false;
-    complete(ranks_[done_at].kernel, done_at);
+    done(ranks_[done_at].in_memory, done_at);
   }
 
   void transmit(Task task, std::uint32_t place) {
-    Rank& rank = ranks_[place];
     const auto bytes = static_cast<double>(step(task, place).bytes);
-    const bool is_taken = step(task, place).partner != SimulatorSchedules::kNobody;
-    if (grid_.node(peer(task, place)) == rank.node) {
-      const LinkCost& memory = costs_.links.memory;
-      const double sent_us = rank.port.pass(now_, bytes, memory.bytes_per_us, 0);
-      push(sent_us, EventKind::kSent, task, place);
-      if (is_taken) push(sent_us + memory.latency_us, EventKind::kDelivered, task, place);
-      return;
-    }
-    const LinkCost& network = costs_.links.network;
+    const NetworkCost& network = costs_.links.network;
     Link& out = node_of(place).out;
     const double begin_us = out.free_us(now_);
     const double sent_us = out.pass(now_, bytes, network.bytes_per_us, costs_.burst_bytes);
     push(sent_us, EventKind::kSent, task, place);
-    if (!is_taken) return;
+    if (step(task, place).partner == SimulatorSchedules::kNobody) return;
     events_.push({begin_us + network.latency_us, sent_us + network.latency_us, task.bucket,
                   task.step, place, EventKind::kHead});
   }
@@ -525,7 +543,8 @@ class Simulation {
   std::vector<Rank> ranks_;              // by place
   std::vector<std::uint32_t> place_of_;  // by rank
   std::vector<Node> nodes_;
-  std::vector<Run> runs_;  // by bucket
+  std::vector<Run> runs_;             // by bucket
+  std::vector<NodeMemory> memories_;  // by bucket
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<Task> completed_;  // at the rank that is being settled
   /// Places, with the step there, that are ready for a native step.

@@ -13,11 +13,6 @@ namespace kolo {
 /// What the machines of a simulated job cost, beside their links.
 struct MachineCosts {
   LinkCosts links = {};
-  /// What the processor spends on a message, at either end.
-  double message_us = 0.5;
-  /// Kernels of so many ranks run at full speed side by side; more share the node's memory. At full
-  /// speed, a kernel copies links.memory.bytes_per_us (so it reads plus writes twice as much).
-  double memory_streams = 2;
   /// What a shaped link lets pass at once after it has rested, each way, as tc's tbf does; 0 for
   /// links that are as fast as they are.
   double burst_bytes = 0;
@@ -42,8 +37,9 @@ struct SimulatorOptions {
 /// Runs schedules on virtual time. Steps mean what they mean to the executor:
 ///
 /// - A step is ready when its predecessors are complete, and a bucket's steps when it is started.
-/// - A rank's processor does one thing at a time: messages before kernels, first ready first.
-///   Kernels of one node share its memory. Device steps take a stream each and not the processor.
+/// - A rank's processor does one thing at a time: messages and flags before kernels, first ready
+///   first. Kernels of one node share its memory. Device steps take a stream each and not the
+///   processor.
 /// - A message to another node passes the sender's link, the wire, the receiver's link. Links are
 ///   full duplex, shared by the ranks of their node, and pass one message after the other; the next
 ///   link begins as soon as the first byte arrives. For two messages of S bytes from one node:
@@ -52,8 +48,9 @@ struct SimulatorOptions {
 ///       link out      | S/beta | S/beta |
 ///       link in         alpha  | S/beta | S/beta |
 ///
-/// - A message inside a node passes its rank's own copy at the speed of memory, a flag takes
-///   memory's latency. Sends never wait for their receive: peers have room for what comes.
+/// - A message inside a node is copied out by its sender and in by its receiver, as kernels are. A
+///   flag takes memory's latency. Sends never wait for their receive: peers have room for what
+///   comes.
 /// - A native step begins when all its ranks are there, and takes what the cost model says.
 ///
 /// Deterministic: equal input gives equal times, bit for bit. Threads: pure; any.

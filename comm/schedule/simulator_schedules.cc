@@ -17,7 +17,7 @@ std::size_t elements_of(const Step& step) {
     case StepKind::kRecv:
       return step.target.count;
     case StepKind::kReduce:
-      return (step.sources.size() + 1) * step.target.count;
+      return (step.sources.size() + 1 + step.mirrors.size()) * step.target.count;
     case StepKind::kCopy:
     case StepKind::kPack:
     case StepKind::kUnpack:
@@ -31,15 +31,24 @@ std::size_t elements_of(const Step& step) {
   return 0;
 }
 
+/// What is read of a peer's staging memory, which the peer writes in every iteration. (A bucket in
+/// place is the caller's, who writes it much earlier.)
+std::size_t shared_elements_of(const Step& step, int rank) {
+  std::size_t total = 0;
+  for (const Range& source : step.sources) {
+    if (source.rank != rank && source.region == Region::kStaging) total += source.count;
+  }
+  return total;
+}
+
 Worker worker_of(const Step& step, MemoryKind memory) {
   const bool on_device = memory == MemoryKind::kDevice;
   switch (step.kind) {
     case StepKind::kSend:
     case StepKind::kRecv:
-      return Worker::kMessages;
     case StepKind::kSignal:
     case StepKind::kAwait:
-      return Worker::kNone;
+      return Worker::kMessages;
     case StepKind::kNative:
       return Worker::kCollectives;
     case StepKind::kPack:
@@ -52,7 +61,7 @@ Worker worker_of(const Step& step, MemoryKind memory) {
     case StepKind::kUnpack:
       return on_device ? Worker::kDeviceKernels : Worker::kKernels;
   }
-  return Worker::kNone;
+  return Worker::kMessages;
 }
 
 bool takes(StepKind kind) { return kind == StepKind::kRecv || kind == StepKind::kAwait; }
@@ -113,7 +122,8 @@ int SimulatorSchedules::peer(int rank, const Step& step) const {
 }
 
 void SimulatorSchedules::add(const Schedule& schedule) {
-  memory_ = schedule.layout.memory;
+  layout_ = schedule.layout;
+  is_eager_ = schedule.eager;
   const std::size_t element_bytes = size_of(schedule.layout.dtype);
   const std::size_t count = schedule.steps.size();
   Lines lines;
@@ -125,12 +135,13 @@ void SimulatorSchedules::add(const Schedule& schedule) {
         {.kind = step.kind,
          .native = step.native,
          .group = step.group,
-         .worker = worker_of(step, memory_),
+         .worker = worker_of(step, layout_.memory),
          .peer = step.peer,
          .partner = kNobody,
          .ordinal = step.ordinal,
          .waits = narrow<std::uint32_t>(step.after.size()) + (takes(step.kind) ? 1U : 0U),
-         .bytes = elements_of(step) * element_bytes});
+         .bytes = elements_of(step) * element_bytes,
+         .shared_bytes = shared_elements_of(step, schedule.rank) * element_bytes});
     for (StepId earlier : step.after) ++lines.first[earlier + 1];
   }
   for (std::size_t i = 0; i < count; ++i) lines.first[i + 1] += lines.first[i];

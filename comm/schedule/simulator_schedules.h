@@ -24,15 +24,15 @@ enum class NodeSymmetry : std::uint8_t {
 
 /// What a rank has one of, each of which does one step at a time.
 enum class Worker : std::uint8_t {
-  kMessages,       ///< The processor, which hands over messages before it runs kernels.
+  kMessages,       ///< The processor, which hands over messages and flags before it runs kernels.
   kKernels,        ///< The same processor. Host buckets only; of device buckets:
   kPacks,          ///< The stream that packs.
   kDeviceKernels,  ///< The stream of all other kernels.
   kCollectives,    ///< The device's own library.
   kDown,           ///< Copies to pinned memory.
   kUp,             ///< Copies from it.
-  kNone,           ///< Flags take no time of anybody.
 };
+inline constexpr std::size_t kWorkers = 7;
 
 /// Node `node` moved by `by`.
 int moved(NodeSymmetry symmetry, int node, int by, int num_nodes);
@@ -58,7 +58,9 @@ class SimulatorSchedules {
     StepId partner;  ///< Of a send or signal: the step that takes it at the peer.
     std::uint32_t ordinal;
     std::uint32_t waits;  ///< Predecessors; of a recv or await one more, what it takes.
-    std::uint64_t bytes;  ///< That travel, are copied or combined; of a kernel: read plus written.
+    std::uint64_t bytes;  ///< That travel or are combined; of a kernel: read plus written.
+    /// Of these, what the kernel reads where another rank has just written it.
+    std::uint64_t shared_bytes;
   };
 
   /// One rank's part.
@@ -81,7 +83,9 @@ class SimulatorSchedules {
   SimulatorSchedules(const ProcessGrid& grid, NodeSymmetry symmetry, const Compile& compile);
 
   NodeSymmetry symmetry() const { return symmetry_; }
-  MemoryKind memory() const { return memory_; }
+  const BucketLayout& layout() const { return layout_; }
+  /// See `Schedule::eager`.
+  bool is_eager() const { return is_eager_; }
   const Lines& of_rank(int rank) const { return lines_[line_of(rank)]; }
   /// The peer of `step`, which is one of `rank`'s.
   int peer(int rank, const Step& step) const;
@@ -95,7 +99,8 @@ class SimulatorSchedules {
 
   const ProcessGrid& grid_;
   NodeSymmetry symmetry_;
-  MemoryKind memory_ = MemoryKind::kHost;
+  BucketLayout layout_;
+  bool is_eager_ = false;
   std::size_t steps_ = 0;
   std::vector<Lines> lines_;  // by rank, or by local rank
 };

@@ -56,8 +56,9 @@ TEST(SimCluster, ManyRanksPlayedByOneNodeTakeAsLongAsAllOfThem) {
     const double reduced = all_reduce_us(spec, count);
     spec.full = true;
     EXPECT_EQ(all_reduce_us(spec, count), reduced) << algorithm;
-    // 127 parts of 64 elements and one of 63: one message is four bytes shorter.
-    EXPECT_NEAR(all_reduce_us(spec, count - 1), reduced, 0.001 * reduced) << algorithm;
+    // 127 parts of 64 elements and one of 63: what was simultaneous is not, so a link may pass
+    // another message first.
+    EXPECT_NEAR(all_reduce_us(spec, count - 1), reduced, 0.02 * reduced) << algorithm;
   }
 }
 
