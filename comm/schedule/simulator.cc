@@ -341,13 +341,13 @@ class Simulation {
     const auto bytes = static_cast<double>(line.bytes);
     if (line.worker == Worker::kKernels) {
       const auto shared = static_cast<double>(line.shared_bytes);
-      return costs_.links.step_us + memory.own_us(bytes - shared) + memory.shared_us(shared);
+      return memory.own_us(bytes - shared) + memory.shared_us(shared);
     }
     if (line.worker != Worker::kMessages || !is_inside(task, place)) return std::nullopt;
     // Into a ring of bytes that both ends map, and out of it.
-    if (line.kind == StepKind::kSend) return costs_.links.step_us + memory.own_us(2 * bytes);
+    if (line.kind == StepKind::kSend) return memory.own_us(2 * bytes);
     if (line.kind != StepKind::kRecv) return std::nullopt;
-    return costs_.links.step_us + memory.own_us(bytes) + memory.shared_us(bytes);
+    return memory.own_us(bytes) + memory.shared_us(bytes);
   }
 
   /// What all other steps take.
@@ -395,7 +395,8 @@ class Simulation {
     if (node.changes != changes) return;
     const auto done_at = static_cast<std::uint32_t>(node.memory.take(now_));
     expect_memory(done_at);
-    done(ranks_[done_at].in_memory, done_at);
+    push(now_ + ranks_[done_at].slowness * costs_.links.step_us, EventKind::kDone,
+         ranks_[done_at].in_memory, done_at);
   }
 
   void transmit(Task task, std::uint32_t place) {
