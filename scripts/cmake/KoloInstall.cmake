@@ -1,5 +1,5 @@
 # What `cmake --install` installs: the component `library` is the CMake package kolo (static libraries and
-# the public headers), the component `programs` is kolo-train, kolo-bench and kolo-topo.
+# the public headers), the component `programs` is kolo-train, kolo-bench, kolo-sim and kolo-topo.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -48,7 +48,7 @@ install(FILES
     scripts/cmake/FindUCX.cmake
   DESTINATION ${package_folder} COMPONENT library)
 
-foreach(program IN ITEMS kolo-train kolo-bench kolo-topo)
+foreach(program IN ITEMS kolo-train kolo-bench kolo-sim kolo-topo)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
   endif()
