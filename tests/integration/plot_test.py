@@ -29,21 +29,35 @@ def training_run(ranks, wire):
     return {"model": "gpt", "ranks": ranks, "nodes": 1, "wire": wire, "compression": None, "curve": curve}
 
 
-def bench_rows(system, algorithm, peak):
-    sizes = [4 << power for power in range(0, 25, 2)]
+def bench_rows(system, peak, memory="user", algorithm="auto", **fields):
     rows = []
-    for size in sizes:
+    for size in [4 << power for power in range(0, 26, 2)]:
         time_us = 6 + size / (peak * 1000)
-        rows.append(
-            {
-                "system": system,
-                "algorithm": algorithm,
-                "size": size,
-                "time_us": time_us,
-                "busbw_GBps": size / time_us / 1000,
-            }
-        )
+        row = {
+            "system": system,
+            "algorithm": algorithm,
+            "memory": memory,
+            "size": size,
+            "dtype": "float32",
+            "op": "sum",
+            "ranks": 2,
+            "nodes": 1,
+            "in_place": True,
+            "time_us": 2 * time_us,
+            "median_us": time_us,
+            "label": "",
+        }
+        rows.append({**row, **fields})
     return rows
+
+
+def overlap_rows(**fields):
+    shape = {"ranks": 2, "nodes": 1, "bytes": 40_000_000, "compute_us": 20_000, **fields}
+    ours = [
+        {**shape, "system": "kolo", "fusion_bytes": size, "exposed_us": 4000 + size / 4096, "communication_us": 7000}
+        for size in (0, 1 << 20, 1 << 22, 1 << 24)
+    ]
+    return [*ours, {**shape, "system": "mpi", "fusion_bytes": None, "exposed_us": 25_000, "communication_us": 24_000}]
 
 
 class PlotTest(unittest.TestCase):
@@ -73,12 +87,54 @@ class PlotTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.expect_pictures("curves", ["GPT", "alone", "2 ranks, bfloat16", "held-out loss (nats)", "step"])
 
-    def test_bench_has_a_curve_for_each_system(self):
-        rows = bench_rows("kolo", "ring", 5) + bench_rows("mpi", "auto", 3)
-        file = self.write("bench.json", rows)
+    def all_systems(self, **fields):
+        return [
+            *bench_rows("kolo", 9, memory="arena", **fields),
+            *bench_rows("kolo", 6, **fields),
+            *bench_rows("mpi", 3, **fields),
+            *bench_rows("limit", 20, algorithm="memory", **fields),
+        ]
+
+    def test_bench_has_a_curve_for_each_system_and_memory(self):
+        file = self.write("bench.json", self.all_systems(machine="a fast one", commit="abc", command="kolo-bench x"))
         done = self.plot("bench", "-o", self.folder / "bench", file)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.expect_pictures("bench", ["kolo, ring", "mpi", "bus bandwidth (GB/s)", "64K"])
+        words = ["kolo, arena", "kolo, user", "mpi", "limit: memory", "bus bandwidth (GB/s)", "median time (µs)", "64K",
+                 "2 ranks on 1 node", "a fast one · commit abc · kolo-bench x"]  # fmt: skip
+        self.expect_pictures("bench", words)
+
+    def test_rows_of_several_shapes_want_a_choice(self):
+        file = self.write("bench.json", self.all_systems() + self.all_systems(ranks=4))
+        done = self.plot("bench", "-o", self.folder / "never", file)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--where ranks=VALUE", done.stderr)
+        done = self.plot("bench", "--where", "ranks=4", "--where", "in_place=true", "-o", self.folder / "four", file)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.expect_pictures("four", ["4 ranks on 1 node"])
+        done = self.plot("bench", "--where", "ranks=3", "-o", self.folder / "never", file)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("ranks=3", done.stderr)
+
+    def test_scaling_shows_the_share_of_the_limit_over_ranks(self):
+        file = self.write("bench.json", self.all_systems() + self.all_systems(ranks=4))
+        done = self.plot("scaling", "--sizes", "64K,64M", "-o", self.folder / "scaling", file)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.expect_pictures("scaling", ["share of the limit (%)", "ranks", "64K", "64M", "kolo, arena", "mpi"])
+
+    def test_overlap_shows_exposed_time_over_fusion_size(self):
+        file = self.write("overlap.json", overlap_rows())
+        done = self.plot("overlap", "-o", self.folder / "overlap", file)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.expect_pictures("overlap", ["kolo, exposed", "kolo, alone", "mpi, blocking", "fusion size", "none", "16M",
+                                         "20 ms", "40 MB"])  # fmt: skip
+
+    def test_no_picture_is_drawn_of_other_rows(self):
+        for kind in ("bench", "scaling", "overlap"):
+            for content in ("{", "[]", {"ranks": 1}, [{"system": "kolo"}], [{"system": "kolo", "size": 4, "exposed_us": 1}]):
+                done = self.plot(kind, "-o", self.folder / "never", self.write("bad.json", content))
+                self.assertEqual(done.returncode, 1, (kind, content))
+                self.assertIn("bad.json", done.stderr)
+                self.assertNotIn("Traceback", done.stderr)
 
     def test_what_cannot_be_drawn_is_named(self):
         for content in ("{", "[]", {"ranks": 1}, {**training_run(1, "float32"), "curve": []}):

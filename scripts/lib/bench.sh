@@ -1,0 +1,66 @@
+# What scripts/bench-host and scripts/bench-cluster share: launches, their rows, tables and pictures. Sourced
+# after common.sh; the caller sets `results` (a folder), `name` (of the result files) and `work` (a folder for
+# the rows of single launches). BENCH_PROGRAM names another kolo-bench than that of build/.
+# shellcheck shell=bash disable=SC2034,SC2154
+
+bench=${BENCH_PROGRAM:-$root/build/bin/kolo-bench}
+launches=0 failures=0
+
+# What makes Open MPI take UCX in the ranks' environment; it would leave a network it does not favour alone.
+over_ucx=(OMPI_MCA_pml=ucx OMPI_MCA_opal_common_ucx_tls=any OMPI_MCA_opal_common_ucx_devices=any)
+
+machine() {
+  local model
+  model=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
+  echo "${model:-$(uname -m)}, $(nproc) cores, Linux $(uname -r | cut -d- -f1)"
+}
+
+commit() {
+  echo "${KOLO_COMMIT:-$(git -C "$root" -c safe.directory="$root" describe --always --dirty 2>/dev/null || echo unknown)}"
+}
+
+# What this build can compare with, beside its limit.
+known_peers() {
+  "$bench" all-reduce --help | sed -n 's/.*Systems to measure beside Kolo: //p' | tr -d ' ' | tr , '\n' |
+    grep -xE 'mpi|gloo' | paste -sd,
+}
+
+# measure KIND LABEL ARGUMENT...: one launch of `kolo-bench KIND ARGUMENT...` by the command `launcher`. Its
+# rows wait in $work/KIND.*.json, with the `fields` (KEY=VALUE); a launch that fails is told and counted.
+launcher=() fields=()
+measure() {
+  local kind=$1 label=$2 began=$SECONDS file field tags=()
+  shift 2
+  launches=$((launches + 1))
+  file=$work/$kind.$(printf %03d $launches).json
+  say "[$launches] $kind ${fields[*]} ($label)"
+  if ! "${launcher[@]}" "$bench" "$kind" --label "$label" --json "$file.raw" "$@" >"$file.log" 2>&1; then
+    warn "launch $launches failed after $((SECONDS - began)) s: $(grep -v '^--*$' "$file.log" | tail -n 5)"
+    failures=$((failures + 1))
+    return 0
+  fi
+  for field in "${fields[@]}" machine="$(machine)" commit="$(commit)" command="kolo-bench $kind $*"; do
+    tags+=(--set "$field")
+  done
+  "$root/scripts/bench-report" merge -o "$file" "${tags[@]}" "$file.raw"
+  say "    $((SECONDS - began)) s"
+}
+
+# finish: gathers the rows of all launches in $results/$name.json and $results/$name-overlap.json, prints and
+# keeps the tables. Exit status 1 if a launch failed.
+finish() {
+  local rows kind out
+  mkdir -p "$results"
+  for kind in all-reduce overlap; do
+    rows=("$work/$kind".???.json)
+    [[ -e ${rows[0]} ]] || continue
+    out=$results/$name.json
+    if [[ $kind == overlap ]]; then out=$results/$name-overlap.json; fi
+    "$root/scripts/bench-report" merge -o "$out" "${rows[@]}"
+    say "$out"
+  done
+  if [[ -e $results/$name.json ]]; then
+    "$root/scripts/bench-report" table "$results/$name.json" | tee "$results/$name.md"
+  fi
+  ((failures == 0)) || die "$failures of $launches launches failed"
+}

@@ -1,0 +1,177 @@
+"""Curves on pairs of axes, drawn by gnuplot as SVG and PNG, each curve named at its end."""
+
+import math
+import shutil
+import subprocess
+
+# Okabe and Ito's colours, told apart by everyone; and a point shape each, for print.
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+POINTS = [7, 5, 9, 13, 11, 4, 6]
+
+
+class PlotError(Exception):
+    """What was given cannot be drawn; says what and why."""
+
+
+def quoted(text):
+    """A gnuplot string: single quotes take everything as it is, but for themselves."""
+    return "'" + str(text).replace("'", "''").replace("\n", " ") + "'"
+
+
+def with_newlines(text):
+    """A gnuplot string in which a line may end."""
+    return '"' + str(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+class Axis:
+    """A name, a scale and its ticks, as (value, text); without ticks gnuplot finds its own."""
+
+    def __init__(self, name, log=None, ticks=None, low=None, high=None):
+        self.name = name
+        self.log = log
+        self.ticks = ticks
+        self.low = low
+        self.high = high
+
+    def fitted(self, values):
+        """The same axis with both ends: round ones about the values where none were given."""
+        if self.log:
+            low = self.log ** math.floor(math.log(min(values), self.log) + 1e-9) if self.low is None else self.low
+            high = self.log ** math.ceil(math.log(max(values), self.log) - 1e-9) if self.high is None else self.high
+        else:
+            low = 0 if self.low is None else self.low
+            high = max(values) * 1.05 if self.high is None else self.high
+        if low == high:
+            high = low * 2 or 1
+        if self.log:
+            high *= 1.001  # or the last tick falls off
+        return Axis(self.name, self.log, self.ticks, low, high)
+
+    def place(self, value):
+        """Where on a fitted axis a value lies, 0 to 1."""
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def script(self, letter):
+        lines = [
+            f"set {letter}label {quoted(self.name)}",
+            f"set logscale {letter} {self.log}" if self.log else f"unset logscale {letter}",
+            f"set {letter}range [{self.low}:{self.high}]",
+        ]
+        if self.ticks:
+            marks = ", ".join(f"{quoted(text)} {value}" for value, text in self.ticks)
+            lines.append(f"set {letter}tics ({marks})")
+        else:
+            lines.append(f"set {letter}tics autofreq")
+        return lines
+
+
+class Curve:
+    """A name and its (x, y) pairs, in order of x. `style` picks its colour and point among the curves;
+    a thin one is context rather than a result."""
+
+    def __init__(self, name, pairs, style=None, thin=False):
+        self.name = name
+        self.pairs = sorted(pairs)
+        self.style = style
+        self.thin = thin
+
+    def colour(self, index):
+        return "#777777" if self.thin else COLOURS[(index if self.style is None else self.style) % len(COLOURS)]
+
+    def script(self, block, index):
+        style = index if self.style is None else self.style
+        line = "dt 2 lw 1.5" if self.thin else "lw 2"
+        # Points help where there are few of them and hide the line where there are many.
+        many = len(self.pairs) > 40 or self.thin
+        points = f"lines {line}" if many else f"linespoints {line} ps 0.7 pt {POINTS[style % len(POINTS)]}"
+        return f"$data{block} using 1:2 with {points} lc rgb '{self.colour(index)}' title {quoted(self.name)}"
+
+
+def spread(places, gap):
+    """The places moved apart to about `gap`, in their order and within 0 to 1."""
+    order = sorted(range(len(places)), key=lambda index: places[index])
+    moved = sorted(places)
+    for _ in range(200):  # neighbours push each other; more than enough for a dozen
+        for low in range(len(moved) - 1):
+            lack = gap - (moved[low + 1] - moved[low])
+            if lack > 1e-6:
+                moved[low] -= lack / 2
+                moved[low + 1] += lack / 2
+        moved = [min(max(place, 0), 1) for place in moved]
+    return [moved[order.index(index)] for index in range(len(places))]
+
+
+class Panel:
+    """One pair of axes with its curves, which are named at their ends, or in a legend in a corner if one is
+    given ("top right")."""
+
+    def __init__(self, curves, x, y, title="", legend=None):
+        self.curves = curves
+        self.x = x.fitted([x_value for curve in curves for x_value, _ in curve.pairs])
+        self.y = y.fitted([y_value for curve in curves for _, y_value in curve.pairs])
+        self.title = title
+        self.legend = legend
+
+    def margin(self):
+        """Characters that names need on the right."""
+        return 3 if self.legend else max(len(curve.name) for curve in self.curves) + 3
+
+    def names(self):
+        """The commands that put a name at the end of each curve, none over another."""
+        ends = spread([self.y.place(curve.pairs[-1][1]) for curve in self.curves], 0.048)
+        for index, curve in enumerate(self.curves):
+            x = min(self.x.place(curve.pairs[-1][0]), 1) + 0.015
+            yield (
+                f"set label {quoted(curve.name)} at graph {x:.4f}, graph {ends[index]:.4f} left "
+                f"tc rgb '{curve.colour(index)}'"
+            )
+
+    def script(self, first_block, footer):
+        """The panel's commands; its data are the blocks $data<first_block> and up. The footer stands below
+        all panels."""
+        lines = ["unset label", f"set title {quoted(self.title)}", *self.x.script("x"), *self.y.script("y")]
+        lines += [f"set key {self.legend}"] if self.legend else ["unset key", *self.names()]
+        if footer:
+            lines.append(f"set label {quoted(footer)} at screen 0.01, screen 0.03 left tc rgb '#888888'")
+        plots = [curve.script(first_block + index, index) for index, curve in enumerate(self.curves)]
+        return "\n".join([*lines, f"set rmargin {self.margin()}", "plot " + ", \\\n     ".join(plots)])
+
+
+def draw(panels, title, name, footer=""):
+    """Draws the panels side by side into NAME.svg and NAME.png; the footer says how they came about."""
+    if not shutil.which("gnuplot"):
+        raise PlotError("gnuplot is missing; scripts/setup --with-tests installs it")
+    width, height = 680 * len(panels), 480
+    data, drawing, block = [], [], 0
+    for panel in panels:
+        drawing.append(panel.script(block, footer if panel is panels[0] else ""))
+        for curve in panel.curves:
+            rows = "\n".join(f"{x} {y}" for x, y in curve.pairs)
+            data.append(f"$data{block} << EOD\n{rows}\nEOD")
+            block += 1
+    for suffix, terminal in (
+        ("svg", f"svg size {width},{height} dynamic font 'Helvetica,14' background 'white'"),
+        ("png", f"pngcairo size {2 * width},{2 * height} fontscale 2 linewidth 2 pointscale 2 font 'Sans,7'"),
+    ):
+        script = "\n".join(
+            [
+                *data,
+                f"set terminal {terminal} noenhanced",
+                f"set output {quoted(f'{name}.{suffix}')}",
+                "set border 3 lc rgb '#666666'",
+                "set tics nomirror textcolor rgb '#333333'",
+                "set grid lt 1 lc rgb '#e4e4e4' lw 0.7",
+                "set key samplen 2 spacing 1.2",
+                f"set bmargin {5 if footer else 4}",
+                f"set multiplot layout 1,{len(panels)} title {with_newlines(title)}",
+                *drawing,
+                "unset multiplot",
+                "unset output",
+            ]
+        )
+        done = subprocess.run(["gnuplot"], input=script, text=True, capture_output=True, check=False)
+        if done.returncode != 0 or done.stderr.strip():
+            raise PlotError(f"gnuplot: {done.stderr.strip()}")
+        print(f"{name}.{suffix}")

@@ -1,0 +1,80 @@
+#!/usr/bin/env -S python3 -B
+"""scripts/bench-report gathers rows without losing any and takes ratios within a launch."""
+
+import json
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+REPORT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "bench-report"
+
+
+def row(system, median, label="", **fields):
+    return {
+        "system": system, "size": 65536, "dtype": "float32", "op": "sum", "ranks": 2, "nodes": 1, "in_place": True,
+        "memory": "user", "algorithm": "way", "label": label, "time_us": 2 * median, "median_us": median, **fields,
+    }  # fmt: skip
+
+
+class Report(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def write(self, name, rows):
+        path = self.folder / name
+        path.write_text(json.dumps(rows))
+        return path
+
+    def report(self, *arguments):
+        return subprocess.run([REPORT, *map(str, arguments)], capture_output=True, text=True, check=False)
+
+    def table(self, *arguments):
+        done = self.report("table", *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+        head, *body = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+        return [dict(zip(head, cells, strict=True)) for cells in body]
+
+    def test_merge_keeps_every_row_and_adds_fields(self):
+        one, two = self.write("one.json", [row("kolo", 1)]), self.write("two.json", [row("mpi", 2), row("limit", 1)])
+        out = self.folder / "all.json"
+        done = self.report("merge", "-o", out, "--set", "rate=1gbit", "--set", "command=a=b", one, two)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = json.loads(out.read_text())
+        self.assertEqual([entry["system"] for entry in rows], ["kolo", "mpi", "limit"])
+        self.assertTrue(all(entry["rate"] == "1gbit" and entry["command"] == "a=b" for entry in rows))
+
+    def test_a_peer_counts_with_the_launch_in_which_it_does_best_beside_kolo(self):
+        # Beside each other 30 to 10 and 20 to 5; the best time of each alone would make it 20 to 5 or 20 to 10.
+        rows = [row("kolo", 10, "a", memory="arena"), row("mpi", 30, "a"), row("limit", 4, "a"),
+                row("kolo", 5, "b", memory="arena"), row("mpi", 20, "b"), row("limit", 6, "b")]  # fmt: skip
+        (line,) = self.table(self.write("rows.json", rows))
+        self.assertEqual(line["size"], "64K")
+        self.assertEqual(line["mpi / kolo, arena"], "3.0")
+        self.assertEqual(line["mpi µs (its way)"], "20.0 (b, way)")
+        self.assertEqual(line["kolo, arena / limit"], "1.50")
+
+    def test_shapes_have_tables_of_their_own_and_missing_figures_are_dashes(self):
+        rows = [row("kolo", 10), row("mpi", 30), row("kolo", 7, ranks=4), row("kolo", 1, in_place=False, size=4)]
+        file = self.write("rows.json", rows)
+        done = self.report("table", file)
+        self.assertEqual(done.stdout.count("### "), 3)
+        (line,) = self.table("--where", "ranks=4", file)
+        self.assertEqual(line, {"size": "64K", "kolo, user µs": "7.0"})
+        rows = [row("kolo", 10), row("mpi", 30), row("kolo", 3, size=4)]
+        small, _ = self.table(self.write("gap.json", rows))
+        self.assertEqual((small["size"], small["mpi µs (its way)"], small["mpi / kolo, user"]), ("4", "–", "–"))
+
+    def test_what_is_not_rows_is_named(self):
+        for content in ({"ranks": 1}, [1], []):
+            done = self.report("table", self.write("bad.json", content))
+            self.assertEqual(done.returncode, 1)
+            self.assertNotIn("Traceback", done.stderr)
+        self.assertIn("absent.json", self.report("table", self.folder / "absent.json").stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

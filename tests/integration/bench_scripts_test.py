@@ -1,0 +1,83 @@
+#!/usr/bin/env -S python3 -B
+"""scripts/bench-host and scripts/bench-cluster leave rows of every launch, tables and pictures, and nothing else.
+
+Called as `bench_scripts_test.py KOLO_BENCH`. Sizes are small: what is tested is the way, not the speed.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = sys.argv.pop(1)
+CLUSTER_NAME = f"bench{os.getpid()}"
+
+
+def run(script, *arguments):
+    environment = {**os.environ, "BENCH_PROGRAM": PROGRAM, "KOLO_CLUSTER": CLUSTER_NAME}
+    return subprocess.run(
+        [ROOT / "scripts" / script, *map(str, arguments)], capture_output=True, text=True, env=environment
+    )
+
+
+class BenchScripts(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def succeed(self, script, *arguments):
+        done = run(script, *arguments, "--results", self.folder)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def rows(self, name):
+        rows = json.loads((self.folder / name).read_text())
+        for row in rows:
+            self.assertTrue(row["machine"] and row["commit"] and row["command"].startswith("kolo-bench"))
+            self.assertFalse(row["wrong"])
+        return rows
+
+    def expect_files(self, *names):
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), sorted(names))
+
+    def test_one_host(self):
+        self.succeed("bench-host", "--ranks", "2", "--sizes", "4,4K")
+        rows = self.rows("host.json")
+        self.assertEqual({row["label"] for row in rows if row["system"] == "mpi"}, {"copies", "CMA", "UCX"})
+        self.assertEqual({row["memory"] for row in rows if row["system"] == "kolo"}, {"arena", "user"})
+        self.assertIn("limit", {row["system"] for row in rows})
+        self.assertGreater(len(self.rows("host-overlap.json")), 3)
+        self.assertIn("### 2 ranks on 1 node", (self.folder / "host.md").read_text())
+        pictures = [f"{name}.{kind}" for name in ("host-2-ranks", "host-overlap-2-ranks") for kind in ("svg", "png")]
+        self.expect_files("host.json", "host.md", "host-overlap.json", *pictures)
+
+    def test_a_cluster(self):
+        check = subprocess.run([ROOT / "scripts" / "cluster", "check"], capture_output=True, text=True)
+        if check.returncode:
+            self.skipTest(check.stdout.strip())
+        self.succeed("bench-cluster", "--shapes", "2x1", "--rates", "1gbit", "--sizes", "4,4K")
+        rows = self.rows("cluster.json")
+        self.assertEqual({(row["rate"], row["nodes"], row["ranks"]) for row in rows}, {("1gbit", 2, 2)})
+        self.assertEqual({row["label"] for row in rows if row["system"] == "mpi"}, {"TCP", "UCX"})
+        self.assertEqual({row["algorithm"] for row in rows if row["system"] == "limit"}, {"wire"})
+        self.expect_files("cluster.json", "cluster.md", "cluster-2x1-1gbit.svg", "cluster-2x1-1gbit.png")
+        down = subprocess.run([ROOT / "scripts" / "cluster", "status"], env={**os.environ, "KOLO_CLUSTER": CLUSTER_NAME})
+        self.assertEqual(down.returncode, 1)
+
+    def test_wrong_calls_are_refused(self):
+        for script in ("bench-host", "bench-cluster"):
+            self.assertEqual(run(script, "--no-such-option").returncode, 64)
+        self.assertEqual(run("bench-host", "--ranks", "two").returncode, 64)
+        self.assertEqual(run("bench-cluster", "--shapes", "2").returncode, 64)
+
+
+if __name__ == "__main__":
+    if not shutil.which("gnuplot"):
+        print("skipped: gnuplot is missing")
+        sys.exit(77)
+    unittest.main(verbosity=2)
