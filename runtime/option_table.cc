@@ -214,6 +214,9 @@ const std::vector<OptionEntry>& option_table() {
                         "largest piece that moves through a schedule on its own; auto: by what "
                         "links cost",
                         &Options::chunk_bytes),
+      bytes_option("network_window",
+                   "what of a bucket is under way between nodes, in two chunks or more; 0: all",
+                   &Options::network_window),
       bytes_option("arena_bytes", "address space of a rank's arena; memory is committed on use",
                    &Options::arena_bytes),
       text_option("node_id", "TEXT", "tells nodes apart instead of host name and boot id",

@@ -26,6 +26,7 @@ CompileOptions compile_options(const PlanContext& context, const BucketLayout& l
         "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
   CompileOptions result{
       .algorithm = on_device ? options.device_algorithm : options.algorithm,
+      .network_window = options.network_window,
       .device_chunk_bytes = options.device_chunk_bytes,
       .network_takes_device_memory = on_device && context.lane->network_takes_memory(),
       .native_spans_nodes = on_device && context.lane->has_world_group(),

@@ -137,6 +137,28 @@ bool is_in_one_piece(const BucketLayout& layout, const ProcessGrid& grid, std::s
          (name == kDirectName && grid.num_nodes() == 1 && layout.placement == Placement::kInPlace);
 }
 
+/// The least number of chunks in a window: while one is on its way, another is packed or summed.
+constexpr std::size_t kChunksInWindow = 2;
+
+bool has_window(const BucketLayout& layout, const ProcessGrid& grid,
+                const CompileOptions& options) {
+  return options.network_window > 0 && grid.num_nodes() > 1 && !is_on_device(layout);
+}
+
+std::size_t host_chunk_bytes(const BucketLayout& layout, const ProcessGrid& grid,
+                             const CompileOptions& options) {
+  if (!has_window(layout, grid, options)) return options.chunk_bytes;
+  return std::min(options.chunk_bytes, options.network_window / kChunksInWindow);
+}
+
+/// Chunks that fit the window.
+std::size_t window_width(const BucketLayout& layout, const ProcessGrid& grid,
+                         const CompileOptions& options) {
+  if (!has_window(layout, grid, options)) return 0;
+  const std::size_t chunk_bytes = std::max(kWireAlignment, host_chunk_bytes(layout, grid, options));
+  return std::max(kChunksInWindow, options.network_window / chunk_bytes);
+}
+
 /// Pieces of the bucket that follow each other.
 std::vector<Extent> chunks_of(const BucketLayout& layout, const ProcessGrid& grid,
                               const CompileOptions& options, std::string_view name) {
@@ -148,7 +170,7 @@ std::vector<Extent> chunks_of(const BucketLayout& layout, const ProcessGrid& gri
   if (is_in_one_piece(layout, grid, name)) return {whole};
   const std::size_t chunk_bytes = is_windowed(layout, grid, name)
                                       ? std::min(options.chunk_bytes, options.slot_bytes)
-                                      : options.chunk_bytes;
+                                      : host_chunk_bytes(layout, grid, options);
   std::vector<Extent> chunks(chunk_count(whole, layout.dtype, chunk_bytes));
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     chunks[i] = part_of(whole, chunks.size(), i, layout.dtype);
@@ -157,14 +179,15 @@ std::vector<Extent> chunks_of(const BucketLayout& layout, const ProcessGrid& gri
 }
 
 ScheduleBuilder make_builder(int rank, std::string name, const BucketLayout& layout,
-                             const CompileOptions& options) {
+                             const ProcessGrid& grid, const CompileOptions& options) {
   // No message is longer than the bucket, so a ring that holds it twice is never full.
   const std::size_t staging =
       std::min(options.staging_bytes / size_of(layout.dtype), 2 * layout.count);
   return {rank,
           std::move(name),
           layout,
-          {.are_direct = options.network_takes_device_memory, .staging_count = staging}};
+          {.are_direct = options.network_takes_device_memory, .staging_count = staging},
+          window_width(layout, grid, options)};
 }
 
 std::vector<int> all_ranks(const ProcessGrid& grid) {
@@ -199,7 +222,10 @@ void append_host_stages(ScheduleBuilder& builder, const std::vector<Stage>& stag
   if (is_windowed(builder.layout(), grid, name)) {
     return append_windowed_direct(builder, stages, options.window);
   }
-  for (const Stage& stage : stages) append_host_stage(builder, stage, grid, name);
+  for (const Stage& stage : stages) {
+    builder.next_chunk();
+    append_host_stage(builder, stage, grid, name);
+  }
 }
 
 void append_device_stages(ScheduleBuilder& builder, const std::vector<Stage>& stages,
@@ -290,7 +316,7 @@ Schedule compile_all_reduce(int rank, const BucketLayout& layout, const ProcessG
   for (const Extent& chunk : chunks_of(layout, grid, options, name)) {
     stages.push_back({.group = all_ranks(grid), .extent = chunk});
   }
-  ScheduleBuilder builder = make_builder(rank, name, layout, options);
+  ScheduleBuilder builder = make_builder(rank, name, layout, grid, options);
   if (is_on_device(layout)) {
     append_device_stages(builder, stages, grid, name);
   } else {
@@ -303,8 +329,9 @@ Schedule compile_broadcast(int rank, int root, const BucketLayout& layout, const
                            const CompileOptions& options) {
   const auto append = is_on_device(layout) ? append_device_broadcast : append_broadcast;
   constexpr const char* kName = "broadcast";
-  ScheduleBuilder builder = make_builder(rank, kName, layout, options);
+  ScheduleBuilder builder = make_builder(rank, kName, layout, grid, options);
   for (const Extent& chunk : chunks_of(layout, grid, options, kName)) {
+    builder.next_chunk();
     append(builder, chunk, root, grid);
   }
   return finished(std::move(builder), grid, options);

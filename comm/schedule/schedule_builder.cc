@@ -7,8 +7,8 @@
 namespace kolo {
 
 ScheduleBuilder::ScheduleBuilder(int rank, std::string algorithm, BucketLayout layout,
-                                 DeviceMessages messages)
-    : is_staged_(layout.memory == MemoryKind::kDevice && !messages.are_direct) {
+                                 DeviceMessages messages, std::size_t window)
+    : is_staged_(layout.memory == MemoryKind::kDevice && !messages.are_direct), window_(window) {
   schedule_.rank = rank;
   schedule_.algorithm = std::move(algorithm);
   schedule_.layout = layout;
@@ -26,8 +26,13 @@ std::size_t ScheduleBuilder::rounded_up(std::size_t count) const {
 }
 
 Range ScheduleBuilder::scratch(std::size_t count) {
+  const std::size_t needed = rounded_up(count);
+  if (const auto offset = window_.reuse_scratch(needed)) {
+    return {rank(), Region::kScratch, *offset, count};
+  }
   const Range range{rank(), Region::kScratch, schedule_.scratch_count, count};
-  schedule_.scratch_count += rounded_up(count);
+  window_.add_scratch(range.offset, needed);
+  schedule_.scratch_count += needed;
   return range;
 }
 
@@ -63,7 +68,7 @@ Range ScheduleBuilder::next_slot(Ring& ring, std::size_t count) {
 
 void ScheduleBuilder::load(const Range& range) {
   if (layout().placement == Placement::kInPlace) return;
-  move(range, home(range.offset, range.count));
+  move(range, home(range.offset, range.count), window_.before_load());
 }
 
 void ScheduleBuilder::deliver(const Range& range, Sink sink) {
@@ -72,12 +77,15 @@ void ScheduleBuilder::deliver(const Range& range, Sink sink) {
   if (target != range) move(target, range);
 }
 
-void ScheduleBuilder::move(const Range& target, const Range& source) {
+void ScheduleBuilder::move(const Range& target, const Range& source,
+                           std::optional<StepId> earlier) {
   if (target.count == 0) return;
   const StepKind kind = source.region == Region::kUser   ? StepKind::kPack
                         : target.region == Region::kUser ? StepKind::kUnpack
                                                          : StepKind::kCopy;
-  append({.kind = kind, .target = target, .sources = {source}}, {source}, {target});
+  Step step{.kind = kind, .target = target, .sources = {source}};
+  if (earlier) step.after.push_back(*earlier);
+  append(std::move(step), {source}, {target});
 }
 
 void ScheduleBuilder::send(int peer, const Range& source) {
@@ -90,8 +98,9 @@ void ScheduleBuilder::send(int peer, const Range& source) {
 }
 
 void ScheduleBuilder::append_send(int peer, const Range& source) {
-  append({.kind = StepKind::kSend, .peer = peer, .ordinal = sent_[peer]++, .sources = {source}},
-         {source}, {});
+  Step step{.kind = StepKind::kSend, .peer = peer, .ordinal = sent_[peer]++, .sources = {source}};
+  if (const auto earlier = window_.before_send(peer)) step.after.push_back(*earlier);
+  append(std::move(step), {source}, {});
 }
 
 void ScheduleBuilder::recv(int peer, const Range& target) {
@@ -104,6 +113,7 @@ void ScheduleBuilder::recv(int peer, const Range& target) {
 }
 
 void ScheduleBuilder::append_recv(int peer, const Range& target) {
+  window_.received(peer, narrow<StepId>(schedule_.steps.size()));
   append({.kind = StepKind::kRecv, .peer = peer, .ordinal = received_[peer]++, .target = target},
          {}, {target});
 }

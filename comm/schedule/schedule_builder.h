@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/schedule/chunk_window.h"
 #include "comm/schedule/schedule.h"
 
 namespace kolo {
@@ -53,8 +54,9 @@ struct DeviceMessages {
 /// The verifier does not know this class; it judges the result. Threads: one.
 class ScheduleBuilder {
  public:
+  /// `window`: chunks of a host bucket that are under way between nodes; 0: all. See ChunkWindow.
   ScheduleBuilder(int rank, std::string algorithm, BucketLayout layout,
-                  DeviceMessages messages = {});
+                  DeviceMessages messages = {}, std::size_t window = 0);
 
   int rank() const { return schedule_.rank; }
   const BucketLayout& layout() const { return schedule_.layout; }
@@ -65,10 +67,13 @@ class ScheduleBuilder {
   Range bucket_of(int rank, std::size_t offset, std::size_t count) const {
     return {rank, Region::kBucket, offset, count};
   }
+  /// The lines that follow belong to a further chunk.
+  void next_chunk() { window_.next_chunk(); }
+
   /// Where this rank's contributions come from and its results go: the bucket if it is in place,
   /// else the caller's tensors.
   Range home(std::size_t offset, std::size_t count) const;
-  /// A new range of scratch memory.
+  /// A range of scratch memory that no other line of this chunk has.
   Range scratch(std::size_t count);
   /// A new slot of a host bucket's staging memory. All ranks ask for the same slots in the same
   /// order, so that a slot has one offset on all of them.
@@ -84,7 +89,7 @@ class ScheduleBuilder {
   /// Brings the finished `range`, which lies in its rank's bucket, to `sink`.
   void deliver(const Range& range, Sink sink);
   /// Copies, packs or unpacks, whichever the regions ask for.
-  void move(const Range& target, const Range& source);
+  void move(const Range& target, const Range& source, std::optional<StepId> earlier = std::nullopt);
 
   /// Errors: UsageError for a message of a device bucket if there are less than two units of
   /// staging memory.
@@ -131,6 +136,7 @@ class ScheduleBuilder {
   DeviceMessages messages_;
   bool is_staged_;  // messages are
   Ring outgoing_, incoming_;
+  ChunkWindow window_;
   std::optional<StepId> last_native_;
   std::uint32_t natives_ = 0;
   std::map<std::pair<int, Region>, std::vector<Touch>> touched_;

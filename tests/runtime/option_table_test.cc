@@ -27,6 +27,7 @@ const std::map<std::string, std::string>& other_values() {
       {"algorithm", "ring"},
       {"wire_dtype", "bfloat16"},
       {"chunk_bytes", "4096"},
+      {"network_window", "2048"},
       {"arena_bytes", "1048576"},
       {"node_id", "node b"},
       {"connect_timeout", "1"},
@@ -104,8 +105,9 @@ TEST(OptionTable, OneNameInThreePlaces) {
 
 TEST(OptionTable, WhatRanksMustHaveAlikeIsJobWide) {
   const std::set<std::string> job_wide = {
-      "fusion_bytes",        "algorithm",          "wire_dtype",  "chunk_bytes", "device_algorithm",
-      "device_fusion_bytes", "device_chunk_bytes", "arena_bytes", "link_costs",  "calibrate"};
+      "fusion_bytes",     "algorithm",           "wire_dtype",         "chunk_bytes",
+      "device_algorithm", "device_fusion_bytes", "device_chunk_bytes", "arena_bytes",
+      "link_costs",       "calibrate",           "network_window"};
   for (const OptionEntry& entry : option_table()) {
     EXPECT_EQ(entry.job_wide, job_wide.contains(entry.name)) << entry.name;
   }
