@@ -24,4 +24,16 @@ Error message_too_long(int rank, int peer, std::size_t bytes, std::size_t capaci
                        " bytes does not fit its buffer of " + std::to_string(capacity) + " bytes"};
 }
 
+Error stray_message(int rank, const Tag& tag, std::size_t bytes) {
+  return Error{.code = ErrorCode::kInternal,
+               .rank = rank,
+               .peer = static_cast<int>(tag.source),
+               .verb = "run",
+               .bucket = {},
+               .what = "nobody waited for a message of " + std::to_string(bytes) +
+                       " bytes: epoch " + std::to_string(tag.epoch) + ", bucket " +
+                       std::to_string(tag.bucket) + ", iteration " + std::to_string(tag.iteration) +
+                       ", number " + std::to_string(tag.ordinal)};
+}
+
 }  // namespace kolo

@@ -75,4 +75,7 @@ class MessageMatcher {
 /// The failure of a message that does not fit the buffer posted for it.
 Error message_too_long(int rank, int peer, std::size_t bytes, std::size_t capacity);
 
+/// The failure of a message that came and that nobody waited for until the agreed end of the job.
+Error stray_message(int rank, const Tag& tag, std::size_t bytes);
+
 }  // namespace kolo

@@ -17,6 +17,11 @@ RoutedTransport::RoutedTransport(std::unique_ptr<Transport> local,
         "the transports to route between belong to different ranks");
 }
 
+void RoutedTransport::commit(std::size_t offset, std::size_t bytes) {
+  local_->commit(offset, bytes);
+  network_->expect_messages_in(local_->memory(rank()).subspan(offset, bytes));
+}
+
 bool RoutedTransport::poll() {
   const bool local_moved = local_->poll();
   const bool network_moved = network_->poll();
@@ -65,6 +70,7 @@ std::vector<int> RoutedTransport::wake_fds() const {
 void RoutedTransport::shutdown(bool orderly) {
   network_->shutdown(orderly);
   local_->shutdown(orderly);
+  note_failure();
 }
 
 void RoutedTransport::note_failure() {

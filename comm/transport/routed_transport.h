@@ -36,7 +36,7 @@ class RoutedTransport final : public Transport {
 
   bool is_mapped(int peer) const override { return local_->is_mapped(peer); }
   std::span<std::byte> memory(int peer) override { return local_->memory(peer); }
-  void commit(std::size_t offset, std::size_t bytes) override { local_->commit(offset, bytes); }
+  void commit(std::size_t offset, std::size_t bytes) override;
   void signal(int peer, std::uint32_t slot, std::uint64_t value) override {
     local_->signal(peer, slot, value);
   }

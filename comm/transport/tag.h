@@ -41,4 +41,19 @@ constexpr std::uint64_t pack(const Tag& tag) {
   return packed;
 }
 
+constexpr Tag unpack(std::uint64_t packed) {
+  const auto take = [&packed](int bits) {
+    const std::uint64_t field = packed & ((std::uint64_t{1} << bits) - 1);
+    packed >>= bits;
+    return static_cast<std::uint32_t>(field);
+  };
+  Tag tag;
+  tag.ordinal = take(kTagOrdinalBits);
+  tag.iteration = take(kTagIterationBits);
+  tag.bucket = take(kTagBucketBits);
+  tag.source = take(kTagSourceBits);
+  tag.epoch = take(kTagEpochBits);
+  return tag;
+}
+
 }  // namespace kolo

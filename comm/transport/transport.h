@@ -53,6 +53,10 @@ class MessageTransport {
   /// the host and pinned memory are always taken.
   virtual bool takes_device_memory() const { return false; }
 
+  /// Messages will come from and go to this memory often; it stays mapped until after `shutdown`.
+  /// A hint.
+  virtual void expect_messages_in(std::span<std::byte> /*memory*/) {}
+
   /// Starts sending `data` to `peer`; `done` becomes kDone when the buffer may be reused.
   virtual void isend(int peer, const Tag& tag, std::span<const std::byte> data,
                      Completion& done) = 0;

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "comm/base/check.h"
+#include "comm/base/log.h"
 #include "comm/transport/message_matcher.h"
 #include "comm/transport/ucx_handles.h"
+#include "comm/transport/ucx_memory.h"
 
 namespace kolo {
 
@@ -34,6 +36,7 @@ class UcxTransport::Impl {
       : config_(config),
         context_(make_ucp_context(config.world_size)),
         takes_device_memory_(takes_cuda_memory(context_.get())),
+        memory_(context_.get()),
         worker_(make_ucp_worker(context_.get())) {
     for (int peer = 0; peer < config.world_size; ++peer) peers_.emplace_back().owner = this;
     require_ucs(ucp_worker_get_efd(worker_.get(), &event_fd_), "UCX: event descriptor");
@@ -54,6 +57,7 @@ class UcxTransport::Impl {
   }
 
   bool takes_device_memory() const { return takes_device_memory_; }
+  void expect_messages_in(std::span<std::byte> memory) { memory_.add(memory); }
 
   void isend(int peer, const Tag& tag, std::span<const std::byte> data, Completion& done) {
     Peer& to = peer_of(peer);
@@ -72,7 +76,8 @@ class UcxTransport::Impl {
     Operation& operation = begin(peer, &done);
     operation.capacity = data.size();
     operation.receives = true;
-    const ucp_request_param_t param = receive_param(operation);
+    ucp_request_param_t param = receive_param(operation);
+    set_memory(param, data);
     settle_receive(operation, ucp_tag_recv_nbx(worker_.get(), data.data(), data.size(), pack(tag),
                                                kWholeTag, &param));
   }
@@ -141,8 +146,9 @@ class UcxTransport::Impl {
       peer.endpoint = nullptr;
     }
     wait_for(closing, deadline);
-    drop_goodbyes();
+    drop_unclaimed(orderly);
     worker_.reset();  // Nothing touches a user's buffer after this.
+    memory_.clear();
     for (Operation& operation : operations_) {
       if (operation.done != nullptr) operation.done->state = Completion::State::kIdle;
     }
@@ -241,6 +247,7 @@ class UcxTransport::Impl {
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     param.user_data = &operation;
+    set_memory(param, data);
     param.cb.send = [](void* request, ucs_status_t status, void* user_data) {
       ucp_request_free(request);
       auto& sent = *static_cast<Operation*>(user_data);
@@ -254,6 +261,11 @@ class UcxTransport::Impl {
     } else {
       finish_send(operation, UCS_PTR_STATUS(request));
     }
+  }
+
+  void set_memory(ucp_request_param_t& param, std::span<const std::byte> data) const {
+    param.memh = memory_.find(data);
+    if (param.memh != nullptr) param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
   }
 
   void send_copy(Peer& peer, int index, std::uint64_t tag, std::span<const std::byte> bytes) {
@@ -302,16 +314,21 @@ class UcxTransport::Impl {
     }
   }
 
-  /// Takes the goodbyes that came too late to matter: UCX warns of messages that nobody takes.
-  void drop_goodbyes() {
+  /// Takes what nobody has taken, since UCX warns of it otherwise. Control messages may come too
+  /// late to matter, but after an agreed end a data message has lost its receive.
+  void drop_unclaimed(bool orderly) {
     ucp_worker_progress(worker_.get());
     ucp_tag_recv_info_t info{};
-    while (const ucp_tag_message_h message = ucp_tag_probe_nb(
-               worker_.get(), kControlTag | kGoodbyeBit, kControlMask | kGoodbyeBit, 1, &info)) {
+    while (const ucp_tag_message_h message = ucp_tag_probe_nb(worker_.get(), 0, 0, 1, &info)) {
       const ucp_request_param_t param{};
       const ucs_status_ptr_t request =
           ucp_tag_msg_recv_nbx(worker_.get(), nullptr, 0, message, &param);
       if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);
+      const bool is_control = (info.sender_tag & kControlMask) == kControlTag;
+      if (orderly && !is_control && !failure_) {
+        failure_ = stray_message(config_.rank, unpack(info.sender_tag), info.length);
+        log::error(failure_->to_string());
+      }
     }
   }
 
@@ -441,6 +458,7 @@ class UcxTransport::Impl {
   const Config config_;
   UcpContext context_;
   const bool takes_device_memory_;
+  UcxMemory memory_;
   UcpWorker worker_;
   int event_fd_ = -1;  ///< The worker's.
   std::vector<std::string> addresses_;
@@ -468,6 +486,9 @@ void UcxTransport::connect(std::vector<std::string> addresses) {
 int UcxTransport::rank() const { return impl_->config().rank; }
 int UcxTransport::world_size() const { return impl_->config().world_size; }
 bool UcxTransport::takes_device_memory() const { return impl_->takes_device_memory(); }
+void UcxTransport::expect_messages_in(std::span<std::byte> memory) {
+  impl_->expect_messages_in(memory);
+}
 void UcxTransport::isend(int peer, const Tag& tag, std::span<const std::byte> data,
                          Completion& done) {
   impl_->isend(peer, tag, data, done);

@@ -40,6 +40,7 @@ class UcxTransport final : public MessageTransport {
 
   /// As the installed UCX says; it finds out for itself what memory a message lies in.
   bool takes_device_memory() const override;
+  void expect_messages_in(std::span<std::byte> memory) override;
 
   void isend(int peer, const Tag& tag, std::span<const std::byte> data, Completion& done) override;
   void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override;

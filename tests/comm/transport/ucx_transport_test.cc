@@ -1,5 +1,8 @@
 #include "comm/transport/ucx_transport.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "comm/transport/routed_transport.h"
 #include "tests/comm/transport/transport_jobs.h"
 #include "tests/conformance/transport_conformance_tests.h"
@@ -31,6 +34,72 @@ INSTANTIATE_TEST_SUITE_P(Ucx, TransportConformance,
                                          TransportCase{"ucx", {1, 1, 1}, false, ucx_job},
                                          TransportCase{"ucx_and_shm", {2, 1}, false, ucx_job}),
                          case_name);
+
+/// Polls both until `done` holds.
+void poll_until(Transport& one, Transport& other, const std::function<bool()>& done) {
+  while (!done()) {
+    one.poll();
+    other.poll();
+  }
+}
+
+TEST(UcxMemoryUse, MessagesMayLieInCommittedMemoryOrNot) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1});
+  TransportLimits limits = kSuiteLimits;
+  limits.arena_bytes = std::size_t{1} << 20;
+  const TransportJob job = ucx_job(grid, limits);
+  Transport &from = *job.ranks[0], &to = *job.ranks[1];
+  for (Transport* rank : {&from, &to}) {
+    rank->commit(0, 300'000);
+    rank->commit(100, 1'000);        // Within the first.
+    rank->commit(200'000, 400'000);  // Reaches beyond it.
+  }
+  const auto text = pattern(0, 1, 400'000);
+  std::copy(text.begin(), text.end(), from.memory(0).begin());
+  // In one region, across two, in memory that was never committed here.
+  const std::size_t offsets[] = {0, 150'000, 190'000, 400'000};
+  constexpr std::size_t kBytes = 150'000;
+  std::vector<Completion> sends(4), receives(4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    to.irecv(0, numbered(0, i), to.memory(1).subspan(offsets[i], kBytes), receives[i]);
+    from.isend(1, numbered(0, i), std::span(text).subspan(offsets[i] / 2, kBytes), sends[i]);
+    poll_until(from, to, [&] { return is_done({receives[i]}) && is_done({sends[i]}); });
+    EXPECT_TRUE(std::equal(text.begin() + static_cast<std::ptrdiff_t>(offsets[i] / 2),
+                           text.begin() + static_cast<std::ptrdiff_t>(offsets[i] / 2 + kBytes),
+                           to.memory(1).begin() + static_cast<std::ptrdiff_t>(offsets[i])))
+        << i;
+  }
+  Completion send, receive;
+  std::vector<std::byte> got(kBytes);
+  to.irecv(0, numbered(0, 4), got, receive);
+  from.isend(1, numbered(0, 4), from.memory(0).subspan(0, kBytes), send);
+  poll_until(from, to, [&] { return is_done({receive}) && is_done({send}); });
+  EXPECT_TRUE(std::equal(got.begin(), got.end(), text.begin()));
+}
+
+TEST(UcxStray, AMessageThatNobodyWaitedForIsAFailureOfAnAgreedEnd) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1});
+  for (const bool orderly : {true, false}) {
+    const TransportJob job = ucx_job(grid, kSuiteLimits);
+    Transport &from = *job.ranks[0], &to = *job.ranks[1];
+    const Tag tag{.epoch = 5, .source = 0, .bucket = 4, .iteration = 3, .ordinal = 2};
+    const auto text = pattern(0, 1, 1'000);
+    Completion send;
+    from.isend(1, tag, text, send);
+    from.send_control(1, {});  // Comes behind it.
+    ControlFrame frame;
+    poll_until(from, to, [&] { return to.receive_control(frame); });
+    to.shutdown(orderly);
+    from.shutdown(orderly);
+    ASSERT_EQ(to.failure().has_value(), orderly);
+    if (!orderly) continue;
+    EXPECT_EQ(to.failure()->code, ErrorCode::kInternal);
+    EXPECT_EQ(to.failure()->peer, 0);
+    EXPECT_NE(to.failure()->what.find("epoch 5, bucket 4, iteration 3, number 2"),
+              std::string::npos)
+        << to.failure()->what;
+  }
+}
 
 /// UCX for one of two processes, which exchange addresses through shared memory.
 std::unique_ptr<UcxTransport> meet_over_ucx(ShmTransport& bootstrap) {
