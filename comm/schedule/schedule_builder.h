@@ -88,7 +88,7 @@ class ScheduleBuilder {
   void load(const Range& range);
   /// Brings the finished `range`, which lies in its rank's bucket, to `sink`.
   void deliver(const Range& range, Sink sink);
-  /// Copies, packs or unpacks, whichever the regions ask for.
+  /// Copies, packs or unpacks, whichever the regions ask for; after `earlier`, if there is one.
   void move(const Range& target, const Range& source, std::optional<StepId> earlier = std::nullopt);
 
   /// Errors: UsageError for a message of a device bucket if there are less than two units of

@@ -1,0 +1,75 @@
+// Nodes of different size: no link between nodes carries more than the bound for nodes says.
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "comm/collective/compile.h"
+#include "tests/support/node_shapes.h"
+
+namespace kolo {
+namespace {
+
+struct LinkBytes {
+  std::size_t sent = 0, received = 0;
+};
+
+/// What the ranks of each node exchange with other nodes.
+std::vector<LinkBytes> bytes_by_node(const ProcessGrid& grid, const BucketLayout& layout,
+                                     const CompileOptions& options) {
+  std::vector<LinkBytes> nodes(static_cast<std::size_t>(grid.num_nodes()));
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    LinkBytes& node = nodes[static_cast<std::size_t>(grid.node(rank))];
+    for (const Step& step : compile_all_reduce(rank, layout, grid, options).steps) {
+      const bool is_message = step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
+      if (!is_message || grid.same_node(rank, step.peer)) continue;
+      if (step.kind == StepKind::kSend) {
+        node.sent += step.sources[0].count * size_of(layout.dtype);
+      } else {
+        node.received += step.target.count * size_of(layout.dtype);
+      }
+    }
+  }
+  return nodes;
+}
+
+class UnevenNodes : public testing::TestWithParam<const char*> {};
+
+TEST_P(UnevenNodes, EveryLinkCarriesTheBoundAndNoMore) {
+  constexpr std::size_t kCount = std::size_t{1} << 18;
+  constexpr std::size_t kChunks = 4;
+  constexpr std::size_t kBytes = kCount * sizeof(float);
+  for (int ranks = 2; ranks <= 8; ++ranks) {
+    test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
+      const std::size_t nodes = sizes.size();
+      if (nodes == 1) return;
+      const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
+      const std::size_t bound = 2 * (nodes - 1) * kBytes / nodes;
+      // Parts are cut at whole units of kWireAlignment bytes: a piece's part is at most one unit
+      // larger than its share, it is sent to or received from all other nodes, both when summed
+      // and when spread, and there are at most as many pieces in a chunk as ranks.
+      const std::size_t slack =
+          kChunks * static_cast<std::size_t>(ranks) * 2 * (nodes - 1) * kWireAlignment;
+      for (const LinkBytes& link :
+           bytes_by_node(grid, {.count = kCount},
+                         {.algorithm = GetParam(), .chunk_bytes = kBytes / kChunks})) {
+        for (const std::size_t bytes : {link.sent, link.received}) {
+          EXPECT_LE(bytes, bound + slack) << test::shape_text(sizes);
+          EXPECT_GE(bytes + slack, bound) << test::shape_text(sizes);
+        }
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, UnevenNodes,
+                         testing::Values("hierarchical:direct,ring", "hierarchical:direct,direct"),
+                         [](const auto& param) {
+                           const std::string name = param.param;
+                           return name.substr(name.find(',') + 1);
+                         });
+
+}  // namespace
+}  // namespace kolo
