@@ -16,8 +16,9 @@ namespace kolo::bench {
 namespace {
 
 // What fits a few GB of memory and a minute.
-constexpr std::size_t kMostParts = 1 << 15;     // that one rank's schedule may name
-constexpr std::size_t kMostSteps = 80'000'000;  // that may be played
+constexpr std::size_t kMostParts = 1 << 15;           // that one rank's schedule may name
+constexpr std::size_t kMostSteps = 80'000'000;        // that may be played
+constexpr std::size_t kMostStepsUnlike = 20'000'000;  // that may be compiled, rank by rank
 
 [[noreturn]] void refuse(std::string what) {
   throw KoloError({.code = ErrorCode::kConfig, .what = std::move(what)});
@@ -112,7 +113,16 @@ SimulatorSchedules Cluster::make_schedules(BucketLayout layout) const {
 
   std::vector<int> samples{1, grid_.num_nodes() / 2, grid_.num_nodes() - 1};
   samples.erase(std::unique(samples.begin(), samples.end()), samples.end());
-  return {grid_, find_symmetry(grid_, compile, samples), compile};
+  const NodeSymmetry symmetry = find_symmetry(grid_, compile, samples);
+  const std::size_t steps = compile(0).steps.size() * static_cast<std::size_t>(grid_.world_size());
+  if (symmetry == NodeSymmetry::kNone && steps > kMostStepsUnlike) {
+    refuse(
+        fmt::format("no node stands for the others in {} of this bucket, and {} steps are more "
+                    "than the {} that can be compiled; raise the size of chunks, take fewer "
+                    "ranks, another algorithm or memory",
+                    options.algorithm, steps, kMostStepsUnlike));
+  }
+  return {grid_, symmetry, compile};
 }
 
 const SimulatorSchedules& Cluster::schedules(const BucketLayout& layout) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <initializer_list>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -152,7 +153,7 @@ TEST(SimStep, ASlowRankShowsAsItsOwnTime) {
 /// Writes rows as kolo-bench does, their times as the simulator predicts them with `costs`.
 std::string write_measured(const MachineCosts& costs) {
   nlohmann::json rows = nlohmann::json::array();
-  for (std::size_t bytes : {4, 65536, 1 << 20, 16 << 20}) {
+  for (const std::size_t bytes : std::initializer_list<std::size_t>{4, 65536, 1 << 20, 16 << 20}) {
     for (int nodes : {1, 2}) {
       const MeasuredRow row{.bytes = bytes, .algorithm = "direct", .ranks = 2, .nodes = nodes};
       rows.push_back({{"system", "kolo"},

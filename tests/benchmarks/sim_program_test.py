@@ -1,0 +1,87 @@
+#!/usr/bin/env -S python3 -B
+"""kolo-sim and scripts/plot-sim as users start them. Called as `sim_program_test.py KOLO_SIM`."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = sys.argv.pop(1)
+
+
+class SimTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.out = self.folder / "out.json"
+
+    def run_it(self, *arguments, status=0, program=PROGRAM):
+        done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, status, done.stderr + done.stdout)
+        return done
+
+    def rows(self, *arguments):
+        self.run_it(*arguments, "--json", self.out)
+        return json.loads(self.out.read_text(encoding="utf-8"))
+
+    def test_all_reduce_writes_a_row_per_size_ranks_rate_and_algorithm(self):
+        rows = self.rows(
+            "all-reduce", "--ranks", "2,4", "--gbit", "1,10", "--bytes", "4,1M", "--algorithm", "ring",
+            "--algorithm", "tree",
+        )  # fmt: skip
+        self.assertEqual(len(rows), 16)
+        for row in rows:
+            self.assertLess(0, row["time_us"])
+            self.assertEqual(row["nodes"], row["ranks"])
+        large = [row for row in rows if row["size"] == 1 << 20 and row["algorithm"] == "ring" and row["ranks"] == 2]
+        slow, fast = (next(r for r in large if round(r["network_gbit"]) == rate) for rate in (1, 10))
+        self.assertGreater(slow["time_us"], 8 * fast["time_us"])
+
+    def test_equal_seeds_give_equal_times(self):
+        late = ["all-reduce", "--ranks", 16, "--ranks-per-node", 4, "--bytes", "1M", "--late-us", 300]
+        first, again = self.rows(*late, "--seed", 1), self.rows(*late, "--seed", 1)
+        self.assertEqual(first, again)
+        self.assertNotEqual(first, self.rows(*late, "--seed", 2))
+
+    def test_its_own_rows_can_be_checked(self):
+        rows = self.rows("all-reduce", "--ranks", 4, "--bytes", "4,1M,16M", "--algorithm", "ring")
+        for row in rows:
+            row["system"] = "kolo"
+        measured = self.folder / "measured.json"
+        measured.write_text(json.dumps(rows), encoding="utf-8")
+        checked = self.rows("check", "--measured", measured)
+        self.assertEqual([row["fitted"] for row in checked], [False] * 3)
+        fitted = self.rows("check", "--fit", "--measured", measured)
+        self.assertEqual([row["fitted"] for row in fitted], [True, False, True])
+        for row in fitted:
+            self.assertLess(abs(row["error"]), 0.02)
+
+    def test_steps_can_be_drawn(self):
+        if not shutil.which("gnuplot"):
+            self.skipTest("gnuplot is missing")
+        self.rows("step", "--model", "resnet50", "--ranks", "1,8,16", "--ranks-per-node", 8, "--gbit", "10,100")
+        self.run_it("-o", self.folder / "efficiency", self.out, program=ROOT / "scripts" / "plot-sim")
+        svg = (self.folder / "efficiency.svg").read_text(encoding="utf-8")
+        for word in ("ResNet-50", "100 Gbit/s", "efficiency (%)", "ranks"):
+            self.assertIn(word, svg)
+        self.assertTrue((self.folder / "efficiency.png").read_bytes().startswith(b"\x89PNG"))
+
+    def test_what_is_wrong_is_named(self):
+        wrong = [
+            (64, ["all-reduce", "--ranks", 5000]),
+            (78, ["all-reduce", "--ranks", 12, "--ranks-per-node", 8]),
+            (78, ["all-reduce", "--ranks", 4096, "--algorithm", "ring", "--bytes", "64M"]),
+            (78, ["step", "--model", "alexnet"]),
+            (74, ["check", "--measured", self.folder / "nothing.json"]),
+        ]
+        for status, arguments in wrong:
+            self.assertNotEqual(self.run_it(*arguments, status=status).stderr, "")
+
+
+if __name__ == "__main__":
+    unittest.main()
