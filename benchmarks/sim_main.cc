@@ -31,7 +31,7 @@ struct Arguments {
   std::string link_costs, memory = "arena", json, wire, dtype = "float32";
   std::vector<std::string> algorithms = {"auto"}, bytes = {"4", "1K", "64K", "1M", "16M", "64M"};
   std::vector<std::string> models = {"resnet50"};
-  std::string chunk_bytes, fusion_bytes, burst_bytes = "0";
+  std::string chunk_bytes, fusion_bytes, burst_bytes = "0", eager_bytes;
   ClusterSpec cluster;
   int batch = 0;
   double tflops = 60, compute_ms = 0;
@@ -98,6 +98,9 @@ ClusterSpec cluster_spec(const Arguments& arguments, const Point& point) {
   if (!arguments.chunk_bytes.empty()) {
     spec.compile.chunk_bytes = parse_bytes(arguments.chunk_bytes);
     spec.compile.device_chunk_bytes = spec.compile.chunk_bytes;
+  }
+  if (!arguments.eager_bytes.empty()) {
+    spec.compile.eager_bytes = parse_bytes(arguments.eager_bytes);
   }
   const auto memory = kMemories.find(arguments.memory);
   if (memory == kMemories.end()) fail("--memory takes arena, user, device or device-user");
@@ -268,6 +271,8 @@ void add_costs(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   app.add_option("--chunk-bytes", arguments.chunk_bytes,
                  "Size of the chunks that buckets are cut into; suffixes K, M, G [1M; device 32M]");
+  app.add_option("--eager-bytes", arguments.eager_bytes,
+                 "Between nodes, buckets of at most this size start without agreement [64K]");
   app.add_option("--json", arguments.json, "Write the rows to this file");
 }
 
