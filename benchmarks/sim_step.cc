@@ -25,7 +25,7 @@ Plan plan(const Cluster& cluster, const StepSpec& spec) {
   const ClusterSpec& job = cluster.spec();
   std::vector<GradientSpec> gradients = spec.model.gradients;
   // Where tensors are packed only matters in that they are somewhere.
-  static float somewhere;
+  float somewhere = 0;
   for (GradientSpec& gradient : gradients) {
     gradient.memory = job.memory;
     if (job.placement != Placement::kInPlace) gradient.data = &somewhere;
