@@ -1,11 +1,8 @@
 #include "runtime/calibration.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <set>
-#include <sstream>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -16,6 +13,7 @@
 #include "runtime/calibration_file.h"
 #include "runtime/link_probe.h"
 #include "runtime/probe_wait.h"
+#include "runtime/spin_budget.h"
 
 namespace kolo {
 namespace {
@@ -23,35 +21,23 @@ namespace {
 constexpr std::string_view kMemoryKeys = "memory_";
 constexpr std::string_view kNetworkKeys = "network_";
 
-/// Processors that this thread may run on, as "0 1 5".
-std::string own_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::string text;
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return text;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) text += fmt::format("{}{}", text.empty() ? "" : " ", cpu);
-  }
-  return text;
-}
-
-/// How many processors the ranks of a node have together, wherever each is bound to.
-int processors_of_node(const std::vector<std::string>& by_rank, const std::vector<int>& ranks) {
-  std::set<int> processors;
+/// The cores that the ranks of a node have together, wherever each is bound to.
+std::size_t cores_of_node(const std::vector<std::string>& by_rank, const std::vector<int>& ranks) {
+  std::set<int> cores;
   for (int rank : ranks) {
-    std::istringstream text(by_rank[static_cast<std::size_t>(rank)]);
-    for (int cpu = 0; text >> cpu;) processors.insert(cpu);
+    const CoreUse use = core_use_of(by_rank[static_cast<std::size_t>(rank)]);
+    cores.insert(use.cores.begin(), use.cores.end());
   }
-  return std::max(1, static_cast<int>(processors.size()));
+  return std::max<std::size_t>(1, cores.size());
 }
 
-/// Names where the job runs: its machines, the ranks and processors on each.
-std::string shape_of(const ProcessGrid& grid, const std::vector<std::string>& processors) {
+/// Names where the job runs: its machines, the ranks and cores on each.
+std::string shape_of(const ProcessGrid& grid, const std::vector<std::string>& cores) {
   std::string identity;
   for (int node = 0; node < grid.num_nodes(); ++node) {
     const std::vector<int>& ranks = grid.ranks_of_node(node);
-    identity += fmt::format("{}\n{} {}\n", grid.node_id(node), ranks.size(),
-                            processors_of_node(processors, ranks));
+    identity +=
+        fmt::format("{}\n{} {}\n", grid.node_id(node), ranks.size(), cores_of_node(cores, ranks));
   }
   return fmt::format("{} ranks on {} nodes, {:016x}", grid.world_size(), grid.num_nodes(),
                      static_cast<std::uint64_t>(XXH3_64bits(identity.data(), identity.size())));
@@ -95,8 +81,8 @@ Calibration calibrate(Rendezvous& rendezvous, Transport& transport, const Proces
                       const TransportLimits& limits, const Options& options) {
   Calibration result{
       .costs = parse_link_costs(options.link_costs), .source = "defaults", .shape = {}};
-  const std::vector<std::string> processors = rendezvous.all_gather(own_processors());
-  result.shape = shape_of(grid, processors);
+  const std::vector<std::string> cores = rendezvous.all_gather(to_text(own_core_use()));
+  result.shape = shape_of(grid, cores);
   if (options.calibrate == "off" || grid.world_size() == 1) return result;
 
   const bool decides = rendezvous.rank() == 0;
@@ -106,11 +92,13 @@ Calibration calibrate(Rendezvous& rendezvous, Transport& transport, const Proces
     result.source = "read from " + from_rank_0(rendezvous, file.path());
   } else {
     const Stopwatch watch;
-    const std::vector<std::string> measured = rendezvous.all_gather(measure(
-        transport, grid,
-        {.transport = limits,
-         .cores = processors_of_node(processors, grid.ranks_of_node(grid.node(rendezvous.rank()))),
-         .connect_timeout = options.connect_timeout}));
+    const std::size_t node_cores =
+        cores_of_node(cores, grid.ranks_of_node(grid.node(rendezvous.rank())));
+    const std::vector<std::string> measured = rendezvous.all_gather(
+        measure(transport, grid,
+                {.transport = limits,
+                 .cores = static_cast<int>(std::min(granted_cores(), node_cores)),
+                 .connect_timeout = options.connect_timeout}));
     costs = from_rank_0(rendezvous, decides ? to_string(combine(measured, grid)) : "");
     result.source = from_rank_0(rendezvous, fmt::format("measured in {:.0f} ms", watch.us() / 1e3));
     file.remember_link_costs(costs);

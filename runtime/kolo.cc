@@ -58,6 +58,7 @@ class RuntimeState {
 
   int rank() const { return connection_.transport->rank(); }
   const ProcessGrid& grid() const { return connection_.grid; }
+  std::string link_costs() const { return to_string(connection_.calibration.costs); }
   const Options& options() const { return options_; }
   Device* device() const { return connection_.plane ? connection_.plane->device.get() : nullptr; }
 
@@ -178,6 +179,7 @@ int Runtime::local_size() const { return state_->grid().local_size(rank()); }
 int Runtime::node() const { return state_->grid().node(rank()); }
 int Runtime::num_nodes() const { return state_->grid().num_nodes(); }
 const Options& Runtime::options() const { return state_->options(); }
+std::string Runtime::link_costs() const { return state_->link_costs(); }
 Device* Runtime::device() const { return state_->device(); }
 
 GradientSet Runtime::register_gradients(std::string_view name, std::vector<GradientSpec> gradients,

@@ -119,6 +119,8 @@ class Runtime {
   int node() const;
   int num_nodes() const;
   const Options& options() const;
+  /// What links cost, measured or not, in the form that the option `link_costs` takes.
+  std::string link_costs() const;
   /// The accelerator that the option `device` names, for whoever computes on it; null for "cpu".
   Device* device() const;
 

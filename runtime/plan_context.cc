@@ -6,11 +6,6 @@
 namespace kolo {
 namespace {
 
-HostBucket host_bucket(const BucketLayout& layout) {
-  return {.bytes = layout.count * size_of(layout.dtype),
-          .packing = layout.placement == Placement::kInPlace ? Packing::kNone : Packing::kCast};
-}
-
 /// What decides the sizes of chunks and buckets. Where these decide the order of sums, they must
 /// not follow from what was measured in this run, or its bits would be those of no other.
 LinkCosts costs_for_sizes(const std::string& algorithm, const LinkCosts& costs) {

@@ -11,8 +11,8 @@ namespace kolo {
 namespace {
 
 // Preferred first among equals: `direct` gives the same bits whatever the bucket's limits.
-constexpr std::array<std::string_view, 4> kFlatAlgorithms = {"direct", "ring", "halving_doubling",
-                                                             "tree"};
+constexpr std::array<std::string_view, 5> kFlatAlgorithms = {"direct", "flat", "ring",
+                                                             "halving_doubling", "tree"};
 constexpr std::array<std::string_view, 4> kCrossAlgorithms = {"direct", "ring", "halving_doubling",
                                                               "tree"};
 constexpr std::string_view kHierarchicalPrefix = "hierarchical:direct,";

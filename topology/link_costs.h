@@ -44,7 +44,7 @@ struct LinkCosts {
   LinkCost staging{.latency_us = 10.0, .bytes_per_us = 25'000};  ///< Device to host, each way.
   /// Between nodes as the device's own library reaches it, one node's link.
   LinkCost native_network{.latency_us = 15.0, .bytes_per_us = 1200};
-  double bucket_us = 1.5;  ///< What a bucket costs its rank, whatever its size.
+  double bucket_us = 0.5;  ///< What a bucket costs its rank, whatever its size.
   double step_us = 0.05;   ///< What one step of a schedule costs beside its bytes.
 };
 

@@ -116,14 +116,6 @@ bool sums_in_one_place(std::string_view algorithm) {
          algorithm == "hierarchical:native,direct";
 }
 
-/// Whether "auto" takes `flat`: one round pays as long as what it reads twice is little.
-bool prefers_flat(const BucketLayout& layout, const ProcessGrid& grid,
-                  const CompileOptions& options) {
-  const auto peers = static_cast<std::size_t>(grid.world_size() - 1);
-  const std::size_t bytes = layout.count * size_of(layout.dtype);
-  return !is_on_device(layout) && peers > 0 && bytes <= options.flat_bytes / peers;
-}
-
 /// Whether the bucket goes through a window of staging slots.
 bool is_windowed(const BucketLayout& layout, const ProcessGrid& grid, std::string_view name) {
   return name == kDirectName && grid.num_nodes() == 1 && !is_on_device(layout) &&
@@ -265,6 +257,15 @@ const std::vector<std::string>& algorithm_names() {
   return names;
 }
 
+HostBucket host_bucket(const BucketLayout& layout) {
+  Packing packing = Packing::kNone;
+  if (layout.placement == Placement::kUser) packing = Packing::kUser;
+  if (layout.placement == Placement::kStaged) packing = Packing::kCast;
+  return {.bytes = layout.count * size_of(layout.dtype),
+          .reproducible = rounds(layout),
+          .packing = packing};
+}
+
 std::string resolve_algorithm(const BucketLayout& layout, const ProcessGrid& grid,
                               const CompileOptions& options) {
   const std::size_t bytes = layout.count * size_of(layout.dtype);
@@ -272,9 +273,8 @@ std::string resolve_algorithm(const BucketLayout& layout, const ProcessGrid& gri
   const std::string local = is_on_device(layout) ? "hierarchical:native," : "hierarchical:direct,";
   std::string name = options.algorithm;
   if (name == "auto") {
-    name = prefers_flat(layout, grid, options) ? kFlat
-           : is_on_device(layout) ? model.choose_device(bytes, device_limits(layout, options))
-                                  : model.choose(bytes, rounds(layout));
+    name = is_on_device(layout) ? model.choose_device(bytes, device_limits(layout, options))
+                                : model.choose(host_bucket(layout));
   } else if (name == kHierarchical) {
     const auto predict_us = [&](const std::string& candidate) {
       return is_on_device(layout)

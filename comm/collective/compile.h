@@ -20,8 +20,6 @@ struct CompileOptions {
   /// most this many bytes, which are to stay in the cache.
   std::size_t slot_bytes = std::size_t{512} << 10;
   std::size_t window = 3;
-  /// "auto" lets everybody read everybody's contribution as long as no rank reads more than this.
-  std::size_t flat_bytes = std::size_t{32} << 10;
   /// Between nodes, a host bucket of at most this size starts without agreement.
   std::size_t eager_bytes = std::size_t{64} << 10;
   /// Bytes of a host bucket that are under way between nodes, in at least two chunks; 0: all of
@@ -39,6 +37,9 @@ struct CompileOptions {
 
 /// Names that `CompileOptions::algorithm` takes beside "auto" and "hierarchical:LOCAL,CROSS".
 const std::vector<std::string>& algorithm_names();
+
+/// A bucket in host memory as the cost model sees it.
+HostBucket host_bucket(const BucketLayout& layout);
 
 /// The algorithm that "auto" stands for, or the given one in full ("hierarchical" names its parts).
 /// Errors: KoloError(kConfig) if there is no such algorithm, if it is not one for this kind of

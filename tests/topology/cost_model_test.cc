@@ -182,10 +182,13 @@ TEST(CostModel, PackingCostsWhatItMoves) {
 
 TEST(CostModel, PrefersWhatTheDesignExpects) {
   const CostModel node(ProcessGrid::with_node_sizes({2}), {});
+  EXPECT_EQ(node.choose(4, false), "flat");
+  EXPECT_EQ(node.choose(4, true), "flat");
   EXPECT_EQ(node.choose(kMiB, false), "direct");
   EXPECT_EQ(CostModel(ProcessGrid::with_node_sizes({8}), {}).choose(64 * kMiB, false), "direct");
   const CostModel cluster(ProcessGrid::with_node_sizes({4, 4, 4, 4}), {});
   EXPECT_TRUE(cluster.choose(64 * kMiB, false).starts_with("hierarchical:direct,"));
+  EXPECT_EQ(CostModel(ProcessGrid::with_node_sizes({1, 1}), {}).choose(4, false), "flat");
 }
 
 TEST(CostModel, ChunkSizeIsTheBestOneWithinABucket) {

@@ -199,19 +199,27 @@ TEST(ResolveAlgorithm, KeepsSixteenBitSumsInOnePlace) {
             "hierarchical:direct,direct");
   EXPECT_NO_THROW(resolve_algorithm(half, grid, {.algorithm = "direct"}));
   EXPECT_NO_THROW(resolve_algorithm(half, grid, {.algorithm = "flat"}));
-  const std::string chosen = resolve_algorithm(half, grid, {.flat_bytes = 0});
-  EXPECT_TRUE(chosen == "direct" || chosen == "hierarchical:direct,direct") << chosen;
+  for (std::size_t count = 1; count < (std::size_t{1} << 26); count *= 4) {
+    const std::string chosen =
+        resolve_algorithm({.count = count, .dtype = DType::kFloat16}, grid, {});
+    EXPECT_TRUE(CostModel::is_reproducible(chosen)) << chosen;
+  }
 }
 
-TEST(ResolveAlgorithm, TakesFlatWhileNobodyReadsMuch) {
-  const CompileOptions options{.flat_bytes = 12000};
-  const auto chosen = [&](int ranks, std::size_t bytes) {
-    return resolve_algorithm({.count = bytes / 4}, ProcessGrid::with_node_sizes({ranks}), options);
-  };
-  EXPECT_EQ(chosen(4, 4000), "flat");
-  EXPECT_NE(chosen(4, 4004), "flat");
-  EXPECT_EQ(chosen(2, 12000), "flat");
-  EXPECT_NE(chosen(1, 4), "flat");
+TEST(ResolveAlgorithm, TakesWhatTheModelChooses) {
+  CompileOptions options;
+  options.link_costs.memory.latency_us = 10;
+  for (const int ranks : {1, 2, 4}) {
+    const ProcessGrid grid = ProcessGrid::with_node_sizes({ranks});
+    const CostModel model(grid, options.link_costs);
+    for (const Placement placement : {Placement::kInPlace, Placement::kUser, Placement::kStaged}) {
+      for (std::size_t count = 1; count < (std::size_t{1} << 24); count *= 4) {
+        const BucketLayout layout{.count = count, .placement = placement};
+        EXPECT_EQ(resolve_algorithm(layout, grid, options), model.choose(host_bucket(layout)));
+      }
+    }
+  }
+  EXPECT_EQ(resolve_algorithm({.count = 1}, ProcessGrid::with_node_sizes({2}), options), "flat");
   EXPECT_THROW(resolve_algorithm({.count = 128, .memory = MemoryKind::kDevice},
                                  ProcessGrid::with_node_sizes({2}), {.algorithm = "flat"}),
                KoloError);
