@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "benchmarks/all_reduce_command.h"
+#include "benchmarks/choice_command.h"
 #include "benchmarks/overlap_command.h"
 #include "comm/base/error.h"
 #include "comm/base/log.h"
@@ -18,10 +19,13 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
   AllReduceCommand all_reduce(app);
+  ChoiceCommand choice(app);
   OverlapCommand overlap(app);
   try {
     app.parse(argc, argv);
-    const bool right = all_reduce.chosen() ? all_reduce.run() : overlap.run();
+    const bool right = all_reduce.chosen() ? all_reduce.run()
+                       : choice.chosen()   ? choice.run()
+                                           : overlap.run();
     return right ? 0 : exit_status(ErrorCode::kInternal);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : exit_status(ErrorCode::kUsage);

@@ -1,0 +1,128 @@
+#include "benchmarks/choice_command.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <deque>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "benchmarks/json_file.h"
+#include "benchmarks/peer_factory.h"
+#include "benchmarks/runtime_flags.h"
+#include "runtime/option_table.h"
+#include "runtime/version.h"
+#include "topology/cost_model.h"
+
+namespace kolo::bench {
+namespace {
+
+/// "hier:ring" for "hierarchical:direct,ring", to keep the table narrow.
+std::string short_name(const std::string& algorithm) {
+  const std::size_t comma = algorithm.find(',');
+  return comma == std::string::npos ? algorithm : "hier:" + algorithm.substr(comma + 1);
+}
+
+/// Medians, with predictions after a slash.
+void print(const ChoiceRow& row) {
+  fmt::print("  {:>10} {:<16} {:>10.2f} {:<16} {:>6.3f} ", row.what.bytes,
+             short_name(row.chosen.algorithm), row.chosen.median_us,
+             short_name(row.forced[row.best].algorithm), row.ratio);
+  for (const ChoiceCandidate& each : row.forced) {
+    fmt::print(" {}={:.2f}/{:.2f}", short_name(each.algorithm), each.median_us, each.predicted_us);
+  }
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+nlohmann::json to_json(const Runtime& runtime, const ChoiceRow& row) {
+  nlohmann::json forced = nlohmann::json::object();
+  for (const ChoiceCandidate& each : row.forced) {
+    forced[each.algorithm] = {{"median_us", each.median_us}, {"predicted_us", each.predicted_us}};
+  }
+  return {{"size", row.what.bytes},
+          {"memory", to_string(row.what.home)},
+          {"ranks", runtime.world_size()},
+          {"nodes", runtime.num_nodes()},
+          {"chosen", row.chosen.algorithm},
+          {"median_us", row.chosen.median_us},
+          {"best", row.forced[row.best].algorithm},
+          {"ratio", row.ratio},
+          {"forced", std::move(forced)}};
+}
+
+/// Inside one node nothing is hierarchical.
+std::vector<std::string> all_algorithms(int nodes) {
+  std::vector<std::string> names = CostModel::algorithms();
+  if (nodes == 1) {
+    std::erase_if(names, [](const std::string& name) { return name.starts_with("hierarchical"); });
+  }
+  return names;
+}
+
+}  // namespace
+
+ChoiceCommand::ChoiceCommand(CLI::App& app)
+    : command_(
+          *app.add_subcommand("choice", "How far auto is from the best algorithm forced by hand")) {
+  command_.add_option("--sizes", sizes_, "Bytes, comma-separated; suffixes K, M, G")
+      ->delimiter(',')
+      ->capture_default_str();
+  command_.add_option("--algorithms", algorithms_, "To be forced; default: all that there are")
+      ->delimiter(';');
+  command_.add_option("--memory", home_, "arena or user")
+      ->check(CLI::IsMember({"arena", "user"}))
+      ->capture_default_str();
+  command_.add_option("--seconds", options_.seconds, "For the timed iterations of a row")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command_.add_option("--rounds", options_.rounds, "Turns of each algorithm")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command_.add_option("--json", json_, "Write the rows to this file");
+  add_runtime_flags(command_, runtime_);
+}
+
+bool ChoiceCommand::run() {
+  for (const std::string& size : sizes_) options_.sizes.push_back(parse_bytes(size));
+  options_.homes = {home_ == "arena" ? Home::kArena : Home::kUser};
+  options_.what.wire = runtime_.wire_dtype;
+
+  Peers peers({});
+  peers.keep_launcher();
+  // A runtime has one algorithm, so there are several; only the first one's costs matter.
+  std::deque<Runtime> all;
+  all.push_back(Runtime::from_environment(runtime_));
+  Runtime& runtime = all.front();
+  if (algorithms_.empty()) algorithms_ = all_algorithms(runtime.num_nodes());
+  std::vector<Runtime*> runtimes{&runtime};
+  for (const std::string& algorithm : algorithms_) {
+    Options forced = runtime_;
+    forced.algorithm = algorithm;
+    forced.link_costs = runtime.link_costs();
+    forced.calibrate = "off";
+    runtimes.push_back(&all.emplace_back(Runtime::from_environment(forced)));
+  }
+
+  const bool speaks = runtime.rank() == 0;
+  if (speaks) {
+    fmt::print("# kolo-bench choice, kolo {}: {} ranks on {} nodes, memory {}, medians in us\n",
+               kVersion, runtime.world_size(), runtime.num_nodes(), home_);
+    fmt::print("# {}\n# {:>10} {:<16} {:>10} {:<16} {:>6}  measured/predicted\n",
+               runtime.link_costs(), "size", "auto", "time", "best", "ratio");
+  }
+  nlohmann::json rows = nlohmann::json::array();
+  double worst = 0;
+  const bool right = measure_choice(runtimes, algorithms_, options_, [&](const ChoiceRow& row) {
+    worst = std::max(worst, row.ratio);
+    rows.push_back(to_json(runtime, row));
+    if (speaks) print(row);
+  });
+  if (speaks) fmt::print("# auto takes at most {:.3f} of the best\n", worst);
+  for (Runtime& each : all) each.close();
+  if (speaks && !json_.empty()) write_json(json_, rows);
+  return right;
+}
+
+}  // namespace kolo::bench
