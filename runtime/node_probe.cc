@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "comm/collective/reduce_kernels.h"
+#include "comm/schedule/bucket_layout.h"
 #include "runtime/link_probe.h"
 #include "runtime/probe_wait.h"
 
@@ -88,23 +89,25 @@ class NodeProbe {
     }
   }
 
+  /// Each rank sums its part of a bucket over all arenas, into all of them: what `direct` does.
   void measure_passes(std::size_t working_set) {
-    const std::size_t operand = working_set / ranks_.size() / 2;
-    if (2 * operand > room_) return;
-    transport_.commit(0, 2 * operand);
+    const std::size_t ranks = ranks_.size();
+    const std::size_t part = working_set / ranks / ranks / kWireAlignment * kWireAlignment;
+    if (ranks * part > room_) return;
+    transport_.commit(0, ranks * part);
     begin();
-    const std::size_t bytes = 3 * operand;  // Two are read, one is written.
+    const auto bytes = static_cast<double>(2 * ranks * part);  // Read and written.
     const std::size_t passes = std::max<std::size_t>(1, kBytesPerSample / working_set);
     for (int sample = -1; sample < kPassSamples && go_on(sample); ++sample) {
       meet();
       const Stopwatch watch;
-      for (std::size_t pass = 0; pass < passes; ++pass) add(0, operand, operand);
+      for (std::size_t pass = 0; pass < passes; ++pass) sum_part(part);
       const double us = watch.us() / static_cast<double>(passes);
       if (sample < 0) continue;  // Pages were not mapped yet, lines were elsewhere.
-      samples_.own_passes.push_back({.working_set_bytes = static_cast<double>(working_set),
-                                     .bytes = static_cast<double>(bytes),
-                                     .us = us});
+      samples_.own_passes.push_back(
+          {.working_set_bytes = static_cast<double>(working_set), .bytes = bytes, .us = us});
     }
+    meet();  // Nobody writes here any more.
   }
 
   /// Each rank writes, and reads what its neighbour wrote.
@@ -131,11 +134,13 @@ class NodeProbe {
 
   std::byte* at(int rank, std::size_t offset) { return transport_.memory(rank).data() + offset; }
 
-  void add(std::size_t target, std::size_t other, std::size_t bytes) {
-    const std::array<const void*, 2> sources = {at(transport_.rank(), target),
-                                                at(transport_.rank(), other)};
-    reduce(DType::kFloat32, ReduceOp::kSum, at(transport_.rank(), target), sources,
-           bytes / sizeof(float), 1.0);
+  void sum_part(std::size_t part) {
+    const auto own = static_cast<std::size_t>(
+        std::find(ranks_.begin(), ranks_.end(), transport_.rank()) - ranks_.begin());
+    outputs_.clear();
+    for (int rank : ranks_) outputs_.push_back(at(rank, own * part));
+    sources_.assign(outputs_.begin(), outputs_.end());
+    reduce(DType::kFloat32, ReduceOp::kSum, outputs_, sources_, part / sizeof(float), 1.0);
   }
 
   void copy(std::size_t target, int rank, std::size_t source) {
@@ -152,6 +157,8 @@ class NodeProbe {
   const int at_once_;
   const std::size_t room_;
   std::uint64_t met_ = 0, asked_ = 0;
+  std::vector<void*> outputs_;
+  std::vector<const void*> sources_;
   MemorySamples samples_;
 };
 
