@@ -123,7 +123,7 @@ void Engine::refuse(const Submission& submission) {
 }
 
 void Engine::take(std::shared_ptr<Operation> operation) {
-  OperationTopic& topic = operations_[operation_topic_name(*operation)];
+  OperationTopic& topic = topic_of(*operation);
   topic.push(std::move(operation));
   advance(topic);
 }
@@ -145,6 +145,10 @@ void Engine::take(std::shared_ptr<GradientGroup> group) {
 
 void Engine::take(const ReadyBucket& ready) {
   if (!ready.group->failed()) arrive(ready.group->buckets()[ready.bucket]);
+}
+
+OperationTopic& Engine::topic_of(const Operation& operation) {
+  return operation.kind == OperationKind::kClose ? close_ : operations_[operation.name];
 }
 
 void Engine::advance(OperationTopic& topic) {
@@ -335,6 +339,7 @@ void Engine::fail_all(const Error& error) {
   }
   proposed_operations_.clear();
   for (auto& [name, topic] : operations_) topic.fail_all(error);
+  close_.fail_all(error);
   for (auto& [topic, group] : proposed_groups_) group->bucket_failed(error);
   for (auto& [name, group] : groups_) group->bucket_failed(error);
   linger_until_ = clock_.now() + (is_orderly ? kFinalizeWithin : kLinger);

@@ -80,6 +80,7 @@ class Engine {
   void plan(OperationTopic& topic);
   void plan(GradientGroup& group);
   PlanContext plan_context();
+  OperationTopic& topic_of(const Operation& operation);
   void advance(OperationTopic& topic);
   void arrive(BucketId id);
   void start(BucketId id);
@@ -101,8 +102,9 @@ class Engine {
   BucketTable buckets_;
   ReadyQueue<Submission> queue_;
   std::vector<Submission> drained_;
-  std::map<std::string, OperationTopic, std::less<>> operations_;  // by name
-  std::map<std::string, std::shared_ptr<GradientGroup>> groups_;   // agreed, by name
+  std::map<std::string, OperationTopic> operations_;  // by name
+  OperationTopic close_;
+  std::map<std::string, std::shared_ptr<GradientGroup>> groups_;  // agreed, by name
   std::vector<std::shared_ptr<GradientGroup>> failed_groups_;  // replaced; still own their buckets
   std::map<Topic, OperationTopic*> proposed_operations_;
   std::map<Topic, std::shared_ptr<GradientGroup>> proposed_groups_;

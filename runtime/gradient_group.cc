@@ -90,7 +90,7 @@ void GradientGroup::bucket_failed(const Error& error) {
 
 const std::atomic<int>& GradientGroup::waiters() const { return waiters_; }
 
-std::optional<std::size_t> GradientGroup::note_ready(std::size_t index) {
+std::optional<GradientGroup::ReadyBucket> GradientGroup::note_ready(std::size_t index) {
   check(index < gradients_.size(), "there is no gradient with this index");
   const std::lock_guard lock(mutex_);
   if (error_) throw KoloError(*error_);
@@ -99,21 +99,20 @@ std::optional<std::size_t> GradientGroup::note_ready(std::size_t index) {
                                  gradients_[index].name));
   }
   marked_[index] = true;
-  if (++marks_ == gradients_.size()) all_marked_at_ = std::chrono::steady_clock::now();
-  return readiness_->mark(index);
+  const bool is_last = ++marks_ == gradients_.size();
+  if (is_last) all_marked_at_ = std::chrono::steady_clock::now();
+  const auto bucket = readiness_->mark(index);
+  if (!bucket) return std::nullopt;
+  return ReadyBucket{*bucket, is_last && prompt_waits_ >= kPromptWaitsToExpect};
 }
 
-std::optional<std::size_t> GradientGroup::note_ready(std::size_t index, NativeStream stream) {
+std::optional<GradientGroup::ReadyBucket> GradientGroup::note_ready(std::size_t index,
+                                                                    NativeStream stream) {
   check(index < gradients_.size(), "there is no gradient with this index");
   check(gradients_[index].memory == MemoryKind::kDevice,
         "ready() on a stream is for gradients in device memory");
   device_->record(stream, *ready_events_[index]);
   return note_ready(index);
-}
-
-bool GradientGroup::expects_wait() const {
-  const std::lock_guard lock(mutex_);
-  return marks_ == gradients_.size() && prompt_waits_ >= kPromptWaitsToExpect;
 }
 
 bool GradientGroup::wait(std::chrono::milliseconds timeout, Driver* driver) {

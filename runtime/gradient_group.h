@@ -59,15 +59,18 @@ class GradientGroup final : public BucketOwner {
 
   const BufferView& view(std::size_t index) const { return views_[index]; }
   const PlanSummary& summary() const { return summary_; }
-  /// Notes that the user marked a gradient. Returns the index of its bucket if that was the last
-  /// gradient it waited for. Errors: UsageError if it was marked before; the error of a failed
-  /// group.
-  std::optional<std::size_t> note_ready(std::size_t index);
+  /// A bucket whose gradients are all marked.
+  struct ReadyBucket {
+    std::size_t index = 0;
+    /// Nothing is left to mark in this iteration, and in former ones `wait` came at once after
+    /// that.
+    bool expects_wait = false;
+  };
+  /// Notes that the user marked a gradient. Returns its bucket if that was the last gradient it
+  /// waited for. Errors: UsageError if it was marked before; the error of a failed group.
+  std::optional<ReadyBucket> note_ready(std::size_t index);
   /// The same for one in device memory that a stream is going to write.
-  std::optional<std::size_t> note_ready(std::size_t index, NativeStream stream);
-  /// Whether the last mark of this iteration was made, and in former iterations `wait` came at once
-  /// after it.
-  bool expects_wait() const;
+  std::optional<ReadyBucket> note_ready(std::size_t index, NativeStream stream);
   /// See `GradientSet::wait`; the caller's thread drives, if there is a driver. Returns false on
   /// time-out.
   bool wait(std::chrono::milliseconds timeout, Driver* driver = nullptr);

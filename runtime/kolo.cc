@@ -15,6 +15,7 @@
 #include "runtime/engine_thread.h"
 #include "runtime/gradient_group.h"
 #include "runtime/operation.h"
+#include "runtime/operation_pool.h"
 
 namespace kolo {
 
@@ -72,25 +73,29 @@ class RuntimeState {
   }
 
   /// Starts an operation, which goes on in the background.
-  Ticket submit(Operation operation) {
-    Ticket ticket = enqueue(std::move(operation));
+  Ticket submit(const OperationCall& call) {
+    const std::shared_ptr<Operation> operation = unused_operations_.take(call);
+    engine_.submit(operation);
     driver_->attend(Driver::Next::kUnknown);
-    return ticket;
+    return {operation->ticket, driver_, options_.operation_timeout};
   }
 
-  /// Starts an operation and drives until it is over.
-  void run(Operation operation) { enqueue(std::move(operation)).wait(); }
+  /// Runs an operation, which the caller's thread drives.
+  void run(const OperationCall& call) {
+    const std::shared_ptr<Operation> operation = unused_operations_.take(call);
+    engine_.submit(operation);
+    operation->ticket->wait_within(options_.operation_timeout, driver_.get());
+    unused_operations_.give_back(operation);
+  }
 
   void register_group(const std::shared_ptr<GradientGroup>& group) {
     engine_.submit(group);
-    Ticket(std::shared_ptr<TicketState>(group, &group->registration()), driver_,
-           options_.operation_timeout)
-        .wait();
+    group->registration().wait_within(options_.operation_timeout, driver_.get());
   }
 
-  void bucket_ready(GradientGroup& group, std::size_t bucket) {
-    engine_.submit(group, bucket);
-    driver_->attend(group.expects_wait() ? Driver::Next::kDrive : Driver::Next::kUnknown);
+  void bucket_ready(GradientGroup& group, const GradientGroup::ReadyBucket& bucket) {
+    engine_.submit(group, bucket.index);
+    driver_->attend(bucket.expects_wait ? Driver::Next::kDrive : Driver::Next::kUnknown);
   }
 
   Driver& driver() { return *driver_; }
@@ -103,13 +108,6 @@ class RuntimeState {
   }
 
  private:
-  Ticket enqueue(Operation operation) {
-    auto shared = std::make_shared<Operation>(std::move(operation));
-    Ticket ticket(shared->ticket, driver_, options_.operation_timeout);
-    engine_.submit(std::move(shared));
-    return ticket;
-  }
-
   void abort(std::string_view why) {
     engine_.abort({.code = ErrorCode::kPeerLost,
                    .rank = rank(),
@@ -123,6 +121,7 @@ class RuntimeState {
   Connection connection_;
   Engine engine_;
   const std::shared_ptr<Driver> driver_;
+  OperationPool unused_operations_;
   const int exceptions_;
   bool closed_ = false;
   EngineThread thread_;
@@ -130,24 +129,24 @@ class RuntimeState {
 
 namespace {
 
-Operation all_reduce_operation(RuntimeState& state, std::string_view name, BufferView buffer,
-                               ReduceOp op, NativeStream stream) {
+OperationCall all_reduce_call(RuntimeState& state, std::string_view name, BufferView buffer,
+                              ReduceOp op, NativeStream stream) {
   check(!name.empty(), "an operation needs a name");
   check(buffer.data != nullptr || buffer.count == 0, "the buffer of an all-reduce is null");
   return {.kind = OperationKind::kAllReduce,
-          .name = std::string(name),
+          .name = name,
           .buffer = buffer,
           .op = op,
           .ready = state.ready_event(buffer, stream)};
 }
 
-Operation broadcast_operation(RuntimeState& state, std::string_view name, BufferView buffer,
-                              int root, NativeStream stream) {
+OperationCall broadcast_call(RuntimeState& state, std::string_view name, BufferView buffer,
+                             int root, NativeStream stream) {
   check(!name.empty(), "an operation needs a name");
   check(buffer.data != nullptr || buffer.count == 0, "the buffer of a broadcast is null");
   check(root >= 0 && root < state.grid().world_size(), "the root of a broadcast is not a rank");
   return {.kind = OperationKind::kBroadcast,
-          .name = std::string(name),
+          .name = name,
           .buffer = buffer,
           .root = root,
           .ready = state.ready_event(buffer, stream)};
@@ -194,21 +193,21 @@ GradientSet Runtime::register_gradients(std::string_view name, std::vector<Gradi
 
 Ticket Runtime::all_reduce_async(std::string_view name, BufferView buffer, ReduceOp op,
                                  NativeStream stream) {
-  return state_->submit(all_reduce_operation(*state_, name, buffer, op, stream));
+  return state_->submit(all_reduce_call(*state_, name, buffer, op, stream));
 }
 
 void Runtime::all_reduce(std::string_view name, BufferView buffer, ReduceOp op,
                          NativeStream stream) {
-  state_->run(all_reduce_operation(*state_, name, buffer, op, stream));
+  state_->run(all_reduce_call(*state_, name, buffer, op, stream));
 }
 
 Ticket Runtime::broadcast_async(std::string_view name, BufferView buffer, int root,
                                 NativeStream stream) {
-  return state_->submit(broadcast_operation(*state_, name, buffer, root, stream));
+  return state_->submit(broadcast_call(*state_, name, buffer, root, stream));
 }
 
 void Runtime::broadcast(std::string_view name, BufferView buffer, int root, NativeStream stream) {
-  state_->run(broadcast_operation(*state_, name, buffer, root, stream));
+  state_->run(broadcast_call(*state_, name, buffer, root, stream));
 }
 
 void Runtime::barrier() { state_->run({.kind = OperationKind::kBarrier, .name = "barrier"}); }

@@ -24,16 +24,25 @@ std::string Operation::signature() const {
   return {};
 }
 
+OperationShape OperationShape::of(const Operation& operation) {
+  return {.kind = operation.kind,
+          .count = operation.buffer.count,
+          .dtype = operation.buffer.dtype,
+          .memory = operation.buffer.memory,
+          .op = operation.op,
+          .root = operation.root};
+}
+
 OperationTopic::Need OperationTopic::need() const {
   if (queue_.empty() || proposal_ || arrived_) return Need::kNothing;
-  return bucket_ && signature_ == head().signature() ? Need::kArrival : Need::kProposal;
+  return bucket_ && shape_ == OperationShape::of(head()) ? Need::kArrival : Need::kProposal;
 }
 
 void OperationTopic::proposed(const Topic& topic) { proposal_ = topic; }
 
 void OperationTopic::accepted(std::optional<BucketId> bucket, std::shared_ptr<Rebindable> packer) {
   proposal_.reset();
-  signature_ = head().signature();
+  shape_ = OperationShape::of(head());
   bucket_ = bucket;
   packer_ = std::move(packer);
 }
@@ -54,8 +63,9 @@ void OperationTopic::arrived() {
 }
 
 void OperationTopic::finish_head(const std::optional<Error>& error) {
-  queue_.front()->ticket->complete(error);
+  const std::shared_ptr<Operation> head = std::move(queue_.front());
   queue_.pop_front();
+  head->ticket->complete(error);
 }
 
 void OperationTopic::fail_all(const Error& error) {

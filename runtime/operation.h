@@ -32,6 +32,19 @@ struct Operation {
   std::string signature() const;
 };
 
+/// The signature without the name, for comparing.
+struct OperationShape {
+  OperationKind kind = OperationKind::kBarrier;
+  std::size_t count = 0;
+  DType dtype = DType::kFloat32;
+  MemoryKind memory = MemoryKind::kHost;
+  ReduceOp op = ReduceOp::kSum;
+  int root = 0;
+
+  static OperationShape of(const Operation& operation);
+  friend bool operator==(const OperationShape&, const OperationShape&) = default;
+};
+
 /// All uses of one operation name: queued in order, negotiated when the signature is new, run one
 /// at a time in the bucket that was made for it.
 ///
@@ -72,7 +85,7 @@ class OperationTopic final : public BucketOwner {
 
  private:
   std::deque<std::shared_ptr<Operation>> queue_;
-  std::string signature_;          // that the bucket was made for
+  OperationShape shape_;           // that the bucket was made for
   std::optional<Topic> proposal_;  // undecided
   std::optional<BucketId> bucket_;
   std::shared_ptr<Rebindable> packer_;

@@ -136,16 +136,17 @@ OptionEntry calibrate_option() {
 }
 
 OptionEntry spin_option() {
-  return {.name = "spin",
-          .value = "US",
-          .help =
-              "microseconds that an engine without work polls before it parks; -1: by the number "
-              "of cores and ranks",
-          .set =
-              [](Options& options, const std::string& text) {
-                options.spin = std::chrono::microseconds(parse_duration(text, -1, "microseconds"));
-              },
-          .get = [](const Options& options) { return std::to_string(options.spin.count()); }};
+  return {
+      .name = "spin",
+      .value = "US",
+      .help =
+          "microseconds that a thread which waits polls before it sleeps; -1: by the cores of the "
+          "node, its ranks and their compute threads (OMP_NUM_THREADS)",
+      .set =
+          [](Options& options, const std::string& text) {
+            options.spin = std::chrono::microseconds(parse_duration(text, -1, "microseconds"));
+          },
+      .get = [](const Options& options) { return std::to_string(options.spin.count()); }};
 }
 
 std::string replace_underscores(std::string text) {

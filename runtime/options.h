@@ -60,8 +60,9 @@ struct Options {
   std::chrono::milliseconds peer_timeout{10'000};
   /// A wait fails after this long although all peers are alive; 0 means never.
   std::chrono::milliseconds operation_timeout{600'000};
-  /// How long an idle engine polls before it parks; 0 parks at once. -1 microsecond: choose from
-  /// the number of cores and local ranks.
+  /// How long a thread that waits polls before it sleeps; 0 sleeps at once. -1 microsecond: 100 if
+  /// the compute threads of the node's ranks (OMP_NUM_THREADS each) fit the cores they may use,
+  /// else 50, in which the core is given away between two polls.
   std::chrono::microseconds spin{-1};
 
   friend bool operator==(const Options&, const Options&) = default;

@@ -26,6 +26,11 @@ class TicketState {
   /// drives the engine, if there is a driver. Returns false on time-out; throws the operation's
   /// error.
   bool wait(std::chrono::milliseconds timeout, Driver* driver = nullptr);
+  /// The same, but a time-out is KoloError(kTimeout).
+  void wait_within(std::chrono::milliseconds timeout, Driver* driver);
+
+  /// Begins anew. Threads: the only one that waits, after `done`.
+  void reset();
 
   /// How many threads wait: the coordinator asks, to tell a rank that cannot go on from one that is
   /// busy.

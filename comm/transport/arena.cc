@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -17,6 +19,13 @@
 namespace kolo {
 
 namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+/// MADV_POPULATE_WRITE of Linux 5.14, which older headers do not name and older kernels refuse.
+constexpr int kPopulateWrite = 23;
+/// MADV_COLLAPSE of Linux 6.1, likewise.
+constexpr int kCollapse = 25;
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -69,13 +78,30 @@ Arena Arena::adopt(FileDescriptor fd, std::size_t bytes) {
 }
 
 Arena::Arena(FileDescriptor fd, std::size_t bytes) : fd_(std::move(fd)) {
-  void* memory =
-      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_.get(), 0);
+  // A huge page is mapped as one only where file and addresses are aligned alike: a little more is
+  // reserved, of which the aligned part stays.
+  void* reserved = ::mmap(nullptr, bytes + kHugePage, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = MAP_FAILED;
+  if (reserved != MAP_FAILED) {
+    auto* begin = static_cast<std::byte*>(reserved);
+    const std::size_t before =
+        (kHugePage - reinterpret_cast<std::uintptr_t>(begin) % kHugePage) % kHugePage;
+    memory = ::mmap(begin + before, bytes, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd_.get(), 0);
+    if (memory == MAP_FAILED) {
+      ::munmap(begin, bytes + kHugePage);
+    } else {
+      if (before > 0) ::munmap(begin, before);
+      ::munmap(begin + before + bytes, kHugePage - before);
+    }
+  }
   if (memory == MAP_FAILED) {
     throw_resources("cannot map an arena of " + std::to_string(bytes) +
                     " bytes; see ulimit -v and the arena size");
   }
   ::madvise(memory, bytes, MADV_DONTFORK);
+  ::madvise(memory, bytes, MADV_HUGEPAGE);  // Refused by kernels that have none.
   memory_ = {static_cast<std::byte*>(memory), bytes};
 }
 
@@ -92,6 +118,20 @@ Arena::~Arena() {
   if (!memory_.empty()) ::munmap(memory_.data(), memory_.size());
 }
 
+bool Arena::populate(std::size_t offset, std::size_t bytes) {
+  const std::size_t begin = offset / kPage * kPage;
+  const std::size_t end = std::min((offset + bytes + kPage - 1) / kPage * kPage, size());
+  int failed = 0;
+  do {
+    failed = ::madvise(data() + begin, end - begin, kPopulateWrite);
+  } while (failed != 0 && (errno == EINTR || errno == EAGAIN));
+  if (failed != 0) return false;
+  const std::size_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
+  const std::size_t last = end / kHugePage * kHugePage;
+  if (first < last) ::madvise(data() + first, last - first, kCollapse);  // If it can be had.
+  return true;
+}
+
 void Arena::commit(std::size_t offset, std::size_t bytes) {
   if (offset > size() || bytes > size() - offset) {
     throw_error(ErrorCode::kResources, "the arena needs " + std::to_string(offset + bytes) +
@@ -106,6 +146,7 @@ void Arena::commit(std::size_t offset, std::size_t bytes) {
                                            " bytes of memory and " + std::to_string(available) +
                                            " are available");
   }
+  if (populate(offset, bytes)) return;
   int failed = 0;
   do {
     failed = ::fallocate(fd(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));

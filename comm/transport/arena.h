@@ -12,6 +12,12 @@ namespace kolo {
 /// descriptor can shrink it under a reader. Address space is reserved at once, memory only by
 /// `commit`. The mapping is not passed on to forked children.
 ///
+/// Memory comes in huge pages where the kernel has them. By itself it takes them only if
+/// `shmem_enabled` says so; a range then ends with the huge page it ends in, which the next range
+/// fills, so an arena wastes less than one. Elsewhere those that lie wholly in a range are put
+/// together after the fact, and nothing is wasted. Who commits touches first, so pages lie on the
+/// NUMA node of the owner.
+///
 /// Threads: one; what the memory holds is the users' business.
 class Arena {
  public:
@@ -36,6 +42,9 @@ class Arena {
 
  private:
   Arena(FileDescriptor fd, std::size_t bytes);
+  /// Writes to the pages of a range, in the kernel, so that what cannot be had is an error here and
+  /// no SIGBUS later. Unlike `fallocate` it takes huge pages. Returns false where it cannot.
+  bool populate(std::size_t offset, std::size_t bytes);
 
   FileDescriptor fd_;
   std::span<std::byte> memory_;

@@ -82,7 +82,7 @@ bool takes_cuda_memory(ucp_context_h context) {
 UcpWorker make_ucp_worker(ucp_context_h context) {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  params.thread_mode = UCS_THREAD_MODE_SINGLE;
+  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   ucp_worker_h worker = nullptr;
   // The environment belongs to the process: workers are made one after another.
   static std::mutex environment;

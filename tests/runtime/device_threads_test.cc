@@ -59,7 +59,7 @@ class DeviceRank {
   void ready(GradientGroup& group, std::size_t gradient) {
     const auto bucket = group.note_ready(gradient, {&stream()});
     if (!bucket) return;
-    engine_->submit(group, *bucket);
+    engine_->submit(group, bucket->index);
     driver_->attend(Driver::Next::kUnknown);
   }
 

@@ -197,6 +197,78 @@ TEST_P(RuntimeThreads, AveragesGradientsThatSeveralThreadsMark) {
   EXPECT_THAT(hashes.all(), Each(hashes.all()[0]));
 }
 
+// Operations that nobody waits for are moved by the engine's thread.
+TEST_P(RuntimeThreads, WorkGoesOnWhileNobodyWaits) {
+  std::atomic<int> arrived{0};
+  Job job(GetParam());
+  test::run_ranks(job.size(), [&](const test::RankRun& run) {
+    Runtime runtime = job.join(run.rank());
+    for (int round = 0; round < 20; ++round) {
+      std::vector<float> data(5000, 1.0F);
+      const Ticket ticket = runtime.all_reduce_async("x", view(data));
+      run.poll_until([] { return false; }, [&] { return ticket.done(); });
+      require(data[4999] == static_cast<float>(run.world_size()), "sum");
+    }
+    meet(run, arrived);
+  });
+}
+
+// After many prompt waits one is expected at once again, and does not come until all others are
+// through: they need what this rank has under way.
+TEST_P(RuntimeThreads, AWaitThatDoesNotComeAtOnceHoldsUpNobody) {
+  std::atomic<int> through{0};
+  Job job(GetParam());
+  test::run_ranks(job.size(), [&](const test::RankRun& run) {
+    Runtime runtime = job.join(run.rank());
+    GradientSet set = runtime.register_gradients("model", {{.name = "g", .shape = {20'000}}});
+    auto* values = static_cast<float*>(set.view(0).data);
+    for (int iteration = 0; iteration < 50; ++iteration) {
+      std::fill_n(values, 20'000, static_cast<float>(iteration));
+      set.ready(0);
+      if (iteration % 10 == 9 && run.rank() == 0) {
+        const int others = (run.world_size() - 1) * (iteration / 10 + 1);
+        run.poll_until([] { return false; }, [&] { return through >= others; });
+      }
+      set.wait();
+      if (iteration % 10 == 9 && run.rank() != 0) ++through;
+      require(values[19'999] == static_cast<float>(iteration), "average");
+    }
+  });
+}
+
+// Threads that wait for different things take turns in driving: a set, tickets, blocking calls,
+// and calls that wait for nothing.
+TEST_P(RuntimeThreads, ThreadsThatWaitForDifferentThingsDriveInTurns) {
+  Job(GetParam()).run([](Runtime& runtime) {
+    GradientSet set = runtime.register_gradients(
+        "model", {{.name = "a", .shape = {3000}}, {.name = "b", .shape = {10}}});
+    const auto n = static_cast<float>(runtime.world_size());
+    test::run_ranks(4, [&](const test::RankRun& thread) {
+      for (int i = 0; i < 40; ++i) {
+        if (thread.rank() == 0) {
+          for (std::size_t g : {std::size_t{0}, std::size_t{1}}) {
+            static_cast<float*>(set.view(g).data)[0] = static_cast<float>(runtime.rank());
+            set.ready(g);
+          }
+          set.wait();
+          require(static_cast<float*>(set.view(1).data)[0] == (n - 1) / 2, "average");
+        } else if (thread.rank() == 1) {
+          all_reduce_works(runtime, "blocking", 100);
+        } else if (thread.rank() == 2) {
+          std::vector<float> one(700, 1.0F), two(7, 2.0F);
+          Ticket first = runtime.all_reduce_async("first", view(one));
+          Ticket second = runtime.all_reduce_async("second", view(two));
+          second.wait();
+          first.wait();
+          require(one[699] == n && two[6] == 2 * n, "sum");
+        } else {
+          runtime.barrier();
+        }
+      }
+    });
+  });
+}
+
 // Threads of one process take part in two jobs, in opposite places.
 TEST_P(RuntimeThreads, TwoJobsInOneProcess) {
   Job first(GetParam()), second(GetParam());

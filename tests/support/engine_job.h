@@ -134,7 +134,7 @@ class EngineJob {
 template <typename... Stream>
 void mark(Engine& engine, GradientGroup& group, std::size_t gradient, Stream... stream) {
   const auto bucket = group.note_ready(gradient, stream...);
-  if (bucket) engine.submit(group, *bucket);
+  if (bucket) engine.submit(group, bucket->index);
 }
 
 /// Everything in `data`, for an operation.

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/operation.h"
+
+namespace kolo {
+
+/// What a user's thread asks for in one collective call.
+struct OperationCall {
+  OperationKind kind = OperationKind::kBarrier;
+  std::string_view name = {};
+  BufferView buffer = {};
+  ReduceOp op = ReduceOp::kSum;
+  int root = 0;
+  std::shared_ptr<const Event> ready = {};
+};
+
+/// Operations that are over, kept so that a blocking call allocates nothing. Threads: any.
+class OperationPool {
+ public:
+  std::shared_ptr<Operation> take(const OperationCall& call) {
+    std::shared_ptr<Operation> operation = take_unused();
+    operation->kind = call.kind;
+    operation->name = call.name;
+    operation->buffer = call.buffer;
+    operation->op = call.op;
+    operation->root = call.root;
+    operation->ready = call.ready;
+    return operation;
+  }
+
+  /// Before: its ticket is done, and nobody else refers to it but to drop it.
+  void give_back(std::shared_ptr<Operation> operation) {
+    operation->ticket->reset();
+    const std::lock_guard lock(mutex_);
+    if (unused_.size() < kMost) unused_.push_back(std::move(operation));
+  }
+
+ private:
+  /// As many as threads that are likely to call at the same time.
+  static constexpr std::size_t kMost = 16;
+
+  std::shared_ptr<Operation> take_unused() {
+    const std::lock_guard lock(mutex_);
+    if (unused_.empty()) return std::make_shared<Operation>();
+    std::shared_ptr<Operation> operation = std::move(unused_.back());
+    unused_.pop_back();
+    return operation;
+  }
+
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Operation>> unused_;
+};
+
+}  // namespace kolo
