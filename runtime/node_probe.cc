@@ -14,14 +14,16 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::array<std::size_t, 4> kWorkingSets = {kMiB, 8 * kMiB, 32 * kMiB, 64 * kMiB};
 /// Short passes are repeated, so that one sample is worth a clock's resolution and a late start.
 constexpr std::size_t kBytesPerSample = 4 * kMiB;
-/// Kinds of samples: trips, passes over each working set, shared passes. Each has its part of the
+/// Kinds of samples: trips, passes over each working set, gathers. Each has its part of the
 /// time, so that one that is slow takes it from no other.
 constexpr int kParts = 2 + static_cast<int>(kWorkingSets.size());
 constexpr int kTripsPerSample = 16;
 constexpr int kTripSamples = 12;
+constexpr int kPassWarmups = 3;
 constexpr int kPassSamples = 5;
-constexpr int kSharedSamples = 8;
-constexpr std::size_t kSharedBytes = std::size_t{128} << 10;
+constexpr int kGatherWarmups = 2;
+constexpr int kGatherSamples = 10;
+constexpr std::size_t kGatherBytes = std::size_t{64} << 10;
 
 /// The ranks of one node, measuring side by side. Only zeros are written, so that the arena is as
 /// it was.
@@ -38,10 +40,11 @@ class NodeProbe {
         room_(limits.transport.arena_bytes) {}
 
   MemorySamples run() {
+    samples_.ranks = static_cast<int>(ranks_.size());
     samples_.at_once = at_once_;
     measure_trips();
     for (const std::size_t working_set : kWorkingSets) measure_passes(working_set);
-    measure_shared_passes();
+    measure_gathers();
     return std::move(samples_);
   }
 
@@ -98,7 +101,7 @@ class NodeProbe {
     begin();
     const auto bytes = static_cast<double>(2 * ranks * part);  // Read and written.
     const std::size_t passes = std::max<std::size_t>(1, kBytesPerSample / working_set);
-    for (int sample = -1; sample < kPassSamples && go_on(sample); ++sample) {
+    for (int sample = -kPassWarmups; sample < kPassSamples && go_on(sample); ++sample) {
       meet();
       const Stopwatch watch;
       for (std::size_t pass = 0; pass < passes; ++pass) sum_part(part);
@@ -110,24 +113,25 @@ class NodeProbe {
     meet();  // Nobody writes here any more.
   }
 
-  /// Each rank writes, and reads what its neighbour wrote.
-  void measure_shared_passes() {
-    if (2 * kSharedBytes > room_) return;
-    transport_.commit(0, 2 * kSharedBytes);
+  /// Each rank copies its operand, and after one trip sums all copies: what `flat` does. Copies
+  /// take turns, so that nobody writes what others still read.
+  void measure_gathers() {
+    if (ranks_.size() < 2 || 4 * kGatherBytes > room_) return;
+    transport_.commit(0, 4 * kGatherBytes);
     begin();
-    const auto own = std::find(ranks_.begin(), ranks_.end(), transport_.rank());
-    const int neighbour = own + 1 == ranks_.end() ? ranks_.front() : *(own + 1);
-    for (int sample = -1; sample < kSharedSamples && go_on(sample); ++sample) {
-      copy(kSharedBytes, transport_.rank(), 0);
+    for (int sample = -kGatherWarmups; sample < kGatherSamples && go_on(sample); ++sample) {
+      const std::size_t copy = (sample % 2 == 0 ? 2 : 3) * kGatherBytes;
       meet();
       const Stopwatch watch;
-      copy(0, neighbour, kSharedBytes);
+      convert(DType::kFloat32, at(transport_.rank(), copy), DType::kFloat32,
+              at(transport_.rank(), 0), kGatherBytes / sizeof(float), 1.0);
+      meet();
+      sources_.clear();
+      for (int rank : ranks_) sources_.push_back(at(rank, copy));
+      reduce(DType::kFloat32, ReduceOp::kSum, at(transport_.rank(), kGatherBytes), sources_,
+             kGatherBytes / sizeof(float), 1.0);
       const double us = watch.us();
-      if (sample < 0) continue;
-      samples_.shared_passes.push_back(
-          {.working_set_bytes = static_cast<double>(2 * kSharedBytes * ranks_.size()),
-           .bytes = static_cast<double>(2 * kSharedBytes),
-           .us = us});
+      if (sample >= 0) samples_.gathers.push_back({.bytes = kGatherBytes, .us = us});
     }
     meet();  // Nobody reads any more.
   }
@@ -141,11 +145,6 @@ class NodeProbe {
     for (int rank : ranks_) outputs_.push_back(at(rank, own * part));
     sources_.assign(outputs_.begin(), outputs_.end());
     reduce(DType::kFloat32, ReduceOp::kSum, outputs_, sources_, part / sizeof(float), 1.0);
-  }
-
-  void copy(std::size_t target, int rank, std::size_t source) {
-    convert(DType::kFloat32, at(transport_.rank(), target), DType::kFloat32, at(rank, source),
-            kSharedBytes / sizeof(float), 1.0);
   }
 
   Transport& transport_;

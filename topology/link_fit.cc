@@ -108,12 +108,16 @@ MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults) 
   cost.bytes_per_us = node_rates.rbegin()->second;
   cost.cache_bytes = fit_cache(cost, node_rates);
 
-  const std::map<double, double> shared_rates = rates(samples.shared_passes);
-  if (shared_rates.empty()) return cost;
-  // Half of the bytes took what the cache takes; never less than nothing remains.
-  const double all = 1 / (shared_rates.begin()->second * samples.at_once);
-  const double rest = 2 * all - 1 / cost.cached_bytes_per_us;
-  cost.shared_bytes_per_us = 1 / std::max(rest, 1 / cost.cached_bytes_per_us);
+  if (samples.gathers.empty() || samples.ranks < 2) return cost;
+  std::vector<double> times_us;
+  for (const auto& gather : samples.gathers) times_us.push_back(gather.us);
+  // The trip and what each rank moves in its own lines take what they take; the rest is reading
+  // the others' copies, which is never faster than reading one's own.
+  const double ranks = samples.ranks, bytes = samples.gathers.front().bytes;
+  const double own_us = ranks * 4 * bytes / cost.cached_bytes_per_us;
+  const double shared_us = undisturbed(times_us) - cost.latency_us - own_us;
+  const double shared = ranks * (ranks - 1) * bytes;
+  cost.shared_bytes_per_us = shared / std::max(shared_us, shared / cost.cached_bytes_per_us);
   return cost;
 }
 

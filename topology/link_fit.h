@@ -16,11 +16,16 @@ struct MemorySamples {
     double bytes = 0;              ///< Read plus written by this rank.
     double us = 0;
   };
+  /// What `flat` does: a copy of `bytes`, one trip, and a sum of all ranks' copies.
+  struct Gather {
+    double bytes = 0;
+    double us = 0;
+  };
   std::vector<double> trips_us = {};  ///< From a signal to all peers until all of theirs are here.
   std::vector<Pass> own_passes = {};  ///< Over lines that this rank wrote itself.
-  std::vector<Pass> shared_passes = {};  ///< Half of the bytes read where a peer wrote them before.
-  /// Ranks of the node that really ran at once: no more than it has cores.
-  int at_once = 1;
+  std::vector<Gather> gathers = {};   ///< All of one size.
+  int ranks = 1;                      ///< Of the node.
+  int at_once = 1;  ///< Of them, those that really ran at once: no more than there are cores.
 };
 
 /// What one rank measured with a rank of another node.

@@ -28,7 +28,7 @@ class Noise {
 };
 
 MemorySamples memory_samples(const MemoryCost& truth, int at_once, Noise noise) {
-  MemorySamples samples{.trips_us = {}, .own_passes = {}, .shared_passes = {}, .at_once = at_once};
+  MemorySamples samples{.ranks = 2 * at_once, .at_once = at_once};
   const double share = at_once;
   for (int i = 0; i < 30; ++i) samples.trips_us.push_back(noise(truth.latency_us));
   for (const double working_set : {1 * kMiB, 8 * kMiB, 32 * kMiB, 64 * kMiB, 128 * kMiB}) {
@@ -39,10 +39,10 @@ MemorySamples memory_samples(const MemoryCost& truth, int at_once, Noise noise) 
     }
   }
   const NodeMemory cache(truth, 0);
+  const double ranks = samples.ranks, bytes = 64 * 1024;
   for (int i = 0; i < 12; ++i) {
-    const double half = kMiB;
-    samples.shared_passes.push_back(
-        {kMiB, 2 * half, noise(cache.own_us(share * half) + cache.shared_us(share * half))});
+    samples.gathers.push_back({bytes, noise(truth.latency_us + cache.own_us(ranks * 4 * bytes) +
+                                            cache.shared_us(ranks * (ranks - 1) * bytes))});
   }
   return samples;
 }
@@ -101,9 +101,9 @@ TEST(LinkFit, FindsTheCostsOfANetworkThroughNoise) {
 TEST(LinkFit, NonsenseStaysUsable) {
   // A larger working set that seems faster, peers' lines that seem faster than own ones, bursts and
   // large messages that take no time.
-  MemorySamples memory{.trips_us = {0}, .own_passes = {}, .shared_passes = {}};
+  MemorySamples memory{.trips_us = {0}, .ranks = 2};
   memory.own_passes = {{kMiB, 100, 10}, {64 * kMiB, 100, 1}};
-  memory.shared_passes = {{kMiB, 100, 0.1}};
+  memory.gathers = {{100, 0.001}};
   const MemoryCost cost = fit_memory(memory);
   EXPECT_GT(cost.bytes_per_us, 0);
   EXPECT_LE(cost.bytes_per_us, cost.cached_bytes_per_us);
