@@ -19,7 +19,7 @@ struct CompileOptions {
   /// A bucket of the host that is not in place, on one node, moves through `window` slots of at
   /// most this many bytes, which are to stay in the cache.
   std::size_t slot_bytes = std::size_t{512} << 10;
-  std::size_t window = 3;
+  std::size_t window = 2;
   /// Between nodes, a host bucket of at most this size starts without agreement.
   std::size_t eager_bytes = std::size_t{64} << 10;
   /// Bytes of a host bucket that are under way between nodes, in at least two chunks; 0: all of

@@ -12,6 +12,9 @@ namespace {
 
 static_assert(kMaxBuckets == BucketId{1} << kTagBucketBits);
 
+/// What the kernels of one bucket write in one poll.
+constexpr std::size_t kKernelBytesPerPoll = std::size_t{1} << 20;
+
 /// A queue of steps; each step enters at most once per iteration, so it never wraps.
 class StepQueue {
  public:
@@ -206,7 +209,8 @@ std::optional<Error> Executor::device_failure() const {
 bool Executor::advance(Run& run) {
   bool moved = complete_pending(run);
   moved |= issue_ready(run);
-  if (compute_next(run)) {
+  for (std::size_t bytes = 0; bytes < kKernelBytesPerPoll && !run.kernels.empty();) {
+    bytes += compute_next(run);
     issue_ready(run);
     moved = true;
   }
@@ -323,15 +327,18 @@ void Executor::issue(Run& run, StepId id) {
   }
 }
 
-bool Executor::compute_next(Run& run) {
-  if (run.kernels.empty()) return false;
+std::size_t Executor::compute_next(Run& run) {
   const Step& step = run.schedule.steps[run.kernels.front()];
-  run.kernel_progress = run.host->compute(step, run.kernel_progress);
+  const std::size_t first = run.kernel_progress;
+  const std::size_t count =
+      std::min(step.target.count - first, kKernelBytesPerPoll / run.element_bytes);
+  run.host->compute(step, first, count);
+  run.kernel_progress += count;
   if (run.kernel_progress == step.target.count) {
     run.kernel_progress = 0;
     complete(run, run.kernels.pop());
   }
-  return true;
+  return count * run.element_bytes;
 }
 
 std::byte* Executor::address(Run& run, const Range& range) {

@@ -36,7 +36,7 @@ struct Binding {
 
 /// Runs schedules: the only code with I/O pending. Many buckets may be in flight; steps whose
 /// predecessors are complete start in the order of their schedule, messages and flags before
-/// kernels. Kernels of host buckets run in `poll`, long ones in parts (see HostRun); local steps of
+/// kernels. Kernels of host buckets run in `poll`, long ones in parts; local steps of
 /// device buckets are enqueued on streams (see DeviceLane), as soon as what comes before them is
 /// enqueued or complete.
 ///
@@ -71,7 +71,8 @@ class Executor {
   /// its memory stays until the executor goes, for peers and messages may still touch it.
   void abandon(BucketId bucket);
 
-  /// Moves everything on as far as it goes now, at most one part of a kernel per bucket.
+  /// Moves everything on as far as it goes now; kernels write at most about 1 MiB per bucket, so
+  /// that polling goes on between them.
   /// Returns whether anything moved.
   bool poll();
 
@@ -108,7 +109,7 @@ class Executor {
   void complete(Run& run, StepId step);
   bool issue_ready(Run& run);
   void issue(Run& run, StepId step);
-  bool compute_next(Run& run);
+  std::size_t compute_next(Run& run);
   std::byte* address(Run& run, const Range& range);
 
   Transport& transport_;

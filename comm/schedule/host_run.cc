@@ -63,9 +63,7 @@ std::byte* HostRun::address(const Range& range) const {
   return arena + offset + (range.region == Region::kStaging ? turn_offset_ : binding_.arena_offset);
 }
 
-std::size_t HostRun::compute(const Step& step, std::size_t first) {
-  const std::size_t count =
-      std::min(step.target.count - first, std::max<std::size_t>(1, kKernelBytes / element_bytes_));
+void HostRun::compute(const Step& step, std::size_t first, std::size_t count) {
   const Range target = part(step.target, first, count);
   const Range source = part(step.sources[0], first, count);
   switch (step.kind) {
@@ -85,7 +83,6 @@ std::size_t HostRun::compute(const Step& step, std::size_t first) {
     default:
       break;
   }
-  return first + count;
 }
 
 void HostRun::reduce(const Step& step, std::size_t first, std::size_t count) {

@@ -35,14 +35,10 @@ class HostRun {
   /// Where a range is in this iteration; not of the caller's tensors.
   std::byte* address(const Range& range) const;
 
-  /// Runs a kernel from element `first` of its ranges on, for about kKernelBytes of output, so that
-  /// polling goes on between parts of long kernels. Returns the element to go on with; the kernel
-  /// is complete when that is the end of its target.
-  std::size_t compute(const Step& step, std::size_t first);
+  /// Runs the part of a kernel that is elements [first, first + count) of its ranges.
+  void compute(const Step& step, std::size_t first, std::size_t count);
 
  private:
-  static constexpr std::size_t kKernelBytes = std::size_t{1} << 20;
-
   void reduce(const Step& step, std::size_t first, std::size_t count);
   void reduce_piece(const Step& step, std::size_t first, std::size_t count, std::byte* user);
 
