@@ -43,6 +43,19 @@ DType bucket_dtype(const GradientSpec& gradient, const GradientOptions& options)
   return options.wire_dtype && is_float(gradient.dtype) ? *options.wire_dtype : gradient.dtype;
 }
 
+ArenaPlaces place_in_arena(std::span<const GradientSpec> gradients, const PlannerOptions& options) {
+  ArenaPlaces places{.offset_of = std::vector<std::size_t>(gradients.size())};
+  for (std::size_t index : resolve_order(gradients.size(), options.order)) {
+    const GradientSpec& gradient = gradients[index];
+    const DType dtype = bucket_dtype(gradient, options.gradients);
+    if (gradient.memory != MemoryKind::kHost) continue;
+    if (!is_in_place(placement_of(gradient, dtype))) continue;
+    places.offset_of[index] = places.bytes;
+    places.bytes += round_up(gradient.count() * size_of(dtype), kWireAlignment);
+  }
+  return places;
+}
+
 Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions& options) {
   Plan plan;
   plan.bucket_of.resize(gradients.size());

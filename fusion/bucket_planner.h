@@ -49,6 +49,20 @@ struct PlannerOptions {
 /// Errors:  UsageError if `order` is not a permutation.
 Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions& options);
 
+/// Places of gradients in one piece of arena memory that holds all buckets in place on the host,
+/// one behind the other. Units: bytes.
+struct ArenaPlaces {
+  std::vector<std::size_t> offset_of;  ///< By gradient; 0 for those that live elsewhere.
+  std::size_t bytes = 0;               ///< Of it all.
+};
+
+/// Every gradient begins at a multiple of kWireAlignment, in a bucket and across buckets, so places
+/// do not depend on `fusion_bytes`: buckets can be planned anew and no gradient moves. A bucket of
+/// such a plan begins at the place of its first gradient.
+///
+/// Threads: pure; any. Errors: as `plan_buckets`.
+ArenaPlaces place_in_arena(std::span<const GradientSpec> gradients, const PlannerOptions& options);
+
 /// The dtype that a gradient has in its bucket.
 DType bucket_dtype(const GradientSpec& gradient, const GradientOptions& options);
 

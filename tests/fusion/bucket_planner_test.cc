@@ -130,6 +130,32 @@ TEST(PlanBuckets, IsTheSameOnRanksWithOtherAddresses) {
   }
 }
 
+TEST(PlaceInArena, GivesEachGradientOnePlaceWhereverBucketsEnd) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Model model(seed);
+    PlannerOptions options = model.options();
+    const ArenaPlaces places = place_in_arena(model.gradients(), options);
+    for (const std::size_t fusion_bytes :
+         {std::size_t{0}, std::size_t{500}, std::size_t{1} << 20}) {
+      options.fusion_bytes = fusion_bytes;
+      std::size_t end = 0;
+      for (const PlannedBucket& bucket : plan_buckets(model.gradients(), options).buckets) {
+        if (bucket.layout.placement != Placement::kInPlace) continue;
+        const std::size_t begin = places.offset_of[bucket.segments[0].gradient];
+        ASSERT_EQ(begin % kWireAlignment, 0u);
+        ASSERT_GE(begin, end);
+        for (const PlannedSegment& segment : bucket.segments) {
+          ASSERT_EQ(places.offset_of[segment.gradient],
+                    begin + segment.offset * size_of(bucket.layout.dtype));
+        }
+        end = begin + bucket.layout.count * size_of(bucket.layout.dtype);
+      }
+      ASSERT_LE(end, places.bytes);
+    }
+  }
+}
+
 TEST(PlanBuckets, WithoutFusionKeepsEachGradientAlone) {
   const std::vector<GradientSpec> gradients = {
       {.name = "a", .shape = {5}}, {.name = "b", .shape = {1}}, {.name = "c", .shape = {700}}};
