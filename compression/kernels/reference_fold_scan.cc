@@ -1,0 +1,36 @@
+#include "compression/kernels/fold_scan.h"
+#include "compression/kernels/radix_select.h"
+
+namespace kolo::reference {
+
+std::size_t fold_scan(const FoldScan& scan, const Candidates& out) {
+  for (std::size_t i = scan.begin; i < scan.end; ++i) {
+    scan.sums[i] = radix::accumulate(scan.residual[i], scan.scale * scan.gradient[i]);
+  }
+  return reference::rescan(scan, out);
+}
+
+std::size_t rescan(const FoldScan& scan, const Candidates& out) {
+  std::size_t found = 0;
+  for (std::size_t i = scan.begin; i < scan.end; ++i) {
+    if (radix::key_of(scan.sums[i]) < scan.least_key) continue;
+    out.indices[found] = static_cast<std::uint32_t>(i);
+    out.values[found] = scan.sums[i];
+    ++found;
+  }
+  return found;
+}
+
+std::size_t keep_candidates(const Candidates& from, std::size_t count, std::uint32_t least_key,
+                            const Candidates& to, std::size_t) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (radix::key_of(from.values[i]) < least_key) continue;
+    to.indices[kept] = from.indices[i];
+    to.values[kept] = from.values[i];
+    ++kept;
+  }
+  return kept;
+}
+
+}  // namespace kolo::reference

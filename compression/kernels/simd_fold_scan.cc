@@ -1,0 +1,165 @@
+#include <cstdint>
+#include <limits>
+
+#include "compression/kernels/fold_scan.h"
+
+// Highway compiles everything up to HWY_ONCE once per instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "compression/kernels/simd_fold_scan.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kolo::simd {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+
+// No vectors: the reference is as fast.
+std::size_t fold_scan_on_target(const FoldScan& scan, const Candidates& out) {
+  return reference::fold_scan(scan, out);
+}
+std::size_t rescan_on_target(const FoldScan& scan, const Candidates& out) {
+  return reference::rescan(scan, out);
+}
+std::size_t keep_on_target(const Candidates& from, std::size_t count, std::uint32_t least_key,
+                           const Candidates& to, std::size_t room) {
+  return reference::keep_candidates(from, count, least_key, to, room);
+}
+
+#else
+
+// Comes by `sums` of elements [i, i + lanes): from memory, or folded and stored.
+struct Folded {
+  template <class D>
+  static hn::Vec<D> sums(D d, const FoldScan& scan, std::size_t i) {
+    const auto scaled = hn::Mul(hn::LoadU(d, scan.gradient + i), hn::Set(d, scan.scale));
+    const auto sum = hn::Add(hn::LoadU(d, scan.residual + i), scaled);
+    const auto nan = hn::Set(d, std::numeric_limits<float>::quiet_NaN());
+    const auto canonical = hn::IfThenElse(hn::IsNaN(sum), nan, sum);
+    hn::StoreU(canonical, d, scan.sums + i);
+    return canonical;
+  }
+};
+struct Stored {
+  template <class D>
+  static hn::Vec<D> sums(D d, const FoldScan& scan, std::size_t i) {
+    return hn::LoadU(d, scan.sums + i);
+  }
+};
+
+// Keys of at least `least_key`. Keys are below 2^31, so that signed order is theirs.
+template <class D>
+hn::Mask<D> at_least(D d, hn::Vec<D> values, std::uint32_t least_key) {
+  const hn::RebindToSigned<D> di;
+  const auto keys = hn::And(hn::BitCast(di, values), hn::Set(di, 0x7fffffff));
+  return hn::RebindMask(d, hn::Gt(keys, hn::Set(di, static_cast<std::int32_t>(least_key) - 1)));
+}
+
+// Appends the masked lanes and returns the new number of candidates. In registers, then with a
+// plain store: the compress that stores is slow on some machines.
+template <class D>
+std::size_t append(D d, hn::Mask<D> mask, hn::Vec<hn::RebindToUnsigned<D> > indices,
+                   hn::Vec<D> values, const Candidates& out, std::size_t found) {
+  const hn::RebindToUnsigned<D> du;
+  hn::StoreU(hn::Compress(indices, hn::RebindMask(du, mask)), du, out.indices + found);
+  hn::StoreU(hn::Compress(values, mask), d, out.values + found);
+  return found + hn::CountTrue(d, mask);
+}
+
+template <class Source>
+std::size_t scan_all(const FoldScan& scan, const Candidates& out) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto indices_from = [&](std::size_t i) {
+    return hn::Iota(du, static_cast<std::uint32_t>(i));
+  };
+  std::size_t found = 0;
+  std::size_t i = scan.begin;
+  for (; scan.end - i >= 4 * lanes; i += 4 * lanes) {
+    const auto sums0 = Source::sums(d, scan, i);
+    const auto sums1 = Source::sums(d, scan, i + lanes);
+    const auto sums2 = Source::sums(d, scan, i + 2 * lanes);
+    const auto sums3 = Source::sums(d, scan, i + 3 * lanes);
+    const auto mask0 = at_least(d, sums0, scan.least_key);
+    const auto mask1 = at_least(d, sums1, scan.least_key);
+    const auto mask2 = at_least(d, sums2, scan.least_key);
+    const auto mask3 = at_least(d, sums3, scan.least_key);
+    if (hn::AllFalse(d, hn::Or(hn::Or(mask0, mask1), hn::Or(mask2, mask3)))) continue;
+    found = append(d, mask0, indices_from(i), sums0, out, found);
+    found = append(d, mask1, indices_from(i + lanes), sums1, out, found);
+    found = append(d, mask2, indices_from(i + 2 * lanes), sums2, out, found);
+    found = append(d, mask3, indices_from(i + 3 * lanes), sums3, out, found);
+  }
+  const hn::CappedTag<float, 1> one;
+  for (; i < scan.end; ++i) {
+    const auto sum = Source::sums(one, scan, i);
+    if (hn::AllFalse(one, at_least(one, sum, scan.least_key))) continue;
+    out.indices[found] = static_cast<std::uint32_t>(i);
+    out.values[found] = hn::GetLane(sum);
+    ++found;
+  }
+  return found;
+}
+
+std::size_t fold_scan_on_target(const FoldScan& scan, const Candidates& out) {
+  return scan_all<Folded>(scan, out);
+}
+
+std::size_t rescan_on_target(const FoldScan& scan, const Candidates& out) {
+  return scan_all<Stored>(scan, out);
+}
+
+std::size_t keep_on_target(const Candidates& from, std::size_t count, std::uint32_t least_key,
+                           const Candidates& to, std::size_t room) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t kept = 0;
+  std::size_t i = 0;
+  // In place a vector never reaches behind what has been read, as kept <= i.
+  for (; count - i >= lanes && room - kept >= lanes; i += lanes) {
+    const auto values = hn::LoadU(d, from.values + i);
+    const auto indices = hn::LoadU(du, from.indices + i);
+    kept = append(d, at_least(d, values, least_key), indices, values, to, kept);
+  }
+  const Candidates rest{.indices = from.indices + i, .values = from.values + i};
+  const Candidates end{.indices = to.indices + kept, .values = to.values + kept};
+  return kept + reference::keep_candidates(rest, count - i, least_key, end, room - kept);
+}
+
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kolo::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kolo {
+namespace simd {
+HWY_EXPORT(fold_scan_on_target);
+HWY_EXPORT(rescan_on_target);
+HWY_EXPORT(keep_on_target);
+}  // namespace simd
+
+std::size_t fold_scan(const FoldScan& scan, const Candidates& out) {
+  using namespace simd;
+  return HWY_DYNAMIC_DISPATCH(fold_scan_on_target)(scan, out);
+}
+
+std::size_t rescan(const FoldScan& scan, const Candidates& out) {
+  using namespace simd;
+  return HWY_DYNAMIC_DISPATCH(rescan_on_target)(scan, out);
+}
+
+std::size_t keep_candidates(const Candidates& from, std::size_t count, std::uint32_t least_key,
+                            const Candidates& to, std::size_t room) {
+  using namespace simd;
+  return HWY_DYNAMIC_DISPATCH(keep_on_target)(from, count, least_key, to, room);
+}
+
+}  // namespace kolo
+#endif

@@ -1,0 +1,293 @@
+#include "compression/kernels/top_k_selector.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/base/error.h"
+#include "compression/kernels/nth_key.h"
+#include "compression/kernels/radix_select.h"
+#include "compression/kernels/top_k.h"
+#include "tests/compression/top_k_cases.h"
+#include "tests/support/simd_targets.h"
+
+namespace kolo {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr std::uint32_t kSeed = 29;
+constexpr std::uint32_t kHints[] = {0,          1,          0x3f000000, 0x40000000,
+                                    0x7f800000, 0x7fc00001, 0xffffffff};
+
+struct Selected {
+  std::vector<std::uint32_t> indices;
+  std::vector<float> values;
+  std::vector<float> sums;
+  SelectionReport report = {};
+};
+
+Selected selected(TopKSelector& selector, const test::TopKCase& input, float scale, std::size_t k,
+                  SelectionHint& hint) {
+  const std::size_t count = input.residual.size();
+  Selected result{.indices = std::vector<std::uint32_t>(k),
+                  .values = std::vector<float>(k),
+                  .sums = std::vector<float>(count, -1.0f)};
+  result.report = selector.select({.residual = input.residual.data(),
+                                   .gradient = input.gradient.data(),
+                                   .sums = result.sums.data(),
+                                   .scale = scale,
+                                   .count = count,
+                                   .k = k,
+                                   .indices = result.indices.data(),
+                                   .values = result.values.data()},
+                                  hint);
+  return result;
+}
+
+// What `top_k` makes of the scaled gradient: it takes what it selects out of the residual.
+Selected by_oracle(const test::TopKCase& input, float scale, std::size_t k) {
+  Selected result{.indices = std::vector<std::uint32_t>(k),
+                  .values = std::vector<float>(k),
+                  .sums = input.residual};
+  std::vector<float> scaled = input.gradient;
+  for (float& value : scaled) value *= scale;
+  top_k({.residual = result.sums.data(),
+         .gradient = scaled.data(),
+         .count = scaled.size(),
+         .k = k,
+         .indices = result.indices.data(),
+         .values = result.values.data()});
+  for (std::size_t j = 0; j < k; ++j) result.sums[result.indices[j]] = result.values[j];
+  return result;
+}
+
+void expect_equal(const Selected& actual, const Selected& expected) {
+  ASSERT_EQ(actual.indices, expected.indices);
+  ASSERT_EQ(test::bits_of(actual.values), test::bits_of(expected.values));
+  ASSERT_EQ(test::bits_of(actual.sums), test::bits_of(expected.sums));
+}
+
+// I7: the selection depends on the sums and k only. One selector serves all sizes in turn, so that
+// what an earlier selection left in its memory would show.
+TEST(TopKSelectorTest, EqualsTheOracleForAnyHintOnEveryInstructionSet) {
+  for (const std::int64_t target : test::simd_targets()) {
+    const test::ScopedSimdTarget scoped(target);
+    TopKSelector selector;
+    for (const std::size_t count : std::initializer_list<std::size_t>{20011, 1000, 64, 7, 1}) {
+      for (const test::TopKCase& input : test::top_k_cases(count, kSeed)) {
+        for (const std::size_t k : test::top_k_ks(count)) {
+          const Selected expected = by_oracle(input, 0.25f, k);
+          for (const std::uint32_t least_key : kHints) {
+            SCOPED_TRACE(input.name + ", " + std::to_string(k) + " of " + std::to_string(count) +
+                         ", hint " + std::to_string(least_key) + ", target " +
+                         std::to_string(target) + ", seed " + std::to_string(kSeed));
+            SelectionHint hint{.least_key = least_key};
+            expect_equal(selected(selector, input, 0.25f, k, hint), expected);
+            expect_equal(selected(selector, input, 0.25f, k, hint), expected);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(TopKSelectorTest, RandomShapesEqualTheOracle) {
+  std::mt19937 random(kSeed);
+  TopKSelector selector;
+  for (int round = 0; round < 60; ++round) {
+    const std::size_t count = 1 + random() % 60000;
+    const std::size_t k = random() % (round % 2 == 0 ? count / 50 + 1 : count + 1);
+    const std::vector<test::TopKCase> cases =
+        test::top_k_cases(count, static_cast<std::uint32_t>(random()));
+    const test::TopKCase& input = cases[random() % cases.size()];
+    SCOPED_TRACE(input.name + ", " + std::to_string(k) + " of " + std::to_string(count) +
+                 ", round " + std::to_string(round) + ", seed " + std::to_string(kSeed));
+    SelectionHint hint{.least_key = static_cast<std::uint32_t>(random())};
+    expect_equal(selected(selector, input, -3.0f, k, hint), by_oracle(input, -3.0f, k));
+  }
+}
+
+TEST(TopKSelectorTest, SumsMayBeEitherInput) {
+  const test::TopKCase input = test::top_k_cases(5001, kSeed)[0];
+  const Selected expected = by_oracle(input, 1.0f, 50);
+  for (const bool into_residual : {true, false}) {
+    test::TopKCase in_place = input;
+    std::vector<float>& sums = into_residual ? in_place.residual : in_place.gradient;
+    Selected actual{
+        .indices = std::vector<std::uint32_t>(50), .values = std::vector<float>(50), .sums = {}};
+    SelectionHint too_high{.least_key = 0x7f000000};
+    TopKSelector().select({.residual = in_place.residual.data(),
+                           .gradient = in_place.gradient.data(),
+                           .sums = sums.data(),
+                           .count = 5001,
+                           .k = 50,
+                           .indices = actual.indices.data(),
+                           .values = actual.values.data()},
+                          too_high);
+    actual.sums = sums;
+    expect_equal(actual, expected);
+  }
+}
+
+// The order of magnitudes decides how often candidates are cut back.
+TEST(TopKSelectorTest, AscendingAndDescendingMagnitudes) {
+  constexpr std::size_t kCount = 50021;
+  test::TopKCase ascending{.name = "ascending",
+                           .residual = std::vector<float>(kCount, 0.0f),
+                           .gradient = std::vector<float>(kCount)};
+  for (std::size_t i = 0; i < kCount; ++i) ascending.gradient[i] = static_cast<float>(i);
+  test::TopKCase descending = ascending;
+  std::ranges::reverse(descending.gradient);
+  TopKSelector selector;
+  for (const test::TopKCase& input : {ascending, descending}) {
+    for (const std::size_t k : std::initializer_list<std::size_t>{1, 100, 5000, kCount}) {
+      SCOPED_TRACE(input.name + std::to_string(k));
+      SelectionHint hint;
+      expect_equal(selected(selector, input, 1.0f, k, hint), by_oracle(input, 1.0f, k));
+    }
+  }
+}
+
+// What comes after a cut has to exceed the k-th so far, be it by one last bit.
+TEST(TopKSelectorTest, OneLastBitMoreIsEnoughAfterACut) {
+  constexpr std::size_t kCount = 60000;
+  test::TopKCase input{.name = "nearly equal",
+                       .residual = std::vector<float>(kCount, 0.0f),
+                       .gradient = std::vector<float>(kCount, 1.0f)};
+  input.gradient[50000] = std::nextafter(-1.0f, -2.0f);
+  TopKSelector selector;
+  for (const std::size_t k : std::initializer_list<std::size_t>{1, 3, 4000}) {
+    SelectionHint hint;
+    expect_equal(selected(selector, input, 1.0f, k, hint), by_oracle(input, 1.0f, k));
+  }
+}
+
+TEST(TopKSelectorTest, SteadyGradientsNeedOnePassAndFewCandidates) {
+  constexpr std::size_t kCount = 200000;
+  constexpr std::size_t kKept = 2000;
+  std::mt19937 random(kSeed);
+  std::normal_distribution<float> normal;
+  test::TopKCase input{.name = "steady",
+                       .residual = std::vector<float>(kCount, 0.0f),
+                       .gradient = std::vector<float>(kCount)};
+  TopKSelector selector;
+  SelectionHint hint;
+  for (int step = 0; step < 20; ++step) {
+    for (float& value : input.gradient) value = normal(random);
+    const Selected result = selected(selector, input, 1.0f, kKept, hint);
+    if (step >= 10) {
+      EXPECT_FALSE(result.report.rescanned) << "step " << step << ", seed " << kSeed;
+      EXPECT_LE(result.report.candidates, 3 * kKept) << "step " << step << ", seed " << kSeed;
+    }
+    input.residual = result.sums;
+    for (const std::uint32_t i : result.indices) input.residual[i] = 0.0f;
+  }
+}
+
+TEST(TopKSelectorTest, ReportsWhatIsNotFinite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  for (const std::size_t k : std::initializer_list<std::size_t>{0, 1, 700}) {
+    for (const float bad : {kInfinity, -kInfinity, kNaN}) {
+      test::TopKCase input{.name = "one bad",
+                           .residual = std::vector<float>(9000, 1.0f),
+                           .gradient = std::vector<float>(9000, 1.0f)};
+      SelectionHint hint;
+      TopKSelector selector;
+      EXPECT_TRUE(selected(selector, input, 1.0f, k, hint).report.finite);
+      input.gradient[8999] = bad;
+      EXPECT_FALSE(selected(selector, input, 1.0f, k, hint).report.finite);
+    }
+  }
+}
+
+TEST(TopKSelectorTest, RefusesMoreThanThereAre) {
+  SelectionHint hint;
+  EXPECT_THROW(TopKSelector().select({.count = 3, .k = 4}, hint), UsageError);
+  EXPECT_THROW(TopKSelector().select({.count = kMostTopKElements}, hint), UsageError);
+}
+
+TEST(FoldScanTest, AllTargetsGiveTheBitsOfTheReference) {
+  for (const test::TopKCase& input : test::top_k_cases(1013, kSeed)) {
+    for (const std::uint32_t least_key : {0u, 1u, 0x3f800000u, 0x7f800000u, 0x7fffffffu}) {
+      const auto run = [&](auto scan_block, std::size_t begin) {
+        Selected result{.indices = std::vector<std::uint32_t>(1013 + kCandidateSlack),
+                        .values = std::vector<float>(1013 + kCandidateSlack),
+                        .sums = std::vector<float>(1013, 7.0f)};
+        const std::size_t found = scan_block({.residual = input.residual.data(),
+                                              .gradient = input.gradient.data(),
+                                              .sums = result.sums.data(),
+                                              .scale = 0.1f,
+                                              .begin = begin,
+                                              .end = 1012,
+                                              .least_key = least_key},
+                                             {result.indices.data(), result.values.data()});
+        result.indices.resize(found);
+        result.values.resize(found);
+        return result;
+      };
+      for (const std::size_t begin : {0u, 5u, 1000u, 1012u}) {
+        const Selected expected = run(reference::fold_scan, begin);
+        for (const std::int64_t target : test::simd_targets()) {
+          const test::ScopedSimdTarget scoped(target);
+          SCOPED_TRACE(input.name + ", target " + std::to_string(target));
+          expect_equal(run(fold_scan, begin), expected);
+        }
+      }
+    }
+  }
+}
+
+TEST(FoldScanTest, KeepingWritesNothingBehindTheRoom) {
+  std::vector<std::uint32_t> indices(200);
+  std::vector<float> values(200);
+  for (std::size_t i = 0; i < 200; ++i) {
+    indices[i] = static_cast<std::uint32_t>(i);
+    values[i] = i % 3 == 0 ? 2.0f : 1.0f;
+  }
+  for (const std::int64_t target : test::simd_targets()) {
+    const test::ScopedSimdTarget scoped(target);
+    std::vector<std::uint32_t> kept_indices(68, 99);
+    std::vector<float> kept_values(68, 99.0f);
+    EXPECT_EQ(keep_candidates({indices.data(), values.data()}, 200, 0x40000000,
+                              {kept_indices.data(), kept_values.data()}, 67),
+              67u);
+    for (std::size_t j = 0; j < 67; ++j) EXPECT_EQ(kept_indices[j], 3 * j);
+    EXPECT_EQ(kept_indices[67], 99u);
+    EXPECT_EQ(kept_values[67], 99.0f);
+  }
+}
+
+TEST(NthKeyTest, EqualsSorting) {
+  std::mt19937 random(kSeed);
+  std::vector<std::uint32_t> scratch;
+  for (const test::TopKCase& input : test::top_k_cases(3001, kSeed)) {
+    std::vector<float> values = input.gradient;
+    std::vector<std::uint32_t> keys;
+    for (float& value : values) {
+      value = radix::accumulate(value, 0.0f);
+      keys.push_back(radix::key_of(value));
+    }
+    std::ranges::sort(keys, std::greater<>());
+    for (const std::uint32_t floor : {0u, keys.back() / 2, keys.back()}) {
+      for (const std::size_t k :
+           {std::size_t{1}, std::size_t{2}, 1 + random() % 3001, std::size_t{3001}}) {
+        const radix::NthKey nth = radix::nth_largest_key(values, k, floor, scratch);
+        SCOPED_TRACE(input.name + ", k " + std::to_string(k));
+        ASSERT_EQ(nth.key, keys[k - 1]);
+        ASSERT_EQ(nth.equal, static_cast<std::size_t>(std::ranges::count(keys, nth.key)));
+        const auto above = std::ranges::count_if(keys, [&](auto key) { return key > nth.key; });
+        ASSERT_EQ(nth.need, k - static_cast<std::size_t>(above));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo
