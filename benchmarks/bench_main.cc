@@ -6,6 +6,7 @@
 
 #include "benchmarks/all_reduce_command.h"
 #include "benchmarks/choice_command.h"
+#include "benchmarks/codec_bench.h"
 #include "benchmarks/overlap_command.h"
 #include "comm/base/error.h"
 #include "comm/base/log.h"
@@ -21,11 +22,14 @@ int main(int argc, char** argv) {
   AllReduceCommand all_reduce(app);
   ChoiceCommand choice(app);
   OverlapCommand overlap(app);
+  CodecOptions codec;
+  add_codec_bench(app, codec);
   try {
     app.parse(argc, argv);
-    const bool right = all_reduce.chosen() ? all_reduce.run()
-                       : choice.chosen()   ? choice.run()
-                                           : overlap.run();
+    const bool right = all_reduce.chosen()           ? all_reduce.run()
+                       : choice.chosen()             ? choice.run()
+                       : app.got_subcommand("codec") ? run_codec_bench(codec)
+                                                     : overlap.run();
     return right ? 0 : exit_status(ErrorCode::kInternal);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : exit_status(ErrorCode::kUsage);

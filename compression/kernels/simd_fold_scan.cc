@@ -69,13 +69,15 @@ std::size_t append(D d, hn::Mask<D> mask, hn::Vec<hn::RebindToUnsigned<D> > indi
   return found + hn::CountTrue(d, mask);
 }
 
+// By value: stores of vectors may alias anything that has an address.
 template <class Source>
-std::size_t scan_all(const FoldScan& scan, const Candidates& out) {
+std::size_t scan_all(const FoldScan scan, const Candidates out) {
   const hn::ScalableTag<float> d;
   const hn::RebindToUnsigned<decltype(d)> du;
   const std::size_t lanes = hn::Lanes(d);
-  const auto indices_from = [&](std::size_t i) {
-    return hn::Iota(du, static_cast<std::uint32_t>(i));
+  const auto iota = hn::Iota(du, 0u);
+  const auto indices_from = [=](std::size_t i) HWY_ATTR {
+    return hn::Add(iota, hn::Set(du, static_cast<std::uint32_t>(i)));
   };
   std::size_t found = 0;
   std::size_t i = scan.begin;

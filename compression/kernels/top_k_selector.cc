@@ -81,7 +81,7 @@ SelectionReport TopKSelector::select(const FoldSelect& task, SelectionHint& hint
   if (task.count == 0) return {};
   // Even if none is asked for, the largest one tells whether all are finite.
   const std::size_t k = std::max<std::size_t>(task.k, 1);
-  room_ = std::min(task.count, k + std::max(k, kBlock));
+  room_ = std::min(task.count, 3 * k + 2 * kBlock);
   if (indices_.size() < room_ + kCandidateSlack) {
     indices_.resize(room_ + kCandidateSlack);
     values_.resize(room_ + kCandidateSlack);

@@ -44,7 +44,7 @@ struct SelectionReport {
 /// After:   sums[i] is `radix::accumulate` of both; `indices` ascend and values[j] is the sum at
 ///          indices[j]. Order, ties and NaN as for `top_k`, whose selection this is, bit for bit,
 ///          for any hint and on any instruction set.
-/// Threads: one thread per selector; it owns memory for 2k candidates, which grows with the
+/// Threads: one thread per selector; it owns memory for 3k candidates, which grows with the
 ///          largest selection so far and is then reused.
 /// Errors:  UsageError if k > count or count >= kMostTopKElements.
 /// Cost:    12 bytes per element, and about 2k elements handled three times.

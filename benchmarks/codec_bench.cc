@@ -1,0 +1,297 @@
+#include "benchmarks/codec_bench.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <random>
+
+#include "benchmarks/streaming_kernels.h"
+#include "comm/base/aligned_memory.h"
+#include "comm/base/error.h"
+#include "comm/base/half.h"
+#include "comm/collective/reduce_kernels.h"
+#include "compression/kernels/top_k.h"
+#include "compression/kernels/top_k_selector.h"
+#include "runtime/option_table.h"
+
+namespace kolo::bench {
+namespace {
+
+constexpr std::uint32_t kSeed = 7;
+
+struct CodecRow {
+  std::string kernel;
+  std::size_t bytes = 0;  ///< Of the float32 tensor.
+  std::size_t count = 0;
+  std::optional<double> density = std::nullopt;
+  std::size_t moved_bytes = 0;
+  double time_us = 0;    ///< Median.
+  double stream_us = 0;  ///< Median of the kernel that only moves the same bytes.
+  std::optional<std::size_t> candidates = std::nullopt;
+  std::size_t wrong = 0;
+
+  double gbps() const { return static_cast<double>(moved_bytes) / time_us / 1e3; }
+  double stream_gbps() const { return static_cast<double>(moved_bytes) / stream_us / 1e3; }
+  double share() const { return stream_us / time_us; }
+};
+
+/// `count` elements that begin at a cache line, as those of an arena do.
+template <typename T>
+class Buffer {
+ public:
+  explicit Buffer(std::size_t count) : memory_(allocate_aligned(count * sizeof(T))), count_(count) {
+    std::fill_n(data(), count, T{});
+  }
+  T* data() { return reinterpret_cast<T*>(memory_.get()); }
+  T& operator[](std::size_t i) { return data()[i]; }
+  std::size_t size() const { return count_; }
+  void copy(Buffer& from) { std::copy_n(from.data(), count_, data()); }
+
+ private:
+  AlignedMemory memory_;
+  std::size_t count_;
+};
+
+Buffer<float> normal_numbers(std::size_t count, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  Buffer<float> numbers(count);
+  for (std::size_t i = 0; i < count; ++i) numbers[i] = normal(random);
+  return numbers;
+}
+
+double time_us(const std::function<void()>& run) {
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+double median(std::vector<double> times) {
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+/// Measures `kernel` and `stream` in turns, after `prepare`, which is not timed and leaves the
+/// caches alike for both.
+void measure(CodecRow& row, int rounds, const std::function<void()>& prepare,
+             const std::function<void()>& kernel, const std::function<void()>& stream) {
+  // Short runs are repeated more often: about as many bytes for every size, within limits.
+  const auto repeats = std::clamp<std::size_t>((std::size_t{32} << 20) / row.bytes, 1, 64);
+  const std::size_t runs = repeats * static_cast<std::size_t>(rounds);
+  std::vector<double> kernel_us, stream_us;
+  for (std::size_t run = 0; run < runs + 2; ++run) {
+    prepare();
+    const double kernel_time = time_us(kernel);
+    prepare();
+    const double stream_time = time_us(stream);
+    if (run < 2) continue;  // Memory is mapped and hints are found.
+    kernel_us.push_back(kernel_time);
+    stream_us.push_back(stream_time);
+  }
+  row.time_us = median(std::move(kernel_us));
+  row.stream_us = median(std::move(stream_us));
+}
+
+/// Where a selection leaves the sums.
+enum class Sums { kInPlace, kElsewhere };
+
+CodecRow measure_selection(std::size_t bytes, double density, Sums where, int rounds) {
+  const std::size_t count = bytes / sizeof(float);
+  const auto k = static_cast<std::size_t>(std::ceil(density * static_cast<double>(count)));
+  Buffer<float> initial = normal_numbers(count, kSeed);
+  Buffer<float> gradient = normal_numbers(count, kSeed + 1);
+  Buffer<float> residual(count);
+  Buffer<float> pending(where == Sums::kElsewhere ? count : 0);
+  Buffer<std::uint32_t> indices(k);
+  Buffer<float> values(k);
+  float* const sums = where == Sums::kInPlace ? residual.data() : pending.data();
+
+  TopKSelector selector;
+  SelectionHint hint;
+  SelectionReport report;
+  float scale = 1.0f;
+  const auto select = [&] {
+    report = selector.select({.residual = residual.data(),
+                              .gradient = gradient.data(),
+                              .sums = sums,
+                              .scale = scale,
+                              .count = count,
+                              .k = k,
+                              .indices = indices.data(),
+                              .values = values.data()},
+                             hint);
+  };
+  CodecRow row{.kernel = where == Sums::kInPlace ? "select" : "select-pending",
+               .bytes = bytes,
+               .count = count,
+               .density = density,
+               .moved_bytes = 3 * bytes};
+  const auto prepare = [&] {
+    residual.copy(initial);
+    scale = scale == 1.0f ? 0.97f : 1.0f;  // So that the last threshold is not the next one.
+  };
+  measure(row, rounds, prepare, select, [&] {
+    if (where == Sums::kInPlace) {
+      stream_add(residual.data(), gradient.data(), count);
+    } else {
+      stream_sum(pending.data(), residual.data(), gradient.data(), count);
+    }
+  });
+  row.candidates = report.candidates;
+
+  residual.copy(initial);
+  scale = 1.0f;
+  select();
+  Buffer<std::uint32_t> expected_indices(k);
+  Buffer<float> expected_values(k);
+  top_k({.residual = initial.data(),
+         .gradient = gradient.data(),
+         .count = count,
+         .k = k,
+         .indices = expected_indices.data(),
+         .values = expected_values.data()});
+  for (std::size_t j = 0; j < k; ++j) {
+    row.wrong += indices[j] != expected_indices[j] || values[j] != expected_values[j];
+  }
+  return row;
+}
+
+CodecRow measure_narrowing(DType wire, std::size_t bytes, int rounds) {
+  const std::size_t count = bytes / sizeof(float);
+  Buffer<float> from = normal_numbers(count, kSeed);
+  Buffer<std::uint16_t> to(count);
+  CodecRow row{.kernel = fmt::format("float32-{}", to_string(wire)),
+               .bytes = bytes,
+               .count = count,
+               .moved_bytes = 6 * count};
+  measure(
+      row, rounds, [] {},
+      [&] { convert(wire, to.data(), DType::kFloat32, from.data(), count, 0.5); },
+      [&] {
+        stream_narrow(to.data(), reinterpret_cast<const std::uint32_t*>(from.data()), count);
+      });
+  convert(wire, to.data(), DType::kFloat32, from.data(), count, 0.5);
+  for (std::size_t i = 0; i < count; ++i) {
+    const float halved = 0.5f * from[i];
+    row.wrong +=
+        to[i] != (wire == DType::kFloat16 ? to_float16(halved).bits : to_bfloat16(halved).bits);
+  }
+  return row;
+}
+
+CodecRow measure_widening(DType wire, std::size_t bytes, int rounds) {
+  const std::size_t count = bytes / sizeof(float);
+  Buffer<float> numbers = normal_numbers(count, kSeed);
+  Buffer<std::uint16_t> from(count);
+  convert(wire, from.data(), DType::kFloat32, numbers.data(), count, 1.0);
+  Buffer<float> to(count);
+  CodecRow row{.kernel = fmt::format("{}-float32", to_string(wire)),
+               .bytes = bytes,
+               .count = count,
+               .moved_bytes = 6 * count};
+  measure(
+      row, rounds, [] {},
+      [&] { convert(DType::kFloat32, to.data(), wire, from.data(), count, 0.5); },
+      [&] { stream_widen(reinterpret_cast<std::uint32_t*>(to.data()), from.data(), count); });
+  convert(DType::kFloat32, to.data(), wire, from.data(), count, 0.5);
+  for (std::size_t i = 0; i < count; ++i) {
+    row.wrong += to[i] != 0.5f * (wire == DType::kFloat16 ? to_float(Float16{from[i]})
+                                                          : to_float(BFloat16{from[i]}));
+  }
+  return row;
+}
+
+void print_header() {
+  fmt::print("# kolo-bench codec, kernels {}, one thread, medians\n", kernel_target());
+  fmt::print("# stream: moves the same bytes and does nothing else; share: stream time / time\n");
+  fmt::print("# {:>10} {:>10} {:<18} {:>8} {:>10} {:>8} {:>8} {:>7} {:>10} {:>6}\n", "size",
+             "count", "kernel", "density", "time", "bw", "stream", "share", "candidates", "#wrong");
+  fmt::print("# {:>10} {:>10} {:<18} {:>8} {:>10} {:>8} {:>8} {:>7} {:>10} {:>6}\n", "(B)",
+             "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "(%)", "", "");
+}
+
+void print_row(const CodecRow& row) {
+  fmt::print("  {:>10} {:>10} {:<18} {:>8} {:>10.2f} {:>8.1f} {:>8.1f} {:>7.1f} {:>10} {:>6}\n",
+             row.bytes, row.count, row.kernel, row.density ? fmt::format("{}", *row.density) : "-",
+             row.time_us, row.gbps(), row.stream_gbps(), 100 * row.share(),
+             row.candidates ? std::to_string(*row.candidates) : "-", row.wrong);
+  std::fflush(stdout);
+}
+
+nlohmann::json to_json(const CodecRow& row) {
+  const auto or_null = [](const auto& value) {
+    return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
+  };
+  return {{"kernel", row.kernel},
+          {"size", row.bytes},
+          {"count", row.count},
+          {"density", or_null(row.density)},
+          {"time_us", row.time_us},
+          {"bandwidth_GBps", row.gbps()},
+          {"stream_GBps", row.stream_gbps()},
+          {"share", row.share()},
+          {"candidates", or_null(row.candidates)},
+          {"wrong", row.wrong}};
+}
+
+}  // namespace
+
+void add_codec_bench(CLI::App& app, CodecOptions& options) {
+  CLI::App& codec = *app.add_subcommand(
+      "codec", "Top-k selection and casts beside what memory gives, on one thread");
+  codec.add_option("--sizes", options.sizes, "Bytes of float32, comma-separated; suffixes K, M, G")
+      ->delimiter(',')
+      ->capture_default_str();
+  codec.add_option("--densities", options.densities, "Shares that top-k keeps, comma-separated")
+      ->delimiter(',')
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  codec.add_option("--rounds", options.rounds, "Turns of each kernel")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  codec.add_option("--json", options.json, "Write the rows to this file");
+}
+
+bool run_codec_bench(const CodecOptions& options) {
+  print_header();
+  std::vector<CodecRow> rows;
+  const auto add = [&](CodecRow row) {
+    print_row(row);
+    rows.push_back(std::move(row));
+  };
+  for (const std::string& size : options.sizes) {
+    const std::size_t bytes = parse_bytes(size);
+    for (const double density : options.densities) {
+      for (const Sums where : {Sums::kInPlace, Sums::kElsewhere}) {
+        add(measure_selection(bytes, density, where, options.rounds));
+      }
+    }
+    for (const DType wire : {DType::kFloat16, DType::kBFloat16}) {
+      add(measure_narrowing(wire, bytes, options.rounds));
+      add(measure_widening(wire, bytes, options.rounds));
+    }
+  }
+  if (!options.json.empty()) {
+    nlohmann::json array = nlohmann::json::array();
+    for (const CodecRow& row : rows) array.push_back(to_json(row));
+    std::ofstream file(options.json);
+    file << array.dump(2) << '\n';
+    if (!file.flush()) {
+      throw KoloError({.code = ErrorCode::kIo, .what = "cannot write " + options.json});
+    }
+  }
+  return std::ranges::all_of(rows, [](const CodecRow& row) { return row.wrong == 0; });
+}
+
+}  // namespace kolo::bench
