@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "comm/base/dtype.h"
+#include "compression/index_codec.h"
+
+namespace kolo {
+
+/// A tensor's share of a payload: so many of its pairs, in the order of tensors.
+struct PayloadSegment {
+  std::uint32_t pairs = 0;
+  std::int32_t exponent = 0;  ///< Of the values; the same in all payloads of one sender and step.
+  friend bool operator==(const PayloadSegment&, const PayloadSegment&) = default;
+};
+
+/// The form of the payloads between two ranks, planned once and equal on both.
+///
+///     | header: used bytes, pairs | segment 0 | segment 1 ... | values | to 4 bytes | indices |
+///
+/// A buffer has the planned capacity, so that schedules do not change with the data; the first
+/// `used_bytes` of it are sent.
+struct PayloadPlan {
+  DType wire = DType::kFloat16;
+  IndexCoding coding = IndexCoding::kU32;
+  std::size_t domain = 0;      ///< Indices are below.
+  std::size_t segments = 1;    ///< One for each tensor of the group.
+  std::size_t most_pairs = 0;  ///< In one payload.
+
+  /// What a payload of `pairs` pairs takes.
+  std::size_t bytes(std::size_t pairs) const;
+  std::size_t capacity() const { return bytes(most_pairs); }
+  friend bool operator==(const PayloadPlan&, const PayloadPlan&) = default;
+};
+
+/// Indices that ascend, and the value at each.
+struct Pairs {
+  std::vector<std::uint32_t> indices = {};
+  std::vector<float> values = {};
+
+  std::size_t size() const { return indices.size(); }
+  void clear() {
+    indices.clear();
+    values.clear();
+  }
+  void add(std::uint32_t index, float value) {
+    indices.push_back(index);
+    values.push_back(value);
+  }
+  friend bool operator==(const Pairs&, const Pairs&) = default;
+};
+
+/// Writes `pairs` to the front of `out`, each value at its segment's exponent. Returns the bytes
+/// used, which also stand in the header.
+///
+/// Shape:   `out` has at least the plan's capacity; segments' counts add up to pairs.size().
+/// Threads: pure; any.
+/// Errors:  UsageError for other shapes, for more pairs than planned, and those of the codecs.
+std::size_t encode_payload(const PayloadPlan& plan, std::span<const PayloadSegment> segments,
+                           const Pairs& pairs, std::span<std::byte> out);
+
+/// The bytes in use at the front of `payload`, which holds at least a header.
+/// Errors: KoloError(kInternal) if the plan does not allow so many.
+std::size_t used_bytes(const PayloadPlan& plan, std::span<const std::byte> payload);
+
+/// The way back; the memory of `pairs` is reused.
+/// Errors: KoloError(kInternal) if `payload` is not one of this plan.
+void decode_payload(const PayloadPlan& plan, std::span<const std::byte> payload, Pairs& pairs);
+
+}  // namespace kolo
