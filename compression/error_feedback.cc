@@ -1,0 +1,178 @@
+#include "compression/error_feedback.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "comm/base/check.h"
+
+namespace kolo {
+namespace {
+
+std::vector<std::size_t> counts_of(const std::vector<FeedbackTensor>& tensors) {
+  std::vector<std::size_t> counts;
+  for (const FeedbackTensor& tensor : tensors) counts.push_back(tensor.count);
+  return counts;
+}
+
+}  // namespace
+
+ErrorFeedback::ErrorFeedback(std::vector<FeedbackTensor> tensors,
+                             std::optional<MomentumCorrection> momentum)
+    : tensors_(std::move(tensors)),
+      momentum_(momentum),
+      steps_(tensors_.size()),
+      residuals_(counts_of(tensors_)) {
+  if (momentum_) velocities_.emplace(counts_of(tensors_));
+}
+
+ErrorFeedback::Step& ErrorFeedback::begin(std::size_t tensor, std::span<const float> gradient) {
+  Step& step = steps_.at(tensor);
+  check(!step.open, "a tensor is folded once per step");
+  check(gradient.size() == tensors_[tensor].count, "a gradient of another size");
+  step.open = true;
+  return step;
+}
+
+ErrorFeedback::Step& ErrorFeedback::end(std::size_t tensor) {
+  Step& step = steps_.at(tensor);
+  check(step.open, "a step ends after it has begun");
+  step.open = false;
+  return step;
+}
+
+ErrorFeedback::Update ErrorFeedback::correct_momentum(std::size_t tensor,
+                                                      std::span<const float> gradient,
+                                                      float scale) {
+  if (!momentum_) return {gradient.data(), scale};
+  const float m = momentum_->momentum;
+  const std::span<const float> before = velocities_->current(tensor);
+  const std::span<float> velocity = velocities_->pending(tensor);
+  if (!momentum_->nesterov) {
+    for (std::size_t i = 0; i < velocity.size(); ++i) {
+      velocity[i] = m * before[i] + scale * gradient[i];
+    }
+    return {velocity.data(), 1.0f};
+  }
+  // The pending residual is free until the sums go there.
+  const std::span<float> update = residuals_.pending(tensor);
+  for (std::size_t i = 0; i < velocity.size(); ++i) {
+    const float scaled = scale * gradient[i];
+    velocity[i] = m * (before[i] + scaled);
+    update[i] = velocity[i] + scaled;
+  }
+  return {update.data(), 1.0f};
+}
+
+SelectionReport ErrorFeedback::fold(std::size_t tensor, std::span<const float> gradient,
+                                    float scale, std::size_t k, Pairs& selected) {
+  check(k <= gradient.size(), "top-k cannot select more elements than there are");
+  Step& step = begin(tensor, gradient);
+  const Update update = correct_momentum(tensor, gradient, scale);
+  selected.indices.resize(k);
+  selected.values.resize(k);
+  return selector_.select({.residual = residuals_.current(tensor).data(),
+                           .gradient = update.values,
+                           .sums = residuals_.pending(tensor).data(),
+                           .scale = update.scale,
+                           .count = gradient.size(),
+                           .k = k,
+                           .indices = selected.indices.data(),
+                           .values = selected.values.data()},
+                          step.hint);
+}
+
+bool ErrorFeedback::fold_dense(std::size_t tensor, std::span<const float> gradient, float scale,
+                               std::span<float> sums) {
+  check(sums.size() == gradient.size(), "sums of another size");
+  begin(tensor, gradient);
+  const Update update = correct_momentum(tensor, gradient, scale);
+  const std::span<const float> residual = residuals_.current(tensor);
+  bool finite = true;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    sums[i] = residual[i] + update.scale * update.values[i];
+    finite &= std::isfinite(sums[i]);
+  }
+  std::ranges::fill(residuals_.pending(tensor), 0.0f);
+  return finite;
+}
+
+void ErrorFeedback::commit(std::size_t tensor, const Pairs& sent, const Pairs& kept) {
+  end(tensor);
+  const std::span<float> residual = residuals_.pending(tensor);
+  for (std::size_t j = 0; j < sent.size(); ++j) residual[sent.indices[j]] -= sent.values[j];
+  for (std::size_t j = 0; j < kept.size(); ++j) residual[kept.indices[j]] += kept.values[j];
+  residuals_.accept(tensor);
+  if (!momentum_) return;
+  if (momentum_->masking) {
+    const std::span<float> velocity = velocities_->pending(tensor);
+    for (const std::uint32_t i : sent.indices) velocity[i] = 0.0f;
+  }
+  velocities_->accept(tensor);
+}
+
+void ErrorFeedback::abort(std::size_t tensor) { end(tensor); }
+
+double ErrorFeedback::residual_norm(std::size_t tensor) const {
+  double squares = 0;
+  for (const float value : residuals_.current(tensor)) squares += double{value} * double{value};
+  return std::sqrt(squares);
+}
+
+void ErrorFeedback::flush(std::size_t tensor, std::span<float> values) {
+  check(!steps_.at(tensor).open, "a residual is flushed between steps");
+  check(values.size() == tensors_[tensor].count, "a residual of another size");
+  const std::span<float> residual = residuals_.current(tensor);
+  std::ranges::copy(residual, values.begin());
+  std::ranges::fill(residual, 0.0f);
+}
+
+FeedbackState ErrorFeedback::save() const {
+  FeedbackState state;
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    check(!steps_[t].open, "a state is saved between steps");
+    const std::span<const float> residual = residuals_.current(t);
+    FeedbackState::Tensor saved{
+        .name = tensors_[t].name, .residual = {residual.begin(), residual.end()}, .velocity = {}};
+    if (velocities_) {
+      const std::span<const float> velocity = std::as_const(*velocities_).current(t);
+      saved.velocity.assign(velocity.begin(), velocity.end());
+    }
+    state.tensors.push_back(std::move(saved));
+  }
+  return state;
+}
+
+const FeedbackState::Tensor& ErrorFeedback::find(const FeedbackState& state,
+                                                 const FeedbackTensor& tensor) const {
+  const auto fail = [&](const char* what) {
+    throw KoloError({.code = ErrorCode::kData,
+                     .bucket = tensor.name,
+                     .what = std::string("the saved state of error feedback ") + what});
+  };
+  const auto found = std::ranges::find(state.tensors, tensor.name, &FeedbackState::Tensor::name);
+  if (found == state.tensors.end()) fail("does not have this tensor");
+  if (found->residual.size() != tensor.count) fail("has this tensor with another count");
+  if (found->velocity.size() != (momentum_ ? tensor.count : 0)) {
+    fail(momentum_ ? "has no velocity" : "has a velocity, and momentum is not corrected here");
+  }
+  return *found;
+}
+
+void ErrorFeedback::load(const FeedbackState& state) {
+  std::vector<const FeedbackState::Tensor*> found;
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    check(!steps_[t].open, "a state is loaded between steps");
+    found.push_back(&find(state, tensors_[t]));
+  }
+  if (state.tensors.size() != tensors_.size()) {
+    throw KoloError({.code = ErrorCode::kData,
+                     .what = "the saved state of error feedback has tensors that are not here"});
+  }
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    std::ranges::copy(found[t]->residual, residuals_.current(t).begin());
+    if (velocities_) std::ranges::copy(found[t]->velocity, velocities_->current(t).begin());
+  }
+}
+
+}  // namespace kolo

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compression/feedback_state.h"
+#include "compression/kernels/top_k_selector.h"
+#include "compression/payload.h"
+#include "compression/residual_arena.h"
+
+namespace kolo {
+
+/// Deep gradient compression's momentum: each rank accumulates velocity u = m u + g and the
+/// residual takes u instead of g; the optimizer's own momentum is then off. Source:  Lin, Han, Mao,
+/// Wang and Dally, ICLR 2018, section 3.
+struct MomentumCorrection {
+  float momentum = 0.9f;
+  bool nesterov = false;  ///< u = m (u + g), and the residual takes u + g.
+  bool masking =
+      true;  ///< What was sent leaves the velocity too, so that it is not sent late again.
+};
+
+struct FeedbackTensor {
+  std::string name;
+  std::size_t count = 0;
+};
+
+/// Keeps what compression did not send, and sends it later: one rank's residuals, and velocities if
+/// momentum is corrected, for tensors that are numbered once.
+///
+/// A step of a tensor is `fold` (or `fold_dense`), then `commit` or `abort`. Until `commit` nothing
+/// has changed: if any rank finds a number that is not finite, all abort, and no residual has lost
+/// a bit.
+///
+/// Threads: one.
+/// Errors:  UsageError for a step out of this order.
+/// Cost:    16 bytes of memory traffic per element and step (32 with momentum correction), 8 bytes
+///          of memory per element (16).
+class ErrorFeedback {
+ public:
+  explicit ErrorFeedback(std::vector<FeedbackTensor> tensors,
+                         std::optional<MomentumCorrection> momentum = std::nullopt);
+
+  std::size_t tensors() const { return tensors_.size(); }
+  const FeedbackTensor& tensor(std::size_t i) const { return tensors_.at(i); }
+  std::size_t bytes() const {
+    return residuals_.bytes() + (velocities_ ? velocities_->bytes() : 0);
+  }
+
+  /// Adds residual and scale * gradient and picks the k largest sums. The gradient may change
+  /// afterwards.
+  SelectionReport fold(std::size_t tensor, std::span<const float> gradient, float scale,
+                       std::size_t k, Pairs& selected);
+  /// The same for a step that sends everything: `sums` is [count], and the residual becomes zero.
+  /// Returns whether all sums are finite.
+  bool fold_dense(std::size_t tensor, std::span<const float> gradient, float scale,
+                  std::span<float> sums);
+
+  /// Accepts the step: `sent`, of the selected ones those that are part of the result, with their
+  /// values as the receivers saw them, leave the residual. Adds `kept` to it: what this rank
+  /// rounded away on behalf of all.
+  void commit(std::size_t tensor, const Pairs& sent, const Pairs& kept = {});
+  /// Forgets the step.
+  void abort(std::size_t tensor);
+
+  std::span<const float> residual(std::size_t tensor) const { return residuals_.current(tensor); }
+  double residual_norm(std::size_t tensor) const;
+  /// Moves the residual to `values`, for a last dense reduction.
+  void flush(std::size_t tensor, std::span<float> values);
+
+  FeedbackState save() const;
+  /// Errors: KoloError(kData), naming the tensor, unless the state is of the same tensors, in any
+  /// order, with velocities exactly if momentum is corrected; nothing has changed then.
+  void load(const FeedbackState& state);
+
+ private:
+  struct Step {
+    bool open = false;
+    SelectionHint hint = {};
+  };
+  /// Writes the pending velocity; returns what the residual takes, and at which scale.
+  struct Update {
+    const float* values;
+    float scale;
+  };
+  Update correct_momentum(std::size_t tensor, std::span<const float> gradient, float scale);
+  Step& begin(std::size_t tensor, std::span<const float> gradient);
+  Step& end(std::size_t tensor);
+  const FeedbackState::Tensor& find(const FeedbackState& state, const FeedbackTensor& tensor) const;
+
+  std::vector<FeedbackTensor> tensors_;
+  std::optional<MomentumCorrection> momentum_;
+  std::vector<Step> steps_;
+  ResidualArena residuals_;
+  std::optional<ResidualArena> velocities_;
+  TopKSelector selector_;
+};
+
+}  // namespace kolo
