@@ -1,0 +1,81 @@
+#include "compression/owner_quota.h"
+
+#include <numeric>
+
+#include "comm/base/check.h"
+#include "compression/kernels/nth_key.h"
+
+namespace kolo {
+namespace {
+
+// Keeps what is above `key`, and the first `equals` of what is at it.
+void keep_from(Pairs& sums, std::uint32_t key, std::size_t equals) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const std::uint32_t own = radix::key_of(sums.values[i]);
+    if (own < key || (own == key && equals == 0)) continue;
+    if (own == key) --equals;
+    sums.indices[kept] = sums.indices[i];
+    sums.values[kept] = sums.values[i];
+    ++kept;
+  }
+  sums.indices.resize(kept);
+  sums.values.resize(kept);
+}
+
+}  // namespace
+
+std::size_t owner_quota(std::size_t k, std::size_t local_count, std::size_t count) {
+  if (count == 0) return 0;
+  check(k <= count && local_count <= count && count <= std::size_t{1} << 32,
+        "a quota is a share of what there is");
+  return (k * local_count + count - 1) / count;
+}
+
+void keep_largest(Pairs& sums, std::size_t quota) {
+  if (sums.size() <= quota) return;
+  if (quota == 0) return sums.clear();
+  std::vector<std::uint32_t> scratch;
+  const radix::NthKey nth = radix::nth_largest_key(sums.values, quota, 0, scratch);
+  keep_from(sums, nth.key, nth.need);
+}
+
+std::vector<std::uint64_t> GlobalThreshold::count(const Pairs& sums) const {
+  check(!found(), "the threshold is found");
+  const radix::Digit digit = radix::digit(digit_);
+  std::vector<std::uint64_t> counts(digit.bins());
+  for (const float value : sums.values) {
+    const std::uint32_t key = radix::key_of(value);
+    if (digit.prefix(key) == prefix_) ++counts[digit.of(key)];
+  }
+  return counts;
+}
+
+void GlobalThreshold::narrow(std::span<const std::uint64_t> counts) {
+  check(!found(), "the threshold is found");
+  const radix::Digit digit = radix::digit(digit_);
+  check(counts.size() == digit.bins(), "counts of another digit");
+  if (digit_++ == 0) {
+    everything_ = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}) <= need_;
+  }
+  if (everything_ || need_ == 0) return;
+  std::uint32_t bin = digit.bins() - 1;
+  while (counts[bin] < need_) need_ -= counts[bin--];
+  prefix_ = prefix_ << digit.bits | bin;
+}
+
+std::size_t GlobalThreshold::equals(const Pairs& sums) const {
+  check(found(), "the threshold is not found yet");
+  std::size_t equals = 0;
+  for (const float value : sums.values) equals += radix::key_of(value) == prefix_;
+  return equals;
+}
+
+void GlobalThreshold::keep(Pairs& sums, std::size_t equals_before) const {
+  check(found(), "the threshold is not found yet");
+  if (everything_) return;
+  if (need_ == 0) return sums.clear();
+  keep_from(sums, prefix_, need_ > equals_before ? need_ - equals_before : 0);
+}
+
+}  // namespace kolo

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "comm/base/dtype.h"
+#include "compression/block_ownership.h"
+#include "compression/index_codec.h"
+#include "compression/owner_quota.h"
+#include "compression/payload.h"
+
+namespace kolo {
+
+/// The steps of a sparse all-reduce, as functions of one rank's buffers: what a schedule calls
+/// between its messages. For one group of tensors:
+///
+///     every rank    prepare          values as receivers will see them
+///                   limit_shares     what is too much for an owner stays in the residual
+///                   split            a share for each owner           -> to the owners
+///     every owner   OwnerSum         of all ranks' shares, in ascending rank
+///                   keep_largest, GlobalThreshold or nothing, by rule
+///                   round_result     to the wire of the way back      -> to all ranks
+///     every rank    scatter          of all owners' results
+///                   returned         what has left the residual
+///
+/// Along the pairwise and the log-step route the same payloads reach the owners, and by all-gather
+/// every rank does what the owners do (`by_owner`): the bits are the same.
+///
+/// Threads: pure; any.
+
+/// Fixed when the group is: equal on all ranks.
+struct SparsePlan {
+  std::vector<std::size_t> tensor_counts;
+  int ranks = 1;
+  std::size_t k = 0;  ///< Pairs of one rank, of all tensors.
+  QuotaRule rule = QuotaRule::kQuota;
+  DType wire = DType::kFloat16;         ///< Of the values on their way to the owners.
+  DType result_wire = DType::kFloat32;  ///< On their way back.
+  std::size_t share_limit = 0;          ///< Pairs that a rank may send to one owner; 0: any.
+
+  std::size_t count() const;
+  BlockOwnership ownership() const { return {count(), ranks}; }
+  /// Of a rank's share for one owner; indices are the owner's.
+  PayloadPlan share() const;
+  /// Of an owner's result; indices are the owner's.
+  PayloadPlan result() const;
+  /// Of all that a rank sends, for the all-gather; indices are the group's.
+  PayloadPlan contribution() const;
+};
+
+/// What one rank sends.
+struct Contribution {
+  std::vector<Pairs> tensors = {};  ///< Indices within the tensor.
+  std::vector<int> exponents = {};  ///< Of each tensor's values.
+  friend bool operator==(const Contribution&, const Contribution&) = default;
+};
+
+/// Pairs of a payload, and how many are each tensor's.
+struct Share {
+  std::vector<PayloadSegment> segments = {};
+  Pairs pairs = {};
+};
+
+/// Chooses each tensor's exponent by its largest value and rounds its values to the wire. A
+/// tensor's bits do not depend on which tensors share its group or its payload.
+Contribution prepare(const SparsePlan& plan, std::vector<Pairs> selected);
+
+/// Leaves at most plan.share_limit pairs per owner: the largest, of equal ones the first.
+void limit_shares(const SparsePlan& plan, Contribution& contribution);
+
+/// One share per owner. Before: the limit is kept.
+std::vector<Share> split(const SparsePlan& plan, const Contribution& contribution);
+/// All of it as one share, with the group's indices.
+Share whole(const SparsePlan& plan, const Contribution& contribution);
+
+/// Pairs with the group's indices, told apart by owner, with the owners' indices.
+std::vector<Pairs> by_owner(const BlockOwnership& ownership, const Pairs& pairs);
+
+/// The pairs to keep under kQuota, by one owner.
+std::size_t quota_of(const SparsePlan& plan, int owner);
+
+/// Rounds an owner's sums to the wire of the way back; what that took away is the owner's to send
+/// later: `rounding`, with the owner's indices. The share has one segment.
+Share round_result(const SparsePlan& plan, const Pairs& sums, Pairs& rounding);
+
+/// output[element] = scale * value, rounded once, for one owner's result; all else is left alone.
+void scatter(const SparsePlan& plan, int owner, const Pairs& result, float scale,
+             std::span<float> output);
+
+/// Those pairs of the contribution whose element is in the result, per tensor. `results` are those
+/// of all owners, in order.
+std::vector<Pairs> returned(const SparsePlan& plan, const Contribution& contribution,
+                            std::span<const Pairs> results);
+
+/// An owner's pairs as pairs of the tensors they belong to.
+std::vector<Pairs> by_tensor(const SparsePlan& plan, int owner, const Pairs& pairs);
+
+}  // namespace kolo

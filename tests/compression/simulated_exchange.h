@@ -1,0 +1,254 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compression/error_feedback.h"
+#include "compression/exchange_routes.h"
+#include "compression/owner_sum.h"
+#include "compression/sparse_exchange.h"
+
+/// All ranks of a sparse all-reduce in one thread: the same functions that a schedule calls, with
+/// every payload encoded, copied and counted as it would be sent.
+namespace kolo::test {
+
+enum class Route { kPairwise, kLogStep, kAllGather };
+
+/// What one rank sent.
+struct WireAccount {
+  std::size_t split_bytes = 0, split_messages = 0;
+  std::size_t gather_bytes = 0, gather_messages = 0;
+};
+
+using Bytes = std::vector<std::byte>;
+using Gradients = std::vector<std::vector<float>>;  ///< Per tensor.
+
+class SimulatedExchange {
+ public:
+  SimulatedExchange(SparsePlan plan, std::optional<MomentumCorrection> momentum = std::nullopt)
+      : plan_(std::move(plan)) {
+    std::vector<FeedbackTensor> tensors;
+    for (const std::size_t count : plan_.tensor_counts) {
+      tensors.push_back({.name = "tensor " + std::to_string(tensors.size()), .count = count});
+    }
+    for (int rank = 0; rank < plan_.ranks; ++rank) {
+      feedback_.push_back(std::make_unique<ErrorFeedback>(tensors, momentum));
+    }
+  }
+
+  const SparsePlan& plan() const { return plan_; }
+  ErrorFeedback& feedback(int rank) { return *feedback_[index(rank)]; }
+  /// Of the last step.
+  const std::vector<std::vector<float>>& outputs() const { return outputs_; }
+  const std::vector<WireAccount>& accounts() const { return accounts_; }
+  const std::vector<Contribution>& contributions() const { return contributions_; }
+
+  /// One step of all ranks: `ks` pairs of each tensor. Returns whether it was not skipped.
+  bool step(const std::vector<Gradients>& gradients, const std::vector<std::size_t>& ks,
+            Route route, float scale) {
+    accounts_.assign(index(plan_.ranks), {});
+    contributions_.clear();
+    bool finite = true;
+    for (int rank = 0; rank < plan_.ranks; ++rank) {
+      std::vector<Pairs> selected(ks.size());
+      for (std::size_t t = 0; t < ks.size(); ++t) {
+        finite &=
+            feedback(rank).fold(t, gradients[index(rank)][t], 1.0f, ks[t], selected[t]).finite;
+      }
+      contributions_.push_back({.tensors = std::move(selected)});
+    }
+    if (!finite) {
+      for (int rank = 0; rank < plan_.ranks; ++rank) {
+        for (std::size_t t = 0; t < ks.size(); ++t) feedback(rank).abort(t);
+      }
+      return false;
+    }
+    for (Contribution& contribution : contributions_) {
+      contribution = prepare(plan_, std::move(contribution.tensors));
+      limit_shares(plan_, contribution);
+    }
+    // Per rank that receives, the results of all owners.
+    const auto [results, roundings] = route == Route::kAllGather ? all_gather() : by_owners(route);
+    outputs_.assign(index(plan_.ranks), std::vector<float>(plan_.count()));
+    for (int rank = 0; rank < plan_.ranks; ++rank) {
+      for (int owner = 0; owner < plan_.ranks; ++owner) {
+        scatter(plan_, owner, results[index(rank)][index(owner)], scale, outputs_[index(rank)]);
+      }
+      const auto sent = returned(plan_, contributions_[index(rank)], results[index(rank)]);
+      const auto kept = by_tensor(plan_, rank, roundings[index(rank)]);
+      for (std::size_t t = 0; t < ks.size(); ++t) feedback(rank).commit(t, sent[t], kept[t]);
+    }
+    return true;
+  }
+
+ private:
+  struct Results {
+    std::vector<std::vector<Pairs>> received;  ///< By receiver, by owner.
+    std::vector<Pairs> roundings;              ///< By owner.
+  };
+
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+  Bytes encoded(const PayloadPlan& plan, const Share& share) const {
+    Bytes bytes(plan.capacity());
+    bytes.resize(encode_payload(plan, share.segments, share.pairs, bytes));
+    return bytes;
+  }
+
+  /// Cuts the owners' sums, as every owner does with its own.
+  void apply_rule(std::vector<Pairs>& sums) const {
+    if (plan_.rule == QuotaRule::kQuota) {
+      for (int owner = 0; owner < plan_.ranks; ++owner) {
+        keep_largest(sums[index(owner)], quota_of(plan_, owner));
+      }
+    }
+    if (plan_.rule != QuotaRule::kGlobalExact) return;
+    GlobalThreshold threshold(plan_.k);
+    while (!threshold.found()) {
+      std::vector<std::uint64_t> total;
+      for (const Pairs& own : sums) {
+        const auto counts = threshold.count(own);
+        total.resize(counts.size());
+        for (std::size_t i = 0; i < counts.size(); ++i) total[i] += counts[i];
+      }
+      threshold.narrow(total);
+    }
+    std::size_t before = 0;
+    for (Pairs& own : sums) {
+      const std::size_t equals = threshold.equals(own);
+      threshold.keep(own, before);
+      before += equals;
+    }
+  }
+
+  // Shares of all ranks, by owner, then by source.
+  std::vector<std::vector<Bytes>> route_shares(Route route) {
+    const int ranks = plan_.ranks;
+    std::map<std::pair<int, int>, Bytes> payloads;  // By source and destination.
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto shares = split(plan_, contributions_[index(rank)]);
+      for (int owner = 0; owner < ranks; ++owner) {
+        payloads[{rank, owner}] = encoded(plan_.share(), shares[index(owner)]);
+      }
+    }
+    if (route == Route::kPairwise) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        for (int i = 0; i + 1 < ranks; ++i) {
+          count_split(rank, {payloads.at({rank, pairwise_destination(ranks, rank, i)})});
+        }
+      }
+    } else {
+      pass_on(payloads);
+    }
+    std::vector<std::vector<Bytes>> by_owner(index(ranks), std::vector<Bytes>(index(ranks)));
+    for (auto& [route_of, bytes] : payloads) {
+      by_owner[index(route_of.second)][index(route_of.first)] = std::move(bytes);
+    }
+    return by_owner;
+  }
+
+  /// Plays the log-step rounds: throws if a rank is to send what it does not have.
+  void pass_on(const std::map<std::pair<int, int>, Bytes>& payloads) {
+    const int ranks = plan_.ranks;
+    std::map<std::pair<int, int>, int> holder;
+    for (const auto& [route, bytes] : payloads) holder[route] = route.first;
+    for (int round = 0; round < log_step_rounds(ranks); ++round) {
+      auto next = holder;
+      for (int rank = 0; rank < ranks; ++rank) {
+        std::vector<Bytes> message;
+        for (const Forward& forward : log_step_forwards(ranks, rank, round)) {
+          const std::pair<int, int> route(forward.source, forward.destination);
+          if (holder.at(route) != rank)
+            throw std::logic_error("a payload is not where it should be");
+          next[route] = log_step_peer(ranks, rank, round);
+          message.push_back(payloads.at(route));
+        }
+        count_split(rank, message);
+      }
+      holder = std::move(next);
+    }
+    for (const auto& [route, rank] : holder) {
+      if (rank != route.second) throw std::logic_error("a payload did not arrive");
+    }
+  }
+
+  void count_split(int rank, const std::vector<Bytes>& message) {
+    WireAccount& account = accounts_[index(rank)];
+    ++account.split_messages;
+    for (const Bytes& payload : message) account.split_bytes += payload.size();
+  }
+
+  Results by_owners(Route route) {
+    const auto shares = route_shares(route);
+    std::vector<Pairs> sums(index(plan_.ranks));
+    Pairs pairs;
+    for (int owner = 0; owner < plan_.ranks; ++owner) {
+      OwnerSum sum(plan_.ownership().local_count(owner));
+      for (const Bytes& share : shares[index(owner)]) {
+        decode_payload(plan_.share(), share, pairs);
+        sum.add(pairs);
+      }
+      sum.take(sums[index(owner)]);
+    }
+    apply_rule(sums);
+    Results results{.received = std::vector<std::vector<Pairs>>(
+                        index(plan_.ranks), std::vector<Pairs>(index(plan_.ranks))),
+                    .roundings = std::vector<Pairs>(index(plan_.ranks))};
+    for (int owner = 0; owner < plan_.ranks; ++owner) {
+      const Share share = round_result(plan_, sums[index(owner)], results.roundings[index(owner)]);
+      const Bytes bytes = encoded(plan_.result(), share);
+      for (int rank = 0; rank < plan_.ranks; ++rank) {
+        decode_payload(plan_.result(), bytes, results.received[index(rank)][index(owner)]);
+        if (rank == owner) continue;
+        accounts_[index(owner)].gather_bytes += bytes.size();
+        ++accounts_[index(owner)].gather_messages;
+      }
+    }
+    return results;
+  }
+
+  // Every rank receives everything and does what all owners do.
+  Results all_gather() {
+    std::vector<Bytes> payloads;
+    for (int rank = 0; rank < plan_.ranks; ++rank) {
+      payloads.push_back(encoded(plan_.contribution(), whole(plan_, contributions_[index(rank)])));
+      accounts_[index(rank)].gather_bytes = payloads.back().size() * index(plan_.ranks - 1);
+      accounts_[index(rank)].gather_messages = index(plan_.ranks - 1);
+    }
+    Results results;
+    for (int rank = 0; rank < plan_.ranks; ++rank) {
+      OwnerSum sum(plan_.count());
+      Pairs pairs;
+      for (const Bytes& payload : payloads) {
+        decode_payload(plan_.contribution(), payload, pairs);
+        sum.add(pairs);
+      }
+      sum.take(pairs);
+      std::vector<Pairs> owners = by_owner(plan_.ownership(), pairs);
+      apply_rule(owners);
+      std::vector<Pairs> roundings(owners.size());
+      for (std::size_t o = 0; o < owners.size(); ++o) {
+        owners[o] = round_result(plan_, owners[o], roundings[o]).pairs;
+      }
+      results.received.push_back(std::move(owners));
+      if (rank == 0) results.roundings = std::move(roundings);
+    }
+    return results;
+  }
+
+  SparsePlan plan_;
+  std::vector<std::unique_ptr<ErrorFeedback>> feedback_;
+  std::vector<std::vector<float>> outputs_;
+  std::vector<WireAccount> accounts_;
+  std::vector<Contribution> contributions_;
+};
+
+}  // namespace kolo::test
