@@ -1,0 +1,202 @@
+#include "compression/chooser.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/base/error.h"
+#include "compression/compression_spec.h"
+
+namespace kolo {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kFast = 1e12;
+
+CompressionCosts wire_only(double latency_us, double bytes_per_us) {
+  return {.link = {.latency_us = latency_us, .bytes_per_us = bytes_per_us},
+          .selector_bytes_per_us = kFast,
+          .scatter_us_per_pair = 0};
+}
+
+CompressionGroupShape group_of(std::size_t count, double density, int ranks) {
+  return {.count = count,
+          .pairs = static_cast<std::size_t>(density * static_cast<double>(count)),
+          .ranks = ranks};
+}
+
+// A model of 25.6 million parameters at 10 Gbit/s and 30 us, in ms. Dense takes the latency of
+// halving and doubling here, 0.36 and 0.48 ms of these times.
+TEST(ChooserTest, PredictsTheTableOfSparseAllReduces) {
+  const CompressionCosts costs = wire_only(30, 1250);
+  struct Row {
+    ReducePath path;
+    int ranks;
+    double density, ms;
+  };
+  for (const Row& row :
+       {Row{ReducePath::kDense16, 64, 0.01, 81.0}, Row{ReducePath::kDense16, 256, 0.01, 82.1},
+        Row{ReducePath::kAllGather, 64, 0.01, 77.6}, Row{ReducePath::kAllGather, 64, 0.001, 7.9},
+        Row{ReducePath::kAllGather, 256, 0.01, 314}, Row{ReducePath::kAllGather, 256, 0.001, 31.6},
+        Row{ReducePath::kOwnersPairwise, 64, 0.01, 4.9},
+        Row{ReducePath::kOwnersPairwise, 64, 0.001, 2.4},
+        Row{ReducePath::kOwnersPairwise, 256, 0.01, 10.8},
+        Row{ReducePath::kOwnersPairwise, 256, 0.001, 8.2}}) {
+    const double ms =
+        predict_us(row.path, group_of(25'600'000, row.density, row.ranks), costs) / 1e3;
+    EXPECT_NEAR(ms, row.ms, 0.02 * row.ms) << to_string(row.path) << ", " << row.ranks;
+  }
+}
+
+// By bytes alone all-gather beats dense 16-bit below 4 / 6P, the way through owners below 4 / 14.
+TEST(ChooserTest, BreaksEvenAtTheDensitiesOfTheFormulas) {
+  const CompressionCosts costs = wire_only(0, 1000);
+  for (const int ranks : {2, 8, 64, 256}) {
+    const auto beats_dense = [&](ReducePath path, double density) {
+      const CompressionGroupShape group = group_of(100'000'000, density, ranks);
+      return predict_us(path, group, costs) < predict_us(ReducePath::kDense16, group, costs);
+    };
+    const double all_gather = 4.0 / (6 * ranks);
+    EXPECT_TRUE(beats_dense(ReducePath::kAllGather, 0.999 * all_gather)) << ranks;
+    EXPECT_FALSE(beats_dense(ReducePath::kAllGather, 1.001 * all_gather)) << ranks;
+    const double owners = 4.0 / 14;
+    EXPECT_TRUE(beats_dense(ReducePath::kOwnersPairwise, 0.999 * owners)) << ranks;
+    EXPECT_FALSE(beats_dense(ReducePath::kOwnersPairwise, 1.001 * owners)) << ranks;
+  }
+}
+
+// Selecting moves 12 bytes an element, so that a link that is fast enough makes it pointless.
+TEST(ChooserTest, SelectionBandwidthBoundsTheLinksThatGain) {
+  const double selector = 10'000;
+  const CompressionGroupShape group = group_of(10'000'000, 0.01, 8);
+  // At P ranks all bytes are scaled by (P-1)/P: dense 8, owners 14 * density.
+  const double bound = (8 - 14 * 0.01) * 7 / 8 * selector / 12;
+  for (const double side : {0.99, 1.01}) {
+    CompressionCosts costs = wire_only(0, side * bound);
+    costs.selector_bytes_per_us = selector;
+    EXPECT_EQ(predict_us(ReducePath::kOwnersPairwise, group, costs) <
+                  predict_us(ReducePath::kDense, group, costs),
+              side < 1);
+  }
+}
+
+TEST(ChooserTest, LeavesDenseOnlyForAGainOfAFifth) {
+  // Dense 16-bit takes half of dense; the sparse density is set so that the gain is just 1.2.
+  const double density = 4.0 / 14 / kLeastGain;
+  const CompressionCosts costs = wire_only(0, 1000);
+  EXPECT_EQ(choose_path(group_of(100'000'000, 1.001 * density, 8), costs).path,
+            ReducePath::kDense16);
+  EXPECT_EQ(choose_path(group_of(100'000'000, 0.999 * density, 8), costs).path,
+            ReducePath::kOwnersPairwise);
+}
+
+TEST(ChooserTest, SlowLinksCompressAndFastOnesDoNot) {
+  CompressionCosts slow;
+  slow.link = {.latency_us = 100, .bytes_per_us = 12};
+  const CompressionChoice compressed = choose_path(group_of(4'000'000, 0.01, 4), slow);
+  EXPECT_GE(compressed.path, ReducePath::kAllGather);
+  EXPECT_THAT(compressed.reason, HasSubstr("times as fast as dense 16-bit"));
+  CompressionCosts fast;
+  fast.link = {.latency_us = 1, .bytes_per_us = 12'000};
+  const CompressionChoice dense = choose_path(group_of(4'000'000, 0.01, 4), fast);
+  EXPECT_EQ(dense.path, ReducePath::kDense);
+  EXPECT_THAT(dense.reason, HasSubstr("less than 1.2"));
+  EXPECT_EQ(dense.predictions.size(), 5u);
+}
+
+TEST(ChooserTest, ManyRanksWithLatencyTakeLogSteps) {
+  CompressionCosts costs;
+  costs.link = {.latency_us = 50, .bytes_per_us = 1000};
+  EXPECT_EQ(choose_path(group_of(1'000'000, 0.001, 256), costs).path, ReducePath::kOwnersLogStep);
+}
+
+TEST(ChooserTest, WhatIsHiddenIsWorthNothing) {
+  CompressionCosts costs;
+  costs.link = {.latency_us = 100, .bytes_per_us = 12};
+  CompressionGroupShape group = group_of(4'000'000, 0.01, 4);
+  group.overlap_us = predict_us(ReducePath::kDense, group, costs) + 1;
+  const CompressionChoice choice = choose_path(group, costs);
+  EXPECT_EQ(choice.path, ReducePath::kDense);
+  EXPECT_THAT(choice.reason, HasSubstr("nothing to gain"));
+  // Half hidden: what still shows of it decides.
+  group.overlap_us /= 2;
+  EXPECT_GE(choose_path(group, costs).path, ReducePath::kAllGather);
+}
+
+TEST(ChooserTest, OneRankHasNothingToSend) {
+  EXPECT_EQ(choose_path(group_of(1'000'000, 0.01, 1), {}).path, ReducePath::kDense);
+  EXPECT_THROW(predict_us(ReducePath::kDense, {.ranks = 0}, {}), UsageError);
+}
+
+std::string error_of(std::string_view text) {
+  try {
+    CompressionRules::parse(text);
+  } catch (const KoloError& e) {
+    EXPECT_EQ(e.error().code, ErrorCode::kConfig);
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(CompressionSpecTest, ParsesThePresets) {
+  EXPECT_EQ(CompressionSpec::parse("none").method, CompressionMethod::kNone);
+  EXPECT_EQ(CompressionSpec::parse("fp16").method, CompressionMethod::kFloat16);
+  EXPECT_EQ(CompressionSpec::parse(" bf16 ").method, CompressionMethod::kBFloat16);
+  EXPECT_EQ(CompressionSpec::parse("auto"), (CompressionSpec{CompressionMethod::kAuto, 0.01}));
+  EXPECT_EQ(CompressionSpec::parse("auto(0.1)"), (CompressionSpec{CompressionMethod::kAuto, 0.1}));
+  EXPECT_EQ(CompressionSpec::parse("topk(0.001)"),
+            (CompressionSpec{CompressionMethod::kTopK, 0.001}));
+  for (const char* text : {"none", "fp16", "bf16", "topk(0.001)", "auto(0.25)"}) {
+    EXPECT_EQ(CompressionSpec::parse(text).to_string(), text);
+  }
+}
+
+TEST(CompressionSpecTest, ErrorsNameTheText) {
+  EXPECT_THAT(error_of("topk"), HasSubstr("'topk': topk needs a density"));
+  EXPECT_THAT(error_of("topk(x)"), HasSubstr("'topk(x)': 'x' is not a number"));
+  EXPECT_THAT(error_of("topk(0)"), HasSubstr("density 0 "));
+  EXPECT_THAT(error_of("topk(1.5)"), HasSubstr("density 1.5 "));
+  EXPECT_THAT(error_of("topk(nan)"), HasSubstr("density nan "));
+  EXPECT_THAT(error_of("topk(0.1"), HasSubstr("')' is missing"));
+  EXPECT_THAT(error_of("fp16(0.1)"), HasSubstr("fp16 has no density"));
+  EXPECT_THAT(error_of("zip"), HasSubstr("'zip': there are none, fp16"));
+  EXPECT_THAT(error_of(""), HasSubstr("a rule is empty"));
+  EXPECT_THAT(error_of("*.bias=none,,fp16"), HasSubstr("a rule is empty"));
+  EXPECT_THAT(error_of("=fp16"), HasSubstr("'=fp16': a rule without a pattern"));
+}
+
+TEST(CompressionRulesTest, TheFirstRuleThatMatchesWins) {
+  const CompressionRules rules =
+      CompressionRules::parse("*.bias=none, embed*=topk(0.001), layer?.weight=bf16,*=topk(0.01)");
+  EXPECT_EQ(rules.spec_of("embed.bias").to_string(), "none");
+  EXPECT_EQ(rules.spec_of("embedding.weight").to_string(), "topk(0.001)");
+  EXPECT_EQ(rules.spec_of("layer3.weight").to_string(), "bf16");
+  EXPECT_EQ(rules.spec_of("layer13.weight").to_string(), "topk(0.01)");
+  EXPECT_EQ(CompressionRules::parse(rules.to_string()).to_string(), rules.to_string());
+  EXPECT_EQ(CompressionRules::parse("a=fp16").spec_of("b").to_string(), "none");
+  EXPECT_EQ(CompressionRules::parse("auto").spec_of("anything").to_string(), "auto(0.01)");
+}
+
+TEST(CompressionRulesTest, Patterns) {
+  EXPECT_TRUE(matches("*", ""));
+  EXPECT_TRUE(matches("a*b*c", "a-b-b-c"));
+  EXPECT_FALSE(matches("a*b*c", "a-c-b"));
+  EXPECT_TRUE(matches("?x*", "axle"));
+  EXPECT_FALSE(matches("?", ""));
+  EXPECT_FALSE(matches("ab", "abc"));
+  EXPECT_TRUE(matches("*.weight", "a.weight.weight"));
+}
+
+TEST(CompressionSpecTest, SmallAndOneDimensionalTensorsAreDense) {
+  const CompressionSpec top_k = CompressionSpec::parse("topk(0.01)");
+  EXPECT_EQ(top_k.for_tensor(CompressionSpec::kSmallestSparse, 2), top_k);
+  EXPECT_EQ(top_k.for_tensor(CompressionSpec::kSmallestSparse - 1, 2), CompressionSpec());
+  EXPECT_EQ(top_k.for_tensor(1 << 20, 1), CompressionSpec());
+  const CompressionSpec half = CompressionSpec::parse("fp16");
+  EXPECT_EQ(half.for_tensor(1, 1), half);
+}
+
+}  // namespace
+}  // namespace kolo
