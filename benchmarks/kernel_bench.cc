@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/stream_memory.h"
+#include "benchmarks/streaming_sum.h"
 #include "comm/base/dtype.h"
 #include "comm/collective/reduce_kernels.h"
 
@@ -67,6 +69,42 @@ void reduce_sources(benchmark::State& state, DType dtype, std::size_t num_source
   report(state, (num_sources + 1) * bytes);
 }
 
+// As inside a node: the sum of all replaces each contribution.
+void reduce_in_place(benchmark::State& state, DType dtype, std::size_t num_buffers) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  std::vector<std::vector<std::byte>> buffers(num_buffers, std::vector<std::byte>(bytes));
+  std::vector<const void*> sources;
+  std::vector<void*> outputs;
+  for (auto& each : buffers) {
+    sources.push_back(each.data());
+    outputs.push_back(each.data());
+  }
+  for (auto _ : state) {
+    reduce(dtype, ReduceOp::kSum, outputs, sources, bytes / size_of(dtype), 1.0);
+    benchmark::ClobberMemory();
+  }
+  report(state, 2 * num_buffers * bytes);
+}
+
+// The bound of the one above: the same streams on huge pages, without dtypes, scale or rules for
+// NaN.
+void streaming_sum_in_place(benchmark::State& state, std::size_t num_buffers) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  std::vector<bench::StreamMemory> buffers;
+  std::vector<const float*> in;
+  std::vector<float*> out;
+  for (std::size_t i = 0; i < num_buffers; ++i) {
+    buffers.emplace_back(bytes);
+    out.push_back(reinterpret_cast<float*>(buffers.back().data()));
+    in.push_back(out.back());
+  }
+  for (auto _ : state) {
+    bench::streaming_sum(in, out, bytes / sizeof(float));
+    benchmark::ClobberMemory();
+  }
+  report(state, 2 * num_buffers * bytes);
+}
+
 // range(0) is the size of the wider side.
 void convert_buffer(benchmark::State& state, DType to, DType from, double scale) {
   const std::size_t count =
@@ -97,6 +135,15 @@ void register_all() {
           "reduce/" + text(to_string(dtype)) + "/sources:" + std::to_string(num_sources);
       add_sizes(benchmark::RegisterBenchmark(name.c_str(), reduce_sources, dtype, num_sources));
     }
+    for (const std::size_t num_buffers : {2u, 4u}) {
+      const std::string name =
+          "reduce/" + text(to_string(dtype)) + "/in_place:" + std::to_string(num_buffers);
+      add_sizes(benchmark::RegisterBenchmark(name.c_str(), reduce_in_place, dtype, num_buffers));
+    }
+  }
+  for (const std::size_t num_buffers : {2u, 4u}) {
+    const std::string name = "streaming_sum/float32/in_place:" + std::to_string(num_buffers);
+    add_sizes(benchmark::RegisterBenchmark(name.c_str(), streaming_sum_in_place, num_buffers));
   }
   constexpr std::pair<DType, DType> kConversions[] = {
       {DType::kFloat32, DType::kBFloat16}, {DType::kBFloat16, DType::kFloat32},
