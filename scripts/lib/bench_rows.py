@@ -76,15 +76,9 @@ def fastest(launches):
     return min(launches.values(), key=median_us)
 
 
-def ratio(launches, base):
-    """How many times the time of `base` the time of `launches` is, within a launch; the least of all launches.
-
-    So against a peer this is the launch in which the peer does best beside us. None if no launch has both.
-    """
-    ratios = [
-        median_us(row) / median_us(base[label]) for label, row in launches.items() if label in base
-    ]
-    return min(ratios, default=None)
+def ratios(launches, base):
+    """How many times the time of `base` the time of `launches` is, within each launch that has both."""
+    return [median_us(row) / median_us(base[label]) for label, row in launches.items() if label in base]
 
 
 def size_text(size):
