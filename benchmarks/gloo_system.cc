@@ -9,6 +9,7 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <type_traits>
@@ -29,10 +30,11 @@ namespace {
 /// of the others, so each `set` is collective and no `get` has to wait.
 class ExchangeStore final : public gloo::rendezvous::Store {
  public:
-  explicit ExchangeStore(Runtime& runtime) : runtime_(runtime) {}
+  /// `name` is new for every store.
+  ExchangeStore(Runtime& runtime, std::string name) : runtime_(runtime), name_(std::move(name)) {}
 
   void set(const std::string& key, const std::vector<char>& data) override {
-    const std::string topic = fmt::format("Gloo, exchange {}", ++exchanges_);
+    const std::string topic = fmt::format("Gloo, {}, exchange {}", name_, ++exchanges_);
     const auto keys = all_gather(runtime_, topic + ", keys", key);
     const auto values =
         all_gather(runtime_, topic + ", values", std::string(data.begin(), data.end()));
@@ -47,18 +49,26 @@ class ExchangeStore final : public gloo::rendezvous::Store {
 
  private:
   Runtime& runtime_;
+  std::string name_;
   int exchanges_ = 0;
   std::map<std::string, std::string> values_;
 };
 
-std::shared_ptr<gloo::Context> connect(Runtime& runtime) {
+std::shared_ptr<gloo::transport::Device> open_device(const Runtime& runtime) {
   gloo::transport::tcp::attr attributes;
   attributes.hostname = network_address(runtime);
-  auto device = gloo::transport::tcp::CreateDevice(attributes);
+  return gloo::transport::tcp::CreateDevice(attributes);
+}
+
+/// Connections of their own for each way: where Gloo's function and its older classes took turns on
+/// the same ones, 4 ranks stood still inside Gloo at 16 MiB and more.
+std::shared_ptr<gloo::Context> connect(Runtime& runtime,
+                                       std::shared_ptr<gloo::transport::Device> device,
+                                       const std::string& way) {
   auto context = std::make_shared<gloo::rendezvous::Context>(runtime.rank(), runtime.world_size());
-  // Links may be slow: 64 MiB at 100 Mbit/s take 5 s and more.
-  context->setTimeout(std::chrono::minutes(5));
-  ExchangeStore store(runtime);
+  // Links may be slow: 64 MiB between 4 nodes at 100 Mbit/s take 8 s.
+  context->setTimeout(std::chrono::minutes(1));
+  ExchangeStore store(runtime, way);
   context->connectFullMesh(store, device);
   return context;
 }
@@ -112,26 +122,41 @@ class GlooRun : public AllReduceRun {
   std::string algorithm_;
 };
 
-/// Gloo's function `allreduce`, which PyTorch calls.
+/// Tags for calls of Gloo's function. A rank may begin a call while another is still in the one
+/// before, so each gets a tag of its own; all ranks make the same calls in the same order.
+class Tags {
+ public:
+  std::uint32_t next() { return next_++; }
+
+ private:
+  std::uint32_t next_ = 0;
+};
+
+/// Gloo's function `allreduce`, called as PyTorch calls it: with options, and so buffers, made
+/// anew.
 class FunctionRun final : public GlooRun {
  public:
   template <typename T>
-  FunctionRun(std::type_identity<T>, const std::shared_ptr<gloo::Context>& context,
+  FunctionRun(std::type_identity<T>, std::shared_ptr<gloo::Context> context, Tags& tags,
               const AllReduceCase& what, std::string name,
               gloo::AllreduceOptions::Algorithm algorithm)
-      : GlooRun(what, std::move(name)), options_(context) {
-    options_.setAlgorithm(algorithm);
-    options_.setReduceFunction(function<T>(what.op));
-    if (!memory_.in_place()) {
-      options_.setInput(static_cast<T*>(memory_.contribution()), what.count());
-    }
-    options_.setOutput(static_cast<T*>(memory_.sum()), what.count());
-  }
+      : GlooRun(what, std::move(name)),
+        make_options_([this, context = std::move(context), &tags, algorithm, what] {
+          gloo::AllreduceOptions options(context);
+          options.setAlgorithm(algorithm);
+          options.setReduceFunction(function<T>(what.op));
+          options.setTag(tags.next());
+          if (!memory_.in_place()) {
+            options.setInput(static_cast<T*>(memory_.contribution()), what.count());
+          }
+          options.setOutput(static_cast<T*>(memory_.sum()), what.count());
+          return options;
+        }) {}
 
-  void run() override { gloo::allreduce(options_); }
+  void run() override { gloo::allreduce(make_options_()); }
 
  private:
-  gloo::AllreduceOptions options_;
+  std::function<gloo::AllreduceOptions()> make_options_;
 };
 
 /// One of Gloo's older classes, which work in place.
@@ -160,7 +185,12 @@ class EmptyRun final : public GlooRun {
 
 class GlooSystem final : public AllReduceSystem {
  public:
-  explicit GlooSystem(Runtime& runtime) : context_(connect(runtime)) {}
+  explicit GlooSystem(Runtime& runtime) {
+    const auto device = open_device(runtime);
+    for (const char* way : {"ring", "bcube", "ring_chunked", "halving_doubling"}) {
+      contexts_[way] = connect(runtime, device, way);
+    }
+  }
 
   std::string name() const override { return "gloo"; }
 
@@ -190,19 +220,25 @@ class GlooSystem final : public AllReduceSystem {
                 std::vector<std::unique_ptr<AllReduceRun>>& runs) {
     using Options = gloo::AllreduceOptions::Algorithm;
     const int count = narrow<int>(what.count());
-    runs.push_back(std::make_unique<FunctionRun>(type, context_, what, "ring", Options::RING));
-    runs.push_back(std::make_unique<FunctionRun>(type, context_, what, "bcube", Options::BCUBE));
+    for (const auto& [way, number] :
+         {std::pair("ring", Options::RING), {"bcube", Options::BCUBE}}) {
+      runs.push_back(
+          std::make_unique<FunctionRun>(type, contexts_.at(way), tags_, what, way, number));
+    }
     runs.push_back(std::make_unique<ClassRun>(what, "ring_chunked", [&](void* data) {
-      return std::make_unique<gloo::AllreduceRingChunked<T>>(
-          context_, std::vector{static_cast<T*>(data)}, count, reduction<T>(what.op));
+      return std::make_unique<gloo::AllreduceRingChunked<T>>(contexts_.at("ring_chunked"),
+                                                             std::vector{static_cast<T*>(data)},
+                                                             count, reduction<T>(what.op));
     }));
     runs.push_back(std::make_unique<ClassRun>(what, "halving_doubling", [&](void* data) {
-      return std::make_unique<gloo::AllreduceHalvingDoubling<T>>(
-          context_, std::vector{static_cast<T*>(data)}, count, reduction<T>(what.op));
+      return std::make_unique<gloo::AllreduceHalvingDoubling<T>>(contexts_.at("halving_doubling"),
+                                                                 std::vector{static_cast<T*>(data)},
+                                                                 count, reduction<T>(what.op));
     }));
   }
 
-  std::shared_ptr<gloo::Context> context_;  // Gloo's algorithms share it.
+  Tags tags_;
+  std::map<std::string, std::shared_ptr<gloo::Context>> contexts_;  // By way; Gloo shares them.
 };
 
 }  // namespace
