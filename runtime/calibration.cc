@@ -86,7 +86,10 @@ Calibration calibrate(Rendezvous& rendezvous, Transport& transport, const Proces
   if (options.calibrate == "off" || grid.world_size() == 1) return result;
 
   const bool decides = rendezvous.rank() == 0;
-  CalibrationFile file(decides ? calibration_path(options.calibration_file) : "", result.shape);
+  // Inside a node no choice changes the bits of a sum, so each run may measure anew.
+  const bool remembers = options.calibration_file != "auto" || grid.num_nodes() > 1;
+  CalibrationFile file(decides && remembers ? calibration_path(options.calibration_file) : "",
+                       result.shape);
   std::string costs = from_rank_0(rendezvous, file.link_costs().value_or(""));
   if (!costs.empty()) {
     result.source = "read from " + from_rank_0(rendezvous, file.path());

@@ -208,7 +208,7 @@ const std::vector<OptionEntry>& option_table() {
       calibrate_option(),
       text_option("calibration_file", "PATH",
                   "remembers costs and sizes for jobs of this shape; auto: below "
-                  "$XDG_CACHE_HOME or ~/.cache; empty: nowhere",
+                  "$XDG_CACHE_HOME or ~/.cache, for jobs across nodes; empty: nowhere",
                   &Options::calibration_file, false),
       wire_option(),
       auto_bytes_option("chunk_bytes",

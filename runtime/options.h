@@ -27,9 +27,10 @@ struct Options {
   std::string link_costs = {};
   /// "on": measure at start what links cost, for at most 200 ms; "off": take the defaults.
   std::string calibrate = "on";
-  /// Remembers what was measured and tuned for jobs of this shape: a path, "auto" (below
-  /// $XDG_CACHE_HOME or ~/.cache), or empty: remember nothing.
-  std::string calibration_file = {};
+  /// Remembers what was measured and tuned for jobs of this shape: a path; empty: nowhere; "auto":
+  /// below $XDG_CACHE_HOME or ~/.cache, for jobs across nodes, whose choices decide the bits of
+  /// sums.
+  std::string calibration_file = "auto";
   /// Where gradients of kind kDevice live: "cpu" (nowhere), "cuda" (the GPU with the number of the
   /// local rank) or "cuda:INDEX".
   std::string device = "cpu";

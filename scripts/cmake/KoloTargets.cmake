@@ -58,6 +58,7 @@ function(kolo_test name)
   add_dependencies(${ARG_LABEL}_tests ${name})
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
+    ENVIRONMENT "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache"
     SKIP_REGULAR_EXPRESSION
     "PASSED  \\] 0 tests[.]\n[^\n]*, listed below:\n(\\[  SKIPPED \\] [^\n]*\n)+$")
 endfunction()
@@ -71,6 +72,7 @@ function(kolo_script_test name)
   endif()
   add_test(NAME ${name} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
+    ENVIRONMENT "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache"
     SKIP_RETURN_CODE 77)
 endfunction()
 

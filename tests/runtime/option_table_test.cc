@@ -41,7 +41,7 @@ const std::map<std::string, std::string>& other_values() {
       {"device_chunk_bytes", "1048576"},
       {"link_costs", "network_latency_us=2"},
       {"calibrate", "off"},
-      {"calibration_file", "auto"},
+      {"calibration_file", "/tmp/costs.json"},
   };
   return values;
 }

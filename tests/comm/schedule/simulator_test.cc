@@ -59,6 +59,7 @@ double all_reduce_us(const ProcessGrid& grid, const BucketLayout& layout,
 CompileOptions in_one_chunk(std::string algorithm) {
   return {.algorithm = std::move(algorithm),
           .chunk_bytes = std::size_t{1} << 40,
+          .network_window = 0,
           .device_chunk_bytes = std::size_t{1} << 40};
 }
 
