@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "comm/base/check.h"
-#include "comm/collective/reduce_kernels.h"
 
 namespace kolo {
 namespace {
@@ -54,13 +53,14 @@ void pack(std::span<const Segment> segments, const BufferView& range, std::size_
 }
 
 void unpack(std::span<const Segment> segments, const BufferView& range, std::size_t begin,
-            double scale) {
-  for_each_overlap(
-      segments, begin, begin + range.count,
-      [&](const Segment& segment, std::size_t first, std::size_t last) {
-        convert(segment.dtype, element(segment.data, segment.dtype, first - segment.offset),
-                range.dtype, element(range.data, range.dtype, first - begin), last - first, scale);
-      });
+            double scale, Stores stores) {
+  for_each_overlap(segments, begin, begin + range.count,
+                   [&](const Segment& segment, std::size_t first, std::size_t last) {
+                     convert(segment.dtype,
+                             element(segment.data, segment.dtype, first - segment.offset),
+                             range.dtype, element(range.data, range.dtype, first - begin),
+                             last - first, scale, stores);
+                   });
 }
 
 }  // namespace kolo

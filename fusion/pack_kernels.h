@@ -5,6 +5,7 @@
 
 #include "comm/base/buffer_view.h"
 #include "comm/base/dtype.h"
+#include "comm/collective/reduce_kernels.h"
 
 namespace kolo {
 
@@ -35,6 +36,6 @@ void pack(std::span<const Segment> segments, const BufferView& range, std::size_
 /// The way back: writes those elements of the tensors that lie in [begin, begin + range.count),
 /// cast from `range` and multiplied by `scale`. Everything else is left alone. Otherwise as `pack`.
 void unpack(std::span<const Segment> segments, const BufferView& range, std::size_t begin,
-            double scale);
+            double scale, Stores stores = Stores::kCached);
 
 }  // namespace kolo

@@ -8,10 +8,11 @@ void SegmentPacker::pack(std::size_t offset, std::size_t count, void* bucket) {
   kolo::pack(segments_, {.data = bucket, .count = count, .dtype = dtype_}, offset, 1.0);
 }
 
-void SegmentPacker::unpack(std::size_t offset, std::size_t count, const void* bucket) {
+void SegmentPacker::unpack(std::size_t offset, std::size_t count, const void* bucket,
+                           Stores stores) {
   // BufferView has no const form; unpack only reads it.
   kolo::unpack(segments_, {.data = const_cast<void*>(bucket), .count = count, .dtype = dtype_},
-               offset, 1.0);
+               offset, 1.0, stores);
 }
 
 Packer::Piece SegmentPacker::piece(std::size_t offset, std::size_t count) {

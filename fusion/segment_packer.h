@@ -22,7 +22,7 @@ class SegmentPacker final : public Packer, public Rebindable {
   void rebind(std::size_t index, void* data) override { segments_.at(index).data = data; }
 
   void pack(std::size_t offset, std::size_t count, void* bucket) override;
-  void unpack(std::size_t offset, std::size_t count, const void* bucket) override;
+  void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores stores) override;
   Piece piece(std::size_t offset, std::size_t count) override;
 
  private:

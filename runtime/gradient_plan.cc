@@ -84,7 +84,8 @@ void plan_gradients(GradientGroup& group, const PlanContext& context) {
     }
 
     Binding binding{.name = bucket_text(group, bucket, index),
-                    .scale = finishing_scale(bucket.layout.op, context.grid)};
+                    .scale = finishing_scale(bucket.layout.op, context.grid),
+                    .unpack_stores = unpack_stores(bucket.layout, context)};
     std::vector<Segment> segments;
     for (const PlannedSegment& planned : bucket.segments) {
       const GradientSpec& gradient = gradients[planned.gradient];

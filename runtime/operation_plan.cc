@@ -33,7 +33,9 @@ PlannedOperation plan_operation(const Operation& operation, const PlanContext& c
       .schedule = operation.kind == OperationKind::kBroadcast
                       ? compile_broadcast(rank, operation.root, layout, context.grid, options)
                       : compile_all_reduce(rank, layout, context.grid, options),
-      .binding = {.name = operation.name, .scale = finishing_scale(operation.op, context.grid)},
+      .binding = {.name = operation.name,
+                  .scale = finishing_scale(operation.op, context.grid),
+                  .unpack_stores = unpack_stores(layout, context)},
       .packer = {}};
   std::vector<Segment> segments{{.data = operation.buffer.data,
                                  .dtype = layout.dtype,

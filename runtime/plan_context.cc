@@ -1,6 +1,7 @@
 #include "runtime/plan_context.h"
 
 #include "comm/base/check.h"
+#include "topology/cache.h"
 #include "topology/link_costs.h"
 
 namespace kolo {
@@ -58,6 +59,14 @@ std::shared_ptr<DevicePacker> make_device_packer(const PlanContext& context,
     options.cuts.push_back(bucket.end());
   }
   return std::make_shared<DevicePacker>(context.lane->device(), segments, options);
+}
+
+Stores unpack_stores(const BucketLayout& layout, const PlanContext& context) {
+  const int node = context.grid.node(context.transport.rank());
+  const std::size_t bytes =
+      layout.count * size_of(layout.dtype) * context.grid.ranks_of_node(node).size();
+  const std::size_t cache_bytes = last_level_cache_bytes();
+  return cache_bytes > 0 && bytes > cache_bytes ? Stores::kStreaming : Stores::kCached;
 }
 
 double finishing_scale(ReduceOp op, const ProcessGrid& grid) {

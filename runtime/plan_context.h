@@ -35,6 +35,10 @@ std::shared_ptr<DevicePacker> make_device_packer(const PlanContext& context,
                                                  const Schedule& schedule,
                                                  std::span<const Segment> segments);
 
+/// How the results of a host bucket are written to tensors that live elsewhere: past the cache if
+/// it could not hold the tensors of all ranks of the node anyway.
+Stores unpack_stores(const BucketLayout& layout, const PlanContext& context);
+
 /// What the steps that finish a sum multiply by: 1 / world_size for an average, else 1.
 double finishing_scale(ReduceOp op, const ProcessGrid& grid);
 

@@ -15,8 +15,8 @@ void reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
 }
 
 void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
-             double scale) {
-  if (simd::convert(dst_dtype, dst, src_dtype, src, count, scale)) return;
+             double scale, Stores stores) {
+  if (simd::convert(dst_dtype, dst, src_dtype, src, count, scale, stores)) return;
   reference::convert(dst_dtype, dst, src_dtype, src, count, scale);
 }
 

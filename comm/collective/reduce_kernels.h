@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "comm/base/dtype.h"
@@ -31,13 +32,20 @@ inline void reduce(DType dtype, ReduceOp op, void* dst, std::span<const void* co
   reduce(dtype, op, std::span<void* const>(&dst, 1), sources, count, scale);
 }
 
+/// How results reach memory; the bits are the same.
+enum class Stores : std::uint8_t {
+  kCached,     ///< For whoever reads them next.
+  kStreaming,  ///< Past the cache, which what is written would leave before it is read.
+};
+
 /// dst[i] = round(scale * src[i]), converted between any two dtypes of `dtype.h`.
 ///
 /// Same rounding rules as `reduce`; float to integer truncates toward zero and saturates, NaN gives
 /// 0. Computes in float32 between float32 and the 16-bit floats, else in double.
 /// `dst == src` is allowed when both dtypes are equal. Equal dtypes and scale 1.0 copy bits.
+/// `stores` is a wish, which kernels of long arrays grant.
 void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
-             double scale);
+             double scale, Stores stores = Stores::kCached);
 
 /// Name of the instruction set that the kernels use on this machine ("AVX2", "AVX3", "NEON", ...).
 const char* kernel_target();

@@ -10,6 +10,7 @@
 #include "hwy/foreach_target.h"
 // The lanes come after foreach_target.h, which sets the instruction set they are compiled for.
 #include "comm/collective/simd_lanes-inl.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -25,7 +26,9 @@ const char* target_name() { return hwy::TargetName(HWY_TARGET); }
 
 // No vectors: the reference is as fast.
 bool reduce_on_target(DType, ReduceOp, Outputs, Sources, std::size_t, double) { return false; }
-bool convert_on_target(DType, void*, DType, const void*, std::size_t, double) { return false; }
+bool convert_on_target(DType, void*, DType, const void*, std::size_t, double, Stores) {
+  return false;
+}
 
 #else
 
@@ -218,8 +221,36 @@ std::size_t convert_steps(D d, typename To::Stored* dst, const typename From::St
   return i;
 }
 
+// Shorter arrays stay in the cache whatever they are: a stream must be opened and drained.
+constexpr std::size_t kLeastStreamBytes = 4096;
+
+// Elements up to where a whole vector of `d` is aligned.
+template <class D>
+std::size_t misaligned_elements(D d, const hn::TFromD<D>* to) {
+  const std::size_t bytes = hn::Lanes(d) * sizeof(*to);
+  return (bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(*to);
+}
+
+// Converts steps of 4 vectors past the cache, and returns the first element left.
+template <class To, class From, class D>
+std::size_t convert_streaming(D d, typename To::Stored* dst, const typename From::Stored* src,
+                              std::size_t count, hn::Vec<D> scale) {
+  if (reinterpret_cast<std::uintptr_t>(dst) % sizeof(*dst) != 0) return 0;
+  const hn::CappedTag<typename To::Accum, 1> one;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = convert_steps<To, From, 1>(one, dst, src, 0, misaligned_elements(d, dst),
+                                             hn::Set(one, hn::GetLane(scale)));
+  for (; count - i >= 4 * lanes; i += 4 * lanes) {
+    for (std::size_t k = i; k < i + 4 * lanes; k += lanes) {
+      To::stream(d, finish(d, From::load(d, src + k), scale), dst + k);
+    }
+  }
+  hwy::FlushStream();
+  return i;
+}
+
 template <class To, class From>
-bool convert_lanes(void* dst, const void* src, std::size_t count, double scale) {
+bool convert_lanes(void* dst, const void* src, std::size_t count, double scale, Stores stores) {
   using A = typename To::Accum;
   static_assert(std::is_same_v<A, typename From::Accum>);
   const hn::ScalableTag<A> full;
@@ -228,6 +259,11 @@ bool convert_lanes(void* dst, const void* src, std::size_t count, double scale) 
   auto* const out = static_cast<typename To::Stored*>(dst);
   const auto* const in = static_cast<const typename From::Stored*>(src);
   std::size_t i = 0;
+  if constexpr (std::is_same_v<To, Plain<A> >) {
+    if (stores == Stores::kStreaming && count * sizeof(A) >= kLeastStreamBytes) {
+      i = convert_streaming<To, From>(full, out, in, count, hn::Set(full, factor));
+    }
+  }
   i = convert_steps<To, From, 4>(full, out, in, i, count, hn::Set(full, factor));
   i = convert_steps<To, From, 1>(full, out, in, i, count, hn::Set(full, factor));
   convert_steps<To, From, 1>(one, out, in, i, count, hn::Set(one, factor));
@@ -235,41 +271,42 @@ bool convert_lanes(void* dst, const void* src, std::size_t count, double scale) 
 }
 
 template <class To>
-bool convert_to(DType src_dtype, void* dst, const void* src, std::size_t count, double scale) {
+bool convert_to(DType src_dtype, void* dst, const void* src, std::size_t count, double scale,
+                Stores stores) {
   switch (src_dtype) {
     case DType::kFloat32:
-      return convert_lanes<To, Plain<float> >(dst, src, count, scale);
+      return convert_lanes<To, Plain<float> >(dst, src, count, scale, stores);
     case DType::kFloat16:
-      return convert_lanes<To, Float16AsFloat32>(dst, src, count, scale);
+      return convert_lanes<To, Float16AsFloat32>(dst, src, count, scale, stores);
     case DType::kBFloat16:
-      return convert_lanes<To, BFloat16AsFloat32>(dst, src, count, scale);
+      return convert_lanes<To, BFloat16AsFloat32>(dst, src, count, scale, stores);
     default:
       return false;
   }
 }
 
 bool convert_on_target(DType dst_dtype, void* dst, DType src_dtype, const void* src,
-                       std::size_t count, double scale) {
+                       std::size_t count, double scale, Stores stores) {
   if (src_dtype == dst_dtype && scale == 1.0) {
     return convert_lanes<Plain<std::uint8_t>, Plain<std::uint8_t> >(
-        dst, src, count * size_of(src_dtype), scale);
+        dst, src, count * size_of(src_dtype), scale, stores);
   }
   if (src_dtype == DType::kFloat64 && dst_dtype == DType::kFloat64) {
-    return convert_lanes<Plain<double>, Plain<double> >(dst, src, count, scale);
+    return convert_lanes<Plain<double>, Plain<double> >(dst, src, count, scale, stores);
   }
   if (src_dtype == DType::kFloat64 && dst_dtype == DType::kFloat32) {
-    return convert_lanes<Float32AsFloat64, Plain<double> >(dst, src, count, scale);
+    return convert_lanes<Float32AsFloat64, Plain<double> >(dst, src, count, scale, stores);
   }
   if (src_dtype == DType::kFloat32 && dst_dtype == DType::kFloat64) {
-    return convert_lanes<Plain<double>, Float32AsFloat64>(dst, src, count, scale);
+    return convert_lanes<Plain<double>, Float32AsFloat64>(dst, src, count, scale, stores);
   }
   switch (dst_dtype) {
     case DType::kFloat32:
-      return convert_to<Plain<float> >(src_dtype, dst, src, count, scale);
+      return convert_to<Plain<float> >(src_dtype, dst, src, count, scale, stores);
     case DType::kFloat16:
-      return convert_to<Float16AsFloat32>(src_dtype, dst, src, count, scale);
+      return convert_to<Float16AsFloat32>(src_dtype, dst, src, count, scale, stores);
     case DType::kBFloat16:
-      return convert_to<BFloat16AsFloat32>(src_dtype, dst, src, count, scale);
+      return convert_to<BFloat16AsFloat32>(src_dtype, dst, src, count, scale, stores);
     default:
       return false;
   }
@@ -294,8 +331,9 @@ bool reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
 }
 
 bool convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
-             double scale) {
-  return HWY_DYNAMIC_DISPATCH(convert_on_target)(dst_dtype, dst, src_dtype, src, count, scale);
+             double scale, Stores stores) {
+  return HWY_DYNAMIC_DISPATCH(convert_on_target)(dst_dtype, dst, src_dtype, src, count, scale,
+                                                 stores);
 }
 
 const char* target() { return HWY_DYNAMIC_DISPATCH(target_name)(); }

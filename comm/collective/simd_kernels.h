@@ -4,6 +4,7 @@
 #include <span>
 
 #include "comm/base/dtype.h"
+#include "comm/collective/reduce_kernels.h"
 
 /// The vector kernels behind `reduce_kernels.h`, for the combinations that gradients use. The
 /// instruction set is chosen at run time.
@@ -17,7 +18,7 @@ bool reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
 /// The contract of `reference::convert`. Returns false, and has done nothing, if there is no vector
 /// kernel for these arguments on this machine.
 bool convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
-             double scale);
+             double scale, Stores stores);
 
 /// Name of the instruction set in use.
 const char* target();

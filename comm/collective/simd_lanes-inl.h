@@ -34,6 +34,11 @@ struct Plain {
   static void store(D d, hn::Vec<D> v, Stored* to) {
     hn::StoreU(v, d, to);
   }
+  // Past the cache; `to` is aligned to the vector.
+  template <class D>
+  static void stream(D d, hn::Vec<D> v, Stored* to) {
+    hn::Stream(v, d, to);
+  }
 };
 
 struct Float32AsFloat64 {

@@ -64,6 +64,7 @@ struct Executor::Run {
                    HostBinding{.arena_offset = binding.arena_offset,
                                .staging_offset = binding.staging_offset,
                                .scale = binding.scale,
+                               .unpack_stores = binding.unpack_stores,
                                .packer = binding.packer.get()});
     } else {
       device = lane->prepare(schedule, {.bucket = binding.bucket,

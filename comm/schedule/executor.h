@@ -15,8 +15,8 @@
 
 namespace kolo {
 
-/// Where a schedule runs: fixed for the life of a bucket. All but `name` and `packer` are equal on
-/// all ranks.
+/// Where a schedule runs: fixed for the life of a bucket. All but `name`, packers and stores are
+/// equal on all ranks.
 struct Binding {
   std::string name = {};  ///< For errors and traces.
   BucketId bucket = 0;
@@ -27,6 +27,7 @@ struct Binding {
   std::size_t arena_offset = 0;
   std::size_t staging_offset = 0;
   double scale = 1.0;                                ///< Applied by the steps that finish.
+  Stores unpack_stores = Stores::kCached;            ///< Of a host bucket; may differ by rank.
   std::shared_ptr<Packer> packer = {};               ///< For host buckets not in place.
   std::shared_ptr<StreamPacker> stream_packer = {};  ///< For staged device buckets.
   /// Device buckets: recorded before each iteration, nothing of which starts before them. Null

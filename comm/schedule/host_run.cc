@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "comm/collective/reduce_kernels.h"
-
 namespace kolo {
 namespace {
 
@@ -78,7 +76,7 @@ void HostRun::compute(const Step& step, std::size_t first, std::size_t count) {
       binding_.packer->pack(source.offset, count, address(target));
       break;
     case StepKind::kUnpack:
-      binding_.packer->unpack(target.offset, count, address(source));
+      binding_.packer->unpack(target.offset, count, address(source), binding_.unpack_stores);
       break;
     default:
       break;

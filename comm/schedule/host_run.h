@@ -16,6 +16,7 @@ struct HostBinding {
   std::size_t arena_offset = 0;
   std::size_t staging_offset = 0;
   double scale = 1.0;
+  Stores unpack_stores = Stores::kCached;
   Packer* packer = nullptr;
 };
 

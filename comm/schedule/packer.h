@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "comm/collective/reduce_kernels.h"
+
 namespace kolo {
 
 /// Moves elements between the caller's tensors and a host bucket that is not in place; see
@@ -12,7 +14,7 @@ class Packer {
   /// Writes elements [offset, offset + count) of the bucket to `bucket`, cast from the tensors.
   virtual void pack(std::size_t offset, std::size_t count, void* bucket) = 0;
   /// Writes elements [offset, offset + count) of the bucket, given at `bucket`, to the tensors.
-  virtual void unpack(std::size_t offset, std::size_t count, const void* bucket) = 0;
+  virtual void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores stores) = 0;
 
   /// Elements of the bucket that lie side by side in a tensor, or in a gap between tensors.
   struct Piece {

@@ -262,6 +262,10 @@ TEST_P(ConvertTest, AllTargetsGiveTheBitsOfTheReference) {
         convert(to, actual.data() + width, from, src, count, scale);
         ASSERT_EQ(actual, expected)
             << kernel_target() << ", count " << count << ", scale " << scale << ", seed " << kSeed;
+        actual = canvas;
+        convert(to, actual.data() + width, from, src, count, scale, Stores::kStreaming);
+        ASSERT_EQ(actual, expected) << kernel_target() << ", streaming, count " << count
+                                    << ", scale " << scale << ", seed " << kSeed;
       }
     }
   }

@@ -102,11 +102,11 @@ class UserTensors final : public Packer {
       }
     }
   }
-  void unpack(std::size_t offset, std::size_t count, const void* bucket) override {
+  void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores stores) override {
     for (std::size_t i = 0; i < count; ++i) {
       const auto* const from = static_cast<const std::byte*>(bucket) + i * size_of(bucket_dtype_);
       std::byte* const to = element(offset + i);
-      if (to != nullptr) convert(dtype_, to, bucket_dtype_, from, 1, 1.0);
+      if (to != nullptr) convert(dtype_, to, bucket_dtype_, from, 1, 1.0, stores);
     }
   }
   Piece piece(std::size_t offset, std::size_t count) override {
