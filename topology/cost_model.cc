@@ -37,6 +37,11 @@ ProcessGrid one_rank_per_node(int nodes) {
   return ProcessGrid::with_node_sizes(std::vector<int>(static_cast<std::size_t>(nodes), 1));
 }
 
+/// What a single node chooses from: messages and levels would only add to the way.
+bool uses_mapped_memory(std::string_view algorithm) {
+  return algorithm == "direct" || algorithm == "flat";
+}
+
 }  // namespace
 
 std::vector<std::string> CostModel::algorithms() {
@@ -73,6 +78,7 @@ std::string CostModel::choose(const HostBucket& bucket) const {
   double best = std::numeric_limits<double>::infinity();
   for (const std::string& name : algorithms()) {
     if (bucket.reproducible && !is_reproducible(name)) continue;
+    if (grid_.num_nodes() == 1 && !uses_mapped_memory(name)) continue;
     const double predicted = predict_us(name, bucket);
     if (predicted < best) {
       best = predicted;

@@ -58,7 +58,8 @@ class CostModel {
   /// "hierarchical:direct,CROSS". Errors: std::invalid_argument unless `cross` is a flat name.
   double hierarchical_us(std::size_t bytes, const std::string& cross) const;
 
-  /// The algorithm with the lowest prediction among those that the bucket admits.
+  /// The algorithm with the lowest prediction among those that the bucket admits; on a single node
+  /// `flat` or `direct`, which sum in rank order, so that no bit depends on what links cost.
   std::string choose(const HostBucket& bucket) const;
   std::string choose(std::size_t bytes, bool reproducible, Packing packing = Packing::kNone) const {
     return choose({.bytes = bytes, .reproducible = reproducible, .packing = packing});

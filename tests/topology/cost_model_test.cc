@@ -216,6 +216,23 @@ TEST(CostModel, ChunkSizeIsTheBestOneWithinABucket) {
   EXPECT_LT(cluster.chunk_bytes("hierarchical:direct,ring", {.bytes = 64 * kMiB}), 8 * kMiB);
 }
 
+TEST(CostModel, NodeSumsInRankOrderWhateverItsLinksCost) {
+  for (const double rate : {1.0, 1e3, 1e6}) {
+    LinkCosts costs;
+    costs.memory.cached_bytes_per_us = rate;
+    costs.memory.shared_bytes_per_us = 1e6 / rate;
+    for (const int ranks : {1, 2, 4, 16}) {
+      const CostModel model(ProcessGrid::with_node_sizes({ranks}), costs);
+      for (const Packing packing : {Packing::kNone, Packing::kUser, Packing::kCast}) {
+        for (const std::size_t bytes : sizes()) {
+          const std::string chosen = model.choose({.bytes = bytes, .packing = packing});
+          EXPECT_TRUE(chosen == "direct" || chosen == "flat") << chosen << ", " << bytes;
+        }
+      }
+    }
+  }
+}
+
 TEST(CostModel, FusionSizeGrowsWithWhatABucketCosts) {
   const HostBucket all{.bytes = 100 * kMiB};
   for (const std::vector<int>& sizes : std::vector<std::vector<int>>{{2}, {1, 1}, {4, 4}}) {
