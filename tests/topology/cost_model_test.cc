@@ -62,6 +62,7 @@ TEST(CostModel, ChoosesTheLowestPrediction) {
         double best = std::numeric_limits<double>::infinity();
         double best_reproducible = best;
         for (const std::string& name : CostModel::algorithms()) {
+          if (grid.num_nodes() == 1 && name != "direct" && name != "flat") continue;
           best = std::min(best, model.predict_us(name, bucket));
           if (CostModel::is_reproducible(name)) {
             best_reproducible = std::min(best_reproducible, model.predict_us(name, bucket));
