@@ -16,6 +16,7 @@
 #include "comm/base/half.h"
 #include "comm/base/visit_dtype.h"
 #include "comm/collective/reference_kernels.h"
+#include "tests/support/simd_targets.h"
 
 namespace kolo {
 namespace {
@@ -26,22 +27,6 @@ constexpr std::size_t kCounts[] = {0, 1, 7, 8, 31, 32, 33, 127, 1009, 2111};
 constexpr std::size_t kLarge = (1u << 18) + 3;
 constexpr double kScales[] = {1.0, 0.25, 1.0 / 3.0};
 constexpr std::uint64_t kSeed = 20240229;
-
-std::vector<std::int64_t> targets() {
-  std::vector<std::int64_t> result;
-  const std::int64_t usable = (hwy::SupportedTargets() & HWY_TARGETS) | HWY_STATIC_TARGET;
-  for (std::int64_t left = usable; left != 0; left &= left - 1) result.push_back(left & -left);
-  return result;
-}
-
-// Makes the kernels use one instruction set.
-class ScopedTarget {
- public:
-  explicit ScopedTarget(std::int64_t target) { hwy::GetChosenTarget().Update(target); }
-  ~ScopedTarget() { hwy::GetChosenTarget().DeInit(); }
-  ScopedTarget(const ScopedTarget&) = delete;
-  ScopedTarget& operator=(const ScopedTarget&) = delete;
-};
 
 template <typename T>
 Bytes bytes_of(const std::vector<T>& values) {
@@ -157,8 +142,8 @@ class ReduceTest : public testing::TestWithParam<Case> {
     const Bytes canvas = random_bytes(random, dtype, count + 2);
     Bytes expected = canvas;
     reference::reduce(dtype, op, expected.data() + width, sources, count, scale);
-    for (const std::int64_t target : targets()) {
-      const ScopedTarget scoped(target);
+    for (const std::int64_t target : test::simd_targets()) {
+      const test::ScopedSimdTarget scoped(target);
       Bytes actual = canvas;
       reduce(dtype, op, actual.data() + width, sources, count, scale);
       ASSERT_EQ(actual, expected) << kernel_target() << ", " << num_sources << " sources, count "
@@ -193,8 +178,8 @@ TEST_P(ReduceTest, AllOutputsGetTheBitsOfTheReference) {
         }
         Bytes expected(count * width);
         reference::reduce(dtype, op, expected.data(), sources, count, 0.5);
-        for (const std::int64_t target : targets()) {
-          const ScopedTarget scoped(target);
+        for (const std::int64_t target : test::simd_targets()) {
+          const test::ScopedSimdTarget scoped(target);
           // As many outputs as possible are sources, each of them misaligned in its own way else.
           std::vector<Bytes> memory = inputs;
           std::vector<const void*> read;
@@ -256,8 +241,8 @@ TEST_P(ConvertTest, AllTargetsGiveTheBitsOfTheReference) {
     for (const double scale : kScales) {
       Bytes expected = canvas;
       reference::convert(to, expected.data() + width, from, src, count, scale);
-      for (const std::int64_t target : targets()) {
-        const ScopedTarget scoped(target);
+      for (const std::int64_t target : test::simd_targets()) {
+        const test::ScopedSimdTarget scoped(target);
         Bytes actual = canvas;
         convert(to, actual.data() + width, from, src, count, scale);
         ASSERT_EQ(actual, expected)
@@ -389,8 +374,8 @@ TEST(ConvertSemantics, DoubleToHalfIsRoundedOnce) {
 }
 
 TEST(KernelTarget, IsTheOneInUse) {
-  for (const std::int64_t target : targets()) {
-    const ScopedTarget scoped(target);
+  for (const std::int64_t target : test::simd_targets()) {
+    const test::ScopedSimdTarget scoped(target);
     EXPECT_STREQ(kernel_target(), hwy::TargetName(target));
   }
 }
