@@ -4,6 +4,8 @@
 #include <poll.h>
 
 #include <filesystem>
+#include <future>
+#include <memory>
 
 #include "tests/comm/transport/transport_jobs.h"
 #include "tests/support/child_process.h"
@@ -88,18 +90,18 @@ TEST(ShmProcess, APeerThatLeavesInOrderIsNoFailure) {
 
 TEST(ShmProcess, AProcessWithoutTheSecretIsRefusedAndTheRightOneStillJoins) {
   const std::string job_id = unique_job_id();
-  ChildProcess stranger({"--child", job_id, "guessed"});
-  std::unique_ptr<ChildProcess> right;
-  std::thread later([&] {
-    const int status = stranger.wait();
-    EXPECT_TRUE(WIFEXITED(status));
-    EXPECT_EQ(WEXITSTATUS(status), exit_status(ErrorCode::kAuth));
-    right = std::make_unique<ChildProcess>(std::vector<std::string>{"--child", job_id, "secret"});
+  // Children end with the thread that starts them, so this one does.
+  auto joined = std::async(std::launch::async, [&] {
+    return std::make_unique<ShmTransport>(config_of(job_id, "secret", 0), 2);
   });
-  ShmTransport transport(config_of(job_id, "secret", 0), 2);
-  await_hello(transport);
-  later.join();
-  transport.shutdown(true);
+  ChildProcess stranger({"--child", job_id, "guessed"});
+  const int status = stranger.wait();
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), exit_status(ErrorCode::kAuth));
+  const ChildProcess right({"--child", job_id, "secret"});
+  const std::unique_ptr<ShmTransport> transport = joined.get();
+  await_hello(*transport);
+  transport->shutdown(true);
 }
 
 TEST(ShmProcess, NothingIsLeftBehind) {
