@@ -45,6 +45,13 @@ class EngineJob {
     scheduler_ = std::make_unique<SeededScheduler>(seed, std::move(pollables));
   }
 
+  /// What is in flight points into the engines.
+  ~EngineJob() {
+    for (const auto& transport : transports_) transport->shutdown(false);
+  }
+  EngineJob(const EngineJob&) = delete;
+  EngineJob& operator=(const EngineJob&) = delete;
+
   int world_size() const { return hub_.grid().world_size(); }
   const ProcessGrid& grid() const { return hub_.grid(); }
   Engine& engine(int rank) { return *engines_[static_cast<std::size_t>(rank)]; }
