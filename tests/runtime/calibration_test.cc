@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -52,7 +54,7 @@ TEST(Calibration, AllRanksHoldWhatRank0Decided) {
   for (const std::vector<int>& sizes :
        std::vector<std::vector<int>>{{1}, {2}, {4}, {1, 1}, {2, 1}, {1, 2, 1}}) {
     Job job(ProcessGrid::with_node_sizes(sizes));
-    const auto results = job.calibrate_all({});
+    const auto results = job.calibrate_all({.calibration_file = {}});
     const LinkCosts& costs = results.front().costs;
     for (const Calibration& each : results) {
       EXPECT_EQ(to_string(each.costs), to_string(costs));
@@ -82,10 +84,27 @@ TEST(Calibration, TakesTheDefaultsIfItIsOff) {
 
 TEST(Calibration, WhatTheUserNamesCountsMore) {
   Job job(ProcessGrid::with_node_sizes({1, 1}));
-  for (const Calibration& each : job.calibrate_all({.link_costs = "network_latency_us=777"})) {
+  for (const Calibration& each :
+       job.calibrate_all({.link_costs = "network_latency_us=777", .calibration_file = {}})) {
     EXPECT_EQ(each.costs.network.latency_us, 777);
     EXPECT_NE(each.costs.network.bytes_per_us, LinkCosts{}.network.bytes_per_us);
   }
+}
+
+TEST(Calibration, OnlyJobsAcrossNodesRememberUnasked) {
+  const std::string cache = testing::TempDir() + "/kolo-calibration-cache";
+  std::filesystem::remove_all(cache);
+  ::setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+  const auto run = [&](const std::vector<int>& sizes) {
+    Job job(ProcessGrid::with_node_sizes(sizes));
+    return job.calibrate_all({}).front();
+  };
+  const Calibration across = run({1, 1});
+  EXPECT_THAT(across.source, testing::StartsWith("measured in "));
+  EXPECT_THAT(run({1, 1}).source, testing::StartsWith("read from " + cache));
+  EXPECT_EQ(to_string(run({1, 1}).costs), to_string(across.costs));
+  EXPECT_THAT(run({2}).source, testing::StartsWith("measured in "));
+  EXPECT_THAT(run({2}).source, testing::StartsWith("measured in "));
 }
 
 TEST(Calibration, AFileSavesMeasuringForJobsOfTheSameShape) {
