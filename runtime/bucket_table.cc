@@ -7,6 +7,14 @@
 #include "comm/base/check.h"
 
 namespace kolo {
+namespace {
+
+FlagRanges::Use flag_use(const Schedule& schedule) {
+  return schedule.layout.memory == MemoryKind::kDevice ? FlagRanges::Use::kLaunches
+                                                       : FlagRanges::Use::kIterations;
+}
+
+}  // namespace
 
 BucketTable::BucketTable(Executor& executor, const ProcessGrid& grid, std::size_t arena_bytes,
                          std::uint32_t flags)
@@ -14,41 +22,56 @@ BucketTable::BucketTable(Executor& executor, const ProcessGrid& grid, std::size_
 
 BucketId BucketTable::add(Schedule schedule, Binding binding, BucketOwner& owner, std::size_t index,
                           std::string text) {
-  if (buckets_.size() >= kMaxBuckets || flags_ - next_flag_ < schedule.flag_count) {
-    throw KoloError(
-        {.code = ErrorCode::kResources,
-         .what = fmt::format("no more than {} buckets and {} flags in one job; use fewer "
-                             "names or larger fusion_bytes and chunk_bytes",
-                             kMaxBuckets, flags_)});
+  const auto flags = flags_.take(schedule.flag_count, flag_use(schedule));
+  if (!flags || (unused_.empty() && buckets_.size() >= kMaxBuckets)) {
+    throw KoloError({.code = ErrorCode::kResources,
+                     .what = fmt::format("no more than {} buckets and {} flags at a time in one "
+                                         "job; use fewer names or larger fusion_bytes and "
+                                         "chunk_bytes",
+                                         kMaxBuckets, flags_.limit())});
   }
-  const auto id = static_cast<BucketId>(buckets_.size());
+  if (unused_.empty()) {
+    unused_.insert(static_cast<BucketId>(buckets_.size()));
+    buckets_.push_back(std::make_unique<Bucket>());
+  }
+  const BucketId id = *unused_.begin();
   const ArenaNeeds needs = arena_needs(schedule);
   const auto elsewhere = [&](int peer) { return !grid_.same_node(schedule.rank, peer); };
   std::optional<std::size_t> arena_offset;
   if (schedule.layout.memory == MemoryKind::kHost) arena_offset = arena_.allocate(needs.total());
   // An empty bucket has no signals of its own: a barrier is nothing but the agreement.
   const bool is_eager = schedule.eager && schedule.layout.count > 0;
-  auto bucket = std::make_unique<Bucket>(Bucket{.owner = &owner,
-                                                .index = index,
-                                                .arena_offset = arena_offset,
-                                                .is_eager = is_eager,
-                                                .network_bytes = traffic(schedule, elsewhere).bytes,
-                                                .text = std::move(text)});
+  *buckets_[id] = {.owner = &owner,
+                   .index = index,
+                   .arena_offset = arena_offset,
+                   .iteration = buckets_[id]->iteration,
+                   .is_eager = is_eager,
+                   .network_bytes = traffic(schedule, elsewhere).bytes,
+                   .text = std::move(text),
+                   .first_flag = flags->first,
+                   .flag_count = schedule.flag_count,
+                   .flag_base = flags->raised_to};
   binding.bucket = id;
-  binding.first_flag = next_flag_;
+  binding.first_flag = flags->first;
+  binding.flag_base = flags->raised_to;
   binding.arena_offset = arena_offset.value_or(0);
   binding.staging_offset = binding.arena_offset + needs.bucket_bytes;
-  next_flag_ += schedule.flag_count;
-  buckets_.push_back(std::move(bucket));
+  unused_.erase(id);
   executor_.add(std::move(schedule), std::move(binding));
   return id;
 }
 
 void BucketTable::remove(BucketId id) {
   Bucket& bucket = *buckets_[id];
-  if (bucket.arena_offset) arena_.release(*bucket.arena_offset);
-  executor_.remove(id);
   bucket.owner = nullptr;
+  if (bucket.rejected) {
+    if (bucket.is_eager && grid_.num_nodes() > 1) return;
+    bucket.iteration = *bucket.rejected + 1;
+  }
+  if (!bucket.rejected || bucket.is_eager) unused_.insert(id);
+  if (bucket.arena_offset) arena_.release(*bucket.arena_offset);
+  flags_.give_back(bucket.first_flag, bucket.flag_count, bucket.flag_base + bucket.iteration);
+  executor_.remove(id);
 }
 
 }  // namespace kolo

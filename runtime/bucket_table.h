@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "comm/schedule/executor.h"
 #include "fusion/arena.h"
+#include "runtime/flag_ranges.h"
 #include "topology/process_grid.h"
 
 namespace kolo {
@@ -29,8 +31,13 @@ class BucketOwner {
 };
 
 /// All buckets of a job with their places in arena, flags and tags. Ranks add and remove in the
-/// coordinator's order of decisions, so the places are the same on all ranks. Threads: the
-/// engine's.
+/// coordinator's order of decisions, so the places are the same on all ranks.
+///
+/// What a removed bucket had is given to later ones. Flags, counters and tags never go back: the
+/// next bucket of a number goes on with the iteration after its last, and the next of a flag above
+/// what it was raised to.
+///
+/// Threads: the engine's.
 class BucketTable {
  public:
   struct Bucket {
@@ -43,6 +50,10 @@ class BucketTable {
     bool is_ready_again = false;    ///< For the next iteration, while this one is running.
     std::size_t network_bytes = 0;  ///< Sent to other nodes per iteration.
     std::string text = {};          ///< What it is, for errors.
+    std::uint32_t first_flag = 0;
+    std::uint32_t flag_count = 0;
+    std::uint64_t flag_base = 0;
+    std::optional<std::uint64_t> rejected = {};  ///< The iteration, and with it all later ones.
   };
 
   BucketTable(Executor& executor, const ProcessGrid& grid, std::size_t arena_bytes,
@@ -53,7 +64,11 @@ class BucketTable {
   BucketId add(Schedule schedule, Binding binding, BucketOwner& owner, std::size_t index,
                std::string text);
 
-  /// Frees the arena space of an idle bucket. Its number is not used again.
+  /// Gives back what a bucket has. Before: every rank has finished the same iterations of it, and
+  /// begins none; if one was rejected, every rank has begun that one at most, and forgotten it.
+  ///
+  /// Of a rejected bucket some things are kept for good: everything, if its messages may still be
+  /// under way; its number, if some ranks' arrivals were counted.
   void remove(BucketId id);
 
   Bucket& operator[](BucketId id) { return *buckets_[id]; }
@@ -62,9 +77,9 @@ class BucketTable {
   Executor& executor_;
   const ProcessGrid& grid_;
   ArenaAllocator arena_;
-  std::uint32_t flags_;
-  std::uint32_t next_flag_ = 0;
-  std::vector<std::unique_ptr<Bucket>> buckets_;
+  FlagRanges flags_;
+  std::vector<std::unique_ptr<Bucket>> buckets_;  // removed ones, too, for their iterations
+  std::set<BucketId> unused_;
 };
 
 }  // namespace kolo

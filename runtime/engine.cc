@@ -244,8 +244,9 @@ void Engine::plan(OperationTopic& topic) {
     fail_all({.code = ErrorCode::kShutdown, .what = "the runtime is closed"});
     return;
   }
-  // All ranks have finished every use of the former signature before they propose a new one.
-  if (topic.bucket()) buckets_.remove(*topic.bucket());
+  // All ranks have finished every use of the former signature, or forgotten one that was rejected,
+  // before they propose a new one.
+  if (const auto former = topic.take_bucket()) buckets_.remove(*former);
   PlannedOperation planned = plan_operation(head, plan_context());
   const BucketId id = buckets_.add(std::move(planned.schedule), std::move(planned.binding), topic,
                                    0, head.signature());
@@ -296,6 +297,7 @@ void Engine::reject(const Topic& rejected, const Error& error) {
       coordinator_.fail(error);
       return;
     }
+    buckets_[bucket_of(rejected.key)].rejected = rejected.round;
     fail_owner(bucket_of(rejected.key), error);
   }
 }

@@ -35,7 +35,8 @@ OperationShape OperationShape::of(const Operation& operation) {
 
 OperationTopic::Need OperationTopic::need() const {
   if (queue_.empty() || proposal_ || arrived_) return Need::kNothing;
-  return bucket_ && shape_ == OperationShape::of(head()) ? Need::kArrival : Need::kProposal;
+  return bucket_ && !is_rejected_ && shape_ == OperationShape::of(head()) ? Need::kArrival
+                                                                          : Need::kProposal;
 }
 
 void OperationTopic::proposed(const Topic& topic) { proposal_ = topic; }
@@ -44,6 +45,7 @@ void OperationTopic::accepted(std::optional<BucketId> bucket, std::shared_ptr<Re
   proposal_.reset();
   shape_ = OperationShape::of(head());
   bucket_ = bucket;
+  is_rejected_ = false;
   packer_ = std::move(packer);
 }
 
@@ -53,7 +55,7 @@ void OperationTopic::rejected(const Error& error) {
 }
 
 void OperationTopic::bucket_failed(const Error& error) {
-  bucket_.reset();
+  is_rejected_ = true;
   if (std::exchange(arrived_, false)) finish_head(error);
 }
 

@@ -76,6 +76,8 @@ class OperationTopic final : public BucketOwner {
 
   /// The bucket of the last accepted signature.
   std::optional<BucketId> bucket() const { return bucket_; }
+  /// The same, which from now on is no longer its own.
+  std::optional<BucketId> take_bucket() { return std::exchange(bucket_, std::nullopt); }
 
   void bucket_enqueued(std::size_t) override {}
   void bucket_finished(std::size_t index) override;
@@ -89,7 +91,8 @@ class OperationTopic final : public BucketOwner {
   std::optional<Topic> proposal_;  // undecided
   std::optional<BucketId> bucket_;
   std::shared_ptr<Rebindable> packer_;
-  bool arrived_ = false;  // the head, in the bucket
+  bool is_rejected_ = false;  // the bucket
+  bool arrived_ = false;      // the head, in the bucket
 };
 
 }  // namespace kolo

@@ -52,8 +52,11 @@ Topic Coordinator::propose(std::string_view name, std::uint64_t fingerprint, std
 
 void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, std::string_view text,
                          const std::atomic<int>& waiters) {
-  arrivals_.push_back(
-      {.topic = {bucket_key(bucket), iteration}, .text = text, .waiters = &waiters});
+  if (agreements_.size() <= bucket) agreements_.resize(bucket + std::size_t{1});
+  arrivals_.push_back({.topic = {bucket_key(bucket), iteration},
+                       .text = text,
+                       .waiters = &waiters,
+                       .node_arrivals = local_size_ * (agreements_[bucket] + 1)});
   const std::uint64_t count = transport_.arrive(leader_, bucket);
   if (count % local_size_ != 0) return;
   // The last arrival of the node: alone it releases everybody, else the leader forwards.
@@ -194,8 +197,7 @@ void Coordinator::count_arrivals() {
   for (std::size_t i = 0; i < arrivals_.size();) {
     Pending& pending = arrivals_[i];
     const auto bucket = bucket_of(pending.topic.key);
-    const bool node_ready =
-        transport_.counter(leader_, bucket) >= local_size_ * (pending.topic.round + 1);
+    const bool node_ready = transport_.counter(leader_, bucket) >= pending.node_arrivals;
     bool agreed = node_ready;
     if (grid_.num_nodes() > 1) {
       if (node_ready && leader_ == transport_.rank() && !pending.forwarded) {
@@ -209,6 +211,7 @@ void Coordinator::count_arrivals() {
       ++i;
       continue;
     }
+    ++agreements_[bucket];
     agreed_.push_back({bucket, pending.topic.round});
     arrivals_.erase(arrivals_.begin() + static_cast<std::ptrdiff_t>(i));
   }

@@ -51,8 +51,9 @@ class Coordinator {
   Topic propose(std::string_view name, std::uint64_t fingerprint, std::string text,
                 const std::atomic<int>& waiters);
 
-  /// This rank is ready for an iteration of a bucket. `text` and `waiters` must live until it is
-  /// agreed or rejected.
+  /// This rank is ready for an iteration of a bucket. Iterations of a bucket grow, and need not
+  /// follow each other. After a rejection it takes no more. `text` and `waiters` must live until it
+  /// is agreed or rejected.
   void arrive(BucketId bucket, std::uint64_t iteration, std::string_view text,
               const std::atomic<int>& waiters);
 
@@ -100,6 +101,7 @@ class Coordinator {
     const std::atomic<int>* waiters;
     std::optional<TimePoint> next_complaint = {};  // set when it is first looked at
     Duration patience{};
+    std::uint64_t node_arrivals = 0;  // that the leader counts when its node is ready
     bool forwarded = false;
   };
   struct Proposal {
@@ -131,6 +133,7 @@ class Coordinator {
   std::map<std::uint64_t, std::uint64_t> rounds_;  // by key: decisions so far
   std::map<Topic, Proposal> proposals_;            // of this rank, undecided
   std::vector<Pending> arrivals_;                  // of this rank, not agreed
+  std::vector<std::uint64_t> agreements_;          // by bucket: arrivals that were agreed
   std::vector<Pending> begun_;                     // eager, not at their end
   std::vector<std::uint64_t> ended_;               // eager, by bucket: iterations at their end
   std::vector<Frame> decisions_;

@@ -133,8 +133,7 @@ const Event& Executor::finished_event(BucketId bucket) const {
 }
 
 void Executor::remove(BucketId bucket) {
-  const Run& run = *runs_.at(bucket);
-  ensure(!run.running && !run.abandoned, "removed a running bucket");
+  ensure(!runs_.at(bucket)->running, "removed a running bucket");
   runs_[bucket].reset();
 }
 
@@ -252,10 +251,10 @@ bool Executor::complete_pending(Run& run) {
   for (std::size_t i = 0; i < run.pending.size();) {
     const StepId id = run.pending[i];
     const Step& step = run.schedule.steps[id];
-    const bool done =
-        step.kind == StepKind::kAwait
-            ? transport_.signalled(step.peer, run.binding.first_flag + step.ordinal) > run.iteration
-            : run.completions[id].state == Completion::State::kDone;
+    const bool done = step.kind == StepKind::kAwait
+                          ? transport_.signalled(step.peer, run.binding.first_flag + step.ordinal) >
+                                run.binding.flag_base + run.iteration
+                          : run.completions[id].state == Completion::State::kDone;
     if (!done) {
       ++i;
       continue;
@@ -313,7 +312,8 @@ void Executor::issue(Run& run, StepId id) {
       run.pending.push_back(id);
       break;
     case StepKind::kSignal:
-      transport_.signal(step.peer, run.binding.first_flag + step.ordinal, run.iteration + 1);
+      transport_.signal(step.peer, run.binding.first_flag + step.ordinal,
+                        run.binding.flag_base + run.iteration + 1);
       complete(run, id);
       break;
     case StepKind::kAwait:

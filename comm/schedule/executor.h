@@ -22,6 +22,8 @@ struct Binding {
   BucketId bucket = 0;
   std::uint32_t epoch = 0;
   std::uint32_t first_flag = 0;  ///< The schedule's flags are first_flag .. + flag_count - 1.
+  /// What these flags were raised to at most before: iteration n raises them to flag_base + n + 1.
+  std::uint64_t flag_base = 0;
   /// Where the bucket, and the first turn of its staging memory, begin in every rank's arena: as
   /// many bytes as `arena_needs` says.
   std::size_t arena_offset = 0;
@@ -62,14 +64,15 @@ class Executor {
   /// Behind the last iteration of a device bucket that `take_enqueued` told of.
   const Event& finished_event(BucketId bucket) const;
 
-  /// Frees what `add` made for a bucket that is not running.
+  /// Frees what `add` made for a bucket that is not running. After that its number may be added
+  /// again. One that was abandoned is removed only if it has no messages, which may still touch it.
   void remove(BucketId bucket);
 
   /// Starts the bucket's next iteration; it must not be running.
   void start(BucketId bucket, std::uint64_t iteration);
 
-  /// Forgets the iteration under way of a host bucket, which is neither started nor removed again;
-  /// its memory stays until the executor goes, for peers and messages may still touch it.
+  /// Forgets the iteration under way of a host bucket, which is not started again; its memory
+  /// stays, for peers and messages may still touch it.
   void abandon(BucketId bucket);
 
   /// Moves everything on as far as it goes now; kernels write at most about 1 MiB per bucket, so

@@ -1,0 +1,126 @@
+// Buckets come and go: what one had is given to the next, and nothing of it is mistaken for the
+// next one's.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <thread>
+
+#include "tests/support/engine_job.h"
+
+namespace kolo {
+namespace {
+
+using test::EngineJob;
+using test::error_of;
+using test::view;
+
+class BucketReuse : public testing::TestWithParam<std::vector<int>> {
+ protected:
+  /// All ranks sum `count` elements under this name; returns what is wrong, or nothing.
+  static std::string sum(EngineJob& job, const std::string& name, std::size_t count, float value) {
+    const auto world = static_cast<std::size_t>(job.world_size());
+    std::vector<std::vector<float>> data(world);
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (std::size_t rank = 0; rank < world; ++rank) {
+      data[rank].assign(count, value + static_cast<float>(rank));
+      operations.push_back(job.submit(
+          static_cast<int>(rank),
+          {.kind = OperationKind::kAllReduce, .name = name, .buffer = view(data[rank])}));
+    }
+    job.finish(operations);
+    float expected = 0;
+    for (std::size_t rank = 0; rank < world; ++rank) expected += value + static_cast<float>(rank);
+    for (std::size_t rank = 0; rank < world; ++rank) {
+      if (const std::string error = error_of(*operations[rank]); !error.empty()) return error;
+      if (std::ranges::any_of(data[rank], [&](float each) { return each != expected; })) {
+        return "wrong sum on rank " + std::to_string(rank);
+      }
+    }
+    return {};
+  }
+};
+
+// More buckets than there are numbers, small ones that start at once and empty ones that only
+// agree in turns, and more flags and arena than there are.
+TEST_P(BucketReuse, AChangingShapeNeverRunsOut) {
+  EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {.chunk_bytes = 1024}, 11);
+  std::mt19937_64 random(11);
+  for (std::size_t use = 0; use < kMaxBuckets + 500; ++use) {
+    const std::size_t count = use % 3 == 0 ? 0 : 1 + random() % 2000;
+    const auto name = use % 2 == 0 ? "even" : "odd";
+    ASSERT_EQ(sum(job, name, count, static_cast<float>(use % 100)), "")
+        << "use " << use << " of " << count << " elements";
+  }
+}
+
+// In a rejected iteration some ranks had begun and others had not.
+TEST_P(BucketReuse, WhatARejectedOperationHadIsUsedAgain) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {.chunk_bytes = 1024}, seed);
+    // Half of the arena, so that the next one has room only if this one gives back.
+    constexpr std::size_t kCount = 140'000;
+    for (int round = 0; round < 3; ++round) {
+      ASSERT_EQ(sum(job, "x", round % 2 == 0 ? 10 : 0, 1.0F), "");
+      const int odd_one = static_cast<int>(seed) % job.world_size();
+      std::vector<std::vector<float>> data(static_cast<std::size_t>(job.world_size()),
+                                           std::vector<float>(round % 2 == 0 ? 10 : 0, 1.0F));
+      std::vector<std::shared_ptr<Operation>> operations;
+      std::vector<std::thread> waiting;
+      for (int rank = 0; rank < job.world_size(); ++rank) {
+        operations.push_back(
+            job.submit(rank, {.kind = OperationKind::kAllReduce,
+                              .name = rank == odd_one ? "y" : "x",
+                              .buffer = view(data[static_cast<std::size_t>(rank)])}));
+        waiting.emplace_back([ticket = operations.back()->ticket] {
+          try {
+            ticket->wait(std::chrono::milliseconds(0));
+          } catch (const KoloError&) {
+          }
+        });
+      }
+      for (const auto& operation : operations) {
+        while (operation->ticket->waiters() == 0 && !operation->ticket->done())
+          std::this_thread::yield();
+      }
+      job.finish(operations, std::chrono::milliseconds(10));
+      for (std::thread& thread : waiting) thread.join();
+      for (const auto& operation : operations) {
+        EXPECT_THAT(error_of(*operation), testing::HasSubstr("wait for different tensors"));
+      }
+      for (int use = 0; use < 3; ++use) {
+        ASSERT_EQ(sum(job, "x", 10, static_cast<float>(use)), "");
+        ASSERT_EQ(sum(job, "x", kCount, static_cast<float>(use)), "");
+      }
+    }
+  }
+}
+
+// Planning fails alike everywhere; the name stays usable.
+TEST_P(BucketReuse, ASignatureThatCannotBePlannedHarmsNoOther) {
+  EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {.algorithm = "ring"}, 3);
+  ASSERT_EQ(sum(job, "x", 50, 1.0F), "");
+  std::vector<std::vector<std::uint16_t>> halves(static_cast<std::size_t>(job.world_size()),
+                                                 std::vector<std::uint16_t>(50));
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (int rank = 0; rank < job.world_size(); ++rank) {
+    auto& mine = halves[static_cast<std::size_t>(rank)];
+    operations.push_back(job.submit(rank, {.kind = OperationKind::kAllReduce,
+                                           .name = "x",
+                                           .buffer = {mine.data(), 50, DType::kBFloat16}}));
+  }
+  job.finish(operations);
+  for (const auto& operation : operations)
+    EXPECT_THAT(error_of(*operation), testing::HasSubstr("ring"));
+  EXPECT_EQ(sum(job, "x", 50, 2.0F), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, BucketReuse,
+                         testing::Values(std::vector<int>{2}, std::vector<int>{3},
+                                         std::vector<int>{2, 1}));
+
+}  // namespace
+}  // namespace kolo
