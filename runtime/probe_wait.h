@@ -20,7 +20,9 @@ class Stopwatch {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// Waits for peers before there is an engine: spins, or gives way if ranks share cores.
+/// Waits for peers before there is an engine: spins for about a microsecond, then gives way, since
+/// other nodes or programs may share the cores unseen. If ranks of the node are known to share
+/// cores it gives way at once.
 class ProbeWait {
  public:
   ProbeWait(Transport& transport, std::chrono::milliseconds timeout, bool gives_way)
@@ -31,7 +33,7 @@ class ProbeWait {
   void until(Condition condition) {
     const auto start = std::chrono::steady_clock::now();
     for (unsigned turn = 1; !condition(); ++turn) {
-      if (gives_way_) std::this_thread::yield();
+      if (gives_way_ || turn > kSpinTurns) std::this_thread::yield();
       if (turn % kTurnsPerLook != 0) continue;
       transport_.poll();
       if (const auto failure = transport_.failure()) throw KoloError(*failure);
@@ -45,6 +47,7 @@ class ProbeWait {
   }
 
  private:
+  static constexpr unsigned kSpinTurns = 256;
   static constexpr unsigned kTurnsPerLook = 256;
 
   Transport& transport_;
