@@ -48,6 +48,7 @@ constexpr std::string_view kHierarchical = "hierarchical";
 constexpr std::string_view kFlat = "flat";
 constexpr std::string_view kDirectName = "direct";
 constexpr std::string_view kNativeName = "native";
+constexpr std::string_view kRingName = "ring";
 
 Hierarchy parse_hierarchy(std::string_view name) {
   const std::string_view parts = name.substr(std::min(name.size(), kHierarchical.size() + 1));
@@ -195,9 +196,13 @@ void append_host_stage(ScheduleBuilder& builder, const Stage& stage, const Proce
   if (name == kDirectName && grid.num_nodes() == 1 && in_place) {
     return append_shared_direct(builder, stage);
   }
-  // Packing in the parts that peers ask for first lets them start before all is packed.
-  for (std::size_t i = 0; i < stage.size(); ++i) {
-    const Extent part = part_of(stage.extent, stage.size(), i, builder.layout().dtype);
+  // Packed part by part, in the order in which they are sent: peers start before all is packed, and
+  // not all ranks begin with the same owner.
+  const std::size_t own = stage.position(builder.rank());
+  const std::size_t stride = name == kRingName ? stage.size() - 1 : 1;
+  for (std::size_t i = 1; i <= stage.size(); ++i) {
+    const std::size_t owner = (own + i * stride) % stage.size();
+    const Extent part = part_of(stage.extent, stage.size(), owner, builder.layout().dtype);
     builder.load(builder.bucket(part.offset, part.count));
   }
   if (name.starts_with(kHierarchical)) {

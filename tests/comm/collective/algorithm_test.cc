@@ -79,6 +79,21 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, AlgorithmShapes,
                            return name;
                          });
 
+TEST(Packing, BeginsWithWhatIsSentFirst) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1, 1});
+  for (const char* algorithm : {"direct", "ring"}) {
+    for (int rank = 0; rank < grid.world_size(); ++rank) {
+      const Schedule schedule = compile_all_reduce(
+          rank, {.count = 1024, .placement = Placement::kUser}, grid, {.algorithm = algorithm});
+      const auto first = [&](StepKind kind) {
+        return *std::ranges::find(schedule.steps, kind, &Step::kind);
+      };
+      EXPECT_EQ(first(StepKind::kPack).target, first(StepKind::kSend).sources.front())
+          << algorithm << ", rank " << rank;
+    }
+  }
+}
+
 // A window of one slot, of two, and of more than there are chunks; chunks that do not divide.
 TEST(WindowedDirect, SumsEveryElementOnceForAnyWindowAndSlot) {
   for (const int ranks : {1, 2, 3, 5, 8}) {
