@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "benchmarks/agreement_command.h"
 #include "benchmarks/all_reduce_command.h"
 #include "benchmarks/choice_command.h"
 #include "benchmarks/codec_bench.h"
@@ -20,6 +21,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
   AllReduceCommand all_reduce(app);
+  AgreementCommand agreement(app);
   ChoiceCommand choice(app);
   OverlapCommand overlap(app);
   CodecOptions codec;
@@ -28,6 +30,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     const bool right = all_reduce.chosen()           ? all_reduce.run()
                        : choice.chosen()             ? choice.run()
+                       : agreement.chosen()          ? agreement.run()
                        : app.got_subcommand("codec") ? run_codec_bench(codec)
                                                      : overlap.run();
     return right ? 0 : exit_status(ErrorCode::kInternal);

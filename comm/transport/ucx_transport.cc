@@ -1,5 +1,6 @@
 #include "comm/transport/ucx_transport.h"
 
+#include <array>
 #include <deque>
 #include <string>
 #include <utility>
@@ -27,6 +28,11 @@ constexpr std::uint64_t kControlMask = kControlTag;
 constexpr std::uint64_t kWholeTag = ~std::uint64_t{0};
 
 constexpr std::uint64_t kGoodbyeBit = std::uint64_t{1} << kTagSourceBits;
+
+/// Two connections to a peer, each made when it is first needed: a control frame never waits for
+/// data that was handed to the network before it.
+enum class Lane : std::uint8_t { kData, kControl };
+constexpr std::size_t kLanes = 2;
 
 }  // namespace
 
@@ -65,13 +71,14 @@ class UcxTransport::Impl {
     to.traffic.data_sent += data.size();
     done.state = Completion::State::kPending;
     Operation& operation = begin(peer, &done);
-    send(to, pack(tag), data, operation);
+    send(to, Lane::kData, pack(tag), data, operation);
   }
 
   void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) {
     Peer& from = peer_of(peer);
     if (closed_) return;
-    endpoint_of(from);  // Only who has an endpoint learns that the peer's process ended.
+    endpoint_of(from,
+                Lane::kData);  // Only who has an endpoint learns that the peer's process ended.
     done.state = Completion::State::kPending;
     Operation& operation = begin(peer, &done);
     operation.capacity = data.size();
@@ -87,7 +94,7 @@ class UcxTransport::Impl {
     if (closed_) return;
     to.traffic.control_sent += bytes.size();
     ++to.traffic.control_frames_sent;
-    send_copy(to, peer, kControlTag, bytes);
+    send_copy(to, Lane::kControl, kControlTag, bytes);
   }
 
   bool receive_control(ControlFrame& frame) {
@@ -138,12 +145,14 @@ class UcxTransport::Impl {
     if (orderly) flush_until(deadline);
     std::vector<ucs_status_ptr_t> closing;
     for (Peer& peer : peers_) {
-      if (peer.endpoint == nullptr) continue;
-      ucp_request_param_t param{};
-      param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-      param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-      closing.push_back(ucp_ep_close_nbx(peer.endpoint, &param));
-      peer.endpoint = nullptr;
+      for (ucp_ep_h& endpoint : peer.endpoints) {
+        if (endpoint == nullptr) continue;
+        ucp_request_param_t param{};
+        param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+        closing.push_back(ucp_ep_close_nbx(endpoint, &param));
+        endpoint = nullptr;
+      }
     }
     wait_for(closing, deadline);
     drop_unclaimed(orderly);
@@ -164,8 +173,8 @@ class UcxTransport::Impl {
  private:
   struct Peer {
     Impl* owner = nullptr;
-    ucp_ep_h endpoint = nullptr;
-    ucs_status_t status = UCS_OK;  ///< Of the connection.
+    std::array<ucp_ep_h, kLanes> endpoints = {};
+    ucs_status_t status = UCS_OK;  ///< Of the connections.
     bool said_goodbye = false;
     TrafficCounters traffic;
   };
@@ -222,9 +231,14 @@ class UcxTransport::Impl {
 
   // --- Sending --------------------------------------------------------------------------------
 
-  ucp_ep_h endpoint_of(Peer& peer) {
-    if (peer.endpoint != nullptr || peer.status != UCS_OK) return peer.endpoint;
-    const auto index = static_cast<std::size_t>(&peer - peers_.data());
+  std::size_t index_of(const Peer& peer) const {
+    return static_cast<std::size_t>(&peer - peers_.data());
+  }
+
+  ucp_ep_h endpoint_of(Peer& peer, Lane lane) {
+    ucp_ep_h& endpoint = peer.endpoints[static_cast<std::size_t>(lane)];
+    if (endpoint != nullptr || peer.status != UCS_OK) return endpoint;
+    const std::size_t index = index_of(peer);
     ensure(index < addresses_.size(), "UCX is used before connect()");
     ucp_ep_params_t params{};
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
@@ -236,13 +250,14 @@ class UcxTransport::Impl {
       broken.owner->note_status(broken, status);
     };
     params.err_handler.arg = &peer;
-    const ucs_status_t status = ucp_ep_create(worker_.get(), &params, &peer.endpoint);
+    const ucs_status_t status = ucp_ep_create(worker_.get(), &params, &endpoint);
     if (status != UCS_OK) note_status(peer, status);
-    return peer.endpoint;
+    return endpoint;
   }
 
-  void send(Peer& peer, std::uint64_t tag, std::span<const std::byte> data, Operation& operation) {
-    const ucp_ep_h endpoint = endpoint_of(peer);
+  void send(Peer& peer, Lane lane, std::uint64_t tag, std::span<const std::byte> data,
+            Operation& operation) {
+    const ucp_ep_h endpoint = endpoint_of(peer, lane);
     if (endpoint == nullptr) return;  // Stays pending; `poll` reports why.
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
@@ -268,10 +283,10 @@ class UcxTransport::Impl {
     if (param.memh != nullptr) param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
   }
 
-  void send_copy(Peer& peer, int index, std::uint64_t tag, std::span<const std::byte> bytes) {
-    Operation& operation = begin(index, nullptr);
+  void send_copy(Peer& peer, Lane lane, std::uint64_t tag, std::span<const std::byte> bytes) {
+    Operation& operation = begin(narrow<int>(index_of(peer)), nullptr);
     operation.copy.assign(bytes.begin(), bytes.end());
-    send(peer, tag | static_cast<std::uint64_t>(config_.rank), operation.copy, operation);
+    send(peer, lane, tag | static_cast<std::uint64_t>(config_.rank), operation.copy, operation);
   }
 
   void finish_send(Operation& operation, ucs_status_t status) {
@@ -283,23 +298,30 @@ class UcxTransport::Impl {
     end(operation);
   }
 
-  void say_goodbye() {
-    for (std::size_t i = 0; i < peers_.size(); ++i) {
-      Peer& peer = peers_[i];
-      const bool listens = peer.endpoint != nullptr && peer.status == UCS_OK && !peer.said_goodbye;
-      if (!listens) continue;
-      send_copy(peer, static_cast<int>(i), kControlTag | kGoodbyeBit, {});
+  /// Calls visit(peer, lane) for every connection to a peer that is still there.
+  template <typename Visit>
+  void for_each_connection(Visit visit) {
+    for (Peer& peer : peers_) {
+      for (const Lane lane : {Lane::kData, Lane::kControl}) {
+        const bool is_open = peer.endpoints[static_cast<std::size_t>(lane)] != nullptr;
+        if (is_open && peer.status == UCS_OK && !peer.said_goodbye) visit(peer, lane);
+      }
     }
+  }
+
+  /// On every connection, so that its goodbye is there before its end.
+  void say_goodbye() {
+    for_each_connection(
+        [&](Peer& peer, Lane lane) { send_copy(peer, lane, kControlTag | kGoodbyeBit, {}); });
   }
 
   /// Sees what was sent, the goodbyes last, out of this process.
   void flush_until(TimePoint deadline) {
     std::vector<ucs_status_ptr_t> flushing;
-    for (const Peer& peer : peers_) {
-      if (peer.endpoint == nullptr || peer.status != UCS_OK || peer.said_goodbye) continue;
+    for_each_connection([&](Peer& peer, Lane lane) {
       const ucp_request_param_t param{};
-      flushing.push_back(ucp_ep_flush_nbx(peer.endpoint, &param));
-    }
+      flushing.push_back(ucp_ep_flush_nbx(peer.endpoints[static_cast<std::size_t>(lane)], &param));
+    });
     wait_for(flushing, deadline);
   }
 
@@ -399,7 +421,7 @@ class UcxTransport::Impl {
       peer.said_goodbye = true;
       arrival.taken = true;
     } else {
-      endpoint_of(peer);
+      endpoint_of(peer, Lane::kControl);
     }
     Operation& operation = begin(source, nullptr);
     operation.arrival = &arrival;

@@ -11,7 +11,8 @@ namespace kolo {
 
 /// Messages between ranks through UCX, over the network transports it finds (`UCX_TLS=^sm` unless
 /// the user sets UCX_TLS): within a node Kolo has shared memory of its own. A connection is made
-/// when two ranks first have something to say.
+/// when two ranks first have something to say, one for data and one for control frames, which
+/// therefore never wait for data.
 ///
 /// Before: every tag's `source` is the sending rank; UCX matches by tag alone. At most 65534 ranks.
 /// Errors: construction throws KoloError(kIo) with UCX's reason. A peer whose process ends is

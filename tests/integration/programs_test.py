@@ -88,6 +88,17 @@ class Programs(unittest.TestCase):
                 if row["system"] == "limit":
                     self.assertEqual(row["algorithm"], "wire" if nodes else "memory")
 
+    def test_bench_measures_agreement_beside_a_bucket(self):
+        out = self.folder / "rows.json"
+        self.succeed(
+            "kolo-bench", "agreement", "--sizes", "0,64K", "--agreements", 2, "--rounds", 2, "--json", out, nodes=2
+        )
+        rows = json.loads(out.read_text())
+        self.assertEqual([(row["bytes_under_way"], row["nodes"]) for row in rows], [(0, 2), (65536, 2)])
+        self.assertTrue(rows[0]["was_under_way"])
+        for row in rows:
+            self.assertGreaterEqual(row["median_us"], row["min_us"])
+
     def test_bench_measures_overlap_for_each_fusion_size_and_peer(self):
         peers = self.peers()
         for nodes, memory in ((0, "arena"), (2, "user")):

@@ -84,11 +84,12 @@ TEST(UcxStray, AMessageThatNobodyWaitedForIsAFailureOfAnAgreedEnd) {
     Transport &from = *job.ranks[0], &to = *job.ranks[1];
     const Tag tag{.epoch = 5, .source = 0, .bucket = 4, .iteration = 3, .ordinal = 2};
     const auto text = pattern(0, 1, 1'000);
-    Completion send;
-    from.isend(1, tag, text, send);
-    from.send_control(1, {});  // Comes behind it.
-    ControlFrame frame;
-    poll_until(from, to, [&] { return to.receive_control(frame); });
+    Completion stray, send, receive;
+    std::vector<std::byte> got(text.size());
+    to.irecv(0, numbered(0, 0), got, receive);
+    from.isend(1, tag, text, stray);
+    from.isend(1, numbered(0, 0), text, send);  // Comes behind it.
+    poll_until(from, to, [&] { return is_done({receive}); });
     to.shutdown(orderly);
     from.shutdown(orderly);
     ASSERT_EQ(to.failure().has_value(), orderly);
@@ -99,6 +100,37 @@ TEST(UcxStray, AMessageThatNobodyWaitedForIsAFailureOfAnAgreedEnd) {
               std::string::npos)
         << to.failure()->what;
   }
+}
+
+TEST(UcxLanes, AControlFrameDoesNotWaitForDataOnItsWay) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1});
+  const TransportJob job = ucx_job(grid, kSuiteLimits);
+  Transport &from = *job.ranks[0], &to = *job.ranks[1];
+  // Both connections are made.
+  const auto small = pattern(0, 1, 8);
+  std::vector<std::byte> got(small.size());
+  Completion send, receive;
+  ControlFrame frame;
+  to.irecv(0, numbered(0, 0), got, receive);
+  from.isend(1, numbered(0, 0), small, send);
+  from.send_control(1, small);
+  poll_until(from, to, [&] { return is_done({receive}) && to.receive_control(frame); });
+
+  // More than the system takes at once. The sender then does nothing more, so the rest stays where
+  // it is, and a frame behind it would, too.
+  const std::vector<std::byte> large(std::size_t{64} << 20);
+  std::vector<std::byte> place(large.size());
+  to.irecv(0, numbered(0, 1), place, receive);
+  from.isend(1, numbered(0, 1), large, send);
+  from.send_control(1, small);
+  bool arrived = false;
+  for (int turn = 0; turn < 100'000 && !arrived; ++turn) {
+    to.poll();
+    arrived = to.receive_control(frame);
+  }
+  EXPECT_TRUE(arrived);
+  EXPECT_FALSE(is_done({receive}));
+  poll_until(from, to, [&] { return is_done({receive}) && is_done({send}); });
 }
 
 /// UCX for one of two processes, which exchange addresses through shared memory.
