@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::string_view kMemoryKeys = "memory_";
 constexpr std::string_view kNetworkKeys = "network_";
+constexpr std::string_view kNodeRates = "node_rates";
 
 /// The cores that the ranks of a node have together, wherever each is bound to.
 std::size_t cores_of_node(const std::vector<std::string>& by_rank, const std::vector<int>& ranks) {
@@ -58,6 +59,10 @@ std::string measure(Transport& transport, const ProcessGrid& grid, const ProbeLi
   if (!memory.own_passes.empty()) append({.memory = fit_memory(memory)}, kMemoryKeys);
   const NetworkSamples network = probe_network(transport, grid, limits);
   if (!network.round_trips_us.empty()) append({.network = fit_network(network)}, kNetworkKeys);
+  if (!network.streams.empty()) {
+    const int node = grid.node(transport.rank());
+    append({.node_rates = fit_node_rates(network, node, grid.num_nodes())}, kNodeRates);
+  }
   return text;
 }
 
@@ -66,6 +71,7 @@ MeasuredCosts parse_measured(const std::string& text) {
   MeasuredCosts measured;
   if (text.find(kMemoryKeys) != std::string::npos) measured.memory = costs.memory;
   if (text.find(kNetworkKeys) != std::string::npos) measured.network = costs.network;
+  measured.node_rates = costs.node_rates;
   return measured;
 }
 

@@ -17,8 +17,8 @@ inline constexpr std::uint32_t kProbeFlags = 2;
 struct ProbeLimits {
   TransportLimits transport;
   int cores = 1;                                      ///< That the ranks of this node may run on.
-  std::chrono::milliseconds node{60};                 ///< For what is measured inside a node,
-  std::chrono::milliseconds network{100};             ///< and between nodes.
+  std::chrono::milliseconds node{40};                 ///< For what is measured inside a node,
+  std::chrono::milliseconds network{90};              ///< and between nodes.
   std::chrono::milliseconds connect_timeout{60'000};  ///< A peer that is silent so long is lost.
 };
 
@@ -31,9 +31,10 @@ struct ProbeLimits {
 /// Errors:  KoloError: that of the transport; kTimeout; kResources.
 MemorySamples probe_node(Transport& transport, const ProcessGrid& grid, const ProbeLimits& limits);
 
-/// Measures between the leaders of neighbouring nodes, 0 and 1, 2 and 3, ...: small messages one by
-/// one and in bursts, and a large one in both directions at once. All ranks call it; only the first
-/// of each pair has samples. Errors: as above.
+/// Measures between the leaders of neighbouring nodes, in three rounds in which all pairs of nodes
+/// 0 to 3, 4 to 7, ... meet: in the first, small messages one by one and in bursts; in each, a
+/// stream in both directions. All ranks call it; only the lower one of each pair has samples.
+/// Errors: as above.
 NetworkSamples probe_network(Transport& transport, const ProcessGrid& grid,
                              const ProbeLimits& limits);
 

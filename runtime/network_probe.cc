@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,68 +16,72 @@ using std::chrono::steady_clock;
 constexpr int kRoundTrips = 20;
 constexpr int kBursts = 5;
 constexpr int kBurstMessages = 16;
-constexpr int kExchangesPerSize = 2;
-constexpr std::size_t kFirstExchangeBytes = std::size_t{64} << 10;
-constexpr std::size_t kMostExchangeBytes = std::size_t{8} << 20;
-/// What the large exchange is to take: long against a burst that a shaped link lets pass at once.
-constexpr double kLargeExchangeUs = 15'000;
+constexpr std::size_t kStreamMessageBytes = std::size_t{32} << 10;
+/// Messages of a stream that are under way each way: enough to keep any link busy.
+constexpr std::size_t kStreamWindow = 4;
+/// Node k measures with node k ^ round: in three rounds all pairs of four neighbours meet, so that
+/// a node's rate is known unless all three others are slower.
+constexpr int kRounds = 3;
+/// The first byte of a message of a stream.
+constexpr std::byte kMore{0}, kLast{1};
+
+/// Parts of the time: latencies, and the stream of each round, which needs as long again to end.
+int parts(const ProcessGrid& grid) { return 1 + 2 * std::min(kRounds, grid.num_nodes() - 1); }
 
 /// What the asking leader wants next.
 struct Request {
-  enum class Kind : std::uint32_t { kRoundTrip, kBurst, kExchange, kEnd };
+  enum class Kind : std::uint32_t { kRoundTrip, kBurst, kStream, kEnd };
   Kind kind = Kind::kEnd;
-  std::uint32_t bytes = 0;  ///< Of an exchange.
 };
 
-/// One end of a pair of leaders.
+/// One end of a pair of leaders. The one that asks decides how long anything goes on.
 class PairProbe {
  public:
-  PairProbe(Transport& transport, int peer, const ProbeLimits& limits)
+  PairProbe(Transport& transport, int peer, std::chrono::milliseconds part,
+            std::chrono::milliseconds connect_timeout)
       : transport_(transport),
         peer_(peer),
-        until_(steady_clock::now() + limits.network),
-        wait_(transport, limits.connect_timeout, /*gives_way=*/true) {}
+        part_(part),
+        wait_(transport, connect_timeout, /*gives_way=*/true) {}
 
-  NetworkSamples ask() {
-    samples_.burst_messages = kBurstMessages;
+  void ask_latencies(NetworkSamples& samples) {
+    samples.burst_messages = kBurstMessages;
     // The first message makes the connection.
+    begin();
     for (int sample = -1; sample < kRoundTrips && (sample <= 0 || in_time()); ++sample) {
       const double us = round_trip({.kind = Request::Kind::kRoundTrip});
-      if (sample >= 0) samples_.round_trips_us.push_back(us);
+      if (sample >= 0) samples.round_trips_us.push_back(us);
     }
     for (int sample = 0; sample < kBursts && (sample == 0 || in_time()); ++sample) {
-      samples_.bursts_us.push_back(round_trip({.kind = Request::Kind::kBurst}));
+      samples.bursts_us.push_back(round_trip({.kind = Request::Kind::kBurst}));
     }
-    exchange_times(kFirstExchangeBytes);
-    if (!samples_.exchanges.empty()) {
-      const double us = samples_.exchanges.back().us;
-      const double bytes = static_cast<double>(kFirstExchangeBytes) * kLargeExchangeUs / us;
-      exchange_times(
-          std::clamp(static_cast<std::size_t>(bytes), 2 * kFirstExchangeBytes, kMostExchangeBytes));
-    }
-    send(as_bytes(Request{.kind = Request::Kind::kEnd}));
-    return std::move(samples_);
   }
+
+  /// Whatever comes is answered by as much, so both directions are busy.
+  std::vector<NetworkSamples::Arrival> ask_stream() {
+    round_trip({.kind = Request::Kind::kStream});
+    begin();
+    return stream([this] { return in_time(); });
+  }
+
+  void end() { send(as_bytes(Request{.kind = Request::Kind::kEnd})); }
 
   void answer() {
     for (;;) {
       Request request;
       receive(as_writable_bytes(request));
       if (request.kind == Request::Kind::kEnd) return;
-      if (request.kind == Request::Kind::kExchange) {
-        reserve(request.bytes);
-        send(as_bytes(request));
-        swap();
-        continue;
-      }
       Request rest;
       const int more = request.kind == Request::Kind::kBurst ? kBurstMessages - 1 : 0;
       for (int i = 0; i < more; ++i) receive(as_writable_bytes(rest));
       send(as_bytes(request));
+      if (request.kind == Request::Kind::kStream) stream([] { return true; });
     }
   }
 
  private:
+  /// Begins something that has its part of the time.
+  void begin() { until_ = steady_clock::now() + part_; }
   bool in_time() const { return steady_clock::now() < until_; }
 
   static std::span<const std::byte> as_bytes(const Request& request) {
@@ -98,30 +103,40 @@ class PairProbe {
     return us;
   }
 
-  void exchange_times(std::size_t bytes) {
-    for (int sample = 0; sample < kExchangesPerSize && (sample == 0 || in_time()); ++sample) {
-      const Request request{.kind = Request::Kind::kExchange,
-                            .bytes = static_cast<std::uint32_t>(bytes)};
-      reserve(bytes);
-      round_trip(request);  // Now the peer has room, too.
-      const Stopwatch watch;
-      swap();
-      samples_.exchanges.push_back({.bytes = static_cast<double>(bytes), .us = watch.us()});
+  /// Both ends send a window of messages, and another for each that comes. When `go_on` says no at
+  /// one end, its next messages, a window of them, say that they are the last:
+  ///
+  ///   this end   0 1 2 3 | 4 5 | 6 7 8 9      a window of 4; after message 1 had come it was over
+  ///   the peer   0 1 2 3 | 4 5 | 6 7 8 9      answered 2 to 5, and 6 said it need not go on
+  template <typename Condition>
+  std::vector<NetworkSamples::Arrival> stream(Condition go_on) {
+    struct Slot {
+      std::vector<std::byte> bytes = std::vector<std::byte>(kStreamMessageBytes, kMore);
+      Completion done = {};
+    };
+    std::array<Slot, kStreamWindow> out, in;
+    std::vector<NetworkSamples::Arrival> arrivals;
+    std::optional<std::size_t> messages;  // Once it is known how many there will be.
+    const Stopwatch watch;
+    for (std::size_t i = 0; i < kStreamWindow; ++i) {
+      start_receive(in[i].bytes, in[i].done);
+      start_send(out[i].bytes, out[i].done);
     }
-  }
-
-  void reserve(std::size_t bytes) {
-    outgoing_.resize(bytes);
-    incoming_.resize(bytes);
-  }
-
-  /// Sends and receives all that was reserved, at once.
-  void swap() {
-    Completion sent, received;
-    start_receive(incoming_, received);
-    start_send(outgoing_, sent);
-    finish(received);
-    finish(sent);
+    for (std::size_t i = 0; i < messages.value_or(i + 1); ++i) {
+      Slot &came = in[i % kStreamWindow], &goes = out[i % kStreamWindow];
+      finish(came.done);
+      arrivals.push_back(
+          {.bytes = static_cast<double>((i + 1) * kStreamMessageBytes), .us = watch.us()});
+      if (!messages && came.bytes.front() == kLast) messages = i + kStreamWindow;
+      if (!messages && !go_on()) messages = i + 2 * kStreamWindow;
+      if (messages && i + kStreamWindow >= *messages) continue;
+      finish(goes.done);
+      goes.bytes.front() = messages ? kLast : kMore;
+      start_receive(came.bytes, came.done);
+      start_send(goes.bytes, goes.done);
+    }
+    for (const Slot& slot : out) finish(slot.done);
+    return arrivals;
   }
 
   void send(std::span<const std::byte> bytes) {
@@ -154,24 +169,34 @@ class PairProbe {
 
   Transport& transport_;
   const int peer_;
-  const steady_clock::time_point until_;
+  const std::chrono::milliseconds part_;
+  steady_clock::time_point until_;
   ProbeWait wait_;
   std::uint32_t sent_ = 0, received_ = 0;
-  std::vector<std::byte> outgoing_, incoming_;
-  NetworkSamples samples_;
 };
 
 }  // namespace
 
 NetworkSamples probe_network(Transport& transport, const ProcessGrid& grid,
                              const ProbeLimits& limits) {
+  NetworkSamples samples;
   const int node = grid.node(transport.rank());
-  const int neighbour = node ^ 1;
-  if (neighbour >= grid.num_nodes() || grid.leader(node) != transport.rank()) return {};
-  PairProbe probe(transport, grid.leader(neighbour), limits);
-  if (node < neighbour) return probe.ask();
-  probe.answer();
-  return {};
+  if (grid.leader(node) != transport.rank()) return samples;
+  for (int round = 1; round <= kRounds; ++round) {
+    const int neighbour = node ^ round;
+    if (neighbour >= grid.num_nodes()) continue;
+    PairProbe probe(transport, grid.leader(neighbour), limits.network / parts(grid),
+                    limits.connect_timeout);
+    if (neighbour < node) {
+      probe.answer();
+      continue;
+    }
+    // In later rounds neighbours may still be at work, which would be taken for latency.
+    if (round == 1) probe.ask_latencies(samples);
+    samples.streams.push_back({.node = neighbour, .arrivals = probe.ask_stream()});
+    probe.end();
+  }
+  return samples;
 }
 
 }  // namespace kolo

@@ -19,7 +19,8 @@ constexpr std::size_t kBytesPerSample = 4 * kMiB;
 constexpr int kParts = 2 + static_cast<int>(kWorkingSets.size());
 constexpr int kTripsPerSample = 16;
 constexpr int kTripSamples = 12;
-constexpr int kPassWarmups = 3;
+/// Pages are to be mapped and lines to be where they will be.
+constexpr int kPassWarmups = 2;
 constexpr int kPassSamples = 5;
 constexpr int kGatherWarmups = 2;
 constexpr int kGatherSamples = 10;
@@ -35,6 +36,7 @@ class NodeProbe {
         meet_flag_(limits.transport.flags_per_peer - 1),
         leave_flag_(limits.transport.flags_per_peer - 2),
         part_(limits.node / kParts),
+        end_(std::chrono::steady_clock::now() + limits.node),
         wait_(transport, limits.connect_timeout, limits.cores < static_cast<int>(ranks.size())),
         at_once_(std::min(limits.cores, static_cast<int>(ranks.size()))),
         room_(limits.transport.arena_bytes) {}
@@ -43,8 +45,8 @@ class NodeProbe {
     samples_.ranks = static_cast<int>(ranks_.size());
     samples_.at_once = at_once_;
     measure_trips();
-    for (const std::size_t working_set : kWorkingSets) measure_passes(working_set);
     measure_gathers();
+    for (const std::size_t working_set : kWorkingSets) measure_passes(working_set);
     return std::move(samples_);
   }
 
@@ -67,12 +69,13 @@ class NodeProbe {
 
   /// Whether there is time for another sample, as the node's first rank sees it. There always is
   /// for the first one, number 0, and what comes before it.
-  bool go_on(int sample) {
-    if (sample <= 0) return true;
+  bool go_on(int sample) { return sample <= 0 || is_before(until_); }
+
+  bool is_before(std::chrono::steady_clock::time_point end) {
     const int leader = ranks_.front();
     asked_ += 2;
     if (transport_.rank() == leader) {
-      const bool late = std::chrono::steady_clock::now() > until_;
+      const bool late = std::chrono::steady_clock::now() > end;
       for (int rank : ranks_) {
         if (rank != leader) transport_.signal(rank, leave_flag_, asked_ + late);
       }
@@ -97,6 +100,8 @@ class NodeProbe {
     const std::size_t ranks = ranks_.size();
     const std::size_t part = working_set / ranks / ranks / kWireAlignment * kWireAlignment;
     if (ranks * part > room_) return;
+    // Where memory is slow to come, the largest sets are left out.
+    if (working_set > kWorkingSets.front() && !is_before(end_)) return;
     transport_.commit(0, ranks * part);
     begin();
     const auto bytes = static_cast<double>(2 * ranks * part);  // Read and written.
@@ -151,6 +156,7 @@ class NodeProbe {
   const std::vector<int>& ranks_;
   const std::uint32_t meet_flag_, leave_flag_;
   const std::chrono::milliseconds part_;
+  const std::chrono::steady_clock::time_point end_;
   std::chrono::steady_clock::time_point until_;
   ProbeWait wait_;
   const int at_once_;

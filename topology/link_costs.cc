@@ -12,8 +12,10 @@ struct Field {
   std::string_view key;
   double& (*of)(LinkCosts&);
 
-  /// Rates and sizes are divided by, times are not.
-  bool may_be_zero() const { return key.find("bytes") == std::string_view::npos; }
+  /// Rates and sizes are divided by, times and bursts are not.
+  bool may_be_zero() const {
+    return key.find("bytes") == std::string_view::npos || key.ends_with("burst_bytes");
+  }
 };
 
 template <auto Value>
@@ -26,7 +28,7 @@ double& at(LinkCosts& costs) {
   return costs.*Part.*Value;
 }
 
-constexpr std::array<Field, 16> kFields = {{
+constexpr std::array<Field, 17> kFields = {{
     {"memory_latency_us", at<&LinkCosts::memory, &MemoryCost::latency_us>},
     {"memory_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::bytes_per_us>},
     {"memory_cached_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::cached_bytes_per_us>},
@@ -35,6 +37,7 @@ constexpr std::array<Field, 16> kFields = {{
     {"network_latency_us", at<&LinkCosts::network, &NetworkCost::latency_us>},
     {"network_bytes_per_us", at<&LinkCosts::network, &NetworkCost::bytes_per_us>},
     {"network_message_us", at<&LinkCosts::network, &NetworkCost::message_us>},
+    {"network_burst_bytes", at<&LinkCosts::network, &NetworkCost::burst_bytes>},
     {"device_latency_us", at<&LinkCosts::device, &LinkCost::latency_us>},
     {"device_bytes_per_us", at<&LinkCosts::device, &LinkCost::bytes_per_us>},
     {"staging_latency_us", at<&LinkCosts::staging, &LinkCost::latency_us>},
@@ -45,6 +48,8 @@ constexpr std::array<Field, 16> kFields = {{
     {"step_us", at<&LinkCosts::step_us>},
 }};
 
+constexpr std::string_view kNodeRates = "node_rates";
+
 [[noreturn]] void reject(std::string_view item, std::string_view why) {
   throw std::invalid_argument("link costs: '" + std::string(item) + "' " + std::string(why));
 }
@@ -54,8 +59,40 @@ const Field& field_of(std::string_view key, std::string_view item) {
     if (field.key == key) return field;
   }
   std::string keys;
-  for (const Field& field : kFields) keys.append(keys.empty() ? "" : ", ").append(field.key) += '=';
-  reject(item, "is not one of " + keys);
+  for (const Field& field : kFields) keys.append(field.key) += "=, ";
+  reject(item, "is not one of " + keys.append(kNodeRates) + '=');
+}
+
+/// A number of `item`.
+double parse_number(std::string_view text, std::string_view item) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || rest != end) reject(item, "is not a number");
+  if (!std::isfinite(value) || value < 0) reject(item, "is negative or not finite");
+  return value;
+}
+
+/// Cuts `text` at the first `separator` and returns what was before it.
+std::string_view take_until(char separator, std::string_view& text) {
+  const std::size_t at = text.find(separator);
+  const std::string_view head = text.substr(0, at);
+  text = at == std::string_view::npos ? std::string_view{} : text.substr(at + 1);
+  return head;
+}
+
+std::vector<double> parse_numbers(std::string_view text, std::string_view item) {
+  std::vector<double> values;
+  do {
+    values.push_back(parse_number(take_until(':', text), item));
+  } while (!text.empty());
+  return values;
+}
+
+/// The shortest text that reads back as the same number.
+std::string digits(double value) {
+  std::array<char, 32> text;
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
 }  // namespace
@@ -63,22 +100,21 @@ const Field& field_of(std::string_view key, std::string_view item) {
 LinkCosts parse_link_costs(std::string_view text, LinkCosts defaults) {
   bool names_network = false, names_native_network = false;
   while (!text.empty()) {
-    const std::size_t comma = text.find(',');
-    const std::string_view item = text.substr(0, comma);
-    text = comma == std::string_view::npos ? std::string_view{} : text.substr(comma + 1);
-
+    const std::string_view item = take_until(',', text);
     const std::size_t equals = item.find('=');
-    const Field& field = field_of(item.substr(0, equals), item);
+    const std::string_view key = item.substr(0, equals);
+    const bool is_list = key == kNodeRates;
+    const Field* field = is_list ? nullptr : &field_of(key, item);
     if (equals == std::string_view::npos) reject(item, "has no value");
-    double value = 0;
-    const char* end = item.data() + item.size();
-    const auto [rest, error] = std::from_chars(item.data() + equals + 1, end, value);
-    if (error != std::errc{} || rest != end) reject(item, "is not a number");
-    if (!std::isfinite(value) || value < 0) reject(item, "is negative or not finite");
-    if (value == 0 && !field.may_be_zero()) reject(item, "is no rate or size");
-    field.of(defaults) = value;
-    names_network |= field.key.starts_with("network_");
-    names_native_network |= field.key.starts_with("native_network_");
+    if (is_list) {
+      defaults.node_rates = parse_numbers(item.substr(equals + 1), item);
+      continue;
+    }
+    const double value = parse_number(item.substr(equals + 1), item);
+    if (value == 0 && !field->may_be_zero()) reject(item, "is no rate or size");
+    field->of(defaults) = value;
+    names_network |= key.starts_with("network_");
+    names_native_network |= key.starts_with("native_network_");
   }
   if (names_network && !names_native_network) {
     defaults.native_network = {.latency_us = defaults.network.latency_us,
@@ -96,12 +132,18 @@ std::vector<std::pair<std::string_view, double>> link_cost_values(const LinkCost
 
 std::string to_string(const LinkCosts& costs, std::string_view prefix) {
   std::string text;
+  const auto begin = [&](std::string_view key) {
+    text.append(text.empty() ? "" : ",").append(key) += '=';
+  };
   for (const auto& [key, value] : link_cost_values(costs)) {
     if (!key.starts_with(prefix)) continue;
-    std::array<char, 32> digits;
-    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
-    if (!text.empty()) text += ',';
-    text.append(key).append("=").append(digits.data(), end);
+    begin(key);
+    text += digits(value);
+  }
+  if (costs.node_rates.empty() || !kNodeRates.starts_with(prefix)) return text;
+  begin(kNodeRates);
+  for (std::size_t node = 0; node < costs.node_rates.size(); ++node) {
+    text += (node == 0 ? "" : ":") + digits(costs.node_rates[node]);
   }
   return text;
 }

@@ -29,6 +29,9 @@ struct NetworkCost {
   double latency_us = 15;      ///< Of a small message, one way.
   double bytes_per_us = 1200;  ///< In each direction.
   double message_us = 1;       ///< What sending or receiving one more message costs a rank.
+  /// What a shaped link lets pass at once after it has rested, each way, as a token bucket does; 0
+  /// for links that are as fast as they are.
+  double burst_bytes = 0;
 };
 
 /// Costs of a job. The defaults stand for a shared-memory node and a 10 Gbit/s network.
@@ -44,6 +47,9 @@ struct LinkCosts {
   LinkCost staging{.latency_us = 10.0, .bytes_per_us = 25'000};  ///< Device to host, each way.
   /// Between nodes as the device's own library reaches it, one node's link.
   LinkCost native_network{.latency_us = 15.0, .bytes_per_us = 1200};
+  /// What each node's link reaches, by node, in bytes per microsecond each way; 0 for a node of
+  /// which nothing is known. Empty: all as `network.bytes_per_us`, which is that of the slowest.
+  std::vector<double> node_rates = {};
   double bucket_us = 0.5;  ///< What a bucket costs its rank, whatever its size.
   double step_us = 0.05;   ///< What one step of a schedule costs beside its bytes.
 };
@@ -55,12 +61,14 @@ struct LinkCosts {
 ///
 ///   parse_link_costs("network_latency_us=2.5,network_bytes_per_us=12000")
 ///
+/// `node_rates` takes one number per node, with colons between them: node_rates=1200:120:1200.
+///
 /// Errors:  std::invalid_argument naming key and value: unknown key, not a number, negative or
-///          infinite, a rate or a size of zero.
+///          infinite, a rate or a size of zero (bursts and single node_rates may be).
 /// Threads: pure; any.
 LinkCosts parse_link_costs(std::string_view text, LinkCosts defaults = {});
 
-/// Every key with its value.
+/// Every key with its value, but for `node_rates`.
 std::vector<std::pair<std::string_view, double>> link_cost_values(const LinkCosts& costs);
 
 /// The text that `parse_link_costs` reads back as `costs`; only keys that begin with `prefix`.

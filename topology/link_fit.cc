@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <span>
+#include <utility>
 
 #include "topology/host_passages.h"
 
@@ -70,7 +72,71 @@ MemoryCost slower(const MemoryCost& a, const MemoryCost& b) {
 NetworkCost slower(const NetworkCost& a, const NetworkCost& b) {
   return {.latency_us = std::max(a.latency_us, b.latency_us),
           .bytes_per_us = std::min(a.bytes_per_us, b.bytes_per_us),
-          .message_us = std::max(a.message_us, b.message_us)};
+          .message_us = std::max(a.message_us, b.message_us),
+          .burst_bytes = std::min(a.burst_bytes, b.burst_bytes)};
+}
+
+struct StreamFit {
+  double bytes_per_us;
+  double burst_bytes;
+};
+
+using Arrivals = std::span<const NetworkSamples::Arrival>;
+
+/// The slope of the line that is nearest to the arrivals, or 0 if they are too few for one.
+/// Messages that come two at a time move it less than they would move the line through the ends.
+double slope(Arrivals arrivals) {
+  const auto count = static_cast<double>(arrivals.size());
+  double bytes = 0, us = 0;
+  for (const auto& arrival : arrivals) {
+    bytes += arrival.bytes / count;
+    us += arrival.us / count;
+  }
+  double rise = 0, run = 0;
+  for (const auto& arrival : arrivals) {
+    rise += (arrival.us - us) * (arrival.bytes - bytes);
+    run += (arrival.us - us) * (arrival.us - us);
+  }
+  return run > 0 ? rise / run : 0;
+}
+
+/// The rate at which the second half came, and what the first was ahead of it:
+///
+///   bytes |          .  '       the line through the second half meets time 0 at the burst, which
+///         |  . - '              counts only if it came at more than twice the rate
+///         |.'
+///         +------------- time
+std::optional<StreamFit> fit_stream(const NetworkSamples::Stream& stream) {
+  const Arrivals arrivals = stream.arrivals;
+  if (arrivals.empty() || arrivals.back().us <= 0) return std::nullopt;
+  const NetworkSamples::Arrival last = arrivals.back();
+  const auto first_with = [&](auto condition) {
+    return std::find_if(arrivals.begin(), arrivals.end(), condition);
+  };
+  const Arrivals second_half(
+      first_with([&](const auto& arrival) { return arrival.us >= last.us / 2; }), arrivals.end());
+  const double rate = slope(second_half);
+  if (rate <= 0) return StreamFit{last.bytes / last.us, 0};
+  const double burst = last.bytes - rate * last.us;
+  const auto is_through = [&](const auto& arrival) { return arrival.bytes >= burst; };
+  const bool is_shaped = burst > 0 && first_with(is_through)->us < burst / rate / 2;
+  return StreamFit{rate, is_shaped ? burst : 0};
+}
+
+/// The slowest link of those that are known; infinite if none is.
+double slowest_link(const std::vector<double>& node_rates) {
+  double slowest = std::numeric_limits<double>::infinity();
+  for (const double rate : node_rates) {
+    if (rate > 0) slowest = std::min(slowest, rate);
+  }
+  return slowest;
+}
+
+/// Whether links differ by more than measuring them twice does.
+bool are_alike(const std::vector<double>& node_rates) {
+  constexpr double kAlike = 1.25;
+  const double fastest = *std::max_element(node_rates.begin(), node_rates.end());
+  return fastest <= kAlike * slowest_link(node_rates);
 }
 
 std::optional<MemoryCost> median_of_node(const std::vector<MeasuredCosts>& by_rank,
@@ -130,17 +196,25 @@ NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaul
     cost.message_us =
         std::max(0.0, undisturbed(samples.bursts_us) - round_trip) / (samples.burst_messages - 1);
   }
-  std::map<double, std::vector<double>> times;
-  for (const auto& exchange : samples.exchanges) times[exchange.bytes].push_back(exchange.us);
-  if (times.empty()) return cost;
-  const double most = times.rbegin()->first;
-  const double most_us = undisturbed(times.rbegin()->second);
-  // Latency drops out of the difference of two sizes.
-  const double more = most - times.begin()->first;
-  const double more_us = most_us - undisturbed(times.begin()->second);
-  const double whole = most / most_us;
-  cost.bytes_per_us = more > 0 && more_us > 0 ? std::max(whole, more / more_us) : whole;
+  if (samples.streams.empty()) return cost;
+  const auto link = fit_stream(samples.streams.front());
+  if (!link) return cost;
+  cost.bytes_per_us = link->bytes_per_us;
+  cost.burst_bytes = link->burst_bytes;
   return cost;
+}
+
+std::vector<double> fit_node_rates(const NetworkSamples& samples, int node, int num_nodes) {
+  std::vector<double> rates(static_cast<std::size_t>(num_nodes));
+  for (const NetworkSamples::Stream& stream : samples.streams) {
+    const auto link = fit_stream(stream);
+    if (!link) continue;
+    for (const int end : {node, stream.node}) {
+      double& rate = rates[static_cast<std::size_t>(end)];
+      rate = std::max(rate, link->bytes_per_us);
+    }
+  }
+  return rates;
 }
 
 LinkCosts combine_costs(const std::vector<MeasuredCosts>& by_rank, const ProcessGrid& grid,
@@ -151,15 +225,22 @@ LinkCosts combine_costs(const std::vector<MeasuredCosts>& by_rank, const Process
     if (measured) memory = memory ? slower(*memory, *measured) : *measured;
   }
   std::optional<NetworkCost> network;
+  std::vector<double> node_rates(static_cast<std::size_t>(grid.num_nodes()));
   for (const MeasuredCosts& each : by_rank) {
     if (each.network) network = network ? slower(*network, *each.network) : *each.network;
+    for (std::size_t node = 0; node < each.node_rates.size(); ++node) {
+      node_rates[node] = std::max(node_rates[node], each.node_rates[node]);
+    }
   }
   if (memory) defaults.memory = *memory;
   if (network) {
+    const double slowest = slowest_link(node_rates);
+    if (std::isfinite(slowest)) network->bytes_per_us = slowest;
     defaults.network = *network;
     defaults.native_network = {.latency_us = network->latency_us,
                                .bytes_per_us = network->bytes_per_us};
   }
+  if (!are_alike(node_rates)) defaults.node_rates = std::move(node_rates);
   return defaults;
 }
 

@@ -28,22 +28,29 @@ struct MemorySamples {
   int at_once = 1;  ///< Of them, those that really ran at once: no more than there are cores.
 };
 
-/// What one rank measured with a rank of another node.
+/// What one rank measured with ranks of other nodes.
 struct NetworkSamples {
-  struct Exchange {
-    double bytes = 0;  ///< In each direction.
+  /// So many bytes had come since a stream began.
+  struct Arrival {
+    double bytes = 0;
     double us = 0;
+  };
+  /// Bytes that went both ways without a pause.
+  struct Stream {
+    int node = 0;  ///< At the other end.
+    std::vector<Arrival> arrivals = {};
   };
   std::vector<double> round_trips_us = {};  ///< Of a small message and its answer.
   std::vector<double> bursts_us = {};       ///< Of `burst_messages` small ones and one answer.
   int burst_messages = 1;
-  std::vector<Exchange> exchanges = {};  ///< Of two sizes at least.
+  std::vector<Stream> streams = {};
 };
 
 /// What one rank knows of the costs after measuring; nothing where there was nothing to measure.
 struct MeasuredCosts {
   std::optional<MemoryCost> memory = {};
   std::optional<NetworkCost> network = {};
+  std::vector<double> node_rates = {};  ///< As in `LinkCosts`: what each node's link reached here.
 };
 
 /// Costs that explain the samples. Others disturb a measurement in one direction only, so the
@@ -51,10 +58,15 @@ struct MeasuredCosts {
 ///
 /// Threads: pure; any.
 MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults = {});
+/// Of several streams, bandwidth and burst are those of the first.
 NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaults = {});
+/// What the streams say of each node's link: both ends of a stream reached its rate.
+std::vector<double> fit_node_rates(const NetworkSamples& samples, int node, int num_nodes);
 
 /// One set of costs from what all ranks measured, by rank: the median of each node, of which the
-/// slowest counts, and the slowest link between nodes. What nobody measured keeps its default.
+/// slowest counts, and the slowest link between nodes. A node's link is as fast as the fastest
+/// stream over it; `node_rates` stays empty unless links differ by more than noise. What nobody
+/// measured keeps its default.
 LinkCosts combine_costs(const std::vector<MeasuredCosts>& by_rank, const ProcessGrid& grid,
                         LinkCosts defaults = {});
 

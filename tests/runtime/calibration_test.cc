@@ -140,7 +140,7 @@ TEST(Calibration, NoTimeMeansOneSampleOfEachKind) {
     const std::size_t asks = run.rank() == 0;
     EXPECT_EQ(network.round_trips_us.size(), asks);
     EXPECT_EQ(network.bursts_us.size(), asks);
-    EXPECT_EQ(network.exchanges.size(), 2 * asks);
+    EXPECT_EQ(network.streams.size(), asks);
     job.rendezvous[static_cast<std::size_t>(run.rank())]->all_gather("");
     transport->shutdown(/*orderly=*/true);
   });

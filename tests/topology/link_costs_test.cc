@@ -67,6 +67,15 @@ TEST(LinkCosts, TextReadsBackAsTheSame) {
   EXPECT_NE(to_string(read), to_string(LinkCosts{}));
 }
 
+TEST(LinkCosts, RatesOfNodesAreAList) {
+  const LinkCosts costs = parse_link_costs("node_rates=118.5:0:12,network_bytes_per_us=12");
+  EXPECT_EQ(costs.node_rates, (std::vector<double>{118.5, 0, 12}));
+  EXPECT_EQ(parse_link_costs(to_string(costs)).node_rates, costs.node_rates);
+  EXPECT_EQ(to_string(costs, "node_"), "node_rates=118.5:0:12");
+  EXPECT_TRUE(parse_link_costs("").node_rates.empty());
+  EXPECT_EQ(parse_link_costs("", costs).node_rates, costs.node_rates);
+}
+
 TEST(LinkCosts, PrintsOnlyWhatIsAskedFor) {
   EXPECT_THAT(to_string(LinkCosts{}, "network_"),
               testing::AllOf(testing::StartsWith("network_latency_us="),

@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "topology/host_passages.h"
 
@@ -47,18 +52,29 @@ MemorySamples memory_samples(const MemoryCost& truth, int at_once, Noise noise) 
   return samples;
 }
 
+/// A stream of `count` messages of 64 KiB over a link with a token bucket, whose line is 20 times
+/// as fast as what is left of it when the bucket is empty.
+NetworkSamples::Stream stream_over(const NetworkCost& truth, int count, Noise& noise) {
+  NetworkSamples::Stream stream{.node = 1};
+  for (int i = 1; i <= count; ++i) {
+    const double bytes = i * 64.0 * 1024;
+    const double line_us = bytes / (20 * truth.bytes_per_us);
+    const double shaped_us = (bytes - truth.burst_bytes) / truth.bytes_per_us;
+    const double us = truth.latency_us + std::max(truth.burst_bytes > 0 ? line_us : 0, shaped_us);
+    const double before_us = stream.arrivals.empty() ? 0 : stream.arrivals.back().us;
+    stream.arrivals.push_back({bytes, std::max(before_us, us + noise(1))});
+  }
+  return stream;
+}
+
 NetworkSamples network_samples(const NetworkCost& truth, Noise noise) {
   NetworkSamples samples{
-      .round_trips_us = {}, .bursts_us = {}, .burst_messages = 17, .exchanges = {}};
+      .round_trips_us = {}, .bursts_us = {}, .burst_messages = 17, .streams = {}};
   for (int i = 0; i < 20; ++i) {
     samples.round_trips_us.push_back(noise(2 * truth.latency_us));
     samples.bursts_us.push_back(noise(2 * truth.latency_us + 16 * truth.message_us));
   }
-  for (const double bytes : {64 * 1024.0, 4 * kMiB}) {
-    for (int i = 0; i < 5; ++i) {
-      samples.exchanges.push_back({bytes, noise(truth.latency_us + bytes / truth.bytes_per_us)});
-    }
-  }
+  samples.streams.push_back(stream_over(truth, 400, noise));
   return samples;
 }
 
@@ -86,7 +102,8 @@ TEST(LinkFit, FindsTheCostsOfMemoryThroughNoise) {
 TEST(LinkFit, FindsTheCostsOfANetworkThroughNoise) {
   for (const NetworkCost& truth :
        {NetworkCost{.latency_us = 20, .bytes_per_us = 120, .message_us = 3},
-        NetworkCost{.latency_us = 1.5, .bytes_per_us = 12'000, .message_us = 0.3}}) {
+        NetworkCost{.latency_us = 30, .bytes_per_us = 12, .message_us = 3, .burst_bytes = 1 << 18},
+        NetworkCost{.latency_us = 1.5, .bytes_per_us = 1'200, .message_us = 0.3}}) {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
       SCOPED_TRACE(testing::Message() << "seed " << seed);
       const NetworkCost fit = fit_network(network_samples(truth, Noise(seed)));
@@ -94,8 +111,39 @@ TEST(LinkFit, FindsTheCostsOfANetworkThroughNoise) {
       EXPECT_NEAR(fit.bytes_per_us / truth.bytes_per_us, 1, 0.05);
       // A difference of two noisy times.
       EXPECT_NEAR(fit.message_us, truth.message_us, 0.04 * (2 * truth.latency_us / 16 + 1));
+      EXPECT_NEAR(fit.burst_bytes, truth.burst_bytes, 0.05 * truth.burst_bytes);
     }
   }
+}
+
+TEST(LinkFit, ANodeIsAsFastAsTheFastestStreamOverItsLink) {
+  Noise noise(1);
+  const auto samples = [&](std::initializer_list<std::pair<int, double>> rates) {
+    NetworkSamples result;
+    for (const auto& [node, rate] : rates) {
+      result.streams.push_back(
+          stream_over({.latency_us = 20, .bytes_per_us = rate, .message_us = 1}, 50, noise));
+      result.streams.back().node = node;
+    }
+    return result;
+  };
+  // Links of 120, 12, 120, 60: what each pair reaches is the slower of both.
+  const std::vector<NetworkSamples> by_node = {
+      samples({{1, 12}, {2, 120}, {3, 60}}), samples({{3, 12}, {2, 12}}), samples({{3, 60}}), {}};
+  std::vector<MeasuredCosts> measured;
+  for (int node = 0; node < 4; ++node) {
+    const NetworkSamples& each = by_node[static_cast<std::size_t>(node)];
+    measured.push_back({.memory = {}, .network = {}, .node_rates = fit_node_rates(each, node, 4)});
+  }
+  const LinkCosts costs = combine_costs(measured, ProcessGrid::with_node_sizes({1, 1, 1, 1}));
+  ASSERT_EQ(costs.node_rates.size(), 4u);
+  const std::vector<double> truth = {120, 12, 120, 60};
+  for (std::size_t node = 0; node < 4; ++node) {
+    EXPECT_NEAR(costs.node_rates[node] / truth[node], 1, 0.05);
+  }
+  // Links that differ by noise are alike.
+  measured = {{.memory = {}, .network = {}, .node_rates = {118, 110}}, {}};
+  EXPECT_TRUE(combine_costs(measured, ProcessGrid::with_node_sizes({1, 1})).node_rates.empty());
 }
 
 TEST(LinkFit, NonsenseStaysUsable) {
@@ -111,10 +159,11 @@ TEST(LinkFit, NonsenseStaysUsable) {
   EXPECT_GT(cost.cache_bytes, 0);
 
   NetworkSamples network{.round_trips_us = {10}, .bursts_us = {5}, .burst_messages = 4};
-  network.exchanges = {{1000, 50}, {2000, 40}};
+  network.streams = {{.node = 1, .arrivals = {{1000, 20}, {2000, 20}}}};
   const NetworkCost link = fit_network(network);
   EXPECT_EQ(link.message_us, 0);
-  EXPECT_EQ(link.bytes_per_us, 50);
+  EXPECT_EQ(link.bytes_per_us, 100);
+  EXPECT_EQ(link.burst_bytes, 0);
 }
 
 TEST(LinkFit, NoSamplesMeanTheDefaults) {
@@ -132,7 +181,7 @@ TEST(LinkFit, TheSlowestNodeAndLinkCountButNotTheSlowestRank) {
     MemoryCost cost;
     cost.latency_us = latency;
     cost.bytes_per_us = rate;
-    return MeasuredCosts{.memory = cost, .network = {}};
+    return MeasuredCosts{.memory = cost, .network = {}, .node_rates = {}};
   };
   std::vector<MeasuredCosts> by_rank = {node(1, 50), node(2, 40), node(90, 1),
                                         node(3, 30), node(3, 30), node(3, 30)};
