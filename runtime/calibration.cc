@@ -52,16 +52,23 @@ std::string from_rank_0(Rendezvous& rendezvous, const std::string& text) {
 /// What this rank measured, in the keys of link costs.
 std::string measure(Transport& transport, const ProcessGrid& grid, const ProbeLimits& limits) {
   std::string text;
-  const auto append = [&](const LinkCosts& costs, std::string_view keys) {
+  LinkCosts costs;
+  const auto append = [&](std::string_view keys) {
     text += (text.empty() ? "" : ",") + to_string(costs, keys);
   };
   const MemorySamples memory = probe_node(transport, grid, limits);
-  if (!memory.own_passes.empty()) append({.memory = fit_memory(memory)}, kMemoryKeys);
+  if (!memory.own_passes.empty()) {
+    costs.memory = fit_memory(memory);
+    append(kMemoryKeys);
+  }
   const NetworkSamples network = probe_network(transport, grid, limits);
-  if (!network.round_trips_us.empty()) append({.network = fit_network(network)}, kNetworkKeys);
+  if (!network.round_trips_us.empty()) {
+    costs.network = fit_network(network);
+    append(kNetworkKeys);
+  }
   if (!network.streams.empty()) {
-    const int node = grid.node(transport.rank());
-    append({.node_rates = fit_node_rates(network, node, grid.num_nodes())}, kNodeRates);
+    costs.node_rates = fit_node_rates(network, grid.node(transport.rank()), grid.num_nodes());
+    append(kNodeRates);
   }
   return text;
 }

@@ -18,7 +18,7 @@ struct ProbeLimits {
   TransportLimits transport;
   int cores = 1;                                      ///< That the ranks of this node may run on.
   std::chrono::milliseconds node{40};                 ///< For what is measured inside a node,
-  std::chrono::milliseconds network{90};              ///< and between nodes.
+  std::chrono::milliseconds network{80};              ///< and between nodes.
   std::chrono::milliseconds connect_timeout{60'000};  ///< A peer that is silent so long is lost.
 };
 

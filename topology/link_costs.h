@@ -49,7 +49,7 @@ struct LinkCosts {
   LinkCost native_network{.latency_us = 15.0, .bytes_per_us = 1200};
   /// What each node's link reaches, by node, in bytes per microsecond each way; 0 for a node of
   /// which nothing is known. Empty: all as `network.bytes_per_us`, which is that of the slowest.
-  std::vector<double> node_rates = {};
+  std::vector<double> node_rates;
   double bucket_us = 0.5;  ///< What a bucket costs its rank, whatever its size.
   double step_us = 0.05;   ///< What one step of a schedule costs beside its bytes.
 };
