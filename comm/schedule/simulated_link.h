@@ -1,0 +1,26 @@
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+namespace kolo {
+
+/// One direction of a simulated link: passes one message after the other at its rate, but so many
+/// bytes at once as it has saved up while it had nothing to do.
+///
+/// Units: microseconds, bytes, bytes per microsecond. Threads: one. Times never fall from call to
+/// call.
+class SimulatedLink {
+ public:
+  /// When a message is through that begins now, or when those before it are through.
+  double pass(double now, double bytes, double bytes_per_us, double burst_bytes) {
+    paid_us_ = std::max(now - burst_bytes / bytes_per_us, paid_us_) + bytes / bytes_per_us;
+    return std::max(now, paid_us_);
+  }
+  double free_us(double now) const { return std::max(now, paid_us_); }
+
+ private:
+  double paid_us_ = -std::numeric_limits<double>::infinity();
+};
+
+}  // namespace kolo

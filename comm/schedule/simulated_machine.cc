@@ -1,0 +1,108 @@
+#include "comm/schedule/simulated_machine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/base/check.h"
+
+namespace kolo {
+namespace {
+
+double transfer_us(const LinkCost& link, double bytes) {
+  return link.latency_us + bytes / link.bytes_per_us;
+}
+
+double value_of(const std::vector<double>& by_rank, int rank) {
+  return by_rank[static_cast<std::size_t>(rank)];
+}
+
+}  // namespace
+
+SimulatedMachine::SimulatedMachine(const ProcessGrid& grid, const SimulatorOptions& options)
+    : grid_(grid),
+      costs_(options.costs),
+      model_(grid, costs_.links),
+      is_reduced_(options.only_first_node),
+      nodes_(static_cast<std::size_t>(is_reduced_ ? 1 : grid.num_nodes())) {
+  place_ranks(options.slowness);
+}
+
+void SimulatedMachine::place_ranks(const std::vector<double>& slowness) {
+  const auto world = static_cast<std::size_t>(grid_.world_size());
+  check(slowness.empty() || slowness.size() == world, "not one slowness per rank");
+  check(slowness.empty() || are_alike(slowness), "nodes that are not equally slow are not alike");
+  std::vector<int> order;
+  for (int rank = 0; rank < grid_.world_size(); ++rank) {
+    if (!is_reduced_ || grid_.node(rank) == 0) order.push_back(rank);
+  }
+  std::sort(order.begin(), order.end(), [&](int a, int b) {
+    return std::pair(grid_.local_rank(a), grid_.node(a)) <
+           std::pair(grid_.local_rank(b), grid_.node(b));
+  });
+  place_of_.assign(world, 0);
+  for (int rank : order) {
+    place_of_[static_cast<std::size_t>(rank)] = narrow<std::uint32_t>(ranks_.size());
+    SimulatedRank& added = ranks_.emplace_back();
+    added.number = rank;
+    added.node = grid_.node(rank);
+    added.slowness = slowness.empty() ? 1.0 : value_of(slowness, rank);
+  }
+}
+
+int SimulatedMachine::first_like(int rank) const {
+  return grid_.ranks_of_node(0)[static_cast<std::size_t>(grid_.local_rank(rank))];
+}
+
+std::uint32_t SimulatedMachine::place_of(int rank) const {
+  return place_of_[static_cast<std::size_t>(is_reduced_ ? first_like(rank) : rank)];
+}
+
+SimulatedNode& SimulatedMachine::node_of(std::uint32_t place) {
+  return nodes_[is_reduced_ ? 0 : static_cast<std::size_t>(ranks_[place].node)];
+}
+
+bool SimulatedMachine::are_alike(const std::vector<double>& by_rank) const {
+  for (int rank = 0; is_reduced_ && rank < grid_.world_size(); ++rank) {
+    if (value_of(by_rank, rank) != value_of(by_rank, first_like(rank))) return false;
+  }
+  return true;
+}
+
+NodeMemory SimulatedMachine::memory_of(const BucketLayout& layout) const {
+  const auto bytes = static_cast<double>(layout.count * size_of(layout.dtype));
+  return {costs_.links.memory, bytes * grid_.local_size(grid_.leader(0))};
+}
+
+std::optional<double> SimulatedMachine::memory_us(const Step& step, const NodeMemory& memory,
+                                                  bool is_inside) const {
+  const auto bytes = static_cast<double>(step.bytes);
+  if (step.worker == Worker::kKernels) {
+    const auto shared = static_cast<double>(step.shared_bytes);
+    return memory.own_us(bytes - shared) + memory.shared_us(shared);
+  }
+  if (step.worker != Worker::kMessages || !is_inside) return std::nullopt;
+  // Into a ring of bytes that both ends map, and out of it.
+  if (step.kind == StepKind::kSend) return memory.own_us(2 * bytes);
+  if (step.kind != StepKind::kRecv) return std::nullopt;
+  return memory.own_us(bytes) + memory.shared_us(bytes);
+}
+
+double SimulatedMachine::time_us(const Step& step) const {
+  const auto bytes = static_cast<double>(step.bytes);
+  if (step.worker == Worker::kMessages) {
+    const bool is_flag = step.kind == StepKind::kSignal || step.kind == StepKind::kAwait;
+    return is_flag ? costs_.links.step_us : costs_.links.network.message_us;
+  }
+  if (step.worker == Worker::kDown || step.worker == Worker::kUp) {
+    return transfer_us(costs_.links.staging, bytes / 2);  // Bytes are those read plus written.
+  }
+  return transfer_us(costs_.device_kernel, bytes);
+}
+
+double SimulatedMachine::native_us(const Step& step, std::size_t ranks) const {
+  if (step.native == NativeOp::kAllReduce) return model_.native_us(step.bytes);
+  const auto size = static_cast<double>(ranks);
+  return transfer_us(costs_.links.device, (size - 1) / size * static_cast<double>(step.bytes));
+}
+
+}  // namespace kolo
