@@ -1,8 +1,16 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 namespace kolo {
+
+/// How pairs reach all ranks. It changes no bit of the result.
+enum class ExchangeRoute : std::uint8_t {
+  kAllGather,  ///< Every rank's to every rank, who all do what the owners do.
+  kPairwise,   ///< Through owners, straight to each of them.
+  kLogStep,    ///< Through owners, in log2(ranks) rounds each way.
+};
 
 /// How a payload from every rank for every other rank gets there.
 ///

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "comm/base/check.h"
+#include "comm/schedule/packer.h"
+
+namespace kolo {
+
+/// Elements of a bucket's dtype that a codec reads or writes, uncoded: side by side in memory, or
+/// in the caller's tensors.
+struct CodecElements {
+  std::byte* data = nullptr;  ///< Null: they are elements [offset, offset + count) of `tensors`.
+  Packer* tensors = nullptr;
+  std::size_t offset = 0;
+  std::size_t count = 0;
+};
+
+/// Memory of payloads, each as large as planned, in the order of the elements they stand for.
+using Payloads = std::span<const std::span<std::byte>>;
+
+/// Turns a bucket's elements into payloads and back: the verbs of kCodec steps, which see all of
+/// them in this order. Payloads have a planned capacity, so that schedules do not change with the
+/// data; they begin with the number of bytes in use, and only these travel.
+///
+/// What a verb promises is what the verifier takes for granted of it; how elements are put into the
+/// order in which payloads stand side by side is the codec's business, if all ranks do it alike.
+///
+/// Threads: the executor's. Nothing allocates once every verb has run.
+/// Errors:  KoloError(kInternal) for a payload that no peer can have sent.
+class Codec {
+ public:
+  virtual ~Codec() = default;
+
+  /// This rank's contribution, in place, for a bucket that goes on uncoded.
+  virtual void fold(const CodecElements& elements) = 0;
+  /// This rank's contribution as payloads.
+  virtual void encode(const CodecElements& contribution, Payloads payloads) = 0;
+  /// The sum of contributions to the same elements, one source for each rank that takes part, in
+  /// ascending order: as payloads, or kept in the codec if these have no capacity.
+  virtual void merge(Payloads sources, Payloads sum) = 0;
+  /// Payloads of counts, made from the sum that the codec keeps, for round `round` of finding out
+  /// what of all ranks' sums is kept.
+  virtual void count(std::uint32_t round, Payloads counts) = 0;
+  /// The sum of counts. No source is the target.
+  virtual void tally(Payloads sources, std::span<std::byte> sum) = 0;
+  /// Takes note of the counts of all ranks together.
+  virtual void narrow(std::uint32_t round, Payloads counts) = 0;
+  /// The sum that the codec keeps, as far as it is part of the result.
+  virtual void finish(std::span<std::byte> result) = 0;
+  /// Results as elements, multiplied by `scale`.
+  virtual void decode(Payloads results, const CodecElements& elements, double scale) = 0;
+  /// A look at the finished elements, which stay as they are.
+  virtual void inspect(const CodecElements& finished) = 0;
+};
+
+/// How many bytes of a payload are in use; they stand at its front.
+inline std::size_t used_payload_bytes(std::span<const std::byte> payload) {
+  std::uint64_t used = 0;
+  ensure(payload.size() >= sizeof(used), "a payload has no room for its length");
+  std::memcpy(&used, payload.data(), sizeof(used));
+  ensure(sizeof(used) <= used && used <= payload.size(), "a payload is longer than planned");
+  return used;
+}
+
+}  // namespace kolo

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/schedule/codec.h"
+#include "compression/density_schedule.h"
+#include "compression/error_feedback.h"
+#include "compression/owner_sum.h"
+#include "compression/sparse_all_reduce.h"
+
+namespace kolo {
+
+/// What a compressed group has done so far, and in its last step.
+struct CompressedGroupStats {
+  std::size_t steps = 0;          ///< Ended, skipped ones too.
+  std::size_t skipped = 0;        ///< Aborted.
+  std::size_t k = 0;              ///< Pairs that this rank may send in a step; 0 in a dense one.
+  std::size_t sent_pairs = 0;     ///< That it has sent, to itself, too.
+  std::size_t kept_pairs = 0;     ///< Of all results.
+  std::size_t payload_bytes = 0;  ///< In use in its payloads to and as an owner; each once.
+};
+
+/// The codec of one compression group on one rank: top-k with error feedback. Tensors that share
+/// payloads, owners and a schedule; fixed by the job, and never by what is fused when.
+///
+/// A step is dense or sparse by its number. The caller starts the bucket of the schedule that
+/// `compile_dense` or `compile_sparse` gave, and when the buckets of all groups of a set are over,
+/// asks all groups whether they are finite, and commits all, or aborts all:
+///
+///     start(group.is_dense() ? dense bucket : sparse bucket)      ... for every group
+///     all finite() ? commit() : abort()                           ... for every group, on all
+///     ranks
+///
+/// `finite` is equal on all ranks. If it is not, every rank's tensors hold a NaN or an infinity.
+///
+/// Threads: one at a time. Steady state allocates nothing.
+class CompressedGroup final : public Codec {
+ public:
+  CompressedGroup(int rank, const ProcessGrid& grid, SparseOptions options);
+
+  const SparseOptions& options() const { return options_; }
+
+  // --- Around a step ----------------------------------------------------------------------------
+
+  /// Number of the next step, from 0: what the warm-up goes by. Set it after a checkpoint was
+  /// loaded, to the same on all ranks.
+  std::size_t step() const { return stats_.steps; }
+  void set_step(std::size_t step);
+  /// Whether the next step is dense.
+  bool is_dense() const;
+
+  /// Whether all numbers of the step that has run were finite, on all ranks.
+  bool finite() const { return finite_; }
+  /// Accepts the step: what is in the result leaves the residuals.
+  void commit();
+  /// Forgets the step: no residual has changed.
+  void abort();
+
+  // --- State, between steps ---------------------------------------------------------------------
+
+  /// Names and places of the parts of tensors whose residuals this rank holds.
+  const std::vector<SparsePart>& parts() const { return layout_.parts; }
+  /// Of the parts of one of the group's tensors that this rank holds.
+  double residual_norm(std::size_t tensor) const;
+  FeedbackState save() const { return feedback_.save(); }
+  /// Errors: as ErrorFeedback::load.
+  void load(const FeedbackState& state) { feedback_.load(state); }
+  const CompressedGroupStats& stats() const { return stats_; }
+  /// The next step is dense, whatever its number, and leaves no residual; to be called on all
+  /// ranks.
+  void flush_next() { flushes_ = true; }
+
+  // --- Codec: the executor's --------------------------------------------------------------------
+
+  void fold(const CodecElements& elements) override;
+  void encode(const CodecElements& contribution, Payloads payloads) override;
+  void merge(Payloads sources, Payloads sum) override;
+  void count(std::uint32_t round, Payloads counts) override;
+  void tally(Payloads sources, std::span<std::byte> sum) override;
+  void narrow(std::uint32_t round, Payloads counts) override;
+  void finish(std::span<std::byte> result) override;
+  void decode(Payloads results, const CodecElements& elements, double scale) override;
+  void inspect(const CodecElements& finished) override;
+
+ private:
+  SparseOptions options_;
+  SparseLayout layout_;
+  ErrorFeedback feedback_;
+  CompressedGroupStats stats_;
+  bool finite_ = true;
+  bool flushes_ = false;
+};
+
+}  // namespace kolo
