@@ -1,145 +1,184 @@
 #include "compression/compression_spec.h"
 
+#include <array>
 #include <charconv>
-#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "comm/base/error.h"
+#include "comm/base/text.h"
 
 namespace kolo {
 namespace {
 
-[[noreturn]] void fail(std::string_view text, const std::string& what) {
-  throw KoloError(
-      {.code = ErrorCode::kConfig, .what = fmt::format("compression '{}': {}", text, what)});
+/// What a word stands for; a table reads both ways.
+template <typename Value, std::size_t kCount>
+using Words = std::array<std::pair<std::string_view, Value>, kCount>;
+
+constexpr Words<CompressionMethod, 5> kMethods{{{"none", CompressionMethod::kNone},
+                                                {"fp16", CompressionMethod::kFloat16},
+                                                {"bf16", CompressionMethod::kBFloat16},
+                                                {"topk", CompressionMethod::kTopK},
+                                                {"auto", CompressionMethod::kAuto}}};
+constexpr Words<DType, 3> kWires{
+    {{"fp32", DType::kFloat32}, {"fp16", DType::kFloat16}, {"bf16", DType::kBFloat16}}};
+constexpr Words<QuotaRule, 3> kRules{{{"quota", QuotaRule::kQuota},
+                                      {"exact", QuotaRule::kGlobalExact},
+                                      {"lossless", QuotaRule::kLossless}}};
+constexpr Words<SparseRoute, 4> kRoutes{{{"auto", SparseRoute::kAuto},
+                                         {"allgather", SparseRoute::kAllGather},
+                                         {"owners", SparseRoute::kOwners},
+                                         {"logstep", SparseRoute::kLogStep}}};
+
+template <typename Value, std::size_t kCount>
+bool read_word(const Words<Value, kCount>& words, std::string_view text, Value& value) {
+  for (const auto& [word, meaning] : words) {
+    if (word != text) continue;
+    value = meaning;
+    return true;
+  }
+  return false;
 }
 
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(' ');
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(' ') - begin + 1);
-}
-
-double parse_density(std::string_view text, std::string_view number) {
-  number = trimmed(number);
-  double density = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), density);
-  if (error != std::errc() || end != number.data() + number.size()) {
-    fail(text, fmt::format("'{}' is not a number", number));
-  }
-  if (!(density > 0 && density <= 1)) {
-    fail(text, fmt::format("density {} does not lie above 0 and up to 1", number));
-  }
-  return density;
-}
-
-}  // namespace
-
-CompressionSpec CompressionSpec::parse(std::string_view text) {
-  const std::string_view whole = trimmed(text);
-  const std::size_t open = whole.find('(');
-  const std::string_view name = trimmed(whole.substr(0, open));
-  std::optional<double> density;
-  if (open != std::string_view::npos) {
-    if (whole.back() != ')') fail(text, "a ')' is missing at the end");
-    density = parse_density(text, whole.substr(open + 1, whole.size() - open - 2));
-  }
-  CompressionSpec spec;
-  if (name == "topk" || name == "auto") {
-    spec.method = name == "topk" ? CompressionMethod::kTopK : CompressionMethod::kAuto;
-    if (name == "topk" && !density) fail(text, "topk needs a density, as in topk(0.01)");
-    spec.density = density.value_or(spec.density);
-    return spec;
-  }
-  if (name == "fp16") {
-    spec.method = CompressionMethod::kFloat16;
-  } else if (name == "bf16") {
-    spec.method = CompressionMethod::kBFloat16;
-  } else if (name != "none") {
-    fail(text, "there are none, fp16, bf16, topk(DENSITY) and auto");
-  }
-  if (density) fail(text, fmt::format("{} has no density", name));
-  return spec;
-}
-
-std::string CompressionSpec::to_string() const {
-  switch (method) {
-    case CompressionMethod::kNone:
-      return "none";
-    case CompressionMethod::kFloat16:
-      return "fp16";
-    case CompressionMethod::kBFloat16:
-      return "bf16";
-    case CompressionMethod::kTopK:
-      return fmt::format("topk({})", density);
-    case CompressionMethod::kAuto:
-      return fmt::format("auto({})", density);
+template <typename Value, std::size_t kCount>
+std::string_view word_of(const Words<Value, kCount>& words, Value value) {
+  for (const auto& [word, meaning] : words) {
+    if (meaning == value) return word;
   }
   return "";
 }
 
+/// Reads one spec; its errors quote the whole of it.
+class SpecReader {
+ public:
+  explicit SpecReader(std::string_view text) : text_(text) {}
+
+  CompressionSpec read() {
+    const std::string_view whole = trimmed(text_);
+    const std::size_t open = whole.find('(');
+    if (!read_word(kMethods, trimmed(whole.substr(0, open)), spec_.method)) {
+      fail("there are none, fp16, bf16, topk(DENSITY,...) and auto");
+    }
+    const bool has_arguments = open != std::string_view::npos;
+    if (spec_.method == CompressionMethod::kTopK && !has_arguments) {
+      fail("topk needs a density, as in topk(0.01)");
+    }
+    if (!has_arguments) return spec_;
+    if (!spec_.may_be_sparse()) {
+      fail(fmt::format("{} has no density", word_of(kMethods, spec_.method)));
+    }
+    if (whole.back() != ')') fail("a ')' is missing at the end");
+    read_arguments(whole.substr(open + 1, whole.size() - open - 2));
+    return spec_;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw KoloError(
+        {.code = ErrorCode::kConfig, .what = fmt::format("compression '{}': {}", text_, what)});
+  }
+
+  void read_arguments(std::string_view left) {
+    for (bool is_first = true;; is_first = false) {
+      const std::size_t comma = left.find(',');
+      const std::string_view argument = trimmed(left.substr(0, comma));
+      if (is_first) {
+        read_density(argument);
+      } else {
+        read_argument(argument);
+      }
+      if (comma == std::string_view::npos) return;
+      left.remove_prefix(comma + 1);
+    }
+  }
+
+  void read_density(std::string_view text) {
+    spec_.density = number<double>(text);
+    if (!(spec_.density > 0 && spec_.density <= 1)) {
+      fail(fmt::format("density {} does not lie above 0 and up to 1", text));
+    }
+  }
+
+  void read_argument(std::string_view argument) {
+    if (read_word(kWires, argument, spec_.wire)) return;
+    const std::size_t equals = argument.find('=');
+    const std::string_view name = trimmed(argument.substr(0, equals));
+    const std::string_view value =
+        equals == std::string_view::npos ? "" : trimmed(argument.substr(equals + 1));
+    if (name == "dgc") {
+      spec_.momentum = equals == std::string_view::npos ? 0.9f : number<float>(value);
+      if (!(spec_.momentum > 0 && spec_.momentum < 1)) {
+        fail(fmt::format("momentum {} does not lie between 0 and 1", value));
+      }
+    } else if (name == "warmup") {
+      spec_.warmup = number<std::size_t>(value);
+    } else if (name == "ramp") {
+      spec_.ramp = number<std::size_t>(value);
+    } else if (argument == "nofeedback") {
+      spec_.feedback = false;
+    } else if (name == "rule") {
+      if (!read_word(kRules, value, spec_.rule)) fail("a rule is quota, exact or lossless");
+    } else if (name == "route") {
+      if (!read_word(kRoutes, value, spec_.route)) {
+        fail("a route is auto, allgather, owners or logstep");
+      }
+    } else {
+      fail(
+          fmt::format("'{}' is not fp32, fp16, bf16, dgc, warmup=, ramp=, nofeedback, rule= or "
+                      "route=",
+                      argument));
+    }
+  }
+
+  template <typename Number>
+  Number number(std::string_view text) const {
+    Number value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) {
+      fail(fmt::format("'{}' is not a number", text));
+    }
+    return value;
+  }
+
+  std::string_view text_;
+  CompressionSpec spec_;
+};
+
+}  // namespace
+
+CompressionSpec CompressionSpec::parse(std::string_view text) { return SpecReader(text).read(); }
+
+std::string CompressionSpec::to_string() const {
+  std::string text(word_of(kMethods, method));
+  if (!may_be_sparse()) return text;
+  text += fmt::format("({}", density);
+  const CompressionSpec defaults;
+  if (wire != defaults.wire) text += fmt::format(",{}", word_of(kWires, wire));
+  if (momentum > 0) text += fmt::format(",dgc={}", momentum);
+  if (warmup > 0) text += fmt::format(",warmup={}", warmup);
+  if (ramp > 0) text += fmt::format(",ramp={}", ramp);
+  if (!feedback) text += ",nofeedback";
+  if (rule != defaults.rule) text += fmt::format(",rule={}", word_of(kRules, rule));
+  if (route != defaults.route) text += fmt::format(",route={}", word_of(kRoutes, route));
+  return text + ")";
+}
+
 CompressionSpec CompressionSpec::for_tensor(std::size_t count, std::size_t dimensions) const {
-  const bool may_be_sparse =
-      method == CompressionMethod::kTopK || method == CompressionMethod::kAuto;
-  if (may_be_sparse && (count < kSmallestSparse || dimensions < 2)) return {};
+  if (may_be_sparse() && (count < kSmallestSparse || dimensions < 2)) return {};
   return *this;
 }
 
-CompressionRules CompressionRules::parse(std::string_view text) {
-  CompressionRules rules;
-  for (std::string_view left = text;;) {
-    const std::size_t comma = left.find(',');
-    const std::string_view rule = trimmed(left.substr(0, comma));
-    if (rule.empty()) fail(text, "a rule is empty");
-    const std::size_t equals = rule.rfind('=');
-    const bool for_all = equals == std::string_view::npos;
-    const std::string_view pattern = for_all ? "*" : trimmed(rule.substr(0, equals));
-    if (pattern.empty()) fail(rule, "a rule without a pattern before '='");
-    rules.rules_.push_back(
-        {.pattern = std::string(pattern),
-         .spec = CompressionSpec::parse(for_all ? rule : rule.substr(equals + 1))});
-    if (comma == std::string_view::npos) return rules;
-    left.remove_prefix(comma + 1);
+WarmUp CompressionSpec::warm_up() const {
+  constexpr std::array kStages{0.25, 0.0625, 0.015625, 0.004};
+  WarmUp result{.dense_steps = warmup};
+  for (const double stage : kStages) {
+    if (ramp > 0 && stage > density) result.ramp.push_back(stage);
   }
-}
-
-std::string CompressionRules::to_string() const {
-  std::string text;
-  for (const Rule& rule : rules_) {
-    if (!text.empty()) text += ',';
-    text += rule.pattern + '=' + rule.spec.to_string();
+  if (!result.ramp.empty()) {
+    result.steps_per_density = (ramp + result.ramp.size() - 1) / result.ramp.size();
   }
-  return text;
-}
-
-CompressionSpec CompressionRules::spec_of(std::string_view tensor) const {
-  for (const Rule& rule : rules_) {
-    if (matches(rule.pattern, tensor)) return rule.spec;
-  }
-  return {};
-}
-
-bool matches(std::string_view pattern, std::string_view name) {
-  // Where to go on if what follows the last `*` does not fit: let it stand for one character more.
-  std::size_t p = 0, n = 0;
-  std::size_t after_star = std::string_view::npos;
-  std::size_t star_end = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      after_star = ++p;
-      star_end = n;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
-      ++p;
-      ++n;
-    } else if (after_star != std::string_view::npos) {
-      p = after_star;
-      n = ++star_end;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+  return result;
 }
 
 }  // namespace kolo

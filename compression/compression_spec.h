@@ -1,28 +1,60 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "comm/base/dtype.h"
+#include "compression/density_schedule.h"
+#include "compression/owner_quota.h"
 
 namespace kolo {
 
 /// How a tensor's gradients travel.
-enum class CompressionMethod {
-  kNone,      ///< In the tensor's dtype.
+enum class CompressionMethod : std::uint8_t {
+  kNone,      ///< Dense, in the tensor's dtype or the wire's that its set has.
   kFloat16,   ///< Dense, 16-bit on the wire.
   kBFloat16,  ///< Dense, 16-bit on the wire.
   kTopK,      ///< The largest, with error feedback.
   kAuto,      ///< Whichever of these the chooser predicts to be fastest.
 };
 
-/// What a user asks for: `none`, `fp16`, `bf16`, `topk(DENSITY)`, `auto` or `auto(DENSITY)`.
+/// The way of pairs to all ranks; it changes no bit of the result.
+enum class SparseRoute : std::uint8_t {
+  kAuto,       ///< What the chooser predicts to be fastest.
+  kAllGather,  ///< Every rank's to every rank.
+  kOwners,     ///< Through owners, straight to each of them.
+  kLogStep,    ///< Through owners, in log2(ranks) rounds.
+};
+
+/// What a user asks for, for one tensor:
+///
+///     none   fp16   bf16   auto   auto(DENSITY,WORD,...)   topk(DENSITY,WORD,...)
+///
+/// DENSITY is the share of elements that is sent, above 0 and up to 1. The words, in any order:
+///
+///     fp32 fp16 bf16           of the values on the wire (fp16)
+///     dgc  dgc=MOMENTUM        momentum corrected on each rank, 0.9; the optimizer's must be off
+///     warmup=STEPS             so many steps are dense at first (0)
+///     ramp=STEPS               then the density falls from 25 % to DENSITY in so many (0)
+///     nofeedback               forgets what is not sent, to see what error feedback is worth
+///     rule=quota|exact|lossless              which sums come back (quota), see `QuotaRule`
+///     route=auto|allgather|owners|logstep    how they travel (auto)
 struct CompressionSpec {
   CompressionMethod method = CompressionMethod::kNone;
-  double density = 0.01;  ///< kTopK, and what kAuto may choose.
+  double density = 0.01;         ///< kTopK, and what kAuto may choose; so are all that follow.
+  DType wire = DType::kFloat16;  ///< Of the values.
+  float momentum = 0;            ///< Above 0: corrected on each rank.
+  std::size_t warmup = 0;        ///< Dense steps.
+  std::size_t ramp = 0;          ///< Steps of falling density behind them.
+  bool feedback = true;          ///< Off: what is not sent is lost.
+  QuotaRule rule = QuotaRule::kQuota;
+  SparseRoute route = SparseRoute::kAuto;
 
   /// Errors: KoloError(kConfig) that names the text and what is wrong with it.
   static CompressionSpec parse(std::string_view text);
+  /// As `parse` takes it, without what is at its default: equal specs give equal texts.
   std::string to_string() const;
 
   /// What becomes of it for one tensor: biases, norms and other small tensors travel dense, since
@@ -30,29 +62,14 @@ struct CompressionSpec {
   CompressionSpec for_tensor(std::size_t count, std::size_t dimensions) const;
   static constexpr std::size_t kSmallestSparse = 4096;
 
+  /// Whether it can lead to residuals.
+  bool may_be_sparse() const {
+    return method == CompressionMethod::kTopK || method == CompressionMethod::kAuto;
+  }
+  /// The steps before DENSITY is reached.
+  WarmUp warm_up() const;
+
   friend bool operator==(const CompressionSpec&, const CompressionSpec&) = default;
 };
-
-/// Specs by tensor name: `PATTERN=SPEC,PATTERN=SPEC,...`, or one SPEC for all. `*` stands for any
-/// characters and `?` for one. The first rule that matches wins; a tensor that none matches is not
-/// compressed.
-class CompressionRules {
- public:
-  /// Errors: KoloError(kConfig) that names the rule and what is wrong with it.
-  static CompressionRules parse(std::string_view text);
-  std::string to_string() const;
-
-  CompressionSpec spec_of(std::string_view tensor) const;
-
- private:
-  struct Rule {
-    std::string pattern;
-    CompressionSpec spec;
-  };
-  std::vector<Rule> rules_;
-};
-
-/// Whether a whole name fits a pattern of `*` and `?`. Pure.
-bool matches(std::string_view pattern, std::string_view name);
 
 }  // namespace kolo

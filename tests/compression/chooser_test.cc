@@ -5,8 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/base/error.h"
-#include "compression/compression_spec.h"
+#include "comm/base/check.h"
 
 namespace kolo {
 namespace {
@@ -128,74 +127,6 @@ TEST(ChooserTest, WhatIsHiddenIsWorthNothing) {
 TEST(ChooserTest, OneRankHasNothingToSend) {
   EXPECT_EQ(choose_path(group_of(1'000'000, 0.01, 1), {}).path, ReducePath::kDense);
   EXPECT_THROW(predict_us(ReducePath::kDense, {.ranks = 0}, {}), UsageError);
-}
-
-std::string error_of(std::string_view text) {
-  try {
-    CompressionRules::parse(text);
-  } catch (const KoloError& e) {
-    EXPECT_EQ(e.error().code, ErrorCode::kConfig);
-    return e.what();
-  }
-  return "no error";
-}
-
-TEST(CompressionSpecTest, ParsesThePresets) {
-  EXPECT_EQ(CompressionSpec::parse("none").method, CompressionMethod::kNone);
-  EXPECT_EQ(CompressionSpec::parse("fp16").method, CompressionMethod::kFloat16);
-  EXPECT_EQ(CompressionSpec::parse(" bf16 ").method, CompressionMethod::kBFloat16);
-  EXPECT_EQ(CompressionSpec::parse("auto"), (CompressionSpec{CompressionMethod::kAuto, 0.01}));
-  EXPECT_EQ(CompressionSpec::parse("auto(0.1)"), (CompressionSpec{CompressionMethod::kAuto, 0.1}));
-  EXPECT_EQ(CompressionSpec::parse("topk(0.001)"),
-            (CompressionSpec{CompressionMethod::kTopK, 0.001}));
-  for (const char* text : {"none", "fp16", "bf16", "topk(0.001)", "auto(0.25)"}) {
-    EXPECT_EQ(CompressionSpec::parse(text).to_string(), text);
-  }
-}
-
-TEST(CompressionSpecTest, ErrorsNameTheText) {
-  EXPECT_THAT(error_of("topk"), HasSubstr("'topk': topk needs a density"));
-  EXPECT_THAT(error_of("topk(x)"), HasSubstr("'topk(x)': 'x' is not a number"));
-  EXPECT_THAT(error_of("topk(0)"), HasSubstr("density 0 "));
-  EXPECT_THAT(error_of("topk(1.5)"), HasSubstr("density 1.5 "));
-  EXPECT_THAT(error_of("topk(nan)"), HasSubstr("density nan "));
-  EXPECT_THAT(error_of("topk(0.1"), HasSubstr("')' is missing"));
-  EXPECT_THAT(error_of("fp16(0.1)"), HasSubstr("fp16 has no density"));
-  EXPECT_THAT(error_of("zip"), HasSubstr("'zip': there are none, fp16"));
-  EXPECT_THAT(error_of(""), HasSubstr("a rule is empty"));
-  EXPECT_THAT(error_of("*.bias=none,,fp16"), HasSubstr("a rule is empty"));
-  EXPECT_THAT(error_of("=fp16"), HasSubstr("'=fp16': a rule without a pattern"));
-}
-
-TEST(CompressionRulesTest, TheFirstRuleThatMatchesWins) {
-  const CompressionRules rules =
-      CompressionRules::parse("*.bias=none, embed*=topk(0.001), layer?.weight=bf16,*=topk(0.01)");
-  EXPECT_EQ(rules.spec_of("embed.bias").to_string(), "none");
-  EXPECT_EQ(rules.spec_of("embedding.weight").to_string(), "topk(0.001)");
-  EXPECT_EQ(rules.spec_of("layer3.weight").to_string(), "bf16");
-  EXPECT_EQ(rules.spec_of("layer13.weight").to_string(), "topk(0.01)");
-  EXPECT_EQ(CompressionRules::parse(rules.to_string()).to_string(), rules.to_string());
-  EXPECT_EQ(CompressionRules::parse("a=fp16").spec_of("b").to_string(), "none");
-  EXPECT_EQ(CompressionRules::parse("auto").spec_of("anything").to_string(), "auto(0.01)");
-}
-
-TEST(CompressionRulesTest, Patterns) {
-  EXPECT_TRUE(matches("*", ""));
-  EXPECT_TRUE(matches("a*b*c", "a-b-b-c"));
-  EXPECT_FALSE(matches("a*b*c", "a-c-b"));
-  EXPECT_TRUE(matches("?x*", "axle"));
-  EXPECT_FALSE(matches("?", ""));
-  EXPECT_FALSE(matches("ab", "abc"));
-  EXPECT_TRUE(matches("*.weight", "a.weight.weight"));
-}
-
-TEST(CompressionSpecTest, SmallAndOneDimensionalTensorsAreDense) {
-  const CompressionSpec top_k = CompressionSpec::parse("topk(0.01)");
-  EXPECT_EQ(top_k.for_tensor(CompressionSpec::kSmallestSparse, 2), top_k);
-  EXPECT_EQ(top_k.for_tensor(CompressionSpec::kSmallestSparse - 1, 2), CompressionSpec());
-  EXPECT_EQ(top_k.for_tensor(1 << 20, 1), CompressionSpec());
-  const CompressionSpec half = CompressionSpec::parse("fp16");
-  EXPECT_EQ(half.for_tensor(1, 1), half);
 }
 
 }  // namespace

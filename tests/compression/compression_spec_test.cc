@@ -1,0 +1,142 @@
+#include "compression/compression_spec.h"
+
+#include <string>
+#include <string_view>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/base/error.h"
+#include "compression/compression_rules.h"
+
+namespace kolo {
+namespace {
+
+using testing::HasSubstr;
+
+std::string error_of(std::string_view text) {
+  try {
+    CompressionRules::parse(text);
+  } catch (const KoloError& e) {
+    EXPECT_EQ(e.error().code, ErrorCode::kConfig);
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(CompressionSpecTest, ParsesThePresets) {
+  EXPECT_EQ(CompressionSpec::parse("none").method, CompressionMethod::kNone);
+  EXPECT_EQ(CompressionSpec::parse("fp16").method, CompressionMethod::kFloat16);
+  EXPECT_EQ(CompressionSpec::parse(" bf16 ").method, CompressionMethod::kBFloat16);
+  EXPECT_EQ(CompressionSpec::parse("auto"),
+            (CompressionSpec{.method = CompressionMethod::kAuto, .density = 0.01}));
+  EXPECT_EQ(CompressionSpec::parse("auto(0.1)"),
+            (CompressionSpec{.method = CompressionMethod::kAuto, .density = 0.1}));
+  EXPECT_EQ(CompressionSpec::parse("topk(0.001)"),
+            (CompressionSpec{.method = CompressionMethod::kTopK, .density = 0.001}));
+}
+
+TEST(CompressionSpecTest, ParsesEveryWord) {
+  const CompressionSpec all = CompressionSpec::parse(
+      "topk( 0.02 , bf16, dgc=0.8, warmup=200, ramp=100, nofeedback, rule=exact, route=logstep )");
+  EXPECT_EQ(all, (CompressionSpec{.method = CompressionMethod::kTopK,
+                                  .density = 0.02,
+                                  .wire = DType::kBFloat16,
+                                  .momentum = 0.8f,
+                                  .warmup = 200,
+                                  .ramp = 100,
+                                  .feedback = false,
+                                  .rule = QuotaRule::kGlobalExact,
+                                  .route = SparseRoute::kLogStep}));
+  EXPECT_EQ(CompressionSpec::parse("topk(0.01,dgc)").momentum, 0.9f);
+  EXPECT_EQ(CompressionSpec::parse("topk(0.01,fp32)").wire, DType::kFloat32);
+  EXPECT_EQ(CompressionSpec::parse("topk(0.01,rule=lossless)").rule, QuotaRule::kLossless);
+}
+
+TEST(CompressionSpecTest, TextsAreCanonical) {
+  for (const char* text :
+       {"none", "fp16", "bf16", "topk(0.001)", "auto(0.25)", "topk(0.01,bf16,dgc=0.9,warmup=5)",
+        "topk(1,fp32,ramp=7,nofeedback,rule=exact,route=allgather)"}) {
+    EXPECT_EQ(CompressionSpec::parse(text).to_string(), text);
+  }
+  EXPECT_EQ(CompressionSpec::parse("topk(0.010, route=auto, fp16)").to_string(), "topk(0.01)");
+}
+
+TEST(CompressionSpecTest, TheRampFallsInStagesAboveTheDensity) {
+  const CompressionSpec spec = CompressionSpec::parse("topk(0.01,warmup=10,ramp=30)");
+  const auto density = [&](std::size_t step) {
+    return density_at(spec.warm_up(), spec.density, step);
+  };
+  EXPECT_FALSE(density(9));
+  EXPECT_EQ(density(10), 0.25);
+  EXPECT_EQ(density(20), 0.0625);
+  EXPECT_EQ(density(30), 0.015625);
+  EXPECT_EQ(density(40), 0.01);
+  const CompressionSpec above = CompressionSpec::parse("topk(0.5,ramp=30)");
+  EXPECT_EQ(density_at(above.warm_up(), above.density, 0), 0.5);
+}
+
+TEST(CompressionSpecTest, ErrorsNameTheText) {
+  EXPECT_THAT(error_of("topk"), HasSubstr("'topk': topk needs a density"));
+  EXPECT_THAT(error_of("topk(x)"), HasSubstr("'topk(x)': 'x' is not a number"));
+  EXPECT_THAT(error_of("topk(0)"), HasSubstr("density 0 "));
+  EXPECT_THAT(error_of("topk(1.5)"), HasSubstr("density 1.5 "));
+  EXPECT_THAT(error_of("topk(nan)"), HasSubstr("density nan "));
+  EXPECT_THAT(error_of("topk(0.1"), HasSubstr("')' is missing"));
+  EXPECT_THAT(error_of("fp16(0.1)"), HasSubstr("fp16 has no density"));
+  EXPECT_THAT(error_of("topk(0.1,dgc=1)"), HasSubstr("momentum 1 does not lie between"));
+  EXPECT_THAT(error_of("topk(0.1,warmup)"), HasSubstr("'' is not a number"));
+  EXPECT_THAT(error_of("topk(0.1,warmup=-1)"), HasSubstr("'-1' is not a number"));
+  EXPECT_THAT(error_of("topk(0.1,rule=some)"), HasSubstr("a rule is quota, exact or lossless"));
+  EXPECT_THAT(error_of("topk(0.1,route=far)"), HasSubstr("a route is auto, allgather"));
+  EXPECT_THAT(error_of("topk(0.1,speed=9)"), HasSubstr("'speed=9' is not fp32"));
+  EXPECT_THAT(error_of("zip"), HasSubstr("'zip': there are none, fp16"));
+  EXPECT_THAT(error_of(""), HasSubstr("a rule is empty"));
+  EXPECT_THAT(error_of("*.bias=none,,fp16"), HasSubstr("a rule is empty"));
+  EXPECT_THAT(error_of("=fp16"), HasSubstr("'=fp16': a rule without a pattern"));
+}
+
+TEST(CompressionRulesTest, TheFirstRuleThatMatchesWins) {
+  const CompressionRules rules =
+      CompressionRules::parse("*.bias=none, embed*=topk(0.001), layer?.weight=bf16,*=topk(0.01)");
+  EXPECT_EQ(rules.spec_of("embed.bias").to_string(), "none");
+  EXPECT_EQ(rules.spec_of("embedding.weight").to_string(), "topk(0.001)");
+  EXPECT_EQ(rules.spec_of("layer3.weight").to_string(), "bf16");
+  EXPECT_EQ(rules.spec_of("layer13.weight").to_string(), "topk(0.01)");
+  EXPECT_EQ(CompressionRules::parse(rules.to_string()).to_string(), rules.to_string());
+  EXPECT_TRUE(rules.may_be_sparse());
+  EXPECT_FALSE(rules.correct_momentum());
+  EXPECT_EQ(CompressionRules::parse("a=fp16").spec_of("b").to_string(), "none");
+  EXPECT_EQ(CompressionRules::parse("auto").spec_of("anything").to_string(), "auto(0.01)");
+}
+
+TEST(CompressionRulesTest, CommasAndEqualSignsInBracketsBelongToTheSpec) {
+  const CompressionRules rules =
+      CompressionRules::parse("a*=topk(0.1,dgc=0.5,warmup=3),*=auto(0.02,rule=exact)");
+  EXPECT_EQ(rules.spec_of("a").to_string(), "topk(0.1,dgc=0.5,warmup=3)");
+  EXPECT_EQ(rules.spec_of("b").to_string(), "auto(0.02,rule=exact)");
+  EXPECT_TRUE(rules.correct_momentum());
+  EXPECT_EQ(CompressionRules::parse("topk(0.1,warmup=3)").to_string(), "topk(0.1,warmup=3)");
+}
+
+TEST(CompressionRulesTest, Patterns) {
+  EXPECT_TRUE(matches("*", ""));
+  EXPECT_TRUE(matches("a*b*c", "a-b-b-c"));
+  EXPECT_FALSE(matches("a*b*c", "a-c-b"));
+  EXPECT_TRUE(matches("?x*", "axle"));
+  EXPECT_FALSE(matches("?", ""));
+  EXPECT_FALSE(matches("ab", "abc"));
+  EXPECT_TRUE(matches("*.weight", "a.weight.weight"));
+}
+
+TEST(CompressionSpecTest, SmallAndOneDimensionalTensorsAreDense) {
+  const CompressionSpec top_k = CompressionSpec::parse("topk(0.01)");
+  EXPECT_EQ(top_k.for_tensor(CompressionSpec::kSmallestSparse, 2), top_k);
+  EXPECT_EQ(top_k.for_tensor(CompressionSpec::kSmallestSparse - 1, 2), CompressionSpec());
+  EXPECT_EQ(top_k.for_tensor(1 << 20, 1), CompressionSpec());
+  const CompressionSpec half = CompressionSpec::parse("fp16");
+  EXPECT_EQ(half.for_tensor(1, 1), half);
+}
+
+}  // namespace
+}  // namespace kolo
