@@ -9,6 +9,7 @@
 
 #include "comm/base/error.h"
 #include "tests/trainer/small_data.h"
+#include "trainer/data/cifar_file.h"
 #include "trainer/data/corpus.h"
 #include "trainer/data/data_loader.h"
 #include "trainer/data/data_source.h"
@@ -140,6 +141,71 @@ TEST(ImageDatasetTest, KnowsItsStatistics) {
                           directory.write("labels", make_idx({2}, {1, 2})), 10);
   EXPECT_DOUBLE_EQ(data.statistics().mean, 15.0);
   EXPECT_NEAR(data.statistics().deviation, 11.18034, 1e-5);
+}
+
+/// A record of CIFAR-10 whose red, green and blue are the label plus 10, 20 and 30 everywhere but
+/// in the second pixel, where they are 1, 2 and 3.
+Bytes cifar_record(std::uint8_t label) {
+  Bytes record = {label};
+  for (std::uint8_t channel = 1; channel <= 3; ++channel) {
+    for (int pixel = 0; pixel < 1024; ++pixel) {
+      record.push_back(pixel == 1 ? channel : static_cast<std::uint8_t>(label + 10 * channel));
+    }
+  }
+  return record;
+}
+
+Bytes cifar_records(const std::vector<std::uint8_t>& labels) {
+  Bytes bytes;
+  for (const std::uint8_t label : labels) {
+    const Bytes record = cifar_record(label);
+    bytes.insert(bytes.end(), record.begin(), record.end());
+  }
+  return bytes;
+}
+
+TEST(CifarFileTest, ChannelsOfAPixelComeTogether) {
+  const TemporaryDirectory directory;
+  const CifarBatch batch = read_cifar(directory.write("batch", cifar_records({3, 9, 4})), 1, 2);
+  EXPECT_EQ(batch.labels, Bytes{9});
+  ASSERT_EQ(batch.pixels.size(), CifarBatch::kImageBytes);
+  EXPECT_EQ(Bytes(batch.pixels.begin(), batch.pixels.begin() + 9),
+            (Bytes{19, 29, 39, 1, 2, 3, 19, 29, 39}));
+}
+
+TEST(CifarFileTest, MistakesNameFileAndOffset) {
+  const TemporaryDirectory directory;
+  Bytes cut = cifar_records({3, 9});
+  cut.pop_back();
+  EXPECT_THAT(data_error([&] { read_cifar(directory.write("cut", cut)); }),
+              HasSubstr("cut: at byte 6145: file does not end with a record of 3073 bytes"));
+  EXPECT_THAT(data_error([&] { read_cifar(directory.write("empty", Bytes{})); }),
+              HasSubstr("empty: at byte 0"));
+  EXPECT_THAT(data_error([&] {
+                read_cifar(directory.write("label", cifar_records({3, 10})));
+              }),
+              HasSubstr("label: at byte 3073: label 10 is not below 10"));
+  EXPECT_THAT(data_error([] { read_cifar("/nonexistent/batch"); }),
+              HasSubstr("/nonexistent/batch"));
+}
+
+TEST(DataSourceTest, OfCifarTheTestFileIsHeldOutOrElseTheLastTenth) {
+  const TemporaryDirectory directory;
+  directory.write("data_batch_1.bin", cifar_records({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  directory.write("data_batch_2.bin", cifar_records({5, 4, 3, 2, 1, 0, 9, 8, 6, 7}));
+  const ImageData split = load_images(directory.path());
+  EXPECT_EQ(split.train->size(), 18u);
+  ASSERT_EQ(split.held_out->size(), 2u);
+  EXPECT_EQ(split.train->channels(), 3u);
+  Bytes pixels(CifarBatch::kImageBytes);
+  Bytes label(1);
+  split.held_out->copy(0, pixels, label);
+  EXPECT_EQ(label[0], 6);
+  EXPECT_EQ(pixels[0], 16);
+  directory.write("test_batch.bin", cifar_records({1, 2, 3}));
+  const ImageData whole = load_images(directory.path());
+  EXPECT_EQ(whole.train->size(), 20u);
+  EXPECT_EQ(whole.held_out->size(), 3u);
 }
 
 TEST(DataSourceTest, MissingImageFileIsNamed) {

@@ -117,6 +117,22 @@ TEST(Conv2dTest, GradientsMatchDifferences) {
   }
 }
 
+TEST(Conv2dTest, PaddingKeepsTheSizeAndItsGradientsMatchDifferences) {
+  Device device;
+  ParameterSet parameters(1);
+  Conv2d layer(device, parameters, "conv",
+               {.images = 2,
+                .height = 5,
+                .width = 4,
+                .input_channels = 3,
+                .output_channels = 8,
+                .kernel = 3,
+                .padding = 1,
+                .deviation = 0.2f});
+  EXPECT_EQ(layer.forward(random_values(2 * 5 * 4 * 3, 9)).size(), 2u * 5 * 4 * 8);
+  check_layer(layer, parameters, random_values(2 * 5 * 4 * 3, 9));
+}
+
 TEST(Conv2dTest, RefusesImagesSmallerThanItsKernel) {
   Device device;
   ParameterSet parameters(1);

@@ -12,6 +12,7 @@
 #include "trainer/compute/device.h"
 #include "trainer/loop/generate.h"
 #include "trainer/loss/softmax_cross_entropy.h"
+#include "trainer/models/convnet.h"
 #include "trainer/models/gpt.h"
 #include "trainer/models/lenet.h"
 #include "trainer/models/mlp.h"
@@ -49,6 +50,15 @@ std::vector<ModelCase> model_cases() {
       {"lenet", 256, 1, 10,
        [](Device& device, std::size_t samples) {
          return std::make_unique<Lenet>(device, small_images(samples));
+       },
+       0.3},
+      {"convnet", 192, 1, 10,
+       [](Device& device, std::size_t samples) {
+         ImageModelOptions options = small_images(samples);
+         options.height = 8;
+         options.width = 8;
+         options.channels = 3;
+         return std::make_unique<Convnet>(device, options);
        },
        0.3},
       {"gpt", 6, 6, 256,

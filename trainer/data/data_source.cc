@@ -1,6 +1,8 @@
 #include "trainer/data/data_source.h"
 
+#include <cstddef>
 #include <string>
+#include <utility>
 
 #include "trainer/data/corpus.h"
 #include "trainer/data/data_error.h"
@@ -8,6 +10,9 @@
 
 namespace kolo::trainer {
 namespace {
+
+/// Of CIFAR-10's training images, if its test images are not there: 2,000 of two batches.
+constexpr std::size_t kHeldOutShare = 10;
 
 std::filesystem::path plain_or_gzip(const std::filesystem::path& directory,
                                     const std::string& name) {
@@ -26,10 +31,51 @@ std::unique_ptr<ImageDataset> load_part(const std::filesystem::path& directory,
   return std::make_unique<ImageDataset>(images, labels, kImageClasses);
 }
 
+ImageData load_mnist(const std::filesystem::path& directory) {
+  return {.train = load_part(directory, "train"), .held_out = load_part(directory, "t10k")};
+}
+
+std::filesystem::path cifar_part(const std::filesystem::path& directory, std::size_t number) {
+  return directory / ("data_batch_" + std::to_string(number) + ".bin");
+}
+
+void append(CifarBatch& all, const CifarBatch& part) {
+  all.pixels.insert(all.pixels.end(), part.pixels.begin(), part.pixels.end());
+  all.labels.insert(all.labels.end(), part.labels.begin(), part.labels.end());
+}
+
+/// The last `count` images of `all`, which it loses.
+CifarBatch split_off(CifarBatch& all, std::size_t count) {
+  const auto pixels = static_cast<std::ptrdiff_t>(count * CifarBatch::kImageBytes);
+  const auto labels = static_cast<std::ptrdiff_t>(count);
+  CifarBatch last{.pixels = {all.pixels.end() - pixels, all.pixels.end()},
+                  .labels = {all.labels.end() - labels, all.labels.end()}};
+  all.pixels.resize(all.pixels.size() - last.pixels.size());
+  all.labels.resize(all.labels.size() - last.labels.size());
+  return last;
+}
+
+ImageData load_cifar(const std::filesystem::path& directory) {
+  CifarBatch train;
+  std::error_code ignored;
+  for (std::size_t number = 1; std::filesystem::exists(cifar_part(directory, number), ignored);
+       ++number) {
+    append(train, read_cifar(cifar_part(directory, number)));
+  }
+  const std::filesystem::path test = directory / "test_batch.bin";
+  const bool has_test = std::filesystem::exists(test, ignored);
+  CifarBatch held_out =
+      has_test ? read_cifar(test) : split_off(train, train.labels.size() / kHeldOutShare);
+  return {.train = std::make_unique<ImageDataset>(std::move(train)),
+          .held_out = std::make_unique<ImageDataset>(std::move(held_out))};
+}
+
 }  // namespace
 
 ImageData load_images(const std::filesystem::path& directory) {
-  ImageData data{.train = load_part(directory, "train"), .held_out = load_part(directory, "t10k")};
+  std::error_code ignored;
+  const bool is_cifar = std::filesystem::exists(cifar_part(directory, 1), ignored);
+  ImageData data = is_cifar ? load_cifar(directory) : load_mnist(directory);
   if (data.train->height() != data.held_out->height() ||
       data.train->width() != data.held_out->width()) {
     throw_data_error(directory, 8, "training and held-out images differ in size");

@@ -9,8 +9,9 @@
 
 namespace kolo::trainer {
 
-/// Images with ten classes: a directory with the four files of MNIST, each plain or with .gz. The
-/// t10k files are the held-out part.
+/// Images with ten classes: a directory with the four files of MNIST, each plain or with .gz, of
+/// which the t10k files are the held-out part; or with data_batch_1.bin and so on of CIFAR-10,
+/// where test_batch.bin is held out, or else the last tenth.
 struct ImageData {
   std::unique_ptr<ImageDataset> train;
   std::unique_ptr<ImageDataset> held_out;

@@ -4,12 +4,13 @@
 #include <filesystem>
 #include <vector>
 
+#include "trainer/data/cifar_file.h"
 #include "trainer/data/dataset.h"
-#include "trainer/data/idx_file.h"
+#include "trainer/tensor.h"
 
 namespace kolo::trainer {
 
-/// Grey images with labels, in memory.
+/// Images with labels, in memory.
 class ImageDataset final : public Dataset {
  public:
   struct Statistics {
@@ -22,21 +23,25 @@ class ImageDataset final : public Dataset {
   ///         `classes`, naming file and offset.
   ImageDataset(const std::filesystem::path& images, const std::filesystem::path& labels,
                std::size_t classes);
+  /// Images of CIFAR-10.
+  explicit ImageDataset(CifarBatch batch);
 
-  std::size_t height() const { return images_.shape[1]; }
-  std::size_t width() const { return images_.shape[2]; }
-  /// Mean and standard deviation of all pixels, in 0 … 255; the deviation is at least 1.
+  std::size_t height() const { return shape_[1]; }
+  std::size_t width() const { return shape_[2]; }
+  std::size_t channels() const { return shape_[3]; }
+  /// Mean and standard deviation of all bytes of pixels, in 0 … 255; the deviation is at least 1.
   Statistics statistics() const;
 
-  std::size_t size() const override { return images_.shape[0]; }
-  std::size_t input_bytes() const override { return height() * width(); }
+  std::size_t size() const override { return shape_[0]; }
+  std::size_t input_bytes() const override { return height() * width() * channels(); }
   std::size_t target_bytes() const override { return 1; }
   void copy(std::size_t index, std::span<std::uint8_t> input,
             std::span<std::uint8_t> target) const override;
 
  private:
-  IdxArray images_;
-  IdxArray labels_;
+  Shape shape_;  // images, height, width, channels
+  std::vector<std::uint8_t> pixels_;
+  std::vector<std::uint8_t> labels_;
 };
 
 }  // namespace kolo::trainer

@@ -11,7 +11,6 @@ namespace {
 using Tag = dnnl::memory::format_tag;
 
 const dnnl::memory::dims kUnitStride{1, 1};
-const dnnl::memory::dims kNoPadding{0, 0};
 
 // Activations stay channels-last between layers; oneDNN chooses the layout of the weights.
 struct Layouts {
@@ -21,17 +20,18 @@ struct Layouts {
         plain_weight(
             layout_of({o.output_channels, o.input_channels, o.kernel, o.kernel}, Tag::oihw)),
         bias(layout_of({o.output_channels}, Tag::x)),
-        output(layout_of(
-            {o.images, o.output_channels, o.height - o.kernel + 1, o.width - o.kernel + 1},
-            Tag::nhwc)) {}
+        output(layout_of({o.images, o.output_channels, o.output_height(), o.output_width()},
+                         Tag::nhwc)),
+        padding(2, static_cast<dnnl::memory::dim>(o.padding)) {}
 
   dnnl::memory::desc input, weight, plain_weight, bias, output;
+  dnnl::memory::dims padding;  // on either side
 };
 
 dnnl::convolution_forward::primitive_desc forward_description(const Layouts& l,
                                                               const dnnl::engine& engine) {
   return {{dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, l.input,
-           l.weight, l.bias, l.output, kUnitStride, kNoPadding, kNoPadding},
+           l.weight, l.bias, l.output, kUnitStride, l.padding, l.padding},
           engine};
 }
 
@@ -39,7 +39,7 @@ dnnl::convolution_backward_weights::primitive_desc weights_description(
     const Layouts& l, const dnnl::engine& engine,
     const dnnl::convolution_forward::primitive_desc& hint) {
   return {{dnnl::algorithm::convolution_direct, l.input, l.weight, l.bias, l.output, kUnitStride,
-           kNoPadding, kNoPadding},
+           l.padding, l.padding},
           engine,
           hint};
 }
@@ -47,8 +47,8 @@ dnnl::convolution_backward_weights::primitive_desc weights_description(
 dnnl::convolution_backward_data::primitive_desc data_description(
     const Layouts& l, const dnnl::engine& engine,
     const dnnl::convolution_forward::primitive_desc& hint) {
-  return {{dnnl::algorithm::convolution_direct, l.input, l.weight, l.output, kUnitStride,
-           kNoPadding, kNoPadding},
+  return {{dnnl::algorithm::convolution_direct, l.input, l.weight, l.output, kUnitStride, l.padding,
+           l.padding},
           engine,
           hint};
 }
@@ -72,8 +72,8 @@ struct Conv2d::Primitives {
         forward_weight(forward_pd.weights_desc(), device.engine()),
         weight_gradient(weights_pd.diff_weights_desc(), device.engine()),
         data_weight(data_pd.weights_desc(), device.engine()),
-        output({options.images, options.height - options.kernel + 1,
-                options.width - options.kernel + 1, options.output_channels}),
+        output({options.images, options.output_height(), options.output_width(),
+                options.output_channels}),
         input_gradient({options.input_gradient ? options.images : 0, options.height, options.width,
                         options.input_channels}),
         output_memory(layouts.output, device.engine(), output.data()),
@@ -104,7 +104,8 @@ Conv2d::Conv2d(Device& device, ParameterSet& parameters, const std::string& name
           {options.output_channels, options.input_channels, options.kernel, options.kernel},
           {.deviation = options.deviation})),
       bias_(parameters.add(name + ".bias", {options.output_channels}, {})) {
-  check(options.height >= options.kernel && options.width >= options.kernel,
+  check(options.height + 2 * options.padding >= options.kernel &&
+            options.width + 2 * options.padding >= options.kernel,
         "a convolution needs images at least as large as its kernel");
   primitives_ = std::make_unique<Primitives>(device, options);
 }

@@ -11,11 +11,11 @@ namespace kolo::trainer {
 
 class Device;
 
-/// Two-dimensional convolution with bias, stride 1, no padding.
+/// Two-dimensional convolution with bias, stride 1.
 ///
 /// Shape: input [images, height, width, input_channels], weight [output_channels, input_channels,
-///        kernel, kernel], output [images, height - kernel + 1, width - kernel + 1,
-///        output_channels]. Registers `name`.weight and `name`.bias.
+///        kernel, kernel], output [images, output_height, output_width, output_channels].
+///        Registers `name`.weight and `name`.bias.
 class Conv2d final : public Layer {
  public:
   struct Options {
@@ -25,9 +25,13 @@ class Conv2d final : public Layer {
     std::size_t input_channels;
     std::size_t output_channels;
     std::size_t kernel;
-    float deviation;  ///< Of the initial weights; biases start at zero.
+    std::size_t padding = 0;  ///< Rows and columns of zeros on each side of the image.
+    float deviation;          ///< Of the initial weights; biases start at zero.
     /// A first layer has nobody to hand the gradient of its input to; it returns an empty span.
     bool input_gradient = true;
+
+    std::size_t output_height() const { return height + 2 * padding - kernel + 1; }
+    std::size_t output_width() const { return width + 2 * padding - kernel + 1; }
   };
 
   /// Errors: UsageError when the kernel is larger than the image. `device` outlives the layer.

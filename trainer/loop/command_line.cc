@@ -23,11 +23,10 @@ std::string find_model(int argc, const char* const* argv) {
 }
 
 void add_job_options(CLI::App& app, Config& c) {
-  app.add_option("--model", c.model, "mlp, lenet or gpt; decides the defaults below");
-  app.add_option(
-         "--data", c.data,
-         "Images: directory with the four MNIST files (IDX, plain or .gz). Text: a file, or "
-         "a directory of *.md *.txt *.h *.cc *.py *.sh")
+  app.add_option("--model", c.model, "mlp, lenet, convnet or gpt; decides the defaults below");
+  app.add_option("--data", c.data,
+                 "Images: directory with the four MNIST files (IDX, plain or .gz) or CIFAR-10's "
+                 "data_batch_N.bin. Text: a file, or a directory of *.md *.txt *.h *.cc *.py *.sh")
       ->required();
   app.add_option("--epochs", c.epochs, "Passes over the training data");
   app.add_option("--steps", c.steps, "Global steps, instead of --epochs");
@@ -43,7 +42,7 @@ void add_model_options(CLI::App& app, Config& c) {
   app.add_option("--width", c.width, "gpt: elements per position");
   app.add_option("--heads", c.heads, "gpt: attention heads, a divisor of --width");
   app.add_option("--context", c.context, "gpt: bytes per sample");
-  app.add_option("--hidden", c.hidden, "mlp, lenet: width of hidden dense layers");
+  app.add_option("--hidden", c.hidden, "image models: width of hidden dense layers");
 }
 
 void add_optimizer_options(CLI::App& app, Config& c) {

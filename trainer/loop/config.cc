@@ -25,7 +25,7 @@ Config default_config(const std::string& model) {
     config.clip_norm = 1.0;
     config.optimizer_options.weight_decay = 0.1f;
     config.eval_every = 250;
-  } else if (model == "lenet" || model == "mlp") {
+  } else if (model == "lenet" || model == "mlp" || model == "convnet") {
     config.epochs = 3;
     config.batch = 32;
     config.lr = 2e-3f;
@@ -35,8 +35,9 @@ Config default_config(const std::string& model) {
     config.log_every = 100;
     if (model == "mlp") config.hidden = 512;
     if (model == "mlp") config.lr = 1e-3f;
+    if (model == "convnet") config.epochs = 10;
   } else {
-    throw_config_error(fmt::format("--model {}: choose mlp, lenet or gpt", model));
+    throw_config_error(fmt::format("--model {}: choose mlp, lenet, convnet or gpt", model));
   }
   return config;
 }
@@ -48,7 +49,7 @@ void validate(const Config& c) {
           fmt::format("--optimizer {}: choose sgd or adamw", c.optimizer));
   require(c.progress == "auto" || c.progress == "terminal" || c.progress == "lines",
           fmt::format("--progress {}: choose auto, terminal or lines", c.progress));
-  require(!c.data.empty(), "--data is missing: name a directory of IDX images, or text");
+  require(!c.data.empty(), "--data is missing: name a directory of images, or text");
   require(c.batch > 0, "--batch must be at least 1");
   require(c.threads > 0, "--threads must be at least 1");
   require(c.log_every > 0, "--log-every must be at least 1");
@@ -75,7 +76,7 @@ std::uint64_t fingerprint(const Config& c) {
   const OptimizerOptions& o = c.optimizer_options;
   const LossScaler::Options scaling = update_options(c).loss_scale;
   const std::string text = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model,
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model,
       c.epochs, c.steps.value_or(0), c.batch, c.seed, c.optimizer, o.momentum, o.beta1, o.beta2,
       o.epsilon, o.weight_decay, c.lr, c.final_lr_share, c.warmup_steps, c.clip_norm, c.layers,
       c.width, c.heads, c.context, c.hidden, c.log_every, c.eval_every, c.compression,

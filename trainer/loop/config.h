@@ -14,7 +14,7 @@ namespace kolo::trainer {
 
 /// Everything that defines a training job. The same on all ranks.
 struct Config {
-  std::string model = "gpt";   ///< "mlp", "lenet" or "gpt".
+  std::string model = "gpt";   ///< "mlp", "lenet", "convnet" or "gpt".
   std::filesystem::path data;  ///< Directory of images, or text.
   std::string compression = "none";
 
@@ -39,7 +39,7 @@ struct Config {
   std::size_t width = 128;   ///< gpt.
   std::size_t heads = 4;     ///< gpt.
   std::size_t context = 64;  ///< gpt, in bytes.
-  std::size_t hidden = 128;  ///< Dense layers of mlp and lenet.
+  std::size_t hidden = 128;  ///< Dense layers of image models.
 
   std::size_t log_every = 50;     ///< Steps.
   std::size_t eval_every = 0;     ///< Steps; 0: at the end of each epoch.

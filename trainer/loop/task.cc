@@ -30,6 +30,7 @@ Task make_image_task(const Config& config) {
   const ImageModelOptions options{.images = config.batch,
                                   .height = data.train->height(),
                                   .width = data.train->width(),
+                                  .channels = data.train->channels(),
                                   .classes = kImageClasses,
                                   .hidden = config.hidden,
                                   .scaling = PixelScaling(pixels.mean, pixels.deviation),

@@ -9,7 +9,7 @@ namespace kolo::trainer {
 ImageClassifier::ImageClassifier(const ImageModelOptions& options)
     : Model(options.seed),
       scaling_(options.scaling),
-      pixels_({options.images, options.height, options.width, 1}) {}
+      pixels_({options.images, options.height, options.width, options.channels}) {}
 
 float ImageClassifier::he_deviation(std::size_t inputs) {
   return std::sqrt(2.0f / static_cast<float>(inputs));

@@ -14,6 +14,7 @@ struct ImageModelOptions {
   std::size_t images;  ///< Per batch.
   std::size_t height;
   std::size_t width;
+  std::size_t channels = 1;  ///< Of a pixel, which lie together.
   std::size_t classes;
   std::size_t hidden;  ///< Width of the hidden dense layers.
   PixelScaling scaling;

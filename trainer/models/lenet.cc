@@ -15,7 +15,7 @@ Lenet::Lenet(Device& device, const ImageModelOptions& o) : ImageClassifier(o) {
   constexpr std::size_t kKernel = 5;
   std::size_t height = o.height;
   std::size_t width = o.width;
-  std::size_t channels = 1;
+  std::size_t channels = o.channels;
 
   const auto append_convolution = [&](const std::string& name, std::size_t output_channels) {
     layers_.append<Conv2d>(device, parameters(), name,
@@ -26,7 +26,7 @@ Lenet::Lenet(Device& device, const ImageModelOptions& o) : ImageClassifier(o) {
                                            .output_channels = output_channels,
                                            .kernel = kKernel,
                                            .deviation = he_deviation(channels * kKernel * kKernel),
-                                           .input_gradient = channels > 1});
+                                           .input_gradient = name != "conv1"});
     height -= kKernel - 1;
     width -= kKernel - 1;
     channels = output_channels;

@@ -6,7 +6,7 @@
 namespace kolo::trainer {
 
 Mlp::Mlp(const ImageModelOptions& o) : ImageClassifier(o) {
-  const std::size_t pixels = o.height * o.width;
+  const std::size_t pixels = o.height * o.width * o.channels;
   layers_.append<Linear>(parameters(), "fc1",
                          Linear::Options{.rows = o.images,
                                          .inputs = pixels,

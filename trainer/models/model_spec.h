@@ -14,7 +14,7 @@ class Device;
 
 /// Which network, and for batches of which shape: enough to make it on any device.
 struct ModelSpec {
-  std::string name;  ///< "gpt", or "mlp" or "lenet" with the options of an image model.
+  std::string name;  ///< "gpt", or "mlp", "lenet" or "convnet" with those of an image model.
   std::variant<Gpt::Options, ImageModelOptions> options;
 };
 

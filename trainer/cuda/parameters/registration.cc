@@ -60,12 +60,14 @@ GptParameters register_gpt(ParameterSet& parameters, const Gpt::Options& o) {
 }
 
 MlpParameters register_mlp(ParameterSet& parameters, const ImageModelOptions& o) {
+  check(o.channels == 1, "on a GPU images are grey");
   return {add_dense(parameters, "fc1", o.height * o.width, o.hidden),
           add_dense(parameters, "fc2", o.hidden, o.hidden),
           add_dense(parameters, "fc3", o.hidden, o.classes)};
 }
 
 LenetParameters register_lenet(ParameterSet& parameters, const ImageModelOptions& o) {
+  check(o.channels == 1, "on a GPU images are grey");
   check(o.height >= 16 && o.width >= 16, "lenet needs images of at least 16 x 16 pixels");
   const std::size_t features = lenet_reduced(lenet_reduced(o.height)) *
                                lenet_reduced(lenet_reduced(o.width)) * kLenetChannels[1];
