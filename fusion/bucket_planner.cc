@@ -40,7 +40,8 @@ bool is_in_place(Placement placement) { return placement == Placement::kInPlace;
 }  // namespace
 
 DType bucket_dtype(const GradientSpec& gradient, const GradientOptions& options) {
-  return options.wire_dtype && is_float(gradient.dtype) ? *options.wire_dtype : gradient.dtype;
+  const auto wire = gradient.wire_dtype ? gradient.wire_dtype : options.wire_dtype;
+  return wire && is_float(gradient.dtype) ? *wire : gradient.dtype;
 }
 
 ArenaPlaces place_in_arena(std::span<const GradientSpec> gradients, const PlannerOptions& options) {

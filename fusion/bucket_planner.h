@@ -30,7 +30,7 @@ struct Plan {
 };
 
 struct PlannerOptions {
-  GradientOptions gradients;
+  GradientOptions gradients = {};
   std::size_t fusion_bytes = 0;  ///< Largest bucket, in bytes of its dtype; 0: one gradient each.
   std::size_t device_fusion_bytes = 0;   ///< The same in device memory.
   std::size_t device_padding_bytes = 1;  ///< A device bucket's size is a multiple of it.

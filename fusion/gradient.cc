@@ -26,8 +26,11 @@ std::string describe(std::span<const GradientSpec> gradients, const GradientOpti
                   options.wire_dtype ? to_string(*options.wire_dtype) : "as it is");
   for (const GradientSpec& gradient : gradients) {
     text += fmt::format(
-        "'{}': {} in {} {}memory\n", gradient.name, describe_shape(gradient.dtype, gradient.shape),
+        "'{}': {} in {} {}memory", gradient.name, describe_shape(gradient.dtype, gradient.shape),
         gradient.data ? "user" : "arena", gradient.memory == MemoryKind::kDevice ? "device " : "");
+    if (gradient.wire_dtype) text += fmt::format(", wire {}", to_string(*gradient.wire_dtype));
+    if (!gradient.compression.empty()) text += ", " + gradient.compression;
+    text += '\n';
   }
   return text;
 }
@@ -42,6 +45,8 @@ void check_gradients(std::span<const GradientSpec> gradients, const GradientOpti
     check(gradient.name.find('\n') == std::string::npos, "a gradient's name must be one line");
     check(names.insert(gradient.name).second,
           fmt::format("gradient '{}' appears twice in the set", gradient.name));
+    check(!gradient.wire_dtype || is_float(*gradient.wire_dtype),
+          fmt::format("the wire dtype of gradient '{}' must be a float type", gradient.name));
     check(gradient.memory != MemoryKind::kPinned,
           fmt::format("gradient '{}' is either in host or in device memory", gradient.name));
   }

@@ -19,6 +19,11 @@ struct GradientSpec {
   /// Where the gradient lives. Null: in memory of the runtime, see `GradientSet::view`.
   void* data = nullptr;
   MemoryKind memory = MemoryKind::kHost;  ///< kHost or kDevice.
+  /// How it travels, as `CompressionSpec` reads it, e.g. "topk(0.01)"; empty: as the rules of the
+  /// set say. Once registered: what that came to for this gradient, empty if it travels dense.
+  std::string compression = {};
+  /// Dtype of its bytes that travel; empty: the set's. A 16-bit `compression` sets it.
+  std::optional<DType> wire_dtype = std::nullopt;
 
   std::size_t count() const;
 };
@@ -28,6 +33,9 @@ struct GradientOptions {
   /// Dtype of the floating-point bytes that travel; empty means the runtime's `wire_dtype` option,
   /// and if that is empty too, each gradient's own.
   std::optional<DType> wire_dtype = std::nullopt;
+  /// Rules by name for gradients that name none themselves, as `CompressionRules` reads them; empty
+  /// means the runtime's `compression` option.
+  std::string compression = {};
 };
 
 /// What all ranks must describe alike, as text: a line for the set, then one per gradient. Its hash

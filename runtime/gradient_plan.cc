@@ -8,6 +8,7 @@
 
 #include "comm/collective/chunking.h"
 #include "fusion/segment_packer.h"
+#include "runtime/gradient_compression.h"
 
 namespace kolo {
 namespace {
@@ -54,7 +55,8 @@ void plan_gradients(GradientGroup& group, const PlanContext& context) {
   std::vector<BufferView> views(gradients.size());
   PlanSummary summary{.gradients = gradients.size(),
                       .buckets = plan.buckets.size(),
-                      .fusion_bytes = fusion_bytes(context, host_bytes(group))};
+                      .fusion_bytes = fusion_bytes(context, host_bytes(group)),
+                      .compression = summarize_compression(gradients)};
   std::string identity = describe(gradients, group.options());
   std::size_t largest = 0;
 

@@ -13,6 +13,7 @@
 #include "runtime/driver.h"
 #include "runtime/engine.h"
 #include "runtime/engine_thread.h"
+#include "runtime/gradient_compression.h"
 #include "runtime/gradient_group.h"
 #include "runtime/operation.h"
 #include "runtime/operation_pool.h"
@@ -186,6 +187,8 @@ GradientSet Runtime::register_gradients(std::string_view name, std::vector<Gradi
   if (!options.wire_dtype) options.wire_dtype = state_->options().wire_dtype;
   check(!name.empty(), "a gradient set needs a name");
   check_gradients(gradients, options);
+  if (options.compression.empty()) options.compression = state_->options().compression;
+  resolve_compression(gradients, CompressionRules::parse(options.compression));
   auto group = std::make_shared<GradientGroup>(std::string(name), std::move(gradients), options);
   state_->register_group(group);
   return GradientSet(*state_, std::move(group));

@@ -48,6 +48,7 @@ struct PlanSummary {
   std::size_t wire_bytes = 0;    ///< Bytes this rank sends to other nodes per iteration.
   std::size_t fusion_bytes = 0;  ///< Largest bucket that was aimed at, in host memory.
   std::string algorithm = {};    ///< Of the largest bucket.
+  std::string compression = {};  ///< How many gradients travel in which way; empty: all dense.
   std::string reason = {};       ///< Why that one, if the largest bucket is in device memory.
   std::uint64_t hash = 0;        ///< Equal on all ranks.
 };

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "comm/base/error.h"
+#include "compression/compression_rules.h"
 #include "topology/link_costs.h"
 
 namespace kolo {
@@ -102,6 +103,23 @@ OptionEntry wire_option() {
                                           : std::string();
               },
           .job_wide = true};
+}
+
+OptionEntry compression_option() {
+  return {
+      .name = "compression",
+      .value = "SPEC|PATTERN=SPEC,...",
+      .help =
+          "how gradients are compressed: none, fp16, bf16, topk(DENSITY,WORD,...) or auto; by name "
+          "with * and ?, the first rule that matches, e.g. '*.bias=none,*=topk(0.01)'. WORD: fp32 "
+          "fp16 bf16 (of values), dgc[=MOMENTUM], warmup=STEPS (dense), ramp=STEPS (falling "
+          "density), nofeedback, rule=quota|exact|lossless, "
+          "route=auto|allgather|owners|logstep",
+      .set =
+          [](Options& options, const std::string& text) {
+            options.compression = CompressionRules::parse(text).to_string();
+          },
+      .get = [](const Options& options) { return options.compression; }};
 }
 
 OptionEntry link_costs_option() {
@@ -211,6 +229,7 @@ const std::vector<OptionEntry>& option_table() {
                   "$XDG_CACHE_HOME or ~/.cache, for jobs across nodes; empty: nowhere",
                   &Options::calibration_file, false),
       wire_option(),
+      compression_option(),
       auto_bytes_option("chunk_bytes",
                         "largest piece that moves through a schedule on its own; auto: by what "
                         "links cost",

@@ -49,6 +49,7 @@ std::string describe(const Config& config, const Runtime& runtime, const Task& t
   if (!plan.reason.empty()) {
     text += fmt::format("\ngradients: {}: {}", plan.algorithm, plan.reason);
   }
+  if (!plan.compression.empty()) text += "\ncompression: " + plan.compression;
   return text;
 }
 

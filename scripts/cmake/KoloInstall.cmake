@@ -26,7 +26,7 @@ foreach(header IN LISTS public_headers)
 endforeach()
 install(FILES runtime/include/kolo/kolo.h DESTINATION ${header_root} COMPONENT library)
 
-set(libraries kolo_topology kolo_comm kolo_fusion kolo_network_factory kolo_rendezvous_factory
+set(libraries kolo_topology kolo_comm kolo_fusion kolo_compression kolo_network_factory kolo_rendezvous_factory
   kolo_device_factory kolo_group_factory kolo_runtime)
 foreach(library IN ITEMS kolo_mpi kolo_ucx kolo_cuda kolo_nccl)
   if(TARGET ${library})

@@ -181,13 +181,31 @@ TEST(PlanBuckets, CountsBytesOfTheWire) {
   EXPECT_EQ(plan_buckets(gradients, options).buckets.size(), 1u);
 }
 
+TEST(PlanBuckets, AGradientsOwnWireCountsMoreThanThatOfItsSet) {
+  const std::vector<GradientSpec> gradients = {
+      {.name = "a", .shape = {8}, .wire_dtype = DType::kFloat16},
+      {.name = "b", .shape = {8}, .wire_dtype = DType::kFloat16},
+      {.name = "c", .shape = {8}},
+      {.name = "d", .shape = {8}, .dtype = DType::kInt32, .wire_dtype = DType::kFloat16}};
+  PlannerOptions options;
+  options.fusion_bytes = std::size_t{1} << 20;
+  options.gradients.wire_dtype = DType::kBFloat16;
+  const Plan plan = plan_buckets(gradients, options);
+  ASSERT_EQ(plan.buckets.size(), 3u);
+  EXPECT_EQ(plan.buckets[0].layout.dtype, DType::kInt32);
+  EXPECT_EQ(plan.buckets[1].layout.dtype, DType::kBFloat16);
+  EXPECT_EQ(plan.buckets[2].layout.dtype, DType::kFloat16);
+  EXPECT_EQ(plan.buckets[2].segments.size(), 2u);
+}
+
 TEST(PlanBuckets, RefusesAnOrderThatIsNone) {
   const std::vector<GradientSpec> gradients = {{.name = "a", .shape = {5}},
                                                {.name = "b", .shape = {1}}};
   for (const std::vector<std::size_t>& order :
        {std::vector<std::size_t>{0}, {0, 0}, {0, 2}, {0, 1, 1}}) {
-    EXPECT_THROW(plan_buckets(gradients, {.gradients = {}, .fusion_bytes = 0, .order = order}),
-                 UsageError);
+    PlannerOptions options;
+    options.order = order;
+    EXPECT_THROW(plan_buckets(gradients, options), UsageError);
   }
 }
 

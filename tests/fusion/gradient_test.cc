@@ -33,6 +33,16 @@ TEST(DescribeGradients, HasALineForTheSetAndOneForEach) {
             "'bias': bfloat16 [4] in user memory\n");
 }
 
+TEST(DescribeGradients, SaysHowEachTravelsIfNotAsItsSet) {
+  auto gradients = two_gradients();
+  gradients[0].compression = "topk(0.01)";
+  gradients[1].wire_dtype = DType::kFloat16;
+  EXPECT_EQ(describe(gradients, {}),
+            "2 gradients, average, wire as it is\n"
+            "'weight': float32 [3, 4] in arena memory, topk(0.01)\n"
+            "'bias': float32 [4] in arena memory, wire float16\n");
+}
+
 // Whatever ranks must have alike changes the text, and so the fingerprint.
 TEST(DescribeGradients, ChangesWithEverythingThatMatters) {
   float memory[12];
@@ -48,6 +58,8 @@ TEST(DescribeGradients, ChangesWithEverythingThatMatters) {
       [&](auto& g, auto&) { g[0].data = memory; },
       [](auto& g, auto&) { std::swap(g[0], g[1]); },
       [](auto& g, auto&) { g.pop_back(); },
+      [](auto& g, auto&) { g[0].wire_dtype = DType::kFloat16; },
+      [](auto& g, auto&) { g[0].compression = "topk(0.01)"; },
       [](auto&, auto& o) { o.op = ReduceOp::kMax; },
       [](auto&, auto& o) { o.wire_dtype = DType::kFloat32; },
   };
@@ -86,6 +98,7 @@ TEST(CheckGradients, RefusesWhatCannotBeRegistered) {
   EXPECT_THAT(refusal({{.name = "twin"}, {.name = "x"}, {.name = "twin"}}, {}),
               HasSubstr("'twin' appears twice"));
   EXPECT_THAT(refusal(two_gradients(), {.wire_dtype = DType::kInt32}), HasSubstr("float"));
+  EXPECT_THAT(refusal({{.name = "a", .wire_dtype = DType::kInt32}}, {}), HasSubstr("'a' must be"));
 }
 
 }  // namespace

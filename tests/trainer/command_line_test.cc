@@ -105,8 +105,8 @@ TEST(CommandLineTest, ValuesThatCannotBeUsedAreConfigurationErrors) {
   const auto expect = [](const char* option, const char* value, const char* part) {
     EXPECT_EQ(code_of({"--data", "d", option, value}, part), ErrorCode::kConfig) << option;
   };
-  expect("--model", "resnet", "choose mlp, lenet or gpt");
-  expect("--compression", "top-k", "only none");
+  expect("--model", "resnet", "choose mlp, lenet, convnet or gpt");
+  expect("--compression", "top-k", "--compression: compression 'top-k': there are none, fp16");
   expect("--precision", "float64", "choose float32, bfloat16 or float16");
   expect("--loss-scale", "on", "choose auto, off, dynamic or a number");
   expect("--loss-scale", "-8", "choose auto, off, dynamic or a number");

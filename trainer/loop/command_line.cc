@@ -34,7 +34,6 @@ void add_job_options(CLI::App& app, Config& c) {
   app.add_option("--seed", c.seed, "Of initial weights, sample order and generated text");
   app.add_option("--threads", c.threads, "Threads of the mathematics library per rank")
       ->envname("KOLO_THREADS");
-  app.add_option("--compression", c.compression, "Gradient compression: none");
 }
 
 void add_model_options(CLI::App& app, Config& c) {

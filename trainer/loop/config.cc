@@ -43,8 +43,6 @@ Config default_config(const std::string& model) {
 }
 
 void validate(const Config& c) {
-  require(c.compression == "none",
-          fmt::format("--compression {}: only none is available", c.compression));
   require(c.optimizer == "sgd" || c.optimizer == "adamw",
           fmt::format("--optimizer {}: choose sgd or adamw", c.optimizer));
   require(c.progress == "auto" || c.progress == "terminal" || c.progress == "lines",
@@ -79,7 +77,7 @@ std::uint64_t fingerprint(const Config& c) {
       "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model,
       c.epochs, c.steps.value_or(0), c.batch, c.seed, c.optimizer, o.momentum, o.beta1, o.beta2,
       o.epsilon, o.weight_decay, c.lr, c.final_lr_share, c.warmup_steps, c.clip_norm, c.layers,
-      c.width, c.heads, c.context, c.hidden, c.log_every, c.eval_every, c.compression,
+      c.width, c.heads, c.context, c.hidden, c.log_every, c.eval_every,
       to_string(parse_precision(c.precision)), static_cast<int>(scaling.mode), scaling.scale);
   return XXH3_64bits(text.data(), text.size());
 }

@@ -16,7 +16,6 @@ namespace kolo::trainer {
 struct Config {
   std::string model = "gpt";   ///< "mlp", "lenet", "convnet" or "gpt".
   std::filesystem::path data;  ///< Directory of images, or text.
-  std::string compression = "none";
 
   std::size_t epochs = 1;
   std::optional<std::size_t> steps;  ///< Wins over `epochs`.

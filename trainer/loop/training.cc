@@ -170,7 +170,7 @@ class Training {
         .device = options.device,
         .precision = std::string(to_string(parse_precision(config_.precision))),
         .wire = std::string(to_string(options.wire_dtype.value_or(DType::kFloat32))),
-        .compression = config_.compression,
+        .compression = options.compression,
         .algorithm = plan.algorithm,
         .steps = step_,
         .skipped_steps = skipped_steps_,
