@@ -93,6 +93,7 @@ LinkCosts round_costs() {
                      .shared_bytes_per_us = 10,
                      .cache_bytes = 1e9},
           .network = {.latency_us = 100, .bytes_per_us = 1, .message_us = 0},
+          .node_rates = {},
           .bucket_us = 0,
           .step_us = 0};
 }
