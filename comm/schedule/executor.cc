@@ -30,6 +30,12 @@ class StepQueue {
   std::size_t first_ = 0, last_ = 0;
 };
 
+bool has_messages(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.steps, [](const Step& step) {
+    return step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
+  });
+}
+
 }  // namespace
 
 struct Executor::Run {
@@ -133,7 +139,10 @@ const Event& Executor::finished_event(BucketId bucket) const {
 }
 
 void Executor::remove(BucketId bucket) {
-  ensure(!runs_.at(bucket)->running, "removed a running bucket");
+  const Run& run = *runs_.at(bucket);
+  ensure(!run.running, "removed a running bucket");
+  ensure(!run.abandoned || !has_messages(run.schedule),
+         "removed an abandoned bucket whose messages may be under way");
   runs_[bucket].reset();
 }
 

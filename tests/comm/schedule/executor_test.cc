@@ -450,8 +450,14 @@ TEST(Executor, AbandonForgetsOneBucketForGood) {
         ranks[r]->executor().abandon(0);
         EXPECT_FALSE(ranks[r]->executor().busy());
         EXPECT_THROW(ranks[r]->executor().start(0, 1), KoloError);
-        EXPECT_THROW(ranks[r]->executor().remove(0), KoloError);
         EXPECT_THROW(ranks[r]->executor().abandon(0), KoloError);
+        // Messages on their way may still touch its memory. That peers of the node no longer do is
+        // for the caller to know.
+        if (job.nodes.size() > 1) {
+          EXPECT_THROW(ranks[r]->executor().remove(0), KoloError);
+        } else {
+          EXPECT_NO_THROW(ranks[r]->executor().remove(0));
+        }
       }
       std::size_t finished = 0;
       for (const auto& rank : ranks) rank->start(1, 0);
