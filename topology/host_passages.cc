@@ -4,6 +4,8 @@
 #include <bit>
 #include <vector>
 
+#include "topology/node_shares.h"
+
 // How a round of messages is priced. Inside a node a message is written to a ring of bytes and read
 // by its receiver. Between nodes all ranks of a node share its link, which sends and receives at
 // the same time.
@@ -148,6 +150,10 @@ Passage HostPassages::direct(double bytes) const {
     Passage both = 2.0 * phase;  // Reduce-scatter and all-gather.
     both.processor_us += combine_us(local, ranks, part);
     slowest = slower(slowest, both);
+  }
+  const std::vector<double> shares = node_shares(costs_, grid_.num_nodes());
+  if (largest_node_ == 1 && !shares.empty()) {
+    slowest.link_us = bytes * link_us_per_byte(costs_, shares);
   }
   return slowest;
 }

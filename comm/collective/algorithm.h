@@ -15,6 +15,9 @@ struct Stage {
   Extent extent;  ///< Elements of the bucket, present in the bucket of every rank of the group.
   bool finishes = true;  ///< Nothing is added after this stage, so it applies the scale.
   Sink sink = Sink::kUser;
+  /// Which share of the sums between nodes each node makes, by node; empty: equal ones. Only
+  /// `direct` between groups of one rank per node heeds it.
+  std::vector<double> node_shares = {};
 
   std::size_t size() const { return group.size(); }
   /// Index of `rank` in the group. Errors: internal if it is not in it.

@@ -1,27 +1,48 @@
 #include "comm/collective/chunking.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "comm/base/check.h"
 
 namespace kolo {
 
-Extent part_of(Extent whole, std::size_t parts, std::size_t index, DType dtype) {
+namespace {
+
+/// Part `index` of `parts`, of which `units_before(units, i)` says how many of the whole's units
+/// come before part i. Cut points are whole units of the bucket; the first and the last are the
+/// extent's own ends.
+template <typename UnitsBefore>
+Extent cut(Extent whole, std::size_t parts, std::size_t index, DType dtype,
+           UnitsBefore units_before) {
   const std::size_t unit = kWireAlignment / size_of(dtype);
-  const auto units_before = [unit](std::size_t element) { return (element + unit - 1) / unit; };
-  // Cut points are whole units of the bucket; the first and the last are the extent's own ends.
-  const std::size_t first = units_before(whole.offset);
-  const std::size_t last = std::max(first, units_before(whole.end()));
-  const std::size_t units = last - first;
-  const auto cut = [&](std::size_t i) -> std::size_t {
+  const auto rounded_up = [unit](std::size_t element) { return (element + unit - 1) / unit; };
+  const std::size_t first = rounded_up(whole.offset);
+  const std::size_t last = std::max(first, rounded_up(whole.end()));
+  const auto begin_of = [&](std::size_t i) -> std::size_t {
     if (i == 0) return whole.offset;
     if (i == parts) return whole.end();
-    const std::size_t before = units / parts * i + std::min(units % parts, i);
-    return std::clamp((first + before) * unit, whole.offset, whole.end());
+    return std::clamp((first + units_before(last - first, i)) * unit, whole.offset, whole.end());
   };
-  const std::size_t begin = cut(index);
-  return {begin, cut(index + 1) - begin};
+  const std::size_t begin = begin_of(index);
+  return {begin, begin_of(index + 1) - begin};
+}
+
+}  // namespace
+
+Extent part_of(Extent whole, std::size_t parts, std::size_t index, DType dtype) {
+  return cut(whole, parts, index, dtype, [parts](std::size_t units, std::size_t i) {
+    return units / parts * i + std::min(units % parts, i);
+  });
+}
+
+Extent share_of(Extent whole, const std::vector<double>& shares, std::size_t index, DType dtype) {
+  return cut(whole, shares.size(), index, dtype, [&](std::size_t units, std::size_t i) {
+    const double before =
+        std::accumulate(shares.begin(), shares.begin() + static_cast<std::ptrdiff_t>(i), 0.0);
+    return static_cast<std::size_t>(std::lround(before * static_cast<double>(units)));
+  });
 }
 
 std::size_t chunk_count(Extent whole, DType dtype, std::size_t chunk_bytes) {

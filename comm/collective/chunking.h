@@ -24,6 +24,9 @@ struct Extent {
 ///   parts     |   0    |   1    |   2    | 3 |
 Extent part_of(Extent whole, std::size_t parts, std::size_t index, DType dtype);
 
+/// The same for parts that are `shares` of the whole, which add up to 1.
+Extent share_of(Extent whole, const std::vector<double>& shares, std::size_t index, DType dtype);
+
 /// How many chunks of at most `chunk_bytes` an extent is cut into for pipelining; at least 1.
 std::size_t chunk_count(Extent whole, DType dtype, std::size_t chunk_bytes);
 

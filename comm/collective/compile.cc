@@ -10,6 +10,8 @@
 
 #include "comm/base/check.h"
 #include "comm/collective/algorithm.h"
+#include "comm/collective/parts.h"
+#include "topology/node_shares.h"
 
 namespace kolo {
 namespace {
@@ -171,6 +173,17 @@ std::vector<Extent> chunks_of(const BucketLayout& layout, const ProcessGrid& gri
   return chunks;
 }
 
+/// Which sums each node makes, for an algorithm in which that is ours to say. A host bucket's
+/// sums are made in group order wherever they are made, so no bit follows from shares.
+std::vector<double> shares_between_nodes(const BucketLayout& layout, const ProcessGrid& grid,
+                                         const CompileOptions& options, std::string_view name) {
+  const bool one_rank_each = grid.num_nodes() == grid.world_size();
+  const bool may_differ = !is_on_device(layout) &&
+                          (name.starts_with(kHierarchical) ? name.ends_with(kDirectName)
+                                                           : name == kDirectName && one_rank_each);
+  return may_differ ? node_shares(options.link_costs, grid.num_nodes()) : std::vector<double>{};
+}
+
 ScheduleBuilder make_builder(int rank, std::string name, const BucketLayout& layout,
                              const ProcessGrid& grid, const CompileOptions& options) {
   // No message is longer than the bucket, so a ring that holds it twice is never full.
@@ -202,8 +215,7 @@ void append_host_stage(ScheduleBuilder& builder, const Stage& stage, const Proce
   const std::size_t stride = name == kRingName ? stage.size() - 1 : 1;
   for (std::size_t i = 1; i <= stage.size(); ++i) {
     const std::size_t owner = (own + i * stride) % stage.size();
-    const Extent part = part_of(stage.extent, stage.size(), owner, builder.layout().dtype);
-    builder.load(builder.bucket(part.offset, part.count));
+    builder.load(part_at(builder, stage, builder.rank(), owner));
   }
   if (name.starts_with(kHierarchical)) {
     const Hierarchy hierarchy = parse_hierarchy(name);
@@ -317,9 +329,10 @@ std::string explain_device_algorithm(const BucketLayout& layout, const ProcessGr
 Schedule compile_all_reduce(int rank, const BucketLayout& layout, const ProcessGrid& grid,
                             const CompileOptions& options) {
   const std::string name = resolve_algorithm(layout, grid, options);
+  const std::vector<double> shares = shares_between_nodes(layout, grid, options, name);
   std::vector<Stage> stages;
   for (const Extent& chunk : chunks_of(layout, grid, options, name)) {
-    stages.push_back({.group = all_ranks(grid), .extent = chunk});
+    stages.push_back({.group = all_ranks(grid), .extent = chunk, .node_shares = shares});
   }
   ScheduleBuilder builder = make_builder(rank, name, layout, grid, options);
   if (is_on_device(layout)) {

@@ -49,7 +49,8 @@ void append_exchange(ScheduleBuilder& builder, const Stage& stage, const Process
     Stage piece{.group = {},
                 .extent = {cuts[i], cuts[i + 1] - cuts[i]},
                 .finishes = stage.finishes,
-                .sink = Sink::kBucket};
+                .sink = Sink::kBucket,
+                .node_shares = stage.node_shares};
     for (int node = 0; node < grid.num_nodes(); ++node) {
       piece.group.push_back(owner_in_node(stage, grid.ranks_of_node(node), cuts[i], dtype));
     }

@@ -6,10 +6,14 @@
 
 namespace kolo {
 
-/// Part `index` of the stage's extent, in the bucket of `rank`.
+/// Part `index` of the stage's extent, in the bucket of `rank`: its node's share, if nodes have
+/// shares and the group has one rank of each.
 inline Range part_at(const ScheduleBuilder& builder, const Stage& stage, int rank,
                      std::size_t index) {
-  const Extent part = part_of(stage.extent, stage.size(), index, builder.layout().dtype);
+  const DType dtype = builder.layout().dtype;
+  const Extent part = stage.node_shares.size() == stage.size()
+                          ? share_of(stage.extent, stage.node_shares, index, dtype)
+                          : part_of(stage.extent, stage.size(), index, dtype);
   return builder.bucket_of(rank, part.offset, part.count);
 }
 
