@@ -46,9 +46,14 @@ measure() {
   say "    $((SECONDS - began)) s"
 }
 
-# finish: gathers the rows of all launches in $results/$name.json and $results/$name-overlap.json, prints and
-# keeps the tables. Exit status 1 if a launch failed.
-finish() {
+# keep_earlier: what $results has already is kept; rows of the same case are measured anew and count instead.
+keep_earlier() {
+  if [[ -e $results/$name.json ]]; then cp "$results/$name.json" "$work/all-reduce.000.json"; fi
+  if [[ -e $results/$name-overlap.json ]]; then cp "$results/$name-overlap.json" "$work/overlap.000.json"; fi
+}
+
+# gather: the rows of all launches so far in $results/$name.json and $results/$name-overlap.json.
+gather() {
   local rows kind out
   mkdir -p "$results"
   for kind in all-reduce overlap; do
@@ -57,8 +62,13 @@ finish() {
     out=$results/$name.json
     if [[ $kind == overlap ]]; then out=$results/$name-overlap.json; fi
     "$root/scripts/bench-report" merge -o "$out" "${rows[@]}"
-    say "$out"
   done
+}
+
+# finish: gathers the rows of all launches, prints and keeps the tables. Exit status 1 if a launch failed.
+finish() {
+  gather
+  say "$results/$name*.json"
   if [[ -e $results/$name.json ]]; then
     "$root/scripts/bench-report" table "$results/$name.json" | tee "$results/$name.md"
   fi

@@ -66,6 +66,9 @@ class BenchScripts(unittest.TestCase):
         self.assertEqual({row["label"] for row in rows if row["system"] == "mpi"}, {"TCP", "UCX"})
         self.assertEqual({row["algorithm"] for row in rows if row["system"] == "limit"}, {"wire"})
         self.expect_files("cluster.json", "cluster.md", "cluster-2x1-1gbit.svg", "cluster-2x1-1gbit.png")
+        self.succeed("bench-cluster", "--shapes", "2x1", "--rates", "none", "--sizes", "4", "--add")
+        self.assertEqual([row for row in self.rows("cluster.json") if row["rate"] == "1gbit"], rows)
+        self.assertIn("none", {row["rate"] for row in self.rows("cluster.json")})
         down = subprocess.run([ROOT / "scripts" / "cluster", "status"], env={**os.environ, "KOLO_CLUSTER": CLUSTER_NAME})
         self.assertEqual(down.returncode, 1)
 

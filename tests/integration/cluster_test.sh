@@ -12,7 +12,10 @@ trap 'scripts/cluster down; rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*" >&2; exit 1; }
 expect() { [[ $1 == "$2" ]] || fail "$3: expected \"$2\", got \"$1\""; }
 
-scripts/cluster up 3 none --ttl 120
+scripts/cluster up 3 none,10mbit --ttl 120
+
+shape_of() { scripts/cluster exec "$1" -- tc qdisc show dev eth0 | grep -o 'tbf.*rate [^ ]*' | sed 's/.* //' || true; }
+expect "$(shape_of 0) $(shape_of 1) $(shape_of 2)" " 10Mbit 10Mbit" "rates of the hosts' links"
 
 expect "$(KOLO_PASSED=through scripts/cluster run -np 5 --ppn 2 --timeout 60 -- \
   sh -c 'echo $(hostname) $KOLO_PASSED $UCX_NET_DEVICES' | sort | uniq -c | tr -s ' \n' ' ')" \
