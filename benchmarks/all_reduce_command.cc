@@ -87,6 +87,7 @@ nlohmann::json to_json(const Runtime& runtime, const std::string& label, const A
           {"busbw_GBps", row.busbw},
           {"wire_bytes", or_null(row.wire_bytes)},
           {"wrong", or_null(row.wrong)},
+          {"link_costs", runtime.link_costs()},
           {"label", label}};
 }
 

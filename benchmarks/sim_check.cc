@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -24,7 +25,8 @@ MeasuredRow to_row(const nlohmann::json& json, const std::string& column) {
       .ranks = json.at("ranks"),
       .nodes = json.at("nodes"),
       .placement = json.at("memory") == "arena" ? Placement::kInPlace : Placement::kUser,
-      .time_us = json.at(column)};
+      .time_us = json.at(column),
+      .link_costs = json.value("link_costs", std::string())};
   const std::string name = json.at("dtype");
   const auto dtype = parse_dtype(name);
   if (!dtype) fail(ErrorCode::kData, "no dtype '" + name + "'");
@@ -32,25 +34,18 @@ MeasuredRow to_row(const nlohmann::json& json, const std::string& column) {
   return row;
 }
 
-/// The value in [low, high], on a logarithmic scale, at which a rising function is nearest to
-/// `wanted`.
-template <typename Function>
-double solve(double low, double high, double wanted, Function rising) {
-  for (int i = 0; i < 40; ++i) {
-    const double middle = std::sqrt(low * high);
-    (rising(middle) < wanted ? low : high) = middle;
-  }
-  return std::sqrt(low * high);
-}
-
-/// Bytes through the busiest direction of any node's link.
-std::size_t busiest_link(const SimulatorSchedules& schedules, const ProcessGrid& grid) {
-  std::vector<std::size_t> out(static_cast<std::size_t>(grid.num_nodes())), in(out);
+/// What the bytes of an iteration take on the busiest direction of any node's link.
+double busiest_link_us(const SimulatorSchedules& schedules, const ProcessGrid& grid,
+                       const LinkCosts& costs) {
+  std::vector<double> out(static_cast<std::size_t>(grid.num_nodes())), in(out);
   for (int rank = 0; rank < grid.world_size(); ++rank) {
     for (const SimulatorSchedules::Step& step : schedules.of_rank(rank).steps) {
       if (step.kind != StepKind::kSend || grid.same_node(rank, step.peer)) continue;
-      out[static_cast<std::size_t>(grid.node(rank))] += step.bytes;
-      in[static_cast<std::size_t>(grid.node(step.peer))] += step.bytes;
+      const auto bytes = static_cast<double>(step.bytes);
+      for (const auto& [direction, node] :
+           {std::pair(&out, grid.node(rank)), std::pair(&in, grid.node(step.peer))}) {
+        (*direction)[static_cast<std::size_t>(node)] += bytes / costs.node_rate(node);
+      }
     }
   }
   return std::max(*std::max_element(out.begin(), out.end()),
@@ -90,33 +85,7 @@ double predict_us(const MeasuredRow& row, const MachineCosts& costs,
                    .full = true});
   const BucketLayout layout = cluster.layout(row.bytes / size_of(row.dtype), row.dtype);
   const double once_us = cluster.run({layout}, {0})[0];
-  const std::size_t busiest = busiest_link(cluster.schedules(layout), cluster.grid());
-  return std::max(once_us, static_cast<double>(busiest) / costs.links.network.bytes_per_us);
-}
-
-MachineCosts fit_network(const std::vector<MeasuredRow>& rows, MachineCosts costs,
-                         const CompileOptions& compile, std::vector<std::size_t>& fitted) {
-  std::size_t least = rows.size(), most = rows.size();
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].nodes < 2) continue;
-    if (least == rows.size() || rows[i].bytes < rows[least].bytes) least = i;
-    if (most == rows.size() || rows[i].bytes > rows[most].bytes) most = i;
-  }
-  if (least == most) fail(ErrorCode::kData, "to fit takes two sizes measured between nodes");
-  NetworkCost& network = costs.links.network;
-  // Each depends little on the other, so they settle at once.
-  for (int round = 0; round < 4; ++round) {
-    network.latency_us = solve(1e-3, 1e6, rows[least].time_us, [&](double latency_us) {
-      network.latency_us = latency_us;
-      return predict_us(rows[least], costs, compile);
-    });
-    network.bytes_per_us = 1 / solve(1e-7, 1e3, rows[most].time_us, [&](double us_per_byte) {
-                             network.bytes_per_us = 1 / us_per_byte;
-                             return predict_us(rows[most], costs, compile);
-                           });
-  }
-  fitted = {least, most};
-  return costs;
+  return std::max(once_us, busiest_link_us(cluster.schedules(layout), cluster.grid(), costs.links));
 }
 
 }  // namespace kolo::bench

@@ -17,22 +17,17 @@ struct MeasuredRow {
   int nodes = 1;
   Placement placement = Placement::kInPlace;
   double time_us = 0;
+  std::string link_costs = {};  ///< As measured when the job began.
 };
 
 /// Kolo's rows of such a file, in memory of the host. `column` is the time that is read: "time_us",
-/// "min_us" or "p99_us". Errors: KoloError(kIo) or (kData) naming the file and what is wrong.
+/// "median_us", "min_us" or "p99_us". Errors: KoloError(kIo) or (kData) naming the file and what is
+/// wrong.
 std::vector<MeasuredRow> read_measured(const std::string& file, const std::string& column);
 
 /// The time that `costs` predict for a row, of iterations that follow each other: where links let a
 /// burst pass, they save it up only if they have time to. Errors: KoloError(kData) if its ranks do
 /// not fill its nodes evenly; as `Cluster::run`.
 double predict_us(const MeasuredRow& row, const MachineCosts& costs, const CompileOptions& compile);
-
-/// The network's costs with which the prediction meets two of the rows: its latency the first of
-/// those with the fewest bytes, its bandwidth the first of those with the most. The other costs
-/// stay what they are in `costs`. Rows of one node are left out. `fitted` gets the two. Errors:
-/// KoloError(kData) if there are no two such rows; as `predict_us`.
-MachineCosts fit_network(const std::vector<MeasuredRow>& rows, MachineCosts costs,
-                         const CompileOptions& compile, std::vector<std::size_t>& fitted);
 
 }  // namespace kolo::bench

@@ -148,7 +148,8 @@ std::vector<double> Cluster::run(const std::vector<BucketLayout>& layouts,
                                  const std::vector<double>& ready_us) {
   std::vector<SimulatedBucket> buckets;
   std::size_t steps = 0;
-  bool is_alike = !spec_.stragglers.exist() && grid_.num_nodes() > 1;
+  bool is_alike =
+      !spec_.stragglers.exist() && grid_.num_nodes() > 1 && spec_.costs.links.node_rates.empty();
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     SimulatedBucket bucket{.schedules = &schedules(layouts[i]), .start_us = {}};
     for (std::size_t rank = 0; rank < lateness_.late_us.size(); ++rank) {

@@ -31,13 +31,12 @@ struct Arguments {
   std::string link_costs, memory = "arena", json, wire, dtype = "float32";
   std::vector<std::string> algorithms = {"auto"}, bytes = {"4", "1K", "64K", "1M", "16M", "64M"};
   std::vector<std::string> models = {"resnet50"};
-  std::string chunk_bytes, fusion_bytes, burst_bytes = "0", eager_bytes;
+  std::string chunk_bytes, fusion_bytes, eager_bytes;
   ClusterSpec cluster;
   int batch = 0;
   double tflops = 60, compute_ms = 0;
   std::vector<std::string> measured;
-  std::string column = "time_us";
-  bool fit = false;
+  std::string column = "median_us";
 };
 
 const std::map<std::string, std::pair<Placement, MemoryKind>> kMemories = {
@@ -76,6 +75,15 @@ std::vector<Point> points(const Arguments& arguments) {
   return result;
 }
 
+/// Of a measured row, unless the options say otherwise.
+LinkCosts link_costs(const Arguments& arguments, const std::string& measured) {
+  try {
+    return parse_link_costs(arguments.link_costs, parse_link_costs(measured));
+  } catch (const std::invalid_argument& e) {
+    fail(e.what());
+  }
+}
+
 ClusterSpec cluster_spec(const Arguments& arguments, const Point& point) {
   ClusterSpec spec = arguments.cluster;
   spec.ranks_per_node = std::min(arguments.ranks_per_node, point.ranks);
@@ -83,17 +91,13 @@ ClusterSpec cluster_spec(const Arguments& arguments, const Point& point) {
     fail(fmt::format("{} ranks do not fill nodes of {}", point.ranks, arguments.ranks_per_node));
   }
   spec.nodes = point.ranks / spec.ranks_per_node;
-  try {
-    spec.costs.links = parse_link_costs(arguments.link_costs);
-  } catch (const std::invalid_argument& e) {
-    fail(e.what());
-  }
+  spec.costs.links = link_costs(arguments, "");
   if (point.gbit > 0) {
     const double bytes_per_us = point.gbit * 125 * kPayloadShare;
     spec.costs.links.network.bytes_per_us = bytes_per_us;
     spec.costs.links.native_network.bytes_per_us = bytes_per_us;
+    spec.costs.links.node_rates.clear();
   }
-  spec.costs.burst_bytes = static_cast<double>(parse_bytes(arguments.burst_bytes));
   spec.compile.algorithm = point.algorithm;
   if (!arguments.chunk_bytes.empty()) {
     spec.compile.chunk_bytes = parse_bytes(arguments.chunk_bytes);
@@ -222,28 +226,30 @@ Measured read_all(const Arguments& arguments) {
   return all;
 }
 
+void print_errors(std::vector<double> errors) {
+  std::sort(errors.begin(), errors.end());
+  fmt::print("# {} rows: median error {:.1f} %, worst {:.1f} %\n", errors.size(),
+             100 * errors[errors.size() / 2], 100 * errors.back());
+}
+
 void run_check(const Arguments& arguments) {
   const ClusterSpec spec = cluster_spec(arguments, {1, 0, "auto"});
   const Measured all = read_all(arguments);
-  std::vector<std::size_t> fitted;
-  MachineCosts costs = spec.costs;
-  if (arguments.fit) costs = fit_network(all.rows, costs, spec.compile, fitted);
-  fmt::print("# kolo-sim check of {}; {}\n# {}\n", arguments.column,
-             arguments.fit ? "network fitted to the rows marked *" : "costs as given",
-             to_string(costs.links));
-  fmt::print("# {:>10} {:>6} {:>6} {:<28} {:>14} {:>14} {:>9}\n", "size(B)", "ranks", "nodes",
-             "algo", "predicted(us)", "measured(us)", "error(%)");
+  fmt::print("# kolo-sim check of {}, kolo {}\n", arguments.column, kVersion);
+  fmt::print("# {:>10} {:>6} {:>6} {:>8} {:<28} {:>14} {:>14} {:>9}\n", "size(B)", "ranks", "nodes",
+             "Gbit/s", "algo", "predicted(us)", "measured(us)", "error(%)");
   nlohmann::json json = nlohmann::json::array();
   std::vector<double> errors;
   for (std::size_t i = 0; i < all.rows.size(); ++i) {
     const MeasuredRow& row = all.rows[i];
-    const bool was_fitted = std::find(fitted.begin(), fitted.end(), i) != fitted.end();
+    MachineCosts costs = spec.costs;
+    costs.links = link_costs(arguments, row.link_costs);
     const double predicted_us = predict_us(row, costs, spec.compile);
     const double error = predicted_us / row.time_us - 1;
-    if (!was_fitted) errors.push_back(std::abs(error));
-    fmt::print("{} {:>10} {:>6} {:>6} {:<28} {:>14.2f} {:>14.2f} {:>+9.1f}\n",
-               was_fitted ? "*" : " ", row.bytes, row.ranks, row.nodes, row.algorithm, predicted_us,
-               row.time_us, 100 * error);
+    errors.push_back(std::abs(error));
+    fmt::print("  {:>10} {:>6} {:>6} {:>8.3g} {:<28} {:>14.2f} {:>14.2f} {:>+9.1f}\n", row.bytes,
+               row.ranks, row.nodes, costs.links.network.bytes_per_us / 125 / kPayloadShare,
+               row.algorithm, predicted_us, row.time_us, 100 * error);
     json.push_back({{"file", all.files[i]},
                     {"size", row.bytes},
                     {"ranks", row.ranks},
@@ -252,23 +258,17 @@ void run_check(const Arguments& arguments) {
                     {"predicted_us", predicted_us},
                     {"measured_us", row.time_us},
                     {"error", error},
-                    {"fitted", was_fitted},
                     {"link_costs", to_string(costs.links)}});
   }
-  if (!errors.empty()) {
-    std::sort(errors.begin(), errors.end());
-    fmt::print("# {} rows judged: median error {:.1f} %, worst {:.1f} %\n", errors.size(),
-               100 * errors[errors.size() / 2], 100 * errors.back());
-  }
+  print_errors(std::move(errors));
   write_json(arguments.json, json);
 }
 
 void add_costs(CLI::App& app, Arguments& arguments) {
-  app.add_option("--link-costs", arguments.link_costs,
-                 "What links cost, as `kolo-topo` prints it; what is left out keeps its default");
-  app.add_option("--burst-bytes", arguments.burst_bytes,
-                 "What a shaped link lets pass at once after a rest (scripts/cluster: 256K)")
-      ->capture_default_str();
+  app.add_option(
+      "--link-costs", arguments.link_costs,
+      "What links cost, as `kolo-topo` prints it; what is left out is as the measured rows say "
+      "(check) or keeps its default");
   app.add_option("--chunk-bytes", arguments.chunk_bytes,
                  "Size of the chunks that buckets are cut into; suffixes K, M, G [1M; device 32M]");
   app.add_option("--eager-bytes", arguments.eager_bytes,
@@ -339,11 +339,8 @@ int main(int argc, char** argv) {
 
   CLI::App& check = *app.add_subcommand("check", "Predictions beside measurements, with errors");
   check.add_option("--measured", arguments.measured, "JSON of kolo-bench all-reduce")->required();
-  check.add_option("--column", arguments.column, "time_us, min_us or p99_us")
+  check.add_option("--column", arguments.column, "median_us, time_us (the mean), min_us or p99_us")
       ->capture_default_str();
-  check.add_flag("--fit", arguments.fit,
-                 "Fit the network's latency to the first row of the least size, its bandwidth to "
-                 "the first of the largest; the other rows judge");
 
   for (CLI::App* command : {&all_reduce, &step}) add_cluster(*command, arguments);
   for (CLI::App* command : {&all_reduce, &step, &check}) add_costs(*command, arguments);

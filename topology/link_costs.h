@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,6 +51,11 @@ struct LinkCosts {
   /// What each node's link reaches, by node, in bytes per microsecond each way; 0 for a node of
   /// which nothing is known. Empty: all as `network.bytes_per_us`, which is that of the slowest.
   std::vector<double> node_rates;
+  double node_rate(int node) const {
+    const auto index = static_cast<std::size_t>(node);
+    const bool is_known = index < node_rates.size() && node_rates[index] > 0;
+    return is_known ? node_rates[index] : network.bytes_per_us;
+  }
   double bucket_us = 0.5;  ///< What a bucket costs its rank, whatever its size.
   double step_us = 0.05;   ///< What one step of a schedule costs beside its bytes.
 };

@@ -12,14 +12,18 @@ namespace kolo {
 /// call.
 class SimulatedLink {
  public:
+  SimulatedLink(double bytes_per_us, double burst_bytes)
+      : bytes_per_us_(bytes_per_us), burst_us_(burst_bytes / bytes_per_us) {}
+
   /// When a message is through that begins now, or when those before it are through.
-  double pass(double now, double bytes, double bytes_per_us, double burst_bytes) {
-    paid_us_ = std::max(now - burst_bytes / bytes_per_us, paid_us_) + bytes / bytes_per_us;
+  double pass(double now, double bytes) {
+    paid_us_ = std::max(now - burst_us_, paid_us_) + bytes / bytes_per_us_;
     return std::max(now, paid_us_);
   }
   double free_us(double now) const { return std::max(now, paid_us_); }
 
  private:
+  double bytes_per_us_, burst_us_;
   double paid_us_ = -std::numeric_limits<double>::infinity();
 };
 

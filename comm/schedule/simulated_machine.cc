@@ -22,9 +22,21 @@ SimulatedMachine::SimulatedMachine(const ProcessGrid& grid, const SimulatorOptio
     : grid_(grid),
       costs_(options.costs),
       model_(grid, costs_.links),
-      is_reduced_(options.only_first_node),
-      nodes_(static_cast<std::size_t>(is_reduced_ ? 1 : grid.num_nodes())) {
+      is_reduced_(options.only_first_node) {
   place_ranks(options.slowness);
+  furnish_nodes();
+}
+
+void SimulatedMachine::furnish_nodes() {
+  const LinkCosts& links = costs_.links;
+  for (int node = 0; node < grid_.num_nodes(); ++node) {
+    const double rate = links.node_rate(node);
+    check(!is_reduced_ || rate == links.node_rate(0),
+          "nodes whose links are not equally fast are not alike");
+    if (is_reduced_ && node > 0) continue;
+    const SimulatedLink link(rate, links.network.burst_bytes);
+    nodes_.push_back({.out = link, .in = link});
+  }
 }
 
 void SimulatedMachine::place_ranks(const std::vector<double>& slowness) {

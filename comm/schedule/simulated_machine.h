@@ -62,7 +62,7 @@ struct SimulatedRank {
 
 /// What the ranks of a node share.
 struct SimulatedNode {
-  SimulatedLink out = {}, in = {};
+  SimulatedLink out, in;
   SharedCapacity memory{1, 1};
   std::uint32_t changes = 0;  ///< Of the kernels that share the memory.
   double collectives_free_us = 0;
@@ -78,8 +78,9 @@ class SimulatedMachine {
  public:
   using Step = SimulatorSchedules::Step;
 
-  /// Errors: UsageError for slowness that does not fit the grid or, with only_first_node, differs
-  ///         between nodes.
+  /// Errors: UsageError for slowness that does not fit the grid or, with only_first_node, for
+  /// slowness
+  ///         or links that differ between nodes.
   SimulatedMachine(const ProcessGrid& grid, const SimulatorOptions& options);
 
   const MachineCosts& costs() const { return costs_; }
@@ -108,6 +109,7 @@ class SimulatedMachine {
  private:
   int first_like(int rank) const;
   void place_ranks(const std::vector<double>& slowness);
+  void furnish_nodes();
 
   const ProcessGrid& grid_;
   MachineCosts costs_;

@@ -248,23 +248,20 @@ class Simulation {
 
   void transmit(Task task, std::uint32_t place) {
     const auto bytes = static_cast<double>(step(task, place).bytes);
-    const NetworkCost& network = links().network;
+    const double latency_us = links().network.latency_us;
     SimulatedLink& out = machine_.node_of(place).out;
     const double begin_us = out.free_us(now_);
-    const double sent_us =
-        out.pass(now_, bytes, network.bytes_per_us, machine_.costs().burst_bytes);
+    const double sent_us = out.pass(now_, bytes);
     push(sent_us, EventKind::kSent, task, place);
     if (step(task, place).partner == SimulatorSchedules::kNobody) return;
-    events_.push({begin_us + network.latency_us, sent_us + network.latency_us, task.bucket,
-                  task.step, place, EventKind::kHead});
+    events_.push({begin_us + latency_us, sent_us + latency_us, task.bucket, task.step, place,
+                  EventKind::kHead});
   }
 
   void enter_receiver(const Event& head) {
     const Task task{head.bucket, head.step};
     SimulatedNode& node = machine_.node_of(machine_.place_of(peer(task, head.place)));
-    const double through_us =
-        node.in.pass(now_, static_cast<double>(step(task, head.place).bytes),
-                     links().network.bytes_per_us, machine_.costs().burst_bytes);
+    const double through_us = node.in.pass(now_, static_cast<double>(step(task, head.place).bytes));
     push(std::max(through_us, head.tail), EventKind::kDelivered, task, head.place);
   }
 

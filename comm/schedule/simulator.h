@@ -13,9 +13,6 @@ namespace kolo {
 /// What the machines of a simulated job cost, beside their links.
 struct MachineCosts {
   LinkCosts links = {};
-  /// What a shaped link lets pass at once after it has rested, each way, as tc's tbf does; 0 for
-  /// links that are as fast as they are.
-  double burst_bytes = 0;
   /// Bytes that a kernel of a device reads plus writes.
   LinkCost device_kernel{.latency_us = 3, .bytes_per_us = 1'500'000};
 };

@@ -54,12 +54,14 @@ class SimTest(unittest.TestCase):
             row["system"] = "kolo"
         measured = self.folder / "measured.json"
         measured.write_text(json.dumps(rows), encoding="utf-8")
-        checked = self.rows("check", "--measured", measured)
-        self.assertEqual([row["fitted"] for row in checked], [False] * 3)
-        fitted = self.rows("check", "--fit", "--measured", measured)
-        self.assertEqual([row["fitted"] for row in fitted], [True, False, True])
-        for row in fitted:
+        checked = self.rows("check", "--column", "time_us", "--measured", measured)
+        self.assertEqual(len(checked), 3)
+        for row in checked:
             self.assertLess(abs(row["error"]), 0.02)
+        slower = self.rows(
+            "check", "--column", "time_us", "--link-costs", "network_bytes_per_us=10", "--measured", measured
+        )  # fmt: skip
+        self.assertGreater(slower[-1]["error"], 10)
 
     def test_steps_can_be_drawn(self):
         if not shutil.which("gnuplot"):

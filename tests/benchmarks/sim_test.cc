@@ -150,46 +150,33 @@ TEST(SimStep, ASlowRankShowsAsItsOwnTime) {
   EXPECT_NEAR(times.step_us - times.exposed_us, 60'000, 1e-6);
 }
 
-/// Writes rows as kolo-bench does, their times as the simulator predicts them with `costs`.
-std::string write_measured(const MachineCosts& costs) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const std::size_t bytes : std::initializer_list<std::size_t>{4, 65536, 1 << 20, 16 << 20}) {
-    for (int nodes : {1, 2}) {
-      const MeasuredRow row{.bytes = bytes, .algorithm = "direct", .ranks = 2, .nodes = nodes};
-      rows.push_back({{"system", "kolo"},
-                      {"size", bytes},
-                      {"dtype", "float32"},
-                      {"algorithm", "direct"},
-                      {"ranks", 2},
-                      {"nodes", nodes},
-                      {"memory", "arena"},
-                      {"time_us", predict_us(row, costs, {})},
-                      {"wrong", 0}});
-    }
-  }
-  rows.push_back(rows[0]);
-  rows.back()["system"] = "mpi";
-  std::string file = testing::TempDir() + "sim_test_measured.json";
-  std::ofstream(file) << rows;
-  return file;
+TEST(SimCheck, PredictsFromTheCostsThatARowCarries) {
+  // Two ranks, in turn: half the bytes at 100 bytes/us and 40 us, twice; nothing else takes time.
+  const std::string costs =
+      "network_latency_us=40,network_bytes_per_us=100,network_message_us=0,bucket_us=0,step_us=0";
+  const std::string file = testing::TempDir() + "sim_test_measured.json";
+  nlohmann::json row = {{"system", "kolo"},      {"size", 8192},       {"dtype", "float32"},
+                        {"algorithm", "direct"}, {"ranks", 2},         {"nodes", 2},
+                        {"memory", "arena"},     {"median_us", 160.0}, {"link_costs", costs}};
+  nlohmann::json other = row;
+  other["system"] = "mpi";
+  std::ofstream(file) << nlohmann::json{row, other};
+  const std::vector<MeasuredRow> rows = read_measured(file, "median_us");
+  std::remove(file.c_str());
+  ASSERT_EQ(rows.size(), 1u);  // Only Kolo's.
+  EXPECT_EQ(rows[0].time_us, 160);
+  const CompileOptions started_at_once{.eager_bytes = 8192};
+  const MachineCosts machine{.links = parse_link_costs(rows[0].link_costs)};
+  EXPECT_NEAR(predict_us(rows[0], machine, started_at_once), 2 * (40 + 40.96), 1);
 }
 
-TEST(SimCheck, FindsTheCostsThatMadeTheTimes) {
-  MachineCosts truth;
-  truth.links.network = {.latency_us = 40, .bytes_per_us = 119};
-  const std::string file = write_measured(truth);
-  const std::vector<MeasuredRow> rows = read_measured(file, "time_us");
-  std::remove(file.c_str());
-  ASSERT_EQ(rows.size(), 8u);  // Only Kolo's.
-
-  std::vector<std::size_t> fitted;
-  const MachineCosts found = fit_network(rows, {}, {}, fitted);
-  EXPECT_NEAR(found.links.network.latency_us, 40, 0.01);
-  EXPECT_NEAR(found.links.network.bytes_per_us, 119, 0.01);
-  EXPECT_EQ(fitted, (std::vector<std::size_t>{1, 7}));
-  for (const MeasuredRow& row : rows) {
-    EXPECT_NEAR(predict_us(row, found, {}), row.time_us, 1e-3 * row.time_us) << row.bytes;
-  }
+TEST(SimCheck, TheSlowestLinkLimitsIterationsThatFollowEachOther) {
+  MachineCosts machine;
+  machine.links = parse_link_costs("network_bytes_per_us=100,network_burst_bytes=1e9");
+  const MeasuredRow row{.bytes = 1 << 20, .algorithm = "ring", .ranks = 2, .nodes = 2};
+  EXPECT_NEAR(predict_us(row, machine, {}), (1 << 20) / 100.0, 1e-6);
+  machine.links.node_rates = {100, 10};
+  EXPECT_NEAR(predict_us(row, machine, {}), (1 << 20) / 10.0, 1e-6);
 }
 
 TEST(SimCheck, NamesWhatIsWrongWithAFile) {

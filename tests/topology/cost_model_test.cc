@@ -87,15 +87,15 @@ TEST(CostModel, OneRankCostsNothing) {
 
 /// Round numbers: latency 2 and 10 bytes/us inside a node, 100 and 1 between nodes, no other cost.
 LinkCosts round_costs() {
-  return {.memory = {.latency_us = 2,
-                     .bytes_per_us = 10,
-                     .cached_bytes_per_us = 10,
-                     .shared_bytes_per_us = 10,
-                     .cache_bytes = 1e9},
-          .network = {.latency_us = 100, .bytes_per_us = 1, .message_us = 0},
-          .node_rates = {},
-          .bucket_us = 0,
-          .step_us = 0};
+  LinkCosts costs;
+  costs.memory = {.latency_us = 2,
+                  .bytes_per_us = 10,
+                  .cached_bytes_per_us = 10,
+                  .shared_bytes_per_us = 10,
+                  .cache_bytes = 1e9};
+  costs.network = {.latency_us = 100, .bytes_per_us = 1, .message_us = 0};
+  costs.bucket_us = costs.step_us = 0;
+  return costs;
 }
 
 double whole_us(const CostModel& model, const std::string& algorithm, std::size_t bytes) {

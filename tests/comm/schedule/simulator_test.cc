@@ -149,7 +149,7 @@ TEST(SimulatorForms, RanksOfANodeShareItsLink) {
 TEST(SimulatorForms, AShapedLinkLetsABurstPass) {
   MachineCosts costs = only_links();
   const auto us = [&](double burst_bytes) {
-    costs.burst_bytes = burst_bytes;
+    costs.links.network.burst_bytes = burst_bytes;
     return all_reduce_us(nodes_of_one(2), {.count = kCount}, in_one_chunk("tree"), costs);
   };
   // All bytes go one way and then back; each link has rested before.
