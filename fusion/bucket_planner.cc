@@ -45,7 +45,8 @@ DType bucket_dtype(const GradientSpec& gradient, const GradientOptions& options)
 }
 
 ArenaPlaces place_in_arena(std::span<const GradientSpec> gradients, const PlannerOptions& options) {
-  ArenaPlaces places{.offset_of = std::vector<std::size_t>(gradients.size())};
+  ArenaPlaces places;
+  places.offset_of.resize(gradients.size());
   for (std::size_t index : resolve_order(gradients.size(), options.order)) {
     const GradientSpec& gradient = gradients[index];
     const DType dtype = bucket_dtype(gradient, options.gradients);

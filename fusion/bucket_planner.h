@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,8 +52,8 @@ Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions&
 /// Places of gradients in one piece of arena memory that holds all buckets in place on the host,
 /// one behind the other. Units: bytes.
 struct ArenaPlaces {
-  std::vector<std::size_t> offset_of;  ///< By gradient; 0 for those that live elsewhere.
-  std::size_t bytes = 0;               ///< Of it all.
+  std::vector<std::optional<std::size_t>> offset_of;  ///< By gradient; empty if it lives elsewhere.
+  std::size_t bytes = 0;                              ///< Of it all.
 };
 
 /// Every gradient begins at a multiple of kWireAlignment, in a bucket and across buckets, so places

@@ -51,7 +51,7 @@ bool Autotune::is_faster(const Measured& a, const Measured& b) const {
 void Autotune::judge(const Measured& measured) {
   switch (phase_) {
     case Phase::kFirst:
-      best_ = measured;
+      best_ = first_again_ = measured;
       return next(Phase::kLargerFusion);
     case Phase::kFirstAgain:
       first_again_ = measured;
@@ -68,6 +68,16 @@ void Autotune::judge(const Measured& measured) {
   }
   const bool helped = is_faster(measured, best_);
   if (helped) best_ = measured;
+  go_on(helped);
+}
+
+void Autotune::skip() {
+  steps_us_.clear();
+  skipped_ = 0;
+  go_on(/*helped=*/false);
+}
+
+void Autotune::go_on(bool helped) {
   const bool is_fusion = phase_ == Phase::kLargerFusion || phase_ == Phase::kSmallerFusion;
   if (helped && step_along(phase_)) return;
   // What larger sizes have gained, smaller ones would lose again.
@@ -83,6 +93,7 @@ void Autotune::judge(const Measured& measured) {
 bool Autotune::step_along(Phase phase) {
   TuneCandidate candidate = best_.candidate;
   const bool is_fusion = phase == Phase::kLargerFusion || phase == Phase::kSmallerFusion;
+  if (!(is_fusion ? options_.tunes_fusion : options_.tunes_chunks)) return false;
   const bool grows = phase == Phase::kLargerFusion || phase == Phase::kLargerChunks;
   std::size_t& size = is_fusion ? candidate.fusion_bytes : candidate.chunk_bytes;
   size = grows ? size * 2 : size / 2;

@@ -19,6 +19,8 @@ struct TuneOptions {
   double least_gain = 0.02;  ///< A candidate must be faster by this share of a step, at least.
   std::size_t smallest = std::size_t{64} << 10;
   std::size_t largest = std::size_t{64} << 20;
+  bool tunes_fusion = true;  ///< Else that of the first candidate is kept; the same for chunks.
+  bool tunes_chunks = true;
 };
 
 /// Looks for the sizes with which whole training steps take least time, beginning with those of the
@@ -42,10 +44,27 @@ class Autotune {
   const TuneCandidate& current() const { return current_; }
   /// Takes the time of a step that ran with `current()`. Returns whether `current()` has changed.
   bool record(double step_us);
+  /// Steps until `current()` may change.
+  int steps_left() const {
+    return options_.warmup_steps - skipped_ + options_.steps - static_cast<int>(steps_us_.size());
+  }
+
+  /// Whether `current()` is new: neither the best so far nor one that is compared again.
+  bool explores() const {
+    return phase_ != Phase::kFirst && phase_ != Phase::kFirstAgain && phase_ != Phase::kBestAgain &&
+           !finished();
+  }
+  /// Gives `current()` up without a step, as if it had not helped. Before: explores.
+  void skip();
+
   /// Whether `current()` is final.
   bool finished() const { return phase_ == Phase::kFinished; }
-  /// The median step with the final sizes. Before: finished.
+  /// The best sizes so far, and the median step with them. Before: the first was measured.
+  const TuneCandidate& best() const { return best_.candidate; }
   double step_us() const { return best_.median_us; }
+  /// The first sizes, and the median step with them when they were measured last.
+  const TuneCandidate& first() const { return first_; }
+  double first_step_us() const { return first_again_.median_us; }
 
  private:
   enum class Phase {
@@ -68,6 +87,7 @@ class Autotune {
   Measured summarise() const;
   bool is_faster(const Measured& a, const Measured& b) const;
   void judge(const Measured& measured);
+  void go_on(bool helped);
   void next(Phase phase);
   void compare_or_finish();
   bool step_along(Phase phase);

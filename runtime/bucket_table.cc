@@ -21,7 +21,7 @@ BucketTable::BucketTable(Executor& executor, const ProcessGrid& grid, std::size_
     : executor_(executor), grid_(grid), arena_(arena_bytes), flags_(flags) {}
 
 BucketId BucketTable::add(Schedule schedule, Binding binding, BucketOwner& owner, std::size_t index,
-                          std::string text) {
+                          std::string text, std::optional<std::size_t> place) {
   const auto flags = flags_.take(schedule.flag_count, flag_use(schedule));
   if (!flags || (unused_.empty() && buckets_.size() >= kMaxBuckets)) {
     throw KoloError({.code = ErrorCode::kResources,
@@ -38,7 +38,10 @@ BucketId BucketTable::add(Schedule schedule, Binding binding, BucketOwner& owner
   const ArenaNeeds needs = arena_needs(schedule);
   const auto elsewhere = [&](int peer) { return !grid_.same_node(schedule.rank, peer); };
   std::optional<std::size_t> arena_offset;
-  if (schedule.layout.memory == MemoryKind::kHost) arena_offset = arena_.allocate(needs.total());
+  const std::size_t own_bytes = place ? needs.staging_bytes : needs.total();
+  if (schedule.layout.memory == MemoryKind::kHost && own_bytes > 0) {
+    arena_offset = arena_.allocate(own_bytes);
+  }
   // An empty bucket has no signals of its own: a barrier is nothing but the agreement.
   const bool is_eager = schedule.eager && schedule.layout.count > 0;
   *buckets_[id] = {.owner = &owner,
@@ -54,11 +57,28 @@ BucketId BucketTable::add(Schedule schedule, Binding binding, BucketOwner& owner
   binding.bucket = id;
   binding.first_flag = flags->first;
   binding.flag_base = flags->raised_to;
-  binding.arena_offset = arena_offset.value_or(0);
-  binding.staging_offset = binding.arena_offset + needs.bucket_bytes;
+  binding.arena_offset = place.value_or(arena_offset.value_or(0));
+  binding.staging_offset = arena_offset.value_or(0) + own_bytes - needs.staging_bytes;
   unused_.erase(id);
   executor_.add(std::move(schedule), std::move(binding));
   return id;
+}
+
+bool BucketTable::has_room(std::span<const Schedule> schedules) const {
+  FlagRanges flags = flags_;
+  ArenaAllocator arena = arena_;
+  if (kMaxBuckets - buckets_.size() + unused_.size() < schedules.size()) return false;
+  try {
+    for (const Schedule& schedule : schedules) {
+      if (!flags.take(schedule.flag_count, flag_use(schedule))) return false;
+      const ArenaNeeds needs = arena_needs(schedule);
+      const bool has_place = schedule.layout.placement == Placement::kInPlace;
+      arena.allocate(has_place ? needs.staging_bytes : needs.total());
+    }
+    return true;
+  } catch (const KoloError&) {
+    return false;
+  }
 }
 
 void BucketTable::remove(BucketId id) {

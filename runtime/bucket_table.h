@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,7 +44,7 @@ class BucketTable {
   struct Bucket {
     BucketOwner* owner = nullptr;                  ///< Null once removed.
     std::size_t index = 0;                         ///< The owner's number for it.
-    std::optional<std::size_t> arena_offset = {};  ///< Of a host bucket.
+    std::optional<std::size_t> arena_offset = {};  ///< What it has of the arena for itself.
     std::uint64_t iteration = 0;                   ///< The one under way, or the next.
     bool running = false;                          ///< In the executor.
     bool is_eager = false;                         ///< Starts as soon as it is ready here.
@@ -59,10 +60,18 @@ class BucketTable {
   BucketTable(Executor& executor, const ProcessGrid& grid, std::size_t arena_bytes,
               std::uint32_t flags);
 
-  /// Makes a bucket for `schedule`, of which the binding's bucket, first_flag and places in the
-  /// arena are filled in. Errors: KoloError(kResources).
+  /// Makes a bucket for `schedule`, of which the binding's bucket, flags and places in the arena
+  /// are filled in. One whose tensors have a `place` in the arena lies there, else it gets one.
+  /// Errors: KoloError(kResources).
   BucketId add(Schedule schedule, Binding binding, BucketOwner& owner, std::size_t index,
-               std::string text);
+               std::string text, std::optional<std::size_t> place = std::nullopt);
+
+  /// Whether all of these could be added now.
+  bool has_room(std::span<const Schedule> schedules) const;
+
+  /// Arena space for tensors that stay while buckets change. Errors: KoloError(kResources).
+  std::size_t reserve(std::size_t bytes) { return arena_.allocate(bytes); }
+  void release(std::size_t offset) { arena_.release(offset); }
 
   /// Gives back what a bucket has. Before: every rank has finished the same iterations of it, and
   /// begins none; if one was rejected, every rank has begun that one at most, and forgotten it.

@@ -74,6 +74,12 @@ std::optional<T> value_of(const std::string& path, const std::string& shape,
   return std::nullopt;
 }
 
+TunedSizes tuned_sizes(const json& entry) {
+  return {.fusion_bytes = entry.at("fusion_bytes").get<std::size_t>(),
+          .chunk_bytes = entry.at("chunk_bytes").get<std::size_t>(),
+          .step_us = entry.at("step_us").get<double>()};
+}
+
 void change(const std::string& path, const std::string& shape,
             const std::function<void(json&)>& edit) {
   if (path.empty()) return;
@@ -91,6 +97,7 @@ CalibrationFile::CalibrationFile(std::string path, std::string shape)
 
 std::optional<std::string> CalibrationFile::link_costs() const {
   return value_of<std::string>(path_, shape_, [](const json& entry) -> std::optional<std::string> {
+    if (!entry.contains("link_costs")) return std::nullopt;
     if (!entry.at("link_costs").is_string()) throw std::invalid_argument("not a text");
     std::string text = entry.at("link_costs");
     parse_link_costs(text);
@@ -105,11 +112,22 @@ void CalibrationFile::remember_link_costs(const std::string& link_costs) {
 std::optional<TunedSizes> CalibrationFile::tuned(const std::string& plan) const {
   return value_of<TunedSizes>(path_, shape_, [&](const json& entry) -> std::optional<TunedSizes> {
     if (!entry.contains("tuned") || !entry["tuned"].contains(plan)) return std::nullopt;
-    const json& sizes = entry["tuned"][plan];
-    return TunedSizes{.fusion_bytes = sizes.at("fusion_bytes").get<std::size_t>(),
-                      .chunk_bytes = sizes.at("chunk_bytes").get<std::size_t>(),
-                      .step_us = sizes.at("step_us").get<double>()};
+    return tuned_sizes(entry["tuned"][plan]);
   });
+}
+
+std::map<std::string, TunedSizes> CalibrationFile::all_tuned() const {
+  using Sizes = std::map<std::string, TunedSizes>;
+  return value_of<Sizes>(path_, shape_,
+                         [](const json& entry) {
+                           Sizes all;
+                           if (!entry.contains("tuned")) return std::make_optional(all);
+                           for (const auto& [plan, sizes] : entry["tuned"].items()) {
+                             all.emplace(plan, tuned_sizes(sizes));
+                           }
+                           return std::make_optional(all);
+                         })
+      .value_or(Sizes());
 }
 
 void CalibrationFile::remember_tuned(const std::string& plan, const TunedSizes& sizes) {

@@ -1,12 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 
 namespace kolo {
 
-/// Bucket and chunk size that training ran best with.
+/// Bucket and chunk size that training ran best with; 0: what the cost model says.
 struct TunedSizes {
   std::size_t fusion_bytes = 0;
   std::size_t chunk_bytes = 0;
@@ -37,6 +38,8 @@ class CalibrationFile {
   /// `plan` names a set of gradients and how it travels.
   std::optional<TunedSizes> tuned(const std::string& plan) const;
   void remember_tuned(const std::string& plan, const TunedSizes& sizes);
+  /// By plan.
+  std::map<std::string, TunedSizes> all_tuned() const;
 
   const std::string& path() const { return path_; }
 

@@ -36,11 +36,13 @@ CoordinatorOptions coordinator_options(const Options& options) {
 }  // namespace
 
 Engine::Engine(Transport& transport, const ProcessGrid& grid, const Clock& clock,
-               const Options& options, const TransportLimits& limits, DevicePlane* plane)
+               const Options& options, const Calibration& calibration,
+               const TransportLimits& limits, DevicePlane* plane)
     : transport_(transport),
       grid_(grid),
       clock_(clock),
       options_(options),
+      calibration_(calibration),
       coordinator_(transport, grid_, clock, coordinator_options(options)),
       lane_(plane != nullptr ? std::make_optional<DeviceLane>(transport, grid_, *plane)
                              : std::nullopt),
@@ -204,13 +206,14 @@ void Engine::abandon(BucketId id) {
 
 void Engine::apply(const Frame& decision) {
   if (decision.kind == FrameKind::kAccept) {
-    accept(decision.topic);
+    accept(decision);
   } else {
     for (const Topic& topic : decision.topics) reject(topic, decision.error);
   }
 }
 
-void Engine::accept(const Topic& accepted) {
+void Engine::accept(const Frame& decision) {
+  const Topic& accepted = decision.topic;
   // What fails here fails alike on all ranks, but for the memory of one machine: that ends the job.
   if (const auto it = proposed_operations_.find(accepted); it != proposed_operations_.end()) {
     OperationTopic& topic = *it->second;
@@ -228,11 +231,18 @@ void Engine::accept(const Topic& accepted) {
     try {
       plan(*group);
       groups_[group->name()] = group;
-      group->registration().complete(std::nullopt);
     } catch (const KoloError& e) {
       group->bucket_failed(e.error());
       if (e.error().code == ErrorCode::kResources) coordinator_.fail(e.error());
+      return;
     }
+    if (exchanges_sizes(*group)) return exchange_sizes(group);
+    group->sizes_agreed({});
+    group->registration().complete(std::nullopt);
+  } else if (const auto sizes = undecided_sizes_.find(accepted); sizes != undecided_sizes_.end()) {
+    const std::shared_ptr<GradientGroup> group = std::move(sizes->second);
+    undecided_sizes_.erase(sizes);
+    resize(*group, size_decision(decision.greatest));
   }
 }
 
@@ -263,20 +273,70 @@ void Engine::plan(GradientGroup& group) {
           {.code = ErrorCode::kUsage,
            .bucket = group.name(),
            .what = "the gradient set was registered again; use the new one"});
-      for (BucketId id : former->second->buckets()) buckets_.remove(id);
+      remove_gradients(*former->second, buckets_);
     }
+    tuners_.erase(former->second.get());
     groups_.erase(former);
   }
   plan_gradients(group, plan_context());
 }
 
-PlanContext Engine::plan_context() {
+/// Of a set that lives on a device sizes are the options'.
+bool Engine::exchanges_sizes(const GradientGroup& group) const {
+  return options_.autotune == "on" && grid_.world_size() > 1 && group.is_on_host();
+}
+
+/// All ranks vote when they have ended the same iteration; rank 0's word is the only one that is
+/// not 0. The vote is decided when nobody is in that iteration any more.
+void Engine::exchange_sizes(const std::shared_ptr<GradientGroup>& group) {
+  const std::uint64_t word = transport_.rank() == 0 ? to_word(decide_sizes(*group)) : 0;
+  const Topic topic =
+      coordinator_.vote("sizes " + group->name(), word,
+                        "the sizes of gradient set '" + group->name() + "'", group->waiters());
+  undecided_sizes_.emplace(topic, group);
+}
+
+SizeDecision Engine::decide_sizes(GradientGroup& group) {
+  const auto with = [this](const TunedSizes& sizes) {
+    return with_sizes(options_, sizes.fusion_bytes, sizes.chunk_bytes);
+  };
+  auto tuner = tuners_.find(&group);
+  if (tuner == tuners_.end()) {
+    const CalibrationFile file(calibration_path(options_.calibration_file), calibration_.shape);
+    tuner = tuners_.try_emplace(&group, tuned_set(group, plan_context()), file).first;
+    group.measure_steps(clock_);
+  }
+  const auto way_of = [&](const TuneCandidate& candidate) {
+    const Options options = with(tuner->second.sizes(candidate));
+    return way_of_travel(group, plan_context(options));
+  };
+  const SizeDecision decision = tuner->second.decide(group.take_steps(), way_of);
+  if (decision.iterations == 0) tuners_.erase(tuner);
+  return decision;
+}
+
+void Engine::resize(GradientGroup& group, const SizeDecision& decision) {
+  if (group.failed()) return;
+  const Options options = with_sizes(options_, decision.fusion_bytes, decision.chunk_bytes);
+  try {
+    if (group.has_other_sizes(decision)) replan_gradients(group, plan_context(options));
+  } catch (const KoloError& e) {
+    group.bucket_failed(e.error());
+    coordinator_.fail(e.error());
+    return;
+  }
+  group.sizes_agreed(decision);
+  group.registration().complete(std::nullopt);
+}
+
+PlanContext Engine::plan_context(const Options& options) {
   return {.buckets = buckets_,
           .executor = executor_,
           .transport = transport_,
           .grid = grid_,
           .lane = lane_ ? &*lane_ : nullptr,
-          .options = options_};
+          .options = options,
+          .costs = calibration_.costs};
 }
 
 void Engine::reject(const Topic& rejected, const Error& error) {
@@ -288,6 +348,9 @@ void Engine::reject(const Topic& rejected, const Error& error) {
   } else if (const auto found = proposed_groups_.find(rejected); found != proposed_groups_.end()) {
     found->second->bucket_failed(error);
     proposed_groups_.erase(found);
+  } else if (const auto sizes = undecided_sizes_.find(rejected); sizes != undecided_sizes_.end()) {
+    sizes->second->bucket_failed(error);
+    undecided_sizes_.erase(sizes);
   } else if (is_bucket_key(rejected.key)) {
     const BucketTable::Bucket& bucket = buckets_[bucket_of(rejected.key)];
     const bool is_past = bucket.iteration > rejected.round;
@@ -320,7 +383,12 @@ void Engine::finish(BucketId id) {
   if (bucket.is_eager) coordinator_.end(id);
   network_bytes_.fetch_add(bucket.network_bytes, std::memory_order_relaxed);
   bucket.owner->bucket_finished(bucket.index);
-  if (auto* topic = dynamic_cast<OperationTopic*>(bucket.owner)) advance(*topic);
+  if (auto* topic = dynamic_cast<OperationTopic*>(bucket.owner)) {
+    advance(*topic);
+  } else if (auto* group = dynamic_cast<GradientGroup*>(bucket.owner);
+             group != nullptr && group->take_turn_of_sizes() && !group->failed()) {
+    exchange_sizes(groups_.at(group->name()));
+  }
   if (std::exchange(bucket.is_ready_again, false)) arrive(id);
 }
 
@@ -340,6 +408,7 @@ void Engine::fail_all(const Error& error) {
     lane_->abort();
   }
   proposed_operations_.clear();
+  undecided_sizes_.clear();
   for (auto& [name, topic] : operations_) topic.fail_all(error);
   close_.fail_all(error);
   for (auto& [topic, group] : proposed_groups_) group->bucket_failed(error);

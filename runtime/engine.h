@@ -17,10 +17,13 @@
 #include "comm/transport/transport.h"
 #include "fusion/ready_queue.h"
 #include "runtime/bucket_table.h"
+#include "runtime/calibration.h"
 #include "runtime/gradient_group.h"
+#include "runtime/gradient_tuner.h"
 #include "runtime/operation.h"
 #include "runtime/options.h"
 #include "runtime/plan_context.h"
+#include "runtime/size_decision.h"
 
 namespace kolo {
 
@@ -32,7 +35,8 @@ class Engine {
  public:
   /// `plane`, if this rank has a device, outlives the engine.
   Engine(Transport& transport, const ProcessGrid& grid, const Clock& clock, const Options& options,
-         const TransportLimits& limits, DevicePlane* plane = nullptr);
+         const Calibration& calibration, const TransportLimits& limits,
+         DevicePlane* plane = nullptr);
 
   /// Hands work to the engine. After a failure the work fails at once with the same error.
   void submit(std::shared_ptr<Operation> operation);
@@ -75,11 +79,16 @@ class Engine {
   void take(const ReadyBucket& ready);
   void take(const Error& error) { coordinator_.leave(error); }
   void apply(const Frame& decision);
-  void accept(const Topic& topic);
+  void accept(const Frame& decision);
   void reject(const Topic& topic, const Error& error);
   void plan(OperationTopic& topic);
   void plan(GradientGroup& group);
-  PlanContext plan_context();
+  PlanContext plan_context(const Options& options);
+  PlanContext plan_context() { return plan_context(options_); }
+  bool exchanges_sizes(const GradientGroup& group) const;
+  void exchange_sizes(const std::shared_ptr<GradientGroup>& group);
+  SizeDecision decide_sizes(GradientGroup& group);
+  void resize(GradientGroup& group, const SizeDecision& decision);
   OperationTopic& topic_of(const Operation& operation);
   void advance(OperationTopic& topic);
   void arrive(BucketId id);
@@ -96,6 +105,7 @@ class Engine {
   ProcessGrid grid_;
   const Clock& clock_;
   const Options options_;
+  const Calibration calibration_;
   Coordinator coordinator_;
   std::optional<DeviceLane> lane_;
   Executor executor_;
@@ -108,6 +118,8 @@ class Engine {
   std::vector<std::shared_ptr<GradientGroup>> failed_groups_;  // replaced; still own their buckets
   std::map<Topic, OperationTopic*> proposed_operations_;
   std::map<Topic, std::shared_ptr<GradientGroup>> proposed_groups_;
+  std::map<Topic, std::shared_ptr<GradientGroup>> undecided_sizes_;
+  std::map<const GradientGroup*, GradientTuner> tuners_;  // rank 0's, of sets that are not settled
   std::vector<int> awaited_peers_;
   std::optional<Error> failure_;  // constant once set; published by closing the queue
   std::optional<TimePoint> device_failed_at_;

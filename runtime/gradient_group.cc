@@ -1,5 +1,6 @@
 #include "runtime/gradient_group.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -51,20 +52,80 @@ void GradientGroup::attach(Device& device) {
   }
 }
 
-void GradientGroup::planned(const Plan& plan, std::vector<BufferView> views,
-                            std::vector<BucketId> buckets,
-                            std::vector<const Event*> finished_events, PlanSummary summary) {
+void GradientGroup::placed(std::vector<BufferView> views,
+                           std::vector<std::optional<std::size_t>> arena_offsets,
+                           std::optional<std::size_t> arena_region) {
   views_ = std::move(views);
+  arena_offsets_ = std::move(arena_offsets);
+  arena_region_ = arena_region;
+}
+
+std::optional<std::size_t> GradientGroup::arena_place(std::size_t gradient) const {
+  if (!arena_offsets_[gradient]) return std::nullopt;
+  return *arena_region_ + *arena_offsets_[gradient];
+}
+
+void GradientGroup::planned(const Plan& plan, std::vector<BucketId> buckets,
+                            std::vector<const Event*> finished_events, PlanSummary summary) {
+  const std::lock_guard lock(mutex_);
   buckets_ = std::move(buckets);
   finished_events_ = std::move(finished_events);
   summary_ = std::move(summary);
   readiness_.emplace(plan);
 }
 
+bool GradientGroup::is_on_host() const {
+  return std::ranges::all_of(gradients_, [](const GradientSpec& gradient) {
+    return gradient.memory == MemoryKind::kHost;
+  });
+}
+
+void GradientGroup::measure_steps(const Clock& clock) {
+  const std::lock_guard lock(mutex_);
+  clock_ = &clock;
+}
+
+std::vector<double> GradientGroup::take_steps() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(steps_us_, {});
+}
+
+bool GradientGroup::has_other_sizes(const SizeDecision& decision) const {
+  return sizes_.fusion_bytes != decision.fusion_bytes || sizes_.chunk_bytes != decision.chunk_bytes;
+}
+
+void GradientGroup::sizes_agreed(const SizeDecision& decision) {
+  sizes_ = decision;
+  {
+    const std::lock_guard lock(mutex_);
+    until_exchange_ = decision.iterations;
+    if (decision.iterations == 0) clock_ = nullptr;
+    if (exchanges_sizes_) {
+      ++enqueued_;
+      ++finished_;
+    } else {
+      begin_iteration();
+    }
+  }
+  changed_.notify_all();
+}
+
+void GradientGroup::begin_iteration() {
+  exchanges_sizes_ = until_exchange_ == 1;
+  if (until_exchange_ > 0) --until_exchange_;
+  ended_ = target_;
+  target_ += buckets_.size() + (exchanges_sizes_ ? 1 : 0);
+}
+
+PlanSummary GradientGroup::summary() const {
+  const std::lock_guard lock(mutex_);
+  return summary_;
+}
+
 void GradientGroup::bucket_enqueued(std::size_t) {
   {
     const std::lock_guard lock(mutex_);
-    if (++enqueued_ < (iteration_ + 1) * buckets_.size()) return;
+    if (++enqueued_ < target_) return;
   }
   changed_.notify_all();
 }
@@ -73,7 +134,9 @@ void GradientGroup::bucket_finished(std::size_t index) {
   {
     const std::lock_guard lock(mutex_);
     if (finished_events_[index] == nullptr) ++enqueued_;
-    if (++finished_ < (iteration_ + 1) * buckets_.size()) return;
+    ++finished_;
+    is_turn_of_sizes_ = exchanges_sizes_ && finished_ + 1 == target_;
+    if (finished_ < target_) return;
   }
   changed_.notify_all();
 }
@@ -137,7 +200,7 @@ bool GradientGroup::wait_for(const std::atomic<std::size_t>& progress,
       throw UsageError(
           fmt::format("wait() before ready() for {} of set '{}'", unmarked_names(), name_));
     }
-    target = (iteration_ + 1) * buckets_.size();
+    target = target_;
     const bool is_prompt = std::chrono::steady_clock::now() - all_marked_at_ < kPromptWait;
     prompt_waits_ = is_prompt ? prompt_waits_ + 1 : 0;
   }
@@ -152,20 +215,27 @@ bool GradientGroup::wait_for(const std::atomic<std::size_t>& progress,
   const std::lock_guard lock(mutex_);
   if (error_) throw KoloError(*error_);
   if (!in_time) return false;
-  ++iteration_;
   marks_ = 0;
   marked_.assign(marked_.size(), false);
+  if (clock_ != nullptr) {
+    const TimePoint now = clock_->now();
+    if (step_began_ && !exchanges_sizes_) {
+      steps_us_.push_back(std::chrono::duration<double, std::micro>(now - *step_began_).count());
+    }
+    step_began_ = now;
+  }
+  begin_iteration();
   return true;
 }
 
 bool GradientGroup::all_enqueued() const {
   const std::lock_guard lock(mutex_);
-  return enqueued_ >= (iteration_ + 1) * buckets_.size();
+  return enqueued_ >= target_;
 }
 
 bool GradientGroup::in_flight() const {
   const std::lock_guard lock(mutex_);
-  return !error_ && (marks_ > 0 || finished_ < iteration_ * buckets_.size());
+  return !error_ && (marks_ > 0 || finished_ < ended_);
 }
 
 std::string GradientGroup::unmarked_names() const {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/base/aligned_memory.h"
@@ -18,14 +19,17 @@
 #include "fusion/readiness.h"
 #include "runtime/bucket_table.h"
 #include "runtime/kolo.h"
+#include "runtime/size_decision.h"
 #include "runtime/ticket.h"
 
 namespace kolo {
 
 /// A registered gradient set, shared by the user's threads and the engine.
 ///
-/// The engine fills in the plan before `registration()` completes; afterwards the plan is constant,
-/// and only the progress of the current iteration changes, under a lock of its own.
+/// The engine fills in places and plan before `registration()` completes. Places are constant; the
+/// plan may change at the end of an iteration, of which the exchange of sizes is a part like a
+/// bucket. Progress of the current iteration and what the user's threads read of the plan are under
+/// a lock of their own.
 class GradientGroup final : public BucketOwner {
  public:
   GradientGroup(std::string name, std::vector<GradientSpec> gradients, GradientOptions options);
@@ -44,11 +48,32 @@ class GradientGroup final : public BucketOwner {
   void attach(Device& device);
   /// Of a gradient in device memory.
   const Event& ready_event(std::size_t gradient) const { return *ready_events_[gradient]; }
-  /// The plan of an accepted registration, with where each gradient lives and each bucket's id,
-  /// and for buckets in device memory the event behind their results (null for others).
-  void planned(const Plan& plan, std::vector<BufferView> views, std::vector<BucketId> buckets,
+  /// Where each gradient lives, and where those in the arena lie in this region of it.
+  void placed(std::vector<BufferView> views, std::vector<std::optional<std::size_t>> arena_offsets,
+              std::optional<std::size_t> arena_region);
+  /// Of a gradient in device memory, which gets its place with its bucket.
+  void set_data(std::size_t gradient, void* data) { views_[gradient].data = data; }
+  std::optional<std::size_t> arena_place(std::size_t gradient) const;
+  std::optional<std::size_t> arena_region() const { return arena_region_; }
+  /// A plan, with each bucket's id, and for buckets in device memory the event behind their results
+  /// (null for others). Between iterations, or as the last part of one.
+  void planned(const Plan& plan, std::vector<BucketId> buckets,
                std::vector<const Event*> finished_events, PlanSummary summary);
   const std::vector<BucketId>& buckets() const { return buckets_; }
+
+  /// Whether it has no gradient in device memory.
+  bool is_on_host() const;
+  /// Notes how long iterations take, from the end of one `wait` to that of the next.
+  void measure_steps(const Clock& clock);
+  /// What it has noted since the last call, in microseconds, without iterations in which sizes were
+  /// exchanged.
+  std::vector<double> take_steps();
+  /// Whether the plan is not one of these sizes.
+  bool has_other_sizes(const SizeDecision& decision) const;
+  /// These sizes are agreed, and planned. Begins the first iteration, or is the last part of one.
+  void sizes_agreed(const SizeDecision& decision);
+  /// Whether the exchange of sizes is what is left of the current iteration; true once.
+  bool take_turn_of_sizes() { return std::exchange(is_turn_of_sizes_, false); }
 
   void bucket_enqueued(std::size_t index) override;
   void bucket_finished(std::size_t index) override;
@@ -58,7 +83,7 @@ class GradientGroup final : public BucketOwner {
   // --- The user's threads ---------------------------------------------------------------------
 
   const BufferView& view(std::size_t index) const { return views_[index]; }
-  const PlanSummary& summary() const { return summary_; }
+  PlanSummary summary() const;
   /// A bucket whose gradients are all marked.
   struct ReadyBucket {
     std::size_t index = 0;
@@ -86,6 +111,7 @@ class GradientGroup final : public BucketOwner {
   /// Waits until `progress` has counted the buckets of this iteration, then ends it.
   bool wait_for(const std::atomic<std::size_t>& progress, std::chrono::milliseconds timeout,
                 Driver* driver);
+  void begin_iteration();
   std::string unmarked_names() const;
 
   const std::string name_;
@@ -98,18 +124,28 @@ class GradientGroup final : public BucketOwner {
   std::vector<std::unique_ptr<Event>> ready_events_;  // by gradient; null in host memory
   std::vector<const Event*> finished_events_;         // by bucket; null in host memory
   std::vector<BufferView> views_;
+  std::vector<std::optional<std::size_t>> arena_offsets_;  // by gradient, in the region
+  std::optional<std::size_t> arena_region_;
   std::vector<BucketId> buckets_;
-  PlanSummary summary_;
+  SizeDecision sizes_;  // of the plan
+  bool is_turn_of_sizes_ = false;
 
   mutable std::mutex mutex_;  // Guards what follows; the atomics are read without it, too.
   std::condition_variable changed_;
+  PlanSummary summary_;
   std::optional<Readiness> readiness_;
-  std::vector<bool> marked_;  // in the current iteration
+  std::vector<bool> marked_;  // in the current iteration, which `wait` ends
   std::size_t marks_ = 0;
-  std::size_t iteration_ = 0;  // that `ready` marks; ended by `wait`
+  // Parts (buckets and exchanges of sizes) of former iterations, and with those of the current one.
+  std::size_t ended_ = 0, target_ = 0;
+  std::size_t until_exchange_ = 0;  // iterations, with the current one; 0: for ever
+  bool exchanges_sizes_ = false;    // in the current iteration
+  const Clock* clock_ = nullptr;    // to measure steps with, while sizes are looked for
+  std::optional<TimePoint> step_began_;
+  std::vector<double> steps_us_;
   TimePoint all_marked_at_{};
   int prompt_waits_ = 0;                  // in a row
-  std::atomic<std::size_t> enqueued_{0};  // buckets, over all iterations
+  std::atomic<std::size_t> enqueued_{0};  // parts, over all iterations
   std::atomic<std::size_t> finished_{0};
   std::atomic<bool> has_failed_{false};
   std::optional<Error> error_;  // constant once it has failed

@@ -20,25 +20,14 @@
 
 namespace kolo {
 
-namespace {
-
-/// `options` that name every cost, so that nobody needs to know where costs come from.
-Options with_costs(Options options, const LinkCosts& costs) {
-  options.link_costs = to_string(costs);
-  return options;
-}
-
-}  // namespace
-
 /// Everything a runtime owns; members are destroyed in reverse: the thread first.
 class RuntimeState {
  public:
   RuntimeState(Rendezvous& rendezvous, Options options)
       : options_(std::move(options)),
         connection_(connect(rendezvous, options_)),
-        engine_(*connection_.transport, connection_.grid, clock_,
-                with_costs(options_, connection_.calibration.costs), connection_.limits,
-                connection_.plane ? &*connection_.plane : nullptr),
+        engine_(*connection_.transport, connection_.grid, clock_, options_, connection_.calibration,
+                connection_.limits, connection_.plane ? &*connection_.plane : nullptr),
         driver_(std::make_shared<Driver>(engine_, *connection_.transport, connection_.spin)),
         exceptions_(std::uncaught_exceptions()),
         thread_(*driver_) {}
@@ -73,17 +62,19 @@ class RuntimeState {
     return event;
   }
 
+  std::shared_ptr<Operation> new_operation(OperationKind kind, std::string_view name) {
+    return unused_operations_.take(kind, name);
+  }
+
   /// Starts an operation, which goes on in the background.
-  Ticket submit(const OperationCall& call) {
-    const std::shared_ptr<Operation> operation = unused_operations_.take(call);
+  Ticket submit(const std::shared_ptr<Operation>& operation) {
     engine_.submit(operation);
     driver_->attend(Driver::Next::kUnknown);
     return {operation->ticket, driver_, options_.operation_timeout};
   }
 
   /// Runs an operation, which the caller's thread drives.
-  void run(const OperationCall& call) {
-    const std::shared_ptr<Operation> operation = unused_operations_.take(call);
+  void run(const std::shared_ptr<Operation>& operation) {
     engine_.submit(operation);
     operation->ticket->wait_within(options_.operation_timeout, driver_.get());
     unused_operations_.give_back(operation);
@@ -104,7 +95,7 @@ class RuntimeState {
 
   void close() {
     if (closed_) return;
-    run({.kind = OperationKind::kClose});
+    run(new_operation(OperationKind::kClose, {}));
     closed_ = true;
   }
 
@@ -130,27 +121,27 @@ class RuntimeState {
 
 namespace {
 
-OperationCall all_reduce_call(RuntimeState& state, std::string_view name, BufferView buffer,
-                              ReduceOp op, NativeStream stream) {
+std::shared_ptr<Operation> new_all_reduce(RuntimeState& state, std::string_view name,
+                                          BufferView buffer, ReduceOp op, NativeStream stream) {
   check(!name.empty(), "an operation needs a name");
   check(buffer.data != nullptr || buffer.count == 0, "the buffer of an all-reduce is null");
-  return {.kind = OperationKind::kAllReduce,
-          .name = name,
-          .buffer = buffer,
-          .op = op,
-          .ready = state.ready_event(buffer, stream)};
+  auto operation = state.new_operation(OperationKind::kAllReduce, name);
+  operation->buffer = buffer;
+  operation->op = op;
+  operation->ready = state.ready_event(buffer, stream);
+  return operation;
 }
 
-OperationCall broadcast_call(RuntimeState& state, std::string_view name, BufferView buffer,
-                             int root, NativeStream stream) {
+std::shared_ptr<Operation> new_broadcast(RuntimeState& state, std::string_view name,
+                                         BufferView buffer, int root, NativeStream stream) {
   check(!name.empty(), "an operation needs a name");
   check(buffer.data != nullptr || buffer.count == 0, "the buffer of a broadcast is null");
   check(root >= 0 && root < state.grid().world_size(), "the root of a broadcast is not a rank");
-  return {.kind = OperationKind::kBroadcast,
-          .name = name,
-          .buffer = buffer,
-          .root = root,
-          .ready = state.ready_event(buffer, stream)};
+  auto operation = state.new_operation(OperationKind::kBroadcast, name);
+  operation->buffer = buffer;
+  operation->root = root;
+  operation->ready = state.ready_event(buffer, stream);
+  return operation;
 }
 
 }  // namespace
@@ -196,24 +187,24 @@ GradientSet Runtime::register_gradients(std::string_view name, std::vector<Gradi
 
 Ticket Runtime::all_reduce_async(std::string_view name, BufferView buffer, ReduceOp op,
                                  NativeStream stream) {
-  return state_->submit(all_reduce_call(*state_, name, buffer, op, stream));
+  return state_->submit(new_all_reduce(*state_, name, buffer, op, stream));
 }
 
 void Runtime::all_reduce(std::string_view name, BufferView buffer, ReduceOp op,
                          NativeStream stream) {
-  state_->run(all_reduce_call(*state_, name, buffer, op, stream));
+  state_->run(new_all_reduce(*state_, name, buffer, op, stream));
 }
 
 Ticket Runtime::broadcast_async(std::string_view name, BufferView buffer, int root,
                                 NativeStream stream) {
-  return state_->submit(broadcast_call(*state_, name, buffer, root, stream));
+  return state_->submit(new_broadcast(*state_, name, buffer, root, stream));
 }
 
 void Runtime::broadcast(std::string_view name, BufferView buffer, int root, NativeStream stream) {
-  state_->run(broadcast_call(*state_, name, buffer, root, stream));
+  state_->run(new_broadcast(*state_, name, buffer, root, stream));
 }
 
-void Runtime::barrier() { state_->run({.kind = OperationKind::kBarrier, .name = "barrier"}); }
+void Runtime::barrier() { state_->run(state_->new_operation(OperationKind::kBarrier, "barrier")); }
 
 std::uint64_t Runtime::network_bytes_sent() const { return state_->network_bytes_sent(); }
 

@@ -10,33 +10,24 @@
 
 namespace kolo {
 
-/// What a user's thread asks for in one collective call.
-struct OperationCall {
-  OperationKind kind = OperationKind::kBarrier;
-  std::string_view name = {};
-  BufferView buffer = {};
-  ReduceOp op = ReduceOp::kSum;
-  int root = 0;
-  std::shared_ptr<const Event> ready = {};
-};
-
 /// Operations that are over, kept so that a blocking call allocates nothing. Threads: any.
 class OperationPool {
  public:
-  std::shared_ptr<Operation> take(const OperationCall& call) {
+  /// An operation of which nothing but this is set.
+  std::shared_ptr<Operation> take(OperationKind kind, std::string_view name) {
     std::shared_ptr<Operation> operation = take_unused();
-    operation->kind = call.kind;
-    operation->name = call.name;
-    operation->buffer = call.buffer;
-    operation->op = call.op;
-    operation->root = call.root;
-    operation->ready = call.ready;
+    operation->kind = kind;
+    operation->name = name;
     return operation;
   }
 
   /// Before: its ticket is done, and nobody else refers to it but to drop it.
   void give_back(std::shared_ptr<Operation> operation) {
     operation->ticket->reset();
+    operation->buffer = {};
+    operation->op = ReduceOp::kSum;
+    operation->root = 0;
+    operation->ready.reset();
     const std::lock_guard lock(mutex_);
     if (unused_.size() < kMost) unused_.push_back(std::move(operation));
   }

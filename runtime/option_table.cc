@@ -140,17 +140,13 @@ OptionEntry link_costs_option() {
       .job_wide = true};
 }
 
-OptionEntry calibrate_option() {
-  return {.name = "calibrate",
-          .value = "on|off",
-          .help = "measure at start what links cost, for at most 200 ms",
-          .set =
-              [](Options& options, const std::string& text) {
-                if (text != "on" && text != "off") fail(fmt::format("'{}' is not on or off", text));
-                options.calibrate = text;
-              },
-          .get = [](const Options& options) { return options.calibrate; },
-          .job_wide = true};
+OptionEntry switch_option(std::string name, std::string help, std::string Options::*field) {
+  OptionEntry entry = text_option(std::move(name), "on|off", std::move(help), field, true);
+  entry.set = [field](Options& options, const std::string& text) {
+    if (text != "on" && text != "off") fail(fmt::format("'{}' is not on or off", text));
+    options.*field = text;
+  };
+  return entry;
 }
 
 OptionEntry spin_option() {
@@ -223,7 +219,11 @@ const std::vector<OptionEntry>& option_table() {
       bytes_option("device_chunk_bytes", "largest piece of device memory that moves on its own",
                    &Options::device_chunk_bytes),
       link_costs_option(),
-      calibrate_option(),
+      switch_option("calibrate", "measure at start what links cost, for at most 200 ms",
+                    &Options::calibrate),
+      switch_option("autotune",
+                    "look for better sizes of buckets and chunks by the times of the first steps",
+                    &Options::autotune),
       text_option("calibration_file", "PATH",
                   "remembers costs and sizes for jobs of this shape; auto: below "
                   "$XDG_CACHE_HOME or ~/.cache, for jobs across nodes; empty: nowhere",

@@ -31,6 +31,10 @@ struct Options {
   /// below $XDG_CACHE_HOME or ~/.cache, for jobs across nodes, whose choices decide the bits of
   /// sums.
   std::string calibration_file = "auto";
+  /// "on": look for better sizes than the cost model's by the times of the first steps, in gradient
+  /// sets of the host whose sums do not depend on them, and take what `calibration_file` remembers
+  /// of an earlier run; "off": keep the cost model's. Sizes that are given are kept.
+  std::string autotune = "off";
   /// Where gradients of kind kDevice live: "cpu" (nowhere), "cuda" (the GPU with the number of the
   /// local rank) or "cuda:INDEX".
   std::string device = "cpu";

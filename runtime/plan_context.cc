@@ -2,7 +2,6 @@
 
 #include "comm/base/check.h"
 #include "topology/cache.h"
-#include "topology/link_costs.h"
 
 namespace kolo {
 namespace {
@@ -26,7 +25,7 @@ CompileOptions compile_options(const PlanContext& context, const BucketLayout& l
       .device_chunk_bytes = options.device_chunk_bytes,
       .network_takes_device_memory = on_device && context.lane->network_takes_memory(),
       .native_spans_nodes = on_device && context.lane->has_world_group(),
-      .link_costs = parse_link_costs(options.link_costs)};
+      .link_costs = context.costs};
   if (options.chunk_bytes != kAutoBytes) {
     result.chunk_bytes = options.chunk_bytes;
   } else if (!on_device) {
@@ -37,14 +36,27 @@ CompileOptions compile_options(const PlanContext& context, const BucketLayout& l
   return result;
 }
 
+Options with_sizes(Options options, std::size_t fusion_bytes, std::size_t chunk_bytes) {
+  if (fusion_bytes > 0) options.fusion_bytes = fusion_bytes;
+  if (chunk_bytes > 0) options.chunk_bytes = chunk_bytes;
+  return options;
+}
+
+bool sizes_keep_bits(const PlanContext& context) {
+  const std::string& algorithm = context.options.algorithm;
+  // On one node "auto" is `flat` or `direct`; between nodes it goes by size.
+  if (algorithm == "auto") return context.grid.num_nodes() == 1;
+  return CostModel::is_reproducible(algorithm);
+}
+
 std::size_t fusion_bytes(const PlanContext& context, std::size_t bytes) {
   const Options& options = context.options;
   if (options.fusion_bytes != kAutoBytes) return options.fusion_bytes;
-  const LinkCosts costs = parse_link_costs(options.link_costs);
   const std::string algorithm = options.algorithm == "auto"
-                                    ? CostModel(context.grid, costs).choose(bytes, false)
+                                    ? CostModel(context.grid, context.costs).choose(bytes, false)
                                     : options.algorithm;
-  return CostModel(context.grid, costs_for_sizes(algorithm, costs)).fusion_bytes({.bytes = bytes});
+  return CostModel(context.grid, costs_for_sizes(algorithm, context.costs))
+      .fusion_bytes({.bytes = bytes});
 }
 
 std::shared_ptr<DevicePacker> make_device_packer(const PlanContext& context,

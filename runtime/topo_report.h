@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "runtime/calibration_file.h"
 #include "topology/cost_model.h"
 #include "topology/discovery.h"
 #include "topology/process_grid.h"
@@ -18,7 +20,8 @@ struct TopoReport {
   /// By node: {hardware: `to_json(HardwareSnapshot)`, gpus: `gpus_to_json(...)`}.
   std::vector<nlohmann::json> nodes;
   LinkCosts costs;
-  std::string costs_source;  ///< How they are known.
+  std::string costs_source;                      ///< How they are known.
+  std::map<std::string, TunedSizes> tuned = {};  ///< What `autotune` remembers, by plan.
 };
 
 /// The form in which a snapshot travels between ranks and appears in the report.
@@ -27,6 +30,7 @@ nlohmann::json to_json(const HardwareSnapshot& hardware);
 /// {ranks: [{rank, node, local_rank, cross_rank}],
 ///  nodes: [{node, id, ranks, hardware, gpus}],
 ///  link_costs: {key of `parse_link_costs`: value}, link_costs_source,
+///  tuned: {plan: {fusion_bytes, chunk_bytes, step_us}} (sizes of 0 are the cost model's),
 ///  predictions: [{bytes, chosen, chosen_16bit, chosen_device, chunk_bytes,
 ///                fusion_bytes, us: {algorithm: microseconds}}]}
 nlohmann::json to_json(const TopoReport& report);

@@ -39,14 +39,14 @@ std::uint32_t Coordinator::released_counter(BucketId bucket) const {
   return kFirstReleasedCounter + bucket;
 }
 
-Topic Coordinator::propose(std::string_view name, std::uint64_t fingerprint, std::string text,
-                           const std::atomic<int>& waiters) {
+Topic Coordinator::propose(std::string_view name, std::uint64_t word, Negotiator::Rule rule,
+                           std::string text, const std::atomic<int>& waiters) {
   const std::uint64_t key = name_key(name);
   const Topic topic{key, rounds_[key]};
   Proposal& proposal = proposals_[topic];
   proposal.text = std::move(text);
   proposal.pending = {.topic = topic, .text = proposal.text, .waiters = &waiters};
-  negotiator_.propose(topic, fingerprint);
+  negotiator_.propose(topic, word, rule);
   return topic;
 }
 

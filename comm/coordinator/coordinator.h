@@ -49,7 +49,16 @@ class Coordinator {
   /// Proposes the next use of `name`. `text` describes it, one line per tensor; `waiters` counts
   /// the threads that wait for it and must live until the decision.
   Topic propose(std::string_view name, std::uint64_t fingerprint, std::string text,
-                const std::atomic<int>& waiters);
+                const std::atomic<int>& waiters) {
+    return propose(name, fingerprint, Negotiator::Rule::kEqualWords, std::move(text), waiters);
+  }
+
+  /// The same for something that ranks need not have alike: the decision tells all the least and
+  /// the greatest word.
+  Topic vote(std::string_view name, std::uint64_t word, std::string text,
+             const std::atomic<int>& waiters) {
+    return propose(name, word, Negotiator::Rule::kAnyWords, std::move(text), waiters);
+  }
 
   /// This rank is ready for an iteration of a bucket. Iterations of a bucket grow, and need not
   /// follow each other. After a rejection it takes no more. `text` and `waiters` must live until it
@@ -109,6 +118,8 @@ class Coordinator {
     Pending pending;
   };
 
+  Topic propose(std::string_view name, std::uint64_t word, Negotiator::Rule rule, std::string text,
+                const std::atomic<int>& waiters);
   void receive();
   void handle(int peer, const Frame& frame);
   void send(int peer, const Frame& frame);

@@ -35,8 +35,8 @@ constexpr BucketId bucket_of(std::uint64_t key) {
 }
 
 enum class FrameKind : std::uint8_t {
-  kPropose,  ///< Up: my whole subtree proposes the topic, with the least and greatest fingerprint.
-  kAccept,   ///< Down: all ranks proposed the topic alike.
+  kPropose,  ///< Up: my whole subtree proposes the topic, with the least and greatest word.
+  kAccept,   ///< Down: all ranks proposed the topic, with the least and greatest word.
   kReject,   ///< Down: `topics` fail with `error`.
   kArrive,   ///< Up, between leaders: my subtree is ready for the topic.
   kRelease,  ///< Down, between leaders: all ranks are ready for the topic.
@@ -62,7 +62,8 @@ struct Frame {
   FrameKind kind = FrameKind::kPing;
   Topic topic = {};
   std::uint64_t least = 0,
-                greatest = 0;  ///< kPropose: fingerprints. kQuery, kReport: `least` is its number.
+                greatest =
+                    0;  ///< kPropose, kAccept: words. kQuery, kReport: `least` is its number.
   std::vector<Topic> topics = {};          ///< kReject.
   std::vector<PendingTopic> pending = {};  ///< kReport.
   Error error = {};                        ///< kReject, kFail.

@@ -14,8 +14,9 @@ bool contains(const std::vector<int>& ranks, int rank) {
 
 Negotiator::Negotiator(CombiningTree tree) : tree_(std::move(tree)) {}
 
-void Negotiator::propose(const Topic& topic, std::uint64_t fingerprint) {
-  combine(topic, fingerprint, fingerprint);
+void Negotiator::propose(const Topic& topic, std::uint64_t word, Rule rule) {
+  proposals_[topic].rule = rule;
+  combine(topic, word, word);
 }
 
 void Negotiator::arrive(const Topic& topic) { count_arrival(topic); }
@@ -59,8 +60,11 @@ void Negotiator::combine(const Topic& topic, std::uint64_t least, std::uint64_t 
                           .topic = topic,
                           .least = proposal.least,
                           .greatest = proposal.greatest}});
-  } else if (proposal.least == proposal.greatest) {
-    decide({.kind = FrameKind::kAccept, .topic = topic});
+  } else if (proposal.rule == Rule::kAnyWords || proposal.least == proposal.greatest) {
+    decide({.kind = FrameKind::kAccept,
+            .topic = topic,
+            .least = proposal.least,
+            .greatest = proposal.greatest});
   } else {
     conflicts_.push_back(topic);
   }

@@ -12,11 +12,12 @@ namespace kolo {
 /// One rank's part of the agreement: frames in, frames and decisions out. Pure state machine: no
 /// thread, no clock, no transport.
 ///
-/// A topic is proposed once by every rank. A rank forwards it to its parent when its whole subtree
-/// has proposed it, combining fingerprints to their least and greatest; the root accepts it when
-/// the two are equal, else reports a conflict to its owner, who ends it with `reject`. Accepts and
-/// rejects come down in one order, which is the same on all ranks: whoever allocates ids or memory
-/// in the order of decisions allocates alike everywhere.
+/// A topic is proposed once by every rank, with a word: the fingerprint of what all must have
+/// alike, or in a vote, anything. A rank forwards it to its parent when its whole subtree has
+/// proposed it, combining words to their least and greatest; the root accepts it when the two are
+/// equal or it is a vote, else reports a conflict to its owner, who ends it with `reject`. Accepts
+/// and rejects come down in one order, which is the same on all ranks: whoever allocates ids or
+/// memory in the order of decisions allocates alike everywhere.
 ///
 /// The readiness of a bucket (`arrive`) runs along the leaders of nodes only: within a node the
 /// caller counts. Cost of a topic or of one iteration of a bucket: one frame up and one down per
@@ -28,10 +29,13 @@ class Negotiator {
     Frame frame;
   };
 
+  /// When a topic that all have proposed is accepted.
+  enum class Rule : std::uint8_t { kEqualWords, kAnyWords };
+
   explicit Negotiator(CombiningTree tree);
 
-  /// This rank proposes `topic`. Once per topic.
-  void propose(const Topic& topic, std::uint64_t fingerprint);
+  /// This rank proposes `topic`. Once per topic; the root's rule counts.
+  void propose(const Topic& topic, std::uint64_t word, Rule rule = Rule::kEqualWords);
 
   /// This node is ready for `topic`. Leaders only; rounds of one key come in order.
   void arrive(const Topic& topic);
@@ -55,6 +59,7 @@ class Negotiator {
   struct Proposal {
     std::size_t proposers = 0;  // this rank and its children
     std::uint64_t least = ~std::uint64_t{0}, greatest = 0;
+    Rule rule = Rule::kEqualWords;
   };
   struct Arrival {
     std::size_t arrivals = 0;  // this node and the child leaders

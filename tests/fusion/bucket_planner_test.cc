@@ -142,7 +142,7 @@ TEST(PlaceInArena, GivesEachGradientOnePlaceWhereverBucketsEnd) {
       std::size_t end = 0;
       for (const PlannedBucket& bucket : plan_buckets(model.gradients(), options).buckets) {
         if (bucket.layout.placement != Placement::kInPlace) continue;
-        const std::size_t begin = places.offset_of[bucket.segments[0].gradient];
+        const std::size_t begin = places.offset_of[bucket.segments[0].gradient].value();
         ASSERT_EQ(begin % kWireAlignment, 0u);
         ASSERT_GE(begin, end);
         for (const PlannedSegment& segment : bucket.segments) {

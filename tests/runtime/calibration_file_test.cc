@@ -1,5 +1,6 @@
 #include "runtime/calibration_file.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -56,12 +57,17 @@ TEST_F(CalibrationFileTest, RemembersTunedSizesByPlanBesideTheCosts) {
   const TunedSizes sizes{.fusion_bytes = 1 << 20, .chunk_bytes = 65536, .step_us = 1234.5};
   EXPECT_EQ(file().tuned("model a"), std::nullopt);
   file().remember_tuned("model a", sizes);
+  EXPECT_EQ(file().link_costs(), std::nullopt) << "sizes alone say nothing of costs";
   file().remember_link_costs(kCosts);
   file().remember_tuned("model b", {});
   EXPECT_EQ(file().tuned("model a"), sizes);
   EXPECT_EQ(file().tuned("model b"), TunedSizes{});
   EXPECT_EQ(file().tuned("model c"), std::nullopt);
   EXPECT_EQ(file("4 ranks").tuned("model a"), std::nullopt);
+  EXPECT_THAT(file().all_tuned(),
+              testing::UnorderedElementsAre(testing::Pair("model a", sizes),
+                                            testing::Pair("model b", TunedSizes{})));
+  EXPECT_TRUE(file("4 ranks").all_tuned().empty());
   EXPECT_EQ(file().link_costs(), kCosts);
 }
 

@@ -35,7 +35,7 @@ class DeviceRank {
         stream_(plane_.device->make_stream()) {
     plane_.world = hub.group(rank(), *plane_.device);
     engine_ = std::make_unique<Engine>(*connection_.transport, connection_.grid, clock_, kOptions,
-                                       connection_.limits, &plane_);
+                                       connection_.calibration, connection_.limits, &plane_);
     driver_ = std::make_unique<Driver>(*engine_, *connection_.transport, SpinBudget{});
     thread_ = std::make_unique<EngineThread>(*driver_);
   }

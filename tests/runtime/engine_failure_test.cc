@@ -302,7 +302,7 @@ TEST(Engine, AFrozenRankIsLostEverywhereAfterThePeerTimeout) {
       for (int rank = 0; rank < 3; ++rank) {
         transports.push_back(hub.transport(rank));
         engines.push_back(std::make_unique<Engine>(*transports.back(), hub.grid(), clock, Options{},
-                                                   EngineJob::kLimits));
+                                                   Calibration{}, EngineJob::kLimits));
       }
       std::vector<float> buffer(8);
       std::vector<std::shared_ptr<Operation>> operations;

@@ -34,11 +34,14 @@ class EngineJob {
             const std::optional<JobDevices>& devices = std::nullopt)
       : hub_(std::move(grid), kLimits) {
     if (devices) make_planes(seed, *devices);
+    const Calibration calibration{
+        .costs = parse_link_costs(options.link_costs), .source = {}, .shape = "test"};
     std::vector<SeededScheduler::Pollable> pollables;
     for (int rank = 0; rank < hub_.grid().world_size(); ++rank) {
       transports_.push_back(hub_.transport(rank));
       engines_.push_back(std::make_unique<Engine>(*transports_.back(), hub_.grid(), clock_, options,
-                                                  kLimits, devices ? &plane(rank) : nullptr));
+                                                  calibration, kLimits,
+                                                  devices ? &plane(rank) : nullptr));
       pollables.push_back([engine = engines_.back().get()] { return engine->poll(); });
       if (devices) pollables.push_back([device = &this->device(rank)] { return device->step(); });
     }
@@ -78,6 +81,12 @@ class EngineJob {
     auto shared = std::make_shared<Operation>(std::move(operation));
     engine(rank).submit(shared);
     return shared;
+  }
+
+  /// Polls this often.
+  void poll(std::size_t polls) {
+    std::size_t done = 0;
+    scheduler_->run_until([&] { return done++ == polls; });
   }
 
   /// Polls until every ticket of `operations` is answered.

@@ -25,8 +25,11 @@ Topic topic(std::uint64_t number, std::uint64_t round = 0) { return {number + 1,
 
 std::string name_of(const Frame& decision) {
   if (decision.kind == FrameKind::kAccept) {
-    return "accept " + std::to_string(decision.topic.key) + "." +
-           std::to_string(decision.topic.round);
+    const std::string text =
+        "accept " + std::to_string(decision.topic.key) + "." + std::to_string(decision.topic.round);
+    if (decision.least == decision.greatest) return text;
+    return text + ": " + std::to_string(decision.least) + " to " +
+           std::to_string(decision.greatest);
   }
   std::string text = "reject";
   for (const Topic& t : decision.topics) {
@@ -55,6 +58,10 @@ class Network {
 
   void propose(int rank, const Topic& t, std::uint64_t fingerprint = kFingerprint) {
     negotiator(rank).propose(t, fingerprint);
+    collect(rank);
+  }
+  void vote(int rank, const Topic& t, std::uint64_t word) {
+    negotiator(rank).propose(t, word, Negotiator::Rule::kAnyWords);
     collect(rank);
   }
   void arrive(int rank, const Topic& t) {
@@ -296,6 +303,29 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Negotiators,
                                          std::vector<int>{5}, std::vector<int>{1, 1},
                                          std::vector<int>{3, 1, 2}, std::vector<int>(4, 2),
                                          std::vector<int>(11, 1), std::vector<int>(20, 3)));
+
+// In whatever order ranks vote, the root first or last.
+TEST_P(Negotiators, AVoteTellsAllTheLeastAndTheGreatestWord) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    Network network(ProcessGrid::with_node_sizes(GetParam()), seed);
+    std::vector<int> ranks(static_cast<std::size_t>(network.size()));
+    for (int rank = 0; rank < network.size(); ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
+    std::shuffle(ranks.begin(), ranks.end(), network.random());
+    for (int rank : ranks) {
+      EXPECT_THAT(network.decisions(0), IsEmpty());
+      network.vote(rank, topic(0), 100 + static_cast<std::uint64_t>(rank));
+      while (network.random()() % 2 == 0 && network.deliver_one()) {
+      }
+    }
+    network.deliver_all();
+    const std::string last = std::to_string(100 + network.size() - 1);
+    const std::string expected = network.size() == 1 ? "accept 1.0" : "accept 1.0: 100 to " + last;
+    for (int rank = 0; rank < network.size(); ++rank) {
+      EXPECT_THAT(network.decisions(rank), ElementsAre(expected)) << "seed " << seed;
+      EXPECT_THAT(network.conflicts(rank), IsEmpty());
+    }
+  }
+}
 
 // nodes {0 1} {2 3}: rank 2 hangs on 0, rank 3 on 2.
 TEST(Negotiator, RefusesWhatAPeerHasNoBusinessSending) {
