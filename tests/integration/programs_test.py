@@ -132,11 +132,12 @@ class Programs(unittest.TestCase):
                              "--dtype", dtype, "--op", operation, "--memory", "user")  # fmt: skip
         self.succeed("kolo-bench", "all-reduce", "--sizes", "64K", "--iterations", 5, "--wire", "bfloat16")
 
-    def train(self, nodes):
+    def train(self, *arguments, nodes, steps=30, fusion_bytes="16K"):
         out = self.folder / "run.json"
         self.succeed(
             "kolo-train", "--model", "gpt", "--data", self.text, "--layers", 1, "--width", 32, "--context", 32,
-            "--steps", 30, "--log-every", 10, "--fusion-bytes", "16K", "--json", out, ranks=4, nodes=nodes,
+            "--steps", steps, "--log-every", 10, "--fusion-bytes", fusion_bytes, "--json", out, *arguments,
+            ranks=4, nodes=nodes,
         )  # fmt: skip
         return json.loads(out.read_text())
 
@@ -147,6 +148,23 @@ class Programs(unittest.TestCase):
         self.assertLess(first["train_loss"], first["curve"][0]["train_loss"])
         self.assertGreater(first["wire_bytes_per_step"], 0)
         self.assertEqual(first["weights_hash"], again["weights_hash"])
+
+    def test_train_finds_sizes_without_a_change_of_bits_and_remembers_them(self):
+        memory = self.folder / "costs.json"
+        runs = [
+            self.train(
+                "--autotune", switch, "--calibrate", "off", "--calibration-file", memory,
+                nodes=0, steps=250, fusion_bytes="auto",
+            )
+            for switch in ("off", "on", "on")
+        ]
+        self.assertEqual(len({run["weights_hash"] for run in runs}), 1)
+        self.assertEqual(runs[1]["fusion_bytes"], runs[2]["fusion_bytes"])
+        report = self.succeed("kolo-topo", "--calibration-file", memory, "--calibrate", "off", "--json", ranks=4).stdout
+        (plan, sizes) = next(iter(json.loads(report)["tuned"].items()))
+        self.assertIn("bytes", plan)
+        self.assertIn(sizes["fusion_bytes"], (0, runs[2]["fusion_bytes"]))
+        self.assertGreater(sizes["step_us"], 0)
 
     def test_train_on_two_nodes_follows_one(self):
         # Two nodes add the same contributions in another order: each sum of 4 differs by at most 3 roundings,
