@@ -25,16 +25,20 @@ std::size_t ArenaAllocator::allocate(std::size_t bytes) {
     offset = begin + size;
   }
   if (bytes > capacity_ || needed > capacity_ || offset > capacity_ - needed) {
-    std::size_t free = capacity_;
-    for (const auto& [begin, size] : used_) free -= size;
     throw KoloError(
         {.code = ErrorCode::kResources,
          .what = fmt::format("the arena has no room for a bucket of {} bytes: {} of {} bytes "
                              "are free; raise arena_bytes (KOLO_ARENA_BYTES)",
-                             bytes, free, capacity_)});
+                             bytes, capacity_ - used(), capacity_)});
   }
   used_.emplace(offset, needed);
   return offset;
+}
+
+std::size_t ArenaAllocator::used() const {
+  std::size_t bytes = 0;
+  for (const auto& [begin, size] : used_) bytes += size;
+  return bytes;
 }
 
 void ArenaAllocator::release(std::size_t offset) {

@@ -17,6 +17,9 @@ class ArenaAllocator {
   /// `offset` came from `allocate` and was not released yet.
   void release(std::size_t offset);
 
+  std::size_t capacity() const { return capacity_; }
+  std::size_t used() const;
+
  private:
   std::size_t capacity_;
   std::map<std::size_t, std::size_t> used_;  // offset -> bytes

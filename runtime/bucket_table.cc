@@ -81,6 +81,11 @@ bool BucketTable::has_room(std::span<const Schedule> schedules) const {
   }
 }
 
+bool BucketTable::is_crowded() const {
+  const std::size_t in_use = buckets_.size() - unused_.size();
+  return in_use > kMaxBuckets / 4 * 3 || arena_.used() > arena_.capacity() / 4 * 3;
+}
+
 void BucketTable::remove(BucketId id) {
   Bucket& bucket = *buckets_[id];
   bucket.owner = nullptr;

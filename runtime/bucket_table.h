@@ -69,6 +69,9 @@ class BucketTable {
   /// Whether all of these could be added now.
   bool has_room(std::span<const Schedule> schedules) const;
 
+  /// Whether more than three quarters of numbers or arena are in use; the same on all ranks.
+  bool is_crowded() const;
+
   /// Arena space for tensors that stay while buckets change. Errors: KoloError(kResources).
   std::size_t reserve(std::size_t bytes) { return arena_.allocate(bytes); }
   void release(std::size_t offset) { arena_.release(offset); }

@@ -14,6 +14,10 @@ namespace {
 
 constexpr std::string_view kCloseName = "end of job";
 
+constexpr std::string_view kRetirement = "retirement";
+/// In a vote on it: an operation is not idle at this rank.
+constexpr std::uint64_t kBusyBit = std::uint64_t{1} << 63;
+
 /// After a failure the engine goes on polling this long, so that the news reaches peers.
 constexpr Duration kLinger = std::chrono::milliseconds(300);
 /// A device that has lost a peer may be ahead of the news why; after this long it speaks itself.
@@ -225,6 +229,9 @@ void Engine::accept(const Frame& decision) {
       if (e.error().code == ErrorCode::kResources) coordinator_.fail(e.error());
     }
     advance(topic);
+    vote_on_oldest();
+  } else if (undecided_oldest_ == accepted) {
+    retire(decision);
   } else if (const auto found = proposed_groups_.find(accepted); found != proposed_groups_.end()) {
     const std::shared_ptr<GradientGroup> group = std::move(found->second);
     proposed_groups_.erase(found);
@@ -260,7 +267,42 @@ void Engine::plan(OperationTopic& topic) {
   PlannedOperation planned = plan_operation(head, plan_context());
   const BucketId id = buckets_.add(std::move(planned.schedule), std::move(planned.binding), topic,
                                    0, head.signature());
+  std::erase(by_age_, head.name);
+  by_age_.push_back(head.name);
   topic.accepted(id, std::move(planned.packer));
+}
+
+/// Programs may make up names for ever. When there is little room left, all ranks vote at an
+/// agreement on a new name whether the oldest one goes: it does if it is idle everywhere after
+/// equally many uses. Until that is decided, which takes one trip, it is not begun anywhere.
+void Engine::vote_on_oldest() {
+  if (undecided_oldest_ || by_age_.size() < 2 || !buckets_.is_crowded()) return;
+  OperationTopic& oldest = operations_.at(by_age_.front());
+  const BucketTable::Bucket& bucket = buckets_[*oldest.bucket()];
+  const std::uint64_t uses = bucket.rejected ? *bucket.rejected + 1 : bucket.iteration;
+  const std::uint64_t word =
+      oldest.is_idle() ? uses : kBusyBit | static_cast<std::uint64_t>(transport_.rank());
+  oldest.hold(true);
+  undecided_oldest_ = coordinator_.vote(kRetirement, word,
+                                        "whether '" + by_age_.front() + "' is still used", nobody_);
+}
+
+void Engine::retire(const Frame& decision) {
+  undecided_oldest_.reset();
+  const std::string name = std::move(by_age_.front());
+  by_age_.pop_front();
+  OperationTopic& topic = operations_.at(name);
+  topic.hold(false);
+  if (decision.least != decision.greatest || (decision.least & kBusyBit) != 0) {
+    by_age_.push_back(name);
+  } else {
+    buckets_.remove(*topic.take_bucket());
+    if (topic.is_idle()) {
+      operations_.erase(name);
+      return;
+    }
+  }
+  advance(topic);
 }
 
 void Engine::plan(GradientGroup& group) {
@@ -351,6 +393,8 @@ void Engine::reject(const Topic& rejected, const Error& error) {
   } else if (const auto sizes = undecided_sizes_.find(rejected); sizes != undecided_sizes_.end()) {
     sizes->second->bucket_failed(error);
     undecided_sizes_.erase(sizes);
+  } else if (undecided_oldest_ == rejected) {
+    coordinator_.fail(error);  // Not by this program: votes are answered at once.
   } else if (is_bucket_key(rejected.key)) {
     const BucketTable::Bucket& bucket = buckets_[bucket_of(rejected.key)];
     const bool is_past = bucket.iteration > rejected.round;
@@ -408,6 +452,7 @@ void Engine::fail_all(const Error& error) {
     lane_->abort();
   }
   proposed_operations_.clear();
+  undecided_oldest_.reset();
   undecided_sizes_.clear();
   for (auto& [name, topic] : operations_) topic.fail_all(error);
   close_.fail_all(error);

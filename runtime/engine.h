@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -89,6 +90,8 @@ class Engine {
   void exchange_sizes(const std::shared_ptr<GradientGroup>& group);
   SizeDecision decide_sizes(GradientGroup& group);
   void resize(GradientGroup& group, const SizeDecision& decision);
+  void vote_on_oldest();
+  void retire(const Frame& decision);
   OperationTopic& topic_of(const Operation& operation);
   void advance(OperationTopic& topic);
   void arrive(BucketId id);
@@ -114,6 +117,9 @@ class Engine {
   std::vector<Submission> drained_;
   std::map<std::string, OperationTopic> operations_;  // by name
   OperationTopic close_;
+  std::deque<std::string> by_age_;         // operations that have a bucket, oldest agreement first
+  std::optional<Topic> undecided_oldest_;  // whether the first of them goes
+  const std::atomic<int> nobody_{0};       // waits for that
   std::map<std::string, std::shared_ptr<GradientGroup>> groups_;  // agreed, by name
   std::vector<std::shared_ptr<GradientGroup>> failed_groups_;  // replaced; still own their buckets
   std::map<Topic, OperationTopic*> proposed_operations_;

@@ -34,7 +34,7 @@ OperationShape OperationShape::of(const Operation& operation) {
 }
 
 OperationTopic::Need OperationTopic::need() const {
-  if (queue_.empty() || proposal_ || arrived_) return Need::kNothing;
+  if (queue_.empty() || proposal_ || arrived_ || is_held_) return Need::kNothing;
   return bucket_ && !is_rejected_ && shape_ == OperationShape::of(head()) ? Need::kArrival
                                                                           : Need::kProposal;
 }

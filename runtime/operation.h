@@ -61,6 +61,11 @@ class OperationTopic final : public BucketOwner {
   Need need() const;
   const Operation& head() const { return *queue_.front(); }
 
+  /// Nothing of it is queued or under way.
+  bool is_idle() const { return queue_.empty() && !proposal_ && !arrived_; }
+  /// While it is held, its head needs nothing.
+  void hold(bool held) { is_held_ = held; }
+
   void proposed(const Topic& topic);
   const std::optional<Topic>& proposal() const { return proposal_; }
   /// The proposal was accepted; the head's signature now has this bucket (none for kClose).
@@ -91,6 +96,7 @@ class OperationTopic final : public BucketOwner {
   std::optional<Topic> proposal_;  // undecided
   std::optional<BucketId> bucket_;
   std::shared_ptr<Rebindable> packer_;
+  bool is_held_ = false;
   bool is_rejected_ = false;  // the bucket
   bool arrived_ = false;      // the head, in the bucket
 };
