@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "runtime/link_probe.h"
 #include "runtime/probe_wait.h"
 #include "runtime/spin_budget.h"
+#include "topology/discovery.h"
 
 namespace kolo {
 namespace {
@@ -22,8 +24,8 @@ constexpr std::string_view kMemoryKeys = "memory_";
 constexpr std::string_view kNetworkKeys = "network_";
 constexpr std::string_view kNodeRates = "node_rates";
 
-/// The cores that the ranks of a node have together, wherever each is bound to.
-std::size_t cores_of_node(const std::vector<std::string>& by_rank, const std::vector<int>& ranks) {
+/// The cores that ranks of one machine have together, wherever each is bound to.
+std::size_t cores_together(const std::vector<std::string>& by_rank, const std::vector<int>& ranks) {
   std::set<int> cores;
   for (int rank : ranks) {
     const CoreUse use = core_use_of(by_rank[static_cast<std::size_t>(rank)]);
@@ -38,10 +40,25 @@ std::string shape_of(const ProcessGrid& grid, const std::vector<std::string>& co
   for (int node = 0; node < grid.num_nodes(); ++node) {
     const std::vector<int>& ranks = grid.ranks_of_node(node);
     identity +=
-        fmt::format("{}\n{} {}\n", grid.node_id(node), ranks.size(), cores_of_node(cores, ranks));
+        fmt::format("{}\n{} {}\n", grid.node_id(node), ranks.size(), cores_together(cores, ranks));
   }
   return fmt::format("{} ranks on {} nodes, {:016x}", grid.world_size(), grid.num_nodes(),
                      static_cast<std::uint64_t>(XXH3_64bits(identity.data(), identity.size())));
+}
+
+/// Cores that each rank has to itself on the fullest machine, at most one.
+double rank_cores(const std::vector<std::string>& machine_of_rank,
+                  const std::vector<std::string>& cores) {
+  std::map<std::string, std::vector<int>> ranks_of_machine;
+  for (std::size_t rank = 0; rank < machine_of_rank.size(); ++rank) {
+    ranks_of_machine[machine_of_rank[rank]].push_back(static_cast<int>(rank));
+  }
+  double fewest = 1;
+  for (const auto& [machine, ranks] : ranks_of_machine) {
+    const auto there = static_cast<double>(cores_together(cores, ranks));
+    fewest = std::min(fewest, there / static_cast<double>(ranks.size()));
+  }
+  return fewest;
 }
 
 /// `text` of rank 0.
@@ -109,13 +126,15 @@ Calibration calibrate(Rendezvous& rendezvous, Transport& transport, const Proces
   } else {
     const Stopwatch watch;
     const std::size_t node_cores =
-        cores_of_node(cores, grid.ranks_of_node(grid.node(rendezvous.rank())));
+        cores_together(cores, grid.ranks_of_node(grid.node(rendezvous.rank())));
     const std::vector<std::string> measured = rendezvous.all_gather(
         measure(transport, grid,
                 {.transport = limits,
                  .cores = static_cast<int>(std::min(granted_cores(), node_cores)),
                  .connect_timeout = options.connect_timeout}));
-    costs = from_rank_0(rendezvous, decides ? to_string(combine(measured, grid)) : "");
+    LinkCosts combined = combine(measured, grid);
+    combined.rank_cores = rank_cores(rendezvous.all_gather(machine_identity()), cores);
+    costs = from_rank_0(rendezvous, decides ? to_string(combined) : "");
     result.source = from_rank_0(rendezvous, fmt::format("measured in {:.0f} ms", watch.us() / 1e3));
     file.remember_link_costs(costs);
   }

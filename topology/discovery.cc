@@ -278,6 +278,11 @@ std::string node_identity(const std::string& configured) {
   return host_name() + ":" + boot_id();
 }
 
+std::string machine_identity() {
+  const std::string id = boot_id();
+  return id.empty() ? host_name() : id;
+}
+
 HardwareSnapshot discover_hardware() {
   HardwareSnapshot result = snapshot(make_topology(nullptr).get());
   result.host_name = host_name();

@@ -69,6 +69,9 @@ struct HardwareSnapshot {
 /// Threads: any, as long as nobody changes the environment.
 std::string node_identity(const std::string& configured = {});
 
+/// What tells this machine from others, whatever nodes its containers are or play.
+std::string machine_identity();
+
 /// Looks at this machine. Takes some ten milliseconds.
 /// Errors: std::runtime_error if the operating system does not tell.
 HardwareSnapshot discover_hardware();

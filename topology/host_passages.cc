@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <vector>
 
 #include "topology/node_shares.h"
@@ -73,7 +74,10 @@ struct HostPassages::Round {
     if (most_remote > 0) {
       between.wait_us = costs.network.latency_us;
       between.link_us = most_remote * bytes / costs.network.bytes_per_us;
-      between.processor_us = 2 * costs.network.message_us;
+      // A rank sends one message and receives one; ranks without cores of their own take turns.
+      const double cores = costs.rank_cores * passages.grid_.world_size();
+      const double messages = std::accumulate(sent.begin(), sent.end(), 0.0);
+      between.processor_us = 2 * costs.network.message_us * std::max(1.0, messages / cores);
     }
     return slower(inside, between);
   }
@@ -92,6 +96,10 @@ HostPassages::HostPassages(const ProcessGrid& grid, const LinkCosts& costs, doub
 
 double HostPassages::flag_steps_us(double local, double trips) const {
   return trips * 2 * (local - 1) * costs_.step_us;
+}
+
+double HostPassages::messages_us(double messages) const {
+  return messages * costs_.network.message_us / costs_.rank_cores;
 }
 
 double HostPassages::combine_us(double ranks, double sources, double bytes) const {
@@ -124,7 +132,7 @@ Passage HostPassages::flat(double bytes) const {
     const double remote = ranks - local;
     Passage each{.wait_us = costs_.network.latency_us,
                  .link_us = local * remote * bytes / costs_.network.bytes_per_us,
-                 .processor_us = 2 * remote * costs_.network.message_us};
+                 .processor_us = messages_us(2 * remote)};
     each.processor_us += flag_steps_us(local, 1) + memory_.own_us(local * 2 * bytes) +
                          memory_.shared_us(local * (local - 1) * bytes) +
                          combine_us(local, remote + 1, bytes);
@@ -144,7 +152,7 @@ Passage HostPassages::direct(double bytes) const {
     const double local_messages = local * (local - 1);
     Passage phase{.wait_us = costs_.network.latency_us,
                   .link_us = local * remote * part / costs_.network.bytes_per_us,
-                  .processor_us = 2 * remote * costs_.network.message_us};
+                  .processor_us = messages_us(2 * remote)};
     phase.processor_us += flag_steps_us(local, 1) + memory_.own_us(3 * local_messages * part) +
                           memory_.shared_us(local_messages * part);
     Passage both = 2.0 * phase;  // Reduce-scatter and all-gather.

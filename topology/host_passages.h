@@ -60,6 +60,8 @@ class HostPassages {
 
   /// Steps of one rank that signals and awaits every peer of its node once per trip.
   double flag_steps_us(double local, double trips) const;
+  /// Every rank sends and receives so many together.
+  double messages_us(double messages) const;
   Passage direct_in_memory(double bytes) const;
   Passage flat_in_memory(double bytes) const;
   /// All ranks of one node combine `sources` operands of `bytes` each.

@@ -12,9 +12,10 @@ struct Field {
   std::string_view key;
   double& (*of)(LinkCosts&);
 
-  /// Rates and sizes are divided by, times and bursts are not.
+  /// Rates, sizes and cores are divided by, times and bursts are not.
   bool may_be_zero() const {
-    return key.find("bytes") == std::string_view::npos || key.ends_with("burst_bytes");
+    const bool is_divisor = key.find("bytes") != std::string_view::npos || key.ends_with("cores");
+    return !is_divisor || key.ends_with("burst_bytes");
   }
 };
 
@@ -28,7 +29,7 @@ double& at(LinkCosts& costs) {
   return costs.*Part.*Value;
 }
 
-constexpr std::array<Field, 17> kFields = {{
+constexpr std::array<Field, 18> kFields = {{
     {"memory_latency_us", at<&LinkCosts::memory, &MemoryCost::latency_us>},
     {"memory_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::bytes_per_us>},
     {"memory_cached_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::cached_bytes_per_us>},
@@ -46,6 +47,7 @@ constexpr std::array<Field, 17> kFields = {{
     {"native_network_bytes_per_us", at<&LinkCosts::native_network, &LinkCost::bytes_per_us>},
     {"bucket_us", at<&LinkCosts::bucket_us>},
     {"step_us", at<&LinkCosts::step_us>},
+    {"rank_cores", at<&LinkCosts::rank_cores>},
 }};
 
 constexpr std::string_view kNodeRates = "node_rates";

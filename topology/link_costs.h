@@ -58,6 +58,9 @@ struct LinkCosts {
   }
   double bucket_us = 0.5;  ///< What a bucket costs its rank, whatever its size.
   double step_us = 0.05;   ///< What one step of a schedule costs beside its bytes.
+  /// Cores that each rank has to itself: less than 1 where a machine, whatever nodes are played on
+  /// it, has more ranks than cores. Messages of its ranks then wait for each other.
+  double rank_cores = 1;
 };
 
 /// Reads link costs from text, as `--link-costs` and KOLO_LINK_COSTS give them: comma-separated

@@ -195,6 +195,8 @@ NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaul
   if (!samples.bursts_us.empty() && samples.burst_messages > 1) {
     cost.message_us =
         std::max(0.0, undisturbed(samples.bursts_us) - round_trip) / (samples.burst_messages - 1);
+    // Each way one message is sent and received, which is not counted twice.
+    cost.latency_us = std::max(0.0, cost.latency_us - 2 * cost.message_us);
   }
   if (samples.streams.empty()) return cost;
   const auto link = fit_stream(samples.streams.front());

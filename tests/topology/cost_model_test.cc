@@ -126,6 +126,34 @@ TEST(CostModel, AgreesWithTheFormulas) {
   EXPECT_DOUBLE_EQ(whole_us(interleaved, "ring", 400), 6 * (100 + 200) + 3 * 2 * 3 * 10);
 }
 
+TEST(CostModel, FasterNodesMakeMoreOfTheSums) {
+  LinkCosts costs = round_costs();
+  costs.node_rates = {2, 1, 2};
+  const CostModel model(ProcessGrid::with_node_sizes({1, 1, 1}), costs);
+  // The slow link carries a bucket alone; in a ring it carries four thirds.
+  EXPECT_DOUBLE_EQ(whole_us(model, "direct", 300), 2 * 100 + 300 + 4 * 10);
+  EXPECT_DOUBLE_EQ(whole_us(model, "ring", 300), 4 * (100 + 100) + 2 * 3 * 10);
+}
+
+TEST(CostModel, RanksThatShareCoresTakeTurnsWithTheirMessages) {
+  LinkCosts costs = round_costs();
+  costs.network = {.latency_us = 1, .bytes_per_us = 1e9, .message_us = 10};
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1, 1});
+  const auto predict_us = [&](const char* algorithm) {
+    constexpr double kAgreementUs = 4 * 10;
+    return whole_us(CostModel(grid, costs), algorithm, 0) - kAgreementUs;
+  };
+  EXPECT_DOUBLE_EQ(predict_us("flat"), 1 + 6 * 10);
+  EXPECT_DOUBLE_EQ(predict_us("tree"), 4 * (1 + 2 * 10));
+  EXPECT_EQ(CostModel(grid, costs).choose(4, false), "flat");
+  costs.rank_cores = 0.5;
+  EXPECT_DOUBLE_EQ(predict_us("flat"), 1 + 2 * 6 * 10);
+  EXPECT_DOUBLE_EQ(predict_us("halving_doubling"), 4 * (1 + 2 * 2 * 10));
+  // No more than two messages are under way at a time, and each of their ranks has a core.
+  EXPECT_DOUBLE_EQ(predict_us("tree"), 4 * (1 + 2 * 10));
+  EXPECT_EQ(CostModel(grid, costs).choose(4, false), "tree");
+}
+
 TEST(CostModel, CountsStepsMessagesAndBuckets) {
   LinkCosts costs = round_costs();
   costs.step_us = 1;
