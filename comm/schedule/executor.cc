@@ -71,7 +71,8 @@ struct Executor::Run {
                                .staging_offset = binding.staging_offset,
                                .scale = binding.scale,
                                .unpack_stores = binding.unpack_stores,
-                               .packer = binding.packer.get()});
+                               .packer = binding.packer.get(),
+                               .codec = binding.codec.get()});
     } else {
       device = lane->prepare(schedule, {.bucket = binding.bucket,
                                         .first_flag = binding.first_flag,
@@ -103,6 +104,7 @@ struct Executor::Run {
   bool running = false;
   bool abandoned = false;
   std::size_t element_bytes;
+  std::size_t network_bytes = 0;  // sent to other nodes in this iteration
 };
 
 Executor::Executor(Transport& transport, DeviceLane* lane) : transport_(transport), lane_(lane) {}
@@ -138,6 +140,10 @@ const Event& Executor::finished_event(BucketId bucket) const {
   return *runs_.at(bucket)->device->finished;
 }
 
+std::size_t Executor::network_bytes(BucketId bucket) const {
+  return runs_.at(bucket)->network_bytes;
+}
+
 void Executor::remove(BucketId bucket) {
   const Run& run = *runs_.at(bucket);
   ensure(!run.running, "removed a running bucket");
@@ -151,6 +157,7 @@ void Executor::start(BucketId bucket, std::uint64_t iteration) {
   ensure(!run.running && !run.abandoned, "bucket started twice");
   run.running = true;
   run.iteration = iteration;
+  run.network_bytes = 0;
   run.remaining = run.schedule.steps.size() + (run.device ? 1 : 0);
   run.to_enqueue = run.device_steps;
   run.missing = run.predecessors;
@@ -307,16 +314,17 @@ void Executor::issue(Run& run, StepId id) {
   };
   switch (step.kind) {
     case StepKind::kSend: {
-      const Range& source = step.sources[0];
-      transport_.isend(step.peer, tag_from(transport_.rank()),
-                       {address(run, source), source.count * run.element_bytes},
-                       run.completions[id]);
+      std::span<const std::byte> message = memory(run, step.sources[0]);
+      if (step.sources[0].region == Region::kPayload) {
+        message = message.first(used_payload_bytes(message));
+      }
+      if (!transport_.is_mapped(step.peer)) run.network_bytes += message.size();
+      transport_.isend(step.peer, tag_from(transport_.rank()), message, run.completions[id]);
       run.pending.push_back(id);
       break;
     }
     case StepKind::kRecv:
-      transport_.irecv(step.peer, tag_from(step.peer),
-                       {address(run, step.target), step.target.count * run.element_bytes},
+      transport_.irecv(step.peer, tag_from(step.peer), memory(run, step.target),
                        run.completions[id]);
       run.pending.push_back(id);
       break;
@@ -333,6 +341,7 @@ void Executor::issue(Run& run, StepId id) {
     case StepKind::kPack:
     case StepKind::kUnpack:
     case StepKind::kNative:
+    case StepKind::kCodec:
       break;
   }
 }
@@ -340,8 +349,10 @@ void Executor::issue(Run& run, StepId id) {
 std::size_t Executor::compute_next(Run& run) {
   const Step& step = run.schedule.steps[run.kernels.front()];
   const std::size_t first = run.kernel_progress;
-  const std::size_t count =
-      std::min(step.target.count - first, kKernelBytesPerPoll / run.element_bytes);
+  const std::size_t left = step.target.count - first;
+  const std::size_t count = step.kind == StepKind::kCodec
+                                ? left
+                                : std::min(left, kKernelBytesPerPoll / run.element_bytes);
   run.host->compute(step, first, count);
   run.kernel_progress += count;
   if (run.kernel_progress == step.target.count) {
@@ -353,6 +364,11 @@ std::size_t Executor::compute_next(Run& run) {
 
 std::byte* Executor::address(Run& run, const Range& range) {
   return run.device ? run.device->address(range) : run.host->address(range);
+}
+
+std::span<std::byte> Executor::memory(Run& run, const Range& range) {
+  if (range.region == Region::kPayload) return run.host->payload(range);
+  return {address(run, range), range.count * run.element_bytes};
 }
 
 std::string Executor::describe_wait() const {

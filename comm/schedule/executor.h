@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/schedule/codec.h"
 #include "comm/schedule/device_lane.h"
 #include "comm/schedule/packer.h"
 #include "comm/schedule/schedule.h"
@@ -31,6 +32,7 @@ struct Binding {
   double scale = 1.0;                                ///< Applied by the steps that finish.
   Stores unpack_stores = Stores::kCached;            ///< Of a host bucket; may differ by rank.
   std::shared_ptr<Packer> packer = {};               ///< For host buckets not in place.
+  std::shared_ptr<Codec> codec = {};                 ///< For host buckets with codec steps.
   std::shared_ptr<StreamPacker> stream_packer = {};  ///< For staged device buckets.
   /// Device buckets: recorded before each iteration, nothing of which starts before them. Null
   /// where there is nothing to wait for.
@@ -63,6 +65,10 @@ class Executor {
   std::byte* bucket_memory(BucketId bucket);
   /// Behind the last iteration of a device bucket that `take_enqueued` told of.
   const Event& finished_event(BucketId bucket) const;
+
+  /// What the bucket's last iteration, or the one under way, has sent to other nodes: of payloads
+  /// what was in use of them.
+  std::size_t network_bytes(BucketId bucket) const;
 
   /// Frees what `add` made for a bucket that is not running. After that its number may be added
   /// again. One that was abandoned is removed only if it has no messages, which may still touch it.
@@ -115,6 +121,8 @@ class Executor {
   void issue(Run& run, StepId step);
   std::size_t compute_next(Run& run);
   std::byte* address(Run& run, const Range& range);
+  /// What a message goes from or to.
+  std::span<std::byte> memory(Run& run, const Range& range);
 
   Transport& transport_;
   DeviceLane* lane_;

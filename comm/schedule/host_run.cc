@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "comm/base/check.h"
+#include "comm/schedule/payload_join.h"
+
 namespace kolo {
 namespace {
 
@@ -28,7 +31,8 @@ HostRun::HostRun(Transport& transport, const Schedule& schedule, const HostBindi
       binding_(binding),
       element_bytes_(size_of(schedule.layout.dtype)),
       turn_bytes_(arena_needs(schedule).turn_bytes),
-      scratch_(allocate_aligned(schedule.scratch_count * element_bytes_)) {
+      scratch_(allocate_aligned(schedule.scratch_count * element_bytes_)),
+      payloads_(allocate_aligned(schedule.payload_bytes)) {
   const ArenaNeeds needs = arena_needs(schedule);
   transport.commit(binding.arena_offset, needs.bucket_bytes);
   transport.commit(binding.staging_offset, needs.staging_bytes);
@@ -42,12 +46,15 @@ HostRun::HostRun(Transport& transport, const Schedule& schedule, const HostBindi
   }
   sources_.reserve(most_sources);
   outputs_.reserve(most_mirrors + 1);
+  payload_sources_.reserve(schedule.payloads.size());
+  payload_targets_.reserve(schedule.payloads.size());
 }
 
 bool HostRun::runs(const Schedule& schedule, const Step& step) {
   return schedule.layout.memory == MemoryKind::kHost &&
          (step.kind == StepKind::kReduce || step.kind == StepKind::kCopy ||
-          step.kind == StepKind::kPack || step.kind == StepKind::kUnpack);
+          step.kind == StepKind::kPack || step.kind == StepKind::kUnpack ||
+          step.kind == StepKind::kCodec);
 }
 
 void HostRun::begin(std::uint64_t iteration) {
@@ -61,7 +68,62 @@ std::byte* HostRun::address(const Range& range) const {
   return arena + offset + (range.region == Region::kStaging ? turn_offset_ : binding_.arena_offset);
 }
 
+std::span<std::byte> HostRun::payload(const Range& range) const {
+  const PayloadSlot& slot = schedule_.payloads_in(range).front();
+  return {payloads_.get() + slot.first_byte, slot.capacity};
+}
+
+void HostRun::append_payloads(const Range& range, std::vector<std::span<std::byte>>& to) const {
+  for (const PayloadSlot& slot : schedule_.payloads_in(range)) {
+    to.push_back({payloads_.get() + slot.first_byte, slot.capacity});
+  }
+}
+
+CodecElements HostRun::elements(const Range& range) const {
+  const bool is_user = range.region == Region::kUser;
+  return {.data = is_user ? nullptr : address(range),
+          .tensors = binding_.packer,
+          .offset = range.offset,
+          .count = range.count};
+}
+
+void HostRun::run_codec(const Step& step) {
+  payload_sources_.clear();
+  payload_targets_.clear();
+  for (const Range& source : step.sources) {
+    if (source.region == Region::kPayload) append_payloads(source, payload_sources_);
+  }
+  if (step.target.region == Region::kPayload) append_payloads(step.target, payload_targets_);
+  Codec* const codec = binding_.codec;
+  switch (step.verb) {
+    case CodecVerb::kFold:
+      return codec->fold(elements(step.target));
+    case CodecVerb::kEncode:
+      return codec->encode(elements(step.sources[0]), payload_targets_);
+    case CodecVerb::kMerge:
+      return codec->merge(payload_sources_, payload_targets_);
+    case CodecVerb::kCount:
+      return codec->count(step.ordinal, payload_targets_);
+    case CodecVerb::kTally:
+      return codec->tally(payload_sources_, payload_targets_.front());
+    case CodecVerb::kNarrow:
+      return codec->narrow(step.ordinal, Payloads(payload_sources_).subspan(1));
+    case CodecVerb::kFinish:
+      return codec->finish(payload_targets_.front());
+    case CodecVerb::kDecode:
+      return codec->decode(payload_sources_, elements(step.target),
+                           step.finishes ? binding_.scale : 1.0);
+    case CodecVerb::kInspect:
+      return codec->inspect(elements(step.sources[0]));
+    case CodecVerb::kJoin:
+      return join_payloads(payload_sources_, payload_targets_.front());
+    case CodecVerb::kPart:
+      return part_payloads(payload_sources_.front(), payload_targets_);
+  }
+}
+
 void HostRun::compute(const Step& step, std::size_t first, std::size_t count) {
+  if (step.kind == StepKind::kCodec) return run_codec(step);
   const Range target = part(step.target, first, count);
   const Range source = part(step.sources[0], first, count);
   switch (step.kind) {

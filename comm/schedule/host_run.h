@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/base/aligned_memory.h"
+#include "comm/schedule/codec.h"
 #include "comm/schedule/packer.h"
 #include "comm/schedule/schedule.h"
 #include "comm/transport/transport.h"
@@ -18,6 +19,7 @@ struct HostBinding {
   double scale = 1.0;
   Stores unpack_stores = Stores::kCached;
   Packer* packer = nullptr;
+  Codec* codec = nullptr;
 };
 
 /// The memory of a host bucket and the kernels that work on it: made at plan time, used in every
@@ -36,10 +38,17 @@ class HostRun {
   /// Where a range is in this iteration; not of the caller's tensors.
   std::byte* address(const Range& range) const;
 
-  /// Runs the part of a kernel that is elements [first, first + count) of its ranges.
+  /// The memory of a payload.
+  std::span<std::byte> payload(const Range& range) const;
+
+  /// Runs the part of a kernel that is elements [first, first + count) of its ranges; codec steps
+  /// run as a whole.
   void compute(const Step& step, std::size_t first, std::size_t count);
 
  private:
+  void run_codec(const Step& step);
+  CodecElements elements(const Range& range) const;
+  void append_payloads(const Range& range, std::vector<std::span<std::byte>>& to) const;
   void reduce(const Step& step, std::size_t first, std::size_t count);
   void reduce_piece(const Step& step, std::size_t first, std::size_t count, std::byte* user);
 
@@ -49,9 +58,11 @@ class HostRun {
   const std::size_t turn_bytes_;
   std::vector<std::byte*> arenas_;  // by rank; null where not mapped
   AlignedMemory scratch_;
+  AlignedMemory payloads_;
   std::size_t turn_offset_ = 0;  // of this iteration's staging memory in the arena
   std::vector<void*> outputs_;
   std::vector<const void*> sources_;
+  std::vector<std::span<std::byte>> payload_targets_, payload_sources_;  // of a codec step
 };
 
 }  // namespace kolo

@@ -1,6 +1,24 @@
 #include "comm/schedule/schedule.h"
 
+#include <algorithm>
+
 namespace kolo {
+
+std::span<const PayloadSlot> Schedule::payloads_in(const Range& range) const {
+  const auto first = std::ranges::lower_bound(payloads, range.offset, {}, &PayloadSlot::offset);
+  const auto last = std::ranges::lower_bound(payloads, range.end(), {}, &PayloadSlot::offset);
+  if (first == last || first->offset != range.offset || std::prev(last)->end() != range.end()) {
+    return {};
+  }
+  return {first, last};
+}
+
+std::size_t message_bytes(const Schedule& schedule, const Range& source) {
+  if (source.region != Region::kPayload) return source.count * size_of(schedule.layout.dtype);
+  std::size_t bytes = 0;
+  for (const PayloadSlot& slot : schedule.payloads_in(source)) bytes += slot.capacity;
+  return bytes;
+}
 
 ArenaNeeds arena_needs(const Schedule& schedule) {
   const auto aligned_bytes = [&](std::size_t count) {

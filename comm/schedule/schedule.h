@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,16 @@
 #include "comm/schedule/step.h"
 
 namespace kolo {
+
+/// Memory for one payload of a codec.
+struct PayloadSlot {
+  std::size_t offset = 0;  ///< In Region::kPayload: of the first of the elements it stands for.
+  std::size_t count = 0;   ///< How many these are.
+  std::size_t first_byte = 0;
+  std::size_t capacity = 0;  ///< Bytes. 0: the payload is only named, and kept in the codec.
+
+  std::size_t end() const { return offset + count; }
+};
 
 /// Everything one rank does to one bucket, as data: compiled once, verified without moving a byte,
 /// run many times.
@@ -30,8 +41,17 @@ struct Schedule {
   /// Flags between this rank and any one peer; equal on all ranks of a node, which number the flags
   /// of all their buckets alike.
   std::uint32_t flag_count = 0;
+  std::vector<PayloadSlot> payloads = {};  ///< Ascending, side by side from offset 0 on.
+  std::size_t payload_bytes = 0;           ///< Of all payloads.
   std::vector<Step> steps;
+
+  /// The payloads that make up a range of Region::kPayload; none if it does not consist of whole
+  /// payloads.
+  std::span<const PayloadSlot> payloads_in(const Range& range) const;
 };
+
+/// What a message of `source` takes at most.
+std::size_t message_bytes(const Schedule& schedule, const Range& source);
 
 /// What a host bucket takes of the arena, in bytes, each a multiple of kWireAlignment. The same on
 /// all ranks.
@@ -44,7 +64,7 @@ struct ArenaNeeds {
 };
 ArenaNeeds arena_needs(const Schedule& schedule);
 
-/// Bytes and messages that `schedule` sends, by kind of link.
+/// Bytes and messages that `schedule` sends, payloads as large as planned.
 struct ScheduleTraffic {
   std::size_t messages = 0;
   std::size_t bytes = 0;
@@ -57,7 +77,7 @@ ScheduleTraffic traffic(const Schedule& schedule, Predicate counts) {
   for (const Step& step : schedule.steps) {
     if (step.kind != StepKind::kSend || !counts(step.peer)) continue;
     ++total.messages;
-    total.bytes += step.sources[0].count * size_of(schedule.layout.dtype);
+    total.bytes += message_bytes(schedule, step.sources[0]);
   }
   return total;
 }

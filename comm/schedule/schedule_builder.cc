@@ -167,6 +167,46 @@ void ScheduleBuilder::native(NativeOp op, NativeGroup group, const Range& target
   append(std::move(step), {source}, {target});
 }
 
+Range ScheduleBuilder::payload(std::size_t count, std::size_t capacity) {
+  auto& slots = schedule_.payloads;
+  const std::size_t offset = slots.empty() ? 0 : slots.back().end();
+  if (count > 0) {
+    slots.push_back({.offset = offset,
+                     .count = count,
+                     .first_byte = schedule_.payload_bytes,
+                     .capacity = capacity});
+    schedule_.payload_bytes += (capacity + kWireAlignment - 1) / kWireAlignment * kWireAlignment;
+  }
+  return {rank(), Region::kPayload, offset, count};
+}
+
+void ScheduleBuilder::codec(CodecVerb verb, const Range& target, const std::vector<Range>& sources,
+                            std::uint32_t ordinal) {
+  append_codec({.kind = StepKind::kCodec,
+                .ordinal = ordinal,
+                .target = target,
+                .sources = sources,
+                .verb = verb});
+}
+
+void ScheduleBuilder::decode(const Range& target, const std::vector<Range>& sources,
+                             bool finishes) {
+  append_codec({.kind = StepKind::kCodec,
+                .target = target,
+                .sources = sources,
+                .finishes = finishes,
+                .verb = CodecVerb::kDecode});
+}
+
+void ScheduleBuilder::append_codec(Step step) {
+  std::erase_if(step.sources, [](const Range& source) { return source.count == 0; });
+  if (step.sources.empty()) return;
+  const std::vector<Range> reads = step.sources;
+  const std::vector<Range> writes =
+      step.target.count > 0 ? std::vector<Range>{step.target} : std::vector<Range>{};
+  append(std::move(step), reads, writes);
+}
+
 void ScheduleBuilder::depend(Step& step, const Range& range, Access access) {
   for (const Touch& touch : touched_[{range.rank, range.region}]) {
     if (access == Access::kRead && touch.access == Access::kRead) continue;

@@ -79,6 +79,10 @@ class ScheduleBuilder {
   /// order, so that a slot has one offset on all of them.
   Range staging(std::size_t count);
 
+  /// A new payload that stands for `count` elements and takes at most `capacity` bytes. One made
+  /// after another stands beside it: a range over both names both.
+  Range payload(std::size_t count, std::size_t capacity);
+
   /// How often the staging memory of a host bucket exists; see Schedule::staging_turns.
   void set_staging_turns(std::uint32_t turns) { schedule_.staging_turns = turns; }
   /// No rank's steps touch the bucket, which is not in place.
@@ -103,6 +107,13 @@ class ScheduleBuilder {
   /// reduction.
   void native(NativeOp op, NativeGroup group, const Range& target, const Range& source,
               bool finishes = false);
+
+  /// Host buckets only: one verb of the bucket's codec. Payloads with nothing to stand for are left
+  /// out.
+  void codec(CodecVerb verb, const Range& target, const std::vector<Range>& sources,
+             std::uint32_t ordinal = 0);
+  /// `decode` into this rank's home of the elements, or its bucket; `finishes` as for a reduction.
+  void decode(const Range& target, const std::vector<Range>& sources, bool finishes);
 
   Schedule build() &&;
 
@@ -129,6 +140,7 @@ class ScheduleBuilder {
   void append_send(int peer, const Range& source);
   void append_recv(int peer, const Range& target);
 
+  void append_codec(Step step);
   void append(Step step, const std::vector<Range>& reads, const std::vector<Range>& writes);
   void depend(Step& step, const Range& range, Access access);
 

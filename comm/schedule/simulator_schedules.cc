@@ -24,6 +24,8 @@ std::size_t elements_of(const Step& step) {
       return 2 * step.target.count;
     case StepKind::kNative:
       return std::max(step.sources[0].count, step.target.count);
+    case StepKind::kCodec:
+      return step.sources[0].count + step.target.count;
     case StepKind::kSignal:
     case StepKind::kAwait:
       return 0;
@@ -51,6 +53,8 @@ Worker worker_of(const Step& step, MemoryKind memory) {
       return Worker::kMessages;
     case StepKind::kNative:
       return Worker::kCollectives;
+    case StepKind::kCodec:
+      return Worker::kKernels;
     case StepKind::kPack:
       return on_device ? Worker::kPacks : Worker::kKernels;
     case StepKind::kCopy:

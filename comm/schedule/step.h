@@ -7,7 +7,9 @@
 namespace kolo {
 
 /// A part of a rank's memory that steps name. Offsets in kBucket and kUser are bucket elements; in
-/// the others an element is where a step puts it.
+/// the others an element is where a step puts it. kPayload has no elements: an offset there is
+/// where the elements would be that payloads stand for, side by side as `Schedule::payloads` lists
+/// them.
 enum class Region : std::uint8_t {
   kBucket,   ///< Host: in the arena, for peers of the node to read and write. Device: private
              ///< device memory.
@@ -15,6 +17,7 @@ enum class Region : std::uint8_t {
   kUser,     ///< The caller's tensors, seen through the pack list of a bucket not in place.
   kStaging,  ///< Host: slots in the arena, for peers of the node to read and write. Device: private
              ///< pinned host memory that the network reads and writes.
+  kPayload,  ///< Host: payloads of the bucket's codec, private to the rank and the run.
 };
 
 /// `count` elements at `offset` of a region of `rank`'s memory.
@@ -45,6 +48,24 @@ enum class StepKind : std::uint8_t {
   kPack,    ///< target = sources[0] (user), cast.
   kUnpack,  ///< target (user) = sources[0] (possibly a peer's), cast.
   kNative,  ///< One collective of the device's own library among `group`; see NativeOp.
+  kCodec,   ///< One verb of a host bucket's codec; see CodecVerb.
+};
+
+/// What a kCodec step does; see `Codec`. Sources and targets are payloads, but for those of which
+/// this says that they are elements: ranges of kBucket or kUser.
+enum class CodecVerb : std::uint8_t {
+  kFold,     ///< sources[0] = target: elements that stay elements.
+  kEncode,   ///< target = sources[0], which are elements.
+  kMerge,    ///< target = the sum of the sources, in ascending order of contributions.
+  kCount,    ///< target = counts of round `ordinal`, made of the sum sources[0].
+  kTally,    ///< target = the sum of the sources, which are counts.
+  kNarrow,   ///< target = sources[0], a sum, of which less is kept after round `ordinal`:
+             ///< sources[1] are the counts of all.
+  kFinish,   ///< target = sources[0], a sum that `ordinal` rounds have narrowed.
+  kDecode,   ///< target = the sources, end to end: elements.
+  kInspect,  ///< Reads sources[0], which are elements.
+  kJoin,     ///< target, one payload = the sources, end to end. Needs no codec.
+  kPart,     ///< The reverse.
 };
 
 /// What a kNative step does, in place in the bucket. With p parts of equal count for p ranks:
@@ -65,18 +86,19 @@ struct Step {
   int peer = -1;
   /// Of a message or flag: its number between the two ranks. Of a native step: its number in the
   /// order in which this rank launches native steps of this bucket, which is also its flag: equal
-  /// on all ranks of the node.
+  /// on all ranks of the node. Of a codec step: see CodecVerb.
   std::uint32_t ordinal = 0;
   Range target = {};
   std::vector<Range> sources = {};
   /// kReduce of host buckets: further ranges, in the memory of other ranks of the node, that get
   /// the same bytes as `target`. An output may be a source, element by element.
   std::vector<Range> mirrors = {};
-  /// kReduce and combining kNative steps: this is the last operation on these elements, so the
-  /// scale belongs to it (a native step averages).
+  /// kReduce, kDecode and combining kNative steps: this is the last operation on these elements, so
+  /// the scale belongs to it (a native step averages).
   bool finishes = false;
   NativeOp native = NativeOp::kAllReduce;  ///< kNative only.
   NativeGroup group = NativeGroup::kNode;  ///< kNative only.
+  CodecVerb verb = CodecVerb::kFold;       ///< kCodec only.
   std::vector<StepId> after = {};          ///< Steps of the same rank that must be complete first.
 };
 

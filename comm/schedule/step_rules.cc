@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "comm/schedule/codec_rules.h"
+
 namespace kolo {
 namespace {
 
@@ -28,6 +30,8 @@ std::size_t size_of_region(const Schedule& schedule, Region region) {
       return schedule.has_bucket ? schedule.layout.count : 0;
     case Region::kUser:
       return schedule.layout.count;
+    case Region::kPayload:
+      return schedule.payloads.empty() ? 0 : schedule.payloads.back().end();
   }
   return 0;
 }
@@ -63,7 +67,7 @@ Complaint check_user_range(const Step& step, const Range& range, const Schedule&
   const bool is_unpacked = step.kind == StepKind::kUnpack && range == step.target;
   const bool is_reduced =
       step.kind == StepKind::kReduce && schedule.layout.placement == Placement::kUser;
-  if (is_packed || is_unpacked || is_reduced) return std::nullopt;
+  if (is_packed || is_unpacked || is_reduced || step.kind == StepKind::kCodec) return std::nullopt;
   return "works in the caller's tensors";
 }
 
@@ -158,6 +162,8 @@ std::optional<std::string> check_step(const Step& step, const Schedule& schedule
     if (auto wrong = check_range(step, range, access, schedule, grid, options)) return wrong;
   }
   if (step.kind == StepKind::kNative) return check_native(step, schedule, grid);
+  if (auto wrong = check_payloads(step, schedule)) return wrong;
+  if (step.kind == StepKind::kCodec) return check_codec(step, schedule);
   for (const Range& source : step.sources) {
     if (step.target.count > 0 && source.count != step.target.count) {
       return "combines ranges of different length";

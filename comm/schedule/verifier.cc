@@ -17,8 +17,8 @@ namespace kolo {
 namespace {
 
 std::string name(StepKind kind) {
-  static constexpr const char* kNames[] = {"send", "recv", "signal", "await", "reduce",
-                                           "copy", "pack", "unpack", "native"};
+  static constexpr const char* kNames[] = {"send", "recv", "signal", "await",  "reduce",
+                                           "copy", "pack", "unpack", "native", "codec"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -136,6 +136,7 @@ class Verification {
         if (step(start->second).sources[0].count != step(node).target.count) {
           return at(node) + " and " + at(start->second) + " differ in length";
         }
+        if (auto wrong = check_capacities(start->second, node)) return wrong;
         messages_.push_back({.send = start->second, .recv = node});
       } else {
         timing_.add_edge(start->second, node);
@@ -147,6 +148,17 @@ class Verification {
       }
     }
     return std::nullopt;
+  }
+
+  // A payload travels as it is, and so must find the memory that was planned for it.
+  std::optional<std::string> check_capacities(Node send, Node recv) const {
+    const Range& source = step(send).sources[0];
+    const Range& target = step(recv).target;
+    const std::size_t sent = message_bytes(schedules_[rank_of(send)], source);
+    const std::size_t received = message_bytes(schedules_[rank_of(recv)], target);
+    const bool is_coded = source.region == Region::kPayload;
+    if (is_coded == (target.region == Region::kPayload) && sent == received) return std::nullopt;
+    return at(recv) + " and " + at(send) + " are not planned alike";
   }
 
   // Native steps of one number meet: none is over before all could start. The meeting is a node
@@ -293,9 +305,7 @@ class Verification {
   std::optional<std::string> play() {
     const std::size_t world = schedules_.size();
     for (std::size_t rank = 0; rank < world; ++rank) {
-      SymbolicValue own{.counts = std::vector<std::uint16_t>(world)};
-      own.counts[rank] = 1;
-      contents_[{static_cast<int>(rank), input_region()}] = Contents(std::move(own));
+      contents_[{static_cast<int>(rank), input_region()}] = Contents(only(rank));
     }
     std::map<std::tuple<std::size_t, int, std::uint32_t>, SymbolicRuns> messages;
     std::map<Node, SymbolicRuns> natives;
@@ -328,6 +338,9 @@ class Verification {
         case StepKind::kNative:
           result = std::move(natives[node]);
           break;
+        case StepKind::kCodec:
+          if (auto wrong = play_codec(node, result)) return at(node) + " " + *wrong;
+          break;
         case StepKind::kSignal:
         case StepKind::kAwait:
           break;
@@ -344,6 +357,107 @@ class Verification {
       }
     }
     return std::nullopt;
+  }
+
+  /// What a codec step will write; or what is wrong, as the end of a sentence.
+  std::optional<std::string> play_codec(Node node, SymbolicRuns& result) {
+    const Step& line = step(node);
+    const std::size_t rank = rank_of(node);
+    std::vector<SymbolicRuns> sources;
+    for (const Range& source : line.sources) {
+      sources.push_back(read(source));
+      for (const SymbolicRun& run : sources.back()) {
+        if (!run.value.written()) return "uses what nobody wrote, or adds up different elements";
+      }
+    }
+    switch (line.verb) {
+      case CodecVerb::kEncode:
+      case CodecVerb::kFold:
+      case CodecVerb::kPart:
+        result = sources[0];
+        return std::nullopt;
+      case CodecVerb::kInspect:
+        return std::nullopt;
+      case CodecVerb::kMerge:
+        if (!ascend(sources)) return "sums contributions in another order than that of ranks";
+        [[fallthrough]];
+      case CodecVerb::kTally:
+        result = sources[0];
+        for (std::size_t i = 1; i < sources.size(); ++i) result = combine(result, sources[i]);
+        return std::nullopt;
+      case CodecVerb::kJoin:
+      case CodecVerb::kDecode:
+        for (const SymbolicRuns& part : sources) {
+          result.insert(result.end(), part.begin(), part.end());
+        }
+        return std::nullopt;
+      case CodecVerb::kCount:
+        // Counts are in nobody's bucket: numbers of their own keep rounds apart.
+        result = {{.count = line.target.count,
+                   .value = only(rank),
+                   .element = (std::size_t{line.ordinal} + 1) << 40}};
+        return std::nullopt;
+      case CodecVerb::kNarrow:
+        if (line.ordinal != narrowed_[rank]++)
+          return "narrows in another order than that of rounds";
+        for (const SymbolicRun& run : sources[1]) {
+          if (run.value.counts != owners_with(rank))
+            return "narrows by counts that are not those of all";
+          if (run.element >> 40 != std::size_t{line.ordinal} + 1) return "narrows by other counts";
+        }
+        result = sources[0];
+        return std::nullopt;
+      case CodecVerb::kFinish:
+        if (line.ordinal != narrowed_[rank]) return "finishes what is not narrowed down";
+        result = sources[0];
+        return std::nullopt;
+    }
+    return std::nullopt;
+  }
+
+  /// Whether each source's lowest rank is above that of the one before.
+  static bool ascend(const std::vector<SymbolicRuns>& sources) {
+    const auto lowest = [](const SymbolicRuns& source) {
+      const auto& counts = source.front().value.counts;
+      return std::ranges::find_if(counts, [](auto count) { return count > 0; }) - counts.begin();
+    };
+    return std::ranges::adjacent_find(sources, [&](const auto& a, const auto& b) {
+             return lowest(a) >= lowest(b);
+           }) == sources.end();
+  }
+
+  SymbolicValue only(std::size_t rank) const {
+    SymbolicValue own{.counts = std::vector<std::uint16_t>(schedules_.size())};
+    own.counts[rank] = 1;
+    return own;
+  }
+
+  /// The ranks that narrow down sums of what `rank` has encoded a contribution to, once each.
+  std::vector<std::uint16_t> owners_with(std::size_t rank) const {
+    const auto find = [&](std::size_t of, CodecVerb verb) {
+      const auto& steps = schedules_[of].steps;
+      const auto found = std::ranges::find_if(steps, [&](const Step& step) {
+        return step.kind == StepKind::kCodec && step.verb == verb;
+      });
+      return found == steps.end() ? nullptr : &*found;
+    };
+    const auto extent = [&](std::size_t of) {
+      const Step* const encode = find(of, CodecVerb::kEncode);
+      return encode == nullptr ? std::pair<std::size_t, std::size_t>()
+                               : std::pair(encode->sources[0].offset, encode->sources[0].count);
+    };
+    std::vector<std::uint16_t> owners(schedules_.size());
+    for (std::size_t other = 0; other < owners.size(); ++other) {
+      const bool narrows = find(other, CodecVerb::kNarrow) != nullptr;
+      owners[other] = narrows && extent(other) == extent(rank) ? 1 : 0;
+    }
+    return owners;
+  }
+
+  std::vector<std::uint16_t> all_once() const {
+    std::vector<std::uint16_t> counts(schedules_.size());
+    for (int rank : goal_.contributors) counts[static_cast<std::size_t>(rank)] = 1;
+    return counts;
   }
 
   /// What each of `steps` will write.
@@ -373,8 +487,7 @@ class Verification {
   }
 
   std::optional<std::string> check_result() {
-    SymbolicValue expected{.counts = std::vector<std::uint16_t>(schedules_.size())};
-    for (int rank : goal_.contributors) expected.counts[static_cast<std::size_t>(rank)] = 1;
+    SymbolicValue expected{.counts = all_once()};
     expected.finishes = goal_.contributors.size() > 1 ? 1 : 0;
     for (int rank : goal_.receivers) {
       const std::size_t count = schedules_[static_cast<std::size_t>(rank)].layout.count;
@@ -414,6 +527,7 @@ class Verification {
   std::vector<Message> messages_;
   std::map<Node, std::vector<Node>> meetings_;  // the native steps that meet, by rank
   std::map<std::pair<int, Region>, Contents> contents_;
+  std::map<std::size_t, std::uint32_t> narrowed_;  // rounds that each rank has narrowed
 };
 
 std::vector<int> all_ranks(int world_size) {

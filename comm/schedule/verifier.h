@@ -36,6 +36,8 @@ struct VerifyOptions {
 ///  once,
 ///    scaled once (when there was anything to reduce);
 ///  - every send meets one receive of equal length, every signal one await;
+///  - payloads are whole, and those of a send and its receive planned alike; contributions are
+///    merged in the order of ranks, and sums are narrowed by the counts of all;
 ///  - every native step meets the like of it at all ranks of its group, and all ranks launch those
 ///    they share in one order;
 ///  - nothing waits in a circle, even if a send lasts until its receive is posted and a native step
