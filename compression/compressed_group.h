@@ -88,12 +88,52 @@ class CompressedGroup final : public Codec {
   void inspect(const CodecElements& finished) override;
 
  private:
-  SparseOptions options_;
-  SparseLayout layout_;
+  enum class Step : std::uint8_t { kNone, kSparse, kDense };
+
+  /// This step's density; nothing if it is dense.
+  std::optional<double> density() const;
+  void begin(Step step);
+  /// Finds where each part is.
+  void locate(const CodecElements& elements);
+  std::span<float> part_at(std::size_t part) const;
+  bool select();
+  /// Finds the threshold where the sums of all owners are here.
+  void narrow_all_owners();
+  /// Cuts an owner's sums and encodes them.
+  void finish_owner(int owner, Pairs& sums, std::span<std::byte> result);
+  void put(int owner, const Pairs& result, float scale);
+  void reserve();
+
+  const SparseOptions options_;
+  const SparseLayout layout_;
+  const BlockOwnership ownership_;
+  const PayloadPlan share_plan_, result_plan_, contribution_plan_;
+  const std::vector<std::size_t> tensor_offsets_;
+  const std::vector<std::size_t> looked_at_;  // of the bucket: the first element of every shard
   ErrorFeedback feedback_;
   CompressedGroupStats stats_;
+  SparsePlan step_plan_;  // with the k of this step
   bool finite_ = true;
   bool flushes_ = false;
+  Step step_ = Step::kNone;
+
+  // Memory of a step.
+  std::vector<float*> places_;  // of parts
+  Contribution contribution_;
+  Shares shares_;
+  Share whole_;
+  Pairs decoded_;
+  OwnerSum sum_;
+  Pairs sums_;                 // of this owner, or with the group's indices
+  std::vector<Pairs> owners_;  // sums by owner, and then results
+  Pairs rounding_;             // of this owner
+  Pairs others_rounding_;
+  std::vector<Pairs> sent_, kept_;  // by part
+  std::vector<std::uint32_t> keys_;
+  std::vector<std::size_t> cursors_;
+  std::vector<std::uint32_t> counts_, totals_;
+  std::optional<GlobalThreshold> threshold_;
+  bool sum_is_finite_ = true;
 };
 
 }  // namespace kolo

@@ -113,6 +113,11 @@ void ErrorFeedback::commit(std::size_t tensor, const Pairs& sent, const Pairs& k
 
 void ErrorFeedback::abort(std::size_t tensor) { end(tensor); }
 
+void ErrorFeedback::drop_residual(std::size_t tensor) {
+  check(!steps_.at(tensor).open, "a residual is dropped between steps");
+  std::ranges::fill(residuals_.current(tensor), 0.0f);
+}
+
 double ErrorFeedback::residual_norm(std::size_t tensor) const {
   double squares = 0;
   for (const float value : residuals_.current(tensor)) squares += double{value} * double{value};

@@ -65,6 +65,8 @@ class ErrorFeedback {
   void commit(std::size_t tensor, const Pairs& sent, const Pairs& kept = {});
   /// Forgets the step.
   void abort(std::size_t tensor);
+  /// Between steps: forgets what was not sent. Velocities stay.
+  void drop_residual(std::size_t tensor);
 
   std::span<const float> residual(std::size_t tensor) const { return residuals_.current(tensor); }
   double residual_norm(std::size_t tensor) const;

@@ -4,6 +4,18 @@
 
 namespace kolo {
 
+std::string_view to_string(ExchangeRoute route) {
+  switch (route) {
+    case ExchangeRoute::kAllGather:
+      return "allgather";
+    case ExchangeRoute::kPairwise:
+      return "pairwise";
+    case ExchangeRoute::kLogStep:
+      return "logstep";
+  }
+  return "unknown";
+}
+
 int pairwise_destination(int ranks, int rank, int step) { return (rank + 1 + step) % ranks; }
 
 int log_step_rounds(int ranks) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace kolo {
@@ -11,6 +12,7 @@ enum class ExchangeRoute : std::uint8_t {
   kPairwise,   ///< Through owners, straight to each of them.
   kLogStep,    ///< Through owners, in log2(ranks) rounds each way.
 };
+std::string_view to_string(ExchangeRoute route);
 
 /// How a payload from every rank for every other rank gets there.
 ///

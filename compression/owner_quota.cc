@@ -1,5 +1,6 @@
 #include "compression/owner_quota.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "comm/base/check.h"
@@ -32,26 +33,29 @@ std::size_t owner_quota(std::size_t k, std::size_t local_count, std::size_t coun
   return (k * local_count + count - 1) / count;
 }
 
-void keep_largest(Pairs& sums, std::size_t quota) {
+void keep_largest(Pairs& sums, std::size_t quota, std::vector<std::uint32_t>& keys) {
   if (sums.size() <= quota) return;
   if (quota == 0) return sums.clear();
-  std::vector<std::uint32_t> scratch;
-  const radix::NthKey nth = radix::nth_largest_key(sums.values, quota, 0, scratch);
+  const radix::NthKey nth = radix::nth_largest_key(sums.values, quota, 0, keys);
   keep_from(sums, nth.key, nth.need);
 }
 
-std::vector<std::uint64_t> GlobalThreshold::count(const Pairs& sums) const {
+std::size_t GlobalThreshold::bins() const {
   check(!found(), "the threshold is found");
+  return radix::digit(digit_).bins();
+}
+
+void GlobalThreshold::count(const Pairs& sums, std::span<std::uint32_t> counts) const {
+  check(counts.size() == bins(), "counts of another digit");
   const radix::Digit digit = radix::digit(digit_);
-  std::vector<std::uint64_t> counts(digit.bins());
+  std::ranges::fill(counts, 0u);
   for (const float value : sums.values) {
     const std::uint32_t key = radix::key_of(value);
     if (digit.prefix(key) == prefix_) ++counts[digit.of(key)];
   }
-  return counts;
 }
 
-void GlobalThreshold::narrow(std::span<const std::uint64_t> counts) {
+void GlobalThreshold::narrow(std::span<const std::uint32_t> counts) {
   check(!found(), "the threshold is found");
   const radix::Digit digit = radix::digit(digit_);
   check(counts.size() == digit.bins(), "counts of another digit");

@@ -23,15 +23,15 @@ enum class QuotaRule : std::uint8_t {
 std::size_t owner_quota(std::size_t k, std::size_t local_count, std::size_t count);
 
 /// Keeps the `quota` largest magnitudes, of equal ones those of lower index, in order.
-/// Threads: pure; any.
-void keep_largest(Pairs& sums, std::size_t quota);
+/// Threads: pure; any. `keys` is scratch memory for at most sums.size() keys.
+void keep_largest(Pairs& sums, std::size_t quota, std::vector<std::uint32_t>& keys);
 
 /// The k largest magnitudes of all owners' sums, digit by digit: every owner counts, the counts are
 /// summed over the owners (integers, so that the order does not matter), and every owner finds the
 /// same digit. After the last one, ties are given to the owners in ascending order.
 ///
 ///     GlobalThreshold threshold(k);
-///     while (!threshold.found()) threshold.narrow(all_reduce(threshold.count(sums)));
+///     while (!threshold.found()) threshold.narrow(all_reduce(threshold.count(sums, counts)));
 ///     ... all_gather(threshold.equals(sums)) ...
 ///     threshold.keep(sums, sum of the equals of the owners before);
 ///
@@ -41,10 +41,12 @@ class GlobalThreshold {
   explicit GlobalThreshold(std::size_t k) : need_(k) {}
 
   bool found() const { return digit_ == radix::kDigitCount; }
-  /// How many of these sums have each value of the next digit. Before: !found().
-  std::vector<std::uint64_t> count(const Pairs& sums) const;
+  /// Values that the next digit may have. Before: !found().
+  std::size_t bins() const;
+  /// How many of these sums have each of them. Before: counts.size() == bins().
+  void count(const Pairs& sums, std::span<std::uint32_t> counts) const;
   /// Before: `counts` are those of all owners together.
-  void narrow(std::span<const std::uint64_t> counts);
+  void narrow(std::span<const std::uint32_t> counts);
 
   /// How many sums are exactly at the threshold. Before: found().
   std::size_t equals(const Pairs& sums) const;

@@ -10,7 +10,8 @@ namespace {
 
 struct Header {
   std::uint64_t used_bytes;
-  std::uint64_t pairs;
+  std::uint32_t pairs;
+  std::uint32_t not_finite;
 };
 
 // Where the parts of a payload begin.
@@ -33,7 +34,8 @@ Header header_of(const PayloadPlan& plan, std::span<const std::byte> payload) {
   ensure(payload.size() >= sizeof(Header), "a payload without a header");
   Header header;
   std::memcpy(&header, payload.data(), sizeof(header));
-  ensure(header.pairs <= plan.most_pairs && header.used_bytes == plan.bytes(header.pairs),
+  ensure(header.pairs <= plan.most_pairs && header.used_bytes == plan.bytes(header.pairs) &&
+             (header.not_finite == 0 || header.pairs == 0),
          "a payload of another plan");
   return header;
 }
@@ -49,12 +51,13 @@ PayloadSegment segment_of(std::span<const std::byte> payload, std::size_t i) {
 std::size_t PayloadPlan::bytes(std::size_t pairs) const { return parts_of(*this, pairs).end; }
 
 std::size_t encode_payload(const PayloadPlan& plan, std::span<const PayloadSegment> segments,
-                           const Pairs& pairs, std::span<std::byte> out) {
+                           const PairsView& pairs, std::span<std::byte> out) {
   check(segments.size() == plan.segments, "a payload with another number of tensors");
   check(pairs.size() <= plan.most_pairs, "more pairs than a payload was planned for");
   const Parts parts = parts_of(plan, pairs.size());
   check(out.size() >= parts.end, "a payload's memory is smaller than planned");
-  const Header header{.used_bytes = parts.end, .pairs = pairs.size()};
+  const Header header{
+      .used_bytes = parts.end, .pairs = narrow<std::uint32_t>(pairs.size()), .not_finite = 0};
   std::memcpy(out.data(), &header, sizeof(header));
   if (!segments.empty()) {
     std::memcpy(out.data() + parts.segments, segments.data(), segments.size_bytes());
@@ -63,8 +66,7 @@ std::size_t encode_payload(const PayloadPlan& plan, std::span<const PayloadSegme
   for (const PayloadSegment& segment : segments) {
     check(segment.pairs <= pairs.size() - begin, "tensors' pairs do not add up");
     const std::size_t width = size_of(plan.wire);
-    encode_values(plan.wire, segment.exponent,
-                  std::span(pairs.values).subspan(begin, segment.pairs),
+    encode_values(plan.wire, segment.exponent, pairs.values.subspan(begin, segment.pairs),
                   out.subspan(parts.values + begin * width, segment.pairs * width));
     begin += segment.pairs;
   }
@@ -74,6 +76,18 @@ std::size_t encode_payload(const PayloadPlan& plan, std::span<const PayloadSegme
   encode_indices(plan.coding, plan.domain, pairs.indices,
                  out.subspan(parts.indices, parts.end - parts.indices));
   return parts.end;
+}
+
+std::size_t encode_not_finite(const PayloadPlan& plan, std::span<std::byte> out) {
+  const Header header{.used_bytes = plan.bytes(0), .pairs = 0, .not_finite = 1};
+  check(out.size() >= header.used_bytes, "a payload's memory is smaller than planned");
+  std::memset(out.data(), 0, header.used_bytes);
+  std::memcpy(out.data(), &header, sizeof(header));
+  return header.used_bytes;
+}
+
+bool is_finite(const PayloadPlan& plan, std::span<const std::byte> payload) {
+  return header_of(plan, payload).not_finite == 0;
 }
 
 std::size_t used_bytes(const PayloadPlan& plan, std::span<const std::byte> payload) {

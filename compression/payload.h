@@ -19,7 +19,7 @@ struct PayloadSegment {
 
 /// The form of the payloads between two ranks, planned once and equal on both.
 ///
-///     | header: used bytes, pairs | segment 0 | segment 1 ... | values | to 4 bytes | indices |
+///     | header: used bytes, finite, pairs | segment 0 | ... | values | to 4 bytes | indices |
 ///
 /// A buffer has the planned capacity, so that schedules do not change with the data; the first
 /// `used_bytes` of it are sent.
@@ -50,7 +50,28 @@ struct Pairs {
     indices.push_back(index);
     values.push_back(value);
   }
+  /// Memory for so many, so that adding them allocates nothing.
+  void reserve(std::size_t count) {
+    indices.reserve(count);
+    values.reserve(count);
+  }
   friend bool operator==(const Pairs&, const Pairs&) = default;
+};
+
+/// Pairs of somebody else.
+struct PairsView {
+  std::span<const std::uint32_t> indices = {};
+  std::span<const float> values = {};
+
+  PairsView() = default;
+  PairsView(std::span<const std::uint32_t> its_indices, std::span<const float> its_values)
+      : indices(its_indices), values(its_values) {}
+  PairsView(const Pairs& pairs) : indices(pairs.indices), values(pairs.values) {}
+
+  std::size_t size() const { return indices.size(); }
+  PairsView part(std::size_t first, std::size_t count) const {
+    return {indices.subspan(first, count), values.subspan(first, count)};
+  }
 };
 
 /// Writes `pairs` to the front of `out`, each value at its segment's exponent. Returns the bytes
@@ -60,7 +81,11 @@ struct Pairs {
 /// Threads: pure; any.
 /// Errors:  UsageError for other shapes, for more pairs than planned, and those of the codecs.
 std::size_t encode_payload(const PayloadPlan& plan, std::span<const PayloadSegment> segments,
-                           const Pairs& pairs, std::span<std::byte> out);
+                           const PairsView& pairs, std::span<std::byte> out);
+/// Writes a payload without pairs that says: a number of this rank, or of one that it has heard of,
+/// is not finite, so that there is no result.
+std::size_t encode_not_finite(const PayloadPlan& plan, std::span<std::byte> out);
+bool is_finite(const PayloadPlan& plan, std::span<const std::byte> payload);
 
 /// The bytes in use at the front of `payload`, which holds at least a header.
 /// Errors: KoloError(kInternal) if the plan does not allow so many.

@@ -43,9 +43,10 @@ struct SparseOptions {
 inline constexpr std::size_t kGroupElements = std::size_t{1} << 22;
 std::vector<std::vector<std::size_t>> compression_groups(std::span<const std::size_t> counts);
 
-/// Where each tensor of a group begins in its bucket: at multiples of kWireAlignment bytes.
+/// Where each tensor of a group begins in its bucket: side by side, without gaps, so that what an
+/// owner keeps is in proportion to what there is.
 std::vector<std::size_t> tensor_offsets(const SparseOptions& options);
-/// Elements of the group's bucket, gaps included.
+/// Elements of the group's bucket.
 std::size_t bucket_count(const SparseOptions& options);
 
 /// What of a tensor lies in the part of the bucket that a rank exchanges, and whose residual it
@@ -64,7 +65,7 @@ struct SparseLayout {
   std::vector<int> ranks = {};  ///< That exchange this shard, in the order of their sums.
   int position = 0;             ///< Its own among them.
   std::vector<SparsePart> parts = {};
-  /// For the largest density there will be; a plan's tensors are parts, with the gaps behind them.
+  /// For the largest density there will be; the plan's tensors are the parts.
   SparsePlan plan = {};
 };
 SparseLayout sparse_layout(int rank, const ProcessGrid& grid, const SparseOptions& options);

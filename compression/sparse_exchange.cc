@@ -1,6 +1,7 @@
 #include "compression/sparse_exchange.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -19,14 +20,6 @@ void for_pairs(const SparsePlan& plan, const Contribution& contribution, const V
     for (std::size_t j = 0; j < pairs.size(); ++j) visit(t, j, offset + pairs.indices[j]);
     offset += plan.tensor_counts[t];
   }
-}
-
-Share empty_share(const Contribution& contribution) {
-  Share share;
-  for (const int exponent : contribution.exponents) {
-    share.segments.push_back({.pairs = 0, .exponent = exponent});
-  }
-  return share;
 }
 
 float largest_of(std::span<const float> values) {
@@ -71,15 +64,24 @@ PayloadPlan SparsePlan::contribution() const {
   return payload_plan(wire, count(), tensor_counts.size(), k);
 }
 
-Contribution prepare(const SparsePlan& plan, std::vector<Pairs> selected) {
-  check(selected.size() == plan.tensor_counts.size(), "a selection of another group");
-  Contribution contribution{.tensors = std::move(selected)};
+std::span<const PayloadSegment> Shares::segments_of(int owner) const {
+  const std::size_t tensors = segments.size() / (begins.size() - 1);
+  return std::span(segments).subspan(static_cast<std::size_t>(owner) * tensors, tensors);
+}
+
+PairsView Shares::pairs_of(int owner) const {
+  const auto i = static_cast<std::size_t>(owner);
+  return PairsView(pairs).part(begins[i], begins[i + 1] - begins[i]);
+}
+
+void prepare(const SparsePlan& plan, Contribution& contribution) {
+  check(contribution.tensors.size() == plan.tensor_counts.size(), "a selection of another group");
+  contribution.exponents.clear();
   for (Pairs& pairs : contribution.tensors) {
     const int exponent = fitting_exponent(plan.wire, largest_of(pairs.values));
     round_to_wire(plan.wire, exponent, pairs.values, pairs.values);
     contribution.exponents.push_back(exponent);
   }
-  return contribution;
 }
 
 void limit_shares(const SparsePlan& plan, Contribution& contribution) {
@@ -90,55 +92,84 @@ void limit_shares(const SparsePlan& plan, Contribution& contribution) {
     shares[static_cast<std::size_t>(ownership.owner(element))].add(
         ownership.local(element), contribution.tensors[t].values[j]);
   });
-  for (Pairs& share : shares) keep_largest(share, plan.share_limit);
-  contribution.tensors = returned(plan, contribution, shares);
+  std::vector<std::uint32_t> keys;
+  for (Pairs& share : shares) keep_largest(share, plan.share_limit, keys);
+  std::vector<std::size_t> cursors;
+  std::vector<Pairs> kept(contribution.tensors.size());
+  returned(plan, contribution, shares, cursors, kept);
+  contribution.tensors = std::move(kept);
 }
 
-std::vector<Share> split(const SparsePlan& plan, const Contribution& contribution) {
+void split(const SparsePlan& plan, const Contribution& contribution, Shares& shares) {
   const BlockOwnership ownership = plan.ownership();
-  std::vector<Share> shares(static_cast<std::size_t>(plan.ranks), empty_share(contribution));
-  for_pairs(plan, contribution, [&](std::size_t t, std::size_t j, std::size_t element) {
-    Share& share = shares[static_cast<std::size_t>(ownership.owner(element))];
-    share.pairs.add(ownership.local(element), contribution.tensors[t].values[j]);
-    ++share.segments[t].pairs;
+  const std::size_t tensors = plan.tensor_counts.size();
+  const auto owners = static_cast<std::size_t>(plan.ranks);
+  shares.segments.resize(owners * tensors);
+  for (std::size_t i = 0; i < shares.segments.size(); ++i) {
+    shares.segments[i] = {.pairs = 0, .exponent = contribution.exponents[i % tensors]};
+  }
+  shares.begins.assign(owners + 1, 0);
+  const auto owner_of = [&](std::size_t element) {
+    return static_cast<std::size_t>(ownership.owner(element));
+  };
+  for_pairs(plan, contribution, [&](std::size_t t, std::size_t, std::size_t element) {
+    ++shares.segments[owner_of(element) * tensors + t].pairs;
+    ++shares.begins[owner_of(element) + 1];
   });
-  return shares;
+  std::partial_sum(shares.begins.begin(), shares.begins.end(), shares.begins.begin());
+  shares.pairs.indices.resize(shares.begins.back());
+  shares.pairs.values.resize(shares.begins.back());
+  // Each begin moves to its end, which is where the next one began.
+  for_pairs(plan, contribution, [&](std::size_t t, std::size_t j, std::size_t element) {
+    const std::size_t place = shares.begins[owner_of(element)]++;
+    shares.pairs.indices[place] = ownership.local(element);
+    shares.pairs.values[place] = contribution.tensors[t].values[j];
+  });
+  std::rotate(shares.begins.begin(), std::prev(shares.begins.end()), shares.begins.end());
+  shares.begins.front() = 0;
 }
 
-Share whole(const SparsePlan& plan, const Contribution& contribution) {
-  Share share = empty_share(contribution);
+void whole(const SparsePlan& plan, const Contribution& contribution, Share& share) {
+  share.pairs.clear();
+  share.segments.clear();
+  for (const int exponent : contribution.exponents) {
+    share.segments.push_back({.pairs = 0, .exponent = exponent});
+  }
   for_pairs(plan, contribution, [&](std::size_t t, std::size_t j, std::size_t element) {
     share.pairs.add(narrow<std::uint32_t>(element), contribution.tensors[t].values[j]);
     ++share.segments[t].pairs;
   });
-  return share;
 }
 
-std::vector<Pairs> by_owner(const BlockOwnership& ownership, const Pairs& pairs) {
-  std::vector<Pairs> owners(static_cast<std::size_t>(ownership.owners()));
+void by_owner(const BlockOwnership& ownership, const Pairs& pairs, std::span<Pairs> owners) {
+  for (Pairs& owner : owners) owner.clear();
   for (std::size_t j = 0; j < pairs.size(); ++j) {
     const std::size_t element = pairs.indices[j];
     owners[static_cast<std::size_t>(ownership.owner(element))].add(ownership.local(element),
                                                                    pairs.values[j]);
   }
-  return owners;
 }
 
 std::size_t quota_of(const SparsePlan& plan, int owner) {
   return owner_quota(plan.k, plan.ownership().local_count(owner), plan.count());
 }
 
-Share round_result(const SparsePlan& plan, const Pairs& sums, Pairs& rounding) {
-  const int exponent = fitting_exponent(plan.result_wire, largest_of(sums.values));
-  Share share{.segments = {{.pairs = narrow<std::uint32_t>(sums.size()), .exponent = exponent}},
-              .pairs = sums};
-  round_to_wire(plan.result_wire, exponent, sums.values, share.pairs.values);
+int round_result(const SparsePlan& plan, Pairs& sums, Pairs& rounding) {
   rounding.clear();
-  for (std::size_t j = 0; j < sums.size(); ++j) {
-    const float rest = sums.values[j] - share.pairs.values[j];
-    if (rest != 0.0f) rounding.add(sums.indices[j], rest);
+  if (plan.result_wire == DType::kFloat32) return 0;
+  const int exponent = fitting_exponent(plan.result_wire, largest_of(sums.values));
+  std::array<float, 512> rounded;
+  for (std::size_t begin = 0; begin < sums.size(); begin += rounded.size()) {
+    const std::span<float> values =
+        std::span(sums.values).subspan(begin, std::min(rounded.size(), sums.size() - begin));
+    round_to_wire(plan.result_wire, exponent, values, std::span(rounded).first(values.size()));
+    for (std::size_t j = 0; j < values.size(); ++j) {
+      const float rest = values[j] - rounded[j];
+      if (rest != 0.0f) rounding.add(sums.indices[begin + j], rest);
+      values[j] = rounded[j];
+    }
   }
-  return share;
+  return exponent;
 }
 
 void scatter(const SparsePlan& plan, int owner, const Pairs& result, float scale,
@@ -151,12 +182,13 @@ void scatter(const SparsePlan& plan, int owner, const Pairs& result, float scale
   }
 }
 
-std::vector<Pairs> returned(const SparsePlan& plan, const Contribution& contribution,
-                            std::span<const Pairs> results) {
+void returned(const SparsePlan& plan, const Contribution& contribution,
+              std::span<const Pairs> results, std::vector<std::size_t>& cursors,
+              std::span<Pairs> tensors) {
   const BlockOwnership ownership = plan.ownership();
-  std::vector<Pairs> tensors(contribution.tensors.size());
+  for (Pairs& tensor : tensors) tensor.clear();
   // An owner's numbers ascend with the elements, so that one cursor per result is enough.
-  std::vector<std::size_t> cursors(results.size());
+  cursors.assign(results.size(), 0);
   for_pairs(plan, contribution, [&](std::size_t t, std::size_t j, std::size_t element) {
     const auto owner = static_cast<std::size_t>(ownership.owner(element));
     const std::vector<std::uint32_t>& indices = results[owner].indices;
@@ -166,12 +198,12 @@ std::vector<Pairs> returned(const SparsePlan& plan, const Contribution& contribu
     if (cursor == indices.size() || indices[cursor] != local) return;
     tensors[t].add(contribution.tensors[t].indices[j], contribution.tensors[t].values[j]);
   });
-  return tensors;
 }
 
-std::vector<Pairs> by_tensor(const SparsePlan& plan, int owner, const Pairs& pairs) {
+void by_tensor(const SparsePlan& plan, int owner, const PairsView& pairs,
+               std::span<Pairs> tensors) {
   const BlockOwnership ownership = plan.ownership();
-  std::vector<Pairs> tensors(plan.tensor_counts.size());
+  for (Pairs& tensor : tensors) tensor.clear();
   std::size_t t = 0;
   std::size_t begin = 0;
   for (std::size_t j = 0; j < pairs.size(); ++j) {
@@ -179,7 +211,6 @@ std::vector<Pairs> by_tensor(const SparsePlan& plan, int owner, const Pairs& pai
     while (element >= begin + plan.tensor_counts.at(t)) begin += plan.tensor_counts[t++];
     tensors[t].add(static_cast<std::uint32_t>(element - begin), pairs.values[j]);
   }
-  return tensors;
 }
 
 }  // namespace kolo

@@ -28,6 +28,9 @@ namespace kolo {
 /// Along the pairwise and the log-step route the same payloads reach the owners, and by all-gather
 /// every rank does what the owners do (`by_owner`): the bits are the same.
 ///
+/// What they write is the caller's memory, which is reused: what has had the largest step once, or
+/// was reserved, does not grow again.
+///
 /// Threads: pure; any.
 
 /// Fixed when the group is: equal on all ranks.
@@ -63,38 +66,51 @@ struct Share {
   Pairs pairs = {};
 };
 
-/// Chooses each tensor's exponent by its largest value and rounds its values to the wire. A
-/// tensor's bits do not depend on which tensors share its group or its payload.
-Contribution prepare(const SparsePlan& plan, std::vector<Pairs> selected);
+/// The shares of all owners: theirs one after the other, in ascending order of pairs in each.
+struct Shares {
+  std::vector<PayloadSegment> segments = {};  ///< One for each owner and tensor.
+  std::vector<std::size_t> begins = {};       ///< Of each owner's pairs; and the end of all.
+  Pairs pairs = {};
+
+  std::span<const PayloadSegment> segments_of(int owner) const;
+  PairsView pairs_of(int owner) const;
+};
+
+/// Chooses each tensor's exponent by its largest value and rounds its values, those that were
+/// selected, to the wire. A tensor's bits do not depend on which tensors share its group or its
+/// payload.
+void prepare(const SparsePlan& plan, Contribution& contribution);
 
 /// Leaves at most plan.share_limit pairs per owner: the largest, of equal ones the first.
 void limit_shares(const SparsePlan& plan, Contribution& contribution);
 
 /// One share per owner. Before: the limit is kept.
-std::vector<Share> split(const SparsePlan& plan, const Contribution& contribution);
+void split(const SparsePlan& plan, const Contribution& contribution, Shares& shares);
 /// All of it as one share, with the group's indices.
-Share whole(const SparsePlan& plan, const Contribution& contribution);
+void whole(const SparsePlan& plan, const Contribution& contribution, Share& share);
 
 /// Pairs with the group's indices, told apart by owner, with the owners' indices.
-std::vector<Pairs> by_owner(const BlockOwnership& ownership, const Pairs& pairs);
+void by_owner(const BlockOwnership& ownership, const Pairs& pairs, std::span<Pairs> owners);
 
 /// The pairs to keep under kQuota, by one owner.
 std::size_t quota_of(const SparsePlan& plan, int owner);
 
 /// Rounds an owner's sums to the wire of the way back; what that took away is the owner's to send
-/// later: `rounding`, with the owner's indices. The share has one segment.
-Share round_result(const SparsePlan& plan, const Pairs& sums, Pairs& rounding);
+/// later: `rounding`, with the owner's indices. The sums become what receivers will see. Returns
+/// the exponent of their values.
+int round_result(const SparsePlan& plan, Pairs& sums, Pairs& rounding);
 
 /// output[element] = scale * value, rounded once, for one owner's result; all else is left alone.
 void scatter(const SparsePlan& plan, int owner, const Pairs& result, float scale,
              std::span<float> output);
 
 /// Those pairs of the contribution whose element is in the result, per tensor. `results` are those
-/// of all owners, in order.
-std::vector<Pairs> returned(const SparsePlan& plan, const Contribution& contribution,
-                            std::span<const Pairs> results);
+/// of all owners, in order; `cursors` is scratch memory.
+void returned(const SparsePlan& plan, const Contribution& contribution,
+              std::span<const Pairs> results, std::vector<std::size_t>& cursors,
+              std::span<Pairs> tensors);
 
 /// An owner's pairs as pairs of the tensors they belong to.
-std::vector<Pairs> by_tensor(const SparsePlan& plan, int owner, const Pairs& pairs);
+void by_tensor(const SparsePlan& plan, int owner, const PairsView& pairs, std::span<Pairs> tensors);
 
 }  // namespace kolo

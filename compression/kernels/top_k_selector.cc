@@ -85,6 +85,7 @@ SelectionReport TopKSelector::select(const FoldSelect& task, SelectionHint& hint
   if (indices_.size() < room_ + kCandidateSlack) {
     indices_.resize(room_ + kCandidateSlack);
     values_.resize(room_ + kCandidateSlack);
+    keys_.reserve(room_);
   }
   FoldScan scan{.residual = task.residual,
                 .gradient = task.gradient,

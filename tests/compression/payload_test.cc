@@ -273,8 +273,9 @@ TEST(PayloadTest, RefusesOtherShapes) {
   EXPECT_THROW(encode_payload(plan, std::span(segments).first(1), pairs, bytes), UsageError);
   EXPECT_THROW(encode_payload(plan, std::vector<PayloadSegment>{{1, 0}, {2, 0}}, pairs, bytes),
                UsageError);
-  EXPECT_THROW(encode_payload(plan, segments, {.indices = {1, 2, 3}, .values = {1, 2, 3}}, bytes),
-               UsageError);
+  EXPECT_THROW(
+      encode_payload(plan, segments, Pairs{.indices = {1, 2, 3}, .values = {1, 2, 3}}, bytes),
+      UsageError);
   EXPECT_THROW(encode_payload(plan, segments, pairs, std::span(bytes).first(20)), UsageError);
   encode_payload(plan, segments, pairs, bytes);
   Pairs decoded;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/base/check.h"
 #include "compression/error_feedback.h"
 #include "compression/exchange_routes.h"
 #include "compression/owner_sum.h"
@@ -72,7 +73,7 @@ class SimulatedExchange {
       return false;
     }
     for (Contribution& contribution : contributions_) {
-      contribution = prepare(plan_, std::move(contribution.tensors));
+      prepare(plan_, contribution);
       limit_shares(plan_, contribution);
     }
     // Per rank that receives, the results of all owners.
@@ -82,8 +83,10 @@ class SimulatedExchange {
       for (int owner = 0; owner < plan_.ranks; ++owner) {
         scatter(plan_, owner, results[index(rank)][index(owner)], scale, outputs_[index(rank)]);
       }
-      const auto sent = returned(plan_, contributions_[index(rank)], results[index(rank)]);
-      const auto kept = by_tensor(plan_, rank, roundings[index(rank)]);
+      std::vector<Pairs> sent(ks.size()), kept(ks.size());
+      std::vector<std::size_t> cursors;
+      returned(plan_, contributions_[index(rank)], results[index(rank)], cursors, sent);
+      by_tensor(plan_, rank, roundings[index(rank)], kept);
       for (std::size_t t = 0; t < ks.size(); ++t) feedback(rank).commit(t, sent[t], kept[t]);
     }
     return true;
@@ -97,9 +100,10 @@ class SimulatedExchange {
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-  Bytes encoded(const PayloadPlan& plan, const Share& share) const {
+  Bytes encoded(const PayloadPlan& plan, std::span<const PayloadSegment> segments,
+                const PairsView& pairs) const {
     Bytes bytes(plan.capacity());
-    bytes.resize(encode_payload(plan, share.segments, share.pairs, bytes));
+    bytes.resize(encode_payload(plan, segments, pairs, bytes));
     return bytes;
   }
 
@@ -107,16 +111,16 @@ class SimulatedExchange {
   void apply_rule(std::vector<Pairs>& sums) const {
     if (plan_.rule == QuotaRule::kQuota) {
       for (int owner = 0; owner < plan_.ranks; ++owner) {
-        keep_largest(sums[index(owner)], quota_of(plan_, owner));
+        std::vector<std::uint32_t> keys;
+        keep_largest(sums[index(owner)], quota_of(plan_, owner), keys);
       }
     }
     if (plan_.rule != QuotaRule::kGlobalExact) return;
     GlobalThreshold threshold(plan_.k);
     while (!threshold.found()) {
-      std::vector<std::uint64_t> total;
+      std::vector<std::uint32_t> total(threshold.bins()), counts(threshold.bins());
       for (const Pairs& own : sums) {
-        const auto counts = threshold.count(own);
-        total.resize(counts.size());
+        threshold.count(own, counts);
         for (std::size_t i = 0; i < counts.size(); ++i) total[i] += counts[i];
       }
       threshold.narrow(total);
@@ -134,9 +138,11 @@ class SimulatedExchange {
     const int ranks = plan_.ranks;
     std::map<std::pair<int, int>, Bytes> payloads;  // By source and destination.
     for (int rank = 0; rank < ranks; ++rank) {
-      const auto shares = split(plan_, contributions_[index(rank)]);
+      Shares shares;
+      split(plan_, contributions_[index(rank)], shares);
       for (int owner = 0; owner < ranks; ++owner) {
-        payloads[{rank, owner}] = encoded(plan_.share(), shares[index(owner)]);
+        payloads[{rank, owner}] =
+            encoded(plan_.share(), shares.segments_of(owner), shares.pairs_of(owner));
       }
     }
     if (route == Route::kPairwise) {
@@ -203,8 +209,11 @@ class SimulatedExchange {
                         index(plan_.ranks), std::vector<Pairs>(index(plan_.ranks))),
                     .roundings = std::vector<Pairs>(index(plan_.ranks))};
     for (int owner = 0; owner < plan_.ranks; ++owner) {
-      const Share share = round_result(plan_, sums[index(owner)], results.roundings[index(owner)]);
-      const Bytes bytes = encoded(plan_.result(), share);
+      Pairs& own = sums[index(owner)];
+      const int exponent = round_result(plan_, own, results.roundings[index(owner)]);
+      const std::vector<PayloadSegment> segments{
+          {.pairs = narrow<std::uint32_t>(own.size()), .exponent = exponent}};
+      const Bytes bytes = encoded(plan_.result(), segments, own);
       for (int rank = 0; rank < plan_.ranks; ++rank) {
         decode_payload(plan_.result(), bytes, results.received[index(rank)][index(owner)]);
         if (rank == owner) continue;
@@ -219,7 +228,9 @@ class SimulatedExchange {
   Results all_gather() {
     std::vector<Bytes> payloads;
     for (int rank = 0; rank < plan_.ranks; ++rank) {
-      payloads.push_back(encoded(plan_.contribution(), whole(plan_, contributions_[index(rank)])));
+      Share share;
+      whole(plan_, contributions_[index(rank)], share);
+      payloads.push_back(encoded(plan_.contribution(), share.segments, share.pairs));
       accounts_[index(rank)].gather_bytes = payloads.back().size() * index(plan_.ranks - 1);
       accounts_[index(rank)].gather_messages = index(plan_.ranks - 1);
     }
@@ -232,11 +243,12 @@ class SimulatedExchange {
         sum.add(pairs);
       }
       sum.take(pairs);
-      std::vector<Pairs> owners = by_owner(plan_.ownership(), pairs);
+      std::vector<Pairs> owners(index(plan_.ranks));
+      by_owner(plan_.ownership(), pairs, owners);
       apply_rule(owners);
       std::vector<Pairs> roundings(owners.size());
       for (std::size_t o = 0; o < owners.size(); ++o) {
-        owners[o] = round_result(plan_, owners[o], roundings[o]).pairs;
+        round_result(plan_, owners[o], roundings[o]);
       }
       results.received.push_back(std::move(owners));
       if (rank == 0) results.roundings = std::move(roundings);

@@ -219,7 +219,8 @@ TEST_F(SparseExchangeTest, LosslessEqualsTheDenseSumOfWhatIsSent) {
     exchange.step(gradients_of(random_, shape.plan, normal), shape.ks, Route::kLogStep, 1.0f);
     std::vector<float> dense(shape.plan.count());
     for (const Contribution& contribution : exchange.contributions()) {
-      const Share share = whole(shape.plan, contribution);
+      Share share;
+      whole(shape.plan, contribution, share);
       for (std::size_t j = 0; j < share.pairs.size(); ++j) {
         dense[share.pairs.indices[j]] += share.pairs.values[j];
       }
@@ -257,9 +258,9 @@ TEST(GlobalThresholdTest, TiesGoToTheFirstOwners) {
                              {.indices = {0, 5, 9}, .values = {1, 3, 1}},
                              {.indices = {7}, .values = {-1}}};
   while (!threshold.found()) {
-    std::vector<std::uint64_t> total = threshold.count(sums[0]);
-    for (std::size_t o = 1; o < sums.size(); ++o) {
-      const auto counts = threshold.count(sums[o]);
+    std::vector<std::uint32_t> total(threshold.bins()), counts(threshold.bins());
+    for (const Pairs& own : sums) {
+      threshold.count(own, counts);
       for (std::size_t i = 0; i < total.size(); ++i) total[i] += counts[i];
     }
     threshold.narrow(total);
@@ -305,9 +306,11 @@ TEST_F(SparseExchangeTest, TensorsArePreparedAlikeInAnyGroup) {
     }
     const SparsePlan together{.tensor_counts = {50, 50, 50}, .ranks = 2, .k = 150, .wire = wire};
     const SparsePlan alone{.tensor_counts = {50}, .ranks = 2, .k = 50, .wire = wire};
-    const Contribution all = prepare(together, tensors);
+    Contribution all{.tensors = tensors};
+    prepare(together, all);
     for (std::size_t t = 0; t < 3; ++t) {
-      const Contribution own = prepare(alone, {tensors[t]});
+      Contribution own{.tensors = {tensors[t]}};
+      prepare(alone, own);
       EXPECT_EQ(own.tensors[0], all.tensors[t]) << "seed " << kSeed;
       EXPECT_EQ(own.exponents[0], all.exponents[t]);
     }
@@ -392,11 +395,11 @@ TEST_F(SparseExchangeTest, WireBytesEqualTheFormula) {
     for (int rank = 0; rank < ranks; ++rank) {
       const test::WireAccount& account = exchange.accounts()[static_cast<std::size_t>(rank)];
       std::size_t expected = 0, pairs = 0;
-      const auto shares =
-          split(shape.plan, exchange.contributions()[static_cast<std::size_t>(rank)]);
+      Shares shares;
+      split(shape.plan, exchange.contributions()[static_cast<std::size_t>(rank)], shares);
       for (int owner = 0; owner < ranks; ++owner) {
         if (owner == rank) continue;
-        const std::size_t own = shares[static_cast<std::size_t>(owner)].pairs.size();
+        const std::size_t own = shares.pairs_of(owner).size();
         expected += 16 + 3 * 8 + (2 * own + 3) / 4 * 4 + index_bytes_of(shape.plan.share(), own);
         pairs += own;
       }
@@ -440,13 +443,15 @@ TEST_F(SparseExchangeTest, LimitedSharesKeepTheLargestAndTheRestStays) {
   SparsePlan plan{
       .tensor_counts = {200}, .ranks = 2, .k = 6, .wire = DType::kFloat32, .share_limit = 2};
   // Blocks of 64: owner 0 has elements 0 to 63 and 128 to 191.
-  Contribution contribution =
-      prepare(plan, {{.indices = {0, 1, 2, 64, 130, 199}, .values = {1, -3, 3, 5, 2, 4}}});
+  Contribution contribution{
+      .tensors = {{.indices = {0, 1, 2, 64, 130, 199}, .values = {1, -3, 3, 5, 2, 4}}}};
+  prepare(plan, contribution);
   limit_shares(plan, contribution);
   EXPECT_THAT(contribution.tensors[0].indices, ElementsAre(1, 2, 64, 199));
-  const std::vector<Share> shares = split(plan, contribution);
-  EXPECT_THAT(shares[0].pairs.indices, ElementsAre(1, 2));
-  EXPECT_THAT(shares[1].pairs.indices, ElementsAre(0, 7 + 64));
+  Shares shares;
+  split(plan, contribution, shares);
+  EXPECT_THAT(shares.pairs_of(0).indices, ElementsAre(1, 2));
+  EXPECT_THAT(shares.pairs_of(1).indices, ElementsAre(0, 7 + 64));
 }
 
 // Layers with very different gradients: the quota loses little against the exact choice, and no

@@ -1,0 +1,251 @@
+#include "compression/sparse_steps.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "comm/schedule/payload_join.h"
+#include "compression/kernels/radix_select.h"
+
+namespace kolo {
+namespace {
+
+/// The exchange of one rank. Payloads that a step makes or takes side by side are asked for one
+/// after the other.
+class Exchange {
+ public:
+  Exchange(ScheduleBuilder& builder, const SparseLayout& layout, ExchangeRoute route)
+      : builder_(builder),
+        layout_(layout),
+        ownership_(layout.plan.ownership()),
+        route_(route),
+        ranks_(layout.plan.ranks),
+        own_(layout.position),
+        share_bytes_(layout.plan.share().capacity()),
+        result_bytes_(layout.plan.result().capacity()) {}
+
+  void append(const Range& elements, bool finishes) {
+    if (elements.count == 0) return;
+    if (route_ == ExchangeRoute::kAllGather) {
+      all_gather(elements);
+    } else {
+      through_owners(elements);
+    }
+    builder_.decode(elements, results_, finishes);
+  }
+
+ private:
+  int rank_at(int position) const {
+    return layout_.ranks[static_cast<std::size_t>(position % ranks_)];
+  }
+  std::size_t count_of(int owner) const { return ownership_.local_count(owner); }
+  Range& result_of(int owner) { return results_[static_cast<std::size_t>(owner)]; }
+  /// Calls visit(position) for every other rank, staggered.
+  template <typename Visit>
+  void for_others(Visit visit) const {
+    for (int i = 0; i + 1 < ranks_; ++i) visit(pairwise_destination(ranks_, own_, i));
+  }
+  static Range side_by_side(const std::vector<Range>& ranges) {
+    Range all = ranges.front();
+    all.count = ranges.back().end() - all.offset;
+    return all;
+  }
+
+  /// Results of owners first, first + 1, ..., round about.
+  void make_results(int first) {
+    results_.resize(static_cast<std::size_t>(ranks_));
+    for (int i = 0; i < ranks_; ++i) {
+      const int owner = (first + i) % ranks_;
+      result_of(owner) = builder_.payload(count_of(owner), result_bytes_);
+    }
+  }
+
+  void all_gather(const Range& elements) {
+    const std::size_t bytes = layout_.plan.contribution().capacity();
+    std::vector<Range> contributions;
+    for (int i = 0; i < ranks_; ++i) {
+      contributions.push_back(builder_.payload(elements.count, bytes));
+    }
+    const Range& mine = contributions[static_cast<std::size_t>(own_)];
+    builder_.codec(CodecVerb::kEncode, mine, {elements});
+    for_others([&](int peer) { builder_.send(rank_at(peer), mine); });
+    for_others([&](int peer) {
+      builder_.recv(rank_at(peer), contributions[static_cast<std::size_t>(peer)]);
+    });
+    make_results(0);
+    builder_.codec(CodecVerb::kMerge, side_by_side(results_), contributions);
+  }
+
+  void through_owners(const Range& elements) {
+    std::vector<Range> shares;
+    for (int owner = 0; owner < ranks_; ++owner) {
+      shares.push_back(builder_.payload(count_of(owner), share_bytes_));
+    }
+    Range all = shares.front();
+    all.count = elements.count;
+    builder_.codec(CodecVerb::kEncode, all, {elements});
+    const bool by_steps = route_ == ExchangeRoute::kLogStep;
+    const std::vector<Range> mine = by_steps ? pass_on(shares) : send_straight(shares);
+    make_results(by_steps ? own_ : 0);
+    sum(mine);
+    if (by_steps) {
+      gather_by_steps();
+    } else {
+      for_others([&](int peer) { builder_.send(rank_at(peer), result_of(own_)); });
+      for_others([&](int peer) { builder_.recv(rank_at(peer), result_of(peer)); });
+    }
+  }
+
+  void sum(const std::vector<Range>& shares) {
+    if (layout_.plan.rule != QuotaRule::kGlobalExact) {
+      return builder_.codec(CodecVerb::kMerge, result_of(own_), shares);
+    }
+    const Range sums = builder_.payload(count_of(own_), 0);
+    builder_.codec(CodecVerb::kMerge, sums, shares);
+    if (sums.count == 0) return;
+    for (std::uint32_t round = 0; round < kNarrowRounds; ++round) narrow(sums, round);
+    builder_.codec(CodecVerb::kFinish, result_of(own_), {sums}, kNarrowRounds);
+  }
+
+  /// Returns the shares of all ranks for this owner, in order.
+  std::vector<Range> send_straight(const std::vector<Range>& shares) {
+    std::vector<Range> mine(static_cast<std::size_t>(ranks_));
+    mine[static_cast<std::size_t>(own_)] = shares[static_cast<std::size_t>(own_)];
+    for_others(
+        [&](int peer) { builder_.send(rank_at(peer), shares[static_cast<std::size_t>(peer)]); });
+    for_others([&](int peer) {
+      Range& theirs = mine[static_cast<std::size_t>(peer)];
+      theirs = builder_.payload(count_of(own_), share_bytes_);
+      builder_.recv(rank_at(peer), theirs);
+    });
+    return mine;
+  }
+
+  std::vector<Range> pass_on(const std::vector<Range>& shares) {
+    std::map<std::pair<int, int>, Range> held;  // By source and destination.
+    for (int owner = 0; owner < ranks_; ++owner) {
+      held[{own_, owner}] = shares[static_cast<std::size_t>(owner)];
+    }
+    for (int round = 0; round < log_step_rounds(ranks_); ++round) {
+      std::vector<Range> leaving;
+      for (const Forward& forward : log_step_forwards(ranks_, own_, round)) {
+        leaving.push_back(held.at({forward.source, forward.destination}));
+      }
+      send_joined(log_step_peer(ranks_, own_, round), leaving, share_bytes_);
+      const int source = (own_ + ranks_ - (1 << round)) % ranks_;
+      std::vector<Range> coming;
+      for (const Forward& forward : log_step_forwards(ranks_, source, round)) {
+        coming.push_back(builder_.payload(count_of(forward.destination), share_bytes_));
+        held[{forward.source, forward.destination}] = coming.back();
+      }
+      receive_joined(source, coming, share_bytes_);
+    }
+    std::vector<Range> mine;
+    for (int source = 0; source < ranks_; ++source) mine.push_back(held.at({source, own_}));
+    return mine;
+  }
+
+  // Before round b this rank has the results of 2^b owners, from its own on.
+  void gather_by_steps() {
+    for (int distance = 1; distance < ranks_; distance *= 2) {
+      std::vector<Range> leaving, coming;
+      for (int i = 0; i < std::min(distance, ranks_ - distance); ++i) {
+        leaving.push_back(result_of((own_ + i) % ranks_));
+        coming.push_back(result_of((own_ + distance + i) % ranks_));
+      }
+      send_joined((own_ + ranks_ - distance) % ranks_, leaving, result_bytes_);
+      receive_joined((own_ + distance) % ranks_, coming, result_bytes_);
+    }
+  }
+
+  Range joined(const std::vector<Range>& parts, std::size_t part_bytes) {
+    std::size_t count = 0, bytes = kJoinedHeaderBytes;
+    for (const Range& part : parts) {
+      count += part.count;
+      if (part.count > 0) bytes += joined_bytes(part_bytes);
+    }
+    return builder_.payload(count, bytes);
+  }
+
+  void send_joined(int peer, const std::vector<Range>& parts, std::size_t part_bytes) {
+    const Range message = joined(parts, part_bytes);
+    builder_.codec(CodecVerb::kJoin, message, parts);
+    builder_.send(rank_at(peer), message);
+  }
+
+  void receive_joined(int peer, const std::vector<Range>& parts, std::size_t part_bytes) {
+    const Range message = joined(parts, part_bytes);
+    builder_.recv(rank_at(peer), message);
+    builder_.codec(CodecVerb::kPart, side_by_side(parts), {message});
+  }
+
+  /// One round of counts: each owner sums a part of them for all.
+  void narrow(const Range& sums, std::uint32_t round) {
+    const auto owners = static_cast<int>(owners_with_elements(ownership_));
+    const std::size_t counts = counts_of_round(round, static_cast<std::size_t>(owners));
+    const auto part = [&](int owner) {
+      const auto bound = [&](int i) {
+        return counts * static_cast<std::size_t>(i) / static_cast<std::size_t>(owners);
+      };
+      const std::size_t count = bound(owner + 1) - bound(owner);
+      return builder_.payload(count, count_payload_bytes(count));
+    };
+    const auto for_owners = [&](auto visit) {
+      for (int i = 1; i < owners; ++i) visit((own_ + i) % owners);
+    };
+    std::vector<Range> mine, totals;
+    for (int owner = 0; owner < owners; ++owner) mine.push_back(part(owner));
+    for (int owner = 0; owner < owners; ++owner) totals.push_back(part(owner));
+    const auto own = static_cast<std::size_t>(own_);
+    builder_.codec(CodecVerb::kCount, side_by_side(mine), {sums}, round);
+    for_owners(
+        [&](int peer) { builder_.send(rank_at(peer), mine[static_cast<std::size_t>(peer)]); });
+    std::vector<Range> sources{mine[own]};
+    for_owners([&](int peer) {
+      sources.push_back(part(own_));
+      builder_.recv(rank_at(peer), sources.back());
+    });
+    builder_.codec(CodecVerb::kTally, totals[own], sources);
+    for_owners([&](int peer) { builder_.send(rank_at(peer), totals[own]); });
+    for_owners(
+        [&](int peer) { builder_.recv(rank_at(peer), totals[static_cast<std::size_t>(peer)]); });
+    builder_.codec(CodecVerb::kNarrow, sums, {sums, side_by_side(totals)}, round);
+  }
+
+  ScheduleBuilder& builder_;
+  const SparseLayout& layout_;
+  const BlockOwnership ownership_;
+  const ExchangeRoute route_;
+  const int ranks_;
+  const int own_;
+  const std::size_t share_bytes_, result_bytes_;
+  std::vector<Range> results_;  // by owner
+};
+
+}  // namespace
+
+void append_sparse_exchange(ScheduleBuilder& builder, const SparseLayout& layout,
+                            ExchangeRoute route, const Range& elements, bool finishes) {
+  Exchange(builder, layout, route).append(elements, finishes);
+}
+
+std::size_t count_payload_bytes(std::size_t counts) {
+  return sizeof(std::uint64_t) + counts * sizeof(std::uint32_t);
+}
+
+std::size_t counts_of_round(std::uint32_t round, std::size_t owners) {
+  constexpr auto kDigits = static_cast<std::uint32_t>(radix::kDigitCount);
+  static_assert(kNarrowRounds == kDigits + 1);
+  return round < kDigits ? radix::digit(static_cast<int>(round)).bins() : owners;
+}
+
+std::size_t owners_with_elements(const BlockOwnership& ownership) {
+  std::size_t owners = 0;
+  for (int owner = 0; owner < ownership.owners(); ++owner) {
+    owners += ownership.local_count(owner) > 0 ? 1 : 0;
+  }
+  return owners;
+}
+
+}  // namespace kolo

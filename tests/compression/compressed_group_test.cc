@@ -1,0 +1,504 @@
+#include "compression/compressed_group.h"
+
+#include <bit>
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/base/error.h"
+#include "comm/collective/reduce_kernels.h"
+#include "tests/compression/compressed_job.h"
+#include "tests/compression/simulated_exchange.h"
+#include "tests/support/allocation_counter.h"
+#include "tests/support/node_shapes.h"
+#include "tests/support/rank_harness.h"
+
+namespace kolo {
+namespace {
+
+using test::CompressedJob;
+using test::Tensors;
+
+constexpr std::uint32_t kSeed = 97;
+constexpr ExchangeRoute kRoutes[] = {ExchangeRoute::kPairwise, ExchangeRoute::kLogStep,
+                                     ExchangeRoute::kAllGather};
+constexpr QuotaRule kRules[] = {QuotaRule::kQuota, QuotaRule::kGlobalExact, QuotaRule::kLossless};
+constexpr DType kWires[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+
+template <typename T, std::size_t N>
+T any_of(std::mt19937& random, const T (&choices)[N]) {
+  return choices[random() % N];
+}
+
+SparseOptions options_of(const std::vector<std::size_t>& counts, double density) {
+  SparseOptions options{.density = density};
+  for (const std::size_t count : counts) {
+    options.tensors.push_back(
+        {.name = "t" + std::to_string(options.tensors.size()), .count = count});
+  }
+  return options;
+}
+
+std::string text(const SparseOptions& options, const std::vector<int>& nodes) {
+  std::string result = test::shape_text(nodes) + ", " + std::string(to_string(options.route)) +
+                       ", rule " + std::to_string(static_cast<int>(options.rule)) + ", wire " +
+                       std::string(to_string(options.wire)) + " and " +
+                       std::string(to_string(options.result_wire)) + ", density " +
+                       std::to_string(options.density) + ", tensors";
+  for (const FeedbackTensor& tensor : options.tensors) result += " " + std::to_string(tensor.count);
+  return result + ", seed " + std::to_string(kSeed);
+}
+
+float lattice(std::mt19937& random) {
+  return static_cast<float>(static_cast<int>(random() % 2001) - 1000) * 0x1p-6f;
+}
+float normal(std::mt19937& random) { return std::normal_distribution<float>()(random); }
+
+std::vector<Tensors> gradients_of(std::mt19937& random, const SparseOptions& options, int ranks,
+                                  float (*number)(std::mt19937&)) {
+  std::vector<Tensors> gradients(static_cast<std::size_t>(ranks));
+  for (Tensors& own : gradients) {
+    for (const FeedbackTensor& tensor : options.tensors) {
+      own.emplace_back(tensor.count);
+      for (float& value : own.back()) value = number(random);
+    }
+  }
+  return gradients;
+}
+
+std::vector<std::uint32_t> bits_of(std::span<const float> values) {
+  std::vector<std::uint32_t> bits;
+  for (const float value : values) bits.push_back(std::bit_cast<std::uint32_t>(value));
+  return bits;
+}
+std::vector<std::uint32_t> bits_of(const Tensors& tensors) {
+  std::vector<std::uint32_t> bits;
+  for (const auto& tensor : tensors) {
+    const auto own = bits_of(std::span(tensor));
+    bits.insert(bits.end(), own.begin(), own.end());
+  }
+  return bits;
+}
+
+std::vector<std::uint32_t> residual_bits(CompressedJob& job) {
+  std::vector<std::uint32_t> bits;
+  for (int rank = 0; rank < job.size(); ++rank) {
+    for (const FeedbackState::Tensor& tensor : job.group(rank).save().tensors) {
+      for (const auto& values : {tensor.residual, tensor.velocity}) {
+        const auto own = bits_of(std::span(values));
+        bits.insert(bits.end(), own.begin(), own.end());
+      }
+    }
+  }
+  return bits;
+}
+
+using Sums = std::vector<std::vector<double>>;  ///< Per tensor, exact for lattice numbers.
+
+Sums zeros(const SparseOptions& options) {
+  Sums sums;
+  for (const FeedbackTensor& tensor : options.tensors) sums.emplace_back(tensor.count);
+  return sums;
+}
+void add(Sums& sums, const Tensors& values, double factor) {
+  for (std::size_t t = 0; t < sums.size(); ++t) {
+    for (std::size_t i = 0; i < sums[t].size(); ++i) sums[t][i] += factor * double{values[t][i]};
+  }
+}
+Sums residual_sums(CompressedJob& job, const SparseOptions& options) {
+  Sums sums = zeros(options);
+  for (int rank = 0; rank < job.size(); ++rank) {
+    const FeedbackState state = job.group(rank).save();
+    for (std::size_t p = 0; p < state.tensors.size(); ++p) {
+      const SparsePart& part = job.group(rank).parts()[p];
+      for (std::size_t i = 0; i < part.count; ++i) {
+        sums[part.tensor][part.first + i] += double{state.tensors[p].residual[i]};
+      }
+    }
+  }
+  return sums;
+}
+
+/// As many ranks as keep 1 / ranks a power of two, so that averages of lattice numbers are exact.
+std::vector<int> any_nodes(std::mt19937& random) {
+  const std::vector<int> shapes[] = {{1}, {2}, {4}, {1, 1}, {2, 2}, {4, 4}, {2, 2, 2, 2}, {3, 1}};
+  return shapes[random() % std::size(shapes)];
+}
+
+SparseOptions any_options(std::mt19937& random) {
+  std::vector<std::size_t> counts(1 + random() % 3);
+  for (std::size_t& count : counts) count = 1 + random() % 2000;
+  SparseOptions options = options_of(counts, any_of(random, {0.01, 0.1, 0.5, 1.0}));
+  options.route = any_of(random, kRoutes);
+  options.rule = any_of(random, kRules);
+  options.wire = any_of(random, kWires);
+  options.result_wire = any_of(random, kWires);
+  options.scope = any_of(random, {SparseScope::kBetweenNodes, SparseScope::kFlat});
+  return options;
+}
+
+Placement any_placement(std::mt19937& random) {
+  return random() % 2 == 0 ? Placement::kUser : Placement::kInPlace;
+}
+
+class CompressedGroupTest : public testing::Test {
+ protected:
+  std::mt19937 random_{kSeed};
+};
+
+// I2 and I6, at run time: on all ranks, along all routes and for any interleaving the bits of the
+// exchange that is simulated by other code, in results and residuals.
+TEST_F(CompressedGroupTest, GivesTheBitsOfTheSimulatedExchange) {
+  for (int round = 0; round < 24; ++round) {
+    SparseOptions options = any_options(random_);
+    options.scope = SparseScope::kFlat;
+    const int ranks = 1 + static_cast<int>(random_() % 8);
+    const std::vector<int> nodes = ranks > 2 ? std::vector<int>{ranks - 1, 1} : std::vector{ranks};
+    SCOPED_TRACE("round " + std::to_string(round) + ": " + text(options, nodes));
+    SparsePlan plan{.tensor_counts = {},
+                    .ranks = ranks,
+                    .rule = options.rule,
+                    .wire = options.wire,
+                    .result_wire = options.result_wire};
+    std::vector<std::size_t> ks;
+    for (const FeedbackTensor& tensor : options.tensors) {
+      plan.tensor_counts.push_back(tensor.count);
+      ks.push_back(pairs_to_keep(options.density, tensor.count));
+      plan.k += ks.back();
+    }
+    test::SimulatedExchange expected(plan);
+    std::vector<std::unique_ptr<CompressedJob>> jobs;
+    for (const ExchangeRoute route : kRoutes) {
+      options.route = route;
+      jobs.push_back(
+          std::make_unique<CompressedJob>(nodes, options, any_placement(random_), random_()));
+    }
+    for (int step = 0; step < 3; ++step) {
+      const auto gradients = gradients_of(random_, options, ranks, normal);
+      expected.step(gradients, ks, test::Route::kPairwise, static_cast<float>(1.0 / ranks));
+      std::vector<std::uint32_t> residuals;
+      for (int rank = 0; rank < ranks; ++rank) {
+        for (std::size_t t = 0; t < ks.size(); ++t) {
+          const auto own = bits_of(expected.feedback(rank).residual(t));
+          residuals.insert(residuals.end(), own.begin(), own.end());
+        }
+      }
+      for (const auto& job : jobs) {
+        ASSERT_TRUE(job->step(gradients));
+        for (int rank = 0; rank < ranks; ++rank) {
+          ASSERT_EQ(bits_of(job->rank(rank).results()), bits_of(std::span(expected.outputs()[0])));
+        }
+        ASSERT_EQ(residual_bits(*job), residuals);
+      }
+    }
+  }
+}
+
+// I3 and I4: over warm-up, ramp and steady state, and a flush at the end, which leaves nothing.
+TEST_F(CompressedGroupTest, MassIsConservedExactly) {
+  for (int round = 0; round < 30; ++round) {
+    SparseOptions options = any_options(random_);
+    const std::vector<int> nodes = any_nodes(random_);
+    options.warm_up = {.dense_steps = random_() % 2, .ramp = {0.5}, .steps_per_density = 2};
+    SCOPED_TRACE("round " + std::to_string(round) + ": " + text(options, nodes));
+    CompressedJob job(nodes, options, any_placement(random_), random_());
+    Sums put_in = zeros(options), came_out = zeros(options);
+    for (int step = 0; step < 8; ++step) {
+      const bool is_last = step == 7;
+      const auto gradients = gradients_of(random_, options, job.size(), lattice);
+      for (int rank = 0; is_last && rank < job.size(); ++rank) job.group(rank).flush_next();
+      ASSERT_TRUE(job.step(gradients));
+      for (const Tensors& own : gradients) add(put_in, own, 1);
+      add(came_out, job.rank(0).results(), job.size());
+      for (int rank = 1; rank < job.size(); ++rank) {
+        ASSERT_EQ(bits_of(job.rank(rank).results()), bits_of(job.rank(0).results()));
+      }
+      const Sums left = residual_sums(job, options);
+      for (std::size_t t = 0; t < left.size(); ++t) {
+        for (std::size_t i = 0; i < left[t].size(); ++i) {
+          ASSERT_EQ(came_out[t][i] + left[t][i], put_in[t][i]) << "step " << step << ", " << i;
+          if (is_last) {
+            ASSERT_EQ(left[t][i], 0.0);
+          }
+        }
+      }
+    }
+  }
+}
+
+// I5, and the same between nodes, where sums of nodes are summed.
+TEST_F(CompressedGroupTest, DensityOneEqualsTheDensePath) {
+  for (const std::vector<int>& nodes :
+       {std::vector<int>{1}, {2}, {5}, {1, 1, 1}, {2, 2}, {3, 3}, {2, 1}}) {
+    for (const ExchangeRoute route : kRoutes) {
+      for (const QuotaRule rule : kRules) {
+        SparseOptions options = options_of({777, 1, 1600}, 1.0);
+        options.route = route;
+        options.rule = rule;
+        options.wire = DType::kFloat32;
+        SCOPED_TRACE(text(options, nodes));
+        CompressedJob sparse(nodes, options);
+        options.warm_up.dense_steps = 1;
+        CompressedJob dense(nodes, options);
+        const auto gradients = gradients_of(random_, options, sparse.size(), normal);
+        ASSERT_TRUE(sparse.step(gradients));
+        ASSERT_TRUE(dense.step(gradients));
+        EXPECT_GT(sparse.group(0).stats().k, 0u);
+        EXPECT_EQ(dense.group(0).stats().k, 0u);
+        ASSERT_EQ(bits_of(sparse.rank(0).results()), bits_of(dense.rank(0).results()));
+        if (nodes.size() > 1 && nodes[0] > 1 && nodes[0] == nodes[1]) continue;
+        for (std::size_t t = 0; t < options.tensors.size(); ++t) {
+          std::vector<const void*> sources;
+          for (const Tensors& own : gradients) sources.push_back(own[t].data());
+          std::vector<float> expected(options.tensors[t].count);
+          reduce(DType::kFloat32, ReduceOp::kSum, expected.data(), sources, expected.size(),
+                 1.0 / sparse.size());
+          ASSERT_EQ(bits_of(std::span(sparse.rank(0).results()[t])), bits_of(std::span(expected)));
+        }
+      }
+    }
+  }
+}
+
+// I10: one bad number on any rank, and no bit of any state has changed on any rank; all see it.
+TEST_F(CompressedGroupTest, ABadNumberOnOneRankSkipsTheStepOnAll) {
+  for (int round = 0; round < 24; ++round) {
+    SparseOptions options = any_options(random_);
+    const std::vector<int> nodes = any_nodes(random_);
+    if (round % 3 == 0) options.momentum = MomentumCorrection{};
+    options.warm_up.dense_steps = round % 4 == 0 ? 2 : 0;
+    SCOPED_TRACE("round " + std::to_string(round) + ": " + text(options, nodes));
+    CompressedJob job(nodes, options, any_placement(random_), random_());
+    ASSERT_TRUE(job.step(gradients_of(random_, options, job.size(), normal)));
+    const auto before = residual_bits(job);
+    auto gradients = gradients_of(random_, options, job.size(), normal);
+    auto& tensor = gradients[random_() % gradients.size()][random_() % options.tensors.size()];
+    tensor[random_() % tensor.size()] = round % 2 == 0 ? std::numeric_limits<float>::infinity()
+                                                       : std::numeric_limits<float>::quiet_NaN();
+    EXPECT_FALSE(job.step(gradients));
+    ASSERT_EQ(residual_bits(job), before);
+    for (int rank = 0; rank < job.size(); ++rank) {
+      const Tensors& results = job.rank(rank).results();
+      EXPECT_TRUE(std::ranges::any_of(results, [](const auto& values) {
+        return std::ranges::any_of(values, [](float value) { return !std::isfinite(value); });
+      }));
+      EXPECT_EQ(job.group(rank).stats().skipped, 1u);
+    }
+    EXPECT_TRUE(job.step(gradients_of(random_, options, job.size(), normal)));
+  }
+}
+
+TEST_F(CompressedGroupTest, ASumThatOverflowsSkipsTheStep) {
+  for (const std::vector<int>& nodes : {std::vector<int>{2}, {1, 1}, {2, 2}}) {
+    for (const ExchangeRoute route : kRoutes) {
+      for (const QuotaRule rule : kRules) {
+        SparseOptions options = options_of({500}, 0.1);
+        options.route = route;
+        options.rule = rule;
+        SCOPED_TRACE(text(options, nodes));
+        CompressedJob job(nodes, options);
+        auto gradients = gradients_of(random_, options, job.size(), normal);
+        const auto before = residual_bits(job);
+        for (Tensors& own : gradients) own[0][77] = 3e38f;
+        EXPECT_FALSE(job.step(gradients));
+        EXPECT_EQ(residual_bits(job), before);
+      }
+    }
+  }
+}
+
+// I11.
+TEST_F(CompressedGroupTest, Edges) {
+  const auto zero = [](std::mt19937&) { return 0.0f; };
+  const auto minus_zero = [](std::mt19937&) { return -0.0f; };
+  const auto equal = [](std::mt19937&) { return -2.5f; };
+  const auto denormal = [](std::mt19937& random) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(random()) & 0x807fffffu);
+  };
+  for (float (*const number)(std::mt19937&) : {+zero, +minus_zero, +equal, +denormal}) {
+    for (const std::vector<std::size_t>& counts :
+         {std::vector<std::size_t>{1}, {3, 0, 2}, {64 * 5 + 1, 0, 63}}) {
+      for (const std::vector<int>& nodes : {std::vector<int>{5}, {2, 2}, {4, 4}}) {
+        for (const QuotaRule rule : kRules) {
+          SparseOptions options = options_of(counts, 0.1);
+          options.rule = rule;
+          options.route = any_of(random_, kRoutes);
+          SCOPED_TRACE(text(options, nodes));
+          CompressedJob job(nodes, options);
+          for (int step = 0; step < 2; ++step) {
+            ASSERT_TRUE(job.step(gradients_of(random_, options, job.size(), number)));
+            for (int rank = 1; rank < job.size(); ++rank) {
+              ASSERT_EQ(bits_of(job.rank(rank).results()), bits_of(job.rank(0).results()));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// I13: what the transports count is what the simulated exchange has encoded.
+TEST_F(CompressedGroupTest, CountedBytesAreThoseInUse) {
+  for (const int ranks : {2, 5, 8, 64}) {
+    SparseOptions options = options_of({30000, 48, 40000}, 0.01);
+    const std::vector<int> nodes(static_cast<std::size_t>(ranks), 1);
+    SparsePlan plan{.tensor_counts = {30000, 48, 40000}, .ranks = ranks, .k = 300 + 1 + 400};
+    test::SimulatedExchange expected(plan);
+    const auto gradients = gradients_of(random_, options, ranks, normal);
+    expected.step(gradients, {300, 1, 400}, test::Route::kPairwise, 1.0f);
+    const auto grid = ProcessGrid::with_node_sizes(nodes);
+    for (const ExchangeRoute route : kRoutes) {
+      options.route = route;
+      SCOPED_TRACE(text(options, nodes));
+      CompressedJob job(nodes, options);
+      ASSERT_TRUE(job.step(gradients));
+      for (int rank = 0; rank < ranks; ++rank) {
+        const test::WireAccount& account = expected.accounts()[static_cast<std::size_t>(rank)];
+        EXPECT_LE(job.rank(rank).sent_bytes(), planned_exchange(rank, grid, options).bytes);
+        EXPECT_EQ(job.rank(rank).sent_bytes(), job.rank(rank).network_bytes());
+        if (route == ExchangeRoute::kPairwise) {
+          EXPECT_EQ(job.rank(rank).sent_bytes(), account.split_bytes + account.gather_bytes);
+        }
+        if (route == ExchangeRoute::kAllGather) {
+          EXPECT_EQ(job.rank(rank).sent_bytes(),
+                    static_cast<std::size_t>(ranks - 1) * plan.contribution().bytes(plan.k));
+        }
+      }
+    }
+  }
+}
+
+// T5: with pairs to owners in 6 bytes and back in 8, whatever the number of ranks; headers apart.
+TEST_F(CompressedGroupTest, BytesDoNotGrowWithTheNumberOfRanks) {
+  for (const int ranks : {2, 16, 128, 256}) {
+    const SparseOptions options = options_of({65536}, 0.02);
+    CompressedJob job(std::vector<int>(static_cast<std::size_t>(ranks), 1), options);
+    ASSERT_TRUE(job.step(gradients_of(random_, options, ranks, normal)));
+    const auto others = static_cast<std::size_t>(ranks - 1);
+    const std::size_t k = job.group(0).stats().k;
+    for (int rank = 0; rank < ranks; ++rank) {
+      // Header, segment, padding and page count there; header, segment, page and a rounded quota
+      // back.
+      EXPECT_LE(job.rank(rank).sent_bytes(), 14 * k + others * (16 + 8 + 2 + 4 + 16 + 8 + 4 + 8))
+          << ranks << " ranks, seed " << kSeed;
+    }
+  }
+}
+
+TEST_F(CompressedGroupTest, SavedStateGoesOnBitForBit) {
+  for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}}) {
+    SparseOptions options = options_of({900, 300}, 0.05);
+    options.momentum = MomentumCorrection{};
+    options.warm_up = {.dense_steps = 1, .ramp = {0.25}, .steps_per_density = 2};
+    CompressedJob whole(nodes, options);
+    std::unique_ptr<CompressedJob> resumed;
+    for (int step = 0; step < 6; ++step) {
+      if (step == 2) {
+        resumed = std::make_unique<CompressedJob>(nodes, options);
+        for (int rank = 0; rank < whole.size(); ++rank) {
+          resumed->group(rank).load(whole.group(rank).save());
+          resumed->group(rank).set_step(whole.group(rank).step());
+        }
+      }
+      const auto gradients = gradients_of(random_, options, whole.size(), normal);
+      ASSERT_TRUE(whole.step(gradients));
+      if (!resumed) continue;
+      ASSERT_TRUE(resumed->step(gradients));
+      ASSERT_EQ(bits_of(resumed->rank(0).results()), bits_of(whole.rank(0).results()));
+      ASSERT_EQ(residual_bits(*resumed), residual_bits(whole));
+    }
+    EXPECT_GT(whole.group(0).residual_norm(0), 0.0);
+  }
+}
+
+// Nobody's momentum is lost or counted twice: at density one, without masking, it is that of a
+// dense optimizer, before and after the dense steps.
+TEST_F(CompressedGroupTest, CorrectedMomentumAtDensityOneIsTheOptimizers) {
+  for (const std::vector<int>& nodes : {std::vector<int>{2}, {2, 2}}) {
+    SparseOptions options = options_of({160}, 1.0);
+    options.wire = DType::kFloat32;
+    options.momentum = MomentumCorrection{.momentum = 0.5f, .masking = false};
+    options.warm_up.dense_steps = 2;
+    CompressedJob job(nodes, options);
+    std::vector<double> velocity(160);
+    for (int step = 0; step < 4; ++step) {
+      const auto gradients = gradients_of(random_, options, job.size(), lattice);
+      ASSERT_TRUE(job.step(gradients));
+      for (std::size_t i = 0; i < velocity.size(); ++i) {
+        double sum = 0;
+        for (const Tensors& own : gradients) sum += double{own[0][i]};
+        velocity[i] = 0.5 * velocity[i] + sum / job.size();
+        ASSERT_EQ(double{job.rank(0).results()[0][i]}, velocity[i]) << "step " << step;
+      }
+    }
+  }
+}
+
+TEST_F(CompressedGroupTest, WithoutFeedbackNothingIsKept) {
+  SparseOptions options = options_of({2000}, 0.01);
+  options.feedback = false;
+  CompressedJob job({2}, options);
+  ASSERT_TRUE(job.step(gradients_of(random_, options, 2, normal)));
+  EXPECT_EQ(job.group(0).residual_norm(0), 0.0);
+}
+
+TEST_F(CompressedGroupTest, StepsHaveAnOrder) {
+  const SparseOptions options = options_of({2000}, 0.01);
+  CompressedJob job({1}, options);
+  EXPECT_THROW(job.group(0).commit(), UsageError);
+  EXPECT_THROW(job.group(0).abort(), UsageError);
+  ASSERT_TRUE(job.step(gradients_of(random_, options, 1, normal)));
+  EXPECT_EQ(job.group(0).step(), 1u);
+}
+
+TEST_F(CompressedGroupTest, SteadyStateAllocatesNothing) {
+  for (const ExchangeRoute route : kRoutes) {
+    for (const QuotaRule rule : kRules) {
+      SparseOptions options = options_of({20000, 5000}, 0.02);
+      options.route = route;
+      options.rule = rule;
+      options.result_wire = DType::kFloat16;
+      SCOPED_TRACE(text(options, {1}));
+      CompressedJob job({1}, options);
+      auto gradients = gradients_of(random_, options, 1, normal);
+      for (int step = 0; step < 8; ++step) {
+        job.rank(0).start(gradients[0]);
+        const test::AllocationCounter counter;
+        while (job.rank(0).busy()) job.rank(0).poll();
+        job.group(0).commit();
+        if (step >= 3) {
+          EXPECT_EQ(counter.calls(), 0u) << "step " << step;
+        }
+      }
+    }
+  }
+}
+
+// The same from a thread for each rank, for the thread sanitizer.
+TEST_F(CompressedGroupTest, RanksMayBeThreads) {
+  for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}}) {
+    SparseOptions options = options_of({5000}, 0.02);
+    options.route = ExchangeRoute::kLogStep;
+    CompressedJob job(nodes, options), expected(nodes, options);
+    for (int step = 0; step < 3; ++step) {
+      const auto gradients = gradients_of(random_, options, job.size(), normal);
+      ASSERT_TRUE(expected.step(gradients));
+      test::run_ranks(job.size(), [&](const test::RankRun& run) {
+        test::CompressedRank& rank = job.rank(run.rank());
+        rank.start(gradients[static_cast<std::size_t>(run.rank())]);
+        run.poll_until([&] { return rank.poll(); }, [&] { return !rank.busy(); });
+        rank.group->commit();
+      });
+      for (int rank = 0; rank < job.size(); ++rank) {
+        ASSERT_EQ(bits_of(job.rank(rank).results()), bits_of(expected.rank(0).results()));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo

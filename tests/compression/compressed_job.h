@@ -1,0 +1,199 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/schedule/executor.h"
+#include "comm/transport/in_process_transport.h"
+#include "compression/compressed_group.h"
+#include "tests/support/seeded_scheduler.h"
+
+/// All ranks of a job with one compression group: real schedules in real executors.
+namespace kolo::test {
+
+using Tensors = std::vector<std::vector<float>>;
+
+/// The caller's tensors, at the offsets that a group's bucket gives them.
+class GroupTensors final : public Packer {
+ public:
+  explicit GroupTensors(const SparseOptions& options) : offsets_(tensor_offsets(options)) {
+    for (const FeedbackTensor& tensor : options.tensors) tensors.emplace_back(tensor.count);
+  }
+
+  void pack(std::size_t offset, std::size_t count, void* bucket) override {
+    auto* const to = static_cast<float*>(bucket);
+    for_elements(offset, count, [&](std::size_t i, float* own) { to[i] = own ? *own : 0.0f; });
+  }
+  void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores) override {
+    const auto* const from = static_cast<const float*>(bucket);
+    for_elements(offset, count, [&](std::size_t i, float* own) {
+      if (own != nullptr) *own = from[i];
+    });
+  }
+  Piece piece(std::size_t offset, std::size_t count) override {
+    const std::size_t t = tensor_of(offset);
+    const std::size_t first = offset - offsets_[t];
+    std::vector<float>& tensor = tensors[t];
+    const std::size_t end = t + 1 < offsets_.size() ? offsets_[t + 1] : offset + count;
+    if (first >= tensor.size()) return {.data = nullptr, .count = std::min(count, end - offset)};
+    return {.data = reinterpret_cast<std::byte*>(tensor.data() + first),
+            .count = std::min(count, tensor.size() - first)};
+  }
+
+  Tensors tensors;
+
+ private:
+  // Empty tensors share their offset with the next one.
+  std::size_t tensor_of(std::size_t offset) const {
+    const auto next = std::upper_bound(offsets_.begin(), offsets_.end(), offset);
+    return static_cast<std::size_t>(next - offsets_.begin()) - 1;
+  }
+  template <typename Visit>
+  void for_elements(std::size_t offset, std::size_t count, Visit visit) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t t = tensor_of(offset + i);
+      const std::size_t place = offset + i - offsets_[t];
+      visit(i, place < tensors[t].size() ? &tensors[t][place] : nullptr);
+    }
+  }
+
+  std::vector<std::size_t> offsets_;
+};
+
+/// One rank of it: a bucket for sparse steps and one for dense ones.
+class CompressedRank {
+ public:
+  CompressedRank(InProcessHub& hub, int rank, const SparseOptions& options, Placement placement)
+      : grid_(hub.grid()),
+        options_(options),
+        placement_(placement),
+        transport_(hub.transport(rank)),
+        executor_(*transport_),
+        group(std::make_shared<CompressedGroup>(rank, grid_, options)),
+        tensors(std::make_shared<GroupTensors>(options)) {
+    add(compile_sparse);
+    add(compile_dense_step);
+  }
+  /// What is in flight refers to the executor's memory, so the transport ends first.
+  ~CompressedRank() { transport_->shutdown(false); }
+  CompressedRank(const CompressedRank&) = delete;
+  CompressedRank& operator=(const CompressedRank&) = delete;
+
+  void start(const Tensors& gradients) {
+    running_ = group->is_dense() ? 1 : 0;
+    tensors->tensors = gradients;
+    if (placement_ == Placement::kInPlace) tensors->pack(0, bucket_count(options_), memory());
+    executor_.start(running_, iterations_[running_]++);
+  }
+  bool poll() {
+    const bool moved = transport_->poll();
+    const bool computed = executor_.poll();
+    executor_.take_finished();
+    return computed || moved;
+  }
+  bool busy() const { return executor_.busy(); }
+  /// The tensors after a step.
+  const Tensors& results() {
+    if (placement_ == Placement::kInPlace) {
+      tensors->unpack(0, bucket_count(options_), memory(), Stores::kCached);
+    }
+    return tensors->tensors;
+  }
+  std::uint64_t sent_bytes() const {
+    std::uint64_t sum = 0;
+    for (int peer = 0; peer < grid_.world_size(); ++peer)
+      sum += transport_->traffic(peer).data_sent;
+    return sum;
+  }
+  std::size_t network_bytes() const { return executor_.network_bytes(running_); }
+
+ private:
+  void add(Schedule (*compile)(int, const BucketLayout&, const ProcessGrid&,
+                               const SparseOptions&)) {
+    Schedule schedule =
+        compile(transport_->rank(), sparse_bucket(options_, ReduceOp::kAverage, placement_), grid_,
+                options_);
+    const ArenaNeeds needs = arena_needs(schedule);
+    Binding binding{.name = "bucket " + std::to_string(iterations_.size()),
+                    .bucket = static_cast<BucketId>(iterations_.size()),
+                    .first_flag = next_flag_,
+                    .arena_offset = arena_end_,
+                    .staging_offset = arena_end_ + needs.bucket_bytes,
+                    .scale = 1.0 / grid_.world_size(),
+                    .packer = tensors,
+                    .codec = group};
+    next_flag_ += schedule.flag_count;
+    arena_end_ += needs.total();
+    iterations_.push_back(0);
+    executor_.add(std::move(schedule), std::move(binding));
+  }
+  float* memory() { return reinterpret_cast<float*>(executor_.bucket_memory(running_)); }
+
+  const ProcessGrid& grid_;
+  const SparseOptions options_;
+  const Placement placement_;
+  std::unique_ptr<Transport> transport_;
+  Executor executor_;
+  std::vector<std::uint64_t> iterations_;  // by bucket
+  std::uint32_t next_flag_ = 0;
+  std::size_t arena_end_ = 0;
+  BucketId running_ = 0;
+
+ public:
+  std::shared_ptr<CompressedGroup> group;
+  std::shared_ptr<GroupTensors> tensors;
+};
+
+class CompressedJob {
+ public:
+  CompressedJob(const std::vector<int>& nodes, const SparseOptions& options,
+                Placement placement = Placement::kUser, std::uint64_t seed = 1)
+      : seed_(seed),
+        hub_(ProcessGrid::with_node_sizes(nodes),
+             {.arena_bytes = 4 * sizeof(float) * bucket_count(options) + (1U << 12),
+              .flags_per_peer = 64,
+              .counters = 64}) {
+    for (int rank = 0; rank < hub_.grid().world_size(); ++rank) {
+      ranks_.push_back(std::make_unique<CompressedRank>(hub_, rank, options, placement));
+    }
+  }
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  CompressedRank& rank(int i) { return *ranks_[static_cast<std::size_t>(i)]; }
+  CompressedGroup& group(int i) { return *rank(i).group; }
+
+  /// One step of all ranks, in a seeded interleaving. Returns whether it was not skipped.
+  /// Errors: std::runtime_error if ranks differ about that, or it does not end.
+  bool step(const std::vector<Tensors>& gradients) {
+    for (int i = 0; i < size(); ++i) rank(i).start(gradients[static_cast<std::size_t>(i)]);
+    std::vector<SeededScheduler::Pollable> pollables;
+    for (const auto& rank : ranks_) pollables.push_back([&rank] { return rank->poll(); });
+    SeededScheduler(seed_++, std::move(pollables))
+        .run_until(
+            [this] {
+              return std::ranges::none_of(ranks_, [](const auto& rank) { return rank->busy(); });
+            },
+            20'000'000);
+    const bool finite = group(0).finite();
+    for (int i = 0; i < size(); ++i) {
+      if (group(i).finite() != finite) throw std::runtime_error("ranks differ about a step");
+      finite ? group(i).commit() : group(i).abort();
+    }
+    return finite;
+  }
+
+ private:
+  std::uint64_t seed_;
+  InProcessHub hub_;
+  std::vector<std::unique_ptr<CompressedRank>> ranks_;
+};
+
+}  // namespace kolo::test
