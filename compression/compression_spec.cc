@@ -26,10 +26,12 @@ constexpr Words<DType, 3> kWires{
 constexpr Words<QuotaRule, 3> kRules{{{"quota", QuotaRule::kQuota},
                                       {"exact", QuotaRule::kGlobalExact},
                                       {"lossless", QuotaRule::kLossless}}};
-constexpr Words<SparseRoute, 4> kRoutes{{{"auto", SparseRoute::kAuto},
-                                         {"allgather", SparseRoute::kAllGather},
-                                         {"owners", SparseRoute::kOwners},
-                                         {"logstep", SparseRoute::kLogStep}}};
+constexpr Words<std::optional<ExchangeRoute>, 4> kRoutes{{{"auto", std::nullopt},
+                                                          {"allgather", ExchangeRoute::kAllGather},
+                                                          {"owners", ExchangeRoute::kPairwise},
+                                                          {"logstep", ExchangeRoute::kLogStep}}};
+constexpr Words<SparseScope, 2> kScopes{
+    {{"nodes", SparseScope::kBetweenNodes}, {"flat", SparseScope::kFlat}}};
 
 template <typename Value, std::size_t kCount>
 bool read_word(const Words<Value, kCount>& words, std::string_view text, Value& value) {
@@ -123,10 +125,12 @@ class SpecReader {
       if (!read_word(kRoutes, value, spec_.route)) {
         fail("a route is auto, allgather, owners or logstep");
       }
+    } else if (name == "scope") {
+      if (!read_word(kScopes, value, spec_.scope)) fail("a scope is nodes or flat");
     } else {
       fail(
-          fmt::format("'{}' is not fp32, fp16, bf16, dgc, warmup=, ramp=, nofeedback, rule= or "
-                      "route=",
+          fmt::format("'{}' is not fp32, fp16, bf16, dgc, warmup=, ramp=, nofeedback, rule=, "
+                      "route= or scope=",
                       argument));
     }
   }
@@ -161,6 +165,7 @@ std::string CompressionSpec::to_string() const {
   if (!feedback) text += ",nofeedback";
   if (rule != defaults.rule) text += fmt::format(",rule={}", word_of(kRules, rule));
   if (route != defaults.route) text += fmt::format(",route={}", word_of(kRoutes, route));
+  if (scope != defaults.scope) text += fmt::format(",scope={}", word_of(kScopes, scope));
   return text + ")";
 }
 

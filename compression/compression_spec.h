@@ -2,12 +2,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "comm/base/dtype.h"
 #include "compression/density_schedule.h"
+#include "compression/exchange_routes.h"
 #include "compression/owner_quota.h"
+#include "compression/sparse_all_reduce.h"
 
 namespace kolo {
 
@@ -18,14 +21,6 @@ enum class CompressionMethod : std::uint8_t {
   kBFloat16,  ///< Dense, 16-bit on the wire.
   kTopK,      ///< The largest, with error feedback.
   kAuto,      ///< Whichever of these the chooser predicts to be fastest.
-};
-
-/// The way of pairs to all ranks; it changes no bit of the result.
-enum class SparseRoute : std::uint8_t {
-  kAuto,       ///< What the chooser predicts to be fastest.
-  kAllGather,  ///< Every rank's to every rank.
-  kOwners,     ///< Through owners, straight to each of them.
-  kLogStep,    ///< Through owners, in log2(ranks) rounds.
 };
 
 /// What a user asks for, for one tensor:
@@ -40,7 +35,8 @@ enum class SparseRoute : std::uint8_t {
 ///     ramp=STEPS               then the density falls from 25 % to DENSITY in so many (0)
 ///     nofeedback               forgets what is not sent, to see what error feedback is worth
 ///     rule=quota|exact|lossless              which sums come back (quota), see `QuotaRule`
-///     route=auto|allgather|owners|logstep    how they travel (auto)
+///     route=auto|allgather|owners|logstep    how they travel (auto), see `ExchangeRoute`
+///     scope=nodes|flat         who exchanges pairs (nodes), see `SparseScope`
 struct CompressionSpec {
   CompressionMethod method = CompressionMethod::kNone;
   double density = 0.01;         ///< kTopK, and what kAuto may choose; so are all that follow.
@@ -50,7 +46,8 @@ struct CompressionSpec {
   std::size_t ramp = 0;          ///< Steps of falling density behind them.
   bool feedback = true;          ///< Off: what is not sent is lost.
   QuotaRule rule = QuotaRule::kQuota;
-  SparseRoute route = SparseRoute::kAuto;
+  std::optional<ExchangeRoute> route = std::nullopt;  ///< Empty: what the chooser takes.
+  SparseScope scope = SparseScope::kBetweenNodes;
 
   /// Errors: KoloError(kConfig) that names the text and what is wrong with it.
   static CompressionSpec parse(std::string_view text);

@@ -114,7 +114,7 @@ OptionEntry compression_option() {
           "with * and ?, the first rule that matches, e.g. '*.bias=none,*=topk(0.01)'. WORD: fp32 "
           "fp16 bf16 (of values), dgc[=MOMENTUM], warmup=STEPS (dense), ramp=STEPS (falling "
           "density), nofeedback, rule=quota|exact|lossless, "
-          "route=auto|allgather|owners|logstep",
+          "route=auto|allgather|owners|logstep, scope=nodes|flat",
       .set =
           [](Options& options, const std::string& text) {
             options.compression = CompressionRules::parse(text).to_string();

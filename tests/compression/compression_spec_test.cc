@@ -38,7 +38,8 @@ TEST(CompressionSpecTest, ParsesThePresets) {
 
 TEST(CompressionSpecTest, ParsesEveryWord) {
   const CompressionSpec all = CompressionSpec::parse(
-      "topk( 0.02 , bf16, dgc=0.8, warmup=200, ramp=100, nofeedback, rule=exact, route=logstep )");
+      "topk( 0.02 , bf16, dgc=0.8, warmup=200, ramp=100, nofeedback, rule=exact, route=logstep, "
+      "scope=flat )");
   EXPECT_EQ(all, (CompressionSpec{.method = CompressionMethod::kTopK,
                                   .density = 0.02,
                                   .wire = DType::kBFloat16,
@@ -47,7 +48,8 @@ TEST(CompressionSpecTest, ParsesEveryWord) {
                                   .ramp = 100,
                                   .feedback = false,
                                   .rule = QuotaRule::kGlobalExact,
-                                  .route = SparseRoute::kLogStep}));
+                                  .route = ExchangeRoute::kLogStep,
+                                  .scope = SparseScope::kFlat}));
   EXPECT_EQ(CompressionSpec::parse("topk(0.01,dgc)").momentum, 0.9f);
   EXPECT_EQ(CompressionSpec::parse("topk(0.01,fp32)").wire, DType::kFloat32);
   EXPECT_EQ(CompressionSpec::parse("topk(0.01,rule=lossless)").rule, QuotaRule::kLossless);
@@ -56,7 +58,7 @@ TEST(CompressionSpecTest, ParsesEveryWord) {
 TEST(CompressionSpecTest, TextsAreCanonical) {
   for (const char* text :
        {"none", "fp16", "bf16", "topk(0.001)", "auto(0.25)", "topk(0.01,bf16,dgc=0.9,warmup=5)",
-        "topk(1,fp32,ramp=7,nofeedback,rule=exact,route=allgather)"}) {
+        "topk(1,fp32,ramp=7,nofeedback,rule=exact,route=allgather,scope=flat)"}) {
     EXPECT_EQ(CompressionSpec::parse(text).to_string(), text);
   }
   EXPECT_EQ(CompressionSpec::parse("topk(0.010, route=auto, fp16)").to_string(), "topk(0.01)");
@@ -89,6 +91,7 @@ TEST(CompressionSpecTest, ErrorsNameTheText) {
   EXPECT_THAT(error_of("topk(0.1,warmup=-1)"), HasSubstr("'-1' is not a number"));
   EXPECT_THAT(error_of("topk(0.1,rule=some)"), HasSubstr("a rule is quota, exact or lossless"));
   EXPECT_THAT(error_of("topk(0.1,route=far)"), HasSubstr("a route is auto, allgather"));
+  EXPECT_THAT(error_of("topk(0.1,scope=all)"), HasSubstr("a scope is nodes or flat"));
   EXPECT_THAT(error_of("topk(0.1,speed=9)"), HasSubstr("'speed=9' is not fp32"));
   EXPECT_THAT(error_of("zip"), HasSubstr("'zip': there are none, fp16"));
   EXPECT_THAT(error_of(""), HasSubstr("a rule is empty"));
