@@ -55,7 +55,7 @@ struct Options {
   std::size_t chunk_bytes = kAutoBytes;
   /// Bytes of a bucket that are under way between nodes at a time, in at least two chunks; 0: all
   /// of them, in chunks of `chunk_bytes`.
-  std::size_t network_window = std::size_t{2} << 20;
+  std::size_t network_window = std::size_t{1} << 20;
   /// Address space of one rank's arena. Memory is committed when a plan needs it.
   std::size_t arena_bytes = std::size_t{16} << 30;
   /// Tells nodes apart instead of boot id and host name, e.g. to play several nodes on one machine.

@@ -24,7 +24,7 @@ struct CompileOptions {
   std::size_t eager_bytes = std::size_t{64} << 10;
   /// Bytes of a host bucket that are under way between nodes, in at least two chunks; 0: all of
   /// them, in chunks of `chunk_bytes`.
-  std::size_t network_window = std::size_t{2} << 20;
+  std::size_t network_window = std::size_t{1} << 20;
   /// Of device buckets: what goes through the node's collectives and the network as one unit.
   std::size_t device_chunk_bytes = kDeviceUnitBytes;
   /// Pinned memory of a device bucket for each direction; less for smaller buckets.
