@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -7,7 +8,8 @@
 namespace kolo {
 
 /// Hands items from any threads to one consumer, in order per producer. The consumer swaps the
-/// whole backlog out, so both sides reuse their memory and hold the lock for a push or a swap.
+/// whole backlog out, so both sides reuse their memory and hold the lock for a push or a swap. An
+/// empty queue costs the consumer no lock.
 template <typename Item>
 class ReadyQueue {
  public:
@@ -16,6 +18,7 @@ class ReadyQueue {
     const std::lock_guard lock(mutex_);
     if (closed_) return false;
     items_.push_back(std::move(item));
+    has_items_.store(true, std::memory_order_release);
     return true;
   }
 
@@ -29,19 +32,19 @@ class ReadyQueue {
   /// Replaces the contents of `into` by everything pushed so far. Threads: the consumer.
   void drain(std::vector<Item>& into) {
     into.clear();
+    if (empty()) return;
     const std::lock_guard lock(mutex_);
     std::swap(items_, into);
+    has_items_.store(false, std::memory_order_relaxed);
   }
 
-  /// Threads: any.
-  bool empty() const {
-    const std::lock_guard lock(mutex_);
-    return items_.empty();
-  }
+  /// May miss a push that nothing orders before the call. Threads: any.
+  bool empty() const { return !has_items_.load(std::memory_order_acquire); }
 
  private:
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::vector<Item> items_;
+  std::atomic<bool> has_items_{false};  // changes under the mutex
   bool closed_ = false;
 };
 

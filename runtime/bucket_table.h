@@ -16,6 +16,9 @@
 
 namespace kolo {
 
+class GradientGroup;
+class OperationTopic;
+
 /// Whoever a bucket belongs to. Threads: the engine's.
 class BucketOwner {
  public:
@@ -29,6 +32,10 @@ class BucketOwner {
   virtual void bucket_failed(const Error& error) = 0;
   /// Threads that wait for it.
   virtual const std::atomic<int>& waiters() const = 0;
+  /// Itself, if it is the uses of an operation, the next of which may be queued.
+  virtual OperationTopic* as_operation() { return nullptr; }
+  /// Itself, if it is a gradient set, after whose iteration sizes may be exchanged.
+  virtual GradientGroup* as_gradients() { return nullptr; }
 };
 
 /// All buckets of a job with their places in arena, flags and tags. Ranks add and remove in the

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 #include "comm/base/error.h"
 
@@ -81,14 +82,17 @@ void Driver::attend(Next next) {
   }
   // What is set out in the first poll can often go no further: the second finds out.
   moved_ = engine_.poll() && (next == Next::kDrive || engine_.poll());
+  has_polled_ = next == Next::kDrive;
   get_up(next);
 }
 
 bool Driver::go_on(TimePoint deadline) {
-  moved_ = engine_.poll();
+  // Right after `attend` a poll finds nothing, and costs a turn on a shared core.
+  const bool is_due = !std::exchange(has_polled_, false) || engine_.has_submissions();
+  moved_ = is_due && engine_.poll();
   if (moved_) {
     patience_.renew();
-  } else if (!patience_.pass(budget_.user, budget_.yields)) {
+  } else if (!patience_.pass(budget_.user, budget_.keeps_core)) {
     const TimePoint now = std::chrono::steady_clock::now();
     if (now >= deadline) return false;
     transport_.sleep(std::min({sleep_limit(engine_), kPendingSleep, deadline - now}));
@@ -167,7 +171,7 @@ Driver::Rest Driver::drive_for_all() {
       moved_ = engine_.poll();
       if (moved_) patience_.renew();
     } while (!seat_.is_wanted() && !engine_.ended() &&
-             (moved_ || patience_.pass(budget_.engine, budget_.yields)));
+             (moved_ || patience_.pass(budget_.engine, budget_.keeps_core)));
     if (seat_.is_wanted() || engine_.ended()) {
       if (seat_.leave() == Seat::Leave::kLeft) return Rest::kStandBy;
       continue;

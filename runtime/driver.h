@@ -79,6 +79,7 @@ class Driver {
   std::uint64_t drives_ = 0;  // by users' threads
   Duration watch_limit_{};    // of the watch under way
   bool moved_ = false;        // in the last poll
+  bool has_polled_ = false;   // for a caller who is about to wait
 
   // The engine's thread and who calls it; a call to drive outdoes one to stand by.
   static constexpr Doorbell::News kStandBy = Doorbell::News::kSignal;

@@ -417,7 +417,7 @@ void Engine::fail_owner(BucketId id, const Error& error) {
     abandon(id);
   }
   owner.bucket_failed(error);
-  if (auto* topic = dynamic_cast<OperationTopic*>(&owner)) advance(*topic);
+  if (OperationTopic* topic = owner.as_operation()) advance(*topic);
 }
 
 void Engine::finish(BucketId id) {
@@ -427,9 +427,9 @@ void Engine::finish(BucketId id) {
   if (bucket.is_eager) coordinator_.end(id);
   network_bytes_.fetch_add(bucket.network_bytes, std::memory_order_relaxed);
   bucket.owner->bucket_finished(bucket.index);
-  if (auto* topic = dynamic_cast<OperationTopic*>(bucket.owner)) {
+  if (OperationTopic* topic = bucket.owner->as_operation()) {
     advance(*topic);
-  } else if (auto* group = dynamic_cast<GradientGroup*>(bucket.owner);
+  } else if (GradientGroup* group = bucket.owner->as_gradients();
              group != nullptr && group->take_turn_of_sizes() && !group->failed()) {
     exchange_sizes(groups_.at(group->name()));
   }

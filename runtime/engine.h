@@ -52,6 +52,8 @@ class Engine {
   /// Moves everything on as far as it goes now. Returns whether anything moved.
   bool poll();
 
+  /// Something was submitted that no poll has seen.
+  bool has_submissions() const { return !queue_.empty(); }
   /// Nothing is submitted, waited for or running: the thread may park without a time limit.
   bool idle() const;
   /// What the engine waits for, for people.

@@ -193,6 +193,7 @@ bool GradientGroup::wait(std::chrono::milliseconds timeout, NativeStream stream,
 
 bool GradientGroup::wait_for(const std::atomic<std::size_t>& progress,
                              std::chrono::milliseconds timeout, Driver* driver) {
+  const TimePoint now = std::chrono::steady_clock::now();
   std::size_t target = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -201,7 +202,7 @@ bool GradientGroup::wait_for(const std::atomic<std::size_t>& progress,
           fmt::format("wait() before ready() for {} of set '{}'", unmarked_names(), name_));
     }
     target = target_;
-    const bool is_prompt = std::chrono::steady_clock::now() - all_marked_at_ < kPromptWait;
+    const bool is_prompt = now - all_marked_at_ < kPromptWait;
     prompt_waits_ = is_prompt ? prompt_waits_ + 1 : 0;
   }
   const auto settled = [&] {
@@ -210,7 +211,7 @@ bool GradientGroup::wait_for(const std::atomic<std::size_t>& progress,
   bool in_time = false;
   {
     const Waiting waiting(waiters_);
-    in_time = wait_until(deadline_after(timeout), driver, settled, mutex_, changed_);
+    in_time = wait_until(deadline_after(timeout, now), driver, settled, mutex_, changed_);
   }
   const std::lock_guard lock(mutex_);
   if (error_) throw KoloError(*error_);

@@ -79,6 +79,7 @@ class GradientGroup final : public BucketOwner {
   void bucket_finished(std::size_t index) override;
   void bucket_failed(const Error& error) override;
   const std::atomic<int>& waiters() const override;
+  GradientGroup* as_gradients() override { return this; }
 
   // --- The user's threads ---------------------------------------------------------------------
 

@@ -109,7 +109,7 @@ class RuntimeState {
   }
 
   const Options options_;
-  const SteadyClock clock_;
+  const CoarseClock clock_;
   Connection connection_;
   Engine engine_;
   const std::shared_ptr<Driver> driver_;

@@ -89,6 +89,7 @@ class OperationTopic final : public BucketOwner {
   /// The bucket is not used again; the head fails if it is in it.
   void bucket_failed(const Error& error) override;
   const std::atomic<int>& waiters() const override { return head().ticket->waiters(); }
+  OperationTopic* as_operation() override { return this; }
 
  private:
   std::deque<std::shared_ptr<Operation>> queue_;

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "comm/base/clock.h"
@@ -12,25 +13,29 @@ namespace kolo {
 struct SpinBudget {
   Duration user{};    ///< A user's thread that waits.
   Duration engine{};  ///< The engine's thread, which takes its core from a computing thread.
-  /// Gives the core away between two looks, because somebody else may need it.
-  bool yields = false;
+  /// So long it looks again at once. Later it gives the core away between two looks: somebody else
+  /// may need it, if only because the kernel has put two ranks on one core.
+  Duration keeps_core{};
 };
 
 /// Passes the time between two looks, until it is used up.
 class Patience {
  public:
-  /// Something moved: the time begins anew at the next `pass`.
-  void renew() { is_fresh_ = true; }
+  /// Something moved: the time begins anew.
+  void renew() { passes_ = 0; }
 
-  /// Waits a moment. Returns false when `budget` is used up.
-  bool pass(Duration budget, bool yields) {
-    const TimePoint now = std::chrono::steady_clock::now();
-    if (is_fresh_) {
-      is_fresh_ = false;
-      since_ = now;
+  /// Waits a moment. Returns false when `budget` is used up. The time begins with the second pass:
+  /// a clock costs as much as a look, and the first is often enough.
+  bool pass(Duration budget, Duration keeps_core) {
+    Duration passed{};
+    if (passes_ > 0) {
+      const TimePoint now = std::chrono::steady_clock::now();
+      if (passes_ == 1) since_ = now;
+      passed = now - since_;
     }
-    if (now - since_ >= budget) return false;
-    if (yields) {
+    if (passed >= budget) return false;
+    passes_ = std::min(passes_ + 1, 2);
+    if (passed >= keeps_core) {
       ::sched_yield();
     } else {
       relax();
@@ -45,7 +50,7 @@ class Patience {
 #endif
   }
 
-  bool is_fresh_ = true;
+  int passes_ = 0;  // since the last renewal, at most 2
   TimePoint since_{};
 };
 

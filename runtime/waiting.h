@@ -23,9 +23,9 @@ class Waiting {
 };
 
 /// When a wait of this length, 0 for ever, is over.
-inline TimePoint deadline_after(std::chrono::milliseconds timeout) {
-  if (timeout.count() == 0) return TimePoint::max();
-  return TimePoint(std::chrono::steady_clock::now()) + timeout;
+inline TimePoint deadline_after(std::chrono::milliseconds timeout,
+                                TimePoint now = std::chrono::steady_clock::now()) {
+  return timeout.count() == 0 ? TimePoint::max() : now + timeout;
 }
 
 /// Waits until `settled()`: by driving the engine if there is a driver and nobody else drives, or

@@ -162,6 +162,7 @@ void Coordinator::send(int peer, const Frame& frame) {
 }
 
 void Coordinator::flush() {
+  if (negotiator_.is_quiet() && !inspector_.has_query()) return;
   for (const Negotiator::Outgoing& outgoing : negotiator_.take_outgoing()) {
     send(outgoing.peer, outgoing.frame);
   }

@@ -47,6 +47,10 @@ class Negotiator {
   /// frames that this peer has no business sending.
   [[nodiscard]] bool receive(int peer, const Frame& frame);
 
+  /// Nothing is to be taken by what follows.
+  bool is_quiet() const {
+    return outgoing_.empty() && decisions_.empty() && released_.empty() && conflicts_.empty();
+  }
   std::vector<Outgoing> take_outgoing();
   /// Accepts and rejects (as frames), in the order that is equal on all ranks.
   std::vector<Frame> take_decisions();

@@ -61,7 +61,7 @@ void StallInspector::stalled(const Topic& topic) {
 void StallInspector::conflict(const Topic& topic) { questions_.push_front({topic, true}); }
 
 std::optional<Frame> StallInspector::next_query() {
-  if (asking_ || questions_.empty()) return std::nullopt;
+  if (!has_query()) return std::nullopt;
   current_ = questions_.front();
   questions_.pop_front();
   asking_ = true;

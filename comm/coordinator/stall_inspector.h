@@ -39,6 +39,7 @@ class StallInspector {
   void stalled(const Topic& topic);
   void conflict(const Topic& topic);
 
+  bool has_query() const { return !asking_ && !questions_.empty(); }
   /// The inquiry to begin now, if none is under way and something is to be asked: a kQuery frame
   /// for every rank.
   std::optional<Frame> next_query();

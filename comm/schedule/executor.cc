@@ -223,12 +223,17 @@ std::optional<Error> Executor::device_failure() const {
 }
 
 bool Executor::advance(Run& run) {
-  bool moved = complete_pending(run);
-  moved |= issue_ready(run);
-  for (std::size_t bytes = 0; bytes < kKernelBytesPerPoll && !run.kernels.empty();) {
-    bytes += compute_next(run);
-    issue_ready(run);
-    moved = true;
+  bool moved = false;
+  std::size_t bytes = 0;
+  // What peers are waited for may be there already: one call then does all of a small bucket.
+  for (bool goes_on = true; goes_on; moved |= goes_on) {
+    goes_on = complete_pending(run);
+    goes_on |= issue_ready(run);
+    while (bytes < kKernelBytesPerPoll && !run.kernels.empty()) {
+      bytes += compute_next(run);
+      issue_ready(run);
+      goes_on = true;
+    }
   }
   if (run.device) moved |= enqueue_ready(run);
   return moved;

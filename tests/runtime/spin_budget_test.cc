@@ -45,15 +45,25 @@ TEST(SpinBudget, NobodyKeepsACoreThatSomebodyNeeds) {
   const CoreUse both{.cores = {0, 1}};
   const SpinBudget tight =
       spin_budget(std::vector<CoreUse>{both, both}, kNoQuota, microseconds(-1));
-  EXPECT_FALSE(tight.yields);
+  EXPECT_GT(tight.keeps_core, Duration::zero());
   EXPECT_GT(tight.user.count(), 0);
   EXPECT_EQ(tight.engine.count(), 0) << "it would take the core of a computing thread";
   const SpinBudget full =
       spin_budget(std::vector<CoreUse>{both, both, both}, kNoQuota, microseconds(-1));
-  EXPECT_TRUE(full.yields);
+  EXPECT_EQ(full.keeps_core, Duration::zero());
   const SpinBudget wide = spin_budget(std::vector<CoreUse>{both}, kNoQuota, microseconds(7));
   EXPECT_EQ(wide.user, microseconds(7));
   EXPECT_EQ(wide.engine, microseconds(7));
+}
+
+TEST(Patience, LastsAsLongAsItsBudgetSays) {
+  constexpr Duration kLong = std::chrono::hours(1);
+  Patience patience;
+  EXPECT_FALSE(patience.pass(Duration::zero(), kLong)) << "nobody wants to wait";
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(patience.pass(kLong, i == 1 ? kLong : Duration::zero()));
+  EXPECT_FALSE(patience.pass(Duration(1), kLong)) << "some time has passed";
+  patience.renew();
+  EXPECT_TRUE(patience.pass(Duration(1), kLong));
 }
 
 TEST(SpinBudget, CoreUseSurvivesTheWayAsText) {
