@@ -1,6 +1,7 @@
 #include "comm/collective/simd_kernels.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <type_traits>
 
@@ -43,10 +44,13 @@ typename L::Stored* at(void* output, std::size_t i) {
   return static_cast<typename L::Stored*>(output) + i;
 }
 
-// Writes two vectors to element i on of every output.
-template <class L, class D, class V>
-void store_everywhere(D d, V a, V b, Outputs outputs, std::size_t i) {
-  for (void* output : outputs) store_pair(L(), d, a, b, at<L>(output, i));
+// Writes four vectors to element i on of every output.
+template <class L, class D, class V, class To>
+void store_everywhere(D d, V a, V b, V c, V e, const To& outputs, std::size_t i) {
+  for (void* output : outputs) {
+    store_pair(L(), d, a, b, at<L>(output, i));
+    store_pair(L(), d, c, e, at<L>(output, i + 2 * hn::Lanes(d)));
+  }
 }
 
 // More input streams than this make cache sets and prefetchers collide; see reduce_blocks.
@@ -54,13 +58,14 @@ constexpr std::size_t kMaxStreams = 4;
 // Elements whose partial sums wait in L1 while the sources are read group by group.
 constexpr std::size_t kBlock = 1024;
 
-// Combines elements [i, i + 4 * lanes) of `sources` into four registers, in order.
-template <class L, class Op, class D, class V>
-void combine(D d, Sources sources, std::size_t i, V& accum0, V& accum1, V& accum2, V& accum3) {
-  for (const void* source : sources) {
+// Combines elements [i, i + 4 * lanes) of `sources` from `first` on into four registers, in order.
+template <class L, class Op, class From, class D, class V>
+void combine(D d, const From& sources, std::size_t first, std::size_t i, V& accum0, V& accum1,
+             V& accum2, V& accum3) {
+  for (std::size_t s = first; s < sources.size(); ++s) {
     V next0, next1, next2, next3;
-    load_pair(L(), d, at<L>(source, i), next0, next1);
-    load_pair(L(), d, at<L>(source, i + 2 * hn::Lanes(d)), next2, next3);
+    load_pair(L(), d, at<L>(sources[s], i), next0, next1);
+    load_pair(L(), d, at<L>(sources[s], i + 2 * hn::Lanes(d)), next2, next3);
     accum0 = Op::apply(accum0, next0);
     accum1 = Op::apply(accum1, next1);
     accum2 = Op::apply(accum2, next2);
@@ -70,19 +75,18 @@ void combine(D d, Sources sources, std::size_t i, V& accum0, V& accum1, V& accum
 
 // Reduces steps of 4 * lanes elements while they fit, and returns the first element left. Each
 // output is written once, after all inputs at its place were read, so that an output may be a
-// source.
-template <class L, class Op, class D>
-std::size_t reduce_registers(D d, Outputs outputs, Sources sources, std::size_t i,
+// source. Outputs and sources are spans of pointers, or arrays: those stay in registers.
+template <class L, class Op, class D, class To, class From>
+std::size_t reduce_registers(D d, const To& outputs, const From& sources, std::size_t i,
                              std::size_t count, hn::Vec<D> scale) {
   const std::size_t lanes = hn::Lanes(d);
   for (; count - i >= 4 * lanes; i += 4 * lanes) {
     hn::Vec<D> accum0, accum1, accum2, accum3;
     load_pair(L(), d, at<L>(sources[0], i), accum0, accum1);
     load_pair(L(), d, at<L>(sources[0], i + 2 * lanes), accum2, accum3);
-    combine<L, Op>(d, sources.subspan(1), i, accum0, accum1, accum2, accum3);
-    store_everywhere<L>(d, finish(d, accum0, scale), finish(d, accum1, scale), outputs, i);
-    store_everywhere<L>(d, finish(d, accum2, scale), finish(d, accum3, scale), outputs,
-                        i + 2 * lanes);
+    combine<L, Op>(d, sources, 1, i, accum0, accum1, accum2, accum3);
+    finish(d, accum0, accum1, accum2, accum3, scale);
+    store_everywhere<L>(d, accum0, accum1, accum2, accum3, outputs, i);
   }
   return i;
 }
@@ -96,8 +100,7 @@ std::size_t reduce_blocks(D d, Outputs outputs, Sources sources, std::size_t i, 
   HWY_ALIGN typename L::Accum partial[kBlock];
   for (; count - i >= kBlock; i += kBlock) {
     for (std::size_t s = 0; s < sources.size(); s += kMaxStreams) {
-      auto group = sources.subspan(s, std::min(kMaxStreams, sources.size() - s));
-      if (s == 0) group = group.subspan(1);
+      const auto group = sources.subspan(s, std::min(kMaxStreams, sources.size() - s));
       for (std::size_t k = 0; k < kBlock; k += 4 * lanes) {
         hn::Vec<D> accum0, accum1, accum2, accum3;
         if (s == 0) {
@@ -109,16 +112,20 @@ std::size_t reduce_blocks(D d, Outputs outputs, Sources sources, std::size_t i, 
           accum2 = hn::Load(d, partial + k + 2 * lanes);
           accum3 = hn::Load(d, partial + k + 3 * lanes);
         }
-        combine<L, Op>(d, group, i + k, accum0, accum1, accum2, accum3);
+        combine<L, Op>(d, group, s == 0 ? 1 : 0, i + k, accum0, accum1, accum2, accum3);
         hn::Store(accum0, d, partial + k);
         hn::Store(accum1, d, partial + k + lanes);
         hn::Store(accum2, d, partial + k + 2 * lanes);
         hn::Store(accum3, d, partial + k + 3 * lanes);
       }
     }
-    for (std::size_t k = 0; k < kBlock; k += 2 * lanes) {
-      store_everywhere<L>(d, finish(d, hn::Load(d, partial + k), scale),
-                          finish(d, hn::Load(d, partial + k + lanes), scale), outputs, i + k);
+    for (std::size_t k = 0; k < kBlock; k += 4 * lanes) {
+      auto accum0 = hn::Load(d, partial + k);
+      auto accum1 = hn::Load(d, partial + k + lanes);
+      auto accum2 = hn::Load(d, partial + k + 2 * lanes);
+      auto accum3 = hn::Load(d, partial + k + 3 * lanes);
+      finish(d, accum0, accum1, accum2, accum3, scale);
+      store_everywhere<L>(d, accum0, accum1, accum2, accum3, outputs, i + k);
     }
   }
   return i;
@@ -147,7 +154,13 @@ bool reduce_lanes(Outputs outputs, Sources sources, std::size_t count, double sc
   if (sources.size() > kMaxStreams) {
     i = reduce_blocks<L, Op>(d, outputs, sources, i, count, hn::Set(d, factor));
   }
-  i = reduce_registers<L, Op>(d, outputs, sources, i, count, hn::Set(d, factor));
+  if (sources.size() == 2 && outputs.size() == 2) {
+    const std::array<void*, 2> to = {outputs[0], outputs[1]};
+    const std::array<const void*, 2> from = {sources[0], sources[1]};
+    i = reduce_registers<L, Op>(d, to, from, i, count, hn::Set(d, factor));
+  } else {
+    i = reduce_registers<L, Op>(d, outputs, sources, i, count, hn::Set(d, factor));
+  }
   reduce_tail<L, Op>(outputs, sources, i, count, factor);
   return true;
 }

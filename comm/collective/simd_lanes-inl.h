@@ -181,16 +181,39 @@ void store_pair(BFloat16AsFloat32, D d, V even, V odd, std::uint16_t* to) {
   hn::StoreU(hn::BitCast(halves, hn::Or(low, high)), halves, to);
 }
 
-// Scales and replaces every NaN by the canonical one, so that no bit of the result depends on which
-// operand's NaN an instruction hands on. Integers pass: scaled ones have no vector kernel.
+// Replaces every NaN by the canonical one, so that no bit of the result depends on which operand's
+// NaN an instruction hands on.
+template <class D>
+hn::Vec<D> canonical(D d, hn::Vec<D> v) {
+  return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN()),
+                        v);
+}
+
+// Scales, and makes NaN canonical. Integers pass: scaled ones have no vector kernel.
 template <class D>
 hn::Vec<D> finish(D d, hn::Vec<D> v, hn::Vec<D> scale) {
   if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
-    const auto nan = hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN());
-    const auto scaled = hn::Mul(v, scale);
-    return hn::IfThenElse(hn::IsNaN(scaled), nan, scaled);
+    return canonical(d, hn::Mul(v, scale));
   } else {
     return v;
+  }
+}
+
+// The same for four vectors, of which one test says whether there is a NaN: their sum is one then,
+// and else only where infinities cancel, which costs time and changes nothing.
+template <class D, class V>
+void finish(D d, V& a, V& b, V& c, V& e, hn::Vec<D> scale) {
+  if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
+    a = hn::Mul(a, scale);
+    b = hn::Mul(b, scale);
+    c = hn::Mul(c, scale);
+    e = hn::Mul(e, scale);
+    const auto sum = hn::Add(hn::Add(a, b), hn::Add(c, e));
+    if (HWY_LIKELY(hn::AllFalse(d, hn::IsNaN(sum)))) return;
+    a = canonical(d, a);
+    b = canonical(d, b);
+    c = canonical(d, c);
+    e = canonical(d, e);
   }
 }
 
