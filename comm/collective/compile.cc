@@ -154,6 +154,14 @@ std::size_t window_width(const BucketLayout& layout, const ProcessGrid& grid,
   return std::max(kChunksInWindow, options.network_window / chunk_bytes);
 }
 
+/// What one slot of a windowed bucket holds.
+std::size_t slot_bytes(const BucketLayout& layout, const CompileOptions& options) {
+  const std::size_t bytes = layout.count * size_of(layout.dtype);
+  const std::size_t slot =
+      bytes <= options.cached_bytes ? options.cached_slot_bytes : options.slot_bytes;
+  return std::min({options.chunk_bytes, options.slot_bytes, slot});
+}
+
 /// Pieces of the bucket that follow each other.
 std::vector<Extent> chunks_of(const BucketLayout& layout, const ProcessGrid& grid,
                               const CompileOptions& options, std::string_view name) {
@@ -164,7 +172,7 @@ std::vector<Extent> chunks_of(const BucketLayout& layout, const ProcessGrid& gri
   const Extent whole{0, layout.count};
   if (is_in_one_piece(layout, grid, name)) return {whole};
   const std::size_t chunk_bytes = is_windowed(layout, grid, name)
-                                      ? std::min(options.chunk_bytes, options.slot_bytes)
+                                      ? slot_bytes(layout, options)
                                       : host_chunk_bytes(layout, grid, options);
   std::vector<Extent> chunks(chunk_count(whole, layout.dtype, chunk_bytes));
   for (std::size_t i = 0; i < chunks.size(); ++i) {

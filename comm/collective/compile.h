@@ -17,8 +17,11 @@ struct CompileOptions {
   std::string algorithm = "auto";
   std::size_t chunk_bytes = std::size_t{1} << 20;
   /// A bucket of the host that is not in place, on one node, moves through `window` slots of at
-  /// most this many bytes, which are to stay in the cache.
+  /// most this many bytes, which are to stay in the cache; a bucket of at most `cached_bytes`
+  /// through smaller ones, which leave room for its tensors next to the core.
   std::size_t slot_bytes = std::size_t{512} << 10;
+  std::size_t cached_slot_bytes = std::size_t{256} << 10;
+  std::size_t cached_bytes = std::size_t{8} << 20;
   std::size_t window = 2;
   /// Between nodes, a host bucket of at most this size starts without agreement.
   std::size_t eager_bytes = std::size_t{64} << 10;

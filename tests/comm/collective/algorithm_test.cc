@@ -125,6 +125,21 @@ TEST(WindowedDirect, NeedsNoMoreArenaThanItsWindow) {
   }
 }
 
+// Next to the core there is room for the tensors of a bucket or for long slots.
+TEST(WindowedDirect, HasSmallerSlotsForABucketThatStaysInTheCache) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2});
+  const CompileOptions options{.algorithm = "direct",
+                               .slot_bytes = 4096,
+                               .cached_slot_bytes = 1024,
+                               .cached_bytes = 1 << 16};
+  const auto staging = [&](std::size_t bytes) {
+    const BucketLayout layout{.count = bytes / sizeof(float), .placement = Placement::kUser};
+    return arena_needs(compile_all_reduce(0, layout, grid, options)).staging_bytes;
+  };
+  EXPECT_EQ(staging(1 << 16), 2u * 1024);
+  EXPECT_EQ(staging(1 << 17), 2u * 4096);
+}
+
 TEST(Flat, StagesTwiceAndNeedsNoBucketUnlessInPlace) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 1});
   for (Placement placement : {Placement::kInPlace, Placement::kStaged, Placement::kUser}) {
