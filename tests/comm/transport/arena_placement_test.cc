@@ -1,0 +1,103 @@
+#include <gtest/gtest.h>
+
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <initializer_list>
+#include <vector>
+
+#include "comm/base/unique_handle.h"
+#include "comm/transport/arena.h"
+
+// Where an arena's pages lie, as the kernel tells it. On a machine of one NUMA node this shows that
+// `commit` makes memory of exactly what it is given, before anybody touches it.
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kBytes = std::size_t{8} << 20;
+
+/// The NUMA node of each page of the range, or a negative errno (-ENOENT: not there).
+std::vector<int> nodes_of(std::byte* memory, std::size_t bytes) {
+  std::vector<void*> pages;
+  for (std::size_t at = 0; at < bytes; at += kPage) pages.push_back(memory + at);
+  std::vector<int> nodes(pages.size());
+  constexpr int kOwnProcess = 0;
+  const long failed =
+      ::syscall(SYS_move_pages, kOwnProcess, pages.size(), pages.data(), nullptr, nodes.data(), 0);
+  if (failed != 0) nodes.clear();
+  return nodes;
+}
+
+/// Keeps the thread on the core on which it is, until the end of the test.
+class OnOneCore {
+ public:
+  OnOneCore() {
+    unsigned core = 0;
+    is_kept_ = ::sched_getaffinity(0, sizeof former_, &former_) == 0 &&
+               ::syscall(SYS_getcpu, &core, nullptr, nullptr) == 0;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    is_kept_ = is_kept_ && ::sched_setaffinity(0, sizeof one, &one) == 0;
+  }
+  ~OnOneCore() { ::sched_setaffinity(0, sizeof former_, &former_); }
+  OnOneCore(const OnOneCore&) = delete;
+  OnOneCore& operator=(const OnOneCore&) = delete;
+
+  bool is_kept() const { return is_kept_; }
+  int node() const {
+    unsigned node = 0;
+    ::syscall(SYS_getcpu, nullptr, &node, nullptr);
+    return static_cast<int>(node);
+  }
+
+ private:
+  cpu_set_t former_{};
+  bool is_kept_ = false;
+};
+
+class ArenaPlacement : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (nodes_of(arena_.data(), kPage).empty()) {
+      GTEST_SKIP() << "the kernel does not tell where pages are: " << std::strerror(errno);
+    }
+    ASSERT_TRUE(core_.is_kept());
+  }
+
+  OnOneCore core_;
+  Arena arena_ = Arena::create(kBytes);
+};
+
+TEST_F(ArenaPlacement, WhatIsCommittedLiesOnTheNodeOfTheOwner) {
+  constexpr std::size_t kOffset = 5 * kPage, kCommitted = 700 * kPage;
+  arena_.commit(kOffset, kCommitted);
+  for (const int node : nodes_of(arena_.data() + kOffset, kCommitted)) {
+    ASSERT_EQ(node, core_.node());
+  }
+}
+
+TEST_F(ArenaPlacement, APeerFindsThePagesWhereTheOwnerPutThem) {
+  arena_.commit(0, kBytes);
+  const Arena peer = Arena::adopt(FileDescriptor(::dup(arena_.fd())), kBytes);
+  for (std::size_t at = 0; at < kBytes; at += kPage) {
+    // A mapping knows a page once it has read it.
+    static_cast<void>(*const_cast<volatile std::byte*>(peer.data() + at));
+  }
+  EXPECT_EQ(nodes_of(peer.data(), kBytes), nodes_of(arena_.data(), kBytes));
+}
+
+TEST_F(ArenaPlacement, WhatIsNotCommittedTakesNoMemory) {
+  for (const int node : nodes_of(arena_.data(), kBytes)) ASSERT_LT(node, 0);
+  arena_.commit(0, kPage);
+  EXPECT_EQ(nodes_of(arena_.data(), kPage).front(), core_.node());
+  EXPECT_LT(nodes_of(arena_.data() + kBytes - kPage, kPage).front(), 0);
+}
+
+}  // namespace
+}  // namespace kolo
