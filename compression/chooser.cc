@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
-#include "compression/exchange_routes.h"
 
 namespace kolo {
 namespace {
@@ -50,6 +49,19 @@ std::string_view to_string(ReducePath path) {
       return "top-k through owners by log steps";
   }
   return "";
+}
+
+std::optional<ExchangeRoute> route_of(ReducePath path) {
+  switch (path) {
+    case ReducePath::kAllGather:
+      return ExchangeRoute::kAllGather;
+    case ReducePath::kOwnersPairwise:
+      return ExchangeRoute::kPairwise;
+    case ReducePath::kOwnersLogStep:
+      return ExchangeRoute::kLogStep;
+    default:
+      return std::nullopt;
+  }
 }
 
 double predict_us(ReducePath path, const CompressionGroupShape& group,

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "compression/exchange_routes.h"
 #include "topology/cost_model.h"
 
 namespace kolo {
@@ -18,6 +20,8 @@ enum class ReducePath {
   kOwnersLogStep,   ///< Top-k through owners, in log2(ranks) rounds.
 };
 std::string_view to_string(ReducePath path);
+/// The route of a path that is sparse.
+std::optional<ExchangeRoute> route_of(ReducePath path);
 
 /// What was measured once, by one rank, and is equal on all: choices from a rank's own clock would
 /// differ between ranks.

@@ -64,12 +64,8 @@ CompressionSpec CompressionRules::spec_of(std::string_view tensor) const {
   return {};
 }
 
-bool CompressionRules::may_be_sparse() const {
-  return std::ranges::any_of(rules_, [](const Rule& rule) { return rule.spec.may_be_sparse(); });
-}
-
-bool CompressionRules::correct_momentum() const {
-  return std::ranges::any_of(rules_, [](const Rule& rule) { return rule.spec.momentum > 0; });
+bool CompressionRules::leave_choices() const {
+  return std::ranges::any_of(rules_, [](const Rule& rule) { return rule.spec.leaves_choices(); });
 }
 
 bool matches(std::string_view pattern, std::string_view name) {

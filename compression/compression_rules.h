@@ -19,9 +19,8 @@ class CompressionRules {
 
   CompressionSpec spec_of(std::string_view tensor) const;
 
-  /// Whether any rule may lead to residuals; whether any corrects momentum.
-  bool may_be_sparse() const;
-  bool correct_momentum() const;
+  /// Whether any rule leaves it to the chooser how tensors travel.
+  bool leave_choices() const;
 
  private:
   struct Rule {

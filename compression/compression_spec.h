@@ -63,6 +63,10 @@ struct CompressionSpec {
   bool may_be_sparse() const {
     return method == CompressionMethod::kTopK || method == CompressionMethod::kAuto;
   }
+  /// Whether the chooser has a say in it.
+  bool leaves_choices() const {
+    return method == CompressionMethod::kAuto || (method == CompressionMethod::kTopK && !route);
+  }
   /// The steps before DENSITY is reached.
   WarmUp warm_up() const;
 

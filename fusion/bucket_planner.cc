@@ -50,7 +50,7 @@ ArenaPlaces place_in_arena(std::span<const GradientSpec> gradients, const Planne
   for (std::size_t index : resolve_order(gradients.size(), options.order)) {
     const GradientSpec& gradient = gradients[index];
     const DType dtype = bucket_dtype(gradient, options.gradients);
-    if (gradient.memory != MemoryKind::kHost) continue;
+    if (gradient.memory != MemoryKind::kHost || !gradient.compression.empty()) continue;
     if (!is_in_place(placement_of(gradient, dtype))) continue;
     places.offset_of[index] = places.bytes;
     places.bytes += round_up(gradient.count() * size_of(dtype), kWireAlignment);
@@ -63,6 +63,7 @@ Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions&
   plan.bucket_of.resize(gradients.size());
   for (std::size_t index : resolve_order(gradients.size(), options.order)) {
     const GradientSpec& gradient = gradients[index];
+    if (!gradient.compression.empty()) continue;
     const DType dtype = bucket_dtype(gradient, options.gradients);
     const Placement placement = placement_of(gradient, dtype);
     const bool on_device = gradient.memory == MemoryKind::kDevice;

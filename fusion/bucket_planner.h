@@ -26,7 +26,7 @@ struct PlannedBucket {
 /// Which gradients travel together.
 struct Plan {
   std::vector<PlannedBucket> buckets;  ///< In the order in which they are expected to be ready.
-  std::vector<std::size_t> bucket_of;  ///< By gradient.
+  std::vector<std::size_t> bucket_of;  ///< By gradient; of those left out it means nothing.
 };
 
 struct PlannerOptions {
@@ -43,7 +43,7 @@ struct PlannerOptions {
 /// Gradients share a bucket only if they have its dtype (the wire's for floats, if one is set) and
 /// memory, and all live in it or none; one that must be cast makes the bucket kStaged. Each starts
 /// at a multiple of kWireAlignment bytes; one that is larger than `fusion_bytes` has a bucket of
-/// its own.
+/// its own. Gradients with a `compression` are left out: they travel in groups of another kind.
 ///
 /// Threads: pure; any. Equal specs and options give equal plans on every rank.
 /// Errors:  UsageError if `order` is not a permutation.

@@ -18,8 +18,10 @@
 #include "comm/native/network_factory.h"
 #include "comm/transport/routed_transport.h"
 #include "comm/transport/shm_transport.h"
+#include "compression/compression_rules.h"
 #include "runtime/link_probe.h"
 #include "runtime/option_table.h"
+#include "runtime/selector_probe.h"
 #include "runtime/version.h"
 #include "topology/discovery.h"
 
@@ -29,6 +31,7 @@ namespace {
 constexpr std::size_t kSecretBytes = 32;
 constexpr std::size_t kJobIdBytes = 8;
 constexpr std::string_view kNoDevice = "cpu";
+constexpr std::string_view kSelectorKeys = "selector_";
 
 std::string random_bytes(std::size_t count) {
   std::string bytes(count, '\0');
@@ -76,6 +79,17 @@ void compare_settings(Rendezvous& rendezvous, const Options& options) {
   }
 }
 
+/// Choosing whether to compress needs it; rank 0's stands for all, so that all choose alike.
+void measure_selector(Rendezvous& rendezvous, const Options& options, LinkCosts& costs) {
+  const bool chooses = rendezvous.rank() == 0 && options.calibrate == "on" &&
+                       CompressionRules::parse(options.compression).leave_choices();
+  LinkCosts measured = costs;
+  if (chooses) measured.selector = probe_selector();
+  const std::string text =
+      rendezvous.all_gather(chooses ? to_string(measured, kSelectorKeys) : std::string()).front();
+  costs = parse_link_costs(options.link_costs, parse_link_costs(text, costs));
+}
+
 SpinBudget node_spin_budget(Rendezvous& rendezvous, const ProcessGrid& grid,
                             std::chrono::microseconds spin) {
   const std::vector<std::string> texts = rendezvous.all_gather(to_text(own_core_use()));
@@ -113,6 +127,7 @@ Connection connect(Rendezvous& rendezvous, const Options& options) {
   }
   Calibration calibration = calibrate(rendezvous, *transport, grid, limits, options);
   limits.flags_per_peer -= kProbeFlags;
+  measure_selector(rendezvous, options, calibration.costs);
   std::optional<DevicePlane> plane;
   if (options.device != kNoDevice) {
     plane.emplace();

@@ -150,7 +150,7 @@ void Engine::take(std::shared_ptr<GradientGroup> group) {
 }
 
 void Engine::take(const ReadyBucket& ready) {
-  if (!ready.group->failed()) arrive(ready.group->buckets()[ready.bucket]);
+  if (!ready.group->failed()) arrive(ready.group->id_of(ready.bucket));
 }
 
 OperationTopic& Engine::topic_of(const Operation& operation) {
@@ -413,6 +413,7 @@ void Engine::fail_owner(BucketId id, const Error& error) {
   BucketOwner& owner = *buckets_[id].owner;
   if (const auto* group = dynamic_cast<GradientGroup*>(&owner)) {
     for (BucketId bucket : group->buckets()) abandon(bucket);
+    for (BucketId bucket : group->compressed().ids()) abandon(bucket);
   } else {
     abandon(id);
   }
@@ -425,7 +426,7 @@ void Engine::finish(BucketId id) {
   ++bucket.iteration;
   bucket.running = false;
   if (bucket.is_eager) coordinator_.end(id);
-  network_bytes_.fetch_add(bucket.network_bytes, std::memory_order_relaxed);
+  network_bytes_.fetch_add(executor_.network_bytes(id), std::memory_order_relaxed);
   bucket.owner->bucket_finished(bucket.index);
   if (OperationTopic* topic = bucket.owner->as_operation()) {
     advance(*topic);

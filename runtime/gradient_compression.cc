@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/base/check.h"
 #include "comm/base/error.h"
 
 namespace kolo {
@@ -51,20 +52,24 @@ void resolve_compression(std::vector<GradientSpec>& gradients, const Compression
   }
 }
 
-CompressionSpec compression_of(const GradientSpec& gradient) {
-  return gradient.compression.empty() ? CompressionSpec()
-                                      : CompressionSpec::parse(gradient.compression);
+void check_compression(const std::vector<GradientSpec>& gradients, ReduceOp op) {
+  if (op == ReduceOp::kSum || op == ReduceOp::kAverage) return;
+  for (const GradientSpec& gradient : gradients) {
+    check(gradient.compression.empty(),
+          fmt::format("gradient '{}': {} takes sums and averages, not {}", gradient.name,
+                      gradient.compression, to_string(op)));
+  }
 }
 
 std::string summarize_compression(const std::vector<GradientSpec>& gradients) {
-  struct Share {
+  struct Part {
     std::size_t gradients = 0;
     std::size_t elements = 0;
   };
-  std::map<std::string, Share> shares;
+  std::map<std::string, Part> shares;
   std::size_t elements = 0;
   for (const GradientSpec& gradient : gradients) {
-    Share& share = shares[way_of(gradient)];
+    Part& share = shares[way_of(gradient)];
     ++share.gradients;
     share.elements += gradient.count();
     elements += gradient.count();

@@ -16,8 +16,9 @@ namespace kolo {
 ///          its own that cannot be read.
 void resolve_compression(std::vector<GradientSpec>& gradients, const CompressionRules& rules);
 
-/// What `resolve_compression` left to the plan; none if the gradient travels dense.
-CompressionSpec compression_of(const GradientSpec& gradient);
+/// Throws UsageError, naming the gradient, if one that is left to the plan is neither summed nor
+/// averaged.
+void check_compression(const std::vector<GradientSpec>& gradients, ReduceOp op);
 
 /// How many gradients and elements travel in which way, for people: "4 of 8 gradients (99.8 % of
 /// elements) topk(0.01), 4 dense". Empty if none is compressed.

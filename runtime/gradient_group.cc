@@ -114,7 +114,7 @@ void GradientGroup::begin_iteration() {
   exchanges_sizes_ = until_exchange_ == 1;
   if (until_exchange_ > 0) --until_exchange_;
   ended_ = target_;
-  target_ += buckets_.size() + (exchanges_sizes_ ? 1 : 0);
+  target_ += parts() + (exchanges_sizes_ ? 1 : 0);
 }
 
 PlanSummary GradientGroup::summary() const {
@@ -133,7 +133,8 @@ void GradientGroup::bucket_enqueued(std::size_t) {
 void GradientGroup::bucket_finished(std::size_t index) {
   {
     const std::lock_guard lock(mutex_);
-    if (finished_events_[index] == nullptr) ++enqueued_;
+    const bool is_on_host = index >= CompressedSet::kFirst || finished_events_[index] == nullptr;
+    if (is_on_host) ++enqueued_;
     ++finished_;
     is_turn_of_sizes_ = exchanges_sizes_ && finished_ + 1 == target_;
     if (finished_ < target_) return;
@@ -164,7 +165,7 @@ std::optional<GradientGroup::ReadyBucket> GradientGroup::note_ready(std::size_t 
   marked_[index] = true;
   const bool is_last = ++marks_ == gradients_.size();
   if (is_last) all_marked_at_ = std::chrono::steady_clock::now();
-  const auto bucket = readiness_->mark(index);
+  const auto bucket = compressed_.has(index) ? compressed_.mark(index) : readiness_->mark(index);
   if (!bucket) return std::nullopt;
   return ReadyBucket{*bucket, is_last && prompt_waits_ >= kPromptWaitsToExpect};
 }
@@ -216,6 +217,7 @@ bool GradientGroup::wait_for(const std::atomic<std::size_t>& progress,
   const std::lock_guard lock(mutex_);
   if (error_) throw KoloError(*error_);
   if (!in_time) return false;
+  compressed_.end_step();
   marks_ = 0;
   marked_.assign(marked_.size(), false);
   if (clock_ != nullptr) {

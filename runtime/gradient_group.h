@@ -18,6 +18,7 @@
 #include "fusion/bucket_planner.h"
 #include "fusion/readiness.h"
 #include "runtime/bucket_table.h"
+#include "runtime/compressed_set.h"
 #include "runtime/kolo.h"
 #include "runtime/size_decision.h"
 #include "runtime/ticket.h"
@@ -60,6 +61,12 @@ class GradientGroup final : public BucketOwner {
   void planned(const Plan& plan, std::vector<BucketId> buckets,
                std::vector<const Event*> finished_events, PlanSummary summary);
   const std::vector<BucketId>& buckets() const { return buckets_; }
+  /// What runs as bucket `index` in this iteration.
+  BucketId id_of(std::size_t index) const {
+    return index < CompressedSet::kFirst ? buckets_[index] : compressed_.next(index);
+  }
+  CompressedSet& compressed() { return compressed_; }
+  const CompressedSet& compressed() const { return compressed_; }
 
   /// Whether it has no gradient in device memory.
   bool is_on_host() const;
@@ -84,6 +91,7 @@ class GradientGroup final : public BucketOwner {
   // --- The user's threads ---------------------------------------------------------------------
 
   const BufferView& view(std::size_t index) const { return views_[index]; }
+  const std::vector<BufferView>& views() const { return views_; }
   PlanSummary summary() const;
   /// A bucket whose gradients are all marked.
   struct ReadyBucket {
@@ -114,6 +122,8 @@ class GradientGroup final : public BucketOwner {
                 Driver* driver);
   void begin_iteration();
   std::string unmarked_names() const;
+  /// Buckets of one iteration.
+  std::size_t parts() const { return buckets_.size() + compressed_.size(); }
 
   const std::string name_;
   const std::vector<GradientSpec> gradients_;
@@ -128,6 +138,7 @@ class GradientGroup final : public BucketOwner {
   std::vector<std::optional<std::size_t>> arena_offsets_;  // by gradient, in the region
   std::optional<std::size_t> arena_region_;
   std::vector<BucketId> buckets_;
+  CompressedSet compressed_;
   SizeDecision sizes_;  // of the plan
   bool is_turn_of_sizes_ = false;
 

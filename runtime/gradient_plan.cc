@@ -34,7 +34,7 @@ std::string bucket_text(const GradientGroup& group, const PlannedBucket& bucket,
 std::size_t host_bytes(const GradientGroup& group) {
   std::size_t bytes = 0;
   for (const GradientSpec& gradient : group.gradients()) {
-    if (gradient.memory != MemoryKind::kHost) continue;
+    if (gradient.memory != MemoryKind::kHost || !gradient.compression.empty()) continue;
     bytes += gradient.count() * size_of(bucket_dtype(gradient, group.options()));
   }
   return bytes;
@@ -151,6 +151,11 @@ void install(GradientGroup& group, const PlanContext& context, Draft draft) {
                                            planned.offset * size_of(bucket.layout.dtype));
     }
   }
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (group.compressed().has(i)) summary.bytes += group.view(i).bytes();
+  }
+  summary.buckets += group.compressed().size();
+  identity += group.compressed().describe();
   summary.hash = XXH3_64bits(identity.data(), identity.size());
   group.planned(draft.plan, std::move(ids), std::move(finished_events), std::move(summary));
 }
@@ -162,6 +167,7 @@ void plan_gradients(GradientGroup& group, const PlanContext& context) {
   Draft planned = draft(group, context);
   if (context.lane != nullptr) group.attach(context.lane->device());
   place_gradients(group, context);
+  group.compressed().plan(group.gradients(), group.views(), group.options().op, group, context);
   install(group, context, std::move(planned));
 }
 
@@ -173,6 +179,7 @@ void replan_gradients(GradientGroup& group, const PlanContext& context) {
 
 void remove_gradients(const GradientGroup& group, BucketTable& buckets) {
   for (BucketId id : group.buckets()) buckets.remove(id);
+  for (BucketId id : group.compressed().ids()) buckets.remove(id);
   if (group.arena_region()) buckets.release(*group.arena_region());
 }
 
@@ -194,6 +201,7 @@ std::optional<std::uint64_t> way_of_travel(const GradientGroup& group, const Pla
 TunedSet tuned_set(const GradientGroup& group, const PlanContext& context) {
   const Options& options = context.options;
   const Draft planned = draft(group, context);
+  if (planned.plan.buckets.empty()) return {.name = group.name()};
   const auto largest = std::ranges::max_element(
       planned.plan.buckets, {}, [](const PlannedBucket& bucket) { return bucket.layout.count; });
   std::string identity = describe(group.gradients(), group.options());

@@ -9,6 +9,7 @@
 #include "comm/base/check.h"
 #include "comm/base/log.h"
 #include "comm/rendezvous/rendezvous_factory.h"
+#include "runtime/compression_choice.h"
 #include "runtime/connect.h"
 #include "runtime/driver.h"
 #include "runtime/engine.h"
@@ -49,6 +50,7 @@ class RuntimeState {
 
   int rank() const { return connection_.transport->rank(); }
   const ProcessGrid& grid() const { return connection_.grid; }
+  const LinkCosts& costs() const { return connection_.calibration.costs; }
   std::string link_costs() const { return to_string(connection_.calibration.costs); }
   const Options& options() const { return options_; }
   Device* device() const { return connection_.plane ? connection_.plane->device.get() : nullptr; }
@@ -180,6 +182,10 @@ GradientSet Runtime::register_gradients(std::string_view name, std::vector<Gradi
   check_gradients(gradients, options);
   if (options.compression.empty()) options.compression = state_->options().compression;
   resolve_compression(gradients, CompressionRules::parse(options.compression));
+  check_compression(gradients, options.op);
+  for (const std::string& line : choose_compression(gradients, state_->grid(), state_->costs())) {
+    if (rank() == 0) log::info("compression: " + line);
+  }
   auto group = std::make_shared<GradientGroup>(std::string(name), std::move(gradients), options);
   state_->register_group(group);
   return GradientSet(*state_, std::move(group));
@@ -262,6 +268,46 @@ void GradientSet::fail_late() const {
        .what = fmt::format("gradients are not combined after {} ms although no peer is known "
                            "to be lost; operation_timeout sets this limit",
                            timeout.count())});
+}
+
+// --- Compression --------------------------------------------------------------------------------
+
+void GradientSet::flush_residuals() {
+  between_iterations("flush_residuals()");
+  group_->compressed().flush_next();
+}
+
+std::vector<std::byte> GradientSet::save_compression() const {
+  between_iterations("save_compression()");
+  return group_->compressed().save();
+}
+
+void GradientSet::load_compression(std::span<const std::byte> state) {
+  between_iterations("load_compression()");
+  group_->compressed().load(state);
+}
+
+std::optional<double> GradientSet::residual_norm(std::string_view gradient) const {
+  between_iterations("residual_norm()");
+  return group_->compressed().residual_norm(gradient);
+}
+
+std::vector<CompressionStats> GradientSet::compression_stats() const {
+  between_iterations("compression_stats()");
+  return group_->compressed().stats(group_->views());
+}
+
+bool GradientSet::is_sparse(std::size_t index) const { return group_->compressed().has(index); }
+
+bool GradientSet::corrects_momentum(std::size_t index) const {
+  return group_->compressed().corrects_momentum(index);
+}
+
+void GradientSet::between_iterations(std::string_view call) const {
+  if (group_->in_flight()) {
+    throw UsageError(fmt::format("{} belongs between wait() and the next ready() of set '{}'", call,
+                                 group_->name()));
+  }
 }
 
 PlanSummary GradientSet::plan() const { return group_->summary(); }

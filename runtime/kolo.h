@@ -31,6 +31,7 @@
 #include "comm/base/native_stream.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "fusion/gradient.h"
+#include "runtime/compression_stats.h"
 #include "runtime/options.h"
 #include "runtime/ticket.h"
 
@@ -85,11 +86,32 @@ class GradientSet {
 
   PlanSummary plan() const;
 
+  // Of gradients that travel sparsely; all of it between `wait` and the next `ready`.
+
+  /// The next iteration is dense for all of them and brings along all that was not sent yet: before
+  /// ranks come or go, or training ends. To be called on all ranks.
+  void flush_residuals();
+  /// What this rank has not sent yet, and the number of the step, as bytes for its checkpoint.
+  std::vector<std::byte> save_compression() const;
+  /// The way back, with the same set on as many ranks: training goes on bit for bit.
+  /// Errors: KoloError(kData) if the state is not of this set.
+  void load_compression(std::span<const std::byte> state);
+  /// Of one gradient, on this rank; empty if it does not travel sparsely.
+  std::optional<double> residual_norm(std::string_view gradient) const;
+  /// One entry for each compression group.
+  std::vector<CompressionStats> compression_stats() const;
+  /// Whether gradient `index` travels sparsely: it is then added to what was not sent, so that it
+  /// must be marked without a loss scale.
+  bool is_sparse(std::size_t index) const;
+  /// Whether gradient `index` has its momentum already ("dgc"): an optimizer must not add its own.
+  bool corrects_momentum(std::size_t index) const;
+
  private:
   friend class Runtime;
   GradientSet(RuntimeState& runtime, std::shared_ptr<GradientGroup> group);
 
   [[noreturn]] void fail_late() const;
+  void between_iterations(std::string_view call) const;
 
   RuntimeState* runtime_;
   std::shared_ptr<GradientGroup> group_;

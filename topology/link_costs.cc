@@ -29,7 +29,7 @@ double& at(LinkCosts& costs) {
   return costs.*Part.*Value;
 }
 
-constexpr std::array<Field, 18> kFields = {{
+constexpr std::array<Field, 20> kFields = {{
     {"memory_latency_us", at<&LinkCosts::memory, &MemoryCost::latency_us>},
     {"memory_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::bytes_per_us>},
     {"memory_cached_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::cached_bytes_per_us>},
@@ -39,6 +39,8 @@ constexpr std::array<Field, 18> kFields = {{
     {"network_bytes_per_us", at<&LinkCosts::network, &NetworkCost::bytes_per_us>},
     {"network_message_us", at<&LinkCosts::network, &NetworkCost::message_us>},
     {"network_burst_bytes", at<&LinkCosts::network, &NetworkCost::burst_bytes>},
+    {"selector_bytes_per_us", at<&LinkCosts::selector, &SelectorCost::bytes_per_us>},
+    {"selector_pair_us", at<&LinkCosts::selector, &SelectorCost::pair_us>},
     {"device_latency_us", at<&LinkCosts::device, &LinkCost::latency_us>},
     {"device_bytes_per_us", at<&LinkCosts::device, &LinkCost::bytes_per_us>},
     {"staging_latency_us", at<&LinkCosts::staging, &LinkCost::latency_us>},

@@ -35,6 +35,12 @@ struct NetworkCost {
   double burst_bytes = 0;
 };
 
+/// Costs of compression on one core.
+struct SelectorCost {
+  double bytes_per_us = 10'000;  ///< Selection and casts; they move 12 bytes an element.
+  double pair_us = 0.008;        ///< A random update of the result.
+};
+
 /// Costs of a job. The defaults stand for a shared-memory node and a 10 Gbit/s network.
 ///
 /// Units:   microseconds; bytes per microsecond (1000 is 1 GB/s); bytes.
@@ -44,6 +50,7 @@ struct NetworkCost {
 struct LinkCosts {
   MemoryCost memory = {};
   NetworkCost network = {};
+  SelectorCost selector = {};
   LinkCost device{.latency_us = 5.0, .bytes_per_us = 360'000};   ///< Between devices of one node.
   LinkCost staging{.latency_us = 10.0, .bytes_per_us = 25'000};  ///< Device to host, each way.
   /// Between nodes as the device's own library reaches it, one node's link.

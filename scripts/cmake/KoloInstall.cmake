@@ -17,6 +17,7 @@ set(public_headers
   comm/base/native_stream.h
   comm/rendezvous/rendezvous.h
   fusion/gradient.h
+  runtime/compression_stats.h
   runtime/kolo.h
   runtime/options.h
   runtime/ticket.h)

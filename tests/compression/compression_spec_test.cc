@@ -107,8 +107,9 @@ TEST(CompressionRulesTest, TheFirstRuleThatMatchesWins) {
   EXPECT_EQ(rules.spec_of("layer3.weight").to_string(), "bf16");
   EXPECT_EQ(rules.spec_of("layer13.weight").to_string(), "topk(0.01)");
   EXPECT_EQ(CompressionRules::parse(rules.to_string()).to_string(), rules.to_string());
-  EXPECT_TRUE(rules.may_be_sparse());
-  EXPECT_FALSE(rules.correct_momentum());
+  EXPECT_TRUE(rules.leave_choices());
+  EXPECT_TRUE(CompressionRules::parse("fp16,a=auto").leave_choices());
+  EXPECT_FALSE(CompressionRules::parse("a=fp16,b=topk(0.1,route=owners)").leave_choices());
   EXPECT_EQ(CompressionRules::parse("a=fp16").spec_of("b").to_string(), "none");
   EXPECT_EQ(CompressionRules::parse("auto").spec_of("anything").to_string(), "auto(0.01)");
 }
@@ -118,7 +119,6 @@ TEST(CompressionRulesTest, CommasAndEqualSignsInBracketsBelongToTheSpec) {
       CompressionRules::parse("a*=topk(0.1,dgc=0.5,warmup=3),*=auto(0.02,rule=exact)");
   EXPECT_EQ(rules.spec_of("a").to_string(), "topk(0.1,dgc=0.5,warmup=3)");
   EXPECT_EQ(rules.spec_of("b").to_string(), "auto(0.02,rule=exact)");
-  EXPECT_TRUE(rules.correct_momentum());
   EXPECT_EQ(CompressionRules::parse("topk(0.1,warmup=3)").to_string(), "topk(0.1,warmup=3)");
 }
 

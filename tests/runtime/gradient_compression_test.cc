@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "comm/base/check.h"
 #include "comm/base/error.h"
 
 namespace kolo {
@@ -46,8 +47,9 @@ TEST(ResolveCompression, LargeMatricesOnTheHostBecomeSparse) {
   EXPECT_EQ(gradients[1].compression, "");
   EXPECT_EQ(gradients[2].compression, "topk(0.01)");
   EXPECT_EQ(gradients[3].compression, "");
-  EXPECT_EQ(compression_of(gradients[0]).density, 0.01);
-  EXPECT_EQ(compression_of(gradients[1]).method, CompressionMethod::kNone);
+  EXPECT_NO_THROW(check_compression(gradients, ReduceOp::kAverage));
+  EXPECT_THROW(check_compression(gradients, ReduceOp::kMax), UsageError);
+  EXPECT_NO_THROW(check_compression(resolved("fp16"), ReduceOp::kMax));
   EXPECT_EQ(summarize_compression(gradients),
             "2 of 4 gradients (30.2 % of elements) dense, 2 of 4 gradients (69.8 % of elements) "
             "topk(0.01)");

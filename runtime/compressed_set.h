@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/base/buffer_view.h"
+#include "fusion/readiness.h"
+#include "runtime/compression_plan.h"
+#include "runtime/compression_stats.h"
+
+namespace kolo {
+
+/// The gradients of a set that travel in compression groups. Its buckets have numbers of their own
+/// kind, so that the dense ones of the set can be planned anew without a residual noticing.
+///
+/// Threads: as `GradientGroup`: `mark`, `end_step` and what follows it are the user's, under the
+///          group's lock or between iterations; the rest is the engine's.
+class CompressedSet {
+ public:
+  /// The number of the first bucket; those of dense buckets are below.
+  static constexpr std::size_t kFirst = std::size_t{1} << 32;
+
+  /// Plans the groups of gradients that have a `compression`; `views` are the places of all.
+  void plan(std::span<const GradientSpec> gradients, std::span<const BufferView> views, ReduceOp op,
+            BucketOwner& owner, const PlanContext& context);
+
+  /// How many buckets an iteration runs.
+  std::size_t size() const { return buckets_.size(); }
+  /// Which of both schedules bucket `number` runs in this iteration.
+  BucketId next(std::size_t number) const { return buckets_[number - kFirst].next(); }
+  /// All schedules of all buckets.
+  std::vector<BucketId> ids() const;
+  /// What each bucket is, for the plan's identity: a line each.
+  std::string describe() const;
+
+  bool has(std::size_t gradient) const { return gradient < has_.size() && has_[gradient]; }
+  /// Notes a gradient; the number of its bucket if it was the last one that this waited for.
+  std::optional<std::size_t> mark(std::size_t gradient);
+
+  /// After all buckets of an iteration: accepts the step in all groups, or forgets it in all if any
+  /// number that any rank sent, here or in the set's other gradients, was not finite.
+  void end_step();
+
+  /// The next step carries all residuals along.
+  void flush_next();
+  /// Of this rank; nothing if the tensor is in no group.
+  std::optional<double> residual_norm(std::string_view tensor) const;
+  /// `views` as in `plan`.
+  std::vector<CompressionStats> stats(std::span<const BufferView> views) const;
+  bool corrects_momentum(std::size_t gradient) const;
+
+  /// One rank's step number, residuals and velocities, and the way back. Between iterations.
+  /// Errors: KoloError(kData) as `ErrorFeedback::load`; nothing has changed then.
+  std::vector<std::byte> save() const;
+  void load(std::span<const std::byte> bytes);
+
+ private:
+  std::vector<CompressedBucket> buckets_;
+  std::vector<bool> has_;           // by gradient
+  std::vector<BufferView> others_;  // places of gradients that travel dense
+  std::optional<Readiness> readiness_;
+};
+
+/// Whether no number of these floating-point tensors is infinite or NaN. Those in device memory are
+/// not looked at.
+bool all_finite(std::span<const BufferView> tensors);
+
+}  // namespace kolo

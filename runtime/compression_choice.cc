@@ -1,0 +1,82 @@
+#include "runtime/compression_choice.h"
+
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "compression/chooser.h"
+#include "runtime/compression_plan.h"
+
+namespace kolo {
+namespace {
+
+/// What one rank's exchange with the other nodes takes, or with the ranks of the only one.
+CompressionCosts costs_of_rank(const ProcessGrid& grid, const LinkCosts& costs, double sharers) {
+  CompressionCosts result{.link = {},
+                          .selector_bytes_per_us = costs.selector.bytes_per_us,
+                          .scatter_us_per_pair = costs.selector.pair_us};
+  if (grid.num_nodes() > 1) {
+    result.link = {.latency_us = costs.network.latency_us + costs.network.message_us,
+                   .bytes_per_us = costs.network.bytes_per_us / sharers};
+  } else {
+    result.link = {.latency_us = costs.memory.latency_us,
+                   .bytes_per_us = costs.memory.shared_bytes_per_us / grid.world_size()};
+  }
+  return result;
+}
+
+CompressionChoice choose(std::size_t count, const CompressionSpec& spec, const ProcessGrid& grid,
+                         const LinkCosts& costs) {
+  const bool by_nodes =
+      grid.num_nodes() > 1 && grid.is_even() && spec.scope == SparseScope::kBetweenNodes;
+  const int ranks = by_nodes ? grid.num_nodes() : grid.world_size();
+  const auto sharers = static_cast<std::size_t>(grid.world_size() / grid.num_nodes());
+  const std::size_t part = by_nodes ? count / sharers : count;
+  return choose_path({.count = part,
+                      .pairs = pairs_to_keep(spec.density, part),
+                      .ranks = ranks,
+                      .pair_bytes = static_cast<double>(size_of(spec.wire)) + 4},
+                     costs_of_rank(grid, costs, static_cast<double>(sharers)));
+}
+
+ReducePath fastest_sparse(const CompressionChoice& choice) {
+  const PathPrediction* best = nullptr;
+  for (const PathPrediction& prediction : choice.predictions) {
+    if (!route_of(prediction.path)) continue;
+    if (best == nullptr || prediction.us < best->us) best = &prediction;
+  }
+  return best->path;
+}
+
+}  // namespace
+
+std::vector<std::string> choose_compression(std::vector<GradientSpec>& gradients,
+                                            const ProcessGrid& grid, const LinkCosts& costs) {
+  std::vector<std::string> reasons;
+  for (const PlannedGroup& group : plan_groups(gradients)) {
+    CompressionSpec spec = group.spec;
+    if (!spec.leaves_choices()) continue;
+    const CompressionChoice choice = choose(group.count, spec, grid, costs);
+    const bool is_free = spec.method == CompressionMethod::kAuto;
+    const ReducePath path = is_free ? choice.path : fastest_sparse(choice);
+    std::optional<DType> wire;
+    if (const auto route = route_of(path)) {
+      spec.method = CompressionMethod::kTopK;
+      if (!spec.route) spec.route = route;
+    } else {
+      spec.method = CompressionMethod::kNone;
+      if (path == ReducePath::kDense16)
+        wire = spec.wire == DType::kFloat32 ? DType::kBFloat16 : spec.wire;
+    }
+    for (const std::size_t i : group.gradients) {
+      gradients[i].compression = spec.may_be_sparse() ? spec.to_string() : std::string();
+      if (wire) gradients[i].wire_dtype = wire;
+    }
+    reasons.push_back(fmt::format(
+        "{} of {} ({} elements): {}", to_string(path), group.name(gradients), group.count,
+        is_free ? choice.reason : std::string("the fastest route of top-k, which was asked for")));
+  }
+  return reasons;
+}
+
+}  // namespace kolo

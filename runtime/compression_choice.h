@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fusion/gradient.h"
+#include "topology/link_costs.h"
+#include "topology/process_grid.h"
+
+namespace kolo {
+
+/// Decides what specs leave open, `auto` and the route of top-k, by what links cost, and writes it
+/// to the gradients: dense, a 16-bit wire, or top-k by a named route. Each compression group is
+/// decided by itself. Returns a line for each with what was chosen and why.
+///
+/// On one node, links are its memory. Between nodes each rank is taken to exchange its part of the
+/// tensors over its share of the node's link.
+///
+/// Threads: pure; any. Equal arguments give equal choices: costs are rank 0's.
+std::vector<std::string> choose_compression(std::vector<GradientSpec>& gradients,
+                                            const ProcessGrid& grid, const LinkCosts& costs);
+
+}  // namespace kolo

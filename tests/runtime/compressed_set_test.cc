@@ -1,0 +1,325 @@
+// Gradient sets that travel sparsely, through the public interface: whole runtimes, one per thread.
+
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <initializer_list>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/rendezvous/memory_rendezvous.h"
+#include "runtime/kolo.h"
+#include "tests/support/rank_harness.h"
+
+namespace kolo {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+using Tensors = std::vector<std::vector<float>>;
+
+std::vector<GradientSpec> model() {
+  return {{.name = "first", .shape = {70, 80}},
+          {.name = "bias", .shape = {80}},
+          {.name = "second", .shape = {64, 90}}};
+}
+
+/// Small multiples of 2^-6, so that all sums are exact: of one rank and step.
+Tensors gradients_of(int rank, std::size_t step) {
+  std::mt19937 random(static_cast<unsigned>(rank) * 1000u + static_cast<unsigned>(step));
+  Tensors tensors;
+  for (const GradientSpec& spec : model()) {
+    std::vector<float>& tensor = tensors.emplace_back(spec.count());
+    for (float& value : tensor) {
+      value = static_cast<float>(static_cast<int>(random() % 129) - 64) / 64.0f;
+    }
+  }
+  return tensors;
+}
+
+struct Setting {
+  std::string compression = "topk(0.05)";
+  int ranks = 3;
+  std::size_t fusion_bytes = std::size_t{1} << 20;
+  ReduceOp op = ReduceOp::kSum;
+};
+
+/// One rank of a job with one registered set.
+class Member {
+ public:
+  Member(Runtime& runtime, const Setting& setting)
+      : runtime_(runtime),
+        set_(runtime.register_gradients("model", model(),
+                                        {.op = setting.op, .compression = setting.compression})) {}
+
+  Runtime& runtime() { return runtime_; }
+  GradientSet& set() { return set_; }
+
+  /// The results of an iteration over these gradients.
+  Tensors reduce(const Tensors& gradients) {
+    for (std::size_t i = gradients.size(); i-- > 0;) {
+      const BufferView view = set_.view(i);
+      std::copy(gradients[i].begin(), gradients[i].end(), static_cast<float*>(view.data));
+      set_.ready(i);
+    }
+    set_.wait();
+    Tensors results;
+    for (std::size_t i = 0; i < set_.size(); ++i) {
+      const auto* const data = static_cast<const float*>(set_.view(i).data);
+      results.emplace_back(data, data + set_.view(i).count);
+    }
+    return results;
+  }
+  Tensors reduce(std::size_t step) { return reduce(gradients_of(runtime_.rank(), step)); }
+
+ private:
+  Runtime& runtime_;
+  GradientSet set_;
+};
+
+void run(const Setting& setting, const std::function<void(Member&)>& body) {
+  auto endpoints = make_memory_rendezvous(setting.ranks, std::chrono::seconds(60));
+  test::run_ranks(setting.ranks, [&](const test::RankRun& rank) {
+    Runtime runtime(std::move(endpoints[static_cast<std::size_t>(rank.rank())]),
+                    {.fusion_bytes = setting.fusion_bytes,
+                     .arena_bytes = std::size_t{1} << 22,
+                     .node_id = "a",
+                     .mismatch_after = std::chrono::milliseconds(50)});
+    Member member(runtime, setting);
+    body(member);
+  });
+}
+
+/// What rank 0 gets in each step.
+std::vector<Tensors> results_of(const Setting& setting, std::size_t steps) {
+  std::vector<Tensors> results;
+  run(setting, [&](Member& member) {
+    for (std::size_t step = 0; step < steps; ++step) {
+      Tensors result = member.reduce(step);
+      if (member.runtime().rank() == 0) results.push_back(std::move(result));
+    }
+  });
+  return results;
+}
+
+void require(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error(what);
+}
+
+void add(Tensors& sums, const Tensors& values) {
+  if (sums.empty())
+    sums = values;
+  else
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      for (std::size_t j = 0; j < sums[i].size(); ++j) sums[i][j] += values[i][j];
+    }
+}
+
+std::size_t nonzeros(const std::vector<float>& values) {
+  return values.size() - static_cast<std::size_t>(std::count(values.begin(), values.end(), 0.0f));
+}
+
+TEST(CompressedSet, SendsAFewOfEachLargeTensorAndAllOfSmallOnes) {
+  run({}, [](Member& member) {
+    const Tensors result = member.reduce(std::size_t{0});
+    const std::size_t kept = nonzeros(result[0]) + nonzeros(result[2]);
+    require(kept > 0 && kept <= 570 + 3, "kept " + std::to_string(kept));
+    require(nonzeros(result[1]) > 60, "the bias is not dense");
+    const auto stats = member.set().compression_stats();
+    require(stats.size() == 1, "groups");
+    require(stats[0].k == 280 + 288, "k " + std::to_string(stats[0].k));
+    require(stats[0].steps == 1 && stats[0].skipped_steps == 0, "steps");
+    require(stats[0].residual_norm > 0 && stats[0].gradient_norm > 0, "norms");
+    require(std::abs(stats[0].density - 0.05) < 1e-3, "density");
+    require(member.set().is_sparse(0) && !member.set().is_sparse(1), "which are sparse");
+    require(member.set().residual_norm("first").value() > 0, "norm of first");
+    require(!member.set().residual_norm("bias"), "norm of bias");
+  });
+}
+
+// What came and what is left add up to what was put in, element by element, after any number of
+// steps; a flush brings all the rest.
+TEST(CompressedSet, NothingIsLostOverStepsAndAFlushBringsTheRest) {
+  for (const char* spec : {"topk(0.05)", "topk(0.05,rule=lossless)", "topk(0.02,rule=exact,bf16)",
+                           "topk(0.05,route=allgather)", "topk(0.05,warmup=2,ramp=3)"}) {
+    SCOPED_TRACE(spec);
+    constexpr std::size_t kSteps = 6;
+    run({.compression = spec}, [](Member& member) {
+      Tensors expected;
+      Tensors sums;
+      for (std::size_t step = 0; step <= kSteps; ++step) {
+        for (int rank = 0; rank < member.runtime().world_size(); ++rank) {
+          add(expected, gradients_of(rank, step));
+        }
+        if (step == kSteps) member.set().flush_residuals();
+        add(sums, member.reduce(step));
+        require(step == kSteps || sums != expected || step < 2, "nothing was left out");
+      }
+      require(sums == expected, "what came is not what was put in");
+      require(member.set().residual_norm("first") == 0.0, "something is left");
+    });
+  }
+}
+
+TEST(CompressedSet, AtDensityOneTheBitsAreThoseOfTheDensePath) {
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
+    EXPECT_EQ(results_of({.compression = "topk(1,fp32)", .op = op}, 3),
+              results_of({.compression = "none", .op = op}, 3));
+  }
+}
+
+TEST(CompressedSet, NeitherFusionNorRouteChangesABit) {
+  const auto expected = results_of({.compression = "topk(0.05,route=owners)"}, 4);
+  for (const std::size_t fusion_bytes : std::initializer_list<std::size_t>{0, 1024, 1 << 26}) {
+    EXPECT_EQ(
+        results_of({.compression = "topk(0.05,route=owners)", .fusion_bytes = fusion_bytes}, 4),
+        expected);
+  }
+  EXPECT_EQ(results_of({.compression = "topk(0.05,route=logstep)"}, 4), expected);
+  EXPECT_EQ(results_of({.compression = "topk(0.05,route=allgather)"}, 4), expected);
+}
+
+/// Bytes of a saved state without its step number.
+std::vector<std::byte> residuals(const GradientSet& set) {
+  const std::vector<std::byte> state = set.save_compression();
+  return {state.begin() + sizeof(std::uint64_t), state.end()};
+}
+
+// An infinity anywhere, in a sparse tensor or a dense one, on any rank, leaves every residual bit
+// of every rank as it was; all see that the results are not finite, and the next step works.
+TEST(CompressedSet, AStepThatIsNotFiniteLeavesNoTrace) {
+  for (const std::size_t tensor : std::initializer_list<std::size_t>{0, 1, 2}) {
+    for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+      run({}, [&](Member& member) {
+        member.reduce(std::size_t{0});
+        const auto before = residuals(member.set());
+        Tensors gradients = gradients_of(member.runtime().rank(), 1);
+        if (member.runtime().rank() == 1) gradients[tensor][17] = bad;
+        const Tensors result = member.reduce(gradients);
+        bool finite = true;
+        for (const auto& values : result) {
+          for (const float value : values) finite &= std::isfinite(value);
+        }
+        require(!finite, "the result looks finite");
+        require(residuals(member.set()) == before, "a residual has changed");
+        const auto stats = member.set().compression_stats();
+        require(stats[0].skipped_steps == 1 && stats[0].steps == 2, "the step was not skipped");
+        member.reduce(std::size_t{2});
+        require(residuals(member.set()) != before, "the next step did nothing");
+      });
+    }
+  }
+}
+
+TEST(CompressedSet, ASavedStateGoesOnBitForBit) {
+  for (const char* spec : {"topk(0.05)", "topk(0.05,dgc,warmup=1)"}) {
+    const Setting setting{.compression = spec};
+    const std::vector<Tensors> whole = results_of(setting, 6);
+    std::vector<std::vector<std::byte>> states(static_cast<std::size_t>(setting.ranks));
+    run(setting, [&](Member& member) {
+      for (std::size_t step = 0; step < 3; ++step) member.reduce(step);
+      states[static_cast<std::size_t>(member.runtime().rank())] = member.set().save_compression();
+    });
+    run(setting, [&](Member& member) {
+      member.set().load_compression(states[static_cast<std::size_t>(member.runtime().rank())]);
+      for (std::size_t step = 3; step < 6; ++step) {
+        require(member.reduce(step) == whole[step], "step " + std::to_string(step) + " differs");
+      }
+    });
+  }
+}
+
+TEST(CompressedSet, AStateOfAnotherSetIsRefused) {
+  run({.ranks = 1}, [](Member& member) {
+    const auto refused = [&](std::span<const std::byte> state) {
+      try {
+        member.set().load_compression(state);
+        return false;
+      } catch (const KoloError& e) {
+        return e.error().code == ErrorCode::kData;
+      }
+    };
+    std::vector<std::byte> state = member.set().save_compression();
+    require(refused(std::span(state).first(3)), "three bytes");
+    require(refused(std::span(state).first(state.size() - 1)), "truncated");
+    require(!refused(state), "its own");
+    const GradientSet other = member.runtime().register_gradients(
+        "other", {{.name = "first", .shape = {64, 64}}}, {.compression = "topk(0.1)"});
+    require(refused(other.save_compression()), "of another set");
+  });
+}
+
+// Density one sends everything in every step, so that velocity and residual do what an optimizer's
+// momentum would have done to dense gradients.
+TEST(CompressedSet, MomentumIsCorrectedLikeTheOptimizers) {
+  std::vector<Tensors> sent = results_of({.compression = "topk(0.05,fp32,dgc=0.5,warmup=9)"}, 4);
+  const std::vector<Tensors> dense = results_of({.compression = "none"}, 4);
+  std::vector<float> velocity(dense[0][0].size());
+  for (std::size_t step = 0; step < dense.size(); ++step) {
+    for (std::size_t j = 0; j < velocity.size(); ++j) {
+      velocity[j] = 0.5f * velocity[j] + dense[step][0][j];
+    }
+    EXPECT_EQ(sent[step][0], velocity) << "step " << step;
+    EXPECT_EQ(sent[step][1], dense[step][1]) << "step " << step;
+  }
+}
+
+TEST(CompressedSet, WithoutFeedbackTheRestIsForgotten) {
+  run({.compression = "topk(0.05,nofeedback)"}, [](Member& member) {
+    member.reduce(std::size_t{0});
+    require(member.set().residual_norm("first") == 0.0, "something is left");
+  });
+}
+
+TEST(CompressedSet, RanksThatDisagreeAreToldTensorAndRank) {
+  auto endpoints = make_memory_rendezvous(2, std::chrono::seconds(60));
+  std::vector<std::string> texts(2);
+  test::run_ranks(2, [&](const test::RankRun& rank) {
+    Runtime runtime(std::move(endpoints[static_cast<std::size_t>(rank.rank())]),
+                    {.arena_bytes = std::size_t{1} << 22,
+                     .node_id = "a",
+                     .mismatch_after = std::chrono::milliseconds(50)});
+    const std::string spec = rank.rank() == 0 ? "topk(0.05,route=owners)" : "second=fp16";
+    try {
+      Member(runtime, {.compression = spec});
+    } catch (const KoloError& e) {
+      require(e.error().code == ErrorCode::kMismatch, e.what());
+      texts[static_cast<std::size_t>(rank.rank())] = e.what();
+    }
+    Member agreed(runtime, {});
+    agreed.reduce(std::size_t{0});
+  });
+  EXPECT_EQ(texts[0], texts[1]);
+  EXPECT_THAT(texts[0], AllOf(HasSubstr("'first'"), HasSubstr("topk(0.05,route=owners)"),
+                              HasSubstr("rank 1")));
+}
+
+TEST(CompressedSet, CallsBelongBetweenIterations) {
+  run({.ranks = 1}, [](Member& member) {
+    member.set().ready(0);
+    try {
+      member.set().save_compression();
+      throw std::runtime_error("no error");
+    } catch (const UsageError&) {
+    }
+    member.set().ready(1);
+    member.set().ready(2);
+    member.set().wait();
+  });
+}
+
+TEST(CompressedSet, OnOneNodeAutoIsDense) {
+  run({.compression = "auto"}, [](Member& member) {
+    require(!member.set().is_sparse(0), "not dense");
+    require(member.set().plan().compression.empty(), member.set().plan().compression);
+  });
+}
+
+}  // namespace
+}  // namespace kolo
