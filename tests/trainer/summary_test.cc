@@ -23,6 +23,7 @@ TEST(SummaryTest, JsonHasExactlyTheAgreedFields) {
   Summary summary;
   summary.model = "lenet";
   summary.weights_hash = 0xabc;
+  summary.compression_groups = {{.path = "topk(0.01,route=owners)", .k = 7}};
   summary.curve = {{.step = 5,
                     .seconds = 1.5,
                     .train_loss = 2.0,
@@ -31,16 +32,34 @@ TEST(SummaryTest, JsonHasExactlyTheAgreedFields) {
   const auto json = nlohmann::ordered_json::parse(to_json(summary));
   std::vector<std::string> names;
   for (const auto& [name, value] : json.items()) names.push_back(name);
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"model",         "ranks",           "nodes",
-                                      "device",        "precision",       "wire",
-                                      "compression",   "algorithm",       "steps",
-                                      "skipped_steps", "loss_scale",      "epochs",
-                                      "train_loss",    "eval_loss",       "eval_accuracy",
-                                      "samples_per_s", "tokens_per_s",    "step_ms",
-                                      "compute_ms",    "exposed_comm_ms", "wire_bytes_per_step",
-                                      "fusion_bytes",  "weights_hash",    "wall_s",
-                                      "curve"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"model",
+                                             "ranks",
+                                             "nodes",
+                                             "device",
+                                             "precision",
+                                             "wire",
+                                             "compression",
+                                             "algorithm",
+                                             "steps",
+                                             "skipped_steps",
+                                             "loss_scale",
+                                             "epochs",
+                                             "train_loss",
+                                             "eval_loss",
+                                             "eval_accuracy",
+                                             "samples_per_s",
+                                             "tokens_per_s",
+                                             "step_ms",
+                                             "compute_ms",
+                                             "exposed_comm_ms",
+                                             "wire_bytes_per_step",
+                                             "fusion_bytes",
+                                             "compression_groups",
+                                             "weights_hash",
+                                             "wall_s",
+                                             "curve"}));
+  EXPECT_EQ(json["compression_groups"][0]["path"], "topk(0.01,route=owners)");
+  EXPECT_EQ(json["compression_groups"][0]["k"], 7);
   EXPECT_TRUE(json["tokens_per_s"].is_null());
   EXPECT_EQ(json["weights_hash"], "0000000000000abc");
   EXPECT_EQ(json["curve"][0]["step"], 5);

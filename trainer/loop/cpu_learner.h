@@ -22,6 +22,9 @@ class CpuLearner final : public Learner {
 
   std::size_t parameter_count() const override { return model_->parameters().element_count(); }
   PlanSummary plan() const override { return optimizer_.plan(); }
+  std::vector<CompressionStats> compression_stats() const override {
+    return optimizer_.compression_stats();
+  }
   float loss_scale() const override { return optimizer_.loss_scale(); }
 
   void forward_backward(const Batch& batch, float row_weight) override;

@@ -18,8 +18,12 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const BufferView gradient = gradients_.view(i);
     parameters[i].bind_gradient({static_cast<float*>(gradient.data), gradient.count});
+    if (gradients_.corrects_momentum(i)) optimizer_->leave_out_momentum(i);
   }
-  parameters.on_gradient_ready([this](std::size_t index) { gradients_.ready(index); });
+  parameters.on_gradient_ready([this](std::size_t index) {
+    scale_sparse(index, 1.0f / gate_.loss_scale());
+    gradients_.ready(index);
+  });
 }
 
 DistributedOptimizer::~DistributedOptimizer() {
@@ -31,10 +35,16 @@ DistributedOptimizer::Report DistributedOptimizer::step(float lr) {
   const auto begin = std::chrono::steady_clock::now();
   gradients_.wait();
   const auto exposed = std::chrono::steady_clock::now() - begin;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) scale_sparse(i, gate_.loss_scale());
   const UpdateVerdict verdict = gate_.judge(gradient_norm(parameters_));
   if (!verdict.is_skipped) optimizer_->step(lr, verdict.gradient_scale);
   return {
       .gradient_norm = verdict.gradient_norm, .exposed = exposed, .is_skipped = verdict.is_skipped};
+}
+
+void DistributedOptimizer::scale_sparse(std::size_t index, float factor) {
+  if (factor == 1.0f || !gradients_.is_sparse(index)) return;
+  for (float& value : parameters_[index].gradient()) value *= factor;
 }
 
 }  // namespace kolo::trainer

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "runtime/kolo.h"
 #include "trainer/optimizer/optimizer.h"
@@ -12,7 +14,7 @@ namespace kolo::trainer {
 
 /// Joins a model's parameters on the processor to the runtime: gradients live in the runtime's
 /// arena, each one is handed over the moment the backward pass has written it, and a step waits for
-/// the averages.
+/// the averages. What travels sparsely with its momentum corrected has none in the optimizer.
 ///
 /// Collective: every rank makes one, with equal parameters, and calls `step` equally often.
 /// Threads: one. `runtime` and `parameters` outlive it.
@@ -39,8 +41,13 @@ class DistributedOptimizer {
   Report step(float lr);
 
   PlanSummary plan() const { return gradients_.plan(); }
+  std::vector<CompressionStats> compression_stats() const { return gradients_.compression_stats(); }
 
  private:
+  /// Multiplies those gradients that travel sparsely: what is left of them for later steps has no
+  /// loss scale.
+  void scale_sparse(std::size_t index, float factor);
+
   ParameterSet& parameters_;
   std::unique_ptr<Optimizer> optimizer_;
   UpdateGate gate_;

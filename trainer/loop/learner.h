@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <vector>
 
 #include "runtime/kolo.h"
 #include "trainer/data/data_loader.h"
@@ -29,6 +30,8 @@ class Learner {
 
   virtual std::size_t parameter_count() const = 0;  ///< Elements.
   virtual PlanSummary plan() const = 0;
+  /// Of gradients that travel sparsely, between steps.
+  virtual std::vector<CompressionStats> compression_stats() const = 0;
   virtual float loss_scale() const = 0;  ///< Of the next step; 1 without loss scaling.
 
   /// Forward and backward pass over a batch whose rows weigh `row_weight` each in the gradients.

@@ -24,6 +24,19 @@ std::string to_json(const Summary& s) {
                      {"eval_loss", or_null(point.eval_loss)},
                      {"eval_accuracy", or_null(point.eval_accuracy)}});
   }
+  Json groups = Json::array();
+  for (const CompressionStats& group : s.compression_groups) {
+    groups.push_back({{"tensors", group.tensors},
+                      {"path", group.path},
+                      {"elements", group.elements},
+                      {"steps", group.steps},
+                      {"skipped_steps", group.skipped_steps},
+                      {"k", group.k},
+                      {"density", group.density},
+                      {"payload_bytes", group.payload_bytes},
+                      {"residual_norm", group.residual_norm},
+                      {"gradient_norm", group.gradient_norm}});
+  }
   const Json object = {{"model", s.model},
                        {"ranks", s.ranks},
                        {"nodes", s.nodes},
@@ -46,6 +59,7 @@ std::string to_json(const Summary& s) {
                        {"exposed_comm_ms", s.exposed_comm_ms},
                        {"wire_bytes_per_step", s.wire_bytes_per_step},
                        {"fusion_bytes", s.fusion_bytes},
+                       {"compression_groups", std::move(groups)},
                        {"weights_hash", fmt::format("{:016x}", s.weights_hash)},
                        {"wall_s", s.wall_s},
                        {"curve", std::move(curve)}};

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/kolo.h"
+
 namespace kolo::trainer {
 
 /// One point of a loss curve.
@@ -37,9 +39,11 @@ struct Summary {
   double samples_per_s = 0.0;          ///< Of all ranks, without evaluation.
   std::optional<double> tokens_per_s;  ///< Text only.
   double step_ms = 0.0;
-  double compute_ms = 0.0;                ///< Of a step: all but the exposed communication.
-  double exposed_comm_ms = 0.0;           ///< Of a step: blocked until the gradients were there.
-  std::uint64_t wire_bytes_per_step = 0;  ///< Sent between nodes, by all ranks together.
+  double compute_ms = 0.0;       ///< Of a step: all but the exposed communication.
+  double exposed_comm_ms = 0.0;  ///< Of a step: blocked until the gradients were there.
+  std::uint64_t wire_bytes_per_step =
+      0;  ///< Sent between nodes, by all ranks together, on average.
+  std::vector<CompressionStats> compression_groups;  ///< Of rank 0, in the last step.
   std::size_t fusion_bytes = 0;
   std::uint64_t weights_hash = 0;
   double wall_s = 0.0;

@@ -80,9 +80,11 @@ class Training {
     // Gradients are averaged over ranks, so the weight of a row is ranks / (rows of all ranks): the
     // result is the mean over all rows even when the last step deals unequal parts.
     const auto rows = static_cast<double>(batch.global_samples * task_.train->target_bytes());
+    const std::uint64_t sent_before = runtime_.network_bytes_sent();
     learner_.forward_backward(batch, static_cast<float>(runtime_.world_size() / rows));
     lr_ = schedule_.at(step_);
     const StepReport report = learner_.finish(lr_);
+    wire_bytes_ += runtime_.network_bytes_sent() - sent_before;
     gradient_norm_ = report.gradient_norm;
     if (report.is_skipped) ++skipped_steps_;
     ++step_;
@@ -159,7 +161,7 @@ class Training {
     const Options& options = runtime_.options();
     const PlanSummary plan = learner_.plan();
     std::uint64_t wire_bytes = 0;
-    for (const std::uint64_t bytes : gather(runtime_, "wire bytes", plan.wire_bytes)) {
+    for (const std::uint64_t bytes : gather(runtime_, "wire bytes", wire_bytes_ / step_)) {
       wire_bytes += bytes;
     }
     const double samples_per_s = rate(samples_, training_ms_);
@@ -185,6 +187,7 @@ class Training {
         .compute_ms = median(std::move(compute_ms_)),
         .exposed_comm_ms = median(std::move(exposed_ms_)),
         .wire_bytes_per_step = wire_bytes,
+        .compression_groups = learner_.compression_stats(),
         .fusion_bytes = options.device == "cpu" ? plan.fusion_bytes : options.device_fusion_bytes,
         .weights_hash = hash,
         .wall_s = seconds_since(begin_),
@@ -207,6 +210,7 @@ class Training {
   std::size_t step_ = 0;
   std::size_t samples_ = 0;
   std::size_t skipped_steps_ = 0;
+  std::uint64_t wire_bytes_ = 0;  // of this rank's gradients
   float lr_ = 0.0f;
   double gradient_norm_ = 0.0;
   double train_loss_ = 0.0;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "trainer/config_error.h"
 #include "trainer/kernels/update.h"
 
 namespace kolo::trainer {
@@ -38,6 +39,11 @@ void AdamW::step(float lr, float gradient_scale) {
                  parameter.gradient(), first_moment_[i].span(), second_moment_[i].span(),
                  parameter.value());
   }
+}
+
+void AdamW::leave_out_momentum(std::size_t parameter) {
+  throw_config_error("dgc corrects the momentum of '" + parameters_[parameter].name() +
+                     "', which is SGD's: choose --optimizer sgd, or leave dgc out");
 }
 
 }  // namespace kolo::trainer

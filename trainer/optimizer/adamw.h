@@ -14,6 +14,7 @@ class AdamW final : public Optimizer {
  public:
   AdamW(ParameterSet& parameters, const OptimizerOptions& options);
   void step(float lr, float gradient_scale) override;
+  [[noreturn]] void leave_out_momentum(std::size_t parameter) override;
 
  private:
   ParameterSet& parameters_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string_view>
 
@@ -16,6 +17,10 @@ class Optimizer {
 
   /// One update of all parameters with their gradients, multiplied by `gradient_scale` first.
   virtual void step(float lr, float gradient_scale) = 0;
+
+  /// The gradients of this parameter, by its place in the set, have their momentum already.
+  /// Errors: KoloError(kConfig) from an optimizer that cannot do without.
+  virtual void leave_out_momentum(std::size_t parameter) = 0;
 };
 
 inline bool decays(const Parameter& parameter) { return parameter.shape().size() > 1; }

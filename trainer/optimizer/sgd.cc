@@ -5,7 +5,7 @@
 namespace kolo::trainer {
 
 Sgd::Sgd(ParameterSet& parameters, const OptimizerOptions& options)
-    : parameters_(parameters), options_(options) {
+    : parameters_(parameters), options_(options), momentum_(parameters.size(), options.momentum) {
   for (std::size_t i = 0; i < parameters.size(); ++i) velocity_.emplace_back(parameters[i].shape());
 }
 
@@ -13,7 +13,7 @@ void Sgd::step(float lr, float gradient_scale) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& parameter = parameters_[i];
     sgd_update({.lr = lr,
-                .momentum = options_.momentum,
+                .momentum = momentum_[i],
                 .weight_decay = decays(parameter) ? options_.weight_decay : 0.0f,
                 .gradient_scale = gradient_scale},
                parameter.gradient(), velocity_[i].span(), parameter.value());

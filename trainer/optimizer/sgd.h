@@ -14,10 +14,12 @@ class Sgd final : public Optimizer {
  public:
   Sgd(ParameterSet& parameters, const OptimizerOptions& options);
   void step(float lr, float gradient_scale) override;
+  void leave_out_momentum(std::size_t parameter) override { momentum_[parameter] = 0.0f; }
 
  private:
   ParameterSet& parameters_;
   OptimizerOptions options_;
+  std::vector<float> momentum_;  // by parameter
   std::vector<Tensor> velocity_;
 };
 

@@ -25,6 +25,7 @@ class CudaLearner final : public Learner {
 
   std::size_t parameter_count() const override { return model_->parameters().element_count(); }
   PlanSummary plan() const override { return gradients_.plan(); }
+  std::vector<CompressionStats> compression_stats() const override { return {}; }
   float loss_scale() const override { return gate_.loss_scale(); }
 
   void forward_backward(const Batch& batch, float row_weight) override;
