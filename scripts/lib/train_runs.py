@@ -1,0 +1,61 @@
+"""Training runs that are kept: each is a file, and one that is there already is not run again."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TRAIN = ROOT / "build" / "bin" / "kolo-train"
+DATA = ROOT.parent / "shared" / "data"
+
+# By task: what is trained on which data, so that it learns well uncompressed.
+TASKS = {
+    "mnist": ["--model", "lenet", "--optimizer", "sgd", "--lr", "0.02", "--batch", "16", "--epochs", "3"],
+    "cifar10": ["--model", "convnet", "--optimizer", "sgd", "--lr", "0.02", "--batch", "16", "--epochs", "10",
+                "--weight-decay", "0.0005"],
+    "gpt": ["--model", "gpt", "--steps", "1000", "--batch", "8", "--sample", "0"],
+}
+FOLDERS = {"mnist": "mnist", "cifar10": "cifar10", "gpt": "tinyshakespeare"}
+
+
+class RunError(Exception):
+    """A run failed; says which and how it ended."""
+
+
+def options_of(task, data):
+    """The arguments of kolo-train for a task; the last of repeated options is to count."""
+    return [*TASKS[task], "--data", str(data / FOLDERS[task])]
+
+
+def with_options(arguments, extra):
+    """`arguments` in which the options of `extra`, as NAME VALUE pairs, replace those of the same name."""
+    values = dict(zip(arguments[::2], arguments[1::2]))
+    if "--steps" in extra:
+        values.pop("--epochs", None)
+    values.update(zip(extra[::2], extra[1::2]))
+    return [text for pair in values.items() for text in pair]
+
+
+def run(folder, name, launcher, arguments, program=TRAIN, environment=None):
+    """The JSON of `kolo-train ARGUMENTS`: from FOLDER/NAME.json if that came of the same arguments, else of a
+    new run, which is kept there."""
+    file = folder / f"{name}.json"
+    command = [str(argument) for argument in arguments]
+    if file.exists():
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        if kept["command"] == command:
+            return kept["run"]
+    folder.mkdir(parents=True, exist_ok=True)
+    part = file.with_suffix(".part")
+    print(f"{name}: {' '.join(command)}", file=sys.stderr, flush=True)
+    done = subprocess.run([*launcher, str(program), *command, "--progress", "lines", "--json", str(part)],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                          env={**os.environ, **(environment or {})})
+    if done.returncode != 0:
+        raise RunError(f"{name} ended with status {done.returncode}:\n{done.stdout[-2000:]}")
+    result = json.loads(part.read_text(encoding="utf-8"))
+    part.unlink()
+    file.write_text(json.dumps({"command": command, "run": result}) + "\n", encoding="utf-8")
+    return result
