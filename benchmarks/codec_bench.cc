@@ -18,7 +18,7 @@
 #include "comm/base/aligned_memory.h"
 #include "comm/base/error.h"
 #include "comm/base/half.h"
-#include "comm/collective/reduce_kernels.h"
+#include "comm/collective/wire_kernels.h"
 #include "compression/kernels/top_k.h"
 #include "compression/kernels/top_k_selector.h"
 #include "runtime/option_table.h"
@@ -167,8 +167,12 @@ CodecRow measure_selection(std::size_t bytes, double density, Sums where, int ro
   return row;
 }
 
+/// Of the casts: what a wire of float16 may have, and bfloat16 has.
+int exponent_of(DType wire) { return wire == DType::kFloat16 ? 6 : 0; }
+
 CodecRow measure_narrowing(DType wire, std::size_t bytes, int rounds) {
   const std::size_t count = bytes / sizeof(float);
+  const int exponent = exponent_of(wire);
   Buffer<float> from = normal_numbers(count, kSeed);
   Buffer<std::uint16_t> to(count);
   CodecRow row{.kernel = fmt::format("float32-{}", to_string(wire)),
@@ -177,24 +181,25 @@ CodecRow measure_narrowing(DType wire, std::size_t bytes, int rounds) {
                .moved_bytes = 6 * count};
   measure(
       row, rounds, [] {},
-      [&] { convert(wire, to.data(), DType::kFloat32, from.data(), count, 0.5); },
+      [&] { to_wire(wire, to.data(), DType::kFloat32, from.data(), count, exponent); },
       [&] {
         stream_narrow(to.data(), reinterpret_cast<const std::uint32_t*>(from.data()), count);
       });
-  convert(wire, to.data(), DType::kFloat32, from.data(), count, 0.5);
+  to_wire(wire, to.data(), DType::kFloat32, from.data(), count, exponent);
   for (std::size_t i = 0; i < count; ++i) {
-    const float halved = 0.5f * from[i];
+    const float scaled = std::ldexp(from[i], exponent);
     row.wrong +=
-        to[i] != (wire == DType::kFloat16 ? to_float16(halved).bits : to_bfloat16(halved).bits);
+        to[i] != (wire == DType::kFloat16 ? to_float16(scaled).bits : to_bfloat16(scaled).bits);
   }
   return row;
 }
 
 CodecRow measure_widening(DType wire, std::size_t bytes, int rounds) {
   const std::size_t count = bytes / sizeof(float);
+  const int exponent = exponent_of(wire);
   Buffer<float> numbers = normal_numbers(count, kSeed);
   Buffer<std::uint16_t> from(count);
-  convert(wire, from.data(), DType::kFloat32, numbers.data(), count, 1.0);
+  to_wire(wire, from.data(), DType::kFloat32, numbers.data(), count, exponent);
   Buffer<float> to(count);
   CodecRow row{.kernel = fmt::format("{}-float32", to_string(wire)),
                .bytes = bytes,
@@ -202,12 +207,13 @@ CodecRow measure_widening(DType wire, std::size_t bytes, int rounds) {
                .moved_bytes = 6 * count};
   measure(
       row, rounds, [] {},
-      [&] { convert(DType::kFloat32, to.data(), wire, from.data(), count, 0.5); },
+      [&] { from_wire(DType::kFloat32, to.data(), wire, from.data(), count, exponent); },
       [&] { stream_widen(reinterpret_cast<std::uint32_t*>(to.data()), from.data(), count); });
-  convert(DType::kFloat32, to.data(), wire, from.data(), count, 0.5);
+  from_wire(DType::kFloat32, to.data(), wire, from.data(), count, exponent);
   for (std::size_t i = 0; i < count; ++i) {
-    row.wrong += to[i] != 0.5f * (wire == DType::kFloat16 ? to_float(Float16{from[i]})
-                                                          : to_float(BFloat16{from[i]}));
+    const float sent =
+        wire == DType::kFloat16 ? to_float(Float16{from[i]}) : to_float(BFloat16{from[i]});
+    row.wrong += to[i] != std::ldexp(sent, -exponent);
   }
   return row;
 }

@@ -86,4 +86,20 @@ constexpr float to_float_odd(double value) {
 constexpr BFloat16 to_bfloat16(double value) { return to_bfloat16(to_float_odd(value)); }
 constexpr Float16 to_float16(double value) { return to_float16(to_float_odd(value)); }
 
+/// The largest finite values, and the bits of the infinities.
+inline constexpr Float16 kLargestFloat16{0x7bff};
+inline constexpr BFloat16 kLargestBFloat16{0x7f7f};
+inline constexpr Float16 kInfiniteFloat16{0x7c00};
+inline constexpr BFloat16 kInfiniteBFloat16{0x7f80};
+
+/// An infinity becomes the largest finite value of its sign; all else stays as it is.
+constexpr Float16 pulled_in(Float16 value) {
+  const bool is_infinite = (value.bits & 0x7fff) == kInfiniteFloat16.bits;
+  return {static_cast<std::uint16_t>(value.bits - (is_infinite ? 1 : 0))};
+}
+constexpr BFloat16 pulled_in(BFloat16 value) {
+  const bool is_infinite = (value.bits & 0x7fff) == kInfiniteBFloat16.bits;
+  return {static_cast<std::uint16_t>(value.bits - (is_infinite ? 1 : 0))};
+}
+
 }  // namespace kolo

@@ -7,11 +7,12 @@
 namespace kolo {
 
 void reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
-            std::span<const void* const> sources, std::size_t count, double scale) {
+            std::span<const void* const> sources, std::size_t count, double scale,
+            Overflow overflow) {
   check(!sources.empty() && !outputs.empty(),
         "a reduction needs at least one source and one output");
-  if (simd::reduce(dtype, op, outputs, sources, count, scale)) return;
-  reference::reduce(dtype, op, outputs, sources, count, scale);
+  if (simd::reduce(dtype, op, outputs, sources, count, scale, overflow)) return;
+  reference::reduce(dtype, op, outputs, sources, count, scale, overflow);
 }
 
 void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,

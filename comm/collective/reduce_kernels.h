@@ -8,6 +8,12 @@
 
 namespace kolo {
 
+/// What becomes of a finite result that its 16-bit float cannot hold.
+enum class Overflow : std::uint8_t {
+  kInfinity,  ///< As IEEE 754 has it: the user's own 16-bit numbers.
+  kLargest,   ///< The largest finite value of its sign: on a wire that was chosen for them.
+};
+
 /// outputs[k][i] = round(scale * (sources[0][i] op sources[1][i] op ...)), in the order of
 /// `sources`, the same bits for every k.
 ///
@@ -15,9 +21,9 @@ namespace kolo {
 ///         suffices. An output may be one of the sources; otherwise they do not overlap.
 /// Units:  count is elements.
 /// Sums:   float16 and bfloat16 are accumulated in float32 and rounded once (to nearest, ties to
-///         even; NaN stays NaN, fp16 overflow becomes infinity); float32, float64 in their own
-///         type; integers wrap. kAverage sums (the caller passes scale = 1 / n). Min and max return
-///         NaN if any contribution is NaN, and take -0 to be less than +0.
+///         even; NaN and infinities stay so, `overflow` says what becomes of the rest); float32,
+///         float64 in their own type; integers wrap. kAverage sums (the caller passes scale = 1 /
+///         n). Min and max return NaN if any contribution is NaN, and take -0 to be less than +0.
 /// NaN:    every NaN that comes out is the quiet one with positive sign and empty payload.
 /// Scale:  applied in the accumulation type (integers: in double, truncated toward zero) before the
 ///         one rounding; 1.0 changes no bit.
@@ -25,11 +31,12 @@ namespace kolo {
 ///         rounding per operation, no fused multiply-add.
 /// Errors: UsageError if there is no source or no output.
 void reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
-            std::span<const void* const> sources, std::size_t count, double scale);
+            std::span<const void* const> sources, std::size_t count, double scale,
+            Overflow overflow = Overflow::kInfinity);
 /// The same with one output.
 inline void reduce(DType dtype, ReduceOp op, void* dst, std::span<const void* const> sources,
-                   std::size_t count, double scale) {
-  reduce(dtype, op, std::span<void* const>(&dst, 1), sources, count, scale);
+                   std::size_t count, double scale, Overflow overflow = Overflow::kInfinity) {
+  reduce(dtype, op, std::span<void* const>(&dst, 1), sources, count, scale, overflow);
 }
 
 /// How results reach memory; the bits are the same.
@@ -40,10 +47,10 @@ enum class Stores : std::uint8_t {
 
 /// dst[i] = round(scale * src[i]), converted between any two dtypes of `dtype.h`.
 ///
-/// Same rounding rules as `reduce`; float to integer truncates toward zero and saturates, NaN gives
-/// 0. Computes in float32 between float32 and the 16-bit floats, else in double.
-/// `dst == src` is allowed when both dtypes are equal. Equal dtypes and scale 1.0 copy bits.
-/// `stores` is a wish, which kernels of long arrays grant.
+/// Same rounding rules as `reduce` with Overflow::kInfinity; float to integer truncates toward zero
+/// and saturates, NaN gives 0. Computes in float32 between float32 and the 16-bit floats, else in
+/// double. `dst == src` is allowed when both dtypes are equal. Equal dtypes and scale 1.0 copy
+/// bits. `stores` is a wish, which kernels of long arrays grant.
 void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
              double scale, Stores stores = Stores::kCached);
 

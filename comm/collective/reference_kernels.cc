@@ -64,12 +64,23 @@ T round_to(Wide value) {
   }
 }
 
+/// The same, but for overflow.
+template <typename T, typename Wide>
+T round_within(Wide value) {
+  const T rounded = round_to<T>(value);
+  return std::isfinite(value) ? pulled_in(rounded) : rounded;
+}
+
 template <typename T>
-T scaled(Accum<T> value, double scale) {
+T scaled(Accum<T> value, double scale, Overflow overflow) {
   if constexpr (std::integral<T>) {
     return scale == 1.0 ? value : to_integer<T>(static_cast<double>(value) * scale);
   } else {
-    return round_to<T>(value * static_cast<Accum<T>>(scale));
+    const Accum<T> result = value * static_cast<Accum<T>>(scale);
+    if constexpr (kIsHalf<T>) {
+      if (overflow == Overflow::kLargest) return round_within<T>(result);
+    }
+    return round_to<T>(result);
   }
 }
 
@@ -123,29 +134,31 @@ struct Max {
 };
 
 template <typename T, typename Op>
-void reduce_as(Outputs outputs, Sources sources, std::size_t count, double scale) {
+void reduce_as(Outputs outputs, Sources sources, std::size_t count, double scale,
+               Overflow overflow) {
   for (std::size_t i = 0; i < count; ++i) {
     auto accum = widen<Accum<T>>(static_cast<const T*>(sources[0])[i]);
     for (const void* source : sources.subspan(1)) {
       accum = Op::apply(accum, widen<Accum<T>>(static_cast<const T*>(source)[i]));
     }
-    const T result = scaled<T>(accum, scale);
+    const T result = scaled<T>(accum, scale, overflow);
     for (void* output : outputs) static_cast<T*>(output)[i] = result;
   }
 }
 
 template <typename T>
-void reduce_as(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale) {
+void reduce_as(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale,
+               Overflow overflow) {
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kAverage:
-      return reduce_as<T, Sum>(outputs, sources, count, scale);
+      return reduce_as<T, Sum>(outputs, sources, count, scale, overflow);
     case ReduceOp::kProd:
-      return reduce_as<T, Prod>(outputs, sources, count, scale);
+      return reduce_as<T, Prod>(outputs, sources, count, scale, overflow);
     case ReduceOp::kMin:
-      return reduce_as<T, Min>(outputs, sources, count, scale);
+      return reduce_as<T, Min>(outputs, sources, count, scale, overflow);
     case ReduceOp::kMax:
-      return reduce_as<T, Max>(outputs, sources, count, scale);
+      return reduce_as<T, Max>(outputs, sources, count, scale, overflow);
   }
 }
 
@@ -158,12 +171,20 @@ void convert_as(void* dst, const void* src, std::size_t count, double scale) {
   for (std::size_t i = 0; i < count; ++i) out[i] = round_to<To>(widen<Wide>(in[i]) * factor);
 }
 
+/// Calls run(type identity) for one of the two wires.
+template <typename Run>
+auto visit_wire(DType wire, Run run) {
+  return wire == DType::kFloat16 ? run(std::type_identity<Float16>())
+                                 : run(std::type_identity<BFloat16>());
+}
+
 }  // namespace
 
 void reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
-            std::span<const void* const> sources, std::size_t count, double scale) {
+            std::span<const void* const> sources, std::size_t count, double scale,
+            Overflow overflow) {
   visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
-    reduce_as<T>(op, outputs, sources, count, scale);
+    reduce_as<T>(op, outputs, sources, count, scale, overflow);
   });
 }
 
@@ -179,6 +200,38 @@ void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::
       convert_as<To, From>(dst, src, count, scale);
     });
   });
+}
+
+std::size_t to_wire(DType wire, void* dst, DType src_dtype, const void* src, std::size_t count,
+                    int exponent) {
+  return visit_wire(wire, [&]<typename Wire>(std::type_identity<Wire>) {
+    return visit_dtype(src_dtype, [&]<typename From>(std::type_identity<From>) {
+      std::size_t too_large = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        const double value = widen<double>(static_cast<const From*>(src)[i]);
+        const double product = std::ldexp(value, exponent);
+        Wire& out = static_cast<Wire*>(dst)[i];
+        out = std::isfinite(value) ? pulled_in(round_to<Wire>(product)) : round_to<Wire>(product);
+        too_large += out != round_to<Wire>(product);
+      }
+      return too_large;
+    });
+  });
+}
+
+std::uint16_t from_wire(DType dst_dtype, void* dst, DType wire, const void* src, std::size_t count,
+                        int exponent) {
+  reference::convert(dst_dtype, dst, wire, src, count, std::ldexp(1.0, -exponent));
+  return largest_magnitude(src, count);
+}
+
+std::uint16_t largest_magnitude(const void* src, std::size_t count) {
+  std::uint16_t largest = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint16_t bits = static_cast<const std::uint16_t*>(src)[i];
+    largest = std::max(largest, static_cast<std::uint16_t>(bits & 0x7fff));
+  }
+  return largest;
 }
 
 }  // namespace kolo::reference

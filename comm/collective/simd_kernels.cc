@@ -26,7 +26,9 @@ const char* target_name() { return hwy::TargetName(HWY_TARGET); }
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
 // No vectors: the reference is as fast.
-bool reduce_on_target(DType, ReduceOp, Outputs, Sources, std::size_t, double) { return false; }
+bool reduce_on_target(DType, ReduceOp, Outputs, Sources, std::size_t, double, Overflow) {
+  return false;
+}
 bool convert_on_target(DType, void*, DType, const void*, std::size_t, double, Stores) {
   return false;
 }
@@ -200,17 +202,27 @@ bool reduce_integer(ReduceOp op, Outputs outputs, Sources sources, std::size_t c
   return false;
 }
 
+// 16-bit numbers whose overflow is the user's, or a wire's.
+template <class L>
+bool reduce_half(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale,
+                 Overflow overflow) {
+  if (overflow == Overflow::kLargest) {
+    return reduce_float<Within<L> >(op, outputs, sources, count, scale);
+  }
+  return reduce_float<L>(op, outputs, sources, count, scale);
+}
+
 bool reduce_on_target(DType dtype, ReduceOp op, Outputs outputs, Sources sources, std::size_t count,
-                      double scale) {
+                      double scale, Overflow overflow) {
   switch (dtype) {
     case DType::kFloat32:
       return reduce_float<Plain<float> >(op, outputs, sources, count, scale);
     case DType::kFloat64:
       return reduce_float<Plain<double> >(op, outputs, sources, count, scale);
     case DType::kFloat16:
-      return reduce_float<Float16AsFloat32>(op, outputs, sources, count, scale);
+      return reduce_half<Float16AsFloat32>(op, outputs, sources, count, scale, overflow);
     case DType::kBFloat16:
-      return reduce_float<BFloat16AsFloat32>(op, outputs, sources, count, scale);
+      return reduce_half<BFloat16AsFloat32>(op, outputs, sources, count, scale, overflow);
     case DType::kInt32:
       return reduce_integer<std::int32_t>(op, outputs, sources, count, scale);
     case DType::kInt64:
@@ -225,10 +237,14 @@ template <class To, class From, int kUnroll, class D>
 std::size_t convert_steps(D d, typename To::Stored* dst, const typename From::Stored* src,
                           std::size_t i, std::size_t count, hn::Vec<D> scale) {
   const std::size_t lanes = hn::Lanes(d);
+  const auto at = [=](std::size_t k) HWY_ATTR { return finish(d, From::load(d, src + k), scale); };
   for (; count - i >= kUnroll * lanes; i += kUnroll * lanes) {
-    for (std::size_t u = 0; u < kUnroll; ++u) {
-      const std::size_t k = i + u * lanes;
-      To::store(d, finish(d, From::load(d, src + k), scale), dst + k);
+    if constexpr (kUnroll == 1) {
+      To::store(d, at(i), dst + i);
+    } else {
+      for (std::size_t k = i; k < i + kUnroll * lanes; k += 2 * lanes) {
+        store_two(To(), d, at(k), at(k + lanes), dst + k);
+      }
     }
   }
   return i;
@@ -339,8 +355,10 @@ HWY_EXPORT(convert_on_target);
 HWY_EXPORT(target_name);
 
 bool reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
-            std::span<const void* const> sources, std::size_t count, double scale) {
-  return HWY_DYNAMIC_DISPATCH(reduce_on_target)(dtype, op, outputs, sources, count, scale);
+            std::span<const void* const> sources, std::size_t count, double scale,
+            Overflow overflow) {
+  return HWY_DYNAMIC_DISPATCH(reduce_on_target)(dtype, op, outputs, sources, count, scale,
+                                                overflow);
 }
 
 bool convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,

@@ -66,6 +66,8 @@ void store_low_halves(D, V bits, std::uint16_t* to) {
 struct BFloat16AsFloat32 {
   using Stored = std::uint16_t;
   using Accum = float;
+  static constexpr std::uint32_t kLargest = 0x7f7f0000;   // The largest value, as a float.
+  static constexpr std::uint32_t kOverflow = 0x7f7f8000;  // The least one that would round further.
   template <class D>
   static hn::Vec<D> load(D d, const Stored* from) {
     const hn::RebindToUnsigned<D> du;
@@ -83,13 +85,15 @@ struct BFloat16AsFloat32 {
     const hn::RebindToUnsigned<D> du;
     const auto bits = hn::BitCast(du, v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
-    return hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fff)));
+    return hn::Add(hn::Add(bits, hn::Set(du, 0x7fff)), odd);
   }
 };
 
 struct Float16AsFloat32 {
   using Stored = std::uint16_t;
   using Accum = float;
+  static constexpr std::uint32_t kLargest = 0x477fe000;
+  static constexpr std::uint32_t kOverflow = 0x477ff000;
 
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM_A64
   // In hardware: F16C, or the conversions of A64.
@@ -150,6 +154,75 @@ struct Float16AsFloat32 {
 #endif
 };
 
+// Stores two vectors one behind the other: the second at to + lanes.
+template <class L, class D, class V>
+void store_two(L, D d, V a, V b, typename L::Stored* to) {
+  L::store(d, a, to);
+  L::store(d, b, to + hn::Lanes(d));
+}
+#if HWY_TARGET != HWY_SCALAR  // Which has no pairs of lanes, and runs no kernel either.
+template <class D, class V>
+void store_two(BFloat16AsFloat32, D d, V a, V b, std::uint16_t* to) {
+  const hn::Repartition<std::uint16_t, D> halves;
+  const auto low = hn::BitCast(halves, BFloat16AsFloat32::rounded(d, a));
+  const auto high = hn::BitCast(halves, BFloat16AsFloat32::rounded(d, b));
+  hn::StoreU(hn::ConcatOdd(halves, high, low), halves, to);
+}
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM_A64
+// One store of a whole vector: two of half a vector each take a quarter longer on AMD's Zen 5.
+template <class D, class V>
+void store_two(Float16AsFloat32, D, V a, V b, std::uint16_t* to) {
+  const hn::Rebind<hwy::float16_t, D> half;
+  const hn::Rebind<std::uint16_t, D> narrow;
+  const hn::Repartition<std::uint16_t, D> halves;
+  const auto low = hn::BitCast(narrow, hn::DemoteTo(half, a));
+  const auto high = hn::BitCast(narrow, hn::DemoteTo(half, b));
+  hn::StoreU(hn::Combine(halves, high, low), halves, to);
+}
+#endif
+#endif
+
+// Values that are at least that of the float with the bits `least` in magnitude, or NaN.
+template <class D>
+hn::Mask<D> is_special(D d, hn::Vec<D> v, std::uint32_t least) {
+  const hn::RebindToSigned<D> di;
+  const auto magnitude = hn::And(hn::BitCast(di, v), hn::Set(di, 0x7fffffff));
+  return hn::RebindMask(d, hn::Gt(magnitude, hn::Set(di, static_cast<std::int32_t>(least) - 1)));
+}
+
+// Finite values whose magnitude is at least that of the float with the bits `least`.
+template <class D>
+hn::Mask<D> is_beyond(D d, hn::Vec<D> v, std::uint32_t least) {
+  // Moved by the room above the finite ones, infinity and NaN are negative: one comparison.
+  constexpr std::uint32_t kRoom = 0x80000000u - 0x7f800000u;
+  const hn::RebindToUnsigned<D> du;
+  const hn::RebindToSigned<D> di;
+  const auto magnitude = hn::And(hn::BitCast(du, v), hn::Set(du, 0x7fffffff));
+  const auto moved = hn::BitCast(di, hn::Add(magnitude, hn::Set(du, kRoom)));
+  const auto bound = hn::Set(di, static_cast<std::int32_t>(least - 1 + kRoom));
+  return hn::RebindMask(d, hn::Gt(moved, bound));
+}
+
+// The largest value of lanes L with the sign of `v`.
+template <class L, class D>
+hn::Vec<D> largest_like(D d, hn::Vec<D> v) {
+  const hn::RebindToUnsigned<D> du;
+  return hn::CopySign(hn::BitCast(d, hn::Set(du, L::kLargest)), v);
+}
+
+// 16-bit lanes without overflow: what is finite stays finite.
+template <class L>
+struct Within : L {
+  template <class D>
+  static hn::Vec<D> pulled_in(D d, hn::Vec<D> v) {
+    return hn::IfThenElse(is_beyond(d, v, L::kOverflow), largest_like<L>(d, v), v);
+  }
+  template <class D>
+  static void store(D d, hn::Vec<D> v, typename L::Stored* to) {
+    L::store(d, pulled_in(d, v), to);
+  }
+};
+
 // Loads and stores of two vectors of elements at once, for operations that treat all elements
 // alike: which of the elements go to which vector is up to the lanes, the same in both directions.
 template <class L, class D, class V>
@@ -179,6 +252,15 @@ void store_pair(BFloat16AsFloat32, D d, V even, V odd, std::uint16_t* to) {
   const auto low = hn::ShiftRight<16>(BFloat16AsFloat32::rounded(d, even));
   const auto high = hn::And(BFloat16AsFloat32::rounded(d, odd), hn::Set(du, 0xffff0000u));
   hn::StoreU(hn::BitCast(halves, hn::Or(low, high)), halves, to);
+}
+
+template <class L, class D, class V>
+void load_pair(Within<L>, D d, const typename L::Stored* from, V& a, V& b) {
+  load_pair(L(), d, from, a, b);
+}
+template <class L, class D, class V>
+void store_pair(Within<L>, D d, V a, V b, typename L::Stored* to) {
+  store_pair(L(), d, Within<L>::pulled_in(d, a), Within<L>::pulled_in(d, b), to);
 }
 
 // Replaces every NaN by the canonical one, so that no bit of the result depends on which operand's

@@ -31,6 +31,8 @@ HostRun::HostRun(Transport& transport, const Schedule& schedule, const HostBindi
       binding_(binding),
       element_bytes_(size_of(schedule.layout.dtype)),
       turn_bytes_(arena_needs(schedule).turn_bytes),
+      overflow_(schedule.layout.placement == Placement::kStaged ? Overflow::kLargest
+                                                                : Overflow::kInfinity),
       scratch_(allocate_aligned(schedule.scratch_count * element_bytes_)),
       payloads_(allocate_aligned(schedule.payload_bytes)) {
   const ArenaNeeds needs = arena_needs(schedule);
@@ -166,7 +168,7 @@ void HostRun::reduce_piece(const Step& step, std::size_t first, std::size_t coun
   sources_.clear();
   for (const Range& source : step.sources) sources_.push_back(at(source));
   kolo::reduce(schedule_.layout.dtype, schedule_.layout.op, outputs_, sources_, count,
-               step.finishes ? binding_.scale : 1.0);
+               step.finishes ? binding_.scale : 1.0, overflow_);
 }
 
 }  // namespace kolo

@@ -56,6 +56,7 @@ class HostRun {
   const HostBinding binding_;
   const std::size_t element_bytes_;
   const std::size_t turn_bytes_;
+  const Overflow overflow_;         // of sums: a dtype that was chosen for the wire has none
   std::vector<std::byte*> arenas_;  // by rank; null where not mapped
   AlignedMemory scratch_;
   AlignedMemory payloads_;

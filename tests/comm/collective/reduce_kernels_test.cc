@@ -129,7 +129,8 @@ class ReduceTest : public testing::TestWithParam<Case> {
  protected:
   // Reduces `num_sources` arrays of `count`, each starting at an odd element, on all targets, and
   // compares with the reference, byte for byte; bytes beside the result must not change.
-  void expect_reference(std::size_t num_sources, std::size_t count, double scale) {
+  void expect_reference(std::size_t num_sources, std::size_t count, double scale,
+                        Overflow overflow = Overflow::kInfinity) {
     const auto [dtype, op] = GetParam();
     const std::size_t width = size_of(dtype);
     std::mt19937_64 random(kSeed + count);
@@ -141,11 +142,11 @@ class ReduceTest : public testing::TestWithParam<Case> {
     }
     const Bytes canvas = random_bytes(random, dtype, count + 2);
     Bytes expected = canvas;
-    reference::reduce(dtype, op, expected.data() + width, sources, count, scale);
+    reference::reduce(dtype, op, expected.data() + width, sources, count, scale, overflow);
     for (const std::int64_t target : test::simd_targets()) {
       const test::ScopedSimdTarget scoped(target);
       Bytes actual = canvas;
-      reduce(dtype, op, actual.data() + width, sources, count, scale);
+      reduce(dtype, op, actual.data() + width, sources, count, scale, overflow);
       ASSERT_EQ(actual, expected) << kernel_target() << ", " << num_sources << " sources, count "
                                   << count << ", scale " << scale << ", seed " << kSeed;
     }
@@ -156,6 +157,16 @@ TEST_P(ReduceTest, AllTargetsGiveTheBitsOfTheReference) {
   for (const std::size_t num_sources : {1u, 2u, 3u, 4u, 5u, 9u, 17u}) {
     for (const std::size_t count : kCounts) {
       for (const double scale : kScales) expect_reference(num_sources, count, scale);
+    }
+  }
+}
+
+TEST_P(ReduceTest, AllTargetsKeepWhatIsFiniteFinite) {
+  for (const std::size_t num_sources : {1u, 2u, 5u}) {
+    for (const std::size_t count : kCounts) {
+      for (const double scale : kScales) {
+        expect_reference(num_sources, count, scale, Overflow::kLargest);
+      }
     }
   }
 }
@@ -293,6 +304,24 @@ TEST(ReduceSemantics, HalfSumsAreRoundedOnce) {
   const auto overflow = reduced<Float16>(DType::kFloat16, ReduceOp::kSum,
                                          {{Float16{0x7bff}}, {Float16{0x7bff}}}, 0.5);
   EXPECT_EQ(overflow[0].bits, 0x7bff) << "the sum must not overflow before it is scaled";
+}
+
+TEST(ReduceSemantics, SumsOnAWireStayFiniteAndInfinitiesInfinite) {
+  const std::vector<Float16> a = {{0x7bff}, {0xfbff}, {0x7c00}, {0x7c00}, {0x7bff}};
+  const std::vector<Float16> b = {{0x7bff}, {0xfbff}, {0x3c00}, {0xfc00}, {0x4c00}};
+  const std::vector<const void*> sources = {a.data(), b.data()};
+  std::vector<Float16> sum(a.size());
+  reduce(DType::kFloat16, ReduceOp::kSum, sum.data(), sources, sum.size(), 1.0, Overflow::kLargest);
+  EXPECT_THAT(sum, testing::ElementsAre(Float16{0x7bff}, Float16{0xfbff}, Float16{0x7c00},
+                                        Float16{0x7e00}, Float16{0x7bff}));
+  reduce(DType::kFloat16, ReduceOp::kSum, sum.data(), sources, sum.size(), 1.0);
+  EXPECT_THAT(sum, testing::ElementsAre(Float16{0x7c00}, Float16{0xfc00}, Float16{0x7c00},
+                                        Float16{0x7e00}, Float16{0x7c00}));
+  const BFloat16 brain{0x7f7f};
+  const std::vector<const void*> brains = {&brain, &brain};
+  BFloat16 product{};
+  reduce(DType::kBFloat16, ReduceOp::kSum, &product, brains, 1, 0.5, Overflow::kLargest);
+  EXPECT_EQ(product.bits, 0x7f80) << "the sum is infinite in float32 already";
 }
 
 TEST(ReduceSemantics, SumsGoInOrderOfSources) {
