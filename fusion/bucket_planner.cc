@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "comm/base/check.h"
+#include "fusion/wire_packer.h"
 
 namespace kolo {
 namespace {
@@ -36,6 +37,13 @@ Placement placement_of(const GradientSpec& gradient, DType bucket_dtype) {
 }
 
 bool is_in_place(Placement placement) { return placement == Placement::kInPlace; }
+
+/// Whether gradients of two placements may share a bucket. On the host, 16-bit gradients keep from
+/// those that are cast to their dtype: a wire follows other rules, see `WirePacker`.
+bool are_alike(Placement a, Placement b, DType dtype, MemoryKind memory) {
+  if (is_16bit_float(dtype) && memory == MemoryKind::kHost) return a == b;
+  return is_in_place(a) == is_in_place(b);
+}
 
 }  // namespace
 
@@ -71,7 +79,7 @@ Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions&
     const auto fits = [&](const PlannedBucket& bucket) {
       const std::size_t count = align_up(bucket.layout.count, dtype) + gradient.count();
       return bucket.layout.dtype == dtype && bucket.layout.memory == gradient.memory &&
-             is_in_place(bucket.layout.placement) == is_in_place(placement) &&
+             are_alike(bucket.layout.placement, placement, dtype, gradient.memory) &&
              count * size_of(dtype) <= limit;
     };
     if (plan.buckets.empty() || !fits(plan.buckets.back())) {
@@ -86,7 +94,7 @@ Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions&
     if (placement == Placement::kStaged) bucket.layout.placement = placement;
     const std::size_t offset = align_up(bucket.layout.count, dtype);
     bucket.segments.push_back({.gradient = index, .offset = offset, .count = gradient.count()});
-    bucket.layout.count = offset + gradient.count();
+    bucket.layout.count = offset + gradient.count() + lanes_of(bucket.layout);
     plan.bucket_of[index] = plan.buckets.size() - 1;
   }
   for (PlannedBucket& bucket : plan.buckets) {

@@ -41,9 +41,10 @@ struct PlannerOptions {
 
 /// Fills buckets greedily in order of readiness, so that a bucket closes as early as possible.
 /// Gradients share a bucket only if they have its dtype (the wire's for floats, if one is set) and
-/// memory, and all live in it or none; one that must be cast makes the bucket kStaged. Each starts
-/// at a multiple of kWireAlignment bytes; one that is larger than `fusion_bytes` has a bucket of
-/// its own. Gradients with a `compression` are left out: they travel in groups of another kind.
+/// memory, and all live in it or none; one that must be cast makes the bucket kStaged, but on the
+/// host shares a 16-bit one only with such, each with its `lanes_of` behind it. Each starts at a
+/// multiple of kWireAlignment bytes; one that is larger than `fusion_bytes` has a bucket of its
+/// own. Gradients with a `compression` are left out: they travel in groups of another kind.
 ///
 /// Threads: pure; any. Equal specs and options give equal plans on every rank.
 /// Errors:  UsageError if `order` is not a permutation.

@@ -52,6 +52,11 @@ void GradientGroup::attach(Device& device) {
   }
 }
 
+std::shared_ptr<WireState> GradientGroup::wire_state(int ranks) {
+  if (!wire_state_) wire_state_ = std::make_shared<WireState>(gradients_.size(), ranks);
+  return wire_state_;
+}
+
 void GradientGroup::placed(std::vector<BufferView> views,
                            std::vector<std::optional<std::size_t>> arena_offsets,
                            std::optional<std::size_t> arena_region) {

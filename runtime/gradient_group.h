@@ -17,6 +17,7 @@
 #include "comm/device/device.h"
 #include "fusion/bucket_planner.h"
 #include "fusion/readiness.h"
+#include "fusion/wire_state.h"
 #include "runtime/bucket_table.h"
 #include "runtime/compressed_set.h"
 #include "runtime/kolo.h"
@@ -47,6 +48,8 @@ class GradientGroup final : public BucketOwner {
   void* allocate_on_device(std::size_t bytes);
   /// Gives every gradient in device memory its ready event. `device` outlives the group's use.
   void attach(Device& device);
+  /// Of gradients on the host that are cast to a 16-bit wire; outlives every plan.
+  std::shared_ptr<WireState> wire_state(int ranks);
   /// Of a gradient in device memory.
   const Event& ready_event(std::size_t gradient) const { return *ready_events_[gradient]; }
   /// Where each gradient lives, and where those in the arena lie in this region of it.
@@ -93,6 +96,7 @@ class GradientGroup final : public BucketOwner {
   const BufferView& view(std::size_t index) const { return views_[index]; }
   const std::vector<BufferView>& views() const { return views_; }
   PlanSummary summary() const;
+  std::uint64_t too_large() const { return wire_state_ ? wire_state_->too_large() : 0; }
   /// A bucket whose gradients are all marked.
   struct ReadyBucket {
     std::size_t index = 0;
@@ -132,6 +136,7 @@ class GradientGroup final : public BucketOwner {
   Device* device_ = nullptr;
   std::vector<AlignedMemory> memory_;
   std::vector<DeviceMemory> device_memory_;
+  std::shared_ptr<WireState> wire_state_;  // shared with packers; null until one needs it
   std::vector<std::unique_ptr<Event>> ready_events_;  // by gradient; null in host memory
   std::vector<const Event*> finished_events_;         // by bucket; null in host memory
   std::vector<BufferView> views_;

@@ -9,6 +9,7 @@
 
 #include "comm/collective/chunking.h"
 #include "fusion/segment_packer.h"
+#include "fusion/wire_packer.h"
 #include "runtime/gradient_compression.h"
 
 namespace kolo {
@@ -92,6 +93,15 @@ void place_gradients(GradientGroup& group, const PlanContext& context) {
   group.placed(std::move(views), places.offset_of, region);
 }
 
+std::shared_ptr<WirePacker> make_wire_packer(const PlannedBucket& bucket,
+                                             std::vector<Segment> segments,
+                                             std::shared_ptr<WireState> state, std::string name) {
+  std::vector<std::size_t> gradients;
+  for (const PlannedSegment& planned : bucket.segments) gradients.push_back(planned.gradient);
+  return std::make_shared<WirePacker>(bucket.layout, std::move(segments), std::move(gradients),
+                                      std::move(state), std::move(name));
+}
+
 /// Makes the buckets of a draft.
 void install(GradientGroup& group, const PlanContext& context, Draft draft) {
   const auto& gradients = group.gradients();
@@ -135,6 +145,10 @@ void install(GradientGroup& group, const PlanContext& context, Draft draft) {
     }
     if (staged && on_device) {
       binding.stream_packer = make_device_packer(context, schedule, segments);
+    } else if (bucket.layout.placement == Placement::kStaged &&
+               is_16bit_float(bucket.layout.dtype)) {
+      binding.packer = make_wire_packer(bucket, std::move(segments),
+                                        group.wire_state(context.grid.world_size()), binding.name);
     } else if (staged) {
       binding.packer = std::make_shared<SegmentPacker>(bucket.layout.dtype, std::move(segments));
     }

@@ -312,4 +312,6 @@ void GradientSet::between_iterations(std::string_view call) const {
 
 PlanSummary GradientSet::plan() const { return group_->summary(); }
 
+std::uint64_t GradientSet::too_large() const { return group_->too_large(); }
+
 }  // namespace kolo

@@ -18,6 +18,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -85,6 +86,10 @@ class GradientSet {
   void wait(NativeStream stream);
 
   PlanSummary plan() const;
+
+  /// Finite values of this rank, over all iterations, that a 16-bit wire could not hold: they
+  /// travelled as the largest one that it can.
+  std::uint64_t too_large() const;
 
   // Of gradients that travel sparsely; all of it between `wait` and the next `ready`.
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "comm/base/error.h"
+#include "fusion/wire_packer.h"
 
 namespace kolo {
 namespace {
@@ -40,7 +41,8 @@ class Model {
                             .dtype = random_() % 3 == 0 ? dtype : DType::kFloat32,
                             .data = random_() % 4 == 0 ? &memory_ : nullptr});
     }
-    if (random_() % 2 == 0) options_.gradients.wire_dtype = DType::kBFloat16;
+    if (random_() % 3 == 0) options_.gradients.wire_dtype = DType::kBFloat16;
+    if (random_() % 3 == 0) options_.gradients.wire_dtype = DType::kFloat16;
     options_.gradients.op = ReduceOp::kSum;
     const std::size_t limits[] = {0, 64, 100, 1000, 4096, std::size_t{1} << 30};
     options_.fusion_bytes = limits[random_() % std::size(limits)];
@@ -94,10 +96,12 @@ TEST(PlanBuckets, PlacesEachGradientOnceAlignedWithinTheLimitAndGreedily) {
         ASSERT_EQ(segment.offset, aligned(end, layout.dtype));
         ASSERT_EQ(layout.dtype, bucket_dtype(gradient, options.gradients));
         placements.insert(placement_alone(gradient, layout.dtype));
-        end = segment.offset + segment.count;
+        end = segment.offset + segment.count + lanes_of(layout);
       }
       ASSERT_EQ(layout.count, end);
-      // All in the bucket or none; one that is cast makes all of them staged.
+      // All in the bucket or none; one that is cast makes all of them staged, to 16 bit all or
+      // none.
+      if (is_16bit_float(layout.dtype)) ASSERT_EQ(placements.size(), 1u);
       ASSERT_TRUE(placements.size() == 1 || !placements.contains(Placement::kInPlace));
       ASSERT_EQ(layout.placement,
                 placements.contains(Placement::kStaged) ? Placement::kStaged : *placements.begin());
@@ -109,11 +113,11 @@ TEST(PlanBuckets, PlacesEachGradientOnceAlignedWithinTheLimitAndGreedily) {
       if (b + 1 == plan.buckets.size()) continue;
       const auto& next = plan.buckets[b + 1];
       const std::size_t fused = aligned(end, layout.dtype) + next.segments[0].count;
-      const auto is_in_place = [](const BucketLayout& of) {
-        return of.placement == Placement::kInPlace;
+      const auto group_of = [](const BucketLayout& of) {
+        const bool is_apart = of.placement == Placement::kUser && is_16bit_float(of.dtype);
+        return is_apart ? 2 : of.placement == Placement::kInPlace ? 1 : 0;
       };
-      ASSERT_TRUE(next.layout.dtype != layout.dtype ||
-                  is_in_place(next.layout) != is_in_place(layout) ||
+      ASSERT_TRUE(next.layout.dtype != layout.dtype || group_of(next.layout) != group_of(layout) ||
                   fused * size_of(layout.dtype) > options.fusion_bytes);
     }
   }
@@ -177,7 +181,7 @@ TEST(PlanBuckets, CountsBytesOfTheWire) {
                                                {.name = "b", .shape = {128}}};
   PlannerOptions options{.gradients = {}, .fusion_bytes = 512};
   EXPECT_EQ(plan_buckets(gradients, options).buckets.size(), 2u);
-  options.gradients.wire_dtype = DType::kFloat16;
+  options.gradients.wire_dtype = DType::kBFloat16;
   EXPECT_EQ(plan_buckets(gradients, options).buckets.size(), 1u);
 }
 
@@ -196,6 +200,18 @@ TEST(PlanBuckets, AGradientsOwnWireCountsMoreThanThatOfItsSet) {
   EXPECT_EQ(plan.buckets[1].layout.dtype, DType::kBFloat16);
   EXPECT_EQ(plan.buckets[2].layout.dtype, DType::kFloat16);
   EXPECT_EQ(plan.buckets[2].segments.size(), 2u);
+}
+
+TEST(PlanBuckets, LeavesRoomForLanesBehindEachGradient) {
+  const std::vector<GradientSpec> gradients = {
+      {.name = "a", .shape = {32}}, {.name = "b", .shape = {31}}, {.name = "c", .shape = {30}}};
+  const Plan plan = plan_buckets(
+      gradients,
+      {.gradients = {.wire_dtype = DType::kFloat16}, .fusion_bytes = 4096, .order = {0, 1, 2}});
+  ASSERT_EQ(plan.buckets.size(), 1u);
+  EXPECT_EQ(plan.buckets[0].segments[1].offset, 64u);
+  EXPECT_EQ(plan.buckets[0].segments[2].offset, 128u);
+  EXPECT_EQ(plan.buckets[0].layout.count, 160u);
 }
 
 TEST(PlanBuckets, RefusesAnOrderThatIsNone) {

@@ -70,16 +70,17 @@ std::vector<Course> run_course(int ranks, int iterations, const std::string& opt
   return courses;
 }
 
-// Gradients below 1 in the 65536-fold fit into float16, whose largest number is 65504; 8 does not.
 float calm(int rank, int iteration) {
   return 0.125f * static_cast<float>(1 + (rank + iteration) % 3);
 }
 
+// The wire makes room for whatever float32 holds: what overflows is the scaled gradient itself.
 constexpr int kOverflowAt = 3;
+constexpr float kTooMuch = 0x1p120f;
 
 GradientOf with_one_overflow(int overflowing_rank) {
   return [=](int rank, int iteration) {
-    if (iteration == kOverflowAt && rank == overflowing_rank) return 8.0f;
+    if (iteration == kOverflowAt && rank == overflowing_rank) return kTooMuch;
     return calm(rank, iteration);
   };
 }
@@ -136,7 +137,8 @@ TEST(LossScaledUpdateTest, TakesTheScaleOffAgain) {
 }
 
 TEST(LossScaledUpdateTest, KeepsGradientsThatFloat16WouldLose) {
-  const auto tiny = [](int, int) { return 0x1p-30f; };  // float16 ends at 2^-24
+  // float16 ends at 2^-24, and a wire that has seen nothing does not know better.
+  const auto tiny = [](int, int) { return 0x1p-30f; };
   const auto fixed = UpdateGate::Options{.loss_scale = {.mode = Mode::kFixed, .scale = 0x1p20f}};
   EXPECT_EQ(run_course(2, 1, "sgd", {}, tiny)[0].reports[0].gradient_norm, 0.0);
   EXPECT_GT(run_course(2, 1, "sgd", fixed, tiny)[0].reports[0].gradient_norm, 0x1p-30);

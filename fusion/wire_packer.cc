@@ -1,0 +1,142 @@
+#include "fusion/wire_packer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+#include "comm/base/half.h"
+#include "comm/base/log.h"
+#include "comm/collective/reference_kernels.h"
+#include "comm/collective/wire_kernels.h"
+#include "fusion/segment_overlap.h"
+
+namespace kolo {
+namespace {
+
+std::byte* element(const Segment& segment, std::size_t position) {
+  return static_cast<std::byte*>(segment.data) +
+         (position - segment.offset) * size_of(segment.dtype);
+}
+
+constexpr std::size_t kLanes = 2;
+
+// A flag in its lane: any number of ranks that raise it, summed or averaged, is not zero.
+std::uint16_t lane_bits(bool flag) { return flag ? to_float16(1.0f).bits : 0; }
+
+template <typename T>
+bool any_value(const T* values, std::size_t count) {
+  return std::any_of(values, values + count, [](T value) { return value != 0; });
+}
+
+// Whether one of `count` elements is not zero.
+bool has_value(DType dtype, const void* values, std::size_t count) {
+  if (dtype == DType::kFloat64) return any_value(static_cast<const double*>(values), count);
+  if (dtype == DType::kFloat32) return any_value(static_cast<const float*>(values), count);
+  return reference::largest_magnitude(values, count) > 0;
+}
+
+}  // namespace
+
+std::size_t lanes_of(const BucketLayout& layout) {
+  const bool sums = layout.op == ReduceOp::kSum || layout.op == ReduceOp::kAverage;
+  const bool is_cast = layout.memory == MemoryKind::kHost && layout.placement == Placement::kStaged;
+  return layout.dtype == DType::kFloat16 && is_cast && sums ? kLanes : 0;
+}
+
+WirePacker::WirePacker(const BucketLayout& layout, std::vector<Segment> segments,
+                       std::vector<std::size_t> tensors, std::shared_ptr<WireState> state,
+                       std::string name)
+    : wire_(layout.dtype),
+      lanes_(lanes_of(layout)),
+      name_(std::move(name)),
+      places_(std::move(segments)),
+      tensors_(std::move(tensors)),
+      state_(std::move(state)) {
+  check(tensors_.size() == places_.size(), "each segment of a wire is one tensor");
+  for (Segment& place : places_) place.count += lanes_;
+}
+
+void WirePacker::pack(std::size_t offset, std::size_t count, void* bucket) {
+  auto* const to = static_cast<std::uint16_t*>(bucket);
+  std::size_t packed_to = offset;
+  const auto zero_up_to = [&](std::size_t position) {
+    std::fill(to + (packed_to - offset), to + (position - offset), std::uint16_t{0});
+  };
+  for_each_overlap(places_, offset, offset + count,
+                   [&](const Segment& place, std::size_t first, std::size_t last) {
+                     zero_up_to(first);
+                     pack_tensor(place, first, last, to + (first - offset));
+                     packed_to = last;
+                   });
+  zero_up_to(offset + count);
+}
+
+void WirePacker::pack_tensor(const Segment& place, std::size_t first, std::size_t last,
+                             std::uint16_t* to) {
+  WireTensor& tensor = tensor_of(place);
+  const std::size_t end = end_of(place);
+  if (first < end) {
+    const std::size_t count = std::min(last, end) - first;
+    const void* const values = element(place, first);
+    note_too_large(tensor, to_wire(wire_, to, place.dtype, values, count, tensor.scale.exponent()));
+    if (tensor.may_be_too_small) {
+      tensor.has_values = tensor.has_values || has_value(place.dtype, values, count);
+      tensor.sends_values = tensor.sends_values || has_value(wire_, to, count);
+    }
+  }
+  for (std::size_t lane = std::max(first, end); lane < last; ++lane) {
+    to[lane - first] = lane_bits(lane == end ? tensor.told_too_large : tensor.told_too_small);
+  }
+}
+
+void WirePacker::note_too_large(WireTensor& tensor, std::size_t count) {
+  if (count == 0) return;
+  tensor.is_too_large = true;
+  if (!state_->add_too_large(count)) return;
+  log::warn(fmt::format(
+      "{}: {} values are too large for {} and travel as the largest one; more are counted only",
+      name_, count, to_string(wire_)));
+}
+
+void WirePacker::unpack(std::size_t offset, std::size_t count, const void* bucket, Stores stores) {
+  const auto* const from = static_cast<const std::uint16_t*>(bucket);
+  for_each_overlap(places_, offset, offset + count,
+                   [&](const Segment& place, std::size_t first, std::size_t last) {
+                     unpack_tensor(place, first, last, from + (first - offset), stores);
+                   });
+}
+
+void WirePacker::unpack_tensor(const Segment& place, std::size_t first, std::size_t last,
+                               const std::uint16_t* from, Stores stores) {
+  WireTensor& tensor = tensor_of(place);
+  const std::size_t end = end_of(place);
+  if (first < end) {
+    const std::uint16_t largest =
+        from_wire(place.dtype, element(place, first), wire_, from, std::min(last, end) - first,
+                  tensor.scale.exponent(), stores);
+    tensor.heard.largest = std::max(tensor.heard.largest, largest);
+  }
+  for (std::size_t lane = std::max(first, end); lane < last; ++lane) {
+    (lane == end ? tensor.heard.was_too_large : tensor.heard.was_too_small) =
+        from[lane - first] != 0;
+  }
+  tensor.unpacked += last - first;
+  if (lanes_ > 0 && tensor.unpacked == place.count) finish(tensor);
+}
+
+void WirePacker::finish(WireTensor& tensor) {
+  tensor.scale.step(tensor.heard);
+  tensor = {.scale = tensor.scale,
+            .told_too_large = tensor.is_too_large,
+            .told_too_small = tensor.has_values && !tensor.sends_values,
+            .may_be_too_small = tensor.heard.largest == 0};
+}
+
+Packer::Piece WirePacker::piece(std::size_t, std::size_t) {
+  throw UsageError("tensors that are cast have no pieces of the bucket's dtype");
+}
+
+}  // namespace kolo
