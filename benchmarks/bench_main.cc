@@ -8,6 +8,7 @@
 #include "benchmarks/all_reduce_command.h"
 #include "benchmarks/choice_command.h"
 #include "benchmarks/codec_bench.h"
+#include "benchmarks/error_command.h"
 #include "benchmarks/overlap_command.h"
 #include "comm/base/error.h"
 #include "comm/base/log.h"
@@ -23,6 +24,7 @@ int main(int argc, char** argv) {
   AllReduceCommand all_reduce(app);
   AgreementCommand agreement(app);
   ChoiceCommand choice(app);
+  ErrorCommand error(app);
   OverlapCommand overlap(app);
   CodecOptions codec;
   add_codec_bench(app, codec);
@@ -31,6 +33,7 @@ int main(int argc, char** argv) {
     const bool right = all_reduce.chosen()           ? all_reduce.run()
                        : choice.chosen()             ? choice.run()
                        : agreement.chosen()          ? agreement.run()
+                       : error.chosen()              ? error.run()
                        : app.got_subcommand("codec") ? run_codec_bench(codec)
                                                      : overlap.run();
     return right ? 0 : exit_status(ErrorCode::kInternal);

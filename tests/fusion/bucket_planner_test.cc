@@ -101,7 +101,7 @@ TEST(PlanBuckets, PlacesEachGradientOnceAlignedWithinTheLimitAndGreedily) {
       ASSERT_EQ(layout.count, end);
       // All in the bucket or none; one that is cast makes all of them staged, to 16 bit all or
       // none.
-      if (is_16bit_float(layout.dtype)) ASSERT_EQ(placements.size(), 1u);
+      ASSERT_TRUE(!is_16bit_float(layout.dtype) || placements.size() == 1);
       ASSERT_TRUE(placements.size() == 1 || !placements.contains(Placement::kInPlace));
       ASSERT_EQ(layout.placement,
                 placements.contains(Placement::kStaged) ? Placement::kStaged : *placements.begin());
