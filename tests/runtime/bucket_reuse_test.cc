@@ -104,54 +104,6 @@ TEST_P(BucketReuse, NewNamesNeverRunOutWhileRanksAreApart) {
   }
 }
 
-// Every name is new; some old ones are used now and then, also while it is voted on them.
-TEST_P(BucketReuse, NewNamesNeverRunOut) {
-  EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {}, 12);
-  std::mt19937_64 random(12);
-  for (std::size_t use = 0; use < 1500; ++use) {
-    const std::size_t age = random() % 3 == 0 ? random() % 400 : 0;
-    const std::string name = "tensor " + std::to_string(use - std::min(age, use));
-    ASSERT_EQ(sum(job, name, 20, static_cast<float>(use % 100)), "") << "use " << use;
-  }
-}
-
-// Ranks run through the same names at paces of their own, so votes find names in use at some.
-TEST_P(BucketReuse, NewNamesNeverRunOutWhileRanksAreApart) {
-  for (std::uint64_t seed = 0; seed < 3; ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
-    EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {}, seed);
-    const auto world = static_cast<std::size_t>(job.world_size());
-    std::mt19937_64 random(seed);
-    constexpr std::size_t kUses = 900;
-    std::vector<std::string> names;
-    for (std::size_t use = 0; use < kUses; ++use) {
-      const std::size_t age = random() % 2 == 0 ? random() % 300 : 0;
-      names.push_back("tensor " + std::to_string(use - std::min(age, use)));
-    }
-    std::vector<std::vector<std::vector<float>>> data(
-        world, std::vector<std::vector<float>>(kUses, std::vector<float>(12, 1.0F)));
-    std::vector<std::shared_ptr<Operation>> operations;
-    std::vector<std::size_t> next(world, 0);
-    while (std::ranges::any_of(next, [&](std::size_t use) { return use < kUses; })) {
-      const std::size_t rank = random() % world;
-      for (std::size_t burst = random() % 8; burst > 0 && next[rank] < kUses; --burst) {
-        const std::size_t use = next[rank]++;
-        operations.push_back(job.submit(static_cast<int>(rank), {.kind = OperationKind::kAllReduce,
-                                                                 .name = names[use],
-                                                                 .buffer = view(data[rank][use])}));
-      }
-      job.poll(random() % 20);
-    }
-    job.finish(operations);
-    for (const auto& operation : operations) ASSERT_EQ(error_of(*operation), "");
-    for (const auto& mine : data) {
-      for (const auto& values : mine) {
-        ASSERT_THAT(values, testing::Each(static_cast<float>(world)));
-      }
-    }
-  }
-}
-
 // In a rejected iteration some ranks had begun and others had not.
 TEST_P(BucketReuse, WhatARejectedOperationHadIsUsedAgain) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
