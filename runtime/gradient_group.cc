@@ -226,11 +226,11 @@ bool GradientGroup::wait_for(const std::atomic<std::size_t>& progress,
   marks_ = 0;
   marked_.assign(marked_.size(), false);
   if (clock_ != nullptr) {
-    const TimePoint now = clock_->now();
+    const TimePoint end = clock_->now();
     if (step_began_ && !exchanges_sizes_) {
-      steps_us_.push_back(std::chrono::duration<double, std::micro>(now - *step_began_).count());
+      steps_us_.push_back(std::chrono::duration<double, std::micro>(end - *step_began_).count());
     }
-    step_began_ = now;
+    step_began_ = end;
   }
   begin_iteration();
   return true;
