@@ -26,6 +26,33 @@ GradientSet register_one(Runtime& runtime, const AllReduceCase& what, void* data
                                     {.op = what.op, .wire_dtype = what.wire});
 }
 
+/// Out of place in the caller's memory, by the call that is made for it.
+class OutOfPlaceRun final : public AllReduceRun {
+ public:
+  OutOfPlaceRun(Runtime& runtime, const AllReduceCase& what)
+      : runtime_(runtime),
+        name_(fmt::format("all_reduce out of place {} bytes", what.bytes)),
+        op_(what.op),
+        contribution_(allocate_aligned(what.bytes)),
+        memory_(allocate_aligned(what.bytes)),
+        sum_{.data = memory_.get(), .count = what.count(), .dtype = what.dtype} {}
+
+  void write(const void* elements) override {
+    std::memcpy(contribution_.get(), elements, sum_.bytes());
+  }
+  void read(void* elements) override { std::memcpy(elements, sum_.data, sum_.bytes()); }
+  void run() override { runtime_.all_reduce(name_, contribution_.get(), sum_, op_); }
+  std::string algorithm() const override { return runtime_.options().algorithm; }
+
+ private:
+  Runtime& runtime_;
+  const std::string name_;
+  const ReduceOp op_;
+  AlignedMemory contribution_;
+  AlignedMemory memory_;
+  BufferView sum_;
+};
+
 class HostRun final : public AllReduceRun {
  public:
   HostRun(Runtime& runtime, const AllReduceCase& what)
@@ -114,7 +141,9 @@ class KoloSystem final : public AllReduceSystem {
   bool has_arena() const override { return true; }
   std::vector<std::unique_ptr<AllReduceRun>> prepare(const AllReduceCase& what) override {
     std::vector<std::unique_ptr<AllReduceRun>> runs;
-    if (memory_kind(what.home) == MemoryKind::kHost) {
+    if (what.home == Home::kUser && !what.in_place && !what.wire) {
+      runs.push_back(std::make_unique<OutOfPlaceRun>(runtime_, what));
+    } else if (memory_kind(what.home) == MemoryKind::kHost) {
       runs.push_back(std::make_unique<HostRun>(runtime_, what));
     } else {
       ensure(runtime_.device() != nullptr, "a case in device memory without a device");

@@ -44,7 +44,8 @@ DevicePacker::DevicePacker(Device& device, std::span<const Segment> segments,
   }
 }
 
-void DevicePacker::rebind(std::size_t index, void* data) {
+void DevicePacker::rebind(std::size_t index, void* data, const void* input) {
+  ensure(input == nullptr, "a device bucket is not out of place");
   ensure(upload_->done(), "rebound while a copy is under way");
   const auto [r, part] = table_.rebind(index, data);
   const auto chunks = std::span(table_.runs()[r].chunks);

@@ -35,8 +35,9 @@ class DevicePacker final : public StreamPacker, public Rebindable {
   DevicePacker(Device& device, std::span<const Segment> segments,
                const DevicePackerOptions& options);
 
-  /// Points segment `index` to other memory. Before: no copy of this packer is under way.
-  void rebind(std::size_t index, void* data) override;
+  /// Points segment `index` to other memory. Before: no copy of this packer is under way, and
+  /// `input` is null: device buckets are in place.
+  void rebind(std::size_t index, void* data, const void* input) override;
 
   void pack(Stream& stream, std::size_t offset, std::size_t count, void* bucket) override;
   void unpack(Stream& stream, std::size_t offset, std::size_t count, const void* bucket) override;

@@ -11,6 +11,10 @@ std::byte* element(void* data, DType dtype, std::size_t index) {
   return static_cast<std::byte*>(data) + index * size_of(dtype);
 }
 
+const std::byte* source_element(const Segment& segment, std::size_t index) {
+  return static_cast<const std::byte*>(segment.source()) + index * size_of(segment.dtype);
+}
+
 }  // namespace
 
 void pack(std::span<const Segment> segments, const BufferView& range, std::size_t begin,
@@ -26,7 +30,7 @@ void pack(std::span<const Segment> segments, const BufferView& range, std::size_
       segments, begin, end, [&](const Segment& segment, std::size_t first, std::size_t last) {
         zero(packed_to, first);
         convert(range.dtype, element(range.data, range.dtype, first - begin), segment.dtype,
-                element(segment.data, segment.dtype, first - segment.offset), last - first, scale);
+                source_element(segment, first - segment.offset), last - first, scale);
         packed_to = last;
       });
   zero(packed_to, end);

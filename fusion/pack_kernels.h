@@ -13,9 +13,14 @@ namespace kolo {
 /// [offset, offset + count) of the bucket, in the bucket's dtype.
 struct Segment {
   void* data = nullptr;
+  /// Out of place: where `pack` reads instead, as many elements of the same dtype.
+  const void* input = nullptr;
   DType dtype = DType::kFloat32;
   std::size_t count = 0;
   std::size_t offset = 0;
+
+  /// Where its contribution is.
+  const void* source() const { return input != nullptr ? input : data; }
 };
 
 /// Writes elements [begin, begin + range.count) of a bucket to `range`: each one cast from its

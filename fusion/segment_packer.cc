@@ -4,6 +4,11 @@
 
 namespace kolo {
 
+void SegmentPacker::rebind(std::size_t index, void* data, const void* input) {
+  segments_.at(index).data = data;
+  segments_.at(index).input = input;
+}
+
 void SegmentPacker::pack(std::size_t offset, std::size_t count, void* bucket) {
   kolo::pack(segments_, {.data = bucket, .count = count, .dtype = dtype_}, offset, 1.0);
 }
@@ -19,12 +24,11 @@ Packer::Piece SegmentPacker::piece(std::size_t offset, std::size_t count) {
   const auto next = std::partition_point(
       segments_.begin(), segments_.end(),
       [&](const Segment& segment) { return segment.offset + segment.count <= offset; });
-  if (next == segments_.end()) return {.data = nullptr, .count = count};
-  if (offset < next->offset) {
-    return {.data = nullptr, .count = std::min(count, next->offset - offset)};
-  }
+  if (next == segments_.end()) return {.count = count};
+  if (offset < next->offset) return {.count = std::min(count, next->offset - offset)};
   const std::size_t inside = offset - next->offset;
   return {.data = static_cast<std::byte*>(next->data) + inside * size_of(dtype_),
+          .input = static_cast<const std::byte*>(next->source()) + inside * size_of(dtype_),
           .count = std::min(count, next->count - inside)};
 }
 

@@ -19,7 +19,7 @@ class SegmentPacker final : public Packer, public Rebindable {
   SegmentPacker(DType bucket_dtype, std::vector<Segment> segments)
       : dtype_(bucket_dtype), segments_(std::move(segments)) {}
 
-  void rebind(std::size_t index, void* data) override { segments_.at(index).data = data; }
+  void rebind(std::size_t index, void* data, const void* input) override;
 
   void pack(std::size_t offset, std::size_t count, void* bucket) override;
   void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores stores) override;

@@ -21,6 +21,11 @@ std::byte* element(const Segment& segment, std::size_t position) {
          (position - segment.offset) * size_of(segment.dtype);
 }
 
+const std::byte* source_element(const Segment& segment, std::size_t position) {
+  return static_cast<const std::byte*>(segment.source()) +
+         (position - segment.offset) * size_of(segment.dtype);
+}
+
 constexpr std::size_t kLanes = 2;
 
 // A flag in its lane: any number of ranks that raise it, summed or averaged, is not zero.
@@ -59,6 +64,11 @@ WirePacker::WirePacker(const BucketLayout& layout, std::vector<Segment> segments
   for (Segment& place : places_) place.count += lanes_;
 }
 
+void WirePacker::rebind(std::size_t index, void* data, const void* input) {
+  places_.at(index).data = data;
+  places_.at(index).input = input;
+}
+
 void WirePacker::pack(std::size_t offset, std::size_t count, void* bucket) {
   auto* const to = static_cast<std::uint16_t*>(bucket);
   std::size_t packed_to = offset;
@@ -80,7 +90,7 @@ void WirePacker::pack_tensor(const Segment& place, std::size_t first, std::size_
   const std::size_t end = end_of(place);
   if (first < end) {
     const std::size_t count = std::min(last, end) - first;
-    const void* const values = element(place, first);
+    const void* const values = source_element(place, first);
     note_too_large(tensor, to_wire(wire_, to, place.dtype, values, count, tensor.scale.exponent()));
     if (tensor.may_be_too_small) {
       tensor.has_values = tensor.has_values || has_value(place.dtype, values, count);

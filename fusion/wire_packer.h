@@ -36,7 +36,7 @@ class WirePacker final : public Packer, public Rebindable {
   WirePacker(const BucketLayout& layout, std::vector<Segment> segments,
              std::vector<std::size_t> tensors, std::shared_ptr<WireState> state, std::string name);
 
-  void rebind(std::size_t index, void* data) override { places_.at(index).data = data; }
+  void rebind(std::size_t index, void* data, const void* input) override;
 
   void pack(std::size_t offset, std::size_t count, void* bucket) override;
   void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores stores) override;

@@ -1,6 +1,7 @@
 #include "runtime/kolo.h"
 
 #include <exception>
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -134,6 +135,24 @@ std::shared_ptr<Operation> new_all_reduce(RuntimeState& state, std::string_view 
   return operation;
 }
 
+std::shared_ptr<Operation> new_all_reduce(RuntimeState& state, std::string_view name,
+                                          const void* input, const BufferView& result,
+                                          ReduceOp op) {
+  check(!name.empty(), "an operation needs a name");
+  check(result.memory == MemoryKind::kHost, "out of place is for host memory");
+  check(input != nullptr && result.data != nullptr, "a buffer of an all-reduce is null");
+  const auto* const from = static_cast<const std::byte*>(input);
+  const auto* const to = static_cast<const std::byte*>(result.data);
+  check(std::less_equal<>()(from + result.bytes(), to) ||
+            std::less_equal<>()(to + result.bytes(), from),
+        "input and result of an all-reduce overlap; leave the input out to sum in place");
+  auto operation = state.new_operation(OperationKind::kAllReduce, name);
+  operation->buffer = result;
+  operation->input = input;
+  operation->op = op;
+  return operation;
+}
+
 std::shared_ptr<Operation> new_broadcast(RuntimeState& state, std::string_view name,
                                          BufferView buffer, int root, NativeStream stream) {
   check(!name.empty(), "an operation needs a name");
@@ -199,6 +218,15 @@ Ticket Runtime::all_reduce_async(std::string_view name, BufferView buffer, Reduc
 void Runtime::all_reduce(std::string_view name, BufferView buffer, ReduceOp op,
                          NativeStream stream) {
   state_->run(new_all_reduce(*state_, name, buffer, op, stream));
+}
+
+Ticket Runtime::all_reduce_async(std::string_view name, const void* input, BufferView result,
+                                 ReduceOp op) {
+  return state_->submit(new_all_reduce(*state_, name, input, result, op));
+}
+
+void Runtime::all_reduce(std::string_view name, const void* input, BufferView result, ReduceOp op) {
+  state_->run(new_all_reduce(*state_, name, input, result, op));
 }
 
 Ticket Runtime::broadcast_async(std::string_view name, BufferView buffer, int root,

@@ -166,6 +166,13 @@ class Runtime {
   void all_reduce(std::string_view name, BufferView buffer, ReduceOp op = ReduceOp::kSum,
                   NativeStream stream = {});
 
+  /// The same out of place, in host memory: sums what is at `input` on each rank, as many elements
+  /// of the same dtype as `result` has and not overlapping it, into `result`. `input` is only read.
+  Ticket all_reduce_async(std::string_view name, const void* input, BufferView result,
+                          ReduceOp op = ReduceOp::kSum);
+  void all_reduce(std::string_view name, const void* input, BufferView result,
+                  ReduceOp op = ReduceOp::kSum);
+
   /// Copies `buffer` of rank `root` to all ranks; `stream` as for an all-reduce.
   Ticket broadcast_async(std::string_view name, BufferView buffer, int root,
                          NativeStream stream = {});

@@ -8,7 +8,9 @@ namespace kolo {
 
 std::string Operation::signature() const {
   const std::size_t shape[] = {buffer.count};
-  const char* const place = buffer.memory == MemoryKind::kDevice ? " on device" : "";
+  const char* const place = buffer.memory == MemoryKind::kDevice ? " on device"
+                            : input != nullptr                   ? " out of place"
+                                                                 : "";
   switch (kind) {
     case OperationKind::kAllReduce:
       return fmt::format("'{}': all_reduce {} {}{}", name, describe_shape(buffer.dtype, shape),
@@ -29,6 +31,7 @@ OperationShape OperationShape::of(const Operation& operation) {
           .count = operation.buffer.count,
           .dtype = operation.buffer.dtype,
           .memory = operation.buffer.memory,
+          .out_of_place = operation.input != nullptr,
           .op = operation.op,
           .root = operation.root};
 }
@@ -61,7 +64,7 @@ void OperationTopic::bucket_failed(const Error& error) {
 
 void OperationTopic::arrived() {
   arrived_ = true;
-  if (packer_) packer_->rebind(0, head().buffer.data);
+  if (packer_) packer_->rebind(0, head().buffer.data, head().input);
 }
 
 void OperationTopic::finish_head(const std::optional<Error>& error) {

@@ -22,6 +22,8 @@ struct Operation {
   OperationKind kind = OperationKind::kBarrier;
   std::string name = {};
   BufferView buffer = {};
+  /// Out of place: the contribution, of the buffer's size; null where `buffer` holds it.
+  const void* input = nullptr;
   ReduceOp op = ReduceOp::kSum;
   int root = 0;
   /// Device memory: behind what the caller's stream does to the buffer; null when that is done.
@@ -38,6 +40,7 @@ struct OperationShape {
   std::size_t count = 0;
   DType dtype = DType::kFloat32;
   MemoryKind memory = MemoryKind::kHost;
+  bool out_of_place = false;
   ReduceOp op = ReduceOp::kSum;
   int root = 0;
 

@@ -14,7 +14,8 @@ BucketLayout layout_of(const Operation& operation, const ProcessGrid& grid) {
                       .dtype = operation.buffer.dtype,
                       .op = operation.op,
                       .placement = Placement::kUser,
-                      .memory = operation.buffer.memory};
+                      .memory = operation.buffer.memory,
+                      .out_of_place = operation.input != nullptr};
   if (layout.memory == MemoryKind::kDevice) {
     layout.placement = Placement::kStaged;
     const std::size_t unit = device_padding(grid, layout.dtype);
@@ -38,6 +39,7 @@ PlannedOperation plan_operation(const Operation& operation, const PlanContext& c
                   .unpack_stores = unpack_stores(layout, context)},
       .packer = {}};
   std::vector<Segment> segments{{.data = operation.buffer.data,
+                                 .input = operation.input,
                                  .dtype = layout.dtype,
                                  .count = operation.buffer.count,
                                  .offset = 0}};

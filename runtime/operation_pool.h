@@ -25,6 +25,7 @@ class OperationPool {
   void give_back(std::shared_ptr<Operation> operation) {
     operation->ticket->reset();
     operation->buffer = {};
+    operation->input = nullptr;
     operation->op = ReduceOp::kSum;
     operation->root = 0;
     operation->ready.reset();

@@ -20,7 +20,7 @@ void append_flat(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid
   builder.set_staging_turns(2);
 
   const Range copy = builder.staging(stage.extent.count);
-  builder.move(copy, home);
+  builder.move(copy, builder.input(stage.extent.offset, stage.extent.count));
   for_each_peer(stage, own, [&](std::size_t peer) {
     const int rank = stage.group[peer];
     if (grid.same_node(builder.rank(), rank)) {

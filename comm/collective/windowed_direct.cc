@@ -16,21 +16,27 @@ namespace {
 //   slot of rank 2    | * |
 //   slot of rank 1  a |   | c       when told by ranks 0 and 2, unpacks their sums
 //
-// Where the tensors have another dtype, part 1 goes through the slot of rank 1, too.
+// Where the tensors have another dtype, part 1 goes through the slot of rank 1, too. Out of place,
+// what is packed and summed is read from other tensors than those that are written; a rank that is
+// alone has nothing to sum then, and takes its part through the slot to copy it.
 class Chunk {
  public:
   Chunk(ScheduleBuilder& builder, const Stage& stage, const Range& slot)
       : builder_(builder), stage_(stage), slot_(slot), own_(stage.position(builder.rank())) {}
 
   void append() {
-    const Range mine = is_cast() ? in_slot(builder_.rank(), own_) : in_tensors(own_);
+    const Range slot = in_slot(builder_.rank(), own_);
     for_each_peer(stage_, own_, [&](std::size_t peer) {
-      builder_.move(in_slot(builder_.rank(), peer), in_tensors(peer));
+      builder_.move(in_slot(builder_.rank(), peer), input(peer));
       builder_.signal(stage_.group[peer], in_slot(builder_.rank(), peer), Access::kWrite);
     });
-    if (is_cast()) builder_.move(mine, in_tensors(own_));
-    if (stage_.size() > 1) sum(mine);
-    if (is_cast()) builder_.move(in_tensors(own_), mine);
+    if (is_through_slot()) {
+      builder_.move(slot, input(own_));
+      sum(slot, slot);
+      builder_.move(in_tensors(own_), slot);
+    } else {
+      sum(in_tensors(own_), input(own_));
+    }
     for_each_peer(stage_, own_, [&](std::size_t peer) {
       builder_.await(stage_.group[peer], in_slot(builder_.rank(), peer));
       builder_.move(in_tensors(peer), in_slot(builder_.rank(), peer));
@@ -38,10 +44,15 @@ class Chunk {
   }
 
  private:
-  bool is_cast() const { return builder_.layout().placement == Placement::kStaged; }
+  /// Whether the part that this rank sums is.
+  bool is_through_slot() const {
+    return builder_.layout().placement == Placement::kStaged ||
+           (stage_.size() == 1 && builder_.layout().out_of_place);
+  }
 
-  void sum(const Range& mine) {
-    std::vector<Range> contributions(stage_.size(), mine);
+  void sum(const Range& mine, const Range& contribution) {
+    if (stage_.size() == 1) return;
+    std::vector<Range> contributions(stage_.size(), contribution);
     std::vector<Range> mirrors;
     for_each_peer(stage_, own_, [&](std::size_t peer) {
       contributions[peer] = in_slot(stage_.group[peer], own_);
@@ -59,6 +70,9 @@ class Chunk {
   }
   Range in_tensors(std::size_t index) const {
     return builder_.home(part(index).offset, part(index).count);
+  }
+  Range input(std::size_t index) const {
+    return builder_.input(part(index).offset, part(index).count);
   }
   Range in_slot(int rank, std::size_t index) const {
     return {rank, Region::kStaging, slot_.offset + part(index).offset - stage_.extent.offset,

@@ -28,6 +28,8 @@ struct BucketLayout {
   ReduceOp op = ReduceOp::kSum;
   Placement placement = Placement::kInPlace;
   MemoryKind memory = MemoryKind::kHost;  ///< Of the bucket: kHost or kDevice.
+  /// Contributions lie in tensors of their own, which are only read. Host buckets not in place.
+  bool out_of_place = false;
 };
 
 /// Tensors in a bucket, and the parts that ranks own, start at multiples of this many bytes where

@@ -15,11 +15,15 @@ Range part(Range range, std::size_t first, std::size_t count) {
   return range;
 }
 
-/// The operand in the caller's tensors, if there is one; all of them are the same elements.
-std::optional<Range> user_operand(const Step& step) {
-  if (step.target.region == Region::kUser) return step.target;
+bool is_tensor(const Range& range) {
+  return range.region == Region::kUser || range.region == Region::kInput;
+}
+
+/// An operand in the caller's tensors, if there is one; all of them are the same elements.
+std::optional<Range> tensor_operand(const Step& step) {
+  if (is_tensor(step.target)) return step.target;
   for (const Range& source : step.sources) {
-    if (source.region == Region::kUser) return source;
+    if (is_tensor(source)) return source;
   }
   return std::nullopt;
 }
@@ -148,25 +152,29 @@ void HostRun::compute(const Step& step, std::size_t first, std::size_t count) {
 }
 
 void HostRun::reduce(const Step& step, std::size_t first, std::size_t count) {
-  const std::optional<Range> user = user_operand(step);
-  if (!user) return reduce_piece(step, first, count, nullptr);
+  const std::optional<Range> operand = tensor_operand(step);
+  if (!operand) return reduce_piece(step, first, {.count = count});
   for (const std::size_t end = first + count; first < end;) {
-    const Packer::Piece piece = binding_.packer->piece(user->offset + first, end - first);
+    const Packer::Piece piece = binding_.packer->piece(operand->offset + first, end - first);
     // What a gap holds is nobody's, on any rank.
-    if (piece.data != nullptr) reduce_piece(step, first, piece.count, piece.data);
+    if (piece.data != nullptr) reduce_piece(step, first, piece);
     first += piece.count;
   }
 }
 
-void HostRun::reduce_piece(const Step& step, std::size_t first, std::size_t count,
-                           std::byte* user) {
-  const auto at = [&](const Range& range) {
-    return range.region == Region::kUser ? user : address(part(range, first, count));
+void HostRun::reduce_piece(const Step& step, std::size_t first, const Packer::Piece& tensor) {
+  const std::size_t count = tensor.count;
+  const auto output = [&](const Range& range) {
+    return range.region == Region::kUser ? tensor.data : address(part(range, first, count));
   };
-  outputs_.assign(1, at(step.target));
-  for (const Range& mirror : step.mirrors) outputs_.push_back(at(mirror));
+  const auto source_at = [&](const Range& range) -> const void* {
+    if (range.region == Region::kInput) return tensor.input;
+    return output(range);
+  };
+  outputs_.assign(1, output(step.target));
+  for (const Range& mirror : step.mirrors) outputs_.push_back(output(mirror));
   sources_.clear();
-  for (const Range& source : step.sources) sources_.push_back(at(source));
+  for (const Range& source : step.sources) sources_.push_back(source_at(source));
   kolo::reduce(schedule_.layout.dtype, schedule_.layout.op, outputs_, sources_, count,
                step.finishes ? binding_.scale : 1.0, overflow_);
 }

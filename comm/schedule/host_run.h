@@ -50,7 +50,7 @@ class HostRun {
   CodecElements elements(const Range& range) const;
   void append_payloads(const Range& range, std::vector<std::span<std::byte>>& to) const;
   void reduce(const Step& step, std::size_t first, std::size_t count);
-  void reduce_piece(const Step& step, std::size_t first, std::size_t count, std::byte* user);
+  void reduce_piece(const Step& step, std::size_t first, const Packer::Piece& tensor);
 
   const Schedule& schedule_;
   const HostBinding binding_;

@@ -18,7 +18,8 @@ class Packer {
 
   /// Elements of the bucket that lie side by side in a tensor, or in a gap between tensors.
   struct Piece {
-    std::byte* data = nullptr;  ///< Null for a gap.
+    std::byte* data = nullptr;         ///< Where results go; null for a gap.
+    const std::byte* input = nullptr;  ///< Where contributions are: `data`, unless out of place.
     std::size_t count = 0;
   };
   /// The longest piece that begins with element `offset`, but at most `count` > 0 elements.

@@ -41,6 +41,11 @@ Range ScheduleBuilder::home(std::size_t offset, std::size_t count) const {
   return {rank(), in_place ? Region::kBucket : Region::kUser, offset, count};
 }
 
+Range ScheduleBuilder::input(std::size_t offset, std::size_t count) const {
+  if (!layout().out_of_place) return home(offset, count);
+  return {rank(), Region::kInput, offset, count};
+}
+
 Range ScheduleBuilder::staging(std::size_t count) {
   const Range slot{rank(), Region::kStaging, schedule_.staging_count, count};
   schedule_.staging_count += rounded_up(count);
@@ -68,7 +73,7 @@ Range ScheduleBuilder::next_slot(Ring& ring, std::size_t count) {
 
 void ScheduleBuilder::load(const Range& range) {
   if (layout().placement == Placement::kInPlace) return;
-  move(range, home(range.offset, range.count), window_.before_load());
+  move(range, input(range.offset, range.count), window_.before_load());
 }
 
 void ScheduleBuilder::deliver(const Range& range, Sink sink) {
@@ -80,7 +85,8 @@ void ScheduleBuilder::deliver(const Range& range, Sink sink) {
 void ScheduleBuilder::move(const Range& target, const Range& source,
                            std::optional<StepId> earlier) {
   if (target.count == 0) return;
-  const StepKind kind = source.region == Region::kUser   ? StepKind::kPack
+  const bool packs = source.region == Region::kUser || source.region == Region::kInput;
+  const StepKind kind = packs                            ? StepKind::kPack
                         : target.region == Region::kUser ? StepKind::kUnpack
                                                          : StepKind::kCopy;
   Step step{.kind = kind, .target = target, .sources = {source}};

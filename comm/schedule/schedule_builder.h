@@ -70,9 +70,10 @@ class ScheduleBuilder {
   /// The lines that follow belong to a further chunk.
   void next_chunk() { window_.next_chunk(); }
 
-  /// Where this rank's contributions come from and its results go: the bucket if it is in place,
-  /// else the caller's tensors.
+  /// Where this rank's results go: the bucket if it is in place, else the caller's tensors.
   Range home(std::size_t offset, std::size_t count) const;
+  /// Where its contributions come from: the same, unless the bucket is out of place.
+  Range input(std::size_t offset, std::size_t count) const;
   /// A range of scratch memory that no other line of this chunk has.
   Range scratch(std::size_t count);
   /// A new slot of a host bucket's staging memory. All ranks ask for the same slots in the same

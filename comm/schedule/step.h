@@ -6,15 +6,16 @@
 
 namespace kolo {
 
-/// A part of a rank's memory that steps name. Offsets in kBucket and kUser are bucket elements; in
-/// the others an element is where a step puts it. kPayload has no elements: an offset there is
-/// where the elements would be that payloads stand for, side by side as `Schedule::payloads` lists
-/// them.
+/// A part of a rank's memory that steps name. Offsets in kBucket, kUser and kInput are bucket
+/// elements; in the others an element is where a step puts it. kPayload has no elements: an offset
+/// there is where the elements would be that payloads stand for, side by side as
+/// `Schedule::payloads` lists them.
 enum class Region : std::uint8_t {
   kBucket,   ///< Host: in the arena, for peers of the node to read and write. Device: private
              ///< device memory.
   kScratch,  ///< Private to the rank and the run; on the device for a device bucket.
   kUser,     ///< The caller's tensors, seen through the pack list of a bucket not in place.
+  kInput,    ///< Of an out-of-place bucket: the tensors that hold the contribution, read only.
   kStaging,  ///< Host: slots in the arena, for peers of the node to read and write. Device: private
              ///< pinned host memory that the network reads and writes.
   kPayload,  ///< Host: payloads of the bucket's codec, private to the rank and the run.
@@ -45,7 +46,7 @@ enum class StepKind : std::uint8_t {
   kAwait,   ///< Waits for flag `ordinal` from `peer`.
   kReduce,  ///< target = sources[0] op sources[1] op ..., in this order.
   kCopy,    ///< target = sources[0], between kBucket, kScratch and kStaging.
-  kPack,    ///< target = sources[0] (user), cast.
+  kPack,    ///< target = sources[0] (user or input), cast.
   kUnpack,  ///< target (user) = sources[0] (possibly a peer's), cast.
   kNative,  ///< One collective of the device's own library among `group`; see NativeOp.
   kCodec,   ///< One verb of a host bucket's codec; see CodecVerb.

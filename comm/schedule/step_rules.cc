@@ -30,6 +30,8 @@ std::size_t size_of_region(const Schedule& schedule, Region region) {
       return schedule.has_bucket ? schedule.layout.count : 0;
     case Region::kUser:
       return schedule.layout.count;
+    case Region::kInput:
+      return schedule.layout.out_of_place ? schedule.layout.count : 0;
     case Region::kPayload:
       return schedule.payloads.empty() ? 0 : schedule.payloads.back().end();
   }
@@ -62,7 +64,11 @@ Complaint check_device_range(const Step& step, const Range& range, const VerifyO
 }
 
 // The caller's tensors are not contiguous and may have another dtype.
-Complaint check_user_range(const Step& step, const Range& range, const Schedule& schedule) {
+Complaint check_user_range(const Step& step, const Range& range, Access access,
+                           const Schedule& schedule) {
+  if (range.region == Region::kInput && access == Access::kWrite) {
+    return "writes to tensors that are only read";
+  }
   const bool is_packed = step.kind == StepKind::kPack && range != step.target;
   const bool is_unpacked = step.kind == StepKind::kUnpack && range == step.target;
   const bool is_reduced =
@@ -82,7 +88,9 @@ Complaint check_range(const Step& step, const Range& range, Access access, const
   }
   if (range.end() > size_of_region(schedule, range.region)) return "touches memory beyond the end";
   if (on_device) return check_device_range(step, range, options);
-  if (range.region == Region::kUser) return check_user_range(step, range, schedule);
+  if (range.region == Region::kUser || range.region == Region::kInput) {
+    return check_user_range(step, range, access, schedule);
+  }
   return std::nullopt;
 }
 

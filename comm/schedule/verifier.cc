@@ -492,7 +492,7 @@ class Verification {
     for (int rank : goal_.receivers) {
       const std::size_t count = schedules_[static_cast<std::size_t>(rank)].layout.count;
       std::size_t offset = 0;
-      for (const SymbolicRun& run : read({rank, input_region(), 0, count})) {
+      for (const SymbolicRun& run : read({rank, result_region(), 0, count})) {
         if (run.element != offset) {
           return fmt::format("rank {} ends with element {} in the place of element {}", rank,
                              run.element, offset);
@@ -510,6 +510,9 @@ class Verification {
 
   // Contributions start, and results end, in the caller's tensors.
   Region input_region() const {
+    return schedules_[0].layout.out_of_place ? Region::kInput : result_region();
+  }
+  Region result_region() const {
     return schedules_[0].layout.placement == Placement::kInPlace ? Region::kBucket : Region::kUser;
   }
 

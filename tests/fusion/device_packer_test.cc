@@ -97,7 +97,7 @@ TEST_F(DevicePackerTest, RebindIsSeenByTheNextLaunchOfAnyStream) {
     packer.pack(*left, 0, kCount, bucket.data());
     device.settle();
     std::vector<double> other(12, 7.0);
-    packer.rebind(1, other.data());
+    packer.rebind(1, other.data(), nullptr);
     packer.pack(*left, 0, 20, bucket.data());
     packer.pack(*right, 20, 20, bucket.data() + 20);
     device.settle();
@@ -113,9 +113,9 @@ TEST_F(DevicePackerTest, RebindUnderAnUploadIsRefused) {
   const auto stream = device.make_stream();
   DevicePacker packer(device, segments, options());
   packer.pack(*stream, 0, kCount, packed.data());
-  EXPECT_THROW(packer.rebind(0, c.data()), KoloError);
+  EXPECT_THROW(packer.rebind(0, c.data(), nullptr), KoloError);
   device.settle();
-  packer.rebind(0, a.data());
+  packer.rebind(0, a.data(), nullptr);
 }
 
 TEST_F(DevicePackerTest, SteadyStepIsOneOperationPerDtypeAndAllocatesNothing) {

@@ -49,8 +49,21 @@ TEST_F(SegmentPieces, AreAsLongAsTheTensors) {
 
 TEST_F(SegmentPieces, FollowARebind) {
   std::vector<float> other(5);
-  packer_.rebind(1, other.data());
+  packer_.rebind(1, other.data(), nullptr);
   EXPECT_EQ(packer_.piece(7, 1).data, reinterpret_cast<std::byte*>(&other[1]));
+  EXPECT_EQ(packer_.piece(7, 1).input, packer_.piece(7, 1).data);
+}
+
+TEST_F(SegmentPieces, OutOfPlaceAreReadElsewhere) {
+  const std::vector<float> input = {1, 2, 3, 4, 5};
+  packer_.rebind(1, b_.data(), input.data());
+  const Packer::Piece piece = packer_.piece(8, 100);
+  EXPECT_EQ(piece.data, reinterpret_cast<std::byte*>(&b_[2]));
+  EXPECT_EQ(piece.input, reinterpret_cast<const std::byte*>(&input[2]));
+  std::vector<float> bucket(9);
+  packer_.pack(3, 9, bucket.data());
+  EXPECT_EQ(bucket, (std::vector<float>{0, 0, 0, 1, 2, 3, 4, 5, 0}));
+  EXPECT_EQ(b_, std::vector<float>(5));
 }
 
 TEST_F(SegmentPieces, SkipAnEmptyTensor) {

@@ -74,6 +74,19 @@ void all_reduce_works(Runtime& runtime, const std::string& name, std::size_t cou
   }
 }
 
+/// The same out of place, twice with other buffers; the contribution stays.
+void out_of_place_works(Runtime& runtime, std::size_t count) {
+  const int n = runtime.world_size();
+  for (int use = 0; use < 2; ++use) {
+    const std::vector<float> input(count, static_cast<float>(runtime.rank() + 1));
+    std::vector<float> sum(count);
+    runtime.all_reduce("apart " + std::to_string(count), input.data(), view(sum));
+    const auto is = [](float expected) { return [=](float value) { return value == expected; }; };
+    require(std::ranges::all_of(sum, is(static_cast<float>(n * (n + 1) / 2))), "out of place");
+    require(std::ranges::all_of(input, is(static_cast<float>(runtime.rank() + 1))), "input");
+  }
+}
+
 /// Returns when all ranks have come, whatever state their job is in.
 void meet(const test::RankRun& run, std::atomic<int>& arrived) {
   ++arrived;
@@ -114,6 +127,9 @@ TEST_P(RuntimeThreads, AllReduceBroadcastAndBarrier) {
     for (int iteration = 0; iteration < 5; ++iteration) {
       for (const std::size_t count : std::initializer_list<std::size_t>{1, 3, 1000}) {
         all_reduce_works(runtime, "x" + std::to_string(count), count);
+      }
+      for (const std::size_t count : std::initializer_list<std::size_t>{1, 300'000}) {
+        out_of_place_works(runtime, count);
       }
       all_reduce_works(runtime, "changes shape", static_cast<std::size_t>(iteration) + 1);
       for (int root = 0; root < runtime.world_size(); ++root) {

@@ -32,6 +32,15 @@ void expect_correct(const ProcessGrid& grid, const BucketLayout& layout,
   ASSERT_EQ(wrong, std::nullopt) << what << " count " << layout.count << ": " << *wrong;
 }
 
+/// The same, and where contributions and results lie in different tensors.
+void expect_correct_in_any_place(const ProcessGrid& grid, BucketLayout layout,
+                                 const CompileOptions& options, const std::string& what) {
+  expect_correct(grid, layout, options, what);
+  if (layout.placement == Placement::kInPlace) return;
+  layout.out_of_place = true;
+  expect_correct(grid, layout, options, what + " out of place");
+}
+
 class AlgorithmShapes : public testing::TestWithParam<std::string> {};
 
 TEST_P(AlgorithmShapes, SumEveryElementOnce) {
@@ -58,8 +67,8 @@ TEST_P(AlgorithmShapes, SumInChunksInPlaceAndOutOfOrderNodes) {
     for (const std::size_t count : std::initializer_list<std::size_t>{0, 2, 3, 64, 257, 1000}) {
       for (DType dtype : {DType::kFloat32, DType::kUInt8}) {
         for (Placement placement : {Placement::kInPlace, Placement::kUser}) {
-          expect_correct(grid, {.count = count, .dtype = dtype, .placement = placement}, options,
-                         GetParam());
+          expect_correct_in_any_place(
+              grid, {.count = count, .dtype = dtype, .placement = placement}, options, GetParam());
         }
       }
     }
@@ -103,10 +112,11 @@ TEST(WindowedDirect, SumsEveryElementOnceForAnyWindowAndSlot) {
            std::initializer_list<std::size_t>{64, 192, 1000, 1 << 20}) {
         for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 15, 17, 331}) {
           for (Placement placement : {Placement::kStaged, Placement::kUser}) {
-            expect_correct(grid, {.count = count, .placement = placement},
-                           {.algorithm = "direct", .slot_bytes = slot_bytes, .window = window},
-                           std::to_string(ranks) + " ranks, window " + std::to_string(window) +
-                               " of " + std::to_string(slot_bytes) + " bytes,");
+            expect_correct_in_any_place(
+                grid, {.count = count, .placement = placement},
+                {.algorithm = "direct", .slot_bytes = slot_bytes, .window = window},
+                std::to_string(ranks) + " ranks, window " + std::to_string(window) + " of " +
+                    std::to_string(slot_bytes) + " bytes,");
           }
         }
       }

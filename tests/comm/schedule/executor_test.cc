@@ -75,26 +75,29 @@ double combined(const BucketLayout& layout, bool in_order, int ranks, std::size_
   return value;
 }
 
-/// The caller's tensors of a bucket: of up to 45 elements each, with a gap of five before the next.
+/// The caller's tensors of a bucket: of up to 45 elements each, with a gap of five before the next;
+/// out of place as many again for the contributions.
 class UserTensors final : public Packer {
  public:
-  UserTensors(std::size_t count, DType bucket_dtype, DType tensor_dtype)
-      : bucket_dtype_(bucket_dtype), dtype_(tensor_dtype) {
-    for (std::size_t begin = 0; begin < count; begin += kPeriod) {
-      tensors_.emplace_back(std::min(kTensor, count - begin) * size_of(dtype_));
+  UserTensors(const BucketLayout& layout, DType tensor_dtype)
+      : bucket_dtype_(layout.dtype), dtype_(tensor_dtype) {
+    for (std::size_t begin = 0; begin < layout.count; begin += kPeriod) {
+      tensors_.emplace_back(std::min(kTensor, layout.count - begin) * size_of(dtype_));
     }
+    if (layout.out_of_place) inputs_ = tensors_;
   }
 
   /// Null for an element of a gap.
-  std::byte* element(std::size_t index) {
-    if (index % kPeriod >= kTensor) return nullptr;
-    return tensors_[index / kPeriod].data() + index % kPeriod * size_of(dtype_);
+  std::byte* element(std::size_t index) { return element(tensors_, index); }
+  /// The same of the contribution.
+  std::byte* input(std::size_t index) {
+    return element(inputs_.empty() ? tensors_ : inputs_, index);
   }
 
   void pack(std::size_t offset, std::size_t count, void* bucket) override {
     for (std::size_t i = 0; i < count; ++i) {
       std::byte* const to = static_cast<std::byte*>(bucket) + i * size_of(bucket_dtype_);
-      const std::byte* const from = element(offset + i);
+      const std::byte* const from = input(offset + i);
       if (from == nullptr) {
         std::memset(to, 0, size_of(bucket_dtype_));
       } else {
@@ -112,14 +115,21 @@ class UserTensors final : public Packer {
   Piece piece(std::size_t offset, std::size_t count) override {
     const std::size_t place = offset % kPeriod;
     return {.data = element(offset),
+            .input = input(offset),
             .count = std::min(count, (place < kTensor ? kTensor : kPeriod) - place)};
   }
 
  private:
   static constexpr std::size_t kTensor = 45, kPeriod = 50;
+  using Tensors = std::vector<std::vector<std::byte>>;
+
+  std::byte* element(Tensors& tensors, std::size_t index) {
+    if (index % kPeriod >= kTensor) return nullptr;
+    return tensors[index / kPeriod].data() + index % kPeriod * size_of(dtype_);
+  }
 
   DType bucket_dtype_, dtype_;
-  std::vector<std::vector<std::byte>> tensors_;
+  Tensors tensors_, inputs_;
 };
 
 /// One rank of a job with buckets of all kinds.
@@ -151,7 +161,7 @@ class Rank {
     if (layout.placement != Placement::kInPlace) {
       if (layout.placement == Placement::kStaged) added.dtype = DType::kFloat64;
       if (layout.placement == Placement::kUser) added.dtype = layout.dtype;
-      added.tensors = std::make_shared<UserTensors>(layout.count, layout.dtype, added.dtype);
+      added.tensors = std::make_shared<UserTensors>(layout, added.dtype);
       binding.packer = added.tensors;
     } else {
       added.dtype = layout.dtype;
@@ -165,7 +175,7 @@ class Rank {
     const Bucket& started = buckets_[bucket];
     for (std::size_t i = 0; i < started.layout.count; ++i) {
       const double value = contribution(started.in_order, transport_->rank(), i, iteration);
-      std::byte* const to = started.element(i);
+      std::byte* const to = started.input(i);
       if (to != nullptr) convert(started.dtype, to, DType::kFloat64, &value, 1, 1.0);
     }
     executor_.start(bucket, iteration);
@@ -178,6 +188,10 @@ class Rank {
     for (std::size_t i = 0; i < layout.count; ++i) {
       const std::byte* const from = finished.element(i);
       if (from == nullptr) continue;
+      if (layout.out_of_place && !holds_contribution(finished, i, iteration)) {
+        return "rank " + std::to_string(transport_->rank()) + " bucket " + std::to_string(bucket) +
+               " has another contribution in element " + std::to_string(i);
+      }
       double value = 0;
       convert(DType::kFloat64, &value, finished.dtype, from, 1, 1.0);
       const double expected = combined(layout, finished.in_order, ranks_, i, iteration);
@@ -201,7 +215,17 @@ class Rank {
     std::byte* element(std::size_t index) const {
       return tensors ? tensors->element(index) : data + index * size_of(dtype);
     }
+    std::byte* input(std::size_t index) const {
+      return tensors ? tensors->input(index) : element(index);
+    }
   };
+
+  bool holds_contribution(const Bucket& bucket, std::size_t i, std::uint64_t iteration) const {
+    const double value = contribution(bucket.in_order, transport_->rank(), i, iteration);
+    std::array<std::byte, 8> expected{};
+    convert(bucket.dtype, expected.data(), DType::kFloat64, &value, 1, 1.0);
+    return std::equal(bucket.input(i), bucket.input(i) + size_of(bucket.dtype), expected.data());
+  }
 
   int ranks_;
   std::unique_ptr<Transport> transport_;
@@ -228,8 +252,12 @@ std::vector<BucketLayout> all_layouts(const Job& job) {
       const bool rounds = op != ReduceOp::kMin && op != ReduceOp::kMax;
       if (is_16bit_float(dtype) && rounds && !rounds_once) continue;
       for (Placement placement : {Placement::kInPlace, Placement::kStaged, Placement::kUser}) {
-        layouts.push_back(
-            {.count = 131 + layouts.size(), .dtype = dtype, .op = op, .placement = placement});
+        const bool out_of_place = placement != Placement::kInPlace && layouts.size() % 2 == 1;
+        layouts.push_back({.count = 131 + layouts.size(),
+                           .dtype = dtype,
+                           .op = op,
+                           .placement = placement,
+                           .out_of_place = out_of_place});
       }
     }
   }
@@ -311,7 +339,11 @@ TEST_P(ExecutorJobs, SumAnyCountExactlyForAnyInterleaving) {
   for (const std::size_t count : std::initializer_list<std::size_t>{
            0, 1, ranks - 1, ranks, ranks + 1, 251, 16 * ranks, 16 * ranks + 1, 2003}) {
     for (Placement placement : {Placement::kInPlace, Placement::kStaged, Placement::kUser}) {
-      layouts.push_back({.count = count, .op = ReduceOp::kAverage, .placement = placement});
+      const bool out_of_place = placement != Placement::kInPlace && layouts.size() % 2 == 1;
+      layouts.push_back({.count = count,
+                         .op = ReduceOp::kAverage,
+                         .placement = placement,
+                         .out_of_place = out_of_place});
     }
   }
   for (std::uint64_t seed = 10; seed < 14; ++seed) {

@@ -320,6 +320,29 @@ TEST(Verifier, NamesRankAndStep) {
   EXPECT_THAT(*wrong, HasSubstr("step "));
 }
 
+// Out of place, results are not contributions, and contributions are not to be touched.
+TEST(Verifier, KeepsInputAndResultApart) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({3});
+  const BucketLayout layout{.count = 200, .placement = Placement::kUser, .out_of_place = true};
+  const std::vector<Schedule> correct = compile_all(grid, layout, {.algorithm = "direct"});
+  ASSERT_EQ(verify(correct, grid, Goal::all_reduce(3)), std::nullopt);
+
+  const auto is_reduction = [](const Step& step) { return step.kind == StepKind::kReduce; };
+  std::vector<Schedule> damaged = correct;
+  auto reduction = std::ranges::find_if(damaged[1].steps, is_reduction);
+  ASSERT_NE(reduction, damaged[1].steps.end());
+  ASSERT_EQ(reduction->sources[1].region, Region::kInput);
+  reduction->sources[1].region = Region::kUser;
+  EXPECT_NE(verify(damaged, grid, Goal::all_reduce(3)), std::nullopt);
+
+  damaged = correct;
+  reduction = std::ranges::find_if(damaged[1].steps, is_reduction);
+  reduction->target.region = Region::kInput;
+  const auto wrong = verify(damaged, grid, Goal::all_reduce(3));
+  ASSERT_TRUE(wrong);
+  EXPECT_THAT(*wrong, HasSubstr("only read"));
+}
+
 TEST(Verifier, RejectsFlagsAndMemoryAcrossNodes) {
   const ProcessGrid together = ProcessGrid::with_node_sizes({2});
   const ProcessGrid apart = ProcessGrid::with_node_sizes({1, 1});
