@@ -52,6 +52,16 @@ double busiest_link_us(const SimulatorSchedules& schedules, const ProcessGrid& g
                   *std::max_element(in.begin(), in.end()));
 }
 
+/// The size of chunks that the runtime takes unless it is told one.
+std::size_t auto_chunk_bytes(const MeasuredRow& row, const LinkCosts& costs) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes(
+      std::vector<int>(static_cast<std::size_t>(row.nodes), row.ranks / row.nodes));
+  const BucketLayout layout{
+      .count = row.bytes / size_of(row.dtype), .dtype = row.dtype, .placement = row.placement};
+  return CostModel(grid, costs_for_sizes(row.algorithm, costs))
+      .chunk_bytes(row.algorithm, host_bucket(layout));
+}
+
 }  // namespace
 
 std::vector<MeasuredRow> read_measured(const std::string& file, const std::string& column) {
@@ -77,6 +87,7 @@ double predict_us(const MeasuredRow& row, const MachineCosts& costs,
   }
   CompileOptions options = compile;
   options.algorithm = row.algorithm;
+  if (options.chunk_bytes == 0) options.chunk_bytes = auto_chunk_bytes(row, costs.links);
   Cluster cluster({.nodes = row.nodes,
                    .ranks_per_node = row.ranks / row.nodes,
                    .costs = costs,

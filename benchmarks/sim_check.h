@@ -26,8 +26,9 @@ struct MeasuredRow {
 std::vector<MeasuredRow> read_measured(const std::string& file, const std::string& column);
 
 /// The time that `costs` predict for a row, of iterations that follow each other: where links let a
-/// burst pass, they save it up only if they have time to. Errors: KoloError(kData) if its ranks do
-/// not fill its nodes evenly; as `Cluster::run`.
+/// burst pass, they save it up only if they have time to. `compile` without a chunk_bytes: as the
+/// runtime sizes them. Errors: KoloError(kData) if its ranks do not fill its nodes evenly; as
+/// `Cluster::run`.
 double predict_us(const MeasuredRow& row, const MachineCosts& costs, const CompileOptions& compile);
 
 }  // namespace kolo::bench

@@ -235,6 +235,8 @@ void print_errors(std::vector<double> errors) {
 void run_check(const Arguments& arguments) {
   const ClusterSpec spec = cluster_spec(arguments, {1, 0, "auto"});
   const Measured all = read_all(arguments);
+  CompileOptions compile = spec.compile;
+  if (arguments.chunk_bytes.empty()) compile.chunk_bytes = 0;
   fmt::print("# kolo-sim check of {}, kolo {}\n", arguments.column, kVersion);
   fmt::print("# {:>10} {:>6} {:>6} {:>8} {:<28} {:>14} {:>14} {:>9}\n", "size(B)", "ranks", "nodes",
              "Gbit/s", "algo", "predicted(us)", "measured(us)", "error(%)");
@@ -244,7 +246,7 @@ void run_check(const Arguments& arguments) {
     const MeasuredRow& row = all.rows[i];
     MachineCosts costs = spec.costs;
     costs.links = link_costs(arguments, row.link_costs);
-    const double predicted_us = predict_us(row, costs, spec.compile);
+    const double predicted_us = predict_us(row, costs, compile);
     const double error = predicted_us / row.time_us - 1;
     errors.push_back(std::abs(error));
     fmt::print("  {:>10} {:>6} {:>6} {:>8.3g} {:<28} {:>14.2f} {:>14.2f} {:>+9.1f}\n", row.bytes,

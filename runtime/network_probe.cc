@@ -13,8 +13,8 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr int kRoundTrips = 20;
-constexpr int kBursts = 5;
+constexpr int kRoundTrips = 100;
+constexpr int kBursts = 20;
 constexpr int kBurstMessages = 16;
 constexpr std::size_t kStreamMessageBytes = std::size_t{32} << 10;
 /// Messages of a stream that are under way each way: enough to keep any link busy.

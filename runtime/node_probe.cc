@@ -14,20 +14,22 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::array<std::size_t, 4> kWorkingSets = {kMiB, 8 * kMiB, 32 * kMiB, 64 * kMiB};
 /// Short passes are repeated, so that one sample is worth a clock's resolution and a late start.
 constexpr std::size_t kBytesPerSample = 4 * kMiB;
-/// Kinds of samples: trips, passes over each working set, gathers. Each has its part of the
+/// Kinds of samples: trips, gathers, slots, passes over each working set. Each has its part of the
 /// time, so that one that is slow takes it from no other.
-constexpr int kParts = 2 + static_cast<int>(kWorkingSets.size());
-constexpr int kTripsPerSample = 16;
-constexpr int kTripSamples = 12;
+constexpr int kParts = 3 + static_cast<int>(kWorkingSets.size());
+constexpr int kTripSamples = 100;
 /// Pages are to be mapped and lines to be where they will be.
 constexpr int kPassWarmups = 2;
 constexpr int kPassSamples = 5;
-constexpr int kGatherWarmups = 2;
-constexpr int kGatherSamples = 10;
+constexpr int kBucketWarmups = 2;
+constexpr int kBucketSamples = 10;
 constexpr std::size_t kGatherBytes = std::size_t{64} << 10;
+/// As large as the slots that buckets go through.
+constexpr std::size_t kSlotBytes = std::size_t{512} << 10;
 
-/// The ranks of one node, measuring side by side. Only zeros are written, so that the arena is as
-/// it was.
+/// The ranks of one node, measuring side by side. What they do ends with a trip, so that each
+/// sample is that of the slowest, whether or not there are cores for all. Only zeros are written,
+/// so that the arena is as it was.
 class NodeProbe {
  public:
   NodeProbe(Transport& transport, const std::vector<int>& ranks, const ProbeLimits& limits)
@@ -38,14 +40,13 @@ class NodeProbe {
         part_(limits.node / kParts),
         end_(std::chrono::steady_clock::now() + limits.node),
         wait_(transport, limits.connect_timeout, limits.cores < static_cast<int>(ranks.size())),
-        at_once_(std::min(limits.cores, static_cast<int>(ranks.size()))),
         room_(limits.transport.arena_bytes) {}
 
   MemorySamples run() {
     samples_.ranks = static_cast<int>(ranks_.size());
-    samples_.at_once = at_once_;
     measure_trips();
     measure_gathers();
+    measure_slots();
     for (const std::size_t working_set : kWorkingSets) measure_passes(working_set);
     return std::move(samples_);
   }
@@ -90,8 +91,8 @@ class NodeProbe {
     for (int sample = 0; sample < kTripSamples && go_on(sample); ++sample) {
       meet();
       const Stopwatch watch;
-      for (int trip = 0; trip < kTripsPerSample; ++trip) meet();
-      samples_.trips_us.push_back(watch.us() / kTripsPerSample);
+      meet();
+      samples_.trips_us.push_back(watch.us());
     }
   }
 
@@ -104,18 +105,19 @@ class NodeProbe {
     if (working_set > kWorkingSets.front() && !is_before(end_)) return;
     transport_.commit(0, ranks * part);
     begin();
-    const auto bytes = static_cast<double>(2 * ranks * part);  // Read and written.
+    const auto bytes = static_cast<double>(2 * ranks * ranks * part);  // Read and written.
     const std::size_t passes = std::max<std::size_t>(1, kBytesPerSample / working_set);
     for (int sample = -kPassWarmups; sample < kPassSamples && go_on(sample); ++sample) {
       meet();
       const Stopwatch watch;
       for (std::size_t pass = 0; pass < passes; ++pass) sum_part(part);
-      const double us = watch.us() / static_cast<double>(passes);
+      meet();
+      const double us = watch.us();
       if (sample < 0) continue;  // Pages were not mapped yet, lines were elsewhere.
-      samples_.own_passes.push_back(
-          {.working_set_bytes = static_cast<double>(working_set), .bytes = bytes, .us = us});
+      samples_.own_passes.push_back({.working_set_bytes = static_cast<double>(working_set),
+                                     .bytes = bytes * static_cast<double>(passes),
+                                     .us = us});
     }
-    meet();  // Nobody writes here any more.
   }
 
   /// Each rank copies its operand, and after one trip sums all copies: what `flat` does. Copies
@@ -124,7 +126,7 @@ class NodeProbe {
     if (ranks_.size() < 2 || 4 * kGatherBytes > room_) return;
     transport_.commit(0, 4 * kGatherBytes);
     begin();
-    for (int sample = -kGatherWarmups; sample < kGatherSamples && go_on(sample); ++sample) {
+    for (int sample = -kBucketWarmups; sample < kBucketSamples && go_on(sample); ++sample) {
       const std::size_t copy = (sample % 2 == 0 ? 2 : 3) * kGatherBytes;
       meet();
       const Stopwatch watch;
@@ -135,19 +137,60 @@ class NodeProbe {
       for (int rank : ranks_) sources_.push_back(at(rank, copy));
       reduce(DType::kFloat32, ReduceOp::kSum, at(transport_.rank(), kGatherBytes), sources_,
              kGatherBytes / sizeof(float), 1.0);
+      meet();
       const double us = watch.us();
       if (sample >= 0) samples_.gathers.push_back({.bytes = kGatherBytes, .us = us});
     }
-    meet();  // Nobody reads any more.
+  }
+
+  /// A tensor of this rank goes through its slot but for the part that it sums itself: what
+  /// `direct` does with tensors of the caller. Slots take turns.
+  void measure_slots() {
+    const std::size_t ranks = ranks_.size();
+    const std::size_t part = kSlotBytes / ranks / kWireAlignment * kWireAlignment;
+    if (ranks < 2 || 3 * kSlotBytes > room_) return;
+    transport_.commit(0, 3 * kSlotBytes);
+    begin();
+    for (int sample = -kBucketWarmups; sample < kBucketSamples && go_on(sample); ++sample) {
+      const std::size_t slot = (sample % 2 == 0 ? 1 : 2) * kSlotBytes;
+      meet();
+      const Stopwatch watch;
+      copy_peers_parts(slot, 0, part);
+      meet();
+      const std::size_t own = local_rank() * part;
+      outputs_.clear();
+      for (int rank : ranks_) {
+        outputs_.push_back(at(rank, own + (rank == transport_.rank() ? 0 : slot)));
+      }
+      sources_.assign(outputs_.begin(), outputs_.end());
+      reduce(DType::kFloat32, ReduceOp::kSum, outputs_, sources_, part / sizeof(float), 1.0);
+      meet();
+      copy_peers_parts(0, slot, part);
+      meet();
+      const double us = watch.us();
+      const auto bytes = static_cast<double>(ranks * part);
+      if (sample >= 0) samples_.slots.push_back({.bytes = bytes, .us = us});
+    }
+  }
+
+  void copy_peers_parts(std::size_t to, std::size_t from, std::size_t part) {
+    for (std::size_t peer = 0; peer < ranks_.size(); ++peer) {
+      if (peer == local_rank()) continue;
+      convert(DType::kFloat32, at(transport_.rank(), to + peer * part), DType::kFloat32,
+              at(transport_.rank(), from + peer * part), part / sizeof(float), 1.0);
+    }
+  }
+
+  std::size_t local_rank() const {
+    return static_cast<std::size_t>(std::find(ranks_.begin(), ranks_.end(), transport_.rank()) -
+                                    ranks_.begin());
   }
 
   std::byte* at(int rank, std::size_t offset) { return transport_.memory(rank).data() + offset; }
 
   void sum_part(std::size_t part) {
-    const auto own = static_cast<std::size_t>(
-        std::find(ranks_.begin(), ranks_.end(), transport_.rank()) - ranks_.begin());
     outputs_.clear();
-    for (int rank : ranks_) outputs_.push_back(at(rank, own * part));
+    for (int rank : ranks_) outputs_.push_back(at(rank, local_rank() * part));
     sources_.assign(outputs_.begin(), outputs_.end());
     reduce(DType::kFloat32, ReduceOp::kSum, outputs_, sources_, part / sizeof(float), 1.0);
   }
@@ -159,7 +202,6 @@ class NodeProbe {
   const std::chrono::steady_clock::time_point end_;
   std::chrono::steady_clock::time_point until_;
   ProbeWait wait_;
-  const int at_once_;
   const std::size_t room_;
   std::uint64_t met_ = 0, asked_ = 0;
   std::vector<void*> outputs_;

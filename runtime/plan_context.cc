@@ -4,16 +4,6 @@
 #include "topology/cache.h"
 
 namespace kolo {
-namespace {
-
-/// What decides the sizes of chunks and buckets. Where these decide the order of sums, they must
-/// not follow from what was measured in this run, or its bits would be those of no other.
-LinkCosts costs_for_sizes(const std::string& algorithm, const LinkCosts& costs) {
-  return CostModel::is_reproducible(algorithm) ? costs : LinkCosts{};
-}
-
-}  // namespace
-
 CompileOptions compile_options(const PlanContext& context, const BucketLayout& layout) {
   const Options& options = context.options;
   const bool on_device = layout.memory == MemoryKind::kDevice;

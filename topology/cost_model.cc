@@ -44,6 +44,10 @@ bool uses_mapped_memory(std::string_view algorithm) {
 
 }  // namespace
 
+LinkCosts costs_for_sizes(const std::string& algorithm, const LinkCosts& costs) {
+  return CostModel::is_reproducible(algorithm) ? costs : LinkCosts{};
+}
+
 std::vector<std::string> CostModel::algorithms() {
   std::vector<std::string> names(kFlatAlgorithms.begin(), kFlatAlgorithms.end());
   for (std::string_view cross : kCrossAlgorithms) {

@@ -30,6 +30,10 @@ struct HostBucket {
   std::size_t chunk_bytes = 0;  ///< 0: whatever `CostModel::chunk_bytes` says.
 };
 
+/// What sizes of chunks and buckets may follow from. Where they decide the order of sums, they must
+/// not follow from what was measured in this run, or its bits would be those of no other.
+LinkCosts costs_for_sizes(const std::string& algorithm, const LinkCosts& costs);
+
 /// Predicted times of all-reduce algorithms.
 ///
 /// Units:   bytes of one rank's buffer; microseconds until the slowest rank is done.

@@ -1,7 +1,10 @@
 #include "topology/host_passages.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
+#include <cstddef>
 #include <numeric>
 #include <vector>
 
@@ -34,14 +37,24 @@ Passage slower(const Passage& a, const Passage& b) {
 }  // namespace
 
 NodeMemory::NodeMemory(const MemoryCost& cost, double working_set_bytes) {
-  const double fits = std::clamp(2 - working_set_bytes / cost.cache_bytes, 0.0, 1.0);
-  const auto blend = [&](double cached_rate) {
-    // Never cheaper beyond the cache than inside, however noisy the measurement was.
-    const double cached = 1 / cached_rate;
-    return fits * cached + (1 - fits) * std::max(cached, 1 / cost.bytes_per_us);
+  constexpr double kMiB = 1 << 20;
+  struct Point {
+    double bytes, rate;
   };
-  own_us_per_byte_ = blend(cost.cached_bytes_per_us);
-  shared_us_per_byte_ = blend(cost.shared_bytes_per_us);
+  const std::array<Point, 4> points = {{{1 * kMiB, cost.cached_bytes_per_us},
+                                        {8 * kMiB, cost.bytes_per_us_8m},
+                                        {32 * kMiB, cost.bytes_per_us_32m},
+                                        {64 * kMiB, cost.bytes_per_us}}};
+  own_us_per_byte_ = 1 / points.front().rate;
+  for (std::size_t i = 1; i < points.size(); ++i) {
+    // Never cheaper in a larger set, however noisy the measurement was.
+    const double before = own_us_per_byte_, at = std::max(before, 1 / points[i].rate);
+    const double way = std::log(working_set_bytes / points[i - 1].bytes) /
+                       std::log(points[i].bytes / points[i - 1].bytes);
+    if (!(way > 0)) break;
+    own_us_per_byte_ = before + (at - before) * std::min(way, 1.0);
+  }
+  shared_us_per_byte_ = std::max(1 / cost.shared_bytes_per_us, own_us_per_byte_);
 }
 
 /// One round in which some ranks send `bytes` each, one message per sender.
@@ -91,8 +104,7 @@ HostPassages::HostPassages(const ProcessGrid& grid, const LinkCosts& costs, doub
     : grid_(grid),
       costs_(costs),
       largest_node_(largest_node(grid)),
-      memory_(costs.memory, largest_node_ * bucket_bytes),
-      cache_(costs.memory, 0) {}
+      memory_(costs.memory, largest_node_ * bucket_bytes) {}
 
 double HostPassages::flag_steps_us(double local, double trips) const {
   return trips * 2 * (local - 1) * costs_.step_us;
@@ -226,12 +238,13 @@ Passage HostPassages::packing(double bytes, Packing packing, std::string_view al
   if (grid_.num_nodes() > 1 || algorithm != "direct") {
     return {.processor_us = 2 * costs_.step_us + memory_.own_us(4 * local * bytes)};
   }
-  // On a single node only what others own goes through slots, which stay in cache: written by one
-  // rank, read by the owner, overwritten with the result, read back. Of both moves between cores
-  // one hides behind the other, as measured (1 MiB on 2 ranks: 26 us, of which 23 for one move).
-  const double slots = packing == Packing::kCast ? local : local - 1;
-  return {.processor_us = 2 * costs_.step_us + cache_.own_us((slots + 2 * (local - 1)) * bytes) +
-                          cache_.shared_us((local - 1) * bytes)};
+  // On a single node what others own goes through their slots: written, read, overwritten with the
+  // sum, read back. Tensors that do not fit the cache push the slots out of it. With a cast the own
+  // part goes through a slot as well, so that it is rounded like the others, but stays with its
+  // core.
+  const double slot_us = std::max(1 / costs_.memory.slot_bytes_per_us, memory_.own_us(4));
+  const double own_us = packing == Packing::kCast ? memory_.own_us(2) : 0;
+  return {.processor_us = 2 * costs_.step_us + ((local - 1) * slot_us + own_us) * bytes};
 }
 
 }  // namespace kolo

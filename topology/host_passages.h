@@ -17,15 +17,14 @@ enum class Packing {
 
 /// What moving bytes inside a node takes while a bucket of some size is worked on.
 ///
-/// Rates are those of the cache as long as the node's working set fits it, those of memory from
-/// twice its size on, and go over into each other in between.
+/// Rates follow the node's working set through the sizes that were measured.
 class NodeMemory {
  public:
   NodeMemory(const MemoryCost& cost, double working_set_bytes);
 
   /// Bytes read or written, all ranks of the node together, in lines the reader wrote itself.
   double own_us(double bytes) const { return bytes * own_us_per_byte_; }
-  /// The same in lines that another rank wrote last.
+  /// The same in lines that another rank wrote last, never faster than one's own.
   double shared_us(double bytes) const { return bytes * shared_us_per_byte_; }
 
  private:
@@ -71,7 +70,6 @@ class HostPassages {
   const LinkCosts& costs_;
   double largest_node_;
   NodeMemory memory_;
-  NodeMemory cache_;  // for staging that is small and used again and again
 };
 
 }  // namespace kolo

@@ -29,12 +29,14 @@ double& at(LinkCosts& costs) {
   return costs.*Part.*Value;
 }
 
-constexpr std::array<Field, 20> kFields = {{
+constexpr std::array<Field, 22> kFields = {{
     {"memory_latency_us", at<&LinkCosts::memory, &MemoryCost::latency_us>},
-    {"memory_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::bytes_per_us>},
     {"memory_cached_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::cached_bytes_per_us>},
+    {"memory_bytes_per_us_8m", at<&LinkCosts::memory, &MemoryCost::bytes_per_us_8m>},
+    {"memory_bytes_per_us_32m", at<&LinkCosts::memory, &MemoryCost::bytes_per_us_32m>},
+    {"memory_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::bytes_per_us>},
     {"memory_shared_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::shared_bytes_per_us>},
-    {"memory_cache_bytes", at<&LinkCosts::memory, &MemoryCost::cache_bytes>},
+    {"memory_slot_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::slot_bytes_per_us>},
     {"network_latency_us", at<&LinkCosts::network, &NetworkCost::latency_us>},
     {"network_bytes_per_us", at<&LinkCosts::network, &NetworkCost::bytes_per_us>},
     {"network_message_us", at<&LinkCosts::network, &NetworkCost::message_us>},

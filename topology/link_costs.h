@@ -15,19 +15,25 @@ struct LinkCost {
   double bytes_per_us = 1;
 };
 
-/// Costs inside one node. Rates count bytes read plus bytes written by all ranks of a node at once.
-/// Source: measured on two cores of an AMD EPYC (AVX-512, 32 MiB of L3) with two ranks.
+/// Costs inside one node. Rates count bytes read plus bytes written by all ranks of a node at once,
+/// in lines that each rank wrote itself, by what the node works on again and again: sizes in
+/// between go over into each other, those outside are as the nearest. Source: measured on two cores
+/// of an AMD EPYC (AVX-512, 32 MiB of L3) with two ranks.
 struct MemoryCost {
   double latency_us = 0.3;               ///< From a flag's store until ranks that await it go on.
-  double bytes_per_us = 80'000;          ///< Where the node's buckets do not fit the cache.
-  double cached_bytes_per_us = 250'000;  ///< Where they do, in lines that the rank itself wrote.
-  double shared_bytes_per_us = 40'000;   ///< Where they do, in lines that another rank wrote.
-  double cache_bytes = 32 << 20;         ///< Of a node, shared by its ranks.
+  double cached_bytes_per_us = 400'000;  ///< A working set of 1 MiB,
+  double bytes_per_us_8m = 250'000;      ///< of 8 MiB,
+  double bytes_per_us_32m = 90'000;      ///< of 32 MiB,
+  double bytes_per_us = 65'000;          ///< of 64 MiB and more.
+  double shared_bytes_per_us = 40'000;   ///< In the cache, in lines that another rank wrote.
+  /// Of the caller's tensors, through slots in the cache to the rank that sums them and back;
+  /// beside reading and writing the tensors once. Counted once per byte.
+  double slot_bytes_per_us = 25'000;
 };
 
 /// Costs between nodes: of one node's link, full duplex, which its ranks share.
 struct NetworkCost {
-  double latency_us = 15;      ///< Of a small message, one way.
+  double latency_us = 15;      ///< Of a message, beside sending and receiving it.
   double bytes_per_us = 1200;  ///< In each direction.
   double message_us = 1;       ///< What sending or receiving one more message costs a rank.
   /// What a shaped link lets pass at once after it has rested, each way, as a token bucket does; 0
@@ -63,7 +69,7 @@ struct LinkCosts {
     const bool is_known = index < node_rates.size() && node_rates[index] > 0;
     return is_known ? node_rates[index] : network.bytes_per_us;
   }
-  double bucket_us = 0.5;  ///< What a bucket costs its rank, whatever its size.
+  double bucket_us = 0.2;  ///< What a bucket costs its rank, whatever its size.
   double step_us = 0.05;   ///< What one step of a schedule costs beside its bytes.
   /// Cores that each rank has to itself: less than 1 where a machine, whatever nodes are played on
   /// it, has more ranks than cores. Messages of its ranks then wait for each other.

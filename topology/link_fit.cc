@@ -1,13 +1,13 @@
 #include "topology/link_fit.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <span>
 #include <utility>
-
-#include "topology/host_passages.h"
 
 namespace kolo {
 namespace {
@@ -22,51 +22,33 @@ double quantile(std::vector<double> values, double share) {
 double undisturbed(const std::vector<double>& times_us) { return quantile(times_us, 0.25); }
 double median(const std::vector<double>& values) { return quantile(values, 0.5); }
 
-/// Bytes per microsecond of one rank, by size of the working set.
-std::map<double, double> rates(const std::vector<MemorySamples::Pass>& passes) {
+std::vector<double> times_of(const std::vector<MemorySamples::Bucket>& buckets) {
+  std::vector<double> times_us;
+  for (const auto& bucket : buckets) times_us.push_back(bucket.us);
+  return times_us;
+}
+
+/// Bytes per microsecond of a node, by size of the working set.
+std::map<double, double> rates(const std::vector<MemorySamples::Pass>& passes, double trip_us) {
   std::map<double, std::vector<double>> us_per_byte;
   for (const auto& pass : passes) {
-    us_per_byte[pass.working_set_bytes].push_back(pass.us / pass.bytes);
+    const double us = std::max(pass.us - trip_us, pass.us / 2);
+    us_per_byte[pass.working_set_bytes].push_back(us / pass.bytes);
   }
   std::map<double, double> result;
   for (const auto& [bytes, times] : us_per_byte) result[bytes] = 1 / undisturbed(times);
   return result;
 }
 
-/// How far off the costs are, as the square of a ratio's logarithm.
-double misfit(const MemoryCost& cost, const std::map<double, double>& node_rates) {
-  double sum = 0;
-  for (const auto& [bytes, rate] : node_rates) {
-    const double off = std::log(NodeMemory(cost, bytes).own_us(1) * rate);
-    sum += off * off;
-  }
-  return sum;
-}
-
-/// The size of cache with which `cost` explains the rates best.
-double fit_cache(MemoryCost cost, const std::map<double, double>& node_rates) {
-  constexpr int kStepsPerDoubling = 4;
-  double best = std::numeric_limits<double>::infinity();
-  double chosen = cost.cache_bytes;
-  const double smallest = node_rates.begin()->first, largest = node_rates.rbegin()->first;
-  for (int step = 0;; ++step) {
-    cost.cache_bytes = smallest * std::exp2(static_cast<double>(step) / kStepsPerDoubling);
-    if (cost.cache_bytes > largest / 2) return chosen;
-    const double off = misfit(cost, node_rates);
-    if (off < best) {
-      best = off;
-      chosen = cost.cache_bytes;
-    }
-  }
-}
+constexpr std::array kRates = {&MemoryCost::cached_bytes_per_us, &MemoryCost::bytes_per_us_8m,
+                               &MemoryCost::bytes_per_us_32m,    &MemoryCost::bytes_per_us,
+                               &MemoryCost::shared_bytes_per_us, &MemoryCost::slot_bytes_per_us};
 
 /// The slower of two nodes.
 MemoryCost slower(const MemoryCost& a, const MemoryCost& b) {
-  return {.latency_us = std::max(a.latency_us, b.latency_us),
-          .bytes_per_us = std::min(a.bytes_per_us, b.bytes_per_us),
-          .cached_bytes_per_us = std::min(a.cached_bytes_per_us, b.cached_bytes_per_us),
-          .shared_bytes_per_us = std::min(a.shared_bytes_per_us, b.shared_bytes_per_us),
-          .cache_bytes = std::min(a.cache_bytes, b.cache_bytes)};
+  MemoryCost result{.latency_us = std::max(a.latency_us, b.latency_us)};
+  for (const auto rate : kRates) result.*rate = std::min(a.*rate, b.*rate);
+  return result;
 }
 
 NetworkCost slower(const NetworkCost& a, const NetworkCost& b) {
@@ -147,14 +129,13 @@ std::optional<MemoryCost> median_of_node(const std::vector<MeasuredCosts>& by_ra
     if (measured) costs.push_back(*measured);
   }
   if (costs.empty()) return std::nullopt;
-  MemoryCost result;
-  for (double MemoryCost::*field :
-       {&MemoryCost::latency_us, &MemoryCost::bytes_per_us, &MemoryCost::cached_bytes_per_us,
-        &MemoryCost::shared_bytes_per_us, &MemoryCost::cache_bytes}) {
+  const auto median_of = [&](double MemoryCost::*field) {
     std::vector<double> values;
     for (const MemoryCost& cost : costs) values.push_back(cost.*field);
-    result.*field = median(values);
-  }
+    return median(values);
+  };
+  MemoryCost result{.latency_us = median_of(&MemoryCost::latency_us)};
+  for (const auto rate : kRates) result.*rate = median_of(rate);
   return result;
 }
 
@@ -162,28 +143,35 @@ std::optional<MemoryCost> median_of_node(const std::vector<MeasuredCosts>& by_ra
 
 MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults) {
   MemoryCost cost = defaults;
-  if (!samples.trips_us.empty()) cost.latency_us = undisturbed(samples.trips_us);
-  std::map<double, double> node_rates = rates(samples.own_passes);
+  if (!samples.trips_us.empty()) cost.latency_us = median(samples.trips_us);
+  const std::map<double, double> node_rates = rates(samples.own_passes, cost.latency_us);
   if (node_rates.empty()) return cost;
-  for (auto& [bytes, rate] : node_rates) rate *= samples.at_once;
-  cost.cached_bytes_per_us = node_rates.begin()->second;
-  // The fastest rate is that of the cache, wherever noise has put it.
-  for (const auto& [bytes, rate] : node_rates) {
-    cost.cached_bytes_per_us = std::max(cost.cached_bytes_per_us, rate);
-  }
-  cost.bytes_per_us = node_rates.rbegin()->second;
-  cost.cache_bytes = fit_cache(cost, node_rates);
+  // What there was no time for is as what was measured next to it.
+  const auto at_most = [&](double mib) {
+    const auto beyond = node_rates.upper_bound(mib * (1 << 20));
+    return beyond == node_rates.begin() ? beyond->second : std::prev(beyond)->second;
+  };
+  cost.cached_bytes_per_us = at_most(1);
+  cost.bytes_per_us_8m = at_most(8);
+  cost.bytes_per_us_32m = at_most(32);
+  cost.bytes_per_us = at_most(64);
 
-  if (samples.gathers.empty() || samples.ranks < 2) return cost;
-  std::vector<double> times_us;
-  for (const auto& gather : samples.gathers) times_us.push_back(gather.us);
-  // The trip and what each rank moves in its own lines take what they take; the rest is reading
-  // the others' copies, which is never faster than reading one's own.
-  const double ranks = samples.ranks, bytes = samples.gathers.front().bytes;
-  const double own_us = ranks * 4 * bytes / cost.cached_bytes_per_us;
-  const double shared_us = undisturbed(times_us) - cost.latency_us - own_us;
-  const double shared = ranks * (ranks - 1) * bytes;
-  cost.shared_bytes_per_us = shared / std::max(shared_us, shared / cost.cached_bytes_per_us);
+  if (samples.ranks < 2) return cost;
+  // Trips and what each rank moves in its own lines take what they take; the rest is what lines
+  // that move between cores take, which is never less than in one's own.
+  const double ranks = samples.ranks;
+  const auto rate_of = [&](const std::vector<MemorySamples::Bucket>& buckets, double trips,
+                           double own_passes, double moved_passes) {
+    const double bytes = buckets.front().bytes;
+    const double own_us = ranks * own_passes * bytes / cost.cached_bytes_per_us;
+    const double rest_us = undisturbed(times_of(buckets)) - trips * cost.latency_us - own_us;
+    const double moved = moved_passes * bytes;
+    return moved / std::max(rest_us, moved / cost.cached_bytes_per_us);
+  };
+  if (!samples.gathers.empty()) {
+    cost.shared_bytes_per_us = rate_of(samples.gathers, 2, 4, ranks * (ranks - 1));
+  }
+  if (!samples.slots.empty()) cost.slot_bytes_per_us = rate_of(samples.slots, 3, 2, ranks - 1);
   return cost;
 }
 
@@ -191,13 +179,15 @@ NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaul
   NetworkCost cost = defaults;
   if (samples.round_trips_us.empty()) return cost;
   const double round_trip = undisturbed(samples.round_trips_us);
-  cost.latency_us = round_trip / 2;
+  // Half of it is sending, the way, and receiving. What keeps a rank from the next message can be
+  // more than its part of that, where the kernel works on after the program has been answered.
+  double message_us = cost.message_us;
   if (!samples.bursts_us.empty() && samples.burst_messages > 1) {
-    cost.message_us =
+    message_us =
         std::max(0.0, undisturbed(samples.bursts_us) - round_trip) / (samples.burst_messages - 1);
-    // Each way one message is sent and received, which is not counted twice.
-    cost.latency_us = std::max(0.0, cost.latency_us - 2 * cost.message_us);
   }
+  cost.message_us = std::min(message_us, round_trip / 4);
+  cost.latency_us = round_trip / 2 - 2 * cost.message_us;
   if (samples.streams.empty()) return cost;
   const auto link = fit_stream(samples.streams.front());
   if (!link) return cost;

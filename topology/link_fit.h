@@ -13,19 +13,22 @@ namespace kolo {
 struct MemorySamples {
   struct Pass {
     double working_set_bytes = 0;  ///< Touched again and again, all ranks of the node together.
-    double bytes = 0;              ///< Read plus written by this rank.
-    double us = 0;
+    double bytes = 0;              ///< Read plus written, by all of them.
+    double us = 0;                 ///< One trip included.
   };
-  /// What `flat` does: a copy of `bytes`, one trip, and a sum of all ranks' copies.
-  struct Gather {
+  /// What an algorithm does with a bucket of `bytes`, and one trip.
+  struct Bucket {
     double bytes = 0;
     double us = 0;
   };
   std::vector<double> trips_us = {};  ///< From a signal to all peers until all of theirs are here.
-  std::vector<Pass> own_passes = {};  ///< Over lines that this rank wrote itself.
-  std::vector<Gather> gathers = {};   ///< All of one size.
-  int ranks = 1;                      ///< Of the node.
-  int at_once = 1;  ///< Of them, those that really ran at once: no more than there are cores.
+  std::vector<Pass> own_passes = {};  ///< Over lines that each rank wrote itself.
+  /// All of one size: what `flat` does, a copy, one trip, and a sum of all ranks' copies.
+  std::vector<Bucket> gathers = {};
+  /// All of one size: what `direct` does with the caller's tensors: copies to slots, one trip, a
+  /// sum of the own part in tensor and slots to all of them, one trip, copies from slots.
+  std::vector<Bucket> slots = {};
+  int ranks = 1;  ///< Of the node.
 };
 
 /// What one rank measured with ranks of other nodes.

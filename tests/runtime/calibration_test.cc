@@ -135,6 +135,7 @@ TEST(Calibration, NoTimeMeansOneSampleOfEachKind) {
     const int local_size = job.hub.grid().local_size(run.rank());
     EXPECT_EQ(memory.trips_us.size(), 1u);
     EXPECT_EQ(memory.gathers.size(), local_size > 1 ? 1u : 0u);
+    EXPECT_EQ(memory.slots.size(), local_size > 1 ? 1u : 0u);
     EXPECT_FALSE(memory.own_passes.empty());
     const NetworkSamples network = probe_network(*transport, job.hub.grid(), limits);
     const std::size_t asks = run.rank() == 0;

@@ -89,10 +89,12 @@ TEST(CostModel, OneRankCostsNothing) {
 LinkCosts round_costs() {
   LinkCosts costs;
   costs.memory = {.latency_us = 2,
-                  .bytes_per_us = 10,
                   .cached_bytes_per_us = 10,
+                  .bytes_per_us_8m = 10,
+                  .bytes_per_us_32m = 10,
+                  .bytes_per_us = 10,
                   .shared_bytes_per_us = 10,
-                  .cache_bytes = 1e9};
+                  .slot_bytes_per_us = 2};
   costs.network = {.latency_us = 100, .bytes_per_us = 1, .message_us = 0};
   costs.bucket_us = costs.step_us = 0;
   return costs;
@@ -180,7 +182,7 @@ TEST(CostModel, ChunksFollowEachOtherAtThePaceOfTheBusiestResource) {
                    first + 3 * 2 * 50);
   // Combining is slower than the link.
   LinkCosts costs = round_costs();
-  costs.memory.cached_bytes_per_us = costs.memory.bytes_per_us = 0.1;
+  costs.memory.cached_bytes_per_us = 0.1;
   const CostModel slow(ProcessGrid::with_node_sizes({1, 1}), costs);
   EXPECT_DOUBLE_EQ(slow.predict_us("ring", {.bytes = 400, .chunk_bytes = 100}),
                    2 * (100 + 50) + 4 * 3 * 500);
@@ -188,12 +190,17 @@ TEST(CostModel, ChunksFollowEachOtherAtThePaceOfTheBusiestResource) {
 
 TEST(CostModel, MemoryBeyondTheCacheIsSlower) {
   LinkCosts costs = round_costs();
-  costs.memory.cache_bytes = 800;  // Two buckets of 400.
-  costs.memory.bytes_per_us = 5;
+  costs.memory.bytes_per_us_32m = 5;
+  costs.memory.bytes_per_us = 2;
   const CostModel node(ProcessGrid::with_node_sizes({2}), costs);
-  EXPECT_DOUBLE_EQ(whole_us(node, "direct", 400), 4 + 4 * 40);
-  EXPECT_DOUBLE_EQ(whole_us(node, "direct", 800), 4 + 4 * 160);
-  EXPECT_DOUBLE_EQ(whole_us(node, "direct", 600), 4 + 4 * (60 + 120) / 2.0);
+  const auto us = [&](double bytes, double rate) { return 4 + 4 * bytes / rate; };
+  const auto two_buckets = [&](std::size_t bytes) { return whole_us(node, "direct", bytes / 2); };
+  EXPECT_DOUBLE_EQ(two_buckets(8 * kMiB), us(4 * kMiB, 10));
+  EXPECT_DOUBLE_EQ(two_buckets(32 * kMiB), us(16 * kMiB, 5));
+  EXPECT_DOUBLE_EQ(two_buckets(64 * kMiB), us(32 * kMiB, 2));
+  EXPECT_DOUBLE_EQ(two_buckets(256 * kMiB), us(128 * kMiB, 2));
+  // Half way between two sizes that were measured, on a scale of ratios.
+  EXPECT_DOUBLE_EQ(two_buckets(16 * kMiB), (us(8 * kMiB, 10) + us(8 * kMiB, 5)) / 2);
 }
 
 TEST(CostModel, PackingCostsWhatItMoves) {
@@ -202,9 +209,9 @@ TEST(CostModel, PackingCostsWhatItMoves) {
     return model.predict_us(name, {.bytes = 400, .packing = packing, .chunk_bytes = 400}) -
            model.predict_us(name, {.bytes = 400, .chunk_bytes = 400});
   };
-  // The other's half through slots, in and out, on both ranks; own halves, too, if converted.
-  EXPECT_DOUBLE_EQ(extra(node, "direct", Packing::kUser), 4 * 40);
-  EXPECT_DOUBLE_EQ(extra(node, "direct", Packing::kCast), 5 * 40);
+  // The other's half through slots on both ranks; own halves into a slot and back, if converted.
+  EXPECT_DOUBLE_EQ(extra(node, "direct", Packing::kUser), 200);
+  EXPECT_DOUBLE_EQ(extra(node, "direct", Packing::kCast), 200 + 2 * 40);
   EXPECT_DOUBLE_EQ(extra(node, "flat", Packing::kCast), 0);
   const CostModel network(ProcessGrid::with_node_sizes({1, 1}), round_costs());
   EXPECT_DOUBLE_EQ(extra(network, "ring", Packing::kUser), 4 * 40);

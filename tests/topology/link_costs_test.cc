@@ -60,8 +60,8 @@ TEST(LinkCosts, TextReadsBackAsTheSame) {
   }
   const LinkCosts read = parse_link_costs(text);
   EXPECT_EQ(read.memory.latency_us, 0);
-  EXPECT_EQ(read.memory.bytes_per_us, 1.0 / 3);
-  EXPECT_EQ(read.memory.cache_bytes, 1e15);
+  EXPECT_EQ(read.memory.cached_bytes_per_us, 1.0 / 3);
+  EXPECT_EQ(read.memory.bytes_per_us, 1e15);
   EXPECT_NE(read.step_us, LinkCosts{}.step_us);
   EXPECT_EQ(to_string(parse_link_costs(to_string(read))), to_string(read));
   EXPECT_NE(to_string(read), to_string(LinkCosts{}));
@@ -87,7 +87,7 @@ TEST(LinkCosts, NamesWhatItRejects) {
   for (const char* text :
        {"latency=1", "memory_latency_us", "memory_latency_us=", "memory_latency_us=1us",
         "memory_latency_us=-1", "memory_latency_us=nan", "network_bytes_per_us=inf",
-        "network_bytes_per_us=0", "memory_cache_bytes=0", ",",
+        "network_bytes_per_us=0", "memory_slot_bytes_per_us=0", ",",
         "memory_latency_us=1,,network_latency_us=1"}) {
     EXPECT_THROW(parse_link_costs(text), std::invalid_argument) << text;
   }

@@ -19,8 +19,10 @@ namespace {
 /// A node's memory that moves so many bytes in a microsecond, whoever wrote them.
 MemoryCost memory_of_rate(double bytes_per_us) {
   return {.latency_us = 0.5,
-          .bytes_per_us = bytes_per_us,
           .cached_bytes_per_us = bytes_per_us,
+          .bytes_per_us_8m = bytes_per_us,
+          .bytes_per_us_32m = bytes_per_us,
+          .bytes_per_us = bytes_per_us,
           .shared_bytes_per_us = bytes_per_us};
 }
 
