@@ -27,9 +27,10 @@ constexpr std::size_t kGatherBytes = std::size_t{64} << 10;
 /// As large as the slots that buckets go through.
 constexpr std::size_t kSlotBytes = std::size_t{512} << 10;
 
-/// The ranks of one node, measuring side by side. What they do ends with a trip, so that each
-/// sample is that of the slowest, whether or not there are cores for all. Only zeros are written,
-/// so that the arena is as it was.
+/// The ranks of one node, measuring side by side. What they do begins and ends with a trip, both
+/// timed, so that each sample is that of all ranks, whether or not there are cores for all: one
+/// that gets its core late does not seem fast. Only zeros are written, so that the arena is as it
+/// was.
 class NodeProbe {
  public:
   NodeProbe(Transport& transport, const std::vector<int>& ranks, const ProbeLimits& limits)
@@ -108,8 +109,8 @@ class NodeProbe {
     const auto bytes = static_cast<double>(2 * ranks * ranks * part);  // Read and written.
     const std::size_t passes = std::max<std::size_t>(1, kBytesPerSample / working_set);
     for (int sample = -kPassWarmups; sample < kPassSamples && go_on(sample); ++sample) {
-      meet();
       const Stopwatch watch;
+      meet();
       for (std::size_t pass = 0; pass < passes; ++pass) sum_part(part);
       meet();
       const double us = watch.us();
@@ -128,8 +129,8 @@ class NodeProbe {
     begin();
     for (int sample = -kBucketWarmups; sample < kBucketSamples && go_on(sample); ++sample) {
       const std::size_t copy = (sample % 2 == 0 ? 2 : 3) * kGatherBytes;
-      meet();
       const Stopwatch watch;
+      meet();
       convert(DType::kFloat32, at(transport_.rank(), copy), DType::kFloat32,
               at(transport_.rank(), 0), kGatherBytes / sizeof(float), 1.0);
       meet();
@@ -153,8 +154,8 @@ class NodeProbe {
     begin();
     for (int sample = -kBucketWarmups; sample < kBucketSamples && go_on(sample); ++sample) {
       const std::size_t slot = (sample % 2 == 0 ? 1 : 2) * kSlotBytes;
-      meet();
       const Stopwatch watch;
+      meet();
       copy_peers_parts(slot, 0, part);
       meet();
       const std::size_t own = local_rank() * part;

@@ -210,6 +210,7 @@ json to_json(const TopoReport& report) {
   return {{"ranks", std::move(ranks)},
           {"nodes", std::move(nodes)},
           {"link_costs", to_json(report.costs)},
+          {"node_rates", report.costs.node_rates},
           {"link_costs_source", report.costs_source},
           {"tuned", to_json(report.tuned)},
           {"predictions", predictions(CostModel(grid, report.costs))}};
@@ -233,6 +234,10 @@ std::string to_text(const json& report) {
   fmt::format_to(out, "\n\nLink costs ({})\n\n", report["link_costs_source"].get<std::string>());
   for (const auto& [key, value] : report["link_costs"].items()) {
     fmt::format_to(out, "{:>28} {:>14.6g}\n", key, value.get<double>());
+  }
+  for (std::size_t node = 0; node < report["node_rates"].size(); ++node) {
+    fmt::format_to(out, "{:>28} {:>14.6g}\n", fmt::format("link of node {}", node),
+                   report["node_rates"][node].get<double>());
   }
   append_tuned(text, report["tuned"]);
   text += "\nPredicted time of an all-reduce (us)\n\n";

@@ -29,7 +29,8 @@ nlohmann::json to_json(const HardwareSnapshot& hardware);
 
 /// {ranks: [{rank, node, local_rank, cross_rank}],
 ///  nodes: [{node, id, ranks, hardware, gpus}],
-///  link_costs: {key of `parse_link_costs`: value}, link_costs_source,
+///  link_costs: {key of `parse_link_costs`: value}, node_rates: [bytes per microsecond, if links
+///  differ], link_costs_source,
 ///  tuned: {plan: {fusion_bytes, chunk_bytes, step_us}} (sizes of 0 are the cost model's),
 ///  predictions: [{bytes, chosen, chosen_16bit, chosen_device, chunk_bytes,
 ///                fusion_bytes, us: {algorithm: microseconds}}]}

@@ -32,7 +32,7 @@ std::vector<double> times_of(const std::vector<MemorySamples::Bucket>& buckets) 
 std::map<double, double> rates(const std::vector<MemorySamples::Pass>& passes, double trip_us) {
   std::map<double, std::vector<double>> us_per_byte;
   for (const auto& pass : passes) {
-    const double us = std::max(pass.us - trip_us, pass.us / 2);
+    const double us = std::max(pass.us - 2 * trip_us, pass.us / 2);
     us_per_byte[pass.working_set_bytes].push_back(us / pass.bytes);
   }
   std::map<double, double> result;
@@ -169,9 +169,9 @@ MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults) 
     return moved / std::max(rest_us, moved / cost.cached_bytes_per_us);
   };
   if (!samples.gathers.empty()) {
-    cost.shared_bytes_per_us = rate_of(samples.gathers, 2, 4, ranks * (ranks - 1));
+    cost.shared_bytes_per_us = rate_of(samples.gathers, 3, 4, ranks * (ranks - 1));
   }
-  if (!samples.slots.empty()) cost.slot_bytes_per_us = rate_of(samples.slots, 3, 2, ranks - 1);
+  if (!samples.slots.empty()) cost.slot_bytes_per_us = rate_of(samples.slots, 4, 2, ranks - 1);
   return cost;
 }
 

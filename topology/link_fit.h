@@ -14,9 +14,9 @@ struct MemorySamples {
   struct Pass {
     double working_set_bytes = 0;  ///< Touched again and again, all ranks of the node together.
     double bytes = 0;              ///< Read plus written, by all of them.
-    double us = 0;                 ///< One trip included.
+    double us = 0;                 ///< Two trips included.
   };
-  /// What an algorithm does with a bucket of `bytes`, and one trip.
+  /// What an algorithm does with a bucket of `bytes`, and two trips.
   struct Bucket {
     double bytes = 0;
     double us = 0;

@@ -40,15 +40,15 @@ MemorySamples memory_samples(const MemoryCost& truth, int ranks_of_node, Noise n
     const NodeMemory memory(truth, working_set);
     for (int i = 0; i < 12; ++i) {
       const double bytes = 2 * kMiB;
-      samples.own_passes.push_back({working_set, bytes, noise(trip_us + memory.own_us(bytes))});
+      samples.own_passes.push_back({working_set, bytes, noise(2 * trip_us + memory.own_us(bytes))});
     }
   }
   const NodeMemory cache(truth, 0);
   const double ranks = samples.ranks, bytes = 64 * 1024;
   for (int i = 0; i < 12; ++i) {
-    samples.gathers.push_back({bytes, noise(2 * trip_us + cache.own_us(ranks * 4 * bytes) +
+    samples.gathers.push_back({bytes, noise(3 * trip_us + cache.own_us(ranks * 4 * bytes) +
                                             cache.shared_us(ranks * (ranks - 1) * bytes))});
-    samples.slots.push_back({bytes, noise(3 * trip_us + cache.own_us(ranks * 2 * bytes) +
+    samples.slots.push_back({bytes, noise(4 * trip_us + cache.own_us(ranks * 2 * bytes) +
                                           (ranks - 1) * bytes / truth.slot_bytes_per_us)});
   }
   return samples;
