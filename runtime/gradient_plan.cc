@@ -215,7 +215,13 @@ std::optional<std::uint64_t> way_of_travel(const GradientGroup& group, const Pla
 TunedSet tuned_set(const GradientGroup& group, const PlanContext& context) {
   const Options& options = context.options;
   const Draft planned = draft(group, context);
-  if (planned.plan.buckets.empty()) return {.name = group.name()};
+  if (planned.plan.buckets.empty()) {
+    return {.name = group.name(),
+            .plan = {},
+            .first = {},
+            .tunes_fusion = false,
+            .tunes_chunks = false};
+  }
   const auto largest = std::ranges::max_element(
       planned.plan.buckets, {}, [](const PlannedBucket& bucket) { return bucket.layout.count; });
   std::string identity = describe(group.gradients(), group.options());

@@ -1,10 +1,15 @@
 #include "runtime/gradient_compression.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "comm/base/check.h"
 #include "comm/base/error.h"
+#include "runtime/compression_choice.h"
 
 namespace kolo {
 namespace {
@@ -74,6 +79,43 @@ TEST(ResolveCompression, AGradientsOwnSpecCountsMoreThanRules) {
     EXPECT_EQ(e.error().code, ErrorCode::kConfig);
     EXPECT_THAT(e.what(), HasSubstr("gradient 'fc.weight': compression 'zip'"));
   }
+}
+
+/// How a matrix of a million elements travels between four nodes, or within one, and why.
+std::pair<GradientSpec, std::string> chosen(const char* rules, const ProcessGrid& grid,
+                                            double network_bytes_per_us) {
+  std::vector<GradientSpec> gradients = {{.name = "matrix", .shape = {1000, 1000}}};
+  resolve_compression(gradients, CompressionRules::parse(rules));
+  LinkCosts costs;
+  costs.network.bytes_per_us = network_bytes_per_us;
+  const std::vector<std::string> reasons = choose_compression(gradients, grid, costs);
+  EXPECT_EQ(reasons.size(), 1u);
+  return {gradients[0], reasons.empty() ? "" : reasons[0]};
+}
+
+TEST(ChooseCompression, SlowLinksMakeAutoSparseAndFastOnesDense) {
+  const ProcessGrid four = ProcessGrid::with_node_sizes({1, 1, 1, 1});
+  const auto [slow, why] = chosen("auto", four, 12.5);
+  EXPECT_THAT(slow.compression, HasSubstr("topk(0.01,route="));
+  EXPECT_THAT(why, HasSubstr("times as fast as dense"));
+  const auto [fast, why_not] = chosen("auto", four, 50'000);
+  EXPECT_EQ(fast.compression, "");
+  EXPECT_FALSE(fast.wire_dtype);
+  EXPECT_THAT(why_not, HasSubstr("less than 1.2"));
+}
+
+TEST(ChooseCompression, InOneNodeAutoIsDense) {
+  for (const int ranks : {1, 2, 4, 8}) {
+    const auto [gradient, why] = chosen("auto", ProcessGrid::with_node_sizes({ranks}), 12.5);
+    EXPECT_EQ(gradient.compression, "") << why;
+    EXPECT_FALSE(gradient.wire_dtype) << why;
+  }
+}
+
+TEST(ChooseCompression, OfTopKOnlyTheRouteIsOpen) {
+  const auto [gradient, why] = chosen("topk(0.001)", ProcessGrid::with_node_sizes({2}), 12.5);
+  EXPECT_THAT(gradient.compression, HasSubstr("topk(0.001,route="));
+  EXPECT_THAT(why, HasSubstr("which was asked for"));
 }
 
 }  // namespace

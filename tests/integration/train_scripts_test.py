@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""scripts/accuracy-table and scripts/loss-over-seconds keep runs, and read from them what they should."""
+
+import importlib.machinery
+import importlib.util
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+sys.path.insert(0, str(SCRIPTS / "lib"))
+import train_runs  # noqa: E402  (the path comes first)
+
+FAKE = """#!/usr/bin/env python3
+import pathlib, sys
+arguments = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+if arguments["--seed"] == "13":
+    sys.exit("bad luck")
+pathlib.Path(arguments["--json"]).write_text('{"steps": 5, "seed": ' + arguments["--seed"] + "}")
+log = pathlib.Path(__file__).with_suffix(".log")
+log.write_text((log.read_text() if log.exists() else "") + "x")
+"""
+
+
+def script(name):
+    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), str(SCRIPTS / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+class Runs(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = pathlib.Path(self.folder.name)
+        self.program = self.path / "train.py"
+        self.program.write_text(FAKE, encoding="utf-8")
+        self.program.chmod(0o755)
+
+    def run_seed(self, seed):
+        return train_runs.run(self.path / "runs", "one", [], ["--seed", seed], program=self.program)
+
+    def times_run(self):
+        return len(self.program.with_suffix(".log").read_text(encoding="utf-8"))
+
+    def test_a_run_that_is_there_is_not_run_again(self):
+        self.assertEqual(self.run_seed(4), {"steps": 5, "seed": 4})
+        self.assertEqual(self.run_seed(4), {"steps": 5, "seed": 4})
+        self.assertEqual(self.times_run(), 1)
+
+    def test_other_arguments_are_another_run(self):
+        self.run_seed(4)
+        self.assertEqual(self.run_seed(5)["seed"], 5)
+        self.assertEqual(self.times_run(), 2)
+
+    def test_a_run_that_fails_says_why_and_is_not_kept(self):
+        with self.assertRaisesRegex(train_runs.RunError, "one ended with status 1:\nbad luck"):
+            self.run_seed(13)
+        self.assertFalse((self.path / "runs" / "one.json").exists())
+
+    def test_options_replace_those_of_the_task(self):
+        arguments = train_runs.with_options(["--epochs", "3", "--lr", "1"], ["--steps", "9", "--lr", "2"])
+        self.assertEqual(arguments, ["--lr", "2", "--steps", "9"])
+
+
+class Tables(unittest.TestCase):
+    def test_accuracy_is_a_mean_and_a_deviation_over_seeds(self):
+        table = script("accuracy-table")
+        text = table.table({("mnist", "dense"): [0.97, 0.99], ("gpt", "dense"): [1.5]}, ["mnist", "gpt"])
+        self.assertIn("| dense | 98.00 ± 1.41 % | 1.5000 ± 0.0000 |", text)
+        self.assertNotIn("fp16", text)
+        self.assertEqual(table.spec_of("top-k 1 %, warm-up", 600), "topk(0.01,warmup=60,ramp=60,route=owners)")
+
+    def test_the_loss_to_reach_is_one_that_all_curves_reach(self):
+        seconds = script("loss-over-seconds")
+        fast = [{"seconds": i, "train_loss": 10 - i} for i in range(10)]
+        slow = [{"seconds": 2 * i, "train_loss": 10 - i} for i in range(10)]
+        loss = seconds.common_loss([fast, slow[:9]])
+        self.assertEqual(loss, 4)  # the mean of 6, 5, 4, 3 and 2
+        self.assertEqual(seconds.seconds_to(fast, loss), 8)
+        self.assertEqual(seconds.seconds_to(slow, loss), 16)
+
+
+if __name__ == "__main__":
+    unittest.main()
