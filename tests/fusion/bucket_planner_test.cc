@@ -205,9 +205,11 @@ TEST(PlanBuckets, AGradientsOwnWireCountsMoreThanThatOfItsSet) {
 TEST(PlanBuckets, LeavesRoomForLanesBehindEachGradient) {
   const std::vector<GradientSpec> gradients = {
       {.name = "a", .shape = {32}}, {.name = "b", .shape = {31}}, {.name = "c", .shape = {30}}};
-  const Plan plan = plan_buckets(
-      gradients,
-      {.gradients = {.wire_dtype = DType::kFloat16}, .fusion_bytes = 4096, .order = {0, 1, 2}});
+  PlannerOptions options;
+  options.fusion_bytes = 4096;
+  options.gradients.wire_dtype = DType::kFloat16;
+  options.order = {0, 1, 2};
+  const Plan plan = plan_buckets(gradients, options);
   ASSERT_EQ(plan.buckets.size(), 1u);
   EXPECT_EQ(plan.buckets[0].segments[1].offset, 64u);
   EXPECT_EQ(plan.buckets[0].segments[2].offset, 128u);
