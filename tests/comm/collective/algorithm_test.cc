@@ -33,12 +33,13 @@ void expect_correct(const ProcessGrid& grid, const BucketLayout& layout,
 }
 
 /// The same, and where contributions and results lie in different tensors.
-void expect_correct_in_any_place(const ProcessGrid& grid, BucketLayout layout,
+void expect_correct_in_any_place(const ProcessGrid& grid, const BucketLayout& layout,
                                  const CompileOptions& options, const std::string& what) {
   expect_correct(grid, layout, options, what);
   if (layout.placement == Placement::kInPlace) return;
-  layout.out_of_place = true;
-  expect_correct(grid, layout, options, what + " out of place");
+  BucketLayout apart = layout;
+  apart.out_of_place = true;
+  expect_correct(grid, apart, options, what + " out of place");
 }
 
 class AlgorithmShapes : public testing::TestWithParam<std::string> {};
@@ -50,8 +51,9 @@ TEST_P(AlgorithmShapes, SumEveryElementOnce) {
       const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
       // Fewer elements than ranks, an odd count, and at the larger shapes one that is cut unevenly.
       for (const std::size_t count : std::initializer_list<std::size_t>{1, 331}) {
-        expect_correct(grid, {.count = count, .placement = Placement::kStaged}, options,
-                       test::shape_text(sizes));
+        const auto expect = ranks <= 4 ? expect_correct_in_any_place : expect_correct;
+        expect(grid, {.count = count, .placement = Placement::kStaged}, options,
+               test::shape_text(sizes));
       }
     });
   }
