@@ -77,7 +77,8 @@ Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions&
     const bool on_device = gradient.memory == MemoryKind::kDevice;
     const std::size_t limit = on_device ? options.device_fusion_bytes : options.fusion_bytes;
     const auto fits = [&](const PlannedBucket& bucket) {
-      const std::size_t count = align_up(bucket.layout.count, dtype) + gradient.count();
+      const std::size_t count =
+          align_up(bucket.layout.count, dtype) + gradient.count() + lanes_of(bucket.layout);
       return bucket.layout.dtype == dtype && bucket.layout.memory == gradient.memory &&
              are_alike(bucket.layout.placement, placement, dtype, gradient.memory) &&
              count * size_of(dtype) <= limit;

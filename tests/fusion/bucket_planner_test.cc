@@ -112,7 +112,8 @@ TEST(PlanBuckets, PlacesEachGradientOnceAlignedWithinTheLimitAndGreedily) {
       // The next bucket was begun because its first gradient did not belong into this one.
       if (b + 1 == plan.buckets.size()) continue;
       const auto& next = plan.buckets[b + 1];
-      const std::size_t fused = aligned(end, layout.dtype) + next.segments[0].count;
+      const std::size_t fused =
+          aligned(end, layout.dtype) + next.segments[0].count + lanes_of(layout);
       const auto group_of = [](const BucketLayout& of) {
         const bool is_apart = of.placement == Placement::kUser && is_16bit_float(of.dtype);
         return is_apart ? 2 : of.placement == Placement::kInPlace ? 1 : 0;
