@@ -230,7 +230,7 @@ void Engine::accept(const Frame& decision) {
     }
     advance(topic);
     vote_on_oldest();
-  } else if (undecided_oldest_ == accepted) {
+  } else if (retirement_ && retirement_->vote == accepted) {
     retire(decision);
   } else if (const auto found = proposed_groups_.find(accepted); found != proposed_groups_.end()) {
     const std::shared_ptr<GradientGroup> group = std::move(found->second);
@@ -263,11 +263,11 @@ void Engine::plan(OperationTopic& topic) {
   }
   // All ranks have finished every use of the former signature, or forgotten one that was rejected,
   // before they propose a new one.
+  std::erase(by_age_, head.name);
   if (const auto former = topic.take_bucket()) buckets_.remove(*former);
   PlannedOperation planned = plan_operation(head, plan_context());
   const BucketId id = buckets_.add(std::move(planned.schedule), std::move(planned.binding), topic,
                                    0, head.signature());
-  std::erase(by_age_, head.name);
   by_age_.push_back(head.name);
   topic.accepted(id, std::move(planned.packer));
 }
@@ -276,25 +276,27 @@ void Engine::plan(OperationTopic& topic) {
 /// agreement on a new name whether the oldest one goes: it does if it is idle everywhere after
 /// equally many uses. Until that is decided, which takes one trip, it is not begun anywhere.
 void Engine::vote_on_oldest() {
-  if (undecided_oldest_ || by_age_.size() < 2 || !buckets_.is_crowded()) return;
-  OperationTopic& oldest = operations_.at(by_age_.front());
+  if (retirement_ || by_age_.size() < 2 || !buckets_.is_crowded()) return;
+  const std::string& name = by_age_.front();
+  OperationTopic& oldest = operations_.at(name);
   const BucketTable::Bucket& bucket = buckets_[*oldest.bucket()];
   const std::uint64_t uses = bucket.rejected ? *bucket.rejected + 1 : bucket.iteration;
   const std::uint64_t word =
       oldest.is_idle() ? uses : kBusyBit | static_cast<std::uint64_t>(transport_.rank());
   oldest.hold(true);
-  undecided_oldest_ = coordinator_.vote(kRetirement, word,
-                                        "whether '" + by_age_.front() + "' is still used", nobody_);
+  const Topic vote =
+      coordinator_.vote(kRetirement, word, "whether '" + name + "' is still used", nobody_);
+  retirement_ = {vote, name};
 }
 
 void Engine::retire(const Frame& decision) {
-  undecided_oldest_.reset();
-  const std::string name = std::move(by_age_.front());
-  by_age_.pop_front();
+  const std::string name = std::move(retirement_->name);
+  retirement_.reset();
   OperationTopic& topic = operations_.at(name);
   topic.hold(false);
+  std::erase(by_age_, name);
   if (decision.least != decision.greatest || (decision.least & kBusyBit) != 0) {
-    by_age_.push_back(name);
+    if (topic.bucket()) by_age_.push_back(name);
   } else {
     buckets_.remove(*topic.take_bucket());
     if (topic.is_idle()) {
@@ -307,6 +309,7 @@ void Engine::retire(const Frame& decision) {
 
 void Engine::plan(GradientGroup& group) {
   if (const auto former = groups_.find(group.name()); former != groups_.end()) {
+    tuners_.erase(former->second.get());
     if (former->second->failed()) {
       // Other buckets than the rejected one may still be running: all stay, on all ranks alike.
       failed_groups_.push_back(std::move(former->second));
@@ -317,7 +320,6 @@ void Engine::plan(GradientGroup& group) {
            .what = "the gradient set was registered again; use the new one"});
       remove_gradients(*former->second, buckets_);
     }
-    tuners_.erase(former->second.get());
     groups_.erase(former);
   }
   plan_gradients(group, plan_context());
@@ -393,7 +395,7 @@ void Engine::reject(const Topic& rejected, const Error& error) {
   } else if (const auto sizes = undecided_sizes_.find(rejected); sizes != undecided_sizes_.end()) {
     sizes->second->bucket_failed(error);
     undecided_sizes_.erase(sizes);
-  } else if (undecided_oldest_ == rejected) {
+  } else if (retirement_ && retirement_->vote == rejected) {
     coordinator_.fail(error);  // Not by this program: votes are answered at once.
   } else if (is_bucket_key(rejected.key)) {
     const BucketTable::Bucket& bucket = buckets_[bucket_of(rejected.key)];
@@ -453,7 +455,7 @@ void Engine::fail_all(const Error& error) {
     lane_->abort();
   }
   proposed_operations_.clear();
-  undecided_oldest_.reset();
+  retirement_.reset();
   undecided_sizes_.clear();
   for (auto& [name, topic] : operations_) topic.fail_all(error);
   close_.fail_all(error);

@@ -119,9 +119,14 @@ class Engine {
   std::vector<Submission> drained_;
   std::map<std::string, OperationTopic> operations_;  // by name
   OperationTopic close_;
-  std::deque<std::string> by_age_;         // operations that have a bucket, oldest agreement first
-  std::optional<Topic> undecided_oldest_;  // whether the first of them goes
-  const std::atomic<int> nobody_{0};       // waits for that
+  std::deque<std::string> by_age_;  // operations that have a bucket, oldest agreement first
+  /// Whether this one, which is held, goes.
+  struct Retirement {
+    Topic vote;
+    std::string name;
+  };
+  std::optional<Retirement> retirement_;
+  const std::atomic<int> nobody_{0};                              // waits for it
   std::map<std::string, std::shared_ptr<GradientGroup>> groups_;  // agreed, by name
   std::vector<std::shared_ptr<GradientGroup>> failed_groups_;  // replaced; still own their buckets
   std::map<Topic, OperationTopic*> proposed_operations_;
