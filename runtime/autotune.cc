@@ -72,10 +72,10 @@ void Autotune::judge(const Measured& measured) {
 }
 
 void Autotune::skip() {
-  steps_us_.clear();
-  skipped_ = 0;
-  go_on(/*helped=*/false);
+  if (!step_along(phase_, current_)) give_up();
 }
+
+void Autotune::give_up() { go_on(/*helped=*/false); }
 
 void Autotune::go_on(bool helped) {
   const bool is_fusion = phase_ == Phase::kLargerFusion || phase_ == Phase::kSmallerFusion;
@@ -89,9 +89,8 @@ void Autotune::go_on(bool helped) {
   compare_or_finish();
 }
 
-/// Goes one step from the best candidate in the phase's direction. Returns false at the end.
-bool Autotune::step_along(Phase phase) {
-  TuneCandidate candidate = best_.candidate;
+/// Goes one step from `candidate` in the phase's direction. Returns false at the end.
+bool Autotune::step_along(Phase phase, TuneCandidate candidate) {
   const bool is_fusion = phase == Phase::kLargerFusion || phase == Phase::kSmallerFusion;
   if (!(is_fusion ? options_.tunes_fusion : options_.tunes_chunks)) return false;
   const bool grows = phase == Phase::kLargerFusion || phase == Phase::kLargerChunks;

@@ -54,8 +54,11 @@ class Autotune {
     return phase_ != Phase::kFirst && phase_ != Phase::kFirstAgain && phase_ != Phase::kBestAgain &&
            !finished();
   }
-  /// Gives `current()` up without a step, as if it had not helped. Before: explores.
+  /// Leaves `current()` out without a step, since it is as good as the best: the next one is
+  /// further in the same direction. Before: explores.
   void skip();
+  /// Gives `current()` up without a step, and all in the same direction. Before: explores.
+  void give_up();
 
   /// Whether `current()` is final.
   bool finished() const { return phase_ == Phase::kFinished; }
@@ -90,7 +93,8 @@ class Autotune {
   void go_on(bool helped);
   void next(Phase phase);
   void compare_or_finish();
-  bool step_along(Phase phase);
+  bool step_along(Phase phase) { return step_along(phase, best_.candidate); }
+  bool step_along(Phase phase, TuneCandidate candidate);
 
   const TuneOptions options_;
   const TuneCandidate first_;

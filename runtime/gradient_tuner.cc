@@ -47,8 +47,13 @@ SizeDecision GradientTuner::decide(std::span<const double> steps_us, const WayOf
   for (const double us : steps_us) autotune_.record(us);
   while (autotune_.explores()) {
     const auto way = way_of(autotune_.current());
-    if (way && way != way_of(autotune_.best())) break;
-    autotune_.skip();
+    if (!way) {
+      autotune_.give_up();
+    } else if (way == way_of(autotune_.best())) {
+      autotune_.skip();
+    } else {
+      break;
+    }
   }
   if (autotune_.finished()) return settle();
   const TunedSizes next = sizes(autotune_.current());

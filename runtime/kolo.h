@@ -85,6 +85,7 @@ class GradientSet {
   /// is given from now on wait for the combined values. Gradients in host memory are complete.
   void wait(NativeStream stream);
 
+  /// With the option `autotune` it may change at the end of an iteration, until sizes are found.
   PlanSummary plan() const;
 
   /// Finite values of this rank, over all iterations, that a 16-bit wire could not hold: they

@@ -72,6 +72,15 @@ TEST_F(GradientTunerTest, TriesNoTwoSizesThatTravelAlike) {
   EXPECT_EQ(decisions_.size(), 2u) << "the first alone is measured";
 }
 
+// One gradient is larger than most buckets: nothing changes until it shares one with the others.
+TEST_F(GradientTunerTest, LooksBeyondSizesThatTravelAlike) {
+  GradientTuner tuned = tuner(set());
+  const auto way_of = [](const TuneCandidate& candidate) -> std::optional<std::uint64_t> {
+    return candidate.fusion_bytes < 16 * kMiB ? 0 : candidate.fusion_bytes;
+  };
+  EXPECT_EQ(run(tuned, 16 * kMiB, way_of).fusion_bytes, 16 * kMiB);
+}
+
 TEST_F(GradientTunerTest, TriesNothingForWhichThereIsNoRoom) {
   GradientTuner tight = tuner(set());
   const auto way_of = [](const TuneCandidate& candidate) {

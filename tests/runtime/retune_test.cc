@@ -153,7 +153,7 @@ class Retune : public testing::TestWithParam<std::vector<int>> {
 
 // Finds the valley, stops looking, and neither bits nor places change on the way.
 TEST_P(Retune, FindsBetterSizesWhileSumsStayTheSame) {
-  for (std::uint64_t seed = 0; seed < 3; ++seed) {
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     TunedJob job(GetParam(), options(), seed);
     // Some ranks fall behind after their last mark; the others wait for them before they change.
@@ -220,11 +220,11 @@ TEST(Tuning, LeavesSizesAloneThatDecideBitsOrAreGiven) {
 // Rank 2 has not finished the iteration after which sizes change; ranks 0 and 1 use other names
 // meanwhile, which need buckets of their own.
 TEST(Tuning, NewTensorsAreAgreedOnWhileARankIsLate) {
-  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     TunedJob job({3}, tuned(), seed);
     EngineJob& engines = job.job();
-    for (int step = 0; step < 80; ++step) {
+    for (int step = 0; step < 50; ++step) {
       std::vector<std::vector<float>> data(3, std::vector<float>(40, 1.0F));
       std::vector<std::shared_ptr<Operation>> operations;
       const auto submit = [&](int rank) {
