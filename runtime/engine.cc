@@ -301,8 +301,10 @@ void Engine::retire(const Frame& decision) {
     buckets_.remove(*topic.take_bucket());
     if (topic.is_idle()) {
       operations_.erase(name);
-      return;
+    } else {
+      advance(topic);
     }
+    return vote_on_oldest();  // Several names may have been agreed on meanwhile.
   }
   advance(topic);
 }

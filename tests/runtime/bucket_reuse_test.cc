@@ -89,6 +89,8 @@ TEST_P(BucketReuse, NewNamesNeverRunOutWhileRanksAreApart) {
     std::vector<std::size_t> next(world, 0);
     while (std::ranges::any_of(next, [&](std::size_t use) { return use < kUses; })) {
       const std::size_t rank = random() % world;
+      // What is under way at a time needs room at a time.
+      if (next[rank] > *std::ranges::min_element(next) + 40) continue;
       for (std::size_t burst = random() % 8; burst > 0 && next[rank] < kUses; --burst) {
         const std::size_t use = next[rank]++;
         operations.push_back(job.submit(static_cast<int>(rank), {.kind = OperationKind::kAllReduce,
