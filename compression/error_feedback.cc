@@ -1,13 +1,19 @@
 #include "compression/error_feedback.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
 #include "comm/base/check.h"
+#include "compression/kernels/fold_scan.h"
+#include "compression/kernels/radix_select.h"
 
 namespace kolo {
 namespace {
+
+// Elements of a dense step between two looks at whether they are finite.
+constexpr std::size_t kDenseBlock = 1024;
 
 std::vector<std::size_t> counts_of(const std::vector<FeedbackTensor>& tensors) {
   std::vector<std::size_t> counts;
@@ -41,40 +47,25 @@ ErrorFeedback::Step& ErrorFeedback::end(std::size_t tensor) {
   return step;
 }
 
-ErrorFeedback::Update ErrorFeedback::correct_momentum(std::size_t tensor,
-                                                      std::span<const float> gradient,
-                                                      float scale) {
-  if (!momentum_) return {gradient.data(), scale};
-  const float m = momentum_->momentum;
-  const std::span<const float> before = velocities_->current(tensor);
-  const std::span<float> velocity = velocities_->pending(tensor);
-  if (!momentum_->nesterov) {
-    for (std::size_t i = 0; i < velocity.size(); ++i) {
-      velocity[i] = m * before[i] + scale * gradient[i];
-    }
-    return {velocity.data(), 1.0f};
-  }
-  // The pending residual is free until the sums go there.
-  const std::span<float> update = residuals_.pending(tensor);
-  for (std::size_t i = 0; i < velocity.size(); ++i) {
-    const float scaled = scale * gradient[i];
-    velocity[i] = m * (before[i] + scaled);
-    update[i] = velocity[i] + scaled;
-  }
-  return {update.data(), 1.0f};
+FoldMomentum ErrorFeedback::momentum_of(std::size_t tensor) {
+  if (!momentum_) return {};
+  return {.before = velocities_->current(tensor).data(),
+          .after = velocities_->pending(tensor).data(),
+          .factor = momentum_->momentum,
+          .nesterov = momentum_->nesterov};
 }
 
 SelectionReport ErrorFeedback::fold(std::size_t tensor, std::span<const float> gradient,
                                     float scale, std::size_t k, Pairs& selected) {
   check(k <= gradient.size(), "top-k cannot select more elements than there are");
   Step& step = begin(tensor, gradient);
-  const Update update = correct_momentum(tensor, gradient, scale);
   selected.indices.resize(k);
   selected.values.resize(k);
   return selector_.select({.residual = residuals_.current(tensor).data(),
-                           .gradient = update.values,
+                           .gradient = gradient.data(),
                            .sums = residuals_.pending(tensor).data(),
-                           .scale = update.scale,
+                           .scale = scale,
+                           .momentum = momentum_of(tensor),
                            .count = gradient.size(),
                            .k = k,
                            .indices = selected.indices.data(),
@@ -86,12 +77,19 @@ bool ErrorFeedback::fold_dense(std::size_t tensor, std::span<const float> gradie
                                std::span<float> sums) {
   check(sums.size() == gradient.size(), "sums of another size");
   begin(tensor, gradient);
-  const Update update = correct_momentum(tensor, gradient, scale);
-  const std::span<const float> residual = residuals_.current(tensor);
+  // The only candidates are sums that are not finite.
+  FoldScan scan{.residual = residuals_.current(tensor).data(),
+                .gradient = gradient.data(),
+                .sums = sums.data(),
+                .scale = scale,
+                .momentum = momentum_of(tensor),
+                .least_key = radix::kInfinityKey};
+  std::array<std::uint32_t, kDenseBlock + kCandidateSlack> indices;
+  std::array<float, kDenseBlock + kCandidateSlack> values;
   bool finite = true;
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    sums[i] = residual[i] + update.scale * update.values[i];
-    finite &= std::isfinite(sums[i]);
+  for (; scan.begin < sums.size(); scan.begin = scan.end) {
+    scan.end = std::min(scan.begin + kDenseBlock, sums.size());
+    finite &= fold_scan(scan, {.indices = indices.data(), .values = values.data()}) == 0;
   }
   std::ranges::fill(residuals_.pending(tensor), 0.0f);
   return finite;

@@ -37,7 +37,7 @@ struct FeedbackTensor {
 ///
 /// Threads: one.
 /// Errors:  UsageError for a step out of this order.
-/// Cost:    16 bytes of memory traffic per element and step (32 with momentum correction), 8 bytes
+/// Cost:    16 bytes of memory traffic per element and step (28 with momentum correction), 8 bytes
 ///          of memory per element (16).
 class ErrorFeedback {
  public:
@@ -83,12 +83,8 @@ class ErrorFeedback {
     bool open = false;
     SelectionHint hint = {};
   };
-  /// Writes the pending velocity; returns what the residual takes, and at which scale.
-  struct Update {
-    const float* values;
-    float scale;
-  };
-  Update correct_momentum(std::size_t tensor, std::span<const float> gradient, float scale);
+  /// What turns the velocity into the pending one on the way; nothing without momentum.
+  FoldMomentum momentum_of(std::size_t tensor);
   Step& begin(std::size_t tensor, std::span<const float> gradient);
   Step& end(std::size_t tensor);
   const FeedbackState::Tensor& find(const FeedbackState& state, const FeedbackTensor& tensor) const;

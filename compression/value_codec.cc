@@ -6,31 +6,20 @@
 #include <cstring>
 
 #include "comm/base/check.h"
-#include "comm/base/half.h"
-#include "comm/collective/reduce_kernels.h"
+#include "comm/collective/wire_kernels.h"
 
 namespace kolo {
 namespace {
 
-// At 125 float16's smallest value, 2^-24, stands for float32's, 2^-149.
-constexpr int kMostExponent = 125;
-// At -112 float16's largest value, below 2^16, still stands for a float32, below 2^128.
-constexpr int kLeastExponent = -112;
 // Values on their way between memory of any alignment and the kernels, in L1.
 constexpr std::size_t kBlock = 512;
 
 void check_wire(DType wire, int exponent) {
   check(wire == DType::kFloat32 || is_16bit_float(wire),
         "values travel as float32, float16 or bfloat16");
-  check(wire == DType::kFloat16 ? exponent >= kLeastExponent && exponent <= kMostExponent
+  check(wire == DType::kFloat16 ? exponent >= kLeastWireExponent && exponent <= kMostWireExponent
                                 : exponent == 0,
         "no such exponent for the values of a payload");
-}
-
-// The largest magnitude that the wire can hold.
-float limit_of(DType wire, int exponent) {
-  if (wire == DType::kFloat16) return std::ldexp(to_float(Float16{0x7bff}), -exponent);
-  return to_float(BFloat16{0x7f7f});
 }
 
 template <typename Run>
@@ -44,7 +33,7 @@ void for_blocks(std::size_t count, const Run& run) {
 
 int fitting_exponent(DType wire, float largest) {
   if (wire != DType::kFloat16 || largest == 0.0f) return 0;
-  return std::clamp(14 - std::ilogb(largest), kLeastExponent, kMostExponent);
+  return std::clamp(14 - std::ilogb(largest), kLeastWireExponent, kMostWireExponent);
 }
 
 void encode_values(DType wire, int exponent, std::span<const float> values,
@@ -56,15 +45,9 @@ void encode_values(DType wire, int exponent, std::span<const float> values,
     std::memcpy(out.data(), values.data(), out.size());
     return;
   }
-  const float limit = limit_of(wire, exponent);
-  const double scale = std::ldexp(1.0, exponent);
-  std::array<float, kBlock> clamped;
   std::array<std::uint16_t, kBlock> encoded;
   for_blocks(values.size(), [&](std::size_t begin, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) {
-      clamped[i] = std::clamp(values[begin + i], -limit, limit);
-    }
-    convert(wire, encoded.data(), DType::kFloat32, clamped.data(), count, scale);
+    to_wire(wire, encoded.data(), DType::kFloat32, values.data() + begin, count, exponent);
     std::memcpy(out.data() + 2 * begin, encoded.data(), 2 * count);
   });
 }

@@ -5,16 +5,32 @@
 
 namespace kolo {
 
+/// Momentum that accumulates on the way: with g = scale * gradient,
+///
+///   after = factor * before + g          the residual takes `after`
+///   after = factor * (before + g)        Nesterov's: it takes after + g
+struct FoldMomentum {
+  const float* before = nullptr;  ///< Null: the residual takes g.
+  float* after = nullptr;         ///< May be `before`.
+  float factor = 0.0f;
+  bool nesterov = false;
+};
+
 /// Elements [begin, end) of a tensor, on their way through a selection.
 struct FoldScan {
   const float* residual = nullptr;
   const float* gradient = nullptr;
   float* sums = nullptr;  ///< May be `residual` or `gradient`; otherwise overlaps neither.
   float scale = 1.0f;     ///< Of the gradient.
+  FoldMomentum momentum = {};
   std::size_t begin = 0;
   std::size_t end = 0;
   std::uint32_t least_key = 0;  ///< Of a candidate; see radix_select.h.
+  /// Whether more than one in kManyCandidates elements is expected to be a candidate: too many for
+  /// branches around them to be foreseen. Changes speed only.
+  bool has_many = false;
 };
+inline constexpr std::size_t kManyCandidates = 128;
 
 /// Where candidates go. Vector kernels write whole vectors: kCandidateSlack elements behind the
 /// last candidate are overwritten.
@@ -24,18 +40,19 @@ struct Candidates {
 };
 inline constexpr std::size_t kCandidateSlack = 64;
 
-/// sums[i] = accumulate(residual[i], scale * gradient[i]), and in the same pass appends those whose
-/// key is at least `least_key`, in ascending order. Returns their number.
+/// sums[i] = accumulate(residual[i], what the residual takes), and in the same pass appends those
+/// whose key is at least `least_key`, in ascending order. Returns their number.
 ///
 /// Shape:   `out` has room for end - begin + kCandidateSlack elements.
-/// Rounding: of the product, then of the sum; denormals are kept. The bits do not depend on the
+/// Rounding: of every product and every sum; denormals are kept, and NaN is the canonical one. The
+/// bits do not depend on the
 ///          instruction set chosen at run time.
 /// Threads: pure; any.
-/// Cost:    one pass: 12 bytes per element, 8 more per candidate.
+/// Cost:    one pass: 12 bytes per element, 8 more with momentum and per candidate.
 std::size_t fold_scan(const FoldScan& scan, const Candidates& out);
 
-/// The same over `sums` as they are: reads 4 bytes per element; residual, gradient and scale do not
-/// matter.
+/// The same over `sums` as they are: reads 4 bytes per element; residual, gradient, scale and
+/// momentum do not matter.
 std::size_t rescan(const FoldScan& scan, const Candidates& out);
 
 /// Of `count` candidates keeps those whose key is at least `least_key`, in order. Returns their

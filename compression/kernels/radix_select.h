@@ -29,11 +29,18 @@ KOLO_HOST_DEVICE constexpr Digit digit(int i) {
   return i == 0 ? Digit{19, 12} : i == 1 ? Digit{9, 10} : Digit{0, 9};
 }
 
-/// What was not sent plus what is new; every NaN becomes the same one.
-KOLO_HOST_DEVICE inline float accumulate(float residual, float gradient) {
-  const float sum = residual + gradient;
-  return sum == sum ? sum : std::bit_cast<float>(0x7fc00000u);
+/// Every NaN becomes the same one.
+KOLO_HOST_DEVICE inline float canonical(float value) {
+  return value == value ? value : std::bit_cast<float>(0x7fc00000u);
 }
+
+/// What was not sent plus what is new.
+KOLO_HOST_DEVICE inline float accumulate(float residual, float gradient) {
+  return canonical(residual + gradient);
+}
+
+/// The least key of what is not finite.
+inline constexpr std::uint32_t kInfinityKey = 0x7f800000u;
 
 /// Orders results of `accumulate` by magnitude; NaN is above infinity, -0 equals +0.
 KOLO_HOST_DEVICE inline std::uint32_t key_of(float value) {

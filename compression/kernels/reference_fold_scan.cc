@@ -2,10 +2,26 @@
 #include "compression/kernels/radix_select.h"
 
 namespace kolo::reference {
+namespace {
+
+// What the residual takes of element i.
+float update(const FoldScan& scan, std::size_t i) {
+  const float gradient = scan.scale * scan.gradient[i];
+  const FoldMomentum& momentum = scan.momentum;
+  if (momentum.before == nullptr) return gradient;
+  const float before = momentum.before[i];
+  if (!momentum.nesterov) {
+    return momentum.after[i] = radix::accumulate(momentum.factor * before, gradient);
+  }
+  momentum.after[i] = radix::canonical(momentum.factor * (before + gradient));
+  return momentum.after[i] + gradient;
+}
+
+}  // namespace
 
 std::size_t fold_scan(const FoldScan& scan, const Candidates& out) {
   for (std::size_t i = scan.begin; i < scan.end; ++i) {
-    scan.sums[i] = radix::accumulate(scan.residual[i], scan.scale * scan.gradient[i]);
+    scan.sums[i] = radix::accumulate(scan.residual[i], update(scan, i));
   }
   return reference::rescan(scan, out);
 }

@@ -31,16 +31,36 @@ std::size_t keep_on_target(const Candidates& from, std::size_t count, std::uint3
 
 #else
 
+enum class Momentum { kNone, kPlain, kNesterov };
+
+template <class D>
+hn::Vec<D> canonical(D d, hn::Vec<D> v) {
+  return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), v);
+}
+
 // Comes by `sums` of elements [i, i + lanes): from memory, or folded and stored.
+template <Momentum kMomentum>
 struct Folded {
   template <class D>
   static hn::Vec<D> sums(D d, const FoldScan& scan, std::size_t i) {
-    const auto scaled = hn::Mul(hn::LoadU(d, scan.gradient + i), hn::Set(d, scan.scale));
-    const auto sum = hn::Add(hn::LoadU(d, scan.residual + i), scaled);
-    const auto nan = hn::Set(d, std::numeric_limits<float>::quiet_NaN());
-    const auto canonical = hn::IfThenElse(hn::IsNaN(sum), nan, sum);
-    hn::StoreU(canonical, d, scan.sums + i);
-    return canonical;
+    const auto sum = canonical(d, hn::Add(hn::LoadU(d, scan.residual + i), update(d, scan, i)));
+    hn::StoreU(sum, d, scan.sums + i);
+    return sum;
+  }
+  template <class D>
+  static hn::Vec<D> update(D d, const FoldScan& scan, std::size_t i) {
+    const auto gradient = hn::Mul(hn::LoadU(d, scan.gradient + i), hn::Set(d, scan.scale));
+    if constexpr (kMomentum == Momentum::kNone) {
+      return gradient;
+    } else {
+      const auto factor = hn::Set(d, scan.momentum.factor);
+      const auto before = hn::LoadU(d, scan.momentum.before + i);
+      constexpr bool kNesterov = kMomentum == Momentum::kNesterov;
+      const auto after = canonical(d, kNesterov ? hn::Mul(factor, hn::Add(before, gradient))
+                                                : hn::Add(hn::Mul(factor, before), gradient));
+      hn::StoreU(after, d, scan.momentum.after + i);
+      return kNesterov ? hn::Add(after, gradient) : after;
+    }
   }
 };
 struct Stored {
@@ -69,6 +89,29 @@ std::size_t append(D d, hn::Mask<D> mask, hn::Vec<hn::RebindToUnsigned<D> > indi
   return found + hn::CountTrue(d, mask);
 }
 
+// Writes the indices of all candidates in whole vectors of [scan.begin, scan.end), without a
+// branch: among many candidates it would be taken too often to be foreseen. Their values follow by
+// index, while they are in L1. Returns how many there are; `i` becomes the first element left.
+template <class Source>
+std::size_t scan_many(const FoldScan scan, const Candidates out, std::size_t& i) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const std::size_t lanes = hn::Lanes(d);
+  auto indices = hn::Iota(du, static_cast<std::uint32_t>(i));
+  const auto step = hn::Set(du, static_cast<std::uint32_t>(lanes));
+  std::size_t found = 0;
+  std::size_t next = i;
+  for (; scan.end - next >= lanes; next += lanes) {
+    const auto mask = at_least(d, Source::sums(d, scan, next), scan.least_key);
+    hn::StoreU(hn::Compress(indices, hn::RebindMask(du, mask)), du, out.indices + found);
+    found += hn::CountTrue(d, mask);
+    indices = hn::Add(indices, step);
+  }
+  for (std::size_t j = 0; j < found; ++j) out.values[j] = scan.sums[out.indices[j]];
+  i = next;
+  return found;
+}
+
 // By value: stores of vectors may alias anything that has an address.
 template <class Source>
 std::size_t scan_all(const FoldScan scan, const Candidates out) {
@@ -79,8 +122,8 @@ std::size_t scan_all(const FoldScan scan, const Candidates out) {
   const auto indices_from = [=](std::size_t i) HWY_ATTR {
     return hn::Add(iota, hn::Set(du, static_cast<std::uint32_t>(i)));
   };
-  std::size_t found = 0;
   std::size_t i = scan.begin;
+  std::size_t found = scan.has_many ? scan_many<Source>(scan, out, i) : 0;
   for (; scan.end - i >= 4 * lanes; i += 4 * lanes) {
     const auto sums0 = Source::sums(d, scan, i);
     const auto sums1 = Source::sums(d, scan, i + lanes);
@@ -108,7 +151,9 @@ std::size_t scan_all(const FoldScan scan, const Candidates out) {
 }
 
 std::size_t fold_scan_on_target(const FoldScan& scan, const Candidates& out) {
-  return scan_all<Folded>(scan, out);
+  if (scan.momentum.before == nullptr) return scan_all<Folded<Momentum::kNone> >(scan, out);
+  if (scan.momentum.nesterov) return scan_all<Folded<Momentum::kNesterov> >(scan, out);
+  return scan_all<Folded<Momentum::kPlain> >(scan, out);
 }
 
 std::size_t rescan_on_target(const FoldScan& scan, const Candidates& out) {

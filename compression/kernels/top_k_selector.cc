@@ -11,7 +11,6 @@ namespace {
 
 // Elements between two looks at how many candidates there are: half of L1.
 constexpr std::size_t kBlock = 4096;
-constexpr std::uint32_t kInfinityKey = 0x7f800000u;
 constexpr std::uint32_t kMostKey = 0x7fffffffu;
 
 // The hint aims at one and a half to twice as many candidates as are needed: fewer are too easily
@@ -70,6 +69,7 @@ std::size_t TopKSelector::collect(Scan scan_block, FoldScan scan, std::size_t co
     }
     const std::size_t found =
         scan_block(scan, {.indices = indices_.data() + found_, .values = values_.data() + found_});
+    scan.has_many = found * kManyCandidates > scan.end - scan.begin;
     found_ += found;
     passed += found;
   }
@@ -91,6 +91,7 @@ SelectionReport TopKSelector::select(const FoldSelect& task, SelectionHint& hint
                 .gradient = task.gradient,
                 .sums = task.sums,
                 .scale = task.scale,
+                .momentum = task.momentum,
                 .least_key = std::min(hint.least_key, kMostKey)};
   SelectionReport report;
   report.candidates = collect(fold_scan, scan, task.count, k);
@@ -103,7 +104,7 @@ SelectionReport TopKSelector::select(const FoldSelect& task, SelectionHint& hint
   if (task.k > 0) to = {.indices = task.indices, .values = task.values};
   const std::uint32_t kth_key = take(k, to);
   for (std::size_t j = 0; j < k; ++j) {
-    report.finite &= radix::key_of(to.values[j]) < kInfinityKey;
+    report.finite &= radix::key_of(to.values[j]) < radix::kInfinityKey;
   }
   adapt(hint, kth_key, k, report);
   return report;

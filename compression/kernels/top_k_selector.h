@@ -15,6 +15,7 @@ struct FoldSelect {
   const float* gradient = nullptr;
   float* sums = nullptr;  ///< May be `residual` or `gradient`; otherwise overlaps neither.
   float scale = 1.0f;     ///< Of the gradient: what undoes a loss scale.
+  FoldMomentum momentum = {};
   std::size_t count = 0;
   std::size_t k = 0;
   std::uint32_t* indices = nullptr;
@@ -41,7 +42,8 @@ struct SelectionReport {
 /// comes later has to exceed all of these, since of equal magnitudes the lower index wins.
 ///
 /// Shape:   residual, gradient and sums are [count]; indices and values [k].
-/// After:   sums[i] is `radix::accumulate` of both; `indices` ascend and values[j] is the sum at
+/// After:   sums[i] (and momentum.after[i]) are those of `fold_scan`; `indices` ascend and
+/// values[j] is the sum at
 ///          indices[j]. Order, ties and NaN as for `top_k`, whose selection this is, bit for bit,
 ///          for any hint and on any instruction set.
 /// Threads: one thread per selector; it owns memory for 3k candidates, which grows with the
