@@ -252,5 +252,74 @@ TEST(Engine, SixteenBitWireRoundsOnce) {
   }
 }
 
+// Gradients far from float16's range are found by their exponents after a few iterations, alike on
+// all ranks, for every schedule that 16-bit buckets may take; one that is not finite stays so, and
+// changes no exponent.
+TEST(Engine, Float16WireFindsTheRangeOfEachGradient) {
+  constexpr std::size_t kCount = 1031;
+  constexpr int kRanks = 3, kIterations = 12, kInfiniteAt = 9;
+  constexpr float kMagnitudes[] = {1e-25f, 1e20f};
+  for (const auto& [nodes, algorithm] : std::vector<std::pair<std::vector<int>, std::string>>{
+           {{3}, "direct"},
+           {{3}, "flat"},
+           {{2, 1}, "direct"},
+           {{2, 1}, "hierarchical:direct,direct"}}) {
+    SCOPED_TRACE(algorithm + " on " + std::to_string(nodes.size()) + " nodes");
+    EngineJob job(ProcessGrid::with_node_sizes(nodes), {.algorithm = algorithm}, 3);
+    std::vector<std::shared_ptr<GradientGroup>> groups;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      groups.push_back(std::make_shared<GradientGroup>(
+          "model",
+          std::vector<GradientSpec>{{.name = "small", .shape = {kCount}},
+                                    {.name = "large", .shape = {kCount}}},
+          GradientOptions{.wire_dtype = DType::kFloat16}));
+      job.engine(rank).submit(groups.back());
+    }
+    const auto all = [&](auto holds) { return std::ranges::all_of(groups, holds); };
+    job.run_until([&] { return all([](auto& group) { return group->registration().done(); }); });
+    const auto at = [&](const auto& group, std::size_t g) {
+      return std::span(static_cast<float*>(group->view(g).data), kCount);
+    };
+    std::vector<double> mean(kCount);
+    for (int iteration = 0; iteration < kIterations; ++iteration) {
+      for (int rank = 0; rank < kRanks; ++rank) {
+        auto& group = groups[static_cast<std::size_t>(rank)];
+        for (const std::size_t g : {0u, 1u}) {
+          std::mt19937 random(static_cast<unsigned>(rank));
+          std::uniform_real_distribution<float> values(0.5f, 1.0f);
+          for (float& value : at(group, g)) value = kMagnitudes[g] * values(random);
+        }
+        if (iteration == kInfiniteAt && rank == 1) {
+          at(group, 0)[7] = std::numeric_limits<float>::infinity();
+        }
+        for (const std::size_t g : {1u, 0u}) test::mark(job.engine(rank), *group, g);
+      }
+      std::ranges::fill(mean, 0.0);
+      for (const auto& group : groups) {
+        for (std::size_t i = 0; i < kCount; ++i) mean[i] += double{at(group, 1)[i]} / kRanks;
+      }
+      job.run_until(
+          [&] { return job.engine(0).idle() && job.engine(1).idle() && job.engine(2).idle(); });
+      for (const auto& group : groups) {
+        ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
+        for (const std::size_t g : {0u, 1u}) {
+          ASSERT_EQ(
+              std::memcmp(at(group, g).data(), at(groups[0], g).data(), kCount * sizeof(float)), 0);
+        }
+      }
+      EXPECT_EQ(std::isinf(at(groups[2], 0)[7]), iteration == kInfiniteAt);
+      if (iteration < kInfiniteAt - 1) continue;
+      for (std::size_t i = 0; i < kCount; ++i) {
+        // Contributions, a node's sum and the mean are rounded once each, within one binade of it.
+        const double bound = 3 * 0x1p-11 * 1.5;
+        EXPECT_NEAR(at(groups[1], 1)[i] / mean[i], 1.0, bound) << i;
+        if (iteration == kInfiniteAt && i == 7) continue;
+        EXPECT_NEAR(at(groups[1], 0)[i] / (mean[i] * (1e-25 / 1e20)), 1.0, bound) << i;
+      }
+    }
+    for (const auto& group : groups) EXPECT_GT(group->too_large(), 0u);
+  }
+}
+
 }  // namespace
 }  // namespace kolo
