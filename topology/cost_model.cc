@@ -83,6 +83,7 @@ std::string CostModel::choose(const HostBucket& bucket) const {
   for (const std::string& name : algorithms()) {
     if (bucket.reproducible && !is_reproducible(name)) continue;
     if (grid_.num_nodes() == 1 && !uses_mapped_memory(name)) continue;
+    if (name == "flat" && bucket.bytes > kLargestFlat) continue;
     const double predicted = predict_us(name, bucket);
     if (predicted < best) {
       best = predicted;

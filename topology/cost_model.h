@@ -15,6 +15,10 @@ namespace kolo {
 /// Bytes of a device bucket that go through node and network as one unit, unless told otherwise.
 inline constexpr std::size_t kDeviceUnitBytes = std::size_t{32} << 20;
 
+/// `flat` is not chosen beyond: it stages a bucket whole, twice, and each rank reads all of it, so
+/// that a mistaken cost would take much memory as well as time.
+inline constexpr std::size_t kLargestFlat = std::size_t{256} << 10;
+
 /// What limits the choice for a device bucket.
 struct DeviceLimits {
   bool reproducible = false;       ///< Between nodes, elements are summed at one place.

@@ -19,7 +19,7 @@ PATIENCE = 120
 BENCH_FIELDS = {
     "system", "size", "count", "dtype", "op", "algorithm", "ranks", "nodes", "memory", "in_place", "time_us",
     "median_us", "min_us", "p99_us", "algbw_GBps", "busbw_GBps", "wire_bytes", "wrong", "wire_dtype", "iterations",
-    "label",
+    "label", "link_costs",
 }  # fmt: skip
 OVERLAP_FIELDS = {
     "system", "algorithm", "fusion_bytes", "gradients", "bytes", "ranks", "nodes", "memory", "iterations",
@@ -29,7 +29,7 @@ TRAIN_FIELDS = {
     "model", "ranks", "nodes", "device", "wire", "compression", "algorithm", "steps", "epochs", "train_loss",
     "eval_loss", "eval_accuracy", "samples_per_s", "tokens_per_s", "step_ms", "compute_ms", "exposed_comm_ms",
     "wire_bytes_per_step", "fusion_bytes", "weights_hash", "wall_s", "curve", "precision", "loss_scale",
-    "skipped_steps",
+    "skipped_steps", "compression_groups",
 }  # fmt: skip
 GPU_FIELDS = {
     "index", "name", "address", "compute_capability", "memory_bytes", "numa_node", "cpus", "numa_distances",
