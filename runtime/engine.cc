@@ -39,15 +39,15 @@ CoordinatorOptions coordinator_options(const Options& options) {
 
 }  // namespace
 
-Engine::Engine(Transport& transport, const ProcessGrid& grid, const Clock& clock,
+Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clocks,
                const Options& options, const Calibration& calibration,
                const TransportLimits& limits, DevicePlane* plane)
     : transport_(transport),
       grid_(grid),
-      clock_(clock),
+      clocks_(clocks),
       options_(options),
       calibration_(calibration),
-      coordinator_(transport, grid_, clock, coordinator_options(options)),
+      coordinator_(transport, grid_, clocks.time_outs, coordinator_options(options)),
       lane_(plane != nullptr ? std::make_optional<DeviceLane>(transport, grid_, *plane)
                              : std::nullopt),
       executor_(transport, lane_ ? &*lane_ : nullptr),
@@ -350,7 +350,7 @@ SizeDecision Engine::decide_sizes(GradientGroup& group) {
   if (tuner == tuners_.end()) {
     const CalibrationFile file(calibration_path(options_.calibration_file), calibration_.shape);
     tuner = tuners_.try_emplace(&group, tuned_set(group, plan_context()), file).first;
-    group.measure_steps(clock_);
+    group.measure_steps(clocks_.steps);
   }
   const auto way_of = [&](const TuneCandidate& candidate) {
     const Options options = with(tuner->second.sizes(candidate));
@@ -442,7 +442,7 @@ void Engine::finish(BucketId id) {
 }
 
 void Engine::fail_device(const Error& error) {
-  const TimePoint now = clock_.now();
+  const TimePoint now = clocks_.time_outs.now();
   if (!device_failed_at_) device_failed_at_ = now;
   const bool is_effect = error.code == ErrorCode::kPeerLost;
   if (!is_effect || now - *device_failed_at_ >= kCauseWithin) coordinator_.fail(error);
@@ -463,7 +463,7 @@ void Engine::fail_all(const Error& error) {
   close_.fail_all(error);
   for (auto& [topic, group] : proposed_groups_) group->bucket_failed(error);
   for (auto& [name, group] : groups_) group->bucket_failed(error);
-  linger_until_ = clock_.now() + (is_orderly ? kFinalizeWithin : kLinger);
+  linger_until_ = clocks_.time_outs.now() + (is_orderly ? kFinalizeWithin : kLinger);
   linger();
 }
 
@@ -471,7 +471,7 @@ void Engine::fail_all(const Error& error) {
 bool Engine::linger() {
   const bool is_orderly = failure_->code == ErrorCode::kShutdown;
   const bool is_over = is_orderly && (!lane_ || lane_->finalize());
-  const bool is_late = clock_.now() >= linger_until_;
+  const bool is_late = clocks_.time_outs.now() >= linger_until_;
   if (is_late && !is_over && is_orderly) lane_->abort();  // Otherwise it was aborted at once.
   if (is_over || is_late) end();
   return ended();

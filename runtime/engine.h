@@ -28,6 +28,12 @@
 
 namespace kolo {
 
+/// Where an engine's times come from; both outlive it.
+struct EngineClocks {
+  const Clock& time_outs;  ///< Read at every poll.
+  const Clock& steps;      ///< Tells how long steps take, so it must be exact.
+};
+
 /// One rank's way from "ready here" to "summed everywhere". `poll` never blocks and never throws;
 /// given transports that share a process, engines of many ranks run in one thread, in any order.
 ///
@@ -35,7 +41,7 @@ namespace kolo {
 class Engine {
  public:
   /// `plane`, if this rank has a device, outlives the engine.
-  Engine(Transport& transport, const ProcessGrid& grid, const Clock& clock, const Options& options,
+  Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clocks, const Options& options,
          const Calibration& calibration, const TransportLimits& limits,
          DevicePlane* plane = nullptr);
 
@@ -108,7 +114,7 @@ class Engine {
   void end();
   Transport& transport_;
   ProcessGrid grid_;
-  const Clock& clock_;
+  const EngineClocks clocks_;
   const Options options_;
   const Calibration calibration_;
   Coordinator coordinator_;

@@ -28,8 +28,10 @@ class RuntimeState {
   RuntimeState(Rendezvous& rendezvous, Options options)
       : options_(std::move(options)),
         connection_(connect(rendezvous, options_)),
-        engine_(*connection_.transport, connection_.grid, clock_, options_, connection_.calibration,
-                connection_.limits, connection_.plane ? &*connection_.plane : nullptr),
+        engine_(*connection_.transport, connection_.grid,
+                {.time_outs = coarse_clock_, .steps = steady_clock_}, options_,
+                connection_.calibration, connection_.limits,
+                connection_.plane ? &*connection_.plane : nullptr),
         driver_(std::make_shared<Driver>(engine_, *connection_.transport, connection_.spin)),
         exceptions_(std::uncaught_exceptions()),
         thread_(*driver_) {}
@@ -112,7 +114,8 @@ class RuntimeState {
   }
 
   const Options options_;
-  const CoarseClock clock_;
+  const CoarseClock coarse_clock_;
+  const SteadyClock steady_clock_;
   Connection connection_;
   Engine engine_;
   const std::shared_ptr<Driver> driver_;

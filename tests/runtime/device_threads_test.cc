@@ -34,7 +34,8 @@ class DeviceRank {
         plane_{.device = std::make_unique<HostDevice>(), .node = nullptr, .world = nullptr},
         stream_(plane_.device->make_stream()) {
     plane_.world = hub.group(rank(), *plane_.device);
-    engine_ = std::make_unique<Engine>(*connection_.transport, connection_.grid, clock_, kOptions,
+    engine_ = std::make_unique<Engine>(*connection_.transport, connection_.grid,
+                                       EngineClocks{clock_, clock_}, kOptions,
                                        connection_.calibration, connection_.limits, &plane_);
     driver_ = std::make_unique<Driver>(*engine_, *connection_.transport, SpinBudget{});
     thread_ = std::make_unique<EngineThread>(*driver_);

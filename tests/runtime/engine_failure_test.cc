@@ -301,7 +301,8 @@ TEST(Engine, AFrozenRankIsLostEverywhereAfterThePeerTimeout) {
       std::vector<std::unique_ptr<Engine>> engines;
       for (int rank = 0; rank < 3; ++rank) {
         transports.push_back(hub.transport(rank));
-        engines.push_back(std::make_unique<Engine>(*transports.back(), hub.grid(), clock, Options{},
+        engines.push_back(std::make_unique<Engine>(*transports.back(), hub.grid(),
+                                                   EngineClocks{clock, clock}, Options{},
                                                    Calibration{}, EngineJob::kLimits));
       }
       std::vector<float> buffer(8);

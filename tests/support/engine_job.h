@@ -39,9 +39,9 @@ class EngineJob {
     std::vector<SeededScheduler::Pollable> pollables;
     for (int rank = 0; rank < hub_.grid().world_size(); ++rank) {
       transports_.push_back(hub_.transport(rank));
-      engines_.push_back(std::make_unique<Engine>(*transports_.back(), hub_.grid(), clock_, options,
-                                                  calibration, kLimits,
-                                                  devices ? &plane(rank) : nullptr));
+      engines_.push_back(std::make_unique<Engine>(
+          *transports_.back(), hub_.grid(), EngineClocks{clock_, clock_}, options, calibration,
+          kLimits, devices ? &plane(rank) : nullptr));
       pollables.push_back([engine = engines_.back().get()] { return engine->poll(); });
       if (devices) pollables.push_back([device = &this->device(rank)] { return device->step(); });
     }
