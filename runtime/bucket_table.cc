@@ -55,6 +55,7 @@ BucketId BucketTable::add(Schedule schedule, Binding binding, BucketOwner& owner
                    .flag_count = schedule.flag_count,
                    .flag_base = flags->raised_to};
   binding.bucket = id;
+  binding.first_iteration = buckets_[id]->iteration;
   binding.first_flag = flags->first;
   binding.flag_base = flags->raised_to;
   binding.arena_offset = place.value_or(arena_offset.value_or(0));

@@ -51,6 +51,7 @@ struct Executor::Run {
         messages(schedule.steps.size()),
         kernels(schedule.steps.size()),
         launches(schedule.steps.size()),
+        iteration(binding.first_iteration),
         element_bytes(size_of(schedule.layout.dtype)) {
     pending.reserve(schedule.steps.size());
     for (StepId id = 0; id < schedule.steps.size(); ++id) {
@@ -100,7 +101,7 @@ struct Executor::Run {
   std::vector<StepId> pending;              // started messages and flags
   std::size_t remaining = 0;                // incomplete steps, and the end on the device
   std::size_t to_enqueue = 0;               // steps on the device
-  std::uint64_t iteration = 0;
+  std::uint64_t iteration;                  // the one under way, or the next
   bool running = false;
   bool abandoned = false;
   std::size_t element_bytes;
@@ -200,6 +201,7 @@ bool Executor::poll() {
   moved |= std::erase_if(active_, [this](Run* run) {
              if (run->remaining > 0) return false;
              run->running = false;
+             ++run->iteration;
              finished_.push_back(run->binding.bucket);
              return true;
            }) > 0;
@@ -407,6 +409,13 @@ void Executor::append_awaited_peers(std::vector<int>& peers) const {
 }
 
 void Executor::cancel() {
+  for (const auto& run : runs_) {
+    // A number without messages may have belonged to a bucket with some, whose strays count.
+    if (!run || !has_messages(run->schedule)) continue;
+    transport_.abandon({.epoch = run->binding.epoch,
+                        .bucket = run->binding.bucket,
+                        .iteration = static_cast<std::uint32_t>(run->iteration)});
+  }
   for (Run* run : active_) {
     run->running = false;
     run->pending.clear();

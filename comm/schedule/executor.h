@@ -22,7 +22,8 @@ struct Binding {
   std::string name = {};  ///< For errors and traces.
   BucketId bucket = 0;
   std::uint32_t epoch = 0;
-  std::uint32_t first_flag = 0;  ///< The schedule's flags are first_flag .. + flag_count - 1.
+  std::uint64_t first_iteration = 0;  ///< Above those of the buckets that had this number before.
+  std::uint32_t first_flag = 0;       ///< The schedule's flags are first_flag .. + flag_count - 1.
   /// What these flags were raised to at most before: iteration n raises them to flag_base + n + 1.
   std::uint64_t flag_base = 0;
   /// Where the bucket, and the first turn of its staging memory, begin in every rank's arena: as
@@ -104,8 +105,9 @@ class Executor {
   /// Ranks that running buckets wait for; may repeat.
   void append_awaited_peers(std::vector<int>& peers) const;
 
-  /// Forgets everything in flight. Nothing touches the memory any more once the transport has been
-  /// shut down and the device aborted.
+  /// Forgets everything in flight: what peers have sent of it, and of what comes next or was
+  /// abandoned, is no stray for the transport. Nothing touches the memory any more once the
+  /// transport has been shut down and the device aborted.
   void cancel();
 
  private:

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "comm/base/check.h"
+#include "comm/base/log.h"
 #include "comm/transport/doorbell.h"
 #include "comm/transport/message_matcher.h"
 
@@ -107,6 +108,8 @@ class InProcessTransport final : public Transport {
     }
   }
 
+  void abandon(const Tag& first) override { abandoned_.add(first); }
+
   void send_control(int peer, std::span<const std::byte> bytes) override {
     if (closed_) return;
     Station& station = station_of(peer);
@@ -203,6 +206,7 @@ class InProcessTransport final : public Transport {
 
   void shutdown(bool orderly) override {
     if (closed_) return;
+    if (orderly) tell_strays();
     closed_ = true;
     for (Completion* done : sent_) done->state = Completion::State::kIdle;
     sent_.clear();
@@ -256,6 +260,14 @@ class InProcessTransport final : public Transport {
     receive.done->state = Completion::State::kDone;
   }
 
+  void tell_strays() {
+    poll();
+    const UnexpectedMessage* stray = matcher_.find_stray(abandoned_);
+    if (stray == nullptr || failure_) return;
+    fail(stray_message(rank_, unpack(stray->tag), stray->bytes.size()));
+    log::error(failure_->to_string());
+  }
+
   void note_lost_peers() {
     for (int peer = 0; peer < world_size() && !failure_; ++peer) {
       if (station_of(peer).presence.load(std::memory_order_acquire) != Presence::kLost) continue;
@@ -277,6 +289,7 @@ class InProcessTransport final : public Transport {
   const std::vector<std::unique_ptr<Station>>& stations_;
   const int rank_;
   MessageMatcher matcher_;
+  AbandonedRuns abandoned_;
   std::vector<Completion*> sent_;  ///< To be completed in the next poll.
   std::vector<Letter> letters_;    ///< Swapped with the mailbox, so that both keep their capacity.
   std::vector<ControlFrame> control_arrived_;

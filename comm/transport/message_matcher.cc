@@ -4,6 +4,15 @@
 
 namespace kolo {
 
+const UnexpectedMessage* MessageMatcher::find_stray(const AbandonedRuns& abandoned) const {
+  for (const auto& messages : unexpected_) {
+    for (const UnexpectedMessage& message : messages) {
+      if (!abandoned.covers(unpack(message.tag))) return &message;
+    }
+  }
+  return nullptr;
+}
+
 void MessageMatcher::cancel() noexcept {
   for (auto& receives : posted_) {
     for (const PostedReceive& receive : receives) receive.done->state = Completion::State::kIdle;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/transport/abandoned_runs.h"
 #include "comm/transport/transport.h"
 
 namespace kolo {
@@ -51,6 +52,9 @@ class MessageMatcher {
 
   /// Keeps a receive that can no longer complete, so that `cancel` makes it idle.
   void abandon(const PostedReceive& receive) { abandoned_.push_back(receive.done); }
+
+  /// A kept message that is not of an abandoned bucket, if there is one.
+  const UnexpectedMessage* find_stray(const AbandonedRuns& abandoned) const;
 
   /// Makes every receive idle and drops every message.
   void cancel() noexcept;

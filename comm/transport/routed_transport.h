@@ -27,6 +27,10 @@ class RoutedTransport final : public Transport {
   void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override {
     way_to(peer).irecv(peer, tag, data, done);
   }
+  void abandon(const Tag& first) override {
+    local_->abandon(first);
+    network_->abandon(first);
+  }
   void send_control(int peer, std::span<const std::byte> bytes) override {
     way_to(peer).send_control(peer, bytes);
   }

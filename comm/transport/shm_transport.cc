@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "comm/base/check.h"
+#include "comm/base/log.h"
 #include "comm/transport/local_socket.h"
 #include "comm/transport/message_stream.h"
 
@@ -217,6 +218,7 @@ void ShmTransport::disarm() {
 
 void ShmTransport::shutdown(bool orderly) {
   if (closed_) return;
+  if (orderly) tell_strays();
   closed_ = true;
   matcher_.cancel();
   control_.clear();
@@ -235,6 +237,20 @@ void ShmTransport::shutdown(bool orderly) {
     peer->socket.reset();
     peer->ring(Doorbell::News::kUrgent);
   }
+}
+
+/// What peers sent before they agreed to the end is in the rings, or its beginning is.
+void ShmTransport::tell_strays() {
+  for (const auto& peer : peers_) read_data(*peer);
+  const UnexpectedMessage* stray = matcher_.find_stray(abandoned_);
+  for (const auto& peer : peers_) {
+    const UnexpectedMessage& arriving = peer->unexpected;
+    const bool is_arriving = !peer->receive && !arriving.bytes.empty();
+    if (is_arriving && !abandoned_.covers(unpack(arriving.tag))) stray = &arriving;
+  }
+  if (stray == nullptr || failure_) return;
+  fail(stray_message(rank_, unpack(stray->tag), stray->bytes.size()));
+  log::error(failure_->to_string());
 }
 
 TrafficCounters ShmTransport::traffic(int peer) const {

@@ -39,6 +39,7 @@ class ShmTransport final : public Transport {
 
   void isend(int peer, const Tag& tag, std::span<const std::byte> data, Completion& done) override;
   void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override;
+  void abandon(const Tag& first) override { abandoned_.add(first); }
   void send_control(int peer, std::span<const std::byte> bytes) override;
   bool receive_control(ControlFrame& frame) override;
 
@@ -74,6 +75,7 @@ class ShmTransport final : public Transport {
   void read_data(Peer& peer);
   void read_control(Peer& peer);
   void deliver(Peer& peer, std::span<const std::byte> bytes, const PostedReceive& receive);
+  void tell_strays();
   bool look_at_sockets();
   void read_socket(Peer& peer);
   void watch(int fd, std::size_t index);
@@ -90,6 +92,7 @@ class ShmTransport final : public Transport {
   std::vector<int> local_of_rank_;            ///< -1: on another node.
   std::size_t own_index_ = 0;
   MessageMatcher matcher_;
+  AbandonedRuns abandoned_;
   std::vector<ControlFrame> control_;
   std::size_t next_control_ = 0;
   std::uint32_t quiet_polls_ = 0;  ///< In a row, since the last look at the sockets.

@@ -65,6 +65,10 @@ class MessageTransport {
   /// than `data` is a failure of the transport (kInternal); `done.bytes` tells a shorter one.
   virtual void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) = 0;
 
+  /// Messages of this bucket need not be taken any more, from this iteration on and whatever their
+  /// source and ordinal: `shutdown` does not tell of them. What is in flight goes on.
+  virtual void abandon(const Tag& first) = 0;
+
   /// Sends a control frame. Frames between two ranks arrive in order, and never wait for data
   /// messages. The bytes are copied or sent before the call returns.
   virtual void send_control(int peer, std::span<const std::byte> bytes) = 0;
@@ -92,7 +96,8 @@ class MessageTransport {
 
   /// Cancels everything in flight (pending completions become kIdle), lets mapped and connected
   /// peers know that this rank has gone, and releases what peers could wait for. `orderly` says
-  /// that this is an agreed end, which peers do not report as a failure. Idempotent.
+  /// that this is an agreed end, which peers do not report as a failure; a message that has come
+  /// by then and that nobody waited for is one (kInternal). Idempotent.
   virtual void shutdown(bool orderly) = 0;
 
   virtual TrafficCounters traffic(int peer) const = 0;

@@ -89,6 +89,8 @@ class UcxTransport::Impl {
                                                kWholeTag, &param));
   }
 
+  void abandon(const Tag& first) { abandoned_.add(first); }
+
   void send_control(int peer, std::span<const std::byte> bytes) {
     Peer& to = peer_of(peer);
     if (closed_) return;
@@ -347,7 +349,8 @@ class UcxTransport::Impl {
           ucp_tag_msg_recv_nbx(worker_.get(), nullptr, 0, message, &param);
       if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);
       const bool is_control = (info.sender_tag & kControlMask) == kControlTag;
-      if (orderly && !is_control && !failure_) {
+      const bool is_stray = !is_control && !abandoned_.covers(unpack(info.sender_tag));
+      if (orderly && is_stray && !failure_) {
         failure_ = stray_message(config_.rank, unpack(info.sender_tag), info.length);
         log::error(failure_->to_string());
       }
@@ -488,6 +491,7 @@ class UcxTransport::Impl {
   std::deque<Operation> operations_;
   std::vector<Operation*> unused_;
   std::deque<Arrival> arrivals_;
+  AbandonedRuns abandoned_;
   std::optional<Error> failure_;
   bool has_broken_peer_ = false;  ///< Since the last look.
   bool closed_ = false;
@@ -518,6 +522,7 @@ void UcxTransport::isend(int peer, const Tag& tag, std::span<const std::byte> da
 void UcxTransport::irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) {
   impl_->irecv(peer, tag, data, done);
 }
+void UcxTransport::abandon(const Tag& first) { impl_->abandon(first); }
 void UcxTransport::send_control(int peer, std::span<const std::byte> bytes) {
   impl_->send_control(peer, bytes);
 }

@@ -45,6 +45,7 @@ class UcxTransport final : public MessageTransport {
 
   void isend(int peer, const Tag& tag, std::span<const std::byte> data, Completion& done) override;
   void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override;
+  void abandon(const Tag& first) override;
   void send_control(int peer, std::span<const std::byte> bytes) override;
   bool receive_control(ControlFrame& frame) override;
 

@@ -359,6 +359,43 @@ TEST_P(TransportConformance, AnAgreedEndIsNoFailureAndCancelsWhatIsInFlight) {
   }
 }
 
+TEST_P(TransportConformance, AMessageThatNobodyWaitedForIsAFailureOfAnAgreedEnd) {
+  if (world_size() == 1) GTEST_SKIP() << "needs a peer";
+  enum class End { kAgreed, kAgreedWithoutIt, kAfterAnError };
+  const int last = world_size() - 1;
+  const Tag tag{.epoch = 5, .source = 0, .bucket = 4, .iteration = 3, .ordinal = 2};
+  for (const End end : {End::kAgreed, End::kAgreedWithoutIt, End::kAfterAnError}) {
+    SCOPED_TRACE(static_cast<int>(end));
+    if (end != End::kAgreed) job_ = GetParam().make(grid_, kSuiteLimits);
+    const auto text = pattern(0, last, 1'000);
+    std::vector<std::byte> received(text.size());
+    std::vector<Completion> stray(1), send(1), receive(1);
+    run_phase(
+        [&](int self) {
+          if (self == last) rank(last).irecv(0, numbered(0, 0), received, receive[0]);
+          if (self != 0) return;
+          rank(0).isend(last, tag, text, stray[0]);
+          rank(0).isend(last, numbered(0, 0), text, send[0]);  // Comes behind it.
+        },
+        [&](int self) { return self != last || is_done(receive); });
+    // Given up are all messages of that iteration and later ones, of whatever source and ordinal.
+    rank(last).abandon({.epoch = 5, .bucket = 4, .iteration = 4});
+    rank(last).abandon({.epoch = 4, .bucket = 4, .iteration = 3});
+    rank(last).abandon({.epoch = 5, .bucket = 3, .iteration = 3});
+    if (end == End::kAgreedWithoutIt) {
+      rank(last).abandon({.epoch = 5, .source = 1, .bucket = 4, .iteration = 3, .ordinal = 7});
+    }
+    for (const auto& rank : job_.ranks) rank->shutdown(end != End::kAfterAnError);
+    const auto failure = rank(last).failure();
+    ASSERT_EQ(failure.has_value(), end == End::kAgreed);
+    if (end != End::kAgreed) continue;
+    EXPECT_EQ(failure->code, ErrorCode::kInternal);
+    EXPECT_EQ(failure->peer, 0);
+    EXPECT_NE(failure->what.find("epoch 5, bucket 4, iteration 3, number 2"), std::string::npos)
+        << failure->what;
+  }
+}
+
 TEST_P(TransportConformance, ARankThatStopsAfterAnErrorIsReportedByAllOthers) {
   if (world_size() == 1) GTEST_SKIP() << "needs a peer";
   connect_all();

@@ -61,6 +61,7 @@ class Rank:
             text=True,
         )
         self.lines = []
+        self._switches = None
 
     def read_until(self, text):
         """Reads lines until one has `text` in it."""
@@ -72,6 +73,21 @@ class Rank:
 
     def signal(self, number):
         self.process.send_signal(number)
+
+    def _status(self):
+        """What the system says of its main thread."""
+        lines = pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+
+    def is_asleep(self):
+        """Whether its main thread sleeps and has not woken since the last look, as in the middle of a
+        wait."""
+        status = self._status()
+        last, self._switches = self._switches, status["voluntary_ctxt_switches"]
+        return status["State"].startswith("S") and self._switches == last
+
+    def is_stopped(self):
+        return self._status()["State"].startswith("T")
 
     def finish(self):
         """Waits for the end; returns the exit status."""

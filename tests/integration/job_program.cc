@@ -6,6 +6,8 @@
 //   mismatch CALL FIELD rank 1 submits another shape, dtype, op or name to all_reduce or
 //                       register_gradients; then everybody goes on with the next tensor
 //   endless CALL        all_reduce or gradients until something goes wrong
+//   straggle CALL       all_reduce, gradients or register once, then once more, the last rank only
+//                       when a line has come from standard input
 //   leave | throw       the last rank ends after the first sum: orderly, or by an exception
 //   idle                works, says so, and then does nothing until standard input ends
 
@@ -189,6 +191,25 @@ void endless(Runtime& job, const std::string& call) {
   }
 }
 
+void straggle(Runtime& job, const std::string& call) {
+  Digest digest;
+  const bool registers = call == "register";
+  const Round round = round_of(job, registers ? "all_reduce" : call);
+  round(0, digest);
+  say(job, "in the middle");
+  if (job.rank() == job.world_size() - 1) {
+    std::string line;
+    std::getline(std::cin, line);
+  }
+  if (registers) {
+    Gradients(job).round(0, digest);
+  } else {
+    round(1, digest);
+  }
+  job.close();
+  say(job, "done, digest " + hexadecimal(digest.value()));
+}
+
 void mismatch(Runtime& job, const std::string& call, const std::string& field) {
   const bool odd = job.rank() == 1;
   const std::string name = odd && field == "name" ? "odd" : "even";
@@ -237,6 +258,8 @@ void play(Runtime& job, const Arguments& arguments) {
     mismatch(job, arguments.at(1), arguments.at(2));
   } else if (scene == "endless") {
     endless(job, arguments.at(1));
+  } else if (scene == "straggle") {
+    straggle(job, arguments.at(1));
   } else if (scene == "leave" || scene == "throw") {
     part(job, scene == "throw");
   } else if (scene == "idle") {

@@ -47,6 +47,44 @@ class LostRank(unittest.TestCase):
         self.check([2, 2], "gradients", signal.SIGSTOP, lost=0)
 
 
+class Asleep(unittest.TestCase):
+    """Ranks whose user's thread has the seat of the engine and sleeps, because one rank does nothing."""
+
+    def started(self, nodes, call):
+        return job.started(["straggle", call], nodes, peer_timeout=PEER_TIMEOUT_MS, spin=0)
+
+    def until_asleep(self, ranks):
+        for rank in ranks:
+            rank.read_until("in the middle")
+        for rank in ranks[:-1]:
+            job.wait_until(rank.is_asleep, f"rank {rank.rank} sleeps")
+
+    def test_a_straggler_that_is_killed_is_named(self):
+        for nodes, call in (([3], "gradients"), ([2], "all_reduce"), ([2], "register")):
+            with self.subTest(nodes=nodes, call=call), self.started(nodes, call) as ranks:
+                self.until_asleep(ranks)
+                ranks[-1].signal(signal.SIGKILL)
+                for rank in ranks[:-1]:
+                    said = f"{rank.finish()} {rank.lines} {rank.errors()}"
+                    self.assertIn(f"error {job.PEER_LOST} about rank {len(ranks) - 1}: ", said)
+
+    def test_a_rank_that_freezes_for_a_moment_goes_on(self):
+        for call in ("all_reduce", "gradients", "register"):
+            with self.subTest(call=call), self.started([3], call) as ranks:
+                self.until_asleep(ranks)
+                for rank in ranks:
+                    rank.signal(signal.SIGSTOP)
+                    job.wait_until(rank.is_stopped, f"rank {rank.rank} stops")
+                for rank in ranks:
+                    rank.signal(signal.SIGCONT)
+                ranks[-1].process.stdin.write("go on\n")
+                ranks[-1].process.stdin.flush()
+                for rank in ranks:
+                    self.assertEqual(rank.finish(), 0, f"{rank.lines} {rank.errors()}")
+                digests = {rank.lines[-1].partition("digest ")[2] for rank in ranks}
+                self.assertEqual(len(digests), 1, digests)
+
+
 class Leaving(unittest.TestCase):
     def check(self, scene, nodes, status, pattern):
         with self.subTest(scene=scene, nodes=nodes):

@@ -385,5 +385,31 @@ TEST(Engine, WhatIsUnderWayWhenAllCloseIsAnswered) {
   }
 }
 
+// What the other ranks sent to the last one, which never had the gradient, is no stray.
+TEST(Engine, AGradientThatOneRankNeverHadIsGivenUpWhenAllClose) {
+  using Nodes = std::vector<int>;
+  for (const Nodes& nodes : {Nodes{3}, Nodes{1, 1}, Nodes{1, 1, 1}, Nodes{2, 1}}) {
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      EngineJob job(ProcessGrid::with_node_sizes(nodes), {.fusion_bytes = 0}, seed);
+      std::vector<std::shared_ptr<GradientGroup>> groups;
+      for (int rank = 0; rank < job.world_size(); ++rank) {
+        groups.push_back(std::make_shared<GradientGroup>(
+            "model", std::vector<GradientSpec>{{.name = "a", .shape = {30}}}, GradientOptions{}));
+        job.engine(rank).submit(groups.back());
+      }
+      job.run_until([&] {
+        return std::ranges::all_of(groups,
+                                   [](const auto& group) { return group->registration().done(); });
+      });
+      for (int rank = 0; rank + 1 < job.world_size(); ++rank) {
+        test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], 0);
+      }
+      job.poll(200);
+      EXPECT_FALSE(job.engine(0).idle()) << "it started without the last rank";
+      EXPECT_EQ(job.close(), "") << "seed " << seed;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kolo

@@ -102,6 +102,18 @@ class EngineJob {
         tick);
   }
 
+  /// Ends all ranks as agreed; returns what a transport failed of by then, or nothing.
+  std::string close() {
+    for (int rank = 0; rank < world_size(); ++rank) submit(rank, {.kind = OperationKind::kClose});
+    run_until([&] {
+      return std::ranges::all_of(engines_, [](const auto& engine) { return engine->ended(); });
+    });
+    for (const auto& transport : transports_) {
+      if (const auto failure = transport->failure()) return failure->to_string();
+    }
+    return {};
+  }
+
   static constexpr TransportLimits kLimits{
       .arena_bytes = std::size_t{1} << 20, .flags_per_peer = 1U << 12, .counters = 1U << 14};
 

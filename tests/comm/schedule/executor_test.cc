@@ -146,11 +146,13 @@ class Rank {
   Executor& executor() { return executor_; }
   Transport& transport() { return *transport_; }
 
-  void add(const BucketLayout& layout, const ProcessGrid& grid, const CompileOptions& options) {
+  void add(const BucketLayout& layout, const ProcessGrid& grid, const CompileOptions& options,
+           std::uint64_t first_iteration = 0) {
     const auto bucket = static_cast<BucketId>(buckets_.size());
     Schedule schedule = compile_all_reduce(transport_->rank(), layout, grid, options);
     Binding binding{.name = "bucket " + std::to_string(bucket),
                     .bucket = bucket,
+                    .first_iteration = first_iteration,
                     .first_flag = next_flag_,
                     .arena_offset = arena_end_,
                     .staging_offset = arena_end_ + arena_needs(schedule).bucket_bytes,
@@ -505,6 +507,12 @@ TEST(Executor, AbandonForgetsOneBucketForGood) {
           }
         }
       }
+      // What the others had sent to rank 2 is no stray.
+      for (const auto& rank : ranks) {
+        rank->executor().cancel();
+        rank->transport().shutdown(true);
+        EXPECT_FALSE(rank->transport().failure());
+      }
     }
   }
 }
@@ -561,6 +569,41 @@ TEST(Executor, CancelForgetsWhatIsInFlight) {
         }
         rank->transport().shutdown(false);
         rank->executor().cancel();
+      }
+    }
+  }
+}
+
+// The iteration of a tag wraps: how far the former buckets of a number came decides what is given
+// up.
+TEST(Executor, WhatPeersSentOfABucketNotYetStartedIsGivenUpFromItsFirstIterationOn) {
+  using Counts = std::initializer_list<std::uint64_t>;
+  for (const std::uint64_t first : Counts{0, 1, 511, 512, 600, 1023, 1024, 1600}) {
+    for (const std::uint64_t done : Counts{0, 1, 3}) {
+      SCOPED_TRACE(std::to_string(done) + " iterations from " + std::to_string(first) + " on");
+      InProcessHub hub(ProcessGrid::with_node_sizes({1, 1}));
+      const auto ranks = make_ranks(hub);
+      const auto poll_all = [&] {
+        for (const auto& rank : ranks) {
+          rank->transport().poll();
+          rank->executor().poll();
+        }
+      };
+      for (const auto& rank : ranks) {
+        rank->add({.count = 200}, hub.grid(), {.algorithm = "direct"}, first);
+      }
+      for (std::uint64_t iteration = first; iteration < first + done; ++iteration) {
+        for (const auto& rank : ranks) rank->start(0, iteration);
+        for (int polls = 0; polls < 10; ++polls) poll_all();
+      }
+      ranks[0]->start(0, first + done);  // Rank 1 does not come before all close.
+      for (int polls = 0; polls < 10; ++polls) poll_all();
+      EXPECT_TRUE(ranks[0]->executor().busy());
+      EXPECT_FALSE(ranks[1]->executor().busy());
+      for (const auto& rank : ranks) rank->executor().cancel();
+      for (const auto& rank : ranks) {
+        rank->transport().shutdown(true);
+        EXPECT_FALSE(rank->transport().failure());
       }
     }
   }

@@ -18,6 +18,7 @@ class NetworkThatTakes final : public MessageTransport {
   bool takes_device_memory() const override { return device_memory_; }
   void isend(int, const Tag&, std::span<const std::byte>, Completion&) override {}
   void irecv(int, const Tag&, std::span<std::byte>, Completion&) override {}
+  void abandon(const Tag&) override {}
   void send_control(int, std::span<const std::byte>) override {}
   bool receive_control(ControlFrame&) override { return false; }
   bool poll() override { return false; }

@@ -77,31 +77,6 @@ TEST(UcxMemoryUse, MessagesMayLieInCommittedMemoryOrNot) {
   EXPECT_TRUE(std::equal(got.begin(), got.end(), text.begin()));
 }
 
-TEST(UcxStray, AMessageThatNobodyWaitedForIsAFailureOfAnAgreedEnd) {
-  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1});
-  for (const bool orderly : {true, false}) {
-    const TransportJob job = ucx_job(grid, kSuiteLimits);
-    Transport &from = *job.ranks[0], &to = *job.ranks[1];
-    const Tag tag{.epoch = 5, .source = 0, .bucket = 4, .iteration = 3, .ordinal = 2};
-    const auto text = pattern(0, 1, 1'000);
-    Completion stray, send, receive;
-    std::vector<std::byte> got(text.size());
-    to.irecv(0, numbered(0, 0), got, receive);
-    from.isend(1, tag, text, stray);
-    from.isend(1, numbered(0, 0), text, send);  // Comes behind it.
-    poll_until(from, to, [&] { return is_done({receive}); });
-    to.shutdown(orderly);
-    from.shutdown(orderly);
-    ASSERT_EQ(to.failure().has_value(), orderly);
-    if (!orderly) continue;
-    EXPECT_EQ(to.failure()->code, ErrorCode::kInternal);
-    EXPECT_EQ(to.failure()->peer, 0);
-    EXPECT_NE(to.failure()->what.find("epoch 5, bucket 4, iteration 3, number 2"),
-              std::string::npos)
-        << to.failure()->what;
-  }
-}
-
 TEST(UcxLanes, AControlFrameDoesNotWaitForDataOnItsWay) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1});
   const TransportJob job = ucx_job(grid, kSuiteLimits);
