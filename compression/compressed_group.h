@@ -32,9 +32,8 @@ struct CompressedGroupStats {
 /// `compile_dense` or `compile_sparse` gave, and when the buckets of all groups of a set are over,
 /// asks all groups whether they are finite, and commits all, or aborts all:
 ///
-///     start(group.is_dense() ? dense bucket : sparse bucket)      ... for every group
-///     all finite() ? commit() : abort()                           ... for every group, on all
-///     ranks
+///     start(group.is_dense() ? dense bucket : sparse bucket)    of every group
+///     all finite() ? commit() : abort()                         every group, on all ranks
 ///
 /// `finite` is equal on all ranks. If it is not, every rank's tensors hold a NaN or an infinity.
 ///

@@ -4,14 +4,13 @@
 ///
 ///     #include <kolo/kolo.h>
 ///
-///     auto runtime   = kolo::Runtime::from_environment();            // mpirun, torchrun, Slurm or
-///     alone auto gradients = runtime.register_gradients("model", specs);   // once; agreed by all
-///     ranks
+///     auto runtime = kolo::Runtime::from_environment();  // mpirun, torchrun, Slurm or alone
+///     auto gradients = runtime.register_gradients("model", specs);  // once; all ranks agree
+///
 ///     // each iteration, as soon as gradient i is computed:
 ///     gradients.ready(i);
 ///     // before the optimizer step:
-///     gradients.wait();                                              // every gradient is now the
-///     average
+///     gradients.wait();  // every gradient is now the average
 ///
 /// Everything here may throw `kolo::KoloError`; its `error()` names rank, peer, verb, tensor and
 /// cause.

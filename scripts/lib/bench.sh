@@ -65,12 +65,14 @@ gather() {
   done
 }
 
-# finish: gathers the rows of all launches, prints and keeps the tables. Exit status 1 if a launch failed.
+# finish: gathers the rows of all launches, prints and keeps the tables.
 finish() {
   gather
   say "$results/$name*.json"
   if [[ -e $results/$name.json ]]; then
     "$root/scripts/bench-report" table "$results/$name.json" | tee "$results/$name.md"
   fi
-  ((failures == 0)) || die "$failures of $launches launches failed"
 }
+
+# end: says how many launches failed, and ends with status 1 if any did.
+end() { ((failures == 0)) || die "$failures of $launches launches failed"; }
