@@ -1,6 +1,7 @@
 #include "runtime/compression_choice.h"
 
 #include <optional>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -58,7 +59,15 @@ std::vector<std::string> choose_compression(std::vector<GradientSpec>& gradients
     if (!spec.leaves_choices()) continue;
     const CompressionChoice choice = choose(group.count, spec, grid, costs);
     const bool is_free = spec.method == CompressionMethod::kAuto;
-    const ReducePath path = is_free ? choice.path : fastest_sparse(choice);
+    ReducePath path = choice.path;
+    std::string why = choice.reason;
+    if (!is_free) {
+      path = fastest_sparse(choice);
+      why = "the fastest route of top-k, which was asked for";
+    } else if (grid.num_nodes() == 1) {
+      path = ReducePath::kDense;
+      why = "one node, where sums are as fast as the memory that selection reads";
+    }
     std::optional<DType> wire;
     if (const auto route = route_of(path)) {
       spec.method = CompressionMethod::kTopK;
@@ -72,9 +81,8 @@ std::vector<std::string> choose_compression(std::vector<GradientSpec>& gradients
       gradients[i].compression = spec.may_be_sparse() ? spec.to_string() : std::string();
       if (wire) gradients[i].wire_dtype = wire;
     }
-    reasons.push_back(fmt::format(
-        "{} of {} ({} elements): {}", to_string(path), group.name(gradients), group.count,
-        is_free ? choice.reason : std::string("the fastest route of top-k, which was asked for")));
+    reasons.push_back(fmt::format("{} of {} ({} elements): {}", to_string(path),
+                                  group.name(gradients), group.count, why));
   }
   return reasons;
 }

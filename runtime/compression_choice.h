@@ -13,8 +13,9 @@ namespace kolo {
 /// to the gradients: dense, a 16-bit wire, or top-k by a named route. Each compression group is
 /// decided by itself. Returns a line for each with what was chosen and why.
 ///
-/// On one node, links are its memory. Between nodes each rank is taken to exchange its part of the
-/// tensors over its share of the node's link.
+/// On one node `auto` is dense whatever was measured: owners sum in mapped memory, and no selection
+/// is faster than what it reads. A route of top-k goes by that memory there. Between nodes each
+/// rank is taken to exchange its part of the tensors over its share of the node's link.
 ///
 /// Threads: pure; any. Equal arguments give equal choices: costs are rank 0's.
 std::vector<std::string> choose_compression(std::vector<GradientSpec>& gradients,

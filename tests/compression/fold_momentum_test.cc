@@ -1,6 +1,7 @@
+#include <algorithm>
 #include <bit>
-#include <cstring>
 #include <random>
+#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -39,7 +40,7 @@ std::vector<float> random_values(std::mt19937_64& random, std::size_t count) {
 }
 
 bool are_equal(const std::vector<float>& a, const std::vector<float>& b) {
-  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  return std::ranges::equal(std::as_bytes(std::span(a)), std::as_bytes(std::span(b)));
 }
 
 TEST(FoldMomentumTest, IsTheReferenceOnEveryInstructionSet) {

@@ -83,11 +83,13 @@ TEST(ResolveCompression, AGradientsOwnSpecCountsMoreThanRules) {
 
 /// How a matrix of a million elements travels between four nodes, or within one, and why.
 std::pair<GradientSpec, std::string> chosen(const char* rules, const ProcessGrid& grid,
-                                            double network_bytes_per_us) {
+                                            double network_bytes_per_us,
+                                            double memory_bytes_per_us = 10'000) {
   std::vector<GradientSpec> gradients = {{.name = "matrix", .shape = {1000, 1000}}};
   resolve_compression(gradients, CompressionRules::parse(rules));
   LinkCosts costs;
   costs.network.bytes_per_us = network_bytes_per_us;
+  costs.memory.shared_bytes_per_us = memory_bytes_per_us;
   const std::vector<std::string> reasons = choose_compression(gradients, grid, costs);
   EXPECT_EQ(reasons.size(), 1u);
   return {gradients[0], reasons.empty() ? "" : reasons[0]};
@@ -106,9 +108,12 @@ TEST(ChooseCompression, SlowLinksMakeAutoSparseAndFastOnesDense) {
 
 TEST(ChooseCompression, InOneNodeAutoIsDense) {
   for (const int ranks : {1, 2, 4, 8}) {
-    const auto [gradient, why] = chosen("auto", ProcessGrid::with_node_sizes({ranks}), 12.5);
-    EXPECT_EQ(gradient.compression, "") << why;
-    EXPECT_FALSE(gradient.wire_dtype) << why;
+    for (const double memory_bytes_per_us : {1.0, 1e4}) {
+      const auto [gradient, why] =
+          chosen("auto", ProcessGrid::with_node_sizes({ranks}), 12.5, memory_bytes_per_us);
+      EXPECT_EQ(gradient.compression, "") << why;
+      EXPECT_FALSE(gradient.wire_dtype) << why;
+    }
   }
 }
 
