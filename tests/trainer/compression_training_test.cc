@@ -35,7 +35,7 @@ class CompressionTrainingTest : public testing::Test {
   /// Mean of the held-out loss over three seeds.
   double mean_loss(const std::string& compression) {
     double sum = 0;
-    for (const std::uint64_t seed : {1, 2, 3}) {
+    for (const std::uint64_t seed : std::initializer_list<std::uint64_t>{1, 2, 3}) {
       Config config = job(compression);
       config.seed = seed;
       sum += run_ranks(kRanks, config)[0].eval_loss;
