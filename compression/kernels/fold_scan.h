@@ -26,11 +26,7 @@ struct FoldScan {
   std::size_t begin = 0;
   std::size_t end = 0;
   std::uint32_t least_key = 0;  ///< Of a candidate; see radix_select.h.
-  /// Whether more than one in kManyCandidates elements is expected to be a candidate: too many for
-  /// branches around them to be foreseen. Changes speed only.
-  bool has_many = false;
 };
-inline constexpr std::size_t kManyCandidates = 128;
 
 /// Where candidates go. Vector kernels write whole vectors: kCandidateSlack elements behind the
 /// last candidate are overwritten.

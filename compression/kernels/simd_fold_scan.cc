@@ -89,29 +89,6 @@ std::size_t append(D d, hn::Mask<D> mask, hn::Vec<hn::RebindToUnsigned<D> > indi
   return found + hn::CountTrue(d, mask);
 }
 
-// Writes the indices of all candidates in whole vectors of [scan.begin, scan.end), without a
-// branch: among many candidates it would be taken too often to be foreseen. Their values follow by
-// index, while they are in L1. Returns how many there are; `i` becomes the first element left.
-template <class Source>
-std::size_t scan_many(const FoldScan scan, const Candidates out, std::size_t& i) {
-  const hn::ScalableTag<float> d;
-  const hn::RebindToUnsigned<decltype(d)> du;
-  const std::size_t lanes = hn::Lanes(d);
-  auto indices = hn::Iota(du, static_cast<std::uint32_t>(i));
-  const auto step = hn::Set(du, static_cast<std::uint32_t>(lanes));
-  std::size_t found = 0;
-  std::size_t next = i;
-  for (; scan.end - next >= lanes; next += lanes) {
-    const auto mask = at_least(d, Source::sums(d, scan, next), scan.least_key);
-    hn::StoreU(hn::Compress(indices, hn::RebindMask(du, mask)), du, out.indices + found);
-    found += hn::CountTrue(d, mask);
-    indices = hn::Add(indices, step);
-  }
-  for (std::size_t j = 0; j < found; ++j) out.values[j] = scan.sums[out.indices[j]];
-  i = next;
-  return found;
-}
-
 // By value: stores of vectors may alias anything that has an address.
 template <class Source>
 std::size_t scan_all(const FoldScan scan, const Candidates out) {
@@ -123,7 +100,7 @@ std::size_t scan_all(const FoldScan scan, const Candidates out) {
     return hn::Add(iota, hn::Set(du, static_cast<std::uint32_t>(i)));
   };
   std::size_t i = scan.begin;
-  std::size_t found = scan.has_many ? scan_many<Source>(scan, out, i) : 0;
+  std::size_t found = 0;
   for (; scan.end - i >= 4 * lanes; i += 4 * lanes) {
     const auto sums0 = Source::sums(d, scan, i);
     const auto sums1 = Source::sums(d, scan, i + lanes);

@@ -69,7 +69,6 @@ std::size_t TopKSelector::collect(Scan scan_block, FoldScan scan, std::size_t co
     }
     const std::size_t found =
         scan_block(scan, {.indices = indices_.data() + found_, .values = values_.data() + found_});
-    scan.has_many = found * kManyCandidates > scan.end - scan.begin;
     found_ += found;
     passed += found;
   }

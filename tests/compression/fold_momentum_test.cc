@@ -68,8 +68,7 @@ TEST(FoldMomentumTest, IsTheReferenceOnEveryInstructionSet) {
                                            .nesterov = nesterov},
                               .begin = 0,
                               .end = count,
-                              .least_key = radix::key_of(1.0f),
-                              .has_many = count % 2 == 1};
+                              .least_key = radix::key_of(1.0f)};
           const std::size_t found =
               fold(scan, Candidates{.indices = indices.data(), .values = values.data()});
           indices.resize(found);
