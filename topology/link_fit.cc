@@ -88,6 +88,9 @@ double slope(Arrivals arrivals) {
 ///         |  . - '              counts only if it came at more than twice the rate
 ///         |.'
 ///         +------------- time
+///
+/// No link becomes faster. A second half that is ahead of the first makes up for a time in which a
+/// rank was kept from its core, and no more than the rate of all is certain.
 std::optional<StreamFit> fit_stream(const NetworkSamples::Stream& stream) {
   const Arrivals arrivals = stream.arrivals;
   if (arrivals.empty() || arrivals.back().us <= 0) return std::nullopt;
@@ -98,7 +101,8 @@ std::optional<StreamFit> fit_stream(const NetworkSamples::Stream& stream) {
   const Arrivals second_half(
       first_with([&](const auto& arrival) { return arrival.us >= last.us / 2; }), arrivals.end());
   const double rate = slope(second_half);
-  if (rate <= 0) return StreamFit{last.bytes / last.us, 0};
+  const double rate_of_all = last.bytes / last.us;
+  if (rate <= 0 || rate > rate_of_all) return StreamFit{rate_of_all, 0};
   const double burst = last.bytes - rate * last.us;
   const auto is_through = [&](const auto& arrival) { return arrival.bytes >= burst; };
   const bool is_shaped = burst > 0 && first_with(is_through)->us < burst / rate / 2;

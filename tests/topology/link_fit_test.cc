@@ -154,6 +154,27 @@ TEST(LinkFit, ANodeIsAsFastAsTheFastestStreamOverItsLink) {
   EXPECT_TRUE(combine_costs(measured, ProcessGrid::with_node_sizes({1, 1})).node_rates.empty());
 }
 
+TEST(LinkFit, APauseInAStreamDoesNotMakeItsLinkFaster) {
+  // 1 Gbit/s through a bucket of 256 KiB, as a link of 14 ms sees it whose receiver was kept from
+  // its core from a quarter to half of the time: what waited comes at once when it is back.
+  const NetworkCost truth = {.latency_us = 20, .bytes_per_us = 118, .burst_bytes = 1 << 18};
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Noise noise(seed);
+    NetworkSamples::Stream stream = stream_over(truth, 30, noise);
+    const double us = stream.arrivals.back().us, begin = us / 4, end = us / 2;
+    for (auto& arrival : stream.arrivals) {
+      if (arrival.us > begin) arrival.us = std::max(arrival.us, end);
+    }
+    const NetworkSamples samples{.streams = {stream}};
+    const auto& all = stream.arrivals.back();
+    for (const double rate : fit_node_rates(samples, 0, 2)) {
+      EXPECT_LE(rate, all.bytes / all.us);
+      EXPECT_GE(rate, truth.bytes_per_us);
+    }
+  }
+}
+
 TEST(LinkFit, NonsenseStaysUsable) {
   // A larger working set that seems faster, peers' lines that seem faster than own ones, bursts and
   // large messages that take no time.
