@@ -76,6 +76,7 @@ class SizeBench {
   void check_sums(Contender& contender) {
     contender.run->write(sums_.contribution());
     contender.run->run();
+    contender.run->settle();
     if (contender.system->sums()) contender.wrong += sums_.count_wrong(runtime_, *contender.run);
   }
 
@@ -86,6 +87,7 @@ class SizeBench {
     const auto start = Clock::now();
     contender.run->run();
     double time_us = std::max(microseconds_since(start), 0.1);
+    contender.run->settle();
     max_over_ranks(runtime_, {&time_us, 1});
     contender.iterations = static_cast<int>(std::clamp<double>(
         options_.seconds * 1e6 / time_us, 3, iterations_by_size(contender.what.bytes)));
@@ -107,6 +109,7 @@ class SizeBench {
       contender.run->run();
       contender.times_us.push_back(microseconds_since(start));
     }
+    contender.run->settle();
     contender.wire_bytes += contender.system->wire_bytes().value_or(0) - wire_before;
   }
 

@@ -21,6 +21,9 @@ class AllReduceRun {
   virtual void align() {}
   /// Blocks until the sum is there.
   virtual void run() = 0;
+  /// Called after a series of runs: when it returns, no rank waits in `run` for what this one has
+  /// not sent yet. For systems that send only while they are called.
+  virtual void settle() {}
   virtual std::string algorithm() const = 0;
 };
 

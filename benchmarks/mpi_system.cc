@@ -64,6 +64,9 @@ class MpiRun final : public AllReduceRun {
     MPI_Allreduce(memory_.in_place() ? MPI_IN_PLACE : memory_.contribution(), memory_.sum(), count_,
                   type_, op_, *algorithm_.comm);
   }
+  /// A message that UCX has queued leaves in the next call of MPI, and there is none while ranks
+  /// wait for each other in Kolo. Nobody leaves a barrier before all have come to it.
+  void settle() override { MPI_Barrier(*algorithm_.comm); }
   std::string algorithm() const override { return algorithm_.name; }
 
  private:
