@@ -8,6 +8,12 @@
 
 namespace kolo {
 
+SymbolicValue contribution_of(std::size_t rank, std::size_t ranks) {
+  SymbolicValue own{.counts = std::vector<std::uint16_t>(ranks)};
+  own.counts[rank] = 1;
+  return own;
+}
+
 std::string describe(const SymbolicValue& value) {
   if (!value.written()) return "nothing";
   std::string text;

@@ -18,6 +18,9 @@ struct SymbolicValue {
   friend bool operator==(const SymbolicValue&, const SymbolicValue&) = default;
 };
 
+/// What `rank`, one of so many, contributes itself.
+SymbolicValue contribution_of(std::size_t rank, std::size_t ranks);
+
 /// "1x rank 0 2x rank 3".
 std::string describe(const SymbolicValue& value);
 

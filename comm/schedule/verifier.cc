@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/schedule/codec_play.h"
 #include "comm/schedule/contents.h"
 #include "comm/schedule/happens_before.h"
 #include "comm/schedule/step_rules.h"
@@ -38,7 +39,8 @@ class Verification {
         goal_(goal),
         options_(options),
         steps_(steps_of(schedules)),
-        timing_(steps_) {
+        timing_(steps_),
+        codecs_(schedules) {
     first_.push_back(0);
     for (const Schedule& schedule : schedules_)
       first_.push_back(first_.back() + schedule.steps.size());
@@ -305,7 +307,7 @@ class Verification {
   std::optional<std::string> play() {
     const std::size_t world = schedules_.size();
     for (std::size_t rank = 0; rank < world; ++rank) {
-      contents_[{static_cast<int>(rank), input_region()}] = Contents(only(rank));
+      contents_[{static_cast<int>(rank), input_region()}] = Contents(contribution_of(rank, world));
     }
     std::map<std::tuple<std::size_t, int, std::uint32_t>, SymbolicRuns> messages;
     std::map<Node, SymbolicRuns> natives;
@@ -361,97 +363,9 @@ class Verification {
 
   /// What a codec step will write; or what is wrong, as the end of a sentence.
   std::optional<std::string> play_codec(Node node, SymbolicRuns& result) {
-    const Step& line = step(node);
-    const std::size_t rank = rank_of(node);
     std::vector<SymbolicRuns> sources;
-    for (const Range& source : line.sources) {
-      sources.push_back(read(source));
-      for (const SymbolicRun& run : sources.back()) {
-        if (!run.value.written()) return "uses what nobody wrote, or adds up different elements";
-      }
-    }
-    switch (line.verb) {
-      case CodecVerb::kEncode:
-      case CodecVerb::kFold:
-      case CodecVerb::kPart:
-        result = sources[0];
-        return std::nullopt;
-      case CodecVerb::kInspect:
-        return std::nullopt;
-      case CodecVerb::kMerge:
-        if (!ascend(sources)) return "sums contributions in another order than that of ranks";
-        [[fallthrough]];
-      case CodecVerb::kTally:
-        result = sources[0];
-        for (std::size_t i = 1; i < sources.size(); ++i) result = combine(result, sources[i]);
-        return std::nullopt;
-      case CodecVerb::kJoin:
-      case CodecVerb::kDecode:
-        for (const SymbolicRuns& part : sources) {
-          result.insert(result.end(), part.begin(), part.end());
-        }
-        return std::nullopt;
-      case CodecVerb::kCount:
-        // Counts are in nobody's bucket: numbers of their own keep rounds apart.
-        result = {{.count = line.target.count,
-                   .value = only(rank),
-                   .element = (std::size_t{line.ordinal} + 1) << 40}};
-        return std::nullopt;
-      case CodecVerb::kNarrow:
-        if (line.ordinal != narrowed_[rank]++)
-          return "narrows in another order than that of rounds";
-        for (const SymbolicRun& run : sources[1]) {
-          if (run.value.counts != owners_with(rank))
-            return "narrows by counts that are not those of all";
-          if (run.element >> 40 != std::size_t{line.ordinal} + 1) return "narrows by other counts";
-        }
-        result = sources[0];
-        return std::nullopt;
-      case CodecVerb::kFinish:
-        if (line.ordinal != narrowed_[rank]) return "finishes what is not narrowed down";
-        result = sources[0];
-        return std::nullopt;
-    }
-    return std::nullopt;
-  }
-
-  /// Whether each source's lowest rank is above that of the one before.
-  static bool ascend(const std::vector<SymbolicRuns>& sources) {
-    const auto lowest = [](const SymbolicRuns& source) {
-      const auto& counts = source.front().value.counts;
-      return std::ranges::find_if(counts, [](auto count) { return count > 0; }) - counts.begin();
-    };
-    return std::ranges::adjacent_find(sources, [&](const auto& a, const auto& b) {
-             return lowest(a) >= lowest(b);
-           }) == sources.end();
-  }
-
-  SymbolicValue only(std::size_t rank) const {
-    SymbolicValue own{.counts = std::vector<std::uint16_t>(schedules_.size())};
-    own.counts[rank] = 1;
-    return own;
-  }
-
-  /// The ranks that narrow down sums of what `rank` has encoded a contribution to, once each.
-  std::vector<std::uint16_t> owners_with(std::size_t rank) const {
-    const auto find = [&](std::size_t of, CodecVerb verb) {
-      const auto& steps = schedules_[of].steps;
-      const auto found = std::ranges::find_if(steps, [&](const Step& step) {
-        return step.kind == StepKind::kCodec && step.verb == verb;
-      });
-      return found == steps.end() ? nullptr : &*found;
-    };
-    const auto extent = [&](std::size_t of) {
-      const Step* const encode = find(of, CodecVerb::kEncode);
-      return encode == nullptr ? std::pair<std::size_t, std::size_t>()
-                               : std::pair(encode->sources[0].offset, encode->sources[0].count);
-    };
-    std::vector<std::uint16_t> owners(schedules_.size());
-    for (std::size_t other = 0; other < owners.size(); ++other) {
-      const bool narrows = find(other, CodecVerb::kNarrow) != nullptr;
-      owners[other] = narrows && extent(other) == extent(rank) ? 1 : 0;
-    }
-    return owners;
+    for (const Range& source : step(node).sources) sources.push_back(read(source));
+    return codecs_.play(rank_of(node), step(node), sources, result);
   }
 
   std::vector<std::uint16_t> all_once() const {
@@ -530,7 +444,7 @@ class Verification {
   std::vector<Message> messages_;
   std::map<Node, std::vector<Node>> meetings_;  // the native steps that meet, by rank
   std::map<std::pair<int, Region>, Contents> contents_;
-  std::map<std::size_t, std::uint32_t> narrowed_;  // rounds that each rank has narrowed
+  CodecPlay codecs_;
 };
 
 std::vector<int> all_ranks(int world_size) {
