@@ -8,7 +8,8 @@
 //   endless CALL        all_reduce or gradients until something goes wrong
 //   straggle CALL       all_reduce, gradients or register once, then once more, the last rank only
 //                       when a line has come from standard input
-//   leave | throw       the last rank ends after the first sum: orderly, or by an exception
+//   close               works once and closes; the last rank when a line has come from standard
+//   input leave | throw       the last rank ends after the first sum: orderly, or by an exception
 //   idle                works, says so, and then does nothing until standard input ends
 
 #include <cstdint>
@@ -210,6 +211,20 @@ void straggle(Runtime& job, const std::string& call) {
   say(job, "done, digest " + hexadecimal(digest.value()));
 }
 
+void close(Runtime& job) {
+  Digest digest;
+  all_reduce_round(job, 0, digest);
+  Gradients(job).round(0, digest);
+  if (job.rank() == job.world_size() - 1) {
+    say(job, "in the middle");
+    std::string line;
+    std::getline(std::cin, line);
+  }
+  say(job, "closing");
+  job.close();
+  say(job, "closed");
+}
+
 void mismatch(Runtime& job, const std::string& call, const std::string& field) {
   const bool odd = job.rank() == 1;
   const std::string name = odd && field == "name" ? "odd" : "even";
@@ -260,6 +275,8 @@ void play(Runtime& job, const Arguments& arguments) {
     endless(job, arguments.at(1));
   } else if (scene == "straggle") {
     straggle(job, arguments.at(1));
+  } else if (scene == "close") {
+    close(job);
   } else if (scene == "leave" || scene == "throw") {
     part(job, scene == "throw");
   } else if (scene == "idle") {

@@ -2,41 +2,15 @@
 """After success, after an error, and after kill -9 of every rank nothing of a job is left: no process, no
 file in /dev/shm or /tmp, no socket. Runs in a machine of its own, so that what is there is the job's."""
 
-import pathlib
 import signal
-import tempfile
-import unittest
 
 import job
+import traces
 
 LISTENS = " 00010000 "
 
 
-def traces():
-    """What this machine holds now."""
-    processes = {
-        f"process {process.name} {(process / 'comm').read_text().strip()}"
-        for process in pathlib.Path("/proc").iterdir()
-        if process.name.isdigit()
-    }
-    files = {str(path) for folder in ("/dev/shm", tempfile.gettempdir()) for path in pathlib.Path(folder).rglob("*")}
-    tables = ("unix", "tcp", "tcp6", "udp")
-    sockets = set()
-    for table in tables:
-        for line in pathlib.Path("/proc/net", table).read_text().splitlines()[1:]:
-            # 06 is TIME_WAIT: what the protocol asks the kernel to keep of a closed connection.
-            if not line.split()[3] == "06" or table == "unix":
-                sockets.add(f"socket {table} {line.strip()}")
-    return processes | files | sockets
-
-
-class NothingLeft(unittest.TestCase):
-    def setUp(self):
-        self.before = traces()
-
-    def check_nothing_left(self):
-        job.wait_until(lambda: not traces() - self.before, "nothing is left: " + str(traces() - self.before))
-
+class NothingLeft(traces.LeavesNothing):
     def nodes(self):
         return ([2], [2, 1]) if job.HAS_UCX else ([2],)
 
@@ -74,7 +48,7 @@ class NothingLeft(unittest.TestCase):
         with job.started(["endless", "gradients"], [2]) as ranks:
             for rank in ranks:
                 rank.read_until("in the middle")
-            new = traces() - self.before
+            new = traces.traces() - self.before
             self.assertEqual({trace for trace in new if trace.startswith("/")}, set())
             # Unix sockets that wait for connections have this flag.
             self.assertEqual({trace for trace in new if trace.startswith("socket unix") and LISTENS in trace}, set())
