@@ -1,7 +1,5 @@
 #include "comm/transport/routed_transport.h"
 
-#include <poll.h>
-
 #include <ctime>
 #include <utility>
 
@@ -15,6 +13,7 @@ RoutedTransport::RoutedTransport(std::unique_ptr<Transport> local,
   check(local_ != nullptr && network_ != nullptr, "routing needs two transports");
   check(local_->rank() == network_->rank() && local_->world_size() == network_->world_size(),
         "the transports to route between belong to different ranks");
+  list_wake_fds();
 }
 
 void RoutedTransport::commit(std::size_t offset, std::size_t bytes) {
@@ -47,11 +46,9 @@ void RoutedTransport::unarm() { local_->unarm(); }
 
 void RoutedTransport::sleep(Duration limit) {
   if (!arm()) return;
-  std::vector<pollfd> waited;
-  for (const int fd : wake_fds()) waited.push_back({.fd = fd, .events = POLLIN, .revents = 0});
   const timespec time{.tv_sec = limit.count() / 1'000'000'000,
                       .tv_nsec = limit.count() % 1'000'000'000};
-  ::ppoll(waited.data(), waited.size(), &time, nullptr);
+  ::ppoll(waited_.data(), waited_.size(), &time, nullptr);
   disarm();
 }
 
@@ -70,7 +67,13 @@ std::vector<int> RoutedTransport::wake_fds() const {
 void RoutedTransport::shutdown(bool orderly) {
   network_->shutdown(orderly);
   local_->shutdown(orderly);
+  list_wake_fds();
   note_failure();
+}
+
+void RoutedTransport::list_wake_fds() {
+  waited_.clear();
+  for (const int fd : wake_fds()) waited_.push_back({.fd = fd, .events = POLLIN, .revents = 0});
 }
 
 void RoutedTransport::note_failure() {

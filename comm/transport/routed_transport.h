@@ -1,5 +1,7 @@
 #pragma once
 
+#include <poll.h>
+
 #include <memory>
 #include <vector>
 
@@ -76,9 +78,11 @@ class RoutedTransport final : public Transport {
     return *network_;
   }
   void note_failure();
+  void list_wake_fds();
 
   std::unique_ptr<Transport> local_;
   std::unique_ptr<MessageTransport> network_;
+  std::vector<pollfd> waited_;  // for in `sleep`: wake_fds()
   std::optional<Error> failure_;
 };
 

@@ -87,6 +87,7 @@ class MessageTransport {
   /// caller that has slept in between.
   virtual bool arm() = 0;
   virtual void disarm() = 0;
+  /// The same ones until `shutdown`.
   virtual std::vector<int> wake_fds() const = 0;
 
   // --- Life and death -------------------------------------------------------------------------

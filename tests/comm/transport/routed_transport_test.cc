@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "comm/transport/in_process_transport.h"
+#include "tests/support/allocation_counter.h"
 #include "topology/process_grid.h"
 
 namespace kolo::test {
@@ -39,6 +43,28 @@ TEST(RoutedTransport, TakesTheMemoryThatItsNetworkTakes) {
     const RoutedTransport routed(hub.transport(0), std::make_unique<NetworkThatTakes>(takes));
     EXPECT_EQ(routed.takes_device_memory(), takes);
   }
+}
+
+// A rank that waits for other nodes sleeps many times in every step.
+TEST(RoutedTransport, SleepsWithoutAllocating) {
+  InProcessHub hub(ProcessGrid::with_node_sizes({1}));
+  RoutedTransport routed(hub.transport(0), std::make_unique<NetworkThatTakes>(false));
+  while (routed.poll()) {
+  }
+  const AllocationCounter allocations;
+  for (int i = 0; i < 3; ++i) routed.sleep(std::chrono::microseconds(1));
+  EXPECT_EQ(allocations.calls(), 0u);
+}
+
+TEST(RoutedTransport, SleepsUntilItIsRung) {
+  InProcessHub hub(ProcessGrid::with_node_sizes({1}));
+  RoutedTransport routed(hub.transport(0), std::make_unique<NetworkThatTakes>(false));
+  while (routed.poll()) {
+  }
+  std::thread other([&] { routed.ring(0); });
+  routed.sleep(std::chrono::hours(1));  // Longer than the test may last.
+  other.join();
+  EXPECT_TRUE(routed.poll());
 }
 
 }  // namespace
