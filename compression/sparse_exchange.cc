@@ -45,9 +45,7 @@ std::size_t SparsePlan::count() const {
 
 PayloadPlan SparsePlan::share() const {
   const std::size_t domain = ownership().most_local();
-  const std::size_t most = std::min(k, domain);
-  return payload_plan(wire, domain, tensor_counts.size(),
-                      share_limit == 0 ? most : std::min(share_limit, most));
+  return payload_plan(wire, domain, tensor_counts.size(), std::min(k, domain));
 }
 
 PayloadPlan SparsePlan::result() const {
@@ -82,22 +80,6 @@ void prepare(const SparsePlan& plan, Contribution& contribution) {
     round_to_wire(plan.wire, exponent, pairs.values, pairs.values);
     contribution.exponents.push_back(exponent);
   }
-}
-
-void limit_shares(const SparsePlan& plan, Contribution& contribution) {
-  if (plan.share_limit == 0) return;
-  const BlockOwnership ownership = plan.ownership();
-  std::vector<Pairs> shares(static_cast<std::size_t>(plan.ranks));
-  for_pairs(plan, contribution, [&](std::size_t t, std::size_t j, std::size_t element) {
-    shares[static_cast<std::size_t>(ownership.owner(element))].add(
-        ownership.local(element), contribution.tensors[t].values[j]);
-  });
-  std::vector<std::uint32_t> keys;
-  for (Pairs& share : shares) keep_largest(share, plan.share_limit, keys);
-  std::vector<std::size_t> cursors;
-  std::vector<Pairs> kept(contribution.tensors.size());
-  returned(plan, contribution, shares, cursors, kept);
-  contribution.tensors = std::move(kept);
 }
 
 void split(const SparsePlan& plan, const Contribution& contribution, Shares& shares) {

@@ -17,7 +17,6 @@ namespace kolo {
 /// between its messages. For one group of tensors:
 ///
 ///     every rank    prepare          values as receivers will see them
-///                   limit_shares     what is too much for an owner stays in the residual
 ///                   split            a share for each owner           -> to the owners
 ///     every owner   OwnerSum         of all ranks' shares, in ascending rank
 ///                   keep_largest, GlobalThreshold or nothing, by rule
@@ -41,7 +40,6 @@ struct SparsePlan {
   QuotaRule rule = QuotaRule::kQuota;
   DType wire = DType::kFloat16;         ///< Of the values on their way to the owners.
   DType result_wire = DType::kFloat32;  ///< On their way back.
-  std::size_t share_limit = 0;          ///< Pairs that a rank may send to one owner; 0: any.
 
   std::size_t count() const;
   BlockOwnership ownership() const { return {count(), ranks}; }
@@ -81,10 +79,7 @@ struct Shares {
 /// payload.
 void prepare(const SparsePlan& plan, Contribution& contribution);
 
-/// Leaves at most plan.share_limit pairs per owner: the largest, of equal ones the first.
-void limit_shares(const SparsePlan& plan, Contribution& contribution);
-
-/// One share per owner. Before: the limit is kept.
+/// One share per owner.
 void split(const SparsePlan& plan, const Contribution& contribution, Shares& shares);
 /// All of it as one share, with the group's indices.
 void whole(const SparsePlan& plan, const Contribution& contribution, Share& share);

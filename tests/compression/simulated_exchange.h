@@ -72,10 +72,7 @@ class SimulatedExchange {
       }
       return false;
     }
-    for (Contribution& contribution : contributions_) {
-      prepare(plan_, contribution);
-      limit_shares(plan_, contribution);
-    }
+    for (Contribution& contribution : contributions_) prepare(plan_, contribution);
     // Per rank that receives, the results of all owners.
     const auto [results, roundings] = route == Route::kAllGather ? all_gather() : by_owners(route);
     outputs_.assign(index(plan_.ranks), std::vector<float>(plan_.count()));

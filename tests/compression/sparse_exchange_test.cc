@@ -42,8 +42,7 @@ struct Shape {
     std::string text = std::to_string(plan.ranks) + " ranks, rule " +
                        std::to_string(static_cast<int>(plan.rule)) + ", wire " +
                        std::string(to_string(plan.wire)) + " and " +
-                       std::string(to_string(plan.result_wire)) + ", limit " +
-                       std::to_string(plan.share_limit) + ", tensors";
+                       std::string(to_string(plan.result_wire)) + ", tensors";
     for (std::size_t t = 0; t < ks.size(); ++t) {
       text += " " + std::to_string(ks[t]) + "/" + std::to_string(plan.tensor_counts[t]);
     }
@@ -68,9 +67,6 @@ Shape random_shape(std::mt19937& random) {
   shape.plan.rule = any_of(random, kRules);
   shape.plan.wire = any_of(random, kWires);
   shape.plan.result_wire = any_of(random, kWires);
-  if (random() % 3 == 0) {
-    shape.plan.share_limit = 2 * shape.plan.k / static_cast<std::size_t>(ranks) + 1;
-  }
   return shape;
 }
 
@@ -437,21 +433,6 @@ TEST_F(SparseExchangeTest, ManyRanksAgreeAndConserveMass) {
     }
     for (const auto& output : exchange.outputs()) ASSERT_EQ(output, exchange.outputs()[0]);
   }
-}
-
-TEST_F(SparseExchangeTest, LimitedSharesKeepTheLargestAndTheRestStays) {
-  SparsePlan plan{
-      .tensor_counts = {200}, .ranks = 2, .k = 6, .wire = DType::kFloat32, .share_limit = 2};
-  // Blocks of 64: owner 0 has elements 0 to 63 and 128 to 191.
-  Contribution contribution{
-      .tensors = {{.indices = {0, 1, 2, 64, 130, 199}, .values = {1, -3, 3, 5, 2, 4}}}};
-  prepare(plan, contribution);
-  limit_shares(plan, contribution);
-  EXPECT_THAT(contribution.tensors[0].indices, ElementsAre(1, 2, 64, 199));
-  Shares shares;
-  split(plan, contribution, shares);
-  EXPECT_THAT(shares.pairs_of(0).indices, ElementsAre(1, 2));
-  EXPECT_THAT(shares.pairs_of(1).indices, ElementsAre(0, 7 + 64));
 }
 
 // Layers with very different gradients: the quota loses little against the exact choice, and no
