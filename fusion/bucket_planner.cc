@@ -1,6 +1,8 @@
 #include "fusion/bucket_planner.h"
 
 #include <algorithm>
+#include <compare>
+#include <map>
 #include <numeric>
 
 #include "comm/base/check.h"
@@ -38,11 +40,33 @@ Placement placement_of(const GradientSpec& gradient, DType bucket_dtype) {
 
 bool is_in_place(Placement placement) { return placement == Placement::kInPlace; }
 
-/// Whether gradients of two placements may share a bucket. On the host, 16-bit gradients keep from
-/// those that are cast to their dtype: a wire follows other rules, see `WirePacker`.
-bool are_alike(Placement a, Placement b, DType dtype, MemoryKind memory) {
-  if (is_16bit_float(dtype) && memory == MemoryKind::kHost) return a == b;
-  return is_in_place(a) == is_in_place(b);
+/// What gradients of one bucket have in common. On the host, 16-bit gradients keep from those that
+/// are cast to their dtype: a wire follows other rules, see `WirePacker`.
+struct Kind {
+  DType dtype;
+  MemoryKind memory;
+  bool is_in_place;
+  bool is_cast;
+
+  friend auto operator<=>(const Kind&, const Kind&) = default;
+};
+
+Kind kind_of(const GradientSpec& gradient, DType dtype) {
+  const Placement placement = placement_of(gradient, dtype);
+  const bool casts_are_apart = is_16bit_float(dtype) && gradient.memory == MemoryKind::kHost;
+  return {.dtype = dtype,
+          .memory = gradient.memory,
+          .is_in_place = is_in_place(placement),
+          .is_cast = casts_are_apart && placement == Placement::kStaged};
+}
+
+/// Sorts buckets by when their last gradient is ready; `order` is that of gradients.
+void sort_by_readiness(std::vector<PlannedBucket>& buckets, std::span<const std::size_t> order) {
+  std::vector<std::size_t> turn(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) turn[order[i]] = i;
+  std::ranges::sort(buckets, {}, [&](const PlannedBucket& bucket) {
+    return turn[bucket.segments.back().gradient];
+  });
 }
 
 }  // namespace
@@ -53,15 +77,20 @@ DType bucket_dtype(const GradientSpec& gradient, const GradientOptions& options)
 }
 
 ArenaPlaces place_in_arena(std::span<const GradientSpec> gradients, const PlannerOptions& options) {
-  ArenaPlaces places;
-  places.offset_of.resize(gradients.size());
+  std::map<Kind, std::vector<std::size_t>> by_kind;
   for (std::size_t index : resolve_order(gradients.size(), options.order)) {
     const GradientSpec& gradient = gradients[index];
-    const DType dtype = bucket_dtype(gradient, options.gradients);
-    if (gradient.memory != MemoryKind::kHost || !gradient.compression.empty()) continue;
-    if (!is_in_place(placement_of(gradient, dtype))) continue;
-    places.offset_of[index] = places.bytes;
-    places.bytes += round_up(gradient.count() * size_of(dtype), kWireAlignment);
+    const Kind kind = kind_of(gradient, bucket_dtype(gradient, options.gradients));
+    if (kind.memory != MemoryKind::kHost || !kind.is_in_place) continue;
+    if (gradient.compression.empty()) by_kind[kind].push_back(index);
+  }
+  ArenaPlaces places;
+  places.offset_of.resize(gradients.size());
+  for (const auto& [kind, indices] : by_kind) {
+    for (const std::size_t index : indices) {
+      places.offset_of[index] = places.bytes;
+      places.bytes += round_up(gradients[index].count() * size_of(kind.dtype), kWireAlignment);
+    }
   }
   return places;
 }
@@ -69,7 +98,9 @@ ArenaPlaces place_in_arena(std::span<const GradientSpec> gradients, const Planne
 Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions& options) {
   Plan plan;
   plan.bucket_of.resize(gradients.size());
-  for (std::size_t index : resolve_order(gradients.size(), options.order)) {
+  std::map<Kind, std::size_t> open;  // The bucket that gradients of a kind go into.
+  const std::vector<std::size_t> order = resolve_order(gradients.size(), options.order);
+  for (std::size_t index : order) {
     const GradientSpec& gradient = gradients[index];
     if (!gradient.compression.empty()) continue;
     const DType dtype = bucket_dtype(gradient, options.gradients);
@@ -79,11 +110,11 @@ Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions&
     const auto fits = [&](const PlannedBucket& bucket) {
       const std::size_t count =
           align_up(bucket.layout.count, dtype) + gradient.count() + lanes_of(bucket.layout);
-      return bucket.layout.dtype == dtype && bucket.layout.memory == gradient.memory &&
-             are_alike(bucket.layout.placement, placement, dtype, gradient.memory) &&
-             count * size_of(dtype) <= limit;
+      return count * size_of(dtype) <= limit;
     };
-    if (plan.buckets.empty() || !fits(plan.buckets.back())) {
+    const auto [place, is_first] = open.try_emplace(kind_of(gradient, dtype), plan.buckets.size());
+    if (is_first || !fits(plan.buckets[place->second])) {
+      place->second = plan.buckets.size();
       plan.buckets.push_back({.layout = {.count = 0,
                                          .dtype = dtype,
                                          .op = options.gradients.op,
@@ -91,14 +122,16 @@ Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions&
                                          .memory = gradient.memory},
                               .segments = {}});
     }
-    PlannedBucket& bucket = plan.buckets.back();
+    PlannedBucket& bucket = plan.buckets[place->second];
     if (placement == Placement::kStaged) bucket.layout.placement = placement;
     const std::size_t offset = align_up(bucket.layout.count, dtype);
     bucket.segments.push_back({.gradient = index, .offset = offset, .count = gradient.count()});
     bucket.layout.count = offset + gradient.count() + lanes_of(bucket.layout);
-    plan.bucket_of[index] = plan.buckets.size() - 1;
   }
-  for (PlannedBucket& bucket : plan.buckets) {
+  sort_by_readiness(plan.buckets, order);
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    PlannedBucket& bucket = plan.buckets[b];
+    for (const PlannedSegment& segment : bucket.segments) plan.bucket_of[segment.gradient] = b;
     if (bucket.layout.memory != MemoryKind::kDevice) continue;
     const std::size_t unit =
         std::max<std::size_t>(1, options.device_padding_bytes / size_of(bucket.layout.dtype));

@@ -42,9 +42,11 @@ struct PlannerOptions {
 /// Fills buckets greedily in order of readiness, so that a bucket closes as early as possible.
 /// Gradients share a bucket only if they have its dtype (the wire's for floats, if one is set) and
 /// memory, and all live in it or none; one that must be cast makes the bucket kStaged, but on the
-/// host shares a 16-bit one only with such, each with its `lanes_of` behind it. Each starts at a
-/// multiple of kWireAlignment bytes; one that is larger than `fusion_bytes` has a bucket of its
-/// own. Gradients with a `compression` are left out: they travel in groups of another kind.
+/// host shares a 16-bit one only with such, each with its `lanes_of` behind it. What may not share
+/// a bucket does not close it either: where kinds alternate, one of each kind is filled at a time.
+/// Each starts at a multiple of kWireAlignment bytes; one that is larger than `fusion_bytes` has a
+/// bucket of its own. Gradients with a `compression` are left out: they travel in groups of another
+/// kind.
 ///
 /// Threads: pure; any. Equal specs and options give equal plans on every rank.
 /// Errors:  UsageError if `order` is not a permutation.
@@ -57,9 +59,9 @@ struct ArenaPlaces {
   std::size_t bytes = 0;                              ///< Of it all.
 };
 
-/// Every gradient begins at a multiple of kWireAlignment, in a bucket and across buckets, so places
-/// do not depend on `fusion_bytes`: buckets can be planned anew and no gradient moves. A bucket of
-/// such a plan begins at the place of its first gradient.
+/// Dtype by dtype in order of readiness, every gradient at a multiple of kWireAlignment, in a
+/// bucket and across buckets, so places do not depend on `fusion_bytes`: buckets can be planned
+/// anew and no gradient moves. A bucket of such a plan begins at the place of its first gradient.
 ///
 /// Threads: pure; any. Errors: as `plan_buckets`.
 ArenaPlaces place_in_arena(std::span<const GradientSpec> gradients, const PlannerOptions& options);
