@@ -77,7 +77,11 @@ class SizeBench {
     contender.run->write(sums_.contribution());
     contender.run->run();
     contender.run->settle();
-    if (contender.system->sums()) contender.wrong += sums_.count_wrong(runtime_, *contender.run);
+    if (!contender.system->sums()) return;
+    contender.wrong += sums_.count_wrong(runtime_, *contender.run);
+    if (!contender.what.in_place) {
+      contender.wrong += sums_.count_changed(runtime_, *contender.run);
+    }
   }
 
   void choose_iterations(Contender& contender) {

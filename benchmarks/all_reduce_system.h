@@ -17,6 +17,8 @@ class AllReduceRun {
   /// Copies `count()` elements of the case to the contribution, or from the sum, wherever they are.
   virtual void write(const void* elements) = 0;
   virtual void read(void* elements) = 0;
+  /// Copies the contribution as it is after a run: in place that is the sum.
+  virtual void read_contribution(void* elements) = 0;
   /// Called before each timed `run`, for what must begin on all ranks together.
   virtual void align() {}
   /// Blocks until the sum is there.

@@ -23,6 +23,7 @@ class CallerMemory {
 
   void write(const void* elements) { std::memcpy(contribution(), elements, bytes_); }
   void read(void* elements) const { std::memcpy(elements, sum(), bytes_); }
+  void read_contribution(void* elements) const { std::memcpy(elements, contribution(), bytes_); }
   /// For a system that works in place only.
   void copy_contribution() {
     if (!in_place()) std::memcpy(sum(), contribution(), bytes_);

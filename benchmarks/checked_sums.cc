@@ -28,6 +28,11 @@ std::vector<std::byte> element(DType dtype, double value) {
   return bytes;
 }
 
+std::uint64_t over_all_ranks(Runtime& runtime, std::int64_t count) {
+  runtime.all_reduce("bench wrong", {&count, 1, DType::kInt64}, ReduceOp::kSum);
+  return static_cast<std::uint64_t>(count);
+}
+
 }  // namespace
 
 CheckedSums::CheckedSums(const Runtime& runtime, const AllReduceCase& what)
@@ -53,8 +58,18 @@ std::uint64_t CheckedSums::count_wrong(Runtime& runtime, AllReduceRun& run) cons
   for (std::size_t at = 0; at < sums.size(); at += right_.size()) {
     wrong += std::memcmp(sums.data() + at, right_.data(), right_.size()) != 0;
   }
-  runtime.all_reduce("bench wrong", {&wrong, 1, DType::kInt64}, ReduceOp::kSum);
-  return static_cast<std::uint64_t>(wrong);
+  return over_all_ranks(runtime, wrong);
+}
+
+std::uint64_t CheckedSums::count_changed(Runtime& runtime, AllReduceRun& run) const {
+  std::vector<std::byte> now(contribution_.size());
+  run.read_contribution(now.data());
+  const std::size_t size = right_.size();
+  std::int64_t changed = 0;
+  for (std::size_t at = 0; at < now.size(); at += size) {
+    changed += std::memcmp(now.data() + at, contribution_.data() + at, size) != 0;
+  }
+  return over_all_ranks(runtime, changed);
 }
 
 }  // namespace kolo::bench

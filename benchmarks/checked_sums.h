@@ -23,6 +23,9 @@ class CheckedSums {
 
   /// Elements of the sum in `run` that are wrong, over all ranks. Collective.
   std::uint64_t count_wrong(Runtime& runtime, AllReduceRun& run) const;
+  /// Elements of the contribution that are no longer what was written, over all ranks: an
+  /// all-reduce out of place only reads it. Collective.
+  std::uint64_t count_changed(Runtime& runtime, AllReduceRun& run) const;
 
  private:
   std::vector<std::byte> contribution_;

@@ -113,6 +113,7 @@ class GlooRun : public AllReduceRun {
 
   void write(const void* elements) override { memory_.write(elements); }
   void read(void* elements) override { memory_.read(elements); }
+  void read_contribution(void* elements) override { memory_.read_contribution(elements); }
   std::string algorithm() const override { return algorithm_; }
 
  protected:

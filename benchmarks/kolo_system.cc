@@ -41,6 +41,9 @@ class OutOfPlaceRun final : public AllReduceRun {
     std::memcpy(contribution_.get(), elements, sum_.bytes());
   }
   void read(void* elements) override { std::memcpy(elements, sum_.data, sum_.bytes()); }
+  void read_contribution(void* elements) override {
+    std::memcpy(elements, contribution_.get(), sum_.bytes());
+  }
   void run() override { runtime_.all_reduce(name_, contribution_.get(), sum_, op_); }
   std::string algorithm() const override { return runtime_.options().algorithm; }
 
@@ -67,6 +70,10 @@ class HostRun final : public AllReduceRun {
   void read(void* elements) override {
     const BufferView sum = gradients_.view(0);
     std::memcpy(elements, sum.data, sum.bytes());
+  }
+  void read_contribution(void* elements) override {
+    const BufferView sum = gradients_.view(0);
+    std::memcpy(elements, contribution_ ? contribution_.get() : sum.data, sum.bytes());
   }
   void run() override {
     if (contribution_) {
@@ -98,14 +105,11 @@ class DeviceRun final : public AllReduceRun {
 
   void write(const void* elements) override {
     std::memcpy(staging_.data(), elements, staging_.bytes());
-    stream_->copy(contribution_ ? view_of(contribution_) : gradients_.view(0), view_of(staging_));
+    stream_->copy(contribution(), view_of(staging_));
     finish();
   }
-  void read(void* elements) override {
-    stream_->copy(view_of(staging_), gradients_.view(0));
-    finish();
-    std::memcpy(elements, staging_.data(), staging_.bytes());
-  }
+  void read(void* elements) override { fetch(elements, gradients_.view(0)); }
+  void read_contribution(void* elements) override { fetch(elements, contribution()); }
   void run() override {
     if (contribution_) stream_->copy(gradients_.view(0), view_of(contribution_));
     gradients_.ready(0, {stream_->native()});
@@ -119,6 +123,14 @@ class DeviceRun final : public AllReduceRun {
     view.data = memory.data();
     view.memory = memory.kind();
     return view;
+  }
+  BufferView contribution() const {
+    return contribution_ ? view_of(contribution_) : gradients_.view(0);
+  }
+  void fetch(void* elements, const BufferView& source) {
+    stream_->copy(view_of(staging_), source);
+    finish();
+    std::memcpy(elements, staging_.data(), staging_.bytes());
   }
   void finish() {
     stream_->record(*written_);

@@ -23,7 +23,9 @@ class LimitSystem final : public AllReduceSystem {
     if (wire_) {
       runs.push_back(std::make_unique<WireLimit>(runtime_, *wire_, what));
     } else {
-      runs.push_back(std::make_unique<MemoryLimit>(runtime_, what));
+      for (const Stores stores : {Stores::kCached, Stores::kPastCaches}) {
+        runs.push_back(std::make_unique<MemoryLimit>(runtime_, what, stores));
+      }
     }
     return runs;
   }

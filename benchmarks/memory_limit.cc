@@ -4,7 +4,6 @@
 #include <chrono>
 #include <thread>
 
-#include "benchmarks/streaming_sum.h"
 #include "comm/base/aligned_memory.h"
 
 namespace kolo::bench {
@@ -15,7 +14,8 @@ constexpr std::chrono::microseconds kRest{200};
 
 }  // namespace
 
-MemoryLimit::MemoryLimit(Runtime& runtime, const AllReduceCase& what) : runtime_(runtime) {
+MemoryLimit::MemoryLimit(Runtime& runtime, const AllReduceCase& what, Stores stores)
+    : runtime_(runtime), stores_(stores) {
   const auto ranks = static_cast<std::size_t>(runtime.local_size());
   const auto me = static_cast<std::size_t>(runtime.local_rank());
   const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
@@ -45,7 +45,9 @@ void MemoryLimit::align() {
 }
 
 void MemoryLimit::run() {
-  for (const Streams& streams : streams_) streaming_sum(streams.in, streams.out, part_count_);
+  for (const Streams& streams : streams_) {
+    streaming_sum(streams.in, streams.out, part_count_, stores_);
+  }
 }
 
 }  // namespace kolo::bench

@@ -6,6 +6,7 @@
 
 #include "benchmarks/all_reduce_system.h"
 #include "benchmarks/stream_memory.h"
+#include "benchmarks/streaming_sum.h"
 #include "runtime/kolo.h"
 
 namespace kolo::bench {
@@ -21,14 +22,17 @@ namespace kolo::bench {
 /// Threads: the main thread. Errors: those of the runtime.
 class MemoryLimit final : public AllReduceRun {
  public:
-  MemoryLimit(Runtime& runtime, const AllReduceCase& what);
+  MemoryLimit(Runtime& runtime, const AllReduceCase& what, Stores stores);
 
   void write(const void*) override {}
   void read(void*) override {}
+  void read_contribution(void*) override {}
   /// Until all ranks are here and the runtime's own threads rest.
   void align() override;
   void run() override;
-  std::string algorithm() const override { return "memory"; }
+  std::string algorithm() const override {
+    return stores_ == Stores::kCached ? "memory" : "memory, past caches";
+  }
 
  private:
   /// What one rank moves.
@@ -40,6 +44,7 @@ class MemoryLimit final : public AllReduceRun {
   };
 
   Runtime& runtime_;
+  Stores stores_;
   std::size_t part_count_ = 0;  ///< Floats per stream.
   std::vector<Streams> streams_;
 };

@@ -60,6 +60,7 @@ class MpiRun final : public AllReduceRun {
 
   void write(const void* elements) override { memory_.write(elements); }
   void read(void* elements) override { memory_.read(elements); }
+  void read_contribution(void* elements) override { memory_.read_contribution(elements); }
   void run() override {
     MPI_Allreduce(memory_.in_place() ? MPI_IN_PLACE : memory_.contribution(), memory_.sum(), count_,
                   type_, op_, *algorithm_.comm);

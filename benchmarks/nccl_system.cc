@@ -61,6 +61,9 @@ class NcclRun final : public AllReduceRun {
     copy(contribution(), elements, cudaMemcpyHostToDevice);
   }
   void read(void* elements) override { copy(elements, sum_.data(), cudaMemcpyDeviceToHost); }
+  void read_contribution(void* elements) override {
+    copy(elements, contribution(), cudaMemcpyDeviceToHost);
+  }
   void run() override {
     const CudaDeviceGuard guard(index_);
     require_nccl(ncclAllReduce(contribution(), sum_.data(), what_.count(), to_nccl(what_.dtype),

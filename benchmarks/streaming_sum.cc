@@ -5,6 +5,7 @@
 #define HWY_TARGET_INCLUDE "benchmarks/streaming_sum.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which sets the instruction set.
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -13,10 +14,17 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-void sum_on_target(std::span<const float* const> in, std::span<float* const> out,
-                   std::size_t count) {
+template <Stores kStores>
+void sum_streams(std::span<const float* const> in, std::span<float* const> out, std::size_t count) {
   const hn::ScalableTag<float> d;
   const std::size_t lanes = hn::Lanes(d);
+  const auto store = [&](auto sum, float* target) {
+    if constexpr (kStores == Stores::kCached) {
+      hn::Store(sum, d, target);
+    } else {
+      hn::Stream(sum, d, target);
+    }
+  };
   std::size_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
     auto sum0 = hn::Load(d, in[0] + i);
@@ -30,10 +38,10 @@ void sum_on_target(std::span<const float* const> in, std::span<float* const> out
       sum3 = hn::Add(sum3, hn::Load(d, source + i + 3 * lanes));
     }
     for (float* target : out) {
-      hn::Store(sum0, d, target + i);
-      hn::Store(sum1, d, target + i + lanes);
-      hn::Store(sum2, d, target + i + 2 * lanes);
-      hn::Store(sum3, d, target + i + 3 * lanes);
+      store(sum0, target + i);
+      store(sum1, target + i + lanes);
+      store(sum2, target + i + 2 * lanes);
+      store(sum3, target + i + 3 * lanes);
     }
   }
   for (; i < count; ++i) {
@@ -41,6 +49,13 @@ void sum_on_target(std::span<const float* const> in, std::span<float* const> out
     for (const float* source : in.subspan(1)) sum += source[i];
     for (float* target : out) target[i] = sum;
   }
+  hwy::FlushStream();
+}
+
+void sum_on_target(std::span<const float* const> in, std::span<float* const> out, std::size_t count,
+                   Stores stores) {
+  if (stores == Stores::kCached) return sum_streams<Stores::kCached>(in, out, count);
+  sum_streams<Stores::kPastCaches>(in, out, count);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -52,9 +67,9 @@ namespace kolo::bench {
 
 HWY_EXPORT(sum_on_target);
 
-void streaming_sum(std::span<const float* const> in, std::span<float* const> out,
-                   std::size_t count) {
-  HWY_DYNAMIC_DISPATCH(sum_on_target)(in, out, count);
+void streaming_sum(std::span<const float* const> in, std::span<float* const> out, std::size_t count,
+                   Stores stores) {
+  HWY_DYNAMIC_DISPATCH(sum_on_target)(in, out, count, stores);
 }
 
 }  // namespace kolo::bench

@@ -5,12 +5,16 @@
 
 namespace kolo::bench {
 
+/// How a stream is written: through the caches, or past them (non-temporal), which spares reading
+/// lines that are only overwritten but sends them to memory even where they would have stayed.
+enum class Stores { kCached, kPastCaches };
+
 /// Writes in[0][i] + in[1][i] + ... to out[k][i] for all k, in one pass: what memory has to do for
 /// an all-reduce and nothing else. An output may be one of the inputs.
 ///
 /// Shape:   every stream holds `count` floats, aligned to kMemoryAlignment.
 /// Threads: any.
-void streaming_sum(std::span<const float* const> in, std::span<float* const> out,
-                   std::size_t count);
+void streaming_sum(std::span<const float* const> in, std::span<float* const> out, std::size_t count,
+                   Stores stores);
 
 }  // namespace kolo::bench

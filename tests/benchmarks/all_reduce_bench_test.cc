@@ -22,6 +22,7 @@ class FaultyRun final : public AllReduceRun {
   FaultyRun(const AllReduceCase& what, int good_runs) : data_(what.bytes), good_runs_(good_runs) {}
   void write(const void* elements) override { std::memcpy(data_.data(), elements, data_.size()); }
   void read(void* elements) override { std::memcpy(elements, data_.data(), data_.size()); }
+  void read_contribution(void* elements) override { read(elements); }
   void run() override {
     if (good_runs_-- <= 0) data_.back() ^= std::byte{1};
   }
@@ -30,6 +31,37 @@ class FaultyRun final : public AllReduceRun {
  private:
   std::vector<std::byte> data_;
   int good_runs_;
+};
+
+/// Out of place, but writes to its contribution; the sum is right.
+class ScribblingSystem final : public AllReduceSystem {
+ public:
+  class Run final : public AllReduceRun {
+   public:
+    explicit Run(const AllReduceCase& what) : contribution_(what.bytes), sum_(what.bytes) {}
+    void write(const void* elements) override {
+      std::memcpy(contribution_.data(), elements, contribution_.size());
+    }
+    void read(void* elements) override { std::memcpy(elements, sum_.data(), sum_.size()); }
+    void read_contribution(void* elements) override {
+      std::memcpy(elements, contribution_.data(), contribution_.size());
+    }
+    void run() override {
+      sum_ = contribution_;
+      contribution_.front() ^= std::byte{1};
+    }
+    std::string algorithm() const override { return "scribbling"; }
+
+   private:
+    std::vector<std::byte> contribution_, sum_;
+  };
+
+  std::string name() const override { return "scribbling"; }
+  std::vector<std::unique_ptr<AllReduceRun>> prepare(const AllReduceCase& what) override {
+    std::vector<std::unique_ptr<AllReduceRun>> runs;
+    runs.push_back(std::make_unique<Run>(what));
+    return runs;
+  }
 };
 
 class FaultySystem final : public AllReduceSystem {
@@ -80,6 +112,15 @@ TEST(AllReduceBench, CountsWhatIsWrongInAWayThatIsNotTheBest) {
                             {.sizes = {64}, .iterations = 4});
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_GE(rows[0].wrong.value_or(0), 1u);
+}
+
+TEST(AllReduceBench, CountsAContributionThatDidNotStayAsItWas) {
+  Runtime runtime = one_rank();
+  const auto rows = measure(runtime, std::make_unique<ScribblingSystem>(),
+                            {.sizes = {64}, .out_of_place = true, .iterations = 4});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].wrong, 0u);  // In place nothing is left of it.
+  EXPECT_EQ(rows[1].wrong, 2u);
 }
 
 TEST(AllReduceBench, MeasuresASystemWithoutAnArenaOnceForBothHomes) {
