@@ -118,6 +118,7 @@ std::vector<OverlapRow> measure_overlap(Runtime& runtime,
   for (std::size_t s = 0; s < systems.size(); ++s) {
     OverlapRow row{.system = systems[s]->name(),
                    .algorithm = systems[s]->algorithm(),
+                   .calls = systems[s]->calls(),
                    .fusion_bytes = systems[s]->fusion_bytes(),
                    .compute_us = compute_us,
                    .communication_us = median_us(runtime, times[s].communication),

@@ -29,6 +29,7 @@ struct OverlapOptions {
 struct OverlapRow {
   std::string system;
   std::string algorithm;
+  Calls calls = Calls::kBuckets;
   std::optional<std::size_t> fusion_bytes;
   double compute_us = 0;        ///< The backward pass without communication.
   double communication_us = 0;  ///< All gradients, without computation.

@@ -28,13 +28,14 @@ void print(const Runtime& runtime, const OverlapOptions& options, const std::str
              options.counts.size(), static_cast<double>(elements) * sizeof(float) / 1e6, home);
   fmt::print("# {} ranks on {} nodes, {} cores here, medians of the slowest rank, ms\n",
              runtime.world_size(), runtime.num_nodes(), std::thread::hardware_concurrency());
-  fmt::print("# {:>6} {:>10} {:<26} {:>9} {:>9} {:>9} {:>9} {:>8} {:>6}\n", "system", "fusion",
-             "algo", "compute", "comm", "both", "exposed", "hidden", "#wrong");
+  fmt::print("# {:>6} {:>7} {:>10} {:<26} {:>9} {:>9} {:>9} {:>9} {:>8} {:>6}\n", "system", "calls",
+             "fusion", "algo", "compute", "comm", "both", "exposed", "hidden", "#wrong");
   for (const OverlapRow& row : rows) {
-    fmt::print("  {:>6} {:>10} {:<26} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>7.1f}% {:>6}\n",
-               row.system, row.fusion_bytes ? fmt::to_string(*row.fusion_bytes) : "-",
-               row.algorithm, row.compute_us / 1e3, row.communication_us / 1e3,
-               row.iteration_us / 1e3, row.exposed_us / 1e3, row.hidden_percent, row.wrong);
+    fmt::print("  {:>6} {:>7} {:>10} {:<26} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>7.1f}% {:>6}\n",
+               row.system, to_string(row.calls),
+               row.fusion_bytes ? fmt::to_string(*row.fusion_bytes) : "-", row.algorithm,
+               row.compute_us / 1e3, row.communication_us / 1e3, row.iteration_us / 1e3,
+               row.exposed_us / 1e3, row.hidden_percent, row.wrong);
   }
 }
 
@@ -44,6 +45,7 @@ nlohmann::json to_json(const Runtime& runtime, const OverlapOptions& options,
       std::accumulate(options.counts.begin(), options.counts.end(), std::size_t{0});
   return {{"system", row.system},
           {"algorithm", row.algorithm},
+          {"calls", to_string(row.calls)},
           {"fusion_bytes",
            row.fusion_bytes ? nlohmann::json(*row.fusion_bytes) : nlohmann::json(nullptr)},
           {"gradients", options.counts.size()},
@@ -85,7 +87,8 @@ OverlapCommand::OverlapCommand(CLI::App& app)
       ->capture_default_str();
   command_
       .add_option("--compare", compare_,
-                  "Systems that sum all gradients at the end, blocking: mpi, gloo")
+                  "Systems with blocking calls: mpi, gloo. One call for gradients that lie side by "
+                  "side (flat), one with copies into and out of a buffer (packed), one for each")
       ->check(CLI::IsMember({"mpi", "gloo"}))
       ->delimiter(',');
   command_.add_option("--iterations", options_.iterations, "Of every system")
@@ -112,7 +115,9 @@ bool OverlapCommand::run() {
   Runtime& runtime = runtimes.front();
   const auto blocking = peers.connect(runtime);
   for (const auto& peer : blocking) {
-    systems.push_back(make_blocking_overlap(runtime, *peer, options_.counts));
+    for (const Calls calls : {Calls::kFlat, Calls::kPacked, Calls::kEach}) {
+      systems.push_back(make_blocking_overlap(runtime, *peer, options_.counts, calls));
+    }
   }
 
   const std::vector<OverlapRow> rows = measure_overlap(runtime, systems, options_);

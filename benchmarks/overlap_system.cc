@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -11,12 +12,18 @@
 #include "benchmarks/exchange.h"
 #include "benchmarks/samples.h"
 #include "comm/base/aligned_memory.h"
+#include "comm/base/check.h"
 
 namespace kolo::bench {
 namespace {
 
 std::size_t total(const std::vector<std::size_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
+
+std::uint64_t count_others(std::span<const float> values, float value) {
+  return static_cast<std::uint64_t>(
+      std::ranges::count_if(values, [&](float x) { return x != value; }));
 }
 
 class KoloOverlap final : public OverlapSystem {
@@ -28,6 +35,7 @@ class KoloOverlap final : public OverlapSystem {
 
   std::string name() const override { return "kolo"; }
   std::string algorithm() const override { return gradients_.plan().algorithm; }
+  Calls calls() const override { return Calls::kBuckets; }
   std::optional<std::size_t> fusion_bytes() const override { return fusion_bytes_; }
   void ready(std::size_t index) override { gradients_.ready(index); }
   void finish() override { gradients_.wait(); }
@@ -38,8 +46,7 @@ class KoloOverlap final : public OverlapSystem {
   std::uint64_t count_other_than(float value) override {
     std::uint64_t others = 0;
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
-      others += static_cast<std::uint64_t>(
-          std::ranges::count_if(values(i), [&](float x) { return x != value; }));
+      others += count_others(values(i), value);
     }
     return others;
   }
@@ -65,13 +72,15 @@ class KoloOverlap final : public OverlapSystem {
   GradientSet gradients_;
 };
 
-class BlockingOverlap final : public OverlapSystem {
+/// One call for gradients that lie side by side.
+class FlatOverlap final : public OverlapSystem {
  public:
-  BlockingOverlap(std::string name, std::unique_ptr<AllReduceRun> run, std::size_t count)
+  FlatOverlap(std::string name, std::unique_ptr<AllReduceRun> run, std::size_t count)
       : name_(std::move(name)), run_(std::move(run)), values_(count) {}
 
   std::string name() const override { return name_; }
   std::string algorithm() const override { return run_->algorithm(); }
+  Calls calls() const override { return Calls::kFlat; }
   void ready(std::size_t) override {}
   void finish() override { run_->run(); }
 
@@ -81,14 +90,77 @@ class BlockingOverlap final : public OverlapSystem {
   }
   std::uint64_t count_other_than(float value) override {
     run_->read(values_.data());
-    return static_cast<std::uint64_t>(
-        std::ranges::count_if(values_, [&](float x) { return x != value; }));
+    return count_others(values_, value);
   }
 
  private:
   std::string name_;
   std::unique_ptr<AllReduceRun> run_;
   std::vector<float> values_;
+};
+
+/// One call for gradients that have memory of their own, which is copied as one.
+class PackedOverlap final : public OverlapSystem {
+ public:
+  PackedOverlap(std::string name, std::unique_ptr<AllReduceRun> run, std::size_t count)
+      : name_(std::move(name)), run_(std::move(run)), gradients_(count) {}
+
+  std::string name() const override { return name_; }
+  std::string algorithm() const override { return run_->algorithm(); }
+  Calls calls() const override { return Calls::kPacked; }
+  void ready(std::size_t) override {}
+  void finish() override {
+    run_->write(gradients_.data());
+    run_->run();
+    run_->read(gradients_.data());
+  }
+
+  void fill(float value) override { std::ranges::fill(gradients_, value); }
+  std::uint64_t count_other_than(float value) override { return count_others(gradients_, value); }
+
+ private:
+  std::string name_;
+  std::unique_ptr<AllReduceRun> run_;
+  std::vector<float> gradients_;
+};
+
+/// A call for each gradient. `counts` are those of the runs.
+class EachOverlap final : public OverlapSystem {
+ public:
+  EachOverlap(std::string name, std::vector<std::unique_ptr<AllReduceRun>> runs,
+              std::vector<std::size_t> counts)
+      : name_(std::move(name)), runs_(std::move(runs)), counts_(std::move(counts)) {}
+
+  std::string name() const override { return name_; }
+  /// Of the largest gradient.
+  std::string algorithm() const override {
+    const auto largest = std::ranges::max_element(counts_) - counts_.begin();
+    return runs_[static_cast<std::size_t>(largest)]->algorithm();
+  }
+  Calls calls() const override { return Calls::kEach; }
+  void ready(std::size_t index) override { runs_[index]->run(); }
+  void finish() override {}
+
+  void fill(float value) override {
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      const std::vector<float> values(counts_[i], value);
+      runs_[i]->write(values.data());
+    }
+  }
+  std::uint64_t count_other_than(float value) override {
+    std::uint64_t others = 0;
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      std::vector<float> values(counts_[i]);
+      runs_[i]->read(values.data());
+      others += count_others(values, value);
+    }
+    return others;
+  }
+
+ private:
+  std::string name_;
+  std::vector<std::unique_ptr<AllReduceRun>> runs_;
+  std::vector<std::size_t> counts_;
 };
 
 /// Median time of a few runs, of the slowest rank.
@@ -105,6 +177,34 @@ double probe_us(Runtime& runtime, AllReduceRun& run) {
   return summarise(std::move(times)).median;
 }
 
+/// Makes all-reduces by the fastest way of a system, found once for each size.
+class FastestWays {
+ public:
+  FastestWays(Runtime& runtime, AllReduceSystem& peer) : runtime_(runtime), peer_(peer) {}
+
+  /// In place, of `count` numbers. Collective.
+  std::unique_ptr<AllReduceRun> make(std::size_t count) {
+    auto runs = peer_.prepare({.bytes = count * sizeof(float), .home = Home::kUser});
+    if (!fastest_.contains(count)) fastest_[count] = find(runs, count);
+    return std::move(runs[fastest_[count]]);
+  }
+
+ private:
+  std::size_t find(const std::vector<std::unique_ptr<AllReduceRun>>& runs, std::size_t count) {
+    const std::vector<float> ones(count, 1.0f);
+    std::vector<double> times_us;
+    for (const auto& run : runs) {
+      run->write(ones.data());
+      times_us.push_back(probe_us(runtime_, *run));
+    }
+    return static_cast<std::size_t>(std::ranges::min_element(times_us) - times_us.begin());
+  }
+
+  Runtime& runtime_;
+  AllReduceSystem& peer_;
+  std::map<std::size_t, std::size_t> fastest_;  // Of its ways, by count.
+};
+
 }  // namespace
 
 std::unique_ptr<OverlapSystem> make_kolo_overlap(Runtime& runtime,
@@ -114,18 +214,25 @@ std::unique_ptr<OverlapSystem> make_kolo_overlap(Runtime& runtime,
 }
 
 std::unique_ptr<OverlapSystem> make_blocking_overlap(Runtime& runtime, AllReduceSystem& peer,
-                                                     const std::vector<std::size_t>& counts) {
-  std::unique_ptr<AllReduceRun> best;
-  double best_us = 0;
-  const std::vector<float> ones(total(counts), 1.0f);
-  for (auto& run : peer.prepare({.bytes = total(counts) * sizeof(float), .home = Home::kUser})) {
-    run->write(ones.data());
-    const double us = probe_us(runtime, *run);
-    if (best && us >= best_us) continue;
-    best = std::move(run);
-    best_us = us;
+                                                     const std::vector<std::size_t>& counts,
+                                                     Calls calls) {
+  FastestWays ways(runtime, peer);
+  const std::size_t all = total(counts);
+  switch (calls) {
+    case Calls::kFlat:
+      return std::make_unique<FlatOverlap>(peer.name(), ways.make(all), all);
+    case Calls::kPacked:
+      return std::make_unique<PackedOverlap>(peer.name(), ways.make(all), all);
+    case Calls::kEach: {
+      std::vector<std::unique_ptr<AllReduceRun>> runs;
+      for (std::size_t count : counts) runs.push_back(ways.make(count));
+      return std::make_unique<EachOverlap>(peer.name(), std::move(runs), counts);
+    }
+    case Calls::kBuckets:
+      break;
   }
-  return std::make_unique<BlockingOverlap>(peer.name(), std::move(best), total(counts));
+  check(false, "blocking calls know no buckets");
+  return nullptr;
 }
 
 }  // namespace kolo::bench

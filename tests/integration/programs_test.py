@@ -22,7 +22,7 @@ BENCH_FIELDS = {
     "label", "link_costs",
 }  # fmt: skip
 OVERLAP_FIELDS = {
-    "system", "algorithm", "fusion_bytes", "gradients", "bytes", "ranks", "nodes", "memory", "iterations",
+    "system", "algorithm", "calls", "fusion_bytes", "gradients", "bytes", "ranks", "nodes", "memory", "iterations",
     "compute_us", "communication_us", "iteration_us", "exposed_us", "hidden_percent", "wrong", "label",
 }  # fmt: skip
 TRAIN_FIELDS = {
@@ -109,8 +109,11 @@ class Programs(unittest.TestCase):
                 ranks=2, nodes=nodes,
             )  # fmt: skip
             rows = json.loads(out.read_text())
-            self.assertEqual([(row["system"], row["fusion_bytes"]) for row in rows],
-                             [("kolo", 0), ("kolo", 4096), ("kolo", 1 << 20), *((peer, None) for peer in peers)])
+            self.assertEqual(
+                [(row["system"], row["calls"], row["fusion_bytes"]) for row in rows],
+                [*(("kolo", "buckets", size) for size in (0, 4096, 1 << 20)),
+                 *((peer, calls, None) for peer in peers for calls in ("flat", "packed", "each"))],
+            )  # fmt: skip
             for row in rows:
                 self.assertEqual(set(row), OVERLAP_FIELDS)
                 self.assertEqual((row["wrong"], row["gradients"], row["nodes"]), (0, 24, max(nodes, 1)))
