@@ -1,6 +1,7 @@
 # What scripts/bench-host and scripts/bench-cluster share: launches, their rows, tables and pictures. Sourced
 # after common.sh; the caller sets `results` (a folder), `name` (of the result files) and `work` (a folder for
-# the rows of single launches). BENCH_PROGRAM names another kolo-bench than that of build/.
+# the rows of single launches). BENCH_PROGRAM names another kolo-bench than that of build/, BENCH_UNDER a command
+# under which each launch runs, as one that waits until a shared machine is free.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 bench=${BENCH_PROGRAM:-$root/build/bin/kolo-bench}
@@ -34,7 +35,7 @@ measure() {
   launches=$((launches + 1))
   file=$work/$kind.$(printf %03d $launches).json
   say "[$launches] $kind ${fields[*]} ($label)"
-  if ! "${launcher[@]}" "$bench" "$kind" --label "$label" --json "$file.raw" "$@" >"$file.log" 2>&1; then
+  if ! ${BENCH_UNDER:-} "${launcher[@]}" "$bench" "$kind" --label "$label" --json "$file.raw" "$@" >"$file.log" 2>&1; then
     warn "launch $launches failed after $((SECONDS - began)) s: $(grep -v '^--*$' "$file.log" | tail -n 5)"
     failures=$((failures + 1))
     return 0

@@ -17,6 +17,20 @@ class RowsError(Exception):
 CASE = ("rate", "ranks", "nodes", "dtype", "op", "in_place", "size")
 
 
+# What tells a row from all others of a file: measured once more, the later one counts.
+IDENTITY = (*CASE, "system", "memory", "wire_dtype", "label", "calls", "fusion_bytes", "bytes")
+
+
+def latest(rows):
+    """The rows without those that were measured once more later."""
+    found = {}
+    for row in rows:
+        key = tuple(row.get(field) for field in IDENTITY)
+        found.pop(key, None)  # the later one takes its place among the others, too
+        found[key] = row
+    return list(found.values())
+
+
 def read(name):
     """The rows of a file. Raises RowsError naming it."""
     try:
@@ -79,6 +93,15 @@ def fastest(launches):
 def ratios(launches, base):
     """How many times the time of `base` the time of `launches` is, within each launch that has both."""
     return [median_us(row) / median_us(base[label]) for label, row in launches.items() if label in base]
+
+
+def parse_size(text):
+    """65536 of "64K"."""
+    factors = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    try:
+        return int(text[:-1]) * factors[text[-1]] if text[-1:] in factors else int(text)
+    except ValueError as error:
+        raise RowsError(f"'{text}' is no size") from error
 
 
 def size_text(size):

@@ -143,7 +143,8 @@ def draw(panels, title, name, footer=""):
     """Draws the panels side by side into NAME.svg and NAME.png; the footer says how they came about."""
     if not shutil.which("gnuplot"):
         raise PlotError("gnuplot is missing; scripts/setup --with-tests installs it")
-    width, height = 680 * len(panels), 480
+    # As wide as a page shows it, so that letters keep their size.
+    width, height = 560 * len(panels), 420
     data, drawing, block = [], [], 0
     for panel in panels:
         drawing.append(panel.script(block, footer if panel is panels[0] else ""))

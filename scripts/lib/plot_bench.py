@@ -5,6 +5,7 @@ from gnuplot import Axis, Curve, Panel, PlotError
 
 # A system keeps its colour from picture to picture.
 STYLES = {"kolo, arena": 0, "kolo, user": 5, "kolo, device": 0, "kolo, device-user": 5, "mpi": 1, "gloo": 2, "nccl": 2}
+CALLS = {"flat": "one call", "packed": "one call, packed", "each": "a call each"}
 LIMITS = {"memory": "limit: memory", "wire": "limit: wire"}
 
 
@@ -49,8 +50,15 @@ def footer(rows):
 
 
 def size_axis():
-    """Sizes are powers of two: a tick for every factor of 16, named as the tools' options name them."""
-    return Axis("size (bytes)", log=2, ticks=[(1 << power, bench_rows.size_text(1 << power)) for power in range(0, 40, 4)])
+    """Sizes are powers of two: a tick for every factor of 16 from 4 on, named as the tools' options name them."""
+    return Axis("size (bytes)", log=2, ticks=[(1 << power, bench_rows.size_text(1 << power)) for power in range(2, 40, 4)])
+
+
+def time_axis():
+    """A tick for every factor of 10, with its unit."""
+    units = [(0.001, "ns"), (1, "µs"), (1e3, "ms"), (1e6, "s")]
+    ticks = [(factor * unit, f"{factor} {name}") for unit, name in units for factor in (1, 10, 100)]
+    return Axis("median time", log=10, ticks=ticks)
 
 
 def times_by_curve(rows):
@@ -59,15 +67,21 @@ def times_by_curve(rows):
     for case, curves in bench_rows.by_case(rows).items():
         for name, launches in curves.items():
             times.setdefault(name, {})[case[-1]] = bench_rows.figure(name, launches)
-    return times
+    return by_importance(times)
 
 
 def display_name(name, rows):
     """The limit by its kind; everything else by its own name."""
     if name != "limit":
         return name
-    kinds = {row["algorithm"] for row in rows if row["system"] == "limit"}
+    kinds = {row["algorithm"].split(",")[0] for row in rows if row["system"] == "limit"}
     return LIMITS.get(kinds.pop(), name) if len(kinds) == 1 else name
+
+
+def by_importance(curves):
+    """{name: points} with the limit first and Kolo last, which is drawn over the others."""
+    order = ["limit", "nccl", "gloo", "mpi", "kolo, device-user", "kolo, user", "kolo, device", "kolo, arena"]
+    return dict(sorted(curves.items(), key=lambda item: order.index(item[0]) if item[0] in order else -1))
 
 
 def named_curve(name, pairs, rows):
@@ -93,11 +107,11 @@ def all_reduce(arguments):
         Panel(
             [named_curve(name, list(points.items()), rows) for name, points in times.items()],
             size_axis(),
-            Axis("median time (µs)", log=10),
+            time_axis(),
         )
     ]
     if ranks > 1:
-        factor = 2 * (ranks - 1) / ranks / 1000
+        factor, unit = bandwidth_scale(times, 2 * (ranks - 1) / ranks / 1000)
         panels.append(
             Panel(
                 [
@@ -105,23 +119,31 @@ def all_reduce(arguments):
                     for name, points in times.items()
                 ],
                 size_axis(),
-                bandwidth_axis(times, factor),
+                bandwidth_axis(times, factor, unit),
             )
         )
     return panels, title, footer(rows)
 
 
-def bandwidth_axis(times, factor):
-    """Ends above the fastest system: where the cache serves it, a limit would leave no room for the rest."""
+def highest_bandwidth(times, factor):
+    """Of the systems: where the cache serves it, a limit would leave no room for the rest."""
     systems = [points for name, points in times.items() if name != "limit"] or times.values()
-    highest = max(factor * size / us for points in systems for size, us in points.items())
-    return Axis("bus bandwidth (GB/s)", high=highest * 1.15)
+    return max(factor * size / us for points in systems for size, us in points.items())
+
+
+def bandwidth_scale(times, factor):
+    """`factor`, which makes GB/s, or what makes the smaller unit that slow links want, and its name."""
+    return (factor, "GB/s") if highest_bandwidth(times, factor) >= 1 else (1000 * factor, "MB/s")
+
+
+def bandwidth_axis(times, factor, unit):
+    return Axis(f"bus bandwidth ({unit})", high=highest_bandwidth(times, factor) * 1.15)
 
 
 def scaling(arguments):
     """What share of its limit each system reaches, over ranks or nodes, for each size: (panels, title, footer)."""
     rows = selected_rows(arguments, "size")
-    sizes = [int(parse_size(text)) for text in arguments.sizes.split(",")]
+    sizes = [bench_rows.parse_size(text) for text in arguments.sizes.split(",")]
     panels = []
     try:
         for key in ("rate", "in_place", "dtype", "op"):
@@ -136,7 +158,7 @@ def scaling(arguments):
             if not shares:
                 raise PlotError(f"{', '.join(arguments.inputs)}: no rows of {bench_rows.size_text(size)} bytes beside their limit")
             counts = sorted({over for pairs in shares.values() for over, _ in pairs})
-            curves = [named_curve(name, pairs, rows) for name, pairs in shares.items()]
+            curves = [named_curve(name, pairs, rows) for name, pairs in by_importance(shares).items()]
             axis = Axis(arguments.over, log=2, ticks=[(count, str(count)) for count in counts])
             panels.append(Panel(curves, axis, share_axis(shares), bench_rows.size_text(size)))
     except (KeyError, TypeError) as error:
@@ -160,13 +182,14 @@ def cases_of_size(rows, size, over):
             yield curves, shape[over]
 
 
-def parse_size(text):
-    """65536 of "64K"."""
-    factors = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    try:
-        return int(text[:-1]) * factors[text[-1]] if text[-1:] in factors else int(text)
-    except ValueError as error:
-        raise PlotError(f"'{text}' is no size") from error
+def best_calls(rows):
+    """Of each peer, the row of the calls that expose least."""
+    best = {}
+    for row in rows:
+        system = row["system"]
+        if system != "kolo" and (system not in best or row["exposed_us"] < best[system]["exposed_us"]):
+            best[system] = row
+    return list(best.values())
 
 
 def overlap(arguments):
@@ -190,10 +213,9 @@ def overlap(arguments):
             Curve("kolo, exposed", over_size("exposed_us"), style=0),
             Curve("kolo, alone", over_size("communication_us"), thin=True),
         ]
-        for row in rows:
-            if row["system"] != "kolo":
-                level = row["exposed_us"] / 1000
-                curves.append(Curve(f"{row['system']}, blocking", [(x, level) for x in ends], style=STYLES[row["system"]]))
+        for row in best_calls(rows):
+            level = row["exposed_us"] / 1000
+            curves.append(Curve(f"{row['system']}, {CALLS[row['calls']]}", [(x, level) for x in ends], style=STYLES[row["system"]]))
         first = rows[0]
         title = arguments.title or (
             f"Communication that a backward pass of {first['compute_us'] / 1000:.0f} ms leaves exposed, "

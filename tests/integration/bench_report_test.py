@@ -58,6 +58,25 @@ class Report(unittest.TestCase):
         # Within a launch 10 to 4 and 5 to 6; the middle of both.
         self.assertEqual(line["kolo, arena / limit"], "1.67")
 
+    def test_what_is_measured_once_more_counts_instead(self):
+        old = [row("kolo", 1), row("kolo", 2, "b"), row("kolo", 3, memory="arena"), row("kolo", 4, rate="1gbit")]
+        new = [row("kolo", 5)]
+        out = self.folder / "all.json"
+        self.report("merge", "-o", out, self.write("old.json", old), self.write("new.json", new))
+        self.assertEqual([entry["median_us"] for entry in json.loads(out.read_text())], [2, 3, 4, 5])
+
+    def test_latency_is_told_from_the_launch_where_the_peer_does_best(self):
+        rows = [row("kolo", 10, "a", size=4, p99_us=11), row("mpi", 30, "a", size=4, p99_us=90),
+                row("kolo", 10, "b", size=4, p99_us=12), row("mpi", 20, "b", size=4, p99_us=21),
+                row("kolo", 9, "c", size=4, p99_us=9), row("kolo", 1, size=4096), row("mpi", 1, size=4096)]  # fmt: skip
+        done = self.report("latency", self.write("rows.json", rows))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.splitlines()[2:],
+                         ["| 2 ranks on 1 node, float32 sum, in place | 4 | 10.0 | 12.0 | 20.0 | 21.0 | b | 2.00 |"])
+        nobody = self.report("latency", "--beside", "gloo", self.folder / "rows.json")
+        self.assertEqual(nobody.returncode, 1)
+        self.assertIn("gloo", nobody.stderr)
+
     def test_shapes_have_tables_of_their_own_and_missing_figures_are_dashes(self):
         rows = [row("kolo", 10), row("mpi", 30), row("kolo", 7, ranks=4), row("kolo", 1, in_place=False, size=4)]
         file = self.write("rows.json", rows)

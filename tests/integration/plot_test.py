@@ -57,7 +57,12 @@ def overlap_rows(**fields):
         {**shape, "system": "kolo", "fusion_bytes": size, "exposed_us": 4000 + size / 4096, "communication_us": 7000}
         for size in (0, 1 << 20, 1 << 22, 1 << 24)
     ]
-    return [*ours, {**shape, "system": "mpi", "fusion_bytes": None, "exposed_us": 25_000, "communication_us": 24_000}]
+    peer = {**shape, "system": "mpi", "fusion_bytes": None, "communication_us": 24_000}
+    return [
+        *({**row, "calls": "buckets"} for row in ours),
+        {**peer, "calls": "flat", "exposed_us": 25_000},
+        {**peer, "calls": "each", "exposed_us": 24_000},
+    ]
 
 
 class PlotTest(unittest.TestCase):
@@ -99,7 +104,7 @@ class PlotTest(unittest.TestCase):
         file = self.write("bench.json", self.all_systems(machine="a fast one", commit="abc", command="kolo-bench x"))
         done = self.plot("bench", "-o", self.folder / "bench", file)
         self.assertEqual(done.returncode, 0, done.stderr)
-        words = ["kolo, arena", "kolo, user", "mpi", "limit: memory", "bus bandwidth (GB/s)", "median time (µs)", "64K",
+        words = ["kolo, arena", "kolo, user", "mpi", "limit: memory", "bus bandwidth (GB/s)", "median time", "10 µs", "64K",
                  "2 ranks on 1 node", "a fast one · commit abc · kolo-bench x"]  # fmt: skip
         self.expect_pictures("bench", words)
 
@@ -125,7 +130,7 @@ class PlotTest(unittest.TestCase):
         file = self.write("overlap.json", overlap_rows())
         done = self.plot("overlap", "-o", self.folder / "overlap", file)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.expect_pictures("overlap", ["kolo, exposed", "kolo, alone", "mpi, blocking", "fusion size", "none", "16M",
+        self.expect_pictures("overlap", ["kolo, exposed", "kolo, alone", "mpi, a call each", "fusion size", "none", "16M",
                                          "20 ms", "40 MB"])  # fmt: skip
 
     def test_no_picture_is_drawn_of_other_rows(self):
