@@ -99,7 +99,7 @@ void streaming_sum_in_place(benchmark::State& state, std::size_t num_buffers) {
     in.push_back(out.back());
   }
   for (auto _ : state) {
-    bench::streaming_sum(in, out, bytes / sizeof(float));
+    bench::streaming_sum(in, out, bytes / sizeof(float), Stores::kCached);
     benchmark::ClobberMemory();
   }
   report(state, 2 * num_buffers * bytes);

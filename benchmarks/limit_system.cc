@@ -23,7 +23,7 @@ class LimitSystem final : public AllReduceSystem {
     if (wire_) {
       runs.push_back(std::make_unique<WireLimit>(runtime_, *wire_, what));
     } else {
-      for (const Stores stores : {Stores::kCached, Stores::kPastCaches}) {
+      for (const Stores stores : {Stores::kCached, Stores::kStreaming}) {
         runs.push_back(std::make_unique<MemoryLimit>(runtime_, what, stores));
       }
     }

@@ -55,7 +55,7 @@ void sum_streams(std::span<const float* const> in, std::span<float* const> out, 
 void sum_on_target(std::span<const float* const> in, std::span<float* const> out, std::size_t count,
                    Stores stores) {
   if (stores == Stores::kCached) return sum_streams<Stores::kCached>(in, out, count);
-  sum_streams<Stores::kPastCaches>(in, out, count);
+  sum_streams<Stores::kStreaming>(in, out, count);
 }
 
 }  // namespace HWY_NAMESPACE

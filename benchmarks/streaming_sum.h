@@ -3,14 +3,14 @@
 #include <cstddef>
 #include <span>
 
+#include "comm/collective/reduce_kernels.h"
+
 namespace kolo::bench {
 
-/// How a stream is written: through the caches, or past them (non-temporal), which spares reading
-/// lines that are only overwritten but sends them to memory even where they would have stayed.
-enum class Stores { kCached, kPastCaches };
-
 /// Writes in[0][i] + in[1][i] + ... to out[k][i] for all k, in one pass: what memory has to do for
-/// an all-reduce and nothing else. An output may be one of the inputs.
+/// an all-reduce and nothing else. An output may be one of the inputs. Streaming stores spare
+/// reading lines that are only overwritten, but send them to memory even where they would have
+/// stayed.
 ///
 /// Shape:   every stream holds `count` floats, aligned to kMemoryAlignment.
 /// Threads: any.

@@ -43,7 +43,7 @@ void expect_sums(std::size_t streams, std::size_t count, Stores stores) {
 }
 
 TEST(StreamingSum, WritesTheSumToEveryOutput) {
-  for (const Stores stores : {Stores::kCached, Stores::kPastCaches}) {
+  for (const Stores stores : {Stores::kCached, Stores::kStreaming}) {
     for (std::size_t streams : std::initializer_list<std::size_t>{1, 2, 4, 7}) {
       for (std::size_t count : std::initializer_list<std::size_t>{0, 1, 63, 64, 65, 1000}) {
         expect_sums(streams, count, stores);
