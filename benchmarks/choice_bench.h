@@ -1,21 +1,28 @@
 #pragma once
 
 #include <functional>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "benchmarks/all_reduce_bench.h"
-#include "benchmarks/all_reduce_system.h"
+#include "benchmarks/all_reduce_case.h"
+#include "benchmarks/paired_rounds.h"
 #include "runtime/kolo.h"
 #include "topology/process_grid.h"
 
 namespace kolo::bench {
 
+struct ChoiceOptions {
+  std::vector<std::size_t> sizes;  ///< Bytes.
+  AllReduceCase what = {};         ///< Dtype, wire and home of every case.
+  double seconds = 0.3;            ///< For the timed iterations of one algorithm at one size.
+  int rounds = 60;                 ///< At most; fewer where an iteration takes long.
+};
+
 /// One algorithm on one case.
 struct ChoiceCandidate {
   std::string algorithm;
-  double median_us = 0;
+  double median_us = 0;  ///< Of its rounds' medians, times of the slowest rank.
   double predicted_us = 0;
 };
 
@@ -24,16 +31,19 @@ struct ChoiceRow {
   AllReduceCase what;
   ChoiceCandidate chosen;  ///< "auto" itself.
   std::vector<ChoiceCandidate> forced = {};
-  std::size_t best = 0;  ///< Index in `forced`.
-  /// The time of "auto" relative to the best one; 1.1 is 10 % slower.
-  double ratio = 0;
+  int rounds = 0;
+  std::size_t best = 0;    ///< Index in `forced`, of the best that was not chosen.
+  PairedRatio ratio = {};  ///< "auto" to that one.
+  /// "auto" to what it chose, forced by name: the same schedule, so what is not 1 is noise.
+  std::optional<PairedRatio> noise = std::nullopt;
 };
 
-/// Measures "auto" beside every forced algorithm, all of one case in turns. `runtimes` are those
-/// of "auto" and then of `algorithms`, in this order. Collective; rows are equal on all ranks.
-/// Returns whether all sums were right.
+/// Measures "auto" beside every forced algorithm. All of one case take turns in many short rounds,
+/// in an order that changes; those that take more than twice as long as the best drop out after the
+/// second one. `runtimes` are those of "auto" and then of `algorithms`, in this order. Collective;
+/// rows are equal on all ranks. Returns whether all sums were right, before and after.
 bool measure_choice(const std::vector<Runtime*>& runtimes,
-                    const std::vector<std::string>& algorithms, const AllReduceOptions& options,
+                    const std::vector<std::string>& algorithms, const ChoiceOptions& options,
                     const std::function<void(const ChoiceRow&)>& report);
 
 /// How many ranks each node has. Collective.

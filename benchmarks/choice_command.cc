@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -24,16 +25,29 @@ std::string short_name(const std::string& algorithm) {
   return comma == std::string::npos ? algorithm : "hier:" + algorithm.substr(comma + 1);
 }
 
+std::string noise_text(const std::optional<PairedRatio>& noise) {
+  return noise ? fmt::format("{:.3f}", noise->median) : "-";
+}
+
 /// Medians, with predictions after a slash.
 void print(const ChoiceRow& row) {
-  fmt::print("  {:>10} {:<16} {:>10.2f} {:<16} {:>6.3f} ", row.what.bytes,
-             short_name(row.chosen.algorithm), row.chosen.median_us,
-             short_name(row.forced[row.best].algorithm), row.ratio);
+  fmt::print("  {:>10} {:<16} {:>10.2f} {:<16} {:>6.3f} {:>6} {:>11} {:>5.0f}% {:>6} ",
+             row.what.bytes, short_name(row.chosen.algorithm), row.chosen.median_us,
+             short_name(row.forced[row.best].algorithm), row.ratio.median, noise_text(row.noise),
+             fmt::format("{:.2f}-{:.2f}", row.ratio.low, row.ratio.high),
+             100 * row.ratio.slower_share, row.rounds);
   for (const ChoiceCandidate& each : row.forced) {
     fmt::print(" {}={:.2f}/{:.2f}", short_name(each.algorithm), each.median_us, each.predicted_us);
   }
   fmt::print("\n");
   std::fflush(stdout);
+}
+
+nlohmann::json to_json(const PairedRatio& ratio) {
+  return {{"median", ratio.median},
+          {"low", ratio.low},
+          {"high", ratio.high},
+          {"slower_share", ratio.slower_share}};
 }
 
 nlohmann::json to_json(const Runtime& runtime, const ChoiceRow& row) {
@@ -45,17 +59,19 @@ nlohmann::json to_json(const Runtime& runtime, const ChoiceRow& row) {
           {"memory", to_string(row.what.home)},
           {"ranks", runtime.world_size()},
           {"nodes", runtime.num_nodes()},
+          {"rounds", row.rounds},
           {"chosen", row.chosen.algorithm},
           {"median_us", row.chosen.median_us},
-          {"best", row.forced[row.best].algorithm},
-          {"ratio", row.ratio},
+          {"best_other", row.forced[row.best].algorithm},
+          {"ratio", to_json(row.ratio)},
+          {"noise", row.noise ? to_json(*row.noise) : nlohmann::json(nullptr)},
           {"forced", std::move(forced)}};
 }
 
-/// Inside one node nothing is hierarchical.
-std::vector<std::string> all_algorithms(int nodes) {
+/// Inside one node, and between nodes of one rank, nothing is hierarchical.
+std::vector<std::string> all_algorithms(const Runtime& runtime) {
   std::vector<std::string> names = CostModel::algorithms();
-  if (nodes == 1) {
+  if (runtime.num_nodes() == 1 || runtime.num_nodes() == runtime.world_size()) {
     std::erase_if(names, [](const std::string& name) { return name.starts_with("hierarchical"); });
   }
   return names;
@@ -74,11 +90,13 @@ ChoiceCommand::ChoiceCommand(CLI::App& app)
   command_.add_option("--memory", home_, "arena or user")
       ->check(CLI::IsMember({"arena", "user"}))
       ->capture_default_str();
-  command_.add_option("--seconds", options_.seconds, "For the timed iterations of a row")
+  command_
+      .add_option("--seconds", options_.seconds,
+                  "For the timed iterations of each algorithm at each size")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command_.add_option("--rounds", options_.rounds, "Turns of each algorithm")
-      ->check(CLI::Range(1, 1000))
+  command_.add_option("--rounds", options_.rounds, "Turns of each algorithm, at most")
+      ->check(CLI::Range(4, 10'000))
       ->capture_default_str();
   command_.add_option("--json", json_, "Write the rows to this file");
   add_runtime_flags(command_, runtime_);
@@ -86,7 +104,7 @@ ChoiceCommand::ChoiceCommand(CLI::App& app)
 
 bool ChoiceCommand::run() {
   for (const std::string& size : sizes_) options_.sizes.push_back(parse_bytes(size));
-  options_.homes = {home_ == "arena" ? Home::kArena : Home::kUser};
+  options_.what.home = home_ == "arena" ? Home::kArena : Home::kUser;
   options_.what.wire = runtime_.wire_dtype;
 
   Peers peers({});
@@ -95,7 +113,7 @@ bool ChoiceCommand::run() {
   std::deque<Runtime> all;
   all.push_back(Runtime::from_environment(runtime_));
   Runtime& runtime = all.front();
-  if (algorithms_.empty()) algorithms_ = all_algorithms(runtime.num_nodes());
+  if (algorithms_.empty()) algorithms_ = all_algorithms(runtime);
   std::vector<Runtime*> runtimes{&runtime};
   for (const std::string& algorithm : algorithms_) {
     Options forced = runtime_;
@@ -109,17 +127,21 @@ bool ChoiceCommand::run() {
   if (speaks) {
     fmt::print("# kolo-bench choice, kolo {}: {} ranks on {} nodes, memory {}, medians in us\n",
                kVersion, runtime.world_size(), runtime.num_nodes(), home_);
-    fmt::print("# {}\n# {:>10} {:<16} {:>10} {:<16} {:>6}  measured/predicted\n",
-               runtime.link_costs(), "size", "auto", "time", "best", "ratio");
+    fmt::print(
+        "# ratio: auto to the best other, paired by rounds, with quartiles and the share of ");
+    fmt::print("rounds in which auto took 1.1 times as long; noise: auto to itself by name\n");
+    fmt::print("# {}\n# {:>10} {:<16} {:>10} {:<16} {:>6} {:>6} {:>11} {:>6} {:>6}  {}\n",
+               runtime.link_costs(), "size", "auto", "time", "best other", "ratio", "noise",
+               "quartiles", "slower", "rounds", "measured/predicted");
   }
   nlohmann::json rows = nlohmann::json::array();
   double worst = 0;
   const bool right = measure_choice(runtimes, algorithms_, options_, [&](const ChoiceRow& row) {
-    worst = std::max(worst, row.ratio);
+    worst = std::max(worst, row.ratio.median);
     rows.push_back(to_json(runtime, row));
     if (speaks) print(row);
   });
-  if (speaks) fmt::print("# auto takes at most {:.3f} of the best\n", worst);
+  if (speaks) fmt::print("# auto takes at most {:.3f} of the best other\n", worst);
   for (Runtime& each : all) each.close();
   if (speaks && !json_.empty()) write_json(json_, rows);
   return right;

@@ -27,7 +27,7 @@ class ChoiceCommand {
                                      "256K", "1M", "4M", "16M", "64M"};
   std::vector<std::string> algorithms_;
   std::string home_ = "arena", json_;
-  AllReduceOptions options_;
+  ChoiceOptions options_;
 };
 
 }  // namespace kolo::bench
