@@ -90,14 +90,18 @@ void measure_selector(Rendezvous& rendezvous, const Options& options, LinkCosts&
   costs = parse_link_costs(options.link_costs, parse_link_costs(text, costs));
 }
 
-SpinBudget node_spin_budget(Rendezvous& rendezvous, const ProcessGrid& grid,
-                            std::chrono::microseconds spin) {
-  const std::vector<std::string> texts = rendezvous.all_gather(to_text(own_core_use()));
-  std::vector<CoreUse> ranks;
-  for (int rank : grid.ranks_of_node(grid.node(rendezvous.rank()))) {
-    ranks.push_back(core_use_of(texts[static_cast<std::size_t>(rank)]));
+CoreSharers core_sharers(Rendezvous& rendezvous, const ProcessGrid& grid) {
+  const std::vector<std::string> uses = rendezvous.all_gather(to_text(own_core_use()));
+  const std::vector<std::string> machines = rendezvous.all_gather(machine_identity());
+  const int own = rendezvous.rank();
+  CoreSharers sharers;
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    const auto index = static_cast<std::size_t>(rank);
+    const CoreUse use = core_use_of(uses[index]);
+    if (grid.same_node(rank, own)) sharers.node.push_back(use);
+    if (machines[index] == machines[static_cast<std::size_t>(own)]) sharers.machine.push_back(use);
   }
-  return spin_budget(ranks, granted_cores(), spin);
+  return sharers;
 }
 
 }  // namespace
@@ -140,7 +144,8 @@ Connection connect(Rendezvous& rendezvous, const Options& options) {
         rendezvous.all_gather(transport->takes_device_memory() ? "yes" : "no");
     plane->network_takes_memory = std::count(answers.begin(), answers.end(), "no") == 0;
   }
-  const SpinBudget spin = node_spin_budget(rendezvous, grid, options.spin);
+  const SpinBudget spin =
+      spin_budget(core_sharers(rendezvous, grid), granted_cores(), options.spin);
   return {.grid = std::move(grid),
           .limits = limits,
           .transport = std::move(transport),

@@ -18,7 +18,7 @@ struct Connection {
   ProcessGrid grid;
   TransportLimits limits;  ///< What is left for buckets.
   std::unique_ptr<Transport> transport;
-  SpinBudget spin = {};  ///< From the cores that the ranks of the node share.
+  SpinBudget spin = {};  ///< From the cores that the ranks of the machine share.
   Calibration calibration;
   std::optional<DevicePlane> plane = {};  ///< With the option `device`.
 };

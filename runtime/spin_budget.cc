@@ -21,6 +21,8 @@ constexpr std::chrono::microseconds kKeepsCore{2};
 /// What another thread does for one turn of a small exchange, a few times over.
 constexpr std::chrono::microseconds kYield{50};
 
+constexpr std::size_t kNoQuota = std::numeric_limits<std::size_t>::max();
+
 std::size_t compute_threads() {
   const char* text = std::getenv("OMP_NUM_THREADS");
   if (text == nullptr) text = std::getenv("KOLO_THREADS");
@@ -33,7 +35,7 @@ std::size_t quota_of(const std::filesystem::path& group) {
   std::ifstream file(group / "cpu.max");
   double quota = 0;
   double period = 0;
-  if (!(file >> quota >> period) || period <= 0) return std::numeric_limits<std::size_t>::max();
+  if (!(file >> quota >> period) || period <= 0) return kNoQuota;
   return static_cast<std::size_t>(std::max(quota / period, 1.0));
 }
 
@@ -102,15 +104,17 @@ bool fit(std::span<const CoreUse> ranks, std::size_t granted, std::size_t extra)
   return fits_on(all, granted);
 }
 
-SpinBudget spin_budget(std::span<const CoreUse> ranks, std::size_t granted,
+SpinBudget spin_budget(const CoreSharers& sharers, std::size_t granted,
                        std::chrono::microseconds spin) {
-  const bool all_fit = fit(ranks, granted);
-  const bool engines_fit = fit(ranks, granted, 1);
+  const auto fit_with = [&](std::size_t extra) {
+    return fit(sharers.node, granted, extra) && fit(sharers.machine, kNoQuota, extra);
+  };
+  const bool all_fit = fit_with(0);
   SpinBudget budget{.user = all_fit ? kSpin : kYield,
                     .engine = {},
                     .keeps_core = all_fit ? kKeepsCore : Duration::zero()};
   if (spin.count() >= 0) budget.user = spin;
-  if (engines_fit) budget.engine = budget.user;
+  if (fit_with(1)) budget.engine = budget.user;
   return budget;
 }
 

@@ -32,9 +32,15 @@ CoreUse core_use_of(const std::string& text);
 /// added to each rank's threads.
 bool fit(std::span<const CoreUse> ranks, std::size_t granted, std::size_t extra = 0);
 
-/// How long threads look before they sleep. `spin` is what the user wants, if he wants something
-/// (not negative).
-SpinBudget spin_budget(std::span<const CoreUse> ranks, std::size_t granted,
+/// The ranks that share cores with one of them, which is among them.
+struct CoreSharers {
+  std::vector<CoreUse> node;     ///< Under one quota.
+  std::vector<CoreUse> machine;  ///< Of all nodes that its machine is or plays.
+};
+
+/// How long threads look before they sleep. `granted` is the quota of the node; `spin` is what the
+/// user wants, if he wants something (not negative).
+SpinBudget spin_budget(const CoreSharers& sharers, std::size_t granted,
                        std::chrono::microseconds spin);
 
 }  // namespace kolo

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 namespace kolo {
@@ -10,6 +11,11 @@ namespace {
 using std::chrono::microseconds;
 
 constexpr std::size_t kNoQuota = 1000;
+
+/// Of ranks that are one node and all of its machine.
+SpinBudget budget_of(const std::vector<CoreUse>& ranks, microseconds spin = microseconds(-1)) {
+  return spin_budget({.node = ranks, .machine = ranks}, kNoQuota, spin);
+}
 
 TEST(SpinBudget, CoresThatRanksShareAreCountedOnce) {
   const CoreUse both{.cores = {0, 1}, .threads = 1};
@@ -43,17 +49,28 @@ TEST(SpinBudget, AQuotaCapsAllCoresTogether) {
 
 TEST(SpinBudget, NobodyKeepsACoreThatSomebodyNeeds) {
   const CoreUse both{.cores = {0, 1}};
-  const SpinBudget tight =
-      spin_budget(std::vector<CoreUse>{both, both}, kNoQuota, microseconds(-1));
+  const SpinBudget tight = budget_of({both, both});
   EXPECT_GT(tight.keeps_core, Duration::zero());
   EXPECT_GT(tight.user.count(), 0);
   EXPECT_EQ(tight.engine.count(), 0) << "it would take the core of a computing thread";
-  const SpinBudget full =
-      spin_budget(std::vector<CoreUse>{both, both, both}, kNoQuota, microseconds(-1));
+  const SpinBudget full = budget_of({both, both, both});
   EXPECT_EQ(full.keeps_core, Duration::zero());
-  const SpinBudget wide = spin_budget(std::vector<CoreUse>{both}, kNoQuota, microseconds(7));
+  const SpinBudget wide = budget_of({both}, microseconds(7));
   EXPECT_EQ(wide.user, microseconds(7));
   EXPECT_EQ(wide.engine, microseconds(7));
+}
+
+// Nodes that are played on one machine, or containers of their own there.
+TEST(SpinBudget, NodesOfOneMachineShareItsCores) {
+  const CoreUse both{.cores = {0, 1}};
+  const auto budget = [&](std::vector<CoreUse> machine, std::size_t granted) {
+    return spin_budget({.node = {both}, .machine = std::move(machine)}, granted, microseconds(-1));
+  };
+  EXPECT_GT(budget({both, both}, kNoQuota).keeps_core, Duration::zero());
+  EXPECT_EQ(budget({both, both, both}, kNoQuota).keeps_core, Duration::zero());
+  EXPECT_EQ(budget({both, both}, kNoQuota).engine.count(), 0);
+  // The quota is the node's and not the machine's.
+  EXPECT_GT(budget({both, both}, 1).keeps_core, Duration::zero());
 }
 
 TEST(Patience, LastsAsLongAsItsBudgetSays) {
