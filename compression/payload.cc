@@ -104,6 +104,7 @@ void decode_payload(const PayloadPlan& plan, std::span<const std::byte> payload,
   for (std::size_t i = 0; i < plan.segments; ++i) {
     const PayloadSegment segment = segment_of(payload, i);
     ensure(segment.pairs <= header.pairs - begin, "tensors' pairs do not add up");
+    ensure(is_exponent_of(plan.wire, segment.exponent), "no such exponent for a payload's values");
     const std::size_t width = size_of(plan.wire);
     decode_values(plan.wire, segment.exponent,
                   payload.subspan(parts.values + begin * width, segment.pairs * width),

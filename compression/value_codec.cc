@@ -17,9 +17,7 @@ constexpr std::size_t kBlock = 512;
 void check_wire(DType wire, int exponent) {
   check(wire == DType::kFloat32 || is_16bit_float(wire),
         "values travel as float32, float16 or bfloat16");
-  check(wire == DType::kFloat16 ? exponent >= kLeastWireExponent && exponent <= kMostWireExponent
-                                : exponent == 0,
-        "no such exponent for the values of a payload");
+  check(is_exponent_of(wire, exponent), "no such exponent for the values of a payload");
 }
 
 template <typename Run>
@@ -34,6 +32,11 @@ void for_blocks(std::size_t count, const Run& run) {
 int fitting_exponent(DType wire, float largest) {
   if (wire != DType::kFloat16 || largest == 0.0f) return 0;
   return std::clamp(14 - std::ilogb(largest), kLeastWireExponent, kMostWireExponent);
+}
+
+bool is_exponent_of(DType wire, int exponent) {
+  if (wire != DType::kFloat16) return exponent == 0;
+  return exponent >= kLeastWireExponent && exponent <= kMostWireExponent;
 }
 
 void encode_values(DType wire, int exponent, std::span<const float> values,

@@ -20,6 +20,9 @@ namespace kolo {
 /// 2^-38 of it are still told from zero. Zero for the other wires.
 int fitting_exponent(DType wire, float largest);
 
+/// Whether values of this wire can have this exponent.
+bool is_exponent_of(DType wire, int exponent);
+
 /// out[i] = round(values[i] * 2^exponent), to nearest even, once; beyond the wire's range it is the
 /// largest finite value of the same sign.
 ///

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,8 @@ constexpr std::size_t kNoQuota = 1000;
 SpinBudget budget_of(const std::vector<CoreUse>& ranks, microseconds spin = microseconds(-1)) {
   return spin_budget({.node = ranks, .machine = ranks}, kNoQuota, spin);
 }
+
+std::atomic<int> cores_given_away = 0;
 
 TEST(SpinBudget, CoresThatRanksShareAreCountedOnce) {
   const CoreUse both{.cores = {0, 1}, .threads = 1};
@@ -83,6 +87,25 @@ TEST(Patience, LastsAsLongAsItsBudgetSays) {
   EXPECT_TRUE(patience.pass(Duration(1), kLong));
 }
 
+TEST(Patience, GivesItsCoreAwayOnceItHasKeptItForLongEnough) {
+  constexpr Duration kLong = std::chrono::hours(1);
+  Patience patience;
+  cores_given_away = 0;
+  for (int i = 0; i < 1000; ++i) patience.pass(kLong, kLong);
+  EXPECT_EQ(cores_given_away, 0);
+  patience.renew();
+  for (int i = 0; i < 10; ++i) patience.pass(kLong, Duration::zero());
+  EXPECT_EQ(cores_given_away, 10);
+
+  patience.renew();
+  const Duration keeps = budget_of({{.cores = {0}, .threads = 1}}).keeps_core;
+  patience.pass(kLong, keeps);
+  cores_given_away = 0;
+  const TimePoint start = std::chrono::steady_clock::now();
+  while (cores_given_away == 0) patience.pass(kLong, keeps);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, keeps);
+}
+
 TEST(SpinBudget, CoreUseSurvivesTheWayAsText) {
   const CoreUse use = own_core_use();
   EXPECT_FALSE(use.cores.empty());
@@ -95,3 +118,9 @@ TEST(SpinBudget, CoreUseSurvivesTheWayAsText) {
 
 }  // namespace
 }  // namespace kolo
+
+// In place of the C library's, for the binary of this test.
+extern "C" int sched_yield() noexcept {
+  ++kolo::cores_given_away;
+  return 0;
+}
