@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 
 build_packages=(
-  build-essential g++ cmake ninja-build ccache pkg-config git
+  build-essential g++ cmake ninja-build ccache pkg-config git python3
   libopenmpi-dev openmpi-bin        # rendezvous and launch
   libucx-dev                        # transport between nodes
   libhwloc-dev                      # topology
@@ -17,7 +17,7 @@ build_packages=(
 test_packages=(
   clang clang-format-14 clang-tidy-14
   iproute2                          # scripts/cluster
-  strace gnuplot-nox python3
+  strace gnuplot-nox
 )
 
 # Those of the packages given that are not installed.
