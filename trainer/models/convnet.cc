@@ -1,57 +1,13 @@
 #include "trainer/models/convnet.h"
 
-#include <string>
-
-#include "comm/base/check.h"
-#include "trainer/layers/conv2d.h"
-#include "trainer/layers/linear.h"
-#include "trainer/layers/max_pool.h"
-#include "trainer/layers/relu.h"
-
 namespace kolo::trainer {
 
-Convnet::Convnet(Device& device, const ImageModelOptions& o) : ImageClassifier(o) {
-  check(o.height >= 8 && o.width >= 8, "convnet needs images of at least 8 x 8 pixels");
-  constexpr std::size_t kKernel = 3;
-  std::size_t height = o.height;
-  std::size_t width = o.width;
-  std::size_t channels = o.channels;
-
-  const auto append_stage = [&](const std::string& name, std::size_t output_channels) {
-    layers_.append<Conv2d>(device, parameters(), name,
-                           Conv2d::Options{.images = o.images,
-                                           .height = height,
-                                           .width = width,
-                                           .input_channels = channels,
-                                           .output_channels = output_channels,
-                                           .kernel = kKernel,
-                                           .padding = kKernel / 2,
-                                           .deviation = he_deviation(channels * kKernel * kKernel),
-                                           .input_gradient = name != "conv1"});
-    channels = output_channels;
-    layers_.append<MaxPool>(
-        device, MaxPool::Options{
-                    .images = o.images, .height = height, .width = width, .channels = channels});
-    height /= 2;
-    width /= 2;
-    layers_.append<Relu>(o.images * height * width * channels);
-  };
-  append_stage("conv1", 24);
-  append_stage("conv2", 48);
-  append_stage("conv3", 64);
-
-  const std::size_t features = height * width * channels;
-  layers_.append<Linear>(parameters(), "fc1",
-                         Linear::Options{.rows = o.images,
-                                         .inputs = features,
-                                         .outputs = o.hidden,
-                                         .deviation = he_deviation(features)});
-  layers_.append<Relu>(o.images * o.hidden);
-  layers_.append<Linear>(parameters(), "fc2",
-                         Linear::Options{.rows = o.images,
-                                         .inputs = o.hidden,
-                                         .outputs = o.classes,
-                                         .deviation = he_deviation(o.hidden)});
-}
+Convnet::Convnet(Device& device, const ImageModelOptions& options)
+    : ConvolutionalClassifier(device, options,
+                              {.model = "convnet",
+                               .least_side = 8,
+                               .kernel = 3,
+                               .padding = 1,
+                               .channels = {24, 48, 64}}) {}
 
 }  // namespace kolo::trainer

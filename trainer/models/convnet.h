@@ -1,6 +1,6 @@
 #pragma once
 
-#include "trainer/models/image_classifier.h"
+#include "trainer/models/convolutional_classifier.h"
 
 namespace kolo::trainer {
 
@@ -9,7 +9,7 @@ class Device;
 /// A convolutional network for small colour photographs: three 3 × 3 convolutions of 24, 48 and 64
 /// channels that keep the size of the image, each with 2 × 2 max pooling and ReLU, then a hidden
 /// dense layer and the classes.
-class Convnet final : public ImageClassifier {
+class Convnet final : public ConvolutionalClassifier {
  public:
   /// Errors: UsageError for images smaller than 8 × 8. `device` outlives the model.
   Convnet(Device& device, const ImageModelOptions& options);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "trainer/models/image_classifier.h"
+#include "trainer/models/convolutional_classifier.h"
 
 namespace kolo::trainer {
 
@@ -11,7 +11,7 @@ class Device;
 ///
 /// Source: LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998; ReLU and
 ///         max pooling instead of tanh and averages.
-class Lenet final : public ImageClassifier {
+class Lenet final : public ConvolutionalClassifier {
  public:
   /// Errors: UsageError for images smaller than 16 × 16. `device` outlives the model.
   Lenet(Device& device, const ImageModelOptions& options);
