@@ -106,10 +106,18 @@ SimulatorSchedules Cluster::make_schedules(BucketLayout layout) const {
   CompileOptions options = spec_.compile;
   options.algorithm = algorithm(layout);
   check_size(layout, options);
-  const bool is_small = grid_.world_size() <= kMostRanksInFull || spec_.full;
-  if (!is_small && grid_.num_nodes() > 1) layout = padded(layout, options);
+  if (!is_small()) layout = padded(layout, options);
   const auto compile = [&](int rank) { return compile_all_reduce(rank, layout, grid_, options); };
-  if (is_small || grid_.num_nodes() == 1) return {grid_, NodeSymmetry::kNone, compile};
+  return make_schedules(compile, options.algorithm);
+}
+
+bool Cluster::is_small() const {
+  return grid_.world_size() <= kMostRanksInFull || spec_.full || grid_.num_nodes() == 1;
+}
+
+SimulatorSchedules Cluster::make_schedules(const SimulatorSchedules::Compile& compile,
+                                           const std::string& what) const {
+  if (is_small()) return {grid_, NodeSymmetry::kNone, compile};
 
   std::vector<int> samples{1, grid_.num_nodes() / 2, grid_.num_nodes() - 1};
   samples.erase(std::unique(samples.begin(), samples.end()), samples.end());
@@ -120,7 +128,7 @@ SimulatorSchedules Cluster::make_schedules(BucketLayout layout) const {
         fmt::format("no node stands for the others in {} of this bucket, and {} steps are more "
                     "than the {} that can be compiled; raise the size of chunks, take fewer "
                     "ranks, another algorithm or memory",
-                    options.algorithm, steps, kMostStepsUnlike));
+                    what, steps, kMostStepsUnlike));
   }
   return {grid_, symmetry, compile};
 }
@@ -129,6 +137,14 @@ const SimulatorSchedules& Cluster::schedules(const BucketLayout& layout) {
   auto& made = schedules_[{layout.count, layout.dtype}];
   if (!made) made = std::make_unique<SimulatorSchedules>(make_schedules(layout));
   return *made;
+}
+
+const SimulatorSchedules& Cluster::schedules(const SparseOptions& group) {
+  const BucketLayout bucket = sparse_bucket(group, ReduceOp::kSum, Placement::kUser);
+  const auto compile = [&](int rank) { return compile_sparse(rank, bucket, grid_, group); };
+  const std::string what = "the route " + std::string(to_string(group.route));
+  sparse_.push_back(std::make_unique<SimulatorSchedules>(make_schedules(compile, what)));
+  return *sparse_.back();
 }
 
 double Cluster::agreement_us() const {
@@ -146,12 +162,19 @@ double Cluster::agreement_us() const {
 
 std::vector<double> Cluster::run(const std::vector<BucketLayout>& layouts,
                                  const std::vector<double>& ready_us) {
+  std::vector<const SimulatorSchedules*> all;
+  for (const BucketLayout& layout : layouts) all.push_back(&schedules(layout));
+  return run(all, ready_us);
+}
+
+std::vector<double> Cluster::run(const std::vector<const SimulatorSchedules*>& all,
+                                 const std::vector<double>& ready_us) {
   std::vector<SimulatedBucket> buckets;
   std::size_t steps = 0;
   bool is_alike =
       !spec_.stragglers.exist() && grid_.num_nodes() > 1 && spec_.costs.links.node_rates.empty();
-  for (std::size_t i = 0; i < layouts.size(); ++i) {
-    SimulatedBucket bucket{.schedules = &schedules(layouts[i]), .start_us = {}};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    SimulatedBucket bucket{.schedules = all[i], .start_us = {}};
     for (std::size_t rank = 0; rank < lateness_.late_us.size(); ++rank) {
       bucket.start_us.push_back(lateness_.late_us[rank] + ready_us[i] * lateness_.slowness[rank]);
     }

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <vector>
 
 #include "comm/collective/compile.h"
 #include "comm/schedule/simulator.h"
+#include "compression/sparse_all_reduce.h"
 
 namespace kolo::bench {
 
@@ -66,6 +68,9 @@ class Cluster {
   /// Errors: KoloError(kConfig) if the job is too large, or its nodes are not alike, saying what to
   ///         do; whatever `compile_all_reduce` throws.
   const SimulatorSchedules& schedules(const BucketLayout& layout);
+  /// Those of a sparse step of a compression group. Made anew for each call; they live as long as
+  /// the cluster. Errors: the same.
+  const SimulatorSchedules& schedules(const SparseOptions& group);
 
   /// From the last rank being ready to all knowing it: up and down the tree of agreement.
   double agreement_us() const;
@@ -73,11 +78,16 @@ class Cluster {
   /// When the slowest rank is done with each bucket, eager ones started by each rank when it is
   /// ready itself, the others when all have agreed. `ready_us` is by bucket, then by rank, without
   /// lateness: that of the stragglers comes on top.
+  std::vector<double> run(const std::vector<const SimulatorSchedules*>& all,
+                          const std::vector<double>& ready_us);
   std::vector<double> run(const std::vector<BucketLayout>& layouts,
                           const std::vector<double>& ready_us);
 
  private:
   SimulatorSchedules make_schedules(BucketLayout layout) const;
+  SimulatorSchedules make_schedules(const SimulatorSchedules::Compile& compile,
+                                    const std::string& what) const;
+  bool is_small() const;
   BucketLayout padded(BucketLayout layout, CompileOptions& options) const;
   void check_size(const BucketLayout& layout, const CompileOptions& options) const;
 
@@ -85,6 +95,7 @@ class Cluster {
   ProcessGrid grid_;
   Lateness lateness_;
   std::map<std::tuple<std::size_t, DType>, std::unique_ptr<SimulatorSchedules>> schedules_;
+  std::vector<std::unique_ptr<SimulatorSchedules>> sparse_;
 };
 
 }  // namespace kolo::bench

@@ -30,7 +30,7 @@ struct Arguments {
   std::vector<double> gbit;
   std::string link_costs, memory = "arena", json, wire, dtype = "float32";
   std::vector<std::string> algorithms = {"auto"}, bytes = {"4", "1K", "64K", "1M", "16M", "64M"};
-  std::vector<std::string> models = {"resnet50"};
+  std::vector<std::string> models = {"resnet50"}, compressions = {"none"};
   std::string chunk_bytes, fusion_bytes, eager_bytes;
   ClusterSpec cluster;
   int batch = 0;
@@ -164,8 +164,9 @@ void run_all_reduce(const Arguments& arguments) {
   write_json(arguments.json, rows);
 }
 
-StepSpec step_spec(const Arguments& arguments, const std::string& model) {
-  StepSpec spec{.model = model_preset(model)};
+StepSpec step_spec(const Arguments& arguments, const std::string& model,
+                   const std::string& compression) {
+  StepSpec spec{.model = model_preset(model), .compression = compression};
   if (arguments.batch > 0) spec.model.batch = arguments.batch;
   spec.flops_per_us = arguments.tflops * 1e6;
   if (arguments.compute_ms > 0) spec.compute_us = arguments.compute_ms * 1000;
@@ -176,34 +177,46 @@ StepSpec step_spec(const Arguments& arguments, const std::string& model) {
   return spec;
 }
 
+nlohmann::json predicted_step(const Arguments& arguments, const Point& point,
+                              const StepSpec& spec) {
+  Cluster cluster(cluster_spec(arguments, point));
+  const StepTimes times = predict_step(cluster, spec);
+  nlohmann::json row = describe(cluster, arguments);
+  row.update({{"model", spec.model.name},
+              {"parameters", spec.model.parameters()},
+              {"algorithm", point.algorithm},
+              {"wire", arguments.wire.empty() ? "float32" : arguments.wire},
+              {"compression", spec.compression},
+              {"reasons", times.reasons},
+              {"buckets", times.buckets},
+              {"sparse_buckets", times.sparse_buckets},
+              {"wire_bytes", times.wire_bytes},
+              {"compute_ms", times.compute_us / 1000},
+              {"step_ms", times.step_us / 1000},
+              {"exposed_comm_ms", times.exposed_us / 1000},
+              {"efficiency", times.efficiency()}});
+  fmt::print(
+      "  {:<10} {:>6} {:>6} {:>8.4g} {:<30} {:<14} {:>8} {:>12.2f} {:>12.2f} {:>12.2f} {:>11.4f}\n",
+      spec.model.name, point.ranks, cluster.spec().nodes, row["network_gbit"].get<double>(),
+      point.algorithm, spec.compression, times.buckets, times.compute_us / 1000,
+      times.step_us / 1000, times.exposed_us / 1000, times.efficiency());
+  for (const std::string& reason : times.reasons) fmt::print("#   {}\n", reason);
+  std::fflush(stdout);
+  return row;
+}
+
 void run_step(const Arguments& arguments) {
   fmt::print("# kolo-sim step, kolo {}: predicted, nothing was measured\n", kVersion);
-  fmt::print("# {:<10} {:>6} {:>6} {:>8} {:<30} {:>8} {:>12} {:>12} {:>12} {:>11}\n", "model",
-             "ranks", "nodes", "Gbit/s", "algo", "buckets", "compute(ms)", "step(ms)",
-             "exposed(ms)", "efficiency");
+  fmt::print("# {:<10} {:>6} {:>6} {:>8} {:<30} {:<14} {:>8} {:>12} {:>12} {:>12} {:>11}\n",
+             "model", "ranks", "nodes", "Gbit/s", "algo", "compression", "buckets", "compute(ms)",
+             "step(ms)", "exposed(ms)", "efficiency");
   nlohmann::json rows = nlohmann::json::array();
   for (const std::string& model : arguments.models) {
-    const StepSpec spec = step_spec(arguments, model);
-    for (const Point& point : points(arguments)) {
-      Cluster cluster(cluster_spec(arguments, point));
-      const StepTimes times = predict_step(cluster, spec);
-      nlohmann::json row = describe(cluster, arguments);
-      row.update({{"model", model},
-                  {"parameters", spec.model.parameters()},
-                  {"algorithm", point.algorithm},
-                  {"wire", arguments.wire.empty() ? "float32" : arguments.wire},
-                  {"buckets", times.buckets},
-                  {"compute_ms", times.compute_us / 1000},
-                  {"step_ms", times.step_us / 1000},
-                  {"exposed_comm_ms", times.exposed_us / 1000},
-                  {"efficiency", times.efficiency()}});
-      fmt::print(
-          "  {:<10} {:>6} {:>6} {:>8.4g} {:<30} {:>8} {:>12.2f} {:>12.2f} {:>12.2f} {:>11.4f}\n",
-          model, point.ranks, cluster.spec().nodes, row["network_gbit"].get<double>(),
-          point.algorithm, times.buckets, times.compute_us / 1000, times.step_us / 1000,
-          times.exposed_us / 1000, times.efficiency());
-      std::fflush(stdout);
-      rows.push_back(std::move(row));
+    for (const std::string& compression : arguments.compressions) {
+      const StepSpec spec = step_spec(arguments, model, compression);
+      for (const Point& point : points(arguments)) {
+        rows.push_back(predicted_step(arguments, point, spec));
+      }
     }
   }
   write_json(arguments.json, rows);
@@ -337,6 +350,9 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   step.add_option("--compute-ms", arguments.compute_ms, "Of forward and backward, instead");
   step.add_option("--wire", arguments.wire, "Dtype on the wire [float32]");
+  step.add_option("--compression", arguments.compressions,
+                  "As for kolo-train: none, fp16, bf16, topk(DENSITY,...), auto, or rules by name; "
+                  "in memory of the host. Several, repeated");
   step.add_option("--fusion-bytes", arguments.fusion_bytes, "Largest bucket [4M; device 64M]");
 
   CLI::App& check = *app.add_subcommand("check", "Predictions beside measurements, with errors");

@@ -1,10 +1,15 @@
 #include "benchmarks/sim_step.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "comm/collective/chunking.h"
+#include "compression/compression_rules.h"
 #include "fusion/bucket_planner.h"
+#include "runtime/compression_choice.h"
+#include "runtime/compression_plan.h"
+#include "runtime/gradient_compression.h"
 
 namespace kolo::bench {
 namespace {
@@ -21,18 +26,42 @@ std::vector<double> ready_times(const ModelPreset& model, double compute_us) {
   return ready_us;
 }
 
-Plan plan(const Cluster& cluster, const StepSpec& spec) {
+/// The model's gradients as a program of this cluster would register them, and why they travel as
+/// they do. Where tensors are packed only matters in that they are somewhere.
+std::vector<GradientSpec> gradients_of(const Cluster& cluster, const StepSpec& spec,
+                                       float& somewhere, std::vector<std::string>& reasons) {
   const ClusterSpec& job = cluster.spec();
   std::vector<GradientSpec> gradients = spec.model.gradients;
-  // Where tensors are packed only matters in that they are somewhere.
-  float somewhere = 0;
   for (GradientSpec& gradient : gradients) {
     gradient.memory = job.memory;
     if (job.placement != Placement::kInPlace) gradient.data = &somewhere;
   }
-  return plan_buckets(gradients, {.gradients = {.wire_dtype = spec.wire_dtype},
-                                  .fusion_bytes = spec.fusion_bytes,
-                                  .device_fusion_bytes = spec.device_fusion_bytes});
+  resolve_compression(gradients, CompressionRules::parse(spec.compression));
+  reasons = choose_compression(gradients, cluster.grid(), job.costs.links);
+  return gradients;
+}
+
+/// When the last of some gradients is.
+template <typename Indices>
+double last_of(const std::vector<double>& ready_us, const Indices& indices) {
+  double last_us = 0;
+  for (const std::size_t index : indices) last_us = std::max(last_us, ready_us[index]);
+  return last_us;
+}
+
+std::vector<std::size_t> gradients_in(const PlannedBucket& bucket) {
+  std::vector<std::size_t> indices;
+  for (const PlannedSegment& segment : bucket.segments) indices.push_back(segment.gradient);
+  return indices;
+}
+
+/// What the first rank sends to other nodes.
+std::size_t wire_bytes(const SimulatorSchedules& schedules, const ProcessGrid& grid) {
+  std::size_t bytes = 0;
+  for (const SimulatorSchedules::Step& step : schedules.of_rank(0).steps) {
+    if (step.kind == StepKind::kSend && !grid.same_node(0, step.peer)) bytes += step.bytes;
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -43,19 +72,28 @@ StepTimes predict_step(Cluster& cluster, const StepSpec& spec) {
   times.compute_us = spec.compute_us.value_or(flops / spec.flops_per_us);
   const std::vector<double> ready_us = ready_times(spec.model, times.compute_us);
 
-  std::vector<BucketLayout> layouts;
+  float somewhere = 0;
+  const std::vector<GradientSpec> gradients = gradients_of(cluster, spec, somewhere, times.reasons);
+  const Plan plan = plan_buckets(gradients, {.gradients = {.wire_dtype = spec.wire_dtype},
+                                             .fusion_bytes = spec.fusion_bytes,
+                                             .device_fusion_bytes = spec.device_fusion_bytes});
+  std::vector<const SimulatorSchedules*> buckets;
   std::vector<double> bucket_ready_us;
-  for (const PlannedBucket& bucket : plan(cluster, spec).buckets) {
+  for (const PlannedBucket& bucket : plan.buckets) {
     BucketLayout layout = cluster.layout(bucket.layout.count, bucket.layout.dtype);
     layout.placement = bucket.layout.placement;
-    layouts.push_back(layout);
-    double last_us = 0;
-    for (const PlannedSegment& segment : bucket.segments) {
-      last_us = std::max(last_us, ready_us[segment.gradient]);
-    }
-    bucket_ready_us.push_back(last_us);
+    buckets.push_back(&cluster.schedules(layout));
+    bucket_ready_us.push_back(last_of(ready_us, gradients_in(bucket)));
   }
-  times.buckets = layouts.size();
+  for (const PlannedGroup& group : plan_groups(gradients)) {
+    buckets.push_back(&cluster.schedules(sparse_options(group, gradients)));
+    bucket_ready_us.push_back(last_of(ready_us, group.gradients));
+    ++times.sparse_buckets;
+  }
+  times.buckets = buckets.size();
+  for (const SimulatorSchedules* bucket : buckets) {
+    times.wire_bytes += wire_bytes(*bucket, cluster.grid());
+  }
 
   double slowest_us = 0;
   const Lateness& lateness = cluster.lateness();
@@ -65,7 +103,7 @@ StepTimes predict_step(Cluster& cluster, const StepSpec& spec) {
   }
   times.step_us = slowest_us;
   if (cluster.grid().world_size() > 1) {
-    for (double done_us : cluster.run(layouts, bucket_ready_us)) {
+    for (double done_us : cluster.run(buckets, bucket_ready_us)) {
       times.step_us = std::max(times.step_us, done_us);
     }
   }

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "benchmarks/sim_cluster.h"
 #include "benchmarks/sim_models.h"
@@ -14,6 +16,8 @@ struct StepSpec {
   std::optional<double> compute_us =
       {};  ///< Of one rank's forward and backward; else from the flops.
   std::optional<DType> wire_dtype = {};
+  /// As the option `compression` takes it: which gradients travel sparsely, and how. Host memory.
+  std::string compression = "none";
   std::size_t fusion_bytes = std::size_t{4} << 20;
   std::size_t device_fusion_bytes = std::size_t{64} << 20;
 };
@@ -24,6 +28,9 @@ struct StepTimes {
   double step_us = 0;     ///< Until all ranks have all sums.
   double exposed_us = 0;  ///< What the step is longer than the slowest rank's compute.
   std::size_t buckets = 0;
+  std::size_t sparse_buckets = 0;         ///< Of these.
+  std::size_t wire_bytes = 0;             ///< That the first rank sends to other nodes.
+  std::vector<std::string> reasons = {};  ///< Of each choice that `compression` left open.
 
   /// Of a job whose work grows with its ranks: T(1) / T(n).
   double efficiency() const { return compute_us / step_us; }
@@ -34,7 +41,10 @@ struct StepTimes {
 /// on all ranks, and these have agreed. Compute and communication do not slow each other down, and
 /// the next step begins when the last bucket is done.
 ///
-/// Errors: as `Cluster::run`.
+/// Gradients that travel sparsely are in the groups that the runtime makes; what is left to the
+/// chooser, it chooses by the cluster's costs.
+///
+/// Errors: as `Cluster::run`, and KoloError(kConfig) for a compression that cannot be read.
 StepTimes predict_step(Cluster& cluster, const StepSpec& spec);
 
 }  // namespace kolo::bench

@@ -62,6 +62,16 @@ PayloadPlan SparsePlan::contribution() const {
   return payload_plan(wire, count(), tensor_counts.size(), k);
 }
 
+std::size_t SparsePlan::usual_share_pairs() const {
+  const auto owners = static_cast<std::size_t>(ranks);
+  return std::min((k + owners - 1) / owners, share().most_pairs);
+}
+
+std::size_t SparsePlan::usual_result_pairs() const {
+  const std::size_t domain = ownership().most_local();
+  return rule == QuotaRule::kLossless ? std::min(k, domain) : owner_quota(k, domain, count());
+}
+
 std::span<const PayloadSegment> Shares::segments_of(int owner) const {
   const std::size_t tensors = segments.size() / (begins.size() - 1);
   return std::span(segments).subspan(static_cast<std::size_t>(owner) * tensors, tensors);

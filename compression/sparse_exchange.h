@@ -49,6 +49,10 @@ struct SparsePlan {
   PayloadPlan result() const;
   /// Of all that a rank sends, for the all-gather; indices are the group's.
   PayloadPlan contribution() const;
+  /// Pairs in a share and in a result, if a rank's are spread evenly over the owners and no two
+  /// ranks send the same element.
+  std::size_t usual_share_pairs() const;
+  std::size_t usual_result_pairs() const;
 };
 
 /// What one rank sends.

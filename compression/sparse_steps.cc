@@ -22,8 +22,8 @@ class Exchange {
         route_(route),
         ranks_(layout.plan.ranks),
         own_(layout.position),
-        share_bytes_(layout.plan.share().capacity()),
-        result_bytes_(layout.plan.result().capacity()) {}
+        share_(form_of(layout.plan.share(), layout.plan.usual_share_pairs())),
+        result_(form_of(layout.plan.result(), layout.plan.usual_result_pairs())) {}
 
   void append(const Range& elements, bool finishes) {
     if (elements.count == 0) return;
@@ -36,6 +36,19 @@ class Exchange {
   }
 
  private:
+  /// Of payloads: what they take at most, and as a rule.
+  struct Form {
+    std::size_t capacity = 0;
+    PayloadUse usual = {};
+  };
+  static Form form_of(const PayloadPlan& plan, std::size_t usual_pairs) {
+    return {.capacity = plan.capacity(),
+            .usual = {.bytes = plan.bytes(usual_pairs), .entries = usual_pairs}};
+  }
+  Range payload(std::size_t count, const Form& form) {
+    return builder_.payload(count, form.capacity, form.usual);
+  }
+
   int rank_at(int position) const {
     return layout_.ranks[static_cast<std::size_t>(position % ranks_)];
   }
@@ -57,15 +70,15 @@ class Exchange {
     results_.resize(static_cast<std::size_t>(ranks_));
     for (int i = 0; i < ranks_; ++i) {
       const int owner = (first + i) % ranks_;
-      result_of(owner) = builder_.payload(count_of(owner), result_bytes_);
+      result_of(owner) = payload(count_of(owner), result_);
     }
   }
 
   void all_gather(const Range& elements) {
-    const std::size_t bytes = layout_.plan.contribution().capacity();
+    const Form form = form_of(layout_.plan.contribution(), layout_.plan.k);
     std::vector<Range> contributions;
     for (int i = 0; i < ranks_; ++i) {
-      contributions.push_back(builder_.payload(elements.count, bytes));
+      contributions.push_back(payload(elements.count, form));
     }
     const Range& mine = contributions[static_cast<std::size_t>(own_)];
     builder_.codec(CodecVerb::kEncode, mine, {elements});
@@ -80,7 +93,7 @@ class Exchange {
   void through_owners(const Range& elements) {
     std::vector<Range> shares;
     for (int owner = 0; owner < ranks_; ++owner) {
-      shares.push_back(builder_.payload(count_of(owner), share_bytes_));
+      shares.push_back(payload(count_of(owner), share_));
     }
     Range all = shares.front();
     all.count = elements.count;
@@ -116,7 +129,7 @@ class Exchange {
         [&](int peer) { builder_.send(rank_at(peer), shares[static_cast<std::size_t>(peer)]); });
     for_others([&](int peer) {
       Range& theirs = mine[static_cast<std::size_t>(peer)];
-      theirs = builder_.payload(count_of(own_), share_bytes_);
+      theirs = payload(count_of(own_), share_);
       builder_.recv(rank_at(peer), theirs);
     });
     return mine;
@@ -132,14 +145,14 @@ class Exchange {
       for (const Forward& forward : log_step_forwards(ranks_, own_, round)) {
         leaving.push_back(held.at({forward.source, forward.destination}));
       }
-      send_joined(log_step_peer(ranks_, own_, round), leaving, share_bytes_);
+      send_joined(log_step_peer(ranks_, own_, round), leaving, share_);
       const int source = (own_ + ranks_ - (1 << round)) % ranks_;
       std::vector<Range> coming;
       for (const Forward& forward : log_step_forwards(ranks_, source, round)) {
-        coming.push_back(builder_.payload(count_of(forward.destination), share_bytes_));
+        coming.push_back(payload(count_of(forward.destination), share_));
         held[{forward.source, forward.destination}] = coming.back();
       }
-      receive_joined(source, coming, share_bytes_);
+      receive_joined(source, coming, share_);
     }
     std::vector<Range> mine;
     for (int source = 0; source < ranks_; ++source) mine.push_back(held.at({source, own_}));
@@ -154,28 +167,32 @@ class Exchange {
         leaving.push_back(result_of((own_ + i) % ranks_));
         coming.push_back(result_of((own_ + distance + i) % ranks_));
       }
-      send_joined((own_ + ranks_ - distance) % ranks_, leaving, result_bytes_);
-      receive_joined((own_ + distance) % ranks_, coming, result_bytes_);
+      send_joined((own_ + ranks_ - distance) % ranks_, leaving, result_);
+      receive_joined((own_ + distance) % ranks_, coming, result_);
     }
   }
 
-  Range joined(const std::vector<Range>& parts, std::size_t part_bytes) {
-    std::size_t count = 0, bytes = kJoinedHeaderBytes;
+  Range joined(const std::vector<Range>& parts, const Form& part_form) {
+    Form form{.capacity = kJoinedHeaderBytes, .usual = {.bytes = kJoinedHeaderBytes}};
+    std::size_t count = 0;
     for (const Range& part : parts) {
       count += part.count;
-      if (part.count > 0) bytes += joined_bytes(part_bytes);
+      if (part.count == 0) continue;
+      form.capacity += joined_bytes(part_form.capacity);
+      form.usual.bytes += joined_bytes(part_form.usual.bytes);
+      form.usual.entries += part_form.usual.entries;
     }
-    return builder_.payload(count, bytes);
+    return payload(count, form);
   }
 
-  void send_joined(int peer, const std::vector<Range>& parts, std::size_t part_bytes) {
-    const Range message = joined(parts, part_bytes);
+  void send_joined(int peer, const std::vector<Range>& parts, const Form& form) {
+    const Range message = joined(parts, form);
     builder_.codec(CodecVerb::kJoin, message, parts);
     builder_.send(rank_at(peer), message);
   }
 
-  void receive_joined(int peer, const std::vector<Range>& parts, std::size_t part_bytes) {
-    const Range message = joined(parts, part_bytes);
+  void receive_joined(int peer, const std::vector<Range>& parts, const Form& form) {
+    const Range message = joined(parts, form);
     builder_.recv(rank_at(peer), message);
     builder_.codec(CodecVerb::kPart, side_by_side(parts), {message});
   }
@@ -219,7 +236,7 @@ class Exchange {
   const ExchangeRoute route_;
   const int ranks_;
   const int own_;
-  const std::size_t share_bytes_, result_bytes_;
+  const Form share_, result_;
   std::vector<Range> results_;  // by owner
 };
 

@@ -5,31 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "compression/sparse_all_reduce.h"
 #include "fusion/segment_packer.h"
 #include "runtime/gradient_compression.h"
 
 namespace kolo {
-namespace {
-
-SparseOptions sparse_options(const PlannedGroup& group, std::span<const GradientSpec> gradients) {
-  const CompressionSpec& spec = group.spec;
-  SparseOptions options{.density = spec.density,
-                        .warm_up = spec.warm_up(),
-                        .route = spec.route.value_or(ExchangeRoute::kPairwise),
-                        .rule = spec.rule,
-                        .scope = spec.scope,
-                        .wire = spec.wire,
-                        .feedback = spec.feedback};
-  if (spec.momentum > 0) options.momentum = MomentumCorrection{.momentum = spec.momentum};
-  for (const std::size_t i : group.gradients) {
-    options.tensors.push_back({.name = gradients[i].name, .count = gradients[i].count()});
-  }
-  return options;
-}
-
-}  // namespace
-
 std::string PlannedGroup::name(std::span<const GradientSpec> all) const {
   std::string text = fmt::format("'{}'", all[gradients.front()].name);
   if (gradients.size() > 1) text += fmt::format(" and {} more", gradients.size() - 1);
@@ -56,6 +35,22 @@ std::vector<PlannedGroup> plan_groups(std::span<const GradientSpec> gradients) {
     }
   }
   return groups;
+}
+
+SparseOptions sparse_options(const PlannedGroup& group, std::span<const GradientSpec> gradients) {
+  const CompressionSpec& spec = group.spec;
+  SparseOptions options{.density = spec.density,
+                        .warm_up = spec.warm_up(),
+                        .route = spec.route.value_or(ExchangeRoute::kPairwise),
+                        .rule = spec.rule,
+                        .scope = spec.scope,
+                        .wire = spec.wire,
+                        .feedback = spec.feedback};
+  if (spec.momentum > 0) options.momentum = MomentumCorrection{.momentum = spec.momentum};
+  for (const std::size_t i : group.gradients) {
+    options.tensors.push_back({.name = gradients[i].name, .count = gradients[i].count()});
+  }
+  return options;
 }
 
 PlannedBucket planned_bucket(const PlannedGroup& group, std::span<const GradientSpec> gradients,

@@ -9,6 +9,7 @@
 #include "comm/base/buffer_view.h"
 #include "compression/compressed_group.h"
 #include "compression/compression_spec.h"
+#include "compression/sparse_all_reduce.h"
 #include "fusion/bucket_planner.h"
 #include "fusion/gradient.h"
 #include "runtime/bucket_table.h"
@@ -40,6 +41,9 @@ struct CompressedBucket {
 
   BucketId next() const { return codec->is_dense() ? dense : sparse; }
 };
+
+/// The group as its schedules and its codec know it; a route that was left open is kPairwise.
+SparseOptions sparse_options(const PlannedGroup& group, std::span<const GradientSpec> gradients);
 
 /// Its place among the buckets of a set: for `Readiness` and for whoever counts buckets.
 PlannedBucket planned_bucket(const PlannedGroup& group, std::span<const GradientSpec> gradients,

@@ -13,6 +13,18 @@ std::span<const PayloadSlot> Schedule::payloads_in(const Range& range) const {
   return {first, last};
 }
 
+PayloadUse usual_use(const Schedule& schedule, const Range& range) {
+  if (range.region != Region::kPayload) {
+    return {.bytes = range.count * size_of(schedule.layout.dtype)};
+  }
+  PayloadUse use;
+  for (const PayloadSlot& slot : schedule.payloads_in(range)) {
+    use.bytes += slot.usual.bytes;
+    use.entries += slot.usual.entries;
+  }
+  return use;
+}
+
 std::size_t message_bytes(const Schedule& schedule, const Range& source) {
   if (source.region != Region::kPayload) return source.count * size_of(schedule.layout.dtype);
   std::size_t bytes = 0;

@@ -11,12 +11,19 @@
 
 namespace kolo {
 
+/// What a payload holds as a rule. For predictions of time only.
+struct PayloadUse {
+  std::size_t bytes = 0;
+  std::size_t entries = 0;  ///< That a codec handles one by one, as pairs.
+};
+
 /// Memory for one payload of a codec.
 struct PayloadSlot {
   std::size_t offset = 0;  ///< In Region::kPayload: of the first of the elements it stands for.
   std::size_t count = 0;   ///< How many these are.
   std::size_t first_byte = 0;
   std::size_t capacity = 0;  ///< Bytes. 0: the payload is only named, and kept in the codec.
+  PayloadUse usual = {};     ///< At most `capacity`.
 
   std::size_t end() const { return offset + count; }
 };
@@ -49,6 +56,9 @@ struct Schedule {
   /// payloads.
   std::span<const PayloadSlot> payloads_in(const Range& range) const;
 };
+
+/// What `range`, elements or payloads, holds as a rule; of elements, their bytes.
+PayloadUse usual_use(const Schedule& schedule, const Range& range);
 
 /// What a message of `source` takes at most.
 std::size_t message_bytes(const Schedule& schedule, const Range& source);

@@ -174,13 +174,18 @@ void ScheduleBuilder::native(NativeOp op, NativeGroup group, const Range& target
 }
 
 Range ScheduleBuilder::payload(std::size_t count, std::size_t capacity) {
+  return payload(count, capacity, {.bytes = capacity});
+}
+
+Range ScheduleBuilder::payload(std::size_t count, std::size_t capacity, const PayloadUse& usual) {
   auto& slots = schedule_.payloads;
   const std::size_t offset = slots.empty() ? 0 : slots.back().end();
   if (count > 0) {
     slots.push_back({.offset = offset,
                      .count = count,
                      .first_byte = schedule_.payload_bytes,
-                     .capacity = capacity});
+                     .capacity = capacity,
+                     .usual = usual});
     schedule_.payload_bytes += (capacity + kWireAlignment - 1) / kWireAlignment * kWireAlignment;
   }
   return {rank(), Region::kPayload, offset, count};

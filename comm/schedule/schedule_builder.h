@@ -81,8 +81,10 @@ class ScheduleBuilder {
   Range staging(std::size_t count);
 
   /// A new payload that stands for `count` elements and takes at most `capacity` bytes. One made
-  /// after another stands beside it: a range over both names both.
+  /// after another stands beside it: a range over both names both. Unless told what it holds as a
+  /// rule, it is taken to be full.
   Range payload(std::size_t count, std::size_t capacity);
+  Range payload(std::size_t count, std::size_t capacity, const PayloadUse& usual);
 
   /// How often the staging memory of a host bucket exists; see Schedule::staging_turns.
   void set_staging_turns(std::uint32_t turns) { schedule_.staging_turns = turns; }

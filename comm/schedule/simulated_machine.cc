@@ -88,6 +88,7 @@ NodeMemory SimulatedMachine::memory_of(const BucketLayout& layout) const {
 std::optional<double> SimulatedMachine::memory_us(const Step& step, const NodeMemory& memory,
                                                   bool is_inside) const {
   const auto bytes = static_cast<double>(step.bytes);
+  if (step.kind == StepKind::kCodec) return std::nullopt;
   if (step.worker == Worker::kKernels) {
     const auto shared = static_cast<double>(step.shared_bytes);
     return memory.own_us(bytes - shared) + memory.shared_us(shared);
@@ -101,6 +102,10 @@ std::optional<double> SimulatedMachine::memory_us(const Step& step, const NodeMe
 
 double SimulatedMachine::time_us(const Step& step) const {
   const auto bytes = static_cast<double>(step.bytes);
+  if (step.kind == StepKind::kCodec) {
+    const SelectorCost& selector = costs_.links.selector;
+    return costs_.links.step_us + bytes / selector.bytes_per_us + step.entries * selector.pair_us;
+  }
   if (step.worker == Worker::kMessages) {
     const bool is_flag = step.kind == StepKind::kSignal || step.kind == StepKind::kAwait;
     return is_flag ? costs_.links.step_us : costs_.links.network.message_us;

@@ -48,6 +48,8 @@ struct SimulatorOptions {
 /// - A message inside a node is copied out by its sender and in by its receiver, as kernels are. A
 ///   flag takes memory's latency. Sends never wait for their receive: peers have room for what
 ///   comes.
+/// - A codec works on its rank's processor as the cost model's selector does: so many bytes
+///   streamed, so many entries updated. Payloads have the size that they have as a rule.
 /// - A native step begins when all its ranks are there, and takes what the cost model says.
 ///
 /// Deterministic: equal input gives equal times, bit for bit. Threads: pure; any.

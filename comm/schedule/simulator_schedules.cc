@@ -9,28 +9,65 @@
 namespace kolo {
 namespace {
 
-/// What a kernel reads and writes, what else moves, in elements.
-std::size_t elements_of(const Step& step) {
+/// What the sources of a step hold.
+PayloadUse use_of_sources(const Schedule& schedule, const Step& step) {
+  PayloadUse all;
+  for (const Range& source : step.sources) {
+    const PayloadUse use = usual_use(schedule, source);
+    all.bytes += use.bytes;
+    all.entries += use.entries;
+  }
+  return all;
+}
+
+/// What a codec streams, and the entries that it updates one by one.
+PayloadUse codec_use(const Schedule& schedule, const Step& step) {
+  const PayloadUse sources = use_of_sources(schedule, step);
+  const PayloadUse target = usual_use(schedule, step.target);
+  switch (step.verb) {
+    case CodecVerb::kFold:
+    case CodecVerb::kEncode:
+      return {.bytes = 3 * sources.bytes};  // Contribution and residual; their sum.
+    case CodecVerb::kMerge:
+      return {.bytes = 0, .entries = sources.entries};
+    case CodecVerb::kDecode:
+      return {.bytes = target.bytes, .entries = sources.entries};
+    case CodecVerb::kInspect:
+      return {};
+    case CodecVerb::kCount:
+    case CodecVerb::kTally:
+    case CodecVerb::kNarrow:
+    case CodecVerb::kFinish:
+    case CodecVerb::kJoin:
+    case CodecVerb::kPart:
+      return {.bytes = sources.bytes + target.bytes};
+  }
+  return {};
+}
+
+/// What a kernel reads and writes, what else moves.
+PayloadUse use_of(const Schedule& schedule, const Step& step) {
+  const auto bytes_of = [&](const Range& range) { return usual_use(schedule, range).bytes; };
   switch (step.kind) {
     case StepKind::kSend:
-      return step.sources[0].count;
+      return {.bytes = bytes_of(step.sources[0])};
     case StepKind::kRecv:
-      return step.target.count;
+      return {.bytes = bytes_of(step.target)};
     case StepKind::kReduce:
-      return (step.sources.size() + 1 + step.mirrors.size()) * step.target.count;
+      return {.bytes = (step.sources.size() + 1 + step.mirrors.size()) * bytes_of(step.target)};
     case StepKind::kCopy:
     case StepKind::kPack:
     case StepKind::kUnpack:
-      return 2 * step.target.count;
+      return {.bytes = 2 * bytes_of(step.target)};
     case StepKind::kNative:
-      return std::max(step.sources[0].count, step.target.count);
+      return {.bytes = std::max(bytes_of(step.sources[0]), bytes_of(step.target))};
     case StepKind::kCodec:
-      return step.sources[0].count + step.target.count;
+      return codec_use(schedule, step);
     case StepKind::kSignal:
     case StepKind::kAwait:
-      return 0;
+      return {};
   }
-  return 0;
+  return {};
 }
 
 /// What is read of a peer's staging memory, which the peer writes in every iteration. (A bucket in
@@ -135,6 +172,7 @@ void SimulatorSchedules::add(const Schedule& schedule) {
   lines.first.assign(count + 1, 0);
   for (StepId id = 0; id < count; ++id) {
     const kolo::Step& step = schedule.steps[id];
+    const PayloadUse use = use_of(schedule, step);
     lines.steps.push_back(
         {.kind = step.kind,
          .native = step.native,
@@ -144,7 +182,8 @@ void SimulatorSchedules::add(const Schedule& schedule) {
          .partner = kNobody,
          .ordinal = step.ordinal,
          .waits = narrow<std::uint32_t>(step.after.size()) + (takes(step.kind) ? 1U : 0U),
-         .bytes = elements_of(step) * element_bytes,
+         .entries = narrow<std::uint32_t>(use.entries),
+         .bytes = use.bytes,
          .shared_bytes = shared_elements_of(step, schedule.rank) * element_bytes});
     for (StepId earlier : step.after) ++lines.first[earlier + 1];
   }
@@ -206,10 +245,14 @@ namespace {
 
 bool is_moved(const Schedule& original, const Schedule& copy, const ProcessGrid& grid,
               NodeSymmetry symmetry, int by) {
+  const auto same_use = [&](const Step& a, const Step& b) {
+    const PayloadUse one = use_of(original, a), other = use_of(copy, b);
+    return one.bytes == other.bytes && one.entries == other.entries;
+  };
   const auto same = [&](const Step& a, const Step& b) {
     const int peer = a.peer < 0 ? a.peer : moved_rank(grid, symmetry, a.peer, by);
     return a.kind == b.kind && peer == b.peer && a.ordinal == b.ordinal && a.after == b.after &&
-           a.native == b.native && a.group == b.group && elements_of(a) == elements_of(b);
+           a.native == b.native && a.group == b.group && same_use(a, b);
   };
   return std::equal(original.steps.begin(), original.steps.end(), copy.steps.begin(),
                     copy.steps.end(), same);

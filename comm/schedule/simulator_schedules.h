@@ -57,8 +57,11 @@ class SimulatorSchedules {
     int peer;        ///< Of a message or flag; as node 0 sees it if there is a symmetry.
     StepId partner;  ///< Of a send or signal: the step that takes it at the peer.
     std::uint32_t ordinal;
-    std::uint32_t waits;  ///< Predecessors; of a recv or await one more, what it takes.
-    std::uint64_t bytes;  ///< That travel or are combined; of a kernel: read plus written.
+    std::uint32_t waits;    ///< Predecessors; of a recv or await one more, what it takes.
+    std::uint32_t entries;  ///< Of payloads, that a codec handles one by one.
+    /// That travel or are combined; of a kernel: read plus written. Payloads count with what they
+    /// hold as a rule.
+    std::uint64_t bytes;
     /// Of these, what the kernel reads where another rank has just written it.
     std::uint64_t shared_bytes;
   };

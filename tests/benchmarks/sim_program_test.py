@@ -73,12 +73,41 @@ class SimTest(unittest.TestCase):
             self.assertIn(word, svg)
         self.assertTrue((self.folder / "efficiency.png").read_bytes().startswith(b"\x89PNG"))
 
+    def test_steps_with_compression_say_what_was_chosen(self):
+        step = ["step", "--ranks", 4, "--gbit", "1", "--memory", "user", "--compute-ms", 50]
+        (dense,) = self.rows(*step)
+        (sparse,) = self.rows(*step, "--compression", "topk(0.01)")
+        self.assertEqual((dense["compression"], dense["sparse_buckets"]), ("none", 0))
+        self.assertGreater(sparse["sparse_buckets"], 0)
+        self.assertLess(10 * sparse["wire_bytes"], dense["wire_bytes"])
+        self.assertLess(sparse["step_ms"], dense["step_ms"])
+        chosen = self.run_it(*step, "--compression", "auto").stdout
+        self.assertIn("predicted", chosen.split("\n#   ")[1])
+
+    def test_compressions_can_be_drawn_and_told_over_rates(self):
+        if not shutil.which("gnuplot"):
+            self.skipTest("gnuplot is missing")
+        ways = [word for way in ("none", "fp16", "topk(0.01)", "auto") for word in ("--compression", way)]
+        self.rows("step", "--ranks", "2,4", "--gbit", "0.1,100", "--memory", "user", "--compute-ms", 30, *ways)
+        plot = ROOT / "scripts" / "plot-sim"
+        self.run_it("--over", "gbit", "-o", self.folder / "map", self.out, program=plot)
+        svg = (self.folder / "map.svg").read_text(encoding="utf-8")
+        for word in ("topk(0.01)", "fp16", "auto", "4 ranks", "Gbit/s", "times as fast"):
+            self.assertIn(word, svg)
+        table = self.run_it("--table", self.out, program=plot).stdout.splitlines()
+        self.assertEqual(len(table), 4)
+        self.assertTrue(table[2].startswith("| 0.1 | topk(0.01), "), table[2])
+        self.assertTrue(table[3].startswith("| 100 | none, 1.0 ×; auto 1.0"), table[3])
+        self.assertEqual(self.rows("step", "--compression", "fp16")[0]["compression"], "fp16")
+        self.assertIn("without compression", self.run_it("--table", self.out, program=plot, status=1).stderr)
+
     def test_what_is_wrong_is_named(self):
         wrong = [
             (64, ["all-reduce", "--ranks", 5000]),
             (78, ["all-reduce", "--ranks", 12, "--ranks-per-node", 8]),
             (78, ["all-reduce", "--ranks", 4096, "--algorithm", "ring", "--bytes", "64M"]),
             (78, ["step", "--model", "alexnet"]),
+            (78, ["step", "--compression", "magic(7)"]),
             (74, ["check", "--measured", self.folder / "nothing.json"]),
         ]
         for status, arguments in wrong:

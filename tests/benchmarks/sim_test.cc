@@ -150,6 +150,113 @@ TEST(SimStep, ASlowRankShowsAsItsOwnTime) {
   EXPECT_NEAR(times.step_us - times.exposed_us, 60'000, 1e-6);
 }
 
+/// A group of one tensor of which 1 % travels.
+SparseOptions one_percent(std::size_t count, ExchangeRoute route) {
+  return {.tensors = {{.name = "weight", .count = count}}, .density = 0.01, .route = route};
+}
+
+/// Codecs and processors take no time, so that links show alone.
+ClusterSpec slow_links(int nodes) {
+  ClusterSpec spec{.nodes = nodes};
+  spec.costs.links = parse_link_costs(
+      "network_latency_us=5,network_bytes_per_us=100,network_message_us=0,bucket_us=0,step_us=0,"
+      "selector_bytes_per_us=1e15,selector_pair_us=0");
+  return spec;
+}
+
+// A rank sends (n-1)/n of k pairs of 6 bytes to the owners, and each of these its k/n sums of 8
+// bytes to all others: less than 14 k, however many ranks there are.
+TEST(SimSparse, PayloadsTakeTheBytesOfTheirPairsAndNotOfTheirElements) {
+  constexpr std::size_t kCount = 1'000'000;
+  constexpr double kPairs = 0.01 * kCount;
+  for (int n : {2, 4, 16}) {
+    Cluster cluster(slow_links(n));
+    const auto& schedules = cluster.schedules(one_percent(kCount, ExchangeRoute::kPairwise));
+    std::size_t sent = 0;
+    for (const auto& step : schedules.of_rank(0).steps) {
+      if (step.kind == StepKind::kSend) sent += step.bytes;
+    }
+    const double pairs = kPairs * (n - 1) / n;
+    EXPECT_LT(static_cast<double>(sent), 14 * pairs + 200.0 * n) << n;
+    EXPECT_GT(static_cast<double>(sent), 10 * pairs) << n;  // Indices may take 16 bits.
+    const double us = cluster.run({&schedules}, {0})[0];
+    EXPECT_GE(us, static_cast<double>(sent) / 100) << n;
+    // Starting, and latencies of two messages.
+    EXPECT_LT(us, static_cast<double>(sent) / 100 + cluster.agreement_us() + 3 * 5 + 1) << n;
+  }
+}
+
+TEST(SimSparse, EveryRankSendsAllItsPairsToEveryOtherByAllGather) {
+  Cluster cluster(slow_links(8));
+  const auto& schedules = cluster.schedules(one_percent(1'000'000, ExchangeRoute::kAllGather));
+  std::size_t sent = 0;
+  for (const auto& step : schedules.of_rank(3).steps) {
+    if (step.kind == StepKind::kSend) sent += step.bytes;
+  }
+  EXPECT_LT(static_cast<double>(sent), 7 * (6 * 10'000.0 + 200));
+  EXPECT_GT(static_cast<double>(sent), 7 * 4 * 10'000.0);
+}
+
+TEST(SimSparse, SelectionTakesItsTimeOfTheProcessor) {
+  ClusterSpec fast = slow_links(2);
+  fast.costs.links.network = {.latency_us = 5, .bytes_per_us = 1e9, .message_us = 0};
+  ClusterSpec selecting = fast;
+  selecting.costs.links.selector = {.bytes_per_us = 10'000, .pair_us = 0.008};
+  const auto time_us = [](const ClusterSpec& spec) {
+    Cluster cluster(spec);
+    return cluster.run({&cluster.schedules(one_percent(1'000'000, ExchangeRoute::kPairwise))},
+                       {0})[0];
+  };
+  // Three streams of 4 MB, one more that is cleared; half of the pairs of two ranks are this
+  // owner's, and as many sums come back.
+  const double codec_us = (12e6 + 4e6) / 10'000 + (10'000 + 10'000) * 0.008;
+  EXPECT_NEAR(time_us(selecting) - time_us(fast), codec_us, 0.01 * codec_us);
+}
+
+TEST(SimSparse, OneNodeStandsForAll) {
+  for (ExchangeRoute route :
+       {ExchangeRoute::kPairwise, ExchangeRoute::kLogStep, ExchangeRoute::kAllGather}) {
+    ClusterSpec spec{.nodes = 32, .ranks_per_node = 4};
+    const auto time_us = [&] {
+      Cluster cluster(spec);
+      const auto& schedules = cluster.schedules(one_percent(1 << 20, route));
+      EXPECT_EQ(schedules.symmetry() == NodeSymmetry::kNone, spec.full) << to_string(route);
+      return cluster.run({&schedules}, {0})[0];
+    };
+    const double reduced = time_us();
+    spec.full = true;
+    EXPECT_EQ(time_us(), reduced) << to_string(route);
+  }
+}
+
+TEST(SimStep, TopKPaysOnSlowLinksOnly) {
+  const auto step_us = [](double bytes_per_us, const std::string& compression) {
+    ClusterSpec spec{.nodes = 8, .placement = Placement::kUser};
+    spec.costs.links.network.bytes_per_us = bytes_per_us;
+    Cluster cluster(spec);
+    StepSpec step = step_of("resnet50");
+    step.compression = compression;
+    const StepTimes times = predict_step(cluster, step);
+    EXPECT_EQ(times.sparse_buckets > 0, compression.starts_with("topk")) << compression;
+    return times.step_us;
+  };
+  EXPECT_LT(5 * step_us(120, "topk(0.01)"), step_us(120, "none"));
+  EXPECT_LT(1.8 * step_us(120, "fp16"), step_us(120, "none"));
+  EXPECT_GT(step_us(50'000, "topk(0.01)"), step_us(50'000, "none"));
+}
+
+TEST(SimStep, AChoiceIsExplained) {
+  ClusterSpec spec{.nodes = 8, .placement = Placement::kUser};
+  spec.costs.links.network.bytes_per_us = 120;
+  Cluster cluster(spec);
+  StepSpec step = step_of("resnet50");
+  step.compression = "auto";
+  const StepTimes times = predict_step(cluster, step);
+  ASSERT_FALSE(times.reasons.empty());
+  EXPECT_EQ(times.sparse_buckets, times.reasons.size());
+  EXPECT_NE(times.reasons[0].find("predicted"), std::string::npos) << times.reasons[0];
+}
+
 TEST(SimCheck, PredictsFromTheCostsThatARowCarries) {
   // Two ranks, in turn: half the bytes at 100 bytes/us and 40 us, twice; nothing else takes time.
   const std::string costs =
