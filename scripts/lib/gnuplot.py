@@ -44,7 +44,7 @@ class Axis:
         if low == high:
             high = low * 2 or 1
         if self.log:
-            high *= 1.001  # or the last tick falls off
+            low, high = low / 1.001, high * 1.001  # or the outermost ticks fall off
         return Axis(self.name, self.log, self.ticks, low, high)
 
     def place(self, value):
