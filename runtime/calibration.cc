@@ -24,6 +24,12 @@ constexpr std::string_view kMemoryKeys = "memory_";
 constexpr std::string_view kNetworkKeys = "network_";
 constexpr std::string_view kNodeRates = "node_rates";
 
+/// What measuring may take of 200 ms in all: the rest is for ranks that begin late, and telling
+/// each other.
+constexpr std::chrono::milliseconds kMeasureWithin{140};
+/// Of it, inside nodes.
+constexpr std::chrono::milliseconds kNodeWithin{55};
+
 /// The cores that ranks of one machine have together, wherever each is bound to.
 std::size_t cores_together(const std::vector<std::string>& by_rank, const std::vector<int>& ranks) {
   std::set<int> cores;
@@ -67,18 +73,22 @@ std::string from_rank_0(Rendezvous& rendezvous, const std::string& text) {
 }
 
 /// What this rank measured, in the keys of link costs.
-std::string measure(Transport& transport, const ProcessGrid& grid, const ProbeLimits& limits) {
+std::string measure(Transport& transport, const ProcessGrid& grid, const ProbeLimits& limits,
+                    const Clock& clock) {
   std::string text;
   LinkCosts costs;
   const auto append = [&](std::string_view keys) {
     text += (text.empty() ? "" : ",") + to_string(costs, keys);
   };
-  const MemorySamples memory = probe_node(transport, grid, limits);
+  const TimePoint begin = clock.now();
+  const MemorySamples memory =
+      probe_node(transport, grid, limits, {.clock = clock, .end = begin + kNodeWithin});
   if (!memory.own_passes.empty()) {
     costs.memory = fit_memory(memory);
     append(kMemoryKeys);
   }
-  const NetworkSamples network = probe_network(transport, grid, limits);
+  const NetworkSamples network =
+      probe_network(transport, grid, limits, {.clock = clock, .end = begin + kMeasureWithin});
   if (!network.round_trips_us.empty()) {
     costs.network = fit_network(network);
     append(kNetworkKeys);
@@ -124,16 +134,18 @@ Calibration calibrate(Rendezvous& rendezvous, Transport& transport, const Proces
   if (!costs.empty()) {
     result.source = "read from " + from_rank_0(rendezvous, file.path());
   } else {
-    const Stopwatch watch;
-    const std::size_t node_cores =
-        cores_together(cores, grid.ranks_of_node(grid.node(rendezvous.rank())));
+    const SteadyClock clock;
+    const Stopwatch watch(clock);
+    const double own_cores = rank_cores(rendezvous.all_gather(machine_identity()), cores);
+    const auto node_ranks = static_cast<std::size_t>(grid.local_size(rendezvous.rank()));
     const std::vector<std::string> measured = rendezvous.all_gather(
         measure(transport, grid,
                 {.transport = limits,
-                 .cores = static_cast<int>(std::min(granted_cores(), node_cores)),
-                 .connect_timeout = options.connect_timeout}));
+                 .shares_cores = own_cores < 1 || granted_cores() < node_ranks,
+                 .connect_timeout = options.connect_timeout},
+                clock));
     LinkCosts combined = combine(measured, grid);
-    combined.rank_cores = rank_cores(rendezvous.all_gather(machine_identity()), cores);
+    combined.rank_cores = own_cores;
     costs = from_rank_0(rendezvous, decides ? to_string(combined) : "");
     result.source = from_rank_0(rendezvous, fmt::format("measured in {:.0f} ms", watch.us() / 1e3));
     file.remember_link_costs(costs);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "comm/base/clock.h"
 #include "comm/transport/transport.h"
 #include "topology/link_fit.h"
 #include "topology/process_grid.h"
@@ -16,26 +17,39 @@ inline constexpr std::uint32_t kProbeFlags = 2;
 /// What measuring may use.
 struct ProbeLimits {
   TransportLimits transport;
-  int cores = 1;                                      ///< That the ranks of this node may run on.
-  std::chrono::milliseconds node{40};                 ///< For what is measured inside a node,
-  std::chrono::milliseconds network{80};              ///< and between nodes.
+  bool shares_cores = false;  ///< With other ranks of this machine, whatever nodes it plays.
   std::chrono::milliseconds connect_timeout{60'000};  ///< A peer that is silent so long is lost.
 };
 
+/// When measuring is over, on a clock that may be a test's.
+struct ProbeTime {
+  const Clock& clock;
+  TimePoint end;
+};
+
 /// Measures inside this rank's node: trips of flags, and passes over its arena by the kernels that
-/// reduce buckets, in working sets from 1 to 64 MiB. All ranks of a node call it at once.
+/// reduce buckets, in working sets from 1 to 64 MiB. All ranks of a node call it at once; the time
+/// is that of the first one. There is one sample of each kind in any case, but for working sets
+/// beyond 1 MiB that would take longer than there is time.
 ///
 /// Before:  nothing is in flight. The arena's first bytes are free, and zero where committed.
 /// After:   the same; up to 64 MiB for all ranks of the node together are committed.
 /// Threads: as the transport.
 /// Errors:  KoloError: that of the transport; kTimeout; kResources.
-MemorySamples probe_node(Transport& transport, const ProcessGrid& grid, const ProbeLimits& limits);
+MemorySamples probe_node(Transport& transport, const ProcessGrid& grid, const ProbeLimits& limits,
+                         const ProbeTime& time);
+
+/// Bytes of a stream that are still to come, each way, when it is decided that it ends.
+inline constexpr std::size_t kStreamTailBytes = std::size_t{256} << 10;
 
 /// Measures between the leaders of neighbouring nodes, in three rounds in which all pairs of nodes
 /// 0 to 3, 4 to 7, ... meet: in the first, small messages one by one and in bursts; in each, a
 /// stream in both directions. All ranks call it; only the lower one of each pair has samples.
+///
+/// A stream ends when its tail, at the rate of what came last, would take the rest of the time. Of
+/// links that need longer for `kStreamTailBytes` than a round has, each round takes that long.
 /// Errors: as above.
-NetworkSamples probe_network(Transport& transport, const ProcessGrid& grid,
-                             const ProbeLimits& limits);
+NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& grid,
+                             const ProbeLimits& limits, const ProbeTime& time);
 
 }  // namespace kolo

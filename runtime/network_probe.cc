@@ -6,12 +6,11 @@
 #include <vector>
 
 #include "runtime/link_probe.h"
+#include "runtime/probe_budget.h"
 #include "runtime/probe_wait.h"
 
 namespace kolo {
 namespace {
-
-using std::chrono::steady_clock;
 
 constexpr int kRoundTrips = 100;
 constexpr int kBursts = 20;
@@ -24,9 +23,18 @@ constexpr std::size_t kStreamWindow = 4;
 constexpr int kRounds = 3;
 /// The first byte of a message of a stream.
 constexpr std::byte kMore{0}, kLast{1};
+/// What was under way when an end decided, and what it had the peer send by then.
+static_assert(kStreamTailBytes == 2 * kStreamWindow * kStreamMessageBytes);
 
-/// Parts of the time: latencies, and the stream of each round, which needs as long again to end.
-int parts(const ProcessGrid& grid) { return 1 + 2 * std::min(kRounds, grid.num_nodes() - 1); }
+/// What the tail of a stream takes at the pace of the window that came last. Before that has come
+/// there is no pace, and the tail is as long as what was sent.
+double tail_us(const std::vector<NetworkSamples::Arrival>& arrivals) {
+  const NetworkSamples::Arrival last = arrivals.back();
+  const NetworkSamples::Arrival before = arrivals.size() > kStreamWindow
+                                             ? arrivals[arrivals.size() - 1 - kStreamWindow]
+                                             : NetworkSamples::Arrival{};
+  return (last.us - before.us) / (last.bytes - before.bytes) * kStreamTailBytes;
+}
 
 /// What the asking leader wants next.
 struct Request {
@@ -37,31 +45,29 @@ struct Request {
 /// One end of a pair of leaders. The one that asks decides how long anything goes on.
 class PairProbe {
  public:
-  PairProbe(Transport& transport, int peer, std::chrono::milliseconds part,
+  PairProbe(MessageTransport& transport, int peer, const Clock& clock,
             std::chrono::milliseconds connect_timeout)
       : transport_(transport),
         peer_(peer),
-        part_(part),
+        clock_(clock),
         wait_(transport, connect_timeout, /*gives_way=*/true) {}
 
-  void ask_latencies(NetworkSamples& samples) {
+  void ask_latencies(const ProbeBudget& budget, NetworkSamples& samples) {
     samples.burst_messages = kBurstMessages;
     // The first message makes the connection.
-    begin();
-    for (int sample = -1; sample < kRoundTrips && (sample <= 0 || in_time()); ++sample) {
+    for (int sample = -1; sample < kRoundTrips && (sample <= 0 || budget.affords()); ++sample) {
       const double us = round_trip({.kind = Request::Kind::kRoundTrip});
       if (sample >= 0) samples.round_trips_us.push_back(us);
     }
-    for (int sample = 0; sample < kBursts && (sample == 0 || in_time()); ++sample) {
+    for (int sample = 0; sample < kBursts && (sample == 0 || budget.affords()); ++sample) {
       samples.bursts_us.push_back(round_trip({.kind = Request::Kind::kBurst}));
     }
   }
 
   /// Whatever comes is answered by as much, so both directions are busy.
-  std::vector<NetworkSamples::Arrival> ask_stream() {
+  std::vector<NetworkSamples::Arrival> ask_stream(const ProbeBudget& budget) {
     round_trip({.kind = Request::Kind::kStream});
-    begin();
-    return stream([this] { return in_time(); });
+    return stream([&](const auto& arrivals) { return budget.affords(tail_us(arrivals)); });
   }
 
   void end() { send(as_bytes(Request{.kind = Request::Kind::kEnd})); }
@@ -75,15 +81,11 @@ class PairProbe {
       const int more = request.kind == Request::Kind::kBurst ? kBurstMessages - 1 : 0;
       for (int i = 0; i < more; ++i) receive(as_writable_bytes(rest));
       send(as_bytes(request));
-      if (request.kind == Request::Kind::kStream) stream([] { return true; });
+      if (request.kind == Request::Kind::kStream) stream([](const auto&) { return true; });
     }
   }
 
  private:
-  /// Begins something that has its part of the time.
-  void begin() { until_ = steady_clock::now() + part_; }
-  bool in_time() const { return steady_clock::now() < until_; }
-
   static std::span<const std::byte> as_bytes(const Request& request) {
     return std::as_bytes(std::span(&request, 1));
   }
@@ -92,7 +94,7 @@ class PairProbe {
   }
 
   double round_trip(const Request& request) {
-    const Stopwatch watch;
+    const Stopwatch watch(clock_);
     std::array<Completion, kBurstMessages> sent;
     const std::size_t messages = request.kind == Request::Kind::kBurst ? kBurstMessages : 1;
     for (std::size_t i = 0; i < messages; ++i) start_send(as_bytes(request), sent[i]);
@@ -117,7 +119,7 @@ class PairProbe {
     std::array<Slot, kStreamWindow> out, in;
     std::vector<NetworkSamples::Arrival> arrivals;
     std::optional<std::size_t> messages;  // Once it is known how many there will be.
-    const Stopwatch watch;
+    const Stopwatch watch(clock_);
     for (std::size_t i = 0; i < kStreamWindow; ++i) {
       start_receive(in[i].bytes, in[i].done);
       start_send(out[i].bytes, out[i].done);
@@ -128,7 +130,7 @@ class PairProbe {
       arrivals.push_back(
           {.bytes = static_cast<double>((i + 1) * kStreamMessageBytes), .us = watch.us()});
       if (!messages && came.bytes.front() == kLast) messages = i + kStreamWindow;
-      if (!messages && !go_on()) messages = i + 2 * kStreamWindow;
+      if (!messages && !go_on(arrivals)) messages = i + 2 * kStreamWindow;
       if (messages && i + kStreamWindow >= *messages) continue;
       finish(goes.done);
       goes.bytes.front() = messages ? kLast : kMore;
@@ -167,33 +169,38 @@ class PairProbe {
     });
   }
 
-  Transport& transport_;
+  MessageTransport& transport_;
   const int peer_;
-  const std::chrono::milliseconds part_;
-  steady_clock::time_point until_;
+  const Clock& clock_;
   ProbeWait wait_;
   std::uint32_t sent_ = 0, received_ = 0;
 };
 
 }  // namespace
 
-NetworkSamples probe_network(Transport& transport, const ProcessGrid& grid,
-                             const ProbeLimits& limits) {
+NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& grid,
+                             const ProbeLimits& limits, const ProbeTime& time) {
   NetworkSamples samples;
   const int node = grid.node(transport.rank());
   if (grid.leader(node) != transport.rank()) return samples;
+  ProbeBudget budget(time.clock, time.end);
+  const int rounds = std::min(kRounds, grid.num_nodes() - 1);
   for (int round = 1; round <= kRounds; ++round) {
     const int neighbour = node ^ round;
     if (neighbour >= grid.num_nodes()) continue;
-    PairProbe probe(transport, grid.leader(neighbour), limits.network / parts(grid),
-                    limits.connect_timeout);
+    PairProbe probe(transport, grid.leader(neighbour), time.clock, limits.connect_timeout);
     if (neighbour < node) {
       probe.answer();
       continue;
     }
-    // In later rounds neighbours may still be at work, which would be taken for latency.
-    if (round == 1) probe.ask_latencies(samples);
-    samples.streams.push_back({.node = neighbour, .arrivals = probe.ask_stream()});
+    const int streams_left = std::max(1, rounds - round + 1);
+    if (round == 1) {
+      // In later rounds neighbours may still be at work, which would be taken for latency.
+      budget.begin(streams_left + 1);
+      probe.ask_latencies(budget, samples);
+    }
+    budget.begin(streams_left);
+    samples.streams.push_back({.node = neighbour, .arrivals = probe.ask_stream(budget)});
     probe.end();
   }
   return samples;

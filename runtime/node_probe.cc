@@ -5,6 +5,7 @@
 #include "comm/collective/reduce_kernels.h"
 #include "comm/schedule/bucket_layout.h"
 #include "runtime/link_probe.h"
+#include "runtime/probe_budget.h"
 #include "runtime/probe_wait.h"
 
 namespace kolo {
@@ -15,14 +16,19 @@ constexpr std::array<std::size_t, 4> kWorkingSets = {kMiB, 8 * kMiB, 32 * kMiB, 
 /// Short passes are repeated, so that one sample is worth a clock's resolution and a late start.
 constexpr std::size_t kBytesPerSample = 4 * kMiB;
 /// Kinds of samples: trips, gathers, slots, passes over each working set. Each has its part of the
-/// time, so that one that is slow takes it from no other.
+/// time, so that one that is slow takes it from all others alike.
 constexpr int kParts = 3 + static_cast<int>(kWorkingSets.size());
+/// A pass over a larger working set takes so much longer for a byte, at most.
+constexpr double kSlowerInALargerSet = 3;
 constexpr int kTripSamples = 100;
 /// Pages are to be mapped and lines to be where they will be.
 constexpr int kPassWarmups = 2;
 constexpr int kPassSamples = 5;
 constexpr int kBucketWarmups = 2;
 constexpr int kBucketSamples = 10;
+/// What `flat` takes is little beside what ranks on shared cores wait for each other, so many are
+/// done in a row, as a program does.
+constexpr int kGathersInARow = 8;
 constexpr std::size_t kGatherBytes = std::size_t{64} << 10;
 /// As large as the slots that buckets go through.
 constexpr std::size_t kSlotBytes = std::size_t{512} << 10;
@@ -33,14 +39,15 @@ constexpr std::size_t kSlotBytes = std::size_t{512} << 10;
 /// was.
 class NodeProbe {
  public:
-  NodeProbe(Transport& transport, const std::vector<int>& ranks, const ProbeLimits& limits)
+  NodeProbe(Transport& transport, const std::vector<int>& ranks, const ProbeLimits& limits,
+            const ProbeTime& time)
       : transport_(transport),
         ranks_(ranks),
         meet_flag_(limits.transport.flags_per_peer - 1),
         leave_flag_(limits.transport.flags_per_peer - 2),
-        part_(limits.node / kParts),
-        end_(std::chrono::steady_clock::now() + limits.node),
-        wait_(transport, limits.connect_timeout, limits.cores < static_cast<int>(ranks.size())),
+        clock_(time.clock),
+        budget_(time.clock, time.end),
+        wait_(transport, limits.connect_timeout, limits.shares_cores),
         room_(limits.transport.arena_bytes) {}
 
   MemorySamples run() {
@@ -67,21 +74,21 @@ class NodeProbe {
   }
 
   /// Begins a kind of samples.
-  void begin() { until_ = std::chrono::steady_clock::now() + part_; }
+  void begin() { budget_.begin(parts_left_--); }
 
   /// Whether there is time for another sample, as the node's first rank sees it. There always is
   /// for the first one, number 0, and what comes before it.
-  bool go_on(int sample) { return sample <= 0 || is_before(until_); }
+  bool go_on(int sample) { return sample <= 0 || ask_leader(budget_.affords()); }
 
-  bool is_before(std::chrono::steady_clock::time_point end) {
+  /// What the node's first rank says.
+  bool ask_leader(bool mine) {
     const int leader = ranks_.front();
     asked_ += 2;
     if (transport_.rank() == leader) {
-      const bool late = std::chrono::steady_clock::now() > end;
       for (int rank : ranks_) {
-        if (rank != leader) transport_.signal(rank, leave_flag_, asked_ + late);
+        if (rank != leader) transport_.signal(rank, leave_flag_, asked_ + (mine ? 0 : 1));
       }
-      return !late;
+      return mine;
     }
     wait_.until([&] { return transport_.signalled(leader, leave_flag_) >= asked_; });
     return transport_.signalled(leader, leave_flag_) == asked_;
@@ -91,7 +98,7 @@ class NodeProbe {
     begin();
     for (int sample = 0; sample < kTripSamples && go_on(sample); ++sample) {
       meet();
-      const Stopwatch watch;
+      const Stopwatch watch(clock_);
       meet();
       samples_.trips_us.push_back(watch.us());
     }
@@ -102,46 +109,63 @@ class NodeProbe {
     const std::size_t ranks = ranks_.size();
     const std::size_t part = working_set / ranks / ranks / kWireAlignment * kWireAlignment;
     if (ranks * part > room_) return;
-    // Where memory is slow to come, the largest sets are left out.
-    if (working_set > kWorkingSets.front() && !is_before(end_)) return;
-    transport_.commit(0, ranks * part);
     begin();
+    // Where pages come slowly the largest sets are left out.
+    const bool fits = budget_.affords_in_all(least_us(working_set));
+    if (working_set > kWorkingSets.front() && !ask_leader(fits)) return;
+    const Stopwatch first(clock_);
+    transport_.commit(0, ranks * part);
     const auto bytes = static_cast<double>(2 * ranks * ranks * part);  // Read and written.
     const std::size_t passes = std::max<std::size_t>(1, kBytesPerSample / working_set);
     for (int sample = -kPassWarmups; sample < kPassSamples && go_on(sample); ++sample) {
-      const Stopwatch watch;
+      const Stopwatch watch(clock_);
       meet();
       for (std::size_t pass = 0; pass < passes; ++pass) sum_part(part);
       meet();
       const double us = watch.us();
+      if (sample == -kPassWarmups) fresh_us_ = first.us();
+      pass_us_ = us / static_cast<double>(passes);
       if (sample < 0) continue;  // Pages were not mapped yet, lines were elsewhere.
       samples_.own_passes.push_back({.working_set_bytes = static_cast<double>(working_set),
                                      .bytes = bytes * static_cast<double>(passes),
                                      .us = us});
     }
+    passed_ = working_set;
+  }
+
+  /// What the first sample of a working set will take, and what comes before it, by what those of
+  /// the last one took: fresh pages, and two passes.
+  double least_us(std::size_t working_set) const {
+    const double larger = static_cast<double>(working_set) / static_cast<double>(passed_);
+    return larger * (fresh_us_ + kPassWarmups * kSlowerInALargerSet * pass_us_);
   }
 
   /// Each rank copies its operand, and after one trip sums all copies: what `flat` does. Copies
   /// take turns, so that nobody writes what others still read.
   void measure_gathers() {
+    begin();
     if (ranks_.size() < 2 || 4 * kGatherBytes > room_) return;
     transport_.commit(0, 4 * kGatherBytes);
-    begin();
+    samples_.gathers_in_a_row = kGathersInARow;
     for (int sample = -kBucketWarmups; sample < kBucketSamples && go_on(sample); ++sample) {
-      const std::size_t copy = (sample % 2 == 0 ? 2 : 3) * kGatherBytes;
-      const Stopwatch watch;
-      meet();
-      convert(DType::kFloat32, at(transport_.rank(), copy), DType::kFloat32,
-              at(transport_.rank(), 0), kGatherBytes / sizeof(float), 1.0);
-      meet();
-      sources_.clear();
-      for (int rank : ranks_) sources_.push_back(at(rank, copy));
-      reduce(DType::kFloat32, ReduceOp::kSum, at(transport_.rank(), kGatherBytes), sources_,
-             kGatherBytes / sizeof(float), 1.0);
+      const Stopwatch watch(clock_);
+      for (std::size_t turn = 0; turn < kGathersInARow; ++turn)
+        gather((2 + turn % 2) * kGatherBytes);
       meet();
       const double us = watch.us();
       if (sample >= 0) samples_.gathers.push_back({.bytes = kGatherBytes, .us = us});
     }
+  }
+
+  void gather(std::size_t copy) {
+    constexpr std::size_t kCount = kGatherBytes / sizeof(float);
+    convert(DType::kFloat32, at(transport_.rank(), copy), DType::kFloat32, at(transport_.rank(), 0),
+            kCount, 1.0);
+    meet();
+    sources_.clear();
+    for (int rank : ranks_) sources_.push_back(at(rank, copy));
+    reduce(DType::kFloat32, ReduceOp::kSum, at(transport_.rank(), kGatherBytes), sources_, kCount,
+           1.0);
   }
 
   /// A tensor of this rank goes through its slot but for the part that it sums itself: what
@@ -149,12 +173,12 @@ class NodeProbe {
   void measure_slots() {
     const std::size_t ranks = ranks_.size();
     const std::size_t part = kSlotBytes / ranks / kWireAlignment * kWireAlignment;
+    begin();
     if (ranks < 2 || 3 * kSlotBytes > room_) return;
     transport_.commit(0, 3 * kSlotBytes);
-    begin();
     for (int sample = -kBucketWarmups; sample < kBucketSamples && go_on(sample); ++sample) {
       const std::size_t slot = (sample % 2 == 0 ? 1 : 2) * kSlotBytes;
-      const Stopwatch watch;
+      const Stopwatch watch(clock_);
       meet();
       copy_peers_parts(slot, 0, part);
       meet();
@@ -199,12 +223,14 @@ class NodeProbe {
   Transport& transport_;
   const std::vector<int>& ranks_;
   const std::uint32_t meet_flag_, leave_flag_;
-  const std::chrono::milliseconds part_;
-  const std::chrono::steady_clock::time_point end_;
-  std::chrono::steady_clock::time_point until_;
+  const Clock& clock_;
+  ProbeBudget budget_;
+  int parts_left_ = kParts;
   ProbeWait wait_;
   const std::size_t room_;
   std::uint64_t met_ = 0, asked_ = 0;
+  std::size_t passed_ = kWorkingSets.front();  // the last working set,
+  double fresh_us_ = 0, pass_us_ = 0;          // its pages with a first pass, and a pass over it
   std::vector<void*> outputs_;
   std::vector<const void*> sources_;
   MemorySamples samples_;
@@ -212,9 +238,10 @@ class NodeProbe {
 
 }  // namespace
 
-MemorySamples probe_node(Transport& transport, const ProcessGrid& grid, const ProbeLimits& limits) {
+MemorySamples probe_node(Transport& transport, const ProcessGrid& grid, const ProbeLimits& limits,
+                         const ProbeTime& time) {
   const std::vector<int>& ranks = grid.ranks_of_node(grid.node(transport.rank()));
-  return NodeProbe(transport, ranks, limits).run();
+  return NodeProbe(transport, ranks, limits, time).run();
 }
 
 }  // namespace kolo

@@ -3,21 +3,23 @@
 #include <chrono>
 #include <thread>
 
+#include "comm/base/clock.h"
 #include "comm/base/error.h"
 #include "comm/transport/transport.h"
 
 namespace kolo {
 
-/// Microseconds since it was made.
+/// Microseconds since it was made. `clock` outlives it.
 class Stopwatch {
  public:
+  explicit Stopwatch(const Clock& clock) : clock_(clock), start_(clock.now()) {}
   double us() const {
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start_)
-        .count();
+    return std::chrono::duration<double, std::micro>(clock_.now() - start_).count();
   }
 
  private:
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const Clock& clock_;
+  const TimePoint start_;
 };
 
 /// Waits for peers before there is an engine: spins for about a microsecond, then gives way, since
@@ -25,7 +27,7 @@ class Stopwatch {
 /// cores it gives way at once.
 class ProbeWait {
  public:
-  ProbeWait(Transport& transport, std::chrono::milliseconds timeout, bool gives_way)
+  ProbeWait(MessageTransport& transport, std::chrono::milliseconds timeout, bool gives_way)
       : transport_(transport), timeout_(timeout), gives_way_(gives_way) {}
 
   /// Errors: that of the transport; KoloError(kTimeout).
@@ -50,7 +52,7 @@ class ProbeWait {
   static constexpr unsigned kSpinTurns = 256;
   static constexpr unsigned kTurnsPerLook = 256;
 
-  Transport& transport_;
+  MessageTransport& transport_;
   const std::chrono::milliseconds timeout_;
   const bool gives_way_;
 };

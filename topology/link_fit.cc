@@ -164,18 +164,19 @@ MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults) 
   // Trips and what each rank moves in its own lines take what they take; the rest is what lines
   // that move between cores take, which is never less than in one's own.
   const double ranks = samples.ranks;
-  const auto rate_of = [&](const std::vector<MemorySamples::Bucket>& buckets, double trips,
-                           double own_passes, double moved_passes) {
+  const auto rate_of = [&](const std::vector<MemorySamples::Bucket>& buckets, double times,
+                           double trips, double own_passes, double moved_passes) {
     const double bytes = buckets.front().bytes;
-    const double own_us = ranks * own_passes * bytes / cost.cached_bytes_per_us;
+    const double own_us = times * ranks * own_passes * bytes / cost.cached_bytes_per_us;
     const double rest_us = undisturbed(times_of(buckets)) - trips * cost.latency_us - own_us;
-    const double moved = moved_passes * bytes;
+    const double moved = times * moved_passes * bytes;
     return moved / std::max(rest_us, moved / cost.cached_bytes_per_us);
   };
   if (!samples.gathers.empty()) {
-    cost.shared_bytes_per_us = rate_of(samples.gathers, 3, 4, ranks * (ranks - 1));
+    const double times = samples.gathers_in_a_row;
+    cost.shared_bytes_per_us = rate_of(samples.gathers, times, times + 1, 4, ranks * (ranks - 1));
   }
-  if (!samples.slots.empty()) cost.slot_bytes_per_us = rate_of(samples.slots, 4, 2, ranks - 1);
+  if (!samples.slots.empty()) cost.slot_bytes_per_us = rate_of(samples.slots, 1, 4, 2, ranks - 1);
   return cost;
 }
 

@@ -16,17 +16,20 @@ struct MemorySamples {
     double bytes = 0;              ///< Read plus written, by all of them.
     double us = 0;                 ///< Two trips included.
   };
-  /// What an algorithm does with a bucket of `bytes`, and two trips.
+  /// What an algorithm does with a bucket of `bytes`.
   struct Bucket {
     double bytes = 0;
     double us = 0;
   };
   std::vector<double> trips_us = {};  ///< From a signal to all peers until all of theirs are here.
   std::vector<Pass> own_passes = {};  ///< Over lines that each rank wrote itself.
-  /// All of one size: what `flat` does, a copy, one trip, and a sum of all ranks' copies.
+  /// All of one size: what `flat` does so many times in a row, a copy, one trip, and a sum of all
+  /// ranks' copies; and a trip at the end.
   std::vector<Bucket> gathers = {};
+  int gathers_in_a_row = 1;
   /// All of one size: what `direct` does with the caller's tensors: copies to slots, one trip, a
-  /// sum of the own part in tensor and slots to all of them, one trip, copies from slots.
+  /// sum of the own part in tensor and slots to all of them, one trip, copies from slots; and a
+  /// trip before and after.
   std::vector<Bucket> slots = {};
   int ranks = 1;  ///< Of the node.
 };

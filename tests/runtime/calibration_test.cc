@@ -127,17 +127,16 @@ TEST(Calibration, NoTimeMeansOneSampleOfEachKind) {
   Job job(ProcessGrid::with_node_sizes({3, 1}));
   test::run_ranks(4, [&](const test::RankRun& run) {
     const auto transport = job.hub.transport(run.rank());
-    const ProbeLimits limits{.transport = kLimits,
-                             .cores = 1,
-                             .node = std::chrono::milliseconds(-100),
-                             .network = std::chrono::milliseconds(-100)};
-    const MemorySamples memory = probe_node(*transport, job.hub.grid(), limits);
+    const ProbeLimits limits{.transport = kLimits, .shares_cores = true};
+    const SteadyClock clock;
+    const ProbeTime none{.clock = clock, .end = clock.now() - std::chrono::milliseconds(100)};
+    const MemorySamples memory = probe_node(*transport, job.hub.grid(), limits, none);
     const int local_size = job.hub.grid().local_size(run.rank());
     EXPECT_EQ(memory.trips_us.size(), 1u);
     EXPECT_EQ(memory.gathers.size(), local_size > 1 ? 1u : 0u);
     EXPECT_EQ(memory.slots.size(), local_size > 1 ? 1u : 0u);
-    EXPECT_FALSE(memory.own_passes.empty());
-    const NetworkSamples network = probe_network(*transport, job.hub.grid(), limits);
+    EXPECT_EQ(memory.own_passes.size(), 1u);
+    const NetworkSamples network = probe_network(*transport, job.hub.grid(), limits, none);
     const std::size_t asks = run.rank() == 0;
     EXPECT_EQ(network.round_trips_us.size(), asks);
     EXPECT_EQ(network.bursts_us.size(), asks);
@@ -152,7 +151,10 @@ TEST(Calibration, ALostPeerEndsItWithAnError) {
   auto gone = job.hub.transport(1);
   const auto transport = job.hub.transport(0);
   gone.reset();
-  EXPECT_THROW(probe_node(*transport, job.hub.grid(), {.transport = kLimits}), KoloError);
+  const SteadyClock clock;
+  EXPECT_THROW(probe_node(*transport, job.hub.grid(), {.transport = kLimits},
+                          {.clock = clock, .end = clock.now()}),
+               KoloError);
 }
 
 // Gaps between gradients are taken for zero, so what measuring touches must be zero after it.

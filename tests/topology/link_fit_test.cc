@@ -33,7 +33,7 @@ class Noise {
 };
 
 MemorySamples memory_samples(const MemoryCost& truth, int ranks_of_node, Noise noise) {
-  MemorySamples samples{.ranks = ranks_of_node};
+  MemorySamples samples{.gathers_in_a_row = 8, .ranks = ranks_of_node};
   const double trip_us = truth.latency_us;
   for (int i = 0; i < 30; ++i) samples.trips_us.push_back(noise(truth.latency_us));
   for (const double working_set : {1 * kMiB, 8 * kMiB, 32 * kMiB, 64 * kMiB}) {
@@ -46,8 +46,9 @@ MemorySamples memory_samples(const MemoryCost& truth, int ranks_of_node, Noise n
   const NodeMemory cache(truth, 0);
   const double ranks = samples.ranks, bytes = 64 * 1024;
   for (int i = 0; i < 12; ++i) {
-    samples.gathers.push_back({bytes, noise(3 * trip_us + cache.own_us(ranks * 4 * bytes) +
-                                            cache.shared_us(ranks * (ranks - 1) * bytes))});
+    const double gather_us =
+        trip_us + cache.own_us(ranks * 4 * bytes) + cache.shared_us(ranks * (ranks - 1) * bytes);
+    samples.gathers.push_back({bytes, noise(8 * gather_us + trip_us)});
     samples.slots.push_back({bytes, noise(4 * trip_us + cache.own_us(ranks * 2 * bytes) +
                                           (ranks - 1) * bytes / truth.slot_bytes_per_us)});
   }
