@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -58,6 +59,40 @@ TEST(AdamWTest, FollowsHandValues) {
   EXPECT_NEAR(f.parameters[1].value()[0], 0.9 - 0.1 * direction, 1e-5);
   for (const float w : f.parameters[0].value()) {
     EXPECT_NEAR(w, 0.89 - 0.1 * (direction + 0.1 * 0.89), 1e-5);
+  }
+}
+
+// What comes back from other ranks is a direction with its momentum: lr · (1 - beta1) of it is a
+// step.
+TEST(AdamWTest, WithoutMomentumIsPreconditionedBeforeItsStep) {
+  Fixture f;
+  const auto adamw =
+      make_optimizer("adamw", f.parameters,
+                     {.beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f, .weight_decay = 0.1f});
+  adamw->leave_out_momentum(0);
+  f.set_gradients(2.0f);
+  adamw->precondition(0);
+  for (const float g : f.parameters[0].gradient()) EXPECT_NEAR(g, 1.0f, 1e-6f);
+  adamw->step(0.1f, 1.0f);
+  // w: 1 - 0.1 · (0.1 · 1 + 0.1 · 1); b is as ever.
+  for (const float w : f.parameters[0].value()) EXPECT_NEAR(w, 0.98f, 1e-6f);
+  EXPECT_NEAR(f.parameters[1].value()[0], 0.9f, 1e-6f);
+  // v = 0.99 · 0.04 + 0.01 = 0.0496, / 0.0199. The first time no step follows, and nothing is left.
+  const double direction = -1.0 / std::sqrt(0.0496 / 0.0199);
+  for (int time = 0; time < 2; ++time) {
+    f.set_gradients(-1.0f);
+    adamw->precondition(0);
+    for (const float g : f.parameters[0].gradient()) EXPECT_NEAR(g, direction, 1e-5);
+  }
+  // A gradient that is no number belongs to a step that is skipped.
+  f.set_gradients(std::numeric_limits<float>::infinity());
+  adamw->precondition(0);
+  for (const float g : f.parameters[0].gradient()) EXPECT_FALSE(std::isfinite(g));
+  f.set_gradients(-1.0f);
+  adamw->precondition(0);
+  adamw->step(0.1f, 1.0f);
+  for (const float w : f.parameters[0].value()) {
+    EXPECT_NEAR(w, 0.98 - 0.1 * (0.1 * direction + 0.1 * 0.98), 1e-5);
   }
 }
 

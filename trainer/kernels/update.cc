@@ -47,6 +47,19 @@ void AdamWUpdate(const AdamWStep& step, const float* gradient, std::size_t count
   });
 }
 
+void AdamDirection(const AdamDirectionStep& step, const float* v, std::size_t count, float* new_v,
+                   float* gradient) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto g = hn::LoadU(d, gradient + i);
+    const auto old_v = hn::LoadU(d, v + i);
+    const auto next_v =
+        hn::MulAdd(hn::Set(d, 1.0f - step.beta2), hn::Sub(hn::Mul(g, g), old_v), old_v);
+    hn::StoreU(next_v, d, new_v + i);
+    const auto root = hn::Sqrt(hn::Mul(next_v, hn::Set(d, step.bias_correction2)));
+    hn::StoreU(hn::Div(g, hn::Add(root, hn::Set(d, step.epsilon))), d, gradient + i);
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace kolo::trainer
 HWY_AFTER_NAMESPACE();
@@ -56,6 +69,7 @@ namespace kolo::trainer {
 
 HWY_EXPORT(SgdUpdate);
 HWY_EXPORT(AdamWUpdate);
+HWY_EXPORT(AdamDirection);
 
 void sgd_update(const SgdStep& step, std::span<const float> gradient, std::span<float> velocity,
                 std::span<float> value) {
@@ -67,6 +81,12 @@ void adamw_update(const AdamWStep& step, std::span<const float> gradient, std::s
                   std::span<float> v, std::span<float> value) {
   HWY_DYNAMIC_DISPATCH(AdamWUpdate)
   (step, gradient.data(), value.size(), m.data(), v.data(), value.data());
+}
+
+void adam_direction(const AdamDirectionStep& step, std::span<const float> v, std::span<float> new_v,
+                    std::span<float> gradient) {
+  HWY_DYNAMIC_DISPATCH(AdamDirection)
+  (step, v.data(), gradient.size(), new_v.data(), gradient.data());
 }
 
 }  // namespace kolo::trainer

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "trainer/config_error.h"
 #include "trainer/loop/parameter_exchange.h"
 #include "trainer/optimizer/gradient_norm.h"
 
@@ -18,10 +21,11 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const BufferView gradient = gradients_.view(i);
     parameters[i].bind_gradient({static_cast<float*>(gradient.data), gradient.count});
-    if (gradients_.corrects_momentum(i)) optimizer_->leave_out_momentum(i);
+    if (gradients_.corrects_momentum(i)) leave_out_momentum(i);
   }
   parameters.on_gradient_ready([this](std::size_t index) {
     scale_sparse(index, 1.0f / gate_.loss_scale());
+    if (gradients_.corrects_momentum(index)) optimizer_->precondition(index);
     gradients_.ready(index);
   });
 }
@@ -40,6 +44,16 @@ DistributedOptimizer::Report DistributedOptimizer::step(float lr) {
   if (!verdict.is_skipped) optimizer_->step(lr, verdict.gradient_scale);
   return {
       .gradient_norm = verdict.gradient_norm, .exposed = exposed, .is_skipped = verdict.is_skipped};
+}
+
+void DistributedOptimizer::leave_out_momentum(std::size_t index) {
+  if (optimizer_->is_adaptive() && gate_.clip_norm() > 0.0) {
+    throw_config_error(
+        fmt::format("--clip-norm {}: with dgc and this optimizer '{}' gets directions from other "
+                    "ranks, which have no norm to clip: choose --clip-norm 0, or leave dgc out",
+                    gate_.clip_norm(), parameters_[index].name()));
+  }
+  optimizer_->leave_out_momentum(index);
 }
 
 void DistributedOptimizer::scale_sparse(std::size_t index, float factor) {

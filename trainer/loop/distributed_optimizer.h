@@ -14,7 +14,8 @@ namespace kolo::trainer {
 
 /// Joins a model's parameters on the processor to the runtime: gradients live in the runtime's
 /// arena, each one is handed over the moment the backward pass has written it, and a step waits for
-/// the averages. What travels sparsely with its momentum corrected has none in the optimizer.
+/// the averages. What travels sparsely with its momentum corrected has none in the optimizer, and
+/// is preconditioned before it is handed over.
 ///
 /// Collective: every rank makes one, with equal parameters, and calls `step` equally often.
 /// Threads: one. `runtime` and `parameters` outlive it.
@@ -44,6 +45,7 @@ class DistributedOptimizer {
   std::vector<CompressionStats> compression_stats() const { return gradients_.compression_stats(); }
 
  private:
+  void leave_out_momentum(std::size_t index);
   /// Multiplies those gradients that travel sparsely: what is left of them for later steps has no
   /// loss scale.
   void scale_sparse(std::size_t index, float factor);

@@ -13,7 +13,7 @@ namespace kolo::trainer {
 /// One point of a loss curve.
 struct CurvePoint {
   std::size_t step;
-  double seconds;     ///< Since training began.
+  double seconds;     ///< Since training began, without evaluation.
   double train_loss;  ///< Nats per row, over all ranks, since the point before.
   std::optional<double> eval_loss;
   std::optional<double> eval_accuracy;

@@ -114,7 +114,7 @@ class Training {
                                                 train_loss_, step_)});
     }
     curve_.push_back({.step = step_,
-                      .seconds = seconds_since(begin_),
+                      .seconds = seconds_since(begin_) - evaluation_s_,
                       .train_loss = train_loss_,
                       .eval_loss = std::nullopt,
                       .eval_accuracy = std::nullopt});
@@ -139,6 +139,7 @@ class Training {
 
   // After log_interval() of the same step.
   void evaluate_now() {
+    const Clock::time_point begin = Clock::now();
     const LossSums sums = evaluate(runtime_, learner_, held_out_loader_);
     CurvePoint& point = curve_.back();
     point.eval_loss = sums.loss / sums.rows;
@@ -146,6 +147,7 @@ class Training {
     if (progress_ != nullptr) {
       progress_->evaluation(step_, *point.eval_loss, *point.eval_accuracy);
     }
+    evaluation_s_ += seconds_since(begin);
   }
 
   static double rate(std::size_t samples, double ms) {
@@ -215,6 +217,7 @@ class Training {
   double gradient_norm_ = 0.0;
   double train_loss_ = 0.0;
   double training_ms_ = 0.0;
+  double evaluation_s_ = 0.0;
   std::vector<double> step_ms_;
   std::vector<double> compute_ms_;
   std::vector<double> exposed_ms_;

@@ -18,9 +18,15 @@ class Optimizer {
   /// One update of all parameters with their gradients, multiplied by `gradient_scale` first.
   virtual void step(float lr, float gradient_scale) = 0;
 
-  /// The gradients of this parameter, by its place in the set, have their momentum already.
-  /// Errors: KoloError(kConfig) from an optimizer that cannot do without.
+  /// The averages of this parameter, by its place in the set, will have their momentum already.
   virtual void leave_out_momentum(std::size_t parameter) = 0;
+
+  /// Turns this rank's gradient of a parameter without momentum into what momentum is to be taken
+  /// of, before it is averaged. The average of that is this parameter's gradient in `step`.
+  virtual void precondition(std::size_t parameter) = 0;
+
+  /// Whether `precondition` changes the gradient: averages then have no norm that could be clipped.
+  virtual bool is_adaptive() const = 0;
 };
 
 inline bool decays(const Parameter& parameter) { return parameter.shape().size() > 1; }

@@ -15,6 +15,8 @@ class Sgd final : public Optimizer {
   Sgd(ParameterSet& parameters, const OptimizerOptions& options);
   void step(float lr, float gradient_scale) override;
   void leave_out_momentum(std::size_t parameter) override { momentum_[parameter] = 0.0f; }
+  void precondition(std::size_t) override {}
+  bool is_adaptive() const override { return false; }
 
  private:
   ParameterSet& parameters_;
