@@ -1,10 +1,12 @@
 // How close the reduction and conversion kernels come to what memory allows: each one beside memcpy
 // and a plain streaming sum. bytes_per_second counts every byte read and every byte written, per
 // second of CPU time: the kernels are single-threaded, so that a busy machine disturbs little.
+// Those of a team are by the clock.
 
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -15,6 +17,8 @@
 #include "benchmarks/streaming_sum.h"
 #include "comm/base/dtype.h"
 #include "comm/collective/reduce_kernels.h"
+#include "comm/schedule/kernel_pieces.h"
+#include "comm/schedule/reduce_team.h"
 
 namespace kolo {
 namespace {
@@ -86,7 +90,38 @@ void reduce_in_place(benchmark::State& state, DType dtype, std::size_t num_buffe
   report(state, 2 * num_buffers * bytes);
 }
 
-// The bound of the one above: the same streams on huge pages, without dtypes, scale or rules for
+// The same by several threads, as a rank with helpers does it: cut and shared like a kernel of the
+// executor. By the clock, for that is what helpers can save.
+void reduce_with_team(benchmark::State& state, std::size_t num_buffers) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  std::vector<bench::StreamMemory> buffers;
+  for (std::size_t i = 0; i < num_buffers; ++i) buffers.emplace_back(bytes);
+  const Step step{.kind = StepKind::kReduce,
+                  .sources = std::vector<Range>(num_buffers),
+                  .mirrors = std::vector<Range>(num_buffers - 1)};
+  std::vector<KernelPiece> pieces;
+  append_pieces({&step, 0, bytes / sizeof(float)}, sizeof(float), pieces);
+  ReduceTeam team(static_cast<int>(state.range(1)) - 1,
+                  {.helper = std::chrono::microseconds(state.range(2)),
+                   .keeps_core = std::chrono::microseconds(2)});
+  std::vector<std::vector<void*>> outputs(team.size(), std::vector<void*>(num_buffers));
+  std::vector<std::vector<const void*>> sources(team.size(), std::vector<const void*>(num_buffers));
+  const auto work = [&](std::size_t piece, std::size_t member) {
+    for (std::size_t i = 0; i < num_buffers; ++i) {
+      sources[member][i] = outputs[member][i] =
+          buffers[i].data() + pieces[piece].first * sizeof(float);
+    }
+    reduce(DType::kFloat32, ReduceOp::kSum, outputs[member], sources[member], pieces[piece].count,
+           1.0);
+  };
+  for (auto _ : state) {
+    team.run(pieces.size(), work);
+    benchmark::ClobberMemory();
+  }
+  report(state, 2 * num_buffers * bytes);
+}
+
+// The bound of those above: the same streams on huge pages, without dtypes, scale or rules for
 // NaN.
 void streaming_sum_in_place(benchmark::State& state, std::size_t num_buffers) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
@@ -144,6 +179,16 @@ void register_all() {
   for (const std::size_t num_buffers : {2u, 4u}) {
     const std::string name = "streaming_sum/float32/in_place:" + std::to_string(num_buffers);
     add_sizes(benchmark::RegisterBenchmark(name.c_str(), streaming_sum_in_place, num_buffers));
+  }
+  constexpr std::int64_t kLooks = 100;  // Microseconds; 0: helpers sleep between two kernels.
+  for (const std::size_t num_buffers : {2u, 4u}) {
+    const std::string name = "reduce_team/float32/in_place:" + std::to_string(num_buffers);
+    auto* const bench = benchmark::RegisterBenchmark(name.c_str(), reduce_with_team, num_buffers)
+                            ->ArgNames({"bytes", "threads", "looks"})
+                            ->UseRealTime();
+    for (const std::int64_t kib : {32, 64, 128, 256, 1024, 16 * 1024, 64 * 1024}) {
+      bench->Args({kib << 10, 1, 0})->Args({kib << 10, 2, 0})->Args({kib << 10, 2, kLooks});
+    }
   }
   constexpr std::pair<DType, DType> kConversions[] = {
       {DType::kFloat32, DType::kBFloat16}, {DType::kBFloat16, DType::kFloat32},

@@ -91,24 +91,27 @@ void WirePacker::pack_tensor(const Segment& place, std::size_t first, std::size_
   if (first < end) {
     const std::size_t count = std::min(last, end) - first;
     const void* const values = source_element(place, first);
-    note_too_large(tensor, to_wire(wire_, to, place.dtype, values, count, tensor.scale.exponent()));
-    if (tensor.may_be_too_small) {
-      tensor.has_values = tensor.has_values || has_value(place.dtype, values, count);
-      tensor.sends_values = tensor.sends_values || has_value(wire_, to, count);
-    }
+    const std::size_t too_large =
+        to_wire(wire_, to, place.dtype, values, count, tensor.scale.exponent());
+    const bool looks = tensor.may_be_too_small;
+    const bool has_values = looks && has_value(place.dtype, values, count);
+    const bool sends_values = looks && has_value(wire_, to, count);
+    if (too_large > 0) warn_once(too_large);
+    const std::lock_guard lock(mutex_);
+    tensor.is_too_large = tensor.is_too_large || too_large > 0;
+    tensor.has_values = tensor.has_values || has_values;
+    tensor.sends_values = tensor.sends_values || sends_values;
   }
   for (std::size_t lane = std::max(first, end); lane < last; ++lane) {
     to[lane - first] = lane_bits(lane == end ? tensor.told_too_large : tensor.told_too_small);
   }
 }
 
-void WirePacker::note_too_large(WireTensor& tensor, std::size_t count) {
-  if (count == 0) return;
-  tensor.is_too_large = true;
-  if (!state_->add_too_large(count)) return;
+void WirePacker::warn_once(std::size_t too_large) const {
+  if (!state_->add_too_large(too_large)) return;
   log::warn(fmt::format(
       "{}: {} values are too large for {} and travel as the largest one; more are counted only",
-      name_, count, to_string(wire_)));
+      name_, too_large, to_string(wire_)));
 }
 
 void WirePacker::unpack(std::size_t offset, std::size_t count, const void* bucket, Stores stores) {
@@ -123,12 +126,13 @@ void WirePacker::unpack_tensor(const Segment& place, std::size_t first, std::siz
                                const std::uint16_t* from, Stores stores) {
   WireTensor& tensor = tensor_of(place);
   const std::size_t end = end_of(place);
+  std::uint16_t largest = 0;
   if (first < end) {
-    const std::uint16_t largest =
-        from_wire(place.dtype, element(place, first), wire_, from, std::min(last, end) - first,
-                  tensor.scale.exponent(), stores);
-    tensor.heard.largest = std::max(tensor.heard.largest, largest);
+    largest = from_wire(place.dtype, element(place, first), wire_, from,
+                        std::min(last, end) - first, tensor.scale.exponent(), stores);
   }
+  const std::lock_guard lock(mutex_);
+  tensor.heard.largest = std::max(tensor.heard.largest, largest);
   for (std::size_t lane = std::max(first, end); lane < last; ++lane) {
     (lane == end ? tensor.heard.was_too_large : tensor.heard.was_too_small) =
         from[lane - first] != 0;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ std::size_t lanes_of(const BucketLayout& layout);
 /// tensor takes its next one when all of its result is unpacked, which is after all of it was
 /// packed on this rank.
 ///
-/// Threads: the executor's. Nothing allocates, but for one warning.
+/// Threads: the executor's and those that help it, each with other elements. Nothing allocates, but
+/// for one warning.
 class WirePacker final : public Packer, public Rebindable {
  public:
   /// `segments` as for `pack`, with room for its lanes behind each; segment i is tensor tensors[i]
@@ -47,7 +49,7 @@ class WirePacker final : public Packer, public Rebindable {
   void pack_tensor(const Segment& place, std::size_t first, std::size_t last, std::uint16_t* to);
   void unpack_tensor(const Segment& place, std::size_t first, std::size_t last,
                      const std::uint16_t* from, Stores stores);
-  void note_too_large(WireTensor& tensor, std::size_t count);
+  void warn_once(std::size_t too_large) const;
   void finish(WireTensor& tensor);
   WireTensor& tensor_of(const Segment& place) {
     return state_->tensor(tensors_[static_cast<std::size_t>(&place - places_.data())]);
@@ -61,6 +63,7 @@ class WirePacker final : public Packer, public Rebindable {
   std::vector<Segment> places_;  // with their lanes
   const std::vector<std::size_t> tensors_;
   const std::shared_ptr<WireState> state_;
+  std::mutex mutex_;  // of what threads that work on parts of one tensor note about it
 };
 
 }  // namespace kolo

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -104,6 +105,14 @@ CoreSharers core_sharers(Rendezvous& rendezvous, const ProcessGrid& grid) {
   return sharers;
 }
 
+int choose_reduce_threads(const Options& options, const CoreSharers& sharers, std::size_t granted) {
+  if (options.reduce_threads != kAutoThreads) return options.reduce_threads;
+  const int threads = spare_reduce_threads(sharers, granted);
+  log::debug(fmt::format("{} threads help with reductions: {} cores, {} ranks on this node",
+                         threads, granted, sharers.node.size()));
+  return threads;
+}
+
 }  // namespace
 
 Connection connect(Rendezvous& rendezvous, const Options& options) {
@@ -144,12 +153,14 @@ Connection connect(Rendezvous& rendezvous, const Options& options) {
         rendezvous.all_gather(transport->takes_device_memory() ? "yes" : "no");
     plane->network_takes_memory = std::count(answers.begin(), answers.end(), "no") == 0;
   }
-  const SpinBudget spin =
-      spin_budget(core_sharers(rendezvous, grid), granted_cores(), options.spin);
+  const CoreSharers sharers = core_sharers(rendezvous, grid);
+  const std::size_t granted = granted_cores();
+  const int reduce_threads = choose_reduce_threads(options, sharers, granted);
   return {.grid = std::move(grid),
           .limits = limits,
           .transport = std::move(transport),
-          .spin = spin,
+          .reduce_threads = reduce_threads,
+          .spin = spin_budget(sharers, granted, options.spin, reduce_threads),
           .calibration = std::move(calibration),
           .plane = std::move(plane)};
 }

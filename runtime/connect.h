@@ -18,7 +18,9 @@ struct Connection {
   ProcessGrid grid;
   TransportLimits limits;  ///< What is left for buckets.
   std::unique_ptr<Transport> transport;
-  SpinBudget spin = {};  ///< From the cores that the ranks of the machine share.
+  // From the cores that the ranks of the machine share.
+  int reduce_threads = 0;  ///< That help this rank.
+  SpinBudget spin = {};
   Calibration calibration;
   std::optional<DevicePlane> plane = {};  ///< With the option `device`.
 };

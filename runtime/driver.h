@@ -3,11 +3,11 @@
 #include <cstdint>
 
 #include "comm/base/clock.h"
+#include "comm/base/patience.h"
 #include "comm/base/unique_handle.h"
 #include "comm/transport/doorbell.h"
 #include "comm/transport/transport.h"
 #include "runtime/engine.h"
-#include "runtime/patience.h"
 #include "runtime/seat.h"
 
 namespace kolo {

@@ -41,7 +41,7 @@ CoordinatorOptions coordinator_options(const Options& options) {
 
 Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clocks,
                const Options& options, const Calibration& calibration,
-               const TransportLimits& limits, DevicePlane* plane)
+               const TransportLimits& limits, DevicePlane* plane, ReduceTeam* team)
     : transport_(transport),
       grid_(grid),
       clocks_(clocks),
@@ -50,7 +50,7 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
       coordinator_(transport, grid_, clocks.time_outs, coordinator_options(options)),
       lane_(plane != nullptr ? std::make_optional<DeviceLane>(transport, grid_, *plane)
                              : std::nullopt),
-      executor_(transport, lane_ ? &*lane_ : nullptr),
+      executor_(transport, lane_ ? &*lane_ : nullptr, team),
       buckets_(executor_, grid_, limits.arena_bytes, limits.flags_per_peer) {}
 
 void Engine::submit(std::shared_ptr<Operation> operation) { enqueue(std::move(operation)); }

@@ -40,10 +40,10 @@ struct EngineClocks {
 /// Threads: `submit` and `abort` any; everything else one at a time, the driver's (see `Driver`).
 class Engine {
  public:
-  /// `plane`, if this rank has a device, outlives the engine.
+  /// `plane`, if this rank has a device, and `team`, if threads help it, outlive the engine.
   Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clocks, const Options& options,
          const Calibration& calibration, const TransportLimits& limits,
-         DevicePlane* plane = nullptr);
+         DevicePlane* plane = nullptr, ReduceTeam* team = nullptr);
 
   /// Hands work to the engine. After a failure the work fails at once with the same error.
   void submit(std::shared_ptr<Operation> operation);

@@ -28,10 +28,11 @@ class RuntimeState {
   RuntimeState(Rendezvous& rendezvous, Options options)
       : options_(std::move(options)),
         connection_(connect(rendezvous, options_)),
+        team_(connection_.reduce_threads, connection_.spin),
         engine_(*connection_.transport, connection_.grid,
                 {.time_outs = coarse_clock_, .steps = steady_clock_}, options_,
                 connection_.calibration, connection_.limits,
-                connection_.plane ? &*connection_.plane : nullptr),
+                connection_.plane ? &*connection_.plane : nullptr, &team_),
         driver_(std::make_shared<Driver>(engine_, *connection_.transport, connection_.spin)),
         exceptions_(std::uncaught_exceptions()),
         thread_(*driver_) {}
@@ -117,6 +118,7 @@ class RuntimeState {
   const CoarseClock coarse_clock_;
   const SteadyClock steady_clock_;
   Connection connection_;
+  ReduceTeam team_;
   Engine engine_;
   const std::shared_ptr<Driver> driver_;
   OperationPool unused_operations_;

@@ -37,6 +37,18 @@ std::int64_t parse_duration(const std::string& text, std::int64_t least, std::st
   return value;
 }
 
+constexpr int kMostThreads = 256;
+
+int parse_threads(const std::string& text) {
+  int value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || parsed != end || value < 0 || value > kMostThreads) {
+    fail(fmt::format("'{}' is not auto or a number of threads from 0 to {}", text, kMostThreads));
+  }
+  return value;
+}
+
 OptionEntry bytes_option(std::string name, std::string help, std::size_t Options::*field) {
   return {.name = std::move(name),
           .value = "BYTES",
@@ -163,6 +175,24 @@ OptionEntry spin_option() {
       .get = [](const Options& options) { return std::to_string(options.spin.count()); }};
 }
 
+OptionEntry reduce_threads_option() {
+  return {.name = "reduce_threads",
+          .value = "N|auto",
+          .help =
+              "threads that help with reductions in host memory; auto: up to 3, on cores that the "
+              "ranks of the node and their compute threads (OMP_NUM_THREADS) leave over; 0: none",
+          .set =
+              [](Options& options, const std::string& text) {
+                options.reduce_threads = text == "auto" ? kAutoThreads : parse_threads(text);
+              },
+          .get =
+              [](const Options& options) {
+                return options.reduce_threads == kAutoThreads
+                           ? "auto"
+                           : std::to_string(options.reduce_threads);
+              }};
+}
+
 std::string replace_underscores(std::string text) {
   std::replace(text.begin(), text.end(), '_', '-');
   return text;
@@ -249,6 +279,7 @@ const std::vector<OptionEntry>& option_table() {
       ms_option("operation_timeout", "limit of every wait; 0: none", &Options::operation_timeout,
                 0),
       spin_option(),
+      reduce_threads_option(),
   };
   return table;
 }

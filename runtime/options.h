@@ -13,6 +13,9 @@ namespace kolo {
 /// A size that follows from what links cost; as text "auto".
 inline constexpr std::size_t kAutoBytes = std::numeric_limits<std::size_t>::max();
 
+/// A number of threads that follows from the cores of the node; as text "auto".
+inline constexpr int kAutoThreads = -1;
+
 /// Everything a user can set. Each field has one name in three places: `--fusion-bytes`,
 /// KOLO_FUSION_BYTES and `options.fusion_bytes`.
 struct Options {
@@ -72,6 +75,10 @@ struct Options {
   /// the compute threads of the node's ranks (OMP_NUM_THREADS each) fit the cores they may use,
   /// else 50, in which the core is given away between two polls.
   std::chrono::microseconds spin{-1};
+  /// Threads that help with reductions, casts and copies in host memory, beside the one that waits;
+  /// no bit depends on it. kAutoThreads: up to 3, on cores of the node that are left over by the
+  /// compute threads of its ranks (OMP_NUM_THREADS each) and one thread more for each rank.
+  int reduce_threads = kAutoThreads;
 
   friend bool operator==(const Options&, const Options&) = default;
 };

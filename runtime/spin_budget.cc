@@ -22,6 +22,11 @@ constexpr std::chrono::microseconds kKeepsCore{2};
 constexpr std::chrono::microseconds kYield{50};
 
 constexpr std::size_t kNoQuota = std::numeric_limits<std::size_t>::max();
+/// The thread that drives while a rank computes.
+constexpr std::size_t kEngine = 1;
+/// Four threads of a rank that has the memory for itself read and write about as fast as memory
+/// can.
+constexpr std::size_t kMostSpare = 3;
 
 std::size_t compute_threads() {
   const char* text = std::getenv("OMP_NUM_THREADS");
@@ -104,17 +109,27 @@ bool fit(std::span<const CoreUse> ranks, std::size_t granted, std::size_t extra)
   return fits_on(all, granted);
 }
 
+bool fit(const CoreSharers& sharers, std::size_t granted, std::size_t extra) {
+  return fit(sharers.node, granted, extra) && fit(sharers.machine, kNoQuota, extra);
+}
+
+int spare_reduce_threads(const CoreSharers& sharers, std::size_t granted) {
+  std::size_t spare = 0;
+  while (spare < kMostSpare && fit(sharers, granted, kEngine + spare + 1)) ++spare;
+  return static_cast<int>(spare);
+}
+
 SpinBudget spin_budget(const CoreSharers& sharers, std::size_t granted,
-                       std::chrono::microseconds spin) {
-  const auto fit_with = [&](std::size_t extra) {
-    return fit(sharers.node, granted, extra) && fit(sharers.machine, kNoQuota, extra);
-  };
-  const bool all_fit = fit_with(0);
+                       std::chrono::microseconds spin, int reduce_threads) {
+  const auto helpers = static_cast<std::size_t>(reduce_threads);
+  const bool all_fit = fit(sharers, granted, helpers);
+  const bool engines_fit = fit(sharers, granted, kEngine + helpers);
   SpinBudget budget{.user = all_fit ? kSpin : kYield,
                     .engine = {},
+                    .helper = {},
                     .keeps_core = all_fit ? kKeepsCore : Duration::zero()};
   if (spin.count() >= 0) budget.user = spin;
-  if (fit_with(1)) budget.engine = budget.user;
+  if (engines_fit) budget.engine = budget.helper = budget.user;
   return budget;
 }
 

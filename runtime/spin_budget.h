@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/patience.h"
+#include "comm/base/patience.h"
 
 namespace kolo {
 
@@ -38,9 +38,16 @@ struct CoreSharers {
   std::vector<CoreUse> machine;  ///< Of all nodes that its machine is or plays.
 };
 
+/// Whether both fit, those of the node on its quota, too.
+bool fit(const CoreSharers& sharers, std::size_t granted, std::size_t extra = 0);
+
+/// How many threads can help each rank with reductions on cores that nobody else needs: neither
+/// computing threads nor the engine's, one for each rank. `granted` is the quota of the node.
+int spare_reduce_threads(const CoreSharers& sharers, std::size_t granted);
+
 /// How long threads look before they sleep. `granted` is the quota of the node; `spin` is what the
-/// user wants, if he wants something (not negative).
+/// user wants, if he wants something (not negative); `reduce_threads` help each rank.
 SpinBudget spin_budget(const CoreSharers& sharers, std::size_t granted,
-                       std::chrono::microseconds spin);
+                       std::chrono::microseconds spin, int reduce_threads = 0);
 
 }  // namespace kolo

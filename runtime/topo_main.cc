@@ -31,8 +31,9 @@ struct TopoOptions {
 };
 
 /// The options of the runtime that decide where ranks sit and what links cost.
-constexpr std::array<std::string_view, 6> kRuntimeOptions = {
-    "node_id", "arena_bytes", "link_costs", "calibrate", "calibration_file", "connect_timeout"};
+constexpr std::array<std::string_view, 7> kRuntimeOptions = {
+    "node_id",          "arena_bytes",     "link_costs",    "calibrate",
+    "calibration_file", "connect_timeout", "reduce_threads"};
 
 TopoOptions parse(CLI::App& app, int argc, char** argv) {
   TopoOptions options;
@@ -51,10 +52,11 @@ TopoOptions parse(CLI::App& app, int argc, char** argv) {
 }
 
 /// What this machine has, for the ranks on it: `TopoReport::nodes`, as text.
-std::string look_at_node(const std::vector<int>& ranks) {
+std::string look_at_node(const std::vector<int>& ranks, int reduce_threads) {
   const HardwareSnapshot hardware = discover_hardware();
   const nlohmann::json node = {{"hardware", to_json(hardware)},
-                               {"gpus", gpus_to_json(discover_gpus(), hardware, ranks)}};
+                               {"gpus", gpus_to_json(discover_gpus(), hardware, ranks)},
+                               {"reduce_threads", reduce_threads}};
   return node.dump();
 }
 
@@ -67,7 +69,8 @@ void report_topology(const TopoOptions& options) {
   // One rank looks at its node for all of the node's ranks.
   const int node = grid.node(rank);
   const std::vector<std::string> gathered = rendezvous->all_gather(
-      grid.leader(node) == rank ? look_at_node(grid.ranks_of_node(node)) : std::string());
+      grid.leader(node) == rank ? look_at_node(grid.ranks_of_node(node), connection.reduce_threads)
+                                : std::string());
   connection.transport->shutdown(/*orderly=*/true);
   if (rank != 0) return;
   std::vector<nlohmann::json> nodes;

@@ -201,11 +201,13 @@ json to_json(const TopoReport& report) {
   }
   json nodes = json::array();
   for (int node = 0; node < grid.num_nodes(); ++node) {
+    const json& found = report.nodes.at(static_cast<std::size_t>(node));
     nodes.push_back({{"node", node},
                      {"id", grid.node_id(node)},
                      {"ranks", grid.ranks_of_node(node)},
-                     {"hardware", report.nodes.at(static_cast<std::size_t>(node)).at("hardware")},
-                     {"gpus", report.nodes.at(static_cast<std::size_t>(node)).at("gpus")}});
+                     {"hardware", found.at("hardware")},
+                     {"gpus", found.at("gpus")},
+                     {"reduce_threads", found.at("reduce_threads")}});
   }
   return {{"ranks", std::move(ranks)},
           {"nodes", std::move(nodes)},
@@ -229,6 +231,8 @@ std::string to_text(const json& report) {
   for (const json& node : report["nodes"]) {
     fmt::format_to(out, "\nnode {} ({})\n", node["node"].get<int>(), node["id"].get<std::string>());
     append_hardware(text, node["hardware"]);
+    fmt::format_to(out, "  {} threads help each rank with reductions\n",
+                   node["reduce_threads"].get<int>());
     text += gpus_to_text(node["gpus"], node["hardware"]);
   }
   fmt::format_to(out, "\n\nLink costs ({})\n\n", report["link_costs_source"].get<std::string>());

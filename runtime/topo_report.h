@@ -17,7 +17,8 @@ namespace kolo {
 /// What `kolo-topo` tells about a job.
 struct TopoReport {
   ProcessGrid grid;
-  /// By node: {hardware: `to_json(HardwareSnapshot)`, gpus: `gpus_to_json(...)`}.
+  /// By node: {hardware: `to_json(HardwareSnapshot)`, gpus: `gpus_to_json(...)`, reduce_threads:
+  /// how many help each rank}.
   std::vector<nlohmann::json> nodes;
   LinkCosts costs;
   std::string costs_source;                      ///< How they are known.
@@ -28,7 +29,7 @@ struct TopoReport {
 nlohmann::json to_json(const HardwareSnapshot& hardware);
 
 /// {ranks: [{rank, node, local_rank, cross_rank}],
-///  nodes: [{node, id, ranks, hardware, gpus}],
+///  nodes: [{node, id, ranks, hardware, gpus, reduce_threads}],
 ///  link_costs: {key of `parse_link_costs`: value}, node_rates: [bytes per microsecond, if links
 ///  differ], link_costs_source,
 ///  tuned: {plan: {fusion_bytes, chunk_bytes, step_us}} (sizes of 0 are the cost model's),

@@ -12,7 +12,7 @@ namespace {
 
 static_assert(kMaxBuckets == BucketId{1} << kTagBucketBits);
 
-/// What the kernels of one bucket write in one poll.
+/// What the kernels of one bucket write in one poll, for each thread.
 constexpr std::size_t kKernelBytesPerPoll = std::size_t{1} << 20;
 
 /// A queue of steps; each step enters at most once per iteration, so it never wraps.
@@ -39,7 +39,7 @@ bool has_messages(const Schedule& schedule) {
 }  // namespace
 
 struct Executor::Run {
-  Run(Schedule of, Binding at, Transport& transport, DeviceLane* lane)
+  Run(Schedule of, Binding at, Transport& transport, DeviceLane* lane, std::size_t threads)
       : schedule(std::move(of)),
         binding(std::move(at)),
         predecessors(schedule.steps.size()),
@@ -73,7 +73,8 @@ struct Executor::Run {
                                .scale = binding.scale,
                                .unpack_stores = binding.unpack_stores,
                                .packer = binding.packer.get(),
-                               .codec = binding.codec.get()});
+                               .codec = binding.codec.get()},
+                   threads);
     } else {
       device = lane->prepare(schedule, {.bucket = binding.bucket,
                                         .first_flag = binding.first_flag,
@@ -108,7 +109,11 @@ struct Executor::Run {
   std::size_t network_bytes = 0;  // sent to other nodes in this iteration
 };
 
-Executor::Executor(Transport& transport, DeviceLane* lane) : transport_(transport), lane_(lane) {}
+Executor::Executor(Transport& transport, DeviceLane* lane, ReduceTeam* team)
+    : transport_(transport),
+      lane_(lane),
+      team_(team),
+      threads_(team != nullptr ? team->size() : 1) {}
 Executor::~Executor() = default;
 
 void Executor::add(Schedule schedule, Binding binding) {
@@ -121,11 +126,24 @@ void Executor::add(Schedule schedule, Binding binding) {
   if (runs_.size() <= bucket) runs_.resize(bucket + 1);
   ensure(!runs_[bucket], "bucket added twice");
   runs_[bucket] = std::make_unique<Run>(std::move(schedule), std::move(binding), transport_,
-                                        on_device ? lane_ : nullptr);
+                                        on_device ? lane_ : nullptr, threads_);
+  reserve_pieces(runs_[bucket]->schedule);
   active_.reserve(runs_.size());
   for (auto* buckets : {&finished_, &taken_finished_, &enqueued_, &taken_enqueued_}) {
     buckets->reserve(runs_.size());
   }
+}
+
+/// Room for what `compute_next` does at most at a time.
+void Executor::reserve_pieces(const Schedule& schedule) {
+  std::size_t most_moved = 0;
+  for (const Step& step : schedule.steps) {
+    most_moved = std::max(most_moved,
+                          moved_bytes({.step = &step, .count = threads_ * kKernelBytesPerPoll}, 1));
+  }
+  computed_.reserve(std::max(computed_.capacity(), schedule.steps.size()));
+  pieces_.reserve(
+      std::max(pieces_.capacity(), most_moved / (kPieceBytes / 2) + schedule.steps.size()));
 }
 
 void Executor::set_input(BucketId bucket, std::size_t index, const Event* event) {
@@ -231,7 +249,7 @@ bool Executor::advance(Run& run) {
   for (bool goes_on = true; goes_on; moved |= goes_on) {
     goes_on = complete_pending(run);
     goes_on |= issue_ready(run);
-    while (bytes < kKernelBytesPerPoll && !run.kernels.empty()) {
+    while (bytes < threads_ * kKernelBytesPerPoll && !run.kernels.empty()) {
       bytes += compute_next(run);
       issue_ready(run);
       goes_on = true;
@@ -353,20 +371,55 @@ void Executor::issue(Run& run, StepId id) {
   }
 }
 
+// Kernels that are ready do not depend on each other, so several may run at the same time. Alone,
+// one after the other: peers wait for what follows the first.
 std::size_t Executor::compute_next(Run& run) {
-  const Step& step = run.schedule.steps[run.kernels.front()];
-  const std::size_t first = run.kernel_progress;
-  const std::size_t left = step.target.count - first;
-  const std::size_t count = step.kind == StepKind::kCodec
-                                ? left
-                                : std::min(left, kKernelBytesPerPoll / run.element_bytes);
-  run.host->compute(step, first, count);
-  run.kernel_progress += count;
-  if (run.kernel_progress == step.target.count) {
+  const std::size_t limit = threads_ * kKernelBytesPerPoll / run.element_bytes;
+  std::size_t written = 0;  // elements
+  pieces_.clear();
+  computed_.clear();
+  do {
+    const Step& step = run.schedule.steps[run.kernels.front()];
+    if (step.kind == StepKind::kCodec) {
+      if (computed_.empty()) return run_codec(run);
+      break;
+    }
+    const std::size_t first = run.kernel_progress;
+    const std::size_t count = std::min(step.target.count - first, limit - written);
+    const KernelPiece part{&step, first, count};
+    if (threads_ > 1) {
+      append_pieces(part, run.element_bytes, pieces_);
+    } else {
+      pieces_.push_back(part);
+    }
+    written += count;
+    run.kernel_progress += count;
+    if (run.kernel_progress < step.target.count) break;
     run.kernel_progress = 0;
-    complete(run, run.kernels.pop());
+    computed_.push_back(run.kernels.pop());
+  } while (threads_ > 1 && written < limit && !run.kernels.empty());
+  compute_pieces(run);
+  for (StepId step : computed_) complete(run, step);
+  return written * run.element_bytes;
+}
+
+void Executor::compute_pieces(Run& run) {
+  std::size_t bytes = 0;
+  for (const KernelPiece& piece : pieces_) bytes += moved_bytes(piece, run.element_bytes);
+  if (threads_ > 1 && bytes >= kLeastSharedBytes) {
+    team_->run(pieces_.size(), [&](std::size_t piece, std::size_t thread) {
+      run.host->compute(pieces_[piece], thread);
+    });
+  } else {
+    for (const KernelPiece& piece : pieces_) run.host->compute(piece);
   }
-  return count * run.element_bytes;
+}
+
+std::size_t Executor::run_codec(Run& run) {
+  const Step& step = run.schedule.steps[run.kernels.front()];
+  run.host->run_codec(step);
+  complete(run, run.kernels.pop());
+  return step.target.count * run.element_bytes;
 }
 
 std::byte* Executor::address(Run& run, const Range& range) {

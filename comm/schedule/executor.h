@@ -10,7 +10,9 @@
 
 #include "comm/schedule/codec.h"
 #include "comm/schedule/device_lane.h"
+#include "comm/schedule/kernel_pieces.h"
 #include "comm/schedule/packer.h"
+#include "comm/schedule/reduce_team.h"
 #include "comm/schedule/schedule.h"
 #include "comm/transport/transport.h"
 
@@ -42,17 +44,17 @@ struct Binding {
 
 /// Runs schedules: the only code with I/O pending. Many buckets may be in flight; steps whose
 /// predecessors are complete start in the order of their schedule, messages and flags before
-/// kernels. Kernels of host buckets run in `poll`, long ones in parts; local steps of
-/// device buckets are enqueued on streams (see DeviceLane), as soon as what comes before them is
-/// enqueued or complete.
+/// kernels. Kernels of host buckets run in `poll`, long ones in parts; with a team, those that are
+/// ready run side by side, cut into pieces. Local steps of device buckets are enqueued on streams
+/// (see DeviceLane), as soon as what comes before them is enqueued or complete.
 ///
-/// Threads: one. Never blocks, never throws from `poll`. Steady state allocates nothing: all memory
-/// of a run is made by `add`. Before it is destroyed with anything in flight, the transport is shut
-/// down.
+/// Threads: one, which the team helps within `poll`. Never blocks, never throws from `poll`. Steady
+/// state allocates nothing: all memory of a run is made by `add`. Before it is destroyed with
+/// anything in flight, the transport is shut down.
 class Executor {
  public:
-  /// `lane`, if there is a device, outlives the executor.
-  explicit Executor(Transport& transport, DeviceLane* lane = nullptr);
+  /// `lane`, if there is a device, and `team`, if somebody helps, outlive the executor.
+  explicit Executor(Transport& transport, DeviceLane* lane = nullptr, ReduceTeam* team = nullptr);
   ~Executor();
 
   /// Prepares a bucket. Errors: KoloError(kResources) if arena or device cannot hold it;
@@ -82,8 +84,8 @@ class Executor {
   /// stays, for peers and messages may still touch it.
   void abandon(BucketId bucket);
 
-  /// Moves everything on as far as it goes now; kernels write at most about 1 MiB per bucket, so
-  /// that polling goes on between them.
+  /// Moves everything on as far as it goes now; kernels write at most about 1 MiB per bucket and
+  /// thread, so that polling goes on between them.
   /// Returns whether anything moved.
   bool poll();
 
@@ -122,16 +124,23 @@ class Executor {
   bool issue_ready(Run& run);
   void issue(Run& run, StepId step);
   std::size_t compute_next(Run& run);
+  void compute_pieces(Run& run);
+  std::size_t run_codec(Run& run);
+  void reserve_pieces(const Schedule& schedule);
   std::byte* address(Run& run, const Range& range);
   /// What a message goes from or to.
   std::span<std::byte> memory(Run& run, const Range& range);
 
   Transport& transport_;
   DeviceLane* lane_;
+  ReduceTeam* team_;
+  const std::size_t threads_;               // that compute
   std::vector<std::unique_ptr<Run>> runs_;  // by bucket
   std::vector<Run*> active_;                // in order of start
   std::vector<BucketId> finished_, taken_finished_;
   std::vector<BucketId> enqueued_, taken_enqueued_;
+  std::vector<KernelPiece> pieces_;  // that are computed
+  std::vector<StepId> computed_;     // steps that end with them
 };
 
 }  // namespace kolo

@@ -30,7 +30,8 @@ std::optional<Range> tensor_operand(const Step& step) {
 
 }  // namespace
 
-HostRun::HostRun(Transport& transport, const Schedule& schedule, const HostBinding& binding)
+HostRun::HostRun(Transport& transport, const Schedule& schedule, const HostBinding& binding,
+                 std::size_t threads)
     : schedule_(schedule),
       binding_(binding),
       element_bytes_(size_of(schedule.layout.dtype)),
@@ -38,7 +39,8 @@ HostRun::HostRun(Transport& transport, const Schedule& schedule, const HostBindi
       overflow_(schedule.layout.placement == Placement::kStaged ? Overflow::kLargest
                                                                 : Overflow::kInfinity),
       scratch_(allocate_aligned(schedule.scratch_count * element_bytes_)),
-      payloads_(allocate_aligned(schedule.payload_bytes)) {
+      payloads_(allocate_aligned(schedule.payload_bytes)),
+      operands_(threads) {
   const ArenaNeeds needs = arena_needs(schedule);
   transport.commit(binding.arena_offset, needs.bucket_bytes);
   transport.commit(binding.staging_offset, needs.staging_bytes);
@@ -50,8 +52,10 @@ HostRun::HostRun(Transport& transport, const Schedule& schedule, const HostBindi
     most_sources = std::max(most_sources, step.sources.size());
     most_mirrors = std::max(most_mirrors, step.mirrors.size());
   }
-  sources_.reserve(most_sources);
-  outputs_.reserve(most_mirrors + 1);
+  for (Operands& operands : operands_) {
+    operands.sources.reserve(most_sources);
+    operands.outputs.reserve(most_mirrors + 1);
+  }
   payload_sources_.reserve(schedule.payloads.size());
   payload_targets_.reserve(schedule.payloads.size());
 }
@@ -128,41 +132,44 @@ void HostRun::run_codec(const Step& step) {
   }
 }
 
-void HostRun::compute(const Step& step, std::size_t first, std::size_t count) {
-  if (step.kind == StepKind::kCodec) return run_codec(step);
-  const Range target = part(step.target, first, count);
-  const Range source = part(step.sources[0], first, count);
+void HostRun::compute(const KernelPiece& piece, std::size_t thread) {
+  const Step& step = *piece.step;
+  const Range target = part(step.target, piece.first, piece.count);
+  const Range source = part(step.sources[0], piece.first, piece.count);
   switch (step.kind) {
     case StepKind::kReduce:
-      reduce(step, first, count);
+      reduce(piece, operands_[thread]);
       break;
     case StepKind::kCopy:
       convert(schedule_.layout.dtype, address(target), schedule_.layout.dtype, address(source),
-              count, 1.0);
+              piece.count, 1.0);
       break;
     case StepKind::kPack:
-      binding_.packer->pack(source.offset, count, address(target));
+      binding_.packer->pack(source.offset, piece.count, address(target));
       break;
     case StepKind::kUnpack:
-      binding_.packer->unpack(target.offset, count, address(source), binding_.unpack_stores);
+      binding_.packer->unpack(target.offset, piece.count, address(source), binding_.unpack_stores);
       break;
     default:
       break;
   }
 }
 
-void HostRun::reduce(const Step& step, std::size_t first, std::size_t count) {
+void HostRun::reduce(const KernelPiece& piece, Operands& operands) {
+  const Step& step = *piece.step;
   const std::optional<Range> operand = tensor_operand(step);
-  if (!operand) return reduce_piece(step, first, {.count = count});
-  for (const std::size_t end = first + count; first < end;) {
-    const Packer::Piece piece = binding_.packer->piece(operand->offset + first, end - first);
+  if (!operand) return reduce_tensor(step, piece.first, {.count = piece.count}, operands);
+  const std::size_t end = piece.first + piece.count;
+  for (std::size_t first = piece.first; first < end;) {
+    const Packer::Piece tensor = binding_.packer->piece(operand->offset + first, end - first);
     // What a gap holds is nobody's, on any rank.
-    if (piece.data != nullptr) reduce_piece(step, first, piece);
-    first += piece.count;
+    if (tensor.data != nullptr) reduce_tensor(step, first, tensor, operands);
+    first += tensor.count;
   }
 }
 
-void HostRun::reduce_piece(const Step& step, std::size_t first, const Packer::Piece& tensor) {
+void HostRun::reduce_tensor(const Step& step, std::size_t first, const Packer::Piece& tensor,
+                            Operands& operands) {
   const std::size_t count = tensor.count;
   const auto output = [&](const Range& range) {
     return range.region == Region::kUser ? tensor.data : address(part(range, first, count));
@@ -171,11 +178,12 @@ void HostRun::reduce_piece(const Step& step, std::size_t first, const Packer::Pi
     if (range.region == Region::kInput) return tensor.input;
     return output(range);
   };
-  outputs_.assign(1, output(step.target));
-  for (const Range& mirror : step.mirrors) outputs_.push_back(output(mirror));
-  sources_.clear();
-  for (const Range& source : step.sources) sources_.push_back(source_at(source));
-  kolo::reduce(schedule_.layout.dtype, schedule_.layout.op, outputs_, sources_, count,
+  auto& [outputs, sources] = operands;
+  outputs.assign(1, output(step.target));
+  for (const Range& mirror : step.mirrors) outputs.push_back(output(mirror));
+  sources.clear();
+  for (const Range& source : step.sources) sources.push_back(source_at(source));
+  kolo::reduce(schedule_.layout.dtype, schedule_.layout.op, outputs, sources, count,
                step.finishes ? binding_.scale : 1.0, overflow_);
 }
 

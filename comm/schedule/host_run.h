@@ -6,6 +6,7 @@
 
 #include "comm/base/aligned_memory.h"
 #include "comm/schedule/codec.h"
+#include "comm/schedule/kernel_pieces.h"
 #include "comm/schedule/packer.h"
 #include "comm/schedule/schedule.h"
 #include "comm/transport/transport.h"
@@ -23,12 +24,13 @@ struct HostBinding {
 };
 
 /// The memory of a host bucket and the kernels that work on it: made at plan time, used in every
-/// iteration. Threads: the executor's. Steady state allocates nothing.
+/// iteration. Threads: the executor's, but for `compute`. Steady state allocates nothing.
 class HostRun {
  public:
-  /// Commits arena memory. `schedule` outlives the run.
+  /// Commits arena memory. `schedule` outlives the run; at most `threads` compute at a time.
   /// Errors: KoloError(kResources).
-  HostRun(Transport& transport, const Schedule& schedule, const HostBinding& binding);
+  HostRun(Transport& transport, const Schedule& schedule, const HostBinding& binding,
+          std::size_t threads = 1);
 
   /// Whether the step is one of these kernels.
   static bool runs(const Schedule& schedule, const Step& step);
@@ -41,16 +43,25 @@ class HostRun {
   /// The memory of a payload.
   std::span<std::byte> payload(const Range& range) const;
 
-  /// Runs the part of a kernel that is elements [first, first + count) of its ranges; codec steps
-  /// run as a whole.
-  void compute(const Step& step, std::size_t first, std::size_t count);
+  /// Runs a piece of a kernel. Threads: each with a number of its own below `threads`; what is
+  /// computed at the same time does not depend on each other.
+  void compute(const KernelPiece& piece, std::size_t thread = 0);
+
+  /// Runs a codec step, all of it, while nothing else computes.
+  void run_codec(const Step& step);
 
  private:
-  void run_codec(const Step& step);
+  /// Of a reduction; one for each thread.
+  struct Operands {
+    std::vector<void*> outputs;
+    std::vector<const void*> sources;
+  };
+
   CodecElements elements(const Range& range) const;
   void append_payloads(const Range& range, std::vector<std::span<std::byte>>& to) const;
-  void reduce(const Step& step, std::size_t first, std::size_t count);
-  void reduce_piece(const Step& step, std::size_t first, const Packer::Piece& tensor);
+  void reduce(const KernelPiece& piece, Operands& operands);
+  void reduce_tensor(const Step& step, std::size_t first, const Packer::Piece& tensor,
+                     Operands& operands);
 
   const Schedule& schedule_;
   const HostBinding binding_;
@@ -61,8 +72,7 @@ class HostRun {
   AlignedMemory scratch_;
   AlignedMemory payloads_;
   std::size_t turn_offset_ = 0;  // of this iteration's staging memory in the arena
-  std::vector<void*> outputs_;
-  std::vector<const void*> sources_;
+  std::vector<Operands> operands_;
   std::vector<std::span<std::byte>> payload_targets_, payload_sources_;  // of a codec step
 };
 

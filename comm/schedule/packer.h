@@ -7,7 +7,8 @@
 namespace kolo {
 
 /// Moves elements between the caller's tensors and a host bucket that is not in place; see
-/// `fusion/`. Threads: the executor's. Nothing allocates.
+/// `fusion/`. Threads: the executor's and those that help it, each with other elements. Nothing
+/// allocates.
 class Packer {
  public:
   virtual ~Packer() = default;

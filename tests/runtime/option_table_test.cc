@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <limits>
@@ -36,6 +37,7 @@ const std::map<std::string, std::string>& other_values() {
       {"peer_timeout", "3"},
       {"operation_timeout", "0"},
       {"spin", "17"},
+      {"reduce_threads", "2"},
       {"device", "cuda:1"},
       {"device_algorithm", "native"},
       {"device_fusion_bytes", "2097152"},
@@ -139,6 +141,15 @@ TEST(OptionTable, SizesCanBeLeftToTheModel) {
   }
 }
 
+TEST(OptionTable, ReduceThreadsMayBeLeftToTheCores) {
+  const auto entry = std::ranges::find(option_table(), "reduce_threads", &OptionEntry::name);
+  Options options{.reduce_threads = 2};
+  entry->set(options, "auto");
+  EXPECT_EQ(options.reduce_threads, kAutoThreads);
+  EXPECT_EQ(entry->get(options), "auto");
+  EXPECT_EQ(options, Options{});
+}
+
 TEST(OptionsFromEnvironment, NamesVariableAndValueThatAreWrong) {
   const std::map<std::string, std::vector<std::string>> wrong = {
       {"KOLO_FUSION_BYTES", {"", "four", "-1", "4T", "4KB", "Auto"}},
@@ -153,6 +164,7 @@ TEST(OptionsFromEnvironment, NamesVariableAndValueThatAreWrong) {
       {"KOLO_PEER_TIMEOUT", {"0"}},
       {"KOLO_OPERATION_TIMEOUT", {"-1", "9223372036854775808"}},
       {"KOLO_SPIN", {"-2", "fast"}},
+      {"KOLO_REDUCE_THREADS", {"", "-1", "257", "2.5", "all", "2 "}},
   };
   for (const auto& [name, values] : wrong) {
     for (const std::string& value : values) {

@@ -15,8 +15,12 @@ using std::chrono::microseconds;
 constexpr std::size_t kNoQuota = 1000;
 
 /// Of ranks that are one node and all of its machine.
-SpinBudget budget_of(const std::vector<CoreUse>& ranks, microseconds spin = microseconds(-1)) {
-  return spin_budget({.node = ranks, .machine = ranks}, kNoQuota, spin);
+SpinBudget budget_of(const std::vector<CoreUse>& ranks, microseconds spin = microseconds(-1),
+                     int reduce_threads = 0) {
+  return spin_budget({.node = ranks, .machine = ranks}, kNoQuota, spin, reduce_threads);
+}
+int spare_on(const std::vector<CoreUse>& ranks, std::size_t granted = kNoQuota) {
+  return spare_reduce_threads({.node = ranks, .machine = ranks}, granted);
 }
 
 std::atomic<int> cores_given_away = 0;
@@ -75,6 +79,40 @@ TEST(SpinBudget, NodesOfOneMachineShareItsCores) {
   EXPECT_EQ(budget({both, both}, kNoQuota).engine.count(), 0);
   // The quota is the node's and not the machine's.
   EXPECT_GT(budget({both, both}, 1).keeps_core, Duration::zero());
+}
+
+TEST(SpinBudget, ReduceThreadsTakeCoresThatNobodyNeeds) {
+  const auto on_shared_cores = [](std::size_t ranks, int cores, std::size_t threads) {
+    CoreUse use{.cores = {}, .threads = threads};
+    for (int core = 0; core < cores; ++core) use.cores.push_back(core);
+    return spare_on(std::vector<CoreUse>(ranks, use));
+  };
+  EXPECT_EQ(on_shared_cores(2, 2, 1), 0) << "taken by ranks";
+  EXPECT_EQ(on_shared_cores(2, 4, 1), 0) << "engines have two of them";
+  EXPECT_EQ(on_shared_cores(2, 6, 1), 1);
+  EXPECT_EQ(on_shared_cores(2, 7, 1), 1) << "the same for each rank";
+  EXPECT_EQ(on_shared_cores(2, 6, 2), 0) << "taken by computing threads";
+  EXPECT_EQ(on_shared_cores(1, 64, 1), 3) << "more do not move bytes faster";
+  EXPECT_EQ(on_shared_cores(4, 2, 1), 0) << "ranks outnumber cores";
+}
+
+TEST(SpinBudget, ReduceThreadsCountWhereRanksMayRun) {
+  const std::vector<CoreUse> bound = {{.cores = {0}}, {.cores = {1, 2, 3, 4}}};
+  EXPECT_EQ(spare_on(bound), 0) << "rank 0 has one core, whatever is free";
+  CoreUse eight{.cores = {0, 1, 2, 3, 4, 5, 6, 7}};
+  EXPECT_EQ(spare_on({eight, eight}), 2);
+  EXPECT_EQ(spare_on({eight, eight}, 6), 1) << "quota";
+}
+
+TEST(SpinBudget, ReduceThreadsLookOnlyOnCoresOfTheirOwn) {
+  const CoreUse four{.cores = {0, 1, 2, 3}};
+  const std::vector<CoreUse> ranks = {four};
+  EXPECT_GT(budget_of(ranks, microseconds(-1), 2).helper.count(), 0);
+  const SpinBudget tight = budget_of(ranks, microseconds(-1), 3);
+  EXPECT_EQ(tight.helper.count(), 0) << "one core is the engine's";
+  EXPECT_GT(tight.keeps_core.count(), 0);
+  EXPECT_EQ(budget_of(ranks, microseconds(-1), 4).keeps_core.count(), 0)
+      << "somebody else needs it";
 }
 
 TEST(Patience, LastsAsLongAsItsBudgetSays) {

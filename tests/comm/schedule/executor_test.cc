@@ -18,6 +18,7 @@
 #include "comm/collective/compile.h"
 #include "comm/collective/reduce_kernels.h"
 #include "comm/collective/reference_kernels.h"
+#include "comm/schedule/reduce_team.h"
 #include "comm/transport/in_process_transport.h"
 #include "tests/support/allocation_counter.h"
 #include "tests/support/node_shapes.h"
@@ -135,8 +136,12 @@ class UserTensors final : public Packer {
 /// One rank of a job with buckets of all kinds.
 class Rank {
  public:
-  Rank(InProcessHub& hub, int rank)
-      : ranks_(hub.grid().world_size()), transport_(hub.transport(rank)), executor_(*transport_) {}
+  /// `helpers` threads help it.
+  Rank(InProcessHub& hub, int rank, int helpers = 0)
+      : ranks_(hub.grid().world_size()),
+        transport_(hub.transport(rank)),
+        team_(helpers, SpinBudget{}),
+        executor_(*transport_, nullptr, &team_) {}
 
   /// What is in flight refers to the executor's memory, so the transport ends first.
   ~Rank() { transport_->shutdown(false); }
@@ -181,6 +186,17 @@ class Rank {
       if (to != nullptr) convert(started.dtype, to, DType::kFloat64, &value, 1, 1.0);
     }
     executor_.start(bucket, iteration);
+  }
+
+  /// The bytes of all elements, side by side.
+  std::vector<std::byte> result(BucketId bucket) const {
+    const Bucket& finished = buckets_[bucket];
+    std::vector<std::byte> bytes;
+    for (std::size_t i = 0; i < finished.layout.count; ++i) {
+      const std::byte* const from = finished.element(i);
+      if (from != nullptr) bytes.insert(bytes.end(), from, from + size_of(finished.dtype));
+    }
+    return bytes;
   }
 
   /// Empty, or what is wrong with the result of an iteration.
@@ -231,16 +247,17 @@ class Rank {
 
   int ranks_;
   std::unique_ptr<Transport> transport_;
+  ReduceTeam team_;
   Executor executor_;
   std::uint32_t next_flag_ = 0;
   std::size_t arena_end_ = 0;
   std::vector<Bucket> buckets_;
 };
 
-std::vector<std::unique_ptr<Rank>> make_ranks(InProcessHub& hub) {
+std::vector<std::unique_ptr<Rank>> make_ranks(InProcessHub& hub, int helpers = 0) {
   std::vector<std::unique_ptr<Rank>> ranks;
   for (int rank = 0; rank < hub.grid().world_size(); ++rank) {
-    ranks.push_back(std::make_unique<Rank>(hub, rank));
+    ranks.push_back(std::make_unique<Rank>(hub, rank, helpers));
   }
   return ranks;
 }
@@ -436,6 +453,73 @@ TEST_P(ExecutorMemory, IsNotAllocatedInSteadyState) {
       EXPECT_EQ(rank->wrong(bucket, 3), "");
     }
   }
+}
+
+/// Runs one iteration of all buckets of all ranks, in one thread and its helpers.
+void run_iteration(const std::vector<std::unique_ptr<Rank>>& ranks, std::size_t buckets,
+                   std::uint64_t iteration) {
+  for (const auto& rank : ranks) {
+    for (BucketId bucket = 0; bucket < buckets; ++bucket) rank->start(bucket, iteration);
+  }
+  for (std::size_t finished = 0; finished < ranks.size() * buckets;) {
+    for (const auto& rank : ranks) {
+      rank->transport().poll();
+      rank->executor().poll();
+      finished += rank->executor().take_finished().size();
+    }
+  }
+}
+
+/// Buckets whose kernels are cut.
+std::vector<BucketLayout> large_layouts() {
+  std::vector<BucketLayout> layouts;
+  for (Placement placement : {Placement::kInPlace, Placement::kStaged, Placement::kUser}) {
+    layouts.push_back({.count = 150'007, .placement = placement});
+  }
+  layouts.push_back({.count = 150'007, .placement = Placement::kUser, .out_of_place = true});
+  return layouts;
+}
+
+TEST(Executor, GivesTheSameBytesWithHelpers) {
+  const std::vector<BucketLayout> layouts = large_layouts();
+  for (const Job& job : {Job{{3}, "direct"}, Job{{1, 1}, "ring"}, Job{{2, 1}, "flat"},
+                         Job{{2, 2}, "hierarchical:direct,direct"}}) {
+    std::vector<std::vector<std::byte>> alone;
+    for (const int helpers : {0, 1, 3}) {
+      SCOPED_TRACE(text(job) + " with " + std::to_string(helpers) + " helpers");
+      InProcessHub hub(ProcessGrid::with_node_sizes(job.nodes),
+                       {.arena_bytes = std::size_t{32} << 20});
+      const auto ranks = make_ranks(hub, helpers);
+      for (const auto& rank : ranks) {
+        for (const BucketLayout& layout : layouts) {
+          rank->add(layout, hub.grid(), {.algorithm = job.algorithm});
+        }
+      }
+      run_iteration(ranks, layouts.size(), 0);
+      for (BucketId bucket = 0; bucket < layouts.size(); ++bucket) {
+        if (helpers == 0) alone.push_back(ranks[0]->result(bucket));
+        for (const auto& rank : ranks) {
+          // Not EXPECT_EQ, which would print megabytes.
+          EXPECT_TRUE(rank->result(bucket) == alone[bucket]) << "bucket " << bucket;
+        }
+      }
+    }
+  }
+}
+
+TEST(Executor, AllocatesNothingWithHelpers) {
+  InProcessHub hub(ProcessGrid::with_node_sizes({2}), {.arena_bytes = std::size_t{32} << 20});
+  const auto ranks = make_ranks(hub, 2);
+  const std::vector<BucketLayout> layouts = large_layouts();
+  for (const auto& rank : ranks) {
+    for (const BucketLayout& layout : layouts) {
+      rank->add(layout, hub.grid(), {.algorithm = "direct"});
+    }
+  }
+  run_iteration(ranks, layouts.size(), 0);
+  const test::AllocationCounter allocations;
+  run_iteration(ranks, layouts.size(), 1);
+  EXPECT_EQ(allocations.calls(), 0u);
 }
 
 // 5 MiB are several parts of a kernel for each rank.

@@ -1,0 +1,106 @@
+#include "comm/schedule/reduce_team.h"
+
+#include <pthread.h>
+
+#include <limits>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "comm/base/error.h"
+
+namespace kolo {
+namespace {
+
+/// In `left_`: the team ends.
+constexpr std::uint32_t kStop = std::numeric_limits<std::uint32_t>::max();
+
+}  // namespace
+
+ReduceTeam::ReduceTeam(int helpers, const SpinBudget& budget) : budget_(budget) {
+  const auto wanted = static_cast<std::size_t>(helpers);
+  helpers_.reserve(wanted);
+  try {
+    for (std::size_t member = 1; member <= wanted; ++member) {
+      helpers_.emplace_back([this, member] { help(member); });
+      ::pthread_setname_np(helpers_.back().native_handle(), "kolo-reduce");
+    }
+  } catch (const std::system_error& e) {
+    stop();
+    throw KoloError({.code = ErrorCode::kResources,
+                     .what = fmt::format("cannot start reduce thread {} of {}: {}; see ulimit -u, "
+                                         "or lower the option reduce_threads",
+                                         helpers_.size() + 1, helpers, e.what())});
+  }
+}
+
+ReduceTeam::~ReduceTeam() { stop(); }
+
+void ReduceTeam::stop() {
+  left_.store(kStop, std::memory_order_release);
+  left_.notify_all();
+  for (std::thread& helper : helpers_) helper.join();
+}
+
+void ReduceTeam::run(std::size_t pieces, const Job& job) {
+  if (pieces <= 1 || helpers_.empty()) {
+    for (std::size_t piece = 0; piece < pieces; ++piece) job.call(job.context, piece, 0);
+    return;
+  }
+  job_ = job;
+  pieces_ = static_cast<std::uint32_t>(pieces);
+  unfinished_.store(pieces_, std::memory_order_relaxed);
+  left_.store(pieces_, std::memory_order_release);
+  left_.notify_all();
+  const std::uint32_t done = take_pieces(0);
+  unfinished_.fetch_sub(done, std::memory_order_acq_rel);
+  Patience patience;
+  while (const std::uint32_t rest = unfinished_.load(std::memory_order_acquire)) {
+    if (!patience.pass(budget_.helper, budget_.keeps_core)) {
+      unfinished_.wait(rest, std::memory_order_acquire);
+    }
+  }
+}
+
+/// Works on pieces until none is left, and returns how many it was.
+std::uint32_t ReduceTeam::take_pieces(std::size_t member) {
+  std::uint32_t taken = 0;
+  std::uint32_t left = left_.load(std::memory_order_relaxed);
+  while (left != 0 && left != kStop) {
+    // Success means that this piece is under way, so that what describes it stays. It was written
+    // before `left_` was set, and all that is done to `left_` afterwards is of this kind.
+    if (!left_.compare_exchange_weak(left, left - 1, std::memory_order_acquire,
+                                     std::memory_order_relaxed)) {
+      continue;
+    }
+    job_.call(job_.context, pieces_ - left, member);
+    ++taken;
+    left = left_.load(std::memory_order_relaxed);
+  }
+  return taken;
+}
+
+void ReduceTeam::help(std::size_t member) {
+  Patience patience;
+  for (;;) {
+    const std::uint32_t left = left_.load(std::memory_order_relaxed);
+    if (left == kStop) return;
+    if (left == 0) {
+      if (!patience.pass(budget_.helper, budget_.keeps_core)) {
+        left_.wait(0, std::memory_order_relaxed);
+        patience.renew();
+      }
+      continue;
+    }
+    const std::uint32_t taken = take_pieces(member);
+    if (taken == 0) continue;
+    // The caller sleeps until the last one is done. It may have gone on, and the word with it, but
+    // not the team: whoever destroys it waits for this thread.
+    if (unfinished_.fetch_sub(taken, std::memory_order_acq_rel) == taken) {
+      unfinished_.notify_one();
+    }
+    patience.renew();
+  }
+}
+
+}  // namespace kolo

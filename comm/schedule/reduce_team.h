@@ -1,0 +1,71 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "comm/base/patience.h"
+
+namespace kolo {
+
+/// Threads that help the executor's with what can be cut into pieces. Whoever is free takes the
+/// next piece:
+///
+///   caller    calls | piece 0 | piece 2 | piece 3 | nothing left, waits for 4 | goes on
+///   helper    wakes up ... | piece 1 | piece 4 ............ | looks for more, then sleeps
+///
+/// A helper that gets no core takes no piece and holds up nobody; only one that loses its core
+/// within a piece is waited for. Outside `run` helpers touch nothing.
+///
+/// Threads: one at a time calls `run`; made and destroyed outside it. Steady state allocates
+/// nothing, and makes no system call while helpers look.
+class ReduceTeam {
+ public:
+  /// `helpers` threads beside the caller. Who waits looks again for `budget.helper` before it
+  /// sleeps. Errors: KoloError(kResources) if threads cannot be started.
+  ReduceTeam(int helpers, const SpinBudget& budget);
+  ~ReduceTeam();
+  ReduceTeam(const ReduceTeam&) = delete;
+  ReduceTeam& operator=(const ReduceTeam&) = delete;
+
+  /// The threads that work, the caller among them.
+  std::size_t size() const { return helpers_.size() + 1; }
+
+  /// Calls `work(piece, member)` once for each piece below `pieces`, on any thread and in any
+  /// order, and returns when all is done. `member` is below `size()` and tells those apart that
+  /// work at the same time. What the caller has written `work` sees, and the reverse. `work` does
+  /// not throw.
+  template <typename Work>
+  void run(std::size_t pieces, const Work& work) {
+    run(pieces,
+        {.call = [](const void* context, std::size_t piece,
+                    std::size_t member) { (*static_cast<const Work*>(context))(piece, member); },
+         .context = &work});
+  }
+
+ private:
+  struct Job {
+    void (*call)(const void* context, std::size_t piece, std::size_t member) = nullptr;
+    const void* context = nullptr;
+  };
+
+  void run(std::size_t pieces, const Job& job);
+  std::uint32_t take_pieces(std::size_t member);
+  void help(std::size_t member);
+  void stop();
+
+  const SpinBudget budget_;
+
+  // Constant while pieces are left or under way.
+  Job job_;
+  std::uint32_t pieces_ = 0;
+
+  // Each counts down; helpers sleep on the first, the caller on the second.
+  alignas(64) std::atomic<std::uint32_t> left_{0};        // that nobody has taken
+  alignas(64) std::atomic<std::uint32_t> unfinished_{0};  // taken or not
+  alignas(64) std::vector<std::thread> helpers_;
+};
+
+}  // namespace kolo
