@@ -76,12 +76,27 @@ class Tables(unittest.TestCase):
 
     def test_the_loss_to_reach_is_one_that_all_curves_reach(self):
         seconds = script("loss-over-seconds")
-        fast = [{"seconds": i, "train_loss": 10 - i} for i in range(10)]
-        slow = [{"seconds": 2 * i, "train_loss": 10 - i} for i in range(10)]
-        loss = seconds.common_loss([fast, slow[:9]])
-        self.assertEqual(loss, 4)  # the mean of 6, 5, 4, 3 and 2
+        fast = [{"seconds": i, "eval_loss": 10 - i} for i in range(10)]
+        slow = [{"seconds": 2 * i, "eval_loss": 10 - i if i % 2 == 0 else None} for i in range(10)]
+        loss = seconds.common_loss([fast, slow])
+        self.assertEqual(loss, 2)
         self.assertEqual(seconds.seconds_to(fast, loss), 8)
         self.assertEqual(seconds.seconds_to(slow, loss), 16)
+        runs = {way: {"curve": curve, "steps": 10, "step_ms": 1, "wire_bytes_per_step": 8}
+                for way, curve in {"dense float32": slow, "top-k 1 %": fast}.items()}
+        self.assertIn("| top-k 1 % | 8.0 | 0.50 | 10 | 1.000 | 1.0 | 8 |", seconds.table("gpt", runs))
+
+    def test_a_way_has_a_ramp_and_evaluations_in_proportion_to_its_steps(self):
+        seconds = script("loss-over-seconds")
+        self.assertEqual(seconds.options_of("mnist", "topk(0.01,dgc,ramp=R)", 800, 40),
+                         ["--compression", "topk(0.01,dgc,ramp=80)",
+                          "--steps", "800", "--log-every", "20", "--eval-every", "20"])
+
+    def test_top_k_leaves_embeddings_dense_and_directions_unclipped(self):
+        self.assertEqual(train_runs.compression_of("mnist", "topk(0.01)"), ["--compression", "topk(0.01)"])
+        self.assertEqual(train_runs.compression_of("gpt", "fp16"), ["--compression", "fp16"])
+        self.assertEqual(train_runs.compression_of("gpt", "topk(0.01,dgc)"),
+                         ["--clip-norm", "0", "--compression", "embedding*=fp16,*=topk(0.01,dgc)"])
 
 
 if __name__ == "__main__":
