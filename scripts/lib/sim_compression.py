@@ -1,5 +1,7 @@
 """Which compression `kolo-sim step --json` predicts to be fastest, over rates and ranks."""
 
+import re
+
 from gnuplot import Axis, Curve, Panel, PlotError
 from plot_sim import latencies, read_rows
 
@@ -56,25 +58,36 @@ def panels(arguments):
     return drawn, title, f"kolo-sim step, network latency {latency} µs, selection on one core"
 
 
+def density_of(compression):
+    """0.01 of "topk(0.01,dgc)"; what the option takes if none is named."""
+    found = re.search(r"\(([0-9.e-]+)", compression)
+    return float(found[1]) if found else 0.01
+
+
 def table(arguments):
-    """Markdown: a line per rate, a column per number of ranks."""
+    """Markdown: a line per rate and density that `auto` was given, a column per number of ranks."""
     points, _ = by_point(arguments)
     counts = sorted({ranks for ranks, _ in points})
-    lines = ["| Gbit/s | " + " | ".join(f"{count} ranks" for count in counts) + " |", "|---:|" + "---|" * len(counts)]
+    chosen = sorted({name for times in points.values() for name in times if is_chosen(name)}, key=density_of)
+    if not chosen:
+        raise PlotError("no row of auto")
+    lines = ["| Gbit/s | density | " + " | ".join(f"{count} ranks" for count in counts) + " |"]
+    lines.append("|---:|---:|" + "---|" * len(counts))
     for rate in sorted({rate for _, rate in points}):
-        cells = [cell(points.get((count, rate), {})) for count in counts]
-        lines.append(f"| {rate:g} | " + " | ".join(cells) + " |")
+        for name in chosen:
+            cells = [cell(points.get((count, rate), {}), name) for count in counts]
+            lines.append(f"| {rate:g} | {density_of(name):g} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def cell(times):
-    """"topk(0.01), 7.1 ×; auto 1.02" of milliseconds by compression."""
-    named = {name: ms for name, ms in times.items() if not is_chosen(name)}
-    if not named:
+def cell(times, chosen):
+    """"topk 7.1 × (1.02)" of milliseconds by compression: what is fastest of dense, 16 bits and top-k of the density
+    of `chosen`, how many times as fast as dense float32, and how many times as long as it `chosen` takes."""
+    density = density_of(chosen)
+    named = {name: ms for name, ms in times.items()
+             if not is_chosen(name) and (not name.startswith("topk") or density_of(name) == density)}  # fmt: skip
+    if not named or chosen not in times:
         return "–"
     best = min(named, key=named.get)
-    text = f"{best}, {times[DENSE] / named[best]:.1f} ×"
-    for name, ms in times.items():
-        if is_chosen(name):
-            text += f"; {name} {ms / named[best]:.2f}"
-    return text
+    word = "dense" if best == DENSE else best.partition("(")[0]
+    return f"{word} {times[DENSE] / named[best]:.1f} × ({times[chosen] / named[best]:.2f})"

@@ -104,7 +104,7 @@ class PlotTest(unittest.TestCase):
         file = self.write("bench.json", self.all_systems(machine="a fast one", commit="abc", command="kolo-bench x"))
         done = self.plot("bench", "-o", self.folder / "bench", file)
         self.assertEqual(done.returncode, 0, done.stderr)
-        words = ["kolo, arena", "kolo, user", "mpi", "limit: memory", "bus bandwidth (GB/s)", "median time", "10 µs", "64K",
+        words = ["kolo, arena", "kolo, user", "mpi", "limit: memory", "bus bandwidth (GB/s)", "median time", "10 µs", "256K",
                  "2 ranks on 1 node", "a fast one · commit abc · kolo-bench x"]  # fmt: skip
         self.expect_pictures("bench", words)
 
