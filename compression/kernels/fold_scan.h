@@ -28,8 +28,8 @@ struct FoldScan {
   std::uint32_t least_key = 0;  ///< Of a candidate; see radix_select.h.
 };
 
-/// Where candidates go. Vector kernels write whole vectors: kCandidateSlack elements behind the
-/// last candidate are overwritten.
+/// Where candidates go. Kernels write ahead: up to kCandidateSlack elements behind the last
+/// candidate are overwritten.
 struct Candidates {
   std::uint32_t* indices = nullptr;
   float* values = nullptr;

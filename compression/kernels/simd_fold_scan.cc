@@ -1,4 +1,6 @@
+#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "compression/kernels/fold_scan.h"
@@ -78,52 +80,62 @@ hn::Mask<D> at_least(D d, hn::Vec<D> values, std::uint32_t least_key) {
   return hn::RebindMask(d, hn::Gt(keys, hn::Set(di, static_cast<std::int32_t>(least_key) - 1)));
 }
 
-// Appends the masked lanes and returns the new number of candidates. In registers, then with a
-// plain store: the compress that stores is slow on some machines.
+// Elements that one word has a bit for.
+constexpr std::size_t kGroup = 64;
+// At densities that pay a group seldom has more candidates.
+constexpr std::size_t kFew = 4;
+
+// The lanes' bits, the first one lowest.
 template <class D>
-std::size_t append(D d, hn::Mask<D> mask, hn::Vec<hn::RebindToUnsigned<D> > indices,
-                   hn::Vec<D> values, const Candidates& out, std::size_t found) {
-  const hn::RebindToUnsigned<D> du;
-  hn::StoreU(hn::Compress(indices, hn::RebindMask(du, mask)), du, out.indices + found);
-  hn::StoreU(hn::Compress(values, mask), d, out.values + found);
-  return found + hn::CountTrue(d, mask);
+HWY_INLINE std::uint64_t bits_of(D d, hn::Mask<D> mask) {
+  std::uint8_t bytes[8] = {};  // So many may be written.
+  hn::StoreMaskBits(d, mask, bytes);
+  std::uint16_t bits;
+  std::memcpy(&bits, bytes, sizeof(bits));
+  return bits;
+}
+
+// Appends the number of each bit that is set, counted from `first`, and returns the new number of
+// indices. Which elements are candidates cannot be predicted, so that few of them take no branch:
+// room for kFew is written in any case.
+HWY_INLINE std::size_t append_bits(std::uint64_t word, std::size_t first, std::uint32_t* indices,
+                                   std::size_t found) {
+  constexpr std::uint64_t kLast = std::uint64_t{1} << (kGroup - 1);
+  const auto append_lowest = [&](std::size_t j) {
+    // A word that is never zero needs no case of its own.
+    const auto number = static_cast<std::uint32_t>(std::countr_zero(word | kLast));
+    indices[found + j] = static_cast<std::uint32_t>(first) + number;
+    word &= word - 1;
+  };
+  const auto count = static_cast<std::size_t>(std::popcount(word));
+  for (std::size_t j = 0; j < kFew; ++j) append_lowest(j);
+  if (HWY_UNLIKELY(count > kFew)) {
+    for (std::size_t j = kFew; j < count; ++j) append_lowest(j);
+  }
+  return found + count;
 }
 
 // By value: stores of vectors may alias anything that has an address.
 template <class Source>
 std::size_t scan_all(const FoldScan scan, const Candidates out) {
-  const hn::ScalableTag<float> d;
-  const hn::RebindToUnsigned<decltype(d)> du;
+  const hn::CappedTag<float, 16> d;
   const std::size_t lanes = hn::Lanes(d);
-  const auto iota = hn::Iota(du, 0u);
-  const auto indices_from = [=](std::size_t i) HWY_ATTR {
-    return hn::Add(iota, hn::Set(du, static_cast<std::uint32_t>(i)));
-  };
-  std::size_t i = scan.begin;
   std::size_t found = 0;
-  for (; scan.end - i >= 4 * lanes; i += 4 * lanes) {
-    const auto sums0 = Source::sums(d, scan, i);
-    const auto sums1 = Source::sums(d, scan, i + lanes);
-    const auto sums2 = Source::sums(d, scan, i + 2 * lanes);
-    const auto sums3 = Source::sums(d, scan, i + 3 * lanes);
-    const auto mask0 = at_least(d, sums0, scan.least_key);
-    const auto mask1 = at_least(d, sums1, scan.least_key);
-    const auto mask2 = at_least(d, sums2, scan.least_key);
-    const auto mask3 = at_least(d, sums3, scan.least_key);
-    if (hn::AllFalse(d, hn::Or(hn::Or(mask0, mask1), hn::Or(mask2, mask3)))) continue;
-    found = append(d, mask0, indices_from(i), sums0, out, found);
-    found = append(d, mask1, indices_from(i + lanes), sums1, out, found);
-    found = append(d, mask2, indices_from(i + 2 * lanes), sums2, out, found);
-    found = append(d, mask3, indices_from(i + 3 * lanes), sums3, out, found);
+  std::size_t i = scan.begin;
+  for (; scan.end - i >= kGroup; i += kGroup) {
+    std::uint64_t word = 0;
+    for (std::size_t j = 0; j < kGroup; j += lanes) {
+      const auto sums = Source::sums(d, scan, i + j);
+      word |= bits_of(d, at_least(d, sums, scan.least_key)) << j;
+    }
+    found = append_bits(word, i, out.indices, found);
   }
   const hn::CappedTag<float, 1> one;
   for (; i < scan.end; ++i) {
-    const auto sum = Source::sums(one, scan, i);
-    if (hn::AllFalse(one, at_least(one, sum, scan.least_key))) continue;
-    out.indices[found] = static_cast<std::uint32_t>(i);
-    out.values[found] = hn::GetLane(sum);
-    ++found;
+    if (hn::AllFalse(one, at_least(one, Source::sums(one, scan, i), scan.least_key))) continue;
+    out.indices[found++] = static_cast<std::uint32_t>(i);
   }
+  for (std::size_t j = 0; j < found; ++j) out.values[j] = scan.sums[out.indices[j]];
   return found;
 }
 
@@ -135,6 +147,17 @@ std::size_t fold_scan_on_target(const FoldScan& scan, const Candidates& out) {
 
 std::size_t rescan_on_target(const FoldScan& scan, const Candidates& out) {
   return scan_all<Stored>(scan, out);
+}
+
+// Appends the masked lanes and returns the new number of candidates. In registers, then with a
+// plain store: the compress that stores is slow on some machines.
+template <class D>
+std::size_t append(D d, hn::Mask<D> mask, hn::Vec<hn::RebindToUnsigned<D> > indices,
+                   hn::Vec<D> values, const Candidates& out, std::size_t found) {
+  const hn::RebindToUnsigned<D> du;
+  hn::StoreU(hn::Compress(indices, hn::RebindMask(du, mask)), du, out.indices + found);
+  hn::StoreU(hn::Compress(values, mask), d, out.values + found);
+  return found + hn::CountTrue(d, mask);
 }
 
 std::size_t keep_on_target(const Candidates& from, std::size_t count, std::uint32_t least_key,

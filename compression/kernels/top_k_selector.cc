@@ -45,14 +45,14 @@ void keep_first_equals(const Candidates& from, std::size_t count, const radix::N
 
 }  // namespace
 
-std::uint32_t TopKSelector::take(std::size_t k, const Candidates& to) {
+radix::NthKey TopKSelector::take(std::size_t k, const Candidates& to) {
   const radix::NthKey nth = radix::nth_largest_key({values_.data(), found_}, k, floor_, keys_);
   if (nth.need == nth.equal) {
     keep_candidates(candidates(), found_, nth.key, to, k);
   } else {
     keep_first_equals(candidates(), found_, nth, to);
   }
-  return nth.key;
+  return nth;
 }
 
 std::size_t TopKSelector::collect(Scan scan_block, FoldScan scan, std::size_t count,
@@ -63,7 +63,7 @@ std::size_t TopKSelector::collect(Scan scan_block, FoldScan scan, std::size_t co
   for (scan.begin = 0; scan.begin < count; scan.begin = scan.end) {
     scan.end = std::min(scan.begin + kBlock, count);
     if (found_ + (scan.end - scan.begin) > room_) {
-      floor_ = take(k, candidates());
+      floor_ = take(k, candidates()).key;
       scan.least_key = floor_ + 1;
       found_ = k;
     }
@@ -84,7 +84,7 @@ SelectionReport TopKSelector::select(const FoldSelect& task, SelectionHint& hint
   if (indices_.size() < room_ + kCandidateSlack) {
     indices_.resize(room_ + kCandidateSlack);
     values_.resize(room_ + kCandidateSlack);
-    keys_.reserve(room_);
+    keys_.resize(room_ + radix::kKeySlack);
   }
   FoldScan scan{.residual = task.residual,
                 .gradient = task.gradient,
@@ -101,11 +101,9 @@ SelectionReport TopKSelector::select(const FoldSelect& task, SelectionHint& hint
   }
   Candidates to = candidates();
   if (task.k > 0) to = {.indices = task.indices, .values = task.values};
-  const std::uint32_t kth_key = take(k, to);
-  for (std::size_t j = 0; j < k; ++j) {
-    report.finite &= radix::key_of(to.values[j]) < radix::kInfinityKey;
-  }
-  adapt(hint, kth_key, k, report);
+  const radix::NthKey nth = take(k, to);
+  report.finite = nth.largest < radix::kInfinityKey;
+  adapt(hint, nth.key, k, report);
   return report;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compression/kernels/fold_scan.h"
+#include "compression/kernels/nth_key.h"
 
 namespace kolo {
 
@@ -60,14 +61,13 @@ class TopKSelector {
   /// Collects at least min(k, count) candidates whose key is at least scan.least_key, if there are
   /// so many. Returns how many passed on the way.
   std::size_t collect(Scan scan_block, FoldScan scan, std::size_t count, std::size_t k);
-  /// Reduces the candidates to their k largest, in `to`. Returns the k-th key. Before: 1 <= k <=
-  /// found_.
-  std::uint32_t take(std::size_t k, const Candidates& to);
+  /// Reduces the candidates to their k largest, in `to`. Before: 1 <= k <= found_.
+  radix::NthKey take(std::size_t k, const Candidates& to);
   Candidates candidates() { return {.indices = indices_.data(), .values = values_.data()}; }
 
   std::vector<std::uint32_t> indices_;
   std::vector<float> values_;
-  std::vector<std::uint32_t> keys_;  ///< Those of the digit that the k-th key lies in.
+  std::vector<std::uint32_t> keys_;  ///< Scratch memory to find the k-th key in.
   std::size_t room_ = 0;             ///< Candidates of this selection, without the slack.
   std::size_t found_ = 0;
   std::uint32_t floor_ = 0;  ///< No candidate's key is below.

@@ -264,26 +264,32 @@ TEST(FoldScanTest, KeepingWritesNothingBehindTheRoom) {
   }
 }
 
-TEST(NthKeyTest, EqualsSorting) {
+TEST(NthKeyTest, EqualsSortingOnEveryInstructionSet) {
   std::mt19937 random(kSeed);
   std::vector<std::uint32_t> scratch;
-  for (const test::TopKCase& input : test::top_k_cases(3001, kSeed)) {
-    std::vector<float> values = input.gradient;
-    std::vector<std::uint32_t> keys;
-    for (float& value : values) {
-      value = radix::accumulate(value, 0.0f);
-      keys.push_back(radix::key_of(value));
-    }
-    std::ranges::sort(keys, std::greater<>());
-    for (const std::uint32_t floor : {0u, keys.back() / 2, keys.back()}) {
-      for (const std::size_t k :
-           {std::size_t{1}, std::size_t{2}, 1 + random() % 3001, std::size_t{3001}}) {
-        const radix::NthKey nth = radix::nth_largest_key(values, k, floor, scratch);
-        SCOPED_TRACE(input.name + ", k " + std::to_string(k));
-        ASSERT_EQ(nth.key, keys[k - 1]);
-        ASSERT_EQ(nth.equal, static_cast<std::size_t>(std::ranges::count(keys, nth.key)));
-        const auto above = std::ranges::count_if(keys, [&](auto key) { return key > nth.key; });
-        ASSERT_EQ(nth.need, k - static_cast<std::size_t>(above));
+  for (const std::int64_t target : test::simd_targets()) {
+    const test::ScopedSimdTarget scoped(target);
+    for (const std::size_t count : std::initializer_list<std::size_t>{1, 63, 64, 65, 3001}) {
+      for (const test::TopKCase& input : test::top_k_cases(count, kSeed)) {
+        std::vector<float> values = input.gradient;
+        std::vector<std::uint32_t> keys;
+        for (float& value : values) {
+          value = radix::accumulate(value, 0.0f);
+          keys.push_back(radix::key_of(value));
+        }
+        std::ranges::sort(keys, std::greater<>());
+        for (const std::uint32_t floor : {0u, keys.back() / 2, keys.back()}) {
+          for (const std::size_t k : {std::size_t{1}, 1 + random() % count, count}) {
+            const radix::NthKey nth = radix::nth_largest_key(values, k, floor, scratch);
+            SCOPED_TRACE(input.name + ", " + std::to_string(k) + " of " + std::to_string(count) +
+                         ", target " + std::to_string(target) + ", seed " + std::to_string(kSeed));
+            ASSERT_EQ(nth.key, keys[k - 1]);
+            ASSERT_EQ(nth.largest, keys[0]);
+            ASSERT_EQ(nth.equal, static_cast<std::size_t>(std::ranges::count(keys, nth.key)));
+            const auto above = std::ranges::count_if(keys, [&](auto key) { return key > nth.key; });
+            ASSERT_EQ(nth.need, k - static_cast<std::size_t>(above));
+          }
+        }
       }
     }
   }
