@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <fstream>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <random>
 
@@ -27,6 +28,8 @@ namespace kolo::bench {
 namespace {
 
 constexpr std::uint32_t kSeed = 7;
+// Gradients that a selection meets in turn: as many as a branch predictor does not learn by heart.
+constexpr std::size_t kGradients = 61;
 
 struct CodecRow {
   std::string kernel;
@@ -36,11 +39,17 @@ struct CodecRow {
   std::size_t moved_bytes = 0;
   double time_us = 0;    ///< Median.
   double stream_us = 0;  ///< Median of the kernel that only moves the same bytes.
+  /// The same with stores past the cache; nothing in place, where what is written is there already.
+  std::optional<double> past_us = std::nullopt;
   std::optional<std::size_t> candidates = std::nullopt;
   std::size_t wrong = 0;
 
   double gbps() const { return static_cast<double>(moved_bytes) / time_us / 1e3; }
   double stream_gbps() const { return static_cast<double>(moved_bytes) / stream_us / 1e3; }
+  std::optional<double> past_gbps() const {
+    if (!past_us) return std::nullopt;
+    return static_cast<double>(moved_bytes) / *past_us / 1e3;
+  }
   double share() const { return stream_us / time_us; }
 };
 
@@ -82,25 +91,38 @@ double median(std::vector<double> times) {
   return *middle;
 }
 
-/// Measures `kernel` and `stream` in turns, after `prepare`, which is not timed and leaves the
-/// caches alike for both.
+enum class HasStores { kCached, kBoth };
+
+/// Measures `kernel` and `stream` in turns, each after `prepare`, which is not timed and leaves the
+/// caches alike for both; then `stream` past the cache if it `has_stores` of both kinds: among the
+/// others it would put memory out of the cache that they find there.
 void measure(CodecRow& row, int rounds, const std::function<void()>& prepare,
-             const std::function<void()>& kernel, const std::function<void()>& stream) {
+             const std::function<void()>& kernel, const std::function<void(Stores)>& stream,
+             HasStores has_stores) {
   // Short runs are repeated more often: about as many bytes for every size, within limits.
   const auto repeats = std::clamp<std::size_t>((std::size_t{32} << 20) / row.bytes, 1, 64);
   const std::size_t runs = repeats * static_cast<std::size_t>(rounds);
-  std::vector<double> kernel_us, stream_us;
-  for (std::size_t run = 0; run < runs + 2; ++run) {
-    prepare();
-    const double kernel_time = time_us(kernel);
-    prepare();
-    const double stream_time = time_us(stream);
-    if (run < 2) continue;  // Memory is mapped and hints are found.
-    kernel_us.push_back(kernel_time);
-    stream_us.push_back(stream_time);
-  }
-  row.time_us = median(std::move(kernel_us));
-  row.stream_us = median(std::move(stream_us));
+  const auto cached = [&] { stream(Stores::kCached); };
+  const auto past = [&] { stream(Stores::kStreaming); };
+  const auto medians = [&](std::initializer_list<std::function<void()>> bodies) {
+    std::vector<std::vector<double>> times(bodies.size());
+    for (std::size_t run = 0; run < runs + 2; ++run) {
+      std::size_t i = 0;
+      for (const auto& body : bodies) {
+        prepare();
+        const double time = time_us(body);
+        if (run >= 2) times[i].push_back(time);  // Memory is mapped and hints are found.
+        ++i;
+      }
+    }
+    std::vector<double> result;
+    for (auto& each : times) result.push_back(median(std::move(each)));
+    return result;
+  };
+  const std::vector<double> in_turns = medians({kernel, cached});
+  row.time_us = in_turns[0];
+  row.stream_us = in_turns[1];
+  if (has_stores == HasStores::kBoth) row.past_us = medians({past})[0];
 }
 
 /// Where a selection leaves the sums.
@@ -110,7 +132,10 @@ CodecRow measure_selection(std::size_t bytes, double density, Sums where, int ro
   const std::size_t count = bytes / sizeof(float);
   const auto k = static_cast<std::size_t>(std::ceil(density * static_cast<double>(count)));
   Buffer<float> initial = normal_numbers(count, kSeed);
-  Buffer<float> gradient = normal_numbers(count, kSeed + 1);
+  // The next gradient begins a cache line later.
+  constexpr std::size_t kNext = kMemoryAlignment / sizeof(float);
+  Buffer<float> gradients = normal_numbers(count + kGradients * kNext, kSeed + 1);
+  const float* gradient = gradients.data();
   Buffer<float> residual(count);
   Buffer<float> pending(where == Sums::kElsewhere ? count : 0);
   Buffer<std::uint32_t> indices(k);
@@ -120,12 +145,10 @@ CodecRow measure_selection(std::size_t bytes, double density, Sums where, int ro
   TopKSelector selector;
   SelectionHint hint;
   SelectionReport report;
-  float scale = 1.0f;
   const auto select = [&] {
     report = selector.select({.residual = residual.data(),
-                              .gradient = gradient.data(),
+                              .gradient = gradient,
                               .sums = sums,
-                              .scale = scale,
                               .count = count,
                               .k = k,
                               .indices = indices.data(),
@@ -137,26 +160,28 @@ CodecRow measure_selection(std::size_t bytes, double density, Sums where, int ro
                .count = count,
                .density = density,
                .moved_bytes = 3 * bytes};
+  std::size_t turn = 0;
   const auto prepare = [&] {
     residual.copy(initial);
-    scale = scale == 1.0f ? 0.97f : 1.0f;  // So that the last threshold is not the next one.
+    gradient = gradients.data() + ++turn % kGradients * kNext;
   };
-  measure(row, rounds, prepare, select, [&] {
+  const auto stream = [&](Stores stores) {
     if (where == Sums::kInPlace) {
-      stream_add(residual.data(), gradient.data(), count);
+      stream_add(residual.data(), gradient, count);
     } else {
-      stream_sum(pending.data(), residual.data(), gradient.data(), count);
+      stream_sum(pending.data(), residual.data(), gradient, count, stores);
     }
-  });
+  };
+  measure(row, rounds, prepare, select, stream,
+          where == Sums::kInPlace ? HasStores::kCached : HasStores::kBoth);
   row.candidates = report.candidates;
 
   residual.copy(initial);
-  scale = 1.0f;
   select();
   Buffer<std::uint32_t> expected_indices(k);
   Buffer<float> expected_values(k);
   top_k({.residual = initial.data(),
-         .gradient = gradient.data(),
+         .gradient = gradient,
          .count = count,
          .k = k,
          .indices = expected_indices.data(),
@@ -182,9 +207,8 @@ CodecRow measure_narrowing(DType wire, std::size_t bytes, int rounds) {
   measure(
       row, rounds, [] {},
       [&] { to_wire(wire, to.data(), DType::kFloat32, from.data(), count, exponent); },
-      [&] {
-        stream_narrow(to.data(), reinterpret_cast<const std::uint32_t*>(from.data()), count);
-      });
+      [&](Stores stores) { stream_narrow(to.data(), from.data(), count, stores); },
+      HasStores::kBoth);
   to_wire(wire, to.data(), DType::kFloat32, from.data(), count, exponent);
   for (std::size_t i = 0; i < count; ++i) {
     const float scaled = std::ldexp(from[i], exponent);
@@ -208,7 +232,8 @@ CodecRow measure_widening(DType wire, std::size_t bytes, int rounds) {
   measure(
       row, rounds, [] {},
       [&] { from_wire(DType::kFloat32, to.data(), wire, from.data(), count, exponent); },
-      [&] { stream_widen(reinterpret_cast<std::uint32_t*>(to.data()), from.data(), count); });
+      [&](Stores stores) { stream_widen(to.data(), from.data(), count, stores); },
+      HasStores::kBoth);
   from_wire(DType::kFloat32, to.data(), wire, from.data(), count, exponent);
   for (std::size_t i = 0; i < count; ++i) {
     const float sent =
@@ -220,18 +245,24 @@ CodecRow measure_widening(DType wire, std::size_t bytes, int rounds) {
 
 void print_header() {
   fmt::print("# kolo-bench codec, kernels {}, one thread, medians\n", kernel_target());
-  fmt::print("# stream: moves the same bytes and does nothing else; share: stream time / time\n");
-  fmt::print("# {:>10} {:>10} {:<18} {:>8} {:>10} {:>8} {:>8} {:>7} {:>10} {:>6}\n", "size",
-             "count", "kernel", "density", "time", "bw", "stream", "share", "candidates", "#wrong");
-  fmt::print("# {:>10} {:>10} {:<18} {:>8} {:>10} {:>8} {:>8} {:>7} {:>10} {:>6}\n", "(B)",
-             "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "(%)", "", "");
+  fmt::print(
+      "# stream: moves the same bytes and does nothing else; past: so, with stores past the cache\n"
+      "# share: stream time / time\n");
+  constexpr auto kForm =
+      "# {:>10} {:>10} {:<18} {:>8} {:>10} {:>8} {:>8} {:>8} {:>7} {:>10} {:>6}\n";
+  fmt::print(kForm, "size", "count", "kernel", "density", "time", "bw", "stream", "past", "share",
+             "candidates", "#wrong");
+  fmt::print(kForm, "(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "(%)", "",
+             "");
 }
 
 void print_row(const CodecRow& row) {
-  fmt::print("  {:>10} {:>10} {:<18} {:>8} {:>10.2f} {:>8.1f} {:>8.1f} {:>7.1f} {:>10} {:>6}\n",
-             row.bytes, row.count, row.kernel, row.density ? fmt::format("{}", *row.density) : "-",
-             row.time_us, row.gbps(), row.stream_gbps(), 100 * row.share(),
-             row.candidates ? std::to_string(*row.candidates) : "-", row.wrong);
+  fmt::print(
+      "  {:>10} {:>10} {:<18} {:>8} {:>10.2f} {:>8.1f} {:>8.1f} {:>8} {:>7.1f} {:>10} {:>6}\n",
+      row.bytes, row.count, row.kernel, row.density ? fmt::format("{}", *row.density) : "-",
+      row.time_us, row.gbps(), row.stream_gbps(),
+      row.past_us ? fmt::format("{:.1f}", *row.past_gbps()) : "-", 100 * row.share(),
+      row.candidates ? std::to_string(*row.candidates) : "-", row.wrong);
   std::fflush(stdout);
 }
 
@@ -246,6 +277,7 @@ nlohmann::json to_json(const CodecRow& row) {
           {"time_us", row.time_us},
           {"bandwidth_GBps", row.gbps()},
           {"stream_GBps", row.stream_gbps()},
+          {"past_GBps", or_null(row.past_gbps())},
           {"share", row.share()},
           {"candidates", or_null(row.candidates)},
           {"wrong", row.wrong}};
