@@ -1,11 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +25,7 @@ namespace kolo {
 namespace {
 
 using testing::Each;
+using testing::HasSubstr;
 
 /// A text per rank.
 using ByRank = std::vector<std::string>;
@@ -124,6 +127,45 @@ INSTANTIATE_TEST_SUITE_P(Ways, ReduceThreads,
                          testing::Values(Way{1, "auto"}, Way{2, "auto"}, Way{5, "direct"},
                                          Way{2, "flat"}, Way{2, "direct", DType::kFloat16},
                                          Way{3, "direct", DType::kBFloat16}));
+
+// Ranks 0 and 2 are in the midst of sums when rank 1 is gone; their helpers end with them.
+TEST(ReduceThreadsLife, EndWithARuntimeThatFails) {
+  constexpr int kRanks = 3;
+  const Options options{.fusion_bytes = 0,
+                        .algorithm = "direct",
+                        .calibrate = "off",
+                        .arena_bytes = std::size_t{64} << 20,
+                        .node_id = "a",
+                        .reduce_threads = 2};
+  auto endpoints = make_memory_rendezvous(kRanks, std::chrono::seconds(60));
+  ByRank errors(kRanks);
+  std::atomic<int> registered{0};
+  test::run_ranks(kRanks, [&](const test::RankRun& run) {
+    const auto rank = static_cast<std::size_t>(run.rank());
+    std::vector<std::vector<float>> data(4, std::vector<float>(300'000, 1.0F));
+    try {
+      Runtime runtime(std::move(endpoints[rank]), options);
+      std::vector<GradientSpec> specs;
+      for (auto& each : data) {
+        specs.push_back({.name = std::to_string(specs.size()), .shape = {each.size()}});
+        specs.back().data = each.data();
+      }
+      GradientSet set = runtime.register_gradients("model", specs);
+      ++registered;
+      run.poll_until([] { return false; }, [&] { return registered == kRanks; });
+      try {
+        for (std::size_t i = 0; i < (rank == 1 ? 2 : data.size()); ++i) set.ready(i);
+        if (rank != 1) set.wait();
+      } catch (const KoloError& e) {
+        errors[rank] = e.what();
+      }
+      if (rank == 1) throw std::logic_error("bug of the user");
+    } catch (const std::logic_error&) {
+    }
+  });
+  EXPECT_THAT(errors[0], HasSubstr("rank 1 left the job"));
+  EXPECT_THAT(errors[2], HasSubstr("rank 1 left the job"));
+}
 
 TEST(ReduceThreadsLife, EndWithARuntimeThatIsClosedAtOnce) {
   const Options options{
