@@ -41,13 +41,26 @@ endfunction()
 # kolo_test(process_grid_test LABEL unit SOURCES ... LINK ...): a GoogleTest binary that is one CTest
 # test. LABEL is a tier of tests/README.md; the target <label>_tests builds all tests of a tier. To
 # CTest it is skipped only if all of its tests were; for CTest a skip hides a failure.
+#
+# ONE_THREAD names, as a GoogleTest filter, the tests of the tier ranks whose ranks share one thread:
+# the thread sanitizer, which could find nothing there, passes them over; `*` is the whole binary.
 function(kolo_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;ONE_THREAD" "SOURCES;LINK" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
   if(KOLO_SANITIZE)
     math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")
+  endif()
+  if(ARG_LABEL STREQUAL "unit" OR ARG_ONE_THREAD STREQUAL "*")
+    kolo_require_no_threads(${ARG_SOURCES})
+  endif()
+  set(arguments)
+  if(KOLO_SANITIZE MATCHES "thread" AND ARG_ONE_THREAD)
+    if(ARG_ONE_THREAD STREQUAL "*")
+      return()
+    endif()
+    set(arguments --gtest_filter=-${ARG_ONE_THREAD})
   endif()
   add_executable(${name} ${ARG_SOURCES})
   kolo_target_defaults(${name})
@@ -56,11 +69,24 @@ function(kolo_test name)
     add_custom_target(${ARG_LABEL}_tests)
   endif()
   add_dependencies(${ARG_LABEL}_tests ${name})
-  add_test(NAME ${name} COMMAND ${name})
+  add_test(NAME ${name} COMMAND ${name} ${arguments})
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
     ENVIRONMENT "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache"
     SKIP_REGULAR_EXPRESSION
     "PASSED  \\] 0 tests[.]\n[^\n]*, listed below:\n(\\[  SKIPPED \\] [^\n]*\n)+$")
+endfunction()
+
+# A test with threads belongs where the thread sanitizer sees it.
+function(kolo_require_no_threads)
+  foreach(source IN LISTS ARGN)
+    cmake_path(ABSOLUTE_PATH source)
+    if(EXISTS ${source})
+      file(STRINGS ${source} threads REGEX "^#include (<thread>|\"tests/support/rank_harness.h\")")
+      if(threads)
+        message(FATAL_ERROR "${source} has threads: its label is ranks, and ONE_THREAD is not all of it")
+      endif()
+    endif()
+  endforeach()
 endfunction()
 
 # kolo_script_test(check_layers LABEL checks COMMAND scripts/check-layers ...): a command of this

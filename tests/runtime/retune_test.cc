@@ -12,7 +12,6 @@
 #include <initializer_list>
 #include <random>
 #include <set>
-#include <thread>
 
 #include "tests/support/engine_job.h"
 
