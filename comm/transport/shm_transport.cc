@@ -301,7 +301,8 @@ void ShmTransport::read_data(Peer& peer) {
       peer.receive->done->state = Completion::State::kDone;
       peer.receive.reset();
     } else if (const auto posted = matcher_.take_receive(index, header.tag)) {
-      deliver(peer, peer.unexpected.bytes, *posted);  // Posted while the message arrived.
+      // Posted while the message arrived.
+      deliver(peer, std::exchange(peer.unexpected, {}).bytes, *posted);
     } else {
       matcher_.keep(index, std::exchange(peer.unexpected, {}));
     }

@@ -396,6 +396,28 @@ TEST_P(TransportConformance, AMessageThatNobodyWaitedForIsAFailureOfAnAgreedEnd)
   }
 }
 
+TEST_P(TransportConformance, AMessageThatIsTakenWhileItComesIsNoStray) {
+  if (world_size() == 1) GTEST_SKIP() << "needs a peer";
+  const int last = world_size() - 1;
+  const auto sent = pattern(0, last, std::size_t{4} << 20);  // Comes in many polls.
+  std::vector<std::byte> received(sent.size());
+  std::vector<Completion> send(1), receive(1);
+  std::vector<int> polls(static_cast<std::size_t>(world_size()), 0);
+  run_phase(
+      [&](int self) {
+        if (self == 0) rank(0).isend(last, numbered(0, 0), sent, send[0]);
+      },
+      [&](int self) { return ++polls[static_cast<std::size_t>(self)] > 4; });
+  run_phase(
+      [&](int self) {
+        if (self == last) rank(last).irecv(0, numbered(0, 0), received, receive[0]);
+      },
+      [&](int self) { return (self != 0 || is_done(send)) && (self != last || is_done(receive)); });
+  EXPECT_EQ(received, sent);
+  for (const auto& rank : job_.ranks) rank->shutdown(true);
+  EXPECT_FALSE(rank(last).failure()) << rank(last).failure()->to_string();
+}
+
 TEST_P(TransportConformance, ARankThatStopsAfterAnErrorIsReportedByAllOthers) {
   if (world_size() == 1) GTEST_SKIP() << "needs a peer";
   connect_all();
