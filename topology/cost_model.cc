@@ -142,7 +142,9 @@ CostModel::Cost CostModel::chunked_cost(const std::string& algorithm, const Host
   if (grid_.world_size() == 1) return {};
   const int messages = grid_.num_nodes() > 1 ? kAgreementMessages : 0;
   const double each = costs_.bucket_us + messages * costs_.network.message_us;
-  return {.alone_us = each + pipeline_us(one, chunks), .busy_us = each + chunks * one.pace_us()};
+  const double burst_us = costs_.network.burst_bytes / costs_.network.bytes_per_us;
+  return {.alone_us = each + pipeline_us(one, chunks, burst_us),
+          .busy_us = each + chunks * one.pace_us()};
 }
 
 Passage CostModel::host_passage(const std::string& algorithm, const HostBucket& bucket,
@@ -154,7 +156,8 @@ Passage CostModel::host_passage(const std::string& algorithm, const HostBucket& 
   }
   // All parts travel at once over each node's link: as if one rank per node had all the bytes.
   const ProcessGrid nodes = one_rank_per_node(grid_.num_nodes());
-  const HostPassages between(nodes, costs_, static_cast<double>(bucket.bytes));
+  const double groups = static_cast<double>(grid_.world_size()) / grid_.num_nodes();
+  const HostPassages between(nodes, costs_, static_cast<double>(bucket.bytes), groups);
   const Passage cross = flat_passage(algorithm.substr(kHierarchicalPrefix.size()), between, bytes);
   return packing + passages.local_halves(bytes) + (grid_.num_nodes() > 1 ? cross : Passage{});
 }

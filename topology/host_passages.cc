@@ -31,7 +31,7 @@ double largest_node(const ProcessGrid& grid) {
 /// The slower of two things that happen at once.
 Passage slower(const Passage& a, const Passage& b) {
   return {std::max(a.wait_us, b.wait_us), std::max(a.link_us, b.link_us),
-          std::max(a.processor_us, b.processor_us)};
+          std::max(a.one_way_us, b.one_way_us), std::max(a.processor_us, b.processor_us)};
 }
 
 }  // namespace
@@ -85,14 +85,23 @@ struct HostPassages::Round {
                             passages.memory_.shared_us(most_local * bytes);
     }
     if (most_remote > 0) {
-      between.wait_us = costs.network.latency_us;
-      between.link_us = most_remote * bytes / costs.network.bytes_per_us;
-      // A rank sends one message and receives one; ranks without cores of their own take turns.
-      const double cores = costs.rank_cores * passages.grid_.world_size();
+      // A rank sends one message and receives one.
       const double messages = std::accumulate(sent.begin(), sent.end(), 0.0);
-      between.processor_us = 2 * costs.network.message_us * std::max(1.0, messages / cores);
+      between = passages.messages(messages, 2);
+      between.link_us = between.one_way_us = most_remote * bytes / costs.network.bytes_per_us;
     }
     return slower(inside, between);
+  }
+
+  /// The round, and later the same the other way round.
+  Passage there_and_back(double bytes) const {
+    Passage both = 2.0 * passage(bytes);
+    int one_way = 0;
+    for (std::size_t node = 0; node < sent.size(); ++node) {
+      one_way = std::max(one_way, sent[node] + received[node]);
+    }
+    both.one_way_us = one_way * bytes / passages.costs_.network.bytes_per_us;
+    return both;
   }
 
   const HostPassages& passages;
@@ -100,18 +109,40 @@ struct HostPassages::Round {
   int most_local = 0, most_remote = 0;
 };
 
-HostPassages::HostPassages(const ProcessGrid& grid, const LinkCosts& costs, double bucket_bytes)
+HostPassages::HostPassages(const ProcessGrid& grid, const LinkCosts& costs, double bucket_bytes,
+                           double groups)
     : grid_(grid),
       costs_(costs),
+      bucket_bytes_(bucket_bytes),
+      groups_(groups),
       largest_node_(largest_node(grid)),
       memory_(costs.memory, largest_node_ * bucket_bytes) {}
+
+double HostPassages::owners(double of) const {
+  return std::clamp(std::ceil(bucket_bytes_ / kLeastPartBytes), 1.0, of);
+}
+
+double HostPassages::remote_pairs() const {
+  double pairs = 0;
+  for (int node = 0; node < grid_.num_nodes(); ++node) {
+    const auto local = static_cast<double>(grid_.ranks_of_node(node).size());
+    pairs += local * (grid_.world_size() - local);
+  }
+  return pairs;
+}
 
 double HostPassages::flag_steps_us(double local, double trips) const {
   return trips * 2 * (local - 1) * costs_.step_us;
 }
 
-double HostPassages::messages_us(double messages) const {
-  return messages * costs_.network.message_us / costs_.rank_cores;
+Passage HostPassages::messages(double all, double of_one_rank) const {
+  const NetworkCost& network = costs_.network;
+  if (costs_.rank_cores >= 1) {
+    return {.wait_us = network.latency_us, .processor_us = of_one_rank * network.message_us};
+  }
+  const double cores = costs_.rank_cores * groups_ * grid_.world_size();
+  const double turns = std::max(1.0, 2 * owners(groups_) * all / cores);
+  return {.wait_us = turns * network.latency_us, .processor_us = turns * 2 * network.message_us};
 }
 
 double HostPassages::combine_us(double ranks, double sources, double bytes) const {
@@ -138,13 +169,13 @@ Passage HostPassages::flat_in_memory(double bytes) const {
 Passage HostPassages::flat(double bytes) const {
   if (grid_.num_nodes() == 1) return flat_in_memory(bytes);
   const double ranks = grid_.world_size();
+  const double all_messages = remote_pairs();
   Passage slowest;
   for (int node = 0; node < grid_.num_nodes(); ++node) {
     const auto local = static_cast<double>(grid_.ranks_of_node(node).size());
     const double remote = ranks - local;
-    Passage each{.wait_us = costs_.network.latency_us,
-                 .link_us = local * remote * bytes / costs_.network.bytes_per_us,
-                 .processor_us = messages_us(2 * remote)};
+    Passage each = messages(all_messages, 2 * remote);
+    each.link_us = each.one_way_us = local * remote * bytes / costs_.network.bytes_per_us;
     each.processor_us += flag_steps_us(local, 1) + memory_.own_us(local * 2 * bytes) +
                          memory_.shared_us(local * (local - 1) * bytes) +
                          combine_us(local, remote + 1, bytes);
@@ -157,14 +188,15 @@ Passage HostPassages::direct(double bytes) const {
   if (grid_.num_nodes() == 1) return direct_in_memory(bytes);
   const double ranks = grid_.world_size();
   const double part = bytes / ranks;
+  // From every rank to every owner of a part.
+  const double all_messages = remote_pairs() * owners(ranks) / ranks;
   Passage slowest;
   for (int node = 0; node < grid_.num_nodes(); ++node) {
     const auto local = static_cast<double>(grid_.ranks_of_node(node).size());
     const double remote = ranks - local;
     const double local_messages = local * (local - 1);
-    Passage phase{.wait_us = costs_.network.latency_us,
-                  .link_us = local * remote * part / costs_.network.bytes_per_us,
-                  .processor_us = messages_us(2 * remote)};
+    Passage phase = messages(all_messages, 2 * remote);
+    phase.link_us = phase.one_way_us = local * remote * part / costs_.network.bytes_per_us;
     phase.processor_us += flag_steps_us(local, 1) + memory_.own_us(3 * local_messages * part) +
                           memory_.shared_us(local_messages * part);
     Passage both = 2.0 * phase;  // Reduce-scatter and all-gather.
@@ -173,7 +205,7 @@ Passage HostPassages::direct(double bytes) const {
   }
   const std::vector<double> shares = node_shares(costs_, grid_.num_nodes());
   if (largest_node_ == 1 && !shares.empty()) {
-    slowest.link_us = bytes * link_us_per_byte(costs_, shares);
+    slowest.link_us = slowest.one_way_us = bytes * link_us_per_byte(costs_, shares);
   }
   return slowest;
 }
@@ -195,7 +227,7 @@ Passage HostPassages::halving_doubling(double bytes) const {
   if (ranks > power) {  // The ranks above the power of two hand their part down and get the result.
     Round fold(*this);
     for (int rank = power; rank < ranks; ++rank) fold.add(rank, rank - power);
-    all += 2.0 * fold.passage(bytes);
+    all += fold.there_and_back(bytes);
     all.processor_us += combine_us(largest_node_, 2, bytes);
   }
   double part = bytes;
@@ -215,7 +247,7 @@ Passage HostPassages::tree(double bytes) const {
   for (int distance = 1; distance < ranks; distance *= 2) {
     Round round(*this);
     for (int rank = distance; rank < ranks; rank += 2 * distance) round.add(rank, rank - distance);
-    all += 2.0 * round.passage(bytes);
+    all += round.there_and_back(bytes);
     all.processor_us += combine_us(largest_node_, 2, bytes);
   }
   return all;
@@ -224,8 +256,9 @@ Passage HostPassages::tree(double bytes) const {
 Passage HostPassages::local_halves(double bytes) const {
   const double local = largest_node_;
   if (local == 1) return {};
-  // Each rank combines its part, and later copies the others' results.
-  return {.wait_us = 2 * costs_.memory.latency_us,
+  // Each rank combines its part, later copies the others' results, and is done when nobody reads
+  // its own any more.
+  return {.wait_us = 3 * costs_.memory.latency_us,
           .processor_us = flag_steps_us(local, 3) + combine_us(local, local, bytes / local) +
                           memory_.own_us(2 * (local - 1) * bytes)};
 }

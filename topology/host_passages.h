@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
 #include "topology/link_costs.h"
@@ -7,6 +8,10 @@
 #include "topology/process_grid.h"
 
 namespace kolo {
+
+/// A bucket is cut into parts at multiples of so many bytes: a small one has fewer owners of parts
+/// than ranks.
+inline constexpr std::size_t kLeastPartBytes = 64;
 
 /// Where the tensors of a host bucket live.
 enum class Packing {
@@ -36,11 +41,17 @@ class NodeMemory {
 ///
 /// Ranks of a node have cores of their own, or the node's rates were measured without; between
 /// nodes, the ranks of a node share its link. Nodes are as fast as the busiest one.
+/// Where ranks have no cores of their own, one that waits keeps its core as busy as one that has a
+/// message to handle, so a message has its way only while both its ranks have cores: of all that
+/// are under way, as many as there are pairs of cores. That is why a tree is fastest there.
+///
 /// Units:   bytes of one rank's chunk.
 /// Threads: pure; any. `grid` and `costs` outlive it.
 class HostPassages {
  public:
-  HostPassages(const ProcessGrid& grid, const LinkCosts& costs, double bucket_bytes);
+  /// So many `groups` like `grid` do the same at once, each with its part of the bucket.
+  HostPassages(const ProcessGrid& grid, const LinkCosts& costs, double bucket_bytes,
+               double groups = 1);
 
   // Flat: between all ranks. On a single node `direct` and `flat` use mapped memory.
   Passage flat(double bytes) const;
@@ -59,8 +70,13 @@ class HostPassages {
 
   /// Steps of one rank that signals and awaits every peer of its node once per trip.
   double flag_steps_us(double local, double trips) const;
-  /// Every rank sends and receives so many together.
-  double messages_us(double messages) const;
+  /// Messages between nodes that are under way at once: `all` of them, of which one rank sends and
+  /// receives so many together. What their bytes take comes on top.
+  Passage messages(double all, double of_one_rank) const;
+  /// Of so many ranks, those that own a part of the bucket.
+  double owners(double of) const;
+  /// Pairs of ranks of different nodes, each way.
+  double remote_pairs() const;
   Passage direct_in_memory(double bytes) const;
   Passage flat_in_memory(double bytes) const;
   /// All ranks of one node combine `sources` operands of `bytes` each.
@@ -68,6 +84,8 @@ class HostPassages {
 
   const ProcessGrid& grid_;
   const LinkCosts& costs_;
+  double bucket_bytes_;
+  double groups_;
   double largest_node_;
   NodeMemory memory_;
 };

@@ -71,6 +71,8 @@ Hierarchy parse_hierarchy(std::string_view name) {
 
 bool is_on_device(const BucketLayout& layout) { return layout.memory == MemoryKind::kDevice; }
 
+static_assert(kLeastPartBytes == kWireAlignment);
+
 /// Whether partial sums of the bucket would be rounded.
 bool rounds(const BucketLayout& layout) {
   return is_16bit_float(layout.dtype) && layout.op != ReduceOp::kMin && layout.op != ReduceOp::kMax;

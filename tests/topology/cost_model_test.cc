@@ -122,7 +122,7 @@ TEST(CostModel, AgreesWithTheFormulas) {
   // Each node's link carries all parts; in the node parts are combined and the others' copied.
   const CostModel both(ProcessGrid::with_node_sizes({2, 2}), round_costs());
   EXPECT_DOUBLE_EQ(whole_us(both, "hierarchical:direct,ring", 400),
-                   2 * 2 + 2 * 3 * 20 + 2 * 40 + 2 * (100 + 200) + 3 * 20);
+                   3 * 2 + 2 * 3 * 20 + 2 * 40 + 2 * (100 + 200) + 3 * 20);
   // Node borders are crossed once per direction, or by every message.
   EXPECT_DOUBLE_EQ(whole_us(both, "ring", 400), 6 * (100 + 100 + 4 * 10) + 3 * 2 * 3 * 10);
   const CostModel interleaved(ProcessGrid({"a", "b", "a", "b"}), round_costs());
@@ -149,12 +149,47 @@ TEST(CostModel, RanksThatShareCoresTakeTurnsWithTheirMessages) {
   EXPECT_DOUBLE_EQ(predict_us("flat"), 1 + 6 * 10);
   EXPECT_DOUBLE_EQ(predict_us("tree"), 4 * (1 + 2 * 10));
   EXPECT_EQ(CostModel(grid, costs).choose(4, false), "flat");
+  // On two cores for all, each of the messages has its way alone.
   costs.rank_cores = 0.5;
-  EXPECT_DOUBLE_EQ(predict_us("flat"), 1 + 2 * 6 * 10);
-  EXPECT_DOUBLE_EQ(predict_us("halving_doubling"), 4 * (1 + 2 * 2 * 10));
-  // No more than two messages are under way at a time, and each of their ranks has a core.
-  EXPECT_DOUBLE_EQ(predict_us("tree"), 4 * (1 + 2 * 10));
-  EXPECT_EQ(CostModel(grid, costs).choose(4, false), "tree");
+  EXPECT_DOUBLE_EQ(predict_us("flat"), 12 * (1 + 2 * 10));
+  EXPECT_DOUBLE_EQ(predict_us("halving_doubling"), 4 * 4 * (1 + 2 * 10));
+  EXPECT_DOUBLE_EQ(predict_us("tree"), 6 * (1 + 2 * 10));
+  EXPECT_DOUBLE_EQ(predict_us("direct"), 6 * (1 + 2 * 10)) << "a bucket so small has one owner";
+  EXPECT_EQ(CostModel(grid, costs).choose(256, false), "tree");
+}
+
+TEST(CostModel, RanksOfANodeExchangeTheirPartsAtOnce) {
+  LinkCosts costs = round_costs();
+  costs.memory = {.latency_us = 0,
+                  .cached_bytes_per_us = 1e12,
+                  .bytes_per_us_8m = 1e12,
+                  .bytes_per_us_32m = 1e12,
+                  .bytes_per_us = 1e12,
+                  .shared_bytes_per_us = 1e12};
+  costs.network.bytes_per_us = 1e12;
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
+  const auto predict_us = [&](std::size_t bytes) {
+    return whole_us(CostModel(grid, costs), "hierarchical:direct,tree", bytes);
+  };
+  EXPECT_NEAR(predict_us(1024), 2 * 100, 1e-6);
+  costs.rank_cores = 0.5;
+  EXPECT_NEAR(predict_us(1024), 2 * 2 * 100, 1e-6);
+  EXPECT_NEAR(predict_us(4), 2 * 100, 1e-6) << "one part";
+}
+
+TEST(CostModel, WhatALinkHasSavedUpPassesAtOnce) {
+  LinkCosts costs = round_costs();
+  const auto predict_us = [&](const char* algorithm, std::size_t bytes, double burst_bytes) {
+    costs.network.burst_bytes = burst_bytes;
+    return whole_us(CostModel(ProcessGrid::with_node_sizes({1, 1}), costs), algorithm, bytes);
+  };
+  EXPECT_DOUBLE_EQ(predict_us("tree", 300, 0), 2 * (100 + 300) + 3 * 30);
+  EXPECT_DOUBLE_EQ(predict_us("tree", 300, 400), 2 * (100 + 300) + 3 * 30 - 400);
+  // All-reduces that follow each other move 300 bytes each way, which takes 300.
+  EXPECT_DOUBLE_EQ(predict_us("tree", 300, 1000), 300);
+  EXPECT_DOUBLE_EQ(predict_us("ring", 300, 1000), 300);
+  // Waiting and adding take longer.
+  EXPECT_DOUBLE_EQ(predict_us("tree", 100, 1000), 2 * 100 + 3 * 10);
 }
 
 TEST(CostModel, CountsStepsMessagesAndBuckets) {
@@ -181,6 +216,9 @@ TEST(CostModel, ChunksFollowEachOtherAtThePaceOfTheBusiestResource) {
   EXPECT_DOUBLE_EQ(network.predict_us("ring", {.bytes = 100, .chunk_bytes = 100}), first);
   EXPECT_DOUBLE_EQ(network.predict_us("ring", {.bytes = 400, .chunk_bytes = 100}),
                    first + 3 * 2 * 50);
+  // What goes up a tree meets what comes down.
+  EXPECT_DOUBLE_EQ(network.predict_us("tree", {.bytes = 400, .chunk_bytes = 100}),
+                   2 * (100 + 100) + 3 * 10 + 3 * 100);
   // Combining is slower than the link.
   LinkCosts costs = round_costs();
   costs.memory.cached_bytes_per_us = 0.1;
