@@ -77,7 +77,9 @@ double predict_us(ReducePath path, const CompressionGroupShape& group,
     return messages * costs.link.latency_us + bytes / costs.link.bytes_per_us;
   };
   // One pass that reads two streams and writes one; casting there and back moves as much.
-  const double pass_us = 12 * n / costs.selector_bytes_per_us;
+  const double slower = 1 / std::min(costs.cores, 1.0);
+  const double pass_us = slower * 12 * n / costs.selector_bytes_per_us;
+  const double pairs_us = slower * k * costs.pair_us;
   const double back = k * group.result_pair_bytes * others / ranks;
   switch (path) {
     case ReducePath::kDense:
@@ -85,14 +87,13 @@ double predict_us(ReducePath path, const CompressionGroupShape& group,
     case ReducePath::kDense16:
       return pass_us + link(2 * rounds, 4 * n * others / ranks);
     case ReducePath::kAllGather:
-      return pass_us + link(rounds, others * k * group.pair_bytes) +
-             ranks * k * costs.scatter_us_per_pair;
+      return pass_us + link(rounds, others * k * group.pair_bytes) + (1 + ranks) / 2 * pairs_us;
     case ReducePath::kOwnersPairwise:
       return pass_us + link(others + rounds, k * group.pair_bytes * others / ranks + back) +
-             2 * k * costs.scatter_us_per_pair;
+             pairs_us;
     case ReducePath::kOwnersLogStep:
       return pass_us + link(2 * rounds, k * group.pair_bytes * log_step_hops(group.ranks) + back) +
-             2 * k * costs.scatter_us_per_pair;
+             pairs_us;
   }
   return 0;
 }

@@ -28,7 +28,8 @@ std::optional<ExchangeRoute> route_of(ReducePath path);
 struct CompressionCosts {
   LinkCost link = {};                     ///< Of one rank between the nodes.
   double selector_bytes_per_us = 10'000;  ///< What selection and casts move; 12 bytes an element.
-  double scatter_us_per_pair = 0.008;     ///< A random update of the result.
+  double pair_us = 0.02;                  ///< A pair on its whole way: sent, summed and received.
+  double cores = 1;  ///< That a rank has to itself: less than 1 where all compute at once on fewer.
 };
 
 struct CompressionGroupShape {
@@ -56,6 +57,8 @@ struct CompressionChoice {
 /// Bytes:   dense 2 (P-1)/P of the group; all-gather (P-1) contributions; through owners (P-1)/P of
 ///          a contribution there and of a result back. By log steps each byte to the owners travels
 ///          once for every bit set in its distance, about log2(P) / 2 times.
+/// Compute: what a rank does for elements and pairs, longer where ranks share cores. By all-gather
+///          every rank sums the pairs of all, which is about half of a pair's way.
 /// Latency: of the dense paths that of halving and doubling, the lower one: what compression
 ///          competes with is the best dense algorithm.
 /// Threads: pure; any.

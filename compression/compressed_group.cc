@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "comm/base/check.h"
+#include "compression/finite.h"
 #include "compression/sparse_steps.h"
 
 namespace kolo {
@@ -25,22 +26,16 @@ void use_all(std::span<std::byte> payload) {
   std::memcpy(payload.data(), &used, sizeof(used));
 }
 
-bool are_finite(std::span<const float> values) {
-  return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+bool are_finite(const float* values, std::size_t count) {
+  return all_finite({const_cast<float*>(values), count, DType::kFloat32});
 }
 
-// A whole tensor keeps its name; a part says which.
 std::vector<FeedbackTensor> feedback_tensors(const SparseLayout& layout,
                                              const SparseOptions& options) {
   std::vector<FeedbackTensor> tensors;
   for (const SparsePart& part : layout.parts) {
-    const FeedbackTensor& whole = options.tensors[part.tensor];
-    std::string name = whole.name;
-    if (part.count != whole.count) {
-      name +=
-          "[" + std::to_string(part.first) + ".." + std::to_string(part.first + part.count) + ")";
-    }
-    tensors.push_back({.name = std::move(name), .count = part.count});
+    tensors.push_back(
+        {.name = options.tensors[part.tensor].name, .count = part.count, .first = part.first});
   }
   return tensors;
 }
@@ -153,6 +148,17 @@ void CompressedGroup::abort() {
   ++stats_.steps;
   ++stats_.skipped;
   step_ = Step::kNone;
+}
+
+FeedbackShare CompressedGroup::share(double factor) const {
+  return {.tensors = feedback_tensors(layout_, options_),
+          .position = layout_.position,
+          .ranks = layout_.plan.ranks,
+          .factor = factor};
+}
+
+void CompressedGroup::drop_residuals() {
+  for (std::size_t i = 0; i < layout_.parts.size(); ++i) feedback_.drop_residual(i);
 }
 
 double CompressedGroup::residual_norm(std::size_t tensor) const {
@@ -329,7 +335,7 @@ void CompressedGroup::finish_owner(int owner, Pairs& sums, std::span<std::byte> 
     keep_largest(sums, quota_of(step_plan_, owner), keys_);
   }
   const bool is_own = owner == layout_.position;
-  if (!sum_is_finite_ || !are_finite(sums.values)) {
+  if (!sum_is_finite_ || !are_finite(sums.values.data(), sums.values.size())) {
     const std::size_t bytes = encode_not_finite(result_plan_, result);
     if (is_own) stats_.payload_bytes += bytes;
     return;
@@ -376,10 +382,10 @@ void CompressedGroup::inspect(const CodecElements& finished) {
   if (step_ == Step::kNone) begin(Step::kSparse);  // A rank with an empty shard.
   const auto look = [&](std::size_t offset, std::size_t count) {
     if (finished.data != nullptr) {
-      return are_finite({reinterpret_cast<const float*>(finished.data) + offset, count});
+      return are_finite(reinterpret_cast<const float*>(finished.data) + offset, count);
     }
     const Packer::Piece piece = finished.tensors->piece(offset, count);
-    return are_finite({reinterpret_cast<const float*>(piece.data), piece.count});
+    return are_finite(reinterpret_cast<const float*>(piece.data), piece.count);
   };
   finite_ = true;
   if (step_ == Step::kSparse) {

@@ -69,6 +69,11 @@ class CompressedGroup final : public Codec {
   FeedbackState save() const { return feedback_.save(); }
   /// Errors: as ErrorFeedback::load.
   void load(const FeedbackState& state) { feedback_.load(state); }
+  void check_state(const FeedbackState& state) const { feedback_.check_state(state); }
+  /// What of the states of another job's ranks this rank takes over, see `remap`.
+  FeedbackShare share(double factor) const;
+  /// Forgets what was not sent; velocities stay.
+  void drop_residuals();
   const CompressedGroupStats& stats() const { return stats_; }
   /// The next step is dense, whatever its number, and leaves no residual; to be called on all
   /// ranks.

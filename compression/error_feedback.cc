@@ -135,8 +135,10 @@ FeedbackState ErrorFeedback::save() const {
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     check(!steps_[t].open, "a state is saved between steps");
     const std::span<const float> residual = residuals_.current(t);
-    FeedbackState::Tensor saved{
-        .name = tensors_[t].name, .residual = {residual.begin(), residual.end()}, .velocity = {}};
+    FeedbackState::Tensor saved{.name = tensors_[t].name,
+                                .residual = {residual.begin(), residual.end()},
+                                .velocity = {},
+                                .first = tensors_[t].first};
     if (velocities_) {
       const std::span<const float> velocity = std::as_const(*velocities_).current(t);
       saved.velocity.assign(velocity.begin(), velocity.end());
@@ -156,13 +158,15 @@ const FeedbackState::Tensor& ErrorFeedback::find(const FeedbackState& state,
   const auto found = std::ranges::find(state.tensors, tensor.name, &FeedbackState::Tensor::name);
   if (found == state.tensors.end()) fail("does not have this tensor");
   if (found->residual.size() != tensor.count) fail("has this tensor with another count");
+  if (found->first != tensor.first) fail("has another part of this tensor");
   if (found->velocity.size() != (momentum_ ? tensor.count : 0)) {
     fail(momentum_ ? "has no velocity" : "has a velocity, and momentum is not corrected here");
   }
   return *found;
 }
 
-void ErrorFeedback::load(const FeedbackState& state) {
+std::vector<const FeedbackState::Tensor*> ErrorFeedback::matching(
+    const FeedbackState& state) const {
   std::vector<const FeedbackState::Tensor*> found;
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     check(!steps_[t].open, "a state is loaded between steps");
@@ -172,6 +176,11 @@ void ErrorFeedback::load(const FeedbackState& state) {
     throw KoloError({.code = ErrorCode::kData,
                      .what = "the saved state of error feedback has tensors that are not here"});
   }
+  return found;
+}
+
+void ErrorFeedback::load(const FeedbackState& state) {
+  const std::vector<const FeedbackState::Tensor*> found = matching(state);
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     std::ranges::copy(found[t]->residual, residuals_.current(t).begin());
     if (velocities_) std::ranges::copy(found[t]->velocity, velocities_->current(t).begin());

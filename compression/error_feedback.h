@@ -23,11 +23,6 @@ struct MomentumCorrection {
       true;  ///< What was sent leaves the velocity too, so that it is not sent late again.
 };
 
-struct FeedbackTensor {
-  std::string name;
-  std::size_t count = 0;
-};
-
 /// Keeps what compression did not send, and sends it later: one rank's residuals, and velocities if
 /// momentum is corrected, for tensors that are numbered once.
 ///
@@ -77,6 +72,8 @@ class ErrorFeedback {
   /// Errors: KoloError(kData), naming the tensor, unless the state is of the same tensors, in any
   /// order, with velocities exactly if momentum is corrected; nothing has changed then.
   void load(const FeedbackState& state);
+  /// Only the errors of `load`.
+  void check_state(const FeedbackState& state) const { matching(state); }
 
  private:
   struct Step {
@@ -88,6 +85,8 @@ class ErrorFeedback {
   Step& begin(std::size_t tensor, std::span<const float> gradient);
   Step& end(std::size_t tensor);
   const FeedbackState::Tensor& find(const FeedbackState& state, const FeedbackTensor& tensor) const;
+  /// The state of each tensor.
+  std::vector<const FeedbackState::Tensor*> matching(const FeedbackState& state) const;
 
   std::vector<FeedbackTensor> tensors_;
   std::optional<MomentumCorrection> momentum_;

@@ -1,70 +1,41 @@
 #include "compression/feedback_state.h"
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "comm/base/check.h"
+#include "compression/state_bytes.h"
 
 namespace kolo {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3156'4544'4545'464bULL;  // "KFEEDEV1"
+constexpr std::uint64_t kMagic = 0x3256'4544'4545'464bULL;  // "KFEEDEV2"
+constexpr std::string_view kName = "state of error feedback";
+
+using Tensor = FeedbackState::Tensor;
 
 [[noreturn]] void fail(const std::string& what) {
-  throw KoloError({.code = ErrorCode::kData, .what = "state of error feedback: " + what});
+  throw KoloError({.code = ErrorCode::kData, .what = std::string(kName) + ": " + what});
 }
 
-class Writer {
- public:
-  void number(std::uint64_t value) { raw(&value, sizeof(value)); }
-  void raw(const void* data, std::size_t bytes) {
-    const auto* const begin = static_cast<const std::byte*>(data);
-    bytes_.insert(bytes_.end(), begin, begin + bytes);
-  }
-  void floats(const std::vector<float>& values) {
-    number(values.size());
-    if (!values.empty()) raw(values.data(), values.size() * sizeof(float));
-  }
-  std::vector<std::byte> take() { return std::move(bytes_); }
+std::size_t end_of(const Tensor& tensor) { return tensor.first + tensor.residual.size(); }
 
- private:
-  std::vector<std::byte> bytes_;
-};
-
-class Reader {
- public:
-  explicit Reader(std::span<const std::byte> bytes) : left_(bytes) {}
-  std::uint64_t number() {
-    std::uint64_t value = 0;
-    std::memcpy(&value, raw(sizeof(value)).data(), sizeof(value));
-    return value;
+/// Of all old ranks, in order; with velocities, or all without.
+std::vector<const Tensor*> parts_of(std::span<const FeedbackState> old_ranks,
+                                    const std::string& name) {
+  std::vector<const Tensor*> parts;
+  for (const FeedbackState& old_rank : old_ranks) {
+    for (const Tensor& tensor : old_rank.tensors) {
+      if (tensor.name == name) parts.push_back(&tensor);
+    }
   }
-  std::string text() {
-    const auto bytes = raw(number());
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  for (const Tensor* part : parts) {
+    const bool has_velocity = !parts.front()->velocity.empty();
+    if (part->velocity.size() != (has_velocity ? part->residual.size() : 0)) {
+      fail("only some ranks have a velocity of tensor '" + name + "'");
+    }
   }
-  std::vector<float> floats() {
-    const std::uint64_t count = number();
-    if (count > left_.size() / sizeof(float)) fail("truncated");
-    const auto bytes = raw(count * sizeof(float));
-    std::vector<float> values(count);
-    if (count > 0) std::memcpy(values.data(), bytes.data(), bytes.size());
-    return values;
-  }
-  bool done() const { return left_.empty(); }
-
- private:
-  std::span<const std::byte> raw(std::uint64_t bytes) {
-    if (bytes > left_.size()) fail("truncated");
-    const auto part = left_.first(bytes);
-    left_ = left_.subspan(bytes);
-    return part;
-  }
-  std::span<const std::byte> left_;
-};
-
-void add(std::vector<float>& sums, const std::vector<float>& values) {
-  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
+  return parts;
 }
 
 void scale(std::vector<float>& values, double factor) {
@@ -74,12 +45,12 @@ void scale(std::vector<float>& values, double factor) {
 }  // namespace
 
 std::vector<std::byte> to_bytes(const FeedbackState& state) {
-  Writer writer;
+  StateWriter writer;
   writer.number(kMagic);
   writer.number(state.tensors.size());
-  for (const FeedbackState::Tensor& tensor : state.tensors) {
-    writer.number(tensor.name.size());
-    writer.raw(tensor.name.data(), tensor.name.size());
+  for (const Tensor& tensor : state.tensors) {
+    writer.text(tensor.name);
+    writer.number(tensor.first);
     writer.floats(tensor.residual);
     writer.floats(tensor.velocity);
   }
@@ -87,46 +58,49 @@ std::vector<std::byte> to_bytes(const FeedbackState& state) {
 }
 
 FeedbackState feedback_state_from(std::span<const std::byte> bytes) {
-  Reader reader(bytes);
-  if (reader.number() != kMagic) fail("not such a state");
+  StateReader reader(kName, bytes);
+  if (reader.number() != kMagic) reader.fail("not such a state");
   FeedbackState state;
   for (std::uint64_t left = reader.number(); left > 0; --left) {
-    FeedbackState::Tensor tensor;
+    Tensor& tensor = state.tensors.emplace_back();
     tensor.name = reader.text();
+    tensor.first = reader.number();
     tensor.residual = reader.floats();
     tensor.velocity = reader.floats();
-    state.tensors.push_back(std::move(tensor));
   }
-  if (!reader.done()) fail("longer than it says");
+  if (!reader.rest().empty()) reader.fail("longer than it says");
   return state;
 }
 
-FeedbackState remap(std::span<const FeedbackState> old_ranks, int new_size, int new_rank) {
-  check(!old_ranks.empty(), "a state needs at least one old rank");
-  check(new_size > 0 && new_rank >= 0 && new_rank < new_size, "no such rank");
-  FeedbackState result = old_ranks[0];
-  for (FeedbackState::Tensor& tensor : result.tensors) {
-    tensor.residual.assign(tensor.residual.size(), 0.0f);
-    tensor.velocity.assign(tensor.velocity.size(), 0.0f);
-  }
-  for (auto p = static_cast<std::size_t>(new_rank); p < old_ranks.size();
-       p += static_cast<std::size_t>(new_size)) {
-    const auto& tensors = old_ranks[p].tensors;
-    if (tensors.size() != result.tensors.size()) fail("ranks have different tensors");
-    for (std::size_t t = 0; t < tensors.size(); ++t) {
-      FeedbackState::Tensor& sum = result.tensors[t];
-      if (tensors[t].name != sum.name || tensors[t].residual.size() != sum.residual.size() ||
-          tensors[t].velocity.size() != sum.velocity.size()) {
-        fail("ranks disagree about tensor '" + sum.name + "'");
+FeedbackState remap(std::span<const FeedbackState> old_ranks, const FeedbackShare& share) {
+  check(share.ranks > 0 && share.position >= 0 && share.position < share.ranks, "no such rank");
+  FeedbackState result;
+  for (const FeedbackTensor& wanted : share.tensors) {
+    const std::vector<const Tensor*> parts = parts_of(old_ranks, wanted.name);
+    const bool has_velocity = !parts.empty() && !parts.front()->velocity.empty();
+    Tensor& sum = result.tensors.emplace_back();
+    sum = {.name = wanted.name,
+           .residual = std::vector<float>(wanted.count),
+           .velocity = std::vector<float>(has_velocity ? wanted.count : 0),
+           .first = wanted.first};
+    std::size_t covered = 0;
+    for (auto part = parts.begin(); part != parts.end(); ++part) {
+      const auto before = std::count_if(parts.begin(), part, [&](const Tensor* other) {
+        return other->first == (*part)->first && end_of(*other) == end_of(**part);
+      });
+      const std::size_t first = std::max(wanted.first, (*part)->first);
+      const std::size_t end = std::min(wanted.first + wanted.count, end_of(**part));
+      if (first >= end) continue;
+      if (before == 0) covered += end - first;
+      if (before % share.ranks != share.position) continue;
+      for (std::size_t i = first; i < end; ++i) {
+        sum.residual[i - sum.first] += (*part)->residual[i - (*part)->first];
+        if (has_velocity) sum.velocity[i - sum.first] += (*part)->velocity[i - (*part)->first];
       }
-      add(sum.residual, tensors[t].residual);
-      add(sum.velocity, tensors[t].velocity);
     }
-  }
-  const double factor = static_cast<double>(new_size) / static_cast<double>(old_ranks.size());
-  for (FeedbackState::Tensor& tensor : result.tensors) {
-    scale(tensor.residual, factor);
-    scale(tensor.velocity, factor);
+    if (covered != wanted.count) fail("nobody had some elements of tensor '" + wanted.name + "'");
+    scale(sum.residual, share.factor);
+    scale(sum.velocity, share.factor);
   }
   return result;
 }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "comm/base/check.h"
 #include "comm/base/half.h"
 #include "comm/collective/wire_kernels.h"
 
@@ -23,29 +24,44 @@ constexpr int kStride = 24;
 }  // namespace
 
 WireScale::WireScale(int ranks)
-    : room_(kRoomToGrow + std::min(kMostRoomForRanks, static_cast<int>(std::bit_width(
-                                                          static_cast<unsigned>(ranks - 1))))) {}
+    : memory_{.room =
+                  kRoomToGrow +
+                  std::min(kMostRoomForRanks,
+                           static_cast<int>(std::bit_width(static_cast<unsigned>(ranks - 1))))} {}
+
+void WireScale::resume(const Memory& memory) {
+  check(is_possible(memory.exponent, memory.room), "no scale of a wire has these");
+  const int room = std::max(memory_.room, memory.room);
+  memory_ = memory;
+  memory_.room = room;
+}
+
+bool WireScale::is_possible(std::int64_t exponent, std::int64_t room) {
+  return exponent >= kLeastWireExponent && exponent <= kMostWireExponent && room >= kRoomToGrow &&
+         room <= kMostRoom;
+}
 
 void WireScale::step(const WireReport& report) {
-  const int used = exponent_;
-  if (report.was_too_large && was_settled_) room_ = std::min(room_ + kMoreRoom, kMostRoom);
-  was_settled_ = is_settled_;
+  auto& [exponent, room, is_settled, was_settled] = memory_;
+  const int used = exponent;
+  if (report.was_too_large && was_settled) room = std::min(room + kMoreRoom, kMostRoom);
+  was_settled = is_settled;
   if (report.largest >= kInfiniteFloat16.bits) return;
   int next = used;
   if (report.largest == kLargestFloat16.bits) {
     next = used - kStride;
-    is_settled_ = false;
+    is_settled = false;
   } else if (report.largest > 0) {
     const int magnitude = std::ilogb(to_float(Float16{report.largest})) - used;
-    const int wanted = kMostMagnitude - room_ - magnitude;
-    next = is_settled_ ? std::min(wanted, used + 1) : wanted;
-    is_settled_ = true;
+    const int wanted = kMostMagnitude - room - magnitude;
+    next = is_settled ? std::min(wanted, used + 1) : wanted;
+    is_settled = true;
   } else if (report.was_too_large) {
     next = used - kMoreRoom;  // Contributions cancel, and their size is not known.
   } else if (report.was_too_small) {
     next = used + kStride;
   }
-  exponent_ = std::clamp(next, kLeastWireExponent, kMostWireExponent);
+  exponent = std::clamp(next, kLeastWireExponent, kMostWireExponent);
 }
 
 }  // namespace kolo

@@ -32,16 +32,28 @@ class WireScale {
   /// Starts at 2^0.
   explicit WireScale(int ranks);
 
-  int exponent() const { return exponent_; }
+  int exponent() const { return memory_.exponent; }
 
   /// The end of a step that used `exponent()`.
   void step(const WireReport& report);
 
+  /// What follows from former steps: with it a scale goes on where another one of as many ranks
+  /// stopped. Among other ranks it keeps the larger room.
+  struct Memory {
+    int exponent = 0;
+    int room = 0;              ///< Powers of two above the largest result.
+    bool is_settled = false;   ///< A result told what the exponent should be;
+    bool was_settled = false;  ///< the same of the step before.
+    friend bool operator==(const Memory&, const Memory&) = default;
+  };
+  const Memory& memory() const { return memory_; }
+  /// Before: `is_possible`.
+  void resume(const Memory& memory);
+  /// Whether a scale may have these.
+  static bool is_possible(std::int64_t exponent, std::int64_t room);
+
  private:
-  int room_;  // powers of two above the largest result
-  int exponent_ = 0;
-  bool is_settled_ = false;   // a result told what the exponent should be
-  bool was_settled_ = false;  // the same of the step before
+  Memory memory_;
 };
 
 }  // namespace kolo

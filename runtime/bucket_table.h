@@ -23,6 +23,8 @@ class OperationTopic;
 class BucketOwner {
  public:
   virtual ~BucketOwner() = default;
+  /// The owner's bucket number `index` is ready everywhere, and begins an iteration.
+  virtual void bucket_started(std::size_t) {}
   /// The owner's bucket number `index` has finished an iteration.
   virtual void bucket_finished(std::size_t index) = 0;
   /// Everything of its current iteration is on the device's streams; comes before

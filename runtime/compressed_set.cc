@@ -2,40 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "comm/base/check.h"
-#include "comm/base/half.h"
-#include "compression/feedback_state.h"
+#include "comm/base/error.h"
+#include "compression/finite.h"
+#include "runtime/compression_choice.h"
 
 namespace kolo {
 namespace {
-
-/// Of a floating-point number of `Bits`, what is all ones in infinities and NaN.
-template <typename Bits>
-bool all_below(const BufferView& tensor, Bits exponent) {
-  const std::span bits(static_cast<const Bits*>(tensor.data), tensor.count);
-  return std::ranges::none_of(bits, [&](Bits value) { return (value & exponent) == exponent; });
-}
-
-bool holds_finite(const BufferView& tensor) {
-  if (tensor.memory == MemoryKind::kDevice) return true;
-  switch (tensor.dtype) {
-    case DType::kFloat64:
-      return all_below(tensor, std::uint64_t{0x7ff} << 52);
-    case DType::kFloat32:
-      return all_below(tensor, std::uint32_t{0xff} << 23);
-    case DType::kFloat16:
-      return all_below(tensor, std::uint16_t{0x7c00});
-    case DType::kBFloat16:
-      return all_below(tensor, std::uint16_t{0x7f80});
-    default:
-      return true;
-  }
-}
 
 double norm(const BufferView& tensor) {
   double squares = 0;
@@ -46,10 +23,6 @@ double norm(const BufferView& tensor) {
 }
 
 }  // namespace
-
-bool all_finite(std::span<const BufferView> tensors) {
-  return std::ranges::all_of(tensors, holds_finite);
-}
 
 void CompressedSet::plan(std::span<const GradientSpec> gradients, std::span<const BufferView> views,
                          ReduceOp op, BucketOwner& owner, const PlanContext& context) {
@@ -64,6 +37,7 @@ void CompressedSet::plan(std::span<const GradientSpec> gradients, std::span<cons
     plan.buckets.push_back(planned_bucket(group, gradients, op));
     buckets_.push_back(
         add_compressed(group, gradients, views, op, owner, kFirst + buckets_.size(), context));
+    buckets_.back().predicted_us = predict_sparse_us(group, context.grid, context.costs);
   }
   readiness_.emplace(plan);
   for (std::size_t i = 0; i < views.size(); ++i) {
@@ -98,7 +72,7 @@ void CompressedSet::end_step() {
   if (buckets_.empty()) return;
   const bool accepted =
       std::ranges::all_of(buckets_, [](const auto& bucket) { return bucket.codec->finite(); }) &&
-      all_finite(others_);
+      std::ranges::all_of(others_, all_finite);
   for (const CompressedBucket& bucket : buckets_) {
     if (accepted) {
       bucket.codec->commit();
@@ -142,6 +116,8 @@ std::vector<CompressionStats> CompressedSet::stats(std::span<const BufferView> v
                       .kept_pairs = stats.kept_pairs,
                       .density = stats.k > 0 ? static_cast<double>(stats.kept_pairs) / elements : 1,
                       .payload_bytes = stats.payload_bytes,
+                      .predicted_ms = bucket.predicted_us / 1e3,
+                      .measured_ms = bucket.span.milliseconds(),
                       .residual_norm = residual,
                       .gradient_norm = gradient});
   }
@@ -157,46 +133,56 @@ bool CompressedSet::corrects_momentum(std::size_t gradient) const {
 
 // --- State --------------------------------------------------------------------------------------
 
-std::vector<std::byte> CompressedSet::save() const {
-  FeedbackState all;
-  std::uint64_t step = 0;
+void CompressedSet::save(CompressionState& state) const {
   for (const CompressedBucket& bucket : buckets_) {
-    step = bucket.codec->step();
-    FeedbackState state = bucket.codec->save();
-    std::ranges::move(state.tensors, std::back_inserter(all.tensors));
+    state.step = bucket.codec->step();
+    std::ranges::move(bucket.codec->save().tensors, std::back_inserter(state.feedback.tensors));
   }
-  std::vector<std::byte> bytes(sizeof(step));
-  std::memcpy(bytes.data(), &step, sizeof(step));
-  const std::vector<std::byte> state = to_bytes(all);
-  bytes.insert(bytes.end(), state.begin(), state.end());
-  return bytes;
 }
 
-void CompressedSet::load(std::span<const std::byte> bytes) {
-  std::uint64_t step = 0;
-  if (bytes.size() < sizeof(step)) {
-    throw KoloError({.code = ErrorCode::kData, .what = "state of compression: truncated"});
-  }
-  std::memcpy(&step, bytes.data(), sizeof(step));
-  FeedbackState all = feedback_state_from(bytes.subspan(sizeof(step)));
-  // Each group takes its own; all is read before anything changes.
+void CompressedSet::load(const CompressionState& state) {
+  // Each group takes its own, and all is found before anything changes.
   std::vector<FeedbackState> parts;
   std::size_t taken = 0;
   for (const CompressedBucket& bucket : buckets_) {
     FeedbackState& part = parts.emplace_back();
-    const std::size_t count = bucket.codec->save().tensors.size();
-    for (std::size_t i = 0; i < count && taken < all.tensors.size(); ++i) {
-      part.tensors.push_back(std::move(all.tensors[taken++]));
+    for (const FeedbackTensor& tensor : bucket.codec->share(1).tensors) {
+      const auto found =
+          std::ranges::find(state.feedback.tensors, tensor.name, &FeedbackState::Tensor::name);
+      if (found != state.feedback.tensors.end()) part.tensors.push_back(*found);
     }
+    bucket.codec->check_state(part);
+    taken += part.tensors.size();
   }
-  if (taken != all.tensors.size()) {
+  if (taken != state.feedback.tensors.size()) {
     throw KoloError({.code = ErrorCode::kData,
                      .what = "state of compression: has tensors that are not in this set"});
   }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     buckets_[i].codec->load(parts[i]);
-    buckets_[i].codec->set_step(static_cast<std::size_t>(step));
+    buckets_[i].codec->set_step(static_cast<std::size_t>(state.step));
   }
+}
+
+FeedbackState CompressedSet::remap_from(std::span<const FeedbackState> old_ranks,
+                                        double factor) const {
+  FeedbackState own;
+  for (const CompressedBucket& bucket : buckets_) {
+    std::ranges::move(remap(old_ranks, bucket.codec->share(factor)).tensors,
+                      std::back_inserter(own.tensors));
+  }
+  return own;
+}
+
+double CompressedSet::drop_residuals() {
+  double norm = 0;
+  for (const CompressedBucket& bucket : buckets_) {
+    for (std::size_t i = 0; i < bucket.group.gradients.size(); ++i) {
+      norm = std::hypot(norm, bucket.codec->residual_norm(i));
+    }
+    bucket.codec->drop_residuals();
+  }
+  return norm;
 }
 
 }  // namespace kolo

@@ -9,9 +9,12 @@
 #include <vector>
 
 #include "comm/base/buffer_view.h"
+#include "comm/base/clock.h"
 #include "fusion/readiness.h"
 #include "runtime/compression_plan.h"
+#include "runtime/compression_state.h"
 #include "runtime/compression_stats.h"
+#include "runtime/timeline.h"
 
 namespace kolo {
 
@@ -38,6 +41,12 @@ class CompressedSet {
   /// What each bucket is, for the plan's identity: a line each.
   std::string describe() const;
 
+  /// When bucket `number` began this iteration's step, and ended it.
+  void started(std::size_t number, TimePoint now) { buckets_[number - kFirst].span.began = now; }
+  void finished(std::size_t number, TimePoint now) { buckets_[number - kFirst].span.ended = now; }
+  /// Both, of the i-th bucket.
+  Timeline::Span span(std::size_t i) const { return buckets_[i].span; }
+
   bool has(std::size_t gradient) const { return gradient < has_.size() && has_[gradient]; }
   /// Notes a gradient; the number of its bucket if it was the last one that this waited for.
   std::optional<std::size_t> mark(std::size_t gradient);
@@ -54,10 +63,14 @@ class CompressedSet {
   std::vector<CompressionStats> stats(std::span<const BufferView> views) const;
   bool corrects_momentum(std::size_t gradient) const;
 
-  /// One rank's step number, residuals and velocities, and the way back. Between iterations.
-  /// Errors: KoloError(kData) as `ErrorFeedback::load`; nothing has changed then.
-  std::vector<std::byte> save() const;
-  void load(std::span<const std::byte> bytes);
+  /// Writes one rank's step number, residuals and velocities to `state`, and the way back. Between
+  /// iterations. Errors: KoloError(kData) as `ErrorFeedback::load`; nothing has changed then.
+  void save(CompressionState& state) const;
+  void load(const CompressionState& state);
+  /// What this rank takes over from all ranks of another job, in order; see `remap`.
+  FeedbackState remap_from(std::span<const FeedbackState> old_ranks, double factor) const;
+  /// Forgets residuals; returns their norm.
+  double drop_residuals();
 
  private:
   std::vector<CompressedBucket> buckets_;
@@ -65,9 +78,5 @@ class CompressedSet {
   std::vector<BufferView> others_;  // places of gradients that travel dense
   std::optional<Readiness> readiness_;
 };
-
-/// Whether no number of these floating-point tensors is infinite or NaN. Those in device memory are
-/// not looked at.
-bool all_finite(std::span<const BufferView> tensors);
 
 }  // namespace kolo

@@ -1,12 +1,12 @@
 #include "runtime/compression_choice.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
 #include <fmt/format.h>
 
 #include "compression/chooser.h"
-#include "runtime/compression_plan.h"
 
 namespace kolo {
 namespace {
@@ -15,7 +15,8 @@ namespace {
 CompressionCosts costs_of_rank(const ProcessGrid& grid, const LinkCosts& costs, double sharers) {
   CompressionCosts result{.link = {},
                           .selector_bytes_per_us = costs.selector.bytes_per_us,
-                          .scatter_us_per_pair = costs.selector.pair_us};
+                          .pair_us = costs.selector.pair_us,
+                          .cores = costs.rank_cores};
   if (grid.num_nodes() > 1) {
     result.link = {.latency_us = costs.network.latency_us + costs.network.message_us,
                    .bytes_per_us = costs.network.bytes_per_us / sharers};
@@ -26,18 +27,24 @@ CompressionCosts costs_of_rank(const ProcessGrid& grid, const LinkCosts& costs, 
   return result;
 }
 
-CompressionChoice choose(std::size_t count, const CompressionSpec& spec, const ProcessGrid& grid,
-                         const LinkCosts& costs) {
+/// A group's part that one rank exchanges, among whom, and what that costs.
+struct Exchange {
+  CompressionGroupShape shape;
+  CompressionCosts costs;
+};
+
+Exchange exchange_of(std::size_t count, const CompressionSpec& spec, const ProcessGrid& grid,
+                     const LinkCosts& costs) {
   const bool by_nodes =
       grid.num_nodes() > 1 && grid.is_even() && spec.scope == SparseScope::kBetweenNodes;
   const int ranks = by_nodes ? grid.num_nodes() : grid.world_size();
   const auto sharers = static_cast<std::size_t>(grid.world_size() / grid.num_nodes());
   const std::size_t part = by_nodes ? count / sharers : count;
-  return choose_path({.count = part,
-                      .pairs = pairs_to_keep(spec.density, part),
-                      .ranks = ranks,
-                      .pair_bytes = static_cast<double>(size_of(spec.wire)) + 4},
-                     costs_of_rank(grid, costs, static_cast<double>(sharers)));
+  return {.shape = {.count = part,
+                    .pairs = pairs_to_keep(spec.density, part),
+                    .ranks = ranks,
+                    .pair_bytes = static_cast<double>(size_of(spec.wire)) + 4},
+          .costs = costs_of_rank(grid, costs, static_cast<double>(sharers))};
 }
 
 ReducePath fastest_sparse(const CompressionChoice& choice) {
@@ -49,15 +56,21 @@ ReducePath fastest_sparse(const CompressionChoice& choice) {
   return best->path;
 }
 
+double predicted_us(const CompressionChoice& choice, ReducePath path) {
+  return std::ranges::find(choice.predictions, path, &PathPrediction::path)->us;
+}
+
 }  // namespace
 
-std::vector<std::string> choose_compression(std::vector<GradientSpec>& gradients,
-                                            const ProcessGrid& grid, const LinkCosts& costs) {
-  std::vector<std::string> reasons;
+std::vector<CompressionDecision> choose_compression(std::vector<GradientSpec>& gradients,
+                                                    const ProcessGrid& grid,
+                                                    const LinkCosts& costs) {
+  std::vector<CompressionDecision> decisions;
   for (const PlannedGroup& group : plan_groups(gradients)) {
     CompressionSpec spec = group.spec;
     if (!spec.leaves_choices()) continue;
-    const CompressionChoice choice = choose(group.count, spec, grid, costs);
+    const Exchange exchange = exchange_of(group.count, spec, grid, costs);
+    const CompressionChoice choice = choose_path(exchange.shape, exchange.costs);
     const bool is_free = spec.method == CompressionMethod::kAuto;
     ReducePath path = choice.path;
     std::string why = choice.reason;
@@ -81,10 +94,29 @@ std::vector<std::string> choose_compression(std::vector<GradientSpec>& gradients
       gradients[i].compression = spec.may_be_sparse() ? spec.to_string() : std::string();
       if (wire) gradients[i].wire_dtype = wire;
     }
-    reasons.push_back(fmt::format("{} of {} ({} elements): {}", to_string(path),
-                                  group.name(gradients), group.count, why));
+    decisions.push_back({.tensors = group.name(gradients),
+                         .elements = group.count,
+                         .path = std::string(to_string(path)),
+                         .predicted_ms = predicted_us(choice, path) / 1e3,
+                         .dense_ms = predicted_us(choice, ReducePath::kDense) / 1e3,
+                         .reason = why});
   }
-  return reasons;
+  return decisions;
+}
+
+std::string to_string(const CompressionDecision& decision) {
+  return fmt::format("{} of {} ({} elements): {}", decision.path, decision.tensors,
+                     decision.elements, decision.reason);
+}
+
+double predict_sparse_us(const PlannedGroup& group, const ProcessGrid& grid,
+                         const LinkCosts& costs) {
+  const ExchangeRoute route = group.spec.route.value_or(ExchangeRoute::kPairwise);
+  const Exchange exchange = exchange_of(group.count, group.spec, grid, costs);
+  for (const ReducePath path : {ReducePath::kAllGather, ReducePath::kOwnersPairwise}) {
+    if (route_of(path) == route) return predict_us(path, exchange.shape, exchange.costs);
+  }
+  return predict_us(ReducePath::kOwnersLogStep, exchange.shape, exchange.costs);
 }
 
 }  // namespace kolo

@@ -14,6 +14,7 @@
 #include "fusion/gradient.h"
 #include "runtime/bucket_table.h"
 #include "runtime/plan_context.h"
+#include "runtime/timeline.h"
 
 namespace kolo {
 
@@ -38,6 +39,8 @@ struct CompressedBucket {
   std::shared_ptr<CompressedGroup> codec;
   BucketId sparse = 0;
   BucketId dense = 0;
+  double predicted_us = 0;   ///< Of a sparse step.
+  Timeline::Span span = {};  ///< Of the last step, on this rank.
 
   BucketId next() const { return codec->is_dense() ? dense : sparse; }
 };

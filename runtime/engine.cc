@@ -196,6 +196,7 @@ void Engine::arrive(BucketId id) {
 void Engine::start(BucketId id) {
   BucketTable::Bucket& bucket = buckets_[id];
   bucket.running = true;
+  bucket.owner->bucket_started(bucket.index);
   executor_.start(id, bucket.iteration);
 }
 

@@ -29,10 +29,11 @@ std::string quote(const std::vector<std::string_view>& names) {
 }  // namespace
 
 GradientGroup::GradientGroup(std::string name, std::vector<GradientSpec> gradients,
-                             GradientOptions options)
+                             GradientOptions options, std::vector<CompressionDecision> decisions)
     : name_(std::move(name)),
       gradients_(std::move(gradients)),
-      options_(options),
+      options_(std::move(options)),
+      decisions_(std::move(decisions)),
       marked_(gradients_.size()) {}
 
 void* GradientGroup::allocate(std::size_t bytes) {
@@ -77,6 +78,7 @@ void GradientGroup::planned(const Plan& plan, std::vector<BucketId> buckets,
   finished_events_ = std::move(finished_events);
   summary_ = std::move(summary);
   readiness_.emplace(plan);
+  spans_.assign(buckets_.size(), {});
 }
 
 bool GradientGroup::is_on_host() const {
@@ -122,9 +124,54 @@ void GradientGroup::begin_iteration() {
   target_ += parts() + (exchanges_sizes_ ? 1 : 0);
 }
 
+CompressionState GradientGroup::save_compression() const {
+  CompressionState state;
+  compressed_.save(state);
+  for (std::size_t i = 0; wire_state_ && i < gradients_.size(); ++i) {
+    state.wires.push_back({.gradient = gradients_[i].name, .memory = wire_state_->memory(i)});
+  }
+  return state;
+}
+
+void GradientGroup::load_compression(const CompressionState& state) {
+  const std::size_t wires = wire_state_ ? gradients_.size() : 0;
+  bool fits = state.wires.size() == wires;
+  for (std::size_t i = 0; fits && i < wires; ++i) {
+    fits = state.wires[i].gradient == gradients_[i].name;
+  }
+  if (!fits) {
+    throw KoloError({.code = ErrorCode::kData,
+                     .bucket = name_,
+                     .what = "state of compression: exponents of other gradients"});
+  }
+  compressed_.load(state);
+  for (std::size_t i = 0; i < wires; ++i) wire_state_->resume(i, state.wires[i].memory);
+}
+
+void GradientGroup::remap_compression(std::span<const CompressionState> old_ranks, int world_size) {
+  CompressionState state = common_state(old_ranks);
+  std::vector<FeedbackState> feedback;
+  for (const CompressionState& rank : old_ranks) feedback.push_back(rank.feedback);
+  const bool averages = options_.op == ReduceOp::kAverage;
+  const double ratio = static_cast<double>(world_size) / static_cast<double>(old_ranks.size());
+  state.feedback = compressed_.remap_from(feedback, averages ? ratio : 1.0);
+  load_compression(state);
+}
+
 PlanSummary GradientGroup::summary() const {
   const std::lock_guard lock(mutex_);
-  return summary_;
+  PlanSummary summary = summary_;
+  summary.compression_decisions = decisions_;
+  return summary;
+}
+
+void GradientGroup::bucket_started(std::size_t index) {
+  const bool is_dense = index < CompressedSet::kFirst;
+  if (is_dense && !timeline_) return;
+  const TimePoint now = std::chrono::steady_clock::now();
+  if (!is_dense) return compressed_.started(index, now);
+  const std::lock_guard lock(mutex_);
+  spans_[index].began = now;
 }
 
 void GradientGroup::bucket_enqueued(std::size_t) {
@@ -136,8 +183,12 @@ void GradientGroup::bucket_enqueued(std::size_t) {
 }
 
 void GradientGroup::bucket_finished(std::size_t index) {
+  if (index >= CompressedSet::kFirst) compressed_.finished(index, std::chrono::steady_clock::now());
   {
     const std::lock_guard lock(mutex_);
+    if (timeline_ && index < CompressedSet::kFirst) {
+      spans_[index].ended = std::chrono::steady_clock::now();
+    }
     const bool is_on_host = index >= CompressedSet::kFirst || finished_events_[index] == nullptr;
     if (is_on_host) ++enqueued_;
     ++finished_;
@@ -223,6 +274,7 @@ bool GradientGroup::wait_for(const std::atomic<std::size_t>& progress,
   if (error_) throw KoloError(*error_);
   if (!in_time) return false;
   compressed_.end_step();
+  if (timeline_) write_iteration({.began = now, .ended = std::chrono::steady_clock::now()});
   marks_ = 0;
   marked_.assign(marked_.size(), false);
   if (clock_ != nullptr) {
@@ -244,6 +296,18 @@ bool GradientGroup::all_enqueued() const {
 bool GradientGroup::in_flight() const {
   const std::lock_guard lock(mutex_);
   return !error_ && (marks_ > 0 || finished_ < ended_);
+}
+
+void GradientGroup::write_iteration(const Timeline::Span& waited) const {
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    // One in device memory may still be under way.
+    if (spans_[i].ended >= spans_[i].began) timeline_->bucket(name_, i, spans_[i]);
+  }
+  const std::vector<CompressionStats> groups = compressed_.stats(views_);
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    timeline_->group(name_, groups[i], compressed_.span(i));
+  }
+  timeline_->wait(name_, waited);
 }
 
 std::string GradientGroup::unmarked_names() const {

@@ -23,6 +23,7 @@
 #include "runtime/kolo.h"
 #include "runtime/size_decision.h"
 #include "runtime/ticket.h"
+#include "runtime/timeline.h"
 
 namespace kolo {
 
@@ -34,7 +35,11 @@ namespace kolo {
 /// a lock of their own.
 class GradientGroup final : public BucketOwner {
  public:
-  GradientGroup(std::string name, std::vector<GradientSpec> gradients, GradientOptions options);
+  /// `decisions` are those that led to the gradients' compression.
+  GradientGroup(std::string name, std::vector<GradientSpec> gradients, GradientOptions options,
+                std::vector<CompressionDecision> decisions = {});
+  /// Writes its iterations there, too. Before: it is not submitted yet.
+  void write_to(std::shared_ptr<Timeline> timeline) { timeline_ = std::move(timeline); }
 
   const std::string& name() const { return name_; }
   const std::vector<GradientSpec>& gradients() const { return gradients_; }
@@ -85,6 +90,7 @@ class GradientGroup final : public BucketOwner {
   /// Whether the exchange of sizes is what is left of the current iteration; true once.
   bool take_turn_of_sizes() { return std::exchange(is_turn_of_sizes_, false); }
 
+  void bucket_started(std::size_t index) override;
   void bucket_enqueued(std::size_t index) override;
   void bucket_finished(std::size_t index) override;
   void bucket_failed(const Error& error) override;
@@ -97,6 +103,11 @@ class GradientGroup final : public BucketOwner {
   const std::vector<BufferView>& views() const { return views_; }
   PlanSummary summary() const;
   std::uint64_t too_large() const { return wire_state_ ? wire_state_->too_large() : 0; }
+  /// Between iterations, as all that follows of compression. `world_size` is that of this job.
+  CompressionState save_compression() const;
+  /// Errors: KoloError(kData) if it is not of this set; nothing has changed then.
+  void load_compression(const CompressionState& state);
+  void remap_compression(std::span<const CompressionState> old_ranks, int world_size);
   /// A bucket whose gradients are all marked.
   struct ReadyBucket {
     std::size_t index = 0;
@@ -126,12 +137,15 @@ class GradientGroup final : public BucketOwner {
                 Driver* driver);
   void begin_iteration();
   std::string unmarked_names() const;
+  /// The iteration that is over, of which `wait` took so long.
+  void write_iteration(const Timeline::Span& waited) const;
   /// Buckets of one iteration.
   std::size_t parts() const { return buckets_.size() + compressed_.size(); }
 
   const std::string name_;
   const std::vector<GradientSpec> gradients_;
   const GradientOptions options_;
+  const std::vector<CompressionDecision> decisions_;
   TicketState registration_;
   Device* device_ = nullptr;
   std::vector<AlignedMemory> memory_;
@@ -144,14 +158,16 @@ class GradientGroup final : public BucketOwner {
   std::optional<std::size_t> arena_region_;
   std::vector<BucketId> buckets_;
   CompressedSet compressed_;
-  SizeDecision sizes_;  // of the plan
+  std::shared_ptr<Timeline> timeline_;  // shared with the runtime's other sets; may be null
+  SizeDecision sizes_;                  // of the plan
   bool is_turn_of_sizes_ = false;
 
   mutable std::mutex mutex_;  // Guards what follows; the atomics are read without it, too.
   std::condition_variable changed_;
   PlanSummary summary_;
   std::optional<Readiness> readiness_;
-  std::vector<bool> marked_;  // in the current iteration, which `wait` ends
+  std::vector<Timeline::Span> spans_;  // of dense buckets in this iteration, for the timeline
+  std::vector<bool> marked_;           // in the current iteration, which `wait` ends
   std::size_t marks_ = 0;
   // Parts (buckets and exchanges of sizes) of former iterations, and with those of the current one.
   std::size_t ended_ = 0, target_ = 0;

@@ -19,6 +19,7 @@
 #include "runtime/gradient_group.h"
 #include "runtime/operation.h"
 #include "runtime/operation_pool.h"
+#include "runtime/timeline.h"
 
 namespace kolo {
 
@@ -27,6 +28,9 @@ class RuntimeState {
  public:
   RuntimeState(Rendezvous& rendezvous, Options options)
       : options_(std::move(options)),
+        timeline_(options_.timeline.empty()
+                      ? nullptr
+                      : std::make_shared<Timeline>(options_.timeline, rendezvous.rank())),
         connection_(connect(rendezvous, options_)),
         team_(connection_.reduce_threads, connection_.spin),
         engine_(*connection_.transport, connection_.grid,
@@ -87,6 +91,7 @@ class RuntimeState {
   }
 
   void register_group(const std::shared_ptr<GradientGroup>& group) {
+    group->write_to(timeline_);
     engine_.submit(group);
     group->registration().wait_within(options_.operation_timeout, driver_.get());
   }
@@ -115,6 +120,7 @@ class RuntimeState {
   }
 
   const Options options_;
+  const std::shared_ptr<Timeline> timeline_;  // shared with gradient sets; null without the option
   const CoarseClock coarse_clock_;
   const SteadyClock steady_clock_;
   Connection connection_;
@@ -207,10 +213,13 @@ GradientSet Runtime::register_gradients(std::string_view name, std::vector<Gradi
   if (options.compression.empty()) options.compression = state_->options().compression;
   resolve_compression(gradients, CompressionRules::parse(options.compression));
   check_compression(gradients, options.op);
-  for (const std::string& line : choose_compression(gradients, state_->grid(), state_->costs())) {
-    if (rank() == 0) log::info("compression: " + line);
+  std::vector<CompressionDecision> decisions =
+      choose_compression(gradients, state_->grid(), state_->costs());
+  for (const CompressionDecision& decision : decisions) {
+    if (rank() == 0) log::info("compression: " + to_string(decision));
   }
-  auto group = std::make_shared<GradientGroup>(std::string(name), std::move(gradients), options);
+  auto group = std::make_shared<GradientGroup>(std::string(name), std::move(gradients), options,
+                                               std::move(decisions));
   state_->register_group(group);
   return GradientSet(*state_, std::move(group));
 }
@@ -312,12 +321,25 @@ void GradientSet::flush_residuals() {
 
 std::vector<std::byte> GradientSet::save_compression() const {
   between_iterations("save_compression()");
-  return group_->compressed().save();
+  return to_bytes(group_->save_compression());
 }
 
 void GradientSet::load_compression(std::span<const std::byte> state) {
   between_iterations("load_compression()");
-  group_->compressed().load(state);
+  group_->load_compression(compression_state_from(state));
+}
+
+void GradientSet::remap_compression(std::span<const std::vector<std::byte>> states) {
+  between_iterations("remap_compression()");
+  std::vector<CompressionState> old_ranks;
+  for (const auto& state : states) old_ranks.push_back(compression_state_from(state));
+  group_->remap_compression(old_ranks, runtime_->grid().world_size());
+}
+
+void GradientSet::drop_residuals() {
+  between_iterations("drop_residuals()");
+  log::warn(fmt::format("gradient set '{}': a residual of norm {:.6g} is dropped", group_->name(),
+                        group_->compressed().drop_residuals()));
 }
 
 std::optional<double> GradientSet::residual_norm(std::string_view gradient) const {

@@ -51,7 +51,10 @@ struct PlanSummary {
   std::string algorithm = {};    ///< Of the largest bucket.
   std::string compression = {};  ///< How many gradients travel in which way; empty: all dense.
   std::string reason = {};       ///< Why that one, if the largest bucket is in device memory.
-  std::uint64_t hash = 0;        ///< Equal on all ranks.
+  /// What was chosen for groups whose compression left something open, and why: naming a spec in
+  /// place of "auto", or a route of top-k, decides otherwise.
+  std::vector<CompressionDecision> compression_decisions = {};
+  std::uint64_t hash = 0;  ///< Equal on all ranks.
 };
 
 /// A set of gradients that are summed together in every iteration.
@@ -91,16 +94,23 @@ class GradientSet {
   /// travelled as the largest one that it can.
   std::uint64_t too_large() const;
 
-  // Of gradients that travel sparsely; all of it between `wait` and the next `ready`.
+  // Of gradients that travel compressed; all of it between `wait` and the next `ready`.
 
   /// The next iteration is dense for all of them and brings along all that was not sent yet: before
   /// ranks come or go, or training ends. To be called on all ranks.
   void flush_residuals();
-  /// What this rank has not sent yet, and the number of the step, as bytes for its checkpoint.
+  /// What this rank has not sent yet, the number of the step, and exponents of a float16 wire, as
+  /// bytes for its checkpoint.
   std::vector<std::byte> save_compression() const;
   /// The way back, with the same set on as many ranks: training goes on bit for bit.
-  /// Errors: KoloError(kData) if the state is not of this set.
+  /// Errors: KoloError(kData) if the state is not of this set; nothing has changed then.
   void load_compression(std::span<const std::byte> state);
+  /// The same on any number of ranks and nodes, from the states of all ranks that there were, in
+  /// order: what was not sent is still worth as much. To be called on all ranks, with equal states.
+  void remap_compression(std::span<const std::vector<std::byte>> states);
+  /// Forgets what was not sent, and logs a warning with its norm: where a checkpoint shall not hold
+  /// it, and a dense iteration is not wanted either. To be called on all ranks.
+  void drop_residuals();
   /// Of one gradient, on this rank; empty if it does not travel sparsely.
   std::optional<double> residual_norm(std::string_view gradient) const;
   /// One entry for each compression group.

@@ -61,6 +61,8 @@ struct Options {
   std::size_t network_window = std::size_t{1} << 20;
   /// Address space of one rank's arena. Memory is committed when a plan needs it.
   std::size_t arena_bytes = std::size_t{16} << 30;
+  /// Writes what iterations of gradient sets consist of to PATH.RANK, as trace events for Perfetto.
+  std::string timeline = {};
   /// Tells nodes apart instead of boot id and host name, e.g. to play several nodes on one machine.
   std::string node_id = {};
   /// Start-up (rendezvous, connections) fails after this long.

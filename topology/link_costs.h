@@ -44,7 +44,7 @@ struct NetworkCost {
 /// Costs of compression on one core.
 struct SelectorCost {
   double bytes_per_us = 10'000;  ///< Selection and casts; they move 12 bytes an element.
-  double pair_us = 0.008;        ///< A random update of the result.
+  double pair_us = 0.02;         ///< A pair on its whole way: sent, summed and received.
 };
 
 /// Costs of a job. The defaults stand for a shared-memory node and a 10 Gbit/s network.

@@ -50,6 +50,9 @@ std::string describe(const Config& config, const Runtime& runtime, const Task& t
     text += fmt::format("\ngradients: {}: {}", plan.algorithm, plan.reason);
   }
   if (!plan.compression.empty()) text += "\ncompression: " + plan.compression;
+  for (const CompressionDecision& decision : plan.compression_decisions) {
+    text += "\ncompression: " + to_string(decision);
+  }
   return text;
 }
 

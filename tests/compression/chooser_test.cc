@@ -1,6 +1,9 @@
 #include "compression/chooser.h"
 
+#include <cstddef>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +20,7 @@ constexpr double kFast = 1e12;
 CompressionCosts wire_only(double latency_us, double bytes_per_us) {
   return {.link = {.latency_us = latency_us, .bytes_per_us = bytes_per_us},
           .selector_bytes_per_us = kFast,
-          .scatter_us_per_pair = 0};
+          .pair_us = 0};
 }
 
 CompressionGroupShape group_of(std::size_t count, double density, int ranks) {
@@ -79,6 +82,27 @@ TEST(ChooserTest, SelectionBandwidthBoundsTheLinksThatGain) {
                   predict_us(ReducePath::kDense, group, costs),
               side < 1);
   }
+}
+
+TEST(ChooserTest, SharedCoresSlowWhatIsComputedAndNotWhatIsSent) {
+  const CompressionGroupShape group = group_of(1'000'000, 0.01, 4);
+  CompressionCosts costs = wire_only(10, 1000);
+  costs.selector_bytes_per_us = std::numeric_limits<double>::infinity();
+  std::vector<double> wire_us;
+  for (const PathPrediction& path : choose_path(group, costs).predictions) {
+    wire_us.push_back(path.us);
+  }
+  costs.selector_bytes_per_us = 10'000;
+  costs.pair_us = 0.05;
+  const auto alone = choose_path(group, costs).predictions;
+  costs.cores = 0.5;
+  const auto shared = choose_path(group, costs).predictions;
+  for (std::size_t i = 0; i < wire_us.size(); ++i) {
+    SCOPED_TRACE(to_string(alone[i].path));
+    EXPECT_NEAR(shared[i].us - wire_us[i], 2 * (alone[i].us - wire_us[i]), 1e-6);
+  }
+  EXPECT_EQ(shared[0].us, wire_us[0]);
+  EXPECT_NEAR(alone[3].us - wire_us[3], 1200 + 500, 1e-6);
 }
 
 TEST(ChooserTest, LeavesDenseOnlyForAGainOfAFifth) {

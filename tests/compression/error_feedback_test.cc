@@ -256,7 +256,10 @@ TEST(FeedbackStateTest, RemappingKeepsTheMeanOfAllRanks) {
       for (std::size_t i = 0; i < 40; ++i) sum[i] += old_ranks.back().tensors[0].residual[i];
     }
     for (int p = 0; p < new_size; ++p) {
-      const FeedbackState state = remap(old_ranks, new_size, p);
+      const FeedbackState state = remap(old_ranks, {.tensors = {{"a", 40}},
+                                                    .position = p,
+                                                    .ranks = new_size,
+                                                    .factor = double(new_size) / old_size});
       for (std::size_t i = 0; i < 40; ++i) remapped[i] += state.tensors[0].residual[i];
     }
     for (std::size_t i = 0; i < 40; ++i) {
@@ -264,9 +267,43 @@ TEST(FeedbackStateTest, RemappingKeepsTheMeanOfAllRanks) {
           << old_size << " to " << new_size << " ranks, seed " << kSeed;
     }
   }
-  std::vector<FeedbackState> different = {{{{.name = "a", .residual = {1}, .velocity = {}}}},
-                                          {{{.name = "b", .residual = {1}, .velocity = {}}}}};
-  EXPECT_THROW(remap(different, 1, 0), KoloError);
+}
+
+// Parts of a tensor, cut in two on four ranks, become whole ones on two, and those thirds on three.
+TEST(FeedbackStateTest, PartsAreCutAnew) {
+  const auto part = [](std::size_t first, std::vector<float> residual) {
+    return FeedbackState{
+        {{.name = "a", .residual = std::move(residual), .velocity = {}, .first = first}}};
+  };
+  const std::vector<FeedbackState> halves = {part(0, {1, 2, 3}), part(3, {4, 5, 6}),
+                                             part(0, {10, 20, 30}), part(3, {40, 50, 60})};
+  std::vector<FeedbackState> wholes;
+  for (int p = 0; p < 2; ++p) {
+    wholes.push_back(remap(halves, {.tensors = {{"a", 6}}, .position = p, .ranks = 2}));
+  }
+  EXPECT_THAT(wholes[0].tensors[0].residual, ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(wholes[1].tensors[0].residual, ElementsAre(10, 20, 30, 40, 50, 60));
+  const FeedbackState third = remap(wholes, {.tensors = {{"a", 2, 2}}, .factor = 0.5});
+  EXPECT_EQ(third, part(2, {16.5f, 22}));
+}
+
+TEST(FeedbackStateTest, RemappingRefusesWhatDoesNotFit) {
+  const auto refused = [](const std::vector<FeedbackState>& old_ranks,
+                          const FeedbackTensor& tensor) {
+    try {
+      remap(old_ranks, {.tensors = {tensor}});
+    } catch (const KoloError& e) {
+      EXPECT_EQ(e.error().code, ErrorCode::kData);
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  const FeedbackState plain{{{.name = "a", .residual = {1, 2}, .velocity = {}}}};
+  const FeedbackState moving{{{.name = "a", .residual = {1, 2}, .velocity = {3, 4}}}};
+  EXPECT_THAT(refused({plain}, {"b", 2}), HasSubstr("'b'"));
+  EXPECT_THAT(refused({plain}, {"a", 3}), HasSubstr("nobody"));
+  EXPECT_THAT(refused({}, {"a", 2}), HasSubstr("nobody"));
+  EXPECT_THAT(refused({plain, moving}, {"a", 2}), HasSubstr("velocity"));
 }
 
 TEST(DensityScheduleTest, DenseThenFallingThenAsAsked) {

@@ -207,6 +207,29 @@ TEST(TopKSelectorTest, ReportsWhatIsNotFinite) {
   }
 }
 
+// I11: a float holds no index beyond 2^24, so none may hold one.
+TEST(TopKSelectorTest, IndicesAreExactBeyond24Bits) {
+  constexpr std::size_t kCount = (std::size_t{1} << 24) + 1001;
+  std::vector<float> residual(kCount), gradient(kCount);
+  const std::vector<std::uint32_t> expected = {5, (1u << 24) - 1, (1u << 24) + 1, (1u << 24) + 3,
+                                               static_cast<std::uint32_t>(kCount) - 1};
+  for (const std::uint32_t i : expected) gradient[i] = 1.0f;
+  gradient[kCount - 2] = 0.5f;
+  std::vector<std::uint32_t> indices(expected.size());
+  std::vector<float> values(expected.size());
+  TopKSelector selector;
+  SelectionHint hint;
+  selector.select({.residual = residual.data(),
+                   .gradient = gradient.data(),
+                   .sums = residual.data(),
+                   .count = kCount,
+                   .k = expected.size(),
+                   .indices = indices.data(),
+                   .values = values.data()},
+                  hint);
+  EXPECT_EQ(indices, expected);
+}
+
 TEST(TopKSelectorTest, RefusesMoreThanThereAre) {
   SelectionHint hint;
   EXPECT_THROW(TopKSelector().select({.count = 3, .k = 4}, hint), UsageError);

@@ -1,18 +1,26 @@
 // Gradient sets that travel sparsely, through the public interface: whole runtimes, one per thread.
 
+#include <unistd.h>
+
 #include <cmath>
 #include <cstddef>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "comm/rendezvous/memory_rendezvous.h"
+#include "runtime/compression_state.h"
 #include "runtime/kolo.h"
 #include "tests/support/rank_harness.h"
 
@@ -30,14 +38,14 @@ std::vector<GradientSpec> model() {
           {.name = "second", .shape = {64, 90}}};
 }
 
-/// Small multiples of 2^-6, so that all sums are exact: of one rank and step.
-Tensors gradients_of(int rank, std::size_t step) {
+/// Small multiples of `unit`, a power of two, so that all sums are exact: of one rank and step.
+Tensors gradients_of(int rank, std::size_t step, float unit = 0x1p-6f) {
   std::mt19937 random(static_cast<unsigned>(rank) * 1000u + static_cast<unsigned>(step));
   Tensors tensors;
   for (const GradientSpec& spec : model()) {
     std::vector<float>& tensor = tensors.emplace_back(spec.count());
     for (float& value : tensor) {
-      value = static_cast<float>(static_cast<int>(random() % 129) - 64) / 64.0f;
+      value = static_cast<float>(static_cast<int>(random() % 129) - 64) * unit;
     }
   }
   return tensors;
@@ -185,10 +193,9 @@ TEST(CompressedSet, NeitherFusionNorRouteChangesABit) {
   EXPECT_EQ(results_of({.compression = "topk(0.05,route=allgather)"}, 4), expected);
 }
 
-/// Bytes of a saved state without its step number.
-std::vector<std::byte> residuals(const GradientSet& set) {
-  const std::vector<std::byte> state = set.save_compression();
-  return {state.begin() + sizeof(std::uint64_t), state.end()};
+/// Of a saved state, without its step number.
+FeedbackState residuals(const GradientSet& set) {
+  return compression_state_from(set.save_compression()).feedback;
 }
 
 // An infinity anywhere, in a sparse tensor or a dense one, on any rank, leaves every residual bit
@@ -217,22 +224,76 @@ TEST(CompressedSet, AStepThatIsNotFiniteLeavesNoTrace) {
   }
 }
 
+// I12. What is beyond a float16 as it is shows whether exponents are part of the state.
 TEST(CompressedSet, ASavedStateGoesOnBitForBit) {
-  for (const char* spec : {"topk(0.05)", "topk(0.05,dgc,warmup=1)"}) {
+  constexpr float kSmall = 0x1p-60f;
+  for (const char* spec :
+       {"topk(0.05)", "topk(0.05,dgc,warmup=1)", "first=topk(0.05),*=fp16", "fp16"}) {
+    SCOPED_TRACE(spec);
     const Setting setting{.compression = spec};
-    const std::vector<Tensors> whole = results_of(setting, 6);
+    std::vector<Tensors> whole;
     std::vector<std::vector<std::byte>> states(static_cast<std::size_t>(setting.ranks));
     run(setting, [&](Member& member) {
-      for (std::size_t step = 0; step < 3; ++step) member.reduce(step);
-      states[static_cast<std::size_t>(member.runtime().rank())] = member.set().save_compression();
+      const int rank = member.runtime().rank();
+      for (std::size_t step = 0; step < 7; ++step) {
+        if (step == 4) states[static_cast<std::size_t>(rank)] = member.set().save_compression();
+        Tensors result = member.reduce(gradients_of(rank, step, kSmall));
+        if (rank == 0) whole.push_back(std::move(result));
+      }
     });
+    EXPECT_GT(nonzeros(whole[4][2]), 0u);
     run(setting, [&](Member& member) {
-      member.set().load_compression(states[static_cast<std::size_t>(member.runtime().rank())]);
-      for (std::size_t step = 3; step < 6; ++step) {
-        require(member.reduce(step) == whole[step], "step " + std::to_string(step) + " differs");
+      const int rank = member.runtime().rank();
+      member.set().load_compression(states[static_cast<std::size_t>(rank)]);
+      for (std::size_t step = 4; step < 7; ++step) {
+        require(member.reduce(gradients_of(rank, step, kSmall)) == whole[step],
+                "step " + std::to_string(step) + " differs");
       }
     });
   }
+}
+
+// I12: what four ranks had not sent is worth as much among two or eight: after a flush, sums (and
+// averages, by how they are divided) are what they would have been.
+TEST(CompressedSet, AStateGoesOnAmongOtherRanks) {
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
+    Setting setting{
+        .compression = "second=topk(0.05),first=topk(0.02,dgc=0.5),*=fp16", .ranks = 4, .op = op};
+    std::vector<std::vector<std::byte>> states(4);
+    Tensors flushed;
+    const auto nothing = [] {
+      Tensors zeros;
+      for (const GradientSpec& spec : model()) zeros.emplace_back(spec.count());
+      return zeros;
+    };
+    run(setting, [&](Member& member) {
+      const int rank = member.runtime().rank();
+      for (std::size_t step = 0; step < 3; ++step) member.reduce(step);
+      states[static_cast<std::size_t>(rank)] = member.set().save_compression();
+      member.set().flush_residuals();
+      Tensors result = member.reduce(nothing());
+      if (rank == 0) flushed = std::move(result);
+    });
+    ASSERT_GT(nonzeros(flushed[0]), 0u);
+    ASSERT_GT(nonzeros(flushed[2]), 0u);
+    for (const int ranks : {1, 2, 4, 8}) {
+      setting.ranks = ranks;
+      run(setting, [&](Member& member) {
+        member.set().remap_compression(states);
+        member.set().flush_residuals();
+        require(member.reduce(nothing()) == flushed, std::to_string(ranks) + " ranks");
+      });
+    }
+  }
+}
+
+TEST(CompressedSet, WhatIsDroppedIsGone) {
+  run({}, [](Member& member) {
+    member.reduce(std::size_t{0});
+    require(member.set().residual_norm("first").value() > 0, "nothing was left");
+    member.set().drop_residuals();
+    require(member.set().residual_norm("first") == 0.0, "something is left");
+  });
 }
 
 TEST(CompressedSet, AStateOfAnotherSetIsRefused) {
@@ -298,6 +359,47 @@ TEST(CompressedSet, RanksThatDisagreeAreToldTensorAndRank) {
   EXPECT_EQ(texts[0], texts[1]);
   EXPECT_THAT(texts[0], AllOf(HasSubstr("'first'"), HasSubstr("topk(0.05,route=owners)"),
                               HasSubstr("rank 1")));
+}
+
+/// The complete events of a rank's timeline, by name.
+std::multimap<std::string, nlohmann::json> events_of(const std::filesystem::path& file) {
+  std::multimap<std::string, nlohmann::json> events;
+  for (const auto& event : nlohmann::json::parse(std::ifstream(file))) {
+    if (event["ph"] == "X") events.emplace(event["name"], event);
+  }
+  return events;
+}
+
+TEST(CompressedSet, ATimelineTellsWhatEachStepDid) {
+  const auto path =
+      std::filesystem::path(testing::TempDir()) / ("timeline." + std::to_string(::getpid()));
+  constexpr std::size_t kIterations = 3;
+  std::vector<CompressionStats> last(2);
+  auto endpoints = make_memory_rendezvous(2, std::chrono::seconds(60));
+  test::run_ranks(2, [&](const test::RankRun& rank) {
+    Runtime runtime(std::move(endpoints[static_cast<std::size_t>(rank.rank())]),
+                    {.arena_bytes = std::size_t{1} << 22, .timeline = path, .node_id = "a"});
+    Member member(runtime, {});
+    for (std::size_t step = 0; step < kIterations; ++step) member.reduce(step);
+    last[static_cast<std::size_t>(rank.rank())] = member.set().compression_stats()[0];
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto file = path.string() + "." + std::to_string(rank);
+    const auto events = events_of(file);
+    std::filesystem::remove(file);
+    EXPECT_EQ(events.count("wait for 'model'"), kIterations);
+    EXPECT_EQ(events.count("bucket 0 of 'model'"), kIterations);
+    ASSERT_EQ(events.count("sparse step"), kIterations);
+    for (const auto& [name, event] : events) EXPECT_GE(event["dur"], 0.0) << name;
+    const CompressionStats& stats = last[static_cast<std::size_t>(rank)];
+    const auto& arguments = std::prev(events.upper_bound("sparse step"))->second["args"];
+    EXPECT_EQ(arguments["path"], stats.path);
+    EXPECT_EQ(arguments["payload_bytes"], stats.payload_bytes);
+    EXPECT_EQ(arguments["density"], stats.density);
+    EXPECT_EQ(arguments["residual_norm"], stats.residual_norm);
+    EXPECT_GT(arguments["predicted_ms"], 0.0);
+    EXPECT_EQ(arguments["measured_ms"], stats.measured_ms);
+  }
 }
 
 TEST(CompressedSet, CallsBelongBetweenIterations) {

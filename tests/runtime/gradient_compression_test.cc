@@ -90,9 +90,9 @@ std::pair<GradientSpec, std::string> chosen(const char* rules, const ProcessGrid
   LinkCosts costs;
   costs.network.bytes_per_us = network_bytes_per_us;
   costs.memory.shared_bytes_per_us = memory_bytes_per_us;
-  const std::vector<std::string> reasons = choose_compression(gradients, grid, costs);
-  EXPECT_EQ(reasons.size(), 1u);
-  return {gradients[0], reasons.empty() ? "" : reasons[0]};
+  const auto decisions = choose_compression(gradients, grid, costs);
+  EXPECT_EQ(decisions.size(), 1u);
+  return {gradients[0], decisions.empty() ? "" : to_string(decisions[0])};
 }
 
 TEST(ChooseCompression, SlowLinksMakeAutoSparseAndFastOnesDense) {
@@ -104,6 +104,25 @@ TEST(ChooseCompression, SlowLinksMakeAutoSparseAndFastOnesDense) {
   EXPECT_EQ(fast.compression, "");
   EXPECT_FALSE(fast.wire_dtype);
   EXPECT_THAT(why_not, HasSubstr("less than 1.2"));
+}
+
+// Four hosts that are played on two cores select at the same time: what would pay on cores of their
+// own does not pay there.
+TEST(ChooseCompression, SharedCoresCountAgainstSelection) {
+  const ProcessGrid four = ProcessGrid::with_node_sizes({1, 1, 1, 1});
+  for (const double rank_cores : {1.0, 0.5}) {
+    std::vector<GradientSpec> gradients = {{.name = "matrix", .shape = {1000, 1000}}};
+    resolve_compression(gradients, CompressionRules::parse("auto"));
+    LinkCosts costs;
+    costs.selector = {.bytes_per_us = 8'000, .pair_us = 0.05};
+    costs.rank_cores = rank_cores;
+    costs.network.bytes_per_us = 1'800;
+    const auto decisions = choose_compression(gradients, four, costs);
+    ASSERT_EQ(decisions.size(), 1u);
+    EXPECT_EQ(gradients[0].compression.empty(), rank_cores < 1) << decisions[0].reason;
+    EXPECT_THAT(decisions[0].reason, HasSubstr("predicted"));
+    EXPECT_GT(decisions[0].dense_ms, 0);
+  }
 }
 
 TEST(ChooseCompression, InOneNodeAutoIsDense) {

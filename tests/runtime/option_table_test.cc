@@ -46,6 +46,7 @@ const std::map<std::string, std::string>& other_values() {
       {"calibrate", "off"},
       {"autotune", "on"},
       {"calibration_file", "/tmp/costs.json"},
+      {"timeline", "/tmp/trace.json"},
   };
   return values;
 }

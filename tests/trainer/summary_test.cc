@@ -23,7 +23,8 @@ TEST(SummaryTest, JsonHasExactlyTheAgreedFields) {
   Summary summary;
   summary.model = "lenet";
   summary.weights_hash = 0xabc;
-  summary.compression_groups = {{.path = "topk(0.01,route=owners)", .k = 7}};
+  summary.compression_groups = {{.path = "topk(0.01,route=owners)", .k = 7, .measured_ms = 2.5}};
+  summary.compression_decisions = {{.path = "dense", .reason = "it is fast"}};
   summary.curve = {{.step = 5,
                     .seconds = 1.5,
                     .train_loss = 2.0,
@@ -55,11 +56,14 @@ TEST(SummaryTest, JsonHasExactlyTheAgreedFields) {
                                              "wire_bytes_per_step",
                                              "fusion_bytes",
                                              "compression_groups",
+                                             "compression_decisions",
                                              "weights_hash",
                                              "wall_s",
                                              "curve"}));
   EXPECT_EQ(json["compression_groups"][0]["path"], "topk(0.01,route=owners)");
   EXPECT_EQ(json["compression_groups"][0]["k"], 7);
+  EXPECT_EQ(json["compression_groups"][0]["measured_ms"], 2.5);
+  EXPECT_EQ(json["compression_decisions"][0]["reason"], "it is fast");
   EXPECT_TRUE(json["tokens_per_s"].is_null());
   EXPECT_EQ(json["weights_hash"], "0000000000000abc");
   EXPECT_EQ(json["curve"][0]["step"], 5);

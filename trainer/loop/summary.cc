@@ -34,8 +34,19 @@ std::string to_json(const Summary& s) {
                       {"k", group.k},
                       {"density", group.density},
                       {"payload_bytes", group.payload_bytes},
+                      {"predicted_ms", group.predicted_ms},
+                      {"measured_ms", group.measured_ms},
                       {"residual_norm", group.residual_norm},
                       {"gradient_norm", group.gradient_norm}});
+  }
+  Json decisions = Json::array();
+  for (const CompressionDecision& decision : s.compression_decisions) {
+    decisions.push_back({{"tensors", decision.tensors},
+                         {"elements", decision.elements},
+                         {"path", decision.path},
+                         {"predicted_ms", decision.predicted_ms},
+                         {"dense_ms", decision.dense_ms},
+                         {"reason", decision.reason}});
   }
   const Json object = {{"model", s.model},
                        {"ranks", s.ranks},
@@ -60,6 +71,7 @@ std::string to_json(const Summary& s) {
                        {"wire_bytes_per_step", s.wire_bytes_per_step},
                        {"fusion_bytes", s.fusion_bytes},
                        {"compression_groups", std::move(groups)},
+                       {"compression_decisions", std::move(decisions)},
                        {"weights_hash", fmt::format("{:016x}", s.weights_hash)},
                        {"wall_s", s.wall_s},
                        {"curve", std::move(curve)}};

@@ -44,6 +44,7 @@ struct Summary {
   std::uint64_t wire_bytes_per_step =
       0;  ///< Sent between nodes, by all ranks together, on average.
   std::vector<CompressionStats> compression_groups;  ///< Of rank 0, in the last step.
+  std::vector<CompressionDecision> compression_decisions;
   std::size_t fusion_bytes = 0;
   std::uint64_t weights_hash = 0;
   double wall_s = 0.0;

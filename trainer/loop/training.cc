@@ -190,6 +190,7 @@ class Training {
         .exposed_comm_ms = median(std::move(exposed_ms_)),
         .wire_bytes_per_step = wire_bytes,
         .compression_groups = learner_.compression_stats(),
+        .compression_decisions = plan.compression_decisions,
         .fusion_bytes = options.device == "cpu" ? plan.fusion_bytes : options.device_fusion_bytes,
         .weights_hash = hash,
         .wall_s = seconds_since(begin_),

@@ -1,0 +1,47 @@
+#include "compression/finite.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace kolo {
+namespace {
+
+/// Numbers between two looks at whether there was a bad one: without a branch for each, compilers
+/// take several at once.
+constexpr std::size_t kBlock = 1024;
+
+/// Of floating-point numbers as `Bits`; in infinities and NaN all of `exponent` is ones.
+template <typename Bits>
+bool all_below(const void* data, std::size_t count, Bits exponent) {
+  const std::span bits(static_cast<const Bits*>(data), count);
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    Bits bad = 0;
+    for (const Bits value : bits.subspan(begin, std::min(kBlock, count - begin))) {
+      bad = static_cast<Bits>(bad | static_cast<Bits>((value & exponent) == exponent));
+    }
+    if (bad != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool all_finite(const BufferView& tensor) {
+  if (tensor.memory == MemoryKind::kDevice) return true;
+  switch (tensor.dtype) {
+    case DType::kFloat64:
+      return all_below(tensor.data, tensor.count, std::uint64_t{0x7ff} << 52);
+    case DType::kFloat32:
+      return all_below(tensor.data, tensor.count, std::uint32_t{0xff} << 23);
+    case DType::kFloat16:
+      return all_below(tensor.data, tensor.count, std::uint16_t{0x7c00});
+    case DType::kBFloat16:
+      return all_below(tensor.data, tensor.count, std::uint16_t{0x7f80});
+    default:
+      return true;
+  }
+}
+
+}  // namespace kolo

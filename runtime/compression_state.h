@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compression/feedback_state.h"
+#include "fusion/wire_state.h"
+
+namespace kolo {
+
+/// What a gradient set carries from one iteration to the next on one rank, for its checkpoint.
+struct CompressionState {
+  /// A gradient on a 16-bit wire: its exponent, which all ranks have alike, and what led to it.
+  struct Wire {
+    std::string gradient;
+    WireMemory memory;
+    friend bool operator==(const Wire&, const Wire&) = default;
+  };
+  std::uint64_t step = 0;  ///< The next one, which warm-ups go by.
+  std::vector<Wire> wires = {};
+  FeedbackState feedback = {};
+  friend bool operator==(const CompressionState&, const CompressionState&) = default;
+};
+
+/// As bytes of a file, in the byte order of this machine, and back, bit for bit.
+/// Errors: KoloError(kData) if `bytes` is truncated or no such state.
+std::vector<std::byte> to_bytes(const CompressionState& state);
+CompressionState compression_state_from(std::span<const std::byte> bytes);
+
+/// What any rank of another job has, from the states of all old ones in order: all but the
+/// feedback. What any of them was to tell about a wire in the next step, every new one tells. Pure.
+/// Errors: KoloError(kData) if the ranks' steps or gradients differ, or there are none.
+CompressionState common_state(std::span<const CompressionState> old_ranks);
+
+}  // namespace kolo
