@@ -3,16 +3,23 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
-#include "compression/kernels/top_k_selector.h"
+#include "comm/base/clock.h"
+#include "compression/compressed_group.h"
 #include "runtime/probe_wait.h"
+#include "topology/process_grid.h"
 
 namespace kolo {
 namespace {
 
-constexpr std::size_t kCount = std::size_t{1} << 19;  // beyond the nearer caches, 2 ms or so
-constexpr std::size_t kPairs = kCount / 100;
+constexpr std::size_t kCount = std::size_t{1} << 18;
+/// Between two steps of a group the caches see a whole backward pass; here, steps of the others,
+/// which are 32 MiB together.
+constexpr std::size_t kGroups = 8;
+constexpr double kFew = 0.01, kMany = 0.04;
 constexpr int kRounds = 4;  // the first one finds the threshold
 constexpr double kBytesPerElement = 12;
 
@@ -28,35 +35,54 @@ std::vector<float> noise() {
   return values;
 }
 
+/// A whole step of a group that one rank has for itself, out of memory: selection, its pairs as a
+/// payload, their sum as an owner, and the result as elements. The median.
+double step_us(double density, const std::vector<float>& gradient) {
+  const ProcessGrid alone = ProcessGrid::with_node_sizes({1});
+  const SparseOptions options{.tensors = {{.name = "probe", .count = kCount}}, .density = density};
+  const SparsePlan plan = sparse_layout(0, alone, options).plan;
+  std::vector<std::unique_ptr<CompressedGroup>> groups;
+  std::vector<std::vector<float>> tensors;
+  for (std::size_t i = 0; i < kGroups; ++i) {
+    groups.push_back(std::make_unique<CompressedGroup>(0, alone, options));
+  }
+  std::vector<std::byte> share(plan.share().capacity()), result(plan.result().capacity());
+  const std::span<std::byte> shares[] = {share}, results[] = {result};
+  const SteadyClock clock;
+  std::vector<double> steps_us;
+  for (int round = 0; round < kRounds; ++round) {
+    tensors.assign(kGroups, gradient);
+    for (std::size_t i = 0; i < kGroups; ++i) {
+      CompressedGroup& group = *groups[i];
+      const CodecElements elements{.data = reinterpret_cast<std::byte*>(tensors[i].data()),
+                                   .count = kCount};
+      const Stopwatch watch(clock);
+      group.encode(elements, shares);
+      group.merge(shares, results);
+      group.decode(results, elements, 1.0);
+      group.commit();
+      if (round > 0) steps_us.push_back(watch.us());
+    }
+  }
+  const auto middle = steps_us.begin() + static_cast<std::ptrdiff_t>(steps_us.size() / 2);
+  std::ranges::nth_element(steps_us, middle);
+  return *middle;
+}
+
 }  // namespace
 
 SelectorCost probe_selector() {
-  const std::vector<float> gradient = noise();
-  std::vector<float> residual(kCount), sums(kCount), values(kPairs);
-  std::vector<std::uint32_t> indices(kPairs);
-  TopKSelector selector;
-  SelectionHint hint;
-  const SteadyClock clock;
-  double select_us = 1e30;
-  double update_us = 1e30;
-  for (int round = 0; round < kRounds; ++round) {
-    const Stopwatch select(clock);
-    selector.select({.residual = residual.data(),
-                     .gradient = gradient.data(),
-                     .sums = sums.data(),
-                     .count = kCount,
-                     .k = kPairs,
-                     .indices = indices.data(),
-                     .values = values.data()},
-                    hint);
-    select_us = std::min(select_us, select.us());
-    const Stopwatch update(clock);
-    for (std::size_t j = 0; j < kPairs; ++j) residual[indices[j]] += values[j];
-    update_us = std::min(update_us, update.us());
-  }
   constexpr double kLeastUs = 1e-3;
-  return {.bytes_per_us = kBytesPerElement * kCount / std::max(select_us, kLeastUs),
-          .pair_us = update_us / kPairs};
+  const auto pairs = [](double density) {
+    return static_cast<double>(pairs_to_keep(density, kCount));
+  };
+  const std::vector<float> gradient = noise();
+  const double few_us = step_us(kFew, gradient);
+  const double more_us = std::max(step_us(kMany, gradient) - few_us, 0.0);
+  const double pair_us = more_us / (pairs(kMany) - pairs(kFew));
+  const double elements_us = few_us - pairs(kFew) * pair_us;
+  return {.bytes_per_us = kBytesPerElement * kCount / std::max(elements_us, kLeastUs),
+          .pair_us = pair_us};
 }
 
 }  // namespace kolo

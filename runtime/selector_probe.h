@@ -4,8 +4,8 @@
 
 namespace kolo {
 
-/// Measures on this core, for a few milliseconds, what selecting the largest elements of a tensor
-/// and updating a result at random places take. Threads: any.
+/// Measures on this core, for some 40 ms, what the elements and the pairs of a top-k step take on
+/// one rank, from selection to result. Threads: any.
 SelectorCost probe_selector();
 
 }  // namespace kolo
