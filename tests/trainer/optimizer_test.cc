@@ -42,6 +42,19 @@ TEST(SgdTest, FollowsHandValues) {
   EXPECT_NEAR(f.parameters[1].value()[0], 0.75f, 1e-6f);
 }
 
+// In the long run momentum 0.5 doubles decay, and so does leaving it out.
+TEST(SgdTest, WithoutMomentumDecaysAsStrongly) {
+  Fixture f;
+  const auto sgd = make_optimizer("sgd", f.parameters, {.momentum = 0.5f, .weight_decay = 0.1f});
+  sgd->leave_out_momentum(0);
+  for (int step = 0; step < 2; ++step) {
+    f.set_gradients(2.0f);
+    sgd->step(0.1f, 0.5f);
+  }
+  // w: 1 - 0.1 · (1 + 0.2 · 1) = 0.88, and 0.88 - 0.1 · (1 + 0.2 · 0.88).
+  for (const float w : f.parameters[0].value()) EXPECT_NEAR(w, 0.7624f, 1e-6f);
+}
+
 TEST(AdamWTest, FollowsHandValues) {
   Fixture f;
   const auto adamw =

@@ -14,10 +14,15 @@ void Sgd::step(float lr, float gradient_scale) {
     Parameter& parameter = parameters_[i];
     sgd_update({.lr = lr,
                 .momentum = momentum_[i],
-                .weight_decay = decays(parameter) ? options_.weight_decay : 0.0f,
+                .weight_decay = decays(parameter) ? weight_decay(i) : 0.0f,
                 .gradient_scale = gradient_scale},
                parameter.gradient(), velocity_[i].span(), parameter.value());
   }
+}
+
+float Sgd::weight_decay(std::size_t parameter) const {
+  const bool is_accumulated = momentum_[parameter] == options_.momentum;
+  return options_.weight_decay / (is_accumulated ? 1.0f : 1.0f - options_.momentum);
 }
 
 }  // namespace kolo::trainer

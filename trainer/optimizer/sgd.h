@@ -8,6 +8,9 @@
 namespace kolo::trainer {
 
 /// Stochastic gradient descent with momentum and weight decay.
+///
+/// Momentum makes decay 1 / (1 - momentum) times as strong. A parameter whose momentum was left out
+/// decays as strongly, though its decay is not accumulated.
 /// Source: Sutskever et al., "On the importance of initialization and momentum", ICML 2013, without
 ///         Nesterov's correction.
 class Sgd final : public Optimizer {
@@ -19,6 +22,8 @@ class Sgd final : public Optimizer {
   bool is_adaptive() const override { return false; }
 
  private:
+  float weight_decay(std::size_t parameter) const;
+
   ParameterSet& parameters_;
   OptimizerOptions options_;
   std::vector<float> momentum_;  // by parameter
