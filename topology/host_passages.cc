@@ -132,7 +132,7 @@ double HostPassages::remote_pairs() const {
 }
 
 double HostPassages::flag_steps_us(double local, double trips) const {
-  return trips * 2 * (local - 1) * costs_.step_us;
+  return trips * 2 * (local - 1) * costs_.step_us / std::min(1.0, costs_.rank_cores);
 }
 
 Passage HostPassages::messages(double all, double of_one_rank) const {
@@ -151,10 +151,15 @@ double HostPassages::combine_us(double ranks, double sources, double bytes) cons
 
 Passage HostPassages::direct_in_memory(double bytes) const {
   // Each rank reads its part in all buckets and writes the sum there: one trip before, one after.
+  // A bucket so small that one rank owns it has half the flags: of a trip before it waits alone, of
+  // the one after all others. On shared cores, where waiting is for turns, that is one trip.
   const double ranks = grid_.world_size();
-  return {
-      .wait_us = 2 * costs_.memory.latency_us,
-      .processor_us = flag_steps_us(ranks, 2) + costs_.step_us + memory_.own_us(ranks * 2 * bytes)};
+  const bool has_one_turn = costs_.rank_cores < 1 && owners(ranks) == 1;
+  const double trips = has_one_turn ? 1 : 2;
+  const double flag_trips = has_one_turn ? 2 / ranks : 2;
+  return {.wait_us = trips * costs_.memory.latency_us,
+          .processor_us = flag_steps_us(ranks, flag_trips) + costs_.step_us +
+                          memory_.own_us(ranks * 2 * bytes)};
 }
 
 Passage HostPassages::flat_in_memory(double bytes) const {

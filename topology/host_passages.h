@@ -68,7 +68,8 @@ class HostPassages {
  private:
   struct Round;
 
-  /// Steps of one rank that signals and awaits every peer of its node once per trip.
+  /// Steps of one rank that signals and awaits every peer of its node once per trip, and of those
+  /// that share its core.
   double flag_steps_us(double local, double trips) const;
   /// Messages between nodes that are under way at once: `all` of them, of which one rank sends and
   /// receives so many together. What their bytes take comes on top.

@@ -158,6 +158,20 @@ TEST(CostModel, RanksThatShareCoresTakeTurnsWithTheirMessages) {
   EXPECT_EQ(CostModel(grid, costs).choose(256, false), "tree");
 }
 
+// Its flags are half as many, and on shared cores nobody waits for more turns than in `flat`.
+TEST(CostModel, OneOwnerIsBestOnSharedCores) {
+  LinkCosts costs;
+  costs.memory.latency_us = 3;
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({4});
+  for (const Packing packing : {Packing::kNone, Packing::kUser}) {
+    costs.rank_cores = 1;
+    EXPECT_EQ(CostModel(grid, costs).choose(4, false, packing), "flat");
+    costs.rank_cores = 0.5;
+    EXPECT_EQ(CostModel(grid, costs).choose(4, false, packing), "direct");
+    EXPECT_EQ(CostModel(grid, costs).choose(1024, false, packing), "flat");
+  }
+}
+
 TEST(CostModel, RanksOfANodeExchangeTheirPartsAtOnce) {
   LinkCosts costs = round_costs();
   costs.memory = {.latency_us = 0,
