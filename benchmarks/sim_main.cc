@@ -177,6 +177,12 @@ StepSpec step_spec(const Arguments& arguments, const std::string& model,
   return spec;
 }
 
+std::vector<std::string> texts_of(const std::vector<CompressionDecision>& decisions) {
+  std::vector<std::string> texts;
+  for (const CompressionDecision& decision : decisions) texts.push_back(to_string(decision));
+  return texts;
+}
+
 nlohmann::json predicted_step(const Arguments& arguments, const Point& point,
                               const StepSpec& spec) {
   Cluster cluster(cluster_spec(arguments, point));
@@ -187,7 +193,7 @@ nlohmann::json predicted_step(const Arguments& arguments, const Point& point,
               {"algorithm", point.algorithm},
               {"wire", arguments.wire.empty() ? "float32" : arguments.wire},
               {"compression", spec.compression},
-              {"reasons", times.reasons},
+              {"compression_decisions", texts_of(times.decisions)},
               {"buckets", times.buckets},
               {"sparse_buckets", times.sparse_buckets},
               {"wire_bytes", times.wire_bytes},
@@ -200,7 +206,7 @@ nlohmann::json predicted_step(const Arguments& arguments, const Point& point,
       spec.model.name, point.ranks, cluster.spec().nodes, row["network_gbit"].get<double>(),
       point.algorithm, spec.compression, times.buckets, times.compute_us / 1000,
       times.step_us / 1000, times.exposed_us / 1000, times.efficiency());
-  for (const std::string& reason : times.reasons) fmt::print("#   {}\n", reason);
+  for (const std::string& text : texts_of(times.decisions)) fmt::print("#   {}\n", text);
   std::fflush(stdout);
   return row;
 }

@@ -26,10 +26,11 @@ std::vector<double> ready_times(const ModelPreset& model, double compute_us) {
   return ready_us;
 }
 
-/// The model's gradients as a program of this cluster would register them, and why they travel as
-/// they do. Where tensors are packed only matters in that they are somewhere.
+/// The model's gradients as a program of this cluster would register them, and what was
+/// chosen for them. Where tensors are packed only matters in that they are somewhere.
 std::vector<GradientSpec> gradients_of(const Cluster& cluster, const StepSpec& spec,
-                                       float& somewhere, std::vector<std::string>& reasons) {
+                                       float& somewhere,
+                                       std::vector<CompressionDecision>& decisions) {
   const ClusterSpec& job = cluster.spec();
   std::vector<GradientSpec> gradients = spec.model.gradients;
   for (GradientSpec& gradient : gradients) {
@@ -37,7 +38,7 @@ std::vector<GradientSpec> gradients_of(const Cluster& cluster, const StepSpec& s
     if (job.placement != Placement::kInPlace) gradient.data = &somewhere;
   }
   resolve_compression(gradients, CompressionRules::parse(spec.compression));
-  reasons = choose_compression(gradients, cluster.grid(), job.costs.links);
+  decisions = choose_compression(gradients, cluster.grid(), job.costs.links);
   return gradients;
 }
 
@@ -73,7 +74,8 @@ StepTimes predict_step(Cluster& cluster, const StepSpec& spec) {
   const std::vector<double> ready_us = ready_times(spec.model, times.compute_us);
 
   float somewhere = 0;
-  const std::vector<GradientSpec> gradients = gradients_of(cluster, spec, somewhere, times.reasons);
+  const std::vector<GradientSpec> gradients =
+      gradients_of(cluster, spec, somewhere, times.decisions);
   const Plan plan = plan_buckets(gradients, {.gradients = {.wire_dtype = spec.wire_dtype},
                                              .fusion_bytes = spec.fusion_bytes,
                                              .device_fusion_bytes = spec.device_fusion_bytes});

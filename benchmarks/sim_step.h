@@ -7,6 +7,7 @@
 
 #include "benchmarks/sim_cluster.h"
 #include "benchmarks/sim_models.h"
+#include "runtime/compression_stats.h"
 
 namespace kolo::bench {
 
@@ -28,9 +29,9 @@ struct StepTimes {
   double step_us = 0;     ///< Until all ranks have all sums.
   double exposed_us = 0;  ///< What the step is longer than the slowest rank's compute.
   std::size_t buckets = 0;
-  std::size_t sparse_buckets = 0;         ///< Of these.
-  std::size_t wire_bytes = 0;             ///< That the first rank sends to other nodes.
-  std::vector<std::string> reasons = {};  ///< Of each choice that `compression` left open.
+  std::size_t sparse_buckets = 0;                   ///< Of these.
+  std::size_t wire_bytes = 0;                       ///< That the first rank sends to other nodes.
+  std::vector<CompressionDecision> decisions = {};  ///< What `compression` left open.
 
   /// Of a job whose work grows with its ranks: T(1) / T(n).
   double efficiency() const { return compute_us / step_us; }

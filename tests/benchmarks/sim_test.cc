@@ -252,9 +252,10 @@ TEST(SimStep, AChoiceIsExplained) {
   StepSpec step = step_of("resnet50");
   step.compression = "auto";
   const StepTimes times = predict_step(cluster, step);
-  ASSERT_FALSE(times.reasons.empty());
-  EXPECT_EQ(times.sparse_buckets, times.reasons.size());
-  EXPECT_NE(times.reasons[0].find("predicted"), std::string::npos) << times.reasons[0];
+  ASSERT_FALSE(times.decisions.empty());
+  EXPECT_EQ(times.sparse_buckets, times.decisions.size());
+  EXPECT_NE(times.decisions[0].reason.find("predicted"), std::string::npos)
+      << times.decisions[0].reason;
 }
 
 TEST(SimCheck, PredictsFromTheCostsThatARowCarries) {
