@@ -18,7 +18,7 @@ struct Calibration {
 };
 
 /// Finds out what the links of a job cost: from the option `calibration_file` if it knows a job of
-/// this shape, else by measuring for about 200 ms, unless the option `calibrate` is off. Rank 0
+/// this shape, else by measuring for up to 200 ms, unless the option `calibrate` is off. Rank 0
 /// decides, so all ranks get the same. What the option `link_costs` names counts more than either.
 ///
 /// Collective. Before: nothing is in flight. Flags `limits.flags_per_peer` - 2 and up of all pairs

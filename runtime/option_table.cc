@@ -249,7 +249,7 @@ const std::vector<OptionEntry>& option_table() {
       bytes_option("device_chunk_bytes", "largest piece of device memory that moves on its own",
                    &Options::device_chunk_bytes),
       link_costs_option(),
-      switch_option("calibrate", "measure at start what links cost, for about 200 ms",
+      switch_option("calibrate", "measure at start what links cost, for up to 200 ms",
                     &Options::calibrate),
       switch_option("autotune",
                     "look for better sizes of buckets and chunks by the times of the first steps",

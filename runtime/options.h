@@ -28,7 +28,7 @@ struct Options {
   /// What links cost, for "auto": comma-separated key=value as `parse_link_costs` reads it, e.g.
   /// "network_latency_us=2.5,network_bytes_per_us=12000"; what is left out keeps its default.
   std::string link_costs = {};
-  /// "on": measure at start what links cost, for about 200 ms; "off": take the defaults.
+  /// "on": measure at start what links cost, for up to 200 ms; "off": take the defaults.
   std::string calibrate = "on";
   /// Remembers what was measured and tuned for jobs of this shape: a path; empty: nowhere; "auto":
   /// below $XDG_CACHE_HOME or ~/.cache, for jobs across nodes, whose choices decide the bits of
