@@ -85,7 +85,9 @@ double predict_us(ReducePath path, const CompressionGroupShape& group,
     case ReducePath::kDense:
       return link(2 * rounds, 8 * n * others / ranks);
     case ReducePath::kDense16:
-      return pass_us + link(2 * rounds, 4 * n * others / ranks);
+      // Chunk by chunk, while others are on their way.
+      return link(2 * rounds, 0) +
+             std::max(pass_us, 4 * n * others / ranks / costs.link.bytes_per_us);
     case ReducePath::kAllGather:
       return pass_us + link(rounds, others * k * group.pair_bytes) + (1 + ranks) / 2 * pairs_us;
     case ReducePath::kOwnersPairwise:

@@ -57,8 +57,9 @@ struct CompressionChoice {
 /// Bytes:   dense 2 (P-1)/P of the group; all-gather (P-1) contributions; through owners (P-1)/P of
 ///          a contribution there and of a result back. By log steps each byte to the owners travels
 ///          once for every bit set in its distance, about log2(P) / 2 times.
-/// Compute: what a rank does for elements and pairs, longer where ranks share cores. By all-gather
-///          every rank sums the pairs of all, which is about half of a pair's way.
+/// Compute: what a rank does for elements and pairs, longer where ranks share cores. Casts go on
+///          while bytes are on their way; selection comes before. By all-gather every rank sums the
+///          pairs of all, which is about half of a pair's way.
 /// Latency: of the dense paths that of halving and doubling, the lower one: what compression
 ///          competes with is the best dense algorithm.
 /// Threads: pure; any.

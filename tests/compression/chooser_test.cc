@@ -1,5 +1,6 @@
 #include "compression/chooser.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <string>
@@ -81,6 +82,18 @@ TEST(ChooserTest, SelectionBandwidthBoundsTheLinksThatGain) {
     EXPECT_EQ(predict_us(ReducePath::kOwnersPairwise, group, costs) <
                   predict_us(ReducePath::kDense, group, costs),
               side < 1);
+  }
+}
+
+// 16 bits take their link's time or their cores', whichever is longer: 10 million elements between
+// two ranks are 20 MB on the link and 120 in memory.
+TEST(ChooserTest, CastsGoOnWhileBytesAreOnTheirWay) {
+  const CompressionGroupShape group = group_of(10'000'000, 0.01, 2);
+  for (const double link : {1000.0, 10'000.0}) {
+    CompressionCosts costs = wire_only(0, link);
+    costs.selector_bytes_per_us = 12'000;
+    EXPECT_DOUBLE_EQ(predict_us(ReducePath::kDense16, group, costs),
+                     std::max(20e6 / link, 120e6 / 12'000));
   }
 }
 
