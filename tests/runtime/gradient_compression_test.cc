@@ -116,7 +116,7 @@ TEST(ChooseCompression, SharedCoresCountAgainstSelection) {
     LinkCosts costs;
     costs.selector = {.bytes_per_us = 8'000, .pair_us = 0.05};
     costs.rank_cores = rank_cores;
-    costs.network.bytes_per_us = 1'800;
+    costs.network.bytes_per_us = 1'000;
     const auto decisions = choose_compression(gradients, four, costs);
     ASSERT_EQ(decisions.size(), 1u);
     EXPECT_EQ(gradients[0].compression.empty(), rank_cores < 1) << decisions[0].reason;
