@@ -404,9 +404,12 @@ std::size_t Executor::compute_next(Run& run) {
 }
 
 void Executor::compute_pieces(Run& run) {
-  std::size_t bytes = 0;
-  for (const KernelPiece& piece : pieces_) bytes += moved_bytes(piece, run.element_bytes);
-  if (threads_ > 1 && bytes >= kLeastSharedBytes) {
+  const auto is_worth_sharing = [&] {
+    std::size_t bytes = 0;
+    for (const KernelPiece& piece : pieces_) bytes += moved_bytes(piece, run.element_bytes);
+    return bytes >= kLeastSharedBytes;
+  };
+  if (threads_ > 1 && is_worth_sharing()) {
     team_->run(pieces_.size(), [&](std::size_t piece, std::size_t thread) {
       run.host->compute(pieces_[piece], thread);
     });

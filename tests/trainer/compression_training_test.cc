@@ -94,7 +94,7 @@ TEST_F(CompressionTrainingTest, ALossScaleDoesNotReachTheResiduals) {
 
 // On one rank dense steps of directions are nearly AdamW's: g / sqrt(v) is summed up instead of g,
 // and the first ten steps are shorter, since the sum starts at zero. Undivided gradients would
-// leave the loss where it starts.
+// leave the loss where it starts, more than half above: half of that is the border.
 TEST_F(CompressionTrainingTest, AdamWithDgcIsNearlyAdamWhereStepsAreDense) {
   Config config = job("none");
   config.optimizer = "adamw";
