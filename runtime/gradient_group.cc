@@ -13,10 +13,6 @@ namespace {
 
 constexpr std::size_t kMostNamesQuoted = 5;
 
-/// A `wait` this soon after the last mark leaves nothing to do in the background.
-constexpr std::chrono::microseconds kPromptWait{20};
-constexpr int kPromptWaitsToExpect = 4;
-
 std::string quote(const std::vector<std::string_view>& names) {
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -220,10 +216,10 @@ std::optional<GradientGroup::ReadyBucket> GradientGroup::note_ready(std::size_t 
   }
   marked_[index] = true;
   const bool is_last = ++marks_ == gradients_.size();
-  if (is_last) all_marked_at_ = std::chrono::steady_clock::now();
   const auto bucket = compressed_.has(index) ? compressed_.mark(index) : readiness_->mark(index);
   if (!bucket) return std::nullopt;
-  return ReadyBucket{*bucket, is_last && prompt_waits_ >= kPromptWaitsToExpect};
+  return ReadyBucket{
+      .index = *bucket, .is_last = is_last, .expects_wait = is_last && prompt_waits_.expected()};
 }
 
 std::optional<GradientGroup::ReadyBucket> GradientGroup::note_ready(std::size_t index,
@@ -233,6 +229,11 @@ std::optional<GradientGroup::ReadyBucket> GradientGroup::note_ready(std::size_t 
         "ready() on a stream is for gradients in device memory");
   device_->record(stream, *ready_events_[index]);
   return note_ready(index);
+}
+
+void GradientGroup::end_marking() {
+  const std::lock_guard lock(mutex_);
+  prompt_waits_.goes_on(std::chrono::steady_clock::now());
 }
 
 bool GradientGroup::wait(std::chrono::milliseconds timeout, Driver* driver) {
@@ -259,8 +260,7 @@ bool GradientGroup::wait_for(const std::atomic<std::size_t>& progress,
           fmt::format("wait() before ready() for {} of set '{}'", unmarked_names(), name_));
     }
     target = target_;
-    const bool is_prompt = now - all_marked_at_ < kPromptWait;
-    prompt_waits_ = is_prompt ? prompt_waits_ + 1 : 0;
+    prompt_waits_.waits(now);
   }
   const auto settled = [&] {
     return failed() || progress.load(std::memory_order_acquire) >= target;

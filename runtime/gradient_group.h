@@ -21,6 +21,7 @@
 #include "runtime/bucket_table.h"
 #include "runtime/compressed_set.h"
 #include "runtime/kolo.h"
+#include "runtime/prompt_waits.h"
 #include "runtime/size_decision.h"
 #include "runtime/ticket.h"
 #include "runtime/timeline.h"
@@ -111,8 +112,9 @@ class GradientGroup final : public BucketOwner {
   /// A bucket whose gradients are all marked.
   struct ReadyBucket {
     std::size_t index = 0;
-    /// Nothing is left to mark in this iteration, and in former ones `wait` came at once after
-    /// that.
+    /// Nothing is left to mark in this iteration; to be followed by `end_marking`.
+    bool is_last = false;
+    /// And in former ones `wait` came at once after that.
     bool expects_wait = false;
   };
   /// Notes that the user marked a gradient. Returns its bucket if that was the last gradient it
@@ -120,6 +122,8 @@ class GradientGroup final : public BucketOwner {
   std::optional<ReadyBucket> note_ready(std::size_t index);
   /// The same for one in device memory that a stream is going to write.
   std::optional<ReadyBucket> note_ready(std::size_t index, NativeStream stream);
+  /// The call that marked the last gradient returns.
+  void end_marking();
   /// See `GradientSet::wait`; the caller's thread drives, if there is a driver. Returns false on
   /// time-out.
   bool wait(std::chrono::milliseconds timeout, Driver* driver = nullptr);
@@ -176,8 +180,7 @@ class GradientGroup final : public BucketOwner {
   const Clock* clock_ = nullptr;    // to measure steps with, while sizes are looked for
   std::optional<TimePoint> step_began_;
   std::vector<double> steps_us_;
-  TimePoint all_marked_at_{};
-  int prompt_waits_ = 0;                  // in a row
+  PromptWaits prompt_waits_;
   std::atomic<std::size_t> enqueued_{0};  // parts, over all iterations
   std::atomic<std::size_t> finished_{0};
   std::atomic<bool> has_failed_{false};

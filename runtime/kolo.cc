@@ -99,6 +99,7 @@ class RuntimeState {
   void bucket_ready(GradientGroup& group, const GradientGroup::ReadyBucket& bucket) {
     engine_.submit(group, bucket.index);
     driver_->attend(bucket.expects_wait ? Driver::Next::kDrive : Driver::Next::kUnknown);
+    if (bucket.is_last) group.end_marking();
   }
 
   Driver& driver() { return *driver_; }
