@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 #include "comm/base/aligned_memory.h"
@@ -15,25 +16,36 @@ constexpr std::chrono::microseconds kRest{200};
 }  // namespace
 
 MemoryLimit::MemoryLimit(Runtime& runtime, const AllReduceCase& what, Stores stores)
-    : runtime_(runtime), stores_(stores) {
+    : runtime_(runtime), stores_(stores), bytes_(what.bytes) {
   const auto ranks = static_cast<std::size_t>(runtime.local_size());
   const auto me = static_cast<std::size_t>(runtime.local_rank());
   const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
   part_count_ = (what.bytes / sizeof(float) + ranks - 1) / ranks;
-  const std::size_t stride =
-      (part_count_ * sizeof(float) / kMemoryAlignment + 1) * kMemoryAlignment;
+  stride_ = (part_count_ * sizeof(float) / kMemoryAlignment + 1) * kMemoryAlignment;
   const std::size_t workers = std::min(ranks, cores);
   for (std::size_t rank = me; me < workers && rank < ranks; rank += workers) {
     Streams streams;
-    streams.contribution = StreamMemory(ranks * stride);
-    if (!what.in_place) streams.sum = StreamMemory(ranks * stride);
+    streams.contribution = StreamMemory(ranks * stride_);
+    if (!what.in_place) streams.sum = StreamMemory(ranks * stride_);
     std::byte* const target = what.in_place ? streams.contribution.data() : streams.sum.data();
     for (std::size_t part = 0; part < ranks; ++part) {
       streams.in.push_back(
-          reinterpret_cast<const float*>(streams.contribution.data() + part * stride));
-      streams.out.push_back(reinterpret_cast<float*>(target + part * stride));
+          reinterpret_cast<const float*>(streams.contribution.data() + part * stride_));
+      streams.out.push_back(reinterpret_cast<float*>(target + part * stride_));
     }
     streams_.push_back(std::move(streams));
+  }
+}
+
+void MemoryLimit::write(const void* elements) {
+  const std::size_t part_bytes = part_count_ * sizeof(float);
+  for (const Streams& streams : streams_) {
+    std::size_t offset = 0;
+    for (std::byte* part = streams.contribution.data(); offset < bytes_; part += stride_) {
+      const std::size_t bytes = std::min(part_bytes, bytes_ - offset);
+      std::memcpy(part, static_cast<const std::byte*>(elements) + offset, bytes);
+      offset += bytes;
+    }
   }
 }
 
