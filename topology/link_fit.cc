@@ -82,31 +82,34 @@ double slope(Arrivals arrivals) {
   return run > 0 ? rise / run : 0;
 }
 
-/// The rate at which the second half came, and what the first was ahead of it:
+/// The rate that parts of the stream came at, as the median of parts has it, and what the stream
+/// was ahead of that:
 ///
-///   bytes |          .  '       the line through the second half meets time 0 at the burst, which
-///         |  . - '              counts only if it came at more than twice the rate
-///         |.'
+///   bytes |            _.'     a line of that rate over all of it meets time 0 at the burst, which
+///         |        _.-'        counts only if it came at more than twice the rate
+///         |   . - |
+///         | .'  a pause, and what a bucket had saved up when it was over
 ///         +------------- time
 ///
-/// No link becomes faster. A second half that is ahead of the first makes up for a time in which a
-/// rank was kept from its core, and no more than the rate of all is certain.
+/// A rank that is kept from its core makes the parts with the pause slow and the one behind it
+/// fast, but not the others.
 std::optional<StreamFit> fit_stream(const NetworkSamples::Stream& stream) {
   const Arrivals arrivals = stream.arrivals;
   if (arrivals.empty() || arrivals.back().us <= 0) return std::nullopt;
-  const NetworkSamples::Arrival last = arrivals.back();
-  const auto first_with = [&](auto condition) {
-    return std::find_if(arrivals.begin(), arrivals.end(), condition);
-  };
-  const Arrivals second_half(
-      first_with([&](const auto& arrival) { return arrival.us >= last.us / 2; }), arrivals.end());
-  const double rate = slope(second_half);
-  const double rate_of_all = last.bytes / last.us;
-  if (rate <= 0 || rate > rate_of_all) return StreamFit{rate_of_all, 0};
-  const double burst = last.bytes - rate * last.us;
-  const auto is_through = [&](const auto& arrival) { return arrival.bytes >= burst; };
-  const bool is_shaped = burst > 0 && first_with(is_through)->us < burst / rate / 2;
-  return StreamFit{rate, is_shaped ? burst : 0};
+  constexpr std::size_t kLeastPart = 8, kParts = 8, kMostSlopes = 128;
+  const std::size_t part = std::max(kLeastPart, arrivals.size() / kParts);
+  const std::size_t step = 1 + arrivals.size() / kMostSlopes;
+  std::vector<double> rates;
+  for (std::size_t first = 0; first + part < arrivals.size(); first += step) {
+    rates.push_back(slope(arrivals.subspan(first, part + 1)));
+  }
+  const double rate = rates.empty() ? 0 : median(rates);
+  if (rate <= 0) return StreamFit{arrivals.back().bytes / arrivals.back().us, 0};
+  double burst = 0;
+  for (const auto& arrival : arrivals) burst = std::max(burst, arrival.bytes - rate * arrival.us);
+  const auto through = std::find_if(arrivals.begin(), arrivals.end(),
+                                    [&](const auto& arrival) { return arrival.bytes >= burst; });
+  return StreamFit{rate, through->us < burst / rate / 2 ? burst : 0};
 }
 
 /// The slowest link of those that are known; infinite if none is.

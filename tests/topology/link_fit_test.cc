@@ -155,23 +155,36 @@ TEST(LinkFit, ANodeIsAsFastAsTheFastestStreamOverItsLink) {
   EXPECT_TRUE(combine_costs(measured, ProcessGrid::with_node_sizes({1, 1})).node_rates.empty());
 }
 
-TEST(LinkFit, APauseInAStreamDoesNotMakeItsLinkFaster) {
-  // 1 Gbit/s through a bucket of 256 KiB, as a link of 14 ms sees it whose receiver was kept from
-  // its core from a quarter to half of the time: what waited comes at once when it is back.
-  const NetworkCost truth = {.latency_us = 20, .bytes_per_us = 118, .burst_bytes = 1 << 18};
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
-    Noise noise(seed);
-    NetworkSamples::Stream stream = stream_over(truth, 30, noise);
-    const double us = stream.arrivals.back().us, begin = us / 4, end = us / 2;
-    for (auto& arrival : stream.arrivals) {
-      if (arrival.us > begin) arrival.us = std::max(arrival.us, end);
-    }
-    const NetworkSamples samples{.streams = {stream}};
-    const auto& all = stream.arrivals.back();
-    for (const double rate : fit_node_rates(samples, 0, 2)) {
-      EXPECT_LE(rate, all.bytes / all.us);
-      EXPECT_GE(rate, truth.bytes_per_us);
+/// The stream as one sees it whose receiver is kept from its core from `begin` to `end`, parts of
+/// the whole: what waited comes at once when it is back, and all else so much later as the link's
+/// bucket does not make up for.
+void pause(NetworkSamples::Stream& stream, const NetworkCost& truth, double begin, double end) {
+  const double all_us = stream.arrivals.back().us, begin_us = begin * all_us, end_us = end * all_us;
+  const double late_us = std::max(0.0, end_us - begin_us - truth.burst_bytes / truth.bytes_per_us);
+  for (auto& arrival : stream.arrivals) {
+    if (arrival.us > begin_us) arrival.us = std::max(arrival.us + late_us, end_us);
+  }
+}
+
+TEST(LinkFit, APauseInAStreamChangesNeitherRateNorBurst) {
+  // A stream of some 28 ms.
+  for (const NetworkCost& truth :
+       {NetworkCost{.latency_us = 20, .bytes_per_us = 118, .burst_bytes = 1 << 18},
+        NetworkCost{.latency_us = 20, .bytes_per_us = 118}}) {
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      for (const double begin : {0.1, 0.25, 0.4, 0.5, 0.7, 0.9}) {
+        for (const double length : {0.03, 0.1, 0.3}) {
+          SCOPED_TRACE(testing::Message() << "seed " << seed << ", a pause of " << length
+                                          << " from " << begin << ", " << truth.burst_bytes);
+          Noise noise(seed);
+          NetworkSamples::Stream stream = stream_over(truth, 55, noise);
+          pause(stream, truth, begin, begin + length);
+          const NetworkCost fit =
+              fit_network({.round_trips_us = {52}, .bursts_us = {}, .streams = {stream}});
+          EXPECT_NEAR(fit.bytes_per_us / truth.bytes_per_us, 1, 0.03);
+          EXPECT_NEAR(fit.burst_bytes, truth.burst_bytes, 0.1 * truth.burst_bytes);
+        }
+      }
     }
   }
 }
