@@ -151,13 +151,18 @@ double Cluster::agreement_us() const {
   if (grid_.world_size() == 1) return 0;
   const LinkCosts& links = spec_.costs.links;
   double us = grid_.local_size(0) > 1 ? 2 * links.memory.latency_us : 0;
+  double levels = 0;
   // The last leader is as deep in the tree as any.
   int rank = grid_.leader(grid_.num_nodes() - 1);
   for (CombiningTree place = CombiningTree::build(rank, grid_); place.parent >= 0;
        place = CombiningTree::build(place.parent, grid_)) {
-    us += 2 * (links.network.latency_us + 2 * links.network.message_us);
+    ++levels;
   }
-  return us;
+  // Where ranks share cores, messages take turns on pairs of them.
+  const double pairs = std::max(0.5, links.rank_cores * grid_.world_size() / 2);
+  const double turns =
+      links.rank_cores < 1 ? std::max(levels, (grid_.num_nodes() - 1) / pairs) : levels;
+  return us + turns * 2 * (links.network.latency_us + 2 * links.network.message_us);
 }
 
 std::vector<double> Cluster::run(const std::vector<BucketLayout>& layouts,
@@ -171,8 +176,8 @@ std::vector<double> Cluster::run(const std::vector<const SimulatorSchedules*>& a
                                  const std::vector<double>& ready_us) {
   std::vector<SimulatedBucket> buckets;
   std::size_t steps = 0;
-  bool is_alike =
-      !spec_.stragglers.exist() && grid_.num_nodes() > 1 && spec_.costs.links.node_rates.empty();
+  bool is_alike = !spec_.stragglers.exist() && grid_.num_nodes() > 1 &&
+                  spec_.costs.links.node_rates.empty() && spec_.costs.links.rank_cores >= 1;
   for (std::size_t i = 0; i < all.size(); ++i) {
     SimulatedBucket bucket{.schedules = all[i], .start_us = {}};
     for (std::size_t rank = 0; rank < lateness_.late_us.size(); ++rank) {

@@ -22,7 +22,9 @@ SimulatedMachine::SimulatedMachine(const ProcessGrid& grid, const SimulatorOptio
     : grid_(grid),
       costs_(options.costs),
       model_(grid, costs_.links),
-      is_reduced_(options.only_first_node) {
+      is_reduced_(options.only_first_node),
+      core_pairs_(1, costs_.links.rank_cores * grid.world_size() / 2) {
+  check(!is_reduced_ || !shares_cores(), "ranks that share cores do not stand for each other");
   place_ranks(options.slowness);
   furnish_nodes();
 }
@@ -85,6 +87,11 @@ NodeMemory SimulatedMachine::memory_of(const BucketLayout& layout) const {
   return {costs_.links.memory, bytes * grid_.local_size(grid_.leader(0))};
 }
 
+double SimulatedMachine::way_us() const {
+  const NetworkCost& network = costs_.links.network;
+  return network.latency_us + 2 * network.message_us;
+}
+
 std::optional<double> SimulatedMachine::memory_us(const Step& step, const NodeMemory& memory,
                                                   bool is_inside) const {
   const auto bytes = static_cast<double>(step.bytes);
@@ -108,7 +115,8 @@ double SimulatedMachine::time_us(const Step& step) const {
   }
   if (step.worker == Worker::kMessages) {
     const bool is_flag = step.kind == StepKind::kSignal || step.kind == StepKind::kAwait;
-    return is_flag ? costs_.links.step_us : costs_.links.network.message_us;
+    if (is_flag) return costs_.links.step_us / std::min(1.0, costs_.links.rank_cores);
+    return shares_cores() ? 0 : costs_.links.network.message_us;
   }
   if (step.worker == Worker::kDown || step.worker == Worker::kUp) {
     return transfer_us(costs_.links.staging, bytes / 2);  // Bytes are those read plus written.

@@ -79,8 +79,7 @@ class SimulatedMachine {
   using Step = SimulatorSchedules::Step;
 
   /// Errors: UsageError for slowness that does not fit the grid or, with only_first_node, for
-  /// slowness
-  ///         or links that differ between nodes.
+  ///         slowness or links that differ between nodes and for ranks that share cores.
   SimulatedMachine(const ProcessGrid& grid, const SimulatorOptions& options);
 
   const MachineCosts& costs() const { return costs_; }
@@ -89,6 +88,16 @@ class SimulatedMachine {
   const SimulatedRank& rank(std::uint32_t place) const { return ranks_[place]; }
   SimulatedNode& node_of(std::uint32_t place);
   std::span<SimulatedNode> nodes() { return nodes_; }
+  /// Whether ranks have no cores of their own. Then a message keeps a pair of cores busy on its
+  /// whole way, from the beginning of its sending to the end of its receiving, and pairs are shared
+  /// by all messages under way; else only sending and receiving take a processor.
+  bool shares_cores() const { return costs_.links.rank_cores < 1; }
+  /// The pairs of cores, where they are shared.
+  SharedCapacity& core_pairs() { return core_pairs_; }
+  /// What the way of a message takes of one of them.
+  double way_us() const;
+  /// From a message's first byte on the sender's link to that on the receiver's.
+  double wire_us() const { return shares_cores() ? 0 : costs_.links.network.latency_us; }
   /// Where a rank is played: itself, or its like on node 0.
   std::uint32_t place_of(int rank) const;
   /// Whether only the ranks of node 0 are played.
@@ -118,6 +127,7 @@ class SimulatedMachine {
   std::vector<SimulatedRank> ranks_;     // by place
   std::vector<std::uint32_t> place_of_;  // by rank
   std::vector<SimulatedNode> nodes_;
+  SharedCapacity core_pairs_;
 };
 
 }  // namespace kolo

@@ -24,6 +24,7 @@ enum class EventKind : std::uint8_t {
   kStart,      // a bucket at a rank
   kDone,       // a step, by the worker that it had
   kMemory,     // the first of a node's kernels, unless its changes (`step`) are more by now
+  kCarried,    // the first of the messages that share cores, unless `step` is out of date
   kSent,       // a send: it has left its rank's link
   kHead,       // of a message, at the receiver's link
   kDelivered,  // a message or flag
@@ -123,6 +124,9 @@ class Simulation {
       case EventKind::kMemory:
         memory_done(event.place, event.step);
         break;
+      case EventKind::kCarried:
+        carried(event.step);
+        break;
       case EventKind::kSent:
         complete(task, event.place);
         break;
@@ -221,7 +225,7 @@ class Simulation {
     machine_.rank(place).set_busy(line.worker, false);
     const bool gives = line.kind == StepKind::kSend || line.kind == StepKind::kSignal;
     if (gives && !is_inside(task, place)) {
-      transmit(task, place);
+      machine_.shares_cores() ? carry(task, place) : transmit(task, place);
       return settle(place);
     }
     if (gives && line.partner != SimulatorSchedules::kNobody) {
@@ -246,9 +250,32 @@ class Simulation {
     push(now_ + rank.slowness * links().step_us, EventKind::kDone, rank.in_memory, done_at);
   }
 
+  /// A message waits for its share of the cores, which takes the time of its whole way; then its
+  /// bytes pass the links.
+  void carry(Task task, std::uint32_t place) {
+    const int number = narrow<int>(carried_.size());
+    carried_.emplace_back(task, place);
+    machine_.core_pairs().add(now_, machine_.way_us(), number);
+    expect_carried();
+  }
+
+  void expect_carried() {
+    ++carried_changes_;
+    if (machine_.core_pairs().empty()) return carried_.clear();
+    push(machine_.core_pairs().next_end(), EventKind::kCarried, {0, carried_changes_}, 0);
+  }
+
+  void carried(std::uint32_t changes) {
+    if (carried_changes_ != changes) return;
+    const auto number = static_cast<std::size_t>(machine_.core_pairs().take(now_));
+    const auto [task, place] = carried_[number];
+    expect_carried();
+    transmit(task, place);
+  }
+
   void transmit(Task task, std::uint32_t place) {
     const auto bytes = static_cast<double>(step(task, place).bytes);
-    const double latency_us = links().network.latency_us;
+    const double latency_us = machine_.wire_us();
     SimulatedLink& out = machine_.node_of(place).out;
     const double begin_us = out.free_us(now_);
     const double sent_us = out.pass(now_, bytes);
@@ -378,7 +405,9 @@ class Simulation {
   std::vector<Run> runs_;             // by bucket
   std::vector<NodeMemory> memories_;  // by bucket
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::vector<Task> completed_;  // at the rank that is being settled
+  std::vector<Task> completed_;                          // at the rank that is being settled
+  std::vector<std::pair<Task, std::uint32_t>> carried_;  // messages, with their senders' places
+  std::uint32_t carried_changes_ = 0;
   /// Places, with the step there, that are ready for a native step.
   std::map<Meeting, std::vector<std::pair<std::uint32_t, StepId>>> present_;
 };

@@ -171,6 +171,36 @@ TEST(SimulatorForms, KernelsShareTheMemoryOfTheirNode) {
   }
 }
 
+// As the cost model has it, but for what overlaps: a tree of four has two messages at once, one,
+// two and one; in `flat` all twelve are under way at once.
+TEST(SimulatorForms, MessagesOfRanksThatShareCoresTakeTurns) {
+  MachineCosts costs = only_links();
+  costs.links.network.message_us = 2;
+  constexpr double kWay = 2 + 8 + 2, kLink = kBytes / 1024;
+  const auto us = [&](const char* algorithm, std::size_t count, double rank_cores) {
+    costs.links.rank_cores = rank_cores;
+    return all_reduce_us(nodes_of_one(4), {.count = count}, in_one_chunk(algorithm), costs);
+  };
+  EXPECT_NEAR(us("tree", kCount, 1), 4 * (kWay + kLink), 1e-6);
+  EXPECT_NEAR(us("tree", kCount, 0.5), 6 * kWay + 4 * kLink, 1e-6) << "one pair of cores";
+  EXPECT_NEAR(us("tree", kCount, 0.25), 12 * kWay + 4 * kLink, 1e-6) << "half a pair";
+  constexpr std::size_t kFew = 16;
+  constexpr double kLinksOfFew = 1;
+  EXPECT_NEAR(us("flat", kFew, 0.5), 12 * kWay, kLinksOfFew);
+}
+
+TEST(SimulatorForms, FlagsOfRanksThatShareACoreTakeLonger) {
+  MachineCosts costs = only_links();
+  costs.links.step_us = 1;
+  const auto us = [&](double rank_cores) {
+    costs.links.rank_cores = rank_cores;
+    return all_reduce_us(ProcessGrid::with_node_sizes({2}), {.count = kCount},
+                         in_one_chunk("direct"), costs);
+  };
+  // A flag given, one taken, the sum, a flag given, one taken.
+  EXPECT_NEAR(us(0.5) - us(1), 4, 1e-6);
+}
+
 TEST(SimulatorForms, MessagesInsideANodeAreCopiedTwice) {
   MachineCosts costs = only_links();
   costs.links.memory = memory_of_rate(1024);
@@ -364,6 +394,9 @@ TEST(Simulator, RefusesWhatIsNotAlike) {
   EXPECT_THROW(simulate(grid, {&bucket, 1}, {.slowness = {1, 1, 2, 1}, .only_first_node = true}),
                UsageError);
   EXPECT_NO_THROW(simulate(grid, {&bucket, 1}, {.only_first_node = true}));
+  SimulatorOptions shared{.only_first_node = true};
+  shared.costs.links.rank_cores = 0.5;
+  EXPECT_THROW(simulate(grid, {&bucket, 1}, shared), UsageError);
 
   const ProcessGrid four = nodes_of_one(4);
   const auto halves = compiler(four, {.count = 4096}, in_one_chunk("halving_doubling"));
