@@ -164,9 +164,21 @@ void store_two(L, D d, V a, V b, typename L::Stored* to) {
 template <class D, class V>
 void store_two(BFloat16AsFloat32, D d, V a, V b, std::uint16_t* to) {
   const hn::Repartition<std::uint16_t, D> halves;
-  const auto low = hn::BitCast(halves, BFloat16AsFloat32::rounded(d, a));
   const auto high = hn::BitCast(halves, BFloat16AsFloat32::rounded(d, b));
-  hn::StoreU(hn::ConcatOdd(halves, high, low), halves, to);
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  // Side by side, then in order: a permutation of two vectors overwrites one of them, for which
+  // compilers copy it first (README, "copies of registers").
+  const auto low = hn::BitCast(halves, hn::ShiftRight<16>(BFloat16AsFloat32::rounded(d, a)));
+  HWY_ALIGN static constexpr std::uint16_t kOrder[32] = {0,  2,  4,  6,  8,  10, 12, 14, 16, 18, 20,
+                                                         22, 24, 26, 28, 30, 1,  3,  5,  7,  9,  11,
+                                                         13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
+  const hn::Vec<decltype(halves)> both{
+      _mm512_permutexvar_epi16(hn::Load(halves, kOrder).raw, hn::OddEven(high, low).raw)};
+#else
+  const auto low = hn::BitCast(halves, BFloat16AsFloat32::rounded(d, a));
+  const auto both = hn::ConcatOdd(halves, high, low);
+#endif
+  hn::StoreU(both, halves, to);
 }
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM_A64
 // One store of a whole vector: two of half a vector each take a quarter longer on AMD's Zen 5.
@@ -177,7 +189,14 @@ void store_two(Float16AsFloat32, D, V a, V b, std::uint16_t* to) {
   const hn::Repartition<std::uint16_t, D> halves;
   const auto low = hn::BitCast(narrow, hn::DemoteTo(half, a));
   const auto high = hn::BitCast(narrow, hn::DemoteTo(half, b));
-  hn::StoreU(hn::Combine(halves, high, low), halves, to);
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  // Combine() clears the upper half first, with a copy (README, "copies of registers").
+  const hn::Vec<decltype(halves)> both{
+      _mm512_inserti64x4(_mm512_castsi256_si512(low.raw), high.raw, 1)};
+#else
+  const auto both = hn::Combine(halves, high, low);
+#endif
+  hn::StoreU(both, halves, to);
 }
 #endif
 #endif

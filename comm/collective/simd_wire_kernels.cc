@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "comm/collective/simd_kernels.h"
 
@@ -31,6 +31,11 @@ Largest from_wire_on_target(DType, void*, DType, const void*, std::size_t, int, 
 
 #else
 
+// 2^exponent, for exponents of normal numbers.
+inline float power_of_two(int exponent) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(127 + exponent) << 23);
+}
+
 // One vector of any elements. Returns how many are finite and `limit` or more in magnitude.
 template <class Wire, class D>
 std::size_t store_checked(D d, hn::Vec<D> v, hn::Vec<D> scale, std::uint32_t limit,
@@ -38,6 +43,13 @@ std::size_t store_checked(D d, hn::Vec<D> v, hn::Vec<D> scale, std::uint32_t lim
   const auto beyond = is_beyond(d, v, limit);
   Wire::store(d, hn::IfThenElse(beyond, largest_like<Wire>(d, v), finish(d, v, scale)), to);
   return hn::CountTrue(d, beyond);
+}
+
+// bfloat16 has the range of float32, and is sent as it is.
+template <class Wire, class D>
+hn::Vec<D> scaled(hn::Vec<D> v, hn::Vec<D> scale) {
+  if constexpr (std::is_same_v<Wire, BFloat16AsFloat32>) return v;
+  return hn::Mul(v, scale);
 }
 
 template <class Wire, class From>
@@ -67,8 +79,10 @@ std::size_t to_wire_lanes(std::uint16_t* to, const typename From::Stored* from, 
       beyond += store_checked<Wire>(d, v3, scale, limit, to + i + 3 * lanes);
       continue;
     }
-    store_two(Wire(), d, hn::Mul(v0, scale), hn::Mul(v1, scale), to + i);
-    store_two(Wire(), d, hn::Mul(v2, scale), hn::Mul(v3, scale), to + i + 2 * lanes);
+    using D = decltype(d);
+    store_two(Wire(), d, scaled<Wire, D>(v0, scale), scaled<Wire, D>(v1, scale), to + i);
+    store_two(Wire(), d, scaled<Wire, D>(v2, scale), scaled<Wire, D>(v3, scale),
+              to + i + 2 * lanes);
   }
   const hn::CappedTag<float, 1> one;
   for (; i < count; ++i) {
@@ -80,10 +94,9 @@ std::size_t to_wire_lanes(std::uint16_t* to, const typename From::Stored* from, 
 
 template <class Wire>
 TooLarge to_wire_as(DType src_dtype, void* dst, const void* src, std::size_t count, int exponent) {
-  // Exact: float32 has room for it at every exponent.
-  const float overflow = std::bit_cast<float>(std::uint32_t{Wire::kOverflow});
-  const auto limit = std::bit_cast<std::uint32_t>(std::ldexp(overflow, -exponent));
-  const float factor = std::ldexp(1.0f, exponent);
+  // Of kOverflow * 2^-exponent, a normal number at every exponent of a wire.
+  const std::uint32_t limit = Wire::kOverflow - (static_cast<std::uint32_t>(exponent) << 23);
+  const float factor = power_of_two(exponent);
   auto* const to = static_cast<std::uint16_t*>(dst);
   switch (src_dtype) {
     case DType::kFloat32:
@@ -107,32 +120,33 @@ TooLarge to_wire_on_target(DType wire, void* dst, DType src_dtype, const void* s
              : to_wire_as<BFloat16AsFloat32>(src_dtype, dst, src, count, exponent);
 }
 
-// The largest magnitude seen so far, in each lane.
-template <class D>
-hn::Vec<D> larger(D d, hn::Vec<D> largest, const std::uint16_t* from) {
-  return hn::Max(largest, hn::And(hn::LoadU(d, from), hn::Set(d, 0x7fff)));
-}
-
 template <class Wire, class To>
 std::uint16_t from_wire_lanes(float* to, const std::uint16_t* from, std::size_t count,
                               float factor) {
   const hn::ScalableTag<float> d;
-  const hn::Rebind<std::uint16_t, decltype(d)> narrow;
+  const hn::Repartition<std::uint16_t, decltype(d)> halves;
   const auto scale = hn::Set(d, factor);
+  const auto magnitude = hn::Set(halves, 0x7fff);
   const std::size_t lanes = hn::Lanes(d);
-  auto largest0 = hn::Zero(narrow), largest1 = hn::Zero(narrow);
+  auto largest_lanes = hn::Zero(halves);
   std::size_t i = 0;
-  for (; count - i >= 2 * lanes; i += 2 * lanes) {
-    const auto v0 = Wire::load(d, from + i);
-    const auto v1 = Wire::load(d, from + i + lanes);
-    largest0 = larger(narrow, largest0, from + i);
-    largest1 = larger(narrow, largest1, from + i + lanes);
-    To::put(d, finish(d, v0, scale), to + i);
-    To::put(d, finish(d, v1, scale), to + i + lanes);
+  for (; count - i >= 4 * lanes; i += 4 * lanes) {
+    auto v0 = Wire::load(d, from + i);
+    auto v1 = Wire::load(d, from + i + lanes);
+    auto v2 = Wire::load(d, from + i + 2 * lanes);
+    auto v3 = Wire::load(d, from + i + 3 * lanes);
+    const auto bits0 = hn::And(hn::LoadU(halves, from + i), magnitude);
+    const auto bits1 = hn::And(hn::LoadU(halves, from + i + 2 * lanes), magnitude);
+    largest_lanes = hn::Max(largest_lanes, hn::Max(bits0, bits1));
+    finish(d, v0, v1, v2, v3, scale);
+    To::put(d, v0, to + i);
+    To::put(d, v1, to + i + lanes);
+    To::put(d, v2, to + i + 2 * lanes);
+    To::put(d, v3, to + i + 3 * lanes);
   }
-  HWY_ALIGN std::uint16_t by_lane[hn::MaxLanes(narrow)];
-  hn::Store(hn::Max(largest0, largest1), narrow, by_lane);
-  std::uint16_t largest = *std::max_element(by_lane, by_lane + lanes);
+  HWY_ALIGN std::uint16_t by_lane[hn::MaxLanes(halves)];
+  hn::Store(largest_lanes, halves, by_lane);
+  std::uint16_t largest = *std::max_element(by_lane, by_lane + hn::Lanes(halves));
   const hn::CappedTag<float, 1> one;
   for (; i < count; ++i) {
     hn::StoreU(finish(one, Wire::load(one, from + i), hn::Set(one, factor)), one, to + i);
@@ -161,7 +175,7 @@ constexpr std::size_t kLeastStreamed = 1024;
 template <class Wire>
 std::uint16_t from_wire_as(float* to, const std::uint16_t* from, std::size_t count, int exponent,
                            Stores stores) {
-  const float factor = std::ldexp(1.0f, -exponent);
+  const float factor = power_of_two(-exponent);
   if (stores == Stores::kCached || count < kLeastStreamed) {
     return from_wire_lanes<Wire, Cached>(to, from, count, factor);
   }
