@@ -21,6 +21,11 @@ void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::
   reference::convert(dst_dtype, dst, src_dtype, src, count, scale);
 }
 
+void exchange(void* out, void* slot, const void* in, std::size_t bytes, Stores stores) {
+  if (simd::exchange(out, slot, in, bytes, stores)) return;
+  reference::exchange(out, slot, in, bytes);
+}
+
 const char* kernel_target() { return simd::target(); }
 
 }  // namespace kolo

@@ -54,6 +54,11 @@ enum class Stores : std::uint8_t {
 void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
              double scale, Stores stores = Stores::kCached);
 
+/// out = slot, and then slot = in, byte by byte: what is in the slot is read and replaced in one
+/// pass. The three do not overlap. `stores` is a wish for what goes to `out`, which long arrays
+/// grant.
+void exchange(void* out, void* slot, const void* in, std::size_t bytes, Stores stores);
+
 /// Name of the instruction set that the kernels use on this machine ("AVX2", "AVX3", "NEON", ...).
 const char* kernel_target();
 

@@ -202,6 +202,13 @@ void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::
   });
 }
 
+void exchange(void* out, void* slot, const void* in, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; ++i) {
+    static_cast<std::byte*>(out)[i] = static_cast<std::byte*>(slot)[i];
+    static_cast<std::byte*>(slot)[i] = static_cast<const std::byte*>(in)[i];
+  }
+}
+
 std::size_t to_wire(DType wire, void* dst, DType src_dtype, const void* src, std::size_t count,
                     int exponent) {
   return visit_wire(wire, [&]<typename Wire>(std::type_identity<Wire>) {

@@ -28,6 +28,9 @@ inline void reduce(DType dtype, ReduceOp op, void* dst, std::span<const void* co
 void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
              double scale);
 
+/// The contract of `kolo::exchange`.
+void exchange(void* out, void* slot, const void* in, std::size_t bytes);
+
 /// The contracts of `kolo::to_wire` and `kolo::from_wire`.
 std::size_t to_wire(DType wire, void* dst, DType src_dtype, const void* src, std::size_t count,
                     int exponent);

@@ -32,6 +32,7 @@ bool reduce_on_target(DType, ReduceOp, Outputs, Sources, std::size_t, double, Ov
 bool convert_on_target(DType, void*, DType, const void*, std::size_t, double, Stores) {
   return false;
 }
+bool exchange_on_target(void*, void*, const void*, std::size_t, Stores) { return false; }
 
 #else
 
@@ -341,6 +342,45 @@ bool convert_on_target(DType dst_dtype, void* dst, DType src_dtype, const void* 
   }
 }
 
+// Exchanges steps of kUnroll vectors, with `store` for what goes to `out`, and returns the first
+// byte left.
+template <int kUnroll, class D, class Store>
+std::size_t exchange_steps(D d, std::uint8_t* out, std::uint8_t* slot, const std::uint8_t* in,
+                           std::size_t i, std::size_t bytes, const Store& store) {
+  const std::size_t lanes = hn::Lanes(d);
+  for (; bytes - i >= kUnroll * lanes; i += kUnroll * lanes) {
+    for (std::size_t k = i; k < i + kUnroll * lanes; k += lanes) {
+      const auto next = hn::LoadU(d, in + k);
+      const auto former = hn::LoadU(d, slot + k);
+      hn::StoreU(next, d, slot + k);
+      store(former, out + k);
+    }
+  }
+  return i;
+}
+
+bool exchange_on_target(void* out, void* slot, const void* in, std::size_t bytes, Stores stores) {
+  const hn::ScalableTag<std::uint8_t> full;
+  const hn::CappedTag<std::uint8_t, 1> one;
+  const auto cached = [](auto d) HWY_ATTR {
+    return [d](auto v, std::uint8_t* to) HWY_ATTR { hn::StoreU(v, d, to); };
+  };
+  auto* const to = static_cast<std::uint8_t*>(out);
+  auto* const through = static_cast<std::uint8_t*>(slot);
+  const auto* const from = static_cast<const std::uint8_t*>(in);
+  std::size_t i = 0;
+  if (stores == Stores::kStreaming && bytes >= kLeastStreamBytes) {
+    i = exchange_steps<1>(one, to, through, from, 0, misaligned_elements(full, to), cached(one));
+    i = exchange_steps<4>(full, to, through, from, i, bytes,
+                          [full](auto v, std::uint8_t* at) HWY_ATTR { hn::Stream(v, full, at); });
+    hwy::FlushStream();
+  }
+  i = exchange_steps<4>(full, to, through, from, i, bytes, cached(full));
+  i = exchange_steps<1>(full, to, through, from, i, bytes, cached(full));
+  exchange_steps<1>(one, to, through, from, i, bytes, cached(one));
+  return true;
+}
+
 #endif
 
 }  // namespace HWY_NAMESPACE
@@ -352,6 +392,7 @@ namespace kolo::simd {
 
 HWY_EXPORT(reduce_on_target);
 HWY_EXPORT(convert_on_target);
+HWY_EXPORT(exchange_on_target);
 HWY_EXPORT(target_name);
 
 bool reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
@@ -365,6 +406,10 @@ bool convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::
              double scale, Stores stores) {
   return HWY_DYNAMIC_DISPATCH(convert_on_target)(dst_dtype, dst, src_dtype, src, count, scale,
                                                  stores);
+}
+
+bool exchange(void* out, void* slot, const void* in, std::size_t bytes, Stores stores) {
+  return HWY_DYNAMIC_DISPATCH(exchange_on_target)(out, slot, in, bytes, stores);
 }
 
 const char* target() { return HWY_DYNAMIC_DISPATCH(target_name)(); }

@@ -23,6 +23,10 @@ bool reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
 bool convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
              double scale, Stores stores);
 
+/// The contract of `reference::exchange`. Returns false, and has done nothing, if there is no
+/// vector kernel on this machine.
+bool exchange(void* out, void* slot, const void* in, std::size_t bytes, Stores stores);
+
 /// The contracts of `kolo::to_wire` and `kolo::from_wire`; nothing if there is no vector kernel for
 /// these arguments on this machine.
 std::optional<std::size_t> to_wire(DType wire, void* dst, DType src_dtype, const void* src,

@@ -35,6 +35,7 @@ bool DeviceRun::runs(const Schedule& schedule, const Step& step) {
     case StepKind::kRecv:
     case StepKind::kSignal:
     case StepKind::kAwait:
+    case StepKind::kExchange:
     case StepKind::kCodec:
       return false;
   }

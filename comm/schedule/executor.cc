@@ -365,6 +365,7 @@ void Executor::issue(Run& run, StepId id) {
     case StepKind::kCopy:
     case StepKind::kPack:
     case StepKind::kUnpack:
+    case StepKind::kExchange:
     case StepKind::kNative:
     case StepKind::kCodec:
       break;

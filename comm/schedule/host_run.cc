@@ -64,7 +64,7 @@ bool HostRun::runs(const Schedule& schedule, const Step& step) {
   return schedule.layout.memory == MemoryKind::kHost &&
          (step.kind == StepKind::kReduce || step.kind == StepKind::kCopy ||
           step.kind == StepKind::kPack || step.kind == StepKind::kUnpack ||
-          step.kind == StepKind::kCodec);
+          step.kind == StepKind::kExchange || step.kind == StepKind::kCodec);
 }
 
 void HostRun::begin(std::uint64_t iteration) {
@@ -150,8 +150,33 @@ void HostRun::compute(const KernelPiece& piece, std::size_t thread) {
     case StepKind::kUnpack:
       binding_.packer->unpack(target.offset, piece.count, address(source), binding_.unpack_stores);
       break;
+    case StepKind::kExchange:
+      exchange(piece);
+      break;
     default:
       break;
+  }
+}
+
+void HostRun::exchange(const KernelPiece& piece) {
+  const Step& step = *piece.step;
+  const DType dtype = schedule_.layout.dtype;
+  const std::size_t end = piece.first + piece.count;
+  for (std::size_t first = piece.first; first < end;) {
+    const Packer::Piece former =
+        binding_.packer->piece(step.mirrors[0].offset + first, end - first);
+    const Packer::Piece next = binding_.packer->piece(step.sources[1].offset + first, former.count);
+    std::byte* const slot = address(part(step.target, first, next.count));
+    // What a gap holds is nobody's, on any rank.
+    if (former.data == nullptr && next.data != nullptr) {
+      convert(dtype, slot, dtype, next.input, next.count, 1.0);
+    } else if (former.data != nullptr && next.data == nullptr) {
+      convert(dtype, former.data, dtype, slot, next.count, 1.0, binding_.unpack_stores);
+    } else if (former.data != nullptr) {
+      kolo::exchange(former.data, slot, next.input, next.count * element_bytes_,
+                     binding_.unpack_stores);
+    }
+    first += next.count;
   }
 }
 

@@ -59,6 +59,7 @@ class HostRun {
 
   CodecElements elements(const Range& range) const;
   void append_payloads(const Range& range, std::vector<std::span<std::byte>>& to) const;
+  void exchange(const KernelPiece& piece);
   void reduce(const KernelPiece& piece, Operands& operands);
   void reduce_tensor(const Step& step, std::size_t first, const Packer::Piece& tensor,
                      Operands& operands);

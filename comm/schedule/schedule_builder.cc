@@ -94,6 +94,13 @@ void ScheduleBuilder::move(const Range& target, const Range& source,
   append(std::move(step), {source}, {target});
 }
 
+void ScheduleBuilder::exchange(const Range& target, const Range& slot, const Range& source) {
+  if (slot.count == 0) return;
+  append(
+      {.kind = StepKind::kExchange, .target = slot, .sources = {slot, source}, .mirrors = {target}},
+      {slot, source}, {target, slot});
+}
+
 void ScheduleBuilder::send(int peer, const Range& source) {
   if (source.count == 0) return;
   if (!is_staged_) return append_send(peer, source);

@@ -97,6 +97,8 @@ class ScheduleBuilder {
   void deliver(const Range& range, Sink sink);
   /// Copies, packs or unpacks, whichever the regions ask for; after `earlier`, if there is one.
   void move(const Range& target, const Range& source, std::optional<StepId> earlier = std::nullopt);
+  /// Unpacks `slot` to `target`, and packs `source` into it: a pass over the slot instead of two.
+  void exchange(const Range& target, const Range& slot, const Range& source);
 
   /// Errors: UsageError for a message of a device bucket if there are less than two units of
   /// staging memory.

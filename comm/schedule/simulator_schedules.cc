@@ -59,6 +59,8 @@ PayloadUse use_of(const Schedule& schedule, const Step& step) {
     case StepKind::kPack:
     case StepKind::kUnpack:
       return {.bytes = 2 * bytes_of(step.target)};
+    case StepKind::kExchange:
+      return {.bytes = 4 * bytes_of(step.target)};
     case StepKind::kNative:
       return {.bytes = std::max(bytes_of(step.sources[0]), bytes_of(step.target))};
     case StepKind::kCodec:
@@ -90,6 +92,7 @@ Worker worker_of(const Step& step, MemoryKind memory) {
       return Worker::kMessages;
     case StepKind::kNative:
       return Worker::kCollectives;
+    case StepKind::kExchange:
     case StepKind::kCodec:
       return Worker::kKernels;
     case StepKind::kPack:

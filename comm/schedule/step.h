@@ -40,16 +40,19 @@ struct Range {
 enum class Access : std::uint8_t { kRead, kWrite };
 
 enum class StepKind : std::uint8_t {
-  kSend,    ///< sources[0] to `peer`, as its message number `ordinal` from this rank.
-  kRecv,    ///< Message number `ordinal` from `peer` into `target`.
-  kSignal,  ///< Raises flag `ordinal` at `peer`.
-  kAwait,   ///< Waits for flag `ordinal` from `peer`.
-  kReduce,  ///< target = sources[0] op sources[1] op ..., in this order.
-  kCopy,    ///< target = sources[0], between kBucket, kScratch and kStaging.
-  kPack,    ///< target = sources[0] (user or input), cast.
-  kUnpack,  ///< target (user) = sources[0] (possibly a peer's), cast.
-  kNative,  ///< One collective of the device's own library among `group`; see NativeOp.
-  kCodec,   ///< One verb of a host bucket's codec; see CodecVerb.
+  kSend,      ///< sources[0] to `peer`, as its message number `ordinal` from this rank.
+  kRecv,      ///< Message number `ordinal` from `peer` into `target`.
+  kSignal,    ///< Raises flag `ordinal` at `peer`.
+  kAwait,     ///< Waits for flag `ordinal` from `peer`.
+  kReduce,    ///< target = sources[0] op sources[1] op ..., in this order.
+  kCopy,      ///< target = sources[0], between kBucket, kScratch and kStaging.
+  kPack,      ///< target = sources[0] (user or input), cast.
+  kUnpack,    ///< target (user) = sources[0] (possibly a peer's), cast.
+  kExchange,  ///< mirrors[0] (user) = sources[0], a slot; and then target, the same slot, =
+              ///< sources[1] (user or input). Both at once, for what is in the slot is in the
+              ///< cache.
+  kNative,    ///< One collective of the device's own library among `group`; see NativeOp.
+  kCodec,     ///< One verb of a host bucket's codec; see CodecVerb.
 };
 
 /// What a kCodec step does; see `Codec`. Sources and targets are payloads, but for those of which
@@ -92,7 +95,7 @@ struct Step {
   Range target = {};
   std::vector<Range> sources = {};
   /// kReduce of host buckets: further ranges, in the memory of other ranks of the node, that get
-  /// the same bytes as `target`. An output may be a source, element by element.
+  /// the same bytes as `target`. An output may be a source, element by element. And see kExchange.
   std::vector<Range> mirrors = {};
   /// kReduce, kDecode and combining kNative steps: this is the last operation on these elements, so
   /// the scale belongs to it (a native step averages).

@@ -73,7 +73,10 @@ Complaint check_user_range(const Step& step, const Range& range, Access access,
   const bool is_unpacked = step.kind == StepKind::kUnpack && range == step.target;
   const bool is_reduced =
       step.kind == StepKind::kReduce && schedule.layout.placement == Placement::kUser;
-  if (is_packed || is_unpacked || is_reduced || step.kind == StepKind::kCodec) return std::nullopt;
+  const bool is_exchanged = step.kind == StepKind::kExchange && range != step.target;
+  if (is_packed || is_unpacked || is_reduced || is_exchanged || step.kind == StepKind::kCodec) {
+    return std::nullopt;
+  }
   return "works in the caller's tensors";
 }
 
@@ -94,8 +97,24 @@ Complaint check_range(const Step& step, const Range& range, Access access, const
   return std::nullopt;
 }
 
+// Elements of the caller's tensors as they are, through a slot of this rank.
+Complaint check_exchange(const Step& step, const Schedule& schedule) {
+  if (step.sources.size() != 2 || step.mirrors.size() != 1) return "has not two ways";
+  const Range& target = step.mirrors[0];
+  const Range& source = step.sources[1];
+  if (schedule.layout.placement != Placement::kUser) return "casts while it exchanges";
+  if (step.sources[0] != step.target) return "unpacks another slot than it packs";
+  if (step.target.region != Region::kStaging) return "exchanges what is in no slot";
+  if (target.region != Region::kUser || target.rank != schedule.rank) return "unpacks to no tensor";
+  if (source.region != Region::kUser && source.region != Region::kInput) return "packs no tensor";
+  if (target.count != step.target.count) return "combines ranges of different length";
+  if (target.overlaps(source)) return "writes over elements that it has not read";
+  return std::nullopt;
+}
+
 // A kernel reads a few elements ahead of what it writes.
 Complaint check_outputs(const Step& step, const Schedule& schedule) {
+  if (step.kind == StepKind::kExchange) return check_exchange(step, schedule);
   if (!step.mirrors.empty() && step.kind != StepKind::kReduce) return "has mirrors";
   if (step.kind != StepKind::kReduce) return std::nullopt;
   std::vector<Range> outputs{step.target};

@@ -18,8 +18,8 @@ namespace kolo {
 namespace {
 
 std::string name(StepKind kind) {
-  static constexpr const char* kNames[] = {"send", "recv", "signal", "await",  "reduce",
-                                           "copy", "pack", "unpack", "native", "codec"};
+  static constexpr const char* kNames[] = {"send", "recv",   "signal",   "await",  "reduce", "copy",
+                                           "pack", "unpack", "exchange", "native", "codec"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -331,6 +331,10 @@ class Verification {
         case StepKind::kUnpack:
           result = read(line.sources[0]);
           break;
+        case StepKind::kExchange:
+          if (auto wrong = write(node, read(line.sources[0]), line.mirrors[0])) return wrong;
+          if (auto wrong = write(node, read(line.sources[1]), line.target)) return wrong;
+          continue;
         case StepKind::kReduce:
           result = read(line.sources[0]);
           for (std::size_t i = 1; i < line.sources.size(); ++i) {
@@ -347,17 +351,22 @@ class Verification {
         case StepKind::kAwait:
           break;
       }
-      for (SymbolicRun& run : result) {
-        if (!run.value.written())
-          return at(node) + " uses what nobody wrote, or adds up different elements";
-        run.value.finishes += line.finishes ? 1U : 0U;
-      }
       for (const auto& [range, access] : accesses(line)) {
-        if (access == Access::kWrite) {
-          contents_[{range.rank, range.region}].write(range.offset, result);
-        }
+        if (access != Access::kWrite) continue;
+        if (auto wrong = write(node, result, range)) return wrong;
       }
     }
+    return std::nullopt;
+  }
+
+  /// What a step has made gets to `target`.
+  std::optional<std::string> write(Node node, SymbolicRuns result, const Range& target) {
+    for (SymbolicRun& run : result) {
+      if (!run.value.written())
+        return at(node) + " uses what nobody wrote, or adds up different elements";
+      run.value.finishes += step(node).finishes ? 1U : 0U;
+    }
+    contents_[{target.rank, target.region}].write(target.offset, result);
     return std::nullopt;
   }
 

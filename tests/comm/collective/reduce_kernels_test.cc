@@ -287,6 +287,30 @@ std::vector<T> reduced(DType dtype, ReduceOp op, const std::vector<std::vector<T
   return result;
 }
 
+// Every alignment of the caller's memory; bytes beside what is exchanged must not change.
+TEST(Exchange, AllTargetsGiveTheBytesOfTheReference) {
+  for (const std::size_t bytes : {0u, 1u, 63u, 64u, 300u, 4095u, 4096u, 5001u, 40'003u}) {
+    for (const std::size_t shift : {0u, 1u, 4u, 32u, 63u}) {
+      std::mt19937_64 random(kSeed + bytes);
+      const Bytes canvas = random_bytes(random, DType::kUInt8, bytes + 130);
+      const Bytes former = random_bytes(random, DType::kUInt8, bytes + 130);
+      const Bytes in = random_bytes(random, DType::kUInt8, bytes + 130);
+      Bytes expected = canvas, expected_slot = former;
+      reference::exchange(expected.data() + shift, expected_slot.data() + 1, in.data() + 2, bytes);
+      for (const std::int64_t target : test::simd_targets()) {
+        const test::ScopedSimdTarget scoped(target);
+        for (const Stores stores : {Stores::kCached, Stores::kStreaming}) {
+          Bytes actual = canvas, slot = former;
+          exchange(actual.data() + shift, slot.data() + 1, in.data() + 2, bytes, stores);
+          ASSERT_EQ(actual, expected) << kernel_target() << ", bytes " << bytes << " at " << shift
+                                      << ", stores " << static_cast<int>(stores);
+          ASSERT_EQ(slot, expected_slot) << kernel_target() << ", bytes " << bytes;
+        }
+      }
+    }
+  }
+}
+
 template <typename To, typename From>
 std::vector<To> converted(DType to, DType from, const std::vector<From>& input,
                           double scale = 1.0) {

@@ -159,6 +159,26 @@ bool lose_await(std::vector<Schedule>& schedules, const ProcessGrid& grid, std::
   return false;
 }
 
+/// Unpacks what a peer has not summed, or packs over it.
+bool exchange_early(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
+  const auto where =
+      pick(schedules, random, [](const Step& step) { return step.kind == StepKind::kExchange; });
+  if (where.first < 0) return false;
+  at(schedules, where).after.clear();
+  return true;
+}
+
+/// Packs what the former chunk of the slot has there, or another chunk.
+bool exchange_other_elements(std::vector<Schedule>& schedules, const ProcessGrid&,
+                             std::mt19937& random) {
+  const auto where =
+      pick(schedules, random, [](const Step& step) { return step.kind == StepKind::kExchange; });
+  if (where.first < 0) return false;
+  Step& step = at(schedules, where);
+  std::swap(step.mirrors[0], step.sources[1]);
+  return true;
+}
+
 /// A slot is packed again although its former chunk is not unpacked.
 bool reuse_slot_early(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
   const auto where = pick(schedules, random, [](const Step& step) {
@@ -263,6 +283,8 @@ TEST_P(Mutations, AreCaught) {
       {"misplace_mirror", misplace_mirror},
       {"drop_flag", drop_flag},
       {"lose_await", lose_await},
+      {"exchange_early", exchange_early},
+      {"exchange_other_elements", exchange_other_elements},
       {"reuse_slot_early", reuse_slot_early},
       {"take_no_turns", take_no_turns},
       {"disagree_about_arena", disagree_about_arena},
@@ -302,8 +324,8 @@ TEST(Verifier, EachMutationHasItsTarget) {
     std::mt19937 random(1);
     return mutate(damaged, grid, random);
   };
-  for (Mutation mutate :
-       {drop_mirror, misplace_mirror, drop_flag, lose_await, reuse_slot_early, lose_dependency}) {
+  for (Mutation mutate : {drop_mirror, misplace_mirror, drop_flag, lose_await, exchange_early,
+                          exchange_other_elements, reuse_slot_early, lose_dependency}) {
     EXPECT_TRUE(damages(windowed, mutate));
   }
   EXPECT_TRUE(damages(flat, take_no_turns));
