@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/collective/chunking.h"
@@ -26,19 +27,16 @@ std::vector<double> ready_times(const ModelPreset& model, double compute_us) {
   return ready_us;
 }
 
-/// The model's gradients as a program of this cluster would register them, and what was
-/// chosen for them. Where tensors are packed only matters in that they are somewhere.
+/// The model's gradients as a program of this cluster would register them. Where tensors are packed
+/// only matters in that they are somewhere.
 std::vector<GradientSpec> gradients_of(const Cluster& cluster, const StepSpec& spec,
-                                       float& somewhere,
-                                       std::vector<CompressionDecision>& decisions) {
-  const ClusterSpec& job = cluster.spec();
+                                       float& somewhere) {
   std::vector<GradientSpec> gradients = spec.model.gradients;
   for (GradientSpec& gradient : gradients) {
-    gradient.memory = job.memory;
-    if (job.placement != Placement::kInPlace) gradient.data = &somewhere;
+    gradient.memory = cluster.spec().memory;
+    if (cluster.spec().placement != Placement::kInPlace) gradient.data = &somewhere;
   }
   resolve_compression(gradients, CompressionRules::parse(spec.compression));
-  decisions = choose_compression(gradients, cluster.grid(), job.costs.links);
   return gradients;
 }
 
@@ -65,17 +63,14 @@ std::size_t wire_bytes(const SimulatorSchedules& schedules, const ProcessGrid& g
   return bytes;
 }
 
-}  // namespace
-
-StepTimes predict_step(Cluster& cluster, const StepSpec& spec) {
+/// A step of gradients of which nothing is left to choose.
+StepTimes times_of(Cluster& cluster, const StepSpec& spec,
+                   const std::vector<GradientSpec>& gradients) {
   StepTimes times;
   const double flops = 3 * spec.model.forward_flops() * spec.model.batch;
   times.compute_us = spec.compute_us.value_or(flops / spec.flops_per_us);
   const std::vector<double> ready_us = ready_times(spec.model, times.compute_us);
 
-  float somewhere = 0;
-  const std::vector<GradientSpec> gradients =
-      gradients_of(cluster, spec, somewhere, times.decisions);
   const Plan plan = plan_buckets(gradients, {.gradients = {.wire_dtype = spec.wire_dtype},
                                              .fusion_bytes = spec.fusion_bytes,
                                              .device_fusion_bytes = spec.device_fusion_bytes});
@@ -110,6 +105,24 @@ StepTimes predict_step(Cluster& cluster, const StepSpec& spec) {
     }
   }
   times.exposed_us = times.step_us - slowest_us;
+  return times;
+}
+
+}  // namespace
+
+StepTimes predict_step(Cluster& cluster, const StepSpec& spec) {
+  float somewhere = 0;
+  const LinkCosts& links = cluster.spec().costs.links;
+  std::vector<GradientSpec> gradients = gradients_of(cluster, spec, somewhere);
+  CompressionChoices choices = choose_compression(gradients, cluster.grid(), links);
+  StepTimes times = times_of(cluster, spec, gradients);
+  if (!choices.open.empty()) {
+    const DenseSteps dense{.step_us = times.step_us, .exposed_us = times.exposed_us};
+    if (settle_compression(gradients, choices, dense, cluster.grid(), links)) {
+      times = times_of(cluster, spec, gradients);
+    }
+  }
+  times.decisions = std::move(choices.decisions);
   return times;
 }
 

@@ -42,8 +42,8 @@ struct StepTimes {
 /// on all ranks, and these have agreed. Compute and communication do not slow each other down, and
 /// the next step begins when the last bucket is done.
 ///
-/// Gradients that travel sparsely are in the groups that the runtime makes; what is left to the
-/// chooser, it chooses by the cluster's costs.
+/// Gradients that travel sparsely are in the groups that the runtime makes. What is left to the
+/// chooser, it chooses as there: by the cluster's costs, and by what a dense step takes.
 ///
 /// Errors: as `Cluster::run`, and KoloError(kConfig) for a compression that cannot be read.
 StepTimes predict_step(Cluster& cluster, const StepSpec& spec);

@@ -29,6 +29,28 @@ std::string time_text(double us) {
   return us >= 100 ? fmt::format("{:.2f} ms", us / 1e3) : fmt::format("{:.1f} us", us);
 }
 
+bool pays(double instead_us, double us) { return us > 0 && kLeastGain * instead_us <= us; }
+
+/// How all groups of a set might travel.
+struct Way {
+  std::string_view name;
+  std::vector<ReducePath> paths = {};
+  double exchange_us = 0;
+  double work_us = 0;  // on cores that others need, too
+  double last_us = 0;  // of the last group, if it is sparse
+
+  void add(ReducePath path, const GroupExchange& group) {
+    paths.push_back(path);
+    const double us = predict_us(path, group.shape, group.costs);
+    exchange_us += us;
+    if (group.costs.cores < 1) work_us += kolo::work_us(path, group.shape, group.costs);
+    last_us = route_of(path) ? us : 0;
+  }
+  double visible_us(double overlap_us) const {
+    return std::max({exchange_us - overlap_us, work_us, last_us});
+  }
+};
+
 std::string predicted(const PathPrediction& prediction) {
   return fmt::format("{} {}", to_string(prediction.path), time_text(prediction.us));
 }
@@ -64,6 +86,18 @@ std::optional<ExchangeRoute> route_of(ReducePath path) {
   }
 }
 
+double work_us(ReducePath path, const CompressionGroupShape& group, const CompressionCosts& costs) {
+  if (group.ranks == 1 || path == ReducePath::kDense) return 0;
+  const double slower = 1 / std::min(costs.cores, 1.0);
+  // One pass that reads two streams and writes one; casting there and back moves as much.
+  const double pass_us =
+      slower * 12 * static_cast<double>(group.count) / costs.selector_bytes_per_us;
+  const double pairs_us = slower * static_cast<double>(group.pairs) * costs.pair_us;
+  if (path == ReducePath::kDense16) return pass_us;
+  const double ways = path == ReducePath::kAllGather ? (1.0 + group.ranks) / 2 : 1.0;
+  return pass_us + ways * pairs_us;
+}
+
 double predict_us(ReducePath path, const CompressionGroupShape& group,
                   const CompressionCosts& costs) {
   check(group.ranks > 0, "a compression group has at least one rank");
@@ -73,29 +107,23 @@ double predict_us(ReducePath path, const CompressionGroupShape& group,
   const double ranks = group.ranks;
   const double others = ranks - 1;
   const double rounds = log_step_rounds(group.ranks);
+  const double work = work_us(path, group, costs);
   const auto link = [&](double messages, double bytes) {
     return messages * costs.link.latency_us + bytes / costs.link.bytes_per_us;
   };
-  // One pass that reads two streams and writes one; casting there and back moves as much.
-  const double slower = 1 / std::min(costs.cores, 1.0);
-  const double pass_us = slower * 12 * n / costs.selector_bytes_per_us;
-  const double pairs_us = slower * k * costs.pair_us;
   const double back = k * group.result_pair_bytes * others / ranks;
   switch (path) {
     case ReducePath::kDense:
       return link(2 * rounds, 8 * n * others / ranks);
     case ReducePath::kDense16:
       // Chunk by chunk, while others are on their way.
-      return link(2 * rounds, 0) +
-             std::max(pass_us, 4 * n * others / ranks / costs.link.bytes_per_us);
+      return link(2 * rounds, 0) + std::max(work, 4 * n * others / ranks / costs.link.bytes_per_us);
     case ReducePath::kAllGather:
-      return pass_us + link(rounds, others * k * group.pair_bytes) + (1 + ranks) / 2 * pairs_us;
+      return work + link(rounds, others * k * group.pair_bytes);
     case ReducePath::kOwnersPairwise:
-      return pass_us + link(others + rounds, k * group.pair_bytes * others / ranks + back) +
-             pairs_us;
+      return work + link(others + rounds, k * group.pair_bytes * others / ranks + back);
     case ReducePath::kOwnersLogStep:
-      return pass_us + link(2 * rounds, k * group.pair_bytes * log_step_hops(group.ranks) + back) +
-             pairs_us;
+      return work + link(2 * rounds, k * group.pair_bytes * log_step_hops(group.ranks) + back);
   }
   return 0;
 }
@@ -105,30 +133,48 @@ CompressionChoice choose_path(const CompressionGroupShape& group, const Compress
   for (const ReducePath path : kPaths) {
     choice.predictions.push_back({.path = path, .us = predict_us(path, group, costs)});
   }
-  const auto visible = [&](const PathPrediction& prediction) {
-    return std::max(0.0, prediction.us - group.overlap_us);
-  };
-  const auto pays = [&](const PathPrediction& instead, const PathPrediction& of) {
-    return visible(of) > 0 && kLeastGain * visible(instead) <= visible(of);
-  };
   const PathPrediction& dense32 = choice.predictions[0];
   const PathPrediction& dense16 = choice.predictions[1];
-  const PathPrediction& dense = pays(dense16, dense32) ? dense16 : dense32;
+  const PathPrediction& dense = pays(dense16.us, dense32.us) ? dense16 : dense32;
   const PathPrediction& sparse = *std::ranges::min_element(
       choice.predictions.begin() + 2, choice.predictions.end(), {}, &PathPrediction::us);
-  const bool compress = pays(sparse, dense);
+  const bool compress = pays(sparse.us, dense.us);
   choice.path = compress ? sparse.path : dense.path;
-  if (visible(dense) == 0) {
-    choice.reason = fmt::format(
-        "{} predicted, all of it hidden behind computation: nothing to gain", predicted(dense));
-    return choice;
-  }
-  const double gain = visible(dense) / std::max(visible(sparse), 1e-3);
+  const double gain = dense.us / std::max(sparse.us, 1e-3);
   choice.reason = compress
                       ? fmt::format("{} predicted, {:.1f} times as fast as {}", predicted(sparse),
                                     gain, predicted(dense))
                       : fmt::format("{} predicted; {} would be {:.2f} times as fast, less than {}",
                                     predicted(dense), predicted(sparse), gain, kLeastGain);
+  return choice;
+}
+
+StepChoice choose_step(std::span<const GroupExchange> groups, const DenseSteps& measured) {
+  check(!groups.empty(), "steps are chosen for at least one group");
+  Way dense{.name = "dense"}, dense16{.name = "16 bits"}, sparse{.name = "top-k"};
+  for (const GroupExchange& group : groups) {
+    const CompressionChoice choice = choose_path(group.shape, group.costs);
+    const bool rounds = pays(choice.predictions[1].us, choice.predictions[0].us);
+    const ReducePath best_dense = rounds ? ReducePath::kDense16 : ReducePath::kDense;
+    dense.add(ReducePath::kDense, group);
+    dense16.add(best_dense, group);
+    sparse.add(choice.path, group);
+  }
+  const double overlap_us = std::max(0.0, dense.exchange_us - measured.exposed_us);
+  const double rest_us = measured.step_us - dense.visible_us(overlap_us);
+  const auto step_us = [&](const Way& way) { return rest_us + way.visible_us(overlap_us); };
+  const Way& best_dense = pays(step_us(dense16), step_us(dense)) ? dense16 : dense;
+  const Way& best = pays(step_us(sparse), step_us(best_dense)) ? sparse : best_dense;
+  StepChoice choice{.paths = best.paths, .step_us = step_us(best)};
+  choice.reason = fmt::format("dense steps took {}, {} of it waiting for sums; predicted ",
+                              time_text(measured.step_us), time_text(measured.exposed_us));
+  if (dense16.paths != dense.paths) {
+    choice.reason += fmt::format("{} with {}, ", time_text(step_us(dense16)), dense16.name);
+  }
+  if (sparse.paths != dense16.paths) {
+    choice.reason += fmt::format("{} with {}, ", time_text(step_us(sparse)), sparse.name);
+  }
+  choice.reason += fmt::format("where {} times as short is asked for", kLeastGain);
   return choice;
 }
 

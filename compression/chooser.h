@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,7 +39,12 @@ struct CompressionGroupShape {
   int ranks = 1;
   double pair_bytes = 6;         ///< To the owners: a 16-bit value and an index.
   double result_pair_bytes = 8;  ///< Back: a float32 sum and an index.
-  double overlap_us = 0;  ///< Of each path, hidden behind computation: worth nothing if saved.
+};
+
+/// A group and what its exchange costs.
+struct GroupExchange {
+  CompressionGroupShape shape = {};
+  CompressionCosts costs = {};
 };
 
 struct PathPrediction {
@@ -66,11 +72,44 @@ struct CompressionChoice {
 double predict_us(ReducePath path, const CompressionGroupShape& group,
                   const CompressionCosts& costs);
 
-/// The fastest path, but dense and float32 are left only for what takes visibly at most 1 / 1.2 of
-/// their time: first for 16 bits, then, from the better of both, for the fastest sparse path.
-/// A function of its arguments only, so that ranks agree and a run can be repeated.
+/// The part of it in which a core works on elements and pairs. Where ranks share cores, it takes
+/// that from what computes, and nothing hides it.
+double work_us(ReducePath path, const CompressionGroupShape& group, const CompressionCosts& costs);
+
+/// The path with the fastest exchange, but dense and float32 are left only for what takes at most
+/// 1 / 1.2 of their time: first for 16 bits, then, from the better of both, for the fastest sparse
+/// path. A function of its arguments only, so that ranks agree and a run can be repeated.
 CompressionChoice choose_path(const CompressionGroupShape& group, const CompressionCosts& costs);
 
 inline constexpr double kLeastGain = 1.2;
+
+/// Training steps in which all groups travelled dense, as they were measured. Equal on all ranks.
+struct DenseSteps {
+  double step_us = 0;
+  double exposed_us = 0;  ///< Of it, waiting for sums: what no computation hid.
+
+  friend bool operator==(const DenseSteps&, const DenseSteps&) = default;
+};
+
+struct StepChoice {
+  std::vector<ReducePath> paths = {};  ///< One for each group.
+  double step_us = 0;                  ///< Predicted, with these.
+  std::string reason = {};             ///< A sentence with what was measured and predicted.
+};
+
+/// What whole steps are worth, which is less than exchanges are: the groups' choices by
+/// `choose_path`, of these at most 16 bits, or dense.
+///
+///   overlap = dense exchanges - exposed            what computation hid of them
+///   visible = exchanges - overlap                  of any other way to exchange
+///   step    = measured - visible (dense) + visible (that way)
+///
+/// The same rule as for one exchange, but for steps: 16 bits have to make them 1.2 times as short,
+/// top-k 1.2 times as short as the better of dense and 16 bits. Nothing hides a sparse group that
+/// is ready last, since a group begins as a whole; nor work on shared cores.
+///
+/// Shape:   `groups` in the order in which they are ready, at least one.
+/// Threads: pure; any. Equal arguments give equal choices.
+StepChoice choose_step(std::span<const GroupExchange> groups, const DenseSteps& measured);
 
 }  // namespace kolo

@@ -53,6 +53,8 @@ class CompressedGroup final : public Codec {
   /// Whether the next step is dense.
   bool is_dense() const;
 
+  /// Whether a step has run that is to be committed or aborted.
+  bool has_run() const { return step_ != Step::kNone; }
   /// Whether all numbers of the step that has run were finite, on all ranks.
   bool finite() const { return finite_; }
   /// Accepts the step: what is in the result leaves the residuals.

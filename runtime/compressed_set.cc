@@ -25,23 +25,37 @@ double norm(const BufferView& tensor) {
 }  // namespace
 
 void CompressedSet::plan(std::span<const GradientSpec> gradients, std::span<const BufferView> views,
-                         ReduceOp op, BucketOwner& owner, const PlanContext& context) {
-  Plan plan;
-  plan.bucket_of.resize(gradients.size());
+                         ReduceOp op, BucketOwner& owner, const PlanContext& context,
+                         std::size_t step) {
   has_.resize(gradients.size());
-  for (const PlannedGroup& group : plan_groups(gradients)) {
-    for (const std::size_t gradient : group.gradients) {
-      has_[gradient] = true;
-      plan.bucket_of[gradient] = plan.buckets.size();
-    }
-    plan.buckets.push_back(planned_bucket(group, gradients, op));
+  std::vector<GradientSpec> others(gradients.begin(), gradients.end());
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    if (has_[i]) others[i].compression.clear();
+  }
+  for (const PlannedGroup& group : plan_groups(others)) {
+    for (const std::size_t gradient : group.gradients) has_[gradient] = true;
     buckets_.push_back(
         add_compressed(group, gradients, views, op, owner, kFirst + buckets_.size(), context));
     buckets_.back().predicted_us = predict_sparse_us(group, context.grid, context.costs);
+    buckets_.back().codec->set_step(step);
+  }
+  Plan plan;
+  plan.bucket_of.resize(gradients.size());
+  for (const CompressedBucket& bucket : buckets_) {
+    for (const std::size_t gradient : bucket.group.gradients) {
+      plan.bucket_of[gradient] = plan.buckets.size();
+    }
+    plan.buckets.push_back(planned_bucket(bucket.group, gradients, op));
   }
   readiness_.emplace(plan);
-  for (std::size_t i = 0; i < views.size(); ++i) {
-    if (!has_[i]) others_.push_back(views[i]);
+  views_.assign(views.begin(), views.end());
+  if (step == 0) find_others();  // Else an iteration has to end, in which new ones were dense.
+}
+
+void CompressedSet::find_others() {
+  others_.clear();
+  for (std::size_t i = 0; i < views_.size(); ++i) {
+    if (!has_[i]) others_.push_back(views_[i]);
   }
 }
 
@@ -73,13 +87,17 @@ void CompressedSet::end_step() {
   const bool accepted =
       std::ranges::all_of(buckets_, [](const auto& bucket) { return bucket.codec->finite(); }) &&
       std::ranges::all_of(others_, all_finite);
+  bool is_new = false;
   for (const CompressedBucket& bucket : buckets_) {
-    if (accepted) {
+    if (!bucket.codec->has_run()) {
+      is_new = true;
+    } else if (accepted) {
       bucket.codec->commit();
     } else {
       bucket.codec->abort();
     }
   }
+  if (is_new) find_others();
 }
 
 void CompressedSet::flush_next() {

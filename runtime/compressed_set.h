@@ -28,9 +28,11 @@ class CompressedSet {
   /// The number of the first bucket; those of dense buckets are below.
   static constexpr std::size_t kFirst = std::size_t{1} << 32;
 
-  /// Plans the groups of gradients that have a `compression`; `views` are the places of all.
+  /// Plans groups of the gradients that have a `compression` and are in none yet, which begin with
+  /// step number `step`; `views` are the places of all. Between iterations, or as the last part of
+  /// one.
   void plan(std::span<const GradientSpec> gradients, std::span<const BufferView> views, ReduceOp op,
-            BucketOwner& owner, const PlanContext& context);
+            BucketOwner& owner, const PlanContext& context, std::size_t step = 0);
 
   /// How many buckets an iteration runs.
   std::size_t size() const { return buckets_.size(); }
@@ -51,8 +53,9 @@ class CompressedSet {
   /// Notes a gradient; the number of its bucket if it was the last one that this waited for.
   std::optional<std::size_t> mark(std::size_t gradient);
 
-  /// After all buckets of an iteration: accepts the step in all groups, or forgets it in all if any
-  /// number that any rank sent, here or in the set's other gradients, was not finite.
+  /// After all buckets of an iteration: accepts the step in all groups that were in it, or forgets
+  /// it in all if any number that any rank sent, here or in the set's other gradients, was not
+  /// finite.
   void end_step();
 
   /// The next step carries all residuals along.
@@ -73,9 +76,12 @@ class CompressedSet {
   double drop_residuals();
 
  private:
+  void find_others();
+
   std::vector<CompressedBucket> buckets_;
   std::vector<bool> has_;           // by gradient
-  std::vector<BufferView> others_;  // places of gradients that travel dense
+  std::vector<BufferView> views_;   // places of all gradients
+  std::vector<BufferView> others_;  // of those that travel dense in this iteration
   std::optional<Readiness> readiness_;
 };
 

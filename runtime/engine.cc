@@ -142,8 +142,7 @@ void Engine::take(std::shared_ptr<GradientGroup> group) {
                           .what = "the set of this name has an iteration under way; wait() first"});
     return;
   }
-  const std::string text =
-      "gradient set '" + group->name() + "': " + describe(group->gradients(), group->options());
+  const std::string text = group->describe();
   const Topic topic = coordinator_.propose("gradients " + group->name(), hash(text), text,
                                            group->registration().waiters());
   proposed_groups_.emplace(topic, std::move(group));
@@ -244,12 +243,18 @@ void Engine::accept(const Frame& decision) {
       if (e.error().code == ErrorCode::kResources) coordinator_.fail(e.error());
       return;
     }
+    if (group->is_open()) {
+      group->measure_dense_steps(clocks_.steps);
+      group->registration().complete(std::nullopt);
+      return;
+    }
     if (exchanges_sizes(*group)) return exchange_sizes(group);
     group->sizes_agreed({});
     group->registration().complete(std::nullopt);
-  } else if (const auto sizes = undecided_sizes_.find(accepted); sizes != undecided_sizes_.end()) {
-    const std::shared_ptr<GradientGroup> group = std::move(sizes->second);
-    undecided_sizes_.erase(sizes);
+  } else if (const auto vote = undecided_.find(accepted); vote != undecided_.end()) {
+    const std::shared_ptr<GradientGroup> group = std::move(vote->second);
+    undecided_.erase(vote);
+    if (group->is_open()) return settle(group, dense_steps(decision.least));
     resize(*group, size_decision(decision.greatest));
   }
 }
@@ -340,7 +345,7 @@ void Engine::exchange_sizes(const std::shared_ptr<GradientGroup>& group) {
   const Topic topic =
       coordinator_.vote("sizes " + group->name(), word,
                         "the sizes of gradient set '" + group->name() + "'", group->waiters());
-  undecided_sizes_.emplace(topic, group);
+  undecided_.emplace(topic, group);
 }
 
 SizeDecision Engine::decide_sizes(GradientGroup& group) {
@@ -376,6 +381,35 @@ void Engine::resize(GradientGroup& group, const SizeDecision& decision) {
   group.registration().complete(std::nullopt);
 }
 
+/// What dense steps took, of the rank that waited least in them: all ranks decide by that, and by
+/// costs that they have alike.
+void Engine::exchange_steps(const std::shared_ptr<GradientGroup>& group) {
+  const Topic topic = coordinator_.vote(
+      "steps " + group->name(), to_word(group->take_dense_steps()),
+      "what steps of gradient set '" + group->name() + "' take", group->waiters());
+  undecided_.emplace(topic, group);
+}
+
+void Engine::settle(const std::shared_ptr<GradientGroup>& group, const DenseSteps& measured) {
+  if (group->failed()) return;
+  try {
+    if (group->settle(measured, grid_, calibration_.costs)) {
+      replan_gradients(*group, plan_context());
+    }
+  } catch (const KoloError& e) {
+    group->bucket_failed(e.error());
+    coordinator_.fail(e.error());
+    return;
+  }
+  if (transport_.rank() == 0) {
+    for (const CompressionDecision& decision : group->decisions()) {
+      log::info("compression, settled: " + to_string(decision));
+    }
+  }
+  if (exchanges_sizes(*group)) return exchange_sizes(group);
+  group->sizes_agreed({});
+}
+
 PlanContext Engine::plan_context(const Options& options) {
   return {.buckets = buckets_,
           .executor = executor_,
@@ -395,9 +429,9 @@ void Engine::reject(const Topic& rejected, const Error& error) {
   } else if (const auto found = proposed_groups_.find(rejected); found != proposed_groups_.end()) {
     found->second->bucket_failed(error);
     proposed_groups_.erase(found);
-  } else if (const auto sizes = undecided_sizes_.find(rejected); sizes != undecided_sizes_.end()) {
+  } else if (const auto sizes = undecided_.find(rejected); sizes != undecided_.end()) {
     sizes->second->bucket_failed(error);
-    undecided_sizes_.erase(sizes);
+    undecided_.erase(sizes);
   } else if (retirement_ && retirement_->vote == rejected) {
     coordinator_.fail(error);  // Not by this program: votes are answered at once.
   } else if (is_bucket_key(rejected.key)) {
@@ -437,7 +471,8 @@ void Engine::finish(BucketId id) {
     advance(*topic);
   } else if (GradientGroup* group = bucket.owner->as_gradients();
              group != nullptr && group->take_turn_of_sizes() && !group->failed()) {
-    exchange_sizes(groups_.at(group->name()));
+    const auto& shared = groups_.at(group->name());
+    group->is_open() ? exchange_steps(shared) : exchange_sizes(shared);
   }
   if (std::exchange(bucket.is_ready_again, false)) arrive(id);
 }
@@ -459,7 +494,7 @@ void Engine::fail_all(const Error& error) {
   }
   proposed_operations_.clear();
   retirement_.reset();
-  undecided_sizes_.clear();
+  undecided_.clear();
   for (auto& [name, topic] : operations_) topic.fail_all(error);
   close_.fail_all(error);
   for (auto& [topic, group] : proposed_groups_) group->bucket_failed(error);

@@ -98,6 +98,8 @@ class Engine {
   void exchange_sizes(const std::shared_ptr<GradientGroup>& group);
   SizeDecision decide_sizes(GradientGroup& group);
   void resize(GradientGroup& group, const SizeDecision& decision);
+  void exchange_steps(const std::shared_ptr<GradientGroup>& group);
+  void settle(const std::shared_ptr<GradientGroup>& group, const DenseSteps& measured);
   void vote_on_oldest();
   void retire(const Frame& decision);
   OperationTopic& topic_of(const Operation& operation);
@@ -137,7 +139,7 @@ class Engine {
   std::vector<std::shared_ptr<GradientGroup>> failed_groups_;  // replaced; still own their buckets
   std::map<Topic, OperationTopic*> proposed_operations_;
   std::map<Topic, std::shared_ptr<GradientGroup>> proposed_groups_;
-  std::map<Topic, std::shared_ptr<GradientGroup>> undecided_sizes_;
+  std::map<Topic, std::shared_ptr<GradientGroup>> undecided_;  // votes on steps or sizes
   std::map<const GradientGroup*, GradientTuner> tuners_;  // rank 0's, of sets that are not settled
   std::vector<int> awaited_peers_;
   std::optional<Error> failure_;  // constant once set; published by closing the queue

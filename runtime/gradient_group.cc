@@ -13,6 +13,18 @@ namespace {
 
 constexpr std::size_t kMostNamesQuoted = 5;
 
+double microseconds(Duration time) {
+  return std::chrono::duration<double, std::micro>(time).count();
+}
+
+/// 0 of none.
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
 std::string quote(const std::vector<std::string_view>& names) {
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -25,12 +37,18 @@ std::string quote(const std::vector<std::string_view>& names) {
 }  // namespace
 
 GradientGroup::GradientGroup(std::string name, std::vector<GradientSpec> gradients,
-                             GradientOptions options, std::vector<CompressionDecision> decisions)
+                             GradientOptions options, CompressionChoices choices)
     : name_(std::move(name)),
       gradients_(std::move(gradients)),
+      travelling_(gradients_),
       options_(std::move(options)),
-      decisions_(std::move(decisions)),
+      choices_(std::move(choices)),
       marked_(gradients_.size()) {}
+
+std::string GradientGroup::describe() const {
+  return fmt::format("gradient set '{}': {}{}", name_, kolo::describe(gradients_, options_),
+                     kolo::describe(choices_, gradients_));
+}
 
 void* GradientGroup::allocate(std::size_t bytes) {
   memory_.push_back(allocate_aligned(bytes));
@@ -90,7 +108,34 @@ void GradientGroup::measure_steps(const Clock& clock) {
 
 std::vector<double> GradientGroup::take_steps() {
   const std::lock_guard lock(mutex_);
+  waits_us_.clear();
   return std::exchange(steps_us_, {});
+}
+
+DenseSteps GradientGroup::take_dense_steps() {
+  const std::lock_guard lock(mutex_);
+  const DenseSteps steps{.step_us = median(std::exchange(steps_us_, {})),
+                         .exposed_us = median(std::exchange(waits_us_, {}))};
+  clock_ = nullptr;
+  return steps;
+}
+
+void GradientGroup::measure_dense_steps(const Clock& clock) {
+  measure_steps(clock);
+  sizes_agreed({.iterations = kMeasuredIterations});
+}
+
+bool GradientGroup::settle(const DenseSteps& measured, const ProcessGrid& grid,
+                           const LinkCosts& costs) {
+  CompressionChoices choices = choices_;
+  const bool has_changed = settle_compression(travelling_, choices, measured, grid, costs);
+  // Those in the arena stay there, with gaps where others have left the buckets.
+  for (std::size_t i = 0; has_changed && i < travelling_.size(); ++i) {
+    travelling_[i].data = views_[i].data;
+  }
+  const std::lock_guard lock(mutex_);
+  choices_ = std::move(choices);
+  return has_changed;
 }
 
 bool GradientGroup::has_other_sizes(const SizeDecision& decision) const {
@@ -130,6 +175,12 @@ CompressionState GradientGroup::save_compression() const {
 }
 
 void GradientGroup::load_compression(const CompressionState& state) {
+  if (is_open() && !state.feedback.tensors.empty()) {
+    throw KoloError({.code = ErrorCode::kData,
+                     .bucket = name_,
+                     .what = "state of compression: of gradients that travelled sparsely, while "
+                             "auto has not decided here; name the spec that it chose then"});
+  }
   const std::size_t wires = wire_state_ ? gradients_.size() : 0;
   bool fits = state.wires.size() == wires;
   for (std::size_t i = 0; fits && i < wires; ++i) {
@@ -157,7 +208,7 @@ void GradientGroup::remap_compression(std::span<const CompressionState> old_rank
 PlanSummary GradientGroup::summary() const {
   const std::lock_guard lock(mutex_);
   PlanSummary summary = summary_;
-  summary.compression_decisions = decisions_;
+  summary.compression_decisions = choices_.decisions;
   return summary;
 }
 
@@ -261,6 +312,7 @@ bool GradientGroup::wait_for(const std::atomic<std::size_t>& progress,
     }
     target = target_;
     prompt_waits_.waits(now);
+    if (clock_ != nullptr && !wait_began_) wait_began_ = clock_->now();
   }
   const auto settled = [&] {
     return failed() || progress.load(std::memory_order_acquire) >= target;
@@ -279,11 +331,13 @@ bool GradientGroup::wait_for(const std::atomic<std::size_t>& progress,
   marked_.assign(marked_.size(), false);
   if (clock_ != nullptr) {
     const TimePoint end = clock_->now();
-    if (step_began_ && !exchanges_sizes_) {
-      steps_us_.push_back(std::chrono::duration<double, std::micro>(end - *step_began_).count());
+    if (step_began_ && wait_began_ && !exchanges_sizes_) {
+      steps_us_.push_back(microseconds(end - *step_began_));
+      waits_us_.push_back(microseconds(end - *wait_began_));
     }
     step_began_ = end;
   }
+  wait_began_.reset();
   begin_iteration();
   return true;
 }

@@ -20,6 +20,7 @@
 #include "fusion/wire_state.h"
 #include "runtime/bucket_table.h"
 #include "runtime/compressed_set.h"
+#include "runtime/compression_choice.h"
 #include "runtime/kolo.h"
 #include "runtime/prompt_waits.h"
 #include "runtime/size_decision.h"
@@ -36,19 +37,24 @@ namespace kolo {
 /// a lock of their own.
 class GradientGroup final : public BucketOwner {
  public:
-  /// `decisions` are those that led to the gradients' compression.
+  /// `choices` are those that led to the gradients' compression, and what is left to decide of it.
   GradientGroup(std::string name, std::vector<GradientSpec> gradients, GradientOptions options,
-                std::vector<CompressionDecision> decisions = {});
+                CompressionChoices choices = {});
   /// Writes its iterations there, too. Before: it is not submitted yet.
   void write_to(std::shared_ptr<Timeline> timeline) { timeline_ = std::move(timeline); }
 
   const std::string& name() const { return name_; }
+  /// As they were registered.
   const std::vector<GradientSpec>& gradients() const { return gradients_; }
   const GradientOptions& options() const { return options_; }
   TicketState& registration() { return registration_; }
 
   // --- The engine's thread --------------------------------------------------------------------
 
+  /// Name, gradients and what is left to decide: alike on all ranks.
+  std::string describe() const;
+  /// How gradients travel now, which `settle` changes.
+  const std::vector<GradientSpec>& travelling() const { return travelling_; }
   /// Memory for a gradient that the caller has no memory for and that cannot live in its bucket.
   void* allocate(std::size_t bytes);
   void* allocate_on_device(std::size_t bytes);
@@ -79,11 +85,23 @@ class GradientGroup final : public BucketOwner {
 
   /// Whether it has no gradient in device memory.
   bool is_on_host() const;
-  /// Notes how long iterations take, from the end of one `wait` to that of the next.
+  /// Notes how long iterations take, from the end of one `wait` to that of the next, and how long
+  /// these waited, until nothing is left to decide.
   void measure_steps(const Clock& clock);
-  /// What it has noted since the last call, in microseconds, without iterations in which sizes were
-  /// exchanged.
+  /// What it has noted since the last call, in microseconds, without iterations with an exchange.
   std::vector<double> take_steps();
+  /// The same as medians.
+  DenseSteps take_dense_steps();
+
+  /// Whether some gradients travel dense only until steps are measured.
+  bool is_open() const { return !choices_.open.empty(); }
+  /// Nothing is planned yet of what is open: measures the first `kMeasuredIterations`, the last of
+  /// which ends with an exchange.
+  void measure_dense_steps(const Clock& clock);
+  /// Decides what is open. Returns whether gradients travel in another way now, which is not
+  /// planned yet.
+  bool settle(const DenseSteps& measured, const ProcessGrid& grid, const LinkCosts& costs);
+  const std::vector<CompressionDecision>& decisions() const { return choices_.decisions; }
   /// Whether the plan is not one of these sizes.
   bool has_other_sizes(const SizeDecision& decision) const;
   /// These sizes are agreed, and planned. Begins the first iteration, or is the last part of one.
@@ -148,8 +166,9 @@ class GradientGroup final : public BucketOwner {
 
   const std::string name_;
   const std::vector<GradientSpec> gradients_;
+  std::vector<GradientSpec> travelling_;
   const GradientOptions options_;
-  const std::vector<CompressionDecision> decisions_;
+  CompressionChoices choices_;  // Changes under the lock.
   TicketState registration_;
   Device* device_ = nullptr;
   std::vector<AlignedMemory> memory_;
@@ -177,9 +196,9 @@ class GradientGroup final : public BucketOwner {
   std::size_t ended_ = 0, target_ = 0;
   std::size_t until_exchange_ = 0;  // iterations, with the current one; 0: for ever
   bool exchanges_sizes_ = false;    // in the current iteration
-  const Clock* clock_ = nullptr;    // to measure steps with, while sizes are looked for
-  std::optional<TimePoint> step_began_;
-  std::vector<double> steps_us_;
+  const Clock* clock_ = nullptr;    // to measure steps with, while something is looked for
+  std::optional<TimePoint> step_began_, wait_began_;
+  std::vector<double> steps_us_, waits_us_;
   PromptWaits prompt_waits_;
   std::atomic<std::size_t> enqueued_{0};  // parts, over all iterations
   std::atomic<std::size_t> finished_{0};

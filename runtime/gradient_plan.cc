@@ -26,7 +26,7 @@ std::string bucket_text(const GradientGroup& group, const PlannedBucket& bucket,
       names += fmt::format(" and {} more", bucket.segments.size() - i);
       break;
     }
-    names += (i == 0 ? "" : ", ") + group.gradients()[bucket.segments[i].gradient].name;
+    names += (i == 0 ? "" : ", ") + group.travelling()[bucket.segments[i].gradient].name;
   }
   return fmt::format("bucket {} of '{}' ({})", index, group.name(), names);
 }
@@ -34,7 +34,7 @@ std::string bucket_text(const GradientGroup& group, const PlannedBucket& bucket,
 /// Of all gradients in host memory, in the dtypes in which they travel.
 std::size_t host_bytes(const GradientGroup& group) {
   std::size_t bytes = 0;
-  for (const GradientSpec& gradient : group.gradients()) {
+  for (const GradientSpec& gradient : group.travelling()) {
     if (gradient.memory != MemoryKind::kHost || !gradient.compression.empty()) continue;
     bytes += gradient.count() * size_of(bucket_dtype(gradient, group.options()));
   }
@@ -59,7 +59,8 @@ PlannerOptions planner_options(const GradientGroup& group, const PlanContext& co
 Draft draft(const GradientGroup& group, const PlanContext& context) {
   Draft draft;
   draft.fusion_bytes = fusion_bytes(context, host_bytes(group));
-  draft.plan = plan_buckets(group.gradients(), planner_options(group, context, draft.fusion_bytes));
+  draft.plan =
+      plan_buckets(group.travelling(), planner_options(group, context, draft.fusion_bytes));
   for (const PlannedBucket& bucket : draft.plan.buckets) {
     draft.schedules.push_back(compile_all_reduce(context.transport.rank(), bucket.layout,
                                                  context.grid,
@@ -71,7 +72,7 @@ Draft draft(const GradientGroup& group, const PlanContext& context) {
 /// Gives gradients of the host a place for good: the caller's, one in the arena, or memory of the
 /// group. Those of device memory get theirs with their buckets.
 void place_gradients(GradientGroup& group, const PlanContext& context) {
-  const auto& gradients = group.gradients();
+  const auto& gradients = group.travelling();
   const ArenaPlaces places = place_in_arena(gradients, planner_options(group, context, 0));
   std::optional<std::size_t> region;
   if (places.bytes > 0) region = context.buckets.reserve(places.bytes);
@@ -104,7 +105,7 @@ std::shared_ptr<WirePacker> make_wire_packer(const PlannedBucket& bucket,
 
 /// Makes the buckets of a draft.
 void install(GradientGroup& group, const PlanContext& context, Draft draft) {
-  const auto& gradients = group.gradients();
+  const auto& gradients = group.travelling();
   PlanSummary summary{.gradients = gradients.size(),
                       .buckets = draft.plan.buckets.size(),
                       .fusion_bytes = draft.fusion_bytes,
@@ -153,9 +154,9 @@ void install(GradientGroup& group, const PlanContext& context, Draft draft) {
       binding.packer = std::make_shared<SegmentPacker>(bucket.layout.dtype, std::move(segments));
     }
     const std::string text = binding.name;
+    const auto place = staged ? std::nullopt : group.arena_place(bucket.segments.front().gradient);
     const BucketId id =
-        context.buckets.add(std::move(schedule), std::move(binding), group, index, text,
-                            group.arena_place(bucket.segments.front().gradient));
+        context.buckets.add(std::move(schedule), std::move(binding), group, index, text, place);
     ids.push_back(id);
     finished_events.push_back(on_device ? &context.executor.finished_event(id) : nullptr);
     summary.wire_bytes += context.buckets[id].network_bytes;
@@ -181,13 +182,16 @@ void plan_gradients(GradientGroup& group, const PlanContext& context) {
   Draft planned = draft(group, context);
   if (context.lane != nullptr) group.attach(context.lane->device());
   place_gradients(group, context);
-  group.compressed().plan(group.gradients(), group.views(), group.options().op, group, context);
+  group.compressed().plan(group.travelling(), group.views(), group.options().op, group, context);
   install(group, context, std::move(planned));
 }
 
 void replan_gradients(GradientGroup& group, const PlanContext& context) {
   const std::vector<BucketId> former = group.buckets();
-  install(group, context, draft(group, context));
+  Draft planned = draft(group, context);
+  group.compressed().plan(group.travelling(), group.views(), group.options().op, group, context,
+                          kMeasuredIterations);
+  install(group, context, std::move(planned));
   for (BucketId id : former) context.buckets.remove(id);
 }
 
@@ -224,7 +228,7 @@ TunedSet tuned_set(const GradientGroup& group, const PlanContext& context) {
   }
   const auto largest = std::ranges::max_element(
       planned.plan.buckets, {}, [](const PlannedBucket& bucket) { return bucket.layout.count; });
-  std::string identity = describe(group.gradients(), group.options());
+  std::string identity = describe(group.travelling(), group.options());
   identity += fmt::format("{} {} {}", options.algorithm, options.fusion_bytes, options.chunk_bytes);
   const bool may_tune = sizes_keep_bits(context);
   return {.name = group.name(),

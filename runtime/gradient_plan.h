@@ -15,8 +15,10 @@ namespace kolo {
 ///         without a device, alike on all ranks; KoloError(kResources).
 void plan_gradients(GradientGroup& group, const PlanContext& context);
 
-/// Replaces the buckets of a planned set in host memory by those of other options; gradients stay
-/// where they are. At the same point on all ranks, too, when all have ended the same iteration.
+/// Replaces the dense buckets of a planned set in host memory by those of other options, or of
+/// gradients of which some travel in another way now; those that came to be sparse get groups.
+/// Gradients stay where they are. At the same point on all ranks, too, when all have ended the same
+/// iteration.
 /// Errors: KoloError(kResources).
 void replan_gradients(GradientGroup& group, const PlanContext& context);
 

@@ -214,13 +214,12 @@ GradientSet Runtime::register_gradients(std::string_view name, std::vector<Gradi
   if (options.compression.empty()) options.compression = state_->options().compression;
   resolve_compression(gradients, CompressionRules::parse(options.compression));
   check_compression(gradients, options.op);
-  std::vector<CompressionDecision> decisions =
-      choose_compression(gradients, state_->grid(), state_->costs());
-  for (const CompressionDecision& decision : decisions) {
+  CompressionChoices choices = choose_compression(gradients, state_->grid(), state_->costs());
+  for (const CompressionDecision& decision : choices.decisions) {
     if (rank() == 0) log::info("compression: " + to_string(decision));
   }
   auto group = std::make_shared<GradientGroup>(std::string(name), std::move(gradients), options,
-                                               std::move(decisions));
+                                               std::move(choices));
   state_->register_group(group);
   return GradientSet(*state_, std::move(group));
 }

@@ -51,8 +51,9 @@ struct PlanSummary {
   std::string algorithm = {};    ///< Of the largest bucket.
   std::string compression = {};  ///< How many gradients travel in which way; empty: all dense.
   std::string reason = {};       ///< Why that one, if the largest bucket is in device memory.
-  /// What was chosen for groups whose compression left something open, and why: naming a spec in
-  /// place of "auto", or a route of top-k, decides otherwise.
+  /// What was chosen for groups whose compression left something open, and why; of "auto", what it
+  /// is for now until 10 iterations are measured. Naming a spec in place of "auto", or a route of
+  /// top-k, decides otherwise.
   std::vector<CompressionDecision> compression_decisions = {};
   std::uint64_t hash = 0;  ///< Equal on all ranks.
 };
@@ -87,7 +88,8 @@ class GradientSet {
   /// is given from now on wait for the combined values. Gradients in host memory are complete.
   void wait(NativeStream stream);
 
-  /// With the option `autotune` it may change at the end of an iteration, until sizes are found.
+  /// It may change at the end of an iteration: with the option `autotune` until sizes are found,
+  /// and with compression "auto" once, at the end of the 10th.
   PlanSummary plan() const;
 
   /// Finite values of this rank, over all iterations, that a 16-bit wire could not hold: they
@@ -115,10 +117,11 @@ class GradientSet {
   std::optional<double> residual_norm(std::string_view gradient) const;
   /// One entry for each compression group.
   std::vector<CompressionStats> compression_stats() const;
-  /// Whether gradient `index` travels sparsely: it is then added to what was not sent, so that it
-  /// must be marked without a loss scale.
+  /// Whether gradient `index` travels sparsely in the next iteration: it is then added to what was
+  /// not sent, so that it must be marked without a loss scale.
   bool is_sparse(std::size_t index) const;
-  /// Whether gradient `index` has its momentum already ("dgc"): an optimizer must not add its own.
+  /// Whether gradient `index` has its momentum already in the next iteration ("dgc"): an optimizer
+  /// must not add its own.
   bool corrects_momentum(std::size_t index) const;
 
  private:

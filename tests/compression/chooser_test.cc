@@ -148,22 +148,129 @@ TEST(ChooserTest, ManyRanksWithLatencyTakeLogSteps) {
   EXPECT_EQ(choose_path(group_of(1'000'000, 0.001, 256), costs).path, ReducePath::kOwnersLogStep);
 }
 
-TEST(ChooserTest, WhatIsHiddenIsWorthNothing) {
-  CompressionCosts costs;
-  costs.link = {.latency_us = 100, .bytes_per_us = 12};
-  CompressionGroupShape group = group_of(4'000'000, 0.01, 4);
-  group.overlap_us = predict_us(ReducePath::kDense, group, costs) + 1;
-  const CompressionChoice choice = choose_path(group, costs);
-  EXPECT_EQ(choice.path, ReducePath::kDense);
-  EXPECT_THAT(choice.reason, HasSubstr("nothing to gain"));
-  // Half hidden: what still shows of it decides.
-  group.overlap_us /= 2;
-  EXPECT_GE(choose_path(group, costs).path, ReducePath::kAllGather);
-}
-
 TEST(ChooserTest, OneRankHasNothingToSend) {
   EXPECT_EQ(choose_path(group_of(1'000'000, 0.01, 1), {}).path, ReducePath::kDense);
   EXPECT_THROW(predict_us(ReducePath::kDense, {.ranks = 0}, {}), UsageError);
+}
+
+// --- Whole steps --------------------------------------------------------------------------------
+
+/// 4 million elements between 4 ranks, links of 12 MB/s: dense takes 2 s, top-k of 1 % some 35 ms.
+GroupExchange slow_exchange(double cores = 1) {
+  CompressionCosts costs{.link = {.latency_us = 100, .bytes_per_us = 12}};
+  costs.cores = cores;
+  return {.shape = group_of(4'000'000, 0.01, 4), .costs = costs};
+}
+
+double exchange_us(ReducePath path, const GroupExchange& exchange) {
+  return predict_us(path, exchange.shape, exchange.costs);
+}
+
+ReducePath chosen_for(const GroupExchange& exchange, double compute_us, double exposed_us) {
+  const StepChoice choice = choose_step(
+      std::vector{exchange}, {.step_us = compute_us + exposed_us, .exposed_us = exposed_us});
+  EXPECT_EQ(choice.paths.size(), 1u);
+  return choice.paths.front();
+}
+
+// The rule asks for steps 1.2 times as short: as compute grows, the same exchange stops paying, at
+// the place of the formula; first top-k instead of 16 bits, then 16 bits.
+TEST(ChooseStep, PaysIfStepsBecomeAFifthFaster) {
+  const GroupExchange exchange = slow_exchange();
+  const double dense = exchange_us(ReducePath::kDense, exchange);
+  const double dense16 = exchange_us(ReducePath::kDense16, exchange);
+  const double sparse = exchange_us(ReducePath::kOwnersPairwise, exchange);
+  // compute + dense16 = 1.2 (compute + sparse), and compute + dense = 1.2 (compute + dense16).
+  const double until_sparse = (dense16 - kLeastGain * sparse) / (kLeastGain - 1);
+  const double until_16 = (dense - kLeastGain * dense16) / (kLeastGain - 1);
+  ASSERT_LT(until_16, until_sparse);
+  EXPECT_EQ(chosen_for(exchange, 0.99 * until_16, dense), ReducePath::kOwnersPairwise);
+  // From here on top-k is measured against dense itself.
+  const double until_none = (dense - kLeastGain * sparse) / (kLeastGain - 1);
+  EXPECT_EQ(chosen_for(exchange, 0.99 * until_none, dense), ReducePath::kOwnersPairwise);
+  EXPECT_EQ(chosen_for(exchange, 1.01 * until_none, dense), ReducePath::kDense);
+}
+
+// 16 bits pay against dense, but top-k not against them.
+TEST(ChooseStep, TopKHasToBeatSixteenBits) {
+  GroupExchange exchange = slow_exchange();
+  exchange.shape.pairs = exchange.shape.count / 5;
+  const double dense = exchange_us(ReducePath::kDense, exchange);
+  EXPECT_EQ(choose_path(exchange.shape, exchange.costs).path, ReducePath::kOwnersPairwise);
+  EXPECT_EQ(chosen_for(exchange, dense / 2, dense), ReducePath::kDense16);
+  EXPECT_EQ(chosen_for(exchange, 0, dense), ReducePath::kOwnersPairwise);
+}
+
+TEST(ChooseStep, WhatIsHiddenIsWorthNothing) {
+  const GroupExchange exchange = slow_exchange();
+  const double dense = exchange_us(ReducePath::kDense, exchange);
+  const std::vector groups{exchange};
+  const StepChoice hidden = choose_step(groups, {.step_us = 2 * dense, .exposed_us = 0});
+  EXPECT_EQ(hidden.paths.front(), ReducePath::kDense);
+  EXPECT_EQ(hidden.step_us, 2 * dense);
+  EXPECT_THAT(hidden.reason, HasSubstr("0.0 us of it waiting"));
+  // What shows of it is all that can be saved, however slow the link is.
+  EXPECT_EQ(chosen_for(exchange, 2 * dense, 0.1 * dense), ReducePath::kDense);
+  EXPECT_NE(chosen_for(exchange, 2 * dense, 0.9 * dense), ReducePath::kDense);
+}
+
+TEST(ChooseStep, SaysWhatWasMeasuredAndPredicted) {
+  const GroupExchange exchange = slow_exchange();
+  const double dense = exchange_us(ReducePath::kDense, exchange);
+  const StepChoice choice =
+      choose_step(std::vector{exchange}, {.step_us = 1.5 * dense, .exposed_us = dense});
+  EXPECT_EQ(choice.paths.front(), ReducePath::kOwnersPairwise);
+  EXPECT_NEAR(choice.step_us, 0.5 * dense + exchange_us(ReducePath::kOwnersPairwise, exchange),
+              1e-6 * dense);
+  EXPECT_THAT(choice.reason, HasSubstr("dense steps took 3.00 s, 2.00 s of it waiting"));
+  EXPECT_THAT(choice.reason, HasSubstr("with 16 bits"));
+  EXPECT_THAT(choice.reason, HasSubstr("with top-k, where 1.2 times"));
+}
+
+// Selection on cores that compute needs, too, is not hidden behind it: as long as steps are short.
+TEST(ChooseStep, NothingHidesWorkOnSharedCores) {
+  for (const double cores : {1.0, 0.5}) {
+    GroupExchange exchange = slow_exchange(cores);
+    exchange.costs.selector_bytes_per_us = 48'000'000 / (cores < 1 ? 200'000.0 : 400'000.0);
+    const GroupExchange small{.shape = group_of(1000, 0.01, 4), .costs = exchange.costs};
+    const double dense = exchange_us(ReducePath::kDense, exchange);
+    const double small_dense = exchange_us(ReducePath::kDense, small);
+    // 0.4 s of selection behind 1.5 s of computation, which hides all but half a second of dense.
+    const double exposed = 0.5e6;
+    const StepChoice choice =
+        choose_step(std::vector{exchange, small}, {.step_us = 2e6, .exposed_us = exposed});
+    const double overlap = dense + small_dense - exposed;
+    ASSERT_GT(overlap, 0.5e6);
+    EXPECT_EQ(choice.paths.front() == ReducePath::kDense, cores < 1) << choice.reason;
+  }
+}
+
+// A group begins when all of it is ready: the last one has nothing to hide behind.
+TEST(ChooseStep, TheLastGroupShows) {
+  const GroupExchange large = slow_exchange();
+  const GroupExchange small{.shape = group_of(100'000, 0.01, 4), .costs = large.costs};
+  const double dense =
+      exchange_us(ReducePath::kDense, large) + exchange_us(ReducePath::kDense, small);
+  const DenseSteps measured{.step_us = dense, .exposed_us = 0.8 * dense};
+  const StepChoice small_last = choose_step(std::vector{large, small}, measured);
+  const StepChoice large_last = choose_step(std::vector{small, large}, measured);
+  EXPECT_NEAR(small_last.step_us, 0.2 * dense + exchange_us(ReducePath::kOwnersPairwise, small),
+              1e-6 * dense);
+  EXPECT_NEAR(large_last.step_us, 0.2 * dense + exchange_us(ReducePath::kOwnersPairwise, large),
+              1e-6 * dense);
+}
+
+TEST(ChooseStep, WhatDoesNotPayByItselfStaysDense) {
+  const GroupExchange slow = slow_exchange();
+  GroupExchange fast = slow;
+  fast.costs.link = {.latency_us = 1, .bytes_per_us = 100'000};
+  const double dense =
+      exchange_us(ReducePath::kDense, slow) + exchange_us(ReducePath::kDense, fast);
+  const StepChoice choice =
+      choose_step(std::vector{fast, slow}, {.step_us = 1.2 * dense, .exposed_us = dense});
+  EXPECT_EQ(choice.paths[0], ReducePath::kDense);
+  EXPECT_EQ(choice.paths[1], ReducePath::kOwnersPairwise);
+  EXPECT_THROW(choose_step({}, {}), UsageError);
 }
 
 }  // namespace

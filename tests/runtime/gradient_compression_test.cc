@@ -1,7 +1,7 @@
 #include "runtime/gradient_compression.h"
 
+#include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -81,29 +81,75 @@ TEST(ResolveCompression, AGradientsOwnSpecCountsMoreThanRules) {
   }
 }
 
-/// How a matrix of a million elements travels between four nodes, or within one, and why.
-std::pair<GradientSpec, std::string> chosen(const char* rules, const ProcessGrid& grid,
-                                            double network_bytes_per_us,
-                                            double memory_bytes_per_us = 10'000) {
-  std::vector<GradientSpec> gradients = {{.name = "matrix", .shape = {1000, 1000}}};
-  resolve_compression(gradients, CompressionRules::parse(rules));
+/// A matrix of a million elements, and what was chosen for it.
+struct Chosen {
+  std::vector<GradientSpec> gradients;
+  CompressionChoices choices;
+
+  const GradientSpec& gradient() const { return gradients.front(); }
+  std::string why() const { return to_string(choices.decisions.front()); }
+};
+
+Chosen chosen(const char* rules, const ProcessGrid& grid, const LinkCosts& costs) {
+  Chosen result{.gradients = {{.name = "matrix", .shape = {1000, 1000}}}, .choices = {}};
+  resolve_compression(result.gradients, CompressionRules::parse(rules));
+  result.choices = choose_compression(result.gradients, grid, costs);
+  EXPECT_EQ(result.choices.decisions.size(), 1u);
+  return result;
+}
+
+LinkCosts links_of(double network_bytes_per_us, double memory_bytes_per_us = 10'000) {
   LinkCosts costs;
   costs.network.bytes_per_us = network_bytes_per_us;
   costs.memory.shared_bytes_per_us = memory_bytes_per_us;
-  const auto decisions = choose_compression(gradients, grid, costs);
-  EXPECT_EQ(decisions.size(), 1u);
-  return {gradients[0], decisions.empty() ? "" : to_string(decisions[0])};
+  return costs;
 }
 
-TEST(ChooseCompression, SlowLinksMakeAutoSparseAndFastOnesDense) {
+TEST(ChooseCompression, SlowLinksAreMeasuredAndFastOnesDense) {
   const ProcessGrid four = ProcessGrid::with_node_sizes({1, 1, 1, 1});
-  const auto [slow, why] = chosen("auto", four, 12.5);
-  EXPECT_THAT(slow.compression, HasSubstr("topk(0.01,route="));
-  EXPECT_THAT(why, HasSubstr("times as fast as dense"));
-  const auto [fast, why_not] = chosen("auto", four, 50'000);
-  EXPECT_EQ(fast.compression, "");
-  EXPECT_FALSE(fast.wire_dtype);
-  EXPECT_THAT(why_not, HasSubstr("less than 1.2"));
+  const Chosen slow = chosen("auto", four, links_of(12.5));
+  EXPECT_EQ(slow.gradient().compression, "");
+  EXPECT_EQ(slow.choices.open.size(), 1u);
+  EXPECT_THAT(slow.why(),
+              HasSubstr("until 10 iterations are measured; of the exchange alone, top-k"));
+  EXPECT_THAT(describe(slow.choices, slow.gradients),
+              HasSubstr("auto(0.01) of 'matrix', 1000000 elements"));
+  const Chosen fast = chosen("auto", four, links_of(50'000));
+  EXPECT_EQ(fast.gradient().compression, "");
+  EXPECT_FALSE(fast.gradient().wire_dtype);
+  EXPECT_TRUE(fast.choices.open.empty());
+  EXPECT_EQ(describe(fast.choices, fast.gradients), "");
+  EXPECT_THAT(fast.why(), HasSubstr("less than 1.2"));
+}
+
+// The exchange of 6 MB takes half a second densely. Whether top-k is worth it depends on the rest.
+TEST(ChooseCompression, MeasuredStepsSettleIt) {
+  const ProcessGrid four = ProcessGrid::with_node_sizes({1, 1, 1, 1});
+  const LinkCosts costs = links_of(12.5);
+  for (const double compute_us : {20e3, 100e6}) {
+    Chosen open = chosen("auto(0.01,dgc,ramp=40)", four, costs);
+    const DenseSteps measured{.step_us = compute_us + 480e3, .exposed_us = 480e3};
+    const bool pays = settle_compression(open.gradients, open.choices, measured, four, costs);
+    EXPECT_EQ(pays, compute_us < 1e6);
+    EXPECT_TRUE(open.choices.open.empty());
+    EXPECT_THAT(open.why(), HasSubstr("0.48 s of it waiting"));
+    if (pays) {
+      EXPECT_EQ(open.gradient().compression, "topk(0.01,dgc=0.9,warmup=10,ramp=40,route=owners)");
+      EXPECT_LT(open.choices.decisions[0].predicted_ms, 50);
+    } else {
+      EXPECT_EQ(open.gradient().compression, "");
+      EXPECT_EQ(open.choices.decisions[0].path, "dense");
+    }
+  }
+}
+
+TEST(ChooseCompression, WhatARankMeasuredTravelsInOneWord) {
+  const DenseSteps least{.step_us = 1234.5, .exposed_us = 17.8};
+  const DenseSteps more{.step_us = 1200.1, .exposed_us = 90};
+  EXPECT_EQ(dense_steps(to_word(least)), least);
+  EXPECT_EQ(dense_steps(std::min(to_word(more), to_word(least))), least);
+  EXPECT_EQ(dense_steps(to_word({.step_us = 1e12, .exposed_us = 1e12})).step_us, 429'496'729.5);
+  EXPECT_EQ(dense_steps(to_word({})), DenseSteps{});
 }
 
 // Four hosts that are played on two cores select at the same time: what would pay on cores of their
@@ -117,29 +163,33 @@ TEST(ChooseCompression, SharedCoresCountAgainstSelection) {
     costs.selector = {.bytes_per_us = 8'000, .pair_us = 0.05};
     costs.rank_cores = rank_cores;
     costs.network.bytes_per_us = 1'000;
-    const auto decisions = choose_compression(gradients, four, costs);
-    ASSERT_EQ(decisions.size(), 1u);
-    EXPECT_EQ(gradients[0].compression.empty(), rank_cores < 1) << decisions[0].reason;
-    EXPECT_THAT(decisions[0].reason, HasSubstr("predicted"));
-    EXPECT_GT(decisions[0].dense_ms, 0);
+    const CompressionChoices choices = choose_compression(gradients, four, costs);
+    ASSERT_EQ(choices.decisions.size(), 1u);
+    const CompressionDecision& decision = choices.decisions[0];
+    EXPECT_EQ(decision.reason.find("alone, top-k") == std::string::npos, rank_cores < 1)
+        << decision.reason;
+    EXPECT_THAT(decision.reason, HasSubstr("predicted"));
+    EXPECT_GT(decision.dense_ms, 0);
   }
 }
 
 TEST(ChooseCompression, InOneNodeAutoIsDense) {
   for (const int ranks : {1, 2, 4, 8}) {
     for (const double memory_bytes_per_us : {1.0, 1e4}) {
-      const auto [gradient, why] =
-          chosen("auto", ProcessGrid::with_node_sizes({ranks}), 12.5, memory_bytes_per_us);
-      EXPECT_EQ(gradient.compression, "") << why;
-      EXPECT_FALSE(gradient.wire_dtype) << why;
+      const Chosen dense = chosen("auto", ProcessGrid::with_node_sizes({ranks}),
+                                  links_of(12.5, memory_bytes_per_us));
+      EXPECT_EQ(dense.gradient().compression, "") << dense.why();
+      EXPECT_FALSE(dense.gradient().wire_dtype) << dense.why();
+      EXPECT_TRUE(dense.choices.open.empty()) << dense.why();
     }
   }
 }
 
 TEST(ChooseCompression, OfTopKOnlyTheRouteIsOpen) {
-  const auto [gradient, why] = chosen("topk(0.001)", ProcessGrid::with_node_sizes({2}), 12.5);
-  EXPECT_THAT(gradient.compression, HasSubstr("topk(0.001,route="));
-  EXPECT_THAT(why, HasSubstr("which was asked for"));
+  const Chosen sparse = chosen("topk(0.001)", ProcessGrid::with_node_sizes({2}), links_of(12.5));
+  EXPECT_THAT(sparse.gradient().compression, HasSubstr("topk(0.001,route="));
+  EXPECT_TRUE(sparse.choices.open.empty());
+  EXPECT_THAT(sparse.why(), HasSubstr("which was asked for"));
 }
 
 }  // namespace

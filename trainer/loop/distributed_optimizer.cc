@@ -16,16 +16,18 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
     : parameters_(parameters),
       optimizer_(std::move(optimizer)),
       gate_(options),
-      gradients_(register_gradients(runtime, parameters, MemoryKind::kHost)) {
+      gradients_(register_gradients(runtime, parameters, MemoryKind::kHost)),
+      is_sparse_(parameters.size()),
+      corrects_momentum_(parameters.size()) {
   broadcast_values(runtime, parameters);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const BufferView gradient = gradients_.view(i);
     parameters[i].bind_gradient({static_cast<float*>(gradient.data), gradient.count});
-    if (gradients_.corrects_momentum(i)) leave_out_momentum(i);
   }
+  begin_step();
   parameters.on_gradient_ready([this](std::size_t index) {
     scale_sparse(index, 1.0f / gate_.loss_scale());
-    if (gradients_.corrects_momentum(index)) optimizer_->precondition(index);
+    if (corrects_momentum_[index]) optimizer_->precondition(index);
     gradients_.ready(index);
   });
 }
@@ -42,8 +44,17 @@ DistributedOptimizer::Report DistributedOptimizer::step(float lr) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) scale_sparse(i, gate_.loss_scale());
   const UpdateVerdict verdict = gate_.judge(gradient_norm(parameters_));
   if (!verdict.is_skipped) optimizer_->step(lr, verdict.gradient_scale);
+  begin_step();
   return {
       .gradient_norm = verdict.gradient_norm, .exposed = exposed, .is_skipped = verdict.is_skipped};
+}
+
+void DistributedOptimizer::begin_step() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    is_sparse_[i] = gradients_.is_sparse(i);
+    if (!corrects_momentum_[i] && gradients_.corrects_momentum(i)) leave_out_momentum(i);
+    corrects_momentum_[i] = gradients_.corrects_momentum(i);
+  }
 }
 
 void DistributedOptimizer::leave_out_momentum(std::size_t index) {
@@ -57,7 +68,7 @@ void DistributedOptimizer::leave_out_momentum(std::size_t index) {
 }
 
 void DistributedOptimizer::scale_sparse(std::size_t index, float factor) {
-  if (factor == 1.0f || !gradients_.is_sparse(index)) return;
+  if (factor == 1.0f || !is_sparse_[index]) return;
   for (float& value : parameters_[index].gradient()) value *= factor;
 }
 

@@ -45,6 +45,8 @@ class DistributedOptimizer {
   std::vector<CompressionStats> compression_stats() const { return gradients_.compression_stats(); }
 
  private:
+  /// Notes how gradients travel in the next step, which may change at the end of one.
+  void begin_step();
   void leave_out_momentum(std::size_t index);
   /// Multiplies those gradients that travel sparsely: what is left of them for later steps has no
   /// loss scale.
@@ -54,6 +56,7 @@ class DistributedOptimizer {
   std::unique_ptr<Optimizer> optimizer_;
   UpdateGate gate_;
   GradientSet gradients_;
+  std::vector<bool> is_sparse_, corrects_momentum_;  // in this step, by gradient
 };
 
 }  // namespace kolo::trainer

@@ -54,7 +54,8 @@ class Training {
         train_loader_(make_loader(runtime, config, *task.train, config.seed)),
         held_out_loader_(make_loader(runtime, config, *task.held_out, std::nullopt)),
         total_steps_(config.steps.value_or(config.epochs * train_loader_.steps_per_epoch())),
-        schedule_(make_schedule(config, total_steps_)) {}
+        schedule_(make_schedule(config, total_steps_)),
+        choices_(choices()) {}
 
   Summary run() {
     begin_ = Clock::now();
@@ -102,6 +103,22 @@ class Training {
     ++interval_steps_;
   }
 
+  std::string choices() const {
+    std::string text;
+    for (const CompressionDecision& decision : learner_.plan().compression_decisions) {
+      text += (text.empty() ? "compression: " : "\ncompression: ") + to_string(decision);
+    }
+    return text;
+  }
+
+  // Of what "auto" compresses the runtime decides after some steps.
+  void note_choices() {
+    const std::string text = choices();
+    if (text == choices_) return;
+    choices_ = text;
+    progress_->note(text);
+  }
+
   void log_interval() {
     const LossSums sums = sum_over_ranks(runtime_, "training loss", learner_.take_sums());
     train_loss_ = sums.loss / sums.rows;
@@ -119,6 +136,7 @@ class Training {
                       .eval_loss = std::nullopt,
                       .eval_accuracy = std::nullopt});
     if (progress_ != nullptr) {
+      note_choices();
       const double step_ms = interval_ms_ / static_cast<double>(interval_steps_);
       progress_->report({.step = step_,
                          .total_steps = total_steps_,
@@ -208,6 +226,7 @@ class Training {
   DataLoader held_out_loader_;
   std::size_t total_steps_;
   LrSchedule schedule_;
+  std::string choices_;  // That are in force, as they were told last.
 
   Clock::time_point begin_;
   std::size_t step_ = 0;
