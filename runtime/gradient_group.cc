@@ -13,6 +13,15 @@ namespace {
 
 constexpr std::size_t kMostNamesQuoted = 5;
 
+/// Of a program's first steps, which touch memory for the first time: they are no measure of
+/// others.
+constexpr std::size_t kColdSteps = 3;
+
+std::vector<double> without_cold(std::vector<double> steps) {
+  const std::size_t cold = std::min(kColdSteps, steps.size());
+  return {steps.begin() + static_cast<std::ptrdiff_t>(cold), steps.end()};
+}
+
 double microseconds(Duration time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
@@ -114,8 +123,8 @@ std::vector<double> GradientGroup::take_steps() {
 
 DenseSteps GradientGroup::take_dense_steps() {
   const std::lock_guard lock(mutex_);
-  const DenseSteps steps{.step_us = median(std::exchange(steps_us_, {})),
-                         .exposed_us = median(std::exchange(waits_us_, {}))};
+  const DenseSteps steps{.step_us = median(without_cold(std::exchange(steps_us_, {}))),
+                         .exposed_us = median(without_cold(std::exchange(waits_us_, {})))};
   clock_ = nullptr;
   return steps;
 }

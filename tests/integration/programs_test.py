@@ -180,6 +180,19 @@ class Programs(unittest.TestCase):
         one, two = self.train(nodes=0), self.train(nodes=2)
         self.assertLess(abs(one["eval_loss"] - two["eval_loss"]), 1e-3 * one["eval_loss"])
 
+    def test_auto_tells_what_it_measured_and_runs_what_it_decided(self):
+        # So slow a link in the costs that the exchange alone would pay; what steps say is this machine's.
+        run = self.train(
+            "--compression", "auto(0.05)", "--link-costs", "network_bytes_per_us=1", "--calibrate", "off", nodes=2
+        )
+        decisions = run["compression_decisions"]
+        self.assertTrue(decisions)
+        for decision in decisions:
+            self.assertIn("dense steps took", decision["reason"])
+            self.assertIn("with top-k", decision["reason"])
+        sparse = [decision for decision in decisions if "top-k" in decision["path"]]
+        self.assertEqual(len(run["compression_groups"]), len(sparse))
+
     def test_errors_end_with_the_status_of_their_class(self):
         missing = launch("kolo-train", "--model", "gpt", "--data", self.folder / "nothing.txt")
         self.assertEqual(missing.returncode, 65, missing.stderr)

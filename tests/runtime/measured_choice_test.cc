@@ -259,6 +259,15 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MeasuredChoice,
                            return "Nodes" + name;
                          });
 
+// Nine steps, of which the first is not measured and three are cold: of five, three say compute.
+TEST(MeasuredTimes, ColdStepsDoNotCount) {
+  MeasuredJob job({1, 1}, kRules, 13);
+  for (std::size_t i = 0; i < kMeasuredIterations; ++i) {
+    job.step(i < 6 ? kMostlyWaiting : kMostlyComputing);
+  }
+  EXPECT_EQ(job.decision().path, "dense") << job.decision().reason;
+}
+
 // What the others wait for a late rank is computing, not waiting: the last one's times count.
 TEST(MeasuredTimes, ThoseOfTheLastRankDecide) {
   const std::vector<Times> late = {{.compute = milliseconds(100), .waits = milliseconds(50'000)},
