@@ -84,7 +84,19 @@ class Tables(unittest.TestCase):
         self.assertEqual(seconds.seconds_to(slow, loss), 16)
         runs = {way: {"curve": curve, "steps": 10, "step_ms": 1, "wire_bytes_per_step": 8}
                 for way, curve in {"dense float32": slow, "top-k 1 %": fast}.items()}
-        self.assertIn("| top-k 1 % | 8.0 | 0.50 | 10 | 1.000 | 1.0 | 8 |", seconds.table("gpt", runs))
+        self.assertIn("| top-k 1 % | 8.0 | 0.50 | – | 10 | 1.000 | 1.0 | 8 |", seconds.table("gpt", runs))
+        runs["dense float16"] = runs["dense float32"]
+        self.assertIn("| top-k 1 % | 8.0 | 0.50 | 0.50 | 10 | 1.000 | 1.0 | 8 |", seconds.table("gpt", runs))
+
+    def test_auto_without_a_limit_is_told_by_medians_over_turns(self):
+        seconds = script("loss-over-seconds")
+        def turn(ms, path):
+            return {"step_ms": ms, "compression_decisions": [{"path": path, "reason": f"it took {ms} ms"}]}
+        chosen = [turn(5, "dense"), turn(4, "dense"), turn(90, "top-k through owners")]
+        text = seconds.unshaped("gpt", chosen, [turn(6, ""), turn(6, ""), turn(7, "")])
+        self.assertIn("3 turns: auto chose dense; top-k through owners and took 5.00 ms a step, "
+                      "dense float32 6.00 ms", text)
+        self.assertIn("- it took 90 ms", text)
 
     def test_a_way_has_a_ramp_and_evaluations_in_proportion_to_its_steps(self):
         seconds = script("loss-over-seconds")
