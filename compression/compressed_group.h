@@ -52,6 +52,8 @@ class CompressedGroup final : public Codec {
   void set_step(std::size_t step);
   /// Whether the next step is dense.
   bool is_dense() const;
+  /// Whether its number is that of a dense step of the warm-up: nothing waits in residuals then.
+  bool is_warming_up() const { return stats_.steps < options_.warm_up.dense_steps; }
 
   /// Whether a step has run that is to be committed or aborted.
   bool has_run() const { return step_ != Step::kNone; }

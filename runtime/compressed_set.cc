@@ -143,10 +143,20 @@ std::vector<CompressionStats> CompressedSet::stats(std::span<const BufferView> v
 }
 
 bool CompressedSet::corrects_momentum(std::size_t gradient) const {
-  return std::ranges::any_of(buckets_, [&](const CompressedBucket& bucket) {
-    return bucket.group.spec.momentum > 0 &&
-           std::ranges::count(bucket.group.gradients, gradient) > 0;
+  const CompressedBucket* const bucket = bucket_of(gradient);
+  return bucket != nullptr && bucket->group.spec.momentum > 0;
+}
+
+bool CompressedSet::is_warming_up(std::size_t gradient) const {
+  const CompressedBucket* const bucket = bucket_of(gradient);
+  return bucket != nullptr && bucket->codec->is_warming_up();
+}
+
+const CompressedBucket* CompressedSet::bucket_of(std::size_t gradient) const {
+  const auto found = std::ranges::find_if(buckets_, [&](const CompressedBucket& bucket) {
+    return std::ranges::count(bucket.group.gradients, gradient) > 0;
   });
+  return found == buckets_.end() ? nullptr : &*found;
 }
 
 // --- State --------------------------------------------------------------------------------------

@@ -65,6 +65,7 @@ class CompressedSet {
   /// `views` as in `plan`.
   std::vector<CompressionStats> stats(std::span<const BufferView> views) const;
   bool corrects_momentum(std::size_t gradient) const;
+  bool is_warming_up(std::size_t gradient) const;
 
   /// Writes one rank's step number, residuals and velocities to `state`, and the way back. Between
   /// iterations. Errors: KoloError(kData) as `ErrorFeedback::load`; nothing has changed then.
@@ -77,6 +78,8 @@ class CompressedSet {
 
  private:
   void find_others();
+  /// The one that a gradient is in; null if it is in none.
+  const CompressedBucket* bucket_of(std::size_t gradient) const;
 
   std::vector<CompressedBucket> buckets_;
   std::vector<bool> has_;           // by gradient

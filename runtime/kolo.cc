@@ -358,6 +358,11 @@ bool GradientSet::corrects_momentum(std::size_t index) const {
   return group_->compressed().corrects_momentum(index);
 }
 
+bool GradientSet::is_warming_up(std::size_t index) const {
+  between_iterations("is_warming_up()");
+  return group_->compressed().is_warming_up(index);
+}
+
 void GradientSet::between_iterations(std::string_view call) const {
   if (group_->in_flight()) {
     throw UsageError(fmt::format("{} belongs between wait() and the next ready() of set '{}'", call,

@@ -123,6 +123,9 @@ class GradientSet {
   /// Whether gradient `index` has its momentum already in the next iteration ("dgc"): an optimizer
   /// must not add its own.
   bool corrects_momentum(std::size_t index) const;
+  /// Whether the next iteration is one of the dense ones that gradient `index`, which travels
+  /// sparsely later, begins with ("warmup"): it brings the plain average, and nothing waits.
+  bool is_warming_up(std::size_t index) const;
 
  private:
   friend class Runtime;

@@ -331,6 +331,24 @@ TEST(CompressedSet, MomentumIsCorrectedLikeTheOptimizers) {
   }
 }
 
+// Counted in iterations, also those that were skipped, and only for what is sparse later.
+TEST(CompressedSet, TellsItsDenseStepsAtTheStart) {
+  run({.compression = "topk(0.05,warmup=2,ramp=4)", .ranks = 2}, [&](Member& member) {
+    for (std::size_t step = 0; step < 4; ++step) {
+      EXPECT_EQ(member.set().is_warming_up(0), step < 2) << step;
+      EXPECT_EQ(member.set().is_warming_up(2), step < 2) << step;
+      EXPECT_FALSE(member.set().is_warming_up(1)) << "the bias is always dense";
+      Tensors gradients = gradients_of(member.runtime().rank(), step);
+      if (step == 0) gradients[0][0] = std::numeric_limits<float>::infinity();
+      member.reduce(gradients);
+    }
+    // A flush is dense, and brings what has waited.
+    member.set().flush_residuals();
+    EXPECT_FALSE(member.set().is_warming_up(0));
+    member.reduce(5);
+  });
+}
+
 TEST(CompressedSet, WithoutFeedbackTheRestIsForgotten) {
   run({.compression = "topk(0.05,nofeedback)"}, [](Member& member) {
     member.reduce(std::size_t{0});
