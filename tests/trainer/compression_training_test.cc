@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,12 @@ class CompressionTrainingTest : public testing::Test {
     config.steps = 60;
     config.batch = 4;
     config.runtime.compression = compression;
+    return config;
+  }
+  Config adam_job(const std::string& compression) {
+    Config config = job(compression);
+    config.optimizer = "adamw";
+    config.lr = 2e-3f;
     return config;
   }
   std::vector<Summary> train_all(const std::string& compression) {
@@ -92,37 +99,57 @@ TEST_F(CompressionTrainingTest, ALossScaleDoesNotReachTheResiduals) {
   EXPECT_EQ(run_ranks(kRanks, scaled)[0].weights_hash, train_all("topk(0.01)")[0].weights_hash);
 }
 
-// On one rank dense steps of directions are nearly AdamW's: g / sqrt(v) is summed up instead of g,
-// and the first ten steps are shorter, since the sum starts at zero. Undivided gradients would
-// leave the loss where it starts, more than half above: half of that is the border.
-TEST_F(CompressionTrainingTest, AdamWithDgcIsNearlyAdamWhereStepsAreDense) {
-  Config config = job("none");
-  config.optimizer = "adamw";
-  config.lr = 2e-3f;
-  const std::vector<Summary> plain = run_ranks(1, config);
-  config.runtime.compression = "topk(0.01,dgc,warmup=1000)";
-  EXPECT_NEAR(run_ranks(1, config)[0].eval_loss, plain[0].eval_loss, 0.25 * plain[0].eval_loss);
-  EXPECT_GT(plain[0].curve.front().train_loss, 1.5 * plain[0].eval_loss);
+// Dense steps at the start bring plain averages: clipped, with shared moments and the same bits,
+// for the sum of two ranks has one order only.
+TEST_F(CompressionTrainingTest, AdamWarmsUpBitForBitAsIfDense) {
+  Config config = adam_job("none");
+  config.clip_norm = 0.1;
+  const std::vector<Summary> dense = run_ranks(2, config);
+  config.runtime.compression = "topk(0.01,warmup=60)";
+  EXPECT_EQ(run_ranks(2, config)[0].weights_hash, dense[0].weights_hash);
+  config.runtime.compression = "topk(0.01,warmup=30)";
+  EXPECT_NE(run_ranks(2, config)[0].weights_hash, dense[0].weights_hash);
+  config.runtime.compression = "none";
+  config.clip_norm = 0.0;  // It was at work.
+  EXPECT_NE(run_ranks(2, config)[0].weights_hash, dense[0].weights_hash);
 }
 
-TEST_F(CompressionTrainingTest, AdamWithDgcAgreesAndRepeatsItself) {
-  Config config = job("topk(0.01,dgc)");
-  config.optimizer = "adamw";
+// Averages of directions have no norm that could be clipped.
+TEST_F(CompressionTrainingTest, AdamClipsNoDirections) {
+  Config config = adam_job("topk(0.01)");
+  const std::uint64_t unclipped = run_ranks(kRanks, config)[0].weights_hash;
+  config.clip_norm = 1e-6;
+  EXPECT_EQ(run_ranks(kRanks, config)[0].weights_hash, unclipped);
+}
+
+// Directions at 1 % are worth most of what dense steps are, at equal learning rate: what waits is
+// not lost. (0.53 of what dropping it costs, when this was written; 60 steps are few for an element
+// that has its turn once in up to a hundred.)
+TEST_F(CompressionTrainingTest, AdamFollowsDenseAlongSparseDirections) {
+  const double dense = run_ranks(kRanks, adam_job("none"))[0].eval_loss;
+  const auto loss = [&](const std::string& compression) {
+    return run_ranks(kRanks, adam_job(compression))[0].eval_loss;
+  };
+  const double with = loss("topk(0.01,warmup=20,rule=lossless)");
+  const double without = loss("topk(0.01,warmup=20,rule=lossless,nofeedback)");
+  EXPECT_LT(with, without) << dense;
+  EXPECT_LT(with - dense, 0.67 * (without - dense)) << dense << ' ' << with << ' ' << without;
+}
+
+TEST_F(CompressionTrainingTest, AdamAgreesAndRepeatsItself) {
+  const Config config = adam_job("topk(0.01,warmup=6)");
   const std::vector<Summary> once = run_ranks(kRanks, config);
   for (const Summary& summary : once) EXPECT_EQ(summary.weights_hash, once[0].weights_hash);
   EXPECT_EQ(run_ranks(kRanks, config)[0].weights_hash, once[0].weights_hash);
 }
 
-TEST_F(CompressionTrainingTest, DirectionsAreNotClipped) {
-  Config config = job("topk(0.01,dgc)");
-  config.optimizer = "adamw";
-  config.clip_norm = 1.0;
+TEST_F(CompressionTrainingTest, AdamHasNoMomentumToCorrect) {
   try {
-    run_ranks(1, config);
+    run_ranks(1, adam_job("topk(0.01,dgc)"));
     FAIL();
   } catch (const KoloError& error) {
     EXPECT_EQ(error.error().code, ErrorCode::kConfig);
-    EXPECT_THAT(error.what(), HasSubstr("choose --clip-norm 0"));
+    EXPECT_THAT(error.what(), HasSubstr("leave dgc out"));
   }
 }
 

@@ -75,38 +75,46 @@ TEST(AdamWTest, FollowsHandValues) {
   }
 }
 
-// What comes back from other ranks is a direction with its momentum: lr · (1 - beta1) of it is a
-// step.
-TEST(AdamWTest, WithoutMomentumIsPreconditionedBeforeItsStep) {
+// The second moment is that of a rank's own squares, by four ranks; what comes back is a direction,
+// and lr of it is a step.
+TEST(AdamWTest, GoesOnAlongDirectionsWithoutMomentum) {
   Fixture f;
   const auto adamw =
       make_optimizer("adamw", f.parameters,
                      {.beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f, .weight_decay = 0.1f});
-  adamw->leave_out_momentum(0);
-  f.set_gradients(2.0f);
-  adamw->precondition(0);
-  for (const float g : f.parameters[0].gradient()) EXPECT_NEAR(g, 1.0f, 1e-6f);
-  adamw->step(0.1f, 1.0f);
-  // w: 1 - 0.1 · (0.1 · 1 + 0.1 · 1); b is as ever.
-  for (const float w : f.parameters[0].value()) EXPECT_NEAR(w, 0.98f, 1e-6f);
-  EXPECT_NEAR(f.parameters[1].value()[0], 0.9f, 1e-6f);
-  // v = 0.99 · 0.04 + 0.01 = 0.0496, / 0.0199. The first time no step follows, and nothing is left.
-  const double direction = -1.0 / std::sqrt(0.0496 / 0.0199);
+  f.set_gradients(6.0f);
+  adamw->observe(0, 4);
+  f.set_gradients(2.0f);    // the average
+  adamw->step(0.1f, 1.0f);  // w: 0.89, b: 0.9, as above
+  // v = 0.99 · 0.01 · 36 / 4 + 0.01 · 16 / 4 = 0.1291, corrected / 0.0199. The first time no step
+  // follows, and nothing is left.
+  const double direction = -4.0 / std::sqrt(0.1291 / 0.0199);
   for (int time = 0; time < 2; ++time) {
-    f.set_gradients(-1.0f);
-    adamw->precondition(0);
+    f.set_gradients(-4.0f);
+    adamw->precondition(0, 4);
     for (const float g : f.parameters[0].gradient()) EXPECT_NEAR(g, direction, 1e-5);
   }
   // A gradient that is no number belongs to a step that is skipped.
   f.set_gradients(std::numeric_limits<float>::infinity());
-  adamw->precondition(0);
+  adamw->precondition(0, 4);
   for (const float g : f.parameters[0].gradient()) EXPECT_FALSE(std::isfinite(g));
   f.set_gradients(-1.0f);
-  adamw->precondition(0);
-  adamw->step(0.1f, 1.0f);
+  adamw->precondition(0, 4);
+  for (float& g : f.parameters[0].gradient()) g = 3.0f;  // what comes back
+  adamw->step(0.1f, 0.5f);
   for (const float w : f.parameters[0].value()) {
-    EXPECT_NEAR(w, 0.98 - 0.1 * (0.1 * direction + 0.1 * 0.98), 1e-5);
+    EXPECT_NEAR(w, 0.89 - 0.1 * (0.5 * 3.0 + 0.1 * 0.89), 1e-5);
   }
+  // b had gradients, and has its momentum: 0.9 · 0.2 and 0.1 · -0.5; v = 0.99 · 0.04 + 0.01 · 0.25.
+  const double b = (0.9 * 0.2 - 0.1 * 0.5) / 0.19 / std::sqrt((0.99 * 0.04 + 0.0025) / 0.0199);
+  EXPECT_NEAR(f.parameters[1].value()[0], 0.9 - 0.1 * b, 1e-5);
+}
+
+TEST(AdamWTest, HasNoMomentumToLeaveOut) {
+  Fixture f;
+  const auto adamw = make_optimizer("adamw", f.parameters, {});
+  EXPECT_TRUE(adamw->is_adaptive());
+  EXPECT_THROW(adamw->leave_out_momentum(0), UsageError);
 }
 
 TEST(OptimizerTest, UnknownNameIsAConfigurationError) {

@@ -47,16 +47,24 @@ void AdamWUpdate(const AdamWStep& step, const float* gradient, std::size_t count
   });
 }
 
-void AdamDirection(const AdamDirectionStep& step, const float* v, std::size_t count, float* new_v,
-                   float* gradient) {
+void SecondMomentUpdate(const SecondMomentStep& step, const float* gradient, std::size_t count,
+                        const float* v, float* new_v) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
     const auto g = hn::LoadU(d, gradient + i);
     const auto old_v = hn::LoadU(d, v + i);
-    const auto next_v =
-        hn::MulAdd(hn::Set(d, 1.0f - step.beta2), hn::Sub(hn::Mul(g, g), old_v), old_v);
-    hn::StoreU(next_v, d, new_v + i);
-    const auto root = hn::Sqrt(hn::Mul(next_v, hn::Set(d, step.bias_correction2)));
-    hn::StoreU(hn::Div(g, hn::Add(root, hn::Set(d, step.epsilon))), d, gradient + i);
+    const auto square = hn::Mul(hn::Mul(g, g), hn::Set(d, step.square_scale));
+    hn::StoreU(hn::MulAdd(hn::Set(d, 1.0f - step.beta2), hn::Sub(square, old_v), old_v), d,
+               new_v + i);
+  });
+}
+
+void AdamDirection(const AdamDirectionStep& step, const float* v, std::size_t count,
+                   float* gradient) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto root = hn::Sqrt(hn::Mul(hn::LoadU(d, v + i), hn::Set(d, step.bias_correction2)));
+    const auto direction =
+        hn::Div(hn::LoadU(d, gradient + i), hn::Add(root, hn::Set(d, step.epsilon)));
+    hn::StoreU(direction, d, gradient + i);
   });
 }
 
@@ -69,6 +77,7 @@ namespace kolo::trainer {
 
 HWY_EXPORT(SgdUpdate);
 HWY_EXPORT(AdamWUpdate);
+HWY_EXPORT(SecondMomentUpdate);
 HWY_EXPORT(AdamDirection);
 
 void sgd_update(const SgdStep& step, std::span<const float> gradient, std::span<float> velocity,
@@ -83,10 +92,15 @@ void adamw_update(const AdamWStep& step, std::span<const float> gradient, std::s
   (step, gradient.data(), value.size(), m.data(), v.data(), value.data());
 }
 
-void adam_direction(const AdamDirectionStep& step, std::span<const float> v, std::span<float> new_v,
+void second_moment_update(const SecondMomentStep& step, std::span<const float> gradient,
+                          std::span<const float> v, std::span<float> new_v) {
+  HWY_DYNAMIC_DISPATCH(SecondMomentUpdate)
+  (step, gradient.data(), v.size(), v.data(), new_v.data());
+}
+
+void adam_direction(const AdamDirectionStep& step, std::span<const float> v,
                     std::span<float> gradient) {
-  HWY_DYNAMIC_DISPATCH(AdamDirection)
-  (step, v.data(), gradient.size(), new_v.data(), gradient.data());
+  HWY_DYNAMIC_DISPATCH(AdamDirection)(step, v.data(), gradient.size(), gradient.data());
 }
 
 }  // namespace kolo::trainer

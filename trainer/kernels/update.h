@@ -32,15 +32,22 @@ struct AdamWStep {
 void adamw_update(const AdamWStep& step, std::span<const float> gradient, std::span<float> m,
                   std::span<float> v, std::span<float> value);
 
-struct AdamDirectionStep {
+struct SecondMomentStep {
   float beta2;
+  float square_scale;  ///< Of the gradient's squares.
+};
+
+/// new_v = beta2 · v + (1 - beta2) · square_scale · gradient². Before: equal sizes.
+void second_moment_update(const SecondMomentStep& step, std::span<const float> gradient,
+                          std::span<const float> v, std::span<float> new_v);
+
+struct AdamDirectionStep {
   float epsilon;
   float bias_correction2;  ///< 1 / (1 - beta2^t)
 };
 
-/// new_v = beta2 · v + (1 - beta2) · gradient²; gradient /= sqrt(new_v · bias_correction2) +
-/// epsilon. Before: equal sizes.
-void adam_direction(const AdamDirectionStep& step, std::span<const float> v, std::span<float> new_v,
+/// gradient /= sqrt(v · bias_correction2) + epsilon. Before: equal sizes.
+void adam_direction(const AdamDirectionStep& step, std::span<const float> v,
                     std::span<float> gradient);
 
 }  // namespace kolo::trainer

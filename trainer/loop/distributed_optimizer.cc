@@ -1,5 +1,6 @@
 #include "trainer/loop/distributed_optimizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,16 +19,21 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
       gate_(options),
       gradients_(register_gradients(runtime, parameters, MemoryKind::kHost)),
       is_sparse_(parameters.size()),
-      corrects_momentum_(parameters.size()) {
+      corrects_momentum_(parameters.size()),
+      becomes_direction_(parameters.size()) {
   broadcast_values(runtime, parameters);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const BufferView gradient = gradients_.view(i);
     parameters[i].bind_gradient({static_cast<float*>(gradient.data), gradient.count});
   }
   begin_step();
-  parameters.on_gradient_ready([this](std::size_t index) {
+  parameters.on_gradient_ready([this, ranks = runtime.world_size()](std::size_t index) {
     scale_sparse(index, 1.0f / gate_.loss_scale());
-    if (corrects_momentum_[index]) optimizer_->precondition(index);
+    if (becomes_direction_[index]) {
+      optimizer_->precondition(index, ranks);
+    } else if (is_sparse_[index]) {
+      optimizer_->observe(index, ranks);
+    }
     gradients_.ready(index);
   });
 }
@@ -42,8 +48,12 @@ DistributedOptimizer::Report DistributedOptimizer::step(float lr) {
   gradients_.wait();
   const auto exposed = std::chrono::steady_clock::now() - begin;
   for (std::size_t i = 0; i < parameters_.size(); ++i) scale_sparse(i, gate_.loss_scale());
+  const float unclipped = 1.0f / gate_.loss_scale();
   const UpdateVerdict verdict = gate_.judge(gradient_norm(parameters_));
-  if (!verdict.is_skipped) optimizer_->step(lr, verdict.gradient_scale);
+  const bool has_directions = std::ranges::count(becomes_direction_, true) > 0;
+  if (!verdict.is_skipped) {
+    optimizer_->step(lr, has_directions ? unclipped : verdict.gradient_scale);
+  }
   begin_step();
   return {
       .gradient_norm = verdict.gradient_norm, .exposed = exposed, .is_skipped = verdict.is_skipped};
@@ -54,15 +64,17 @@ void DistributedOptimizer::begin_step() {
     is_sparse_[i] = gradients_.is_sparse(i);
     if (!corrects_momentum_[i] && gradients_.corrects_momentum(i)) leave_out_momentum(i);
     corrects_momentum_[i] = gradients_.corrects_momentum(i);
+    becomes_direction_[i] =
+        optimizer_->is_adaptive() && is_sparse_[i] && !gradients_.is_warming_up(i);
   }
 }
 
 void DistributedOptimizer::leave_out_momentum(std::size_t index) {
-  if (optimizer_->is_adaptive() && gate_.clip_norm() > 0.0) {
-    throw_config_error(
-        fmt::format("--clip-norm {}: with dgc and this optimizer '{}' gets directions from other "
-                    "ranks, which have no norm to clip: choose --clip-norm 0, or leave dgc out",
-                    gate_.clip_norm(), parameters_[index].name()));
+  if (optimizer_->is_adaptive()) {
+    throw_config_error(fmt::format(
+        "dgc for '{}': it corrects the momentum of sgd; adamw sends directions instead, and has no "
+        "momentum where they are sparse: leave dgc out, or choose --optimizer sgd",
+        parameters_[index].name()));
   }
   optimizer_->leave_out_momentum(index);
 }

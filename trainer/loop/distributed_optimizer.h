@@ -14,8 +14,9 @@ namespace kolo::trainer {
 
 /// Joins a model's parameters on the processor to the runtime: gradients live in the runtime's
 /// arena, each one is handed over the moment the backward pass has written it, and a step waits for
-/// the averages. What travels sparsely with its momentum corrected has none in the optimizer, and
-/// is preconditioned before it is handed over.
+/// the averages. What travels sparsely with its momentum corrected has none in the optimizer. An
+/// adaptive optimizer preconditions what travels sparsely before it is handed over, from the first
+/// step on that is not one of a dense warm-up; such steps are not clipped.
 ///
 /// Collective: every rank makes one, with equal parameters, and calls `step` equally often.
 /// Threads: one. `runtime` and `parameters` outlive it.
@@ -56,7 +57,8 @@ class DistributedOptimizer {
   std::unique_ptr<Optimizer> optimizer_;
   UpdateGate gate_;
   GradientSet gradients_;
-  std::vector<bool> is_sparse_, corrects_momentum_;  // in this step, by gradient
+  // In this step, by gradient.
+  std::vector<bool> is_sparse_, corrects_momentum_, becomes_direction_;
 };
 
 }  // namespace kolo::trainer

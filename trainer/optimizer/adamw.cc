@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "comm/base/error.h"
 #include "trainer/kernels/update.h"
 
 namespace kolo::trainer {
@@ -17,7 +18,11 @@ float bias_correction(float beta, std::int64_t steps) {
 }  // namespace
 
 AdamW::AdamW(ParameterSet& parameters, const OptimizerOptions& options)
-    : parameters_(parameters), options_(options), has_momentum_(parameters.size(), true) {
+    : parameters_(parameters),
+      options_(options),
+      own_moment_(parameters.size()),
+      next_own_moment_(parameters.size()),
+      has_direction_(parameters.size(), false) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     first_moment_.emplace_back(parameters[i].shape());
     second_moment_.emplace_back(parameters[i].shape());
@@ -27,40 +32,60 @@ AdamW::AdamW(ParameterSet& parameters, const OptimizerOptions& options)
 void AdamW::step(float lr, float gradient_scale) {
   ++steps_;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!has_momentum_[i]) {
+    if (has_direction_[i]) {
       step_along_direction(i, lr, gradient_scale);
-      continue;
+    } else {
+      step_along_gradient(i, lr, gradient_scale);
     }
-    Parameter& parameter = parameters_[i];
-    adamw_update({.lr = lr,
-                  .beta1 = options_.beta1,
-                  .beta2 = options_.beta2,
-                  .epsilon = options_.epsilon,
-                  .weight_decay = decays(parameter) ? options_.weight_decay : 0.0f,
-                  .bias_correction1 = bias_correction(options_.beta1, steps_),
-                  .bias_correction2 = bias_correction(options_.beta2, steps_),
-                  .gradient_scale = gradient_scale},
-                 parameter.gradient(), first_moment_[i].span(), second_moment_[i].span(),
-                 parameter.value());
+    std::swap(own_moment_[i], next_own_moment_[i]);
   }
 }
 
-void AdamW::precondition(std::size_t parameter) {
-  adam_direction({.beta2 = options_.beta2,
-                  .epsilon = options_.epsilon,
+void AdamW::leave_out_momentum(std::size_t parameter) {
+  throw UsageError("AdamW has no momentum of '" + parameters_[parameter].name() +
+                   "' to leave out: it takes directions, see precondition()");
+}
+
+void AdamW::step_along_gradient(std::size_t index, float lr, float gradient_scale) {
+  Parameter& parameter = parameters_[index];
+  adamw_update({.lr = lr,
+                .beta1 = options_.beta1,
+                .beta2 = options_.beta2,
+                .epsilon = options_.epsilon,
+                .weight_decay = decays(parameter) ? options_.weight_decay : 0.0f,
+                .bias_correction1 = bias_correction(options_.beta1, steps_),
+                .bias_correction2 = bias_correction(options_.beta2, steps_),
+                .gradient_scale = gradient_scale},
+               parameter.gradient(), first_moment_[index].span(), second_moment_[index].span(),
+               parameter.value());
+}
+
+void AdamW::observe(std::size_t parameter, int ranks) {
+  Tensor& own = own_moment_[parameter];
+  Tensor& next = next_own_moment_[parameter];
+  if (own.size() == 0) {
+    own = Tensor(parameters_[parameter].shape());
+    next = Tensor(parameters_[parameter].shape());
+  }
+  second_moment_update({.beta2 = options_.beta2, .square_scale = 1.0f / static_cast<float>(ranks)},
+                       parameters_[parameter].gradient(), own.span(), next.span());
+}
+
+void AdamW::precondition(std::size_t parameter, int ranks) {
+  observe(parameter, ranks);
+  has_direction_[parameter] = true;
+  adam_direction({.epsilon = options_.epsilon,
                   .bias_correction2 = bias_correction(options_.beta2, steps_ + 1)},
-                 second_moment_[parameter].span(), first_moment_[parameter].span(),
-                 parameters_[parameter].gradient());
+                 next_own_moment_[parameter].span(), parameters_[parameter].gradient());
 }
 
 void AdamW::step_along_direction(std::size_t index, float lr, float gradient_scale) {
   Parameter& parameter = parameters_[index];
-  std::swap(first_moment_[index], second_moment_[index]);
-  // The former second moment is a velocity that nobody reads.
+  // Nobody reads the first moment again: a velocity to write to.
   sgd_update({.lr = lr,
               .momentum = 0.0f,
               .weight_decay = decays(parameter) ? options_.weight_decay : 0.0f,
-              .gradient_scale = (1.0f - options_.beta1) * gradient_scale},
+              .gradient_scale = gradient_scale},
              parameter.gradient(), first_moment_[index].span(), parameter.value());
 }
 

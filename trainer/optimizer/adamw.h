@@ -10,26 +10,31 @@ namespace kolo::trainer {
 
 /// Adam with decoupled weight decay.
 ///
-/// A parameter whose momentum was left out has a second moment of this rank's own gradients, which
-/// differs between ranks: `precondition` divides by its root, and `step` takes what comes back as
-/// (1 - beta1) times a direction. A step that is not taken leaves the second moment as it was.
-/// Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019.
+/// What is preconditioned has a second moment of this rank's own gradients, from the first step
+/// that it was observed in: their squares, by the number of ranks, are those of the average where
+/// noise rules. It differs between ranks. The gradient is divided by its root, and a step is lr
+/// times what comes back, without a first moment: what waits for its turn to travel is late
+/// already, and momentum would make it later. A step that is not taken leaves all moments as they
+/// were. Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019.
 class AdamW final : public Optimizer {
  public:
   AdamW(ParameterSet& parameters, const OptimizerOptions& options);
   void step(float lr, float gradient_scale) override;
-  void leave_out_momentum(std::size_t parameter) override { has_momentum_[parameter] = false; }
-  void precondition(std::size_t parameter) override;
+  void leave_out_momentum(std::size_t parameter) override;
+  void observe(std::size_t parameter, int ranks) override;
+  void precondition(std::size_t parameter, int ranks) override;
   bool is_adaptive() const override { return true; }
 
  private:
+  void step_along_gradient(std::size_t parameter, float lr, float gradient_scale);
   void step_along_direction(std::size_t parameter, float lr, float gradient_scale);
 
   ParameterSet& parameters_;
   OptimizerOptions options_;
-  std::vector<bool> has_momentum_;    // by parameter
-  std::vector<Tensor> first_moment_;  // without momentum: room for the next second moment
-  std::vector<Tensor> second_moment_;
+  // By parameter.
+  std::vector<Tensor> first_moment_, second_moment_;
+  std::vector<Tensor> own_moment_, next_own_moment_;  // empty unless observed or preconditioned
+  std::vector<bool> has_direction_;                   // where a gradient would be
   std::int64_t steps_ = 0;
 };
 

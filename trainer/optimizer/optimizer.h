@@ -19,11 +19,18 @@ class Optimizer {
   virtual void step(float lr, float gradient_scale) = 0;
 
   /// The averages of this parameter, by its place in the set, will have their momentum already.
+  /// Before: not adaptive.
   virtual void leave_out_momentum(std::size_t parameter) = 0;
 
-  /// Turns this rank's gradient of a parameter without momentum into what momentum is to be taken
-  /// of, before it is averaged. The average of that is this parameter's gradient in `step`.
-  virtual void precondition(std::size_t parameter) = 0;
+  /// Looks at this rank's gradient of a parameter, which is about to be averaged over `ranks`: from
+  /// a later step on it is to be preconditioned. To be called in every step until then.
+  virtual void observe(std::size_t parameter, int ranks) = 0;
+
+  /// Turns this rank's gradient of a parameter into the direction that the parameter is to go,
+  /// before it is averaged over `ranks`; the next `step` takes the average for one, and adds no
+  /// momentum. What is not adaptive leaves the gradient as it is, and takes its average like any
+  /// other.
+  virtual void precondition(std::size_t parameter, int ranks) = 0;
 
   /// Whether `precondition` changes the gradient: averages then have no norm that could be clipped.
   virtual bool is_adaptive() const = 0;

@@ -18,7 +18,8 @@ class Sgd final : public Optimizer {
   Sgd(ParameterSet& parameters, const OptimizerOptions& options);
   void step(float lr, float gradient_scale) override;
   void leave_out_momentum(std::size_t parameter) override { momentum_[parameter] = 0.0f; }
-  void precondition(std::size_t) override {}
+  void observe(std::size_t, int) override {}
+  void precondition(std::size_t, int) override {}
   bool is_adaptive() const override { return false; }
 
  private:
