@@ -17,6 +17,10 @@ TASKS = {
                 "--weight-decay", "0.0005"],
     "gpt": ["--model", "gpt", "--lr", "0.006", "--steps", "1000", "--batch", "8", "--sample", "0"],
 }
+# How top-k begins, by task, where W stands for a tenth of all steps. AdamW's directions bear no falling density.
+WARM_UP = {"mnist": "warmup=W,ramp=W", "cifar10": "warmup=W,ramp=W", "gpt": "warmup=W"}
+# What top-k says besides, by task.
+RULES = {"gpt": ",rule=lossless"}
 # Tensors that do not travel sparsely, by task: the embeddings of GPT are 5 % of it, and rows of rare bytes would wait.
 DENSE = {"gpt": "embedding*=fp16,"}
 FOLDERS = {"mnist": "mnist", "cifar10": "cifar10", "gpt": "tinyshakespeare"}
@@ -36,9 +40,13 @@ def compression_of(task, spec):
     if not spec.startswith("topk"):
         return ["--compression", spec]
     dense = DENSE.get(task, "")
-    # What comes back of AdamW's directions is no gradient, and not clipped.
-    clipping = ["--clip-norm", "0"] if task == "gpt" and "dgc" in spec else []
-    return [*clipping, "--compression", f"{dense}*={spec}" if dense else spec]
+    spec = spec.replace(")", RULES.get(task, "") + ")")
+    return ["--compression", f"{dense}*={spec}" if dense else spec]
+
+
+def warmed_up(task, spec, steps):
+    """`spec` with WARM-UP as the task has it, and W as a tenth of all steps."""
+    return spec.replace("WARM-UP", WARM_UP[task]).replace("=W", f"={max(1, steps // 10)}")
 
 
 def with_options(arguments, extra):

@@ -72,7 +72,11 @@ class Tables(unittest.TestCase):
         text = table.table({("mnist", "dense"): [0.97, 0.99], ("gpt", "dense"): [1.5]}, ["mnist", "gpt"])
         self.assertIn("| dense | 98.00 ± 1.41 % | 1.5000 ± 0.0000 |", text)
         self.assertNotIn("fp16", text)
-        self.assertEqual(table.spec_of("top-k 1 %, warm-up", 600), "topk(0.01,warmup=60,ramp=60,route=owners)")
+        self.assertEqual(table.spec_of("mnist", "top-k 1 %, warm-up", 600),
+                         "topk(0.01,warmup=60,ramp=60,route=owners)")
+        self.assertEqual(table.spec_of("gpt", "top-k 1 %, warm-up", 600), "topk(0.01,warmup=60,route=owners)")
+        self.assertFalse(table.has("gpt", "top-k 1 %, warm-up, dgc"))
+        self.assertTrue(table.has("mnist", "top-k 1 %, warm-up, dgc"))
 
     def test_the_loss_to_reach_is_one_that_all_curves_reach(self):
         seconds = script("loss-over-seconds")
@@ -98,17 +102,20 @@ class Tables(unittest.TestCase):
                       "dense float32 6.00 ms", text)
         self.assertIn("- it took 90 ms", text)
 
-    def test_a_way_has_a_ramp_and_evaluations_in_proportion_to_its_steps(self):
+    def test_a_way_has_a_beginning_and_evaluations_in_proportion_to_its_steps(self):
         seconds = script("loss-over-seconds")
-        self.assertEqual(seconds.options_of("mnist", "topk(0.01,dgc,ramp=R)", 800, 40),
+        self.assertEqual(seconds.spec_of("mnist", "top-k 1 %", 800), "topk(0.01,dgc,ramp=80)")
+        self.assertEqual(seconds.spec_of("gpt", "top-k 1 %", 400), "topk(0.01,warmup=40)")
+        self.assertEqual(seconds.spec_of("gpt", "dense float16", 400), "fp16")
+        self.assertEqual(seconds.options_of("mnist", "topk(0.01,dgc,ramp=80)", 800, 40),
                          ["--compression", "topk(0.01,dgc,ramp=80)",
                           "--steps", "800", "--log-every", "20", "--eval-every", "20"])
 
-    def test_top_k_leaves_embeddings_dense_and_directions_unclipped(self):
+    def test_top_k_leaves_embeddings_dense_and_takes_all_sums_of_gpt(self):
         self.assertEqual(train_runs.compression_of("mnist", "topk(0.01)"), ["--compression", "topk(0.01)"])
         self.assertEqual(train_runs.compression_of("gpt", "fp16"), ["--compression", "fp16"])
-        self.assertEqual(train_runs.compression_of("gpt", "topk(0.01,dgc)"),
-                         ["--clip-norm", "0", "--compression", "embedding*=fp16,*=topk(0.01,dgc)"])
+        self.assertEqual(train_runs.compression_of("gpt", "topk(0.01,warmup=9)"),
+                         ["--compression", "embedding*=fp16,*=topk(0.01,warmup=9,rule=lossless)"])
 
 
 if __name__ == "__main__":
