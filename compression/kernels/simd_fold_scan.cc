@@ -1,10 +1,13 @@
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 
 #include "compression/kernels/fold_scan.h"
+#include "compression/kernels/radix_select.h"
 
+// The AVX-512 of newer machines, which compresses bytes. Highway compiles for it if asked to.
+#define HWY_WANT_AVX3_DL
 // Highway compiles everything up to HWY_ONCE once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compression/kernels/simd_fold_scan.cc"
@@ -35,17 +38,12 @@ std::size_t keep_on_target(const Candidates& from, std::size_t count, std::uint3
 
 enum class Momentum { kNone, kPlain, kNesterov };
 
-template <class D>
-hn::Vec<D> canonical(D d, hn::Vec<D> v) {
-  return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), v);
-}
-
-// Comes by `sums` of elements [i, i + lanes): from memory, or folded and stored.
+// Comes by `sums` of elements [i, i + lanes): from memory, or folded and stored, with any NaN.
 template <Momentum kMomentum>
 struct Folded {
   template <class D>
   static hn::Vec<D> sums(D d, const FoldScan& scan, std::size_t i) {
-    const auto sum = canonical(d, hn::Add(hn::LoadU(d, scan.residual + i), update(d, scan, i)));
+    const auto sum = hn::Add(hn::LoadU(d, scan.residual + i), update(d, scan, i));
     hn::StoreU(sum, d, scan.sums + i);
     return sum;
   }
@@ -58,10 +56,17 @@ struct Folded {
       const auto factor = hn::Set(d, scan.momentum.factor);
       const auto before = hn::LoadU(d, scan.momentum.before + i);
       constexpr bool kNesterov = kMomentum == Momentum::kNesterov;
-      const auto after = canonical(d, kNesterov ? hn::Mul(factor, hn::Add(before, gradient))
-                                                : hn::Add(hn::Mul(factor, before), gradient));
+      const auto after = kNesterov ? hn::Mul(factor, hn::Add(before, gradient))
+                                   : hn::Add(hn::Mul(factor, before), gradient);
       hn::StoreU(after, d, scan.momentum.after + i);
       return kNesterov ? hn::Add(after, gradient) : after;
+    }
+  }
+  // Makes element i, whose sum is NaN, the canonical one.
+  static void repair(const FoldScan& scan, std::size_t i) {
+    scan.sums[i] = radix::canonical(scan.sums[i]);
+    if constexpr (kMomentum != Momentum::kNone) {
+      scan.momentum.after[i] = radix::canonical(scan.momentum.after[i]);
     }
   }
 };
@@ -70,6 +75,7 @@ struct Stored {
   static hn::Vec<D> sums(D d, const FoldScan& scan, std::size_t i) {
     return hn::LoadU(d, scan.sums + i);
   }
+  static void repair(const FoldScan&, std::size_t) {}
 };
 
 // Keys of at least `least_key`. Keys are below 2^31, so that signed order is theirs.
@@ -82,8 +88,6 @@ hn::Mask<D> at_least(D d, hn::Vec<D> values, std::uint32_t least_key) {
 
 // Elements that one word has a bit for.
 constexpr std::size_t kGroup = 64;
-// At densities that pay a group seldom has more candidates.
-constexpr std::size_t kFew = 4;
 
 // The lanes' bits, the first one lowest.
 template <class D>
@@ -98,8 +102,35 @@ HWY_INLINE std::uint64_t bits_of(D d, hn::Mask<D> mask) {
 // Appends the number of each bit that is set, counted from `first`, and returns the new number of
 // indices. Which elements are candidates cannot be predicted, so that few of them take no branch:
 // room for kFew is written in any case.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
 HWY_INLINE std::size_t append_bits(std::uint64_t word, std::size_t first, std::uint32_t* indices,
                                    std::size_t found) {
+  constexpr std::size_t kFew = 8;
+  const hn::CappedTag<std::uint8_t, kGroup> bytes;
+  const hn::CappedTag<std::uint8_t, kFew> few;
+  const hn::CappedTag<std::uint32_t, kFew> d;
+  std::uint8_t bits[sizeof(word)];
+  std::memcpy(bits, &word, sizeof(word));
+  HWY_ALIGN std::uint8_t numbers[kGroup];
+  const auto kept = hn::Compress(hn::Iota(bytes, 0), hn::LoadMaskBits(bytes, bits));
+  const auto base = hn::Set(d, static_cast<std::uint32_t>(first));
+  const hn::Vec<decltype(few)> lowest{_mm512_castsi512_si128(kept.raw)};
+  hn::StoreU(hn::Add(base, hn::PromoteTo(d, lowest)), d, indices + found);
+  const auto count = static_cast<std::size_t>(std::popcount(word));
+  if (HWY_UNLIKELY(count > kFew)) {
+    hn::Store(kept, bytes, numbers);
+    for (std::size_t j = kFew; j < count; j += kFew) {
+      const auto next = hn::PromoteTo(d, hn::Load(few, numbers + j));
+      hn::StoreU(hn::Add(base, next), d, indices + found + j);
+    }
+  }
+  return found + count;
+}
+#else
+HWY_INLINE std::size_t append_bits(std::uint64_t word, std::size_t first, std::uint32_t* indices,
+                                   std::size_t found) {
+  // At densities that pay a group seldom has more.
+  constexpr std::size_t kFew = 4;
   constexpr std::uint64_t kLast = std::uint64_t{1} << (kGroup - 1);
   const auto append_lowest = [&](std::size_t j) {
     // A word that is never zero needs no case of its own.
@@ -114,10 +145,27 @@ HWY_INLINE std::size_t append_bits(std::uint64_t word, std::size_t first, std::u
   }
   return found + count;
 }
+#endif
 
-// By value: stores of vectors may alias anything that has an address.
+// Reads the sums of candidates back. Returns the largest key.
+HWY_INLINE std::uint32_t read_back(const float* sums, const Candidates& out, std::size_t found) {
+  std::uint32_t largest = 0;
+  for (std::size_t j = 0; j < found; ++j) {
+    const float value = sums[out.indices[j]];
+    out.values[j] = value;
+    largest = std::max(largest, radix::key_of(value));
+  }
+  return largest;
+}
+
+// By value: stores of vectors may alias anything that has an address. Inlined, so that fields are
+// copied one by one: a vector over what was just stored waits until all stores before are done.
 template <class Source>
-std::size_t scan_all(const FoldScan scan, const Candidates out) {
+HWY_INLINE std::size_t scan_all(const FoldScan scan, const Candidates out) {
+  // A sum that is NaN becomes the canonical one, which its key has candidates tell: whatever it is,
+  // it is a quiet one, whose key is not below.
+  constexpr std::uint32_t kNaNKey = 0x7fc00000u;
+  const std::uint32_t least_key = std::min(scan.least_key, kNaNKey);
   const hn::CappedTag<float, 16> d;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t found = 0;
@@ -126,17 +174,23 @@ std::size_t scan_all(const FoldScan scan, const Candidates out) {
     std::uint64_t word = 0;
     for (std::size_t j = 0; j < kGroup; j += lanes) {
       const auto sums = Source::sums(d, scan, i + j);
-      word |= bits_of(d, at_least(d, sums, scan.least_key)) << j;
+      word |= bits_of(d, at_least(d, sums, least_key)) << j;
     }
     found = append_bits(word, i, out.indices, found);
   }
   const hn::CappedTag<float, 1> one;
   for (; i < scan.end; ++i) {
-    if (hn::AllFalse(one, at_least(one, Source::sums(one, scan, i), scan.least_key))) continue;
+    if (hn::AllFalse(one, at_least(one, Source::sums(one, scan, i), least_key))) continue;
     out.indices[found++] = static_cast<std::uint32_t>(i);
   }
-  for (std::size_t j = 0; j < found; ++j) out.values[j] = scan.sums[out.indices[j]];
-  return found;
+  if (HWY_UNLIKELY(read_back(scan.sums, out, found) >= kNaNKey)) {
+    for (std::size_t j = 0; j < found; ++j) {
+      if (out.values[j] == out.values[j]) continue;
+      Source::repair(scan, out.indices[j]);
+      out.values[j] = scan.sums[out.indices[j]];
+    }
+  }
+  return scan.least_key > kNaNKey ? 0 : found;
 }
 
 std::size_t fold_scan_on_target(const FoldScan& scan, const Candidates& out) {

@@ -9,8 +9,9 @@
 namespace kolo {
 namespace {
 
-// Elements between two looks at how many candidates there are: half of L1.
-constexpr std::size_t kBlock = 4096;
+// Elements between two looks at how many candidates there are. After each, the processor waits for
+// what it has not loaded yet: sums of a block should stay near it, but blocks should be few.
+constexpr std::size_t kBlock = 8192;
 constexpr std::uint32_t kMostKey = 0x7fffffffu;
 
 // The hint aims at one and a half to twice as many candidates as are needed: fewer are too easily
@@ -55,7 +56,7 @@ radix::NthKey TopKSelector::take(std::size_t k, const Candidates& to) {
   return nth;
 }
 
-std::size_t TopKSelector::collect(Scan scan_block, FoldScan scan, std::size_t count,
+std::size_t TopKSelector::collect(Scan scan_block, FoldScan& scan, std::size_t count,
                                   std::size_t k) {
   std::size_t passed = 0;
   found_ = 0;

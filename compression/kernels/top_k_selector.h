@@ -60,7 +60,7 @@ class TopKSelector {
 
   /// Collects at least min(k, count) candidates whose key is at least scan.least_key, if there are
   /// so many. Returns how many passed on the way.
-  std::size_t collect(Scan scan_block, FoldScan scan, std::size_t count, std::size_t k);
+  std::size_t collect(Scan scan_block, FoldScan& scan, std::size_t count, std::size_t k);
   /// Reduces the candidates to their k largest, in `to`. Before: 1 <= k <= found_.
   radix::NthKey take(std::size_t k, const Candidates& to);
   Candidates candidates() { return {.indices = indices_.data(), .values = values_.data()}; }
