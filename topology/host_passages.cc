@@ -63,7 +63,8 @@ struct HostPassages::Round {
       : passages(of),
         sent(static_cast<std::size_t>(of.grid_.num_nodes())),
         received(sent),
-        local(sent) {}
+        local(sent),
+        of_rank(static_cast<std::size_t>(of.grid_.world_size())) {}
 
   void add(int from, int to) {
     const auto source = static_cast<std::size_t>(passages.grid_.node(from));
@@ -73,6 +74,8 @@ struct HostPassages::Round {
       return;
     }
     most_remote = std::max({most_remote, ++sent[source], ++received[target]});
+    most_of_rank = std::max({most_of_rank, ++of_rank[static_cast<std::size_t>(from)],
+                             ++of_rank[static_cast<std::size_t>(to)]});
   }
 
   Passage passage(double bytes) const {
@@ -88,7 +91,8 @@ struct HostPassages::Round {
       // A rank sends one message and receives one.
       const double messages = std::accumulate(sent.begin(), sent.end(), 0.0);
       between = passages.messages(messages, 2);
-      between.link_us = between.one_way_us = most_remote * bytes / costs.network.bytes_per_us;
+      between.link_us = between.one_way_us =
+          passages.link_us(most_remote * bytes, most_of_rank * bytes);
     }
     return slower(inside, between);
   }
@@ -100,13 +104,14 @@ struct HostPassages::Round {
     for (std::size_t node = 0; node < sent.size(); ++node) {
       one_way = std::max(one_way, sent[node] + received[node]);
     }
-    both.one_way_us = one_way * bytes / passages.costs_.network.bytes_per_us;
+    both.one_way_us = passages.link_us(one_way * bytes, 2 * most_of_rank * bytes);
     return both;
   }
 
   const HostPassages& passages;
   std::vector<int> sent, received, local;  // by node
-  int most_local = 0, most_remote = 0;
+  std::vector<int> of_rank;                // sent to other nodes, or received
+  int most_local = 0, most_remote = 0, most_of_rank = 0;
 };
 
 HostPassages::HostPassages(const ProcessGrid& grid, const LinkCosts& costs, double bucket_bytes,
@@ -145,6 +150,17 @@ Passage HostPassages::messages(double all, double of_one_rank) const {
   return {.wait_us = turns * network.latency_us, .processor_us = turns * 2 * network.message_us};
 }
 
+double HostPassages::link_us(double bytes, double of_one_rank) const {
+  const NetworkCost& network = costs_.network;
+  const double us = bytes / network.bytes_per_us;
+  if (costs_.rank_cores >= 1 || network.rank_bytes_per_us == 0) return us;
+  // A core sends as much as it receives meanwhile. Whether bytes wait for the link is known of one
+  // that is shaped; any other is as fast as ranks are, and then it is they who matter.
+  const double both_ways = 2 * network.rank_bytes_per_us * costs_.rank_cores;
+  const double ranks_us = of_one_rank / groups_ / both_ways;
+  return network.burst_bytes > 0 ? std::max(us, ranks_us) : ranks_us;
+}
+
 double HostPassages::combine_us(double ranks, double sources, double bytes) const {
   return costs_.step_us + memory_.own_us(ranks * (sources + 1) * bytes);
 }
@@ -180,7 +196,7 @@ Passage HostPassages::flat(double bytes) const {
     const auto local = static_cast<double>(grid_.ranks_of_node(node).size());
     const double remote = ranks - local;
     Passage each = messages(all_messages, 2 * remote);
-    each.link_us = each.one_way_us = local * remote * bytes / costs_.network.bytes_per_us;
+    each.link_us = each.one_way_us = link_us(local * remote * bytes, 2 * remote * bytes);
     each.processor_us += flag_steps_us(local, 1) + memory_.own_us(local * 2 * bytes) +
                          memory_.shared_us(local * (local - 1) * bytes) +
                          combine_us(local, remote + 1, bytes);
@@ -201,7 +217,7 @@ Passage HostPassages::direct(double bytes) const {
     const double remote = ranks - local;
     const double local_messages = local * (local - 1);
     Passage phase = messages(all_messages, 2 * remote);
-    phase.link_us = phase.one_way_us = local * remote * part / costs_.network.bytes_per_us;
+    phase.link_us = phase.one_way_us = link_us(local * remote * part, 2 * remote * part);
     phase.processor_us += flag_steps_us(local, 1) + memory_.own_us(3 * local_messages * part) +
                           memory_.shared_us(local_messages * part);
     Passage both = 2.0 * phase;  // Reduce-scatter and all-gather.

@@ -43,7 +43,10 @@ class NodeMemory {
 /// nodes, the ranks of a node share its link. Nodes are as fast as the busiest one.
 /// Where ranks have no cores of their own, one that waits keeps its core as busy as one that has a
 /// message to handle, so a message has its way only while both its ranks have cores: of all that
-/// are under way, as many as there are pairs of cores. That is why a tree is fastest there.
+/// are under way, as many as there are pairs of cores. That is why a tree is fastest there for
+/// little. Nor has one rank more than its share of a core for bytes that it sends and receives: a
+/// node's link is kept busy by all of its ranks, or it is not where processors, not shapers, limit
+/// it.
 ///
 /// Units:   bytes of one rank's chunk.
 /// Threads: pure; any. `grid` and `costs` outlive it.
@@ -74,6 +77,9 @@ class HostPassages {
   /// Messages between nodes that are under way at once: `all` of them, of which one rank sends and
   /// receives so many together. What their bytes take comes on top.
   Passage messages(double all, double of_one_rank) const;
+  /// What a link needs for so many bytes in one direction, of which, with those in the other, its
+  /// busiest rank handles `of_one_rank`.
+  double link_us(double bytes, double of_one_rank) const;
   /// Of so many ranks, those that own a part of the bucket.
   double owners(double of) const;
   /// Pairs of ranks of different nodes, each way.

@@ -39,6 +39,9 @@ struct NetworkCost {
   /// What a shaped link lets pass at once after it has rested, each way, as a token bucket does; 0
   /// for links that are as fast as they are.
   double burst_bytes = 0;
+  /// What one rank with a core of its own sends and receives at once, in each direction, while no
+  /// shaper holds it up; 0 if links, not processors, are always the limit.
+  double rank_bytes_per_us = 0;
 };
 
 /// Costs of compression on one core.

@@ -51,16 +51,19 @@ MemoryCost slower(const MemoryCost& a, const MemoryCost& b) {
   return result;
 }
 
+/// A rank that is late hides bursts and what ranks can do, and nothing makes them seem larger.
 NetworkCost slower(const NetworkCost& a, const NetworkCost& b) {
   return {.latency_us = std::max(a.latency_us, b.latency_us),
           .bytes_per_us = std::min(a.bytes_per_us, b.bytes_per_us),
           .message_us = std::max(a.message_us, b.message_us),
-          .burst_bytes = std::min(a.burst_bytes, b.burst_bytes)};
+          .burst_bytes = std::max(a.burst_bytes, b.burst_bytes),
+          .rank_bytes_per_us = std::max(a.rank_bytes_per_us, b.rank_bytes_per_us)};
 }
 
 struct StreamFit {
   double bytes_per_us;
   double burst_bytes;
+  double rank_bytes_per_us;  ///< While the burst passed, or, if there is none, always.
 };
 
 using Arrivals = std::span<const NetworkSamples::Arrival>;
@@ -97,19 +100,29 @@ std::optional<StreamFit> fit_stream(const NetworkSamples::Stream& stream) {
   const Arrivals arrivals = stream.arrivals;
   if (arrivals.empty() || arrivals.back().us <= 0) return std::nullopt;
   constexpr std::size_t kLeastPart = 8, kParts = 8, kMostSlopes = 128;
-  const std::size_t part = std::max(kLeastPart, arrivals.size() / kParts);
-  const std::size_t step = 1 + arrivals.size() / kMostSlopes;
+  // Bursts pass in less than the first eighth of the time, or there is no telling what is one.
+  const Arrivals later(
+      std::find_if(arrivals.begin(), arrivals.end(),
+                   [&](const auto& arrival) { return arrival.us >= arrivals.back().us / kParts; }),
+      arrivals.end());
+  const std::size_t part = std::min(std::max(kLeastPart, later.size() / kParts), later.size() - 1);
+  const std::size_t step = 1 + later.size() / kMostSlopes;
   std::vector<double> rates;
-  for (std::size_t first = 0; first + part < arrivals.size(); first += step) {
-    rates.push_back(slope(arrivals.subspan(first, part + 1)));
+  for (std::size_t first = 0; first + part < later.size(); first += step) {
+    rates.push_back(slope(later.subspan(first, part + 1)));
   }
-  const double rate = rates.empty() ? 0 : median(rates);
-  if (rate <= 0) return StreamFit{arrivals.back().bytes / arrivals.back().us, 0};
+  const double rate = median(rates);
+  if (rate <= 0) {
+    const double rate_of_all = arrivals.back().bytes / arrivals.back().us;
+    return StreamFit{rate_of_all, 0, rate_of_all};
+  }
   double burst = 0;
   for (const auto& arrival : arrivals) burst = std::max(burst, arrival.bytes - rate * arrival.us);
   const auto through = std::find_if(arrivals.begin(), arrivals.end(),
                                     [&](const auto& arrival) { return arrival.bytes >= burst; });
-  return StreamFit{rate, through->us < burst / rate / 2 ? burst : 0};
+  const bool is_shaped = through->us < burst / rate / 2;
+  return is_shaped ? StreamFit{rate, burst, through->bytes / std::max(through->us, 1.0)}
+                   : StreamFit{rate, 0, rate};
 }
 
 /// The slowest link of those that are known; infinite if none is.
@@ -201,6 +214,7 @@ NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaul
   if (!link) return cost;
   cost.bytes_per_us = link->bytes_per_us;
   cost.burst_bytes = link->burst_bytes;
+  cost.rank_bytes_per_us = link->rank_bytes_per_us;
   return cost;
 }
 

@@ -70,9 +70,9 @@ NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaul
 std::vector<double> fit_node_rates(const NetworkSamples& samples, int node, int num_nodes);
 
 /// One set of costs from what all ranks measured, by rank: the median of each node, of which the
-/// slowest counts, and the slowest link between nodes. A node's link is as fast as the fastest
-/// stream over it; `node_rates` stays empty unless links differ by more than noise. What nobody
-/// measured keeps its default.
+/// slowest counts, and the slowest link between nodes, with the largest burst that any had. A
+/// node's link is as fast as the fastest stream over it; `node_rates` stays empty unless links
+/// differ by more than noise. What nobody measured keeps its default.
 LinkCosts combine_costs(const std::vector<MeasuredCosts>& by_rank, const ProcessGrid& grid,
                         LinkCosts defaults = {});
 

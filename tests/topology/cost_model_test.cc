@@ -172,6 +172,49 @@ TEST(CostModel, OneOwnerIsBestOnSharedCores) {
   }
 }
 
+// A core moves 2 bytes each way in a microsecond, a rank that has half of one 1, and the link 4.
+TEST(CostModel, ARankOnASharedCoreDoesNotKeepItsLinkBusyAlone) {
+  LinkCosts costs = round_costs();
+  costs.memory = {.latency_us = 0,
+                  .cached_bytes_per_us = 1e12,
+                  .bytes_per_us_8m = 1e12,
+                  .bytes_per_us_32m = 1e12,
+                  .bytes_per_us = 1e12,
+                  .shared_bytes_per_us = 1e12};
+  costs.network = {.latency_us = 0, .bytes_per_us = 4, .message_us = 0};
+  const auto link_us = [&](const char* algorithm, double rank_cores, double rank_bytes_per_us) {
+    const auto us = [&](std::size_t bytes) {
+      costs.rank_cores = rank_cores;
+      costs.network.rank_bytes_per_us = rank_bytes_per_us;
+      return CostModel(ProcessGrid::with_node_sizes({2, 2}), costs)
+          .predict_us(algorithm, {.bytes = bytes, .chunk_bytes = 400});
+    };
+    return us(400'400) - us(400);  // 1000 chunks more.
+  };
+  for (const char* algorithm : {"tree", "hierarchical:direct,direct", "hierarchical:direct,tree"}) {
+    EXPECT_NEAR(link_us(algorithm, 1, 2), 100'000, 1) << algorithm;
+    EXPECT_NEAR(link_us(algorithm, 0.5, 0), 100'000, 1) << algorithm;
+  }
+  // All bytes up and down a tree pass one rank of each node, else one half passes each of both.
+  EXPECT_NEAR(link_us("tree", 0.5, 2), 400'000, 1);
+  EXPECT_NEAR(link_us("hierarchical:direct,direct", 0.5, 2), 200'000, 1);
+  EXPECT_NEAR(link_us("hierarchical:direct,tree", 0.5, 2), 200'000, 1);
+  // A shaped link may be slower than any rank.
+  costs.network.burst_bytes = 1;
+  EXPECT_NEAR(link_us("tree", 0.5, 100), 100'000, 1);
+}
+
+// On an unshaped link full duplex gains nothing while processors are busy: the fewest messages win.
+TEST(CostModel, TreesBetweenNodesAreBestForLittleOnSharedCores) {
+  const LinkCosts costs = parse_link_costs(
+      "memory_latency_us=0.09,memory_cached_bytes_per_us=227543,memory_shared_bytes_per_us=21742,"
+      "network_latency_us=0,network_bytes_per_us=2500,network_rank_bytes_per_us=2500,"
+      "network_message_us=4,rank_cores=0.5");
+  const CostModel model(ProcessGrid::with_node_sizes({2, 2}), costs);
+  EXPECT_EQ(model.choose(64 << 10, false), "hierarchical:direct,tree");
+  EXPECT_TRUE(model.choose(1 << 20, false).starts_with("hierarchical:direct,"));
+}
+
 TEST(CostModel, RanksOfANodeExchangeTheirPartsAtOnce) {
   LinkCosts costs = round_costs();
   costs.memory = {.latency_us = 0,

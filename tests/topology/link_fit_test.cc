@@ -121,6 +121,9 @@ TEST(LinkFit, FindsTheCostsOfANetworkThroughNoise) {
       // A difference of two noisy times.
       EXPECT_NEAR(fit.message_us, truth.message_us, 0.04 * (2 * one_way_us / 16 + 1));
       EXPECT_NEAR(fit.burst_bytes, truth.burst_bytes, 0.05 * truth.burst_bytes);
+      // The burst of `stream_over` passes 20 times as fast, less the latency and the first bytes.
+      EXPECT_GE(fit.rank_bytes_per_us, (truth.burst_bytes > 0 ? 4 : 1) * fit.bytes_per_us);
+      EXPECT_LE(fit.rank_bytes_per_us, (truth.burst_bytes > 0 ? 20 : 1) * fit.bytes_per_us);
     }
   }
 }
@@ -228,7 +231,11 @@ TEST(LinkFit, TheSlowestNodeAndLinkCountButNotTheSlowestRank) {
   };
   std::vector<MeasuredCosts> by_rank = {node(1, 50), node(2, 40), node(90, 1),
                                         node(3, 30), node(3, 30), node(3, 30)};
-  by_rank[0].network = NetworkCost{.latency_us = 5, .bytes_per_us = 100, .message_us = 1};
+  by_rank[0].network = NetworkCost{.latency_us = 5,
+                                   .bytes_per_us = 100,
+                                   .message_us = 1,
+                                   .burst_bytes = 8,
+                                   .rank_bytes_per_us = 900};
   by_rank[3].network = NetworkCost{.latency_us = 4, .bytes_per_us = 80, .message_us = 2};
   const LinkCosts costs = combine_costs(by_rank, ProcessGrid::with_node_sizes({3, 3}));
   EXPECT_EQ(costs.memory.latency_us, 3);
@@ -236,6 +243,8 @@ TEST(LinkFit, TheSlowestNodeAndLinkCountButNotTheSlowestRank) {
   EXPECT_EQ(costs.network.latency_us, 5);
   EXPECT_EQ(costs.network.bytes_per_us, 80);
   EXPECT_EQ(costs.network.message_us, 2);
+  EXPECT_EQ(costs.network.burst_bytes, 8);
+  EXPECT_EQ(costs.network.rank_bytes_per_us, 900);
   EXPECT_EQ(costs.native_network.bytes_per_us, 80);
 }
 
