@@ -12,8 +12,7 @@
 namespace kolo {
 namespace {
 
-constexpr int kRoundTrips = 100;
-constexpr int kBursts = 20;
+constexpr int kRoundTripsPerBurst = 5;
 constexpr int kBurstMessages = 16;
 constexpr std::size_t kStreamMessageBytes = std::size_t{32} << 10;
 /// Messages of a stream that are under way each way: enough to keep any link busy.
@@ -52,16 +51,17 @@ class PairProbe {
         clock_(clock),
         wait_(transport, connect_timeout, /*gives_way=*/true) {}
 
+  /// In turns for all of the time that there is, so that whoever takes a core for some milliseconds
+  /// disturbs a part of either kind.
   void ask_latencies(const ProbeBudget& budget, NetworkSamples& samples) {
     samples.burst_messages = kBurstMessages;
-    // The first message makes the connection.
-    for (int sample = -1; sample < kRoundTrips && (sample <= 0 || budget.affords()); ++sample) {
-      const double us = round_trip({.kind = Request::Kind::kRoundTrip});
-      if (sample >= 0) samples.round_trips_us.push_back(us);
-    }
-    for (int sample = 0; sample < kBursts && (sample == 0 || budget.affords()); ++sample) {
+    round_trip({.kind = Request::Kind::kRoundTrip});  // Makes the connection.
+    do {
+      for (int i = 0; i == 0 || (i < kRoundTripsPerBurst && budget.affords()); ++i) {
+        samples.round_trips_us.push_back(round_trip({.kind = Request::Kind::kRoundTrip}));
+      }
       samples.bursts_us.push_back(round_trip({.kind = Request::Kind::kBurst}));
-    }
+    } while (budget.affords());
   }
 
   /// Whatever comes is answered by as much, so both directions are busy.
