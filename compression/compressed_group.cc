@@ -2,33 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "comm/base/check.h"
+#include "compression/block_group.h"
 #include "compression/finite.h"
-#include "compression/sparse_steps.h"
+#include "compression/top_k_group.h"
 
 namespace kolo {
 namespace {
-
-// Behind the length, where it is aligned for counts.
-std::span<std::uint32_t> counts_in(std::span<std::byte> payload) {
-  constexpr std::size_t kHeader = sizeof(std::uint64_t);
-  return {reinterpret_cast<std::uint32_t*>(payload.data() + kHeader),
-          (payload.size() - kHeader) / sizeof(std::uint32_t)};
-}
-
-void use_all(std::span<std::byte> payload) {
-  const std::uint64_t used = payload.size();
-  std::memcpy(payload.data(), &used, sizeof(used));
-}
-
-bool are_finite(const float* values, std::size_t count) {
-  return all_finite({const_cast<float*>(values), count, DType::kFloat32});
-}
 
 std::vector<FeedbackTensor> feedback_tensors(const SparseLayout& layout,
                                              const SparseOptions& options) {
@@ -54,53 +37,19 @@ std::vector<std::size_t> shard_begins(int rank, const ProcessGrid& grid, const S
 
 }  // namespace
 
+std::unique_ptr<CompressedGroup> CompressedGroup::make(int rank, const ProcessGrid& grid,
+                                                       SparseOptions options) {
+  if (options.block > 0) return std::make_unique<BlockGroup>(rank, grid, std::move(options));
+  return std::make_unique<TopKGroup>(rank, grid, std::move(options));
+}
+
 CompressedGroup::CompressedGroup(int rank, const ProcessGrid& grid, SparseOptions options)
     : options_(std::move(options)),
       layout_(sparse_layout(rank, grid, options_)),
-      ownership_(layout_.plan.ownership()),
-      share_plan_(layout_.plan.share()),
-      result_plan_(layout_.plan.result()),
-      contribution_plan_(layout_.plan.contribution()),
-      tensor_offsets_(tensor_offsets(options_)),
-      looked_at_(shard_begins(rank, grid, layout_, options_)),
       feedback_(feedback_tensors(layout_, options_), options_.momentum),
-      step_plan_(layout_.plan),
-      sum_(options_.route == ExchangeRoute::kAllGather ? layout_.plan.count()
-                                                       : ownership_.local_count(layout_.position)) {
-  reserve();
-}
-
-void CompressedGroup::reserve() {
-  const std::size_t parts = layout_.parts.size();
-  const auto ranks = static_cast<std::size_t>(layout_.plan.ranks);
-  const std::size_t k = layout_.plan.k;
-  const bool gathers = options_.route == ExchangeRoute::kAllGather;
-  const std::size_t summed = std::min(ranks * (gathers ? k : share_plan_.most_pairs),
-                                      gathers ? layout_.plan.count() : share_plan_.domain);
-  const bool rounds = options_.result_wire != DType::kFloat32;
-  if (rounds) rounding_.reserve(result_plan_.most_pairs);
-  if (rounds && gathers) others_rounding_.reserve(result_plan_.most_pairs);
-  places_.resize(parts);
-  contribution_.tensors.resize(parts);
-  contribution_.exponents.reserve(parts);
-  sent_.resize(parts);
-  kept_.resize(parts);
-  for (std::size_t i = 0; i < parts; ++i) {
-    const std::size_t most = std::min(k, layout_.parts[i].count);
-    contribution_.tensors[i].reserve(most);
-    sent_[i].reserve(most);
-    if (rounds) kept_[i].reserve(std::min(result_plan_.most_pairs, layout_.parts[i].count));
-  }
-  (gathers ? whole_.pairs : shares_.pairs).reserve(k);
-  decoded_.reserve(gathers ? k : share_plan_.most_pairs);
-  sums_.reserve(summed);
-  keys_.reserve(summed);
-  owners_.resize(ranks);
-  for (Pairs& owner : owners_) {
-    owner.reserve(gathers ? std::min(ranks * k, share_plan_.domain) : result_plan_.most_pairs);
-  }
-  counts_.resize(std::max(counts_of_round(0, ranks), ranks));
-}
+      places_(layout_.parts.size()),
+      tensor_offsets_(tensor_offsets(options_)),
+      looked_at_(shard_begins(rank, grid, layout_, options_)) {}
 
 // --- Around a step ------------------------------------------------------------------------------
 
@@ -126,17 +75,11 @@ void CompressedGroup::commit() {
   check(step_ != Step::kNone, "a step is committed after it has run");
   check(finite_, "a step with numbers that are not finite is aborted");
   if (step_ == Step::kSparse) {
-    returned(step_plan_, contribution_, owners_, cursors_, sent_);
-    by_tensor(step_plan_, layout_.position, rounding_, kept_);
+    commit_sparse();
+  } else {
+    for (std::size_t i = 0; i < layout_.parts.size(); ++i) feedback_.commit(i, Pairs{});
   }
-  for (std::size_t i = 0; i < layout_.parts.size(); ++i) {
-    if (step_ == Step::kDense) {
-      feedback_.commit(i, {});
-    } else {
-      feedback_.commit(i, sent_[i], kept_[i]);
-      if (!options_.feedback) feedback_.drop_residual(i);
-    }
-  }
+  if (step_ == Step::kSparse && !options_.feedback) drop_residuals();
   flushes_ = false;
   ++stats_.steps;
   step_ = Step::kNone;
@@ -171,7 +114,7 @@ double CompressedGroup::residual_norm(std::size_t tensor) const {
   return std::sqrt(squares);
 }
 
-// --- This rank's contribution -------------------------------------------------------------------
+// --- The bucket's elements ----------------------------------------------------------------------
 
 void CompressedGroup::locate(const CodecElements& elements) {
   for (std::size_t i = 0; i < places_.size(); ++i) {
@@ -192,6 +135,15 @@ std::span<float> CompressedGroup::part_at(std::size_t part) const {
   return {places_[part], layout_.parts[part].count};
 }
 
+void CompressedGroup::clear(const CodecElements& elements) {
+  locate(elements);
+  for (std::size_t i = 0; i < places_.size(); ++i) std::ranges::fill(part_at(i), 0.0f);
+}
+
+void CompressedGroup::mark_not_finite() {
+  places_.front()[0] = std::numeric_limits<float>::quiet_NaN();
+}
+
 void CompressedGroup::fold(const CodecElements& elements) {
   begin(Step::kDense);
   locate(elements);
@@ -200,192 +152,14 @@ void CompressedGroup::fold(const CodecElements& elements) {
   }
 }
 
-bool CompressedGroup::select() {
-  const std::optional<double> keep = density();
-  ensure(keep.has_value(), "a sparse schedule in a dense step");
-  bool finite = true;
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    const std::size_t k = pairs_to_keep(*keep, layout_.parts[i].count);
-    finite &= feedback_.fold(i, part_at(i), 1.0f, k, contribution_.tensors[i]).finite;
-    stats_.k += k;
-  }
-  step_plan_.k = stats_.k;
-  return finite;
-}
-
-void CompressedGroup::encode(const CodecElements& contribution, Payloads payloads) {
-  begin(Step::kSparse);
-  locate(contribution);
-  const bool gathers = options_.route == ExchangeRoute::kAllGather;
-  if (!select()) {
-    const PayloadPlan& plan = gathers ? contribution_plan_ : share_plan_;
-    for (const std::span<std::byte> payload : payloads) {
-      stats_.payload_bytes += encode_not_finite(plan, payload);
-    }
-    return;
-  }
-  prepare(step_plan_, contribution_);
-  stats_.sent_pairs = stats_.k;
-  if (gathers) {
-    whole(step_plan_, contribution_, whole_);
-    stats_.payload_bytes +=
-        encode_payload(contribution_plan_, whole_.segments, whole_.pairs, payloads.front());
-    return;
-  }
-  split(step_plan_, contribution_, shares_);
-  for (std::size_t i = 0; i < payloads.size(); ++i) {
-    const int owner = static_cast<int>(i);
-    stats_.payload_bytes += encode_payload(share_plan_, shares_.segments_of(owner),
-                                           shares_.pairs_of(owner), payloads[i]);
-  }
-}
-
-// --- As an owner --------------------------------------------------------------------------------
-
-void CompressedGroup::merge(Payloads sources, Payloads sum) {
-  const bool gathers = options_.route == ExchangeRoute::kAllGather;
-  const PayloadPlan& plan = gathers ? contribution_plan_ : share_plan_;
-  sum_is_finite_ = true;
-  for (const std::span<std::byte> source : sources) sum_is_finite_ &= is_finite(plan, source);
-  if (sum_is_finite_) {
-    for (const std::span<std::byte> source : sources) {
-      decode_payload(plan, source, decoded_);
-      sum_.add(decoded_);
-    }
-  }
-  sum_.take(sums_);
-  threshold_.emplace(step_plan_.k);
-  if (gathers) {
-    by_owner(ownership_, sums_, owners_);
-    if (options_.rule == QuotaRule::kGlobalExact) narrow_all_owners();
-    for (std::size_t i = 0; i < sum.size(); ++i)
-      finish_owner(static_cast<int>(i), owners_[i], sum[i]);
-  } else if (options_.rule != QuotaRule::kGlobalExact) {
-    finish(sum.front());
-  }
-}
-
-void CompressedGroup::narrow_all_owners() {
-  while (!threshold_->found()) {
-    const std::size_t bins = threshold_->bins();
-    totals_.assign(bins, 0);
-    for (const Pairs& owner : owners_) {
-      threshold_->count(owner, std::span(counts_).first(bins));
-      for (std::size_t i = 0; i < bins; ++i) totals_[i] += counts_[i];
-    }
-    threshold_->narrow(totals_);
-  }
-  std::size_t before = 0;
-  for (Pairs& owner : owners_) {
-    const std::size_t equals = threshold_->equals(owner);
-    threshold_->keep(owner, before);
-    before += equals;
-  }
-}
-
-void CompressedGroup::count(std::uint32_t round, Payloads counts) {
-  std::size_t size = 0;
-  for (const std::span<std::byte> payload : counts) size += counts_in(payload).size();
-  const std::span<std::uint32_t> all = std::span(counts_).first(size);
-  if (!threshold_->found()) {
-    threshold_->count(sums_, all);
-  } else {
-    ensure(round + 1 == kNarrowRounds, "a threshold is found in the round before the last");
-    std::ranges::fill(all, 0u);
-    all[static_cast<std::size_t>(layout_.position)] =
-        kolo::narrow<std::uint32_t>(threshold_->equals(sums_));
-  }
-  auto next = all.begin();
-  for (const std::span<std::byte> payload : counts) {
-    const std::span<std::uint32_t> part = counts_in(payload);
-    std::copy_n(next, part.size(), part.begin());
-    next += static_cast<std::ptrdiff_t>(part.size());
-    use_all(payload);
-  }
-}
-
-void CompressedGroup::tally(Payloads sources, std::span<std::byte> sum) {
-  const std::span<std::uint32_t> total = counts_in(sum);
-  std::ranges::fill(total, 0u);
-  for (const std::span<std::byte> source : sources) {
-    const std::span<const std::uint32_t> part = counts_in(source);
-    for (std::size_t i = 0; i < total.size(); ++i) total[i] += part[i];
-  }
-  use_all(sum);
-}
-
-void CompressedGroup::narrow(std::uint32_t, Payloads counts) {
-  std::size_t size = 0;
-  for (const std::span<std::byte> payload : counts) {
-    const std::span<const std::uint32_t> part = counts_in(payload);
-    std::ranges::copy(part, counts_.begin() + static_cast<std::ptrdiff_t>(size));
-    size += part.size();
-  }
-  if (!threshold_->found()) return threshold_->narrow(std::span(counts_).first(size));
-  const auto own = counts_.begin() + layout_.position;
-  threshold_->keep(sums_, std::accumulate(counts_.begin(), own, std::size_t{0}));
-}
-
-void CompressedGroup::finish(std::span<std::byte> result) {
-  finish_owner(layout_.position, sums_, result);
-}
-
-void CompressedGroup::finish_owner(int owner, Pairs& sums, std::span<std::byte> result) {
-  if (options_.rule == QuotaRule::kQuota) {
-    keep_largest(sums, quota_of(step_plan_, owner), keys_);
-  }
-  const bool is_own = owner == layout_.position;
-  if (!sum_is_finite_ || !are_finite(sums.values.data(), sums.values.size())) {
-    const std::size_t bytes = encode_not_finite(result_plan_, result);
-    if (is_own) stats_.payload_bytes += bytes;
-    return;
-  }
-  const int exponent = round_result(step_plan_, sums, is_own ? rounding_ : others_rounding_);
-  const PayloadSegment segment{.pairs = kolo::narrow<std::uint32_t>(sums.size()),
-                               .exponent = exponent};
-  const std::size_t bytes = encode_payload(result_plan_, {&segment, 1}, sums, result);
-  if (is_own) stats_.payload_bytes += bytes;
-}
-
-// --- The result ---------------------------------------------------------------------------------
-
-void CompressedGroup::decode(Payloads results, const CodecElements& elements, double scale) {
-  locate(elements);
-  for (std::size_t i = 0; i < places_.size(); ++i) std::ranges::fill(part_at(i), 0.0f);
-  const bool finite = std::ranges::all_of(
-      results, [&](std::span<const std::byte> result) { return is_finite(result_plan_, result); });
-  if (!finite) {
-    places_[0][0] = std::numeric_limits<float>::quiet_NaN();
-    return;
-  }
-  for (Pairs& owner : owners_) owner.clear();
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    decode_payload(result_plan_, results[i], owners_[i]);
-    put(static_cast<int>(i), owners_[i], static_cast<float>(scale));
-    stats_.kept_pairs += owners_[i].size();
-  }
-}
-
-void CompressedGroup::put(int owner, const Pairs& result, float scale) {
-  std::size_t part = 0;
-  std::size_t begin = 0;
-  for (std::size_t j = 0; j < result.size(); ++j) {
-    const std::size_t element = ownership_.element(owner, result.indices[j]);
-    while (element >= begin + step_plan_.tensor_counts[part]) {
-      begin += step_plan_.tensor_counts[part++];
-    }
-    places_[part][element - begin] = scale * result.values[j];
-  }
-}
-
 void CompressedGroup::inspect(const CodecElements& finished) {
   if (step_ == Step::kNone) begin(Step::kSparse);  // A rank with an empty shard.
   const auto look = [&](std::size_t offset, std::size_t count) {
     if (finished.data != nullptr) {
-      return are_finite(reinterpret_cast<const float*>(finished.data) + offset, count);
+      return are_finite({reinterpret_cast<const float*>(finished.data) + offset, count});
     }
     const Packer::Piece piece = finished.tensors->piece(offset, count);
-    return are_finite(reinterpret_cast<const float*>(piece.data), piece.count);
+    return are_finite({reinterpret_cast<const float*>(piece.data), piece.count});
   };
   finite_ = true;
   if (step_ == Step::kSparse) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,7 +11,6 @@
 #include "comm/schedule/codec.h"
 #include "compression/density_schedule.h"
 #include "compression/error_feedback.h"
-#include "compression/owner_sum.h"
 #include "compression/sparse_all_reduce.h"
 
 namespace kolo {
@@ -19,14 +19,15 @@ namespace kolo {
 struct CompressedGroupStats {
   std::size_t steps = 0;          ///< Ended, skipped ones too.
   std::size_t skipped = 0;        ///< Aborted.
-  std::size_t k = 0;              ///< Pairs that this rank may send in a step; 0 in a dense one.
+  std::size_t k = 0;              ///< Values that this rank may send in a step; 0 in a dense one.
   std::size_t sent_pairs = 0;     ///< That it has sent, to itself, too.
   std::size_t kept_pairs = 0;     ///< Of all results.
   std::size_t payload_bytes = 0;  ///< In use in its payloads to and as an owner; each once.
 };
 
-/// The codec of one compression group on one rank: top-k with error feedback. Tensors that share
-/// payloads, owners and a schedule; fixed by the job, and never by what is fused when.
+/// The codec of one compression group on one rank: a part of the sums, with error feedback. Which
+/// part, and how it travels, is for those that derive from it. Tensors that share payloads, owners
+/// and a schedule; fixed by the job, and never by what is fused when.
 ///
 /// A step is dense or sparse by its number. The caller starts the bucket of the schedule that
 /// `compile_dense` or `compile_sparse` gave, and when the buckets of all groups of a set are over,
@@ -38,9 +39,11 @@ struct CompressedGroupStats {
 /// `finite` is equal on all ranks. If it is not, every rank's tensors hold a NaN or an infinity.
 ///
 /// Threads: one at a time. Steady state allocates nothing.
-class CompressedGroup final : public Codec {
+class CompressedGroup : public Codec {
  public:
-  CompressedGroup(int rank, const ProcessGrid& grid, SparseOptions options);
+  /// The group that `options` ask for: pairs of each rank, or blocks that all ranks choose.
+  static std::unique_ptr<CompressedGroup> make(int rank, const ProcessGrid& grid,
+                                               SparseOptions options);
 
   const SparseOptions& options() const { return options_; }
 
@@ -86,17 +89,12 @@ class CompressedGroup final : public Codec {
   // --- Codec: the executor's --------------------------------------------------------------------
 
   void fold(const CodecElements& elements) override;
-  void encode(const CodecElements& contribution, Payloads payloads) override;
-  void merge(Payloads sources, Payloads sum) override;
-  void count(std::uint32_t round, Payloads counts) override;
-  void tally(Payloads sources, std::span<std::byte> sum) override;
-  void narrow(std::uint32_t round, Payloads counts) override;
-  void finish(std::span<std::byte> result) override;
-  void decode(Payloads results, const CodecElements& elements, double scale) override;
   void inspect(const CodecElements& finished) override;
 
- private:
+ protected:
   enum class Step : std::uint8_t { kNone, kSparse, kDense };
+
+  CompressedGroup(int rank, const ProcessGrid& grid, SparseOptions options);
 
   /// This step's density; nothing if it is dense.
   std::optional<double> density() const;
@@ -104,44 +102,25 @@ class CompressedGroup final : public Codec {
   /// Finds where each part is.
   void locate(const CodecElements& elements);
   std::span<float> part_at(std::size_t part) const;
-  bool select();
-  /// Finds the threshold where the sums of all owners are here.
-  void narrow_all_owners();
-  /// Cuts an owner's sums and encodes them.
-  void finish_owner(int owner, Pairs& sums, std::span<std::byte> result);
-  void put(int owner, const Pairs& result, float scale);
-  void reserve();
+  /// Makes all elements zero, where most of the result is.
+  void clear(const CodecElements& elements);
+  /// Afterwards: says that there is no result, where `inspect` looks on all ranks.
+  void mark_not_finite();
+  /// Takes what was sent in a sparse step out of every part's residual.
+  virtual void commit_sparse() = 0;
 
   const SparseOptions options_;
   const SparseLayout layout_;
-  const BlockOwnership ownership_;
-  const PayloadPlan share_plan_, result_plan_, contribution_plan_;
-  const std::vector<std::size_t> tensor_offsets_;
-  const std::vector<std::size_t> looked_at_;  // of the bucket: the first element of every shard
   ErrorFeedback feedback_;
   CompressedGroupStats stats_;
-  SparsePlan step_plan_;  // with the k of this step
+  std::vector<float*> places_;  // of parts
+
+ private:
+  const std::vector<std::size_t> tensor_offsets_;
+  const std::vector<std::size_t> looked_at_;  // of the bucket: the first element of every shard
   bool finite_ = true;
   bool flushes_ = false;
   Step step_ = Step::kNone;
-
-  // Memory of a step.
-  std::vector<float*> places_;  // of parts
-  Contribution contribution_;
-  Shares shares_;
-  Share whole_;
-  Pairs decoded_;
-  OwnerSum sum_;
-  Pairs sums_;                 // of this owner, or with the group's indices
-  std::vector<Pairs> owners_;  // sums by owner, and then results
-  Pairs rounding_;             // of this owner
-  Pairs others_rounding_;
-  std::vector<Pairs> sent_, kept_;  // by part
-  std::vector<std::uint32_t> keys_;
-  std::vector<std::size_t> cursors_;
-  std::vector<std::uint32_t> counts_, totals_;
-  std::optional<GlobalThreshold> threshold_;
-  bool sum_is_finite_ = true;
 };
 
 }  // namespace kolo

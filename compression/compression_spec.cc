@@ -16,10 +16,11 @@ namespace {
 template <typename Value, std::size_t kCount>
 using Words = std::array<std::pair<std::string_view, Value>, kCount>;
 
-constexpr Words<CompressionMethod, 5> kMethods{{{"none", CompressionMethod::kNone},
+constexpr Words<CompressionMethod, 6> kMethods{{{"none", CompressionMethod::kNone},
                                                 {"fp16", CompressionMethod::kFloat16},
                                                 {"bf16", CompressionMethod::kBFloat16},
                                                 {"topk", CompressionMethod::kTopK},
+                                                {"block_topk", CompressionMethod::kBlockTopK},
                                                 {"auto", CompressionMethod::kAuto}}};
 constexpr Words<DType, 3> kWires{
     {{"fp32", DType::kFloat32}, {"fp16", DType::kFloat16}, {"bf16", DType::kBFloat16}}};
@@ -60,11 +61,12 @@ class SpecReader {
     const std::string_view whole = trimmed(text_);
     const std::size_t open = whole.find('(');
     if (!read_word(kMethods, trimmed(whole.substr(0, open)), spec_.method)) {
-      fail("there are none, fp16, bf16, topk(DENSITY,...) and auto");
+      fail("there are none, fp16, bf16, topk(DENSITY,...), block_topk(DENSITY,...) and auto");
     }
     const bool has_arguments = open != std::string_view::npos;
-    if (spec_.method == CompressionMethod::kTopK && !has_arguments) {
-      fail("topk needs a density, as in topk(0.01)");
+    if (spec_.may_be_sparse() && spec_.method != CompressionMethod::kAuto && !has_arguments) {
+      const std::string_view name = word_of(kMethods, spec_.method);
+      fail(fmt::format("{} needs a density, as in {}(0.01)", name, name));
     }
     if (!has_arguments) return spec_;
     if (!spec_.may_be_sparse()) {
@@ -82,11 +84,13 @@ class SpecReader {
   }
 
   void read_arguments(std::string_view left) {
-    for (bool is_first = true;; is_first = false) {
+    for (std::size_t i = 0;; ++i) {
       const std::size_t comma = left.find(',');
       const std::string_view argument = trimmed(left.substr(0, comma));
-      if (is_first) {
+      if (i == 0) {
         read_density(argument);
+      } else if (i == 1 && has_blocks() && is_digit(argument)) {
+        read_block(argument);
       } else {
         read_argument(argument);
       }
@@ -99,6 +103,20 @@ class SpecReader {
     spec_.density = number<double>(text);
     if (!(spec_.density > 0 && spec_.density <= 1)) {
       fail(fmt::format("density {} does not lie above 0 and up to 1", text));
+    }
+  }
+
+  bool has_blocks() const { return spec_.method == CompressionMethod::kBlockTopK; }
+  static bool is_digit(std::string_view text) {
+    return !text.empty() && text.front() >= '0' && text.front() <= '9';
+  }
+
+  void read_block(std::string_view text) {
+    constexpr std::size_t kUnit = 16, kMost = 65536;
+    spec_.block = number<std::size_t>(text);
+    if (spec_.block == 0 || spec_.block % kUnit != 0 || spec_.block > kMost) {
+      fail(fmt::format("a block of {} elements is not a multiple of {} up to {}", text, kUnit,
+                       kMost));
     }
   }
 
@@ -120,10 +138,14 @@ class SpecReader {
     } else if (argument == "nofeedback") {
       spec_.feedback = false;
     } else if (name == "rule") {
+      if (has_blocks()) fail("blocks have no rule: what is chosen comes back");
       if (!read_word(kRules, value, spec_.rule)) fail("a rule is quota, exact or lossless");
     } else if (name == "route") {
       if (!read_word(kRoutes, value, spec_.route)) {
         fail("a route is auto, allgather, owners or logstep");
+      }
+      if (has_blocks() && spec_.route == ExchangeRoute::kAllGather) {
+        fail("blocks travel by owners or logstep, so that bytes do not grow with ranks");
       }
     } else if (name == "scope") {
       if (!read_word(kScopes, value, spec_.scope)) fail("a scope is nodes or flat");
@@ -158,6 +180,7 @@ std::string CompressionSpec::to_string() const {
   if (!may_be_sparse()) return text;
   text += fmt::format("({}", density);
   const CompressionSpec defaults;
+  if (block != defaults.block) text += fmt::format(",{}", block);
   if (wire != defaults.wire) text += fmt::format(",{}", word_of(kWires, wire));
   if (momentum > 0) text += fmt::format(",dgc={}", momentum);
   if (warmup > 0) text += fmt::format(",warmup={}", warmup);

@@ -23,6 +23,12 @@ struct MomentumCorrection {
       true;  ///< What was sent leaves the velocity too, so that it is not sent late again.
 };
 
+/// Values of elements side by side, of a tensor.
+struct ValueRun {
+  std::size_t first = 0;
+  std::span<const float> values = {};
+};
+
 /// Keeps what compression did not send, and sends it later: one rank's residuals, and velocities if
 /// momentum is corrected, for tensors that are numbered once.
 ///
@@ -49,6 +55,12 @@ class ErrorFeedback {
   /// afterwards.
   SelectionReport fold(std::size_t tensor, std::span<const float> gradient, float scale,
                        std::size_t k, Pairs& selected);
+  /// The same for a step that chooses blocks of `block` elements: energies[b] is the sum of squares
+  /// of the b-th, or NaN if one of its sums is not finite.
+  void fold_blocks(std::size_t tensor, std::span<const float> gradient, float scale,
+                   std::size_t block, std::span<float> energies);
+  /// Of a step that has been folded so and has not ended.
+  std::span<const float> sums(std::size_t tensor);
   /// The same for a step that sends everything: `sums` is [count], and the residual becomes zero.
   /// Returns whether all sums are finite.
   bool fold_dense(std::size_t tensor, std::span<const float> gradient, float scale,
@@ -58,6 +70,7 @@ class ErrorFeedback {
   /// values as the receivers saw them, leave the residual. Adds `kept` to it: what this rank
   /// rounded away on behalf of all.
   void commit(std::size_t tensor, const Pairs& sent, const Pairs& kept = {});
+  void commit(std::size_t tensor, std::span<const ValueRun> sent, std::span<const ValueRun> kept);
   /// Forgets the step.
   void abort(std::size_t tensor);
   /// Between steps: forgets what was not sent. Velocities stay.
@@ -84,6 +97,9 @@ class ErrorFeedback {
   FoldMomentum momentum_of(std::size_t tensor);
   Step& begin(std::size_t tensor, std::span<const float> gradient);
   Step& end(std::size_t tensor);
+  /// The pending velocity where masking forgets what was sent; else empty.
+  std::span<float> masked_velocity(std::size_t tensor);
+  void accept(std::size_t tensor);
   const FeedbackState::Tensor& find(const FeedbackState& state, const FeedbackTensor& tensor) const;
   /// The state of each tensor.
   std::vector<const FeedbackState::Tensor*> matching(const FeedbackState& state) const;

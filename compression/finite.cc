@@ -28,13 +28,17 @@ bool all_below(const void* data, std::size_t count, Bits exponent) {
 
 }  // namespace
 
+bool are_finite(std::span<const float> values) {
+  return all_below(values.data(), values.size(), std::uint32_t{0xff} << 23);
+}
+
 bool all_finite(const BufferView& tensor) {
   if (tensor.memory == MemoryKind::kDevice) return true;
   switch (tensor.dtype) {
     case DType::kFloat64:
       return all_below(tensor.data, tensor.count, std::uint64_t{0x7ff} << 52);
     case DType::kFloat32:
-      return all_below(tensor.data, tensor.count, std::uint32_t{0xff} << 23);
+      return are_finite({static_cast<const float*>(tensor.data), tensor.count});
     case DType::kFloat16:
       return all_below(tensor.data, tensor.count, std::uint16_t{0x7c00});
     case DType::kBFloat16:

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "comm/base/buffer_view.h"
 
 namespace kolo {
@@ -10,5 +12,6 @@ namespace kolo {
 /// Threads: pure; any.
 /// Cost:    one read of the tensor, as fast as caches give it.
 bool all_finite(const BufferView& tensor);
+bool are_finite(std::span<const float> values);
 
 }  // namespace kolo

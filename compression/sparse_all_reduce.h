@@ -8,6 +8,7 @@
 
 #include "comm/collective/chunking.h"
 #include "comm/schedule/schedule.h"
+#include "compression/block_plan.h"
 #include "compression/density_schedule.h"
 #include "compression/error_feedback.h"
 #include "compression/exchange_routes.h"
@@ -35,7 +36,9 @@ struct SparseOptions {
   DType wire = DType::kFloat16;         ///< Of values on their way to the owners.
   DType result_wire = DType::kFloat32;  ///< On their way back.
   std::optional<MomentumCorrection> momentum = std::nullopt;
-  bool feedback = true;  ///< Off: what is not sent is lost.
+  bool feedback = true;   ///< Off: what is not sent is lost.
+  std::size_t block = 0;  ///< Above 0: blocks of so many elements, which all ranks choose together,
+                          ///< through owners. The rule does not matter.
 };
 
 /// Cuts tensors, in order, into groups of about `kGroupElements`: a tensor is in one group, and
@@ -65,8 +68,9 @@ struct SparseLayout {
   std::vector<int> ranks = {};  ///< That exchange this shard, in the order of their sums.
   int position = 0;             ///< Its own among them.
   std::vector<SparsePart> parts = {};
-  /// For the largest density there will be; the plan's tensors are the parts.
+  /// For the largest density there will be; the plans' tensors are the parts.
   SparsePlan plan = {};
+  std::optional<BlockPlan> blocks = std::nullopt;  ///< Where blocks are chosen.
 };
 SparseLayout sparse_layout(int rank, const ProcessGrid& grid, const SparseOptions& options);
 
@@ -81,7 +85,8 @@ BucketLayout sparse_bucket(const SparseOptions& options, ReduceOp op, Placement 
 ///
 /// Before: all arguments are equal on all ranks. After: all ranks hold identical bytes.
 /// Cost:   `planned_exchange` says what is sent at most.
-/// Threads: pure; any. Errors: UsageError for a bucket that is not one of this group.
+/// Threads: pure; any.
+/// Errors: UsageError for a bucket that is not one of this group, and for blocks by all-gather.
 Schedule compile_sparse(int rank, const BucketLayout& bucket, const ProcessGrid& grid,
                         const SparseOptions& options);
 Schedule compile_dense_step(int rank, const BucketLayout& bucket, const ProcessGrid& grid,

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "comm/schedule/payload_join.h"
 #include "compression/kernels/radix_select.h"
+#include "compression/number_payload.h"
 
 namespace kolo {
 namespace {
@@ -18,12 +20,13 @@ class Exchange {
   Exchange(ScheduleBuilder& builder, const SparseLayout& layout, ExchangeRoute route)
       : builder_(builder),
         layout_(layout),
-        ownership_(layout.plan.ownership()),
         route_(route),
         ranks_(layout.plan.ranks),
         own_(layout.position),
-        share_(form_of(layout.plan.share(), layout.plan.usual_share_pairs())),
-        result_(form_of(layout.plan.result(), layout.plan.usual_result_pairs())) {}
+        share_(layout.blocks ? form_of(layout.blocks->share())
+                             : form_of(layout.plan.share(), layout.plan.usual_share_pairs())),
+        result_(layout.blocks ? form_of(layout.blocks->result())
+                              : form_of(layout.plan.result(), layout.plan.usual_result_pairs())) {}
 
   void append(const Range& elements, bool finishes) {
     if (elements.count == 0) return;
@@ -45,6 +48,10 @@ class Exchange {
     return {.capacity = plan.capacity(),
             .usual = {.bytes = plan.bytes(usual_pairs), .entries = usual_pairs}};
   }
+  static Form form_of(const BlockPayloadPlan& plan) {
+    return {.capacity = plan.capacity(),
+            .usual = {.bytes = plan.capacity(), .entries = plan.most_values}};
+  }
   Range payload(std::size_t count, const Form& form) {
     return builder_.payload(count, form.capacity, form.usual);
   }
@@ -52,7 +59,10 @@ class Exchange {
   int rank_at(int position) const {
     return layout_.ranks[static_cast<std::size_t>(position % ranks_)];
   }
-  std::size_t count_of(int owner) const { return ownership_.local_count(owner); }
+  std::size_t count_of(int owner) const {
+    if (layout_.blocks) return layout_.blocks->dealt(owner, layout_.shard.count).count;
+    return layout_.plan.ownership().local_count(owner);
+  }
   Range& result_of(int owner) { return results_[static_cast<std::size_t>(owner)]; }
   /// Calls visit(position) for every other rank, staggered.
   template <typename Visit>
@@ -91,13 +101,18 @@ class Exchange {
   }
 
   void through_owners(const Range& elements) {
+    const std::optional<Range> held = choose_blocks(elements);
     std::vector<Range> shares;
     for (int owner = 0; owner < ranks_; ++owner) {
       shares.push_back(payload(count_of(owner), share_));
     }
     Range all = shares.front();
     all.count = elements.count;
-    builder_.codec(CodecVerb::kEncode, all, {elements});
+    if (held) {
+      builder_.codec(CodecVerb::kFinish, all, {*held}, 1);
+    } else {
+      builder_.codec(CodecVerb::kEncode, all, {elements});
+    }
     const bool by_steps = route_ == ExchangeRoute::kLogStep;
     const std::vector<Range> mine = by_steps ? pass_on(shares) : send_straight(shares);
     make_results(by_steps ? own_ : 0);
@@ -110,14 +125,27 @@ class Exchange {
     }
   }
 
+  /// Where blocks are chosen: this rank's contribution, which the codec keeps, and knows by then
+  /// which blocks of it travel.
+  std::optional<Range> choose_blocks(const Range& elements) {
+    if (!layout_.blocks) return std::nullopt;
+    const Range held = builder_.payload(elements.count, 0);
+    builder_.codec(CodecVerb::kEncode, held, {elements});
+    narrow(held, 0, layout_.blocks->blocks(), ranks_);
+    return held;
+  }
+
   void sum(const std::vector<Range>& shares) {
-    if (layout_.plan.rule != QuotaRule::kGlobalExact) {
+    if (layout_.blocks || layout_.plan.rule != QuotaRule::kGlobalExact) {
       return builder_.codec(CodecVerb::kMerge, result_of(own_), shares);
     }
     const Range sums = builder_.payload(count_of(own_), 0);
     builder_.codec(CodecVerb::kMerge, sums, shares);
     if (sums.count == 0) return;
-    for (std::uint32_t round = 0; round < kNarrowRounds; ++round) narrow(sums, round);
+    const std::size_t owners = owners_with_elements(layout_.plan.ownership());
+    for (std::uint32_t round = 0; round < kNarrowRounds; ++round) {
+      narrow(sums, round, counts_of_round(round, owners), static_cast<int>(owners));
+    }
     builder_.codec(CodecVerb::kFinish, result_of(own_), {sums}, kNarrowRounds);
   }
 
@@ -197,42 +225,40 @@ class Exchange {
     builder_.codec(CodecVerb::kPart, side_by_side(parts), {message});
   }
 
-  /// One round of counts: each owner sums a part of them for all.
-  void narrow(const Range& sums, std::uint32_t round) {
-    const auto owners = static_cast<int>(owners_with_elements(ownership_));
-    const std::size_t counts = counts_of_round(round, static_cast<std::size_t>(owners));
+  /// One round of `counts` numbers of each of the first `ranks` ranks: each of them sums a part of
+  /// the numbers for all, in the order of ranks.
+  void narrow(const Range& sums, std::uint32_t round, std::size_t counts, int ranks) {
     const auto part = [&](int owner) {
       const auto bound = [&](int i) {
-        return counts * static_cast<std::size_t>(i) / static_cast<std::size_t>(owners);
+        return counts * static_cast<std::size_t>(i) / static_cast<std::size_t>(ranks);
       };
       const std::size_t count = bound(owner + 1) - bound(owner);
-      return builder_.payload(count, count_payload_bytes(count));
+      return builder_.payload(count, number_payload_bytes(count));
     };
-    const auto for_owners = [&](auto visit) {
-      for (int i = 1; i < owners; ++i) visit((own_ + i) % owners);
+    const auto for_peers = [&](auto visit) {
+      for (int i = 1; i < ranks; ++i) visit((own_ + i) % ranks);
     };
-    std::vector<Range> mine, totals;
-    for (int owner = 0; owner < owners; ++owner) mine.push_back(part(owner));
-    for (int owner = 0; owner < owners; ++owner) totals.push_back(part(owner));
+    std::vector<Range> mine, totals, sources;
+    for (int owner = 0; owner < ranks; ++owner) mine.push_back(part(owner));
+    for (int owner = 0; owner < ranks; ++owner) totals.push_back(part(owner));
+    for (int peer = 0; peer < ranks; ++peer) {
+      sources.push_back(peer == own_ ? mine[static_cast<std::size_t>(own_)] : part(own_));
+    }
     const auto own = static_cast<std::size_t>(own_);
     builder_.codec(CodecVerb::kCount, side_by_side(mine), {sums}, round);
-    for_owners(
+    for_peers(
         [&](int peer) { builder_.send(rank_at(peer), mine[static_cast<std::size_t>(peer)]); });
-    std::vector<Range> sources{mine[own]};
-    for_owners([&](int peer) {
-      sources.push_back(part(own_));
-      builder_.recv(rank_at(peer), sources.back());
-    });
+    for_peers(
+        [&](int peer) { builder_.recv(rank_at(peer), sources[static_cast<std::size_t>(peer)]); });
     builder_.codec(CodecVerb::kTally, totals[own], sources);
-    for_owners([&](int peer) { builder_.send(rank_at(peer), totals[own]); });
-    for_owners(
+    for_peers([&](int peer) { builder_.send(rank_at(peer), totals[own]); });
+    for_peers(
         [&](int peer) { builder_.recv(rank_at(peer), totals[static_cast<std::size_t>(peer)]); });
     builder_.codec(CodecVerb::kNarrow, sums, {sums, side_by_side(totals)}, round);
   }
 
   ScheduleBuilder& builder_;
   const SparseLayout& layout_;
-  const BlockOwnership ownership_;
   const ExchangeRoute route_;
   const int ranks_;
   const int own_;
@@ -245,10 +271,6 @@ class Exchange {
 void append_sparse_exchange(ScheduleBuilder& builder, const SparseLayout& layout,
                             ExchangeRoute route, const Range& elements, bool finishes) {
   Exchange(builder, layout, route).append(elements, finishes);
-}
-
-std::size_t count_payload_bytes(std::size_t counts) {
-  return sizeof(std::uint64_t) + counts * sizeof(std::uint32_t);
 }
 
 std::size_t counts_of_round(std::uint32_t round, std::size_t owners) {

@@ -16,12 +16,15 @@ namespace kolo {
 /// With QuotaRule::kGlobalExact the owners find, between merge and result, how much each keeps: in
 /// four rounds of counts, summed by one owner for each part and sent to all of them.
 ///
+/// Where blocks are chosen, all ranks find before the shares which ones these are, in one round of
+/// scores that is summed alike:
+///
+///     encode, kept · scores · finish: shares to the owners · merge · results to all · decode
+///
 /// Threads: pure; any.
 void append_sparse_exchange(ScheduleBuilder& builder, const SparseLayout& layout,
                             ExchangeRoute route, const Range& elements, bool finishes);
 
-/// What a payload of so many counts takes, whatever they are.
-std::size_t count_payload_bytes(std::size_t counts);
 /// Rounds of finding how much each owner keeps: the digits of a threshold, then how much is exactly
 /// at it. Before: 0 <= round < kNarrowRounds; `owners` have elements.
 inline constexpr std::uint32_t kNarrowRounds = 4;

@@ -46,6 +46,10 @@ SparseOptions sparse_options(const PlannedGroup& group, std::span<const Gradient
                         .scope = spec.scope,
                         .wire = spec.wire,
                         .feedback = spec.feedback};
+  if (spec.method == CompressionMethod::kBlockTopK) {
+    options.block = spec.block;
+    options.result_wire = spec.wire;
+  }
   if (spec.momentum > 0) options.momentum = MomentumCorrection{.momentum = spec.momentum};
   for (const std::size_t i : group.gradients) {
     options.tensors.push_back({.name = gradients[i].name, .count = gradients[i].count()});
@@ -80,7 +84,7 @@ CompressedBucket add_compressed(const PlannedGroup& group, std::span<const Gradi
   }
   CompressedBucket result{.group = group,
                           .name = group.name(gradients),
-                          .codec = std::make_shared<CompressedGroup>(rank, context.grid, options)};
+                          .codec = CompressedGroup::make(rank, context.grid, options)};
   const auto add = [&](Schedule schedule, std::string_view kind) {
     const std::string text = fmt::format("{} step of {}", kind, result.name);
     Binding binding{.name = text,

@@ -122,7 +122,8 @@ OptionEntry compression_option() {
       .name = "compression",
       .value = "SPEC|PATTERN=SPEC,...",
       .help =
-          "how gradients are compressed: none, fp16, bf16, topk(DENSITY,WORD,...) or auto; by name "
+          "how gradients are compressed: none, fp16, bf16, topk(DENSITY,WORD,...), "
+          "block_topk(DENSITY,BLOCK,WORD,...) or auto; by name "
           "with * and ?, the first rule that matches, e.g. '*.bias=none,*=topk(0.01)'. WORD: fp32 "
           "fp16 bf16 (of values), dgc[=MOMENTUM], warmup=STEPS (dense), ramp=STEPS (falling "
           "density), nofeedback, rule=quota|exact|lossless, "

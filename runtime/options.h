@@ -50,8 +50,8 @@ struct Options {
   std::size_t device_chunk_bytes = std::size_t{32} << 20;
   /// Dtype on the wire for gradient sets; empty means each gradient's own.
   std::optional<DType> wire_dtype = std::nullopt;
-  /// How gradients are compressed: a spec for all, "none", "fp16", "bf16", "topk(DENSITY,...)" or
-  /// "auto", or rules by name, "PATTERN=SPEC,...", the first that matches; see `CompressionSpec`.
+  /// How gradients are compressed: a spec for all, e.g. "none", "fp16", "topk(0.01)" or "auto", or
+  /// rules by name, "PATTERN=SPEC,...", the first that matches; see `CompressionSpec`.
   std::string compression = "none";
   /// Buckets are cut into chunks of at most this many bytes, which move through the steps in a
   /// pipeline. kAutoBytes: whatever size costs least for the bucket and its algorithm.

@@ -111,8 +111,7 @@ Complaint check_codec(const Step& step, const Schedule& schedule) {
   }
   if (!has_fitting_target(step)) return "combines ranges of different length";
   if (step.finishes && step.verb != CodecVerb::kDecode) return "scales what it does not decode";
-  const bool has_one_target = step.verb == CodecVerb::kTally || step.verb == CodecVerb::kFinish ||
-                              step.verb == CodecVerb::kJoin;
+  const bool has_one_target = step.verb == CodecVerb::kTally || step.verb == CodecVerb::kJoin;
   if (has_one_target && !is_one_payload(step.target, schedule)) return "writes several payloads";
   if (step.verb == CodecVerb::kPart && !is_one_payload(step.sources[0], schedule)) {
     return "parts several payloads";

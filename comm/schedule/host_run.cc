@@ -119,7 +119,7 @@ void HostRun::run_codec(const Step& step) {
     case CodecVerb::kNarrow:
       return codec->narrow(step.ordinal, Payloads(payload_sources_).subspan(1));
     case CodecVerb::kFinish:
-      return codec->finish(payload_targets_.front());
+      return codec->finish(payload_targets_);
     case CodecVerb::kDecode:
       return codec->decode(payload_sources_, elements(step.target),
                            step.finishes ? binding_.scale : 1.0);

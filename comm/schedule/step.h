@@ -61,11 +61,11 @@ enum class CodecVerb : std::uint8_t {
   kFold,     ///< sources[0] = target: elements that stay elements.
   kEncode,   ///< target = sources[0], which are elements.
   kMerge,    ///< target = the sum of the sources, in ascending order of contributions.
-  kCount,    ///< target = counts of round `ordinal`, made of the sum sources[0].
+  kCount,    ///< target = counts of round `ordinal`, made of the sum or contribution sources[0].
   kTally,    ///< target = the sum of the sources, which are counts.
-  kNarrow,   ///< target = sources[0], a sum, of which less is kept after round `ordinal`:
-             ///< sources[1] are the counts of all.
-  kFinish,   ///< target = sources[0], a sum that `ordinal` rounds have narrowed.
+  kNarrow,   ///< target = sources[0], of which less is kept after round `ordinal`: sources[1] are
+             ///< the counts of all.
+  kFinish,   ///< target = sources[0], what `ordinal` rounds have narrowed.
   kDecode,   ///< target = the sources, end to end: elements.
   kInspect,  ///< Reads sources[0], which are elements.
   kJoin,     ///< target, one payload = the sources, end to end. Needs no codec.

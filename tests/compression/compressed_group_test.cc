@@ -12,6 +12,8 @@
 #include "comm/base/error.h"
 #include "comm/collective/reduce_kernels.h"
 #include "comm/schedule/payload_join.h"
+#include "compression/kernels/block_energy.h"
+#include "compression/value_codec.h"
 #include "tests/compression/compressed_job.h"
 #include "tests/compression/simulated_exchange.h"
 #include "tests/support/allocation_counter.h"
@@ -28,6 +30,7 @@ constexpr std::uint32_t kSeed = 97;
 constexpr ExchangeRoute kRoutes[] = {ExchangeRoute::kPairwise, ExchangeRoute::kLogStep,
                                      ExchangeRoute::kAllGather};
 constexpr QuotaRule kRules[] = {QuotaRule::kQuota, QuotaRule::kGlobalExact, QuotaRule::kLossless};
+constexpr std::size_t kBlocks[] = {0, 32};  ///< 0: pairs.
 constexpr DType kWires[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
 
 template <typename T, std::size_t N>
@@ -46,7 +49,8 @@ SparseOptions options_of(const std::vector<std::size_t>& counts, double density)
 
 std::string text(const SparseOptions& options, const std::vector<int>& nodes) {
   std::string result = test::shape_text(nodes) + ", " + std::string(to_string(options.route)) +
-                       ", rule " + std::to_string(static_cast<int>(options.rule)) + ", wire " +
+                       ", block " + std::to_string(options.block) + ", rule " +
+                       std::to_string(static_cast<int>(options.rule)) + ", wire " +
                        std::string(to_string(options.wire)) + " and " +
                        std::string(to_string(options.result_wire)) + ", density " +
                        std::to_string(options.density) + ", tensors";
@@ -130,16 +134,30 @@ std::vector<int> any_nodes(std::mt19937& random) {
   return shapes[random() % std::size(shapes)];
 }
 
+/// Pairs by every route and rule, and blocks of some sizes by every route that they take.
+std::vector<SparseOptions> all_ways(const SparseOptions& options) {
+  std::vector<SparseOptions> ways;
+  for (const ExchangeRoute route : kRoutes) {
+    SparseOptions way = options;
+    way.route = route;
+    for (const QuotaRule rule : kRules) ways.emplace_back(way).rule = rule;
+    if (route == ExchangeRoute::kAllGather) continue;
+    for (const std::size_t block : std::initializer_list<std::size_t>{16, 48, 256}) {
+      ways.emplace_back(way).block = block;
+    }
+  }
+  return ways;
+}
+
 SparseOptions any_options(std::mt19937& random) {
   std::vector<std::size_t> counts(1 + random() % 3);
   for (std::size_t& count : counts) count = 1 + random() % 2000;
   SparseOptions options = options_of(counts, any_of(random, {0.01, 0.1, 0.5, 1.0}));
-  options.route = any_of(random, kRoutes);
-  options.rule = any_of(random, kRules);
   options.wire = any_of(random, kWires);
   options.result_wire = any_of(random, kWires);
   options.scope = any_of(random, {SparseScope::kBetweenNodes, SparseScope::kFlat});
-  return options;
+  const std::vector<SparseOptions> ways = all_ways(options);
+  return ways[random() % ways.size()];
 }
 
 Placement any_placement(std::mt19937& random) {
@@ -157,6 +175,7 @@ TEST_F(CompressedGroupTest, GivesTheBitsOfTheSimulatedExchange) {
   for (int round = 0; round < 24; ++round) {
     SparseOptions options = any_options(random_);
     options.scope = SparseScope::kFlat;
+    options.block = 0;
     const int ranks = 1 + static_cast<int>(random_() % 8);
     const std::vector<int> nodes = ranks > 2 ? std::vector<int>{ranks - 1, 1} : std::vector{ranks};
     SCOPED_TRACE("round " + std::to_string(round) + ": " + text(options, nodes));
@@ -199,6 +218,202 @@ TEST_F(CompressedGroupTest, GivesTheBitsOfTheSimulatedExchange) {
   }
 }
 
+/// A step of blocks of one rank each, in plain loops.
+struct PlainBlocks {
+  SparseOptions options;
+  int ranks = 1;
+  std::vector<Tensors> residuals = {};  ///< By rank.
+  Tensors result = {};
+  std::vector<std::size_t> pieces = {};  ///< By owner: blocks of which it has a value.
+  std::vector<std::size_t> values = {};
+
+  struct Value {
+    std::size_t tensor = 0, block = 0, element = 0;
+  };
+
+  static int exponent(DType wire, const std::vector<float>& numbers) {
+    float largest = 0;
+    for (const float number : numbers) largest = std::max(largest, std::fabs(number));
+    return fitting_exponent(wire, largest);
+  }
+  static std::vector<float> rounded(DType wire, std::vector<float> numbers) {
+    round_to_wire(wire, exponent(wire, numbers), numbers, numbers);
+    return numbers;
+  }
+
+  std::vector<Value> choose() const {
+    std::vector<Value> chosen;
+    for (std::size_t t = 0; t < options.tensors.size(); ++t) {
+      const std::size_t count = options.tensors[t].count;
+      std::vector<std::pair<float, std::size_t>> scores;  // Negative, so that they sort.
+      for (std::size_t begin = 0; begin < count; begin += options.block) {
+        const std::size_t size = std::min(options.block, count - begin);
+        float score = 0;
+        for (const Tensors& own : residuals) {
+          score += reference::block_energy(std::span(own[t]).subspan(begin, size));
+        }
+        scores.emplace_back(-score, begin);
+      }
+      std::ranges::sort(scores);
+      scores.resize(pairs_to_keep(options.density, scores.size()));
+      std::ranges::sort(scores, {}, &std::pair<float, std::size_t>::second);
+      for (const auto& [score, begin] : scores) {
+        const std::size_t end = std::min(begin + options.block, count);
+        for (std::size_t i = begin; i < end; ++i) chosen.push_back({t, begin, i});
+      }
+    }
+    return chosen;
+  }
+
+  /// Calls visit(first, end) for each run of `chosen` with one block, and one owner if it matters.
+  template <typename Visit>
+  void for_runs(const std::vector<Value>& chosen, bool by_owner, Visit visit) const {
+    const auto owner = [&](std::size_t position) {
+      const auto all = static_cast<std::size_t>(ranks);
+      const std::size_t each = chosen.size() / all, more = chosen.size() % all;
+      return position < more * (each + 1) ? position / (each + 1) : (position - more) / each;
+    };
+    for (std::size_t begin = 0; begin < chosen.size();) {
+      std::size_t end = begin + 1;
+      while (end < chosen.size() && chosen[end].tensor == chosen[begin].tensor &&
+             chosen[end].block == chosen[begin].block &&
+             (!by_owner || owner(end) == owner(begin))) {
+        ++end;
+      }
+      visit(begin, end, owner(begin));
+      begin = end;
+    }
+  }
+
+  void step(const std::vector<Tensors>& gradients, float scale) {
+    residuals.resize(gradients.size());
+    for (std::size_t rank = 0; rank < gradients.size(); ++rank) {
+      if (residuals[rank].empty()) {
+        for (const auto& tensor : gradients[rank]) residuals[rank].emplace_back(tensor.size());
+      }
+      for (std::size_t t = 0; t < options.tensors.size(); ++t) {
+        for (std::size_t i = 0; i < gradients[rank][t].size(); ++i) {
+          residuals[rank][t][i] += gradients[rank][t][i];
+        }
+      }
+    }
+    const std::vector<Value> chosen = choose();
+    std::vector<float> sums;
+    for (Tensors& own : residuals) {
+      std::vector<float> sent(chosen.size());
+      for_runs(chosen, false, [&](std::size_t begin, std::size_t end, std::size_t) {
+        std::vector<float> run;
+        for (std::size_t j = begin; j < end; ++j) {
+          run.push_back(own[chosen[j].tensor][chosen[j].element]);
+        }
+        std::ranges::copy(rounded(options.wire, run),
+                          sent.begin() + static_cast<std::ptrdiff_t>(begin));
+      });
+      for (std::size_t j = 0; j < chosen.size(); ++j) {
+        own[chosen[j].tensor][chosen[j].element] -= sent[j];
+      }
+      if (sums.empty()) {
+        sums = sent;
+      } else {
+        for (std::size_t j = 0; j < sums.size(); ++j) sums[j] += sent[j];
+      }
+    }
+    result.clear();
+    for (const FeedbackTensor& tensor : options.tensors) result.emplace_back(tensor.count);
+    pieces.assign(gradients.size(), 0);
+    values.assign(gradients.size(), 0);
+    for_runs(chosen, true, [&](std::size_t begin, std::size_t end, std::size_t owner) {
+      const std::vector<float> run(sums.begin() + static_cast<std::ptrdiff_t>(begin),
+                                   sums.begin() + static_cast<std::ptrdiff_t>(end));
+      const std::vector<float> back = rounded(options.result_wire, run);
+      for (std::size_t j = begin; j < end; ++j) {
+        const Value& value = chosen[j];
+        residuals[owner][value.tensor][value.element] += run[j - begin] - back[j - begin];
+        result[value.tensor][value.element] = scale * back[j - begin];
+      }
+      ++pieces[owner];
+      values[owner] += end - begin;
+    });
+  }
+};
+
+// The same for blocks, and of what transports count.
+TEST_F(CompressedGroupTest, BlocksGiveTheBitsOfAPlainSimulation) {
+  for (int round = 0; round < 24; ++round) {
+    SparseOptions options = any_options(random_);
+    options.scope = SparseScope::kFlat;
+    options.block = any_of(random_, {std::size_t{16}, std::size_t{48}, std::size_t{256}});
+    const int ranks = 1 + static_cast<int>(random_() % 8);
+    const std::vector<int> nodes(static_cast<std::size_t>(ranks), 1);
+    PlainBlocks expected{.options = options, .ranks = ranks};
+    std::vector<std::unique_ptr<CompressedJob>> jobs;
+    for (const ExchangeRoute route : {ExchangeRoute::kPairwise, ExchangeRoute::kLogStep}) {
+      options.route = route;
+      jobs.push_back(
+          std::make_unique<CompressedJob>(nodes, options, any_placement(random_), random_()));
+    }
+    SCOPED_TRACE("round " + std::to_string(round) + ": " + text(options, nodes));
+    std::uint64_t sent_before = 0;
+    for (int step = 0; step < 3; ++step) {
+      const auto gradients = gradients_of(random_, options, ranks, normal);
+      expected.step(gradients, static_cast<float>(1.0 / ranks));
+      std::vector<std::uint32_t> residuals;
+      for (const Tensors& own : expected.residuals) {
+        const auto bits = bits_of(own);
+        residuals.insert(residuals.end(), bits.begin(), bits.end());
+      }
+      for (const auto& job : jobs) {
+        ASSERT_TRUE(job->step(gradients));
+        for (int rank = 0; rank < ranks; ++rank) {
+          ASSERT_EQ(bits_of(job->rank(rank).results()), bits_of(expected.result));
+        }
+        ASSERT_EQ(residual_bits(*job), residuals);
+      }
+      // I13, of rank 0 by the pairwise route: scores and values there, and back.
+      const BlockPlan plan = *sparse_layout(0, ProcessGrid::with_node_sizes(nodes), options).blocks;
+      std::size_t bytes = 0;
+      const auto scores_of = [&](int owner) {
+        const auto bound = [&](int i) {
+          return plan.blocks() * static_cast<std::size_t>(i) / static_cast<std::size_t>(ranks);
+        };
+        const std::size_t scores = bound(owner + 1) - bound(owner);
+        return scores > 0 ? 8 + 4 * scores : 0;
+      };
+      for (int peer = 1; peer < ranks; ++peer) {
+        const auto i = static_cast<std::size_t>(peer);
+        bytes += scores_of(peer) + scores_of(0);
+        if (plan.dealt(peer, bucket_count(options)).count > 0) {
+          bytes += plan.share().bytes(expected.pieces[i], expected.values[i]);
+        }
+        bytes += plan.result().bytes(expected.pieces[0], expected.values[0]);
+      }
+      const std::uint64_t sent = jobs[0]->rank(0).sent_bytes();
+      ASSERT_EQ(sent - sent_before, bytes);
+      sent_before = sent;
+    }
+  }
+}
+
+// I8, of all ranks together: no other choice of so many whole blocks leaves less in the residuals.
+TEST_F(CompressedGroupTest, WhatBlocksLeaveIsAContraction) {
+  SparseOptions options = options_of({160 * 16}, 0.1);
+  options.block = 16;
+  options.wire = DType::kFloat32;
+  CompressedJob job({3}, options);
+  const auto gradients = gradients_of(random_, options, 3, normal);
+  ASSERT_TRUE(job.step(gradients));
+  double before = 0, after = 0;
+  for (int rank = 0; rank < 3; ++rank) {
+    for (const float value : gradients[static_cast<std::size_t>(rank)][0]) {
+      before += double{value} * double{value};
+    }
+    const double norm = job.group(rank).residual_norm(0);
+    after += norm * norm;
+  }
+  EXPECT_LT(after, (1 - 0.1) * before);
+  EXPECT_GT(after, 0.5 * before);
+}
+
 // I3 and I4: over warm-up, ramp and steady state, and a flush at the end, which leaves nothing.
 TEST_F(CompressedGroupTest, MassIsConservedExactly) {
   for (int round = 0; round < 30; ++round) {
@@ -235,31 +450,26 @@ TEST_F(CompressedGroupTest, MassIsConservedExactly) {
 TEST_F(CompressedGroupTest, DensityOneEqualsTheDensePath) {
   for (const std::vector<int>& nodes :
        {std::vector<int>{1}, {2}, {5}, {1, 1, 1}, {2, 2}, {3, 3}, {2, 1}}) {
-    for (const ExchangeRoute route : kRoutes) {
-      for (const QuotaRule rule : kRules) {
-        SparseOptions options = options_of({777, 1, 1600}, 1.0);
-        options.route = route;
-        options.rule = rule;
-        options.wire = DType::kFloat32;
-        SCOPED_TRACE(text(options, nodes));
-        CompressedJob sparse(nodes, options);
-        options.warm_up.dense_steps = 1;
-        CompressedJob dense(nodes, options);
-        const auto gradients = gradients_of(random_, options, sparse.size(), normal);
-        ASSERT_TRUE(sparse.step(gradients));
-        ASSERT_TRUE(dense.step(gradients));
-        EXPECT_GT(sparse.group(0).stats().k, 0u);
-        EXPECT_EQ(dense.group(0).stats().k, 0u);
-        ASSERT_EQ(bits_of(sparse.rank(0).results()), bits_of(dense.rank(0).results()));
-        if (nodes.size() > 1 && nodes[0] > 1 && nodes[0] == nodes[1]) continue;
-        for (std::size_t t = 0; t < options.tensors.size(); ++t) {
-          std::vector<const void*> sources;
-          for (const Tensors& own : gradients) sources.push_back(own[t].data());
-          std::vector<float> expected(options.tensors[t].count);
-          reduce(DType::kFloat32, ReduceOp::kSum, expected.data(), sources, expected.size(),
-                 1.0 / sparse.size());
-          ASSERT_EQ(bits_of(std::span(sparse.rank(0).results()[t])), bits_of(std::span(expected)));
-        }
+    for (SparseOptions options : all_ways(options_of({777, 1, 1600}, 1.0))) {
+      options.wire = DType::kFloat32;
+      SCOPED_TRACE(text(options, nodes));
+      CompressedJob sparse(nodes, options);
+      options.warm_up.dense_steps = 1;
+      CompressedJob dense(nodes, options);
+      const auto gradients = gradients_of(random_, options, sparse.size(), normal);
+      ASSERT_TRUE(sparse.step(gradients));
+      ASSERT_TRUE(dense.step(gradients));
+      EXPECT_GT(sparse.group(0).stats().k, 0u);
+      EXPECT_EQ(dense.group(0).stats().k, 0u);
+      ASSERT_EQ(bits_of(sparse.rank(0).results()), bits_of(dense.rank(0).results()));
+      if (nodes.size() > 1 && nodes[0] > 1 && nodes[0] == nodes[1]) continue;
+      for (std::size_t t = 0; t < options.tensors.size(); ++t) {
+        std::vector<const void*> sources;
+        for (const Tensors& own : gradients) sources.push_back(own[t].data());
+        std::vector<float> expected(options.tensors[t].count);
+        reduce(DType::kFloat32, ReduceOp::kSum, expected.data(), sources, expected.size(),
+               1.0 / sparse.size());
+        ASSERT_EQ(bits_of(std::span(sparse.rank(0).results()[t])), bits_of(std::span(expected)));
       }
     }
   }
@@ -295,19 +505,14 @@ TEST_F(CompressedGroupTest, ABadNumberOnOneRankSkipsTheStepOnAll) {
 
 TEST_F(CompressedGroupTest, ASumThatOverflowsSkipsTheStep) {
   for (const std::vector<int>& nodes : {std::vector<int>{2}, {1, 1}, {2, 2}}) {
-    for (const ExchangeRoute route : kRoutes) {
-      for (const QuotaRule rule : kRules) {
-        SparseOptions options = options_of({500}, 0.1);
-        options.route = route;
-        options.rule = rule;
-        SCOPED_TRACE(text(options, nodes));
-        CompressedJob job(nodes, options);
-        auto gradients = gradients_of(random_, options, job.size(), normal);
-        const auto before = residual_bits(job);
-        for (Tensors& own : gradients) own[0][77] = 3e38f;
-        EXPECT_FALSE(job.step(gradients));
-        EXPECT_EQ(residual_bits(job), before);
-      }
+    for (const SparseOptions& options : all_ways(options_of({500}, 0.1))) {
+      SCOPED_TRACE(text(options, nodes));
+      CompressedJob job(nodes, options);
+      auto gradients = gradients_of(random_, options, job.size(), normal);
+      const auto before = residual_bits(job);
+      for (Tensors& own : gradients) own[0][77] = 3e38f;
+      EXPECT_FALSE(job.step(gradients));
+      EXPECT_EQ(residual_bits(job), before);
     }
   }
 }
@@ -324,10 +529,7 @@ TEST_F(CompressedGroupTest, Edges) {
     for (const std::vector<std::size_t>& counts :
          {std::vector<std::size_t>{1}, {3, 0, 2}, {64 * 5 + 1, 0, 63}}) {
       for (const std::vector<int>& nodes : {std::vector<int>{5}, {2, 2}, {4, 4}}) {
-        for (const QuotaRule rule : kRules) {
-          SparseOptions options = options_of(counts, 0.1);
-          options.rule = rule;
-          options.route = any_of(random_, kRoutes);
+        for (const SparseOptions& options : all_ways(options_of(counts, 0.1))) {
           SCOPED_TRACE(text(options, nodes));
           CompressedJob job(nodes, options);
           for (int step = 0; step < 2; ++step) {
@@ -448,30 +650,53 @@ TEST_F(CompressedGroupTest, BytesDoNotGrowWithTheNumberOfRanks) {
   }
 }
 
-TEST_F(CompressedGroupTest, SavedStateGoesOnBitForBit) {
-  for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}}) {
-    SparseOptions options = options_of({900, 300}, 0.05);
-    options.momentum = MomentumCorrection{};
-    options.warm_up = {.dense_steps = 1, .ramp = {0.25}, .steps_per_density = 2};
-    CompressedJob whole(nodes, options);
-    std::unique_ptr<CompressedJob> resumed;
-    for (int step = 0; step < 6; ++step) {
-      if (step == 2) {
-        resumed = std::make_unique<CompressedJob>(nodes, options);
-        for (int rank = 0; rank < whole.size(); ++rank) {
-          resumed->group(rank).load(whole.group(rank).save());
-          resumed->group(rank).set_step(whole.group(rank).step());
-        }
-      }
-      const auto gradients = gradients_of(random_, options, whole.size(), normal);
-      ASSERT_TRUE(whole.step(gradients));
-      if (!resumed) continue;
-      ASSERT_TRUE(resumed->step(gradients));
-      ASSERT_EQ(bits_of(resumed->rank(0).results()), bits_of(whole.rank(0).results()));
-      ASSERT_EQ(residual_bits(*resumed), residual_bits(whole));
+// The same of blocks, with both ways in 16 bits: 4 bytes a value, 8 a score, headers apart.
+TEST_F(CompressedGroupTest, BytesOfBlocksDoNotGrowWithTheNumberOfRanks) {
+  for (const int ranks : {2, 16, 128, 256}) {
+    SparseOptions options = options_of({65536}, 0.02);
+    options.block = 64;
+    options.result_wire = options.wire;
+    CompressedJob job(std::vector<int>(static_cast<std::size_t>(ranks), 1), options);
+    ASSERT_TRUE(job.step(gradients_of(random_, options, ranks, normal)));
+    const auto others = static_cast<std::size_t>(ranks - 1);
+    const std::size_t k = job.group(0).stats().k;
+    EXPECT_EQ(k, 21u * 64);
+    for (int rank = 0; rank < ranks; ++rank) {
+      // Two lengths and a rounded part of the scores; two headers, exponents of two blocks more
+      // than there are and a rounded part of the values.
+      EXPECT_LE(job.rank(rank).sent_bytes(),
+                4 * k + 8 * (65536 / 64) + 4 * 21 + others * (2 * 8 + 4 + 2 * (16 + 4 + 2) + 2))
+          << ranks << " ranks, seed " << kSeed;
     }
-    EXPECT_GT(whole.group(0).residual_norm(0), 0.0);
   }
+}
+
+TEST_F(CompressedGroupTest, SavedStateGoesOnBitForBit) {
+  for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}})
+    for (const std::size_t block : kBlocks) {
+      SparseOptions options = options_of({900, 300}, 0.05);
+      options.momentum = MomentumCorrection{};
+      options.warm_up = {.dense_steps = 1, .ramp = {0.25}, .steps_per_density = 2};
+      options.block = block;
+      CompressedJob whole(nodes, options);
+      std::unique_ptr<CompressedJob> resumed;
+      for (int step = 0; step < 6; ++step) {
+        if (step == 2) {
+          resumed = std::make_unique<CompressedJob>(nodes, options);
+          for (int rank = 0; rank < whole.size(); ++rank) {
+            resumed->group(rank).load(whole.group(rank).save());
+            resumed->group(rank).set_step(whole.group(rank).step());
+          }
+        }
+        const auto gradients = gradients_of(random_, options, whole.size(), normal);
+        ASSERT_TRUE(whole.step(gradients));
+        if (!resumed) continue;
+        ASSERT_TRUE(resumed->step(gradients));
+        ASSERT_EQ(bits_of(resumed->rank(0).results()), bits_of(whole.rank(0).results()));
+        ASSERT_EQ(residual_bits(*resumed), residual_bits(whole));
+      }
+      EXPECT_GT(whole.group(0).residual_norm(0), 0.0);
+    }
 }
 
 // I12: among other ranks and nodes, what all residuals are worth stays the same, exactly.
@@ -504,32 +729,37 @@ TEST_F(CompressedGroupTest, ARemappedStateIsWorthAsMuch) {
 // Nobody's momentum is lost or counted twice: at density one, without masking, it is that of a
 // dense optimizer, before and after the dense steps.
 TEST_F(CompressedGroupTest, CorrectedMomentumAtDensityOneIsTheOptimizers) {
-  for (const std::vector<int>& nodes : {std::vector<int>{2}, {2, 2}}) {
-    SparseOptions options = options_of({160}, 1.0);
-    options.wire = DType::kFloat32;
-    options.momentum = MomentumCorrection{.momentum = 0.5f, .masking = false};
-    options.warm_up.dense_steps = 2;
-    CompressedJob job(nodes, options);
-    std::vector<double> velocity(160);
-    for (int step = 0; step < 4; ++step) {
-      const auto gradients = gradients_of(random_, options, job.size(), lattice);
-      ASSERT_TRUE(job.step(gradients));
-      for (std::size_t i = 0; i < velocity.size(); ++i) {
-        double sum = 0;
-        for (const Tensors& own : gradients) sum += double{own[0][i]};
-        velocity[i] = 0.5 * velocity[i] + sum / job.size();
-        ASSERT_EQ(double{job.rank(0).results()[0][i]}, velocity[i]) << "step " << step;
+  for (const std::vector<int>& nodes : {std::vector<int>{2}, {2, 2}})
+    for (const std::size_t block : kBlocks) {
+      SparseOptions options = options_of({160}, 1.0);
+      options.block = block;
+      options.wire = DType::kFloat32;
+      options.momentum = MomentumCorrection{.momentum = 0.5f, .masking = false};
+      options.warm_up.dense_steps = 2;
+      CompressedJob job(nodes, options);
+      std::vector<double> velocity(160);
+      for (int step = 0; step < 4; ++step) {
+        const auto gradients = gradients_of(random_, options, job.size(), lattice);
+        ASSERT_TRUE(job.step(gradients));
+        for (std::size_t i = 0; i < velocity.size(); ++i) {
+          double sum = 0;
+          for (const Tensors& own : gradients) sum += double{own[0][i]};
+          velocity[i] = 0.5 * velocity[i] + sum / job.size();
+          ASSERT_EQ(double{job.rank(0).results()[0][i]}, velocity[i]) << "step " << step;
+        }
       }
     }
-  }
 }
 
 TEST_F(CompressedGroupTest, WithoutFeedbackNothingIsKept) {
-  SparseOptions options = options_of({2000}, 0.01);
-  options.feedback = false;
-  CompressedJob job({2}, options);
-  ASSERT_TRUE(job.step(gradients_of(random_, options, 2, normal)));
-  EXPECT_EQ(job.group(0).residual_norm(0), 0.0);
+  for (const std::size_t block : kBlocks) {
+    SparseOptions options = options_of({2000}, 0.01);
+    options.feedback = false;
+    options.block = block;
+    CompressedJob job({2}, options);
+    ASSERT_TRUE(job.step(gradients_of(random_, options, 2, normal)));
+    EXPECT_EQ(job.group(0).residual_norm(0), 0.0);
+  }
 }
 
 TEST_F(CompressedGroupTest, StepsHaveAnOrder) {
@@ -542,23 +772,18 @@ TEST_F(CompressedGroupTest, StepsHaveAnOrder) {
 }
 
 TEST_F(CompressedGroupTest, SteadyStateAllocatesNothing) {
-  for (const ExchangeRoute route : kRoutes) {
-    for (const QuotaRule rule : kRules) {
-      SparseOptions options = options_of({20000, 5000}, 0.02);
-      options.route = route;
-      options.rule = rule;
-      options.result_wire = DType::kFloat16;
-      SCOPED_TRACE(text(options, {1}));
-      CompressedJob job({1}, options);
-      auto gradients = gradients_of(random_, options, 1, normal);
-      for (int step = 0; step < 8; ++step) {
-        job.rank(0).start(gradients[0]);
-        const test::AllocationCounter counter;
-        while (job.rank(0).busy()) job.rank(0).poll();
-        job.group(0).commit();
-        if (step >= 3) {
-          EXPECT_EQ(counter.calls(), 0u) << "step " << step;
-        }
+  for (SparseOptions options : all_ways(options_of({20000, 5000}, 0.02))) {
+    options.result_wire = DType::kFloat16;
+    SCOPED_TRACE(text(options, {1}));
+    CompressedJob job({1}, options);
+    auto gradients = gradients_of(random_, options, 1, normal);
+    for (int step = 0; step < 8; ++step) {
+      job.rank(0).start(gradients[0]);
+      const test::AllocationCounter counter;
+      while (job.rank(0).busy()) job.rank(0).poll();
+      job.group(0).commit();
+      if (step >= 3) {
+        EXPECT_EQ(counter.calls(), 0u) << "step " << step;
       }
     }
   }
@@ -566,24 +791,26 @@ TEST_F(CompressedGroupTest, SteadyStateAllocatesNothing) {
 
 // The same from a thread for each rank, for the thread sanitizer.
 TEST_F(CompressedGroupTest, RanksMayBeThreads) {
-  for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}}) {
-    SparseOptions options = options_of({5000}, 0.02);
-    options.route = ExchangeRoute::kLogStep;
-    CompressedJob job(nodes, options), expected(nodes, options);
-    for (int step = 0; step < 3; ++step) {
-      const auto gradients = gradients_of(random_, options, job.size(), normal);
-      ASSERT_TRUE(expected.step(gradients));
-      test::run_ranks(job.size(), [&](const test::RankRun& run) {
-        test::CompressedRank& rank = job.rank(run.rank());
-        rank.start(gradients[static_cast<std::size_t>(run.rank())]);
-        run.poll_until([&] { return rank.poll(); }, [&] { return !rank.busy(); });
-        rank.group->commit();
-      });
-      for (int rank = 0; rank < job.size(); ++rank) {
-        ASSERT_EQ(bits_of(job.rank(rank).results()), bits_of(expected.rank(0).results()));
+  for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}})
+    for (const std::size_t block : kBlocks) {
+      SparseOptions options = options_of({5000}, 0.02);
+      options.route = ExchangeRoute::kLogStep;
+      options.block = block;
+      CompressedJob job(nodes, options), expected(nodes, options);
+      for (int step = 0; step < 3; ++step) {
+        const auto gradients = gradients_of(random_, options, job.size(), normal);
+        ASSERT_TRUE(expected.step(gradients));
+        test::run_ranks(job.size(), [&](const test::RankRun& run) {
+          test::CompressedRank& rank = job.rank(run.rank());
+          rank.start(gradients[static_cast<std::size_t>(run.rank())]);
+          run.poll_until([&] { return rank.poll(); }, [&] { return !rank.busy(); });
+          rank.group->commit();
+        });
+        for (int rank = 0; rank < job.size(); ++rank) {
+          ASSERT_EQ(bits_of(job.rank(rank).results()), bits_of(expected.rank(0).results()));
+        }
       }
     }
-  }
 }
 
 }  // namespace

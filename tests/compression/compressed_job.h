@@ -77,7 +77,7 @@ class CompressedRank {
         placement_(placement),
         transport_(hub.transport(rank)),
         executor_(*transport_),
-        group(std::make_shared<CompressedGroup>(rank, grid_, options)),
+        group(CompressedGroup::make(rank, grid_, options)),
         tensors(std::make_shared<GroupTensors>(options)) {
     add(compile_sparse);
     add(compile_dense_step);

@@ -33,6 +33,25 @@ SparseOptions options_of(std::vector<std::size_t> counts, ExchangeRoute route, Q
   return options;
 }
 
+/// Pairs by every route and rule, and blocks by the routes that they take.
+std::vector<SparseOptions> all_ways(const std::vector<std::size_t>& counts) {
+  std::vector<SparseOptions> ways;
+  for (const ExchangeRoute route : kRoutes) {
+    for (const QuotaRule rule : kRules) ways.push_back(options_of(counts, route, rule));
+    if (route == ExchangeRoute::kAllGather) continue;
+    ways.push_back(options_of(counts, route, QuotaRule::kQuota));
+    ways.back().block = 16;
+  }
+  return ways;
+}
+
+std::string text(const SparseOptions& options) {
+  return std::string(to_string(options.route)) + ", rule " +
+         std::to_string(static_cast<int>(options.rule)) + ", block " +
+         std::to_string(options.block) + ", " + std::to_string(options.tensors[0].count) +
+         " elements";
+}
+
 using Compile = Schedule (*)(int, const BucketLayout&, const ProcessGrid&, const SparseOptions&);
 
 std::vector<Schedule> compile_all(const ProcessGrid& grid, const SparseOptions& options,
@@ -58,16 +77,12 @@ TEST(SparseSchedules, AreProvedForAllShapesRoutesAndRules) {
       // One with an owner for every rank; one that has fewer blocks than ranks; one element.
       for (const std::vector<std::size_t>& counts :
            {std::vector<std::size_t>{1000, 37}, {130}, {1}}) {
-        for (const ExchangeRoute route : kRoutes) {
-          for (const QuotaRule rule : kRules) {
-            for (const Placement placement : {Placement::kUser, Placement::kInPlace}) {
-              for (const Compile compile : {compile_sparse, compile_dense_step}) {
-                const SparseOptions options = options_of(counts, route, rule);
-                EXPECT_EQ(verified(compile_all(grid, options, placement, compile), grid),
-                          std::nullopt)
-                    << test::shape_text(nodes) << ", " << to_string(route) << ", rule "
-                    << static_cast<int>(rule) << ", " << counts[0] << " elements";
-              }
+        for (const SparseOptions& options : all_ways(counts)) {
+          for (const Placement placement : {Placement::kUser, Placement::kInPlace}) {
+            for (const Compile compile : {compile_sparse, compile_dense_step}) {
+              EXPECT_EQ(verified(compile_all(grid, options, placement, compile), grid),
+                        std::nullopt)
+                  << test::shape_text(nodes) << ", " << text(options);
             }
           }
         }
@@ -109,6 +124,14 @@ TEST(SparseSchedules, RefuseOtherBuckets) {
   refused([](BucketLayout& bucket) { bucket.op = ReduceOp::kMax; });
   refused([](BucketLayout& bucket) { bucket.placement = Placement::kStaged; });
   refused([](BucketLayout& bucket) { bucket.memory = MemoryKind::kDevice; });
+}
+
+TEST(SparseSchedules, BlocksGoThroughOwners) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2});
+  SparseOptions options = options_of({1000}, ExchangeRoute::kAllGather, QuotaRule::kQuota);
+  options.block = 16;
+  const BucketLayout bucket = sparse_bucket(options, ReduceOp::kSum, Placement::kUser);
+  EXPECT_THROW(compile_sparse(0, bucket, grid, options), UsageError);
 }
 
 TEST(CompressionGroups, AreFullButNeverCutATensor) {
@@ -317,20 +340,18 @@ TEST(SparseSchedules, MutationsAreCaught) {
   std::vector<std::size_t> damaged_by(std::size(mutations));
   for (const std::vector<int>& nodes : {std::vector<int>{4}, {1, 1, 1, 1, 1}, {2, 2, 2}}) {
     const ProcessGrid grid = ProcessGrid::with_node_sizes(nodes);
-    for (const ExchangeRoute route : kRoutes) {
-      for (const QuotaRule rule : {QuotaRule::kQuota, QuotaRule::kGlobalExact}) {
-        const std::vector<Schedule> correct = compile_all(grid, options_of({1800}, route, rule));
-        ASSERT_EQ(verified(correct, grid), std::nullopt);
-        for (std::size_t m = 0; m < std::size(mutations); ++m) {
-          for (unsigned seed = 0; seed < 10; ++seed) {
-            std::mt19937 random(seed);
-            std::vector<Schedule> damaged = correct;
-            if (!mutations[m].second(damaged, grid, random)) continue;
-            ++damaged_by[m];
-            EXPECT_NE(verified(damaged, grid), std::nullopt)
-                << mutations[m].first << " seed " << seed << ", " << test::shape_text(nodes) << ", "
-                << to_string(route) << ", rule " << static_cast<int>(rule);
-          }
+    for (const SparseOptions& options : all_ways({1800})) {
+      const std::vector<Schedule> correct = compile_all(grid, options);
+      ASSERT_EQ(verified(correct, grid), std::nullopt);
+      for (std::size_t m = 0; m < std::size(mutations); ++m) {
+        for (unsigned seed = 0; seed < 10; ++seed) {
+          std::mt19937 random(seed);
+          std::vector<Schedule> damaged = correct;
+          if (!mutations[m].second(damaged, grid, random)) continue;
+          ++damaged_by[m];
+          EXPECT_NE(verified(damaged, grid), std::nullopt)
+              << mutations[m].first << " seed " << seed << ", " << test::shape_text(nodes) << ", "
+              << text(options);
         }
       }
     }

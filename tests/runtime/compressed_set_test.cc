@@ -155,7 +155,8 @@ TEST(CompressedSet, SendsAFewOfEachLargeTensorAndAllOfSmallOnes) {
 // steps; a flush brings all the rest.
 TEST(CompressedSet, NothingIsLostOverStepsAndAFlushBringsTheRest) {
   for (const char* spec : {"topk(0.05)", "topk(0.05,rule=lossless)", "topk(0.02,rule=exact,bf16)",
-                           "topk(0.05,route=allgather)", "topk(0.05,warmup=2,ramp=3)"}) {
+                           "topk(0.05,route=allgather)", "topk(0.05,warmup=2,ramp=3)",
+                           "block_topk(0.05,64,bf16)", "block_topk(0.05,16,warmup=2,ramp=3)"}) {
     SCOPED_TRACE(spec);
     constexpr std::size_t kSteps = 6;
     run({.compression = spec}, [](Member& member) {
@@ -177,18 +178,23 @@ TEST(CompressedSet, NothingIsLostOverStepsAndAFlushBringsTheRest) {
 
 TEST(CompressedSet, AtDensityOneTheBitsAreThoseOfTheDensePath) {
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
-    EXPECT_EQ(results_of({.compression = "topk(1,fp32)", .op = op}, 3),
-              results_of({.compression = "none", .op = op}, 3));
+    const auto dense = results_of({.compression = "none", .op = op}, 3);
+    EXPECT_EQ(results_of({.compression = "topk(1,fp32)", .op = op}, 3), dense);
+    EXPECT_EQ(results_of({.compression = "block_topk(1,fp32)", .op = op}, 3), dense);
   }
 }
 
 TEST(CompressedSet, NeitherFusionNorRouteChangesABit) {
   const auto expected = results_of({.compression = "topk(0.05,route=owners)"}, 4);
+  const auto blocks = results_of({.compression = "block_topk(0.05,64)"}, 4);
   for (const std::size_t fusion_bytes : std::initializer_list<std::size_t>{0, 1024, 1 << 26}) {
     EXPECT_EQ(
         results_of({.compression = "topk(0.05,route=owners)", .fusion_bytes = fusion_bytes}, 4),
         expected);
+    EXPECT_EQ(results_of({.compression = "block_topk(0.05,64)", .fusion_bytes = fusion_bytes}, 4),
+              blocks);
   }
+  EXPECT_EQ(results_of({.compression = "block_topk(0.05,64,route=logstep)"}, 4), blocks);
   EXPECT_EQ(results_of({.compression = "topk(0.05,route=logstep)"}, 4), expected);
   EXPECT_EQ(results_of({.compression = "topk(0.05,route=allgather)"}, 4), expected);
 }
@@ -203,7 +209,8 @@ FeedbackState residuals(const GradientSet& set) {
 TEST(CompressedSet, AStepThatIsNotFiniteLeavesNoTrace) {
   for (const std::size_t tensor : std::initializer_list<std::size_t>{0, 1, 2}) {
     for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
-      run({}, [&](Member& member) {
+      const char* const spec = bad == bad ? "topk(0.05)" : "block_topk(0.05,64)";
+      run({.compression = spec}, [&](Member& member) {
         member.reduce(std::size_t{0});
         const auto before = residuals(member.set());
         Tensors gradients = gradients_of(member.runtime().rank(), 1);
@@ -227,8 +234,8 @@ TEST(CompressedSet, AStepThatIsNotFiniteLeavesNoTrace) {
 // I12. What is beyond a float16 as it is shows whether exponents are part of the state.
 TEST(CompressedSet, ASavedStateGoesOnBitForBit) {
   constexpr float kSmall = 0x1p-60f;
-  for (const char* spec :
-       {"topk(0.05)", "topk(0.05,dgc,warmup=1)", "first=topk(0.05),*=fp16", "fp16"}) {
+  for (const char* spec : {"topk(0.05)", "topk(0.05,dgc,warmup=1)", "first=topk(0.05),*=fp16",
+                           "fp16", "block_topk(0.05,64,dgc,warmup=1)"}) {
     SCOPED_TRACE(spec);
     const Setting setting{.compression = spec};
     std::vector<Tensors> whole;

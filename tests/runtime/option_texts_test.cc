@@ -22,7 +22,7 @@ constexpr int kTexts = 4000;
 const std::map<std::string, std::vector<std::string>>& taken() {
   static const std::map<std::string, std::vector<std::string>> texts = {
       {"compression",
-       {"none", "*.bias=none,*=topk(0.01)", "auto(0.25,bf16)",
+       {"none", "*.bias=none,*=topk(0.01)", "auto(0.25,bf16)", "block_topk(0.1,64,dgc)",
         "a?=fp16,topk( 0.02 , fp32, dgc=0.8, warmup=200, ramp=100, nofeedback, rule=exact, "
         "route=logstep, scope=flat )"}},
       {"link_costs", {"network_latency_us=2.5,bucket_us=1", "node_rates=1200:0:7.5e3"}},
@@ -35,6 +35,7 @@ const std::vector<std::string> kWords = {"none",
                                          "bf16",
                                          "fp32",
                                          "topk",
+                                         "block_topk",
                                          "auto",
                                          "(",
                                          ")",

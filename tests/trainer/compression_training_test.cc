@@ -61,7 +61,9 @@ TEST_F(CompressionTrainingTest, TopKWithFeedbackFollowsDense) {
   const double without = mean_loss("topk(0.01,nofeedback)");
   EXPECT_NEAR(mean_loss("fp16"), dense, 0.01 * dense);
   EXPECT_NEAR(mean_loss("bf16"), dense, 0.02 * dense);
+  const double blocks = mean_loss("block_topk(0.01,64,warmup=6,ramp=6)");
   EXPECT_LT(with, without);
+  EXPECT_LT(blocks, without);
   EXPECT_LT(with - dense, 0.5 * (without - dense)) << dense << ' ' << with << ' ' << without;
 }
 

@@ -1,0 +1,238 @@
+#include "compression/top_k_group.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "comm/base/check.h"
+#include "compression/finite.h"
+#include "compression/number_payload.h"
+#include "compression/sparse_steps.h"
+
+namespace kolo {
+
+TopKGroup::TopKGroup(int rank, const ProcessGrid& grid, SparseOptions options)
+    : CompressedGroup(rank, grid, std::move(options)),
+      ownership_(layout_.plan.ownership()),
+      share_plan_(layout_.plan.share()),
+      result_plan_(layout_.plan.result()),
+      contribution_plan_(layout_.plan.contribution()),
+      step_plan_(layout_.plan),
+      sum_(options_.route == ExchangeRoute::kAllGather ? layout_.plan.count()
+                                                       : ownership_.local_count(layout_.position)) {
+  reserve();
+}
+
+void TopKGroup::reserve() {
+  const std::size_t parts = layout_.parts.size();
+  const auto ranks = static_cast<std::size_t>(layout_.plan.ranks);
+  const std::size_t k = layout_.plan.k;
+  const bool gathers = options_.route == ExchangeRoute::kAllGather;
+  const std::size_t summed = std::min(ranks * (gathers ? k : share_plan_.most_pairs),
+                                      gathers ? layout_.plan.count() : share_plan_.domain);
+  const bool rounds = options_.result_wire != DType::kFloat32;
+  if (rounds) rounding_.reserve(result_plan_.most_pairs);
+  if (rounds && gathers) others_rounding_.reserve(result_plan_.most_pairs);
+  contribution_.tensors.resize(parts);
+  contribution_.exponents.reserve(parts);
+  sent_.resize(parts);
+  kept_.resize(parts);
+  for (std::size_t i = 0; i < parts; ++i) {
+    const std::size_t most = std::min(k, layout_.parts[i].count);
+    contribution_.tensors[i].reserve(most);
+    sent_[i].reserve(most);
+    if (rounds) kept_[i].reserve(std::min(result_plan_.most_pairs, layout_.parts[i].count));
+  }
+  (gathers ? whole_.pairs : shares_.pairs).reserve(k);
+  decoded_.reserve(gathers ? k : share_plan_.most_pairs);
+  sums_.reserve(summed);
+  keys_.reserve(summed);
+  owners_.resize(ranks);
+  for (Pairs& owner : owners_) {
+    owner.reserve(gathers ? std::min(ranks * k, share_plan_.domain) : result_plan_.most_pairs);
+  }
+  counts_.resize(std::max(counts_of_round(0, ranks), ranks));
+}
+
+void TopKGroup::commit_sparse() {
+  returned(step_plan_, contribution_, owners_, cursors_, sent_);
+  by_tensor(step_plan_, layout_.position, rounding_, kept_);
+  for (std::size_t i = 0; i < layout_.parts.size(); ++i) feedback_.commit(i, sent_[i], kept_[i]);
+}
+
+// --- This rank's contribution -------------------------------------------------------------------
+
+bool TopKGroup::select() {
+  const std::optional<double> keep = density();
+  ensure(keep.has_value(), "a sparse schedule in a dense step");
+  bool finite = true;
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const std::size_t k = pairs_to_keep(*keep, layout_.parts[i].count);
+    finite &= feedback_.fold(i, part_at(i), 1.0f, k, contribution_.tensors[i]).finite;
+    stats_.k += k;
+  }
+  step_plan_.k = stats_.k;
+  return finite;
+}
+
+void TopKGroup::encode(const CodecElements& contribution, Payloads payloads) {
+  begin(Step::kSparse);
+  locate(contribution);
+  const bool gathers = options_.route == ExchangeRoute::kAllGather;
+  if (!select()) {
+    const PayloadPlan& plan = gathers ? contribution_plan_ : share_plan_;
+    for (const std::span<std::byte> payload : payloads) {
+      stats_.payload_bytes += encode_not_finite(plan, payload);
+    }
+    return;
+  }
+  prepare(step_plan_, contribution_);
+  stats_.sent_pairs = stats_.k;
+  if (gathers) {
+    whole(step_plan_, contribution_, whole_);
+    stats_.payload_bytes +=
+        encode_payload(contribution_plan_, whole_.segments, whole_.pairs, payloads.front());
+    return;
+  }
+  split(step_plan_, contribution_, shares_);
+  for (std::size_t i = 0; i < payloads.size(); ++i) {
+    const int owner = static_cast<int>(i);
+    stats_.payload_bytes += encode_payload(share_plan_, shares_.segments_of(owner),
+                                           shares_.pairs_of(owner), payloads[i]);
+  }
+}
+
+// --- As an owner --------------------------------------------------------------------------------
+
+void TopKGroup::merge(Payloads sources, Payloads sum) {
+  const bool gathers = options_.route == ExchangeRoute::kAllGather;
+  const PayloadPlan& plan = gathers ? contribution_plan_ : share_plan_;
+  sum_is_finite_ = true;
+  for (const std::span<std::byte> source : sources) sum_is_finite_ &= is_finite(plan, source);
+  if (sum_is_finite_) {
+    for (const std::span<std::byte> source : sources) {
+      decode_payload(plan, source, decoded_);
+      sum_.add(decoded_);
+    }
+  }
+  sum_.take(sums_);
+  threshold_.emplace(step_plan_.k);
+  if (gathers) {
+    by_owner(ownership_, sums_, owners_);
+    if (options_.rule == QuotaRule::kGlobalExact) narrow_all_owners();
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      finish_owner(static_cast<int>(i), owners_[i], sum[i]);
+  } else if (options_.rule != QuotaRule::kGlobalExact) {
+    finish(sum);
+  }
+}
+
+void TopKGroup::narrow_all_owners() {
+  while (!threshold_->found()) {
+    const std::size_t bins = threshold_->bins();
+    totals_.assign(bins, 0);
+    for (const Pairs& owner : owners_) {
+      threshold_->count(owner, std::span(counts_).first(bins));
+      for (std::size_t i = 0; i < bins; ++i) totals_[i] += counts_[i];
+    }
+    threshold_->narrow(totals_);
+  }
+  std::size_t before = 0;
+  for (Pairs& owner : owners_) {
+    const std::size_t equals = threshold_->equals(owner);
+    threshold_->keep(owner, before);
+    before += equals;
+  }
+}
+
+void TopKGroup::count(std::uint32_t round, Payloads counts) {
+  std::size_t size = 0;
+  for (const std::span<std::byte> payload : counts)
+    size += numbers_in<std::uint32_t>(payload).size();
+  const std::span<std::uint32_t> all = std::span(counts_).first(size);
+  if (!threshold_->found()) {
+    threshold_->count(sums_, all);
+  } else {
+    ensure(round + 1 == kNarrowRounds, "a threshold is found in the round before the last");
+    std::ranges::fill(all, 0u);
+    all[static_cast<std::size_t>(layout_.position)] =
+        kolo::narrow<std::uint32_t>(threshold_->equals(sums_));
+  }
+  auto next = all.begin();
+  for (const std::span<std::byte> payload : counts) {
+    const std::span<std::uint32_t> part = numbers_in<std::uint32_t>(payload);
+    std::copy_n(next, part.size(), part.begin());
+    next += static_cast<std::ptrdiff_t>(part.size());
+    use_all(payload);
+  }
+}
+
+void TopKGroup::tally(Payloads sources, std::span<std::byte> sum) {
+  const std::span<std::uint32_t> total = numbers_in<std::uint32_t>(sum);
+  std::ranges::fill(total, 0u);
+  for (const std::span<std::byte> source : sources) {
+    const std::span<const std::uint32_t> part = numbers_in<std::uint32_t>(source);
+    for (std::size_t i = 0; i < total.size(); ++i) total[i] += part[i];
+  }
+  use_all(sum);
+}
+
+void TopKGroup::narrow(std::uint32_t, Payloads counts) {
+  std::size_t size = 0;
+  for (const std::span<std::byte> payload : counts) {
+    const std::span<const std::uint32_t> part = numbers_in<std::uint32_t>(payload);
+    std::ranges::copy(part, counts_.begin() + static_cast<std::ptrdiff_t>(size));
+    size += part.size();
+  }
+  if (!threshold_->found()) return threshold_->narrow(std::span(counts_).first(size));
+  const auto own = counts_.begin() + layout_.position;
+  threshold_->keep(sums_, std::accumulate(counts_.begin(), own, std::size_t{0}));
+}
+
+void TopKGroup::finish(Payloads results) { finish_owner(layout_.position, sums_, results.front()); }
+
+void TopKGroup::finish_owner(int owner, Pairs& sums, std::span<std::byte> result) {
+  if (options_.rule == QuotaRule::kQuota) {
+    keep_largest(sums, quota_of(step_plan_, owner), keys_);
+  }
+  const bool is_own = owner == layout_.position;
+  if (!sum_is_finite_ || !are_finite(sums.values)) {
+    const std::size_t bytes = encode_not_finite(result_plan_, result);
+    if (is_own) stats_.payload_bytes += bytes;
+    return;
+  }
+  const int exponent = round_result(step_plan_, sums, is_own ? rounding_ : others_rounding_);
+  const PayloadSegment segment{.pairs = kolo::narrow<std::uint32_t>(sums.size()),
+                               .exponent = exponent};
+  const std::size_t bytes = encode_payload(result_plan_, {&segment, 1}, sums, result);
+  if (is_own) stats_.payload_bytes += bytes;
+}
+
+// --- The result ---------------------------------------------------------------------------------
+
+void TopKGroup::decode(Payloads results, const CodecElements& elements, double scale) {
+  clear(elements);
+  const bool finite = std::ranges::all_of(
+      results, [&](std::span<const std::byte> result) { return is_finite(result_plan_, result); });
+  if (!finite) return mark_not_finite();
+  for (Pairs& owner : owners_) owner.clear();
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    decode_payload(result_plan_, results[i], owners_[i]);
+    put(static_cast<int>(i), owners_[i], static_cast<float>(scale));
+    stats_.kept_pairs += owners_[i].size();
+  }
+}
+
+void TopKGroup::put(int owner, const Pairs& result, float scale) {
+  std::size_t part = 0;
+  std::size_t begin = 0;
+  for (std::size_t j = 0; j < result.size(); ++j) {
+    const std::size_t element = ownership_.element(owner, result.indices[j]);
+    while (element >= begin + step_plan_.tensor_counts[part]) {
+      begin += step_plan_.tensor_counts[part++];
+    }
+    places_[part][element - begin] = scale * result.values[j];
+  }
+}
+
+}  // namespace kolo

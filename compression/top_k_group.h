@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "compression/compressed_group.h"
+#include "compression/owner_sum.h"
+
+namespace kolo {
+
+/// A compression group whose ranks send their largest sums each, as pairs of value and index.
+class TopKGroup final : public CompressedGroup {
+ public:
+  TopKGroup(int rank, const ProcessGrid& grid, SparseOptions options);
+
+  void encode(const CodecElements& contribution, Payloads payloads) override;
+  void merge(Payloads sources, Payloads sum) override;
+  void count(std::uint32_t round, Payloads counts) override;
+  void tally(Payloads sources, std::span<std::byte> sum) override;
+  void narrow(std::uint32_t round, Payloads counts) override;
+  void finish(Payloads results) override;
+  void decode(Payloads results, const CodecElements& elements, double scale) override;
+
+ private:
+  void commit_sparse() override;
+  void reserve();
+  bool select();
+  /// Finds the threshold where the sums of all owners are here.
+  void narrow_all_owners();
+  /// Cuts an owner's sums and encodes them.
+  void finish_owner(int owner, Pairs& sums, std::span<std::byte> result);
+  void put(int owner, const Pairs& result, float scale);
+
+  const BlockOwnership ownership_;
+  const PayloadPlan share_plan_, result_plan_, contribution_plan_;
+  SparsePlan step_plan_;  // with the k of this step
+
+  // Memory of a step.
+  Contribution contribution_;
+  Shares shares_;
+  Share whole_;
+  Pairs decoded_;
+  OwnerSum sum_;
+  Pairs sums_;                 // of this owner, or with the group's indices
+  std::vector<Pairs> owners_;  // sums by owner, and then results
+  Pairs rounding_;             // of this owner
+  Pairs others_rounding_;
+  std::vector<Pairs> sent_, kept_;  // by part
+  std::vector<std::uint32_t> keys_;
+  std::vector<std::size_t> cursors_;
+  std::vector<std::uint32_t> counts_, totals_;
+  std::optional<GlobalThreshold> threshold_;
+  bool sum_is_finite_ = true;
+};
+
+}  // namespace kolo
