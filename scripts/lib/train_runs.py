@@ -17,8 +17,10 @@ TASKS = {
                 "--weight-decay", "0.0005"],
     "gpt": ["--model", "gpt", "--lr", "0.006", "--steps", "1000", "--batch", "8", "--sample", "0"],
 }
-# How top-k begins, by task, where W stands for a tenth of all steps. AdamW's directions bear no falling density.
+# How top-k begins, by task, where W stands for a share of all steps. AdamW's directions bear no falling density, and
+# its dense steps must last beyond the rise of the learning rate.
 WARM_UP = {"mnist": "warmup=W,ramp=W", "cifar10": "warmup=W,ramp=W", "gpt": "warmup=W"}
+WARM_UP_SHARE = {"mnist": 0.1, "cifar10": 0.1, "gpt": 0.15}
 # What top-k says besides, by task.
 RULES = {"gpt": ",rule=lossless"}
 # Tensors that do not travel sparsely, by task: the embeddings of GPT are 5 % of it, and rows of rare bytes would wait.
@@ -45,8 +47,8 @@ def compression_of(task, spec):
 
 
 def warmed_up(task, spec, steps):
-    """`spec` with WARM-UP as the task has it, and W as a tenth of all steps."""
-    return spec.replace("WARM-UP", WARM_UP[task]).replace("=W", f"={max(1, steps // 10)}")
+    """`spec` with WARM-UP as the task has it, and W as the task's share of all steps."""
+    return spec.replace("WARM-UP", WARM_UP[task]).replace("=W", f"={max(1, round(steps * WARM_UP_SHARE[task]))}")
 
 
 def with_options(arguments, extra):

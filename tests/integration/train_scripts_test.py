@@ -74,7 +74,7 @@ class Tables(unittest.TestCase):
         self.assertNotIn("fp16", text)
         self.assertEqual(table.spec_of("mnist", "top-k 1 %, warm-up", 600),
                          "topk(0.01,warmup=60,ramp=60,route=owners)")
-        self.assertEqual(table.spec_of("gpt", "top-k 1 %, warm-up", 600), "topk(0.01,warmup=60,route=owners)")
+        self.assertEqual(table.spec_of("gpt", "top-k 1 %, warm-up", 600), "topk(0.01,warmup=90,route=owners)")
         self.assertFalse(table.has("gpt", "top-k 1 %, warm-up, dgc"))
         self.assertTrue(table.has("mnist", "top-k 1 %, warm-up, dgc"))
 
@@ -105,7 +105,7 @@ class Tables(unittest.TestCase):
     def test_a_way_has_a_beginning_and_evaluations_in_proportion_to_its_steps(self):
         seconds = script("loss-over-seconds")
         self.assertEqual(seconds.spec_of("mnist", "top-k 1 %", 800), "topk(0.01,dgc,ramp=80)")
-        self.assertEqual(seconds.spec_of("gpt", "top-k 1 %", 400), "topk(0.01,warmup=40)")
+        self.assertEqual(seconds.spec_of("gpt", "top-k 1 %", 400), "topk(0.01,warmup=60)")
         self.assertEqual(seconds.spec_of("gpt", "dense float16", 400), "fp16")
         self.assertEqual(seconds.options_of("mnist", "topk(0.01,dgc,ramp=80)", 800, 40),
                          ["--compression", "topk(0.01,dgc,ramp=80)",
