@@ -429,9 +429,9 @@ void Engine::reject(const Topic& rejected, const Error& error) {
   } else if (const auto found = proposed_groups_.find(rejected); found != proposed_groups_.end()) {
     found->second->bucket_failed(error);
     proposed_groups_.erase(found);
-  } else if (const auto sizes = undecided_.find(rejected); sizes != undecided_.end()) {
-    sizes->second->bucket_failed(error);
-    undecided_.erase(sizes);
+  } else if (const auto vote = undecided_.find(rejected); vote != undecided_.end()) {
+    vote->second->bucket_failed(error);
+    undecided_.erase(vote);
   } else if (retirement_ && retirement_->vote == rejected) {
     coordinator_.fail(error);  // Not by this program: votes are answered at once.
   } else if (is_bucket_key(rejected.key)) {
@@ -472,7 +472,11 @@ void Engine::finish(BucketId id) {
   } else if (GradientGroup* group = bucket.owner->as_gradients();
              group != nullptr && group->take_turn_of_sizes() && !group->failed()) {
     const auto& shared = groups_.at(group->name());
-    group->is_open() ? exchange_steps(shared) : exchange_sizes(shared);
+    if (group->is_open()) {
+      exchange_steps(shared);
+    } else {
+      exchange_sizes(shared);
+    }
   }
   if (std::exchange(bucket.is_ready_again, false)) arrive(id);
 }
