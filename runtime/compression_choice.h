@@ -17,7 +17,7 @@ namespace kolo {
 
 /// So many iterations travel dense where `auto` might compress, and are measured; what they say is
 /// in force from the next one on.
-inline constexpr std::size_t kMeasuredIterations = 10;
+inline constexpr std::size_t kMeasuredIterations = 20;
 
 /// A group that travels dense until steps are measured.
 struct OpenChoice {

@@ -26,12 +26,12 @@ double microseconds(Duration time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
 
-/// 0 of none.
-double median(std::vector<double> values) {
+/// What a quarter is below, since whatever disturbs steps makes them longer. 0 of none.
+double lower_quartile(std::vector<double> values) {
   if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
+  const auto quarter = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 4);
+  std::ranges::nth_element(values, quarter);
+  return *quarter;
 }
 
 std::string quote(const std::vector<std::string_view>& names) {
@@ -123,8 +123,8 @@ std::vector<double> GradientGroup::take_steps() {
 
 DenseSteps GradientGroup::take_dense_steps() {
   const std::lock_guard lock(mutex_);
-  const DenseSteps steps{.step_us = median(without_cold(std::exchange(steps_us_, {}))),
-                         .exposed_us = median(without_cold(std::exchange(waits_us_, {})))};
+  const DenseSteps steps{.step_us = lower_quartile(without_cold(std::exchange(steps_us_, {}))),
+                         .exposed_us = lower_quartile(without_cold(std::exchange(waits_us_, {})))};
   clock_ = nullptr;
   return steps;
 }

@@ -90,7 +90,7 @@ class GradientGroup final : public BucketOwner {
   void measure_steps(const Clock& clock);
   /// What it has noted since the last call, in microseconds, without iterations with an exchange.
   std::vector<double> take_steps();
-  /// The same as medians, without those of the first few steps.
+  /// The same as lower quartiles, without those of the first few steps.
   DenseSteps take_dense_steps();
 
   /// Whether some gradients travel dense only until steps are measured.

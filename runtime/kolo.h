@@ -52,7 +52,7 @@ struct PlanSummary {
   std::string compression = {};  ///< How many gradients travel in which way; empty: all dense.
   std::string reason = {};       ///< Why that one, if the largest bucket is in device memory.
   /// What was chosen for groups whose compression left something open, and why; of "auto", what it
-  /// is for now until 10 iterations are measured. Naming a spec in place of "auto", or a route of
+  /// is for now until 20 iterations are measured. Naming a spec in place of "auto", or a route of
   /// top-k, decides otherwise.
   std::vector<CompressionDecision> compression_decisions = {};
   std::uint64_t hash = 0;  ///< Equal on all ranks.
@@ -89,7 +89,7 @@ class GradientSet {
   void wait(NativeStream stream);
 
   /// It may change at the end of an iteration: with the option `autotune` until sizes are found,
-  /// and with compression "auto" once, at the end of the 10th.
+  /// and with compression "auto" once, at the end of the 20th.
   PlanSummary plan() const;
 
   /// Finite values of this rank, over all iterations, that a 16-bit wire could not hold: they

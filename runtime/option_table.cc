@@ -127,7 +127,7 @@ OptionEntry compression_option() {
           "with * and ?, the first rule that matches, e.g. '*.bias=none,*=topk(0.01)'. WORD: fp32 "
           "fp16 bf16 (of values), dgc[=MOMENTUM], warmup=STEPS (dense), ramp=STEPS (falling "
           "density), nofeedback, rule=quota|exact|lossless, "
-          "route=auto|allgather|owners|logstep, scope=nodes|flat. auto is dense for 10 steps, "
+          "route=auto|allgather|owners|logstep, scope=nodes|flat. auto is dense for 20 steps, "
           "measures them, takes what makes steps 1.2 times as short, and logs why",
       .set =
           [](Options& options, const std::string& text) {

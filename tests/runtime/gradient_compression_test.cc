@@ -111,7 +111,7 @@ TEST(ChooseCompression, SlowLinksAreMeasuredAndFastOnesDense) {
   EXPECT_EQ(slow.gradient().compression, "");
   EXPECT_EQ(slow.choices.open.size(), 1u);
   EXPECT_THAT(slow.why(),
-              HasSubstr("until 10 iterations are measured; of the exchange alone, top-k"));
+              HasSubstr("until 20 iterations are measured; of the exchange alone, top-k"));
   EXPECT_THAT(describe(slow.choices, slow.gradients),
               HasSubstr("auto(0.01) of 'matrix', 1000000 elements"));
   const Chosen fast = chosen("auto", four, links_of(50'000));
@@ -134,7 +134,7 @@ TEST(ChooseCompression, MeasuredStepsSettleIt) {
     EXPECT_TRUE(open.choices.open.empty());
     EXPECT_THAT(open.why(), HasSubstr("0.48 s of it waiting"));
     if (pays) {
-      EXPECT_EQ(open.gradient().compression, "topk(0.01,dgc=0.9,warmup=10,ramp=40,route=owners)");
+      EXPECT_EQ(open.gradient().compression, "topk(0.01,dgc=0.9,warmup=20,ramp=40,route=owners)");
       EXPECT_LT(open.choices.decisions[0].predicted_ms, 50);
     } else {
       EXPECT_EQ(open.gradient().compression, "");

@@ -213,7 +213,7 @@ TEST_P(MeasuredChoice, TheDecisionCanBeNamed) {
   MeasuredJob chosen(GetParam(), "auto(0.05,dgc)", 1);
   for (std::size_t i = 0; i < kMeasuredIterations; ++i) chosen.step(kMostlyWaiting);
   const std::string spec = chosen.group(0).travelling()[kFirst].compression;
-  EXPECT_THAT(spec, HasSubstr("topk(0.05,dgc=0.9,warmup=10,route="));
+  EXPECT_THAT(spec, HasSubstr("topk(0.05,dgc=0.9,warmup=20,route="));
   chosen.step(kMostlyWaiting);
   const CompressionState state = chosen.group(0).save_compression();
   EXPECT_EQ(state.step, kMeasuredIterations + 1);
@@ -259,7 +259,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MeasuredChoice,
                            return "Nodes" + name;
                          });
 
-// Nine steps, of which the first is not measured and three are cold: of five, three say compute.
+// Of 19 steps the first is not measured and three are cold: of fifteen, two say wait.
 TEST(MeasuredTimes, ColdStepsDoNotCount) {
   MeasuredJob job({1, 1}, kRules, 13);
   for (std::size_t i = 0; i < kMeasuredIterations; ++i) {
