@@ -95,11 +95,13 @@ double slope(Arrivals arrivals) {
 ///         +------------- time
 ///
 /// A rank that is kept from its core makes the parts with the pause slow and the one behind it
-/// fast, but not the others.
+/// fast, but not the others. If most are behind pauses, only the rate of all is certain: no link
+/// becomes much faster.
 std::optional<StreamFit> fit_stream(const NetworkSamples::Stream& stream) {
   const Arrivals arrivals = stream.arrivals;
   if (arrivals.empty() || arrivals.back().us <= 0) return std::nullopt;
   constexpr std::size_t kLeastPart = 8, kParts = 8, kMostSlopes = 128;
+  constexpr double kMostAhead = 1.5;  // of the rate of all, which pauses make less
   // Bursts pass in less than the first eighth of the time, or there is no telling what is one.
   const Arrivals later(
       std::find_if(arrivals.begin(), arrivals.end(),
@@ -112,8 +114,8 @@ std::optional<StreamFit> fit_stream(const NetworkSamples::Stream& stream) {
     rates.push_back(slope(later.subspan(first, part + 1)));
   }
   const double rate = median(rates);
-  if (rate <= 0) {
-    const double rate_of_all = arrivals.back().bytes / arrivals.back().us;
+  const double rate_of_all = arrivals.back().bytes / arrivals.back().us;
+  if (rate <= 0 || rate > kMostAhead * rate_of_all) {
     return StreamFit{rate_of_all, 0, rate_of_all};
   }
   double burst = 0;

@@ -169,6 +169,27 @@ void pause(NetworkSamples::Stream& stream, const NetworkCost& truth, double begi
   }
 }
 
+// A receiver that was away takes what waited twice as fast as the link brings it: most of all
+// parts.
+TEST(LinkFit, AStreamThatMostlyPausedMakesNoLinkFaster) {
+  const NetworkCost truth{.latency_us = 20, .bytes_per_us = 118, .burst_bytes = 1 << 18};
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    for (const double begin : {0.05, 0.15, 0.25, 0.35}) {
+      SCOPED_TRACE(testing::Message() << "seed " << seed << ", a pause from " << begin);
+      Noise noise(seed);
+      NetworkSamples::Stream stream = stream_over(truth, 55, noise);
+      const double all_us = stream.arrivals.back().us;
+      for (auto& arrival : stream.arrivals) {
+        const double taken_us = all_us * (begin + 0.5) + (arrival.us - all_us * begin) / 2;
+        if (arrival.us > begin * all_us) arrival.us = std::max(arrival.us, taken_us);
+      }
+      const NetworkCost fit =
+          fit_network({.round_trips_us = {52}, .bursts_us = {}, .streams = {stream}});
+      EXPECT_LE(fit.bytes_per_us, 1.25 * truth.bytes_per_us);
+    }
+  }
+}
+
 TEST(LinkFit, APauseInAStreamChangesNeitherRateNorBurst) {
   // A stream of some 28 ms.
   for (const NetworkCost& truth :
