@@ -127,6 +127,9 @@ std::optional<StreamFit> fit_stream(const NetworkSamples::Stream& stream) {
                    : StreamFit{rate, 0, rate};
 }
 
+/// A stream of less, for which there was no time left, may be all burst: no link is that fast.
+constexpr std::size_t kLeastArrivals = 12;
+
 /// The slowest link of those that are known; infinite if none is.
 double slowest_link(const std::vector<double>& node_rates) {
   double slowest = std::numeric_limits<double>::infinity();
@@ -223,6 +226,7 @@ NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaul
 std::vector<double> fit_node_rates(const NetworkSamples& samples, int node, int num_nodes) {
   std::vector<double> rates(static_cast<std::size_t>(num_nodes));
   for (const NetworkSamples::Stream& stream : samples.streams) {
+    if (stream.arrivals.size() < kLeastArrivals) continue;
     const auto link = fit_stream(stream);
     if (!link) continue;
     for (const int end : {node, stream.node}) {

@@ -169,6 +169,20 @@ void pause(NetworkSamples::Stream& stream, const NetworkCost& truth, double begi
   }
 }
 
+// What a shaped link lets pass at once looks like a fast link, as long as nothing follows.
+TEST(LinkFit, AStreamThatWasCutShortMakesNoNodeFaster) {
+  const NetworkCost truth{.latency_us = 20, .bytes_per_us = 118, .burst_bytes = 1 << 18};
+  Noise noise(7);
+  NetworkSamples::Stream whole = stream_over(truth, 55, noise);
+  whole.node = 1;
+  NetworkSamples::Stream cut{.node = 1};
+  for (int i = 1; i <= 8; ++i) {
+    cut.arrivals.push_back({.bytes = 32768.0 * i, .us = 120.0 * i});
+  }
+  const NetworkSamples samples{.round_trips_us = {52}, .bursts_us = {}, .streams = {whole, cut}};
+  EXPECT_NEAR(fit_node_rates(samples, 0, 2)[1], 118, 4);
+}
+
 // A receiver that was away takes what waited twice as fast as the link brings it: most of all
 // parts.
 TEST(LinkFit, AStreamThatMostlyPausedMakesNoLinkFaster) {
