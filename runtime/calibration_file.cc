@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -25,21 +27,47 @@ namespace fs = std::filesystem;
 
 json empty_document() { return {{"kolo", kVersion}, {"shapes", json::object()}}; }
 
-/// The document at `path`, or an empty one.
-json load(const std::string& path) {
+/// What lies at `path`; empty if nothing does. Nothing is returned of what is no file or cannot be
+/// read.
+std::optional<std::string> text_of(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return std::string();
+  if (!fs::is_regular_file(path, error)) return std::nullopt;
   std::ifstream file(path);
-  if (!file) return empty_document();
-  const json document = json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!document.is_object() || !document.contains("shapes") || !document["shapes"].is_object() ||
-      !document.contains("kolo")) {
-    log::warn(fmt::format("{} is damaged; measuring afresh", path));
-    return empty_document();
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file) return std::nullopt;
+  return text;
+}
+
+/// Whether Kolo may have written it: a document that may be cut short, or nothing.
+bool is_own(std::string text) {
+  std::erase_if(text, [](unsigned char c) { return std::isspace(c) != 0; });
+  return text.empty() || text.starts_with(R"({"kolo":)");
+}
+
+/// What a file says, and what is wrong with it.
+struct Loaded {
+  json document = empty_document();
+  bool is_own = true;        ///< May be replaced.
+  std::string trouble = {};  ///< Empty: none.
+  bool is_expected = false;  ///< Of another version.
+};
+
+Loaded load(const std::string& path) {
+  const std::optional<std::string> text = text_of(path);
+  if (!text || !is_own(*text)) {
+    return {.is_own = false,
+            .trouble = "is no calibration file; it is left alone, and nothing is remembered"};
+  }
+  if (text->empty()) return {};
+  json document = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object() || !document.contains("shapes") || !document["shapes"].is_object()) {
+    return {.trouble = "is damaged; measuring afresh"};
   }
   if (document["kolo"] != kVersion) {
-    log::info(fmt::format("{} is of another version of Kolo; measuring afresh", path));
-    return empty_document();
+    return {.trouble = "is of another version of Kolo; measuring afresh", .is_expected = true};
   }
-  return document;
+  return {.document = std::move(document)};
 }
 
 void store(const std::string& path, const json& document) {
@@ -62,7 +90,11 @@ template <typename T>
 std::optional<T> value_of(const std::string& path, const std::string& shape,
                           const std::function<std::optional<T>(const json&)>& parse) {
   if (path.empty()) return std::nullopt;
-  const json document = load(path);
+  const Loaded loaded = load(path);
+  if (!loaded.trouble.empty()) {
+    (loaded.is_expected ? log::info : log::warn)(fmt::format("{} {}", path, loaded.trouble));
+  }
+  const json& document = loaded.document;
   const auto entry = document["shapes"].find(shape);
   if (entry == document["shapes"].end()) return std::nullopt;
   try {
@@ -83,11 +115,12 @@ TunedSizes tuned_sizes(const json& entry) {
 void change(const std::string& path, const std::string& shape,
             const std::function<void(json&)>& edit) {
   if (path.empty()) return;
-  json document = load(path);
-  json& entry = document["shapes"][shape];
+  Loaded loaded = load(path);
+  if (!loaded.is_own) return;
+  json& entry = loaded.document["shapes"][shape];
   if (!entry.is_object()) entry = json::object();
   edit(entry);
-  store(path, document);
+  store(path, loaded.document);
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ struct TunedSizes {
 ///   {"kolo": VERSION, "shapes": {SHAPE: {"link_costs": TEXT, "tuned": {PLAN: {...}}}}}
 ///
 /// A file that is missing, damaged, or of another version holds nothing; the latter two are logged.
-/// Nor is it an error if it cannot be written: that is logged, too.
+/// What does not begin like one (another file, a directory, a device) holds nothing either, and is
+/// never written to. Nor is it an error if a file cannot be written: that is logged, too.
 ///
 /// Threads: one; processes may write at once, the last one wins.
 class CalibrationFile {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -88,8 +89,7 @@ TEST_F(CalibrationFileTest, WhatIsDamagedOrForeignHoldsNothingAndIsReplaced) {
   std::string other = good;
   other.replace(other.find(kVersion), std::string(kVersion).size(), "0.0.0");
   for (const std::string& bad :
-       {std::string(), good.substr(0, good.size() / 2), std::string("null"), std::string("[1]"),
-        std::string(R"({"shapes": {"2 ranks": {"link_costs": "memory_latency_us=1"}}})"),
+       {std::string(), good.substr(0, good.size() / 2), good.substr(0, 12),
         std::string(R"({"kolo": ")") + kVersion + R"(", "shapes": 7})",
         std::string(R"({"kolo": ")") + kVersion + R"(", "shapes": {"2 ranks": 7}})",
         std::string(R"({"kolo": ")") + kVersion + R"(", "shapes": {"2 ranks": {}}})",
@@ -104,6 +104,37 @@ TEST_F(CalibrationFileTest, WhatIsDamagedOrForeignHoldsNothingAndIsReplaced) {
     EXPECT_EQ(file().tuned("model"), std::nullopt);
     file().remember_link_costs(kCosts);
     EXPECT_EQ(file().link_costs(), kCosts);
+  }
+}
+
+TEST_F(CalibrationFileTest, AnotherFileIsLeftAlone) {
+  for (const std::string other :
+       {"root:x:0:0:root:/root:/bin/bash\n", "null", "[1]", R"([{"system": "kolo", "size": 4}])",
+        R"({"shapes": {"2 ranks": {"link_costs": "memory_latency_us=1"}}})"}) {
+    SCOPED_TRACE(other);
+    write(other);
+    EXPECT_EQ(file().link_costs(), std::nullopt);
+    EXPECT_EQ(file().tuned("model"), std::nullopt);
+    EXPECT_TRUE(file().all_tuned().empty());
+    file().remember_link_costs(kCosts);
+    file().remember_tuned("model", {});
+    EXPECT_EQ(text(), other);
+  }
+}
+
+// A pipe stands for devices: /dev/null must not become a file because somebody names it.
+TEST_F(CalibrationFileTest, WhatIsNoFileIsLeftAlone) {
+  fs::create_directories(path());
+  const std::string pipe = (folder_ / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& name : {path(), pipe}) {
+    SCOPED_TRACE(name);
+    const fs::file_type type = fs::status(name).type();
+    CalibrationFile other(name, "2 ranks");
+    EXPECT_EQ(other.link_costs(), std::nullopt);
+    other.remember_link_costs(kCosts);
+    EXPECT_EQ(fs::status(name).type(), type);
+    EXPECT_TRUE(fs::is_empty(path()));
   }
 }
 
