@@ -36,7 +36,7 @@ class BucketOwner {
   virtual const std::atomic<int>& waiters() const = 0;
   /// Itself, if it is the uses of an operation, the next of which may be queued.
   virtual OperationTopic* as_operation() { return nullptr; }
-  /// Itself, if it is a gradient set, after whose iteration sizes may be exchanged.
+  /// Itself, if it is a gradient set, whose iteration may end with a vote.
   virtual GradientGroup* as_gradients() { return nullptr; }
 };
 

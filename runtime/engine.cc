@@ -51,7 +51,15 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
       lane_(plane != nullptr ? std::make_optional<DeviceLane>(transport, grid_, *plane)
                              : std::nullopt),
       executor_(transport, lane_ ? &*lane_ : nullptr, team),
-      buckets_(executor_, grid_, limits.arena_bytes, limits.flags_per_peer) {}
+      buckets_(executor_, grid_, limits.arena_bytes, limits.flags_per_peer),
+      context_{.buckets = buckets_,
+               .executor = executor_,
+               .transport = transport_,
+               .grid = grid_,
+               .lane = lane_ ? &*lane_ : nullptr,
+               .options = options_,
+               .costs = calibration_.costs},
+      votes_(coordinator_, context_, calibration_, clocks.steps) {}
 
 void Engine::submit(std::shared_ptr<Operation> operation) { enqueue(std::move(operation)); }
 void Engine::submit(std::shared_ptr<GradientGroup> group) { enqueue(std::move(group)); }
@@ -243,19 +251,9 @@ void Engine::accept(const Frame& decision) {
       if (e.error().code == ErrorCode::kResources) coordinator_.fail(e.error());
       return;
     }
-    if (group->is_open()) {
-      group->measure_dense_steps(clocks_.steps);
-      group->registration().complete(std::nullopt);
-      return;
-    }
-    if (exchanges_sizes(*group)) return exchange_sizes(group);
-    group->sizes_agreed({});
-    group->registration().complete(std::nullopt);
-  } else if (const auto vote = undecided_.find(accepted); vote != undecided_.end()) {
-    const std::shared_ptr<GradientGroup> group = std::move(vote->second);
-    undecided_.erase(vote);
-    if (group->is_open()) return settle(group, dense_steps(decision.least));
-    resize(*group, size_decision(decision.greatest));
+    votes_.begin(group);
+  } else {
+    votes_.accept(decision);
   }
 }
 
@@ -271,7 +269,7 @@ void Engine::plan(OperationTopic& topic) {
   // before they propose a new one.
   std::erase(by_age_, head.name);
   if (const auto former = topic.take_bucket()) buckets_.remove(*former);
-  PlannedOperation planned = plan_operation(head, plan_context());
+  PlannedOperation planned = plan_operation(head, context_);
   const BucketId id = buckets_.add(std::move(planned.schedule), std::move(planned.binding), topic,
                                    0, head.signature());
   by_age_.push_back(head.name);
@@ -317,7 +315,7 @@ void Engine::retire(const Frame& decision) {
 
 void Engine::plan(GradientGroup& group) {
   if (const auto former = groups_.find(group.name()); former != groups_.end()) {
-    tuners_.erase(former->second.get());
+    votes_.forget(*former->second);
     if (former->second->failed()) {
       // Other buckets than the rejected one may still be running: all stay, on all ranks alike.
       failed_groups_.push_back(std::move(former->second));
@@ -330,94 +328,7 @@ void Engine::plan(GradientGroup& group) {
     }
     groups_.erase(former);
   }
-  plan_gradients(group, plan_context());
-}
-
-/// Of a set that lives on a device sizes are the options'.
-bool Engine::exchanges_sizes(const GradientGroup& group) const {
-  return options_.autotune == "on" && grid_.world_size() > 1 && group.is_on_host();
-}
-
-/// All ranks vote when they have ended the same iteration; rank 0's word is the only one that is
-/// not 0. The vote is decided when nobody is in that iteration any more.
-void Engine::exchange_sizes(const std::shared_ptr<GradientGroup>& group) {
-  const std::uint64_t word = transport_.rank() == 0 ? to_word(decide_sizes(*group)) : 0;
-  const Topic topic =
-      coordinator_.vote("sizes " + group->name(), word,
-                        "the sizes of gradient set '" + group->name() + "'", group->waiters());
-  undecided_.emplace(topic, group);
-}
-
-SizeDecision Engine::decide_sizes(GradientGroup& group) {
-  const auto with = [this](const TunedSizes& sizes) {
-    return with_sizes(options_, sizes.fusion_bytes, sizes.chunk_bytes);
-  };
-  auto tuner = tuners_.find(&group);
-  if (tuner == tuners_.end()) {
-    const CalibrationFile file(calibration_path(options_.calibration_file), calibration_.shape);
-    tuner = tuners_.try_emplace(&group, tuned_set(group, plan_context()), file).first;
-    group.measure_steps(clocks_.steps);
-  }
-  const auto way_of = [&](const TuneCandidate& candidate) {
-    const Options options = with(tuner->second.sizes(candidate));
-    return way_of_travel(group, plan_context(options));
-  };
-  const SizeDecision decision = tuner->second.decide(group.take_steps(), way_of);
-  if (decision.iterations == 0) tuners_.erase(tuner);
-  return decision;
-}
-
-void Engine::resize(GradientGroup& group, const SizeDecision& decision) {
-  if (group.failed()) return;
-  const Options options = with_sizes(options_, decision.fusion_bytes, decision.chunk_bytes);
-  try {
-    if (group.has_other_sizes(decision)) replan_gradients(group, plan_context(options));
-  } catch (const KoloError& e) {
-    group.bucket_failed(e.error());
-    coordinator_.fail(e.error());
-    return;
-  }
-  group.sizes_agreed(decision);
-  group.registration().complete(std::nullopt);
-}
-
-/// What dense steps took, of the rank that waited least in them: all ranks decide by that, and by
-/// costs that they have alike.
-void Engine::exchange_steps(const std::shared_ptr<GradientGroup>& group) {
-  const Topic topic = coordinator_.vote(
-      "steps " + group->name(), to_word(group->take_dense_steps()),
-      "what steps of gradient set '" + group->name() + "' take", group->waiters());
-  undecided_.emplace(topic, group);
-}
-
-void Engine::settle(const std::shared_ptr<GradientGroup>& group, const DenseSteps& measured) {
-  if (group->failed()) return;
-  try {
-    if (group->settle(measured, grid_, calibration_.costs)) {
-      replan_gradients(*group, plan_context());
-    }
-  } catch (const KoloError& e) {
-    group->bucket_failed(e.error());
-    coordinator_.fail(e.error());
-    return;
-  }
-  if (transport_.rank() == 0) {
-    for (const CompressionDecision& decision : group->decisions()) {
-      log::info("compression, settled: " + to_string(decision));
-    }
-  }
-  if (exchanges_sizes(*group)) return exchange_sizes(group);
-  group->sizes_agreed({});
-}
-
-PlanContext Engine::plan_context(const Options& options) {
-  return {.buckets = buckets_,
-          .executor = executor_,
-          .transport = transport_,
-          .grid = grid_,
-          .lane = lane_ ? &*lane_ : nullptr,
-          .options = options,
-          .costs = calibration_.costs};
+  plan_gradients(group, context_);
 }
 
 void Engine::reject(const Topic& rejected, const Error& error) {
@@ -429,9 +340,8 @@ void Engine::reject(const Topic& rejected, const Error& error) {
   } else if (const auto found = proposed_groups_.find(rejected); found != proposed_groups_.end()) {
     found->second->bucket_failed(error);
     proposed_groups_.erase(found);
-  } else if (const auto vote = undecided_.find(rejected); vote != undecided_.end()) {
-    vote->second->bucket_failed(error);
-    undecided_.erase(vote);
+  } else if (votes_.reject(rejected, error)) {
+    return;
   } else if (retirement_ && retirement_->vote == rejected) {
     coordinator_.fail(error);  // Not by this program: votes are answered at once.
   } else if (is_bucket_key(rejected.key)) {
@@ -470,13 +380,8 @@ void Engine::finish(BucketId id) {
   if (OperationTopic* topic = bucket.owner->as_operation()) {
     advance(*topic);
   } else if (GradientGroup* group = bucket.owner->as_gradients();
-             group != nullptr && group->take_turn_of_sizes() && !group->failed()) {
-    const auto& shared = groups_.at(group->name());
-    if (group->is_open()) {
-      exchange_steps(shared);
-    } else {
-      exchange_sizes(shared);
-    }
+             group != nullptr && group->take_turn_to_vote() && !group->failed()) {
+    votes_.cast(groups_.at(group->name()));
   }
   if (std::exchange(bucket.is_ready_again, false)) arrive(id);
 }
@@ -498,7 +403,7 @@ void Engine::fail_all(const Error& error) {
   }
   proposed_operations_.clear();
   retirement_.reset();
-  undecided_.clear();
+  votes_.clear();
   for (auto& [name, topic] : operations_) topic.fail_all(error);
   close_.fail_all(error);
   for (auto& [topic, group] : proposed_groups_) group->bucket_failed(error);

@@ -20,11 +20,10 @@
 #include "runtime/bucket_table.h"
 #include "runtime/calibration.h"
 #include "runtime/gradient_group.h"
-#include "runtime/gradient_tuner.h"
+#include "runtime/gradient_votes.h"
 #include "runtime/operation.h"
 #include "runtime/options.h"
 #include "runtime/plan_context.h"
-#include "runtime/size_decision.h"
 
 namespace kolo {
 
@@ -92,14 +91,6 @@ class Engine {
   void reject(const Topic& topic, const Error& error);
   void plan(OperationTopic& topic);
   void plan(GradientGroup& group);
-  PlanContext plan_context(const Options& options);
-  PlanContext plan_context() { return plan_context(options_); }
-  bool exchanges_sizes(const GradientGroup& group) const;
-  void exchange_sizes(const std::shared_ptr<GradientGroup>& group);
-  SizeDecision decide_sizes(GradientGroup& group);
-  void resize(GradientGroup& group, const SizeDecision& decision);
-  void exchange_steps(const std::shared_ptr<GradientGroup>& group);
-  void settle(const std::shared_ptr<GradientGroup>& group, const DenseSteps& measured);
   void vote_on_oldest();
   void retire(const Frame& decision);
   OperationTopic& topic_of(const Operation& operation);
@@ -114,6 +105,7 @@ class Engine {
   void fail_all(const Error& error);
   bool linger();
   void end();
+
   Transport& transport_;
   ProcessGrid grid_;
   const EngineClocks clocks_;
@@ -123,6 +115,8 @@ class Engine {
   std::optional<DeviceLane> lane_;
   Executor executor_;
   BucketTable buckets_;
+  const PlanContext context_;
+  GradientVotes votes_;
   ReadyQueue<Submission> queue_;
   std::vector<Submission> drained_;
   std::map<std::string, OperationTopic> operations_;  // by name
@@ -139,8 +133,6 @@ class Engine {
   std::vector<std::shared_ptr<GradientGroup>> failed_groups_;  // replaced; still own their buckets
   std::map<Topic, OperationTopic*> proposed_operations_;
   std::map<Topic, std::shared_ptr<GradientGroup>> proposed_groups_;
-  std::map<Topic, std::shared_ptr<GradientGroup>> undecided_;  // votes on steps or sizes
-  std::map<const GradientGroup*, GradientTuner> tuners_;  // rank 0's, of sets that are not settled
   std::vector<int> awaited_peers_;
   std::optional<Error> failure_;  // constant once set; published by closing the queue
   std::optional<TimePoint> device_failed_at_;

@@ -13,27 +13,6 @@ namespace {
 
 constexpr std::size_t kMostNamesQuoted = 5;
 
-/// Of a program's first steps, which touch memory for the first time: they are no measure of
-/// others.
-constexpr std::size_t kColdSteps = 3;
-
-std::vector<double> without_cold(std::vector<double> steps) {
-  const std::size_t cold = std::min(kColdSteps, steps.size());
-  return {steps.begin() + static_cast<std::ptrdiff_t>(cold), steps.end()};
-}
-
-double microseconds(Duration time) {
-  return std::chrono::duration<double, std::micro>(time).count();
-}
-
-/// What a quarter is below, since whatever disturbs steps makes them longer. 0 of none.
-double lower_quartile(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto quarter = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 4);
-  std::ranges::nth_element(values, quarter);
-  return *quarter;
-}
-
 std::string quote(const std::vector<std::string_view>& names) {
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -112,26 +91,23 @@ bool GradientGroup::is_on_host() const {
 
 void GradientGroup::measure_steps(const Clock& clock) {
   const std::lock_guard lock(mutex_);
-  clock_ = &clock;
+  step_times_.start(clock);
 }
 
 std::vector<double> GradientGroup::take_steps() {
   const std::lock_guard lock(mutex_);
-  waits_us_.clear();
-  return std::exchange(steps_us_, {});
+  return step_times_.take();
 }
 
 DenseSteps GradientGroup::take_dense_steps() {
   const std::lock_guard lock(mutex_);
-  const DenseSteps steps{.step_us = lower_quartile(without_cold(std::exchange(steps_us_, {}))),
-                         .exposed_us = lower_quartile(without_cold(std::exchange(waits_us_, {})))};
-  clock_ = nullptr;
-  return steps;
+  step_times_.stop();
+  return step_times_.take_dense();
 }
 
 void GradientGroup::measure_dense_steps(const Clock& clock) {
   measure_steps(clock);
-  sizes_agreed({.iterations = kMeasuredIterations});
+  go_on_with({.iterations = kMeasuredIterations});
 }
 
 bool GradientGroup::settle(const DenseSteps& measured, const ProcessGrid& grid,
@@ -151,13 +127,13 @@ bool GradientGroup::has_other_sizes(const SizeDecision& decision) const {
   return sizes_.fusion_bytes != decision.fusion_bytes || sizes_.chunk_bytes != decision.chunk_bytes;
 }
 
-void GradientGroup::sizes_agreed(const SizeDecision& decision) {
+void GradientGroup::go_on_with(const SizeDecision& decision) {
   sizes_ = decision;
   {
     const std::lock_guard lock(mutex_);
-    until_exchange_ = decision.iterations;
-    if (decision.iterations == 0) clock_ = nullptr;
-    if (exchanges_sizes_) {
+    until_vote_ = decision.iterations;
+    if (decision.iterations == 0) step_times_.stop();
+    if (ends_with_vote_) {
       ++enqueued_;
       ++finished_;
     } else {
@@ -168,10 +144,10 @@ void GradientGroup::sizes_agreed(const SizeDecision& decision) {
 }
 
 void GradientGroup::begin_iteration() {
-  exchanges_sizes_ = until_exchange_ == 1;
-  if (until_exchange_ > 0) --until_exchange_;
+  ends_with_vote_ = until_vote_ == 1;
+  if (until_vote_ > 0) --until_vote_;
   ended_ = target_;
-  target_ += parts() + (exchanges_sizes_ ? 1 : 0);
+  target_ += parts() + (ends_with_vote_ ? 1 : 0);
 }
 
 CompressionState GradientGroup::save_compression() const {
@@ -248,7 +224,7 @@ void GradientGroup::bucket_finished(std::size_t index) {
     const bool is_on_host = index >= CompressedSet::kFirst || finished_events_[index] == nullptr;
     if (is_on_host) ++enqueued_;
     ++finished_;
-    is_turn_of_sizes_ = exchanges_sizes_ && finished_ + 1 == target_;
+    is_turn_to_vote_ = ends_with_vote_ && finished_ + 1 == target_;
     if (finished_ < target_) return;
   }
   changed_.notify_all();
@@ -321,7 +297,7 @@ bool GradientGroup::wait_for(const std::atomic<std::size_t>& progress,
     }
     target = target_;
     prompt_waits_.waits(now);
-    if (clock_ != nullptr && !wait_began_) wait_began_ = clock_->now();
+    step_times_.begin_wait();
   }
   const auto settled = [&] {
     return failed() || progress.load(std::memory_order_acquire) >= target;
@@ -338,15 +314,11 @@ bool GradientGroup::wait_for(const std::atomic<std::size_t>& progress,
   if (timeline_) write_iteration({.began = now, .ended = std::chrono::steady_clock::now()});
   marks_ = 0;
   marked_.assign(marked_.size(), false);
-  if (clock_ != nullptr) {
-    const TimePoint end = clock_->now();
-    if (step_began_ && wait_began_ && !exchanges_sizes_) {
-      steps_us_.push_back(microseconds(end - *step_began_));
-      waits_us_.push_back(microseconds(end - *wait_began_));
-    }
-    step_began_ = end;
+  if (ends_with_vote_) {
+    step_times_.end_step_uncounted();
+  } else {
+    step_times_.end_step();
   }
-  wait_began_.reset();
   begin_iteration();
   return true;
 }

@@ -24,6 +24,7 @@
 #include "runtime/kolo.h"
 #include "runtime/prompt_waits.h"
 #include "runtime/size_decision.h"
+#include "runtime/step_times.h"
 #include "runtime/ticket.h"
 #include "runtime/timeline.h"
 
@@ -32,9 +33,9 @@ namespace kolo {
 /// A registered gradient set, shared by the user's threads and the engine.
 ///
 /// The engine fills in places and plan before `registration()` completes. Places are constant; the
-/// plan may change at the end of an iteration, of which the exchange of sizes is a part like a
-/// bucket. Progress of the current iteration and what the user's threads read of the plan are under
-/// a lock of their own.
+/// plan may change at the end of an iteration, of which the vote on it is a part like a bucket.
+/// Progress of the current iteration and what the user's threads read of the plan are under a lock
+/// of their own.
 class GradientGroup final : public BucketOwner {
  public:
   /// `choices` are those that led to the gradients' compression, and what is left to decide of it.
@@ -85,18 +86,17 @@ class GradientGroup final : public BucketOwner {
 
   /// Whether it has no gradient in device memory.
   bool is_on_host() const;
-  /// Notes how long iterations take, from the end of one `wait` to that of the next, and how long
-  /// these waited, until nothing is left to decide.
+  /// Notes how long iterations take that end without a vote, until nothing is left to decide.
   void measure_steps(const Clock& clock);
-  /// What it has noted since the last call, in microseconds, without iterations with an exchange.
+  /// As `StepTimes::take`.
   std::vector<double> take_steps();
-  /// The same as lower quartiles, without those of the first few steps.
+  /// As `StepTimes::take_dense`; then nothing is noted any more.
   DenseSteps take_dense_steps();
 
   /// Whether some gradients travel dense only until steps are measured.
   bool is_open() const { return !choices_.open.empty(); }
-  /// Nothing is planned yet of what is open: measures the first `kMeasuredIterations`, the last of
-  /// which ends with an exchange.
+  /// Nothing is planned yet of what is open: begins the first `kMeasuredIterations`, which are
+  /// measured, and the last of which ends with a vote.
   void measure_dense_steps(const Clock& clock);
   /// Decides what is open. Returns whether gradients travel in another way now, which is not
   /// planned yet.
@@ -104,10 +104,11 @@ class GradientGroup final : public BucketOwner {
   const std::vector<CompressionDecision>& decisions() const { return choices_.decisions; }
   /// Whether the plan is not one of these sizes.
   bool has_other_sizes(const SizeDecision& decision) const;
-  /// These sizes are agreed, and planned. Begins the first iteration, or is the last part of one.
-  void sizes_agreed(const SizeDecision& decision);
-  /// Whether the exchange of sizes is what is left of the current iteration; true once.
-  bool take_turn_of_sizes() { return std::exchange(is_turn_of_sizes_, false); }
+  /// Nothing is left to vote on for `decision.iterations`, and its sizes are planned. Begins the
+  /// first iteration, or ends one whose last part was a vote.
+  void go_on_with(const SizeDecision& decision);
+  /// Whether a vote is what is left of the current iteration; true once.
+  bool take_turn_to_vote() { return std::exchange(is_turn_to_vote_, false); }
 
   void bucket_started(std::size_t index) override;
   void bucket_enqueued(std::size_t index) override;
@@ -183,7 +184,7 @@ class GradientGroup final : public BucketOwner {
   CompressedSet compressed_;
   std::shared_ptr<Timeline> timeline_;  // shared with the runtime's other sets; may be null
   SizeDecision sizes_;                  // of the plan
-  bool is_turn_of_sizes_ = false;
+  bool is_turn_to_vote_ = false;
 
   mutable std::mutex mutex_;  // Guards what follows; the atomics are read without it, too.
   std::condition_variable changed_;
@@ -192,13 +193,11 @@ class GradientGroup final : public BucketOwner {
   std::vector<Timeline::Span> spans_;  // of dense buckets in this iteration, for the timeline
   std::vector<bool> marked_;           // in the current iteration, which `wait` ends
   std::size_t marks_ = 0;
-  // Parts (buckets and exchanges of sizes) of former iterations, and with those of the current one.
+  // Parts (buckets and votes) of former iterations, and with those of the current one.
   std::size_t ended_ = 0, target_ = 0;
-  std::size_t until_exchange_ = 0;  // iterations, with the current one; 0: for ever
-  bool exchanges_sizes_ = false;    // in the current iteration
-  const Clock* clock_ = nullptr;    // to measure steps with, while something is looked for
-  std::optional<TimePoint> step_began_, wait_began_;
-  std::vector<double> steps_us_, waits_us_;
+  std::size_t until_vote_ = 0;   // iterations, with the current one; 0: for ever
+  bool ends_with_vote_ = false;  // the current iteration
+  StepTimes step_times_;
   PromptWaits prompt_waits_;
   std::atomic<std::size_t> enqueued_{0};  // parts, over all iterations
   std::atomic<std::size_t> finished_{0};

@@ -4,6 +4,7 @@
 #include "topology/cache.h"
 
 namespace kolo {
+
 CompileOptions compile_options(const PlanContext& context, const BucketLayout& layout) {
   const Options& options = context.options;
   const bool on_device = layout.memory == MemoryKind::kDevice;
@@ -30,6 +31,16 @@ Options with_sizes(Options options, std::size_t fusion_bytes, std::size_t chunk_
   if (fusion_bytes > 0) options.fusion_bytes = fusion_bytes;
   if (chunk_bytes > 0) options.chunk_bytes = chunk_bytes;
   return options;
+}
+
+PlanContext with_options(const PlanContext& context, const Options& options) {
+  return {.buckets = context.buckets,
+          .executor = context.executor,
+          .transport = context.transport,
+          .grid = context.grid,
+          .lane = context.lane,
+          .options = options,
+          .costs = context.costs};
 }
 
 bool sizes_keep_bits(const PlanContext& context) {
