@@ -14,12 +14,11 @@
 #include "comm/schedule/executor.h"
 #include "comm/transport/in_process_transport.h"
 #include "compression/compressed_group.h"
+#include "tests/compression/sparse_numbers.h"
 #include "tests/support/seeded_scheduler.h"
 
 /// All ranks of a job with one compression group: real schedules in real executors.
 namespace kolo::test {
-
-using Tensors = std::vector<std::vector<float>>;
 
 /// The caller's tensors, at the offsets that a group's bucket gives them.
 class GroupTensors final : public Packer {

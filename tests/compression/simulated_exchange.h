@@ -16,12 +16,11 @@
 #include "compression/exchange_routes.h"
 #include "compression/owner_sum.h"
 #include "compression/sparse_exchange.h"
+#include "tests/compression/sparse_numbers.h"
 
 /// All ranks of a sparse all-reduce in one thread: the same functions that a schedule calls, with
 /// every payload encoded, copied and counted as it would be sent.
 namespace kolo::test {
-
-enum class Route { kPairwise, kLogStep, kAllGather };
 
 /// What one rank sent.
 struct WireAccount {
@@ -30,7 +29,25 @@ struct WireAccount {
 };
 
 using Bytes = std::vector<std::byte>;
-using Gradients = std::vector<std::vector<float>>;  ///< Per tensor.
+
+/// Of the owners' sums, keeps the `k` largest, as owners do who tell each other counts only.
+inline void keep_largest_of_all(std::size_t k, std::vector<Pairs>& sums) {
+  GlobalThreshold threshold(k);
+  while (!threshold.found()) {
+    std::vector<std::uint32_t> total(threshold.bins()), counts(threshold.bins());
+    for (const Pairs& own : sums) {
+      threshold.count(own, counts);
+      for (std::size_t i = 0; i < counts.size(); ++i) total[i] += counts[i];
+    }
+    threshold.narrow(total);
+  }
+  std::size_t before = 0;
+  for (Pairs& own : sums) {
+    const std::size_t equals = threshold.equals(own);
+    threshold.keep(own, before);
+    before += equals;
+  }
+}
 
 class SimulatedExchange {
  public:
@@ -53,8 +70,8 @@ class SimulatedExchange {
   const std::vector<Contribution>& contributions() const { return contributions_; }
 
   /// One step of all ranks: `ks` pairs of each tensor. Returns whether it was not skipped.
-  bool step(const std::vector<Gradients>& gradients, const std::vector<std::size_t>& ks,
-            Route route, float scale) {
+  bool step(const std::vector<Tensors>& gradients, const std::vector<std::size_t>& ks,
+            ExchangeRoute route, float scale) {
     accounts_.assign(index(plan_.ranks), {});
     contributions_.clear();
     bool finite = true;
@@ -74,7 +91,8 @@ class SimulatedExchange {
     }
     for (Contribution& contribution : contributions_) prepare(plan_, contribution);
     // Per rank that receives, the results of all owners.
-    const auto [results, roundings] = route == Route::kAllGather ? all_gather() : by_owners(route);
+    const auto [results, roundings] =
+        route == ExchangeRoute::kAllGather ? all_gather() : by_owners(route);
     outputs_.assign(index(plan_.ranks), std::vector<float>(plan_.count()));
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       for (int owner = 0; owner < plan_.ranks; ++owner) {
@@ -112,26 +130,11 @@ class SimulatedExchange {
         keep_largest(sums[index(owner)], quota_of(plan_, owner), keys);
       }
     }
-    if (plan_.rule != QuotaRule::kGlobalExact) return;
-    GlobalThreshold threshold(plan_.k);
-    while (!threshold.found()) {
-      std::vector<std::uint32_t> total(threshold.bins()), counts(threshold.bins());
-      for (const Pairs& own : sums) {
-        threshold.count(own, counts);
-        for (std::size_t i = 0; i < counts.size(); ++i) total[i] += counts[i];
-      }
-      threshold.narrow(total);
-    }
-    std::size_t before = 0;
-    for (Pairs& own : sums) {
-      const std::size_t equals = threshold.equals(own);
-      threshold.keep(own, before);
-      before += equals;
-    }
+    if (plan_.rule == QuotaRule::kGlobalExact) keep_largest_of_all(plan_.k, sums);
   }
 
   // Shares of all ranks, by owner, then by source.
-  std::vector<std::vector<Bytes>> route_shares(Route route) {
+  std::vector<std::vector<Bytes>> route_shares(ExchangeRoute route) {
     const int ranks = plan_.ranks;
     std::map<std::pair<int, int>, Bytes> payloads;  // By source and destination.
     for (int rank = 0; rank < ranks; ++rank) {
@@ -142,7 +145,7 @@ class SimulatedExchange {
             encoded(plan_.share(), shares.segments_of(owner), shares.pairs_of(owner));
       }
     }
-    if (route == Route::kPairwise) {
+    if (route == ExchangeRoute::kPairwise) {
       for (int rank = 0; rank < ranks; ++rank) {
         for (int i = 0; i + 1 < ranks; ++i) {
           count_split(rank, {payloads.at({rank, pairwise_destination(ranks, rank, i)})});
@@ -189,7 +192,7 @@ class SimulatedExchange {
     for (const Bytes& payload : message) account.split_bytes += payload.size();
   }
 
-  Results by_owners(Route route) {
+  Results by_owners(ExchangeRoute route) {
     const auto shares = route_shares(route);
     std::vector<Pairs> sums(index(plan_.ranks));
     Pairs pairs;

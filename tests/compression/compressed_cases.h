@@ -1,0 +1,132 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/compression/compressed_job.h"
+#include "tests/compression/sparse_numbers.h"
+#include "tests/support/node_shapes.h"
+
+/// Compression groups of many shapes, all from a seed, and what their ranks hold.
+namespace kolo::test {
+
+inline constexpr std::uint32_t kGroupSeed = 97;
+inline constexpr std::size_t kBlocks[] = {0, 32};  ///< 0: pairs.
+
+inline SparseOptions options_of(const std::vector<std::size_t>& counts, double density) {
+  SparseOptions options{.density = density};
+  for (const std::size_t count : counts) {
+    options.tensors.push_back(
+        {.name = "t" + std::to_string(options.tensors.size()), .count = count});
+  }
+  return options;
+}
+
+inline std::string text(const SparseOptions& options, const std::vector<int>& nodes) {
+  std::string result = shape_text(nodes) + ", " + std::string(to_string(options.route)) +
+                       ", block " + std::to_string(options.block) + ", rule " +
+                       std::to_string(static_cast<int>(options.rule)) + ", wire " +
+                       std::string(to_string(options.wire)) + " and " +
+                       std::string(to_string(options.result_wire)) + ", density " +
+                       std::to_string(options.density) + ", tensors";
+  for (const FeedbackTensor& tensor : options.tensors) result += " " + std::to_string(tensor.count);
+  return result + ", seed " + std::to_string(kGroupSeed);
+}
+
+inline std::vector<Tensors> gradients_of(std::mt19937& random, const SparseOptions& options,
+                                         int ranks, Number number) {
+  std::vector<std::size_t> counts;
+  for (const FeedbackTensor& tensor : options.tensors) counts.push_back(tensor.count);
+  return gradients_of(random, counts, ranks, number);
+}
+
+inline std::vector<std::uint32_t> residual_bits(CompressedJob& job) {
+  std::vector<std::uint32_t> bits;
+  for (int rank = 0; rank < job.size(); ++rank) {
+    for (const FeedbackState::Tensor& tensor : job.group(rank).save().tensors) {
+      for (const auto& values : {tensor.residual, tensor.velocity}) {
+        const auto own = bits_of(std::span(values));
+        bits.insert(bits.end(), own.begin(), own.end());
+      }
+    }
+  }
+  return bits;
+}
+
+using Sums = std::vector<std::vector<double>>;  ///< Per tensor, exact for lattice numbers.
+
+inline Sums zeros(const SparseOptions& options) {
+  Sums sums;
+  for (const FeedbackTensor& tensor : options.tensors) sums.emplace_back(tensor.count);
+  return sums;
+}
+inline void add(Sums& sums, const Tensors& values, double factor) {
+  for (std::size_t t = 0; t < sums.size(); ++t) {
+    for (std::size_t i = 0; i < sums[t].size(); ++i) sums[t][i] += factor * double{values[t][i]};
+  }
+}
+inline Sums residual_sums(CompressedJob& job, const SparseOptions& options) {
+  Sums sums = zeros(options);
+  for (int rank = 0; rank < job.size(); ++rank) {
+    const FeedbackState state = job.group(rank).save();
+    for (std::size_t p = 0; p < state.tensors.size(); ++p) {
+      const SparsePart& part = job.group(rank).parts()[p];
+      for (std::size_t i = 0; i < part.count; ++i) {
+        sums[part.tensor][part.first + i] += double{state.tensors[p].residual[i]};
+      }
+    }
+  }
+  return sums;
+}
+
+/// As many ranks as keep 1 / ranks a power of two, so that averages of lattice numbers are exact.
+inline std::vector<int> any_nodes(std::mt19937& random) {
+  const std::vector<int> shapes[] = {{1}, {2}, {4}, {1, 1}, {2, 2}, {4, 4}, {2, 2, 2, 2}, {3, 1}};
+  return shapes[random() % std::size(shapes)];
+}
+
+/// Pairs by every route and rule, and blocks of some sizes by every route that they take.
+inline std::vector<SparseOptions> all_ways(const SparseOptions& options) {
+  std::vector<SparseOptions> ways;
+  for (const ExchangeRoute route : kRoutes) {
+    SparseOptions way = options;
+    way.route = route;
+    for (const QuotaRule rule : kRules) ways.emplace_back(way).rule = rule;
+    if (route == ExchangeRoute::kAllGather) continue;
+    for (const std::size_t block : std::initializer_list<std::size_t>{16, 48, 256}) {
+      ways.emplace_back(way).block = block;
+    }
+  }
+  return ways;
+}
+
+inline SparseOptions any_options(std::mt19937& random) {
+  std::vector<std::size_t> counts(1 + random() % 3);
+  for (std::size_t& count : counts) count = 1 + random() % 2000;
+  SparseOptions options = options_of(counts, any_of(random, {0.01, 0.1, 0.5, 1.0}));
+  options.wire = any_of(random, kWires);
+  options.result_wire = any_of(random, kWires);
+  options.scope = any_of(random, {SparseScope::kBetweenNodes, SparseScope::kFlat});
+  const std::vector<SparseOptions> ways = all_ways(options);
+  return ways[random() % ways.size()];
+}
+
+inline Placement any_placement(std::mt19937& random) {
+  return random() % 2 == 0 ? Placement::kUser : Placement::kInPlace;
+}
+
+class CompressedGroupTest : public testing::Test {
+ protected:
+  std::mt19937 random_{kGroupSeed};
+};
+
+}  // namespace kolo::test

@@ -1,0 +1,143 @@
+// What transports count, by the formulas of payloads.
+
+#include <algorithm>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "comm/schedule/payload_join.h"
+#include "tests/compression/compressed_cases.h"
+#include "tests/compression/simulated_exchange.h"
+
+namespace kolo::test {
+namespace {
+
+/// What a rank sends in each phase of a step, by the formulas of payloads and the pairs that it
+/// really sends; the second phase is empty by all-gather.
+struct Phases {
+  std::size_t shares = 0;
+  std::size_t results = 0;
+};
+
+/// `results` are what each owner sends back.
+Phases expected_phases(int rank, ExchangeRoute route, const SparsePlan& plan,
+                       const std::vector<Shares>& shares, const std::vector<std::size_t>& results) {
+  Phases phases;
+  const int ranks = plan.ranks;
+  const auto share_bytes = [&](int source, int owner) {
+    return plan.share().bytes(shares[static_cast<std::size_t>(source)].pairs_of(owner).size());
+  };
+  const auto result_bytes = [&](int owner) {
+    return plan.result().bytes(results[static_cast<std::size_t>(owner)]);
+  };
+  const auto whole_words = [](std::size_t bytes) { return (bytes + 7) / 8 * 8; };
+  if (route == ExchangeRoute::kAllGather) {
+    phases.shares = static_cast<std::size_t>(ranks - 1) * plan.contribution().bytes(plan.k);
+  } else if (route == ExchangeRoute::kPairwise) {
+    for (int owner = 0; owner < ranks; ++owner) {
+      if (owner != rank) phases.shares += share_bytes(rank, owner);
+    }
+    phases.results = static_cast<std::size_t>(ranks - 1) * result_bytes(rank);
+  } else {
+    for (int round = 0; round < log_step_rounds(ranks); ++round) {
+      phases.shares += kJoinedHeaderBytes;
+      for (const Forward& forward : log_step_forwards(ranks, rank, round)) {
+        phases.shares += whole_words(share_bytes(forward.source, forward.destination));
+      }
+    }
+    for (int distance = 1; distance < ranks; distance *= 2) {
+      phases.results += kJoinedHeaderBytes;
+      for (int i = 0; i < std::min(distance, ranks - distance); ++i) {
+        phases.results += whole_words(result_bytes((rank + i) % ranks));
+      }
+    }
+  }
+  return phases;
+}
+
+// I13: what the transports count is what the formulas say of each phase, for the pairs that the
+// exchange, which is simulated by other code, has sent; and never more than was planned.
+TEST_F(CompressedGroupTest, CountedBytesAreThoseOfTheFormulas) {
+  for (const int ranks : {2, 3, 5, 8, 16, 64, 256}) {
+    const std::vector<std::size_t> counts = ranks > 64 ? std::vector<std::size_t>{20000, 48}
+                                                       : std::vector<std::size_t>{30000, 48, 40000};
+    SparseOptions options = options_of(counts, 0.01);
+    const std::vector<int> nodes(static_cast<std::size_t>(ranks), 1);
+    const auto grid = ProcessGrid::with_node_sizes(nodes);
+    const SparsePlan plan = sparse_layout(0, grid, options).plan;
+    std::vector<std::size_t> ks;
+    for (const std::size_t count : counts) ks.push_back(pairs_to_keep(0.01, count));
+    SimulatedExchange simulated(plan);
+    const auto gradients = gradients_of(random_, options, ranks, normal);
+    simulated.step(gradients, ks, ExchangeRoute::kPairwise, 1.0f);
+    std::vector<Shares> shares(static_cast<std::size_t>(ranks));
+    std::vector<std::size_t> results;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto i = static_cast<std::size_t>(rank);
+      split(plan, simulated.contributions()[i], shares[i]);
+      results.push_back(0);
+      for (std::size_t e = 0; e < plan.count(); ++e) {
+        const bool is_own = plan.ownership().owner(e) == rank;
+        if (is_own && simulated.outputs()[0][e] != 0.0f) ++results.back();
+      }
+    }
+    for (const ExchangeRoute route : kRoutes) {
+      options.route = route;
+      SCOPED_TRACE(text(options, nodes));
+      CompressedJob job(nodes, options);
+      ASSERT_TRUE(job.step(gradients));
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Phases phases = expected_phases(rank, route, plan, shares, results);
+        ASSERT_EQ(job.rank(rank).sent_bytes(), phases.shares + phases.results) << rank;
+        ASSERT_EQ(job.rank(rank).sent_bytes(), job.rank(rank).network_bytes());
+        ASSERT_LE(job.rank(rank).sent_bytes(), planned_exchange(rank, grid, options).bytes);
+        if (route == ExchangeRoute::kPairwise) {
+          const auto& account = simulated.accounts()[static_cast<std::size_t>(rank)];
+          ASSERT_EQ(phases.shares, account.split_bytes);
+          ASSERT_EQ(phases.results, account.gather_bytes);
+        }
+      }
+    }
+  }
+}
+
+// T5: with pairs to owners in 6 bytes and back in 8, whatever the number of ranks; headers apart.
+TEST_F(CompressedGroupTest, BytesDoNotGrowWithTheNumberOfRanks) {
+  for (const int ranks : {2, 16, 128, 256}) {
+    const SparseOptions options = options_of({65536}, 0.02);
+    CompressedJob job(std::vector<int>(static_cast<std::size_t>(ranks), 1), options);
+    ASSERT_TRUE(job.step(gradients_of(random_, options, ranks, normal)));
+    const auto others = static_cast<std::size_t>(ranks - 1);
+    const std::size_t k = job.group(0).stats().k;
+    for (int rank = 0; rank < ranks; ++rank) {
+      // Header, segment, padding and page count there; header, segment, page and a rounded quota
+      // back.
+      EXPECT_LE(job.rank(rank).sent_bytes(), 14 * k + others * (16 + 8 + 2 + 4 + 16 + 8 + 4 + 8))
+          << ranks << " ranks, seed " << kGroupSeed;
+    }
+  }
+}
+
+// The same of blocks, with both ways in 16 bits: 4 bytes a value, 8 a score, headers apart.
+TEST_F(CompressedGroupTest, BytesOfBlocksDoNotGrowWithTheNumberOfRanks) {
+  for (const int ranks : {2, 16, 128, 256}) {
+    SparseOptions options = options_of({65536}, 0.02);
+    options.block = 64;
+    options.result_wire = options.wire;
+    CompressedJob job(std::vector<int>(static_cast<std::size_t>(ranks), 1), options);
+    ASSERT_TRUE(job.step(gradients_of(random_, options, ranks, normal)));
+    const auto others = static_cast<std::size_t>(ranks - 1);
+    const std::size_t k = job.group(0).stats().k;
+    EXPECT_EQ(k, 21u * 64);
+    for (int rank = 0; rank < ranks; ++rank) {
+      // Two lengths and a rounded part of the scores; two headers, exponents of two blocks more
+      // than there are and a rounded part of the values.
+      EXPECT_LE(job.rank(rank).sent_bytes(),
+                4 * k + 8 * (65536 / 64) + 4 * 21 + others * (2 * 8 + 4 + 2 * (16 + 4 + 2) + 2))
+          << ranks << " ranks, seed " << kGroupSeed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo::test

@@ -1,0 +1,118 @@
+// What residuals keep: nothing is lost, nothing appears, and a bad step changes nothing.
+
+#include <algorithm>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "tests/compression/compressed_cases.h"
+
+namespace kolo::test {
+namespace {
+
+// I3 and I4: over warm-up, ramp and steady state, and a flush at the end, which leaves nothing.
+TEST_F(CompressedGroupTest, MassIsConservedExactly) {
+  for (int round = 0; round < 30; ++round) {
+    SparseOptions options = any_options(random_);
+    const std::vector<int> nodes = any_nodes(random_);
+    options.warm_up = {.dense_steps = random_() % 2, .ramp = {0.5}, .steps_per_density = 2};
+    SCOPED_TRACE("round " + std::to_string(round) + ": " + text(options, nodes));
+    CompressedJob job(nodes, options, any_placement(random_), random_());
+    Sums put_in = zeros(options), came_out = zeros(options);
+    for (int step = 0; step < 8; ++step) {
+      const bool is_last = step == 7;
+      const auto gradients = gradients_of(random_, options, job.size(), lattice);
+      for (int rank = 0; is_last && rank < job.size(); ++rank) job.group(rank).flush_next();
+      ASSERT_TRUE(job.step(gradients));
+      for (const Tensors& own : gradients) add(put_in, own, 1);
+      add(came_out, job.rank(0).results(), job.size());
+      for (int rank = 1; rank < job.size(); ++rank) {
+        ASSERT_EQ(bits_of(job.rank(rank).results()), bits_of(job.rank(0).results()));
+      }
+      const Sums left = residual_sums(job, options);
+      for (std::size_t t = 0; t < left.size(); ++t) {
+        for (std::size_t i = 0; i < left[t].size(); ++i) {
+          ASSERT_EQ(came_out[t][i] + left[t][i], put_in[t][i]) << "step " << step << ", " << i;
+          if (is_last) {
+            ASSERT_EQ(left[t][i], 0.0);
+          }
+        }
+      }
+    }
+  }
+}
+
+// I8, of all ranks together: no other choice of so many whole blocks leaves less in the residuals.
+TEST_F(CompressedGroupTest, WhatBlocksLeaveIsAContraction) {
+  SparseOptions options = options_of({160 * 16}, 0.1);
+  options.block = 16;
+  options.wire = DType::kFloat32;
+  CompressedJob job({3}, options);
+  const auto gradients = gradients_of(random_, options, 3, normal);
+  ASSERT_TRUE(job.step(gradients));
+  double before = 0, after = 0;
+  for (int rank = 0; rank < 3; ++rank) {
+    for (const float value : gradients[static_cast<std::size_t>(rank)][0]) {
+      before += double{value} * double{value};
+    }
+    const double norm = job.group(rank).residual_norm(0);
+    after += norm * norm;
+  }
+  EXPECT_LT(after, (1 - 0.1) * before);
+  EXPECT_GT(after, 0.5 * before);
+}
+
+TEST_F(CompressedGroupTest, WithoutFeedbackNothingIsKept) {
+  for (const std::size_t block : kBlocks) {
+    SparseOptions options = options_of({2000}, 0.01);
+    options.feedback = false;
+    options.block = block;
+    CompressedJob job({2}, options);
+    ASSERT_TRUE(job.step(gradients_of(random_, options, 2, normal)));
+    EXPECT_EQ(job.group(0).residual_norm(0), 0.0);
+  }
+}
+
+// I10: one bad number on any rank, and no bit of any state has changed on any rank; all see it.
+TEST_F(CompressedGroupTest, ABadNumberOnOneRankSkipsTheStepOnAll) {
+  for (int round = 0; round < 24; ++round) {
+    SparseOptions options = any_options(random_);
+    const std::vector<int> nodes = any_nodes(random_);
+    if (round % 3 == 0) options.momentum = MomentumCorrection{};
+    options.warm_up.dense_steps = round % 4 == 0 ? 2 : 0;
+    SCOPED_TRACE("round " + std::to_string(round) + ": " + text(options, nodes));
+    CompressedJob job(nodes, options, any_placement(random_), random_());
+    ASSERT_TRUE(job.step(gradients_of(random_, options, job.size(), normal)));
+    const auto before = residual_bits(job);
+    auto gradients = gradients_of(random_, options, job.size(), normal);
+    auto& tensor = gradients[random_() % gradients.size()][random_() % options.tensors.size()];
+    tensor[random_() % tensor.size()] = bad_number(round);
+    EXPECT_FALSE(job.step(gradients));
+    ASSERT_EQ(residual_bits(job), before);
+    for (int rank = 0; rank < job.size(); ++rank) {
+      const Tensors& results = job.rank(rank).results();
+      EXPECT_TRUE(std::ranges::any_of(results, [](const auto& values) {
+        return std::ranges::any_of(values, [](float value) { return !std::isfinite(value); });
+      }));
+      EXPECT_EQ(job.group(rank).stats().skipped, 1u);
+    }
+    EXPECT_TRUE(job.step(gradients_of(random_, options, job.size(), normal)));
+  }
+}
+
+TEST_F(CompressedGroupTest, ASumThatOverflowsSkipsTheStep) {
+  for (const std::vector<int>& nodes : {std::vector<int>{2}, {1, 1}, {2, 2}}) {
+    for (const SparseOptions& options : all_ways(options_of({500}, 0.1))) {
+      SCOPED_TRACE(text(options, nodes));
+      CompressedJob job(nodes, options);
+      auto gradients = gradients_of(random_, options, job.size(), normal);
+      const auto before = residual_bits(job);
+      for (Tensors& own : gradients) own[0][77] = 3e38f;
+      EXPECT_FALSE(job.step(gradients));
+      EXPECT_EQ(residual_bits(job), before);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo::test

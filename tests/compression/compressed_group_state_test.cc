@@ -1,0 +1,122 @@
+// From step to step: their order, momentum, state that goes on elsewhere, and no allocation.
+
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "comm/base/error.h"
+#include "tests/compression/compressed_cases.h"
+#include "tests/support/allocation_counter.h"
+
+namespace kolo::test {
+namespace {
+
+TEST_F(CompressedGroupTest, StepsHaveAnOrder) {
+  const SparseOptions options = options_of({2000}, 0.01);
+  CompressedJob job({1}, options);
+  EXPECT_THROW(job.group(0).commit(), UsageError);
+  EXPECT_THROW(job.group(0).abort(), UsageError);
+  ASSERT_TRUE(job.step(gradients_of(random_, options, 1, normal)));
+  EXPECT_EQ(job.group(0).step(), 1u);
+}
+
+// Nobody's momentum is lost or counted twice: at density one, without masking, it is that of a
+// dense optimizer, before and after the dense steps.
+TEST_F(CompressedGroupTest, CorrectedMomentumAtDensityOneIsTheOptimizers) {
+  for (const std::vector<int>& nodes : {std::vector<int>{2}, {2, 2}})
+    for (const std::size_t block : kBlocks) {
+      SparseOptions options = options_of({160}, 1.0);
+      options.block = block;
+      options.wire = DType::kFloat32;
+      options.momentum = MomentumCorrection{.momentum = 0.5f, .masking = false};
+      options.warm_up.dense_steps = 2;
+      CompressedJob job(nodes, options);
+      std::vector<double> velocity(160);
+      for (int step = 0; step < 4; ++step) {
+        const auto gradients = gradients_of(random_, options, job.size(), lattice);
+        ASSERT_TRUE(job.step(gradients));
+        for (std::size_t i = 0; i < velocity.size(); ++i) {
+          double sum = 0;
+          for (const Tensors& own : gradients) sum += double{own[0][i]};
+          velocity[i] = 0.5 * velocity[i] + sum / job.size();
+          ASSERT_EQ(double{job.rank(0).results()[0][i]}, velocity[i]) << "step " << step;
+        }
+      }
+    }
+}
+
+TEST_F(CompressedGroupTest, SavedStateGoesOnBitForBit) {
+  for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}})
+    for (const std::size_t block : kBlocks) {
+      SparseOptions options = options_of({900, 300}, 0.05);
+      options.momentum = MomentumCorrection{};
+      options.warm_up = {.dense_steps = 1, .ramp = {0.25}, .steps_per_density = 2};
+      options.block = block;
+      CompressedJob whole(nodes, options);
+      std::unique_ptr<CompressedJob> resumed;
+      for (int step = 0; step < 6; ++step) {
+        if (step == 2) {
+          resumed = std::make_unique<CompressedJob>(nodes, options);
+          for (int rank = 0; rank < whole.size(); ++rank) {
+            resumed->group(rank).load(whole.group(rank).save());
+            resumed->group(rank).set_step(whole.group(rank).step());
+          }
+        }
+        const auto gradients = gradients_of(random_, options, whole.size(), normal);
+        ASSERT_TRUE(whole.step(gradients));
+        if (!resumed) continue;
+        ASSERT_TRUE(resumed->step(gradients));
+        ASSERT_EQ(bits_of(resumed->rank(0).results()), bits_of(whole.rank(0).results()));
+        ASSERT_EQ(residual_bits(*resumed), residual_bits(whole));
+      }
+      EXPECT_GT(whole.group(0).residual_norm(0), 0.0);
+    }
+}
+
+// I12: among other ranks and nodes, what all residuals are worth stays the same, exactly.
+TEST_F(CompressedGroupTest, ARemappedStateIsWorthAsMuch) {
+  for (int round = 0; round < 16; ++round) {
+    SparseOptions options = any_options(random_);
+    const std::vector<int> before = any_nodes(random_), after = any_nodes(random_);
+    if (round % 2 == 0) options.momentum = MomentumCorrection{.momentum = 0.5f};
+    SCOPED_TRACE("round " + std::to_string(round) + ": " + text(options, before) + " to " +
+                 shape_text(after));
+    CompressedJob old_job(before, options), new_job(after, options);
+    for (int step = 0; step < 3; ++step) {
+      ASSERT_TRUE(old_job.step(gradients_of(random_, options, old_job.size(), lattice)));
+    }
+    std::vector<FeedbackState> states;
+    for (int rank = 0; rank < old_job.size(); ++rank) states.push_back(old_job.group(rank).save());
+    const double factor = static_cast<double>(new_job.size()) / old_job.size();
+    for (int rank = 0; rank < new_job.size(); ++rank) {
+      CompressedGroup& group = new_job.group(rank);
+      group.load(remap(states, group.share(factor)));
+    }
+    Sums expected = residual_sums(old_job, options);
+    for (auto& sums : expected) {
+      for (double& sum : sums) sum *= factor;
+    }
+    ASSERT_EQ(residual_sums(new_job, options), expected);
+  }
+}
+
+TEST_F(CompressedGroupTest, SteadyStateAllocatesNothing) {
+  for (SparseOptions options : all_ways(options_of({20000, 5000}, 0.02))) {
+    options.result_wire = DType::kFloat16;
+    SCOPED_TRACE(text(options, {1}));
+    CompressedJob job({1}, options);
+    auto gradients = gradients_of(random_, options, 1, normal);
+    for (int step = 0; step < 8; ++step) {
+      job.rank(0).start(gradients[0]);
+      const AllocationCounter counter;
+      while (job.rank(0).busy()) job.rank(0).poll();
+      job.group(0).commit();
+      if (step >= 3) {
+        EXPECT_EQ(counter.calls(), 0u) << "step " << step;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo::test

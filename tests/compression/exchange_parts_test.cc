@@ -1,0 +1,92 @@
+// What exchanges are made of: owners, routes, sums of owners, the threshold of all.
+
+#include <initializer_list>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/base/error.h"
+#include "compression/exchange_routes.h"
+#include "compression/owner_sum.h"
+#include "tests/compression/simulated_exchange.h"
+
+namespace kolo::test {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(BlockOwnershipTest, EveryElementHasOneOwnerAndOneNumber) {
+  for (const int owners : {1, 2, 3, 16, 256}) {
+    for (const std::size_t count :
+         std::initializer_list<std::size_t>{0, 1, 63, 64, 65, 5000, 70001}) {
+      const BlockOwnership ownership(count, owners);
+      std::vector<std::uint32_t> next(static_cast<std::size_t>(owners));
+      for (std::size_t i = 0; i < count; ++i) {
+        const int owner = ownership.owner(i);
+        ASSERT_EQ(ownership.local(i), next[static_cast<std::size_t>(owner)]++);
+        ASSERT_EQ(ownership.element(owner, ownership.local(i)), i);
+      }
+      for (int owner = 0; owner < owners; ++owner) {
+        EXPECT_EQ(ownership.local_count(owner), next[static_cast<std::size_t>(owner)]);
+        EXPECT_LE(ownership.local_count(owner), ownership.most_local());
+      }
+    }
+  }
+}
+
+TEST(BlockOwnershipTest, NumbersStayExactBeyond32Bits) {
+  const std::size_t count = (std::size_t{1} << 33) + 5;
+  const BlockOwnership ownership(count, 8);
+  EXPECT_EQ(ownership.block(), 4096u);
+  for (const std::size_t i : {std::size_t{0}, (std::size_t{1} << 24) + 1,
+                              (std::size_t{1} << 32) - 1, (std::size_t{1} << 32) + 77, count - 1}) {
+    EXPECT_EQ(ownership.element(ownership.owner(i), ownership.local(i)), i);
+  }
+  EXPECT_THROW(BlockOwnership(std::size_t{1} << 34, 1), UsageError);
+  EXPECT_THROW(BlockOwnership(5, 0), UsageError);
+}
+
+TEST(ExchangeRoutesTest, PairwiseDestinationsAreEveryOtherRankOnce) {
+  for (int ranks = 1; ranks <= 20; ++ranks) {
+    for (int step = 0; step + 1 < ranks; ++step) {
+      std::set<int> reached;
+      for (int rank = 0; rank < ranks; ++rank) {
+        EXPECT_NE(pairwise_destination(ranks, rank, step), rank);
+        reached.insert(pairwise_destination(ranks, rank, step));
+      }
+      EXPECT_EQ(reached.size(), static_cast<std::size_t>(ranks));
+    }
+  }
+  EXPECT_THAT(log_step_forwards(4, 1, 1), ElementsAre(Forward{1, 3}, Forward{0, 3}));
+  EXPECT_EQ(log_step_rounds(1), 0);
+  EXPECT_EQ(log_step_rounds(5), 3);
+  EXPECT_EQ(log_step_rounds(256), 8);
+}
+
+TEST(OwnerSumTest, AddsInOrderAndStartsAnew) {
+  OwnerSum sum(130);
+  sum.add({.indices = {0, 129}, .values = {-0.0f, 1e8f}});
+  sum.add({.indices = {64, 129}, .values = {2, 1}});
+  sum.add({.indices = {129}, .values = {-1e8f}});
+  Pairs sums;
+  sum.take(sums);
+  EXPECT_THAT(sums.indices, ElementsAre(0, 64, 129));
+  EXPECT_THAT(bits_of(sums.values), ElementsAre(0x80000000u, 0x40000000u, 0u));
+  sum.take(sums);
+  EXPECT_EQ(sums.size(), 0u);
+  EXPECT_THROW(sum.add({.indices = {130}, .values = {1}}), UsageError);
+}
+
+TEST(GlobalThresholdTest, TiesGoToTheFirstOwners) {
+  std::vector<Pairs> sums = {{.indices = {0, 1}, .values = {2, -1}},
+                             {.indices = {0, 5, 9}, .values = {1, 3, 1}},
+                             {.indices = {7}, .values = {-1}}};
+  keep_largest_of_all(4, sums);
+  EXPECT_THAT(sums[0].indices, ElementsAre(0, 1));
+  EXPECT_THAT(sums[1].indices, ElementsAre(0, 5));
+  EXPECT_THAT(sums[2].indices, ElementsAre());
+}
+
+}  // namespace
+}  // namespace kolo::test

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "comm/base/dtype.h"
+#include "compression/sparse_exchange.h"
+
+/// Gradients for tests of sparse exchanges, from a seed, and their bits.
+namespace kolo::test {
+
+using Tensors = std::vector<std::vector<float>>;  ///< Of one rank.
+using Number = float (*)(std::mt19937&);
+
+inline constexpr QuotaRule kRules[] = {QuotaRule::kQuota, QuotaRule::kGlobalExact,
+                                       QuotaRule::kLossless};
+inline constexpr ExchangeRoute kRoutes[] = {ExchangeRoute::kPairwise, ExchangeRoute::kLogStep,
+                                            ExchangeRoute::kAllGather};
+inline constexpr DType kWires[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+
+template <typename T, std::size_t N>
+T any_of(std::mt19937& random, const T (&choices)[N]) {
+  return choices[random() % N];
+}
+
+/// Small integers times 2^-6: all sums of all steps are exact.
+inline float lattice(std::mt19937& random) {
+  return static_cast<float>(static_cast<int>(random() % 2001) - 1000) * 0x1p-6f;
+}
+inline float normal(std::mt19937& random) { return std::normal_distribution<float>()(random); }
+
+/// Nothing to choose, nothing but signs, nothing but equals, nothing that is normal.
+inline constexpr Number kEdgeNumbers[] = {
+    [](std::mt19937&) { return 0.0f; }, [](std::mt19937&) { return -0.0f; },
+    [](std::mt19937&) { return -2.5f; },
+    [](std::mt19937& random) {
+      return std::bit_cast<float>(static_cast<std::uint32_t>(random()) & 0x807fffffu);
+    }};
+
+/// Infinity and not a number by turns.
+inline float bad_number(int round) {
+  return round % 2 == 0 ? std::numeric_limits<float>::infinity()
+                        : std::numeric_limits<float>::quiet_NaN();
+}
+
+/// By rank: tensors of `counts` elements.
+inline std::vector<Tensors> gradients_of(std::mt19937& random, std::span<const std::size_t> counts,
+                                         int ranks, Number number) {
+  std::vector<Tensors> gradients(static_cast<std::size_t>(ranks));
+  for (Tensors& own : gradients) {
+    for (const std::size_t count : counts) {
+      own.emplace_back(count);
+      for (float& value : own.back()) value = number(random);
+    }
+  }
+  return gradients;
+}
+
+inline std::vector<std::uint32_t> bits_of(std::span<const float> values) {
+  std::vector<std::uint32_t> bits;
+  for (const float value : values) bits.push_back(std::bit_cast<std::uint32_t>(value));
+  return bits;
+}
+inline std::vector<std::uint32_t> bits_of(const Tensors& tensors) {
+  std::vector<std::uint32_t> bits;
+  for (const auto& tensor : tensors) {
+    const auto own = bits_of(std::span(tensor));
+    bits.insert(bits.end(), own.begin(), own.end());
+  }
+  return bits;
+}
+
+}  // namespace kolo::test
