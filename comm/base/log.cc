@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -11,15 +12,29 @@
 namespace kolo::log {
 namespace {
 
+/// Of one of the four names.
+std::optional<spdlog::level::level_enum> level_of(std::string_view name) {
+  if (name == "error") return spdlog::level::err;
+  if (name == "warn") return spdlog::level::warn;
+  if (name == "info") return spdlog::level::info;
+  if (name == "debug") return spdlog::level::debug;
+  return std::nullopt;
+}
+
 // spdlog keeps loggers in a registry of its own; ours is made on first use.
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
     auto made =
         std::make_shared<spdlog::logger>("kolo", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("kolo: %v");
-    const char* level = std::getenv("KOLO_LOG_LEVEL");
-    made->set_level(level ? spdlog::level::from_str(level) : spdlog::level::warn);
     made->flush_on(spdlog::level::trace);
+    const char* variable = std::getenv("KOLO_LOG_LEVEL");
+    const std::string name = variable ? variable : "warn";
+    const auto level = level_of(name);
+    made->set_level(level.value_or(spdlog::level::warn));
+    if (!level) {
+      made->warn("KOLO_LOG_LEVEL: '{}' is not error, warn, info or debug; taking warn", name);
+    }
     return made;
   }();
   return *instance;

@@ -6,10 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "tests/trainer/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 #include "trainer/random.h"
 
 namespace kolo::trainer {
+
+using test::Bytes;
+using test::TemporaryDirectory;
 
 /// An IDX file's bytes.
 inline Bytes make_idx(const std::vector<std::size_t>& shape, const Bytes& elements) {

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
-namespace kolo::trainer {
+namespace kolo::test {
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -46,4 +48,4 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-}  // namespace kolo::trainer
+}  // namespace kolo::test
