@@ -9,10 +9,9 @@
 
 #include "benchmarks/exchange.h"
 #include "benchmarks/json_file.h"
-#include "benchmarks/runtime_flags.h"
 #include "benchmarks/samples.h"
+#include "runtime/command_line.h"
 #include "runtime/kolo.h"
-#include "runtime/option_table.h"
 #include "runtime/version.h"
 
 namespace kolo::bench {
@@ -69,30 +68,35 @@ nlohmann::json to_json(const Runtime& runtime, const AgreementRow& row) {
 AgreementCommand::AgreementCommand(CLI::App& app)
     : command_(*app.add_subcommand("agreement",
                                    "How long ranks take to agree, beside a bucket under way")) {
-  command_.add_option("--sizes", sizes_, "Bytes of the bucket under way; 0: none")
+  command_
+      .add_option("--sizes", sizes_,
+                  "Bytes of the bucket under way, comma-separated; suffixes K, M, G; 0: none")
       ->delimiter(',')
       ->capture_default_str();
-  command_.add_option("--agreements", agreements_, "One after the other, beside one bucket")
+  command_
+      .add_option("--agreements", agreements_, "Barriers one after the other, beside one bucket")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command_.add_option("--rounds", rounds_, "Buckets of each size")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command_.add_option("--json", json_, "Write the rows to this file");
-  add_runtime_flags(command_, runtime_);
+  add_runtime_options(command_, runtime_);
 }
 
 bool AgreementCommand::run() {
+  const std::vector<std::size_t> sizes = parse_sizes("--sizes", sizes_);
   Runtime runtime = Runtime::from_environment(runtime_);
   const bool speaks = runtime.rank() == 0;
+  expect_output(runtime, json_);
   if (speaks) {
     fmt::print("# kolo-bench agreement, kolo {}: {} ranks on {} nodes, slowest rank, us\n",
                kVersion, runtime.world_size(), runtime.num_nodes());
     fmt::print("# {:>10} {:>10} {:>10} {:>10}\n", "under way", "median", "min", "p99");
   }
   nlohmann::json rows = nlohmann::json::array();
-  for (const std::string& size : sizes_) {
-    const AgreementRow row = measure(runtime, parse_bytes(size), agreements_, rounds_);
+  for (const std::size_t size : sizes) {
+    const AgreementRow row = measure(runtime, size, agreements_, rounds_);
     rows.push_back(to_json(runtime, row));
     if (!speaks) continue;
     fmt::print("  {:>10} {:>10.1f} {:>10.1f} {:>10.1f}{}\n", row.bytes, row.time_us.median,
@@ -100,7 +104,7 @@ bool AgreementCommand::run() {
     std::fflush(stdout);
   }
   runtime.close();
-  if (speaks && !json_.empty()) write_json(json_, rows);
+  if (speaks) write_json(json_, rows);
   return true;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -12,10 +13,9 @@
 #include "benchmarks/json_file.h"
 #include "benchmarks/kolo_system.h"
 #include "benchmarks/peer_factory.h"
-#include "benchmarks/runtime_flags.h"
 #include "comm/base/error.h"
 #include "comm/collective/reduce_kernels.h"
-#include "runtime/option_table.h"
+#include "runtime/command_line.h"
 #include "runtime/version.h"
 
 namespace kolo::bench {
@@ -95,10 +95,15 @@ nlohmann::json to_json(const Runtime& runtime, const std::string& label, const A
 
 AllReduceCommand::AllReduceCommand(CLI::App& app)
     : command_(*app.add_subcommand("all-reduce", "All-reduce: time and bandwidth by size")) {
-  command_.add_option("--sizes", sizes_, "Bytes, comma-separated; suffixes K, M, G")
+  command_
+      .add_option("--sizes", sizes_,
+                  "Bytes, comma-separated; suffixes K, M, G; cut to whole elements")
       ->delimiter(',')
       ->capture_default_str();
-  command_.add_option("--dtype", dtype_, "Of the elements")->capture_default_str();
+  command_
+      .add_option("--dtype", dtype_,
+                  "Of the elements: float32, float64, float16, bfloat16, int32, int64 or uint8")
+      ->capture_default_str();
   command_.add_option("--op", op_, "sum, average, min, max or prod")->capture_default_str();
   command_
       .add_option("--memory", homes_,
@@ -116,19 +121,23 @@ AllReduceCommand::AllReduceCommand(CLI::App& app)
   command_
       .add_option("--iterations", options_.iterations,
                   "Per row; 0: by size, and at most what --seconds allow")
+      ->check(CLI::Range(0, 1'000'000'000))
       ->capture_default_str();
   command_
       .add_option("--seconds", options_.seconds, "For the timed iterations of a row, 3 at least")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command_.add_option("--warmup", options_.warmup, "Iterations before each round, at most")
+      ->check(CLI::Range(0, 1'000'000'000))
       ->capture_default_str();
   command_.add_option("--rounds", options_.rounds, "Turns of each system")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command_.add_option("--json", json_, "Write the rows to this file");
   command_.add_option("--label", label_, "Text that every row of the JSON carries");
-  add_runtime_flags(command_, runtime_);
+  // Sums are checked element by element, so gradients travel dense.
+  add_runtime_options(command_, runtime_,
+                      [](std::string_view name) { return name != "compression"; });
 }
 
 void AllReduceCommand::resolve() {
@@ -139,7 +148,7 @@ void AllReduceCommand::resolve() {
   options_.what = {.dtype = *dtype, .op = *op, .wire = runtime_.wire_dtype};
   options_.homes.clear();
   for (const std::string& home : homes_) options_.homes.push_back(parse_home(home));
-  for (const std::string& size : sizes_) options_.sizes.push_back(parse_bytes(size));
+  options_.sizes = parse_sizes("--sizes", sizes_);
 }
 
 bool AllReduceCommand::run() {
@@ -155,6 +164,7 @@ bool AllReduceCommand::run() {
   for (auto& peer : peers.connect(runtime)) systems.push_back(std::move(peer));
 
   const bool speaks = runtime.rank() == 0;
+  expect_output(runtime, json_);
   if (speaks) print_header(runtime);
   nlohmann::json json = nlohmann::json::array();
   bool right = true;
@@ -166,7 +176,7 @@ bool AllReduceCommand::run() {
   });
   systems.clear();
   runtime.close();
-  if (speaks && !json_.empty()) write_json(json_, json);
+  if (speaks) write_json(json_, json);
   return right;
 }
 

@@ -11,8 +11,7 @@
 
 #include "benchmarks/json_file.h"
 #include "benchmarks/peer_factory.h"
-#include "benchmarks/runtime_flags.h"
-#include "runtime/option_table.h"
+#include "runtime/command_line.h"
 #include "runtime/version.h"
 #include "topology/cost_model.h"
 
@@ -82,10 +81,12 @@ std::vector<std::string> all_algorithms(const Runtime& runtime) {
 ChoiceCommand::ChoiceCommand(CLI::App& app)
     : command_(
           *app.add_subcommand("choice", "How far auto is from the best algorithm forced by hand")) {
-  command_.add_option("--sizes", sizes_, "Bytes, comma-separated; suffixes K, M, G")
+  command_.add_option("--sizes", sizes_, "Bytes of float32, comma-separated; suffixes K, M, G")
       ->delimiter(',')
       ->capture_default_str();
-  command_.add_option("--algorithms", algorithms_, "To be forced; default: all that there are")
+  command_
+      .add_option("--algorithms", algorithms_,
+                  "To be forced, separated by semicolons; default: all that there are")
       ->delimiter(';');
   command_.add_option("--memory", home_, "arena or user")
       ->check(CLI::IsMember({"arena", "user"}))
@@ -99,11 +100,13 @@ ChoiceCommand::ChoiceCommand(CLI::App& app)
       ->check(CLI::Range(4, 10'000))
       ->capture_default_str();
   command_.add_option("--json", json_, "Write the rows to this file");
-  add_runtime_flags(command_, runtime_);
+  add_runtime_options(command_, runtime_, [](std::string_view name) {
+    return name != "algorithm" && name != "compression";
+  });
 }
 
 bool ChoiceCommand::run() {
-  for (const std::string& size : sizes_) options_.sizes.push_back(parse_bytes(size));
+  options_.sizes = parse_sizes("--sizes", sizes_);
   options_.what.home = home_ == "arena" ? Home::kArena : Home::kUser;
   options_.what.wire = runtime_.wire_dtype;
 
@@ -113,6 +116,8 @@ bool ChoiceCommand::run() {
   std::deque<Runtime> all;
   all.push_back(Runtime::from_environment(runtime_));
   Runtime& runtime = all.front();
+  const bool speaks = runtime.rank() == 0;
+  expect_output(runtime, json_);
   if (algorithms_.empty()) algorithms_ = all_algorithms(runtime);
   std::vector<Runtime*> runtimes{&runtime};
   for (const std::string& algorithm : algorithms_) {
@@ -123,7 +128,6 @@ bool ChoiceCommand::run() {
     runtimes.push_back(&all.emplace_back(Runtime::from_environment(forced)));
   }
 
-  const bool speaks = runtime.rank() == 0;
   if (speaks) {
     fmt::print("# kolo-bench choice, kolo {}: {} ranks on {} nodes, memory {}, medians in us\n",
                kVersion, runtime.world_size(), runtime.num_nodes(), home_);
@@ -143,7 +147,7 @@ bool ChoiceCommand::run() {
   });
   if (speaks) fmt::print("# auto takes at most {:.3f} of the best other\n", worst);
   for (Runtime& each : all) each.close();
-  if (speaks && !json_.empty()) write_json(json_, rows);
+  if (speaks) write_json(json_, rows);
   return right;
 }
 

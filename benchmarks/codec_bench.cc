@@ -9,20 +9,20 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <initializer_list>
 #include <optional>
 #include <random>
 
+#include "benchmarks/json_file.h"
 #include "benchmarks/streaming_kernels.h"
 #include "comm/base/aligned_memory.h"
-#include "comm/base/error.h"
 #include "comm/base/half.h"
+#include "comm/base/output_file.h"
 #include "comm/collective/wire_kernels.h"
 #include "compression/kernels/top_k.h"
 #include "compression/kernels/top_k_selector.h"
-#include "runtime/option_table.h"
+#include "runtime/command_line.h"
 
 namespace kolo::bench {
 namespace {
@@ -302,14 +302,15 @@ void add_codec_bench(CLI::App& app, CodecOptions& options) {
 }
 
 bool run_codec_bench(const CodecOptions& options) {
+  const std::vector<std::size_t> sizes = parse_sizes("--sizes", options.sizes);
+  if (!options.json.empty()) expect_writable(options.json);
   print_header();
   std::vector<CodecRow> rows;
   const auto add = [&](CodecRow row) {
     print_row(row);
     rows.push_back(std::move(row));
   };
-  for (const std::string& size : options.sizes) {
-    const std::size_t bytes = parse_bytes(size);
+  for (const std::size_t bytes : sizes) {
     for (const double density : options.densities) {
       for (const Sums where : {Sums::kInPlace, Sums::kElsewhere}) {
         add(measure_selection(bytes, density, where, options.rounds));
@@ -320,15 +321,9 @@ bool run_codec_bench(const CodecOptions& options) {
       add(measure_widening(wire, bytes, options.rounds));
     }
   }
-  if (!options.json.empty()) {
-    nlohmann::json array = nlohmann::json::array();
-    for (const CodecRow& row : rows) array.push_back(to_json(row));
-    std::ofstream file(options.json);
-    file << array.dump(2) << '\n';
-    if (!file.flush()) {
-      throw KoloError({.code = ErrorCode::kIo, .what = "cannot write " + options.json});
-    }
-  }
+  nlohmann::json array = nlohmann::json::array();
+  for (const CodecRow& row : rows) array.push_back(to_json(row));
+  write_json(options.json, array);
   return std::ranges::all_of(rows, [](const CodecRow& row) { return row.wrong == 0; });
 }
 

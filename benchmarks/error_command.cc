@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/json_file.h"
+#include "comm/base/output_file.h"
 
 namespace kolo::bench {
 namespace {
@@ -43,6 +44,7 @@ ErrorCommand::ErrorCommand(CLI::App& app)
 bool ErrorCommand::chosen() const { return command_.parsed(); }
 
 bool ErrorCommand::run() const {
+  if (!json_.empty()) expect_writable(json_);
   fmt::print("# kolo-bench error, {} elements, deviation {}, seed {}; in units in the last place\n",
              options_.count, options_.deviation, options_.seed);
   fmt::print("# {:<10} {:>6} {:<20} {:>8} {:>8} {:>8}\n", "wire", "ranks", "method", "per node",
@@ -60,7 +62,7 @@ bool ErrorCommand::run() const {
     }
   }
   std::fflush(stdout);
-  if (!json_.empty()) write_json(json_, rows);
+  write_json(json_, rows);
   return within;
 }
 

@@ -6,7 +6,8 @@
 
 namespace kolo::bench {
 
-/// Writes `value` to the file `path`, indented. Errors: KoloError(kIo) naming the path.
+/// Writes `value` to the file `path`, indented, if there is a path. Errors: KoloError(kIo) naming
+/// it.
 void write_json(const std::string& path, const nlohmann::json& value);
 
 }  // namespace kolo::bench

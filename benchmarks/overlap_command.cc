@@ -4,6 +4,7 @@
 #include <deque>
 #include <numeric>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -12,9 +13,7 @@
 
 #include "benchmarks/json_file.h"
 #include "benchmarks/peer_factory.h"
-#include "benchmarks/runtime_flags.h"
-#include "comm/base/error.h"
-#include "runtime/option_table.h"
+#include "runtime/command_line.h"
 #include "runtime/version.h"
 
 namespace kolo::bench {
@@ -96,7 +95,9 @@ OverlapCommand::OverlapCommand(CLI::App& app)
       ->capture_default_str();
   command_.add_option("--json", json_, "Write the rows to this file");
   command_.add_option("--label", label_, "Text that every row of the JSON carries");
-  add_runtime_flags(command_, runtime_);
+  add_runtime_options(command_, runtime_, [](std::string_view name) {
+    return name != "fusion_bytes" && name != "compression";
+  });
 }
 
 bool OverlapCommand::run() {
@@ -106,13 +107,15 @@ bool OverlapCommand::run() {
   // A runtime has one fusion size, so there are several.
   std::deque<Runtime> runtimes;
   std::vector<std::unique_ptr<OverlapSystem>> systems;
-  for (const std::string& size : fusion_sizes_) {
-    runtime_.fusion_bytes = parse_bytes(size);
+  for (const std::size_t size : parse_sizes("--fusion-sizes", fusion_sizes_)) {
+    runtime_.fusion_bytes = size;
     Runtime& runtime = runtimes.emplace_back(Runtime::from_environment(runtime_));
     systems.push_back(
         make_kolo_overlap(runtime, options_.counts, home_ == "arena" ? Home::kArena : Home::kUser));
   }
   Runtime& runtime = runtimes.front();
+  const bool speaks = runtime.rank() == 0;
+  expect_output(runtime, json_);
   const auto blocking = peers.connect(runtime);
   for (const auto& peer : blocking) {
     for (const Calls calls : {Calls::kFlat, Calls::kPacked, Calls::kEach}) {
@@ -121,7 +124,6 @@ bool OverlapCommand::run() {
   }
 
   const std::vector<OverlapRow> rows = measure_overlap(runtime, systems, options_);
-  const bool speaks = runtime.rank() == 0;
   nlohmann::json json = nlohmann::json::array();
   for (const OverlapRow& row : rows) {
     json.push_back(to_json(runtime, options_, home_, label_, row));
@@ -129,7 +131,7 @@ bool OverlapCommand::run() {
   if (speaks) print(runtime, options_, home_, rows);
   systems.clear();
   for (Runtime& each : runtimes) each.close();
-  if (speaks && !json_.empty()) write_json(json_, json);
+  if (speaks) write_json(json_, json);
   return std::ranges::all_of(rows, [](const OverlapRow& row) { return row.wrong == 0; });
 }
 

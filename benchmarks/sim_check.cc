@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <utility>
 
@@ -66,7 +67,9 @@ std::size_t auto_chunk_bytes(const MeasuredRow& row, const LinkCosts& costs) {
 
 std::vector<MeasuredRow> read_measured(const std::string& file, const std::string& column) {
   std::ifstream stream(file);
-  if (!stream) fail(ErrorCode::kIo, "cannot read " + file);
+  if (!stream || std::filesystem::is_directory(file)) {
+    fail(ErrorCode::kIo, "cannot read " + file);
+  }
   std::vector<MeasuredRow> rows;
   try {
     for (const nlohmann::json& json : nlohmann::json::parse(stream)) {

@@ -6,14 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 
+#include "benchmarks/json_file.h"
 #include "benchmarks/sim_check.h"
 #include "benchmarks/sim_step.h"
 #include "comm/base/error.h"
-#include "comm/base/log.h"
-#include "runtime/option_table.h"
+#include "comm/base/output_file.h"
+#include "runtime/command_line.h"
 #include "runtime/version.h"
 #include "topology/link_costs.h"
 
@@ -53,6 +53,10 @@ DType dtype_of(const std::string& name) {
   const auto dtype = parse_dtype(name);
   if (!dtype) fail("no dtype '" + name + "'");
   return *dtype;
+}
+
+std::size_t parse_size(std::string_view flag, const std::string& text) {
+  return parse_sizes(flag, {text}).front();
 }
 
 /// One machine of the sweep.
@@ -100,25 +104,16 @@ ClusterSpec cluster_spec(const Arguments& arguments, const Point& point) {
   }
   spec.compile.algorithm = point.algorithm;
   if (!arguments.chunk_bytes.empty()) {
-    spec.compile.chunk_bytes = parse_bytes(arguments.chunk_bytes);
+    spec.compile.chunk_bytes = parse_size("--chunk-bytes", arguments.chunk_bytes);
     spec.compile.device_chunk_bytes = spec.compile.chunk_bytes;
   }
   if (!arguments.eager_bytes.empty()) {
-    spec.compile.eager_bytes = parse_bytes(arguments.eager_bytes);
+    spec.compile.eager_bytes = parse_size("--eager-bytes", arguments.eager_bytes);
   }
   const auto memory = kMemories.find(arguments.memory);
   if (memory == kMemories.end()) fail("--memory takes arena, user, device or device-user");
   std::tie(spec.placement, spec.memory) = memory->second;
   return spec;
-}
-
-void write_json(const std::string& file, const nlohmann::json& json) {
-  if (file.empty()) return;
-  std::ofstream stream(file);
-  stream << json.dump(2) << '\n';
-  if (!stream.flush()) {
-    throw KoloError({.code = ErrorCode::kIo, .what = "cannot write " + file});
-  }
 }
 
 /// What the rows of both predictions have in common.
@@ -134,14 +129,14 @@ nlohmann::json describe(const Cluster& cluster, const Arguments& arguments) {
 
 void run_all_reduce(const Arguments& arguments) {
   const DType dtype = dtype_of(arguments.dtype);
+  const std::vector<std::size_t> sizes = parse_sizes("--bytes", arguments.bytes);
   fmt::print("# kolo-sim all-reduce, kolo {}: predicted, nothing was measured\n", kVersion);
   fmt::print("# {:>10} {:>6} {:>6} {:>8} {:<36} {:>12} {:>8} {:>8}\n", "size(B)", "ranks", "nodes",
              "Gbit/s", "algo", "time(us)", "algbw", "busbw");
   nlohmann::json rows = nlohmann::json::array();
   for (const Point& point : points(arguments)) {
     Cluster cluster(cluster_spec(arguments, point));
-    for (const std::string& text : arguments.bytes) {
-      const std::size_t bytes = parse_bytes(text);
+    for (const std::size_t bytes : sizes) {
       const BucketLayout layout = cluster.layout(bytes / size_of(dtype), dtype);
       const double us = cluster.run({layout}, {0})[0];
       const double n = point.ranks;
@@ -172,7 +167,8 @@ StepSpec step_spec(const Arguments& arguments, const std::string& model,
   if (arguments.compute_ms > 0) spec.compute_us = arguments.compute_ms * 1000;
   if (!arguments.wire.empty()) spec.wire_dtype = dtype_of(arguments.wire);
   if (!arguments.fusion_bytes.empty()) {
-    spec.fusion_bytes = spec.device_fusion_bytes = parse_bytes(arguments.fusion_bytes);
+    spec.fusion_bytes = spec.device_fusion_bytes =
+        parse_size("--fusion-bytes", arguments.fusion_bytes);
   }
   return spec;
 }
@@ -286,10 +282,10 @@ void run_check(const Arguments& arguments) {
 }
 
 void add_costs(CLI::App& app, Arguments& arguments) {
-  app.add_option(
-      "--link-costs", arguments.link_costs,
-      "What links cost, as `kolo-topo` prints it; what is left out is as the measured rows say "
-      "(check) or keeps its default");
+  app.add_option("--link-costs", arguments.link_costs,
+                 "What links cost, KEY=VALUE,... as `kolo-topo` prints it; what is left out is as "
+                 "the measured rows say "
+                 "(check) or keeps its default");
   app.add_option("--chunk-bytes", arguments.chunk_bytes,
                  "Size of the chunks that buckets are cut into; suffixes K, M, G [1M; device 32M]");
   app.add_option("--eager-bytes", arguments.eager_bytes,
@@ -312,20 +308,26 @@ void add_cluster(CLI::App& app, Arguments& arguments) {
                  "of what --link-costs says of bandwidth")
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
-  app.add_option("--algorithm", arguments.algorithms, "As for kolo-train; several, repeated");
+  app.add_option("--algorithm", arguments.algorithms, "As for kolo-train; several, repeated")
+      ->capture_default_str();
   app.add_option("--memory", arguments.memory,
                  "arena (zero copy), user (packed), device or device-user (the same on a GPU)")
+      ->check(CLI::IsMember(std::vector<std::string>{"arena", "user", "device", "device-user"}))
       ->capture_default_str();
   app.add_flag("--full", arguments.cluster.full,
                "Play each rank's own schedule, even where one node can stand for all");
   Stragglers& stragglers = arguments.cluster.stragglers;
   app.add_option("--late-us", stragglers.late_us, "Mean lateness of ranks, exponential")
+      ->capture_default_str()
       ->check(CLI::NonNegativeNumber)
       ->group("Stragglers");
   app.add_option("--slow-share", stragglers.slow_share, "Share of ranks that are slow")
+      ->capture_default_str()
       ->check(CLI::Range(0.0, 1.0))
       ->group("Stragglers");
-  app.add_option("--slow-factor", stragglers.slow_factor, "By how much")
+  app.add_option("--slow-factor", stragglers.slow_factor,
+                 "How many times as long a slow rank computes")
+      ->capture_default_str()
       ->check(CLI::Range(1.0, 1e6))
       ->group("Stragglers");
   app.add_option("--seed", stragglers.seed, "Of who is late and slow")
@@ -336,12 +338,13 @@ void add_cluster(CLI::App& app, Arguments& arguments) {
 int main(int argc, char** argv) {
   CLI::App app("Predicts times on clusters that one does not have, from Kolo's own schedules.",
                "kolo-sim");
-  app.set_version_flag("--version", kVersion);
+  app.set_version_flag("--version", std::string("kolo-sim ") + kVersion);
   app.require_subcommand(1);
   Arguments arguments;
 
   CLI::App& all_reduce = *app.add_subcommand("all-reduce", "Time and bandwidth by size");
-  all_reduce.add_option("--bytes", arguments.bytes, "Comma-separated; suffixes K, M, G")
+  all_reduce
+      .add_option("--bytes", arguments.bytes, "Of the bucket, comma-separated; suffixes K, M, G")
       ->delimiter(',')
       ->capture_default_str();
   all_reduce.add_option("--dtype", arguments.dtype, "Of the elements")->capture_default_str();
@@ -350,36 +353,36 @@ int main(int argc, char** argv) {
   step.add_option("--model", arguments.models, "resnet50 (25 M parameters), gpt1b (1 B)")
       ->delimiter(',')
       ->capture_default_str();
-  step.add_option("--batch", arguments.batch, "Samples per rank [64 images; 8 sequences]");
+  step.add_option("--batch", arguments.batch, "Samples per rank [64 images; 8 sequences]")
+      ->check(CLI::PositiveNumber);
   step.add_option("--tflops", arguments.tflops, "What a rank sustains, Tflop/s")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  step.add_option("--compute-ms", arguments.compute_ms, "Of forward and backward, instead");
+  step.add_option("--compute-ms", arguments.compute_ms,
+                  "Of forward and backward, instead of what --tflops and --batch make of it")
+      ->check(CLI::PositiveNumber);
   step.add_option("--wire", arguments.wire, "Dtype on the wire [float32]");
   step.add_option("--compression", arguments.compressions,
                   "As for kolo-train: none, fp16, bf16, topk(DENSITY,...), auto, or rules by name; "
-                  "in memory of the host. Several, repeated");
+                  "in memory of the host. Several, repeated")
+      ->capture_default_str();
   step.add_option("--fusion-bytes", arguments.fusion_bytes, "Largest bucket [4M; device 64M]");
 
   CLI::App& check = *app.add_subcommand("check", "Predictions beside measurements, with errors");
   check.add_option("--measured", arguments.measured, "JSON of kolo-bench all-reduce")->required();
   check.add_option("--column", arguments.column, "median_us, time_us (the mean), min_us or p99_us")
+      ->check(CLI::IsMember({"median_us", "time_us", "min_us", "p99_us"}))
       ->capture_default_str();
 
   for (CLI::App* command : {&all_reduce, &step}) add_cluster(*command, arguments);
   for (CLI::App* command : {&all_reduce, &step, &check}) add_costs(*command, arguments);
-  try {
-    app.parse(argc, argv);
+  return run_program(app, argc, argv, [&] {
+    if (!arguments.json.empty()) expect_writable(arguments.json);
     if (all_reduce) run_all_reduce(arguments);
     if (step) run_step(arguments);
     if (check) run_check(arguments);
-    return 0;
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : exit_status(ErrorCode::kUsage);
-  } catch (const KoloError& e) {
-    log::error(e.what());
-    return exit_status(e.error().code);
-  }
+    return true;
+  });
 }
 
 }  // namespace

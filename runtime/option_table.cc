@@ -37,6 +37,19 @@ std::int64_t parse_duration(const std::string& text, std::int64_t least, std::st
   return value;
 }
 
+constexpr std::string_view kSuffixes = "KMG";
+
+/// As `parse_bytes` takes it, with the largest suffix that is exact.
+std::string bytes_text(std::size_t bytes) {
+  std::string suffix;
+  for (const char each : kSuffixes) {
+    if (bytes == 0 || bytes % 1024 != 0) break;
+    bytes /= 1024;
+    suffix = each;
+  }
+  return std::to_string(bytes) + suffix;
+}
+
 constexpr int kMostThreads = 256;
 
 int parse_threads(const std::string& text) {
@@ -55,7 +68,7 @@ OptionEntry bytes_option(std::string name, std::string help, std::size_t Options
           .help = std::move(help),
           .set = [field](Options& options,
                          const std::string& text) { options.*field = parse_bytes(text); },
-          .get = [field](const Options& options) { return std::to_string(options.*field); },
+          .get = [field](const Options& options) { return bytes_text(options.*field); },
           .job_wide = true};
 }
 
@@ -67,7 +80,7 @@ OptionEntry auto_bytes_option(std::string name, std::string help, std::size_t Op
     options.*field = text == "auto" ? kAutoBytes : parse_bytes(text);
   };
   entry.get = [field](const Options& options) {
-    return options.*field == kAutoBytes ? "auto" : std::to_string(options.*field);
+    return options.*field == kAutoBytes ? "auto" : bytes_text(options.*field);
   };
   return entry;
 }
@@ -213,7 +226,6 @@ std::string OptionEntry::variable() const {
 std::size_t parse_bytes(const std::string& text) {
   std::size_t used = 0;
   const std::int64_t value = parse_integer(text, used);
-  static constexpr std::string_view kSuffixes = "KMG";
   unsigned shift = 0;
   if (used + 1 == text.size()) {
     const std::size_t suffix =

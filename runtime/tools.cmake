@@ -3,6 +3,11 @@ find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(fmt REQUIRED)
 
+kolo_library(command_line
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/command_line.cc
+  PUBLIC kolo::runtime
+  PRIVATE CLI11::CLI11 fmt::fmt)
+
 kolo_library(topo_report
   SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/topo_gpus.cc
@@ -11,4 +16,4 @@ kolo_library(topo_report
   PRIVATE fmt::fmt)
 kolo_executable(kolo-topo
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/topo_main.cc
-  LINK kolo::topo_report kolo::rendezvous_factory CLI11::CLI11 fmt::fmt)
+  LINK kolo::command_line kolo::topo_report kolo::rendezvous_factory CLI11::CLI11 fmt::fmt)

@@ -3,23 +3,20 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <exception>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "comm/base/error.h"
-#include "comm/base/log.h"
 #include "comm/rendezvous/rendezvous_factory.h"
+#include "runtime/command_line.h"
 #include "runtime/connect.h"
-#include "runtime/option_table.h"
 #include "runtime/topo_gpus.h"
 #include "runtime/topo_report.h"
+#include "runtime/version.h"
 #include "topology/gpu_discovery.h"
 
 namespace kolo {
@@ -34,22 +31,6 @@ struct TopoOptions {
 constexpr std::array<std::string_view, 7> kRuntimeOptions = {
     "node_id",          "arena_bytes",     "link_costs",    "calibrate",
     "calibration_file", "connect_timeout", "reduce_threads"};
-
-TopoOptions parse(CLI::App& app, int argc, char** argv) {
-  TopoOptions options;
-  app.add_flag("--json", options.json, "Print one JSON object instead of tables");
-  for (const OptionEntry& entry : option_table()) {
-    if (std::ranges::find(kRuntimeOptions, entry.name) == kRuntimeOptions.end()) continue;
-    app.add_option_function<std::string>(
-           entry.flag(),
-           [&options, &entry](const std::string& text) { entry.set(options.runtime, text); },
-           fmt::format("{} [{}]", entry.help, entry.get(options.runtime)))
-        ->type_name(entry.value);
-  }
-  app.parse(argc, argv);
-  options.runtime = options_from_environment(std::move(options.runtime));
-  return options;
-}
 
 /// What this machine has, for the ranks on it: `TopoReport::nodes`, as text.
 std::string look_at_node(const std::vector<int>& ranks, int reduce_threads) {
@@ -92,18 +73,17 @@ void report_topology(const TopoOptions& options) {
 int run(int argc, char** argv) {
   CLI::App app{"Shows where the ranks of a job sit and which all-reduce would be chosen.",
                "kolo-topo"};
-  try {
-    report_topology(parse(app, argc, argv));
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : exit_status(ErrorCode::kUsage);
-  } catch (const KoloError& error) {
-    log::error(error.what());
-    return exit_status(error.error().code);
-  } catch (const std::exception& error) {
-    log::error(error.what());
-    return exit_status(ErrorCode::kInternal);
-  }
+  app.set_version_flag("--version", std::string("kolo-topo ") + kVersion);
+  TopoOptions options;
+  app.add_flag("--json", options.json, "Print one JSON object instead of tables");
+  add_runtime_options(app, options.runtime, [](std::string_view name) {
+    return std::ranges::find(kRuntimeOptions, name) != kRuntimeOptions.end();
+  });
+  return run_program(app, argc, argv, [&] {
+    options.runtime = options_from_environment(std::move(options.runtime));
+    report_topology(options);
+    return true;
+  });
 }
 
 }  // namespace

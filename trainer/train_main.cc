@@ -1,11 +1,7 @@
 // kolo-train: trains a model on all ranks of a job.
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <exception>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +11,8 @@
 
 #include "comm/base/error.h"
 #include "comm/base/log.h"
+#include "comm/base/output_file.h"
+#include "runtime/command_line.h"
 #include "runtime/kolo.h"
 #include "trainer/compute/threads.h"
 #include "trainer/loop/command_line.h"
@@ -27,17 +25,6 @@
 
 namespace kolo::trainer {
 namespace {
-
-void write_file(const std::filesystem::path& file, const std::string& text) {
-  std::ofstream out(file, std::ios::binary);
-  out << text << std::flush;
-  if (!out) {
-    throw KoloError(Error{.code = ErrorCode::kIo,
-                          .verb = {},
-                          .bucket = {},
-                          .what = file.string() + ": " + std::strerror(errno)});
-  }
-}
 
 std::string describe(const Config& config, const Runtime& runtime, const Task& task,
                      const Learner& learner) {
@@ -71,6 +58,7 @@ void print_generated_text(const Config& config, const Task& task, Learner& learn
 void run_job(const Config& config) {
   set_compute_threads(config.threads);
   Runtime runtime = Runtime::from_environment(config.runtime);
+  expect_output(runtime, config.json);
   const Task task = make_task(config);
   require_same_job(config, runtime, task);
   const std::unique_ptr<Learner> learner = make_learner(config, runtime, task);

@@ -108,6 +108,10 @@ class SimTest(unittest.TestCase):
             (78, ["all-reduce", "--ranks", 4096, "--algorithm", "ring", "--bytes", "64M"]),
             (78, ["step", "--model", "alexnet"]),
             (78, ["step", "--compression", "magic(7)"]),
+            (74, ["check", "--measured", self.folder]),
+            (74, ["all-reduce", "--bytes", "4", "--json", self.folder]),
+            (64, ["step", "--compute-ms", "-3"]),
+            (64, ["step", "--batch", "0"]),
             (74, ["check", "--measured", self.folder / "nothing.json"]),
         ]
         for status, arguments in wrong:

@@ -208,6 +208,36 @@ class Programs(unittest.TestCase):
         self.assertEqual(wrong.returncode, 78, wrong.stderr)
         self.assertIn("rign", wrong.stderr)
 
+    def test_mistakes_are_named_with_the_option(self):
+        for status, name, command in (
+            (64, "no subcommand 'all-redcue'", ["kolo-bench", "all-redcue"]),
+            (64, "--sizez", ["kolo-bench", "all-reduce", "--sizez", "4"]),
+            (64, "--iterations", ["kolo-bench", "all-reduce", "--iterations", "-1"]),
+            (64, "--compression", ["kolo-bench", "all-reduce", "--compression", "fp16"]),
+            (64, "--fusion-bytes", ["kolo-bench", "overlap", "--fusion-bytes", "1M"]),
+            (64, "--algorithm", ["kolo-bench", "choice", "--algorithm", "ring"]),
+            (64, "--peer-timeout", ["kolo-topo", "--peer-timeout", "3"]),
+            (78, "--sizes: '4X'", ["kolo-bench", "all-reduce", "--sizes", "4X"]),
+            (78, "--fusion-sizes: '1.5M'", ["kolo-bench", "overlap", "--fusion-sizes", "1.5M"]),
+            (78, "--chunk-bytes: '4X'", ["kolo-bench", "all-reduce", "--chunk-bytes", "4X"]),
+            (78, "--link-costs: ", ["kolo-topo", "--link-costs", "speed=1"]),
+        ):
+            with self.subTest(command=command):
+                outcome = launch(*command, ranks=1)
+                self.assertEqual(outcome.returncode, status, outcome.stderr)
+                self.assertTrue(outcome.stderr.startswith("kolo: "), outcome.stderr)
+                self.assertIn(name, outcome.stderr)
+
+    def test_a_file_that_cannot_be_written_is_known_before_the_work(self):
+        for command in (
+            ["kolo-bench", "all-reduce", "--sizes", "4", "--iterations", "5"],
+            ["kolo-train", "--data", self.text, "--steps", "1"],
+        ):
+            outcome = launch(*command, "--json", self.folder)
+            self.assertEqual(outcome.returncode, 74, outcome.stderr)
+            self.assertIn(f"cannot write {self.folder}: ", outcome.stderr)
+            self.assertEqual(outcome.stdout, "")
+
     def test_ranks_with_other_compression_are_told_tensor_and_rank(self):
         for nodes in (0, 2):
             outcome = launch(

@@ -5,8 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "comm/base/error.h"
-#include "runtime/option_table.h"
-#include "trainer/config_error.h"
+#include "runtime/command_line.h"
 
 namespace kolo::trainer {
 namespace {
@@ -80,24 +79,8 @@ void add_report_options(CLI::App& app, Config& c) {
   app.add_option("--json", c.json, "Write the summary to this file");
   app.add_option("--sample", c.sample_bytes, "gpt: bytes of generated text at the end; 0: none");
   app.add_option("--temperature", c.temperature, "gpt: of generated text; 0: likeliest byte");
-  app.add_option("--prompt", c.prompt, "gpt: what generated text continues");
-}
-
-// Names, units and parsing are the runtime's; `--wire` is the short form users know.
-void add_runtime_options(CLI::App& app, Options& options) {
-  for (const OptionEntry& entry : option_table()) {
-    const std::string flags = entry.name == "wire_dtype" ? "--wire," + entry.flag() : entry.flag();
-    const auto set = [&entry, &options](const std::string& text) {
-      try {
-        entry.set(options, text);
-      } catch (const KoloError& error) {
-        throw_config_error(entry.flag() + ": " + error.error().what);
-      }
-    };
-    app.add_option_function<std::string>(flags, set, entry.help)
-        ->type_name(entry.value)
-        ->default_str(entry.get(options));
-  }
+  app.add_option("--prompt", c.prompt, "gpt: what generated text continues")
+      ->default_str("a line break");
 }
 
 }  // namespace
