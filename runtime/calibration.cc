@@ -3,32 +3,23 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include "comm/base/log.h"
 #include "runtime/calibration_file.h"
-#include "runtime/link_probe.h"
+#include "runtime/link_meter.h"
 #include "runtime/probe_wait.h"
 #include "runtime/spin_budget.h"
 #include "topology/discovery.h"
 
 namespace kolo {
 namespace {
-
-constexpr std::string_view kMemoryKeys = "memory_";
-constexpr std::string_view kNetworkKeys = "network_";
-constexpr std::string_view kNodeRates = "node_rates";
-
-/// What measuring may take of 200 ms in all: the rest is for ranks that begin late, and telling
-/// each other.
-constexpr std::chrono::milliseconds kMeasureWithin{140};
-/// Of it, inside nodes.
-constexpr std::chrono::milliseconds kNodeWithin{55};
 
 /// The cores that ranks of one machine have together, wherever each is bound to.
 std::size_t cores_together(const std::vector<std::string>& by_rank, const std::vector<int>& ranks) {
@@ -72,47 +63,17 @@ std::string from_rank_0(Rendezvous& rendezvous, const std::string& text) {
   return rendezvous.all_gather(rendezvous.rank() == 0 ? text : std::string()).front();
 }
 
-/// What this rank measured, in the keys of link costs.
-std::string measure(Transport& transport, const ProcessGrid& grid, const ProbeLimits& limits,
-                    const Clock& clock) {
-  std::string text;
-  LinkCosts costs;
-  const auto append = [&](std::string_view keys) {
-    text += (text.empty() ? "" : ",") + to_string(costs, keys);
-  };
-  const TimePoint begin = clock.now();
-  const MemorySamples memory =
-      probe_node(transport, grid, limits, {.clock = clock, .end = begin + kNodeWithin});
-  if (!memory.own_passes.empty()) {
-    costs.memory = fit_memory(memory);
-    append(kMemoryKeys);
+/// What has changed, for people.
+std::string describe(const LinkChange& change) {
+  switch (change.what) {
+    case LinkChange::What::kTrip:
+      return fmt::format("messages took {:.1f} us from node to node, and take {:.1f}",
+                         change.before, change.now);
+    case LinkChange::What::kRate:
+      break;
   }
-  const NetworkSamples network =
-      probe_network(transport, grid, limits, {.clock = clock, .end = begin + kMeasureWithin});
-  if (!network.round_trips_us.empty()) {
-    costs.network = fit_network(network);
-    append(kNetworkKeys);
-  }
-  if (!network.streams.empty()) {
-    costs.node_rates = fit_node_rates(network, grid.node(transport.rank()), grid.num_nodes());
-    append(kNodeRates);
-  }
-  return text;
-}
-
-MeasuredCosts parse_measured(const std::string& text) {
-  const LinkCosts costs = parse_link_costs(text);
-  MeasuredCosts measured;
-  if (text.find(kMemoryKeys) != std::string::npos) measured.memory = costs.memory;
-  if (text.find(kNetworkKeys) != std::string::npos) measured.network = costs.network;
-  measured.node_rates = costs.node_rates;
-  return measured;
-}
-
-LinkCosts combine(const std::vector<std::string>& by_rank, const ProcessGrid& grid) {
-  std::vector<MeasuredCosts> measured;
-  for (const std::string& text : by_rank) measured.push_back(parse_measured(text));
-  return combine_costs(measured, grid);
+  return fmt::format("nodes {} and {} exchanged {:.4g} bytes per us, and exchange {:.4g}",
+                     change.node, change.node + 1, change.before, change.now);
 }
 
 }  // namespace
@@ -130,26 +91,35 @@ Calibration calibrate(Rendezvous& rendezvous, Transport& transport, const Proces
   const bool remembers = options.calibration_file != "auto" || grid.num_nodes() > 1;
   CalibrationFile file(decides && remembers ? calibration_path(options.calibration_file) : "",
                        result.shape);
-  std::string costs = from_rank_0(rendezvous, file.link_costs().value_or(""));
-  if (!costs.empty()) {
-    result.source = "read from " + from_rank_0(rendezvous, file.path());
-  } else {
-    const SteadyClock clock;
-    const Stopwatch watch(clock);
-    const double own_cores = rank_cores(rendezvous.all_gather(machine_identity()), cores);
-    const auto node_ranks = static_cast<std::size_t>(grid.local_size(rendezvous.rank()));
-    const std::vector<std::string> measured = rendezvous.all_gather(
-        measure(transport, grid,
-                {.transport = limits,
-                 .shares_cores = own_cores < 1 || granted_cores() < node_ranks,
-                 .connect_timeout = options.connect_timeout},
-                clock));
-    LinkCosts combined = combine(measured, grid);
-    combined.rank_cores = own_cores;
-    costs = from_rank_0(rendezvous, decides ? to_string(combined) : "");
-    result.source = from_rank_0(rendezvous, fmt::format("measured in {:.0f} ms", watch.us() / 1e3));
+  const std::string path = from_rank_0(rendezvous, file.path());
+  const std::string remembered = from_rank_0(rendezvous, file.link_costs().value_or(""));
+  const double own_cores = rank_cores(rendezvous.all_gather(machine_identity()), cores);
+  const auto node_ranks = static_cast<std::size_t>(grid.local_size(rendezvous.rank()));
+  LinkMeter meter(rendezvous, transport, grid,
+                  {.transport = limits,
+                   .shares_cores = own_cores < 1 || granted_cores() < node_ranks,
+                   .connect_timeout = options.connect_timeout});
+
+  const SteadyClock clock;
+  const Stopwatch watch(clock);
+  std::string costs = remembered, source = "read from " + path;
+  std::optional<LinkChange> change;
+  if (!remembered.empty() && grid.num_nodes() > 1) {
+    change = meter.look(parse_link_costs(remembered));
+    source += fmt::format(", looked over in {:.0f} ms", watch.us() / 1e3);
+  }
+  if (remembered.empty() || change) {
+    LinkCosts measured = meter.measure();
+    measured.rank_cores = own_cores;
+    costs = from_rank_0(rendezvous, to_string(measured));
+    source = fmt::format("measured in {:.0f} ms", watch.us() / 1e3);
     file.remember_link_costs(costs);
   }
+  if (change) {
+    source += fmt::format("; {} is outlived: {}", path, describe(*change));
+    if (decides) log::info("what links cost is " + source);
+  }
+  result.source = from_rank_0(rendezvous, source);
   result.costs = parse_link_costs(options.link_costs, parse_link_costs(costs));
   return result;
 }

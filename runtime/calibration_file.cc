@@ -139,7 +139,10 @@ std::optional<std::string> CalibrationFile::link_costs() const {
 }
 
 void CalibrationFile::remember_link_costs(const std::string& link_costs) {
-  change(path_, shape_, [&](json& entry) { entry["link_costs"] = link_costs; });
+  change(path_, shape_, [&](json& entry) {
+    if (entry.contains("link_costs")) entry.erase("tuned");
+    entry["link_costs"] = link_costs;
+  });
 }
 
 std::optional<TunedSizes> CalibrationFile::tuned(const std::string& plan) const {

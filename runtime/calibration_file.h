@@ -34,6 +34,7 @@ class CalibrationFile {
 
   /// As `parse_link_costs` takes them.
   std::optional<std::string> link_costs() const;
+  /// Where they take the place of others, what was tuned with those is forgotten.
   void remember_link_costs(const std::string& link_costs);
 
   /// `plan` names a set of gradients and how it travels.

@@ -39,17 +39,30 @@ struct ProbeTime {
 MemorySamples probe_node(Transport& transport, const ProcessGrid& grid, const ProbeLimits& limits,
                          const ProbeTime& time);
 
-/// Bytes of a stream that are still to come, each way, when it is decided that it ends.
-inline constexpr std::size_t kStreamTailBytes = std::size_t{256} << 10;
+/// Messages of a stream that are under way each way: enough to keep any link busy.
+inline constexpr std::size_t kStreamWindow = 4;
 
-/// Measures between the leaders of neighbouring nodes, in three rounds in which all pairs of nodes
-/// 0 to 3, 4 to 7, ... meet: in the first, small messages one by one and in bursts; in each, a
-/// stream in both directions. All ranks call it; only the lower one of each pair has samples.
+/// How closely the links between nodes are measured.
+struct NetworkEffort {
+  /// Node k meets node k ^ round: in one round its neighbour, in three all pairs of nodes 0 to 3,
+  /// 4 to 7, ... meet, so that a node's rate is known unless all three others are slower.
+  int rounds = 3;
+  std::size_t message_bytes = std::size_t{32} << 10;  ///< Of a stream.
+
+  /// Bytes of a stream that are still to come, each way, when it is decided that it ends: what was
+  /// under way then, and what it had the peer send by then.
+  std::size_t tail_bytes() const { return 2 * kStreamWindow * message_bytes; }
+};
+
+/// Measures between the leaders of neighbouring nodes, in rounds: in the first, small messages one
+/// by one and in bursts; in each, a stream in both directions. All ranks call it; only the lower
+/// one of each pair has samples.
 ///
 /// A stream ends when its tail, at the rate of what came last, would take the rest of the time. Of
-/// links that need longer for `kStreamTailBytes` than a round has, each round takes that long.
-/// Errors: as above.
+/// links that need longer for `effort.tail_bytes()` than a round has, each round takes that long.
+/// Before: `effort` is alike on all ranks. Errors: as above.
 NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& grid,
-                             const ProbeLimits& limits, const ProbeTime& time);
+                             const ProbeLimits& limits, const ProbeTime& time,
+                             const NetworkEffort& effort = {});
 
 }  // namespace kolo

@@ -14,25 +14,17 @@ namespace {
 
 constexpr int kRoundTripsPerBurst = 5;
 constexpr int kBurstMessages = 16;
-constexpr std::size_t kStreamMessageBytes = std::size_t{32} << 10;
-/// Messages of a stream that are under way each way: enough to keep any link busy.
-constexpr std::size_t kStreamWindow = 4;
-/// Node k measures with node k ^ round: in three rounds all pairs of four neighbours meet, so that
-/// a node's rate is known unless all three others are slower.
-constexpr int kRounds = 3;
 /// The first byte of a message of a stream.
 constexpr std::byte kMore{0}, kLast{1};
-/// What was under way when an end decided, and what it had the peer send by then.
-static_assert(kStreamTailBytes == 2 * kStreamWindow * kStreamMessageBytes);
 
 /// What the tail of a stream takes at the pace of the window that came last. Before that has come
 /// there is no pace, and the tail is as long as what was sent.
-double tail_us(const std::vector<NetworkSamples::Arrival>& arrivals) {
+double tail_us(const std::vector<NetworkSamples::Arrival>& arrivals, std::size_t tail_bytes) {
   const NetworkSamples::Arrival last = arrivals.back();
   const NetworkSamples::Arrival before = arrivals.size() > kStreamWindow
                                              ? arrivals[arrivals.size() - 1 - kStreamWindow]
                                              : NetworkSamples::Arrival{};
-  return (last.us - before.us) / (last.bytes - before.bytes) * kStreamTailBytes;
+  return (last.us - before.us) / (last.bytes - before.bytes) * static_cast<double>(tail_bytes);
 }
 
 /// What the asking leader wants next.
@@ -44,11 +36,12 @@ struct Request {
 /// One end of a pair of leaders. The one that asks decides how long anything goes on.
 class PairProbe {
  public:
-  PairProbe(MessageTransport& transport, int peer, const Clock& clock,
+  PairProbe(MessageTransport& transport, int peer, const Clock& clock, const NetworkEffort& effort,
             std::chrono::milliseconds connect_timeout)
       : transport_(transport),
         peer_(peer),
         clock_(clock),
+        effort_(effort),
         wait_(transport, connect_timeout, /*gives_way=*/true) {}
 
   /// In turns for all of the time that there is, so that whoever takes a core for some milliseconds
@@ -67,7 +60,9 @@ class PairProbe {
   /// Whatever comes is answered by as much, so both directions are busy.
   std::vector<NetworkSamples::Arrival> ask_stream(const ProbeBudget& budget) {
     round_trip({.kind = Request::Kind::kStream});
-    return stream([&](const auto& arrivals) { return budget.affords(tail_us(arrivals)); });
+    return stream([&](const auto& arrivals) {
+      return budget.affords(tail_us(arrivals, effort_.tail_bytes()));
+    });
   }
 
   void end() { send(as_bytes(Request{.kind = Request::Kind::kEnd})); }
@@ -113,10 +108,12 @@ class PairProbe {
   template <typename Condition>
   std::vector<NetworkSamples::Arrival> stream(Condition go_on) {
     struct Slot {
-      std::vector<std::byte> bytes = std::vector<std::byte>(kStreamMessageBytes, kMore);
+      std::vector<std::byte> bytes;
       Completion done = {};
     };
     std::array<Slot, kStreamWindow> out, in;
+    for (Slot& slot : out) slot.bytes.assign(effort_.message_bytes, kMore);
+    for (Slot& slot : in) slot.bytes.resize(effort_.message_bytes);
     std::vector<NetworkSamples::Arrival> arrivals;
     std::optional<std::size_t> messages;  // Once it is known how many there will be.
     const Stopwatch watch(clock_);
@@ -128,7 +125,7 @@ class PairProbe {
       Slot &came = in[i % kStreamWindow], &goes = out[i % kStreamWindow];
       finish(came.done);
       arrivals.push_back(
-          {.bytes = static_cast<double>((i + 1) * kStreamMessageBytes), .us = watch.us()});
+          {.bytes = static_cast<double>((i + 1) * effort_.message_bytes), .us = watch.us()});
       if (!messages && came.bytes.front() == kLast) messages = i + kStreamWindow;
       if (!messages && !go_on(arrivals)) messages = i + 2 * kStreamWindow;
       if (messages && i + kStreamWindow >= *messages) continue;
@@ -172,6 +169,7 @@ class PairProbe {
   MessageTransport& transport_;
   const int peer_;
   const Clock& clock_;
+  const NetworkEffort effort_;
   ProbeWait wait_;
   std::uint32_t sent_ = 0, received_ = 0;
 };
@@ -179,16 +177,17 @@ class PairProbe {
 }  // namespace
 
 NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& grid,
-                             const ProbeLimits& limits, const ProbeTime& time) {
+                             const ProbeLimits& limits, const ProbeTime& time,
+                             const NetworkEffort& effort) {
   NetworkSamples samples;
   const int node = grid.node(transport.rank());
   if (grid.leader(node) != transport.rank()) return samples;
   ProbeBudget budget(time.clock, time.end);
-  const int rounds = std::min(kRounds, grid.num_nodes() - 1);
-  for (int round = 1; round <= kRounds; ++round) {
+  const int rounds = std::min(effort.rounds, grid.num_nodes() - 1);
+  for (int round = 1; round <= effort.rounds; ++round) {
     const int neighbour = node ^ round;
     if (neighbour >= grid.num_nodes()) continue;
-    PairProbe probe(transport, grid.leader(neighbour), time.clock, limits.connect_timeout);
+    PairProbe probe(transport, grid.leader(neighbour), time.clock, effort, limits.connect_timeout);
     if (neighbour < node) {
       probe.answer();
       continue;

@@ -268,10 +268,12 @@ const std::vector<OptionEntry>& option_table() {
       switch_option("autotune",
                     "look for better sizes of buckets and chunks by the times of the first steps",
                     &Options::autotune),
-      text_option("calibration_file", "PATH",
-                  "remembers costs and sizes for jobs of this shape; auto: below "
-                  "$XDG_CACHE_HOME or ~/.cache, for jobs across nodes; empty: nowhere",
-                  &Options::calibration_file, false),
+      text_option(
+          "calibration_file", "PATH",
+          "remembers costs and sizes for jobs of this shape; costs that a short look at the "
+          "links finds outlived are measured again; auto: below $XDG_CACHE_HOME or ~/.cache, "
+          "for jobs across nodes; empty: nowhere",
+          &Options::calibration_file, false),
       wire_option(),
       compression_option(),
       auto_bytes_option("chunk_bytes",

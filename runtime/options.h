@@ -32,7 +32,7 @@ struct Options {
   std::string calibrate = "on";
   /// Remembers what was measured and tuned for jobs of this shape: a path; empty: nowhere; "auto":
   /// below $XDG_CACHE_HOME or ~/.cache, for jobs across nodes, whose choices decide the bits of
-  /// sums.
+  /// sums. What a short look at the links finds outlived is measured again.
   std::string calibration_file = "auto";
   /// "on": look for better sizes than the cost model's by the times of the first steps, in gradient
   /// sets of the host whose sums do not depend on them, and take what `calibration_file` remembers

@@ -6,18 +6,12 @@
 #include <iterator>
 #include <limits>
 #include <map>
-#include <span>
 #include <utility>
+
+#include "topology/stream_fit.h"
 
 namespace kolo {
 namespace {
-
-double quantile(std::vector<double> values, double share) {
-  const auto index = static_cast<std::size_t>(share * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(index),
-                   values.end());
-  return values[index];
-}
 
 double undisturbed(const std::vector<double>& times_us) { return quantile(times_us, 0.25); }
 double median(const std::vector<double>& values) { return quantile(values, 0.5); }
@@ -58,73 +52,6 @@ NetworkCost slower(const NetworkCost& a, const NetworkCost& b) {
           .message_us = std::max(a.message_us, b.message_us),
           .burst_bytes = std::max(a.burst_bytes, b.burst_bytes),
           .rank_bytes_per_us = std::max(a.rank_bytes_per_us, b.rank_bytes_per_us)};
-}
-
-struct StreamFit {
-  double bytes_per_us;
-  double burst_bytes;
-  double rank_bytes_per_us;  ///< While the burst passed, or, if there is none, always.
-};
-
-using Arrivals = std::span<const NetworkSamples::Arrival>;
-
-/// The slope of the line that is nearest to the arrivals, or 0 if they are too few for one.
-/// Messages that come two at a time move it less than they would move the line through the ends.
-double slope(Arrivals arrivals) {
-  const auto count = static_cast<double>(arrivals.size());
-  double bytes = 0, us = 0;
-  for (const auto& arrival : arrivals) {
-    bytes += arrival.bytes / count;
-    us += arrival.us / count;
-  }
-  double rise = 0, run = 0;
-  for (const auto& arrival : arrivals) {
-    rise += (arrival.us - us) * (arrival.bytes - bytes);
-    run += (arrival.us - us) * (arrival.us - us);
-  }
-  return run > 0 ? rise / run : 0;
-}
-
-/// The rate that parts of the stream came at, as the median of parts has it, and what the stream
-/// was ahead of that:
-///
-///   bytes |            _.'     a line of that rate over all of it meets time 0 at the burst, which
-///         |        _.-'        counts only if it came at more than twice the rate
-///         |   . - |
-///         | .'  a pause, and what a bucket had saved up when it was over
-///         +------------- time
-///
-/// A rank that is kept from its core makes the parts with the pause slow and the one behind it
-/// fast, but not the others. If most are behind pauses, only the rate of all is certain: no link
-/// becomes much faster.
-std::optional<StreamFit> fit_stream(const NetworkSamples::Stream& stream) {
-  const Arrivals arrivals = stream.arrivals;
-  if (arrivals.empty() || arrivals.back().us <= 0) return std::nullopt;
-  constexpr std::size_t kLeastPart = 8, kParts = 8, kMostSlopes = 128;
-  constexpr double kMostAhead = 1.5;  // of the rate of all, which pauses make less
-  // Bursts pass in less than the first eighth of the time, or there is no telling what is one.
-  const Arrivals later(
-      std::find_if(arrivals.begin(), arrivals.end(),
-                   [&](const auto& arrival) { return arrival.us >= arrivals.back().us / kParts; }),
-      arrivals.end());
-  const std::size_t part = std::min(std::max(kLeastPart, later.size() / kParts), later.size() - 1);
-  const std::size_t step = 1 + later.size() / kMostSlopes;
-  std::vector<double> rates;
-  for (std::size_t first = 0; first + part < later.size(); first += step) {
-    rates.push_back(slope(later.subspan(first, part + 1)));
-  }
-  const double rate = median(rates);
-  const double rate_of_all = arrivals.back().bytes / arrivals.back().us;
-  if (rate <= 0 || rate > kMostAhead * rate_of_all) {
-    return StreamFit{rate_of_all, 0, rate_of_all};
-  }
-  double burst = 0;
-  for (const auto& arrival : arrivals) burst = std::max(burst, arrival.bytes - rate * arrival.us);
-  const auto through = std::find_if(arrivals.begin(), arrivals.end(),
-                                    [&](const auto& arrival) { return arrival.bytes >= burst; });
-  const bool is_shaped = through->us < burst / rate / 2;
-  return is_shaped ? StreamFit{rate, burst, through->bytes / std::max(through->us, 1.0)}
-                   : StreamFit{rate, 0, rate};
 }
 
 /// A stream of less, for which there was no time left, may be all burst: no link is that fast.
@@ -215,7 +142,7 @@ NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaul
   cost.message_us = std::min(message_us, round_trip / 4);
   cost.latency_us = round_trip / 2 - 2 * cost.message_us;
   if (samples.streams.empty()) return cost;
-  const auto link = fit_stream(samples.streams.front());
+  const auto link = fit_stream(samples.streams.front().arrivals);
   if (!link) return cost;
   cost.bytes_per_us = link->bytes_per_us;
   cost.burst_bytes = link->burst_bytes;
@@ -227,7 +154,7 @@ std::vector<double> fit_node_rates(const NetworkSamples& samples, int node, int 
   std::vector<double> rates(static_cast<std::size_t>(num_nodes));
   for (const NetworkSamples::Stream& stream : samples.streams) {
     if (stream.arrivals.size() < kLeastArrivals) continue;
-    const auto link = fit_stream(stream);
+    const auto link = fit_stream(stream.arrivals);
     if (!link) continue;
     for (const int end : {node, stream.node}) {
       double& rate = rates[static_cast<std::size_t>(end)];

@@ -1,10 +1,13 @@
 #!/usr/bin/env -S python3 -B
-"""Jobs on hosts with their own network and shared memory, over links of a given rate: exact sums, and the
-same bits when a job is repeated. Skipped where scripts/cluster cannot work."""
+"""Jobs on hosts with their own network and shared memory, over links of a given rate: exact sums, the same
+bits when a job is repeated, and costs that are measured again when links have become others. Skipped where
+scripts/cluster cannot work."""
 
 import os
+import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import job
@@ -13,17 +16,21 @@ CLUSTER = job.ROOT / "scripts" / "cluster"
 
 
 class Cluster(unittest.TestCase):
+    def up(self, hosts, rate):
+        subprocess.run([CLUSTER, "up", str(hosts), rate, "--ttl", "300"], check=True, stdout=subprocess.DEVNULL)
+
     def check(self, hosts, per_host):
-        subprocess.run([CLUSTER, "up", str(hosts), "1gbit", "--ttl", "300"], check=True, stdout=subprocess.DEVNULL)
+        self.up(hosts, "1gbit")
         ranks = hosts * per_host
         for call in ("all_reduce", "gradients"):
             with self.subTest(hosts=hosts, per_host=per_host, call=call):
                 digests = {self.run_job(call, ranks, per_host).digest(ranks, hosts) for _ in range(2)}
                 self.assertEqual(len(digests), 1)
 
-    def run_job(self, call, ranks, per_host):
+    def run_job(self, call, ranks, per_host, **settings):
         words = [CLUSTER, "run", "-np", ranks, "--ppn", per_host, "--timeout", job.PATIENCE, "--"]
-        return job.run_command([*words, job.PROGRAM, call, 4], cluster=os.environ["KOLO_CLUSTER"])
+        cluster = os.environ["KOLO_CLUSTER"]
+        return job.run_command([*words, job.PROGRAM, call, 4], cluster=cluster, **settings)
 
     def tearDown(self):
         subprocess.run([CLUSTER, "down"], check=True)
@@ -36,6 +43,24 @@ class Cluster(unittest.TestCase):
 
     def test_four_hosts(self):
         self.check(hosts=4, per_host=1)
+
+    def test_costs_that_links_have_outlived(self):
+        """A machine that is busy meanwhile may hide from one job what has changed, not from five."""
+        with tempfile.TemporaryDirectory() as folder:
+            costs = pathlib.Path(folder) / "costs.json"
+
+            def finds_change():
+                outcome = self.run_job("all_reduce", 2, 1, calibration_file=costs, log_level="info")
+                outcome.digest(2, 2)
+                return f"{costs} is outlived: nodes 0 and 1 exchanged" in outcome.errors
+
+            for before, now in ("100mbit", "1gbit"), ("1gbit", "100mbit"):
+                with self.subTest(before=before, now=now):
+                    costs.unlink(missing_ok=True)
+                    self.up(2, before)
+                    finds_change()
+                    self.up(2, now)
+                    self.assertTrue(any(finds_change() for _ in range(5)))
 
 
 if __name__ == "__main__":

@@ -72,6 +72,17 @@ TEST_F(CalibrationFileTest, RemembersTunedSizesByPlanBesideTheCosts) {
   EXPECT_EQ(file().link_costs(), kCosts);
 }
 
+TEST_F(CalibrationFileTest, NewCostsTakeSizesAlongThatWereTunedWithTheOldOnes) {
+  file().remember_link_costs("network_bytes_per_us=12");
+  file().remember_tuned("model", {.fusion_bytes = 1 << 20});
+  file("4 ranks").remember_link_costs(kCosts);
+  file("4 ranks").remember_tuned("model", {.fusion_bytes = 1 << 21});
+  file().remember_link_costs(kCosts);
+  EXPECT_EQ(file().link_costs(), kCosts);
+  EXPECT_TRUE(file().all_tuned().empty());
+  EXPECT_EQ(file("4 ranks").all_tuned().size(), 1u) << "another shape";
+}
+
 TEST_F(CalibrationFileTest, LeavesNothingElseBehind) {
   file().remember_link_costs(kCosts);
   file().remember_tuned("model", {});
