@@ -75,8 +75,10 @@ void Engine::enqueue(Submission submission) {
 
 bool Engine::poll() {
   if (ended()) return false;
-  bool moved = transport_.poll();
-  absorb();
+  // What was just submitted leaves before a look at the transport: at a network that is a system
+  // call.
+  bool moved = absorb() && !failure_ && run();
+  moved |= transport_.poll();
   if (failure_) return linger();
   moved |= coordinator_.poll();
   if (coordinator_.is_time_to_look(executor_.busy())) {
@@ -90,7 +92,14 @@ bool Engine::poll() {
     start(agreed.bucket);
     moved = true;
   }
-  moved |= executor_.poll();
+  moved |= run();
+  if (coordinator_.failure() && !failure_) fail_all(*coordinator_.failure());
+  return moved;
+}
+
+/// Moves what has started on, to its end if it can.
+bool Engine::run() {
+  const bool moved = executor_.poll();
   if (const auto error = executor_.device_failure()) {
     fail_device(*error);
   } else {
@@ -99,7 +108,6 @@ bool Engine::poll() {
     }
     for (BucketId id : executor_.take_finished()) finish(id);
   }
-  if (coordinator_.failure() && !failure_) fail_all(*coordinator_.failure());
   return moved;
 }
 
@@ -115,7 +123,7 @@ std::string Engine::describe_wait() const {
   return coordinator_.describe_wait() + "; " + executor_.describe_wait();
 }
 
-void Engine::absorb() {
+bool Engine::absorb() {
   queue_.drain(drained_);
   for (Submission& submission : drained_) {
     if (failure_) {
@@ -124,7 +132,9 @@ void Engine::absorb() {
       std::visit([this](auto& item) { take(std::move(item)); }, submission);
     }
   }
+  const bool any = !drained_.empty();
   drained_.clear();
+  return any;
 }
 
 void Engine::refuse(const Submission& submission) {

@@ -81,7 +81,8 @@ class Engine {
       std::variant<std::shared_ptr<Operation>, std::shared_ptr<GradientGroup>, ReadyBucket, Error>;
 
   void enqueue(Submission submission);
-  void absorb();
+  bool absorb();
+  bool run();
   void take(std::shared_ptr<Operation> operation);
   void take(std::shared_ptr<GradientGroup> group);
   void take(const ReadyBucket& ready);
