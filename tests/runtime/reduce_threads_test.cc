@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,13 +9,10 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "comm/collective/reference_kernels.h"
-#include "comm/rendezvous/memory_rendezvous.h"
-#include "runtime/kolo.h"
-#include "tests/support/rank_harness.h"
+#include "tests/support/runtime_job.h"
 
 // Whole runtimes, one per thread, whose reductions are shared among threads: no bit may depend on
 // how many there are. Buckets are large enough to be cut.
@@ -26,21 +22,6 @@ namespace {
 
 using testing::Each;
 using testing::HasSubstr;
-
-/// A text per rank.
-using ByRank = std::vector<std::string>;
-
-ByRank run_job(int ranks, const Options& options,
-               const std::function<std::string(Runtime&)>& body) {
-  auto endpoints = make_memory_rendezvous(ranks, std::chrono::seconds(60));
-  ByRank texts(endpoints.size());
-  test::run_ranks(ranks, [&](const test::RankRun& run) {
-    const auto index = static_cast<std::size_t>(run.rank());
-    Runtime runtime(std::move(endpoints[index]), options);
-    texts[index] = body(runtime);
-  });
-  return texts;
-}
 
 /// Any number that float16 holds, small enough that sums are finite.
 double contribution(int rank, int iteration, std::size_t index) {
@@ -108,7 +89,7 @@ struct Way {
 class ReduceThreads : public testing::TestWithParam<Way> {};
 
 TEST_P(ReduceThreads, ChangeNoBit) {
-  ByRank alone;
+  std::vector<std::string> alone;
   for (const int threads : {0, 1, 3}) {
     const Options options{.algorithm = GetParam().algorithm,
                           .calibrate = "off",
@@ -116,10 +97,13 @@ TEST_P(ReduceThreads, ChangeNoBit) {
                           .arena_bytes = std::size_t{64} << 20,
                           .node_id = "a",
                           .reduce_threads = threads};
-    const ByRank sums = run_job(GetParam().ranks, options, sum_tensors);
-    EXPECT_THAT(sums, Each(sums.front())) << threads << " threads";
-    if (threads == 0) alone = sums;
-    EXPECT_EQ(sums, alone) << threads << " threads";
+    test::Texts sums(GetParam().ranks);
+    test::RuntimeJob(GetParam().ranks, options).run([&](Runtime& runtime) {
+      sums.set(runtime.rank(), sum_tensors(runtime));
+    });
+    EXPECT_THAT(sums.all(), Each(sums.all().front())) << threads << " threads";
+    if (threads == 0) alone = sums.all();
+    EXPECT_EQ(sums.all(), alone) << threads << " threads";
   }
 }
 
@@ -137,44 +121,40 @@ TEST(ReduceThreadsLife, EndWithARuntimeThatFails) {
                         .arena_bytes = std::size_t{64} << 20,
                         .node_id = "a",
                         .reduce_threads = 2};
-  auto endpoints = make_memory_rendezvous(kRanks, std::chrono::seconds(60));
-  ByRank errors(kRanks);
+  test::RuntimeJob job(kRanks, options);
+  test::Texts errors(kRanks);
   std::atomic<int> registered{0};
   test::run_ranks(kRanks, [&](const test::RankRun& run) {
-    const auto rank = static_cast<std::size_t>(run.rank());
+    const int rank = run.rank();
     std::vector<std::vector<float>> data(4, std::vector<float>(300'000, 1.0F));
     try {
-      Runtime runtime(std::move(endpoints[rank]), options);
+      Runtime runtime = job.join(rank);
       std::vector<GradientSpec> specs;
       for (auto& each : data) {
         specs.push_back({.name = std::to_string(specs.size()), .shape = {each.size()}});
         specs.back().data = each.data();
       }
       GradientSet set = runtime.register_gradients("model", specs);
-      ++registered;
-      run.poll_until([] { return false; }, [&] { return registered == kRanks; });
+      test::meet(run, registered);
       try {
         for (std::size_t i = 0; i < (rank == 1 ? 2 : data.size()); ++i) set.ready(i);
         if (rank != 1) set.wait();
       } catch (const KoloError& e) {
-        errors[rank] = e.what();
+        errors.set(rank, e.what());
       }
       if (rank == 1) throw std::logic_error("bug of the user");
     } catch (const std::logic_error&) {
     }
   });
-  EXPECT_THAT(errors[0], HasSubstr("rank 1 left the job"));
-  EXPECT_THAT(errors[2], HasSubstr("rank 1 left the job"));
+  EXPECT_THAT(errors.all()[0], HasSubstr("rank 1 left the job"));
+  EXPECT_THAT(errors.all()[2], HasSubstr("rank 1 left the job"));
 }
 
 TEST(ReduceThreadsLife, EndWithARuntimeThatIsClosedAtOnce) {
   const Options options{
       .calibrate = "off", .arena_bytes = std::size_t{1} << 20, .node_id = "a", .reduce_threads = 3};
   for (int i = 0; i < 5; ++i) {
-    run_job(2, options, [](Runtime& runtime) {
-      runtime.close();
-      return std::string();
-    });
+    test::RuntimeJob(2, options).run([](Runtime& runtime) { runtime.close(); });
   }
 }
 

@@ -1,80 +1,28 @@
+// Whole runtimes, one per thread, and what users do with them.
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <filesystem>
-#include <functional>
+#include <cstddef>
 #include <initializer_list>
-#include <iterator>
-#include <memory>
-#include <mutex>
-#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "comm/rendezvous/memory_rendezvous.h"
-#include "runtime/kolo.h"
-#include "tests/support/rank_harness.h"
+#include "tests/runtime/runtime_calls.h"
 
-// Whole runtimes, one per thread: engine threads, shared memory and user threads as in a real job,
-// in one process, so that the sanitizers see all of it.
-
-namespace kolo {
+namespace kolo::test {
 namespace {
 
-using testing::AllOf;
-using testing::Each;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
 
-Options test_options() {
-  return {.arena_bytes = std::size_t{1} << 20,
-          .node_id = "a",
-          .mismatch_after = std::chrono::milliseconds(50)};
-}
-
-/// One job whose ranks are threads. Every rank gets a runtime, which ends with the body.
-class Job {
- public:
-  explicit Job(int ranks) : endpoints_(make_memory_rendezvous(ranks, std::chrono::seconds(60))) {}
-
-  int size() const { return static_cast<int>(endpoints_.size()); }
-  Runtime join(int rank, Options options = test_options()) {
-    return Runtime(std::move(endpoints_[static_cast<std::size_t>(rank)]), std::move(options));
-  }
-  void run(const std::function<void(Runtime&)>& body) {
-    test::run_ranks(size(), [&](const test::RankRun& run) {
-      Runtime runtime = join(run.rank());
-      body(runtime);
-    });
-  }
-
- private:
-  std::vector<std::unique_ptr<Rendezvous>> endpoints_;
-};
-
-BufferView view(std::vector<float>& data) { return {data.data(), data.size(), DType::kFloat32}; }
-
-/// Throws unless, which ends the run of this rank.
-void require(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
-}
-
-/// Sums one buffer over all ranks and checks the result.
-void all_reduce_works(Runtime& runtime, const std::string& name, std::size_t count = 100) {
-  std::vector<float> data(count, static_cast<float>(runtime.rank() + 1));
-  runtime.all_reduce(name, view(data));
-  const int n = runtime.world_size();
-  for (float value : data) {
-    require(value == static_cast<float>(n * (n + 1) / 2), name + ": " + std::to_string(value));
-  }
-}
-
-/// The same out of place, twice with other buffers; the contribution stays.
+/// As `all_reduce_works` out of place, twice with other buffers; the contribution stays.
 void out_of_place_works(Runtime& runtime, std::size_t count) {
   const int n = runtime.world_size();
   for (int use = 0; use < 2; ++use) {
@@ -87,42 +35,11 @@ void out_of_place_works(Runtime& runtime, std::size_t count) {
   }
 }
 
-/// Returns when all ranks have come, whatever state their job is in.
-void meet(const test::RankRun& run, std::atomic<int>& arrived) {
-  ++arrived;
-  run.poll_until([] { return false; }, [&] { return arrived == run.world_size(); });
-}
-
-/// One text per rank, written by its threads.
-class Texts {
- public:
-  explicit Texts(int ranks) : texts_(static_cast<std::size_t>(ranks)) {}
-  void set(int rank, std::string text) {
-    const std::lock_guard lock(mutex_);
-    texts_[static_cast<std::size_t>(rank)] = std::move(text);
-  }
-  const std::vector<std::string>& all() const { return texts_; }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::string> texts_;
-};
-
-/// The text of the KoloError that `call` throws, or an empty one.
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-    return {};
-  } catch (const KoloError& e) {
-    return std::string(to_string(e.error().code)) + ": " + e.what();
-  }
-}
-
 class RuntimeThreads : public testing::TestWithParam<int> {};
 
 TEST_P(RuntimeThreads, AllReduceBroadcastAndBarrier) {
   std::atomic<int> arrived{0};
-  Job(GetParam()).run([&](Runtime& runtime) {
+  RuntimeJob(GetParam(), test_options()).run([&](Runtime& runtime) {
     require(runtime.num_nodes() == 1 && runtime.local_rank() == runtime.rank(), "one node");
     for (int iteration = 0; iteration < 5; ++iteration) {
       for (const std::size_t count : std::initializer_list<std::size_t>{1, 3, 1000}) {
@@ -146,7 +63,7 @@ TEST_P(RuntimeThreads, AllReduceBroadcastAndBarrier) {
 }
 
 TEST_P(RuntimeThreads, ManyAsynchronousOperationsInAnyOrder) {
-  Job(GetParam()).run([](Runtime& runtime) {
+  RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
     constexpr std::size_t kOperations = 20;
     std::vector<std::vector<float>> data(kOperations);
     std::vector<Ticket> tickets;
@@ -168,8 +85,8 @@ TEST_P(RuntimeThreads, ManyAsynchronousOperationsInAnyOrder) {
 }
 
 TEST_P(RuntimeThreads, UserThreadsCallAtTheSameTime) {
-  Job(GetParam()).run([](Runtime& runtime) {
-    test::run_ranks(3, [&](const test::RankRun& thread) {
+  RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
+    run_ranks(3, [&](const RankRun& thread) {
       for (int i = 0; i < 5; ++i) {
         all_reduce_works(runtime, "of thread " + std::to_string(thread.rank()));
       }
@@ -179,7 +96,7 @@ TEST_P(RuntimeThreads, UserThreadsCallAtTheSameTime) {
 
 TEST_P(RuntimeThreads, AveragesGradientsThatSeveralThreadsMark) {
   Texts hashes(GetParam());
-  Job(GetParam()).run([&](Runtime& runtime) {
+  RuntimeJob(GetParam(), test_options()).run([&](Runtime& runtime) {
     const std::vector<std::size_t> counts = {100, 1, 33, 2000, 64, 7};
     std::vector<std::vector<float>> memory;
     std::vector<GradientSpec> specs;
@@ -194,7 +111,7 @@ TEST_P(RuntimeThreads, AveragesGradientsThatSeveralThreadsMark) {
     require(set.view(1).data == memory[1].data(), "lives where the caller says");
     const int n = runtime.world_size();
     for (int iteration = 1; iteration <= 5; ++iteration) {
-      test::run_ranks(2, [&](const test::RankRun& thread) {
+      run_ranks(2, [&](const RankRun& thread) {
         for (auto g = static_cast<std::size_t>(thread.rank()); g < counts.size(); g += 2) {
           auto* values = static_cast<float*>(set.view(g).data);
           std::fill_n(values, counts[g], static_cast<float>((runtime.rank() + 1) * 2 * iteration));
@@ -220,8 +137,8 @@ TEST_P(RuntimeThreads, SizesAreTunedWhileThreadsMarkAndLook) {
   constexpr std::size_t kCount = 8000;
   constexpr int kIterations = 70;  // several exchanges of sizes
   Texts hashes(GetParam());
-  Job job(GetParam());
-  test::run_ranks(GetParam(), [&](const test::RankRun& run) {
+  RuntimeJob job(GetParam(), test_options());
+  run_ranks(GetParam(), [&](const RankRun& run) {
     Options options = test_options();
     options.arena_bytes = std::size_t{4} << 20;
     options.calibration_file = "";
@@ -266,8 +183,8 @@ TEST_P(RuntimeThreads, SizesAreTunedWhileThreadsMarkAndLook) {
 // Operations that nobody waits for are moved by the engine's thread.
 TEST_P(RuntimeThreads, WorkGoesOnWhileNobodyWaits) {
   std::atomic<int> arrived{0};
-  Job job(GetParam());
-  test::run_ranks(job.size(), [&](const test::RankRun& run) {
+  RuntimeJob job(GetParam(), test_options());
+  run_ranks(job.size(), [&](const RankRun& run) {
     Runtime runtime = job.join(run.rank());
     for (int round = 0; round < 20; ++round) {
       std::vector<float> data(5000, 1.0F);
@@ -283,8 +200,8 @@ TEST_P(RuntimeThreads, WorkGoesOnWhileNobodyWaits) {
 // through: they need what this rank has under way.
 TEST_P(RuntimeThreads, AWaitThatDoesNotComeAtOnceHoldsUpNobody) {
   std::atomic<int> through{0};
-  Job job(GetParam());
-  test::run_ranks(job.size(), [&](const test::RankRun& run) {
+  RuntimeJob job(GetParam(), test_options());
+  run_ranks(job.size(), [&](const RankRun& run) {
     Runtime runtime = job.join(run.rank());
     GradientSet set = runtime.register_gradients("model", {{.name = "g", .shape = {20'000}}});
     auto* values = static_cast<float*>(set.view(0).data);
@@ -305,11 +222,11 @@ TEST_P(RuntimeThreads, AWaitThatDoesNotComeAtOnceHoldsUpNobody) {
 // Threads that wait for different things take turns in driving: a set, tickets, blocking calls,
 // and calls that wait for nothing.
 TEST_P(RuntimeThreads, ThreadsThatWaitForDifferentThingsDriveInTurns) {
-  Job(GetParam()).run([](Runtime& runtime) {
+  RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
     GradientSet set = runtime.register_gradients(
         "model", {{.name = "a", .shape = {3000}}, {.name = "b", .shape = {10}}});
     const auto n = static_cast<float>(runtime.world_size());
-    test::run_ranks(4, [&](const test::RankRun& thread) {
+    run_ranks(4, [&](const RankRun& thread) {
       for (int i = 0; i < 40; ++i) {
         if (thread.rank() == 0) {
           for (std::size_t g : {std::size_t{0}, std::size_t{1}}) {
@@ -337,8 +254,8 @@ TEST_P(RuntimeThreads, ThreadsThatWaitForDifferentThingsDriveInTurns) {
 
 // Threads of one process take part in two jobs, in opposite places.
 TEST_P(RuntimeThreads, TwoJobsInOneProcess) {
-  Job first(GetParam()), second(GetParam());
-  test::run_ranks(first.size(), [&](const test::RankRun& run) {
+  RuntimeJob first(GetParam(), test_options()), second(GetParam(), test_options());
+  run_ranks(first.size(), [&](const RankRun& run) {
     Runtime a = first.join(run.rank());
     Runtime b = second.join(run.world_size() - 1 - run.rank());
     require(b.rank() == run.world_size() - 1 - run.rank(), "rank");
@@ -357,7 +274,7 @@ TEST_P(RuntimeThreads, TwoJobsInOneProcess) {
 
 TEST_P(RuntimeThreads, CloseIsFinalAndMayBeRepeated) {
   Texts errors(GetParam());
-  Job(GetParam()).run([&](Runtime& runtime) {
+  RuntimeJob(GetParam(), test_options()).run([&](Runtime& runtime) {
     all_reduce_works(runtime, "x");
     runtime.close();
     runtime.close();
@@ -371,196 +288,5 @@ TEST_P(RuntimeThreads, CloseIsFinalAndMayBeRepeated) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, RuntimeThreads, testing::Values(1, 2, 4));
 
-// --- Disagreement and misuse --------------------------------------------------------------------
-
-TEST(RuntimeMismatch, IsTheSameErrorOnAllRanksAndTheNextOperationWorks) {
-  constexpr int kRanks = 3;
-  Texts shapes(kRanks), names(kRanks), sets(kRanks);
-  Job(kRanks).run([&](Runtime& runtime) {
-    const bool odd = runtime.rank() == 1;
-    std::vector<float> data(odd ? 20 : 64);
-    shapes.set(runtime.rank(), error_of([&] { runtime.all_reduce("x", view(data)); }));
-    all_reduce_works(runtime, "x");
-    names.set(runtime.rank(), error_of([&] { runtime.all_reduce(odd ? "y" : "z", view(data)); }));
-    all_reduce_works(runtime, "z");
-    sets.set(runtime.rank(), error_of([&] {
-               runtime.register_gradients("model",
-                                          {{.name = "same"}, {.name = odd ? "bias" : "weight"}});
-             }));
-    GradientSet set = runtime.register_gradients("model", {{.name = "same"}});
-    set.ready(0);
-    set.wait();
-  });
-  EXPECT_THAT(shapes.all(), Each(shapes.all()[0]));
-  EXPECT_THAT(shapes.all()[0],
-              AllOf(HasSubstr("mismatch"), HasSubstr("rank 1 submits 'x': all_reduce float32 [20]"),
-                    HasSubstr("ranks 0, 2 submit 'x': all_reduce float32 [64]")));
-  EXPECT_THAT(names.all(), Each(names.all()[0]));
-  EXPECT_THAT(names.all()[0], AllOf(HasSubstr("mismatch"), HasSubstr("rank 1 waits for 'y'"),
-                                    HasSubstr("ranks 0, 2 wait for 'z'")));
-  EXPECT_THAT(sets.all(), Each(sets.all()[0]));
-  EXPECT_THAT(sets.all()[0], AllOf(HasSubstr("mismatch"), HasSubstr("rank 1 submits 'bias'"),
-                                   HasSubstr("ranks 0, 2 submit 'weight'")));
-}
-
-TEST(RuntimeMismatch, OfOptionsEndsEveryRankAtTheStart) {
-  constexpr int kRanks = 3;
-  Texts errors(kRanks);
-  Job job(kRanks);
-  test::run_ranks(kRanks, [&](const test::RankRun& run) {
-    Options options = test_options();
-    if (run.rank() == 2) options.fusion_bytes = 7;
-    errors.set(run.rank(), error_of([&] { job.join(run.rank(), options); }));
-  });
-  EXPECT_THAT(errors.all(), Each(errors.all()[0]));
-  EXPECT_THAT(errors.all()[0],
-              AllOf(HasSubstr("configuration"), HasSubstr("fusion_bytes=7 on rank 2"),
-                    HasSubstr("on ranks 0 1")));
-}
-
-TEST(RuntimeMisuse, IsAnErrorAtTheCallAndHarmsNothing) {
-  Job(2).run([](Runtime& runtime) {
-    const auto expect = [](const std::string& error, const std::string& text) {
-      require(error.starts_with("usage") && error.find(text) != std::string::npos,
-              "'" + error + "' does not say " + text);
-    };
-    GradientSet set = runtime.register_gradients(
-        "model", {{.name = "weight", .shape = {3}}, {.name = "bias", .shape = {2}}});
-    expect(error_of([&] { set.wait(); }), "'weight', 'bias'");
-    set.ready(0);
-    expect(error_of([&] { set.ready(0); }), "twice for gradient 'weight'");
-    expect(error_of([&] { set.wait(); }), "wait() before ready() for 'bias'");
-    expect(error_of([&] { set.ready(2); }), "index");
-    expect(error_of([&] { set.view(2); }), "index");
-    set.ready(1);
-    set.wait();
-    set.ready(1);
-    set.ready(0);
-    set.wait();
-
-    std::vector<float> data(4);
-    expect(error_of([&] { runtime.all_reduce("", view(data)); }), "name");
-    expect(error_of([&] { runtime.all_reduce("x", {nullptr, 4, DType::kFloat32}); }), "null");
-    expect(error_of([&] { runtime.broadcast("x", view(data), 2); }), "root");
-    expect(error_of([&] { runtime.register_gradients("none", {}); }), "at least one");
-    all_reduce_works(runtime, "x");
-  });
-}
-
-TEST(RuntimeMisuse, ASetThatWasRegisteredAgainIsOfNoUse) {
-  Job(2).run([](Runtime& runtime) {
-    GradientSet former = runtime.register_gradients("model", {{.name = "g", .shape = {3}}});
-    GradientSet set = runtime.register_gradients("model", {{.name = "g", .shape = {5}}});
-    require(error_of([&] { former.ready(0); }).find("registered again") != std::string::npos,
-            "the former set still works");
-    auto* values = static_cast<float*>(set.view(0).data);
-    std::fill_n(values, 5, static_cast<float>(2 * runtime.rank()));
-    set.ready(0);
-    set.wait();
-    require(values[4] == 1.0F, "average");
-  });
-}
-
-// --- Life and death -----------------------------------------------------------------------------
-
-TEST(RuntimeLife, AnExceptionOnOneRankFailsTheOthersInsteadOfHangingThem) {
-  constexpr int kRanks = 3;
-  Texts errors(kRanks), later(kRanks);
-  std::atomic<int> done{0};
-  Job job(kRanks);
-  test::run_ranks(kRanks, [&](const test::RankRun& run) {
-    try {
-      Runtime runtime = job.join(run.rank());
-      all_reduce_works(runtime, "x");
-      meet(run, done);
-      if (run.rank() == 1) throw std::logic_error("bug of the user");
-      errors.set(run.rank(), error_of([&] { all_reduce_works(runtime, "x"); }));
-      later.set(run.rank(), error_of([&] { runtime.barrier(); }));
-    } catch (const std::logic_error&) {
-    }
-  });
-  for (int rank : {0, 2}) {
-    const auto index = static_cast<std::size_t>(rank);
-    EXPECT_THAT(
-        errors.all()[index],
-        AllOf(HasSubstr("peer lost"), HasSubstr("rank 1 left the job because of an exception")));
-    EXPECT_EQ(later.all()[index], errors.all()[index]);
-  }
-}
-
-// Nobody is there whose end could wake the engine.
-TEST(RuntimeLife, AnExceptionInAJobOfOneRankEndsItsEngine) {
-  Job job(1);
-  try {
-    Runtime runtime = job.join(0);
-    all_reduce_works(runtime, "x");
-    throw std::logic_error("bug of the user");
-  } catch (const std::logic_error&) {
-  }
-}
-
-TEST(RuntimeLife, AnExceptionWhileGradientsAreUnderWayReachesTheirWait) {
-  constexpr int kRanks = 2;
-  Texts errors(kRanks);
-  std::atomic<int> registered{0};
-  Job job(kRanks);
-  test::run_ranks(kRanks, [&](const test::RankRun& run) {
-    try {
-      Runtime runtime = job.join(run.rank());
-      GradientSet set = runtime.register_gradients("model", {{.name = "a"}, {.name = "b"}});
-      meet(run, registered);
-      if (run.rank() == 0) {
-        set.ready(1);
-        throw std::logic_error("bug of the user");
-      }
-      errors.set(run.rank(), error_of([&] {
-                   set.ready(1);
-                   set.ready(0);
-                   set.wait();
-                 }));
-    } catch (const std::logic_error&) {
-    }
-  });
-  EXPECT_THAT(errors.all()[1], HasSubstr("rank 0 left the job"));
-}
-
-std::size_t entries(const char* folder) {
-  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
-}
-
-TEST(RuntimeLife, LeavesNoDescriptorAndNoThreadBehind) {
-  const auto live = [] {
-    Job(2).run([](Runtime& runtime) {
-      all_reduce_works(runtime, "x");
-      runtime.register_gradients("model", {{.name = "g", .shape = {100}}});
-    });
-  };
-  const auto die = [] {
-    Job job(2);
-    std::atomic<int> joined{0};
-    test::run_ranks(2, [&](const test::RankRun& run) {
-      try {
-        Runtime runtime = job.join(run.rank());
-        meet(run, joined);
-        if (run.rank() == 0) throw std::logic_error("bug of the user");
-        error_of([&] { runtime.barrier(); });
-      } catch (const std::logic_error&) {
-      }
-    });
-  };
-  live();  // Whatever is made on first use.
-  const std::size_t descriptors = entries("/proc/self/fd");
-  const std::size_t threads = entries("/proc/self/task");
-  for (int cycle = 0; cycle < 20; ++cycle) live();
-  for (int cycle = 0; cycle < 3; ++cycle) die();
-  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
-  // A joined thread leaves /proc a moment later.
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (entries("/proc/self/task") > threads && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::yield();
-  }
-  EXPECT_EQ(entries("/proc/self/task"), threads);
-}
-
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::test

@@ -2,19 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "comm/base/error.h"
-#include "comm/rendezvous/memory_rendezvous.h"
-#include "runtime/kolo.h"
-#include "tests/support/rank_harness.h"
+#include "tests/support/runtime_job.h"
 #include "trainer/loop/distributed_optimizer.h"
 
 namespace kolo::trainer {
@@ -36,13 +31,11 @@ struct Course {
 /// Trains two parameters for `iterations` steps on `ranks` ranks whose gradients travel as float16.
 std::vector<Course> run_course(int ranks, int iterations, const std::string& optimizer,
                                const UpdateGate::Options& options, const GradientOf& gradient_of) {
-  auto endpoints = make_memory_rendezvous(ranks, std::chrono::seconds(60));
+  test::RuntimeJob job(ranks, {.wire_dtype = DType::kFloat16});
   std::vector<Course> courses(static_cast<std::size_t>(ranks));
   test::run_ranks(ranks, [&](const test::RankRun& run) {
     const auto rank = static_cast<std::size_t>(run.rank());
-    Options runtime_options;
-    runtime_options.wire_dtype = DType::kFloat16;
-    Runtime runtime(std::move(endpoints[rank]), runtime_options);
+    Runtime runtime = job.join(run.rank());
     {
       // Rank 0's values count, so the seeds need not agree.
       ParameterSet parameters(rank);
