@@ -20,8 +20,8 @@ struct CodecOptions {
 /// Adds `kolo-bench codec` with its options.
 void add_codec_bench(CLI::App& app, CodecOptions& options);
 
-/// Measures what selecting and casting cost beside a kernel that moves the same bytes and does
-/// nothing else, in turns, on one thread, and prints a row per kernel and size.
+/// Measures what selecting, scoring and casting cost beside a kernel that moves the same bytes and
+/// does nothing else, in turns, on one thread, and prints a row per kernel and size.
 ///
 /// Returns: whether every result was right.
 /// Errors:  KoloError(kConfig) for sizes that are no numbers, KoloError(kIo) if the file cannot be
