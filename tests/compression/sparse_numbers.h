@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/base/dtype.h"
+#include "compression/exchange_routes.h"
 #include "compression/sparse_exchange.h"
 
 /// Gradients for tests of sparse exchanges, from a seed, and their bits.
