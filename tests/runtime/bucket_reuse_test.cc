@@ -166,10 +166,7 @@ TEST(BucketReuseAtTheEnd, WhatIsGivenUpOfANewBucketBeginsAfterTheOldOne) {
         "model", std::vector<GradientSpec>{{.name = "g", .shape = {30}}}, GradientOptions{}));
     job.engine(rank).submit(groups.back());
   }
-  job.run_until([&] {
-    return std::ranges::all_of(groups,
-                               [](const auto& group) { return group->registration().done(); });
-  });
+  job.run_until_registered(groups);
   ASSERT_EQ(groups[0]->buckets(), std::vector<BucketId>{0}) << "the number of 'old'";
   for (int rank = 0; rank + 1 < job.world_size(); ++rank) {
     test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], 0);

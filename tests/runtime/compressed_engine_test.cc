@@ -50,10 +50,7 @@ std::vector<std::uint32_t> run(const std::vector<int>& nodes, std::size_t fusion
     groups.push_back(std::make_shared<GradientGroup>("model", model(), GradientOptions{}));
     job.engine(rank).submit(groups.back());
   }
-  job.run_until([&] {
-    return std::ranges::all_of(groups,
-                               [](const auto& group) { return group->registration().done(); });
-  });
+  job.run_until_registered(groups);
   std::mt19937_64 readiness(seed);
   std::vector<std::uint32_t> bits;
   for (int step = 0; step < kSteps; ++step) {
@@ -73,12 +70,7 @@ std::vector<std::uint32_t> run(const std::vector<int>& nodes, std::size_t fusion
         test::mark(job.engine(rank), group, g);
       }
     }
-    job.run_until([&] {
-      for (int rank = 0; rank < job.world_size(); ++rank) {
-        if (!job.engine(rank).idle()) return false;
-      }
-      return true;
-    });
+    job.run_until_idle();
     for (const auto& group : groups) {
       if (!group->wait(std::chrono::milliseconds(1))) throw std::runtime_error("not finished");
       for (std::size_t g = 0; g < group->gradients().size(); ++g) {

@@ -53,10 +53,7 @@ class DeviceTraining {
       streams.push_back(job.device(rank).make_stream());
       job.engine(rank).submit(groups.back());
     }
-    job.run_until([&] {
-      return std::all_of(groups.begin(), groups.end(),
-                         [](const auto& group) { return group->registration().done(); });
-    });
+    job.run_until_registered(groups);
     for (const auto& group : groups) group->registration().wait(std::chrono::milliseconds(1));
   }
 
@@ -82,15 +79,6 @@ class DeviceTraining {
       return true;
     });
     test::mark(job.engine(rank), group, gradient, NativeStream{&stream(rank)});
-  }
-
-  void run_until_idle() {
-    job.run_until([&] {
-      for (int rank = 0; rank < job.world_size(); ++rank) {
-        if (!job.engine(rank).idle()) return false;
-      }
-      return true;
-    });
   }
 
   void expect_averages(int iteration) {
@@ -146,7 +134,7 @@ TEST_P(DeviceGradients, AverageForAnyInterleaving) {
     training.register_all(in_arena);
     for (int iteration = 0; iteration < 3; ++iteration) {
       training.mark_all(iteration);
-      training.run_until_idle();
+      training.job.run_until_idle();
       for (const auto& group : training.groups) {
         ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
       }
@@ -207,7 +195,7 @@ TEST(DeviceEngine, AStreamWaitsInsteadOfTheProcessor) {
         EXPECT_EQ(seen[static_cast<std::size_t>(rank)], sum);
       }
     }
-    training.run_until_idle();
+    training.job.run_until_idle();
   }
 }
 
@@ -230,7 +218,7 @@ TEST(DeviceEngine, BitsDoNotDependOnTiming) {
           test::mark(training.job.engine(rank), training.group(rank), gradient);
         }
       }
-      training.run_until_idle();
+      training.job.run_until_idle();
       for (int rank = 0; rank < 4; ++rank) {
         const BufferView view = training.group(rank).view(0);
         const auto bytes = view.as_bytes();
@@ -319,11 +307,11 @@ TEST(DeviceEngine, ASteadyStepAllocatesNothing) {
     for (int iteration = 0; iteration < 30; ++iteration) {
       training.mark_all(iteration);
       const test::AllocationCounter heap;
-      training.run_until_idle();
+      training.job.run_until_idle();
       if (nodes.size() == 1 && iteration >= 10) {  // Queues have grown to their size.
         const std::size_t calls = heap.calls();
         const test::AllocationCounter idle;
-        training.run_until_idle();
+        training.job.run_until_idle();
         EXPECT_EQ(calls, idle.calls()) << "beyond those of the test, iteration " << iteration;
       }
       for (int rank = 0; rank < 4; ++rank) {
@@ -347,8 +335,7 @@ TEST(DeviceEngine, DeviceMemoryWithoutADeviceIsAnErrorThatNamesTheOption) {
         GradientOptions{}));
     job.engine(rank).submit(groups.back());
   }
-  job.run_until(
-      [&] { return groups[0]->registration().done() && groups[1]->registration().done(); });
+  job.run_until_registered(groups);
   for (const auto& group : groups) {
     try {
       group->registration().wait(std::chrono::milliseconds(1));
@@ -365,7 +352,7 @@ TEST(DeviceEngine, EndsInOrder) {
     DeviceTraining training({2, 1}, {}, seed, {10, 20});
     training.register_all(true);
     training.mark_all(0);
-    training.run_until_idle();
+    training.job.run_until_idle();
     std::vector<std::shared_ptr<Operation>> closes;
     for (int rank = 0; rank < 3; ++rank) {
       closes.push_back(training.job.submit(rank, {.kind = OperationKind::kClose}));

@@ -39,10 +39,7 @@ class FaultyJob {
           GradientOptions{}));
       job.engine(rank).submit(groups.back());
     }
-    job.run_until([&] {
-      return std::all_of(groups.begin(), groups.end(),
-                         [](const auto& group) { return group->registration().done(); });
-    });
+    job.run_until_registered(groups);
     for (int rank = 0; rank < kRanks; ++rank) {
       for (std::size_t gradient = 0; gradient < 2; ++gradient) {
         test::mark(job.engine(rank), group(rank), gradient);
@@ -141,12 +138,7 @@ TEST_P(DeviceFailure, AnAbortThatHangsKeepsNobody) {
 
 TEST_P(DeviceFailure, ALateRankIsNoFailure) {
   FaultyJob faulty(5, GetParam().members, {.delay_polls = 500}, GetParam().algorithm);
-  faulty.job.run_until([&] {
-    for (int rank = 0; rank < kRanks; ++rank) {
-      if (!faulty.job.engine(rank).idle()) return false;
-    }
-    return true;
-  });
+  faulty.job.run_until_idle();
   for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(faulty.error(rank), "");
 }
 

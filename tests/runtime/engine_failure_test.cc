@@ -161,8 +161,7 @@ TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
           GradientOptions{}));
       job.engine(rank).submit(groups.back());
     }
-    job.run_until(
-        [&] { return groups[0]->registration().done() && groups[1]->registration().done(); });
+    job.run_until_registered(groups);
     return groups;
   };
   const auto mark = [&](GradientGroup& group, int rank, std::size_t gradient) {
@@ -195,7 +194,7 @@ TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
       mark(*groups[static_cast<std::size_t>(rank)], rank, gradient);
     }
   }
-  job.run_until([&] { return job.engine(0).idle() && job.engine(1).idle(); });
+  job.run_until_idle();
   for (const auto& group : groups) {
     ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
     EXPECT_EQ(static_cast<const float*>(group->view(1).data)[29], 1.5F);
@@ -215,10 +214,7 @@ TEST(Engine, ARejectedBucketThatIsRunningIsAbandoned) {
           GradientOptions{}));
       job.engine(rank).submit(groups.back());
     }
-    job.run_until([&] {
-      return std::all_of(groups.begin(), groups.end(),
-                         [](const auto& group) { return group->registration().done(); });
-    });
+    job.run_until_registered(groups);
     for (int rank : {0, 2}) {
       for (std::size_t gradient : {std::size_t{0}, std::size_t{1}}) {
         test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], gradient);
@@ -256,9 +252,7 @@ TEST(Engine, ARejectedBucketThatIsRunningIsAbandoned) {
     EXPECT_EQ(errors[2], errors[0]);
     EXPECT_TRUE(groups[1]->failed());
     // Nothing of it is left, once the inquiries under way are answered.
-    job.run_until(
-        [&] { return job.engine(0).idle() && job.engine(1).idle() && job.engine(2).idle(); },
-        kTick);
+    job.run_until_idle(kTick);
 
     std::vector<std::vector<float>> data(3, std::vector<float>(100, 1.0F));
     std::vector<std::shared_ptr<Operation>> operations;
@@ -397,10 +391,7 @@ TEST(Engine, AGradientThatOneRankNeverHadIsGivenUpWhenAllClose) {
             "model", std::vector<GradientSpec>{{.name = "a", .shape = {30}}}, GradientOptions{}));
         job.engine(rank).submit(groups.back());
       }
-      job.run_until([&] {
-        return std::ranges::all_of(groups,
-                                   [](const auto& group) { return group->registration().done(); });
-      });
+      job.run_until_registered(groups);
       for (int rank = 0; rank + 1 < job.world_size(); ++rank) {
         test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], 0);
       }

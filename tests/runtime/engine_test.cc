@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <initializer_list>
 #include <numeric>
 #include <random>
@@ -118,10 +117,7 @@ TEST_P(GradientSets, AverageInAnyOrderOfReadiness) {
         groups.push_back(std::make_shared<GradientGroup>("model", specs, GradientOptions{}));
         job.engine(rank).submit(groups.back());
       }
-      job.run_until([&] {
-        return std::all_of(groups.begin(), groups.end(),
-                           [](const auto& group) { return group->registration().done(); });
-      });
+      job.run_until_registered(groups);
       for (const auto& group : groups) EXPECT_EQ(group->summary().hash, groups[0]->summary().hash);
 
       std::mt19937_64 random(seed);
@@ -140,12 +136,7 @@ TEST_P(GradientSets, AverageInAnyOrderOfReadiness) {
             test::mark(job.engine(rank), group, g);
           }
         }
-        job.run_until([&] {
-          for (int rank = 0; rank < job.world_size(); ++rank) {
-            if (!job.engine(rank).idle()) return false;
-          }
-          return true;
-        });
+        job.run_until_idle();
         for (const auto& group : groups) {
           ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
           for (std::size_t g = 0; g < counts.size(); ++g) {
@@ -185,10 +176,7 @@ TEST(Engine, BitsDoNotDependOnTimingOrFusion) {
         groups.push_back(std::make_shared<GradientGroup>("model", specs, GradientOptions{}));
         job.engine(rank).submit(groups.back());
       }
-      job.run_until([&] {
-        return groups[0]->registration().done() && groups[1]->registration().done() &&
-               groups[2]->registration().done();
-      });
+      job.run_until_registered(groups);
       for (int rank = 0; rank < 3; ++rank) {
         std::mt19937 values(static_cast<unsigned>(rank));
         for (std::size_t g = 0; g < 3; ++g) {
@@ -200,8 +188,7 @@ TEST(Engine, BitsDoNotDependOnTimingOrFusion) {
           test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], g);
         }
       }
-      job.run_until(
-          [&] { return job.engine(0).idle() && job.engine(1).idle() && job.engine(2).idle(); });
+      job.run_until_idle();
       for (const auto& group : groups) {
         ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
         std::vector<float> result;
@@ -228,10 +215,7 @@ TEST(Engine, SixteenBitWireRoundsOnce) {
         GradientOptions{.wire_dtype = DType::kBFloat16}));
     job.engine(rank).submit(groups.back());
   }
-  job.run_until([&] {
-    return groups[0]->registration().done() && groups[1]->registration().done() &&
-           groups[2]->registration().done();
-  });
+  job.run_until_registered(groups);
   std::vector<std::vector<float>> input(3, std::vector<float>(kCount));
   for (int rank = 0; rank < 3; ++rank) {
     std::mt19937 values(static_cast<unsigned>(rank));
@@ -241,8 +225,7 @@ TEST(Engine, SixteenBitWireRoundsOnce) {
               static_cast<float*>(groups[static_cast<std::size_t>(rank)]->view(0).data));
     test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], 0);
   }
-  job.run_until(
-      [&] { return job.engine(0).idle() && job.engine(1).idle() && job.engine(2).idle(); });
+  job.run_until_idle();
   const auto rounded = [](float value) { return to_float(to_bfloat16(value)); };
   for (std::size_t i = 0; i < kCount; ++i) {
     const float sum = rounded(input[0][i]) + rounded(input[1][i]) + rounded(input[2][i]);
@@ -275,8 +258,7 @@ TEST(Engine, Float16WireFindsTheRangeOfEachGradient) {
           GradientOptions{.wire_dtype = DType::kFloat16}));
       job.engine(rank).submit(groups.back());
     }
-    const auto all = [&](auto holds) { return std::ranges::all_of(groups, holds); };
-    job.run_until([&] { return all([](auto& group) { return group->registration().done(); }); });
+    job.run_until_registered(groups);
     const auto at = [&](const auto& group, std::size_t g) {
       return std::span(static_cast<float*>(group->view(g).data), kCount);
     };
@@ -298,8 +280,7 @@ TEST(Engine, Float16WireFindsTheRangeOfEachGradient) {
       for (const auto& group : groups) {
         for (std::size_t i = 0; i < kCount; ++i) mean[i] += double{at(group, 1)[i]} / kRanks;
       }
-      job.run_until(
-          [&] { return job.engine(0).idle() && job.engine(1).idle() && job.engine(2).idle(); });
+      job.run_until_idle();
       for (const auto& group : groups) {
         ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
         for (const std::size_t g : {0u, 1u}) {

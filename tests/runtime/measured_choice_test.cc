@@ -5,7 +5,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <random>
 #include <set>
@@ -61,10 +60,7 @@ class MeasuredJob {
           "model", gradients, GradientOptions{.op = ReduceOp::kSum}, std::move(choices)));
       job_.engine(rank).submit(groups_.back());
     }
-    job_.run_until([&] {
-      return std::ranges::all_of(groups_,
-                                 [](const auto& group) { return group->registration().done(); });
-    });
+    job_.run_until_registered(groups_);
     for (std::size_t g = 0; g < 4; ++g) places_.push_back(group(0).view(g).data);
   }
 
@@ -89,12 +85,7 @@ class MeasuredJob {
       EXPECT_FALSE(group(rank).wait(milliseconds(1))) << "nobody has polled yet";
     }
     job_.clock().advance(length - now);
-    job_.run_until([&] {
-      for (int rank = 0; rank < ranks(); ++rank) {
-        if (!job_.engine(rank).idle()) return false;
-      }
-      return true;
-    });
+    job_.run_until_idle();
     std::set<std::uint64_t> plans;
     for (const auto& group : groups_) {
       EXPECT_TRUE(group->wait(milliseconds(1)));

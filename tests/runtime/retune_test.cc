@@ -32,7 +32,7 @@ class TunedJob {
       : job_(ProcessGrid::with_node_sizes(nodes), options, seed), random_(seed) {
     memory_.resize(static_cast<std::size_t>(job_.world_size()));
     submit_set();
-    job_.run_until([&] { return std::ranges::all_of(groups_, is_registered); });
+    job_.run_until_registered(groups_);
     for (const auto& group : groups_) {
       for (std::size_t g = 0; g < group->gradients().size(); ++g) {
         places_.push_back(group->view(g).data);
@@ -50,7 +50,7 @@ class TunedJob {
     for (const auto& group : groups_) plans.insert(group->summary().hash);
     EXPECT_EQ(plans.size(), 1u) << "ranks run different plans";
     for (int rank = 0; rank < job_.world_size(); ++rank) mark_all(rank);
-    job_.run_until([&] { return idle(); });
+    job_.run_until_idle();
     job_.clock().advance(std::chrono::duration_cast<Duration>(
         std::chrono::duration<double, std::micro>(step_us(plan()))));
     for (const auto& group : groups_) EXPECT_TRUE(group->wait(std::chrono::milliseconds(1)));
@@ -73,18 +73,7 @@ class TunedJob {
     }
   }
 
-  bool idle() {
-    for (int rank = 0; rank < job_.world_size(); ++rank) {
-      if (!job_.engine(rank).idle()) return false;
-    }
-    return true;
-  }
-
  private:
-  static bool is_registered(const std::shared_ptr<GradientGroup>& group) {
-    return group->registration().done();
-  }
-
   /// Half of the gradients live in the arena, half elsewhere.
   void submit_set() {
     for (int rank = 0; rank < job_.world_size(); ++rank) {
@@ -240,7 +229,7 @@ TEST(Tuning, NewTensorsAreAgreedOnWhileARankIsLate) {
       submit(2);
       job.mark_all(2);
       engines.finish(operations);
-      engines.run_until([&] { return job.idle(); });
+      engines.run_until_idle();
       engines.clock().advance(std::chrono::milliseconds(step % 3));
       for (int rank = 0; rank < 3; ++rank) {
         ASSERT_TRUE(job.group(rank).wait(std::chrono::milliseconds(1))) << "step " << step;

@@ -89,6 +89,23 @@ class EngineJob {
     scheduler_->run_until([&] { return done++ == polls; });
   }
 
+  /// Polls until no rank has anything left to do.
+  void run_until_idle(Duration tick = Duration(0)) {
+    run_until(
+        [&] {
+          return std::ranges::all_of(engines_, [](const auto& engine) { return engine->idle(); });
+        },
+        tick);
+  }
+
+  /// Polls until these sets are registered, or refused.
+  void run_until_registered(const std::vector<std::shared_ptr<GradientGroup>>& groups) {
+    run_until([&] {
+      return std::ranges::all_of(groups,
+                                 [](const auto& group) { return group->registration().done(); });
+    });
+  }
+
   /// Polls until every ticket of `operations` is answered.
   void finish(const std::vector<std::shared_ptr<Operation>>& operations,
               Duration tick = Duration(0)) {

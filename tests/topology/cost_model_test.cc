@@ -86,6 +86,16 @@ TEST(CostModel, OneRankCostsNothing) {
   }
 }
 
+/// So that what the network costs is all that is predicted.
+MemoryCost free_memory() {
+  return {.latency_us = 0,
+          .cached_bytes_per_us = 1e12,
+          .bytes_per_us_8m = 1e12,
+          .bytes_per_us_32m = 1e12,
+          .bytes_per_us = 1e12,
+          .shared_bytes_per_us = 1e12};
+}
+
 /// Round numbers: latency 2 and 10 bytes/us inside a node, 100 and 1 between nodes, no other cost.
 LinkCosts round_costs() {
   LinkCosts costs;
@@ -175,12 +185,7 @@ TEST(CostModel, OneOwnerIsBestOnSharedCores) {
 // A core moves 2 bytes each way in a microsecond, a rank that has half of one 1, and the link 4.
 TEST(CostModel, ARankOnASharedCoreDoesNotKeepItsLinkBusyAlone) {
   LinkCosts costs = round_costs();
-  costs.memory = {.latency_us = 0,
-                  .cached_bytes_per_us = 1e12,
-                  .bytes_per_us_8m = 1e12,
-                  .bytes_per_us_32m = 1e12,
-                  .bytes_per_us = 1e12,
-                  .shared_bytes_per_us = 1e12};
+  costs.memory = free_memory();
   costs.network = {.latency_us = 0, .bytes_per_us = 4, .message_us = 0};
   const auto link_us = [&](const char* algorithm, double rank_cores, double rank_bytes_per_us) {
     const auto us = [&](std::size_t bytes) {
@@ -217,12 +222,7 @@ TEST(CostModel, TreesBetweenNodesAreBestForLittleOnSharedCores) {
 
 TEST(CostModel, RanksOfANodeExchangeTheirPartsAtOnce) {
   LinkCosts costs = round_costs();
-  costs.memory = {.latency_us = 0,
-                  .cached_bytes_per_us = 1e12,
-                  .bytes_per_us_8m = 1e12,
-                  .bytes_per_us_32m = 1e12,
-                  .bytes_per_us = 1e12,
-                  .shared_bytes_per_us = 1e12};
+  costs.memory = free_memory();
   costs.network.bytes_per_us = 1e12;
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
   const auto predict_us = [&](std::size_t bytes) {

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
 #include <initializer_list>
 
 #include "comm/base/check.h"
 #include "comm/collective/chunking.h"
 #include "comm/collective/compile.h"
 #include "comm/schedule/verifier.h"
+#include "tests/support/compiled_schedules.h"
 #include "tests/support/node_shapes.h"
 
 namespace kolo {
@@ -24,11 +24,8 @@ constexpr int kMostRanks = 16;
 /// Compiles on all ranks and verifies.
 void expect_correct(const ProcessGrid& grid, const BucketLayout& layout,
                     const CompileOptions& options, const std::string& what) {
-  std::vector<Schedule> schedules;
-  for (int rank = 0; rank < grid.world_size(); ++rank) {
-    schedules.push_back(compile_all_reduce(rank, layout, grid, options));
-  }
-  const auto wrong = verify(schedules, grid, Goal::all_reduce(grid.world_size()));
+  const auto wrong =
+      verify(test::compile_all(grid, layout, options), grid, Goal::all_reduce(grid.world_size()));
   ASSERT_EQ(wrong, std::nullopt) << what << " count " << layout.count << ": " << *wrong;
 }
 

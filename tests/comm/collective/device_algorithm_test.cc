@@ -11,26 +11,19 @@
 #include "comm/collective/chunking.h"
 #include "comm/collective/compile.h"
 #include "comm/schedule/verifier.h"
+#include "tests/support/compiled_schedules.h"
 #include "tests/support/node_shapes.h"
 
 namespace kolo {
 namespace {
 
+using test::compile_all;
 using testing::HasSubstr;
 
 constexpr int kMostRanks = 8;
 
 BucketLayout device_layout(const ProcessGrid& grid, std::size_t units) {
   return {.count = units * device_padding(grid, DType::kFloat32), .memory = MemoryKind::kDevice};
-}
-
-std::vector<Schedule> compile_all(const ProcessGrid& grid, const BucketLayout& layout,
-                                  const CompileOptions& options) {
-  std::vector<Schedule> schedules;
-  for (int rank = 0; rank < grid.world_size(); ++rank) {
-    schedules.push_back(compile_all_reduce(rank, layout, grid, options));
-  }
-  return schedules;
 }
 
 void expect_correct(const std::vector<Schedule>& schedules, const ProcessGrid& grid,

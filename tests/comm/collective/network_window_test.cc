@@ -9,22 +9,15 @@
 
 #include "comm/collective/compile.h"
 #include "comm/schedule/verifier.h"
+#include "tests/support/compiled_schedules.h"
 #include "tests/support/node_shapes.h"
 
 namespace kolo {
 namespace {
 
+using test::compile_all;
 constexpr std::size_t kChunkBytes = 256;
 constexpr std::size_t kChunkCount = kChunkBytes / sizeof(float);
-
-std::vector<Schedule> compile_all(const ProcessGrid& grid, const BucketLayout& layout,
-                                  const CompileOptions& options) {
-  std::vector<Schedule> schedules;
-  for (int rank = 0; rank < grid.world_size(); ++rank) {
-    schedules.push_back(compile_all_reduce(rank, layout, grid, options));
-  }
-  return schedules;
-}
 
 class NetworkWindow : public testing::TestWithParam<const char*> {};
 

@@ -8,6 +8,7 @@
 #include "comm/collective/compile.h"
 #include "comm/schedule/schedule_builder.h"
 #include "comm/schedule/verifier.h"
+#include "tests/support/compiled_schedules.h"
 #include "tests/support/schedule_order.h"
 
 namespace kolo {
@@ -206,11 +207,7 @@ Schedules compile_all(const ProcessGrid& grid, const std::string& algorithm, Pla
   const CompileOptions options{.algorithm = algorithm,
                                .device_chunk_bytes = padding * sizeof(float),
                                .staging_bytes = kSlots * kWireAlignment};
-  Schedules schedules;
-  for (int rank = 0; rank < grid.world_size(); ++rank) {
-    schedules.push_back(compile_all_reduce(rank, layout, grid, options));
-  }
-  return schedules;
+  return test::compile_all(grid, layout, options);
 }
 
 class DeviceMutations : public testing::TestWithParam<Case> {};

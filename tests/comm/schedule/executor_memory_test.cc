@@ -17,6 +17,36 @@ using test::Job;
 using test::make_ranks;
 using test::Rank;
 
+/// Iterations of all buckets of all ranks, in one thread and its helpers, one after the other.
+class Iterations {
+ public:
+  /// `ranks` outlive it.
+  Iterations(const std::vector<std::unique_ptr<Rank>>& ranks, std::size_t buckets)
+      : ranks_(ranks), buckets_(buckets) {}
+
+  void run() {
+    for (const auto& rank : ranks_) {
+      for (BucketId bucket = 0; bucket < buckets_; ++bucket) rank->start(bucket, next_);
+    }
+    ++next_;
+    for (std::size_t finished = 0; finished < ranks_.size() * buckets_;) {
+      for (const auto& rank : ranks_) {
+        rank->transport().poll();
+        rank->executor().poll();
+        awaited_.clear();
+        rank->executor().append_awaited_peers(awaited_);
+        finished += rank->executor().take_finished().size();
+      }
+    }
+  }
+
+ private:
+  const std::vector<std::unique_ptr<Rank>>& ranks_;
+  const std::size_t buckets_;
+  std::uint64_t next_ = 0;
+  std::vector<int> awaited_;
+};
+
 // One node: no message is sent, so what is counted is the executor's alone.
 class ExecutorMemory : public testing::TestWithParam<Job> {};
 INSTANTIATE_TEST_SUITE_P(Jobs, ExecutorMemory,
@@ -32,45 +62,16 @@ TEST_P(ExecutorMemory, IsNotAllocatedInSteadyState) {
       rank->add(layout, hub.grid(), {.algorithm = job.algorithm, .chunk_bytes = 256});
     }
   }
-  std::vector<int> awaited;
-  const auto iterate = [&](std::uint64_t iteration) {
-    for (const auto& rank : ranks) {
-      for (BucketId bucket = 0; bucket < layouts.size(); ++bucket) rank->start(bucket, iteration);
-    }
-    for (std::size_t finished = 0; finished < ranks.size() * layouts.size();) {
-      for (const auto& rank : ranks) {
-        rank->transport().poll();
-        rank->executor().poll();
-        awaited.clear();
-        rank->executor().append_awaited_peers(awaited);
-        finished += rank->executor().take_finished().size();
-      }
-    }
-  };
-  iterate(0);  // Warms up: buffers reach their size.
-  iterate(1);
+  Iterations iterations(ranks, layouts.size());
+  iterations.run();  // Warms up: buffers reach their size.
+  iterations.run();
   const test::AllocationCounter allocations;
-  iterate(2);
-  iterate(3);
+  iterations.run();
+  iterations.run();
   EXPECT_EQ(allocations.calls(), 0u);
   for (const auto& rank : ranks) {
     for (BucketId bucket = 0; bucket < layouts.size(); ++bucket) {
       EXPECT_EQ(rank->wrong(bucket, 3), "");
-    }
-  }
-}
-
-/// Runs one iteration of all buckets of all ranks, in one thread and its helpers.
-void run_iteration(const std::vector<std::unique_ptr<Rank>>& ranks, std::size_t buckets,
-                   std::uint64_t iteration) {
-  for (const auto& rank : ranks) {
-    for (BucketId bucket = 0; bucket < buckets; ++bucket) rank->start(bucket, iteration);
-  }
-  for (std::size_t finished = 0; finished < ranks.size() * buckets;) {
-    for (const auto& rank : ranks) {
-      rank->transport().poll();
-      rank->executor().poll();
-      finished += rank->executor().take_finished().size();
     }
   }
 }
@@ -100,7 +101,7 @@ TEST(Executor, GivesTheSameBytesWithHelpers) {
           rank->add(layout, hub.grid(), {.algorithm = job.algorithm});
         }
       }
-      run_iteration(ranks, layouts.size(), 0);
+      Iterations(ranks, layouts.size()).run();
       for (BucketId bucket = 0; bucket < layouts.size(); ++bucket) {
         if (helpers == 0) alone.push_back(ranks[0]->result(bucket));
         for (const auto& rank : ranks) {
@@ -121,9 +122,10 @@ TEST(Executor, AllocatesNothingWithHelpers) {
       rank->add(layout, hub.grid(), {.algorithm = "direct"});
     }
   }
-  run_iteration(ranks, layouts.size(), 0);
+  Iterations iterations(ranks, layouts.size());
+  iterations.run();
   const test::AllocationCounter allocations;
-  run_iteration(ranks, layouts.size(), 1);
+  iterations.run();
   EXPECT_EQ(allocations.calls(), 0u);
 }
 

@@ -7,21 +7,14 @@
 #include <random>
 
 #include "comm/collective/compile.h"
+#include "tests/support/compiled_schedules.h"
 #include "tests/support/schedule_order.h"
 
 namespace kolo {
 namespace {
 
+using test::compile_all;
 using testing::HasSubstr;
-
-std::vector<Schedule> compile_all(const ProcessGrid& grid, const BucketLayout& layout,
-                                  const CompileOptions& options) {
-  std::vector<Schedule> schedules;
-  for (int rank = 0; rank < grid.world_size(); ++rank) {
-    schedules.push_back(compile_all_reduce(rank, layout, grid, options));
-  }
-  return schedules;
-}
 
 /// Which part of a correct set of schedules a mutation damages; returns false if there is nothing
 /// of the kind to damage.
