@@ -164,16 +164,6 @@ int round_result(const SparsePlan& plan, Pairs& sums, Pairs& rounding) {
   return exponent;
 }
 
-void scatter(const SparsePlan& plan, int owner, const Pairs& result, float scale,
-             std::span<float> output) {
-  const BlockOwnership ownership = plan.ownership();
-  for (std::size_t j = 0; j < result.size(); ++j) {
-    const std::size_t element = ownership.element(owner, result.indices[j]);
-    check(element < output.size(), "a result behind the group's end");
-    output[element] = scale * result.values[j];
-  }
-}
-
 void returned(const SparsePlan& plan, const Contribution& contribution,
               std::span<const Pairs> results, std::vector<std::size_t>& cursors,
               std::span<Pairs> tensors) {

@@ -1,13 +1,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "comm/base/dtype.h"
 #include "compression/block_ownership.h"
-#include "compression/index_codec.h"
 #include "compression/owner_quota.h"
 #include "compression/payload.h"
 
@@ -21,8 +19,7 @@ namespace kolo {
 ///     every owner   OwnerSum         of all ranks' shares, in ascending rank
 ///                   keep_largest, GlobalThreshold or nothing, by rule
 ///                   round_result     to the wire of the way back      -> to all ranks
-///     every rank    scatter          of all owners' results
-///                   returned         what has left the residual
+///     every rank    returned         what has left the residual, by all owners' results
 ///
 /// Along the pairwise and the log-step route the same payloads reach the owners, and by all-gather
 /// every rank does what the owners do (`by_owner`): the bits are the same.
@@ -98,10 +95,6 @@ std::size_t quota_of(const SparsePlan& plan, int owner);
 /// later: `rounding`, with the owner's indices. The sums become what receivers will see. Returns
 /// the exponent of their values.
 int round_result(const SparsePlan& plan, Pairs& sums, Pairs& rounding);
-
-/// output[element] = scale * value, rounded once, for one owner's result; all else is left alone.
-void scatter(const SparsePlan& plan, int owner, const Pairs& result, float scale,
-             std::span<float> output);
 
 /// Those pairs of the contribution whose element is in the result, per tensor. `results` are those
 /// of all owners, in order; `cursors` is scratch memory.

@@ -62,7 +62,6 @@ class Driver {
   bool sit_down();
   bool go_on(TimePoint deadline);
   void get_up(Next next);
-  void leave_word();
   void call_engine_thread(Doorbell::News why);
   enum class Rest : std::uint8_t { kWatched, kStandBy };
   Rest drive_for_all();

@@ -86,9 +86,8 @@ constexpr float to_float_odd(double value) {
 constexpr BFloat16 to_bfloat16(double value) { return to_bfloat16(to_float_odd(value)); }
 constexpr Float16 to_float16(double value) { return to_float16(to_float_odd(value)); }
 
-/// The largest finite values, and the bits of the infinities.
+/// The largest finite value, and the bits of the infinities.
 inline constexpr Float16 kLargestFloat16{0x7bff};
-inline constexpr BFloat16 kLargestBFloat16{0x7f7f};
 inline constexpr Float16 kInfiniteFloat16{0x7c00};
 inline constexpr BFloat16 kInfiniteBFloat16{0x7f80};
 

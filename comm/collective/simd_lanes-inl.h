@@ -201,14 +201,6 @@ void store_two(Float16AsFloat32, D, V a, V b, std::uint16_t* to) {
 #endif
 #endif
 
-// Values that are at least that of the float with the bits `least` in magnitude, or NaN.
-template <class D>
-hn::Mask<D> is_special(D d, hn::Vec<D> v, std::uint32_t least) {
-  const hn::RebindToSigned<D> di;
-  const auto magnitude = hn::And(hn::BitCast(di, v), hn::Set(di, 0x7fffffff));
-  return hn::RebindMask(d, hn::Gt(magnitude, hn::Set(di, static_cast<std::int32_t>(least) - 1)));
-}
-
 // Finite values whose magnitude is at least that of the float with the bits `least`.
 template <class D>
 hn::Mask<D> is_beyond(D d, hn::Vec<D> v, std::uint32_t least) {

@@ -77,14 +77,6 @@ std::optional<StallInspector::Finding> StallInspector::report(int rank, const Fr
   return conclude();
 }
 
-std::vector<int> StallInspector::unanswered() const {
-  std::vector<int> ranks;
-  for (int rank = 0; asking_ && rank < world_size_; ++rank) {
-    if (!reports_.contains(rank)) ranks.push_back(rank);
-  }
-  return ranks;
-}
-
 std::optional<StallInspector::Finding> StallInspector::conclude() {
   return current_.is_conflict ? explain_conflict() : find_circle();
 }

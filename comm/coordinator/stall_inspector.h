@@ -53,8 +53,7 @@ class StallInspector {
   std::optional<std::string> take_note() { return std::exchange(note_, std::nullopt); }
   static constexpr int kInquiriesBeforeNote = 5;
 
-  /// Ranks that have not answered the inquiry under way.
-  std::vector<int> unanswered() const;
+  /// Whether an inquiry is under way.
   bool asking() const { return asking_; }
 
  private:

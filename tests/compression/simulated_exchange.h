@@ -96,7 +96,7 @@ class SimulatedExchange {
     outputs_.assign(index(plan_.ranks), std::vector<float>(plan_.count()));
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       for (int owner = 0; owner < plan_.ranks; ++owner) {
-        scatter(plan_, owner, results[index(rank)][index(owner)], scale, outputs_[index(rank)]);
+        put(owner, results[index(rank)][index(owner)], scale, outputs_[index(rank)]);
       }
       std::vector<Pairs> sent(ks.size()), kept(ks.size());
       std::vector<std::size_t> cursors;
@@ -120,6 +120,14 @@ class SimulatedExchange {
     Bytes bytes(plan.capacity());
     bytes.resize(encode_payload(plan, segments, pairs, bytes));
     return bytes;
+  }
+
+  /// Writes an owner's result, rounded once, to its elements.
+  void put(int owner, const Pairs& result, float scale, std::vector<float>& output) const {
+    const BlockOwnership ownership = plan_.ownership();
+    for (std::size_t j = 0; j < result.size(); ++j) {
+      output.at(ownership.element(owner, result.indices[j])) = scale * result.values[j];
+    }
   }
 
   /// Cuts the owners' sums, as every owner does with its own.

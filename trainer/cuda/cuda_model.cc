@@ -26,16 +26,6 @@ void CudaModel::download_parameters() {
   core_->parameters().download();
 }
 
-std::span<float> CudaModel::device_values(std::size_t index) {
-  const DeviceParameter& parameter = core_->parameters()[index];
-  return {parameter.value, parameter.size};
-}
-
-void CudaModel::refresh_parameters() {
-  const CudaDeviceGuard guard(core_->device_index());
-  core_->parameters().refresh_copies();
-}
-
 void CudaModel::bind_gradient(std::size_t index, float* memory) {
   core_->bind_gradient(index, memory);
 }

@@ -66,11 +66,6 @@ class CudaModel {
   void upload_parameters();
   /// Device values to the host, for a hash, a checkpoint or generated text. Blocks.
   void download_parameters();
-  /// Device memory of a parameter's values: float32, in the order of registration. For a broadcast
-  /// on the device; call `refresh_parameters` after changing it.
-  std::span<float> device_values(std::size_t index);
-  /// Enqueues the casts from the float32 values to the copies that products read.
-  void refresh_parameters();
 
   /// Where gradient `index` goes: parameters()[index].size() floats of device memory.
   /// Errors: UsageError unless aligned to 16 bytes.
