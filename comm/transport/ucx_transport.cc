@@ -7,6 +7,7 @@
 
 #include "comm/base/check.h"
 #include "comm/base/log.h"
+#include "comm/transport/control_arrivals.h"
 #include "comm/transport/message_matcher.h"
 #include "comm/transport/ucx_handles.h"
 #include "comm/transport/ucx_memory.h"
@@ -99,18 +100,7 @@ class UcxTransport::Impl {
     send_copy(to, Lane::kControl, kControlTag, bytes);
   }
 
-  bool receive_control(ControlFrame& frame) {
-    for (std::size_t i = 0; i < arrivals_.size(); ++i) {
-      Arrival& arrival = arrivals_[i];
-      if (arrival.taken || !arrival.complete || waits_for_earlier(i)) continue;
-      frame.peer = arrival.peer;
-      frame.bytes.assign(arrival.bytes.begin(), arrival.bytes.end());
-      arrival.taken = true;
-      drop_taken_arrivals();
-      return true;
-    }
-    return false;
-  }
+  bool receive_control(ControlFrame& frame) { return arrivals_.take(frame); }
 
   bool poll() {
     if (closed_) return false;
@@ -181,27 +171,17 @@ class UcxTransport::Impl {
     TrafficCounters traffic;
   };
 
-  struct Arrival;
-
   /// One UCX request of ours. In use while `done` or `arrival` is set or a copy is being sent.
   struct Operation {
     Impl* owner = nullptr;
     int peer = -1;
     Completion* done = nullptr;
-    Arrival* arrival = nullptr;
+    ControlArrivals::Arrival* arrival = nullptr;
     void* request = nullptr;
     bool receives = false;
     bool called_back = false;
     std::size_t capacity = 0;
     std::vector<std::byte> copy;
-  };
-
-  /// A control frame on its way in, in the order of arrival.
-  struct Arrival {
-    int peer = -1;
-    std::vector<std::byte> bytes;
-    bool complete = false;
-    bool taken = false;
   };
 
   Peer& peer_of(int peer) {
@@ -401,7 +381,7 @@ class UcxTransport::Impl {
     TrafficCounters& traffic = peer_of(operation.peer).traffic;
     if (operation.arrival != nullptr) {
       traffic.control_received += bytes;
-      operation.arrival->complete = true;
+      operation.arrival->complete();
     } else {
       traffic.data_received += bytes;
       operation.done->bytes = bytes;
@@ -417,36 +397,20 @@ class UcxTransport::Impl {
     if (message == nullptr) return false;
     const auto source = static_cast<int>(info.sender_tag & kNoSource);
     Peer& peer = peer_of(source);
-    Arrival& arrival = arrivals_.emplace_back();
-    arrival.peer = source;
-    arrival.bytes.resize(info.length);
+    ControlArrivals::Arrival& arrival = arrivals_.announce(source, info.length);
     if ((info.sender_tag & kGoodbyeBit) != 0) {
       peer.said_goodbye = true;
-      arrival.taken = true;
+      arrival.drop();
     } else {
       endpoint_of(peer, Lane::kControl);
     }
     Operation& operation = begin(source, nullptr);
     operation.arrival = &arrival;
     const ucp_request_param_t param = receive_param(operation);
-    settle_receive(operation, ucp_tag_msg_recv_nbx(worker_.get(), arrival.bytes.data(),
-                                                   arrival.bytes.size(), message, &param));
-    drop_taken_arrivals();
+    const std::span<std::byte> memory = arrival.memory();
+    settle_receive(operation, ucp_tag_msg_recv_nbx(worker_.get(), memory.data(), memory.size(),
+                                                   message, &param));
     return true;
-  }
-
-  /// A large frame may still be under way when a later one of the same peer is there.
-  bool waits_for_earlier(std::size_t index) const {
-    for (std::size_t i = 0; i < index; ++i) {
-      if (arrivals_[i].peer == arrivals_[index].peer && !arrivals_[i].complete) return true;
-    }
-    return false;
-  }
-
-  void drop_taken_arrivals() {
-    while (!arrivals_.empty() && arrivals_.front().taken && arrivals_.front().complete) {
-      arrivals_.pop_front();
-    }
   }
 
   // --- Failures -------------------------------------------------------------------------------
@@ -490,7 +454,7 @@ class UcxTransport::Impl {
   std::vector<Peer> peers_;  ///< By rank; fixed, since endpoints point into it.
   std::deque<Operation> operations_;
   std::vector<Operation*> unused_;
-  std::deque<Arrival> arrivals_;
+  ControlArrivals arrivals_;
   AbandonedRuns abandoned_;
   std::optional<Error> failure_;
   bool has_broken_peer_ = false;  ///< Since the last look.
