@@ -14,7 +14,7 @@ ResidualArena::ResidualArena(std::span<const std::size_t> counts) {
   std::fill_n(reinterpret_cast<float*>(memory_.get()), 2 * floats_, 0.0f);
 }
 
-std::span<float> ResidualArena::room(std::size_t tensor, std::size_t half) {
+std::span<float> ResidualArena::room(std::size_t tensor, std::size_t half) const {
   const Tensor& place = tensors_.at(tensor);
   return {reinterpret_cast<float*>(memory_.get()) + half * floats_ + place.offset, place.count};
 }

@@ -27,7 +27,7 @@ class ResidualArena {
 
   std::span<float> current(std::size_t tensor) { return room(tensor, tensors_.at(tensor).current); }
   std::span<const float> current(std::size_t tensor) const {
-    return const_cast<ResidualArena*>(this)->current(tensor);
+    return room(tensor, tensors_.at(tensor).current);
   }
   /// Unspecified until a step writes it.
   std::span<float> pending(std::size_t tensor) {
@@ -42,7 +42,7 @@ class ResidualArena {
     std::size_t current = 0;  ///< 0 or 1.
   };
 
-  std::span<float> room(std::size_t tensor, std::size_t half);
+  std::span<float> room(std::size_t tensor, std::size_t half) const;
 
   std::vector<Tensor> tensors_;
   std::size_t floats_ = 0;  ///< Of one half.

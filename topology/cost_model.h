@@ -47,7 +47,7 @@ LinkCosts costs_for_sizes(const std::string& algorithm, const LinkCosts& costs);
 ///          time that bytes take inside a node, and with chunks that follow each other (`Passage`).
 class CostModel {
  public:
-  CostModel(ProcessGrid grid, LinkCosts costs) : grid_(std::move(grid)), costs_(costs) {}
+  CostModel(ProcessGrid grid, LinkCosts costs) : grid_(std::move(grid)), costs_(std::move(costs)) {}
 
   // --- Host memory ----------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ namespace kolo {
 ///
 /// Threads: one at a time calls `run`; made and destroyed outside it. Steady state allocates
 /// nothing, and makes no system call while helpers look.
-class ReduceTeam {
+class ReduceTeam {  // NOLINT(clang-analyzer-optin.performance.Padding): a cache line for each.
  public:
   /// `helpers` threads beside the caller. Who waits looks again for `budget.helper` before it
   /// sleeps. Errors: KoloError(kResources) if threads cannot be started.
