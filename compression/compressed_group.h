@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "comm/schedule/codec.h"
@@ -30,8 +29,8 @@ struct CompressedGroupStats {
 /// and a schedule; fixed by the job, and never by what is fused when.
 ///
 /// A step is dense or sparse by its number. The caller starts the bucket of the schedule that
-/// `compile_dense` or `compile_sparse` gave, and when the buckets of all groups of a set are over,
-/// asks all groups whether they are finite, and commits all, or aborts all:
+/// `compile_dense_step` or `compile_sparse` gave, and when the buckets of all groups of a set are
+/// over, asks all groups whether they are finite, and commits all, or aborts all:
 ///
 ///     start(group.is_dense() ? dense bucket : sparse bucket)    of every group
 ///     all finite() ? commit() : abort()                         every group, on all ranks

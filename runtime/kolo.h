@@ -50,7 +50,7 @@ struct PlanSummary {
   std::size_t fusion_bytes = 0;  ///< Largest bucket that was aimed at, in host memory.
   std::string algorithm = {};    ///< Of the largest bucket.
   std::string compression = {};  ///< How many gradients travel in which way; empty: all dense.
-  std::string reason = {};       ///< Why that one, if the largest bucket is in device memory.
+  std::string reason = {};       ///< Why that algorithm, if that bucket is in device memory.
   /// What was chosen for groups whose compression left something open, and why; of "auto", what it
   /// is for now until 20 iterations are measured. Naming a spec in place of "auto", or a route of
   /// top-k, decides otherwise.

@@ -81,8 +81,7 @@ class SimulatorSchedules {
   /// it.
   ///
   /// Errors: UsageError if a message differs in length at its ends or, with a symmetry, has only
-  /// one
-  ///         end; whatever `compile` throws.
+  ///         one end; whatever `compile` throws.
   SimulatorSchedules(const ProcessGrid& grid, NodeSymmetry symmetry, const Compile& compile);
 
   NodeSymmetry symmetry() const { return symmetry_; }

@@ -33,8 +33,7 @@ struct VerifyOptions {
 /// and step, or nothing if, for every possible timing:
 ///
 ///  - every element at every receiver ends, in its place, with each contributor's part exactly
-///  once,
-///    scaled once (when there was anything to reduce);
+///    once, scaled once (when there was anything to reduce);
 ///  - every send meets one receive of equal length, every signal one await;
 ///  - payloads are whole, and those of a send and its receive planned alike; contributions are
 ///    merged in the order of ranks, and sums are narrowed by the counts of all;

@@ -9,8 +9,7 @@ namespace kolo {
 ///
 /// Shape:  residual and gradient are [count] float32; indices and values are [k], k <= count. They
 ///         do not overlap.
-/// After:  residual[i] is 0 if i was selected, else residual[i] + gradient[i]. `indices` ascend,
-/// and
+/// After:  residual[i] is 0 if i was selected, else residual[i] + gradient[i]. `indices` ascend;
 ///         values[j] is the sum at indices[j].
 /// Order:  exact; of equal magnitudes the lower index wins, so that the result is unique. NaN is
 ///         above infinity, so that it is sent and not lost; it comes out as the quiet NaN with

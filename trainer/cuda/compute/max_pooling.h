@@ -18,8 +18,7 @@ struct PoolingShape {
 /// out.
 ///
 /// Shape:   x [images, height, width, channels], y [images, height / 2, width / 2, channels], both
-/// of
-///          `dtype` in device memory; backward reads both of the forward pass.
+///          of `dtype` in device memory; backward reads both of the forward pass.
 /// Threads: one. Stream: that of `dnn`, which outlives it. Errors: KoloError with cuDNN's text.
 class MaxPooling {
  public:

@@ -10,9 +10,8 @@ namespace kolo::trainer::cuda {
 
 /// Layer norm of each row as trainer/kernels/normalize.h defines it, in float32; a warp per row.
 ///
-/// Shape: x and y are [rows, width] of `dtype`, aligned to 16 bytes; gain and bias [width], mean
-/// and
-///        rstd [rows].
+/// Shape: x and y are [rows, width] of `dtype`, aligned to 16 bytes; gain and bias are [width],
+///        mean and rstd [rows].
 /// Source: Ba, Kiros and Hinton, "Layer Normalization", 2016.
 struct LayerNormForward {
   DType dtype;
