@@ -1,7 +1,6 @@
 #include "benchmarks/sim_check.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <utility>

@@ -1,11 +1,9 @@
 #include "benchmarks/sim_step.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "comm/collective/chunking.h"
 #include "compression/compression_rules.h"
 #include "fusion/bucket_planner.h"
 #include "runtime/compression_choice.h"

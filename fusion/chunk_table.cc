@@ -1,7 +1,6 @@
 #include "fusion/chunk_table.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "comm/base/check.h"
 #include "comm/base/dtype.h"

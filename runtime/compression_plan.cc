@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "fusion/segment_packer.h"
-#include "runtime/gradient_compression.h"
 
 namespace kolo {
 std::string PlannedGroup::name(std::span<const GradientSpec> all) const {

@@ -5,14 +5,12 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "comm/base/clock.h"
-#include "comm/collective/compile.h"
 #include "comm/coordinator/coordinator.h"
 #include "comm/schedule/executor.h"
 #include "comm/transport/transport.h"

@@ -1,7 +1,6 @@
 #include "runtime/gradient_votes.h"
 
 #include <optional>
-#include <utility>
 
 #include "comm/base/log.h"
 #include "runtime/gradient_plan.h"

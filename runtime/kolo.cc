@@ -2,7 +2,6 @@
 
 #include <exception>
 #include <functional>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>

@@ -1,7 +1,6 @@
 #include "runtime/topo_report.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <iterator>
 
 #include <fmt/format.h>

@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "comm/collective/algorithm.h"
 

@@ -6,7 +6,6 @@
 #include <limits>
 #include <type_traits>
 
-#include "comm/base/check.h"
 #include "comm/base/half.h"
 #include "comm/base/visit_dtype.h"
 

@@ -1,6 +1,5 @@
 #include "comm/rendezvous/tcp_frame.h"
 
-#include <algorithm>
 #include <concepts>
 
 namespace kolo {

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 #include "comm/schedule/bucket_layout.h"

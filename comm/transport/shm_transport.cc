@@ -13,7 +13,6 @@
 
 #include "comm/base/check.h"
 #include "comm/base/log.h"
-#include "comm/transport/local_socket.h"
 #include "comm/transport/message_stream.h"
 
 namespace kolo {

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <initializer_list>
 #include <limits>
 #include <numeric>

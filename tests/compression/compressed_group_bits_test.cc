@@ -1,7 +1,6 @@
 // The bits of results and residuals: those of other code, of the dense path, and the same on all
 // ranks.
 
-#include <cmath>
 #include <initializer_list>
 
 #include <gtest/gtest.h>

@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,7 +1,5 @@
 #include "compression/error_feedback.h"
 
-#include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>

@@ -1,6 +1,5 @@
 #include "compression/sparse_all_reduce.h"
 
-#include <algorithm>
 #include <optional>
 #include <random>
 #include <string>

@@ -1,7 +1,5 @@
 #include "fusion/pack_kernels.h"
 
-#include <cstdint>
-#include <numeric>
 #include <vector>
 
 #include <gmock/gmock.h>

@@ -1,7 +1,6 @@
 // Least squares by stochastic gradient descent: an ordinary training loop, and what Kolo adds to
 // it. The part between the markers is quoted in the README.
 
-#include <cmath>
 #include <cstdio>
 #include <random>
 #include <vector>

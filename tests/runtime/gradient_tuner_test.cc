@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <set>
 #include <utility>
 #include <vector>
 

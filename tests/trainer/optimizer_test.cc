@@ -2,8 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <memory>
-#include <vector>
 
 #include "comm/base/error.h"
 #include "trainer/optimizer/gradient_norm.h"

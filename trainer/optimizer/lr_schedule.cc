@@ -1,6 +1,5 @@
 #include "trainer/optimizer/lr_schedule.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numbers>
 

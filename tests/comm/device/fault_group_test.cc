@@ -1,7 +1,5 @@
 #include "tests/support/fault_group.h"
 
-#include <array>
-
 #include <gtest/gtest.h>
 
 #include "tests/comm/device/host_group_job.h"

@@ -5,12 +5,10 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include <functional>
 #include <future>
 #include <optional>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "comm/base/error.h"

@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <initializer_list>
 #include <vector>
 
 #include "comm/base/unique_handle.h"

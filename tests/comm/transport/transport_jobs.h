@@ -5,7 +5,6 @@
 #include <atomic>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "comm/transport/in_process_transport.h"
 #include "comm/transport/shm_transport.h"
