@@ -1,15 +1,8 @@
 #include "runtime/driver.h"
 
-#include <poll.h>
-#include <sys/epoll.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <utility>
-
-#include "comm/base/error.h"
 
 namespace kolo {
 namespace {
@@ -34,23 +27,10 @@ Duration sleep_limit(const Engine& engine) {
 }  // namespace
 
 Driver::Driver(Engine& engine, Transport& transport, const SpinBudget& budget)
-    : engine_(engine),
-      transport_(transport),
-      budget_(budget),
-      call_fd_(make_event_fd()),
-      waiter_(::epoll_create1(EPOLL_CLOEXEC)) {
-  const auto fail = [](const char* call) {
-    throw KoloError(
-        {.code = ErrorCode::kResources,
-         .what = std::string(call) + " for the engine thread: " + std::strerror(errno)});
-  };
-  if (!waiter_) fail("epoll_create1");
+    : engine_(engine), transport_(transport), budget_(budget), call_fd_(make_event_fd()) {
   std::vector<int> fds = transport_.wake_fds();
   fds.push_back(call_fd_.get());
-  for (int fd : fds) {
-    epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
-    if (::epoll_ctl(waiter_.get(), EPOLL_CTL_ADD, fd, &event) != 0) fail("epoll_ctl");
-  }
+  for (const int fd : fds) watched_.push_back({.fd = fd, .events = POLLIN, .revents = 0});
 }
 
 // --- Users' threads -----------------------------------------------------------------------------
@@ -189,11 +169,11 @@ Driver::Rest Driver::drive_for_all() {
 
 void Driver::watch(Duration limit) {
   if (call_.park(Doorbell::Rest::kParked)) {
-    // ppoll takes nanoseconds; an epoll descriptor is readable when one of its own is.
-    pollfd waiter{.fd = waiter_.get(), .events = POLLIN, .revents = 0};
     const timespec time{.tv_sec = limit.count() / 1'000'000'000,
                         .tv_nsec = limit.count() % 1'000'000'000};
-    ::ppoll(&waiter, 1, limit == kNoLimit ? nullptr : &time, nullptr);
+    // No epoll descriptor: the kernel would tell it of every message, whether anybody watches or
+    // not, and the sender would pay for that.
+    ::ppoll(watched_.data(), watched_.size(), limit == kNoLimit ? nullptr : &time, nullptr);
   }
   call_.unpark();
   drain_event(call_fd_.get());

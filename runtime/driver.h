@@ -1,6 +1,9 @@
 #pragma once
 
+#include <poll.h>
+
 #include <cstdint>
+#include <vector>
 
 #include "comm/base/clock.h"
 #include "comm/base/patience.h"
@@ -85,7 +88,7 @@ class Driver {
   static constexpr Doorbell::News kDriveNow = Doorbell::News::kUrgent;
   Doorbell call_;
   FileDescriptor call_fd_;
-  FileDescriptor waiter_;  // epoll over that and the transport's descriptors
+  std::vector<pollfd> watched_;  // that and the transport's descriptors
 };
 
 }  // namespace kolo
