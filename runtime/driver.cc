@@ -15,9 +15,6 @@ constexpr Duration kDeviceSleep = std::chrono::microseconds(20);
 /// An idle engine is rung.
 constexpr Duration kNoLimit = Duration::max();
 
-constexpr Duration kShortestNap = std::chrono::milliseconds(1);
-constexpr Duration kLongestNap = std::chrono::milliseconds(10);
-
 /// What the next sleep may last.
 Duration sleep_limit(const Engine& engine) {
   if (engine.device_busy()) return kDeviceSleep;
@@ -39,7 +36,7 @@ bool Driver::try_to_sit_down() {
   const Seat::Take take = seat_.take();
   if (take == Seat::Take::kRefused) return false;
   if (take == Seat::Take::kTakenArmed) transport_.unarm();
-  ++drives_;
+  drives_.store(drives_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   patience_.renew();
   return true;
 }
@@ -120,10 +117,11 @@ bool Driver::arm(bool idle) { return idle ? transport_.arm_idle() : transport_.a
 // --- The engine's thread ------------------------------------------------------------------------
 
 void Driver::run() {
-  Duration nap = kShortestNap;
-  std::uint64_t drives = 0;
+  Naps naps;
+  std::uint64_t drives = 0;  // that it knew of when it last sat
   const auto stand_by = [&] {
-    nap = call_.sleep(nap) ? kShortestNap : std::min(2 * nap, kLongestNap);
+    call_.sleep(
+        naps.next(std::chrono::steady_clock::now(), drives_.load(std::memory_order_relaxed)));
   };
   while (!engine_.ended()) {
     const bool may_drive = call_.answer() != static_cast<std::uint32_t>(kStandBy);
@@ -132,11 +130,12 @@ void Driver::run() {
       continue;
     }
     transport_.disarm();
-    const bool was_driven = drives_ != drives;
-    drives = drives_;
+    const std::uint64_t known = std::exchange(drives, drives_.load(std::memory_order_relaxed));
+    const bool was_driven = drives != known;
     if (was_driven && engine_.idle()) {
       if (seat_.leave() == Seat::Leave::kLeft) {
-        stand_by();
+        // Nobody drives; perhaps nobody will.
+        call_.sleep(Naps::kUsual);
         continue;
       }
     }

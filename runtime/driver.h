@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "comm/transport/doorbell.h"
 #include "comm/transport/transport.h"
 #include "runtime/engine.h"
+#include "runtime/naps.h"
 #include "runtime/seat.h"
 
 namespace kolo {
@@ -20,15 +22,13 @@ namespace kolo {
 /// Then a blocking call costs no switch between threads, and while ranks fit the cores no system
 /// call.
 ///
-///   the engine's thread    sleeps                                  until
-///   watching               on all descriptors of the transport     news, or a call; without a
-///   limit
-///                                                                  if the engine is idle
-///   standing by            on its own doorbell, so that data       a call, or the end of a nap
-///   that
-///                          of the network wake the driver only     doubles while users drive
-///   driving                -                                       nothing moves, or a user wants
-///                                                                  the seat
+///   the engine's thread    sleeps                                until
+///   watching               on all descriptors of the transport   news, or a call; without a limit
+///                                                                if the engine is idle
+///   standing by            on its own doorbell, so that data     a call, or the end of a nap
+///                          of the network wake the driver only   (`Naps`)
+///   driving                -                                     nothing moves, or a user wants
+///                                                                the seat
 ///
 /// It stands by when it finds a user's thread in the seat, and watches again after a nap in which
 /// nobody drove: leaving costs users nothing. A user's thread that leaves with work under way arms
@@ -78,10 +78,10 @@ class Driver {
 
   // The driver's, whoever it is.
   Patience patience_;
-  std::uint64_t drives_ = 0;  // by users' threads
-  Duration watch_limit_{};    // of the watch under way
-  bool moved_ = false;        // in the last poll
-  bool has_polled_ = false;   // for a caller who is about to wait
+  std::atomic<std::uint64_t> drives_{0};  // by users' threads; the driver's to change
+  Duration watch_limit_{};                // of the watch under way
+  bool moved_ = false;                    // in the last poll
+  bool has_polled_ = false;               // for a caller who is about to wait
 
   // The engine's thread and who calls it; a call to drive outdoes one to stand by.
   static constexpr Doorbell::News kStandBy = Doorbell::News::kSignal;
