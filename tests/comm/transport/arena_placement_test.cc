@@ -1,11 +1,18 @@
 #include <gtest/gtest.h>
 
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "comm/base/unique_handle.h"
@@ -19,6 +26,7 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kBytes = std::size_t{8} << 20;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 /// The NUMA node of each page of the range, or a negative errno (-ENOENT: not there).
 std::vector<int> nodes_of(std::byte* memory, std::size_t bytes) {
@@ -30,6 +38,46 @@ std::vector<int> nodes_of(std::byte* memory, std::size_t bytes) {
       ::syscall(SYS_move_pages, kOwnProcess, pages.size(), pages.data(), nullptr, nodes.data(), 0);
   if (failed != 0) nodes.clear();
   return nodes;
+}
+
+/// How much of the mapping that `memory` lies in is mapped by huge pages of shared memory.
+std::size_t huge_bytes(const std::byte* memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  std::ifstream mappings("/proc/self/smaps");
+  bool is_ours = false;
+  for (std::string line; std::getline(mappings, line);) {
+    std::uintptr_t begin = 0, end = 0;
+    std::size_t kib = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2) {
+      is_ours = begin <= address && address < end;
+    } else if (is_ours && std::sscanf(line.c_str(), "ShmemPmdMapped: %zu kB", &kib) == 1) {
+      return kib * 1024;
+    }
+  }
+  return 0;
+}
+
+/// Whether the kernel puts shared memory into huge pages, by itself or when it is asked to.
+bool has_huge_pages() {
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE of Linux 6.1
+  const FileDescriptor fd(::memfd_create("probe", MFD_CLOEXEC));
+  if (!fd || ::ftruncate(fd.get(), kBytes) != 0) return false;
+  // Offsets and addresses must be aligned alike, so room for that is reserved.
+  const std::size_t reserved_bytes = kBytes + kHugePage;
+  void* const reserved =
+      ::mmap(nullptr, reserved_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (reserved == MAP_FAILED) return false;
+  std::size_t room = reserved_bytes;
+  void* begin = reserved;
+  std::align(kHugePage, kBytes, begin, room);
+  void* memory = ::mmap(begin, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd.get(), 0);
+  if (memory == MAP_FAILED) return false;
+  ::madvise(memory, kBytes, MADV_HUGEPAGE);
+  std::memset(memory, 1, kBytes);
+  ::madvise(memory, kBytes, kCollapse);
+  const bool found = huge_bytes(static_cast<std::byte*>(memory)) == kBytes;
+  ::munmap(reserved, reserved_bytes);
+  return found;
 }
 
 /// Keeps the thread on the core on which it is, until the end of the test.
@@ -89,6 +137,14 @@ TEST_F(ArenaPlacement, APeerFindsThePagesWhereTheOwnerPutThem) {
     static_cast<void>(*const_cast<volatile std::byte*>(peer.data() + at));
   }
   EXPECT_EQ(nodes_of(peer.data(), kBytes), nodes_of(arena_.data(), kBytes));
+}
+
+TEST(ArenaPages, AreHugeWhereTheKernelHasHugePages) {
+  if (!has_huge_pages()) GTEST_SKIP() << "the kernel gives no huge pages of shared memory";
+  Arena arena = Arena::create(kBytes);
+  arena.commit(0, kBytes);
+  // Other programs may take what was free a moment ago, but hardly all of it.
+  EXPECT_GE(huge_bytes(arena.data()), kHugePage);
 }
 
 TEST_F(ArenaPlacement, WhatIsNotCommittedTakesNoMemory) {
