@@ -58,10 +58,14 @@ Hierarchy parse_hierarchy(std::string_view name) {
   if (comma == std::string_view::npos) {
     fail(fmt::format("'{}' is not of the form hierarchical:LOCAL,CROSS", name));
   }
+  const std::string_view cross = parts.substr(comma + 1);
+  if (!flat_algorithms().contains(cross)) {
+    fail(fmt::format("CROSS of '{}' must be direct, halving_doubling, ring or tree", name));
+  }
   Hierarchy hierarchy{.local = nullptr,
-                      .cross = flat_algorithm(parts.substr(comma + 1)),
+                      .cross = flat_algorithm(cross),
                       .local_name = std::string(parts.substr(0, comma)),
-                      .cross_name = std::string(parts.substr(comma + 1))};
+                      .cross_name = std::string(cross)};
   if (hierarchy.local_name == "direct") hierarchy.local = &kSharedDirect;
   if (hierarchy.local_name == "native") hierarchy.local = &kNative;
   if (hierarchy.local_name == "ring") hierarchy.local = &kRing;

@@ -277,6 +277,18 @@ TEST(ResolveAlgorithm, NamesWhatThereIs) {
   }
 }
 
+// `flat` is an algorithm, but not one between nodes.
+TEST(ResolveAlgorithm, SaysWhichPartOfAHierarchyIsWrong) {
+  try {
+    resolve_algorithm({.count = 10}, ProcessGrid::with_node_sizes({2, 2}),
+                      {.algorithm = "hierarchical:direct,flat"});
+    ADD_FAILURE() << "no error";
+  } catch (const KoloError& e) {
+    EXPECT_EQ(e.error().what,
+              "CROSS of 'hierarchical:direct,flat' must be direct, halving_doubling, ring or tree");
+  }
+}
+
 TEST(PartOf, CoversExactlyInOrderAndAligned) {
   for (const std::size_t offset : std::initializer_list<std::size_t>{0, 16, 5, 33}) {
     for (const std::size_t count :
