@@ -217,6 +217,7 @@ class Script(unittest.TestCase):
                          {"build": "passed", "tests": "failed", "kernels": "timed out", "train": "not started"})  # fmt: skip
         self.assertIn("a test has failed", markdown)
         self.assertIn("-DCMAKE_CUDA_ARCHITECTURES=90 ", log)
+        self.assertIn(" --target gpu_tests kolo-bench kolo-train gpu_kernel_bench gpu_trainer_bench ", log)
         self.assertEqual(report["machine"]["gpu"], "Example")
 
     def test_a_part_that_ends_with_77_is_skipped_for_the_reason_it_gave(self):
