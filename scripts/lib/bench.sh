@@ -26,6 +26,9 @@ known_peers() {
     grep -xE 'mpi|gloo' | paste -sd,
 }
 
+# shows_scaling SIZES: whether a list of sizes, empty for the default ones, has those that `plot scaling` draws.
+shows_scaling() { [[ -z $1 || (,$1, == *,1M,* && ,$1, == *,64M,*) ]]; }
+
 # measure KIND LABEL ARGUMENT...: one launch of `kolo-bench KIND ARGUMENT...` by the command `launcher`. Its
 # rows wait in $work/KIND.*.json, with the `fields` (KEY=VALUE); a launch that fails is told and counted.
 launcher=() fields=()
