@@ -272,7 +272,7 @@ const std::vector<OptionEntry>& option_table() {
           "calibration_file", "PATH",
           "remembers costs and sizes for jobs of this shape; costs that a short look at the "
           "links finds outlived are measured again; auto: below $XDG_CACHE_HOME or ~/.cache, "
-          "for jobs across nodes; empty: nowhere",
+          "costs for jobs across nodes only; empty: nowhere",
           &Options::calibration_file, false),
       wire_option(),
       compression_option(),

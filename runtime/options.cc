@@ -21,9 +21,12 @@ namespace {
 constexpr std::string_view kPrefix = "KOLO_";
 
 /// Variables that other parts of the project read.
-constexpr std::array<std::string_view, 6> kOtherVariables = {"KOLO_LOG_LEVEL", "KOLO_THREADS",
-                                                             "KOLO_RANKS",     "KOLO_CLUSTER",
-                                                             "KOLO_TEST_DATA", "KOLO_TEST_SEED"};
+constexpr std::array<std::string_view, 10> kOtherVariables = {
+    "KOLO_LOG_LEVEL", "KOLO_THREADS",   "KOLO_RANKS",    "KOLO_CLUSTER",  "KOLO_COMMIT",
+    "KOLO_TEST_DATA", "KOLO_TEST_SEED", "KOLO_GPU_WORK", "KOLO_GPU_DEPS", "KOLO_GPU_BUILD"};
+
+/// Of letters: more is another word.
+constexpr std::size_t kMostMistakes = 2;
 
 /// Levenshtein's distance, one row at a time.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -64,11 +67,15 @@ void warn_about_unknown_variables() {
     if (!text.starts_with(kPrefix)) continue;
     const std::string_view name = text.substr(0, text.find('='));
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const auto nearest =
-        std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
-          return edit_distance(name, a) < edit_distance(name, b);
-        });
-    log::warn(fmt::format("unknown environment variable {}; did you mean {}?", name, *nearest));
+    // KOLO_WIRE is short for KOLO_WIRE_DTYPE, whatever else is near.
+    const auto distance = [&](const std::string& each) {
+      return each.starts_with(name) ? 1 : edit_distance(name, each);
+    };
+    const auto nearest = std::ranges::min_element(known, {}, distance);
+    const std::string guess = distance(*nearest) <= kMostMistakes
+                                  ? fmt::format("; did you mean {}?", *nearest)
+                                  : "; --help of every program lists the options";
+    log::warn(fmt::format("unknown environment variable {}{}", name, guess));
   }
 }
 

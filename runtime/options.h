@@ -31,8 +31,8 @@ struct Options {
   /// "on": measure at start what links cost, for up to 200 ms; "off": take the defaults.
   std::string calibrate = "on";
   /// Remembers what was measured and tuned for jobs of this shape: a path; empty: nowhere; "auto":
-  /// below $XDG_CACHE_HOME or ~/.cache, for jobs across nodes, whose choices decide the bits of
-  /// sums. What a short look at the links finds outlived is measured again.
+  /// below $XDG_CACHE_HOME or ~/.cache, costs for jobs across nodes only, whose choices decide the
+  /// bits of sums. What a short look at the links finds outlived is measured again.
   std::string calibration_file = "auto";
   /// "on": look for better sizes than the cost model's by the times of the first steps, in gradient
   /// sets of the host whose sums do not depend on them, and take what `calibration_file` remembers
@@ -89,7 +89,8 @@ struct Options {
 /// Errors: KoloError(kConfig) naming variable and value.
 Options options_from_environment(Options options);
 
-/// Logs a warning for every KOLO_* variable that nothing reads, with the nearest name that is read.
+/// Logs a warning for every KOLO_* variable that nothing reads, with the name that was meant, if
+/// one is near.
 void warn_about_unknown_variables();
 
 }  // namespace kolo

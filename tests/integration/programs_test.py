@@ -208,6 +208,16 @@ class Programs(unittest.TestCase):
         self.assertEqual(wrong.returncode, 78, wrong.stderr)
         self.assertIn("rign", wrong.stderr)
 
+    def test_the_readme_lists_every_option_with_its_default(self):
+        text = self.succeed("kolo-train", "--help", ranks=1).stdout.split("Runtime:\n")[1]
+        # A flag, its unit, and behind the last "=" its default.
+        flags = re.findall(r"^  (?:--wire,)?--([\w-]+) (\S+)", text, re.M)
+        options = {name: unit.partition("=" if "..." not in unit else "...=")[2] for name, unit in flags}
+        rows = re.findall(r"^\| `([\w-]+)`[^|]*\| ([^|]*) \|", (ROOT / "README.md").read_text(), re.M)
+        self.assertEqual(sorted(options), sorted(name for name, _ in rows))
+        for name, default in rows:
+            self.assertEqual(default.split()[0], options[name] or default.split()[0], name)
+
     def test_mistakes_are_named_with_the_option(self):
         for status, name, command in (
             (64, "no subcommand 'all-redcue'", ["kolo-bench", "all-redcue"]),

@@ -178,6 +178,21 @@ TEST(OptionsFromEnvironment, NamesVariableAndValueThatAreWrong) {
   }
 }
 
+TEST(UnknownVariables, AreToldWithTheNameThatWasMeant) {
+  const Variable near("KOLO_FUSIONBYTES", "4M");
+  const Variable cut("KOLO_WIRE", "float16");
+  const Variable far("KOLO_SPEED", "high");
+  const Variable other("KOLO_GPU_WORK", "/tmp");
+  const Variable known("KOLO_FUSION_BYTES", "4M");
+  testing::internal::CaptureStderr();
+  warn_about_unknown_variables();
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text, HasSubstr("KOLO_FUSIONBYTES; did you mean KOLO_FUSION_BYTES?\n"));
+  EXPECT_THAT(text, HasSubstr("KOLO_WIRE; did you mean KOLO_WIRE_DTYPE?\n"));
+  EXPECT_THAT(text, HasSubstr("unknown environment variable KOLO_SPEED; --help"));
+  EXPECT_EQ(std::ranges::count(text, '\n'), 3);
+}
+
 TEST(ParseBytes, TakesANumberWithOneSuffix) {
   const std::map<std::string, std::size_t> sizes = {
       {"0", 0},
