@@ -3,7 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "comm/transport/in_process_transport.h"
 #include "tests/support/allocation_counter.h"
@@ -32,6 +37,9 @@ class NetworkThatTakes final : public MessageTransport {
   std::optional<Error> failure() const override { return std::nullopt; }
   void shutdown(bool) override {}
   TrafficCounters traffic(int) const override { return {}; }
+  void expect_messages_in(std::span<std::byte> memory) override { expected.push_back(memory); }
+
+  std::vector<std::span<std::byte>> expected = {};
 
  private:
   const bool device_memory_;
@@ -43,6 +51,17 @@ TEST(RoutedTransport, TakesTheMemoryThatItsNetworkTakes) {
     const RoutedTransport routed(hub.transport(0), std::make_unique<NetworkThatTakes>(takes));
     EXPECT_EQ(routed.takes_device_memory(), takes);
   }
+}
+
+TEST(RoutedTransport, TellsItsNetworkWhatIsCommitted) {
+  InProcessHub hub(ProcessGrid::with_node_sizes({1}));
+  auto network = std::make_unique<NetworkThatTakes>(false);
+  const auto& expected = network->expected;
+  RoutedTransport routed(hub.transport(0), std::move(network));
+  routed.commit(64, 4096);
+  ASSERT_EQ(expected.size(), 1u);
+  EXPECT_EQ(expected[0].data(), routed.memory(0).data() + 64);
+  EXPECT_EQ(expected[0].size(), 4096u);
 }
 
 // A rank that waits for other nodes sleeps many times in every step.

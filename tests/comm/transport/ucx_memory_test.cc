@@ -1,0 +1,42 @@
+#include "comm/transport/ucx_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "comm/transport/ucx_handles.h"
+
+namespace kolo {
+namespace {
+
+// Over TCP a message is right with a handle or without one, so that it is found is tested here.
+TEST(UcxMemory, HasAHandleForWhatLiesInOneRegion) {
+  const UcpContext context = make_ucp_context(1);
+  UcxMemory memory(context.get());
+  std::vector<std::byte> bytes(1 << 20);
+  const std::span<std::byte> all(bytes);
+  EXPECT_EQ(memory.find(all), nullptr);
+
+  memory.add(all.subspan(4096, 8192));
+  memory.add(all.subspan(65536, 4096));
+  const ucp_mem_h first = memory.find(all.subspan(4096, 8192));
+  const ucp_mem_h second = memory.find(all.subspan(65536, 4096));
+  ASSERT_NE(first, nullptr);
+  ASSERT_NE(second, nullptr);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(memory.find(all.subspan(5000, 100)), first);
+  EXPECT_EQ(memory.find(all.subspan(12287, 1)), first);
+  EXPECT_EQ(memory.find(all.subspan(4095, 2)), nullptr) << "begins before its region";
+  EXPECT_EQ(memory.find(all.subspan(12000, 1000)), nullptr) << "ends behind its region";
+  EXPECT_EQ(memory.find(all.subspan(20000, 10)), nullptr) << "lies between regions";
+
+  memory.add(all.subspan(5000, 100));
+  EXPECT_EQ(memory.find(all.subspan(5000, 100)), first) << "is there already";
+  memory.clear();
+  EXPECT_EQ(memory.find(all.subspan(5000, 100)), nullptr);
+}
+
+}  // namespace
+}  // namespace kolo
