@@ -66,20 +66,20 @@ void Autotune::judge(const Measured& measured) {
     default:
       break;
   }
-  const bool helped = is_faster(measured, best_);
-  if (helped) best_ = measured;
-  go_on(helped);
+  const bool is_better = is_faster(measured, best_);
+  if (is_better) best_ = measured;
+  alike_ = is_better ? 0 : alike_ + 1;
+  const bool goes_on = is_better || (alike_ <= options_.most_alike && !is_faster(best_, measured));
+  if (!goes_on || !step_along(phase_, current_)) give_up();
 }
 
 void Autotune::skip() {
   if (!step_along(phase_, current_)) give_up();
 }
 
-void Autotune::give_up() { go_on(/*helped=*/false); }
-
-void Autotune::go_on(bool helped) {
+void Autotune::give_up() {
+  alike_ = 0;
   const bool is_fusion = phase_ == Phase::kLargerFusion || phase_ == Phase::kSmallerFusion;
-  if (helped && step_along(phase_)) return;
   // What larger sizes have gained, smaller ones would lose again.
   const bool gained_larger = is_fusion ? best_.candidate.fusion_bytes > first_.fusion_bytes
                                        : best_.candidate.chunk_bytes > first_.chunk_bytes;
@@ -103,7 +103,7 @@ bool Autotune::step_along(Phase phase, TuneCandidate candidate) {
 }
 
 void Autotune::next(Phase phase) {
-  if (step_along(phase)) return;
+  if (step_along(phase, best_.candidate)) return;
   switch (phase) {
     case Phase::kLargerFusion:
       return next(Phase::kSmallerFusion);

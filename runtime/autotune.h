@@ -17,6 +17,7 @@ struct TuneOptions {
   int warmup_steps = 3;      ///< After each change, not counted.
   int steps = 12;            ///< Counted for each candidate.
   double least_gain = 0.02;  ///< A candidate must be faster by this share of a step, at least.
+  int most_alike = 2;        ///< So many in a row that are neither faster nor slower end nothing.
   std::size_t smallest = std::size_t{64} << 10;
   std::size_t largest = std::size_t{64} << 20;
   bool tunes_fusion = true;  ///< Else that of the first candidate is kept; the same for chunks.
@@ -26,9 +27,10 @@ struct TuneOptions {
 /// Looks for the sizes with which whole training steps take least time, beginning with those of the
 /// cost model. It judges steps, not bandwidth: what matters is what a step waits for.
 ///
-///   fusion   x1, x2, x4 ... as long as it helps; if x2 did not: /2, /4 ...      then chunks alike
+///   fusion   x1, x2, x4 ... until it hurts; if nothing has helped: /2, /4 ...   then chunks alike
 ///   at last  the first candidate and the best once more, one after the other
 ///
+/// What neither helps nor hurts may be a plateau before the slope, so some steps go on over it.
 /// A candidate counts as faster if its median is, by more than `least_gain` and by more than the
 /// noise of both. The first candidate stays unless the last comparison says so, too: a machine that
 /// became faster meanwhile is no merit of the candidate of that time.
@@ -90,10 +92,8 @@ class Autotune {
   Measured summarise() const;
   bool is_faster(const Measured& a, const Measured& b) const;
   void judge(const Measured& measured);
-  void go_on(bool helped);
   void next(Phase phase);
   void compare_or_finish();
-  bool step_along(Phase phase) { return step_along(phase, best_.candidate); }
   bool step_along(Phase phase, TuneCandidate candidate);
 
   const TuneOptions options_;
@@ -102,6 +102,7 @@ class Autotune {
   TuneCandidate current_;
   Measured best_;
   Measured first_again_;
+  int alike_ = 0;  ///< Candidates in a row that were no faster than the best.
   int skipped_ = 0;
   std::vector<double> steps_us_;
 };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -67,6 +68,21 @@ TEST(Autotune, FindsTheBottomOfAValley) {
       EXPECT_EQ(tune.current(), best);
       EXPECT_NEAR(tune.step_us(), 10'000, 500);
     }
+  }
+}
+
+// As measured with one bucket for all at 1 Gbit/s: the first halving gains nothing.
+TEST(Autotune, LooksBeyondAPlateau) {
+  const auto truth = [](const TuneCandidate& candidate) {
+    const double from_best = doublings(candidate.fusion_bytes, 256 * kKiB);
+    return 29'000 + 700 * std::min(std::abs(from_best), 3.0);
+  };
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Autotune tune({.fusion_bytes = 4 * kMiB, .chunk_bytes = kMiB});
+    SimulatedJob job(truth, seed, 0.01);
+    EXPECT_LE(run(tune, job), 300);
+    EXPECT_LE(truth(tune.current()), 1.03 * 29'000);
   }
 }
 
