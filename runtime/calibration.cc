@@ -98,7 +98,8 @@ Calibration calibrate(Rendezvous& rendezvous, Transport& transport, const Proces
   LinkMeter meter(rendezvous, transport, grid,
                   {.transport = limits,
                    .shares_cores = own_cores < 1 || granted_cores() < node_ranks,
-                   .connect_timeout = options.connect_timeout});
+                   .connect_timeout = options.connect_timeout},
+                  own_cores);
 
   const SteadyClock clock;
   const Stopwatch watch(clock);
@@ -109,9 +110,7 @@ Calibration calibrate(Rendezvous& rendezvous, Transport& transport, const Proces
     source += fmt::format(", looked over in {:.0f} ms", watch.us() / 1e3);
   }
   if (remembered.empty() || change) {
-    LinkCosts measured = meter.measure();
-    measured.rank_cores = own_cores;
-    costs = from_rank_0(rendezvous, to_string(measured));
+    costs = from_rank_0(rendezvous, to_string(meter.measure()));
     source = fmt::format("measured in {:.0f} ms", watch.us() / 1e3);
     file.remember_link_costs(costs);
   }

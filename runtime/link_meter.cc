@@ -104,7 +104,9 @@ LinkCosts LinkMeter::combine(const std::string& mine) {
   for (const std::string& text : rendezvous_.all_gather(mine)) {
     measured.push_back(parse_measured(text));
   }
-  return combine_costs(measured, grid_);
+  LinkCosts defaults;
+  defaults.rank_cores = rank_cores_;
+  return combine_costs(measured, grid_, defaults);
 }
 
 }  // namespace kolo

@@ -21,9 +21,14 @@ namespace kolo {
 /// Errors:  KoloError, those of rendezvous and transport.
 class LinkMeter {
  public:
+  /// `rank_cores` as in `LinkCosts`.
   LinkMeter(Rendezvous& rendezvous, Transport& transport, const ProcessGrid& grid,
-            const ProbeLimits& limits)
-      : rendezvous_(rendezvous), transport_(transport), grid_(grid), limits_(limits) {}
+            const ProbeLimits& limits, double rank_cores)
+      : rendezvous_(rendezvous),
+        transport_(transport),
+        grid_(grid),
+        limits_(limits),
+        rank_cores_(rank_cores) {}
 
   /// Measures, for 140 ms. At most once: flags are used up.
   LinkCosts measure();
@@ -42,6 +47,7 @@ class LinkMeter {
   Transport& transport_;
   const ProcessGrid& grid_;
   const ProbeLimits limits_;
+  const double rank_cores_;
   const SteadyClock clock_;
 };
 

@@ -10,11 +10,12 @@
 namespace kolo {
 namespace {
 
-// Preferred first among equals: `direct` gives the same bits whatever the bucket's limits.
-constexpr std::array<std::string_view, 5> kFlatAlgorithms = {"direct", "flat", "ring",
-                                                             "halving_doubling", "tree"};
-constexpr std::array<std::string_view, 4> kCrossAlgorithms = {"direct", "ring", "halving_doubling",
-                                                              "tree"};
+// Preferred first among equals: `direct` gives the same bits whatever the bucket's limits, and
+// halving one part is a tree.
+constexpr std::array<std::string_view, 5> kFlatAlgorithms = {"direct", "flat", "ring", "tree",
+                                                             "halving_doubling"};
+constexpr std::array<std::string_view, 4> kCrossAlgorithms = {"direct", "ring", "tree",
+                                                              "halving_doubling"};
 constexpr std::string_view kHierarchicalPrefix = "hierarchical:direct,";
 
 // Chunk and bucket sizes that are considered.

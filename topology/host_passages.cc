@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "topology/node_shares.h"
+#include "topology/shared_cores.h"
 
 // How a round of messages is priced. Inside a node a message is written to a ring of bytes and read
 // by its receiver. Between nodes all ranks of a node share its link, which sends and receives at
@@ -26,6 +27,11 @@ double largest_node(const ProcessGrid& grid) {
     largest = std::max(largest, grid.ranks_of_node(node).size());
   }
   return static_cast<double>(largest);
+}
+
+/// Of so many parts of something, those that are not empty.
+double parts(double bytes, double of) {
+  return std::clamp(std::ceil(bytes / kLeastPartBytes), 1.0, of);
 }
 
 /// The slower of two things that happen at once.
@@ -88,9 +94,10 @@ struct HostPassages::Round {
                             passages.memory_.shared_us(most_local * bytes);
     }
     if (most_remote > 0) {
-      // A rank sends one message and receives one.
+      // One message is sent before one is received, if not by the same rank.
       const double messages = std::accumulate(sent.begin(), sent.end(), 0.0);
-      between = passages.messages(messages, 2);
+      between = passages.messages(
+          {.all = messages, .of_one_rank = static_cast<double>(most_of_rank), .in_a_row = 2});
       between.link_us = between.one_way_us =
           passages.link_us(most_remote * bytes, most_of_rank * bytes);
     }
@@ -123,9 +130,7 @@ HostPassages::HostPassages(const ProcessGrid& grid, const LinkCosts& costs, doub
       largest_node_(largest_node(grid)),
       memory_(costs.memory, largest_node_ * bucket_bytes) {}
 
-double HostPassages::owners(double of) const {
-  return std::clamp(std::ceil(bucket_bytes_ / kLeastPartBytes), 1.0, of);
-}
+double HostPassages::owners(double of) const { return parts(bucket_bytes_ / groups_, of); }
 
 double HostPassages::remote_pairs() const {
   double pairs = 0;
@@ -140,25 +145,22 @@ double HostPassages::flag_steps_us(double local, double trips) const {
   return trips * 2 * (local - 1) * costs_.step_us / std::min(1.0, costs_.rank_cores);
 }
 
-Passage HostPassages::messages(double all, double of_one_rank) const {
+Passage HostPassages::messages(const Messages& at_once) const {
   const NetworkCost& network = costs_.network;
   if (costs_.rank_cores >= 1) {
-    return {.wait_us = network.latency_us, .processor_us = of_one_rank * network.message_us};
+    return {.wait_us = network.latency_us, .processor_us = at_once.in_a_row * network.message_us};
   }
-  const double cores = costs_.rank_cores * groups_ * grid_.world_size();
-  const double turns = std::max(1.0, 2 * owners(groups_) * all / cores);
-  return {.wait_us = turns * network.latency_us, .processor_us = turns * 2 * network.message_us};
+  const double ranks = groups_ * grid_.world_size();
+  const double all = at_once.all * parts(bucket_bytes_, groups_);
+  const double ways =
+      ways_on_shared_cores(all, at_once.of_one_rank, ranks, costs_.rank_cores * ranks / 2);
+  return {.wait_us = ways * network.latency_us, .processor_us = ways * 2 * network.message_us};
 }
 
 double HostPassages::link_us(double bytes, double of_one_rank) const {
-  const NetworkCost& network = costs_.network;
-  const double us = bytes / network.bytes_per_us;
-  if (costs_.rank_cores >= 1 || network.rank_bytes_per_us == 0) return us;
-  // A core sends as much as it receives meanwhile. Whether bytes wait for the link is known of one
-  // that is shaped; any other is as fast as ranks are, and then it is they who matter.
-  const double both_ways = 2 * network.rank_bytes_per_us * costs_.rank_cores;
-  const double ranks_us = of_one_rank / groups_ / both_ways;
-  return network.burst_bytes > 0 ? std::max(us, ranks_us) : ranks_us;
+  const double ranks_us = of_one_rank / groups_ / rank_bytes_per_us(costs_);
+  return links_are_limit(costs_) ? std::max(bytes / costs_.network.bytes_per_us, ranks_us)
+                                 : ranks_us;
 }
 
 double HostPassages::combine_us(double ranks, double sources, double bytes) const {
@@ -195,7 +197,8 @@ Passage HostPassages::flat(double bytes) const {
   for (int node = 0; node < grid_.num_nodes(); ++node) {
     const auto local = static_cast<double>(grid_.ranks_of_node(node).size());
     const double remote = ranks - local;
-    Passage each = messages(all_messages, 2 * remote);
+    Passage each =
+        messages({.all = all_messages, .of_one_rank = 2 * remote, .in_a_row = 2 * remote});
     each.link_us = each.one_way_us = link_us(local * remote * bytes, 2 * remote * bytes);
     each.processor_us += flag_steps_us(local, 1) + memory_.own_us(local * 2 * bytes) +
                          memory_.shared_us(local * (local - 1) * bytes) +
@@ -216,7 +219,11 @@ Passage HostPassages::direct(double bytes) const {
     const auto local = static_cast<double>(grid_.ranks_of_node(node).size());
     const double remote = ranks - local;
     const double local_messages = local * (local - 1);
-    Passage phase = messages(all_messages, 2 * remote);
+    // An owner of a part has a message from each rank and one for each other owner; later it is the
+    // other way round.
+    const double of_owner = remote * (1 + (owners(ranks) - 1) / (ranks - 1));
+    Passage phase =
+        messages({.all = all_messages, .of_one_rank = of_owner, .in_a_row = 2 * remote});
     phase.link_us = phase.one_way_us = link_us(local * remote * part, 2 * remote * part);
     phase.processor_us += flag_steps_us(local, 1) + memory_.own_us(3 * local_messages * part) +
                           memory_.shared_us(local_messages * part);
@@ -253,9 +260,13 @@ Passage HostPassages::halving_doubling(double bytes) const {
   }
   double part = bytes;
   for (int distance = power / 2; distance >= 1; distance /= 2) {
-    part /= 2;
+    part = std::max(part / 2, std::min<double>(bytes, kLeastPartBytes));
+    // Who gives parts from `first` on, and later gets them back; nothing if they are empty.
     Round exchange(*this);
-    for (int rank = 0; rank < power; ++rank) exchange.add(rank, rank ^ distance);
+    for (int rank = 0; rank < power; ++rank) {
+      const int first = (rank ^ distance) & ~(distance - 1);
+      if (first < owners(power)) exchange.add(rank, rank ^ distance);
+    }
     all += 2.0 * exchange.passage(part);
     all.processor_us += combine_us(largest_node_, 2, part);
   }

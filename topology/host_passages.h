@@ -41,12 +41,10 @@ class NodeMemory {
 ///
 /// Ranks of a node have cores of their own, or the node's rates were measured without; between
 /// nodes, the ranks of a node share its link. Nodes are as fast as the busiest one.
-/// Where ranks have no cores of their own, one that waits keeps its core as busy as one that has a
-/// message to handle, so a message has its way only while both its ranks have cores: of all that
-/// are under way, as many as there are pairs of cores. That is why a tree is fastest there for
-/// little. Nor has one rank more than its share of a core for bytes that it sends and receives: a
-/// node's link is kept busy by all of its ranks, or it is not where processors, not shapers, limit
-/// it.
+/// Where ranks have no cores of their own, messages wait for each other's (`ways_on_shared_cores`):
+/// that is why a tree is fastest there for little. Nor has one rank more than its share of a core
+/// for bytes that it sends and receives: a node's link is kept busy by all of its ranks, or it is
+/// not where processors, not shapers, limit it.
 ///
 /// Units:   bytes of one rank's chunk.
 /// Threads: pure; any. `grid` and `costs` outlive it.
@@ -74,13 +72,18 @@ class HostPassages {
   /// Steps of one rank that signals and awaits every peer of its node once per trip, and of those
   /// that share its core.
   double flag_steps_us(double local, double trips) const;
-  /// Messages between nodes that are under way at once: `all` of them, of which one rank sends and
-  /// receives so many together. What their bytes take comes on top.
-  Passage messages(double all, double of_one_rank) const;
+  /// Messages between nodes that are under way at once.
+  struct Messages {
+    double all;
+    double of_one_rank;  ///< That the busiest rank sends and receives.
+    double in_a_row;     ///< Of these, and of its peers, what processors handle one by one.
+  };
+  /// What their bytes take comes on top.
+  Passage messages(const Messages& at_once) const;
   /// What a link needs for so many bytes in one direction, of which, with those in the other, its
   /// busiest rank handles `of_one_rank`.
   double link_us(double bytes, double of_one_rank) const;
-  /// Of so many ranks, those that own a part of the bucket.
+  /// Of so many ranks of a group, those that own a part of the bucket.
   double owners(double of) const;
   /// Pairs of ranks of different nodes, each way.
   double remote_pairs() const;

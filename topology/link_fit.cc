@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "topology/shared_cores.h"
 #include "topology/stream_fit.h"
 
 namespace kolo {
@@ -52,6 +53,19 @@ NetworkCost slower(const NetworkCost& a, const NetworkCost& b) {
           .message_us = std::max(a.message_us, b.message_us),
           .burst_bytes = std::max(a.burst_bytes, b.burst_bytes),
           .rank_bytes_per_us = std::max(a.rank_bytes_per_us, b.rank_bytes_per_us)};
+}
+
+/// What a message takes that is alone, and what a rank moves that has a core of its own, by what
+/// was measured while each pair of nodes had a message or a stream under way.
+NetworkCost alone(NetworkCost cost, const ProcessGrid& grid, double rank_cores) {
+  if (rank_cores >= 1) return cost;
+  const int nodes = grid.num_nodes();
+  const double cores = rank_cores * grid.world_size();
+  const double ways = ways_on_shared_cores(nodes / 2, 1, nodes, cores / 2);
+  cost.latency_us /= ways;
+  cost.message_us /= ways;
+  cost.rank_bytes_per_us /= std::min(1.0, cores / nodes);
+  return cost;
 }
 
 /// A stream of less, for which there was no time left, may be all burst: no link is that fast.
@@ -183,9 +197,9 @@ LinkCosts combine_costs(const std::vector<MeasuredCosts>& by_rank, const Process
   if (network) {
     const double slowest = slowest_link(node_rates);
     if (std::isfinite(slowest)) network->bytes_per_us = slowest;
-    defaults.network = *network;
-    defaults.native_network = {.latency_us = network->latency_us,
-                               .bytes_per_us = network->bytes_per_us};
+    defaults.network = alone(*network, grid, defaults.rank_cores);
+    defaults.native_network = {.latency_us = defaults.network.latency_us,
+                               .bytes_per_us = defaults.network.bytes_per_us};
   }
   if (!are_alike(node_rates)) defaults.node_rates = std::move(node_rates);
   return defaults;

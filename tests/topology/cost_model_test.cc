@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 namespace kolo {
 namespace {
@@ -159,13 +161,56 @@ TEST(CostModel, RanksThatShareCoresTakeTurnsWithTheirMessages) {
   EXPECT_DOUBLE_EQ(predict_us("flat"), 1 + 6 * 10);
   EXPECT_DOUBLE_EQ(predict_us("tree"), 4 * (1 + 2 * 10));
   EXPECT_EQ(CostModel(grid, costs).choose(4, false), "flat");
-  // On two cores for all, each of the messages has its way alone.
+  // On two cores for all, each of the messages has its way alone, and who has less to do than the
+  // busiest takes half of what it would take. So little is one part: halving it is a tree.
+  constexpr double kWay = 1 + 2 * 10;
   costs.rank_cores = 0.5;
-  EXPECT_DOUBLE_EQ(predict_us("flat"), 12 * (1 + 2 * 10));
-  EXPECT_DOUBLE_EQ(predict_us("halving_doubling"), 4 * 4 * (1 + 2 * 10));
-  EXPECT_DOUBLE_EQ(predict_us("tree"), 6 * (1 + 2 * 10));
-  EXPECT_DOUBLE_EQ(predict_us("direct"), 6 * (1 + 2 * 10)) << "a bucket so small has one owner";
+  EXPECT_DOUBLE_EQ(predict_us("flat"), 12 * kWay);
+  EXPECT_DOUBLE_EQ(predict_us("tree"), 2 * (2 + 1.5) * kWay);
+  EXPECT_DOUBLE_EQ(predict_us("halving_doubling"), 2 * (2 + 1.5) * kWay);
+  EXPECT_DOUBLE_EQ(predict_us("direct"), 2 * (3 + 1.5) * kWay) << "three send to one";
+  EXPECT_EQ(CostModel(grid, costs).choose(4, false), "tree");
   EXPECT_EQ(CostModel(grid, costs).choose(256, false), "tree");
+}
+
+// Costs and times as measured on two cores: 4 B and 1 KiB, hosts of one rank behind 1 Gbit/s.
+TEST(CostModel, OrdersSmallSumsOnSharedCoresAsMeasured) {
+  struct Case {
+    int nodes;
+    double rank_cores, message_us;
+    std::size_t bytes;
+    std::vector<std::pair<const char*, double>> measured_us;  // Ascending.
+  };
+  const std::vector<Case> cases = {
+      {3, 2.0 / 3, 3.9, 4, {{"direct", 29.2}, {"flat", 83.9}}},
+      {3, 2.0 / 3, 3.9, 4, {{"tree", 29.2}, {"flat", 83.9}}},
+      {3, 2.0 / 3, 3.9, 1024, {{"tree", 29.3}, {"direct", 74.6}}},
+      {4, 0.5, 2.7, 4, {{"tree", 43.4}, {"direct", 53.1}, {"flat", 59.7}}},
+      {4, 0.5, 2.7, 4, {{"halving_doubling", 44.2}, {"direct", 53.1}, {"flat", 59.7}}},
+      {4, 0.5, 2.7, 1024, {{"tree", 44.8}, {"flat", 90.4}, {"halving_doubling", 113.1}}},
+      {4, 0.5, 2.7, 1024, {{"flat", 90.4}, {"halving_doubling", 113.1}, {"direct", 143.7}}},
+      {8, 0.25, 1.9, 4, {{"tree", 154.6}, {"direct", 266.9}}},
+      {8, 0.25, 1.9, 1024, {{"tree", 156.6}, {"halving_doubling", 339.5}, {"direct", 703.7}}},
+  };
+  for (const Case& each : cases) {
+    LinkCosts costs;
+    costs.network = {.latency_us = 0, .bytes_per_us = 119, .message_us = each.message_us};
+    costs.network.burst_bytes = 300'000;
+    costs.rank_cores = each.rank_cores;
+    const CostModel model(
+        ProcessGrid::with_node_sizes(std::vector<int>(static_cast<std::size_t>(each.nodes), 1)),
+        costs);
+    double previous = 0;
+    for (const auto& [algorithm, measured_us] : each.measured_us) {
+      SCOPED_TRACE(testing::Message()
+                   << algorithm << ", " << each.nodes << " nodes, " << each.bytes << " bytes");
+      const double predicted = model.predict_us(algorithm, each.bytes);
+      EXPECT_GT(predicted, previous);
+      EXPECT_LT(predicted, 2 * measured_us);
+      EXPECT_GT(predicted, measured_us / 2);
+      previous = predicted;
+    }
+  }
 }
 
 // Its flags are half as many, and on shared cores nobody waits for more turns than in `flat`.
@@ -231,7 +276,7 @@ TEST(CostModel, RanksOfANodeExchangeTheirPartsAtOnce) {
   EXPECT_NEAR(predict_us(1024), 2 * 100, 1e-6);
   costs.rank_cores = 0.5;
   EXPECT_NEAR(predict_us(1024), 2 * 2 * 100, 1e-6);
-  EXPECT_NEAR(predict_us(4), 2 * 100, 1e-6) << "one part";
+  EXPECT_NEAR(predict_us(4), 2 * 1.5 * 100, 1e-6) << "one part, and two ranks wait";
 }
 
 TEST(CostModel, WhatALinkHasSavedUpPassesAtOnce) {

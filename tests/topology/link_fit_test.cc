@@ -283,5 +283,28 @@ TEST(LinkFit, TheSlowestNodeAndLinkCountButNotTheSlowestRank) {
   EXPECT_EQ(costs.native_network.bytes_per_us, 80);
 }
 
+// All pairs of nodes measure at once, which on shared cores takes as much longer as it does in a
+// round of an all-reduce.
+TEST(LinkFit, CostsOnSharedCoresAreThoseOfAPairAlone) {
+  const auto combined = [](int nodes, int ranks_per_node, double rank_cores) {
+    const auto count = static_cast<std::size_t>(nodes);
+    const ProcessGrid grid = ProcessGrid::with_node_sizes(std::vector<int>(count, ranks_per_node));
+    std::vector<MeasuredCosts> by_rank(static_cast<std::size_t>(grid.world_size()));
+    by_rank[0].network =
+        NetworkCost{.latency_us = 8, .bytes_per_us = 100, .message_us = 4, .rank_bytes_per_us = 60};
+    LinkCosts defaults;
+    defaults.rank_cores = rank_cores;
+    return combine_costs(by_rank, grid, defaults).network;
+  };
+  EXPECT_EQ(combined(4, 1, 1).message_us, 4) << "on cores of their own";
+  EXPECT_EQ(combined(4, 1, 0.5).message_us, 2) << "two pairs on two cores";
+  EXPECT_EQ(combined(4, 1, 0.5).latency_us, 4);
+  EXPECT_EQ(combined(4, 1, 0.5).bytes_per_us, 100);
+  EXPECT_EQ(combined(4, 1, 0.5).rank_bytes_per_us, 120) << "streams had half a core each";
+  EXPECT_EQ(combined(2, 2, 0.5).rank_bytes_per_us, 60);
+  EXPECT_EQ(combined(2, 2, 0.5).message_us, 4) << "one pair, while the other ranks sleep";
+  EXPECT_EQ(combined(3, 1, 2.0 / 3).message_us, 4 / 1.25) << "one pair, and a rank that waits";
+}
+
 }  // namespace
 }  // namespace kolo
