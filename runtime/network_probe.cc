@@ -44,11 +44,14 @@ class PairProbe {
         effort_(effort),
         wait_(transport, connect_timeout, /*gives_way=*/true) {}
 
+  /// Makes the connection, once the neighbour is there: with more ranks than cores it can be busy
+  /// with its memory for tens of milliseconds more.
+  void meet() { round_trip({.kind = Request::Kind::kRoundTrip}); }
+
   /// In turns for all of the time that there is, so that whoever takes a core for some milliseconds
   /// disturbs a part of either kind.
   void ask_latencies(const ProbeBudget& budget, NetworkSamples& samples) {
     samples.burst_messages = kBurstMessages;
-    round_trip({.kind = Request::Kind::kRoundTrip});  // Makes the connection.
     do {
       for (int i = 0; i == 0 || (i < kRoundTripsPerBurst && budget.affords()); ++i) {
         samples.round_trips_us.push_back(round_trip({.kind = Request::Kind::kRoundTrip}));
@@ -195,6 +198,7 @@ NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& gri
     const int streams_left = std::max(1, rounds - round + 1);
     if (round == 1) {
       // In later rounds neighbours may still be at work, which would be taken for latency.
+      probe.meet();
       budget.begin(streams_left + 1);
       probe.ask_latencies(budget, samples);
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <vector>
@@ -126,6 +127,26 @@ TEST(ProbeNetwork, FindsTheRateOfAShapedLinkInItsTime) {
       EXPECT_EQ(measured.by_node.front().streams.size(), nodes - 1);
     }
   }
+}
+
+// Its part of the time begins when the neighbour is there, who has waited for 2 MB from elsewhere.
+TEST(ProbeNetwork, ALateNeighbourLeavesTimeForLatencies) {
+  constexpr int kNodes = 3;
+  const std::vector<test::VirtualLink> links(kNodes, {.bytes_per_us = 100, .latency_us = 20});
+  test::VirtualNetwork network(links, 1);
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1});
+  test::run_ranks(kNodes, [&](const test::RankRun& run) {
+    const auto transport = network.transport(run.rank());
+    std::vector<std::byte> elsewhere(2'000'000);
+    const Tag tag{.bucket = 1};
+    Completion done;
+    if (run.rank() == 2) transport->isend(1, tag, elsewhere, done);
+    if (run.rank() == 1) transport->irecv(2, tag, elsewhere, done);
+    while (done.state == Completion::State::kPending) transport->poll();
+    const NetworkSamples samples = probe_network(*transport, grid, {.transport = {}},
+                                                 {.clock = network, .end = TimePoint{} + kAll});
+    EXPECT_GE(samples.round_trips_us.size(), run.rank() == 0 ? 50u : 0u);
+  });
 }
 
 TEST(ProbeNetwork, IsTheSameForTheSameSeed) {
