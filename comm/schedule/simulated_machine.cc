@@ -1,12 +1,16 @@
 #include "comm/schedule/simulated_machine.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "comm/base/check.h"
+#include "topology/shared_cores.h"
 
 namespace kolo {
 namespace {
+
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 double transfer_us(const LinkCost& link, double bytes) {
   return link.latency_us + bytes / link.bytes_per_us;
@@ -23,7 +27,8 @@ SimulatedMachine::SimulatedMachine(const ProcessGrid& grid, const SimulatorOptio
       costs_(options.costs),
       model_(grid, costs_.links),
       is_reduced_(options.only_first_node),
-      core_pairs_(1, costs_.links.rank_cores * grid.world_size() / 2) {
+      core_pairs_(1, costs_.links.rank_cores * grid.world_size() / 2,
+                  {.jobs = grid.world_size() / 2.0, .missing_take = kWaitingTakes}) {
   check(!is_reduced_ || !shares_cores(), "ranks that share cores do not stand for each other");
   place_ranks(options.slowness);
   furnish_nodes();
@@ -36,7 +41,7 @@ void SimulatedMachine::furnish_nodes() {
     check(!is_reduced_ || rate == links.node_rate(0),
           "nodes whose links are not equally fast are not alike");
     if (is_reduced_ && node > 0) continue;
-    const SimulatedLink link(rate, links.network.burst_bytes);
+    const SimulatedLink link(links_are_limit(links) ? rate : kUnlimited, links.network.burst_bytes);
     nodes_.push_back({.out = link, .in = link});
   }
 }
@@ -60,6 +65,7 @@ void SimulatedMachine::place_ranks(const std::vector<double>& slowness) {
     added.number = rank;
     added.node = grid_.node(rank);
     added.slowness = slowness.empty() ? 1.0 : value_of(slowness, rank);
+    added.moves = SimulatedLink(rank_bytes_per_us(costs_.links), 0);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -43,6 +44,8 @@ struct SimulatedRank {
   int number = 0;
   int node = 0;
   double slowness = 1;
+  /// What it sends to other nodes and receives passes here, one after the other.
+  SimulatedLink moves{std::numeric_limits<double>::infinity(), 0};
 
   bool is_busy(Worker worker) const { return busy_[index(worker)]; }
   void set_busy(Worker worker, bool busy) { busy_[index(worker)] = busy; }
@@ -90,7 +93,8 @@ class SimulatedMachine {
   std::span<SimulatedNode> nodes() { return nodes_; }
   /// Whether ranks have no cores of their own. Then a message keeps a pair of cores busy on its
   /// whole way, from the beginning of its sending to the end of its receiving, and pairs are shared
-  /// by all messages under way; else only sending and receiving take a processor.
+  /// by all messages under way, and half by ranks that have none; else only sending and receiving
+  /// take a processor.
   bool shares_cores() const { return costs_.links.rank_cores < 1; }
   /// The pairs of cores, where they are shared.
   SharedCapacity& core_pairs() { return core_pairs_; }

@@ -277,8 +277,9 @@ class Simulation {
     const auto bytes = static_cast<double>(step(task, place).bytes);
     const double latency_us = machine_.wire_us();
     SimulatedLink& out = machine_.node_of(place).out;
-    const double begin_us = out.free_us(now_);
-    const double sent_us = out.pass(now_, bytes);
+    SimulatedLink& sender = machine_.rank(place).moves;
+    const double begin_us = std::max(out.free_us(now_), sender.free_us(now_));
+    const double sent_us = std::max(out.pass(now_, bytes), sender.pass(now_, bytes));
     push(sent_us, EventKind::kSent, task, place);
     if (step(task, place).partner == SimulatorSchedules::kNobody) return;
     events_.push({begin_us + latency_us, sent_us + latency_us, task.bucket, task.step, place,
@@ -287,8 +288,10 @@ class Simulation {
 
   void enter_receiver(const Event& head) {
     const Task task{head.bucket, head.step};
-    SimulatedNode& node = machine_.node_of(machine_.place_of(peer(task, head.place)));
-    const double through_us = node.in.pass(now_, static_cast<double>(step(task, head.place).bytes));
+    const std::uint32_t place = machine_.place_of(peer(task, head.place));
+    const auto bytes = static_cast<double>(step(task, head.place).bytes);
+    const double through_us = std::max(machine_.node_of(place).in.pass(now_, bytes),
+                                       machine_.rank(place).moves.pass(now_, bytes));
     push(std::max(through_us, head.tail), EventKind::kDelivered, task, head.place);
   }
 

@@ -172,7 +172,7 @@ TEST(SimulatorForms, KernelsShareTheMemoryOfTheirNode) {
 }
 
 // As the cost model has it, but for what overlaps: a tree of four has two messages at once, one,
-// two and one; in `flat` all twelve are under way at once.
+// one and two, and while there is one, two ranks wait; in `flat` all twelve are under way at once.
 TEST(SimulatorForms, MessagesOfRanksThatShareCoresTakeTurns) {
   MachineCosts costs = only_links();
   costs.links.network.message_us = 2;
@@ -182,11 +182,31 @@ TEST(SimulatorForms, MessagesOfRanksThatShareCoresTakeTurns) {
     return all_reduce_us(nodes_of_one(4), {.count = count}, in_one_chunk(algorithm), costs);
   };
   EXPECT_NEAR(us("tree", kCount, 1), 4 * (kWay + kLink), 1e-6);
-  EXPECT_NEAR(us("tree", kCount, 0.5), 6 * kWay + 4 * kLink, 1e-6) << "one pair of cores";
-  EXPECT_NEAR(us("tree", kCount, 0.25), 12 * kWay + 4 * kLink, 1e-6) << "half a pair";
+  EXPECT_NEAR(us("tree", kCount, 0.5), 7 * kWay + 4 * kLink, 1e-6) << "one pair of cores";
+  EXPECT_NEAR(us("tree", kCount, 0.25), 14 * kWay + 4 * kLink, 1e-6) << "half a pair";
   constexpr std::size_t kFew = 16;
   constexpr double kLinksOfFew = 1;
   EXPECT_NEAR(us("flat", kFew, 0.5), 12 * kWay, kLinksOfFew);
+}
+
+// Half of a core that sends 512 bytes in a microsecond and receives as many: 512 in all.
+TEST(SimulatorForms, ARankThatSharesACoreMovesItsShareOfBytes) {
+  MachineCosts costs = only_links();
+  costs.links.rank_cores = 0.5;
+  costs.links.network.rank_bytes_per_us = 512;
+  const auto us = [&](const char* algorithm, double burst_bytes) {
+    costs.links.network.burst_bytes = burst_bytes;
+    return all_reduce_us(nodes_of_one(2), {.count = kCount}, in_one_chunk(algorithm), costs);
+  };
+  constexpr double kWay = 2 * 8;  // Half a pair of cores.
+  constexpr double kMoves = kBytes / 512, kLink = kBytes / 1024;
+  EXPECT_NEAR(us("tree", 0), 2 * (kWay + kMoves), 1e-6);
+  // Both ends send a half and receive one, and are busy with it until the end: whoever is done
+  // first sets out the next message meanwhile.
+  EXPECT_NEAR(us("ring", 0), 2 * kWay + 2 * kMoves, 1e-6);
+  costs.links.network.rank_bytes_per_us = 1 << 20;
+  EXPECT_NEAR(us("tree", 1), 2 * (kWay + kLink), 1);
+  EXPECT_NEAR(us("tree", 0), 2 * kWay, 1) << "nobody shapes it";
 }
 
 TEST(SimulatorForms, FlagsOfRanksThatShareACoreTakeLonger) {
@@ -247,6 +267,17 @@ TEST(SimulatorForms, NativeStepsMeet) {
   EXPECT_NEAR(all_reduce_us(grid, layout, in_one_chunk("native"), costs), expected, 1e-6);
   EXPECT_NEAR(all_reduce_us(grid, layout, in_one_chunk("native"), costs, {0, 0, 512, 0}),
               512 + expected, 1e-6);
+}
+
+TEST(SharedCapacityTest, JobsThatAreMissingTakeAPart) {
+  SharedCapacity capacity(1, 1, {.jobs = 3, .missing_take = 0.5});
+  capacity.add(0, 1, 7);
+  EXPECT_EQ(capacity.next_end(), 2) << "one job and two halves";
+  capacity.add(0, 1, 8);
+  EXPECT_EQ(capacity.next_end(), 2.5);
+  capacity.add(0, 1, 9);
+  capacity.add(0, 1, 10);
+  EXPECT_EQ(capacity.next_end(), 4) << "nobody is missing";
 }
 
 TEST(SharedCapacityTest, JobsSlowEachOtherDownOnlyBeyondTheCapacity) {
