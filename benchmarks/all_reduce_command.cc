@@ -141,6 +141,7 @@ AllReduceCommand::AllReduceCommand(CLI::App& app)
 }
 
 void AllReduceCommand::resolve() {
+  runtime_ = options_from_environment(std::move(runtime_));
   const auto dtype = parse_dtype(dtype_);
   const auto op = parse_reduce_op(op_);
   if (!dtype) fail("--dtype: no dtype '" + dtype_ + "'");

@@ -11,6 +11,7 @@
 
 #include "benchmarks/json_file.h"
 #include "benchmarks/peer_factory.h"
+#include "comm/base/error.h"
 #include "runtime/command_line.h"
 #include "runtime/version.h"
 #include "topology/cost_model.h"
@@ -106,6 +107,11 @@ ChoiceCommand::ChoiceCommand(CLI::App& app)
 }
 
 bool ChoiceCommand::run() {
+  runtime_ = options_from_environment(std::move(runtime_));
+  if (runtime_.algorithm != Options{}.algorithm) {
+    throw KoloError({.code = ErrorCode::kConfig,
+                     .what = "choice judges auto, so KOLO_ALGORITHM must not be set"});
+  }
   options_.sizes = parse_sizes("--sizes", sizes_);
   options_.what.home = home_ == "arena" ? Home::kArena : Home::kUser;
   options_.what.wire = runtime_.wire_dtype;

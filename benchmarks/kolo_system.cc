@@ -17,13 +17,14 @@ GradientSet register_one(Runtime& runtime, const AllReduceCase& what, void* data
   // Sets of several cases live side by side.
   const std::string name = fmt::format("all_reduce {} {}", to_string(what.home),
                                        what.in_place ? "in place" : "out of place");
-  return runtime.register_gradients(name,
-                                    {{.name = fmt::format("{} bytes", what.bytes),
-                                      .shape = {what.count()},
-                                      .dtype = what.dtype,
-                                      .data = data,
-                                      .memory = memory_kind(what.home)}},
-                                    {.op = what.op, .wire_dtype = what.wire});
+  return runtime.register_gradients(
+      name,
+      {{.name = fmt::format("{} bytes", what.bytes),
+        .shape = {what.count()},
+        .dtype = what.dtype,
+        .data = data,
+        .memory = memory_kind(what.home)}},
+      {.op = what.op, .wire_dtype = what.wire, .compression = "none"});
 }
 
 /// Out of place in the caller's memory, by the call that is made for it.

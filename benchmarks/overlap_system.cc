@@ -31,7 +31,8 @@ class KoloOverlap final : public OverlapSystem {
   KoloOverlap(Runtime& runtime, const std::vector<std::size_t>& counts, Home home)
       : fusion_bytes_(runtime.options().fusion_bytes),
         memory_(in_arena(home) ? nullptr : allocate_aligned(total(counts) * sizeof(float))),
-        gradients_(runtime.register_gradients("model", specs(counts), {.op = ReduceOp::kSum})) {}
+        gradients_(runtime.register_gradients("model", specs(counts),
+                                              {.op = ReduceOp::kSum, .compression = "none"})) {}
 
   std::string name() const override { return "kolo"; }
   std::string algorithm() const override { return gradients_.plan().algorithm; }

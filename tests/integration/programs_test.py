@@ -5,12 +5,14 @@ Called as `programs_test.py FOLDER_OF_PROGRAMS`; ranks are started by scripts/la
 """
 
 import json
+import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = pathlib.Path(sys.argv.pop(1))
@@ -91,6 +93,14 @@ class Programs(unittest.TestCase):
                 self.assertGreaterEqual(row["median_us"], row["min_us"])
                 if row["system"] == "limit":
                     self.assertEqual(row["algorithm"].split(",")[0], "wire" if nodes else "memory")
+
+    def test_rows_say_what_travelled_whoever_asked_for_it(self):
+        out = self.folder / "rows.json"
+        variables = {"KOLO_WIRE_DTYPE": "bfloat16", "KOLO_COMPRESSION": "fp16"}
+        with unittest.mock.patch.dict(os.environ, variables):
+            self.succeed("kolo-bench", "all-reduce", "--sizes", "64K", "--iterations", 5, "--json", out, nodes=2)
+        (row,) = json.loads(out.read_text())
+        self.assertEqual((row["wire_dtype"], row["wire_bytes"]), ("bfloat16", 32768))
 
     def test_bench_measures_agreement_beside_a_bucket(self):
         out = self.folder / "rows.json"
