@@ -24,7 +24,11 @@ Duration sleep_limit(const Engine& engine) {
 }  // namespace
 
 Driver::Driver(Engine& engine, Transport& transport, const SpinBudget& budget)
-    : engine_(engine), transport_(transport), budget_(budget), call_fd_(make_event_fd()) {
+    : engine_(engine),
+      transport_(transport),
+      budget_(budget),
+      spin_(budget.user, budget.user_most),
+      call_fd_(make_event_fd()) {
   std::vector<int> fds = transport_.wake_fds();
   fds.push_back(call_fd_.get());
   for (const int fd : fds) watched_.push_back({.fd = fd, .events = POLLIN, .revents = 0});
@@ -69,10 +73,12 @@ bool Driver::go_on(TimePoint deadline) {
   moved_ = is_due && engine_.poll();
   if (moved_) {
     patience_.renew();
-  } else if (!patience_.pass(budget_.user, budget_.keeps_core)) {
+  } else if (!patience_.pass(spin_.now(), budget_.keeps_core)) {
     const TimePoint now = std::chrono::steady_clock::now();
     if (now >= deadline) return false;
-    transport_.sleep(std::min({sleep_limit(engine_), kPendingSleep, deadline - now}));
+    const Duration limit = sleep_limit(engine_);
+    transport_.sleep(std::min({limit, kPendingSleep, deadline - now}));
+    if (limit != kDeviceSleep) spin_.slept(std::chrono::steady_clock::now() - now);
     patience_.renew();
   }
   return !engine_.ended();

@@ -14,6 +14,7 @@
 #include "runtime/engine.h"
 #include "runtime/naps.h"
 #include "runtime/seat.h"
+#include "runtime/spin_time.h"
 
 namespace kolo {
 
@@ -78,6 +79,7 @@ class Driver {
 
   // The driver's, whoever it is.
   Patience patience_;
+  SpinTime spin_;                         // of users' threads
   std::atomic<std::uint64_t> drives_{0};  // by users' threads; the driver's to change
   Duration watch_limit_{};                // of the watch under way
   bool moved_ = false;                    // in the last poll

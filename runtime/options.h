@@ -75,7 +75,8 @@ struct Options {
   std::chrono::milliseconds operation_timeout{600'000};
   /// How long a thread that waits polls before it sleeps; 0 sleeps at once. -1 microsecond: 100 if
   /// the compute threads of the node's ranks (OMP_NUM_THREADS each) fit the cores they may use,
-  /// else 50, in which the core is given away between two polls.
+  /// else 50, in which the core is given away between two polls; up to four times as long where
+  /// sleeps prove too short to be worth it.
   std::chrono::microseconds spin{-1};
   /// Threads that help with reductions, casts and copies in host memory, beside the one that waits;
   /// no bit depends on it. kAutoThreads: up to 3, on cores of the node that are left over by the

@@ -11,9 +11,10 @@ namespace kolo {
 
 /// How long a thread that has nothing to do looks again and again before it sleeps.
 struct SpinBudget {
-  Duration user{};    ///< A user's thread that waits.
-  Duration engine{};  ///< The engine's thread, which takes its core from a computing thread.
-  Duration helper{};  ///< A thread that helps the driver with reductions, and the driver for it.
+  Duration user{};       ///< A user's thread that waits.
+  Duration user_most{};  ///< The same where sleeps prove too short to be worth it; no less.
+  Duration engine{};     ///< The engine's thread, which takes its core from a computing thread.
+  Duration helper{};     ///< A thread that helps the driver with reductions, and the driver for it.
   /// So long it looks again at once. Later it gives the core away between two looks: somebody else
   /// may need it, if only because the kernel has put two ranks on one core.
   Duration keeps_core{};

@@ -65,6 +65,8 @@ TEST(SpinBudget, NobodyKeepsACoreThatSomebodyNeeds) {
   EXPECT_EQ(full.keeps_core, Duration::zero());
   const SpinBudget wide = budget_of({both}, microseconds(7));
   EXPECT_EQ(wide.user, microseconds(7));
+  EXPECT_EQ(wide.user_most, microseconds(7)) << "as the user wants it";
+  EXPECT_GT(full.user_most, full.user);
   EXPECT_EQ(wide.engine, microseconds(7));
 }
 
