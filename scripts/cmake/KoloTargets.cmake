@@ -64,6 +64,8 @@ function(kolo_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   kolo_target_defaults(${name})
+  # What is tested is optimised, in its library; of tests themselves a quarter of the time to compile is saved.
+  target_compile_options(${name} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gmock GTest::gtest_main)
   if(NOT TARGET ${ARG_LABEL}_tests)
     add_custom_target(${ARG_LABEL}_tests)
