@@ -167,14 +167,17 @@ double HostPassages::combine_us(double ranks, double sources, double bytes) cons
   return costs_.step_us + memory_.own_us(ranks * (sources + 1) * bytes);
 }
 
-Passage HostPassages::direct_in_memory(double bytes) const {
+Passage HostPassages::direct_in_memory(double bytes, Packing packing) const {
   // Each rank reads its part in all buckets and writes the sum there: one trip before, one after.
   // A bucket so small that one rank owns it has half the flags: of a trip before it waits alone, of
-  // the one after all others. On shared cores, where waiting is for turns, that is one trip.
+  // the one after all others. On shared cores, where waiting is for turns, that is one trip. So it
+  // is there if a bucket is summed by whoever has a core: the last rank to come does what is left.
   const double ranks = grid_.world_size();
-  const bool has_one_turn = costs_.rank_cores < 1 && owners(ranks) == 1;
-  const double trips = has_one_turn ? 1 : 2;
-  const double flag_trips = has_one_turn ? 2 / ranks : 2;
+  const bool shares_cores = costs_.rank_cores < 1;
+  const bool has_one_owner = shares_cores && owners(ranks) == 1;
+  const bool is_joint = shares_cores && packing == Packing::kNone;
+  const double trips = has_one_owner || is_joint ? 1 : 2;
+  const double flag_trips = has_one_owner ? 2 / ranks : trips;
   return {.wait_us = trips * costs_.memory.latency_us,
           .processor_us = flag_steps_us(ranks, flag_trips) + costs_.step_us +
                           memory_.own_us(ranks * 2 * bytes)};
@@ -208,8 +211,8 @@ Passage HostPassages::flat(double bytes) const {
   return slowest;
 }
 
-Passage HostPassages::direct(double bytes) const {
-  if (grid_.num_nodes() == 1) return direct_in_memory(bytes);
+Passage HostPassages::direct(double bytes, Packing packing) const {
+  if (grid_.num_nodes() == 1) return direct_in_memory(bytes, packing);
   const double ranks = grid_.world_size();
   const double part = bytes / ranks;
   // From every rank to every owner of a part.

@@ -56,7 +56,8 @@ class HostPassages {
 
   // Flat: between all ranks. On a single node `direct` and `flat` use mapped memory.
   Passage flat(double bytes) const;
-  Passage direct(double bytes) const;
+  /// Between nodes, tensors are packed beforehand.
+  Passage direct(double bytes, Packing packing) const;
   Passage ring(double bytes) const;
   Passage halving_doubling(double bytes) const;
   Passage tree(double bytes) const;
@@ -87,7 +88,7 @@ class HostPassages {
   double owners(double of) const;
   /// Pairs of ranks of different nodes, each way.
   double remote_pairs() const;
-  Passage direct_in_memory(double bytes) const;
+  Passage direct_in_memory(double bytes, Packing packing) const;
   Passage flat_in_memory(double bytes) const;
   /// All ranks of one node combine `sources` operands of `bytes` each.
   double combine_us(double ranks, double sources, double bytes) const;

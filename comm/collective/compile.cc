@@ -1,6 +1,7 @@
 #include "comm/collective/compile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -72,6 +73,8 @@ Hierarchy parse_hierarchy(std::string_view name) {
   if (!hierarchy.local) fail(fmt::format("LOCAL of '{}' must be direct, native or ring", name));
   return hierarchy;
 }
+
+std::size_t bytes_of(const BucketLayout& layout) { return layout.count * size_of(layout.dtype); }
 
 bool is_on_device(const BucketLayout& layout) { return layout.memory == MemoryKind::kDevice; }
 
@@ -162,7 +165,7 @@ std::size_t window_width(const BucketLayout& layout, const ProcessGrid& grid,
 
 /// What one slot of a windowed bucket holds.
 std::size_t slot_bytes(const BucketLayout& layout, const CompileOptions& options) {
-  const std::size_t bytes = layout.count * size_of(layout.dtype);
+  const std::size_t bytes = bytes_of(layout);
   const std::size_t slot =
       bytes <= options.cached_bytes ? options.cached_slot_bytes : options.slot_bytes;
   return std::min({options.chunk_bytes, options.slot_bytes, slot});
@@ -216,12 +219,20 @@ std::vector<int> all_ranks(const ProcessGrid& grid) {
   return ranks;
 }
 
+/// How many cores the ranks of the only node share.
+std::size_t cores_of(const LinkCosts& costs, const ProcessGrid& grid) {
+  return static_cast<std::size_t>(std::max(1.0, std::round(costs.rank_cores * grid.world_size())));
+}
+
 void append_host_stage(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid,
-                       const std::string& name) {
+                       const LinkCosts& costs, const std::string& name) {
   if (name == kFlat) return append_flat(builder, stage, grid);
   const bool in_place = builder.layout().placement == Placement::kInPlace;
   if (name == kDirectName && grid.num_nodes() == 1 && in_place) {
-    return append_shared_direct(builder, stage);
+    // What one rank owns alone takes fewer flags.
+    const bool is_joint = costs.rank_cores < 1 && bytes_of(builder.layout()) > kWireAlignment;
+    if (!is_joint) return append_shared_direct(builder, stage);
+    return append_joint_direct(builder, stage, cores_of(costs, grid));
   }
   // Packed part by part, in the order in which they are sent: peers start before all is packed, and
   // not all ranks begin with the same owner.
@@ -247,7 +258,7 @@ void append_host_stages(ScheduleBuilder& builder, const std::vector<Stage>& stag
   }
   for (const Stage& stage : stages) {
     builder.next_chunk();
-    append_host_stage(builder, stage, grid, name);
+    append_host_stage(builder, stage, grid, options.link_costs, name);
   }
 }
 
@@ -268,7 +279,7 @@ void append_device_stages(ScheduleBuilder& builder, const std::vector<Stage>& st
 
 Schedule finished(ScheduleBuilder builder, const ProcessGrid& grid, const CompileOptions& options) {
   Schedule schedule = std::move(builder).build();
-  const std::size_t bytes = schedule.layout.count * size_of(schedule.layout.dtype);
+  const std::size_t bytes = bytes_of(schedule.layout);
   schedule.eager =
       !is_on_device(schedule.layout) && (grid.num_nodes() == 1 || bytes <= options.eager_bytes);
   return schedule;
@@ -292,14 +303,12 @@ HostBucket host_bucket(const BucketLayout& layout) {
   Packing packing = Packing::kNone;
   if (layout.placement == Placement::kUser) packing = Packing::kUser;
   if (layout.placement == Placement::kStaged) packing = Packing::kCast;
-  return {.bytes = layout.count * size_of(layout.dtype),
-          .reproducible = rounds(layout),
-          .packing = packing};
+  return {.bytes = bytes_of(layout), .reproducible = rounds(layout), .packing = packing};
 }
 
 std::string resolve_algorithm(const BucketLayout& layout, const ProcessGrid& grid,
                               const CompileOptions& options) {
-  const std::size_t bytes = layout.count * size_of(layout.dtype);
+  const std::size_t bytes = bytes_of(layout);
   const CostModel model(grid, link_costs(options));
   const std::string local = is_on_device(layout) ? "hierarchical:native," : "hierarchical:direct,";
   std::string name = options.algorithm;
@@ -336,8 +345,8 @@ std::string resolve_algorithm(const BucketLayout& layout, const ProcessGrid& gri
 std::string explain_device_algorithm(const BucketLayout& layout, const ProcessGrid& grid,
                                      const CompileOptions& options) {
   return CostModel(grid, link_costs(options))
-      .explain_device(resolve_algorithm(layout, grid, options),
-                      layout.count * size_of(layout.dtype), device_limits(layout, options));
+      .explain_device(resolve_algorithm(layout, grid, options), bytes_of(layout),
+                      device_limits(layout, options));
 }
 
 Schedule compile_all_reduce(int rank, const BucketLayout& layout, const ProcessGrid& grid,

@@ -40,6 +40,7 @@ HostRun::HostRun(Transport& transport, const Schedule& schedule, const HostBindi
                                                                 : Overflow::kInfinity),
       scratch_(allocate_aligned(schedule.scratch_count * element_bytes_)),
       payloads_(allocate_aligned(schedule.payload_bytes)),
+      turn_offset_(binding.staging_offset),
       operands_(threads) {
   const ArenaNeeds needs = arena_needs(schedule);
   transport.commit(binding.arena_offset, needs.bucket_bytes);
@@ -138,6 +139,7 @@ void HostRun::compute(const KernelPiece& piece, std::size_t thread) {
   const Range source = part(step.sources[0], piece.first, piece.count);
   switch (step.kind) {
     case StepKind::kReduce:
+    case StepKind::kJoint:
       reduce(piece, operands_[thread]);
       break;
     case StepKind::kCopy:

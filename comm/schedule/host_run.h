@@ -72,7 +72,7 @@ class HostRun {
   std::vector<std::byte*> arenas_;  // by rank; null where not mapped
   AlignedMemory scratch_;
   AlignedMemory payloads_;
-  std::size_t turn_offset_ = 0;  // of this iteration's staging memory in the arena
+  std::size_t turn_offset_;  // of this iteration's staging memory in the arena
   std::vector<Operands> operands_;
   std::vector<std::span<std::byte>> payload_targets_, payload_sources_;  // of a codec step
 };

@@ -130,6 +130,14 @@ double SimulatedMachine::time_us(const Step& step) const {
   return transfer_us(costs_.device_kernel, bytes);
 }
 
+double SimulatedMachine::joint_us(const Step& step, const NodeMemory& memory,
+                                  std::size_t ranks) const {
+  const LinkCosts& links = costs_.links;
+  const double flags = 2 * (static_cast<double>(ranks) - 1) / std::min(1.0, links.rank_cores);
+  return links.memory.latency_us + (flags + 1) * links.step_us +
+         memory.own_us(static_cast<double>(step.bytes));
+}
+
 double SimulatedMachine::native_us(const Step& step, std::size_t ranks) const {
   if (step.native == NativeOp::kAllReduce) return model_.native_us(step.bytes);
   const auto size = static_cast<double>(ranks);

@@ -116,6 +116,8 @@ class SimulatedMachine {
   std::optional<double> memory_us(const Step& step, const NodeMemory& memory, bool is_inside) const;
   /// What all other steps but native ones take.
   double time_us(const Step& step) const;
+  /// What a joint step of so many ranks takes.
+  double joint_us(const Step& step, const NodeMemory& memory, std::size_t ranks) const;
   /// What a native step of so many ranks takes.
   double native_us(const Step& step, std::size_t ranks) const;
 

@@ -28,7 +28,7 @@ enum class EventKind : std::uint8_t {
   kSent,       // a send: it has left its rank's link
   kHead,       // of a message, at the receiver's link
   kDelivered,  // a message or flag
-  kMet,        // a native step, by all of its ranks
+  kMet,        // a native or joint step, by all of its ranks
 };
 
 /// Events of one time happen in the order of their places.
@@ -318,6 +318,10 @@ class Simulation {
     auto& present = present_[meeting(task, place)];
     present.emplace_back(place, task.step);
     if (present.size() < size) return;
+    if (line.kind == StepKind::kJoint) {
+      const double us = machine_.joint_us(line, memories_[task.bucket], size);
+      return push(now_ + us, EventKind::kMet, task, place);
+    }
     double begin_us = now_;
     const auto reserve = [&](double end_us) {
       for (SimulatedNode& other : machine_.nodes()) {
@@ -332,7 +336,7 @@ class Simulation {
     push(end_us, EventKind::kMet, task, place);
   }
 
-  // The number of a native step is the same on all of its ranks, the number of its line is not.
+  // The number of such a step is the same on all of its ranks, the number of its line is not.
   void complete_met(Task task, std::uint32_t place) {
     const auto met = present_.extract(meeting(task, place));
     for (const auto& [member, step] : met.mapped()) complete({task.bucket, step}, member);
@@ -350,12 +354,12 @@ class Simulation {
     for (std::uint32_t place = 0; place < machine_.places(); ++place) {
       const auto waiting = first_waiting(bucket, place);
       if (!waiting) continue;
-      const bool is_hopeless = !is_native(*waiting, place) && !has_giver(*waiting, place);
+      const bool is_hopeless = !meets(*waiting, place) && !has_giver(*waiting, place);
       if (rank >= 0 && !is_hopeless) continue;
       rank = machine_.rank(place).number;
       const std::uint32_t ordinal = step(*waiting, place).ordinal;
-      what = is_native(*waiting, place)
-                 ? fmt::format("step {} waits for the others of native step {}", waiting->step,
+      what = meets(*waiting, place)
+                 ? fmt::format("step {} waits for the others of step number {}", waiting->step,
                                ordinal)
                  : fmt::format("step {} waits for number {} of rank {}{}", waiting->step, ordinal,
                                peer(*waiting, place), is_hopeless ? ", which never gives it" : "");
@@ -377,14 +381,14 @@ class Simulation {
       const StepKind kind = step(task, place).kind;
       const bool takes = kind == StepKind::kRecv || kind == StepKind::kAwait;
       if (takes && missing == 1) return task;
-      const bool is_met = !present_.contains(meeting(task, place));
-      if (kind == StepKind::kNative && missing == 0 && !is_met) return task;
+      const bool has_met = !present_.contains(meeting(task, place));
+      if (meets(task, place) && missing == 0 && !has_met) return task;
     }
     return std::nullopt;
   }
 
-  bool is_native(Task task, std::uint32_t place) const {
-    return step(task, place).kind == StepKind::kNative;
+  bool meets(Task task, std::uint32_t place) const {
+    return step(task, place).worker == Worker::kCollectives;
   }
 
   /// Whether some step at the peer gives what this step takes.
@@ -411,7 +415,7 @@ class Simulation {
   std::vector<Task> completed_;                          // at the rank that is being settled
   std::vector<std::pair<Task, std::uint32_t>> carried_;  // messages, with their senders' places
   std::uint32_t carried_changes_ = 0;
-  /// Places, with the step there, that are ready for a native step.
+  /// Places, with the step there, that are ready for a native or joint step.
   std::map<Meeting, std::vector<std::pair<std::uint32_t, StepId>>> present_;
 };
 

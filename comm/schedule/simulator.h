@@ -55,7 +55,8 @@ struct SimulatorOptions {
 ///   comes.
 /// - A codec works on its rank's processor as the cost model's selector does: so many bytes
 ///   streamed, so many entries updated. Payloads have the size that they have as a rule.
-/// - A native step begins when all its ranks are there, and takes what the cost model says.
+/// - A native or joint step begins when all its ranks are there, and takes what the cost model
+/// says.
 ///
 /// Deterministic: equal input gives equal times, bit for bit. Threads: pure; any.
 /// Returns: per bucket, when its last rank is done; microseconds from time 0.

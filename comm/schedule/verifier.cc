@@ -18,8 +18,9 @@ namespace kolo {
 namespace {
 
 std::string name(StepKind kind) {
-  static constexpr const char* kNames[] = {"send", "recv",   "signal",   "await",  "reduce", "copy",
-                                           "pack", "unpack", "exchange", "native", "codec"};
+  static constexpr const char* kNames[] = {"send",     "recv",  "signal", "await",
+                                           "reduce",   "copy",  "pack",   "unpack",
+                                           "exchange", "joint", "native", "codec"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -49,7 +50,7 @@ class Verification {
   std::optional<std::string> run() {
     if (auto wrong = check_shape()) return wrong;
     if (auto wrong = pair_up()) return wrong;
-    if (auto wrong = gather_natives()) return wrong;
+    if (auto wrong = gather_meetings()) return wrong;
     if (auto wrong = check_circles()) return wrong;
     timing_.close();
     if (auto wrong = check_launch_order()) return wrong;
@@ -60,7 +61,7 @@ class Verification {
   }
 
  private:
-  /// A step of some rank, numbered over all ranks; then the meetings of native steps.
+  /// A step of some rank, numbered over all ranks; then the meetings of native and joint steps.
   using Node = HappensBefore::Node;
 
   const Step& step(Node node) const {
@@ -163,22 +164,23 @@ class Verification {
     return at(recv) + " and " + at(send) + " are not planned alike";
   }
 
-  // Native steps of one number meet: none is over before all could start. The meeting is a node
-  // between what comes before any of them and each of them.
-  std::optional<std::string> gather_natives() {
-    using Key = std::tuple<NativeGroup, int, std::uint32_t>;  // group, node of it, ordinal
+  // Native steps of one number meet, and so do joint steps: none is over before all could start.
+  // The meeting is a node between what comes before any of them and each of them.
+  std::optional<std::string> gather_meetings() {
+    // kind, group, node of it, ordinal
+    using Key = std::tuple<StepKind, NativeGroup, int, std::uint32_t>;
     std::map<Key, std::vector<Node>> meetings;
     for (Node node = 0; node < steps_; ++node) {
       const Step& line = step(node);
-      if (line.kind != StepKind::kNative) continue;
+      if (line.kind != StepKind::kNative && line.kind != StepKind::kJoint) continue;
       const int rank = static_cast<int>(rank_of(node));
       const int place = line.group == NativeGroup::kNode ? grid_.node(rank) : 0;
-      meetings[{line.group, place, line.ordinal}].push_back(node);
+      meetings[{line.kind, line.group, place, line.ordinal}].push_back(node);
     }
     for (const auto& [key, steps] : meetings) {
       const Node first = steps.front();
       const std::vector<int> members =
-          native_members(step(first), static_cast<int>(rank_of(first)), grid_);
+          meeting_members(step(first), static_cast<int>(rank_of(first)), grid_);
       if (!std::equal(
               steps.begin(), steps.end(), members.begin(), members.end(),
               [&](Node node, int rank) { return static_cast<int>(rank_of(node)) == rank; })) {
@@ -186,8 +188,7 @@ class Verification {
       }
       const Node meeting = timing_.add_node();
       for (Node node : steps) {
-        const Step &a = step(first), &b = step(node);
-        if (a.native != b.native || a.finishes != b.finishes || whole(a).count != whole(b).count) {
+        if (!is_same_work(step(first), step(node))) {
           return at(first) + " and " + at(node) + " do different things";
         }
         for (Node earlier : timing_.before(node)) timing_.add_edge(earlier, meeting);
@@ -196,6 +197,13 @@ class Verification {
       meetings_[meeting] = steps;
     }
     return std::nullopt;
+  }
+
+  // Whoever takes a piece of a joint step does to it what any other member would do.
+  static bool is_same_work(const Step& a, const Step& b) {
+    if (a.finishes != b.finishes) return false;
+    if (a.kind == StepKind::kJoint) return a.sources == b.sources && a.ledger == b.ledger;
+    return a.native == b.native && whole(a).count == whole(b).count;
   }
 
   static const Range& whole(const Step& native) {
@@ -310,10 +318,10 @@ class Verification {
       contents_[{static_cast<int>(rank), input_region()}] = Contents(contribution_of(rank, world));
     }
     std::map<std::tuple<std::size_t, int, std::uint32_t>, SymbolicRuns> messages;
-    std::map<Node, SymbolicRuns> natives;
+    std::map<Node, SymbolicRuns> met;
     for (Node node : timing_.order()) {
       if (node >= steps_) {
-        play_meeting(meetings_.at(node), natives);
+        play_meeting(meetings_.at(node), met);
         continue;
       }
       const Step& line = step(node);
@@ -336,13 +344,11 @@ class Verification {
           if (auto wrong = write(node, read(line.sources[1]), line.target)) return wrong;
           continue;
         case StepKind::kReduce:
-          result = read(line.sources[0]);
-          for (std::size_t i = 1; i < line.sources.size(); ++i) {
-            result = combine(result, read(line.sources[i]));
-          }
+          result = sum_of_sources(line);
           break;
+        case StepKind::kJoint:
         case StepKind::kNative:
-          result = std::move(natives[node]);
+          result = std::move(met[node]);
           break;
         case StepKind::kCodec:
           if (auto wrong = play_codec(node, result)) return at(node) + " " + *wrong;
@@ -383,8 +389,21 @@ class Verification {
     return counts;
   }
 
+  SymbolicRuns sum_of_sources(const Step& line) {
+    SymbolicRuns sum = read(line.sources[0]);
+    for (std::size_t i = 1; i < line.sources.size(); ++i) {
+      sum = combine(sum, read(line.sources[i]));
+    }
+    return sum;
+  }
+
   /// What each of `steps` will write.
   void play_meeting(const std::vector<Node>& steps, std::map<Node, SymbolicRuns>& results) {
+    if (step(steps.front()).kind == StepKind::kJoint) {
+      const SymbolicRuns sum = sum_of_sources(step(steps.front()));
+      for (Node node : steps) results[node] = sum;
+      return;
+    }
     if (step(steps.front()).native == NativeOp::kAllGather) {
       SymbolicRuns gathered;
       for (Node node : steps) {
@@ -451,7 +470,7 @@ class Verification {
   std::vector<Node> first_;  // node number of each rank's first step
   HappensBefore timing_;
   std::vector<Message> messages_;
-  std::map<Node, std::vector<Node>> meetings_;  // the native steps that meet, by rank
+  std::map<Node, std::vector<Node>> meetings_;  // the steps that meet, by rank
   std::map<std::pair<int, Region>, Contents> contents_;
   CodecPlay codecs_;
 };

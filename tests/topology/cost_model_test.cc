@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <initializer_list>
 #include <limits>
 #include <stdexcept>
 #include <utility>
@@ -223,8 +225,24 @@ TEST(CostModel, OneOwnerIsBestOnSharedCores) {
     EXPECT_EQ(CostModel(grid, costs).choose(4, false, packing), "flat");
     costs.rank_cores = 0.5;
     EXPECT_EQ(CostModel(grid, costs).choose(4, false, packing), "direct");
-    EXPECT_EQ(CostModel(grid, costs).choose(1024, false, packing), "flat");
   }
+  EXPECT_EQ(CostModel(grid, costs).choose(1024, false, Packing::kUser), "flat");
+}
+
+// A bucket in place is summed by whoever comes last: one trip, as in `flat`, and no copies.
+TEST(CostModel, ABucketInPlaceIsSummedInOneTripOnSharedCores) {
+  LinkCosts costs;
+  costs.memory.latency_us = 3;
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({4});
+  costs.rank_cores = 1;
+  const double two_trips_us = CostModel(grid, costs).predict_us("direct", 64 << 10);
+  costs.rank_cores = 0.5;
+  const CostModel shared(grid, costs);
+  for (const std::size_t bytes : std::initializer_list<std::size_t>{4, 1 << 10, 64 << 10}) {
+    EXPECT_EQ(shared.choose(bytes, false), "direct") << bytes;
+  }
+  // A trip less, and half the flags, each of which takes as long again.
+  EXPECT_NEAR(two_trips_us - shared.predict_us("direct", 64 << 10), 3, 1e-6);
 }
 
 // A core moves 2 bytes each way in a microsecond, a rank that has half of one 1, and the link 4.

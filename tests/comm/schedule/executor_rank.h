@@ -24,10 +24,12 @@ namespace kolo::test {
 struct Job {
   std::vector<int> nodes;
   std::string algorithm;
+  double rank_cores = 1;  ///< Below that they share cores.
 };
 
 inline std::string text(const Job& job) {
-  return test::shape_text(job.nodes) + " " + job.algorithm;
+  return test::shape_text(job.nodes) + " " + job.algorithm +
+         (job.rank_cores < 1 ? " on shared cores" : "");
 }
 
 /// The algorithm sums every element in one place in the order of ranks, so that its bits are those

@@ -221,6 +221,22 @@ TEST(SimulatorForms, FlagsOfRanksThatShareACoreTakeLonger) {
   EXPECT_NEAR(us(0.5) - us(1), 4, 1e-6);
 }
 
+// As the cost model has it: a flag given to each other, one taken, and the sum, which ends for all
+// at once.
+TEST(SimulatorForms, AJointSumTakesOneTrip) {
+  MachineCosts costs = only_links();
+  costs.links.step_us = 1;
+  costs.links.memory = memory_of_rate(1024);
+  costs.links.rank_cores = 0.5;
+  CompileOptions options = in_one_chunk("direct");
+  options.link_costs = costs.links;
+  for (int n : {2, 4}) {
+    const double us =
+        all_reduce_us(ProcessGrid::with_node_sizes({n}), {.count = kCount}, options, costs);
+    EXPECT_NEAR(us, 0.5 + 2 * (n - 1) * 2 + 1 + 2 * n * kBytes / 1024, 1e-6) << n;
+  }
+}
+
 TEST(SimulatorForms, MessagesInsideANodeAreCopiedTwice) {
   MachineCosts costs = only_links();
   costs.links.memory = memory_of_rate(1024);
