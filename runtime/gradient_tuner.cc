@@ -57,6 +57,8 @@ SizeDecision GradientTuner::decide(std::span<const double> steps_us, const WayOf
   }
   if (autotune_.finished()) return settle();
   const TunedSizes next = sizes(autotune_.current());
+  log::debug(fmt::format("gradient set '{}': after {} steps tries {}; {:.3f} ms a step so far",
+                         set_.name, steps_, text(next), autotune_.step_us() / 1e3));
   // One more than is measured: the last ends with the exchange that follows.
   return {.fusion_bytes = next.fusion_bytes,
           .chunk_bytes = next.chunk_bytes,
