@@ -21,10 +21,8 @@
 namespace kolo {
 namespace {
 
-/// What a trip of a flag takes at least on shared cores, in microseconds: two switches of the
-/// kernel, to the rank that answers and back. Trips in a row that a pair of ranks makes while other
-/// nodes' ranks give way take less. Source: four ranks of one node on two cores, 2.75.
-constexpr double kTurnUs = 2.6;
+/// What the kernel takes to switch to the rank that answers a flag, in microseconds.
+constexpr double kSwitchUs = 1.3;
 
 double largest_node(const ProcessGrid& grid) {
   std::size_t largest = 0;
@@ -293,13 +291,18 @@ Passage HostPassages::tree(double bytes) const {
   return all;
 }
 
+double HostPassages::turn_trip_us() const {
+  if (costs_.rank_cores >= 1) return costs_.memory.latency_us;
+  const double meanwhile_us = grid_.num_nodes() > 1 ? costs_.network.message_us : 0;
+  return std::max(costs_.memory.latency_us, 2 * (kSwitchUs + meanwhile_us));
+}
+
 Passage HostPassages::local_halves(double bytes) const {
   const double local = largest_node_;
   if (local == 1) return {};
   // Each rank combines its part, later copies the others' results, and is done when nobody reads
   // its own any more.
-  const double trip_us = std::max(costs_.memory.latency_us, costs_.rank_cores < 1 ? kTurnUs : 0);
-  return {.wait_us = 3 * trip_us,
+  return {.wait_us = 3 * turn_trip_us(),
           .processor_us = flag_steps_us(local, 3) + combine_us(local, local, bytes / local) +
                           memory_.own_us(2 * (local - 1) * bytes)};
 }

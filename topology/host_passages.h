@@ -73,6 +73,10 @@ class HostPassages {
   /// Steps of one rank that signals and awaits every peer of its node once per trip, and of those
   /// that share its core.
   double flag_steps_us(double local, double trips) const;
+  /// A trip of a flag between ranks that also have messages to other nodes to handle. On shared
+  /// cores each end waits for a turn, in which another rank handles a message; trips in a row that
+  /// a pair of ranks makes while all others give way, as in a calibration, take less.
+  double turn_trip_us() const;
   /// Messages between nodes that are under way at once.
   struct Messages {
     double all;
