@@ -77,16 +77,9 @@ void expect_output(Runtime& runtime, const std::string& path) {
   throw KoloError({.code = ErrorCode::kIo, .what = trouble});
 }
 
-int run_program(CLI::App& app, int argc, const char* const* argv,
-                const std::function<bool()>& run) {
+int run_program(const std::function<int()>& run) {
   try {
-    app.parse(argc, argv);
-    return run() ? 0 : exit_status(ErrorCode::kInternal);
-  } catch (const CLI::Success& answered) {
-    return app.exit(answered);
-  } catch (const CLI::ParseError& error) {
-    log::error(describe(app, error) + " (--help lists all options)");
-    return exit_status(ErrorCode::kUsage);
+    return run();
   } catch (const KoloError& error) {
     log::error(error.what());
     return exit_status(error.error().code);
@@ -97,6 +90,21 @@ int run_program(CLI::App& app, int argc, const char* const* argv,
     log::error(error.what());
     return exit_status(ErrorCode::kInternal);
   }
+}
+
+int run_program(CLI::App& app, int argc, const char* const* argv,
+                const std::function<bool()>& run) {
+  return run_program([&] {
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::Success& answered) {
+      return app.exit(answered);
+    } catch (const CLI::ParseError& error) {
+      log::error(describe(app, error) + " (--help lists all options)");
+      return exit_status(ErrorCode::kUsage);
+    }
+    return run() ? 0 : exit_status(ErrorCode::kInternal);
+  });
 }
 
 }  // namespace kolo

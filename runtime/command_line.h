@@ -32,8 +32,11 @@ std::vector<std::size_t> parse_sizes(std::string_view flag, const std::vector<st
 /// `expect_writable`. Collective. Errors: KoloError(kIo) on every rank.
 void expect_output(Runtime& runtime, const std::string& path);
 
+/// Calls `run`, and returns its exit status. Errors are logged, and give the status of their class.
+int run_program(const std::function<int()>& run);
+
 /// A program from its command line to its exit status: reads the arguments, then calls `run`, which
-/// returns false if results are wrong. Errors are logged, and give the status of their class.
+/// returns false if results are wrong.
 int run_program(CLI::App& app, int argc, const char* const* argv, const std::function<bool()>& run);
 
 }  // namespace kolo

@@ -1,7 +1,6 @@
 // kolo-train: trains a model on all ranks of a job.
 
 #include <cstdio>
-#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,8 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "comm/base/error.h"
-#include "comm/base/log.h"
 #include "comm/base/output_file.h"
 #include "runtime/command_line.h"
 #include "runtime/kolo.h"
@@ -79,24 +76,15 @@ void run_job(const Config& config) {
 }
 
 int run(int argc, const char* const* argv) {
-  try {
+  return run_program([&] {
     const CommandLine command_line = parse_command_line(argc, argv);
     if (command_line.text) {
       fmt::print("{}", *command_line.text);
-      return 0;
+    } else {
+      run_job(command_line.config);
     }
-    run_job(command_line.config);
     return 0;
-  } catch (const KoloError& error) {
-    log::error(error.what());
-    return exit_status(error.error().code);
-  } catch (const std::bad_alloc&) {
-    log::error("out of memory");
-    return exit_status(ErrorCode::kResources);
-  } catch (const std::exception& error) {
-    log::error(error.what());
-    return exit_status(ErrorCode::kInternal);
-  }
+  });
 }
 
 }  // namespace
