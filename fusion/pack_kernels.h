@@ -5,7 +5,7 @@
 
 #include "comm/base/buffer_view.h"
 #include "comm/base/dtype.h"
-#include "comm/collective/reduce_kernels.h"
+#include "comm/kernels/reduce_kernels.h"
 
 namespace kolo {
 
@@ -30,7 +30,7 @@ struct Segment {
 ///          after the range. `range.data` is where bucket element `begin` goes; `range.dtype` is
 ///          the bucket's. The range does not overlap the tensors.
 /// Units:   count, offset and begin are elements of the bucket.
-/// Rounding: that of `convert` in comm/collective/reduce_kernels.h; equal dtypes and scale 1.0
+/// Rounding: that of `convert` in comm/kernels/reduce_kernels.h; equal dtypes and scale 1.0
 ///          copy bits.
 /// Threads: pure; disjoint ranges of one bucket may be packed at the same time.
 /// Errors:  UsageError if two segments that touch the range are out of order or overlap.

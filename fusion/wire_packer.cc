@@ -9,8 +9,8 @@
 #include "comm/base/check.h"
 #include "comm/base/half.h"
 #include "comm/base/log.h"
-#include "comm/collective/reference_kernels.h"
-#include "comm/collective/wire_kernels.h"
+#include "comm/kernels/reference_kernels.h"
+#include "comm/kernels/wire_kernels.h"
 #include "fusion/segment_overlap.h"
 
 namespace kolo {

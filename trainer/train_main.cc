@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "comm/base/output_file.h"
-#include "runtime/command_line.h"
-#include "runtime/kolo.h"
+#include "runtime/api/kolo.h"
+#include "runtime/tools/command_line.h"
 #include "trainer/compute/threads.h"
 #include "trainer/loop/command_line.h"
 #include "trainer/loop/generate.h"

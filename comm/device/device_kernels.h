@@ -33,7 +33,7 @@ struct BatchedCopy {
 
 /// Kernels of the data plane. Each enqueues onto a stream of its own device and returns.
 ///
-/// Bits:    equal to the CPU reference (`reduce`, `convert` in comm/collective/reduce_kernels.h),
+/// Bits:    equal to the CPU reference (`reduce`, `convert` in comm/kernels/reduce_kernels.h),
 ///          equal on every run.
 /// Threads: as Stream.
 class DeviceKernels {

@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
-#include "comm/collective/reduce_kernels.h"
 #include "comm/device/host_stream.h"
+#include "comm/kernels/reduce_kernels.h"
 
 namespace kolo {
 namespace {

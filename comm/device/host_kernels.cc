@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "comm/collective/reduce_kernels.h"
 #include "comm/device/host_stream.h"
 #include "comm/device/kernels/batched_copy_reference.h"
+#include "comm/kernels/reduce_kernels.h"
 
 namespace kolo {
 

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "comm/collective/reduce_kernels.h"
+#include "comm/kernels/reduce_kernels.h"
 
 namespace kolo {
 

@@ -9,7 +9,7 @@ include(CMakePackageConfigHelpers)
 set(header_root ${CMAKE_INSTALL_INCLUDEDIR}/kolo)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/kolo)
 
-# runtime/kolo.h and all that it includes; the rest is not an interface.
+# runtime/api/kolo.h and all that it includes; the rest is not an interface.
 set(public_headers
   comm/base/buffer_view.h
   comm/base/dtype.h
@@ -17,10 +17,10 @@ set(public_headers
   comm/base/native_stream.h
   comm/rendezvous/rendezvous.h
   fusion/gradient.h
-  runtime/compression_stats.h
-  runtime/kolo.h
-  runtime/options.h
-  runtime/ticket.h)
+  runtime/api/compression_stats.h
+  runtime/api/kolo.h
+  runtime/api/options.h
+  runtime/api/ticket.h)
 foreach(header IN LISTS public_headers)
   cmake_path(GET header PARENT_PATH folder)
   install(FILES ${header} DESTINATION ${header_root}/${folder} COMPONENT library)

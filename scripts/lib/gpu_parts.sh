@@ -140,7 +140,7 @@ has_torch() { python3 -c 'import torch' 2>/dev/null; }
 
 part_torch_kernels() {
   has_torch || skip "PyTorch is not on this machine"
-  python3 -B benchmarks/torch_kernels.py --json "$KOLO_GPU_WORK/torch-kernels.json"
+  python3 -B benchmarks/gpu/torch_kernels.py --json "$KOLO_GPU_WORK/torch-kernels.json"
 }
 
 part_nccl() {
@@ -170,5 +170,5 @@ part_train() {
 
 part_torch_train() {
   has_torch || skip "PyTorch is not on this machine"
-  python3 -B benchmarks/torch_gpt.py "${gpt[@]}" --json "$KOLO_GPU_WORK/torch-train.json"
+  python3 -B benchmarks/gpu/torch_gpt.py "${gpt[@]}" --json "$KOLO_GPU_WORK/torch-train.json"
 }

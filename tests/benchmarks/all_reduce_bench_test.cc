@@ -1,4 +1,4 @@
-#include "benchmarks/all_reduce_bench.h"
+#include "benchmarks/all_reduce/all_reduce_bench.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/kolo_system.h"
-#include "benchmarks/limit_system.h"
+#include "benchmarks/all_reduce/kolo_system.h"
+#include "benchmarks/peers/limit_system.h"
 
 namespace kolo::bench {
 namespace {

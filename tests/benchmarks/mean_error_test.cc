@@ -1,4 +1,4 @@
-#include "benchmarks/mean_error.h"
+#include "benchmarks/codec/mean_error.h"
 
 #include <map>
 

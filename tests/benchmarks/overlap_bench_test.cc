@@ -1,4 +1,4 @@
-#include "benchmarks/overlap_bench.h"
+#include "benchmarks/overlap/overlap_bench.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "benchmarks/samples.h"
+#include "benchmarks/common/samples.h"
 
 #include <gtest/gtest.h>
 

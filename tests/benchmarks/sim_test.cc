@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/sim_check.h"
-#include "benchmarks/sim_cluster.h"
-#include "benchmarks/sim_models.h"
-#include "benchmarks/sim_step.h"
+#include "benchmarks/sim/sim_check.h"
+#include "benchmarks/sim/sim_cluster.h"
+#include "benchmarks/sim/sim_models.h"
+#include "benchmarks/sim/sim_step.h"
 #include "comm/base/error.h"
 
 namespace kolo::bench {

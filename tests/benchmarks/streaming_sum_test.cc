@@ -1,4 +1,4 @@
-#include "benchmarks/streaming_sum.h"
+#include "benchmarks/peers/streaming_sum.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "benchmarks/stream_memory.h"
+#include "benchmarks/peers/stream_memory.h"
 
 namespace kolo::bench {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/collective/reduce_kernels.h"
+#include "comm/kernels/reduce_kernels.h"
 #include "tests/compression/compressed_cases.h"
 #include "tests/compression/plain_blocks.h"
 #include "tests/compression/simulated_exchange.h"

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/collective/reduce_kernels.h"
+#include "comm/kernels/reduce_kernels.h"
 #include "tests/compression/exchange_shapes.h"
 
 namespace kolo::test {

@@ -9,7 +9,7 @@
 
 #include "comm/base/error.h"
 #include "comm/schedule/payload_join.h"
-#include "comm/schedule/verifier.h"
+#include "comm/verify/verifier.h"
 #include "compression/sparse_steps.h"
 #include "tests/support/node_shapes.h"
 #include "tests/support/schedule_order.h"

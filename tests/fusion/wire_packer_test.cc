@@ -12,7 +12,7 @@
 
 #include "comm/base/error.h"
 #include "comm/base/half.h"
-#include "comm/collective/reduce_kernels.h"
+#include "comm/kernels/reduce_kernels.h"
 
 namespace kolo {
 namespace {

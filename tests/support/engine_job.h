@@ -13,7 +13,7 @@
 #include "comm/device/host_group.h"
 #include "comm/device/seeded_host_device.h"
 #include "comm/transport/in_process_transport.h"
-#include "runtime/engine.h"
+#include "runtime/engine/engine.h"
 #include "tests/support/seeded_scheduler.h"
 
 namespace kolo::test {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "comm/rendezvous/memory_rendezvous.h"
-#include "runtime/kolo.h"
+#include "runtime/api/kolo.h"
 #include "tests/support/rank_harness.h"
 
 namespace kolo::test {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "runtime/kolo.h"
+#include "runtime/api/kolo.h"
 #include "trainer/compute/threads.h"
 #include "trainer/loop/learner_factory.h"
 #include "trainer/loop/training.h"

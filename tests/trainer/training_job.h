@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/rendezvous/memory_rendezvous.h"
-#include "runtime/kolo.h"
+#include "runtime/api/kolo.h"
 #include "tests/trainer/small_data.h"
 #include "trainer/compute/threads.h"
 #include "trainer/loop/learner_factory.h"

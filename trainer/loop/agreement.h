@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/kolo.h"
+#include "runtime/api/kolo.h"
 
 namespace kolo::trainer {
 

@@ -5,7 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "comm/base/error.h"
-#include "runtime/command_line.h"
+#include "runtime/tools/command_line.h"
 
 namespace kolo::trainer {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/options.h"
+#include "runtime/api/options.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/optimizer/update_gate.h"
 

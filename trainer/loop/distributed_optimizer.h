@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/kolo.h"
+#include "runtime/api/kolo.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/optimizer/update_gate.h"
 #include "trainer/parameter_set.h"

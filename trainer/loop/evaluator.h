@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "runtime/kolo.h"
+#include "runtime/api/kolo.h"
 #include "trainer/data/data_loader.h"
 #include "trainer/loop/learner.h"
 #include "trainer/loss/softmax_cross_entropy.h"

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "runtime/kolo.h"
+#include "runtime/api/kolo.h"
 #include "trainer/data/data_loader.h"
 #include "trainer/loss/softmax_cross_entropy.h"
 #include "trainer/parameter_set.h"

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "comm/base/buffer_view.h"
-#include "runtime/kolo.h"
+#include "runtime/api/kolo.h"
 #include "trainer/parameter_set.h"
 
 namespace kolo::trainer {

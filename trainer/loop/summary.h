@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/kolo.h"
+#include "runtime/api/kolo.h"
 
 namespace kolo::trainer {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/kolo.h"
+#include "runtime/api/kolo.h"
 #include "trainer/loop/config.h"
 #include "trainer/loop/learner.h"
 #include "trainer/loop/progress.h"

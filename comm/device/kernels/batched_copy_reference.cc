@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "comm/base/visit_dtype.h"
-#include "comm/collective/reduce_kernels.h"
 #include "comm/device/kernels/element.h"
+#include "comm/kernels/reduce_kernels.h"
 
 namespace kolo {
 namespace {

@@ -9,7 +9,7 @@
 #include "comm/base/half.h"
 #include "comm/device/kernels/host_device.h"
 
-/// What the device's kernels do to one element: the arithmetic of comm/collective/reduce_kernels.h,
+/// What the device's kernels do to one element: the arithmetic of comm/kernels/reduce_kernels.h,
 /// bit for bit, in functions that a kernel inlines and that a test runs on the processor. On a GPU
 /// the conversions of the 16-bit floats are single instructions. Compiled without fused
 /// multiply-add.

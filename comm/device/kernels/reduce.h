@@ -8,7 +8,7 @@
 namespace kolo {
 
 /// Enqueues `DeviceKernels::reduce` on a cudaStream_t of the current device, as one launch; the
-/// sources' addresses travel with it. Bits: those of `reduce` in comm/collective/reduce_kernels.h.
+/// sources' addresses travel with it. Bits: those of `reduce` in comm/kernels/reduce_kernels.h.
 ///
 /// Threads: as Stream. Errors: UsageError unless there are 1 to kMostReduceSources sources;
 ///          KoloError(kInternal) with CUDA's text if the launch is refused.

@@ -2,4 +2,4 @@
 
 /// What users include: `#include <kolo/kolo.h>`, from this source tree and once installed.
 
-#include "runtime/kolo.h"
+#include "runtime/api/kolo.h"

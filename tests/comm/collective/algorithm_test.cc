@@ -7,7 +7,7 @@
 #include "comm/base/check.h"
 #include "comm/collective/chunking.h"
 #include "comm/collective/compile.h"
-#include "comm/schedule/verifier.h"
+#include "comm/verify/verifier.h"
 #include "tests/support/compiled_schedules.h"
 #include "tests/support/node_shapes.h"
 #include "tests/support/rank_cores.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/collective/compile.h"
-#include "comm/schedule/verifier.h"
+#include "comm/verify/verifier.h"
 #include "tests/support/compiled_schedules.h"
 #include "tests/support/node_shapes.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/collective/compile.h"
-#include "comm/schedule/verifier.h"
+#include "comm/verify/verifier.h"
 #include "tests/support/node_shapes.h"
 #include "topology/node_shares.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/collective/reduce_kernels.h"
 #include "comm/device/device.h"
 #include "comm/device/local_group.h"
+#include "comm/kernels/reduce_kernels.h"
 
 namespace kolo::test {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "comm/collective/compile.h"
-#include "comm/collective/reduce_kernels.h"
-#include "comm/collective/reference_kernels.h"
+#include "comm/kernels/reduce_kernels.h"
+#include "comm/kernels/reference_kernels.h"
 #include "comm/schedule/executor.h"
 #include "comm/schedule/reduce_team.h"
 #include "comm/transport/in_process_transport.h"

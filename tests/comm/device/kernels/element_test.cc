@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "comm/base/visit_dtype.h"
-#include "comm/collective/reference_kernels.h"
 #include "comm/device/kernels/reduce_ops.h"
+#include "comm/kernels/reference_kernels.h"
 #include "tests/comm/device/kernels/dtype_samples.h"
 
 namespace kolo {

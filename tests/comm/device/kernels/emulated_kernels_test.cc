@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "comm/base/error.h"
-#include "comm/collective/reference_kernels.h"
 #include "comm/device/kernels/batched_copy.h"
 #include "comm/device/kernels/batched_copy_reference.h"
 #include "comm/device/kernels/reduce.h"
+#include "comm/kernels/reference_kernels.h"
 #include "tests/comm/device/kernels/dtype_samples.h"
 #include "tests/support/cuda_emulator/device.h"
 

@@ -6,8 +6,8 @@
 #include <random>
 #include <vector>
 
-#include "comm/collective/reduce_kernels.h"
 #include "comm/device/kernels/batched_copy_reference.h"
+#include "comm/kernels/reduce_kernels.h"
 #include "tests/comm/device/kernels/dtype_samples.h"
 #include "tests/support/gpu_test.h"
 

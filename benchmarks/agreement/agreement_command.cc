@@ -1,0 +1,111 @@
+#include "benchmarks/agreement/agreement_command.h"
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "benchmarks/common/exchange.h"
+#include "benchmarks/common/json_file.h"
+#include "benchmarks/common/samples.h"
+#include "runtime/api/kolo.h"
+#include "runtime/api/version.h"
+#include "runtime/tools/command_line.h"
+
+namespace kolo::bench {
+namespace {
+
+using std::chrono::steady_clock;
+
+struct AgreementRow {
+  std::size_t bytes = 0;  ///< Of the bucket that is under way.
+  Summary time_us = {};   ///< Of the slowest rank.
+  bool beside = true;     ///< The bucket was under way all the time, on some rank.
+};
+
+/// Barriers, one after the other, beside an all-reduce of `bytes`.
+AgreementRow measure(Runtime& runtime, std::size_t bytes, std::size_t agreements,
+                     std::size_t rounds) {
+  std::vector<float> bucket(bytes / sizeof(float));
+  AgreementRow row{.bytes = bytes};
+  std::vector<double> times_us;
+  // The first round plans the bucket.
+  for (std::size_t round = 0; round <= rounds; ++round) {
+    runtime.barrier();
+    Ticket ticket = runtime.all_reduce_async("agreement's bucket", {bucket.data(), bucket.size()});
+    // Until the network is full.
+    if (bytes > 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::vector<double> round_us;
+    for (std::size_t i = 0; i < agreements; ++i) {
+      const auto begin = steady_clock::now();
+      runtime.barrier();
+      round_us.push_back(
+          std::chrono::duration<double, std::micro>(steady_clock::now() - begin).count());
+    }
+    double under_way = ticket.done() ? 0 : 1;
+    ticket.wait();
+    max_over_ranks(runtime, round_us);
+    max_over_ranks(runtime, {&under_way, 1});
+    if (round == 0) continue;
+    row.beside = row.beside && (bytes == 0 || under_way > 0);
+    times_us.insert(times_us.end(), round_us.begin(), round_us.end());
+  }
+  row.time_us = summarise(std::move(times_us));
+  return row;
+}
+
+nlohmann::json to_json(const Runtime& runtime, const AgreementRow& row) {
+  return {{"bytes_under_way", row.bytes}, {"ranks", runtime.world_size()},
+          {"nodes", runtime.num_nodes()}, {"median_us", row.time_us.median},
+          {"min_us", row.time_us.min},    {"p99_us", row.time_us.p99},
+          {"was_under_way", row.beside}};
+}
+
+}  // namespace
+
+AgreementCommand::AgreementCommand(CLI::App& app)
+    : command_(*app.add_subcommand("agreement",
+                                   "How long ranks take to agree, beside a bucket under way")) {
+  command_
+      .add_option("--sizes", sizes_,
+                  "Bytes of the bucket under way, comma-separated; suffixes K, M, G; 0: none")
+      ->delimiter(',')
+      ->capture_default_str();
+  command_
+      .add_option("--agreements", agreements_, "Barriers one after the other, beside one bucket")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command_.add_option("--rounds", rounds_, "Buckets of each size")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command_.add_option("--json", json_, "Write the rows to this file");
+  add_runtime_options(command_, runtime_);
+}
+
+bool AgreementCommand::run() {
+  const std::vector<std::size_t> sizes = parse_sizes("--sizes", sizes_);
+  Runtime runtime = Runtime::from_environment(runtime_);
+  const bool speaks = runtime.rank() == 0;
+  expect_output(runtime, json_);
+  if (speaks) {
+    fmt::print("# kolo-bench agreement, kolo {}: {} ranks on {} nodes, slowest rank, us\n",
+               kVersion, runtime.world_size(), runtime.num_nodes());
+    fmt::print("# {:>10} {:>10} {:>10} {:>10}\n", "under way", "median", "min", "p99");
+  }
+  nlohmann::json rows = nlohmann::json::array();
+  for (const std::size_t size : sizes) {
+    const AgreementRow row = measure(runtime, size, agreements_, rounds_);
+    rows.push_back(to_json(runtime, row));
+    if (!speaks) continue;
+    fmt::print("  {:>10} {:>10.1f} {:>10.1f} {:>10.1f}{}\n", row.bytes, row.time_us.median,
+               row.time_us.min, row.time_us.p99, row.beside ? "" : "  (bucket was done before)");
+    std::fflush(stdout);
+  }
+  runtime.close();
+  if (speaks) write_json(json_, rows);
+  return true;
+}
+
+}  // namespace kolo::bench

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "runtime/api/options.h"
+
+namespace kolo::bench {
+
+/// `kolo-bench agreement`: how long all ranks take to agree, alone and while a large bucket is
+/// under way.
+class AgreementCommand {
+ public:
+  /// Adds the command to `app`; this object outlives the parsing.
+  explicit AgreementCommand(CLI::App& app);
+
+  bool chosen() const { return command_.parsed(); }
+
+  /// Returns true: there is no sum to be wrong. Rows say whether the bucket was still under way
+  /// when the last agreement beside it was reached. Collective.
+  bool run();
+
+ private:
+  CLI::App& command_;
+  Options runtime_;
+  std::vector<std::string> sizes_ = {"0", "64M"};
+  std::size_t agreements_ = 10, rounds_ = 5;
+  std::string json_;
+};
+
+}  // namespace kolo::bench

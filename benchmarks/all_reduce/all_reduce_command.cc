@@ -1,0 +1,184 @@
+#include "benchmarks/all_reduce/all_reduce_command.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "benchmarks/all_reduce/kolo_system.h"
+#include "benchmarks/common/json_file.h"
+#include "benchmarks/peers/peer_factory.h"
+#include "comm/base/error.h"
+#include "comm/kernels/reduce_kernels.h"
+#include "runtime/api/version.h"
+#include "runtime/tools/command_line.h"
+
+namespace kolo::bench {
+namespace {
+
+[[noreturn]] void fail(std::string what) {
+  throw KoloError({.code = ErrorCode::kConfig, .what = std::move(what)});
+}
+
+Home parse_home(const std::string& text) {
+  for (Home home : kAllHomes) {
+    if (text == to_string(home)) return home;
+  }
+  fail("--memory takes arena, user, device and device-user, not '" + text + "'");
+}
+
+template <typename Value>
+nlohmann::json or_null(const std::optional<Value>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
+}
+
+template <typename Value>
+std::string or_dash(const std::optional<Value>& value) {
+  return value ? fmt::to_string(*value) : "-";
+}
+
+void print_header(const Runtime& runtime) {
+  constexpr const char* kLine =
+      "# {:>10} {:>10} {:>8} {:>7} {:>6} {:>11} {:>5} {:<26} {:>5} {:>10} {:>10} {:>10} {:>10} "
+      "{:>8} {:>8} {:>10} {:>6}\n";
+  fmt::print("# kolo-bench all-reduce, kolo {}, kernels {}\n", kVersion, kernel_target());
+  fmt::print("# {} ranks on {} nodes, {} cores here, times of the slowest rank\n",
+             runtime.world_size(), runtime.num_nodes(), std::thread::hardware_concurrency());
+  fmt::print(fmt::runtime(kLine), "size", "count", "dtype", "op", "system", "memory", "place",
+             "algo", "ranks", "time", "median", "min", "p99", "algbw", "busbw", "wire", "#wrong");
+  fmt::print(fmt::runtime(kLine), "(B)", "(elements)", "", "", "", "", "", "", "", "(us)", "(us)",
+             "(us)", "(us)", "(GB/s)", "(GB/s)", "(B)", "");
+}
+
+void print_row(const Runtime& runtime, const AllReduceRow& row) {
+  fmt::print(
+      "  {:>10} {:>10} {:>8} {:>7} {:>6} {:>11} {:>5} {:<26} {:>5} {:>10.2f} {:>10.2f} {:>10.2f} "
+      "{:>10.2f} {:>8.3f} {:>8.3f} {:>10} {:>6}\n",
+      row.what.bytes, row.what.count(), to_string(row.what.dtype), to_string(row.what.op),
+      row.system, to_string(row.what.home), row.what.in_place ? "in" : "out", row.algorithm,
+      runtime.world_size(), row.time_us.mean, row.time_us.median, row.time_us.min, row.time_us.p99,
+      row.algbw, row.busbw, or_dash(row.wire_bytes), or_dash(row.wrong));
+  std::fflush(stdout);
+}
+
+nlohmann::json to_json(const Runtime& runtime, const std::string& label, const AllReduceRow& row) {
+  return {{"system", row.system},
+          {"size", row.what.bytes},
+          {"count", row.what.count()},
+          {"dtype", to_string(row.what.dtype)},
+          {"op", to_string(row.what.op)},
+          {"wire_dtype", to_string(row.what.wire.value_or(row.what.dtype))},
+          {"algorithm", row.algorithm},
+          {"ranks", runtime.world_size()},
+          {"nodes", runtime.num_nodes()},
+          {"memory", to_string(row.what.home)},
+          {"in_place", row.what.in_place},
+          {"iterations", row.iterations},
+          {"time_us", row.time_us.mean},
+          {"median_us", row.time_us.median},
+          {"min_us", row.time_us.min},
+          {"p99_us", row.time_us.p99},
+          {"algbw_GBps", row.algbw},
+          {"busbw_GBps", row.busbw},
+          {"wire_bytes", or_null(row.wire_bytes)},
+          {"wrong", or_null(row.wrong)},
+          {"link_costs", runtime.link_costs()},
+          {"label", label}};
+}
+
+}  // namespace
+
+AllReduceCommand::AllReduceCommand(CLI::App& app)
+    : command_(*app.add_subcommand("all-reduce", "All-reduce: time and bandwidth by size")) {
+  command_
+      .add_option("--sizes", sizes_,
+                  "Bytes, comma-separated; suffixes K, M, G; cut to whole elements")
+      ->delimiter(',')
+      ->capture_default_str();
+  command_
+      .add_option("--dtype", dtype_,
+                  "Of the elements: float32, float64, float16, bfloat16, int32, int64 or uint8")
+      ->capture_default_str();
+  command_.add_option("--op", op_, "sum, average, min, max or prod")->capture_default_str();
+  command_
+      .add_option("--memory", homes_,
+                  "arena (zero copy), user, device, device-user (the same on a GPU); several by "
+                  "commas, which take turns. Peers have the user's only")
+      ->delimiter(',')
+      ->capture_default_str();
+  command_.add_flag("--out-of-place", options_.out_of_place,
+                    "Also with contribution and sum in two buffers");
+  command_
+      .add_option(
+          "--compare", compare_,
+          fmt::format("Systems to measure beside Kolo: {}", fmt::join(Peers::known(), ", ")))
+      ->delimiter(',');
+  command_
+      .add_option("--iterations", options_.iterations,
+                  "Per row; 0: by size, and at most what --seconds allow")
+      ->check(CLI::Range(0, 1'000'000'000))
+      ->capture_default_str();
+  command_
+      .add_option("--seconds", options_.seconds, "For the timed iterations of a row, 3 at least")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command_.add_option("--warmup", options_.warmup, "Iterations before each round, at most")
+      ->check(CLI::Range(0, 1'000'000'000))
+      ->capture_default_str();
+  command_.add_option("--rounds", options_.rounds, "Turns of each system")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command_.add_option("--json", json_, "Write the rows to this file");
+  command_.add_option("--label", label_, "Text that every row of the JSON carries");
+  // Sums are checked element by element, so gradients travel dense.
+  add_runtime_options(command_, runtime_,
+                      [](std::string_view name) { return name != "compression"; });
+}
+
+void AllReduceCommand::resolve() {
+  runtime_ = options_from_environment(std::move(runtime_));
+  const auto dtype = parse_dtype(dtype_);
+  const auto op = parse_reduce_op(op_);
+  if (!dtype) fail("--dtype: no dtype '" + dtype_ + "'");
+  if (!op) fail("--op: no operation '" + op_ + "'");
+  options_.what = {.dtype = *dtype, .op = *op, .wire = runtime_.wire_dtype};
+  options_.homes.clear();
+  for (const std::string& home : homes_) options_.homes.push_back(parse_home(home));
+  options_.sizes = parse_sizes("--sizes", sizes_);
+}
+
+bool AllReduceCommand::run() {
+  resolve();
+  const bool on_device = std::any_of(options_.homes.begin(), options_.homes.end(), [](Home home) {
+    return memory_kind(home) == MemoryKind::kDevice;
+  });
+  if (on_device && runtime_.device == "cpu") runtime_.device = "cuda";
+  const Peers peers(compare_);
+  Runtime runtime = Runtime::from_environment(runtime_);
+  std::vector<std::unique_ptr<AllReduceSystem>> systems;
+  systems.push_back(make_kolo_system(runtime));
+  for (auto& peer : peers.connect(runtime)) systems.push_back(std::move(peer));
+
+  const bool speaks = runtime.rank() == 0;
+  expect_output(runtime, json_);
+  if (speaks) print_header(runtime);
+  nlohmann::json json = nlohmann::json::array();
+  bool right = true;
+  measure_all_reduce(runtime, systems, options_, [&](const AllReduceRow& row) {
+    right &= row.wrong.value_or(0) == 0;
+    if (!speaks) return;
+    print_row(runtime, row);
+    json.push_back(to_json(runtime, label_, row));
+  });
+  systems.clear();
+  runtime.close();
+  if (speaks) write_json(json_, json);
+  return right;
+}
+
+}  // namespace kolo::bench

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <memory>
+
+#include "benchmarks/all_reduce/all_reduce_system.h"
+#include "runtime/api/kolo.h"
+
+namespace kolo::bench {
+
+/// A gradient set of one gradient: the way that training takes. Out of place, the contribution is
+/// copied to where the sum will be, and that is part of the time.
+/// Cases in device memory are on the runtime's device. `runtime` outlives the system.
+std::unique_ptr<AllReduceSystem> make_kolo_system(Runtime& runtime);
+
+}  // namespace kolo::bench

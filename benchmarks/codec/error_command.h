@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "benchmarks/codec/mean_error.h"
+
+namespace CLI {
+class App;
+}
+
+namespace kolo::bench {
+
+/// `kolo-bench error`: how far the mean over 16-bit contributions is from the exact one, ours
+/// beside a ring's, over simulated ranks. Prints a table, and writes it as JSON if asked.
+class ErrorCommand {
+ public:
+  explicit ErrorCommand(CLI::App& app);
+
+  bool chosen() const;
+  /// Returns whether all of `direct` stayed within the bound of one rounding, 0.51 units.
+  /// Errors:  KoloError(kIo).
+  bool run() const;
+
+ private:
+  CLI::App& command_;
+  std::vector<int> ranks_ = {2, 3, 6, 7, 12, 16, 32, 64};
+  MeanErrorOptions options_;
+  std::string json_;
+};
+
+}  // namespace kolo::bench

@@ -1,0 +1,38 @@
+#include "benchmarks/common/exchange.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include <fmt/format.h>
+
+namespace kolo::bench {
+
+void max_over_ranks(Runtime& runtime, std::span<double> values) {
+  runtime.all_reduce(fmt::format("bench max of {}", values.size()),
+                     {values.data(), values.size(), DType::kFloat64}, ReduceOp::kMax);
+}
+
+std::vector<std::string> all_gather(Runtime& runtime, std::string_view topic,
+                                    const std::string& mine) {
+  const auto rank = static_cast<std::size_t>(runtime.rank());
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(runtime.world_size()));
+  lengths[rank] = static_cast<std::int64_t>(mine.size());
+  runtime.all_reduce(fmt::format("bench {}, lengths", topic),
+                     {lengths.data(), lengths.size(), DType::kInt64}, ReduceOp::kSum);
+
+  // Everybody's bytes stand in a slot of their own, zero on all other ranks.
+  const auto slot = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
+  std::vector<std::uint8_t> bytes(slot * lengths.size());
+  std::copy(mine.begin(), mine.end(), bytes.begin() + static_cast<std::ptrdiff_t>(rank * slot));
+  runtime.all_reduce(fmt::format("bench {}", topic), {bytes.data(), bytes.size(), DType::kUInt8},
+                     ReduceOp::kSum);
+
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(i * slot);
+    all.emplace_back(begin, begin + lengths[i]);
+  }
+  return all;
+}
+
+}  // namespace kolo::bench

@@ -1,0 +1,14 @@
+// How close the kernels of a GPU come to what its memory allows, each beside a peer on the same
+// data. The ceiling is a copy inside the device, measured in the same run.
+
+#include <array>
+
+#include "benchmarks/gpu/gpu_bench_main.h"
+
+int main(int argc, char** argv) {
+  using namespace kolo::bench;
+  const std::array<Measurement, 3> measurements = {measure_batched_copies, measure_reductions,
+                                                   measure_top_k};
+  return gpu_bench_main(argc, argv, "Speed of GPU kernels beside a copy inside the device",
+                        measurements);
+}

@@ -1,0 +1,133 @@
+#!/usr/bin/env -S python3 -B
+"""Step time of kolo-train's GPT in PyTorch: same shape, bfloat16 arithmetic on float32 weights, fused AdamW.
+
+    benchmarks/gpu/torch_gpt.py [--layers 17] [--width 768] [--heads 12] [--context 1024] [--batch 8]
+                            [--steps 60] [--json FILE] [--device cuda]
+
+Measured eagerly and through torch.compile, each after a warm-up, as the median over steps. The file is
+written after each of the two, so that a compilation that takes too long costs only its own row.
+"""
+
+import argparse
+import json
+import statistics
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+WARM_UP = 5
+BYTE_VALUES = 256
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.attention_norm = nn.LayerNorm(width)
+        self.query_key_value = nn.Linear(width, 3 * width)
+        self.project = nn.Linear(width, width)
+        self.inner_norm = nn.LayerNorm(width)
+        self.expand = nn.Linear(width, 4 * width)
+        self.contract = nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        parts = self.query_key_value(self.attention_norm(x)).view(batch, length, 3, self.heads, width // self.heads)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.project(attended.transpose(1, 2).reshape(batch, length, width))
+        return x + self.contract(functional.gelu(self.expand(self.inner_norm(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    """The model of trainer/models/gpt.h: bytes in, bytes out, one table for both."""
+
+    def __init__(self, layers, width, heads, context):
+        super().__init__()
+        self.tokens = nn.Embedding(BYTE_VALUES, width)
+        self.positions = nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.final_norm = nn.LayerNorm(width)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=0.02)
+
+    def forward(self, text):
+        x = self.tokens(text) + self.positions.weight[: text.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return functional.linear(self.final_norm(x), self.tokens.weight)
+
+
+def synchronize(device):
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def measure(arguments, mode):
+    """Trains on random bytes; returns the row of this mode."""
+    torch.manual_seed(1)
+    device = torch.device(arguments.device)
+    model = Gpt(arguments.layers, arguments.width, arguments.heads, arguments.context).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.99), fused=True)
+    text = torch.randint(0, BYTE_VALUES, (arguments.batch, arguments.context + 1), device=device)
+    inputs, targets = text[:, :-1].contiguous(), text[:, 1:].contiguous()
+    forward = torch.compile(model) if mode == "compiled" else model
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(device.type, torch.bfloat16):
+            logits = forward(inputs)
+        loss = functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    began = time.perf_counter()
+    for _ in range(WARM_UP):
+        step()
+    synchronize(device)
+    warm_up_s = time.perf_counter() - began
+    times = []
+    for _ in range(arguments.steps):
+        start = time.perf_counter()
+        loss = step()
+        synchronize(device)
+        times.append((time.perf_counter() - start) * 1e3)
+    step_ms = statistics.median(times)
+    return {
+        "system": "torch " + mode,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "precision": "bfloat16",
+        "batch": arguments.batch,
+        "context": arguments.context,
+        "steps": arguments.steps,
+        "step_ms": step_ms,
+        "tokens_per_s": arguments.batch * arguments.context / step_ms * 1e3,
+        "train_loss": loss.item(),
+        "warm_up_s": warm_up_s,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in (("layers", 17), ("width", 768), ("heads", 12), ("context", 1024), ("batch", 8), ("steps", 60)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--json")
+    arguments = parser.parse_args()
+
+    torch.set_float32_matmul_precision("high")
+    rows = []
+    for mode in ("eager", "compiled"):
+        rows.append(measure(arguments, mode))
+        print(f"torch {mode}: {rows[-1]['step_ms']:.2f} ms per step, {rows[-1]['tokens_per_s']:.0f} tokens/s", flush=True)
+        if arguments.json:
+            with open(arguments.json, "w", encoding="utf-8") as out:
+                json.dump(rows, out, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+#include "benchmarks/overlap/overlap_bench.h"
+
+#include <chrono>
+#include <numeric>
+#include <utility>
+
+#include "benchmarks/common/exchange.h"
+#include "benchmarks/common/samples.h"
+#include "benchmarks/overlap/compute_work.h"
+
+namespace kolo::bench {
+namespace {
+
+/// The backward pass, cut at the gradients.
+class BackwardPass {
+ public:
+  BackwardPass(Runtime& runtime, const OverlapOptions& options)
+      : work_(runtime), gradients_(options.counts.size()) {
+    const double elements = std::accumulate(options.counts.begin(), options.counts.end(), 0.0);
+    for (std::size_t count : options.counts) {
+      units_.push_back(
+          work_.units_of(options.compute_ms * 1000 * static_cast<double>(count) / elements));
+    }
+  }
+
+  /// Calls `ready` with each gradient when it is computed.
+  template <typename Ready>
+  void run(Ready&& ready) {
+    for (std::size_t i = gradients_; i-- > 0;) {
+      work_.run(units_[i]);
+      ready(i);
+    }
+  }
+
+ private:
+  ComputeWork work_;
+  std::size_t gradients_;
+  std::vector<std::size_t> units_;
+};
+
+/// Microseconds that `work` takes here, begun by all ranks together.
+template <typename Work>
+double time_us(Runtime& runtime, Work&& work) {
+  runtime.barrier();
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+double median_us(Runtime& runtime, std::vector<double> times) {
+  max_over_ranks(runtime, times);
+  return summarise(std::move(times)).median;
+}
+
+void communicate(OverlapSystem& system, std::size_t gradients) {
+  for (std::size_t i = gradients; i-- > 0;) system.ready(i);
+  system.finish();
+}
+
+/// Every rank gives its number plus one.
+std::uint64_t count_wrong(Runtime& runtime, OverlapSystem& system, BackwardPass& pass) {
+  const int ranks = runtime.world_size();
+  system.fill(static_cast<float>(runtime.rank() + 1));
+  pass.run([&](std::size_t i) { system.ready(i); });
+  system.finish();
+  auto wrong = static_cast<std::int64_t>(
+      system.count_other_than(static_cast<float>(ranks * (ranks + 1) / 2)));
+  runtime.all_reduce("bench wrong", {&wrong, 1, DType::kInt64}, ReduceOp::kSum);
+  return static_cast<std::uint64_t>(wrong);
+}
+
+struct Times {
+  std::vector<double> communication, iteration;
+};
+
+}  // namespace
+
+std::vector<std::size_t> transformer_gradients(std::size_t layers, std::size_t width) {
+  std::vector<std::size_t> counts;
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    for (std::size_t count :
+         {width, width, 3 * width * width, 3 * width, width * width, width, width, width,
+          4 * width * width, 4 * width, 4 * width * width, width}) {
+      counts.push_back(count);
+    }
+  }
+  return counts;
+}
+
+std::vector<OverlapRow> measure_overlap(Runtime& runtime,
+                                        const std::vector<std::unique_ptr<OverlapSystem>>& systems,
+                                        const OverlapOptions& options) {
+  BackwardPass pass(runtime, options);
+  std::vector<double> compute;
+  std::vector<Times> times(systems.size());
+  for (int iteration = -options.warmup; iteration < options.iterations; ++iteration) {
+    const bool counts = iteration >= 0;
+    const double alone = time_us(runtime, [&] { pass.run([](std::size_t) {}); });
+    if (counts) compute.push_back(alone);
+    for (std::size_t s = 0; s < systems.size(); ++s) {
+      OverlapSystem& system = *systems[s];
+      system.fill(0);  // so that sums which grow in place stay ordinary numbers
+      const double communication =
+          time_us(runtime, [&] { communicate(system, options.counts.size()); });
+      const double both = time_us(runtime, [&] {
+        pass.run([&](std::size_t i) { system.ready(i); });
+        system.finish();
+      });
+      if (!counts) continue;
+      times[s].communication.push_back(communication);
+      times[s].iteration.push_back(both);
+    }
+  }
+
+  std::vector<OverlapRow> rows;
+  const double compute_us = median_us(runtime, compute);
+  for (std::size_t s = 0; s < systems.size(); ++s) {
+    OverlapRow row{.system = systems[s]->name(),
+                   .algorithm = systems[s]->algorithm(),
+                   .calls = systems[s]->calls(),
+                   .fusion_bytes = systems[s]->fusion_bytes(),
+                   .compute_us = compute_us,
+                   .communication_us = median_us(runtime, times[s].communication),
+                   .iteration_us = median_us(runtime, times[s].iteration)};
+    row.exposed_us = row.iteration_us - row.compute_us;
+    row.hidden_percent = 100 * (1 - row.exposed_us / row.communication_us);
+    row.wrong = count_wrong(runtime, *systems[s], pass);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace kolo::bench

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "benchmarks/all_reduce/all_reduce_system.h"
+#include "runtime/api/kolo.h"
+
+namespace kolo::bench {
+
+/// How the gradients of a model become calls.
+enum class Calls {
+  kBuckets,  ///< Kolo's: started as they are ready.
+  kFlat,     ///< One, at the end: the gradients lie side by side.
+  kPacked,   ///< One, at the end: they are copied into one buffer before, and back behind it.
+  kEach,     ///< One for each gradient, where it is computed.
+};
+
+constexpr std::string_view to_string(Calls calls) {
+  switch (calls) {
+    case Calls::kBuckets:
+      return "buckets";
+    case Calls::kFlat:
+      return "flat";
+    case Calls::kPacked:
+      return "packed";
+    case Calls::kEach:
+      break;
+  }
+  return "each";
+}
+
+/// The gradients of one model, float32, on a system under measurement.
+class OverlapSystem {
+ public:
+  virtual ~OverlapSystem() = default;
+  virtual std::string name() const = 0;
+  virtual std::string algorithm() const = 0;
+  virtual Calls calls() const = 0;
+  /// Largest bucket, if the system makes buckets.
+  virtual std::optional<std::size_t> fusion_bytes() const { return std::nullopt; }
+
+  /// Gradient `index` is computed. In descending order, each once per iteration.
+  virtual void ready(std::size_t index) = 0;
+  /// Blocks until all gradients are summed.
+  virtual void finish() = 0;
+
+  virtual void fill(float value) = 0;
+  /// Elements that differ from `value`, on this rank.
+  virtual std::uint64_t count_other_than(float value) = 0;
+};
+
+/// `counts` holds the elements of each gradient. `runtime` outlives the system. Collective.
+std::unique_ptr<OverlapSystem> make_kolo_overlap(Runtime& runtime,
+                                                 const std::vector<std::size_t>& counts, Home home);
+
+/// A system that knows blocking calls only, by `calls` other than kBuckets, each by the fastest of
+/// its ways. `peer` outlives the result. Collective.
+std::unique_ptr<OverlapSystem> make_blocking_overlap(Runtime& runtime, AllReduceSystem& peer,
+                                                     const std::vector<std::size_t>& counts,
+                                                     Calls calls);
+
+}  // namespace kolo::bench

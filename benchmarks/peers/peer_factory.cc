@@ -1,0 +1,98 @@
+#include "benchmarks/peers/peer_factory.h"
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "benchmarks/peers/limit_system.h"
+#include "comm/base/error.h"
+#include "comm/rendezvous/launch.h"
+
+#if KOLO_WITH_MPI
+#include "benchmarks/peers/mpi_system.h"
+#endif
+#if KOLO_WITH_GLOO
+#include "benchmarks/peers/gloo_system.h"
+#endif
+#if KOLO_NCCL
+#include "benchmarks/peers/nccl_system.h"
+#endif
+
+namespace kolo::bench {
+namespace {
+
+/// Only a job over TCP would look at it.
+[[maybe_unused]] constexpr std::chrono::seconds kStartUp{60};
+
+using Make = std::function<std::unique_ptr<AllReduceSystem>(Runtime&)>;
+
+const std::map<std::string, Make>& makers() {
+  static const std::map<std::string, Make> all = {
+#if KOLO_WITH_MPI
+    {"mpi", [](Runtime&) { return make_mpi_system(); }},
+#endif
+#if KOLO_WITH_GLOO
+    {"gloo", [](Runtime& runtime) { return make_gloo_system(runtime); }},
+#endif
+#if KOLO_NCCL
+    {"nccl",
+     [](Runtime& runtime) {
+       if (runtime.device() != nullptr) return make_nccl_system(runtime, *runtime.device());
+       throw KoloError(
+           {.code = ErrorCode::kConfig, .what = "nccl needs device memory: add --memory device"});
+     }},
+#endif
+    {"limit", [](Runtime& runtime) { return make_limit_system(runtime); }}
+  };
+  return all;
+}
+
+}  // namespace
+
+struct Peers::Sessions {
+#if KOLO_WITH_MPI
+  std::optional<MpiSession> mpi;
+#endif
+};
+
+Peers::Peers(std::vector<std::string> names)
+    : names_(std::move(names)), sessions_(std::make_unique<Sessions>()) {
+  for (const std::string& name : names_) {
+    if (!makers().contains(name)) {
+      throw KoloError({.code = ErrorCode::kConfig,
+                       .what = fmt::format("cannot compare with '{}'; this build knows: {}", name,
+                                           fmt::join(known(), ", "))});
+    }
+#if KOLO_WITH_MPI
+    if (name == "mpi" && !sessions_->mpi) sessions_->mpi.emplace();
+#endif
+  }
+}
+
+Peers::~Peers() = default;
+
+void Peers::keep_launcher() {
+#if KOLO_WITH_MPI
+  const Launch launch = detect_launch(process_environment(), true, kStartUp);
+  if (launch.kind == Launch::Kind::kMpi && !sessions_->mpi) sessions_->mpi.emplace();
+#endif
+}
+
+std::vector<std::unique_ptr<AllReduceSystem>> Peers::connect(Runtime& runtime) const {
+  std::vector<std::unique_ptr<AllReduceSystem>> systems;
+  for (const std::string& name : names_) systems.push_back(makers().at(name)(runtime));
+  return systems;
+}
+
+std::vector<std::string> Peers::known() {
+  std::vector<std::string> names;
+  for (const auto& [name, make] : makers()) names.push_back(name);
+  return names;
+}
+
+}  // namespace kolo::bench

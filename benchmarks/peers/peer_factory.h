@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "benchmarks/all_reduce/all_reduce_system.h"
+#include "runtime/api/kolo.h"
+
+namespace kolo::bench {
+
+/// The systems of this build that can be measured beside Kolo, alive until it is destroyed. Made
+/// before the runtime, because MPI must be started by whoever wants to keep it.
+class Peers {
+ public:
+  /// Errors: KoloError(kConfig) for a name that this build does not know.
+  explicit Peers(std::vector<std::string> names);
+  ~Peers();
+
+  /// Keeps MPI alive if this job was started by it, so that more than one runtime can be made.
+  void keep_launcher();
+
+  /// Connects the systems, in the order of their names. Collective; they do not outlive this and
+  /// the runtime. Errors: KoloError(kConfig) for NCCL on a runtime without a device; those of the
+  ///                  systems.
+  std::vector<std::unique_ptr<AllReduceSystem>> connect(Runtime& runtime) const;
+
+  /// Names that this build knows: "mpi", "gloo", "nccl" and "limit", as far as it has them.
+  static std::vector<std::string> known();
+
+ private:
+  struct Sessions;
+  std::vector<std::string> names_;
+  std::unique_ptr<Sessions> sessions_;
+};
+
+}  // namespace kolo::bench

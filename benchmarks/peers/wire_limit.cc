@@ -1,0 +1,111 @@
+#include "benchmarks/peers/wire_limit.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "benchmarks/common/exchange.h"
+#include "benchmarks/peers/network_address.h"
+#include "comm/base/clock.h"
+#include "comm/base/error.h"
+#include "comm/rendezvous/tcp_socket.h"
+
+namespace kolo::bench {
+namespace {
+
+/// Of the stream, handed to the kernel at once.
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+constexpr std::chrono::seconds kPatience{30};
+
+[[noreturn]] void fail(ErrorCode code, std::string what) {
+  throw KoloError({.code = code, .verb = "run", .bucket = "limit", .what = std::move(what)});
+}
+
+/// Waits until one of `sockets` can move.
+template <std::size_t kCount>
+void wait_for(std::array<pollfd, kCount>& sockets) {
+  const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(kPatience);
+  const int ready = ::poll(sockets.data(), sockets.size(), static_cast<int>(patience.count()));
+  if (ready == 0) fail(ErrorCode::kTimeout, "no byte moved over a wire");
+  if (ready < 0 && errno != EINTR) fail(ErrorCode::kIo, std::generic_category().message(errno));
+}
+
+/// What `send` or `recv` moved: bytes, or 0 if it would have had to wait.
+std::size_t moved(ssize_t result) {
+  if (result > 0) return static_cast<std::size_t>(result);
+  if (result == 0) fail(ErrorCode::kPeerLost, "a neighbour closed its wire");
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return 0;
+  fail(ErrorCode::kIo, std::generic_category().message(errno));
+}
+
+/// The first rank of each node, in order of the nodes; every node has one.
+bool is_active(const Runtime& runtime) { return runtime.local_rank() == 0; }
+
+}  // namespace
+
+WireNeighbours::WireNeighbours(Runtime& runtime) {
+  FileDescriptor listener;
+  std::string mine;  // "node port address" of an active rank
+  if (is_active(runtime)) {
+    const std::string address = network_address(runtime);
+    listener = listen_on(address, 0);
+    mine = fmt::format("{} {} {}", runtime.node(), port_of(listener.get()), address);
+  }
+  const int next = (runtime.node() + 1) % runtime.num_nodes();
+  for (const std::string& theirs : all_gather(runtime, "limit's addresses", mine)) {
+    if (!is_active(runtime) || !theirs.starts_with(fmt::format("{} ", next))) continue;
+    const std::size_t port = theirs.find(' ') + 1, address = theirs.find(' ', port) + 1;
+    std::string why;
+    to_next_ = connect_to(theirs.substr(address),
+                          static_cast<std::uint16_t>(std::stoi(theirs.substr(port))),
+                          std::chrono::steady_clock::now() + kPatience, why);
+    if (!to_next_) fail(ErrorCode::kIo, "cannot connect to node " + std::to_string(next) + why);
+  }
+  while (is_active(runtime) && !from_previous_) {
+    std::array<pollfd, 1> sockets = {{{.fd = listener.get(), .events = POLLIN, .revents = 0}}};
+    wait_for(sockets);
+    from_previous_ = accept_from(listener.get());
+  }
+}
+
+WireLimit::WireLimit(Runtime& runtime, const WireNeighbours& neighbours, const AllReduceCase& what)
+    : runtime_(runtime),
+      neighbours_(neighbours),
+      bytes_(2 * (static_cast<std::size_t>(runtime.num_nodes()) - 1) * what.bytes /
+             static_cast<std::size_t>(runtime.num_nodes())),
+      out_(std::min(bytes_, kPieceBytes)),
+      in_(out_.size()) {}
+
+void WireLimit::run() {
+  if (!neighbours_.active()) return;
+  std::size_t unsent = bytes_, missing = bytes_;
+  while (unsent > 0 || missing > 0) {
+    std::size_t progress = 0;
+    if (unsent > 0) {
+      const std::size_t sent = moved(
+          ::send(neighbours_.to_next(), out_.data(), std::min(unsent, out_.size()), MSG_NOSIGNAL));
+      unsent -= sent;
+      progress += sent;
+    }
+    if (missing > 0) {
+      const std::size_t received =
+          moved(::recv(neighbours_.from_previous(), in_.data(), std::min(missing, in_.size()), 0));
+      missing -= received;
+      progress += received;
+    }
+    if (progress > 0) continue;
+    std::array<pollfd, 2> sockets = {
+        {{.fd = missing > 0 ? neighbours_.from_previous() : -1, .events = POLLIN, .revents = 0},
+         {.fd = unsent > 0 ? neighbours_.to_next() : -1, .events = POLLOUT, .revents = 0}}};
+    wait_for(sockets);
+  }
+}
+
+}  // namespace kolo::bench

@@ -1,0 +1,208 @@
+#include "benchmarks/sim/sim_cluster.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+#include "comm/collective/chunking.h"
+#include "comm/coordinator/combining_tree.h"
+
+namespace kolo::bench {
+namespace {
+
+// What fits a few GB of memory and a minute.
+constexpr std::size_t kMostParts = 1 << 15;           // that one rank's schedule may name
+constexpr std::size_t kMostSteps = 80'000'000;        // that may be played
+constexpr std::size_t kMostStepsUnlike = 20'000'000;  // that may be compiled, rank by rank
+
+[[noreturn]] void refuse(std::string what) {
+  throw KoloError({.code = ErrorCode::kConfig, .what = std::move(what)});
+}
+
+/// In (0, 1]: equal everywhere, which the distributions of the standard library are not.
+double next_uniform(std::mt19937_64& random) {
+  return static_cast<double>((random() >> 11) + 1) * 0x1p-53;
+}
+
+std::size_t round_up(std::size_t count, std::size_t unit) {
+  return (count + unit - 1) / unit * unit;
+}
+
+ProcessGrid make_grid(const ClusterSpec& spec) {
+  if (spec.nodes < 1 || spec.ranks_per_node < 1) refuse("a cluster has at least one rank");
+  return ProcessGrid::with_node_sizes(
+      std::vector<int>(static_cast<std::size_t>(spec.nodes), spec.ranks_per_node));
+}
+
+}  // namespace
+
+Lateness draw(const Stragglers& stragglers, int ranks) {
+  std::mt19937_64 random(stragglers.seed);
+  Lateness result;
+  for (int rank = 0; rank < ranks; ++rank) {
+    result.late_us.push_back(-stragglers.late_us * std::log(next_uniform(random)));
+    const bool is_slow = next_uniform(random) <= stragglers.slow_share;
+    result.slowness.push_back(is_slow ? stragglers.slow_factor : 1.0);
+  }
+  return result;
+}
+
+Cluster::Cluster(ClusterSpec spec)
+    : spec_(std::move(spec)),
+      grid_(make_grid(spec_)),
+      lateness_(draw(spec_.stragglers, grid_.world_size())) {
+  spec_.compile.link_costs = spec_.costs.links;
+}
+
+BucketLayout Cluster::layout(std::size_t count, DType dtype) const {
+  if (spec_.memory == MemoryKind::kDevice) count = round_up(count, device_padding(grid_, dtype));
+  return {.count = count, .dtype = dtype, .placement = spec_.placement, .memory = spec_.memory};
+}
+
+std::string Cluster::algorithm(const BucketLayout& layout) const {
+  return resolve_algorithm(layout, grid_, spec_.compile);
+}
+
+// Every rank owns equal parts of equal chunks.
+BucketLayout Cluster::padded(BucketLayout layout, CompileOptions& options) const {
+  const bool on_device = layout.memory == MemoryKind::kDevice;
+  std::size_t& chunk_bytes = on_device ? options.device_chunk_bytes : options.chunk_bytes;
+  const std::size_t chunks = chunk_count({0, layout.count}, layout.dtype, chunk_bytes);
+  const std::size_t unit = kWireAlignment / size_of(layout.dtype);
+  std::size_t parts = static_cast<std::size_t>(grid_.world_size()) * unit;
+  if (on_device) parts = std::lcm(parts, device_padding(grid_, layout.dtype));
+  const std::size_t bytes = layout.count * size_of(layout.dtype);
+  layout.count = round_up(std::max<std::size_t>(1, layout.count), chunks * parts);
+  // Padding does not change who waits for whom to start.
+  options.eager_bytes = bytes <= options.eager_bytes ? layout.count * size_of(layout.dtype) : 0;
+  chunk_bytes = layout.count / chunks * size_of(layout.dtype);
+  return layout;
+}
+
+// Compiling compares each step with the parts that are under way, so it takes the square of them.
+void Cluster::check_size(const BucketLayout& layout, const CompileOptions& options) const {
+  const bool on_device = layout.memory == MemoryKind::kDevice;
+  const std::size_t chunks =
+      chunk_count({0, layout.count}, layout.dtype,
+                  on_device ? options.device_chunk_bytes : options.chunk_bytes);
+  const bool is_flat = !options.algorithm.starts_with("hierarchical");
+  const auto group = static_cast<std::size_t>(is_flat ? grid_.world_size() : grid_.num_nodes());
+  const bool is_by_parts = options.algorithm.find("ring") != std::string::npos ||
+                           options.algorithm.find("direct") != std::string::npos;
+  const bool has_all = grid_.num_nodes() > 1 && is_by_parts;
+  if (!has_all || chunks * group <= kMostParts) return;
+  refuse(
+      fmt::format("{} in {} chunks for {} ranks names {} parts, more than the {} that can be "
+                  "simulated; raise the size of chunks",
+                  options.algorithm, chunks, group, chunks * group, kMostParts));
+}
+
+SimulatorSchedules Cluster::make_schedules(BucketLayout layout) const {
+  CompileOptions options = spec_.compile;
+  options.algorithm = algorithm(layout);
+  check_size(layout, options);
+  if (!is_small()) layout = padded(layout, options);
+  const auto compile = [&](int rank) { return compile_all_reduce(rank, layout, grid_, options); };
+  return make_schedules(compile, options.algorithm);
+}
+
+bool Cluster::is_small() const {
+  return grid_.world_size() <= kMostRanksInFull || spec_.full || grid_.num_nodes() == 1;
+}
+
+SimulatorSchedules Cluster::make_schedules(const SimulatorSchedules::Compile& compile,
+                                           const std::string& what) const {
+  if (is_small()) return {grid_, NodeSymmetry::kNone, compile};
+
+  std::vector<int> samples{1, grid_.num_nodes() / 2, grid_.num_nodes() - 1};
+  samples.erase(std::unique(samples.begin(), samples.end()), samples.end());
+  const NodeSymmetry symmetry = find_symmetry(grid_, compile, samples);
+  const std::size_t steps = compile(0).steps.size() * static_cast<std::size_t>(grid_.world_size());
+  if (symmetry == NodeSymmetry::kNone && steps > kMostStepsUnlike) {
+    refuse(
+        fmt::format("no node stands for the others in {} of this bucket, and {} steps are more "
+                    "than the {} that can be compiled; raise the size of chunks, take fewer "
+                    "ranks, another algorithm or memory",
+                    what, steps, kMostStepsUnlike));
+  }
+  return {grid_, symmetry, compile};
+}
+
+const SimulatorSchedules& Cluster::schedules(const BucketLayout& layout) {
+  auto& made = schedules_[{layout.count, layout.dtype}];
+  if (!made) made = std::make_unique<SimulatorSchedules>(make_schedules(layout));
+  return *made;
+}
+
+const SimulatorSchedules& Cluster::schedules(const SparseOptions& group) {
+  const BucketLayout bucket = sparse_bucket(group, ReduceOp::kSum, Placement::kUser);
+  const auto compile = [&](int rank) { return compile_sparse(rank, bucket, grid_, group); };
+  const std::string what = "the route " + std::string(to_string(group.route));
+  sparse_.push_back(std::make_unique<SimulatorSchedules>(make_schedules(compile, what)));
+  return *sparse_.back();
+}
+
+double Cluster::agreement_us() const {
+  if (grid_.world_size() == 1) return 0;
+  const LinkCosts& links = spec_.costs.links;
+  double us = grid_.local_size(0) > 1 ? 2 * links.memory.latency_us : 0;
+  double levels = 0;
+  // The last leader is as deep in the tree as any.
+  int rank = grid_.leader(grid_.num_nodes() - 1);
+  for (CombiningTree place = CombiningTree::build(rank, grid_); place.parent >= 0;
+       place = CombiningTree::build(place.parent, grid_)) {
+    ++levels;
+  }
+  // Where ranks share cores, messages take turns on pairs of them.
+  const double pairs = std::max(0.5, links.rank_cores * grid_.world_size() / 2);
+  const double turns =
+      links.rank_cores < 1 ? std::max(levels, (grid_.num_nodes() - 1) / pairs) : levels;
+  return us + turns * 2 * (links.network.latency_us + 2 * links.network.message_us);
+}
+
+std::vector<double> Cluster::run(const std::vector<BucketLayout>& layouts,
+                                 const std::vector<double>& ready_us) {
+  std::vector<const SimulatorSchedules*> all;
+  for (const BucketLayout& layout : layouts) all.push_back(&schedules(layout));
+  return run(all, ready_us);
+}
+
+std::vector<double> Cluster::run(const std::vector<const SimulatorSchedules*>& all,
+                                 const std::vector<double>& ready_us) {
+  std::vector<SimulatedBucket> buckets;
+  std::size_t steps = 0;
+  bool is_alike = !spec_.stragglers.exist() && grid_.num_nodes() > 1 &&
+                  spec_.costs.links.node_rates.empty() && spec_.costs.links.rank_cores >= 1;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    SimulatedBucket bucket{.schedules = all[i], .start_us = {}};
+    for (std::size_t rank = 0; rank < lateness_.late_us.size(); ++rank) {
+      bucket.start_us.push_back(lateness_.late_us[rank] + ready_us[i] * lateness_.slowness[rank]);
+    }
+    if (!bucket.schedules->is_eager()) {
+      const double last_us = *std::max_element(bucket.start_us.begin(), bucket.start_us.end());
+      bucket.start_us.assign(bucket.start_us.size(), last_us + agreement_us());
+    }
+    is_alike = is_alike && bucket.schedules->symmetry() != NodeSymmetry::kNone;
+    steps += bucket.schedules->steps();
+    buckets.push_back(std::move(bucket));
+  }
+  if (is_alike) steps /= static_cast<std::size_t>(grid_.num_nodes());
+  if (steps > kMostSteps) {
+    refuse(
+        fmt::format("{} steps are more than the {} that can be simulated; raise the size of "
+                    "chunks, take fewer ranks or no stragglers",
+                    steps, kMostSteps));
+  }
+  return simulate(
+      grid_, buckets,
+      {.costs = spec_.costs,
+       .slowness = spec_.stragglers.exist() ? lateness_.slowness : std::vector<double>{},
+       .only_first_node = is_alike});
+}
+
+}  // namespace kolo::bench

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "benchmarks/sim/simulator.h"
+#include "comm/collective/compile.h"
+#include "compression/sparse_all_reduce.h"
+
+namespace kolo::bench {
+
+/// Ranks that are late or slow, drawn at random.
+struct Stragglers {
+  double late_us = 0;      ///< Mean lateness of a rank, exponentially distributed.
+  double slow_share = 0;   ///< Each rank is slow with this probability,
+  double slow_factor = 1;  ///< by this factor.
+  std::uint64_t seed = 1;
+
+  bool exist() const { return late_us > 0 || (slow_share > 0 && slow_factor != 1); }
+};
+
+/// What `stragglers` came to, by rank.
+struct Lateness {
+  std::vector<double> late_us;
+  std::vector<double> slowness;
+};
+Lateness draw(const Stragglers& stragglers, int ranks);
+
+/// A job on machines that one need not have.
+struct ClusterSpec {
+  int nodes = 1;
+  int ranks_per_node = 1;
+  MachineCosts costs = {};
+  CompileOptions compile = {};  ///< Its link costs are those of `costs`.
+  /// Where the tensors are: in the bucket's memory, or packed.
+  Placement placement = Placement::kInPlace;
+  MemoryKind memory = MemoryKind::kHost;
+  Stragglers stragglers = {};
+  /// Plays every rank by its own schedule, even where nodes are alike.
+  bool full = false;
+};
+
+/// The ranks of a cluster, and the schedules of the buckets that they run.
+///
+/// With up to `kMostRanksInFull` ranks each has its own schedule. Beyond, node 0's must stand for
+/// all, and for that a bucket is padded so that all parts are equal.
+///
+/// Threads: one.
+class Cluster {
+ public:
+  static constexpr int kMostRanksInFull = 64;
+
+  explicit Cluster(ClusterSpec spec);
+
+  const ClusterSpec& spec() const { return spec_; }
+  const ProcessGrid& grid() const { return grid_; }
+  const Lateness& lateness() const { return lateness_; }
+
+  /// A bucket of this cluster. `count` is padded as the runtime does it.
+  BucketLayout layout(std::size_t count, DType dtype) const;
+  std::string algorithm(const BucketLayout& layout) const;
+  /// Made once for equal layouts; lives as long as the cluster.
+  /// Errors: KoloError(kConfig) if the job is too large, or its nodes are not alike, saying what to
+  ///         do; whatever `compile_all_reduce` throws.
+  const SimulatorSchedules& schedules(const BucketLayout& layout);
+  /// Those of a sparse step of a compression group. Made anew for each call; they live as long as
+  /// the cluster. Errors: the same.
+  const SimulatorSchedules& schedules(const SparseOptions& group);
+
+  /// From the last rank being ready to all knowing it: up and down the tree of agreement.
+  double agreement_us() const;
+
+  /// When the slowest rank is done with each bucket, eager ones started by each rank when it is
+  /// ready itself, the others when all have agreed. `ready_us` is by bucket, then by rank, without
+  /// lateness: that of the stragglers comes on top.
+  std::vector<double> run(const std::vector<const SimulatorSchedules*>& all,
+                          const std::vector<double>& ready_us);
+  std::vector<double> run(const std::vector<BucketLayout>& layouts,
+                          const std::vector<double>& ready_us);
+
+ private:
+  SimulatorSchedules make_schedules(BucketLayout layout) const;
+  SimulatorSchedules make_schedules(const SimulatorSchedules::Compile& compile,
+                                    const std::string& what) const;
+  bool is_small() const;
+  BucketLayout padded(BucketLayout layout, CompileOptions& options) const;
+  void check_size(const BucketLayout& layout, const CompileOptions& options) const;
+
+  ClusterSpec spec_;
+  ProcessGrid grid_;
+  Lateness lateness_;
+  std::map<std::tuple<std::size_t, DType>, std::unique_ptr<SimulatorSchedules>> schedules_;
+  std::vector<std::unique_ptr<SimulatorSchedules>> sparse_;
+};
+
+}  // namespace kolo::bench

@@ -1,0 +1,110 @@
+#include "benchmarks/sim/sim_models.h"
+
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "comm/base/error.h"
+
+namespace kolo::bench {
+namespace {
+
+class PresetBuilder {
+ public:
+  PresetBuilder(std::string name, int batch) : preset_{.name = std::move(name), .batch = batch} {}
+
+  void add(const std::string& name, std::vector<std::size_t> shape, double flops = 0) {
+    preset_.gradients.push_back(
+        {.name = fmt::format("{}.{}", preset_.gradients.size(), name), .shape = std::move(shape)});
+    preset_.flops.push_back(flops);
+  }
+  ModelPreset build() && { return std::move(preset_); }
+
+ private:
+  ModelPreset preset_;
+};
+
+/// A convolution whose output has `side` x `side` places, and the norm behind it.
+void add_convolution(PresetBuilder& model, std::size_t in, std::size_t out, std::size_t kernel,
+                     std::size_t side) {
+  const double weights = static_cast<double>(in * out * kernel * kernel);
+  model.add("conv", {out, in, kernel, kernel}, 2 * weights * static_cast<double>(side * side));
+  model.add("norm.weight", {out});
+  model.add("norm.bias", {out});
+}
+
+/// Source: He et al., CVPR 2016, with the stride in the 3 x 3 convolution as programs have it.
+ModelPreset resnet50() {
+  PresetBuilder model("resnet50", 64);
+  add_convolution(model, 3, 64, 7, 112);
+  std::size_t in = 64, width = 64, side = 56;
+  for (int blocks : {3, 4, 6, 3}) {
+    for (int block = 0; block < blocks; ++block) {
+      const std::size_t side_before = block == 0 && width > 64 ? 2 * side : side;
+      add_convolution(model, in, width, 1, side_before);
+      add_convolution(model, width, width, 3, side);
+      add_convolution(model, width, 4 * width, 1, side);
+      if (block == 0) add_convolution(model, in, 4 * width, 1, side);
+      in = 4 * width;
+    }
+    width *= 2;
+    side /= 2;
+  }
+  model.add("fc.weight", {1000, 2048}, 2.0 * 1000 * 2048);
+  model.add("fc.bias", {1000});
+  return std::move(model).build();
+}
+
+/// Source: Radford et al., 2019, but the output layer has weights of its own.
+ModelPreset gpt1b() {
+  constexpr std::size_t kWidth = 1792, kVocabulary = 50304, kTokens = 1024;
+  PresetBuilder model("gpt1b", 8);
+  const auto add_linear = [&](const char* name, std::size_t in, std::size_t out) {
+    model.add(std::string(name) + ".weight", {out, in},
+              2.0 * static_cast<double>(in * out * kTokens));
+    model.add(std::string(name) + ".bias", {out});
+  };
+  const auto add_norm = [&] {
+    model.add("norm.weight", {kWidth});
+    model.add("norm.bias", {kWidth});
+  };
+  model.add("tokens", {kVocabulary, kWidth});
+  model.add("positions", {kTokens, kWidth});
+  for (int block = 0; block < 22; ++block) {
+    add_norm();
+    add_linear("attention", kWidth, 3 * kWidth);
+    // Scores and their sums: no weights, but operations.
+    model.add("projection.weight", {kWidth, kWidth},
+              2.0 * static_cast<double>(kWidth * kWidth * kTokens) +
+                  4.0 * static_cast<double>(kTokens * kTokens * kWidth));
+    model.add("projection.bias", {kWidth});
+    add_norm();
+    add_linear("up", kWidth, 4 * kWidth);
+    add_linear("down", 4 * kWidth, kWidth);
+  }
+  add_norm();
+  model.add("head", {kVocabulary, kWidth},
+            2.0 * static_cast<double>(kVocabulary * kWidth * kTokens));
+  return std::move(model).build();
+}
+
+}  // namespace
+
+std::size_t ModelPreset::parameters() const {
+  std::size_t total = 0;
+  for (const GradientSpec& gradient : gradients) total += gradient.count();
+  return total;
+}
+
+double ModelPreset::forward_flops() const {
+  return std::accumulate(flops.begin(), flops.end(), 0.0);
+}
+
+ModelPreset model_preset(const std::string& name) {
+  if (name == "resnet50") return resnet50();
+  if (name == "gpt1b") return gpt1b();
+  throw KoloError({.code = ErrorCode::kConfig,
+                   .what = fmt::format("no model '{}'; there are resnet50 and gpt1b", name)});
+}
+
+}  // namespace kolo::bench

@@ -1,0 +1,147 @@
+#include "benchmarks/sim/simulated_machine.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "comm/base/check.h"
+#include "topology/shared_cores.h"
+
+namespace kolo {
+namespace {
+
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+double transfer_us(const LinkCost& link, double bytes) {
+  return link.latency_us + bytes / link.bytes_per_us;
+}
+
+double value_of(const std::vector<double>& by_rank, int rank) {
+  return by_rank[static_cast<std::size_t>(rank)];
+}
+
+}  // namespace
+
+SimulatedMachine::SimulatedMachine(const ProcessGrid& grid, const SimulatorOptions& options)
+    : grid_(grid),
+      costs_(options.costs),
+      model_(grid, costs_.links),
+      is_reduced_(options.only_first_node),
+      core_pairs_(1, costs_.links.rank_cores * grid.world_size() / 2,
+                  {.jobs = grid.world_size() / 2.0, .missing_take = kWaitingTakes}) {
+  check(!is_reduced_ || !shares_cores(), "ranks that share cores do not stand for each other");
+  place_ranks(options.slowness);
+  furnish_nodes();
+}
+
+void SimulatedMachine::furnish_nodes() {
+  const LinkCosts& links = costs_.links;
+  for (int node = 0; node < grid_.num_nodes(); ++node) {
+    const double rate = links.node_rate(node);
+    check(!is_reduced_ || rate == links.node_rate(0),
+          "nodes whose links are not equally fast are not alike");
+    if (is_reduced_ && node > 0) continue;
+    const SimulatedLink link(links_are_limit(links) ? rate : kUnlimited, links.network.burst_bytes);
+    nodes_.push_back({.out = link, .in = link});
+  }
+}
+
+void SimulatedMachine::place_ranks(const std::vector<double>& slowness) {
+  const auto world = static_cast<std::size_t>(grid_.world_size());
+  check(slowness.empty() || slowness.size() == world, "not one slowness per rank");
+  check(slowness.empty() || are_alike(slowness), "nodes that are not equally slow are not alike");
+  std::vector<int> order;
+  for (int rank = 0; rank < grid_.world_size(); ++rank) {
+    if (!is_reduced_ || grid_.node(rank) == 0) order.push_back(rank);
+  }
+  std::sort(order.begin(), order.end(), [&](int a, int b) {
+    return std::pair(grid_.local_rank(a), grid_.node(a)) <
+           std::pair(grid_.local_rank(b), grid_.node(b));
+  });
+  place_of_.assign(world, 0);
+  for (int rank : order) {
+    place_of_[static_cast<std::size_t>(rank)] = narrow<std::uint32_t>(ranks_.size());
+    SimulatedRank& added = ranks_.emplace_back();
+    added.number = rank;
+    added.node = grid_.node(rank);
+    added.slowness = slowness.empty() ? 1.0 : value_of(slowness, rank);
+    added.moves = SimulatedLink(rank_bytes_per_us(costs_.links), 0);
+  }
+}
+
+int SimulatedMachine::first_like(int rank) const {
+  return grid_.ranks_of_node(0)[static_cast<std::size_t>(grid_.local_rank(rank))];
+}
+
+std::uint32_t SimulatedMachine::place_of(int rank) const {
+  return place_of_[static_cast<std::size_t>(is_reduced_ ? first_like(rank) : rank)];
+}
+
+SimulatedNode& SimulatedMachine::node_of(std::uint32_t place) {
+  return nodes_[is_reduced_ ? 0 : static_cast<std::size_t>(ranks_[place].node)];
+}
+
+bool SimulatedMachine::are_alike(const std::vector<double>& by_rank) const {
+  for (int rank = 0; is_reduced_ && rank < grid_.world_size(); ++rank) {
+    if (value_of(by_rank, rank) != value_of(by_rank, first_like(rank))) return false;
+  }
+  return true;
+}
+
+NodeMemory SimulatedMachine::memory_of(const BucketLayout& layout) const {
+  const auto bytes = static_cast<double>(layout.count * size_of(layout.dtype));
+  return {costs_.links.memory, bytes * grid_.local_size(grid_.leader(0))};
+}
+
+double SimulatedMachine::way_us() const {
+  const NetworkCost& network = costs_.links.network;
+  return network.latency_us + 2 * network.message_us;
+}
+
+std::optional<double> SimulatedMachine::memory_us(const Step& step, const NodeMemory& memory,
+                                                  bool is_inside) const {
+  const auto bytes = static_cast<double>(step.bytes);
+  if (step.kind == StepKind::kCodec) return std::nullopt;
+  if (step.worker == Worker::kKernels) {
+    const auto shared = static_cast<double>(step.shared_bytes);
+    return memory.own_us(bytes - shared) + memory.shared_us(shared);
+  }
+  if (step.worker != Worker::kMessages || !is_inside) return std::nullopt;
+  // Into a ring of bytes that both ends map, and out of it.
+  if (step.kind == StepKind::kSend) return memory.own_us(2 * bytes);
+  if (step.kind != StepKind::kRecv) return std::nullopt;
+  return memory.own_us(bytes) + memory.shared_us(bytes);
+}
+
+double SimulatedMachine::time_us(const Step& step) const {
+  const auto bytes = static_cast<double>(step.bytes);
+  if (step.kind == StepKind::kCodec) {
+    const SelectorCost& selector = costs_.links.selector;
+    return costs_.links.step_us + bytes / selector.bytes_per_us + step.entries * selector.pair_us;
+  }
+  if (step.worker == Worker::kMessages) {
+    const bool is_flag = step.kind == StepKind::kSignal || step.kind == StepKind::kAwait;
+    if (is_flag) return costs_.links.step_us / std::min(1.0, costs_.links.rank_cores);
+    return shares_cores() ? 0 : costs_.links.network.message_us;
+  }
+  if (step.worker == Worker::kDown || step.worker == Worker::kUp) {
+    return transfer_us(costs_.links.staging, bytes / 2);  // Bytes are those read plus written.
+  }
+  return transfer_us(costs_.device_kernel, bytes);
+}
+
+double SimulatedMachine::joint_us(const Step& step, const NodeMemory& memory,
+                                  std::size_t ranks) const {
+  const LinkCosts& links = costs_.links;
+  const double flags = 2 * (static_cast<double>(ranks) - 1) / std::min(1.0, links.rank_cores);
+  return links.memory.latency_us + (flags + 1) * links.step_us +
+         memory.own_us(static_cast<double>(step.bytes));
+}
+
+double SimulatedMachine::native_us(const Step& step, std::size_t ranks) const {
+  if (step.native == NativeOp::kAllReduce) return model_.native_us(step.bytes);
+  const auto size = static_cast<double>(ranks);
+  return transfer_us(costs_.links.device, (size - 1) / size * static_cast<double>(step.bytes));
+}
+
+}  // namespace kolo

@@ -1,0 +1,139 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "benchmarks/sim/shared_capacity.h"
+#include "benchmarks/sim/simulated_link.h"
+#include "benchmarks/sim/simulator.h"
+#include "topology/host_passages.h"
+
+namespace kolo {
+
+/// A step of one bucket.
+struct SimulatedTask {
+  std::uint32_t bucket;
+  StepId step;
+};
+
+/// First in, first out, in memory that is used again when all are out.
+class TaskQueue {
+ public:
+  bool empty() const { return next_ == tasks_.size(); }
+  void push(SimulatedTask task) { tasks_.push_back(task); }
+  SimulatedTask pop() {
+    const SimulatedTask task = tasks_[next_++];
+    if (empty()) {
+      tasks_.clear();
+      next_ = 0;
+    }
+    return task;
+  }
+
+ private:
+  std::vector<SimulatedTask> tasks_;
+  std::size_t next_ = 0;
+};
+
+/// A rank and its workers.
+struct SimulatedRank {
+  int number = 0;
+  int node = 0;
+  double slowness = 1;
+  /// What it sends to other nodes and receives passes here, one after the other.
+  SimulatedLink moves{std::numeric_limits<double>::infinity(), 0};
+
+  bool is_busy(Worker worker) const { return busy_[index(worker)]; }
+  void set_busy(Worker worker, bool busy) { busy_[index(worker)] = busy; }
+  TaskQueue& ready(Worker worker) { return ready_[static_cast<std::size_t>(worker)]; }
+
+  SimulatedTask in_memory{};  ///< What the processor does there.
+
+ private:
+  /// Messages and kernels share the processor.
+  static std::size_t index(Worker worker) {
+    return static_cast<std::size_t>(worker == Worker::kKernels ? Worker::kMessages : worker);
+  }
+
+  std::array<TaskQueue, kWorkers> ready_;
+  std::array<bool, kWorkers> busy_{};
+};
+
+/// What the ranks of a node share.
+struct SimulatedNode {
+  SimulatedLink out, in;
+  SharedCapacity memory{1, 1};
+  std::uint32_t changes = 0;  ///< Of the kernels that share the memory.
+  double collectives_free_us = 0;
+};
+
+/// The machines of a simulated job: where each rank is played, and what steps take there.
+///
+/// Places are numbered by local rank and then by node, so that what happens at one time happens in
+/// an order that does not depend on which node it happens at, and nodes that are alike remain so.
+///
+/// Threads: one. `grid` outlives it.
+class SimulatedMachine {
+ public:
+  using Step = SimulatorSchedules::Step;
+
+  /// Errors: UsageError for slowness that does not fit the grid or, with only_first_node, for
+  ///         slowness or links that differ between nodes and for ranks that share cores.
+  SimulatedMachine(const ProcessGrid& grid, const SimulatorOptions& options);
+
+  const MachineCosts& costs() const { return costs_; }
+  std::uint32_t places() const { return static_cast<std::uint32_t>(ranks_.size()); }
+  SimulatedRank& rank(std::uint32_t place) { return ranks_[place]; }
+  const SimulatedRank& rank(std::uint32_t place) const { return ranks_[place]; }
+  SimulatedNode& node_of(std::uint32_t place);
+  std::span<SimulatedNode> nodes() { return nodes_; }
+  /// Whether ranks have no cores of their own. Then a message keeps a pair of cores busy on its
+  /// whole way, from the beginning of its sending to the end of its receiving, and pairs are shared
+  /// by all messages under way, and half by ranks that have none; else only sending and receiving
+  /// take a processor.
+  bool shares_cores() const { return costs_.links.rank_cores < 1; }
+  /// The pairs of cores, where they are shared.
+  SharedCapacity& core_pairs() { return core_pairs_; }
+  /// What the way of a message takes of one of them.
+  double way_us() const;
+  /// From a message's first byte on the sender's link to that on the receiver's.
+  double wire_us() const { return shares_cores() ? 0 : costs_.links.network.latency_us; }
+  /// Where a rank is played: itself, or its like on node 0.
+  std::uint32_t place_of(int rank) const;
+  /// Whether only the ranks of node 0 are played.
+  bool is_reduced() const { return is_reduced_; }
+  /// Whether values by rank are equal on ranks that one place stands for.
+  bool are_alike(const std::vector<double>& by_rank) const;
+
+  /// Whether a bucket fits the cache together with those of the other ranks of its node.
+  NodeMemory memory_of(const BucketLayout& layout) const;
+  /// What a step takes of the time of its node's memory, if it works there. `is_inside`: its
+  /// message or flag stays in the node.
+  std::optional<double> memory_us(const Step& step, const NodeMemory& memory, bool is_inside) const;
+  /// What all other steps but native ones take.
+  double time_us(const Step& step) const;
+  /// What a joint step of so many ranks takes.
+  double joint_us(const Step& step, const NodeMemory& memory, std::size_t ranks) const;
+  /// What a native step of so many ranks takes.
+  double native_us(const Step& step, std::size_t ranks) const;
+
+ private:
+  int first_like(int rank) const;
+  void place_ranks(const std::vector<double>& slowness);
+  void furnish_nodes();
+
+  const ProcessGrid& grid_;
+  MachineCosts costs_;
+  CostModel model_;
+  bool is_reduced_;
+  std::vector<SimulatedRank> ranks_;     // by place
+  std::vector<std::uint32_t> place_of_;  // by rank
+  std::vector<SimulatedNode> nodes_;
+  SharedCapacity core_pairs_;
+};
+
+}  // namespace kolo

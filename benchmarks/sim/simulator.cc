@@ -1,0 +1,429 @@
+#include "benchmarks/sim/simulator.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "benchmarks/sim/simulated_machine.h"
+#include "comm/base/check.h"
+
+namespace kolo {
+namespace {
+
+using Step = SimulatorSchedules::Step;
+
+using Task = SimulatedTask;
+
+enum class EventKind : std::uint8_t {
+  kStart,      // a bucket at a rank
+  kDone,       // a step, by the worker that it had
+  kMemory,     // the first of a node's kernels, unless its changes (`step`) are more by now
+  kCarried,    // the first of the messages that share cores, unless `step` is out of date
+  kSent,       // a send: it has left its rank's link
+  kHead,       // of a message, at the receiver's link
+  kDelivered,  // a message or flag
+  kMet,        // a native or joint step, by all of its ranks
+};
+
+/// Events of one time happen in the order of their places.
+struct Event {
+  double time;
+  double tail;  // of kHead: when the last byte is there
+  std::uint32_t bucket;
+  StepId step;
+  std::uint32_t place;
+  EventKind kind;
+
+  friend bool operator>(const Event& a, const Event& b) {
+    return std::tie(a.time, a.bucket, a.step, a.place, a.kind) >
+           std::tie(b.time, b.bucket, b.step, b.place, b.kind);
+  }
+};
+
+/// One bucket on all ranks.
+struct Run {
+  std::vector<std::size_t> first = {};      // of each place's steps
+  std::vector<std::uint32_t> missing = {};  // what each step waits for
+  std::vector<std::size_t> remaining = {};  // steps of each place that are not complete
+  std::size_t ranks = 0;                    // that are not done
+  double finish_us = 0;
+};
+
+class Simulation {
+ public:
+  Simulation(const ProcessGrid& grid, std::span<const SimulatedBucket> buckets,
+             const SimulatorOptions& options)
+      : grid_(grid), buckets_(buckets), machine_(grid, options), runs_(buckets.size()) {
+    for (std::size_t i = 0; i < buckets.size(); ++i) {
+      check_bucket(buckets[i]);
+      runs_[i].ranks = machine_.places();
+      memories_.push_back(machine_.memory_of(buckets[i].schedules->layout()));
+      for (std::uint32_t place = 0; place < machine_.places(); ++place) {
+        const auto rank = static_cast<std::size_t>(machine_.rank(place).number);
+        push(buckets[i].start_us[rank] + machine_.costs().links.bucket_us, EventKind::kStart,
+             {narrow<std::uint32_t>(i), 0}, place);
+      }
+    }
+  }
+
+  std::vector<double> run() {
+    while (!events_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.time;
+      handle(event);
+    }
+    std::vector<double> finish_us;
+    for (std::uint32_t i = 0; i < runs_.size(); ++i) {
+      if (runs_[i].ranks > 0) complain(i);
+      finish_us.push_back(runs_[i].finish_us);
+    }
+    return finish_us;
+  }
+
+ private:
+  void check_bucket(const SimulatedBucket& bucket) const {
+    check(bucket.start_us.size() == static_cast<std::size_t>(grid_.world_size()),
+          "not one start per rank");
+    if (!machine_.is_reduced()) return;
+    check(bucket.schedules->symmetry() != NodeSymmetry::kNone,
+          "one node cannot stand for all without a symmetry");
+    check(machine_.are_alike(bucket.start_us), "nodes that do not start alike are not alike");
+  }
+
+  const SimulatorSchedules::Lines& lines(std::uint32_t bucket, std::uint32_t place) const {
+    return buckets_[bucket].schedules->of_rank(machine_.rank(place).number);
+  }
+  const Step& step(Task task, std::uint32_t place) const {
+    return lines(task.bucket, place).steps[task.step];
+  }
+  int peer(Task task, std::uint32_t place) const {
+    return buckets_[task.bucket].schedules->peer(machine_.rank(place).number, step(task, place));
+  }
+  const LinkCosts& links() const { return machine_.costs().links; }
+
+  void push(double time, EventKind kind, Task task, std::uint32_t place) {
+    events_.push({time, 0, task.bucket, task.step, place, kind});
+  }
+
+  void handle(const Event& event) {
+    const Task task{event.bucket, event.step};
+    switch (event.kind) {
+      case EventKind::kStart:
+        start(event.bucket, event.place);
+        break;
+      case EventKind::kDone:
+        done(task, event.place);
+        break;
+      case EventKind::kMemory:
+        memory_done(event.place, event.step);
+        break;
+      case EventKind::kCarried:
+        carried(event.step);
+        break;
+      case EventKind::kSent:
+        complete(task, event.place);
+        break;
+      case EventKind::kHead:
+        enter_receiver(event);
+        break;
+      case EventKind::kDelivered:
+        deliver(task, event.place);
+        break;
+      case EventKind::kMet:
+        complete_met(task, event.place);
+        break;
+    }
+  }
+
+  void start(std::uint32_t bucket, std::uint32_t place) {
+    Run& run = runs_[bucket];
+    if (run.missing.empty()) prepare(bucket);
+    const auto count = narrow<StepId>(lines(bucket, place).steps.size());
+    if (count == 0) finish(bucket);
+    for (StepId id = 0; id < count; ++id) satisfy({bucket, id}, place);
+    settle(place);
+  }
+
+  /// Every step waits for what its schedule says, and for its bucket to be started at its rank.
+  void prepare(std::uint32_t bucket) {
+    Run& run = runs_[bucket];
+    for (std::uint32_t place = 0; place < machine_.places(); ++place) {
+      run.first.push_back(run.missing.size());
+      run.remaining.push_back(lines(bucket, place).steps.size());
+      for (const Step& line : lines(bucket, place).steps) run.missing.push_back(line.waits + 1);
+    }
+  }
+
+  void satisfy(Task task, std::uint32_t place) {
+    Run& run = runs_[task.bucket];
+    if (--run.missing[run.first[place] + task.step] == 0) release(task, place);
+  }
+
+  void release(Task task, std::uint32_t place) {
+    const Worker worker = step(task, place).worker;
+    if (worker == Worker::kCollectives) return meet(task, place);
+    machine_.rank(place).ready(worker).push(task);
+  }
+
+  void complete(Task task, std::uint32_t place) {
+    completed_.push_back(task);
+    settle(place);
+  }
+
+  /// Draws all consequences of what is complete at a rank, and gives its workers something to do.
+  void settle(std::uint32_t place) {
+    while (!completed_.empty()) {
+      const Task task = completed_.back();
+      completed_.pop_back();
+      for (StepId later : lines(task.bucket, place).successors(task.step)) {
+        satisfy({task.bucket, later}, place);
+      }
+      if (--runs_[task.bucket].remaining[place] == 0) finish(task.bucket);
+    }
+    if (!machine_.rank(place).is_busy(Worker::kMessages)) {
+      if (!begin_next(Worker::kMessages, place)) begin_next(Worker::kKernels, place);
+    }
+    for (Worker worker : {Worker::kPacks, Worker::kDeviceKernels, Worker::kDown, Worker::kUp}) {
+      if (!machine_.rank(place).is_busy(worker)) begin_next(worker, place);
+    }
+  }
+
+  /// Whether the worker had something to do.
+  bool begin_next(Worker worker, std::uint32_t place) {
+    SimulatedRank& rank = machine_.rank(place);
+    if (rank.ready(worker).empty()) return false;
+    const Task task = rank.ready(worker).pop();
+    rank.set_busy(worker, true);
+    const Step& line = step(task, place);
+    const bool is_message = line.worker == Worker::kMessages;
+    const auto work_us =
+        machine_.memory_us(line, memories_[task.bucket], is_message && is_inside(task, place));
+    if (work_us) {
+      rank.in_memory = task;
+      machine_.node_of(place).memory.add(now_, rank.slowness * *work_us, static_cast<int>(place));
+      expect_memory(place);
+    } else {
+      push(now_ + rank.slowness * machine_.time_us(line), EventKind::kDone, task, place);
+    }
+    return true;
+  }
+
+  /// A message or flag within a node.
+  bool is_inside(Task task, std::uint32_t place) const {
+    return grid_.node(peer(task, place)) == machine_.rank(place).node;
+  }
+
+  void done(Task task, std::uint32_t place) {
+    const Step& line = step(task, place);
+    machine_.rank(place).set_busy(line.worker, false);
+    const bool gives = line.kind == StepKind::kSend || line.kind == StepKind::kSignal;
+    if (gives && !is_inside(task, place)) {
+      machine_.shares_cores() ? carry(task, place) : transmit(task, place);
+      return settle(place);
+    }
+    if (gives && line.partner != SimulatorSchedules::kNobody) {
+      push(now_ + links().memory.latency_us, EventKind::kDelivered, task, place);
+    }
+    complete(task, place);
+  }
+
+  void expect_memory(std::uint32_t place) {
+    SimulatedNode& node = machine_.node_of(place);
+    ++node.changes;
+    if (node.memory.empty()) return;
+    push(node.memory.next_end(), EventKind::kMemory, {0, node.changes}, place);
+  }
+
+  void memory_done(std::uint32_t place, std::uint32_t changes) {
+    SimulatedNode& node = machine_.node_of(place);
+    if (node.changes != changes) return;
+    const auto done_at = static_cast<std::uint32_t>(node.memory.take(now_));
+    expect_memory(done_at);
+    const SimulatedRank& rank = machine_.rank(done_at);
+    push(now_ + rank.slowness * links().step_us, EventKind::kDone, rank.in_memory, done_at);
+  }
+
+  /// A message waits for its share of the cores, which takes the time of its whole way; then its
+  /// bytes pass the links.
+  void carry(Task task, std::uint32_t place) {
+    const int number = narrow<int>(carried_.size());
+    carried_.emplace_back(task, place);
+    machine_.core_pairs().add(now_, machine_.way_us(), number);
+    expect_carried();
+  }
+
+  void expect_carried() {
+    ++carried_changes_;
+    if (machine_.core_pairs().empty()) return carried_.clear();
+    push(machine_.core_pairs().next_end(), EventKind::kCarried, {0, carried_changes_}, 0);
+  }
+
+  void carried(std::uint32_t changes) {
+    if (carried_changes_ != changes) return;
+    const auto number = static_cast<std::size_t>(machine_.core_pairs().take(now_));
+    const auto [task, place] = carried_[number];
+    expect_carried();
+    transmit(task, place);
+  }
+
+  void transmit(Task task, std::uint32_t place) {
+    const auto bytes = static_cast<double>(step(task, place).bytes);
+    const double latency_us = machine_.wire_us();
+    SimulatedLink& out = machine_.node_of(place).out;
+    SimulatedLink& sender = machine_.rank(place).moves;
+    const double begin_us = std::max(out.free_us(now_), sender.free_us(now_));
+    const double sent_us = std::max(out.pass(now_, bytes), sender.pass(now_, bytes));
+    push(sent_us, EventKind::kSent, task, place);
+    if (step(task, place).partner == SimulatorSchedules::kNobody) return;
+    events_.push({begin_us + latency_us, sent_us + latency_us, task.bucket, task.step, place,
+                  EventKind::kHead});
+  }
+
+  void enter_receiver(const Event& head) {
+    const Task task{head.bucket, head.step};
+    const std::uint32_t place = machine_.place_of(peer(task, head.place));
+    const auto bytes = static_cast<double>(step(task, head.place).bytes);
+    const double through_us = std::max(machine_.node_of(place).in.pass(now_, bytes),
+                                       machine_.rank(place).moves.pass(now_, bytes));
+    push(std::max(through_us, head.tail), EventKind::kDelivered, task, head.place);
+  }
+
+  void deliver(Task task, std::uint32_t sender) {
+    const std::uint32_t place = machine_.place_of(peer(task, sender));
+    satisfy({task.bucket, step(task, sender).partner}, place);
+    settle(place);
+  }
+
+  using Meeting = std::tuple<std::uint32_t, int, std::uint32_t>;  // bucket, node or -1, ordinal
+
+  Meeting meeting(Task task, std::uint32_t place) const {
+    const Step& line = step(task, place);
+    const int where = line.group == NativeGroup::kNode ? machine_.rank(place).node : -1;
+    return {task.bucket, where, line.ordinal};
+  }
+
+  // Collectives of a node follow each other in the order in which all its ranks are there.
+  void meet(Task task, std::uint32_t place) {
+    const Step& line = step(task, place);
+    const bool is_in_node = line.group == NativeGroup::kNode;
+    const int node = machine_.rank(place).node;
+    const std::size_t size = is_in_node ? grid_.ranks_of_node(node).size() : machine_.places();
+    auto& present = present_[meeting(task, place)];
+    present.emplace_back(place, task.step);
+    if (present.size() < size) return;
+    if (line.kind == StepKind::kJoint) {
+      const double us = machine_.joint_us(line, memories_[task.bucket], size);
+      return push(now_ + us, EventKind::kMet, task, place);
+    }
+    double begin_us = now_;
+    const auto reserve = [&](double end_us) {
+      for (SimulatedNode& other : machine_.nodes()) {
+        if (is_in_node && &other != &machine_.node_of(place)) continue;
+        begin_us = std::max(begin_us, other.collectives_free_us);
+        other.collectives_free_us = std::max(end_us, other.collectives_free_us);
+      }
+    };
+    reserve(now_);
+    const double end_us = begin_us + machine_.native_us(line, size);
+    reserve(end_us);
+    push(end_us, EventKind::kMet, task, place);
+  }
+
+  // The number of such a step is the same on all of its ranks, the number of its line is not.
+  void complete_met(Task task, std::uint32_t place) {
+    const auto met = present_.extract(meeting(task, place));
+    for (const auto& [member, step] : met.mapped()) complete({task.bucket, step}, member);
+  }
+
+  void finish(std::uint32_t bucket) {
+    Run& run = runs_[bucket];
+    run.finish_us = now_;
+    if (--run.ranks == 0) run.missing = {};
+  }
+
+  [[noreturn]] void complain(std::uint32_t bucket) const {
+    std::string what = "steps wait for each other";
+    int rank = -1;
+    for (std::uint32_t place = 0; place < machine_.places(); ++place) {
+      const auto waiting = first_waiting(bucket, place);
+      if (!waiting) continue;
+      const bool is_hopeless = !meets(*waiting, place) && !has_giver(*waiting, place);
+      if (rank >= 0 && !is_hopeless) continue;
+      rank = machine_.rank(place).number;
+      const std::uint32_t ordinal = step(*waiting, place).ordinal;
+      what = meets(*waiting, place)
+                 ? fmt::format("step {} waits for the others of step number {}", waiting->step,
+                               ordinal)
+                 : fmt::format("step {} waits for number {} of rank {}{}", waiting->step, ordinal,
+                               peer(*waiting, place), is_hopeless ? ", which never gives it" : "");
+      if (is_hopeless) break;
+    }
+    throw KoloError(
+        {.code = ErrorCode::kInternal,
+         .rank = rank,
+         .what = fmt::format("the simulation of bucket {} stands still: {}", bucket, what)});
+  }
+
+  /// The first step of a rank that waits for nothing but other ranks. (What comes before a step has
+  /// lower numbers.)
+  std::optional<Task> first_waiting(std::uint32_t bucket, std::uint32_t place) const {
+    const auto count = lines(bucket, place).steps.size();
+    for (StepId id = 0; id < count; ++id) {
+      const Task task{bucket, id};
+      const std::uint32_t missing = runs_[bucket].missing[runs_[bucket].first[place] + id];
+      const StepKind kind = step(task, place).kind;
+      const bool takes = kind == StepKind::kRecv || kind == StepKind::kAwait;
+      if (takes && missing == 1) return task;
+      const bool has_met = !present_.contains(meeting(task, place));
+      if (meets(task, place) && missing == 0 && !has_met) return task;
+    }
+    return std::nullopt;
+  }
+
+  bool meets(Task task, std::uint32_t place) const {
+    return step(task, place).worker == Worker::kCollectives;
+  }
+
+  /// Whether some step at the peer gives what this step takes.
+  bool has_giver(Task task, std::uint32_t place) const {
+    const StepKind kind =
+        step(task, place).kind == StepKind::kRecv ? StepKind::kSend : StepKind::kSignal;
+    const std::uint32_t giver = machine_.place_of(peer(task, place));
+    const auto& steps = lines(task.bucket, giver).steps;
+    for (StepId id = 0; id < steps.size(); ++id) {
+      const bool leads_here = steps[id].kind == kind && steps[id].partner == task.step &&
+                              machine_.place_of(peer({task.bucket, id}, giver)) == place;
+      if (leads_here) return true;
+    }
+    return false;
+  }
+
+  const ProcessGrid& grid_;
+  std::span<const SimulatedBucket> buckets_;
+  SimulatedMachine machine_;
+  double now_ = 0;
+  std::vector<Run> runs_;             // by bucket
+  std::vector<NodeMemory> memories_;  // by bucket
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<Task> completed_;                          // at the rank that is being settled
+  std::vector<std::pair<Task, std::uint32_t>> carried_;  // messages, with their senders' places
+  std::uint32_t carried_changes_ = 0;
+  /// Places, with the step there, that are ready for a native or joint step.
+  std::map<Meeting, std::vector<std::pair<std::uint32_t, StepId>>> present_;
+};
+
+}  // namespace
+
+std::vector<double> simulate(const ProcessGrid& grid, std::span<const SimulatedBucket> buckets,
+                             const SimulatorOptions& options) {
+  return Simulation(grid, buckets, options).run();
+}
+
+}  // namespace kolo

@@ -1,0 +1,289 @@
+#include "benchmarks/sim/simulator_schedules.h"
+
+#include <algorithm>
+#include <bit>
+#include <tuple>
+
+#include "comm/base/check.h"
+
+namespace kolo {
+namespace {
+
+/// What the sources of a step hold.
+PayloadUse use_of_sources(const Schedule& schedule, const Step& step) {
+  PayloadUse all;
+  for (const Range& source : step.sources) {
+    const PayloadUse use = usual_use(schedule, source);
+    all.bytes += use.bytes;
+    all.entries += use.entries;
+  }
+  return all;
+}
+
+/// What a codec streams, and the entries that it updates one by one.
+PayloadUse codec_use(const Schedule& schedule, const Step& step) {
+  const PayloadUse sources = use_of_sources(schedule, step);
+  const PayloadUse target = usual_use(schedule, step.target);
+  switch (step.verb) {
+    case CodecVerb::kFold:
+    case CodecVerb::kEncode:
+      return {.bytes = 3 * sources.bytes};  // Contribution and residual; their sum.
+    case CodecVerb::kMerge:
+      return {.bytes = 0, .entries = sources.entries};
+    case CodecVerb::kDecode:
+      return {.bytes = target.bytes, .entries = sources.entries};
+    case CodecVerb::kInspect:
+      return {};
+    case CodecVerb::kCount:
+    case CodecVerb::kTally:
+    case CodecVerb::kNarrow:
+    case CodecVerb::kFinish:
+    case CodecVerb::kJoin:
+    case CodecVerb::kPart:
+      return {.bytes = sources.bytes + target.bytes};
+  }
+  return {};
+}
+
+/// What a kernel reads and writes, what else moves.
+PayloadUse use_of(const Schedule& schedule, const Step& step) {
+  const auto bytes_of = [&](const Range& range) { return usual_use(schedule, range).bytes; };
+  switch (step.kind) {
+    case StepKind::kSend:
+      return {.bytes = bytes_of(step.sources[0])};
+    case StepKind::kRecv:
+      return {.bytes = bytes_of(step.target)};
+    case StepKind::kReduce:
+      return {.bytes = (step.sources.size() + 1 + step.mirrors.size()) * bytes_of(step.target)};
+    case StepKind::kCopy:
+    case StepKind::kPack:
+    case StepKind::kUnpack:
+      return {.bytes = 2 * bytes_of(step.target)};
+    case StepKind::kExchange:
+      return {.bytes = 4 * bytes_of(step.target)};
+    case StepKind::kJoint:  // By all ranks together.
+      return {.bytes = 2 * step.sources.size() * bytes_of(step.target)};
+    case StepKind::kNative:
+      return {.bytes = std::max(bytes_of(step.sources[0]), bytes_of(step.target))};
+    case StepKind::kCodec:
+      return codec_use(schedule, step);
+    case StepKind::kSignal:
+    case StepKind::kAwait:
+      return {};
+  }
+  return {};
+}
+
+/// What is read of a peer's staging memory, which the peer writes in every iteration. (A bucket in
+/// place is the caller's, who writes it much earlier.)
+std::size_t shared_elements_of(const Step& step, int rank) {
+  std::size_t total = 0;
+  for (const Range& source : step.sources) {
+    if (source.rank != rank && source.region == Region::kStaging) total += source.count;
+  }
+  return total;
+}
+
+Worker worker_of(const Step& step, MemoryKind memory) {
+  const bool on_device = memory == MemoryKind::kDevice;
+  switch (step.kind) {
+    case StepKind::kSend:
+    case StepKind::kRecv:
+    case StepKind::kSignal:
+    case StepKind::kAwait:
+      return Worker::kMessages;
+    case StepKind::kJoint:
+    case StepKind::kNative:
+      return Worker::kCollectives;
+    case StepKind::kExchange:
+    case StepKind::kCodec:
+      return Worker::kKernels;
+    case StepKind::kPack:
+      return on_device ? Worker::kPacks : Worker::kKernels;
+    case StepKind::kCopy:
+      if (on_device && step.target.region == Region::kStaging) return Worker::kDown;
+      if (on_device && step.sources[0].region == Region::kStaging) return Worker::kUp;
+      [[fallthrough]];
+    case StepKind::kReduce:
+    case StepKind::kUnpack:
+      return on_device ? Worker::kDeviceKernels : Worker::kKernels;
+  }
+  return Worker::kMessages;
+}
+
+bool takes(StepKind kind) { return kind == StepKind::kRecv || kind == StepKind::kAwait; }
+bool gives(StepKind kind) { return kind == StepKind::kSend || kind == StepKind::kSignal; }
+bool is_message(StepKind kind) { return kind == StepKind::kSend || kind == StepKind::kRecv; }
+
+int moved_rank(const ProcessGrid& grid, NodeSymmetry symmetry, int rank, int by) {
+  const int node = moved(symmetry, grid.node(rank), by, grid.num_nodes());
+  return grid.ranks_of_node(node)[static_cast<std::size_t>(grid.local_rank(rank))];
+}
+
+/// One end of a message or flag. Both ends have the same key.
+struct End {
+  std::tuple<bool, int, int, std::uint32_t> key;  // message?, giver, taker, ordinal
+  std::size_t lines;
+  StepId step;
+
+  friend bool operator<(const End& a, const End& b) { return a.key < b.key; }
+};
+
+}  // namespace
+
+int moved(NodeSymmetry symmetry, int node, int by, int num_nodes) {
+  switch (symmetry) {
+    case NodeSymmetry::kNone:
+      return node;
+    case NodeSymmetry::kRotation:
+      return (node + by) % num_nodes;
+    case NodeSymmetry::kExchange:
+      return node ^ by;
+  }
+  return node;
+}
+
+SimulatorSchedules::SimulatorSchedules(const ProcessGrid& grid, NodeSymmetry symmetry,
+                                       const Compile& compile)
+    : grid_(grid), symmetry_(symmetry) {
+  const bool is_alike = symmetry != NodeSymmetry::kNone;
+  check(!is_alike || grid.is_even(), "nodes of different size are not alike");
+  const auto nodes = static_cast<unsigned>(grid.num_nodes());
+  check(symmetry != NodeSymmetry::kExchange || std::has_single_bit(nodes),
+        "an exchange symmetry needs a power of two nodes");
+  const int ranks = is_alike ? grid.local_size(grid.leader(0)) : grid.world_size();
+  for (int i = 0; i < ranks; ++i) {
+    add(compile(is_alike ? grid.ranks_of_node(0)[static_cast<std::size_t>(i)] : i));
+  }
+  pair_up();
+  if (is_alike) steps_ *= nodes;
+}
+
+std::size_t SimulatorSchedules::line_of(int rank) const {
+  return static_cast<std::size_t>(symmetry_ == NodeSymmetry::kNone ? rank : grid_.local_rank(rank));
+}
+
+int SimulatorSchedules::peer(int rank, const Step& step) const {
+  if (symmetry_ == NodeSymmetry::kNone) return step.peer;
+  return moved_rank(grid_, symmetry_, step.peer, grid_.node(rank));
+}
+
+void SimulatorSchedules::add(const Schedule& schedule) {
+  layout_ = schedule.layout;
+  is_eager_ = schedule.eager;
+  const std::size_t element_bytes = size_of(schedule.layout.dtype);
+  const std::size_t count = schedule.steps.size();
+  Lines lines;
+  lines.steps.reserve(count);
+  lines.first.assign(count + 1, 0);
+  for (StepId id = 0; id < count; ++id) {
+    const kolo::Step& step = schedule.steps[id];
+    const PayloadUse use = use_of(schedule, step);
+    lines.steps.push_back(
+        {.kind = step.kind,
+         .native = step.native,
+         .group = step.group,
+         .worker = worker_of(step, layout_.memory),
+         .peer = step.peer,
+         .partner = kNobody,
+         .ordinal = step.ordinal,
+         .waits = narrow<std::uint32_t>(step.after.size()) + (takes(step.kind) ? 1U : 0U),
+         .entries = narrow<std::uint32_t>(use.entries),
+         .bytes = use.bytes,
+         .shared_bytes = shared_elements_of(step, schedule.rank) * element_bytes});
+    for (StepId earlier : step.after) ++lines.first[earlier + 1];
+  }
+  for (std::size_t i = 0; i < count; ++i) lines.first[i + 1] += lines.first[i];
+  lines.followers.resize(lines.first[count]);
+  std::vector<std::uint32_t> next(lines.first.begin(), lines.first.end());
+  for (StepId id = 0; id < count; ++id) {
+    for (StepId earlier : schedule.steps[id].after) lines.followers[next[earlier]++] = id;
+  }
+  steps_ += count;
+  lines_.push_back(std::move(lines));
+}
+
+// Without a symmetry the ends of a message are named by their ranks. With one, node 0's message to
+// node k is the one that node 0 gets from the node that k moves to 0: the giver is moved to node 0,
+// and the taker with it.
+void SimulatorSchedules::pair_up() {
+  std::vector<End> given, taken;
+  const int nodes = grid_.num_nodes();
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    const int rank =
+        symmetry_ == NodeSymmetry::kNone ? static_cast<int>(i) : grid_.ranks_of_node(0)[i];
+    for (StepId id = 0; id < lines_[i].steps.size(); ++id) {
+      const Step& step = lines_[i].steps[id];
+      const bool message = is_message(step.kind);
+      if (gives(step.kind)) {
+        given.push_back({{message, rank, step.peer, step.ordinal}, i, id});
+      } else if (takes(step.kind)) {
+        const int node = grid_.node(step.peer);
+        const int back = symmetry_ == NodeSymmetry::kRotation ? (nodes - node) % nodes : node;
+        const int giver = moved_rank(grid_, symmetry_, step.peer, back);
+        const int taker = moved_rank(grid_, symmetry_, rank, back);
+        taken.push_back({{message, giver, taker, step.ordinal}, i, id});
+      }
+    }
+  }
+  std::sort(given.begin(), given.end());
+  std::sort(taken.begin(), taken.end());
+  std::size_t pairs = 0;
+  for (auto give = given.begin(), take = taken.begin();
+       give != given.end() && take != taken.end();) {
+    if (*give < *take) {
+      ++give;
+    } else if (*take < *give) {
+      ++take;
+    } else {
+      Step& from = lines_[give->lines].steps[give->step];
+      check(from.bytes == lines_[take->lines].steps[take->step].bytes,
+            "a message differs in length at its ends; are the nodes alike?");
+      from.partner = take->step;
+      ++give, ++take, ++pairs;
+    }
+  }
+  check(symmetry_ == NodeSymmetry::kNone || (pairs == given.size() && pairs == taken.size()),
+        "a message has only one end: the nodes are not alike");
+}
+
+namespace {
+
+bool is_moved(const Schedule& original, const Schedule& copy, const ProcessGrid& grid,
+              NodeSymmetry symmetry, int by) {
+  const auto same_use = [&](const Step& a, const Step& b) {
+    const PayloadUse one = use_of(original, a), other = use_of(copy, b);
+    return one.bytes == other.bytes && one.entries == other.entries;
+  };
+  const auto same = [&](const Step& a, const Step& b) {
+    const int peer = a.peer < 0 ? a.peer : moved_rank(grid, symmetry, a.peer, by);
+    return a.kind == b.kind && peer == b.peer && a.ordinal == b.ordinal && a.after == b.after &&
+           a.native == b.native && a.group == b.group && same_use(a, b);
+  };
+  return std::equal(original.steps.begin(), original.steps.end(), copy.steps.begin(),
+                    copy.steps.end(), same);
+}
+
+}  // namespace
+
+NodeSymmetry find_symmetry(const ProcessGrid& grid, const SimulatorSchedules::Compile& compile,
+                           std::span<const int> nodes) {
+  if (!grid.is_even()) return NodeSymmetry::kNone;
+  const auto holds = [&](NodeSymmetry symmetry) {
+    const std::vector<int>& first = grid.ranks_of_node(0);
+    for (int rank : {first.front(), first.back()}) {
+      const Schedule original = compile(rank);
+      for (int node : nodes) {
+        const int other = moved_rank(grid, symmetry, rank, node);
+        if (!is_moved(original, compile(other), grid, symmetry, node)) return false;
+      }
+    }
+    return true;
+  };
+  if (holds(NodeSymmetry::kRotation)) return NodeSymmetry::kRotation;
+  const auto count = static_cast<unsigned>(grid.num_nodes());
+  if (std::has_single_bit(count) && holds(NodeSymmetry::kExchange)) return NodeSymmetry::kExchange;
+  return NodeSymmetry::kNone;
+}
+
+}  // namespace kolo

@@ -1,0 +1,243 @@
+#include "comm/kernels/reference_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <limits>
+#include <type_traits>
+
+#include "comm/base/half.h"
+#include "comm/base/visit_dtype.h"
+
+namespace kolo::reference {
+namespace {
+
+using Outputs = std::span<void* const>;
+using Sources = std::span<const void* const>;
+
+template <typename T>
+constexpr bool kIsHalf = std::same_as<T, Float16> || std::same_as<T, BFloat16>;
+
+/// The type in which contributions of T are combined.
+template <typename T>
+using Accum = std::conditional_t<kIsHalf<T>, float, T>;
+
+/// The type in which a value is scaled between From and To.
+template <typename To, typename From>
+using Common =
+    std::conditional_t<std::same_as<Accum<To>, float> && std::same_as<Accum<From>, float>, float,
+                       double>;
+
+template <typename Wide, typename T>
+Wide widen(T value) {
+  if constexpr (kIsHalf<T>) {
+    return static_cast<Wide>(to_float(value));
+  } else {
+    return static_cast<Wide>(value);
+  }
+}
+
+/// Truncates toward zero and saturates; NaN gives 0.
+template <std::integral T>
+T to_integer(double value) {
+  constexpr T kMin = std::numeric_limits<T>::min();
+  constexpr T kMax = std::numeric_limits<T>::max();
+  if (std::isnan(value)) return 0;
+  if (value <= static_cast<double>(kMin)) return kMin;
+  if (value >= static_cast<double>(kMax)) return kMax;
+  return static_cast<T>(value);
+}
+
+/// The one rounding, from the type that was computed in to the type that is stored. Every NaN
+/// becomes the same one, because which operand's NaN an instruction hands on differs by machine.
+template <typename T, typename Wide>
+T round_to(Wide value) {
+  if constexpr (std::same_as<T, Float16>) {
+    return to_float16(value);
+  } else if constexpr (std::same_as<T, BFloat16>) {
+    return to_bfloat16(value);
+  } else if constexpr (std::floating_point<T>) {
+    return std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(value);
+  } else {
+    return to_integer<T>(value);
+  }
+}
+
+/// The same, but for overflow.
+template <typename T, typename Wide>
+T round_within(Wide value) {
+  const T rounded = round_to<T>(value);
+  return std::isfinite(value) ? pulled_in(rounded) : rounded;
+}
+
+template <typename T>
+T scaled(Accum<T> value, double scale, Overflow overflow) {
+  if constexpr (std::integral<T>) {
+    return scale == 1.0 ? value : to_integer<T>(static_cast<double>(value) * scale);
+  } else {
+    const Accum<T> result = value * static_cast<Accum<T>>(scale);
+    if constexpr (kIsHalf<T>) {
+      if (overflow == Overflow::kLargest) return round_within<T>(result);
+    }
+    return round_to<T>(result);
+  }
+}
+
+// Integers wrap: unsigned arithmetic has no overflow.
+struct Sum {
+  template <typename A>
+  static A apply(A a, A b) {
+    if constexpr (std::integral<A>) {
+      using Unsigned = std::make_unsigned_t<A>;
+      return static_cast<A>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
+    } else {
+      return a + b;
+    }
+  }
+};
+
+struct Prod {
+  template <typename A>
+  static A apply(A a, A b) {
+    if constexpr (std::integral<A>) {
+      using Unsigned = std::make_unsigned_t<A>;
+      return static_cast<A>(static_cast<Unsigned>(a) * static_cast<Unsigned>(b));
+    } else {
+      return a * b;
+    }
+  }
+};
+
+// IEEE 754-2019 minimum and maximum: NaN if either is NaN, and -0 < +0, so that the result does not
+// depend on the order of contributions.
+struct Min {
+  template <typename A>
+  static A apply(A a, A b) {
+    if constexpr (std::floating_point<A>) {
+      if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<A>::quiet_NaN();
+      if (a == b) return std::signbit(a) ? a : b;
+    }
+    return b < a ? b : a;
+  }
+};
+
+struct Max {
+  template <typename A>
+  static A apply(A a, A b) {
+    if constexpr (std::floating_point<A>) {
+      if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<A>::quiet_NaN();
+      if (a == b) return std::signbit(a) ? b : a;
+    }
+    return b > a ? b : a;
+  }
+};
+
+template <typename T, typename Op>
+void reduce_as(Outputs outputs, Sources sources, std::size_t count, double scale,
+               Overflow overflow) {
+  for (std::size_t i = 0; i < count; ++i) {
+    auto accum = widen<Accum<T>>(static_cast<const T*>(sources[0])[i]);
+    for (const void* source : sources.subspan(1)) {
+      accum = Op::apply(accum, widen<Accum<T>>(static_cast<const T*>(source)[i]));
+    }
+    const T result = scaled<T>(accum, scale, overflow);
+    for (void* output : outputs) static_cast<T*>(output)[i] = result;
+  }
+}
+
+template <typename T>
+void reduce_as(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale,
+               Overflow overflow) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
+      return reduce_as<T, Sum>(outputs, sources, count, scale, overflow);
+    case ReduceOp::kProd:
+      return reduce_as<T, Prod>(outputs, sources, count, scale, overflow);
+    case ReduceOp::kMin:
+      return reduce_as<T, Min>(outputs, sources, count, scale, overflow);
+    case ReduceOp::kMax:
+      return reduce_as<T, Max>(outputs, sources, count, scale, overflow);
+  }
+}
+
+template <typename To, typename From>
+void convert_as(void* dst, const void* src, std::size_t count, double scale) {
+  using Wide = Common<To, From>;
+  const Wide factor = static_cast<Wide>(scale);
+  To* const out = static_cast<To*>(dst);
+  const From* const in = static_cast<const From*>(src);
+  for (std::size_t i = 0; i < count; ++i) out[i] = round_to<To>(widen<Wide>(in[i]) * factor);
+}
+
+/// Calls run(type identity) for one of the two wires.
+template <typename Run>
+auto visit_wire(DType wire, Run run) {
+  return wire == DType::kFloat16 ? run(std::type_identity<Float16>())
+                                 : run(std::type_identity<BFloat16>());
+}
+
+}  // namespace
+
+void reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
+            std::span<const void* const> sources, std::size_t count, double scale,
+            Overflow overflow) {
+  visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
+    reduce_as<T>(op, outputs, sources, count, scale, overflow);
+  });
+}
+
+void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
+             double scale) {
+  if (dst_dtype == src_dtype && scale == 1.0) {
+    std::copy_n(static_cast<const std::byte*>(src), count * size_of(src_dtype),
+                static_cast<std::byte*>(dst));
+    return;
+  }
+  visit_dtype(dst_dtype, [&]<typename To>(std::type_identity<To>) {
+    visit_dtype(src_dtype, [&]<typename From>(std::type_identity<From>) {
+      convert_as<To, From>(dst, src, count, scale);
+    });
+  });
+}
+
+void exchange(void* out, void* slot, const void* in, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; ++i) {
+    static_cast<std::byte*>(out)[i] = static_cast<std::byte*>(slot)[i];
+    static_cast<std::byte*>(slot)[i] = static_cast<const std::byte*>(in)[i];
+  }
+}
+
+std::size_t to_wire(DType wire, void* dst, DType src_dtype, const void* src, std::size_t count,
+                    int exponent) {
+  return visit_wire(wire, [&]<typename Wire>(std::type_identity<Wire>) {
+    return visit_dtype(src_dtype, [&]<typename From>(std::type_identity<From>) {
+      std::size_t too_large = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        const double value = widen<double>(static_cast<const From*>(src)[i]);
+        const double product = std::ldexp(value, exponent);
+        Wire& out = static_cast<Wire*>(dst)[i];
+        out = std::isfinite(value) ? pulled_in(round_to<Wire>(product)) : round_to<Wire>(product);
+        too_large += out != round_to<Wire>(product);
+      }
+      return too_large;
+    });
+  });
+}
+
+std::uint16_t from_wire(DType dst_dtype, void* dst, DType wire, const void* src, std::size_t count,
+                        int exponent) {
+  reference::convert(dst_dtype, dst, wire, src, count, std::ldexp(1.0, -exponent));
+  return largest_magnitude(src, count);
+}
+
+std::uint16_t largest_magnitude(const void* src, std::size_t count) {
+  std::uint16_t largest = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint16_t bits = static_cast<const std::uint16_t*>(src)[i];
+    largest = std::max(largest, static_cast<std::uint16_t>(bits & 0x7fff));
+  }
+  return largest;
+}
+
+}  // namespace kolo::reference

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "comm/base/dtype.h"
+#include "comm/kernels/reduce_kernels.h"
+
+/// The kernels of `reduce_kernels.h` and `wire_kernels.h`, written to be read: one element at a
+/// time, in plain C++. They define every bit; the vector kernels are tested against them. Rare
+/// combinations (integers that are scaled or converted, float64 to 16 bit) and machines without
+/// vectors run these.
+namespace kolo::reference {
+
+/// The contract of `kolo::reduce`.
+void reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
+            std::span<const void* const> sources, std::size_t count, double scale,
+            Overflow overflow = Overflow::kInfinity);
+
+/// The same with one output.
+inline void reduce(DType dtype, ReduceOp op, void* dst, std::span<const void* const> sources,
+                   std::size_t count, double scale, Overflow overflow = Overflow::kInfinity) {
+  reference::reduce(dtype, op, std::span<void* const>(&dst, 1), sources, count, scale, overflow);
+}
+
+/// The contract of `kolo::convert`.
+void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
+             double scale);
+
+/// The contract of `kolo::exchange`.
+void exchange(void* out, void* slot, const void* in, std::size_t bytes);
+
+/// The contracts of `kolo::to_wire` and `kolo::from_wire`.
+std::size_t to_wire(DType wire, void* dst, DType src_dtype, const void* src, std::size_t count,
+                    int exponent);
+std::uint16_t from_wire(DType dst_dtype, void* dst, DType wire, const void* src, std::size_t count,
+                        int exponent);
+/// The largest magnitude of `count` 16-bit floats, as bits.
+std::uint16_t largest_magnitude(const void* src, std::size_t count);
+
+}  // namespace kolo::reference

@@ -1,0 +1,418 @@
+#include "comm/kernels/simd_kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <type_traits>
+
+// Highway compiles everything up to HWY_ONCE once per instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "comm/kernels/simd_kernels.cc"
+#include "hwy/foreach_target.h"
+// The lanes come after foreach_target.h, which sets the instruction set they are compiled for.
+#include "comm/kernels/simd_lanes-inl.h"
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kolo::simd {
+namespace HWY_NAMESPACE {
+
+using Outputs = std::span<void* const>;
+using Sources = std::span<const void* const>;
+
+const char* target_name() { return hwy::TargetName(HWY_TARGET); }
+
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+
+// No vectors: the reference is as fast.
+bool reduce_on_target(DType, ReduceOp, Outputs, Sources, std::size_t, double, Overflow) {
+  return false;
+}
+bool convert_on_target(DType, void*, DType, const void*, std::size_t, double, Stores) {
+  return false;
+}
+bool exchange_on_target(void*, void*, const void*, std::size_t, Stores) { return false; }
+
+#else
+
+// Element i of a source.
+template <class L>
+const typename L::Stored* at(const void* source, std::size_t i) {
+  return static_cast<const typename L::Stored*>(source) + i;
+}
+
+template <class L>
+typename L::Stored* at(void* output, std::size_t i) {
+  return static_cast<typename L::Stored*>(output) + i;
+}
+
+// Writes four vectors to element i on of every output.
+template <class L, class D, class V, class To>
+void store_everywhere(D d, V a, V b, V c, V e, const To& outputs, std::size_t i) {
+  for (void* output : outputs) {
+    store_pair(L(), d, a, b, at<L>(output, i));
+    store_pair(L(), d, c, e, at<L>(output, i + 2 * hn::Lanes(d)));
+  }
+}
+
+// More input streams than this make cache sets and prefetchers collide; see reduce_blocks.
+constexpr std::size_t kMaxStreams = 4;
+// Elements whose partial sums wait in L1 while the sources are read group by group.
+constexpr std::size_t kBlock = 1024;
+
+// Combines elements [i, i + 4 * lanes) of `sources` from `first` on into four registers, in order.
+template <class L, class Op, class From, class D, class V>
+void combine(D d, const From& sources, std::size_t first, std::size_t i, V& accum0, V& accum1,
+             V& accum2, V& accum3) {
+  for (std::size_t s = first; s < sources.size(); ++s) {
+    V next0, next1, next2, next3;
+    load_pair(L(), d, at<L>(sources[s], i), next0, next1);
+    load_pair(L(), d, at<L>(sources[s], i + 2 * hn::Lanes(d)), next2, next3);
+    accum0 = Op::apply(accum0, next0);
+    accum1 = Op::apply(accum1, next1);
+    accum2 = Op::apply(accum2, next2);
+    accum3 = Op::apply(accum3, next3);
+  }
+}
+
+// Reduces steps of 4 * lanes elements while they fit, and returns the first element left. Each
+// output is written once, after all inputs at its place were read, so that an output may be a
+// source. Outputs and sources are spans of pointers, or arrays: those stay in registers.
+template <class L, class Op, class D, class To, class From>
+std::size_t reduce_registers(D d, const To& outputs, const From& sources, std::size_t i,
+                             std::size_t count, hn::Vec<D> scale) {
+  const std::size_t lanes = hn::Lanes(d);
+  for (; count - i >= 4 * lanes; i += 4 * lanes) {
+    hn::Vec<D> accum0, accum1, accum2, accum3;
+    load_pair(L(), d, at<L>(sources[0], i), accum0, accum1);
+    load_pair(L(), d, at<L>(sources[0], i + 2 * lanes), accum2, accum3);
+    combine<L, Op>(d, sources, 1, i, accum0, accum1, accum2, accum3);
+    finish(d, accum0, accum1, accum2, accum3, scale);
+    store_everywhere<L>(d, accum0, accum1, accum2, accum3, outputs, i);
+  }
+  return i;
+}
+
+// The same for any number of sources, in steps of kBlock: reads kMaxStreams sources at a time and
+// keeps the partial sums, not yet rounded, in L1 between the groups.
+template <class L, class Op, class D>
+std::size_t reduce_blocks(D d, Outputs outputs, Sources sources, std::size_t i, std::size_t count,
+                          hn::Vec<D> scale) {
+  const std::size_t lanes = hn::Lanes(d);
+  HWY_ALIGN typename L::Accum partial[kBlock];
+  for (; count - i >= kBlock; i += kBlock) {
+    for (std::size_t s = 0; s < sources.size(); s += kMaxStreams) {
+      const auto group = sources.subspan(s, std::min(kMaxStreams, sources.size() - s));
+      for (std::size_t k = 0; k < kBlock; k += 4 * lanes) {
+        hn::Vec<D> accum0, accum1, accum2, accum3;
+        if (s == 0) {
+          load_pair(L(), d, at<L>(sources[0], i + k), accum0, accum1);
+          load_pair(L(), d, at<L>(sources[0], i + k + 2 * lanes), accum2, accum3);
+        } else {
+          accum0 = hn::Load(d, partial + k);
+          accum1 = hn::Load(d, partial + k + lanes);
+          accum2 = hn::Load(d, partial + k + 2 * lanes);
+          accum3 = hn::Load(d, partial + k + 3 * lanes);
+        }
+        combine<L, Op>(d, group, s == 0 ? 1 : 0, i + k, accum0, accum1, accum2, accum3);
+        hn::Store(accum0, d, partial + k);
+        hn::Store(accum1, d, partial + k + lanes);
+        hn::Store(accum2, d, partial + k + 2 * lanes);
+        hn::Store(accum3, d, partial + k + 3 * lanes);
+      }
+    }
+    for (std::size_t k = 0; k < kBlock; k += 4 * lanes) {
+      auto accum0 = hn::Load(d, partial + k);
+      auto accum1 = hn::Load(d, partial + k + lanes);
+      auto accum2 = hn::Load(d, partial + k + 2 * lanes);
+      auto accum3 = hn::Load(d, partial + k + 3 * lanes);
+      finish(d, accum0, accum1, accum2, accum3, scale);
+      store_everywhere<L>(d, accum0, accum1, accum2, accum3, outputs, i + k);
+    }
+  }
+  return i;
+}
+
+// The elements that are left, one by one.
+template <class L, class Op>
+void reduce_tail(Outputs outputs, Sources sources, std::size_t i, std::size_t count,
+                 typename L::Accum scale) {
+  const hn::CappedTag<typename L::Accum, 1> one;
+  for (; i < count; ++i) {
+    auto accum = L::load(one, at<L>(sources[0], i));
+    for (const void* source : sources.subspan(1)) {
+      accum = Op::apply(accum, L::load(one, at<L>(source, i)));
+    }
+    const auto result = finish(one, accum, hn::Set(one, scale));
+    for (void* output : outputs) L::store(one, result, at<L>(output, i));
+  }
+}
+
+template <class L, class Op>
+bool reduce_lanes(Outputs outputs, Sources sources, std::size_t count, double scale) {
+  const hn::ScalableTag<typename L::Accum> d;
+  const auto factor = static_cast<typename L::Accum>(scale);
+  std::size_t i = 0;
+  if (sources.size() > kMaxStreams) {
+    i = reduce_blocks<L, Op>(d, outputs, sources, i, count, hn::Set(d, factor));
+  }
+  if (sources.size() == 2 && outputs.size() == 2) {
+    const std::array<void*, 2> to = {outputs[0], outputs[1]};
+    const std::array<const void*, 2> from = {sources[0], sources[1]};
+    i = reduce_registers<L, Op>(d, to, from, i, count, hn::Set(d, factor));
+  } else {
+    i = reduce_registers<L, Op>(d, outputs, sources, i, count, hn::Set(d, factor));
+  }
+  reduce_tail<L, Op>(outputs, sources, i, count, factor);
+  return true;
+}
+
+template <class L>
+bool reduce_float(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
+      return reduce_lanes<L, Sum>(outputs, sources, count, scale);
+    case ReduceOp::kProd:
+      return reduce_lanes<L, Prod>(outputs, sources, count, scale);
+    case ReduceOp::kMin:
+      return reduce_lanes<L, Min>(outputs, sources, count, scale);
+    case ReduceOp::kMax:
+      return reduce_lanes<L, Max>(outputs, sources, count, scale);
+  }
+  return false;
+}
+
+// Sums wrap, so they are the same for signed and unsigned.
+template <typename T>
+bool reduce_integer(ReduceOp op, Outputs outputs, Sources sources, std::size_t count,
+                    double scale) {
+  if (scale != 1.0) return false;
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
+      return reduce_lanes<Plain<std::make_unsigned_t<T> >, Sum>(outputs, sources, count, scale);
+    case ReduceOp::kMin:
+      return reduce_lanes<Plain<T>, Min>(outputs, sources, count, scale);
+    case ReduceOp::kMax:
+      return reduce_lanes<Plain<T>, Max>(outputs, sources, count, scale);
+    case ReduceOp::kProd:
+      break;
+  }
+  return false;
+}
+
+// 16-bit numbers whose overflow is the user's, or a wire's.
+template <class L>
+bool reduce_half(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale,
+                 Overflow overflow) {
+  if (overflow == Overflow::kLargest) {
+    return reduce_float<Within<L> >(op, outputs, sources, count, scale);
+  }
+  return reduce_float<L>(op, outputs, sources, count, scale);
+}
+
+bool reduce_on_target(DType dtype, ReduceOp op, Outputs outputs, Sources sources, std::size_t count,
+                      double scale, Overflow overflow) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return reduce_float<Plain<float> >(op, outputs, sources, count, scale);
+    case DType::kFloat64:
+      return reduce_float<Plain<double> >(op, outputs, sources, count, scale);
+    case DType::kFloat16:
+      return reduce_half<Float16AsFloat32>(op, outputs, sources, count, scale, overflow);
+    case DType::kBFloat16:
+      return reduce_half<BFloat16AsFloat32>(op, outputs, sources, count, scale, overflow);
+    case DType::kInt32:
+      return reduce_integer<std::int32_t>(op, outputs, sources, count, scale);
+    case DType::kInt64:
+      return reduce_integer<std::int64_t>(op, outputs, sources, count, scale);
+    case DType::kUInt8:
+      return reduce_integer<std::uint8_t>(op, outputs, sources, count, scale);
+  }
+  return false;
+}
+
+template <class To, class From, int kUnroll, class D>
+std::size_t convert_steps(D d, typename To::Stored* dst, const typename From::Stored* src,
+                          std::size_t i, std::size_t count, hn::Vec<D> scale) {
+  const std::size_t lanes = hn::Lanes(d);
+  const auto at = [=](std::size_t k) HWY_ATTR { return finish(d, From::load(d, src + k), scale); };
+  for (; count - i >= kUnroll * lanes; i += kUnroll * lanes) {
+    if constexpr (kUnroll == 1) {
+      To::store(d, at(i), dst + i);
+    } else {
+      for (std::size_t k = i; k < i + kUnroll * lanes; k += 2 * lanes) {
+        store_two(To(), d, at(k), at(k + lanes), dst + k);
+      }
+    }
+  }
+  return i;
+}
+
+// Shorter arrays stay in the cache whatever they are: a stream must be opened and drained.
+constexpr std::size_t kLeastStreamBytes = 4096;
+
+// Elements up to where a whole vector of `d` is aligned.
+template <class D>
+std::size_t misaligned_elements(D d, const hn::TFromD<D>* to) {
+  const std::size_t bytes = hn::Lanes(d) * sizeof(*to);
+  return (bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(*to);
+}
+
+// Converts steps of 4 vectors past the cache, and returns the first element left.
+template <class To, class From, class D>
+std::size_t convert_streaming(D d, typename To::Stored* dst, const typename From::Stored* src,
+                              std::size_t count, hn::Vec<D> scale) {
+  if (reinterpret_cast<std::uintptr_t>(dst) % sizeof(*dst) != 0) return 0;
+  const hn::CappedTag<typename To::Accum, 1> one;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = convert_steps<To, From, 1>(one, dst, src, 0, misaligned_elements(d, dst),
+                                             hn::Set(one, hn::GetLane(scale)));
+  for (; count - i >= 4 * lanes; i += 4 * lanes) {
+    for (std::size_t k = i; k < i + 4 * lanes; k += lanes) {
+      To::stream(d, finish(d, From::load(d, src + k), scale), dst + k);
+    }
+  }
+  hwy::FlushStream();
+  return i;
+}
+
+template <class To, class From>
+bool convert_lanes(void* dst, const void* src, std::size_t count, double scale, Stores stores) {
+  using A = typename To::Accum;
+  static_assert(std::is_same_v<A, typename From::Accum>);
+  const hn::ScalableTag<A> full;
+  const hn::CappedTag<A, 1> one;
+  const A factor = static_cast<A>(scale);
+  auto* const out = static_cast<typename To::Stored*>(dst);
+  const auto* const in = static_cast<const typename From::Stored*>(src);
+  std::size_t i = 0;
+  if constexpr (std::is_same_v<To, Plain<A> >) {
+    if (stores == Stores::kStreaming && count * sizeof(A) >= kLeastStreamBytes) {
+      i = convert_streaming<To, From>(full, out, in, count, hn::Set(full, factor));
+    }
+  }
+  i = convert_steps<To, From, 4>(full, out, in, i, count, hn::Set(full, factor));
+  i = convert_steps<To, From, 1>(full, out, in, i, count, hn::Set(full, factor));
+  convert_steps<To, From, 1>(one, out, in, i, count, hn::Set(one, factor));
+  return true;
+}
+
+template <class To>
+bool convert_to(DType src_dtype, void* dst, const void* src, std::size_t count, double scale,
+                Stores stores) {
+  switch (src_dtype) {
+    case DType::kFloat32:
+      return convert_lanes<To, Plain<float> >(dst, src, count, scale, stores);
+    case DType::kFloat16:
+      return convert_lanes<To, Float16AsFloat32>(dst, src, count, scale, stores);
+    case DType::kBFloat16:
+      return convert_lanes<To, BFloat16AsFloat32>(dst, src, count, scale, stores);
+    default:
+      return false;
+  }
+}
+
+bool convert_on_target(DType dst_dtype, void* dst, DType src_dtype, const void* src,
+                       std::size_t count, double scale, Stores stores) {
+  if (src_dtype == dst_dtype && scale == 1.0) {
+    return convert_lanes<Plain<std::uint8_t>, Plain<std::uint8_t> >(
+        dst, src, count * size_of(src_dtype), scale, stores);
+  }
+  if (src_dtype == DType::kFloat64 && dst_dtype == DType::kFloat64) {
+    return convert_lanes<Plain<double>, Plain<double> >(dst, src, count, scale, stores);
+  }
+  if (src_dtype == DType::kFloat64 && dst_dtype == DType::kFloat32) {
+    return convert_lanes<Float32AsFloat64, Plain<double> >(dst, src, count, scale, stores);
+  }
+  if (src_dtype == DType::kFloat32 && dst_dtype == DType::kFloat64) {
+    return convert_lanes<Plain<double>, Float32AsFloat64>(dst, src, count, scale, stores);
+  }
+  switch (dst_dtype) {
+    case DType::kFloat32:
+      return convert_to<Plain<float> >(src_dtype, dst, src, count, scale, stores);
+    case DType::kFloat16:
+      return convert_to<Float16AsFloat32>(src_dtype, dst, src, count, scale, stores);
+    case DType::kBFloat16:
+      return convert_to<BFloat16AsFloat32>(src_dtype, dst, src, count, scale, stores);
+    default:
+      return false;
+  }
+}
+
+// Exchanges steps of kUnroll vectors, with `store` for what goes to `out`, and returns the first
+// byte left.
+template <int kUnroll, class D, class Store>
+std::size_t exchange_steps(D d, std::uint8_t* out, std::uint8_t* slot, const std::uint8_t* in,
+                           std::size_t i, std::size_t bytes, const Store& store) {
+  const std::size_t lanes = hn::Lanes(d);
+  for (; bytes - i >= kUnroll * lanes; i += kUnroll * lanes) {
+    for (std::size_t k = i; k < i + kUnroll * lanes; k += lanes) {
+      const auto next = hn::LoadU(d, in + k);
+      const auto former = hn::LoadU(d, slot + k);
+      hn::StoreU(next, d, slot + k);
+      store(former, out + k);
+    }
+  }
+  return i;
+}
+
+bool exchange_on_target(void* out, void* slot, const void* in, std::size_t bytes, Stores stores) {
+  const hn::ScalableTag<std::uint8_t> full;
+  const hn::CappedTag<std::uint8_t, 1> one;
+  const auto cached = [](auto d) HWY_ATTR {
+    return [d](auto v, std::uint8_t* to) HWY_ATTR { hn::StoreU(v, d, to); };
+  };
+  auto* const to = static_cast<std::uint8_t*>(out);
+  auto* const through = static_cast<std::uint8_t*>(slot);
+  const auto* const from = static_cast<const std::uint8_t*>(in);
+  std::size_t i = 0;
+  if (stores == Stores::kStreaming && bytes >= kLeastStreamBytes) {
+    i = exchange_steps<1>(one, to, through, from, 0, misaligned_elements(full, to), cached(one));
+    i = exchange_steps<4>(full, to, through, from, i, bytes,
+                          [full](auto v, std::uint8_t* at) HWY_ATTR { hn::Stream(v, full, at); });
+    hwy::FlushStream();
+  }
+  i = exchange_steps<4>(full, to, through, from, i, bytes, cached(full));
+  i = exchange_steps<1>(full, to, through, from, i, bytes, cached(full));
+  exchange_steps<1>(one, to, through, from, i, bytes, cached(one));
+  return true;
+}
+
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kolo::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kolo::simd {
+
+HWY_EXPORT(reduce_on_target);
+HWY_EXPORT(convert_on_target);
+HWY_EXPORT(exchange_on_target);
+HWY_EXPORT(target_name);
+
+bool reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
+            std::span<const void* const> sources, std::size_t count, double scale,
+            Overflow overflow) {
+  return HWY_DYNAMIC_DISPATCH(reduce_on_target)(dtype, op, outputs, sources, count, scale,
+                                                overflow);
+}
+
+bool convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
+             double scale, Stores stores) {
+  return HWY_DYNAMIC_DISPATCH(convert_on_target)(dst_dtype, dst, src_dtype, src, count, scale,
+                                                 stores);
+}
+
+bool exchange(void* out, void* slot, const void* in, std::size_t bytes, Stores stores) {
+  return HWY_DYNAMIC_DISPATCH(exchange_on_target)(out, slot, in, bytes, stores);
+}
+
+const char* target() { return HWY_DYNAMIC_DISPATCH(target_name)(); }
+
+}  // namespace kolo::simd
+#endif

@@ -1,0 +1,258 @@
+#include "comm/verify/step_rules.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "comm/schedule/joint_ledger.h"
+#include "comm/verify/codec_rules.h"
+
+namespace kolo {
+namespace {
+
+using Complaint = std::optional<std::string>;
+
+bool is_flag(const Step& step) {
+  return step.kind == StepKind::kSignal || step.kind == StepKind::kAwait;
+}
+
+bool is_message(const Step& step) {
+  return step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
+}
+
+std::size_t size_of_region(const Schedule& schedule, Region region) {
+  switch (region) {
+    case Region::kScratch:
+      return schedule.scratch_count;
+    case Region::kStaging:
+      return schedule.staging_count;
+    case Region::kBucket:
+      return schedule.has_bucket ? schedule.layout.count : 0;
+    case Region::kUser:
+      return schedule.layout.count;
+    case Region::kInput:
+      return schedule.layout.out_of_place ? schedule.layout.count : 0;
+    case Region::kPayload:
+      return schedule.payloads.empty() ? 0 : schedule.payloads.back().end();
+  }
+  return 0;
+}
+
+Complaint check_order(const Step& step, const Schedule& schedule, const ProcessGrid& grid) {
+  for (StepId id : step.after) {
+    if (id >= schedule.steps.size()) return "comes after a step that is not there";
+  }
+  if (is_flag(step) || is_message(step)) {
+    if (step.peer < 0 || step.peer >= grid.world_size() || step.peer == schedule.rank) {
+      return fmt::format("has no peer {}", step.peer);
+    }
+  }
+  if (is_flag(step) && !grid.same_node(schedule.rank, step.peer)) return "uses a flag across nodes";
+  if ((is_flag(step) || step.kind == StepKind::kNative) && step.ordinal >= schedule.flag_count) {
+    return "uses a flag beyond flag_count";
+  }
+  return std::nullopt;
+}
+
+Complaint check_device_range(const Step& step, const Range& range, const VerifyOptions& options) {
+  if (range.region == Region::kStaging) {
+    if (!is_message(step) && step.kind != StepKind::kCopy) return "computes in staging memory";
+  } else if (is_message(step) && !options.network_takes_device_memory) {
+    return "hands device memory to the network";
+  }
+  return std::nullopt;
+}
+
+// The caller's tensors are not contiguous and may have another dtype.
+Complaint check_user_range(const Step& step, const Range& range, Access access,
+                           const Schedule& schedule) {
+  if (range.region == Region::kInput && access == Access::kWrite) {
+    return "writes to tensors that are only read";
+  }
+  const bool is_packed = step.kind == StepKind::kPack && range != step.target;
+  const bool is_unpacked = step.kind == StepKind::kUnpack && range == step.target;
+  const bool is_reduced =
+      step.kind == StepKind::kReduce && schedule.layout.placement == Placement::kUser;
+  const bool is_exchanged = step.kind == StepKind::kExchange && range != step.target;
+  if (is_packed || is_unpacked || is_reduced || is_exchanged || step.kind == StepKind::kCodec) {
+    return std::nullopt;
+  }
+  return "works in the caller's tensors";
+}
+
+Complaint check_range(const Step& step, const Range& range, Access access, const Schedule& schedule,
+                      const ProcessGrid& grid, const VerifyOptions& options) {
+  const bool on_device = schedule.layout.memory == MemoryKind::kDevice;
+  const bool is_shared = range.region == Region::kBucket || range.region == Region::kStaging;
+  const bool own_only = on_device || is_message(step) || !is_shared ||
+                        (access == Access::kWrite && range == step.target);
+  if (range.rank != schedule.rank && (own_only || !grid.same_node(schedule.rank, range.rank))) {
+    return "touches memory that is not its own";
+  }
+  if (range.end() > size_of_region(schedule, range.region)) return "touches memory beyond the end";
+  if (on_device) return check_device_range(step, range, options);
+  if (range.region == Region::kUser || range.region == Region::kInput) {
+    return check_user_range(step, range, access, schedule);
+  }
+  return std::nullopt;
+}
+
+// Elements of the caller's tensors as they are, through a slot of this rank.
+Complaint check_exchange(const Step& step, const Schedule& schedule) {
+  if (step.sources.size() != 2 || step.mirrors.size() != 1) return "has not two ways";
+  const Range& target = step.mirrors[0];
+  const Range& source = step.sources[1];
+  if (schedule.layout.placement != Placement::kUser) return "casts while it exchanges";
+  if (step.sources[0] != step.target) return "unpacks another slot than it packs";
+  if (step.target.region != Region::kStaging) return "exchanges what is in no slot";
+  if (target.region != Region::kUser || target.rank != schedule.rank) return "unpacks to no tensor";
+  if (source.region != Region::kUser && source.region != Region::kInput) return "packs no tensor";
+  if (target.count != step.target.count) return "combines ranges of different length";
+  if (target.overlaps(source)) return "writes over elements that it has not read";
+  return std::nullopt;
+}
+
+// A kernel reads a few elements ahead of what it writes.
+Complaint check_outputs(const Step& step, const Schedule& schedule) {
+  if (step.kind == StepKind::kExchange) return check_exchange(step, schedule);
+  if (!step.mirrors.empty() && step.kind != StepKind::kReduce) return "has mirrors";
+  if (step.kind != StepKind::kReduce) return std::nullopt;
+  std::vector<Range> outputs{step.target};
+  for (const Range& mirror : step.mirrors) {
+    if (mirror.rank == schedule.rank) return "mirrors into its own memory";
+    if (mirror.count != step.target.count) return "has a mirror of another length";
+    outputs.push_back(mirror);
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (const Range& source : step.sources) {
+      if (outputs[i].overlaps(source) && outputs[i] != source) {
+        return "writes over elements that it has not read";
+      }
+    }
+    for (std::size_t j = 0; j < i; ++j) {
+      if (outputs[i].overlaps(outputs[j])) return "writes one element twice";
+    }
+  }
+  return std::nullopt;
+}
+
+// With p ranks the whole is p equal parts, of which the rank's is in its place.
+Complaint check_native(const Step& step, const Schedule& schedule, const ProcessGrid& grid) {
+  const std::vector<int> members = meeting_members(step, schedule.rank, grid);
+  if (step.sources.size() != 1) return "has not one source";
+  const Range& source = step.sources[0];
+  if (source.region != Region::kBucket || step.target.region != Region::kBucket) {
+    return "works outside the bucket";
+  }
+  if (step.finishes && (step.native == NativeOp::kAllGather ||
+                        static_cast<int>(members.size()) != grid.world_size())) {
+    return "scales what is not combined of all ranks";
+  }
+  if (step.native == NativeOp::kAllReduce) {
+    if (source != step.target) return "is not in place";
+    return std::nullopt;
+  }
+  const bool scatters = step.native == NativeOp::kReduceScatter;
+  const Range& whole = scatters ? source : step.target;
+  const Range& part = scatters ? step.target : source;
+  const auto position = static_cast<std::size_t>(
+      std::find(members.begin(), members.end(), schedule.rank) - members.begin());
+  if (part.count * members.size() != whole.count) return "has parts that are not equal";
+  if (part.offset != whole.offset + position * part.count) return "has its part out of place";
+  return std::nullopt;
+}
+
+bool is_same_place(const Range& a, const Range& b) {
+  return a.region == b.region && a.offset == b.offset && a.count == b.count;
+}
+
+/// Whether another step of the schedule uses what the joint step has for itself.
+bool is_disturbed(const Step& joint, const Schedule& schedule) {
+  return std::ranges::any_of(schedule.steps, [&](const Step& other) {
+    const bool has_flag = is_flag(other) && other.ordinal == joint.ordinal;
+    const bool has_ledger = other.kind == StepKind::kJoint && other.ordinal != joint.ordinal &&
+                            other.ledger.overlaps(joint.ledger);
+    return has_flag || has_ledger || std::ranges::any_of(accesses(other), [&](const auto& use) {
+             return use.first.region == Region::kStaging && use.first.offset < joint.ledger.end() &&
+                    joint.ledger.offset < use.first.end();
+           });
+  });
+}
+
+// The sources are equal ranges of the buckets of all its ranks, of which the outputs are the same
+// ones: its own as the target, the others as mirrors.
+Complaint check_joint(const Step& step, const Schedule& schedule, const ProcessGrid& grid) {
+  std::vector<Range> outputs = step.mirrors;
+  outputs.push_back(step.target);
+  if (step.target.rank != schedule.rank) return "is without its own rank";
+  if (outputs.size() != step.sources.size() ||
+      !std::ranges::is_permutation(outputs, step.sources)) {
+    return "is not in place";
+  }
+  const std::vector<int>& node = grid.ranks_of_node(grid.node(schedule.rank));
+  std::vector<int> ranks;
+  for (const Range& source : step.sources) ranks.push_back(source.rank);
+  if (!std::ranges::is_permutation(ranks, node)) return "is not of each rank of a node";
+  for (const Range& source : step.sources) {
+    if (source.region != Region::kBucket || !is_same_place(source, step.target)) {
+      return "combines different elements";
+    }
+    if (source.end() > size_of_region(schedule, source.region)) {
+      return "touches memory beyond the end";
+    }
+  }
+  const std::size_t ledger_bytes = step.ledger.count * size_of(schedule.layout.dtype);
+  if (step.ledger.region != Region::kStaging || step.ledger.rank != step.sources[0].rank ||
+      step.ledger.end() > schedule.staging_count || schedule.staging_turns != 1 ||
+      ledger_bytes < JointLedger::bytes(1)) {
+    return "has no ledger";
+  }
+  if (step.ordinal >= schedule.flag_count) return "uses a flag beyond flag_count";
+  if (is_disturbed(step, schedule)) return "shares its flags or its ledger";
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::pair<Range, Access>> accesses(const Step& step) {
+  if (step.kind == StepKind::kJoint) {
+    return {{step.target, Access::kRead}, {step.target, Access::kWrite}};
+  }
+  std::vector<std::pair<Range, Access>> result;
+  for (const Range& source : step.sources) result.emplace_back(source, Access::kRead);
+  if (step.target.count > 0) result.emplace_back(step.target, Access::kWrite);
+  for (const Range& mirror : step.mirrors) result.emplace_back(mirror, Access::kWrite);
+  return result;
+}
+
+std::vector<int> meeting_members(const Step& step, int rank, const ProcessGrid& grid) {
+  if (step.group == NativeGroup::kNode) return grid.ranks_of_node(grid.node(rank));
+  std::vector<int> ranks(static_cast<std::size_t>(grid.world_size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+std::optional<std::string> check_step(const Step& step, const Schedule& schedule,
+                                      const ProcessGrid& grid, const VerifyOptions& options) {
+  if (auto wrong = check_order(step, schedule, grid)) return wrong;
+  const bool on_device = schedule.layout.memory == MemoryKind::kDevice;
+  if (on_device && is_flag(step)) return "hands over memory of a device by a flag";
+  if (!on_device && step.kind == StepKind::kNative) return "is not for a bucket of the host";
+  if (on_device && step.kind == StepKind::kJoint) return "is not for a bucket of a device";
+  if (step.kind == StepKind::kJoint) return check_joint(step, schedule, grid);
+  for (const auto& [range, access] : accesses(step)) {
+    if (auto wrong = check_range(step, range, access, schedule, grid, options)) return wrong;
+  }
+  if (step.kind == StepKind::kNative) return check_native(step, schedule, grid);
+  if (auto wrong = check_payloads(step, schedule)) return wrong;
+  if (step.kind == StepKind::kCodec) return check_codec(step, schedule);
+  for (const Range& source : step.sources) {
+    if (step.target.count > 0 && source.count != step.target.count) {
+      return "combines ranges of different length";
+    }
+  }
+  return check_outputs(step, schedule);
+}
+
+}  // namespace kolo

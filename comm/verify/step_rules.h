@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/schedule/schedule.h"
+#include "comm/verify/verifier.h"
+#include "topology/process_grid.h"
+
+namespace kolo {
+
+/// What one step reads and writes itself; not what it hands to a peer. Of a joint step its own
+/// rank's bucket: each member stands for its own, which nobody touches but while it is in the step.
+std::vector<std::pair<Range, Access>> accesses(const Step& step);
+
+/// The ranks that meet in a native or joint step of `rank`, in ascending order.
+std::vector<int> meeting_members(const Step& step, int rank, const ProcessGrid& grid);
+
+/// What is wrong with a step of `schedule` by itself, as the end of a sentence ("touches memory
+/// beyond the end"): peers, flags, ranges and regions. Threads: pure; any.
+std::optional<std::string> check_step(const Step& step, const Schedule& schedule,
+                                      const ProcessGrid& grid, const VerifyOptions& options);
+
+}  // namespace kolo

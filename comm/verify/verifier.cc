@@ -1,0 +1,495 @@
+#include "comm/verify/verifier.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/verify/codec_play.h"
+#include "comm/verify/contents.h"
+#include "comm/verify/happens_before.h"
+#include "comm/verify/step_rules.h"
+
+namespace kolo {
+namespace {
+
+std::string name(StepKind kind) {
+  static constexpr const char* kNames[] = {"send",     "recv",  "signal", "await",
+                                           "reduce",   "copy",  "pack",   "unpack",
+                                           "exchange", "joint", "native", "codec"};
+  return kNames[static_cast<int>(kind)];
+}
+
+std::size_t steps_of(std::span<const Schedule> schedules) {
+  std::size_t total = 0;
+  for (const Schedule& schedule : schedules) total += schedule.steps.size();
+  return total;
+}
+
+/// One pass over all schedules; each check returns the first complaint.
+class Verification {
+ public:
+  Verification(std::span<const Schedule> schedules, const ProcessGrid& grid, const Goal& goal,
+               const VerifyOptions& options)
+      : schedules_(schedules),
+        grid_(grid),
+        goal_(goal),
+        options_(options),
+        steps_(steps_of(schedules)),
+        timing_(steps_),
+        codecs_(schedules) {
+    first_.push_back(0);
+    for (const Schedule& schedule : schedules_)
+      first_.push_back(first_.back() + schedule.steps.size());
+  }
+
+  std::optional<std::string> run() {
+    if (auto wrong = check_shape()) return wrong;
+    if (auto wrong = pair_up()) return wrong;
+    if (auto wrong = gather_meetings()) return wrong;
+    if (auto wrong = check_circles()) return wrong;
+    timing_.close();
+    if (auto wrong = check_launch_order()) return wrong;
+    if (auto wrong = check_races()) return wrong;
+    if (auto wrong = check_visits()) return wrong;
+    if (auto wrong = play()) return wrong;
+    return check_result();
+  }
+
+ private:
+  /// A step of some rank, numbered over all ranks; then the meetings of native and joint steps.
+  using Node = HappensBefore::Node;
+
+  const Step& step(Node node) const {
+    const std::size_t rank = rank_of(node);
+    return schedules_[rank].steps[node - first_[rank]];
+  }
+  std::size_t rank_of(Node node) const {
+    return static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), node) -
+                                    first_.begin() - 1);
+  }
+  std::string at(Node node) const {
+    const std::size_t rank = rank_of(node);
+    return fmt::format("rank {} step {} ({})", rank, node - first_[rank], name(step(node).kind));
+  }
+
+  std::optional<std::string> check_shape() const {
+    if (static_cast<int>(schedules_.size()) != grid_.world_size())
+      return "not one schedule per rank";
+    for (int rank = 0; rank < grid_.world_size(); ++rank) {
+      if (schedules_[static_cast<std::size_t>(rank)].rank != rank)
+        return fmt::format("schedule {} is not rank {}'s", rank, rank);
+      const int leader = grid_.leader(grid_.node(rank));
+      const Schedule& mine = schedules_[static_cast<std::size_t>(rank)];
+      const Schedule& theirs = schedules_[static_cast<std::size_t>(leader)];
+      if (mine.flag_count != theirs.flag_count) {
+        return fmt::format("ranks {} and {} of one node count flags differently", leader, rank);
+      }
+      const bool shares_arena = mine.layout.memory == MemoryKind::kHost;
+      if (mine.staging_turns == 0 || (!shares_arena && mine.staging_turns > 1)) {
+        return fmt::format("rank {} has {} turns of staging memory", rank, mine.staging_turns);
+      }
+      if (shares_arena &&
+          std::tie(mine.has_bucket, mine.staging_count, mine.staging_turns) !=
+              std::tie(theirs.has_bucket, theirs.staging_count, theirs.staging_turns)) {
+        return fmt::format("ranks {} and {} of one node lay out their arenas differently", leader,
+                           rank);
+      }
+    }
+    for (Node node = 0; node < steps_; ++node) {
+      if (auto wrong = check_step(step(node), schedules_[rank_of(node)], grid_, options_)) {
+        return at(node) + " " + *wrong;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // Flags become edges between ranks; messages do in `check_circles`.
+  std::optional<std::string> pair_up() {
+    using Key =
+        std::tuple<bool, std::size_t, std::size_t, std::uint32_t>;  // message?, from, to, ordinal
+    std::map<Key, Node> starts, ends;
+    for (Node node = 0; node < steps_; ++node) {
+      const Step& line = step(node);
+      const std::size_t rank = rank_of(node);
+      for (StepId id : line.after) timing_.add_edge(first_[rank] + id, node);
+      const auto peer = static_cast<std::size_t>(line.peer);
+      const bool message = line.kind == StepKind::kSend || line.kind == StepKind::kRecv;
+      if (line.kind == StepKind::kSend || line.kind == StepKind::kSignal) {
+        if (!starts.emplace(Key{message, rank, peer, line.ordinal}, node).second) {
+          return at(node) + fmt::format(" repeats number {} to rank {}", line.ordinal, peer);
+        }
+      } else if (line.kind == StepKind::kRecv || line.kind == StepKind::kAwait) {
+        if (!ends.emplace(Key{message, peer, rank, line.ordinal}, node).second) {
+          return at(node) + fmt::format(" repeats number {} from rank {}", line.ordinal, peer);
+        }
+      }
+    }
+    for (const auto& [key, node] : ends) {
+      const auto start = starts.find(key);
+      if (start == starts.end()) {
+        return at(node) + fmt::format(" waits for number {} that rank {} never gives",
+                                      std::get<3>(key), std::get<1>(key));
+      }
+      if (std::get<0>(key)) {
+        if (step(start->second).sources[0].count != step(node).target.count) {
+          return at(node) + " and " + at(start->second) + " differ in length";
+        }
+        if (auto wrong = check_capacities(start->second, node)) return wrong;
+        messages_.push_back({.send = start->second, .recv = node});
+      } else {
+        timing_.add_edge(start->second, node);
+      }
+    }
+    for (const auto& [key, node] : starts) {
+      if (!ends.contains(key)) {
+        return at(node) + fmt::format(" is never taken by rank {}", std::get<2>(key));
+      }
+    }
+    return std::nullopt;
+  }
+
+  // A payload travels as it is, and so must find the memory that was planned for it.
+  std::optional<std::string> check_capacities(Node send, Node recv) const {
+    const Range& source = step(send).sources[0];
+    const Range& target = step(recv).target;
+    const std::size_t sent = message_bytes(schedules_[rank_of(send)], source);
+    const std::size_t received = message_bytes(schedules_[rank_of(recv)], target);
+    const bool is_coded = source.region == Region::kPayload;
+    if (is_coded == (target.region == Region::kPayload) && sent == received) return std::nullopt;
+    return at(recv) + " and " + at(send) + " are not planned alike";
+  }
+
+  // Native steps of one number meet, and so do joint steps: none is over before all could start.
+  // The meeting is a node between what comes before any of them and each of them.
+  std::optional<std::string> gather_meetings() {
+    // kind, group, node of it, ordinal
+    using Key = std::tuple<StepKind, NativeGroup, int, std::uint32_t>;
+    std::map<Key, std::vector<Node>> meetings;
+    for (Node node = 0; node < steps_; ++node) {
+      const Step& line = step(node);
+      if (line.kind != StepKind::kNative && line.kind != StepKind::kJoint) continue;
+      const int rank = static_cast<int>(rank_of(node));
+      const int place = line.group == NativeGroup::kNode ? grid_.node(rank) : 0;
+      meetings[{line.kind, line.group, place, line.ordinal}].push_back(node);
+    }
+    for (const auto& [key, steps] : meetings) {
+      const Node first = steps.front();
+      const std::vector<int> members =
+          meeting_members(step(first), static_cast<int>(rank_of(first)), grid_);
+      if (!std::equal(
+              steps.begin(), steps.end(), members.begin(), members.end(),
+              [&](Node node, int rank) { return static_cast<int>(rank_of(node)) == rank; })) {
+        return at(first) + " is not met once by each rank of its group";
+      }
+      const Node meeting = timing_.add_node();
+      for (Node node : steps) {
+        if (!is_same_work(step(first), step(node))) {
+          return at(first) + " and " + at(node) + " do different things";
+        }
+        for (Node earlier : timing_.before(node)) timing_.add_edge(earlier, meeting);
+      }
+      for (Node node : steps) timing_.add_edge(meeting, node);
+      meetings_[meeting] = steps;
+    }
+    return std::nullopt;
+  }
+
+  // Whoever takes a piece of a joint step does to it what any other member would do.
+  static bool is_same_work(const Step& a, const Step& b) {
+    if (a.finishes != b.finishes) return false;
+    if (a.kind == StepKind::kJoint) return a.sources == b.sources && a.ledger == b.ledger;
+    return a.native == b.native && whole(a).count == whole(b).count;
+  }
+
+  static const Range& whole(const Step& native) {
+    return native.native == NativeOp::kAllGather ? native.target : native.sources[0];
+  }
+
+  // A network may hold a send back until its receive is posted, which other steps may depend on,
+  // but need not: so that is asked of circles and of nothing else.
+  std::optional<std::string> check_circles() {
+    HappensBefore slow = timing_;
+    for (const Message& message : messages_) {
+      for (Node earlier : timing_.before(message.recv)) slow.add_edge(earlier, message.send);
+    }
+    for (const Message& message : messages_) timing_.add_edge(message.send, message.recv);
+    if (const auto waits = timing_.sort()) return circle(*waits, "");
+    for (const Message& message : messages_) slow.add_edge(message.send, message.recv);
+    if (const auto waits = slow.sort())
+      return circle(*waits, " if sends last until they are received");
+    return std::nullopt;
+  }
+
+  std::string circle(Node waits, const std::string& when) const {
+    const Node shown = waits < steps_ ? waits : meetings_.at(waits).front();
+    return at(shown) + " waits in a circle" + when;
+  }
+
+  // A device runs what it is given in the order in which it is given it.
+  std::optional<std::string> check_launch_order() const {
+    for (std::size_t rank = 0; rank < schedules_.size(); ++rank) {
+      std::map<std::uint32_t, Node> natives;
+      for (Node node = first_[rank]; node < first_[rank + 1]; ++node) {
+        if (step(node).kind != StepKind::kNative) continue;
+        if (!natives.emplace(step(node).ordinal, node).second) {
+          return at(node) + fmt::format(" repeats number {}", step(node).ordinal);
+        }
+      }
+      if (natives.empty()) continue;
+      for (auto next = std::next(natives.begin()); next != natives.end(); ++next) {
+        const Node previous = std::prev(next)->second;
+        if (!timing_.precedes(previous, next->second)) {
+          return at(next->second) + " is not launched after " + at(previous);
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::optional<std::string> check_races() const {
+    struct Use {
+      Range range;
+      Access access;
+      Node node;
+    };
+    std::map<std::pair<int, Region>, std::vector<Use>> uses;
+    for (Node node = 0; node < steps_; ++node) {
+      for (const auto& [range, access] : accesses(step(node))) {
+        uses[{range.rank, range.region}].push_back({range, access, node});
+      }
+    }
+    for (auto& [where, list] : uses) {
+      std::sort(list.begin(), list.end(),
+                [](const Use& a, const Use& b) { return a.range.offset < b.range.offset; });
+      for (auto a = list.begin(); a != list.end(); ++a) {
+        for (auto b = std::next(a); b != list.end() && b->range.offset < a->range.end(); ++b) {
+          if (a->node == b->node) continue;
+          if (a->access == Access::kRead && b->access == Access::kRead) continue;
+          if (!timing_.precedes(a->node, b->node) && !timing_.precedes(b->node, a->node)) {
+            return at(a->node) + " and " + at(b->node) +
+                   fmt::format(" touch element {} of rank {} in no fixed order", b->range.offset,
+                               where.first);
+          }
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  // Memory of a rank that others touch is as it should be only from where the rank begins an
+  // iteration to where it ends it.
+  std::optional<std::string> check_visits() const {
+    for (Node node = 0; node < steps_; ++node) {
+      const std::size_t visitor = rank_of(node);
+      for (const auto& [range, access] : accesses(step(node))) {
+        const auto owner = static_cast<std::size_t>(range.rank);
+        if (owner == visitor || range.count == 0) continue;
+        if (!timing_.any_precedes(first_[owner], first_[owner + 1], node)) {
+          return at(node) + fmt::format(" touches memory of rank {} before it begins", owner);
+        }
+        const bool takes_turns =
+            range.region == Region::kStaging && schedules_[owner].staging_turns > 1;
+        const Node begin = takes_turns ? first_[visitor] : node;
+        const Node end = takes_turns ? first_[visitor + 1] : node + 1;
+        if (!is_known_to(owner, begin, end)) {
+          return at(node) + fmt::format(" touches memory of rank {} after it ends", owner);
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Whether some step of `rank` comes after one of the steps [begin, end).
+  bool is_known_to(std::size_t rank, Node begin, Node end) const {
+    for (Node later = first_[rank + 1]; later-- > first_[rank];) {
+      if (timing_.any_precedes(begin, end, later)) return true;
+    }
+    return false;
+  }
+
+  std::optional<std::string> play() {
+    const std::size_t world = schedules_.size();
+    for (std::size_t rank = 0; rank < world; ++rank) {
+      contents_[{static_cast<int>(rank), input_region()}] = Contents(contribution_of(rank, world));
+    }
+    std::map<std::tuple<std::size_t, int, std::uint32_t>, SymbolicRuns> messages;
+    std::map<Node, SymbolicRuns> met;
+    for (Node node : timing_.order()) {
+      if (node >= steps_) {
+        play_meeting(meetings_.at(node), met);
+        continue;
+      }
+      const Step& line = step(node);
+      SymbolicRuns result;
+      switch (line.kind) {
+        case StepKind::kSend:
+          messages[{rank_of(node), line.peer, line.ordinal}] = read(line.sources[0]);
+          break;
+        case StepKind::kRecv:
+          result = messages[{static_cast<std::size_t>(line.peer), static_cast<int>(rank_of(node)),
+                             line.ordinal}];
+          break;
+        case StepKind::kCopy:
+        case StepKind::kPack:
+        case StepKind::kUnpack:
+          result = read(line.sources[0]);
+          break;
+        case StepKind::kExchange:
+          if (auto wrong = write(node, read(line.sources[0]), line.mirrors[0])) return wrong;
+          if (auto wrong = write(node, read(line.sources[1]), line.target)) return wrong;
+          continue;
+        case StepKind::kReduce:
+          result = sum_of_sources(line);
+          break;
+        case StepKind::kJoint:
+        case StepKind::kNative:
+          result = std::move(met[node]);
+          break;
+        case StepKind::kCodec:
+          if (auto wrong = play_codec(node, result)) return at(node) + " " + *wrong;
+          break;
+        case StepKind::kSignal:
+        case StepKind::kAwait:
+          break;
+      }
+      for (const auto& [range, access] : accesses(line)) {
+        if (access != Access::kWrite) continue;
+        if (auto wrong = write(node, result, range)) return wrong;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// What a step has made gets to `target`.
+  std::optional<std::string> write(Node node, SymbolicRuns result, const Range& target) {
+    for (SymbolicRun& run : result) {
+      if (!run.value.written())
+        return at(node) + " uses what nobody wrote, or adds up different elements";
+      run.value.finishes += step(node).finishes ? 1U : 0U;
+    }
+    contents_[{target.rank, target.region}].write(target.offset, result);
+    return std::nullopt;
+  }
+
+  /// What a codec step will write; or what is wrong, as the end of a sentence.
+  std::optional<std::string> play_codec(Node node, SymbolicRuns& result) {
+    std::vector<SymbolicRuns> sources;
+    for (const Range& source : step(node).sources) sources.push_back(read(source));
+    return codecs_.play(rank_of(node), step(node), sources, result);
+  }
+
+  std::vector<std::uint16_t> all_once() const {
+    std::vector<std::uint16_t> counts(schedules_.size());
+    for (int rank : goal_.contributors) counts[static_cast<std::size_t>(rank)] = 1;
+    return counts;
+  }
+
+  SymbolicRuns sum_of_sources(const Step& line) {
+    SymbolicRuns sum = read(line.sources[0]);
+    for (std::size_t i = 1; i < line.sources.size(); ++i) {
+      sum = combine(sum, read(line.sources[i]));
+    }
+    return sum;
+  }
+
+  /// What each of `steps` will write.
+  void play_meeting(const std::vector<Node>& steps, std::map<Node, SymbolicRuns>& results) {
+    if (step(steps.front()).kind == StepKind::kJoint) {
+      const SymbolicRuns sum = sum_of_sources(step(steps.front()));
+      for (Node node : steps) results[node] = sum;
+      return;
+    }
+    if (step(steps.front()).native == NativeOp::kAllGather) {
+      SymbolicRuns gathered;
+      for (Node node : steps) {
+        const SymbolicRuns part = read(step(node).sources[0]);
+        gathered.insert(gathered.end(), part.begin(), part.end());
+      }
+      for (Node node : steps) results[node] = gathered;
+      return;
+    }
+    for (Node node : steps) {  // All of it, or one's own part of it.
+      const std::size_t skipped = step(node).target.offset - step(node).sources[0].offset;
+      for (Node other : steps) {
+        Range range = step(other).sources[0];
+        range.offset += skipped;
+        range.count = step(node).target.count;
+        results[node] = other == steps.front() ? read(range) : combine(results[node], read(range));
+      }
+    }
+  }
+
+  SymbolicRuns read(const Range& range) {
+    return contents_[{range.rank, range.region}].read(range.offset, range.count);
+  }
+
+  std::optional<std::string> check_result() {
+    SymbolicValue expected{.counts = all_once()};
+    expected.finishes = goal_.contributors.size() > 1 ? 1 : 0;
+    for (int rank : goal_.receivers) {
+      const std::size_t count = schedules_[static_cast<std::size_t>(rank)].layout.count;
+      std::size_t offset = 0;
+      for (const SymbolicRun& run : read({rank, result_region(), 0, count})) {
+        if (run.element != offset) {
+          return fmt::format("rank {} ends with element {} in the place of element {}", rank,
+                             run.element, offset);
+        }
+        if (run.value != expected) {
+          return fmt::format("rank {} ends with {} (scaled {} times) in element {}, not with {}",
+                             rank, describe(run.value), run.value.finishes, offset,
+                             describe(expected));
+        }
+        offset += run.count;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // Contributions start, and results end, in the caller's tensors.
+  Region input_region() const {
+    return schedules_[0].layout.out_of_place ? Region::kInput : result_region();
+  }
+  Region result_region() const {
+    return schedules_[0].layout.placement == Placement::kInPlace ? Region::kBucket : Region::kUser;
+  }
+
+  struct Message {
+    Node send, recv;
+  };
+
+  std::span<const Schedule> schedules_;
+  const ProcessGrid& grid_;
+  const Goal& goal_;
+  const VerifyOptions& options_;
+  std::size_t steps_;        // of all ranks
+  std::vector<Node> first_;  // node number of each rank's first step
+  HappensBefore timing_;
+  std::vector<Message> messages_;
+  std::map<Node, std::vector<Node>> meetings_;  // the steps that meet, by rank
+  std::map<std::pair<int, Region>, Contents> contents_;
+  CodecPlay codecs_;
+};
+
+std::vector<int> all_ranks(int world_size) {
+  std::vector<int> ranks(static_cast<std::size_t>(world_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+}  // namespace
+
+Goal Goal::all_reduce(int world_size) { return {all_ranks(world_size), all_ranks(world_size)}; }
+
+Goal Goal::broadcast(int root, int world_size) { return {{root}, all_ranks(world_size)}; }
+
+std::optional<std::string> verify(std::span<const Schedule> schedules, const ProcessGrid& grid,
+                                  const Goal& goal, const VerifyOptions& options) {
+  return Verification(schedules, grid, goal, options).run();
+}
+
+}  // namespace kolo

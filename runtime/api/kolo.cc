@@ -1,0 +1,376 @@
+#include "runtime/api/kolo.h"
+
+#include <exception>
+#include <functional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+#include "comm/base/log.h"
+#include "comm/rendezvous/rendezvous_factory.h"
+#include "runtime/engine/connect.h"
+#include "runtime/engine/engine.h"
+#include "runtime/engine/gradient_group.h"
+#include "runtime/engine/operation.h"
+#include "runtime/engine/operation_pool.h"
+#include "runtime/observe/timeline.h"
+#include "runtime/plan/compression_choice.h"
+#include "runtime/plan/gradient_compression.h"
+#include "runtime/wait/driver.h"
+#include "runtime/wait/engine_thread.h"
+
+namespace kolo {
+
+/// Everything a runtime owns; members are destroyed in reverse: the thread first.
+class RuntimeState {
+ public:
+  RuntimeState(Rendezvous& rendezvous, Options options)
+      : options_(std::move(options)),
+        timeline_(options_.timeline.empty()
+                      ? nullptr
+                      : std::make_shared<Timeline>(options_.timeline, rendezvous.rank())),
+        connection_(connect(rendezvous, options_)),
+        team_(connection_.reduce_threads, connection_.spin),
+        engine_(*connection_.transport, connection_.grid,
+                {.time_outs = coarse_clock_, .steps = steady_clock_}, options_,
+                connection_.calibration, connection_.limits,
+                connection_.plane ? &*connection_.plane : nullptr, &team_),
+        driver_(std::make_shared<Driver>(engine_, *connection_.transport, connection_.spin)),
+        exceptions_(std::uncaught_exceptions()),
+        thread_(*driver_) {}
+
+  ~RuntimeState() {
+    if (closed_) return;
+    // Unwinding: this rank cannot keep its part, so peers must not wait for it.
+    if (std::uncaught_exceptions() > exceptions_) {
+      abort("left the job because of an exception");
+    } else {
+      try {
+        close();
+      } catch (const KoloError& e) {
+        log::error(std::string("closing the runtime: ") + e.what());
+        abort("closed the runtime");
+      }
+    }
+  }
+
+  int rank() const { return connection_.transport->rank(); }
+  const ProcessGrid& grid() const { return connection_.grid; }
+  const LinkCosts& costs() const { return connection_.calibration.costs; }
+  std::string link_costs() const { return to_string(connection_.calibration.costs); }
+  const Options& options() const { return options_; }
+  Device* device() const { return connection_.plane ? connection_.plane->device.get() : nullptr; }
+
+  /// Behind what `stream` does to a buffer in device memory.
+  std::shared_ptr<const Event> ready_event(const BufferView& buffer, NativeStream stream) {
+    if (buffer.memory != MemoryKind::kDevice || !connection_.plane) return nullptr;
+    Device& device = *connection_.plane->device;
+    std::shared_ptr<Event> event = device.make_event();
+    device.record(stream, *event);
+    return event;
+  }
+
+  std::shared_ptr<Operation> new_operation(OperationKind kind, std::string_view name) {
+    return unused_operations_.take(kind, name);
+  }
+
+  /// Starts an operation, which goes on in the background.
+  Ticket submit(const std::shared_ptr<Operation>& operation) {
+    engine_.submit(operation);
+    driver_->attend(Driver::Next::kUnknown);
+    return {operation->ticket, driver_, options_.operation_timeout};
+  }
+
+  /// Runs an operation, which the caller's thread drives.
+  void run(const std::shared_ptr<Operation>& operation) {
+    engine_.submit(operation);
+    operation->ticket->wait_within(options_.operation_timeout, driver_.get());
+    unused_operations_.give_back(operation);
+  }
+
+  void register_group(const std::shared_ptr<GradientGroup>& group) {
+    group->write_to(timeline_);
+    engine_.submit(group);
+    group->registration().wait_within(options_.operation_timeout, driver_.get());
+  }
+
+  void bucket_ready(GradientGroup& group, const GradientGroup::ReadyBucket& bucket) {
+    engine_.submit(group, bucket.index);
+    driver_->attend(bucket.expects_wait ? Driver::Next::kDrive : Driver::Next::kUnknown);
+    if (bucket.is_last) group.end_marking();
+  }
+
+  Driver& driver() { return *driver_; }
+  std::uint64_t network_bytes_sent() const { return engine_.network_bytes_sent(); }
+
+  void close() {
+    if (closed_) return;
+    run(new_operation(OperationKind::kClose, {}));
+    closed_ = true;
+  }
+
+ private:
+  void abort(std::string_view why) {
+    engine_.abort({.code = ErrorCode::kPeerLost,
+                   .rank = rank(),
+                   .peer = rank(),
+                   .what = fmt::format("rank {} {}", rank(), why)});
+    driver_->attend(Driver::Next::kUnknown);
+  }
+
+  const Options options_;
+  const std::shared_ptr<Timeline> timeline_;  // shared with gradient sets; null without the option
+  const CoarseClock coarse_clock_;
+  const SteadyClock steady_clock_;
+  Connection connection_;
+  ReduceTeam team_;
+  Engine engine_;
+  const std::shared_ptr<Driver> driver_;
+  OperationPool unused_operations_;
+  const int exceptions_;
+  bool closed_ = false;
+  EngineThread thread_;
+};
+
+namespace {
+
+std::shared_ptr<Operation> new_all_reduce(RuntimeState& state, std::string_view name,
+                                          BufferView buffer, ReduceOp op, NativeStream stream) {
+  check(!name.empty(), "an operation needs a name");
+  check(buffer.data != nullptr || buffer.count == 0, "the buffer of an all-reduce is null");
+  auto operation = state.new_operation(OperationKind::kAllReduce, name);
+  operation->buffer = buffer;
+  operation->op = op;
+  operation->ready = state.ready_event(buffer, stream);
+  return operation;
+}
+
+std::shared_ptr<Operation> new_all_reduce(RuntimeState& state, std::string_view name,
+                                          const void* input, const BufferView& result,
+                                          ReduceOp op) {
+  check(!name.empty(), "an operation needs a name");
+  check(result.memory == MemoryKind::kHost, "out of place is for host memory");
+  check(input != nullptr && result.data != nullptr, "a buffer of an all-reduce is null");
+  const auto* const from = static_cast<const std::byte*>(input);
+  const auto* const to = static_cast<const std::byte*>(result.data);
+  check(std::less_equal<>()(from + result.bytes(), to) ||
+            std::less_equal<>()(to + result.bytes(), from),
+        "input and result of an all-reduce overlap; leave the input out to sum in place");
+  auto operation = state.new_operation(OperationKind::kAllReduce, name);
+  operation->buffer = result;
+  operation->input = input;
+  operation->op = op;
+  return operation;
+}
+
+std::shared_ptr<Operation> new_broadcast(RuntimeState& state, std::string_view name,
+                                         BufferView buffer, int root, NativeStream stream) {
+  check(!name.empty(), "an operation needs a name");
+  check(buffer.data != nullptr || buffer.count == 0, "the buffer of a broadcast is null");
+  check(root >= 0 && root < state.grid().world_size(), "the root of a broadcast is not a rank");
+  auto operation = state.new_operation(OperationKind::kBroadcast, name);
+  operation->buffer = buffer;
+  operation->root = root;
+  operation->ready = state.ready_event(buffer, stream);
+  return operation;
+}
+
+}  // namespace
+
+// --- Runtime ------------------------------------------------------------------------------------
+
+Runtime Runtime::from_environment(Options options) {
+  options = options_from_environment(std::move(options));
+  auto rendezvous = rendezvous_from_environment(options.connect_timeout);
+  Runtime runtime(std::move(rendezvous), std::move(options));
+  if (runtime.rank() == 0) warn_about_unknown_variables();
+  return runtime;
+}
+
+Runtime::Runtime(std::unique_ptr<Rendezvous> rendezvous, Options options)
+    : state_(std::make_unique<RuntimeState>(*rendezvous, std::move(options))) {}
+
+Runtime::Runtime(Runtime&&) noexcept = default;
+Runtime& Runtime::operator=(Runtime&&) noexcept = default;
+Runtime::~Runtime() = default;
+
+int Runtime::rank() const { return state_->rank(); }
+int Runtime::world_size() const { return state_->grid().world_size(); }
+int Runtime::local_rank() const { return state_->grid().local_rank(rank()); }
+int Runtime::local_size() const { return state_->grid().local_size(rank()); }
+int Runtime::node() const { return state_->grid().node(rank()); }
+int Runtime::num_nodes() const { return state_->grid().num_nodes(); }
+const Options& Runtime::options() const { return state_->options(); }
+std::string Runtime::link_costs() const { return state_->link_costs(); }
+Device* Runtime::device() const { return state_->device(); }
+
+GradientSet Runtime::register_gradients(std::string_view name, std::vector<GradientSpec> gradients,
+                                        GradientOptions options) {
+  if (!options.wire_dtype) options.wire_dtype = state_->options().wire_dtype;
+  check(!name.empty(), "a gradient set needs a name");
+  check_gradients(gradients, options);
+  if (options.compression.empty()) options.compression = state_->options().compression;
+  resolve_compression(gradients, CompressionRules::parse(options.compression));
+  check_compression(gradients, options.op);
+  CompressionChoices choices = choose_compression(gradients, state_->grid(), state_->costs());
+  for (const CompressionDecision& decision : choices.decisions) {
+    if (rank() == 0) log::info("compression: " + to_string(decision));
+  }
+  auto group = std::make_shared<GradientGroup>(std::string(name), std::move(gradients), options,
+                                               std::move(choices));
+  state_->register_group(group);
+  return GradientSet(*state_, std::move(group));
+}
+
+Ticket Runtime::all_reduce_async(std::string_view name, BufferView buffer, ReduceOp op,
+                                 NativeStream stream) {
+  return state_->submit(new_all_reduce(*state_, name, buffer, op, stream));
+}
+
+void Runtime::all_reduce(std::string_view name, BufferView buffer, ReduceOp op,
+                         NativeStream stream) {
+  state_->run(new_all_reduce(*state_, name, buffer, op, stream));
+}
+
+Ticket Runtime::all_reduce_async(std::string_view name, const void* input, BufferView result,
+                                 ReduceOp op) {
+  return state_->submit(new_all_reduce(*state_, name, input, result, op));
+}
+
+void Runtime::all_reduce(std::string_view name, const void* input, BufferView result, ReduceOp op) {
+  state_->run(new_all_reduce(*state_, name, input, result, op));
+}
+
+Ticket Runtime::broadcast_async(std::string_view name, BufferView buffer, int root,
+                                NativeStream stream) {
+  return state_->submit(new_broadcast(*state_, name, buffer, root, stream));
+}
+
+void Runtime::broadcast(std::string_view name, BufferView buffer, int root, NativeStream stream) {
+  state_->run(new_broadcast(*state_, name, buffer, root, stream));
+}
+
+void Runtime::barrier() { state_->run(state_->new_operation(OperationKind::kBarrier, "barrier")); }
+
+std::uint64_t Runtime::network_bytes_sent() const { return state_->network_bytes_sent(); }
+
+void Runtime::close() { state_->close(); }
+
+// --- GradientSet --------------------------------------------------------------------------------
+
+GradientSet::GradientSet(RuntimeState& runtime, std::shared_ptr<GradientGroup> group)
+    : runtime_(&runtime), group_(std::move(group)) {}
+
+GradientSet::GradientSet(GradientSet&&) noexcept = default;
+GradientSet& GradientSet::operator=(GradientSet&&) noexcept = default;
+
+GradientSet::~GradientSet() {
+  if (group_ && group_->in_flight()) {
+    log::warn(fmt::format(
+        "gradient set '{}' was destroyed in the middle of an iteration; its memory must "
+        "outlive the runtime",
+        group_->name()));
+  }
+}
+
+std::size_t GradientSet::size() const { return group_->gradients().size(); }
+
+BufferView GradientSet::view(std::size_t index) const {
+  check(index < size(), "there is no gradient with this index");
+  return group_->view(index);
+}
+
+void GradientSet::ready(std::size_t index) {
+  if (const auto bucket = group_->note_ready(index)) runtime_->bucket_ready(*group_, *bucket);
+}
+
+void GradientSet::ready(std::size_t index, NativeStream stream) {
+  if (const auto bucket = group_->note_ready(index, stream)) {
+    runtime_->bucket_ready(*group_, *bucket);
+  }
+}
+
+void GradientSet::wait() {
+  if (!group_->wait(runtime_->options().operation_timeout, &runtime_->driver())) fail_late();
+}
+
+void GradientSet::wait(NativeStream stream) {
+  if (!group_->wait(runtime_->options().operation_timeout, stream, &runtime_->driver()))
+    fail_late();
+}
+
+void GradientSet::fail_late() const {
+  const auto timeout = runtime_->options().operation_timeout;
+  throw KoloError(
+      {.code = ErrorCode::kTimeout,
+       .verb = "complete",
+       .bucket = group_->name(),
+       .what = fmt::format("gradients are not combined after {} ms although no peer is known "
+                           "to be lost; operation_timeout sets this limit",
+                           timeout.count())});
+}
+
+// --- Compression --------------------------------------------------------------------------------
+
+void GradientSet::flush_residuals() {
+  between_iterations("flush_residuals()");
+  group_->compressed().flush_next();
+}
+
+std::vector<std::byte> GradientSet::save_compression() const {
+  between_iterations("save_compression()");
+  return to_bytes(group_->save_compression());
+}
+
+void GradientSet::load_compression(std::span<const std::byte> state) {
+  between_iterations("load_compression()");
+  group_->load_compression(compression_state_from(state));
+}
+
+void GradientSet::remap_compression(std::span<const std::vector<std::byte>> states) {
+  between_iterations("remap_compression()");
+  std::vector<CompressionState> old_ranks;
+  for (const auto& state : states) old_ranks.push_back(compression_state_from(state));
+  group_->remap_compression(old_ranks, runtime_->grid().world_size());
+}
+
+void GradientSet::drop_residuals() {
+  between_iterations("drop_residuals()");
+  log::warn(fmt::format("gradient set '{}': a residual of norm {:.6g} is dropped", group_->name(),
+                        group_->compressed().drop_residuals()));
+}
+
+std::optional<double> GradientSet::residual_norm(std::string_view gradient) const {
+  between_iterations("residual_norm()");
+  return group_->compressed().residual_norm(gradient);
+}
+
+std::vector<CompressionStats> GradientSet::compression_stats() const {
+  between_iterations("compression_stats()");
+  return group_->compressed().stats(group_->views());
+}
+
+bool GradientSet::is_sparse(std::size_t index) const { return group_->compressed().has(index); }
+
+bool GradientSet::corrects_momentum(std::size_t index) const {
+  return group_->compressed().corrects_momentum(index);
+}
+
+bool GradientSet::is_warming_up(std::size_t index) const {
+  between_iterations("is_warming_up()");
+  return group_->compressed().is_warming_up(index);
+}
+
+void GradientSet::between_iterations(std::string_view call) const {
+  if (group_->in_flight()) {
+    throw UsageError(fmt::format("{} belongs between wait() and the next ready() of set '{}'", call,
+                                 group_->name()));
+  }
+}
+
+PlanSummary GradientSet::plan() const { return group_->summary(); }
+
+std::uint64_t GradientSet::too_large() const { return group_->too_large(); }
+
+}  // namespace kolo

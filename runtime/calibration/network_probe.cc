@@ -1,0 +1,212 @@
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/calibration/link_probe.h"
+#include "runtime/calibration/probe_budget.h"
+#include "runtime/calibration/probe_wait.h"
+
+namespace kolo {
+namespace {
+
+constexpr int kRoundTripsPerBurst = 5;
+constexpr int kBurstMessages = 16;
+/// The first byte of a message of a stream.
+constexpr std::byte kMore{0}, kLast{1};
+
+/// What the tail of a stream takes at the pace of the window that came last. Before that has come
+/// there is no pace, and the tail is as long as what was sent.
+double tail_us(const std::vector<NetworkSamples::Arrival>& arrivals, std::size_t tail_bytes) {
+  const NetworkSamples::Arrival last = arrivals.back();
+  const NetworkSamples::Arrival before = arrivals.size() > kStreamWindow
+                                             ? arrivals[arrivals.size() - 1 - kStreamWindow]
+                                             : NetworkSamples::Arrival{};
+  return (last.us - before.us) / (last.bytes - before.bytes) * static_cast<double>(tail_bytes);
+}
+
+/// What the asking leader wants next.
+struct Request {
+  enum class Kind : std::uint32_t { kRoundTrip, kBurst, kStream, kEnd };
+  Kind kind = Kind::kEnd;
+};
+
+/// One end of a pair of leaders. The one that asks decides how long anything goes on.
+class PairProbe {
+ public:
+  PairProbe(MessageTransport& transport, int peer, const Clock& clock, const NetworkEffort& effort,
+            std::chrono::milliseconds connect_timeout)
+      : transport_(transport),
+        peer_(peer),
+        clock_(clock),
+        effort_(effort),
+        wait_(transport, connect_timeout, /*gives_way=*/true) {}
+
+  /// Makes the connection, once the neighbour is there: with more ranks than cores it can be busy
+  /// with its memory for tens of milliseconds more.
+  void meet() { round_trip({.kind = Request::Kind::kRoundTrip}); }
+
+  /// In turns for all of the time that there is, so that whoever takes a core for some milliseconds
+  /// disturbs a part of either kind.
+  void ask_latencies(const ProbeBudget& budget, NetworkSamples& samples) {
+    samples.burst_messages = kBurstMessages;
+    do {
+      for (int i = 0; i == 0 || (i < kRoundTripsPerBurst && budget.affords()); ++i) {
+        samples.round_trips_us.push_back(round_trip({.kind = Request::Kind::kRoundTrip}));
+      }
+      samples.bursts_us.push_back(round_trip({.kind = Request::Kind::kBurst}));
+    } while (budget.affords());
+  }
+
+  /// Whatever comes is answered by as much, so both directions are busy.
+  std::vector<NetworkSamples::Arrival> ask_stream(const ProbeBudget& budget) {
+    round_trip({.kind = Request::Kind::kStream});
+    return stream([&](const auto& arrivals) {
+      return budget.affords(tail_us(arrivals, effort_.tail_bytes()));
+    });
+  }
+
+  void end() { send(as_bytes(Request{.kind = Request::Kind::kEnd})); }
+
+  void answer() {
+    for (;;) {
+      Request request;
+      receive(as_writable_bytes(request));
+      if (request.kind == Request::Kind::kEnd) return;
+      Request rest;
+      const int more = request.kind == Request::Kind::kBurst ? kBurstMessages - 1 : 0;
+      for (int i = 0; i < more; ++i) receive(as_writable_bytes(rest));
+      send(as_bytes(request));
+      if (request.kind == Request::Kind::kStream) stream([](const auto&) { return true; });
+    }
+  }
+
+ private:
+  static std::span<const std::byte> as_bytes(const Request& request) {
+    return std::as_bytes(std::span(&request, 1));
+  }
+  static std::span<std::byte> as_writable_bytes(Request& request) {
+    return std::as_writable_bytes(std::span(&request, 1));
+  }
+
+  double round_trip(const Request& request) {
+    const Stopwatch watch(clock_);
+    std::array<Completion, kBurstMessages> sent;
+    const std::size_t messages = request.kind == Request::Kind::kBurst ? kBurstMessages : 1;
+    for (std::size_t i = 0; i < messages; ++i) start_send(as_bytes(request), sent[i]);
+    Request answer;
+    receive(as_writable_bytes(answer));
+    const double us = watch.us();
+    for (std::size_t i = 0; i < messages; ++i) finish(sent[i]);
+    return us;
+  }
+
+  /// Both ends send a window of messages, and another for each that comes. When `go_on` says no at
+  /// one end, its next messages, a window of them, say that they are the last:
+  ///
+  ///   this end   0 1 2 3 | 4 5 | 6 7 8 9      a window of 4; after message 1 had come it was over
+  ///   the peer   0 1 2 3 | 4 5 | 6 7 8 9      answered 2 to 5, and 6 said it need not go on
+  template <typename Condition>
+  std::vector<NetworkSamples::Arrival> stream(Condition go_on) {
+    struct Slot {
+      std::vector<std::byte> bytes;
+      Completion done = {};
+    };
+    std::array<Slot, kStreamWindow> out, in;
+    for (Slot& slot : out) slot.bytes.assign(effort_.message_bytes, kMore);
+    for (Slot& slot : in) slot.bytes.resize(effort_.message_bytes);
+    std::vector<NetworkSamples::Arrival> arrivals;
+    std::optional<std::size_t> messages;  // Once it is known how many there will be.
+    const Stopwatch watch(clock_);
+    for (std::size_t i = 0; i < kStreamWindow; ++i) {
+      start_receive(in[i].bytes, in[i].done);
+      start_send(out[i].bytes, out[i].done);
+    }
+    for (std::size_t i = 0; i < messages.value_or(i + 1); ++i) {
+      Slot &came = in[i % kStreamWindow], &goes = out[i % kStreamWindow];
+      finish(came.done);
+      arrivals.push_back(
+          {.bytes = static_cast<double>((i + 1) * effort_.message_bytes), .us = watch.us()});
+      if (!messages && came.bytes.front() == kLast) messages = i + kStreamWindow;
+      if (!messages && !go_on(arrivals)) messages = i + 2 * kStreamWindow;
+      if (messages && i + kStreamWindow >= *messages) continue;
+      finish(goes.done);
+      goes.bytes.front() = messages ? kLast : kMore;
+      start_receive(came.bytes, came.done);
+      start_send(goes.bytes, goes.done);
+    }
+    for (const Slot& slot : out) finish(slot.done);
+    return arrivals;
+  }
+
+  void send(std::span<const std::byte> bytes) {
+    Completion done;
+    start_send(bytes, done);
+    finish(done);
+  }
+  void receive(std::span<std::byte> bytes) {
+    Completion done;
+    start_receive(bytes, done);
+    finish(done);
+  }
+
+  // There are no buckets yet whose tags these could be.
+  Tag tag(int source, std::uint32_t ordinal) const {
+    return {.source = static_cast<std::uint32_t>(source), .ordinal = ordinal};
+  }
+  void start_send(std::span<const std::byte> bytes, Completion& done) {
+    transport_.isend(peer_, tag(transport_.rank(), sent_++), bytes, done);
+  }
+  void start_receive(std::span<std::byte> bytes, Completion& done) {
+    transport_.irecv(peer_, tag(peer_, received_++), bytes, done);
+  }
+  void finish(const Completion& done) {
+    wait_.until([&] {
+      if (done.state == Completion::State::kPending) transport_.poll();
+      return done.state != Completion::State::kPending;
+    });
+  }
+
+  MessageTransport& transport_;
+  const int peer_;
+  const Clock& clock_;
+  const NetworkEffort effort_;
+  ProbeWait wait_;
+  std::uint32_t sent_ = 0, received_ = 0;
+};
+
+}  // namespace
+
+NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& grid,
+                             const ProbeLimits& limits, const ProbeTime& time,
+                             const NetworkEffort& effort) {
+  NetworkSamples samples;
+  const int node = grid.node(transport.rank());
+  if (grid.leader(node) != transport.rank()) return samples;
+  ProbeBudget budget(time.clock, time.end);
+  const int rounds = std::min(effort.rounds, grid.num_nodes() - 1);
+  for (int round = 1; round <= effort.rounds; ++round) {
+    const int neighbour = node ^ round;
+    if (neighbour >= grid.num_nodes()) continue;
+    PairProbe probe(transport, grid.leader(neighbour), time.clock, effort, limits.connect_timeout);
+    if (neighbour < node) {
+      probe.answer();
+      continue;
+    }
+    const int streams_left = std::max(1, rounds - round + 1);
+    if (round == 1) {
+      // In later rounds neighbours may still be at work, which would be taken for latency.
+      probe.meet();
+      budget.begin(streams_left + 1);
+      probe.ask_latencies(budget, samples);
+    }
+    budget.begin(streams_left);
+    samples.streams.push_back({.node = neighbour, .arrivals = probe.ask_stream(budget)});
+    probe.end();
+  }
+  return samples;
+}
+
+}  // namespace kolo

@@ -1,0 +1,247 @@
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "comm/kernels/reduce_kernels.h"
+#include "comm/schedule/bucket_layout.h"
+#include "runtime/calibration/link_probe.h"
+#include "runtime/calibration/probe_budget.h"
+#include "runtime/calibration/probe_wait.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::array<std::size_t, 4> kWorkingSets = {kMiB, 8 * kMiB, 32 * kMiB, 64 * kMiB};
+/// Short passes are repeated, so that one sample is worth a clock's resolution and a late start.
+constexpr std::size_t kBytesPerSample = 4 * kMiB;
+/// Kinds of samples: trips, gathers, slots, passes over each working set. Each has its part of the
+/// time, so that one that is slow takes it from all others alike.
+constexpr int kParts = 3 + static_cast<int>(kWorkingSets.size());
+/// A pass over a larger working set takes so much longer for a byte, at most.
+constexpr double kSlowerInALargerSet = 3;
+constexpr int kTripSamples = 100;
+/// Pages are to be mapped and lines to be where they will be.
+constexpr int kPassWarmups = 2;
+constexpr int kPassSamples = 5;
+constexpr int kBucketWarmups = 2;
+constexpr int kBucketSamples = 10;
+/// What `flat` takes is little beside what ranks on shared cores wait for each other, so many are
+/// done in a row, as a program does.
+constexpr int kGathersInARow = 8;
+constexpr std::size_t kGatherBytes = std::size_t{64} << 10;
+/// As large as the slots that buckets go through.
+constexpr std::size_t kSlotBytes = std::size_t{512} << 10;
+
+/// The ranks of one node, measuring side by side. What they do begins and ends with a trip, both
+/// timed, so that each sample is that of all ranks, whether or not there are cores for all: one
+/// that gets its core late does not seem fast. Only zeros are written, so that the arena is as it
+/// was.
+class NodeProbe {
+ public:
+  NodeProbe(Transport& transport, const std::vector<int>& ranks, const ProbeLimits& limits,
+            const ProbeTime& time)
+      : transport_(transport),
+        ranks_(ranks),
+        meet_flag_(limits.transport.flags_per_peer - 1),
+        leave_flag_(limits.transport.flags_per_peer - 2),
+        clock_(time.clock),
+        budget_(time.clock, time.end),
+        wait_(transport, limits.connect_timeout, limits.shares_cores),
+        room_(limits.transport.arena_bytes) {}
+
+  MemorySamples run() {
+    samples_.ranks = static_cast<int>(ranks_.size());
+    measure_trips();
+    measure_gathers();
+    measure_slots();
+    for (const std::size_t working_set : kWorkingSets) measure_passes(working_set);
+    return std::move(samples_);
+  }
+
+ private:
+  /// Returns when all ranks have called it as often as this one.
+  void meet() {
+    ++met_;
+    for (int rank : ranks_) {
+      if (rank != transport_.rank()) transport_.signal(rank, meet_flag_, met_);
+    }
+    wait_.until([&] {
+      return std::all_of(ranks_.begin(), ranks_.end(), [&](int rank) {
+        return rank == transport_.rank() || transport_.signalled(rank, meet_flag_) >= met_;
+      });
+    });
+  }
+
+  /// Begins a kind of samples.
+  void begin() { budget_.begin(parts_left_--); }
+
+  /// Whether there is time for another sample, as the node's first rank sees it. There always is
+  /// for the first one, number 0, and what comes before it.
+  bool go_on(int sample) { return sample <= 0 || ask_leader(budget_.affords()); }
+
+  /// What the node's first rank says.
+  bool ask_leader(bool mine) {
+    const int leader = ranks_.front();
+    asked_ += 2;
+    if (transport_.rank() == leader) {
+      for (int rank : ranks_) {
+        if (rank != leader) transport_.signal(rank, leave_flag_, asked_ + (mine ? 0 : 1));
+      }
+      return mine;
+    }
+    wait_.until([&] { return transport_.signalled(leader, leave_flag_) >= asked_; });
+    return transport_.signalled(leader, leave_flag_) == asked_;
+  }
+
+  void measure_trips() {
+    begin();
+    for (int sample = 0; sample < kTripSamples && go_on(sample); ++sample) {
+      meet();
+      const Stopwatch watch(clock_);
+      meet();
+      samples_.trips_us.push_back(watch.us());
+    }
+  }
+
+  /// Each rank sums its part of a bucket over all arenas, into all of them: what `direct` does.
+  void measure_passes(std::size_t working_set) {
+    const std::size_t ranks = ranks_.size();
+    const std::size_t part = working_set / ranks / ranks / kWireAlignment * kWireAlignment;
+    if (ranks * part > room_) return;
+    begin();
+    // Where pages come slowly the largest sets are left out.
+    const bool fits = budget_.affords_in_all(least_us(working_set));
+    if (working_set > kWorkingSets.front() && !ask_leader(fits)) return;
+    const Stopwatch first(clock_);
+    transport_.commit(0, ranks * part);
+    const auto bytes = static_cast<double>(2 * ranks * ranks * part);  // Read and written.
+    const std::size_t passes = std::max<std::size_t>(1, kBytesPerSample / working_set);
+    for (int sample = -kPassWarmups; sample < kPassSamples && go_on(sample); ++sample) {
+      const Stopwatch watch(clock_);
+      meet();
+      for (std::size_t pass = 0; pass < passes; ++pass) sum_part(part);
+      meet();
+      const double us = watch.us();
+      if (sample == -kPassWarmups) fresh_us_ = first.us();
+      pass_us_ = us / static_cast<double>(passes);
+      if (sample < 0) continue;  // Pages were not mapped yet, lines were elsewhere.
+      samples_.own_passes.push_back({.working_set_bytes = static_cast<double>(working_set),
+                                     .bytes = bytes * static_cast<double>(passes),
+                                     .us = us});
+    }
+    passed_ = working_set;
+  }
+
+  /// What the first sample of a working set will take, and what comes before it, by what those of
+  /// the last one took: fresh pages, and two passes.
+  double least_us(std::size_t working_set) const {
+    const double larger = static_cast<double>(working_set) / static_cast<double>(passed_);
+    return larger * (fresh_us_ + kPassWarmups * kSlowerInALargerSet * pass_us_);
+  }
+
+  /// Each rank copies its operand, and after one trip sums all copies: what `flat` does. Copies
+  /// take turns, so that nobody writes what others still read.
+  void measure_gathers() {
+    begin();
+    if (ranks_.size() < 2 || 4 * kGatherBytes > room_) return;
+    transport_.commit(0, 4 * kGatherBytes);
+    samples_.gathers_in_a_row = kGathersInARow;
+    for (int sample = -kBucketWarmups; sample < kBucketSamples && go_on(sample); ++sample) {
+      const Stopwatch watch(clock_);
+      for (std::size_t turn = 0; turn < kGathersInARow; ++turn)
+        gather((2 + turn % 2) * kGatherBytes);
+      meet();
+      const double us = watch.us();
+      if (sample >= 0) samples_.gathers.push_back({.bytes = kGatherBytes, .us = us});
+    }
+  }
+
+  void gather(std::size_t copy) {
+    constexpr std::size_t kCount = kGatherBytes / sizeof(float);
+    convert(DType::kFloat32, at(transport_.rank(), copy), DType::kFloat32, at(transport_.rank(), 0),
+            kCount, 1.0);
+    meet();
+    sources_.clear();
+    for (int rank : ranks_) sources_.push_back(at(rank, copy));
+    reduce(DType::kFloat32, ReduceOp::kSum, at(transport_.rank(), kGatherBytes), sources_, kCount,
+           1.0);
+  }
+
+  /// A tensor of this rank goes through its slot but for the part that it sums itself: what
+  /// `direct` does with tensors of the caller. Slots take turns.
+  void measure_slots() {
+    const std::size_t ranks = ranks_.size();
+    const std::size_t part = kSlotBytes / ranks / kWireAlignment * kWireAlignment;
+    begin();
+    if (ranks < 2 || 3 * kSlotBytes > room_) return;
+    transport_.commit(0, 3 * kSlotBytes);
+    for (int sample = -kBucketWarmups; sample < kBucketSamples && go_on(sample); ++sample) {
+      const std::size_t slot = (sample % 2 == 0 ? 1 : 2) * kSlotBytes;
+      const Stopwatch watch(clock_);
+      meet();
+      copy_peers_parts(slot, 0, part);
+      meet();
+      const std::size_t own = local_rank() * part;
+      outputs_.clear();
+      for (int rank : ranks_) {
+        outputs_.push_back(at(rank, own + (rank == transport_.rank() ? 0 : slot)));
+      }
+      sources_.assign(outputs_.begin(), outputs_.end());
+      reduce(DType::kFloat32, ReduceOp::kSum, outputs_, sources_, part / sizeof(float), 1.0);
+      meet();
+      copy_peers_parts(0, slot, part);
+      meet();
+      const double us = watch.us();
+      const auto bytes = static_cast<double>(ranks * part);
+      if (sample >= 0) samples_.slots.push_back({.bytes = bytes, .us = us});
+    }
+  }
+
+  void copy_peers_parts(std::size_t to, std::size_t from, std::size_t part) {
+    for (std::size_t peer = 0; peer < ranks_.size(); ++peer) {
+      if (peer == local_rank()) continue;
+      convert(DType::kFloat32, at(transport_.rank(), to + peer * part), DType::kFloat32,
+              at(transport_.rank(), from + peer * part), part / sizeof(float), 1.0);
+    }
+  }
+
+  std::size_t local_rank() const {
+    return static_cast<std::size_t>(std::find(ranks_.begin(), ranks_.end(), transport_.rank()) -
+                                    ranks_.begin());
+  }
+
+  std::byte* at(int rank, std::size_t offset) { return transport_.memory(rank).data() + offset; }
+
+  void sum_part(std::size_t part) {
+    outputs_.clear();
+    for (int rank : ranks_) outputs_.push_back(at(rank, local_rank() * part));
+    sources_.assign(outputs_.begin(), outputs_.end());
+    reduce(DType::kFloat32, ReduceOp::kSum, outputs_, sources_, part / sizeof(float), 1.0);
+  }
+
+  Transport& transport_;
+  const std::vector<int>& ranks_;
+  const std::uint32_t meet_flag_, leave_flag_;
+  const Clock& clock_;
+  ProbeBudget budget_;
+  int parts_left_ = kParts;
+  ProbeWait wait_;
+  const std::size_t room_;
+  std::uint64_t met_ = 0, asked_ = 0;
+  std::size_t passed_ = kWorkingSets.front();  // the last working set,
+  double fresh_us_ = 0, pass_us_ = 0;          // its pages with a first pass, and a pass over it
+  std::vector<void*> outputs_;
+  std::vector<const void*> sources_;
+  MemorySamples samples_;
+};
+
+}  // namespace
+
+MemorySamples probe_node(Transport& transport, const ProcessGrid& grid, const ProbeLimits& limits,
+                         const ProbeTime& time) {
+  const std::vector<int>& ranks = grid.ranks_of_node(grid.node(transport.rank()));
+  return NodeProbe(transport, ranks, limits, time).run();
+}
+
+}  // namespace kolo

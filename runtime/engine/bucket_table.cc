@@ -1,0 +1,103 @@
+#include "runtime/engine/bucket_table.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+
+namespace kolo {
+namespace {
+
+FlagRanges::Use flag_use(const Schedule& schedule) {
+  return schedule.layout.memory == MemoryKind::kDevice ? FlagRanges::Use::kLaunches
+                                                       : FlagRanges::Use::kIterations;
+}
+
+}  // namespace
+
+BucketTable::BucketTable(Executor& executor, const ProcessGrid& grid, std::size_t arena_bytes,
+                         std::uint32_t flags)
+    : executor_(executor), grid_(grid), arena_(arena_bytes), flags_(flags) {}
+
+BucketId BucketTable::add(Schedule schedule, Binding binding, BucketOwner& owner, std::size_t index,
+                          std::string text, std::optional<std::size_t> place) {
+  const auto flags = flags_.take(schedule.flag_count, flag_use(schedule));
+  if (!flags || (unused_.empty() && buckets_.size() >= kMaxBuckets)) {
+    throw KoloError({.code = ErrorCode::kResources,
+                     .what = fmt::format("no more than {} buckets and {} flags at a time in one "
+                                         "job; use fewer names or larger fusion_bytes and "
+                                         "chunk_bytes",
+                                         kMaxBuckets, flags_.limit())});
+  }
+  if (unused_.empty()) {
+    unused_.insert(static_cast<BucketId>(buckets_.size()));
+    buckets_.push_back(std::make_unique<Bucket>());
+  }
+  const BucketId id = *unused_.begin();
+  const ArenaNeeds needs = arena_needs(schedule);
+  const auto elsewhere = [&](int peer) { return !grid_.same_node(schedule.rank, peer); };
+  std::optional<std::size_t> arena_offset;
+  const std::size_t own_bytes = place ? needs.staging_bytes : needs.total();
+  if (schedule.layout.memory == MemoryKind::kHost && own_bytes > 0) {
+    arena_offset = arena_.allocate(own_bytes);
+  }
+  // An empty bucket has no signals of its own: a barrier is nothing but the agreement.
+  const bool is_eager = schedule.eager && schedule.layout.count > 0;
+  *buckets_[id] = {.owner = &owner,
+                   .index = index,
+                   .arena_offset = arena_offset,
+                   .iteration = buckets_[id]->iteration,
+                   .is_eager = is_eager,
+                   .network_bytes = traffic(schedule, elsewhere).bytes,
+                   .text = std::move(text),
+                   .first_flag = flags->first,
+                   .flag_count = schedule.flag_count,
+                   .flag_base = flags->raised_to};
+  binding.bucket = id;
+  binding.first_iteration = buckets_[id]->iteration;
+  binding.first_flag = flags->first;
+  binding.flag_base = flags->raised_to;
+  binding.arena_offset = place.value_or(arena_offset.value_or(0));
+  binding.staging_offset = arena_offset.value_or(0) + own_bytes - needs.staging_bytes;
+  unused_.erase(id);
+  executor_.add(std::move(schedule), std::move(binding));
+  return id;
+}
+
+bool BucketTable::has_room(std::span<const Schedule> schedules) const {
+  FlagRanges flags = flags_;
+  ArenaAllocator arena = arena_;
+  if (kMaxBuckets - buckets_.size() + unused_.size() < schedules.size()) return false;
+  try {
+    for (const Schedule& schedule : schedules) {
+      if (!flags.take(schedule.flag_count, flag_use(schedule))) return false;
+      const ArenaNeeds needs = arena_needs(schedule);
+      const bool has_place = schedule.layout.placement == Placement::kInPlace;
+      arena.allocate(has_place ? needs.staging_bytes : needs.total());
+    }
+    return true;
+  } catch (const KoloError&) {
+    return false;
+  }
+}
+
+bool BucketTable::is_crowded() const {
+  const std::size_t in_use = buckets_.size() - unused_.size();
+  return in_use > kMaxBuckets / 4 * 3 || arena_.used() > arena_.capacity() / 4 * 3;
+}
+
+void BucketTable::remove(BucketId id) {
+  Bucket& bucket = *buckets_[id];
+  bucket.owner = nullptr;
+  if (bucket.rejected) {
+    if (bucket.is_eager && grid_.num_nodes() > 1) return;
+    bucket.iteration = *bucket.rejected + 1;
+  }
+  if (!bucket.rejected || bucket.is_eager) unused_.insert(id);
+  if (bucket.arena_offset) arena_.release(*bucket.arena_offset);
+  flags_.give_back(bucket.first_flag, bucket.flag_count, bucket.flag_base + bucket.iteration);
+  executor_.remove(id);
+}
+
+}  // namespace kolo

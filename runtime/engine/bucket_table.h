@@ -1,0 +1,106 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/schedule/executor.h"
+#include "fusion/arena.h"
+#include "runtime/engine/flag_ranges.h"
+#include "topology/process_grid.h"
+
+namespace kolo {
+
+class GradientGroup;
+class OperationTopic;
+
+/// Whoever a bucket belongs to. Threads: the engine's.
+class BucketOwner {
+ public:
+  virtual ~BucketOwner() = default;
+  /// The owner's bucket number `index` is ready everywhere, and begins an iteration.
+  virtual void bucket_started(std::size_t) {}
+  /// The owner's bucket number `index` has finished an iteration.
+  virtual void bucket_finished(std::size_t index) = 0;
+  /// Everything of its current iteration is on the device's streams; comes before
+  /// `bucket_finished`.
+  virtual void bucket_enqueued(std::size_t index) = 0;
+  /// Its current iteration fails, and every later one.
+  virtual void bucket_failed(const Error& error) = 0;
+  /// Threads that wait for it.
+  virtual const std::atomic<int>& waiters() const = 0;
+  /// Itself, if it is the uses of an operation, the next of which may be queued.
+  virtual OperationTopic* as_operation() { return nullptr; }
+  /// Itself, if it is a gradient set, whose iteration may end with a vote.
+  virtual GradientGroup* as_gradients() { return nullptr; }
+};
+
+/// All buckets of a job with their places in arena, flags and tags. Ranks add and remove in the
+/// coordinator's order of decisions, so the places are the same on all ranks.
+///
+/// What a removed bucket had is given to later ones. Flags, counters and tags never go back: the
+/// next bucket of a number goes on with the iteration after its last, and the next of a flag above
+/// what it was raised to.
+///
+/// Threads: the engine's.
+class BucketTable {
+ public:
+  struct Bucket {
+    BucketOwner* owner = nullptr;                  ///< Null once removed.
+    std::size_t index = 0;                         ///< The owner's number for it.
+    std::optional<std::size_t> arena_offset = {};  ///< What it has of the arena for itself.
+    std::uint64_t iteration = 0;                   ///< The one under way, or the next.
+    bool running = false;                          ///< In the executor.
+    bool is_eager = false;                         ///< Starts as soon as it is ready here.
+    bool is_ready_again = false;    ///< For the next iteration, while this one is running.
+    std::size_t network_bytes = 0;  ///< Sent to other nodes per iteration.
+    std::string text = {};          ///< What it is, for errors.
+    std::uint32_t first_flag = 0;
+    std::uint32_t flag_count = 0;
+    std::uint64_t flag_base = 0;
+    std::optional<std::uint64_t> rejected = {};  ///< The iteration, and with it all later ones.
+  };
+
+  BucketTable(Executor& executor, const ProcessGrid& grid, std::size_t arena_bytes,
+              std::uint32_t flags);
+
+  /// Makes a bucket for `schedule`, of which the binding's bucket, flags and places in the arena
+  /// are filled in. One whose tensors have a `place` in the arena lies there, else it gets one.
+  /// Errors: KoloError(kResources).
+  BucketId add(Schedule schedule, Binding binding, BucketOwner& owner, std::size_t index,
+               std::string text, std::optional<std::size_t> place = std::nullopt);
+
+  /// Whether all of these could be added now.
+  bool has_room(std::span<const Schedule> schedules) const;
+
+  /// Whether more than three quarters of numbers or arena are in use; the same on all ranks.
+  bool is_crowded() const;
+
+  /// Arena space for tensors that stay while buckets change. Errors: KoloError(kResources).
+  std::size_t reserve(std::size_t bytes) { return arena_.allocate(bytes); }
+  void release(std::size_t offset) { arena_.release(offset); }
+
+  /// Gives back what a bucket has. Before: every rank has finished the same iterations of it, and
+  /// begins none; if one was rejected, every rank has begun that one at most, and forgotten it.
+  ///
+  /// Of a rejected bucket some things are kept for good: everything, if its messages may still be
+  /// under way; its number, if some ranks' arrivals were counted.
+  void remove(BucketId id);
+
+  Bucket& operator[](BucketId id) { return *buckets_[id]; }
+
+ private:
+  Executor& executor_;
+  const ProcessGrid& grid_;
+  ArenaAllocator arena_;
+  FlagRanges flags_;
+  std::vector<std::unique_ptr<Bucket>> buckets_;  // removed ones, too, for their iterations
+  std::set<BucketId> unused_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/base/buffer_view.h"
+#include "comm/base/clock.h"
+#include "fusion/readiness.h"
+#include "runtime/api/compression_stats.h"
+#include "runtime/engine/compression_state.h"
+#include "runtime/observe/timeline.h"
+#include "runtime/plan/compression_plan.h"
+
+namespace kolo {
+
+/// The gradients of a set that travel in compression groups. Its buckets have numbers of their own
+/// kind, so that the dense ones of the set can be planned anew without a residual noticing.
+///
+/// Threads: as `GradientGroup`: `mark`, `end_step` and what follows it are the user's, under the
+///          group's lock or between iterations; the rest is the engine's.
+class CompressedSet {
+ public:
+  /// The number of the first bucket; those of dense buckets are below.
+  static constexpr std::size_t kFirst = std::size_t{1} << 32;
+
+  /// Plans groups of the gradients that have a `compression` and are in none yet, which begin with
+  /// step number `step`; `views` are the places of all. Between iterations, or as the last part of
+  /// one.
+  void plan(std::span<const GradientSpec> gradients, std::span<const BufferView> views, ReduceOp op,
+            BucketOwner& owner, const PlanContext& context, std::size_t step = 0);
+
+  /// How many buckets an iteration runs.
+  std::size_t size() const { return buckets_.size(); }
+  /// Which of both schedules bucket `number` runs in this iteration.
+  BucketId next(std::size_t number) const { return buckets_[number - kFirst].next(); }
+  /// All schedules of all buckets.
+  std::vector<BucketId> ids() const;
+  /// What each bucket is, for the plan's identity: a line each.
+  std::string describe() const;
+
+  /// When bucket `number` began this iteration's step, and ended it.
+  void started(std::size_t number, TimePoint now) { buckets_[number - kFirst].span.began = now; }
+  void finished(std::size_t number, TimePoint now) { buckets_[number - kFirst].span.ended = now; }
+  /// Both, of the i-th bucket.
+  Timeline::Span span(std::size_t i) const { return buckets_[i].span; }
+
+  bool has(std::size_t gradient) const { return gradient < has_.size() && has_[gradient]; }
+  /// Notes a gradient; the number of its bucket if it was the last one that this waited for.
+  std::optional<std::size_t> mark(std::size_t gradient);
+
+  /// After all buckets of an iteration: accepts the step in all groups that were in it, or forgets
+  /// it in all if any number that any rank sent, here or in the set's other gradients, was not
+  /// finite.
+  void end_step();
+
+  /// The next step carries all residuals along.
+  void flush_next();
+  /// Of this rank; nothing if the tensor is in no group.
+  std::optional<double> residual_norm(std::string_view tensor) const;
+  /// `views` as in `plan`.
+  std::vector<CompressionStats> stats(std::span<const BufferView> views) const;
+  bool corrects_momentum(std::size_t gradient) const;
+  bool is_warming_up(std::size_t gradient) const;
+
+  /// Writes one rank's step number, residuals and velocities to `state`, and the way back. Between
+  /// iterations. Errors: KoloError(kData) as `ErrorFeedback::load`; nothing has changed then.
+  void save(CompressionState& state) const;
+  void load(const CompressionState& state);
+  /// What this rank takes over from all ranks of another job, in order; see `remap`.
+  FeedbackState remap_from(std::span<const FeedbackState> old_ranks, double factor) const;
+  /// Forgets residuals; returns their norm.
+  double drop_residuals();
+
+ private:
+  void find_others();
+  /// The one that a gradient is in; null if it is in none.
+  const CompressedBucket* bucket_of(std::size_t gradient) const;
+
+  std::vector<CompressedBucket> buckets_;
+  std::vector<bool> has_;           // by gradient
+  std::vector<BufferView> views_;   // places of all gradients
+  std::vector<BufferView> others_;  // of those that travel dense in this iteration
+  std::optional<Readiness> readiness_;
+};
+
+}  // namespace kolo

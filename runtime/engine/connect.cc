@@ -1,0 +1,167 @@
+#include "runtime/engine/connect.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "comm/base/error.h"
+#include "comm/base/log.h"
+#include "comm/native/device_factory.h"
+#include "comm/native/group_factory.h"
+#include "comm/native/network_factory.h"
+#include "comm/transport/routed_transport.h"
+#include "comm/transport/shm_transport.h"
+#include "compression/compression_rules.h"
+#include "runtime/api/option_table.h"
+#include "runtime/api/version.h"
+#include "runtime/calibration/link_probe.h"
+#include "runtime/calibration/selector_probe.h"
+#include "topology/discovery.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kSecretBytes = 32;
+constexpr std::size_t kJobIdBytes = 8;
+constexpr std::string_view kNoDevice = "cpu";
+constexpr std::string_view kSelectorKeys = "selector_";
+
+std::string random_bytes(std::size_t count) {
+  std::string bytes(count, '\0');
+  if (::getrandom(bytes.data(), count, 0) != static_cast<ssize_t>(count)) {
+    throw KoloError({.code = ErrorCode::kIo, .what = "getrandom gave no random bytes"});
+  }
+  return bytes;
+}
+
+std::string hex(const std::string& bytes) {
+  std::string text;
+  for (char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return text;
+}
+
+/// "cuda" of "cuda:1".
+std::string device_kind(const std::string& device) { return device.substr(0, device.find(':')); }
+
+/// What must be equal on all ranks, as (name, value).
+std::vector<std::pair<std::string, std::string>> job_wide_settings(const Options& options) {
+  std::vector<std::pair<std::string, std::string>> settings = {
+      {"version", kVersion}, {"device", device_kind(options.device)}};
+  for (const OptionEntry& entry : option_table()) {
+    if (entry.job_wide) settings.emplace_back(entry.name, entry.get(options));
+  }
+  return settings;
+}
+
+/// Every rank compares alike and so throws the same error.
+void compare_settings(Rendezvous& rendezvous, const Options& options) {
+  for (const auto& [name, value] : job_wide_settings(options)) {
+    std::map<std::string, std::vector<int>> ranks_by_value;
+    const std::vector<std::string> values = rendezvous.all_gather(name + "=" + value);
+    for (std::size_t rank = 0; rank < values.size(); ++rank) {
+      ranks_by_value[values[rank]].push_back(static_cast<int>(rank));
+    }
+    if (ranks_by_value.size() == 1) continue;
+    std::string text;
+    for (const auto& [setting, ranks] : ranks_by_value) {
+      text += fmt::format("{}{} on rank{} {}", text.empty() ? "" : ", ", setting,
+                          ranks.size() == 1 ? "" : "s", fmt::join(ranks, " "));
+    }
+    throw KoloError(
+        {.code = ErrorCode::kConfig, .what = "ranks were started differently: " + text});
+  }
+}
+
+/// Choosing whether to compress needs it; rank 0's stands for all, so that all choose alike.
+void measure_selector(Rendezvous& rendezvous, const Options& options, LinkCosts& costs) {
+  const bool chooses = rendezvous.rank() == 0 && options.calibrate == "on" &&
+                       CompressionRules::parse(options.compression).leave_choices();
+  LinkCosts measured = costs;
+  if (chooses) measured.selector = probe_selector();
+  const std::string text =
+      rendezvous.all_gather(chooses ? to_string(measured, kSelectorKeys) : std::string()).front();
+  costs = parse_link_costs(options.link_costs, parse_link_costs(text, costs));
+}
+
+CoreSharers core_sharers(Rendezvous& rendezvous, const ProcessGrid& grid) {
+  const std::vector<std::string> uses = rendezvous.all_gather(to_text(own_core_use()));
+  const std::vector<std::string> machines = rendezvous.all_gather(machine_identity());
+  const int own = rendezvous.rank();
+  CoreSharers sharers;
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    const auto index = static_cast<std::size_t>(rank);
+    const CoreUse use = core_use_of(uses[index]);
+    if (grid.same_node(rank, own)) sharers.node.push_back(use);
+    if (machines[index] == machines[static_cast<std::size_t>(own)]) sharers.machine.push_back(use);
+  }
+  return sharers;
+}
+
+int choose_reduce_threads(const Options& options, const CoreSharers& sharers, std::size_t granted) {
+  if (options.reduce_threads != kAutoThreads) return options.reduce_threads;
+  const int threads = spare_reduce_threads(sharers, granted);
+  log::debug(fmt::format("{} threads help with reductions: {} cores, {} ranks on this node",
+                         threads, granted, sharers.node.size()));
+  return threads;
+}
+
+}  // namespace
+
+Connection connect(Rendezvous& rendezvous, const Options& options) {
+  const int rank = rendezvous.rank();
+  compare_settings(rendezvous, options);
+  ProcessGrid grid(rendezvous.all_gather(node_identity(options.node_id)));
+  log::set_identity(rank, grid.node_id(grid.node(rank)));
+
+  // Rank 0 draws the job's identity; whoever takes part in the rendezvous may know it.
+  const std::string identity =
+      rendezvous.all_gather(rank == 0 ? random_bytes(kJobIdBytes + kSecretBytes) : std::string())
+          .front();
+  TransportLimits limits{.arena_bytes = options.arena_bytes};
+  std::unique_ptr<Transport> transport = std::make_unique<ShmTransport>(
+      ShmTransport::Config{.job_id = hex(identity.substr(0, kJobIdBytes)),
+                           .secret = identity.substr(kJobIdBytes),
+                           .rank = rank,
+                           .node_ranks = grid.ranks_of_node(grid.node(rank)),
+                           .limits = limits,
+                           .connect_within = options.connect_timeout},
+      grid.world_size());
+  if (grid.num_nodes() > 1) {
+    transport =
+        std::make_unique<RoutedTransport>(std::move(transport), connect_network(rendezvous));
+  }
+  Calibration calibration = calibrate(rendezvous, *transport, grid, limits, options);
+  limits.flags_per_peer -= kProbeFlags;
+  measure_selector(rendezvous, options, calibration.costs);
+  std::optional<DevicePlane> plane;
+  if (options.device != kNoDevice) {
+    plane.emplace();
+    plane->device = open_device(options.device, grid.local_rank(rank));
+    DeviceGroups groups = connect_groups(rendezvous, grid, *plane->device, options.connect_timeout);
+    plane->node = std::move(groups.node);
+    plane->world = std::move(groups.world);
+    // Schedules must be alike, so one rank that stages makes all stage.
+    const std::vector<std::string> answers =
+        rendezvous.all_gather(transport->takes_device_memory() ? "yes" : "no");
+    plane->network_takes_memory = std::count(answers.begin(), answers.end(), "no") == 0;
+  }
+  const CoreSharers sharers = core_sharers(rendezvous, grid);
+  const std::size_t granted = granted_cores();
+  const int reduce_threads = choose_reduce_threads(options, sharers, granted);
+  return {.grid = std::move(grid),
+          .limits = limits,
+          .transport = std::move(transport),
+          .reduce_threads = reduce_threads,
+          .spin = spin_budget(sharers, granted, options.spin, reduce_threads),
+          .calibration = std::move(calibration),
+          .plane = std::move(plane)};
+}
+
+}  // namespace kolo

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "comm/device/device_plane.h"
+#include "comm/rendezvous/rendezvous.h"
+#include "comm/transport/transport.h"
+#include "runtime/api/options.h"
+#include "runtime/calibration/calibration.h"
+#include "runtime/wait/spin_budget.h"
+#include "topology/process_grid.h"
+
+namespace kolo {
+
+/// A rank's place in its job, and the way to its peers.
+struct Connection {
+  ProcessGrid grid;
+  TransportLimits limits;  ///< What is left for buckets.
+  std::unique_ptr<Transport> transport;
+  // From the cores that the ranks of the machine share.
+  int reduce_threads = 0;  ///< That help this rank.
+  SpinBudget spin = {};
+  Calibration calibration;
+  std::optional<DevicePlane> plane = {};  ///< With the option `device`.
+};
+
+/// Joins the job: compares versions and options, finds out who shares a node, and opens shared
+/// memory inside the node and, if there are several nodes, the network between them, finds out what
+/// these cost, and opens the device with its groups if the options name one. Collective.
+/// Errors: KoloError(kConfig), the same on every rank, naming option, ranks and values that differ;
+///         those of the transports.
+Connection connect(Rendezvous& rendezvous, const Options& options);
+
+}  // namespace kolo

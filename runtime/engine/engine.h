@@ -1,0 +1,143 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "comm/base/clock.h"
+#include "comm/coordinator/coordinator.h"
+#include "comm/schedule/executor.h"
+#include "comm/transport/transport.h"
+#include "fusion/ready_queue.h"
+#include "runtime/api/options.h"
+#include "runtime/calibration/calibration.h"
+#include "runtime/engine/bucket_table.h"
+#include "runtime/engine/gradient_group.h"
+#include "runtime/engine/gradient_votes.h"
+#include "runtime/engine/operation.h"
+#include "runtime/plan/plan_context.h"
+
+namespace kolo {
+
+/// Where an engine's times come from; both outlive it.
+struct EngineClocks {
+  const Clock& time_outs;  ///< Read at every poll.
+  const Clock& steps;      ///< Tells how long steps take, so it must be exact.
+};
+
+/// One rank's way from "ready here" to "summed everywhere". `poll` never blocks and never throws;
+/// given transports that share a process, engines of many ranks run in one thread, in any order.
+///
+/// Threads: `submit` and `abort` any; everything else one at a time, the driver's (see `Driver`).
+class Engine {
+ public:
+  /// `plane`, if this rank has a device, and `team`, if threads help it, outlive the engine.
+  Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clocks, const Options& options,
+         const Calibration& calibration, const TransportLimits& limits,
+         DevicePlane* plane = nullptr, ReduceTeam* team = nullptr);
+
+  /// Hands work to the engine. After a failure the work fails at once with the same error.
+  void submit(std::shared_ptr<Operation> operation);
+  void submit(std::shared_ptr<GradientGroup> group);
+  /// The gradients of one bucket of a registered group are all computed. The group lives at least
+  /// until its iteration ends.
+  void submit(GradientGroup& group, std::size_t bucket);
+
+  /// Ends the job with this error on all ranks; whoever calls it reports it here. Threads: any.
+  void abort(Error error);
+
+  /// Moves everything on as far as it goes now. Returns whether anything moved.
+  bool poll();
+
+  /// Something was submitted that no poll has seen.
+  bool has_submissions() const { return !queue_.empty(); }
+  /// Nothing is submitted, waited for or running: the thread may park without a time limit.
+  bool idle() const;
+  /// What the engine waits for, for people.
+  std::string describe_wait() const;
+  /// A device, which rings nobody, is at work or ends: polling is due soon.
+  bool device_busy() const;
+  /// The job has ended, orderly or not: nothing is left to poll.
+  bool ended() const { return ended_.load(std::memory_order_acquire); }
+
+  std::uint64_t network_bytes_sent() const {
+    return network_bytes_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  struct ReadyBucket {
+    GradientGroup* group;
+    std::size_t bucket;
+  };
+  using Submission =
+      std::variant<std::shared_ptr<Operation>, std::shared_ptr<GradientGroup>, ReadyBucket, Error>;
+
+  void enqueue(Submission submission);
+  bool absorb();
+  bool run();
+  void take(std::shared_ptr<Operation> operation);
+  void take(std::shared_ptr<GradientGroup> group);
+  void take(const ReadyBucket& ready);
+  void take(const Error& error) { coordinator_.leave(error); }
+  void apply(const Frame& decision);
+  void accept(const Frame& decision);
+  void reject(const Topic& topic, const Error& error);
+  void plan(OperationTopic& topic);
+  void plan(GradientGroup& group);
+  void vote_on_oldest();
+  void retire(const Frame& decision);
+  OperationTopic& topic_of(const Operation& operation);
+  void advance(OperationTopic& topic);
+  void arrive(BucketId id);
+  void start(BucketId id);
+  void abandon(BucketId id);
+  void fail_owner(BucketId id, const Error& error);
+  void finish(BucketId id);
+  void refuse(const Submission& submission);
+  void fail_device(const Error& error);
+  void fail_all(const Error& error);
+  bool linger();
+  void end();
+
+  Transport& transport_;
+  ProcessGrid grid_;
+  const EngineClocks clocks_;
+  const Options options_;
+  const Calibration calibration_;
+  Coordinator coordinator_;
+  std::optional<DeviceLane> lane_;
+  Executor executor_;
+  BucketTable buckets_;
+  const PlanContext context_;
+  GradientVotes votes_;
+  ReadyQueue<Submission> queue_;
+  std::vector<Submission> drained_;
+  std::map<std::string, OperationTopic> operations_;  // by name
+  OperationTopic close_;
+  std::deque<std::string> by_age_;  // operations that have a bucket, oldest agreement first
+  /// Whether this one, which is held, goes.
+  struct Retirement {
+    Topic vote;
+    std::string name;
+  };
+  std::optional<Retirement> retirement_;
+  const std::atomic<int> nobody_{0};                              // waits for it
+  std::map<std::string, std::shared_ptr<GradientGroup>> groups_;  // agreed, by name
+  std::vector<std::shared_ptr<GradientGroup>> failed_groups_;  // replaced; still own their buckets
+  std::map<Topic, OperationTopic*> proposed_operations_;
+  std::map<Topic, std::shared_ptr<GradientGroup>> proposed_groups_;
+  std::vector<int> awaited_peers_;
+  std::optional<Error> failure_;  // constant once set; published by closing the queue
+  std::optional<TimePoint> device_failed_at_;
+  TimePoint linger_until_{};
+  std::atomic<bool> ended_{false};
+  std::atomic<std::uint64_t> network_bytes_{0};
+};
+
+}  // namespace kolo

@@ -1,0 +1,86 @@
+#include "runtime/engine/operation.h"
+
+#include <fmt/format.h>
+
+#include "fusion/gradient.h"
+
+namespace kolo {
+
+std::string Operation::signature() const {
+  const std::size_t shape[] = {buffer.count};
+  const char* const place = buffer.memory == MemoryKind::kDevice ? " on device"
+                            : input != nullptr                   ? " out of place"
+                                                                 : "";
+  switch (kind) {
+    case OperationKind::kAllReduce:
+      return fmt::format("'{}': all_reduce {} {}{}", name, describe_shape(buffer.dtype, shape),
+                         to_string(op), place);
+    case OperationKind::kBroadcast:
+      return fmt::format("'{}': broadcast {} from rank {}{}", name,
+                         describe_shape(buffer.dtype, shape), root, place);
+    case OperationKind::kBarrier:
+      return fmt::format("'{}': barrier", name);
+    case OperationKind::kClose:
+      return "the end of the job";
+  }
+  return {};
+}
+
+OperationShape OperationShape::of(const Operation& operation) {
+  return {.kind = operation.kind,
+          .count = operation.buffer.count,
+          .dtype = operation.buffer.dtype,
+          .memory = operation.buffer.memory,
+          .out_of_place = operation.input != nullptr,
+          .op = operation.op,
+          .root = operation.root};
+}
+
+OperationTopic::Need OperationTopic::need() const {
+  if (queue_.empty() || proposal_ || arrived_ || is_held_) return Need::kNothing;
+  return bucket_ && !is_rejected_ && shape_ == OperationShape::of(head()) ? Need::kArrival
+                                                                          : Need::kProposal;
+}
+
+void OperationTopic::proposed(const Topic& topic) { proposal_ = topic; }
+
+void OperationTopic::accepted(std::optional<BucketId> bucket, std::shared_ptr<Rebindable> packer) {
+  proposal_.reset();
+  shape_ = OperationShape::of(head());
+  bucket_ = bucket;
+  is_rejected_ = false;
+  packer_ = std::move(packer);
+}
+
+void OperationTopic::rejected(const Error& error) {
+  proposal_.reset();
+  finish_head(error);
+}
+
+void OperationTopic::bucket_failed(const Error& error) {
+  is_rejected_ = true;
+  if (std::exchange(arrived_, false)) finish_head(error);
+}
+
+void OperationTopic::arrived() {
+  arrived_ = true;
+  if (packer_) packer_->rebind(0, head().buffer.data, head().input);
+}
+
+void OperationTopic::finish_head(const std::optional<Error>& error) {
+  const std::shared_ptr<Operation> head = std::move(queue_.front());
+  queue_.pop_front();
+  head->ticket->complete(error);
+}
+
+void OperationTopic::fail_all(const Error& error) {
+  proposal_.reset();
+  while (!queue_.empty()) finish_head(error);
+}
+
+void OperationTopic::bucket_finished(std::size_t) {
+  arrived_ = false;
+  finish_head(std::nullopt);
+}
+
+}  // namespace kolo

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/engine/operation.h"
+
+namespace kolo {
+
+/// Operations that are over, kept so that a blocking call allocates nothing. Threads: any.
+class OperationPool {
+ public:
+  /// An operation of which nothing but this is set.
+  std::shared_ptr<Operation> take(OperationKind kind, std::string_view name) {
+    std::shared_ptr<Operation> operation = take_unused();
+    operation->kind = kind;
+    operation->name = name;
+    return operation;
+  }
+
+  /// Before: its ticket is done, and nobody else refers to it but to drop it.
+  void give_back(std::shared_ptr<Operation> operation) {
+    operation->ticket->reset();
+    operation->buffer = {};
+    operation->input = nullptr;
+    operation->op = ReduceOp::kSum;
+    operation->root = 0;
+    operation->ready.reset();
+    const std::lock_guard lock(mutex_);
+    if (unused_.size() < kMost) unused_.push_back(std::move(operation));
+  }
+
+ private:
+  /// As many as threads that are likely to call at the same time.
+  static constexpr std::size_t kMost = 16;
+
+  std::shared_ptr<Operation> take_unused() {
+    const std::lock_guard lock(mutex_);
+    if (unused_.empty()) return std::make_shared<Operation>();
+    std::shared_ptr<Operation> operation = std::move(unused_.back());
+    unused_.pop_back();
+    return operation;
+  }
+
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Operation>> unused_;
+};
+
+}  // namespace kolo

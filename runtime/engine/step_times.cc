@@ -1,0 +1,63 @@
+#include "runtime/engine/step_times.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <utility>
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kColdSteps = 3;
+
+double microseconds(Duration time) {
+  return std::chrono::duration<double, std::micro>(time).count();
+}
+
+/// What a quarter of the warm steps is below.
+double lower_quartile(std::vector<double> steps_us) {
+  const std::span warm = std::span(steps_us).subspan(std::min(kColdSteps, steps_us.size()));
+  if (warm.empty()) return 0;
+  const auto quarter = warm.begin() + static_cast<std::ptrdiff_t>(warm.size() / 4);
+  std::ranges::nth_element(warm, quarter);
+  return *quarter;
+}
+
+}  // namespace
+
+void StepTimes::stop() {
+  clock_ = nullptr;
+  step_began_.reset();
+}
+
+void StepTimes::begin_wait() {
+  if (clock_ != nullptr && !wait_began_) wait_began_ = clock_->now();
+}
+
+void StepTimes::end_step() {
+  const auto waited_since = std::exchange(wait_began_, std::nullopt);
+  if (clock_ == nullptr) return;
+  const TimePoint now = clock_->now();
+  if (step_began_ && waited_since) {
+    steps_us_.push_back(microseconds(now - *step_began_));
+    waits_us_.push_back(microseconds(now - *waited_since));
+  }
+  step_began_ = now;
+}
+
+void StepTimes::end_step_uncounted() {
+  wait_began_.reset();
+  end_step();
+}
+
+std::vector<double> StepTimes::take() {
+  waits_us_.clear();
+  return std::exchange(steps_us_, {});
+}
+
+DenseSteps StepTimes::take_dense() {
+  return {.step_us = lower_quartile(std::exchange(steps_us_, {})),
+          .exposed_us = lower_quartile(std::exchange(waits_us_, {}))};
+}
+
+}  // namespace kolo

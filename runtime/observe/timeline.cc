@@ -1,0 +1,98 @@
+#include "runtime/observe/timeline.h"
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "comm/base/error.h"
+
+namespace kolo {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double microseconds(Duration duration) {
+  return std::chrono::duration<double, std::micro>(duration).count();
+}
+
+/// On one line; a name may be any bytes.
+std::string line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// Names a process, or a row of it.
+Json naming(const char* what, int process, std::size_t row, std::string_view name) {
+  return {{"name", what},
+          {"ph", "M"},
+          {"pid", process},
+          {"tid", row},
+          {"args", {{"name", std::string(name)}}}};
+}
+
+}  // namespace
+
+struct Timeline::Event {
+  std::string_view row;
+  std::string_view name;
+  Span span = {};
+  Json arguments = Json::object();
+};
+
+Timeline::Timeline(const std::string& path, int rank)
+    : rank_(rank), file_(fmt::format("{}.{}", path, rank)) {
+  file_ << "[\n"
+        << line(naming("process_name", rank, 0, fmt::format("rank {}", rank))) << std::flush;
+  if (!file_) {
+    throw KoloError({.code = ErrorCode::kIo,
+                     .what = fmt::format("timeline {}.{}: {}", path, rank, std::strerror(errno))});
+  }
+}
+
+Timeline::~Timeline() { file_ << "\n]\n"; }
+
+void Timeline::bucket(std::string_view set, std::size_t index, const Span& span) {
+  const std::string name = fmt::format("bucket {} of '{}'", index, set);
+  write({.row = name, .name = name, .span = span});
+}
+
+void Timeline::group(std::string_view set, const CompressionStats& stats, const Span& span) {
+  const std::string row = fmt::format("{} of '{}'", stats.tensors, set);
+  write({.row = row,
+         .name = stats.k > 0 ? "sparse step" : "dense step",
+         .span = span,
+         .arguments = {{"path", stats.path},
+                       {"predicted_ms", stats.predicted_ms},
+                       {"measured_ms", stats.measured_ms},
+                       {"payload_bytes", stats.payload_bytes},
+                       {"density", stats.density},
+                       {"residual_norm", stats.residual_norm},
+                       {"gradient_norm", stats.gradient_norm},
+                       {"skipped_steps", stats.skipped_steps}}});
+}
+
+void Timeline::wait(std::string_view set, const Span& span) {
+  const std::string name = fmt::format("wait for '{}'", set);
+  write({.row = "waiting", .name = name, .span = span});
+}
+
+void Timeline::write(const Event& event) {
+  const std::lock_guard lock(mutex_);
+  auto row = rows_.find(event.row);
+  if (row == rows_.end()) {
+    row = rows_.emplace(event.row, rows_.size() + 1).first;
+    file_ << ",\n" << line(naming("thread_name", rank_, row->second, event.row));
+  }
+  const Json json = {{"name", std::string(event.name)},
+                     {"ph", "X"},
+                     {"pid", rank_},
+                     {"tid", row->second},
+                     {"ts", microseconds(event.span.began.time_since_epoch())},
+                     {"dur", microseconds(event.span.ended - event.span.began)},
+                     {"args", event.arguments}};
+  file_ << ",\n" << line(json) << std::flush;
+}
+
+}  // namespace kolo

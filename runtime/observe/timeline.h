@@ -1,0 +1,59 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "comm/base/clock.h"
+#include "runtime/api/compression_stats.h"
+
+namespace kolo {
+
+/// What the iterations of a rank's gradient sets consist of, as a file of trace events for Perfetto
+/// and chrome://tracing: one row for each bucket of a set, one for waiting, in microseconds.
+///
+/// Every rank writes a file of its own, PATH.RANK, in the time of its host's steady clock, by which
+/// ranks of a host line up. Each event is a line of its own and complete, so that the file of a job
+/// that was killed lacks only the end of the list.
+///
+/// Threads: any.
+class Timeline {
+ public:
+  /// Errors: KoloError(kIo) if the file cannot be written.
+  Timeline(const std::string& path, int rank);
+  ~Timeline();
+  Timeline(const Timeline&) = delete;
+  Timeline& operator=(const Timeline&) = delete;
+
+  struct Span {
+    TimePoint began = {};
+    TimePoint ended = {};
+
+    double milliseconds() const {
+      return std::chrono::duration<double, std::milli>(ended - began).count();
+    }
+  };
+
+  /// From when bucket `index` of a set was ready until it was combined on this rank.
+  void bucket(std::string_view set, std::size_t index, const Span& span);
+  /// The same of a compression group, with what the step did.
+  void group(std::string_view set, const CompressionStats& stats, const Span& span);
+  /// A call of `wait`.
+  void wait(std::string_view set, const Span& span);
+
+ private:
+  struct Event;
+  void write(const Event& event);
+
+  const int rank_;
+  std::mutex mutex_;  // guards what follows
+  std::map<std::string, std::size_t, std::less<>> rows_;
+  std::ofstream file_;
+};
+
+}  // namespace kolo

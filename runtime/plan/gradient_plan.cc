@@ -1,0 +1,243 @@
+#include "runtime/plan/gradient_plan.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include "comm/collective/chunking.h"
+#include "fusion/segment_packer.h"
+#include "fusion/wire_packer.h"
+#include "runtime/plan/gradient_compression.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kMostNamesQuoted = 5;
+
+/// "bucket 2 of 'model' (fc1.weight, fc1.bias)".
+std::string bucket_text(const GradientGroup& group, const PlannedBucket& bucket,
+                        std::size_t index) {
+  std::string names;
+  for (std::size_t i = 0; i < bucket.segments.size(); ++i) {
+    if (i == kMostNamesQuoted) {
+      names += fmt::format(" and {} more", bucket.segments.size() - i);
+      break;
+    }
+    names += (i == 0 ? "" : ", ") + group.travelling()[bucket.segments[i].gradient].name;
+  }
+  return fmt::format("bucket {} of '{}' ({})", index, group.name(), names);
+}
+
+/// Of all gradients in host memory, in the dtypes in which they travel.
+std::size_t host_bytes(const GradientGroup& group) {
+  std::size_t bytes = 0;
+  for (const GradientSpec& gradient : group.travelling()) {
+    if (gradient.memory != MemoryKind::kHost || !gradient.compression.empty()) continue;
+    bytes += gradient.count() * size_of(bucket_dtype(gradient, group.options()));
+  }
+  return bytes;
+}
+
+/// A plan before anything is allocated for it.
+struct Draft {
+  Plan plan;
+  std::vector<Schedule> schedules;  // by bucket
+  std::size_t fusion_bytes = 0;     // that was aimed at, in host memory
+};
+
+PlannerOptions planner_options(const GradientGroup& group, const PlanContext& context,
+                               std::size_t fusion_bytes) {
+  return {.gradients = group.options(),
+          .fusion_bytes = fusion_bytes,
+          .device_fusion_bytes = context.options.device_fusion_bytes,
+          .device_padding_bytes = device_padding(context.grid, DType::kUInt8)};
+}
+
+Draft draft(const GradientGroup& group, const PlanContext& context) {
+  Draft draft;
+  draft.fusion_bytes = fusion_bytes(context, host_bytes(group));
+  draft.plan =
+      plan_buckets(group.travelling(), planner_options(group, context, draft.fusion_bytes));
+  for (const PlannedBucket& bucket : draft.plan.buckets) {
+    draft.schedules.push_back(compile_all_reduce(context.transport.rank(), bucket.layout,
+                                                 context.grid,
+                                                 compile_options(context, bucket.layout)));
+  }
+  return draft;
+}
+
+/// Gives gradients of the host a place for good: the caller's, one in the arena, or memory of the
+/// group. Those of device memory get theirs with their buckets.
+void place_gradients(GradientGroup& group, const PlanContext& context) {
+  const auto& gradients = group.travelling();
+  const ArenaPlaces places = place_in_arena(gradients, planner_options(group, context, 0));
+  std::optional<std::size_t> region;
+  if (places.bytes > 0) region = context.buckets.reserve(places.bytes);
+  std::vector<BufferView> views;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const GradientSpec& gradient = gradients[i];
+    BufferView view{.data = gradient.data,
+                    .count = gradient.count(),
+                    .dtype = gradient.dtype,
+                    .memory = gradient.memory};
+    if (places.offset_of[i]) {
+      const auto arena = context.transport.memory(context.transport.rank());
+      view.data = arena.data() + *region + *places.offset_of[i];
+    } else if (!view.data && view.memory == MemoryKind::kHost) {
+      view.data = group.allocate(view.bytes());
+    }
+    views.push_back(view);
+  }
+  group.placed(std::move(views), places.offset_of, region);
+}
+
+std::shared_ptr<WirePacker> make_wire_packer(const PlannedBucket& bucket,
+                                             std::vector<Segment> segments,
+                                             std::shared_ptr<WireState> state, std::string name) {
+  std::vector<std::size_t> gradients;
+  for (const PlannedSegment& planned : bucket.segments) gradients.push_back(planned.gradient);
+  return std::make_shared<WirePacker>(bucket.layout, std::move(segments), std::move(gradients),
+                                      std::move(state), std::move(name));
+}
+
+/// Makes the buckets of a draft.
+void install(GradientGroup& group, const PlanContext& context, Draft draft) {
+  const auto& gradients = group.travelling();
+  PlanSummary summary{.gradients = gradients.size(),
+                      .buckets = draft.plan.buckets.size(),
+                      .fusion_bytes = draft.fusion_bytes,
+                      .compression = summarize_compression(gradients)};
+  std::string identity = describe(gradients, group.options());
+  std::size_t largest = 0;
+  std::vector<BucketId> ids;
+  std::vector<const Event*> finished_events;
+  for (std::size_t index = 0; index < draft.plan.buckets.size(); ++index) {
+    const PlannedBucket& bucket = draft.plan.buckets[index];
+    Schedule& schedule = draft.schedules[index];
+    const bool staged = bucket.layout.placement != Placement::kInPlace;
+    const bool on_device = bucket.layout.memory == MemoryKind::kDevice;
+    const std::size_t bytes = bucket.layout.count * size_of(bucket.layout.dtype);
+    identity += fmt::format("{} {} {}\n", schedule.algorithm, bucket.layout.count,
+                            to_string(bucket.layout.dtype));
+    if (bytes >= largest) {
+      largest = bytes;
+      summary.algorithm = schedule.algorithm;
+      summary.reason = on_device ? explain_device_algorithm(bucket.layout, context.grid,
+                                                            compile_options(context, bucket.layout))
+                                 : std::string();
+    }
+
+    Binding binding{.name = bucket_text(group, bucket, index),
+                    .scale = finishing_scale(bucket.layout.op, context.grid),
+                    .unpack_stores = unpack_stores(bucket.layout, context)};
+    std::vector<Segment> segments;
+    for (const PlannedSegment& planned : bucket.segments) {
+      const BufferView& view = group.view(planned.gradient);
+      if (staged && !view.data) {
+        group.set_data(planned.gradient, group.allocate_on_device(view.bytes()));
+      }
+      summary.bytes += view.bytes();
+      segments.push_back(
+          {.data = view.data, .dtype = view.dtype, .count = view.count, .offset = planned.offset});
+      if (on_device) binding.inputs.push_back(&group.ready_event(planned.gradient));
+    }
+    if (staged && on_device) {
+      binding.stream_packer = make_device_packer(context, schedule, segments);
+    } else if (bucket.layout.placement == Placement::kStaged &&
+               is_16bit_float(bucket.layout.dtype)) {
+      binding.packer = make_wire_packer(bucket, std::move(segments),
+                                        group.wire_state(context.grid.world_size()), binding.name);
+    } else if (staged) {
+      binding.packer = std::make_shared<SegmentPacker>(bucket.layout.dtype, std::move(segments));
+    }
+    const std::string text = binding.name;
+    const auto place = staged ? std::nullopt : group.arena_place(bucket.segments.front().gradient);
+    const BucketId id =
+        context.buckets.add(std::move(schedule), std::move(binding), group, index, text, place);
+    ids.push_back(id);
+    finished_events.push_back(on_device ? &context.executor.finished_event(id) : nullptr);
+    summary.wire_bytes += context.buckets[id].network_bytes;
+    if (staged || !on_device) continue;
+    for (const PlannedSegment& planned : bucket.segments) {
+      group.set_data(planned.gradient, context.executor.bucket_memory(id) +
+                                           planned.offset * size_of(bucket.layout.dtype));
+    }
+  }
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (group.compressed().has(i)) summary.bytes += group.view(i).bytes();
+  }
+  summary.buckets += group.compressed().size();
+  identity += group.compressed().describe();
+  summary.hash = XXH3_64bits(identity.data(), identity.size());
+  group.planned(draft.plan, std::move(ids), std::move(finished_events), std::move(summary));
+}
+
+}  // namespace
+
+void plan_gradients(GradientGroup& group, const PlanContext& context) {
+  // Compiled before anything is allocated: an algorithm that does not fit leaves nothing behind.
+  Draft planned = draft(group, context);
+  if (context.lane != nullptr) group.attach(context.lane->device());
+  place_gradients(group, context);
+  group.compressed().plan(group.travelling(), group.views(), group.options().op, group, context);
+  install(group, context, std::move(planned));
+}
+
+void replan_gradients(GradientGroup& group, const PlanContext& context) {
+  const std::vector<BucketId> former = group.buckets();
+  Draft planned = draft(group, context);
+  group.compressed().plan(group.travelling(), group.views(), group.options().op, group, context,
+                          kMeasuredIterations);
+  install(group, context, std::move(planned));
+  for (BucketId id : former) context.buckets.remove(id);
+}
+
+void remove_gradients(const GradientGroup& group, BucketTable& buckets) {
+  for (BucketId id : group.buckets()) buckets.remove(id);
+  for (BucketId id : group.compressed().ids()) buckets.remove(id);
+  if (group.arena_region()) buckets.release(*group.arena_region());
+}
+
+std::optional<std::uint64_t> way_of_travel(const GradientGroup& group, const PlanContext& context) {
+  const Draft planned = draft(group, context);
+  if (!context.buckets.has_room(planned.schedules)) return std::nullopt;
+  std::string text;
+  for (const Schedule& schedule : planned.schedules) {
+    text += fmt::format("{} {} {}\n", schedule.algorithm, schedule.layout.count,
+                        to_string(schedule.layout.dtype));
+    for (const Step& step : schedule.steps) {
+      text += fmt::format("{} {} {}\n", static_cast<int>(step.kind), step.target.offset,
+                          step.target.count);
+    }
+  }
+  return XXH3_64bits(text.data(), text.size());
+}
+
+TunedSet tuned_set(const GradientGroup& group, const PlanContext& context) {
+  const Options& options = context.options;
+  const Draft planned = draft(group, context);
+  if (planned.plan.buckets.empty()) {
+    return {.name = group.name(),
+            .plan = {},
+            .first = {},
+            .tunes_fusion = false,
+            .tunes_chunks = false};
+  }
+  const auto largest = std::ranges::max_element(
+      planned.plan.buckets, {}, [](const PlannedBucket& bucket) { return bucket.layout.count; });
+  std::string identity = describe(group.travelling(), group.options());
+  identity += fmt::format("{} {} {}", options.algorithm, options.fusion_bytes, options.chunk_bytes);
+  const bool may_tune = sizes_keep_bits(context);
+  return {.name = group.name(),
+          .plan = fmt::format("{}: {} bytes, {:016x}", group.name(), host_bytes(group),
+                              XXH3_64bits(identity.data(), identity.size())),
+          .first = {.fusion_bytes = planned.fusion_bytes,
+                    .chunk_bytes = compile_options(context, largest->layout).chunk_bytes},
+          .tunes_fusion = may_tune && options.fusion_bytes == kAutoBytes,
+          .tunes_chunks = may_tune && options.chunk_bytes == kAutoBytes};
+}
+
+}  // namespace kolo

@@ -1,0 +1,59 @@
+#include "runtime/plan/operation_plan.h"
+
+#include <utility>
+#include <vector>
+
+#include "comm/collective/chunking.h"
+#include "fusion/segment_packer.h"
+
+namespace kolo {
+namespace {
+
+BucketLayout layout_of(const Operation& operation, const ProcessGrid& grid) {
+  BucketLayout layout{.count = operation.buffer.count,
+                      .dtype = operation.buffer.dtype,
+                      .op = operation.op,
+                      .placement = Placement::kUser,
+                      .memory = operation.buffer.memory,
+                      .out_of_place = operation.input != nullptr};
+  if (layout.memory == MemoryKind::kDevice) {
+    layout.placement = Placement::kStaged;
+    const std::size_t unit = device_padding(grid, layout.dtype);
+    layout.count = (layout.count + unit - 1) / unit * unit;
+  }
+  return layout;
+}
+
+}  // namespace
+
+PlannedOperation plan_operation(const Operation& operation, const PlanContext& context) {
+  const BucketLayout layout = layout_of(operation, context.grid);
+  const CompileOptions options = compile_options(context, layout);
+  const int rank = context.transport.rank();
+  PlannedOperation planned{
+      .schedule = operation.kind == OperationKind::kBroadcast
+                      ? compile_broadcast(rank, operation.root, layout, context.grid, options)
+                      : compile_all_reduce(rank, layout, context.grid, options),
+      .binding = {.name = operation.name,
+                  .scale = finishing_scale(operation.op, context.grid),
+                  .unpack_stores = unpack_stores(layout, context)},
+      .packer = {}};
+  std::vector<Segment> segments{{.data = operation.buffer.data,
+                                 .input = operation.input,
+                                 .dtype = layout.dtype,
+                                 .count = operation.buffer.count,
+                                 .offset = 0}};
+  if (layout.memory == MemoryKind::kDevice) {
+    auto packer = make_device_packer(context, planned.schedule, segments);
+    planned.binding.inputs = {nullptr};
+    planned.binding.stream_packer = packer;
+    planned.packer = std::move(packer);
+  } else {
+    auto packer = std::make_shared<SegmentPacker>(layout.dtype, std::move(segments));
+    planned.binding.packer = packer;
+    planned.packer = std::move(packer);
+  }
+  return planned;
+}
+
+}  // namespace kolo

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "runtime/calibration/calibration_file.h"
+#include "topology/cost_model.h"
+#include "topology/discovery.h"
+#include "topology/process_grid.h"
+
+namespace kolo {
+
+/// What `kolo-topo` tells about a job.
+struct TopoReport {
+  ProcessGrid grid;
+  /// By node: {hardware: `to_json(HardwareSnapshot)`, gpus: `gpus_to_json(...)`, reduce_threads:
+  /// how many help each rank}.
+  std::vector<nlohmann::json> nodes;
+  LinkCosts costs;
+  std::string costs_source;                      ///< How they are known.
+  std::map<std::string, TunedSizes> tuned = {};  ///< What `autotune` remembers, by plan.
+};
+
+/// The form in which a snapshot travels between ranks and appears in the report.
+nlohmann::json to_json(const HardwareSnapshot& hardware);
+
+/// {ranks: [{rank, node, local_rank, cross_rank}],
+///  nodes: [{node, id, ranks, hardware, gpus, reduce_threads}],
+///  link_costs: {key of `parse_link_costs`: value}, node_rates: [bytes per microsecond, if links
+///  differ], link_costs_source,
+///  tuned: {plan: {fusion_bytes, chunk_bytes, step_us}} (sizes of 0 are the cost model's),
+///  predictions: [{bytes, chosen, chosen_16bit, chosen_device, chunk_bytes,
+///                fusion_bytes, us: {algorithm: microseconds}}]}
+nlohmann::json to_json(const TopoReport& report);
+
+/// The same as tables for people, made from `to_json(report)`.
+std::string to_text(const nlohmann::json& report);
+
+}  // namespace kolo

@@ -1,0 +1,187 @@
+#include "runtime/wait/driver.h"
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+namespace kolo {
+namespace {
+
+/// While something is pending the coordinator's clock and the peers' sockets must be looked at now
+/// and then.
+constexpr Duration kPendingSleep = std::chrono::milliseconds(50);
+/// A device does not ring, so while it works it is asked this often.
+constexpr Duration kDeviceSleep = std::chrono::microseconds(20);
+/// An idle engine is rung.
+constexpr Duration kNoLimit = Duration::max();
+
+/// What the next sleep may last.
+Duration sleep_limit(const Engine& engine) {
+  if (engine.device_busy()) return kDeviceSleep;
+  return engine.idle() ? kNoLimit : kPendingSleep;
+}
+
+}  // namespace
+
+Driver::Driver(Engine& engine, Transport& transport, const SpinBudget& budget)
+    : engine_(engine),
+      transport_(transport),
+      budget_(budget),
+      spin_(budget.user, budget.user_most),
+      call_fd_(make_event_fd()) {
+  std::vector<int> fds = transport_.wake_fds();
+  fds.push_back(call_fd_.get());
+  for (const int fd : fds) watched_.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+}
+
+// --- Users' threads -----------------------------------------------------------------------------
+
+bool Driver::try_to_sit_down() {
+  const Seat::Take take = seat_.take();
+  if (take == Seat::Take::kRefused) return false;
+  if (take == Seat::Take::kTakenArmed) transport_.unarm();
+  drives_.store(drives_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  patience_.renew();
+  return true;
+}
+
+bool Driver::sit_down() {
+  while (!try_to_sit_down()) {
+    if (seat_.await_engine()) continue;
+    if (!seat_.call()) continue;
+    transport_.ring(transport_.rank());
+    return false;
+  }
+  return true;
+}
+
+void Driver::attend(Next next) {
+  while (!try_to_sit_down()) {
+    if (!seat_.call()) continue;
+    transport_.ring(transport_.rank());  // The driver may sleep.
+    return;
+  }
+  // What is set out in the first poll can often go no further: the second finds out.
+  moved_ = engine_.poll() && (next == Next::kDrive || engine_.poll());
+  has_polled_ = next == Next::kDrive;
+  get_up(next);
+}
+
+bool Driver::go_on(TimePoint deadline) {
+  // Right after `attend` a poll finds nothing, and costs a turn on a shared core.
+  const bool is_due = !std::exchange(has_polled_, false) || engine_.has_submissions();
+  moved_ = is_due && engine_.poll();
+  if (moved_) {
+    patience_.renew();
+  } else if (!patience_.pass(spin_.now(), budget_.keeps_core)) {
+    const TimePoint now = std::chrono::steady_clock::now();
+    if (now >= deadline) return false;
+    const Duration limit = sleep_limit(engine_);
+    transport_.sleep(std::min({limit, kPendingSleep, deadline - now}));
+    if (limit != kDeviceSleep) spin_.slept(std::chrono::steady_clock::now() - now);
+    patience_.renew();
+  }
+  return !engine_.ended();
+}
+
+void Driver::get_up(Next next) {
+  for (;;) {
+    const bool idle = engine_.idle();
+    const bool is_watched = seat_.is_watched();
+    // If only news can move it on, the engine's thread may go on watching for them; not if the
+    // caller will be back before they come.
+    const bool can_watch =
+        idle || (next == Next::kUnknown && !moved_ && watch_limit_ <= sleep_limit(engine_));
+    Seat::Leave left = Seat::Leave::kCalled;
+    if (is_watched && can_watch && !engine_.ended()) {
+      if (arm(idle)) {
+        left = seat_.leave_watched();
+        if (left == Seat::Leave::kLeft) return;
+        transport_.unarm();
+        if (left == Seat::Leave::kNotWatched) continue;
+      }
+    } else {
+      left = seat_.leave();
+      if (left == Seat::Leave::kLeft) {
+        const bool is_needed = !idle && next == Next::kUnknown;
+        if (is_needed || engine_.ended()) {
+          call_engine_thread(kDriveNow);
+        } else if (is_watched) {
+          call_engine_thread(kStandBy);
+        }
+        return;
+      }
+    }
+    moved_ = engine_.poll();
+  }
+}
+
+void Driver::call_engine_thread(Doorbell::News why) { call_.ring(why, call_fd_.get()); }
+
+bool Driver::arm(bool idle) { return idle ? transport_.arm_idle() : transport_.arm(); }
+
+// --- The engine's thread ------------------------------------------------------------------------
+
+void Driver::run() {
+  Naps naps;
+  std::uint64_t drives = 0;  // that it knew of when it last sat
+  const auto stand_by = [&] {
+    call_.sleep(
+        naps.next(std::chrono::steady_clock::now(), drives_.load(std::memory_order_relaxed)));
+  };
+  while (!engine_.ended()) {
+    const bool may_drive = call_.answer() != static_cast<std::uint32_t>(kStandBy);
+    if (!may_drive || seat_.end_watch() == Seat::Take::kRefused) {
+      stand_by();
+      continue;
+    }
+    transport_.disarm();
+    const std::uint64_t known = std::exchange(drives, drives_.load(std::memory_order_relaxed));
+    const bool was_driven = drives != known;
+    if (was_driven && engine_.idle()) {
+      if (seat_.leave() == Seat::Leave::kLeft) {
+        // Nobody drives; perhaps nobody will.
+        call_.sleep(Naps::kUsual);
+        continue;
+      }
+    }
+    if (drive_for_all() == Rest::kStandBy) stand_by();
+  }
+}
+
+Driver::Rest Driver::drive_for_all() {
+  for (;;) {
+    patience_.renew();
+    do {
+      moved_ = engine_.poll();
+      if (moved_) patience_.renew();
+    } while (!seat_.is_wanted() && !engine_.ended() &&
+             (moved_ || patience_.pass(budget_.engine, budget_.keeps_core)));
+    if (seat_.is_wanted() || engine_.ended()) {
+      if (seat_.leave() == Seat::Leave::kLeft) return Rest::kStandBy;
+      continue;
+    }
+    const Duration limit = sleep_limit(engine_);
+    watch_limit_ = limit;
+    if (!arm(engine_.idle())) continue;
+    if (seat_.leave_to_watch() == Seat::Leave::kLeft) {
+      watch(limit);
+      return Rest::kWatched;
+    }
+    transport_.unarm();
+  }
+}
+
+void Driver::watch(Duration limit) {
+  if (call_.park(Doorbell::Rest::kParked)) {
+    const timespec time{.tv_sec = limit.count() / 1'000'000'000,
+                        .tv_nsec = limit.count() % 1'000'000'000};
+    // No epoll descriptor: the kernel would tell it of every message, whether anybody watches or
+    // not, and the sender would pay for that.
+    ::ppoll(watched_.data(), watched_.size(), limit == kNoLimit ? nullptr : &time, nullptr);
+  }
+  call_.unpark();
+  drain_event(call_fd_.get());
+}
+
+}  // namespace kolo

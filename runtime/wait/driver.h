@@ -1,0 +1,96 @@
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "comm/base/clock.h"
+#include "comm/base/patience.h"
+#include "comm/base/unique_handle.h"
+#include "comm/transport/doorbell.h"
+#include "comm/transport/transport.h"
+#include "runtime/engine/engine.h"
+#include "runtime/wait/naps.h"
+#include "runtime/wait/seat.h"
+#include "runtime/wait/spin_time.h"
+
+namespace kolo {
+
+/// Drives an engine by whoever has reason to: a thread that waits polls the engine itself, and only
+/// when nobody waits and something is to be done does the engine's own thread (`EngineThread`).
+/// Then a blocking call costs no switch between threads, and while ranks fit the cores no system
+/// call.
+///
+///   the engine's thread    sleeps                                until
+///   watching               on all descriptors of the transport   news, or a call; without a limit
+///                                                                if the engine is idle
+///   standing by            on its own doorbell, so that data     a call, or the end of a nap
+///                          of the network wake the driver only   (`Naps`)
+///   driving                -                                     nothing moves, or a user wants
+///                                                                the seat
+///
+/// It stands by when it finds a user's thread in the seat, and watches again after a nap in which
+/// nobody drove: leaving costs users nothing. A user's thread that leaves with work under way arms
+/// the transport again if the engine's thread watches, or else calls it.
+///
+/// Threads: any for `drive` and `attend`; `run` is the engine's thread.
+class Driver {
+ public:
+  /// What the caller of `attend` does next.
+  enum class Next : std::uint8_t { kUnknown, kDrive };
+
+  Driver(Engine& engine, Transport& transport, const SpinBudget& budget);
+
+  /// For a thread that waits: drives until `settled()`. Returns earlier, with `settled()` still
+  /// false, if another user's thread drives, after `deadline`, and when the engine has ended.
+  template <typename Settled>
+  void drive(const Settled& settled, TimePoint deadline) {
+    if (settled() || !sit_down()) return;
+    while (!settled() && go_on(deadline)) {
+    }
+    get_up(Next::kUnknown);
+  }
+
+  /// For a thread that has submitted work and goes its way: sets out what can be, and sees to the
+  /// rest being done in the background. A caller that is about to drive says so: then a call of the
+  /// engine's thread can wait for the end of its nap.
+  void attend(Next next);
+
+  /// Drives when nobody else does, until the engine has ended.
+  void run();
+
+ private:
+  bool try_to_sit_down();
+  bool sit_down();
+  bool go_on(TimePoint deadline);
+  void get_up(Next next);
+  void call_engine_thread(Doorbell::News why);
+  enum class Rest : std::uint8_t { kWatched, kStandBy };
+  Rest drive_for_all();
+  bool arm(bool idle);
+  void watch(Duration limit);
+
+  Engine& engine_;
+  Transport& transport_;
+  const SpinBudget budget_;
+  Seat seat_;
+
+  // The driver's, whoever it is.
+  Patience patience_;
+  SpinTime spin_;                         // of users' threads
+  std::atomic<std::uint64_t> drives_{0};  // by users' threads; the driver's to change
+  Duration watch_limit_{};                // of the watch under way
+  bool moved_ = false;                    // in the last poll
+  bool has_polled_ = false;               // for a caller who is about to wait
+
+  // The engine's thread and who calls it; a call to drive outdoes one to stand by.
+  static constexpr Doorbell::News kStandBy = Doorbell::News::kSignal;
+  static constexpr Doorbell::News kDriveNow = Doorbell::News::kUrgent;
+  Doorbell call_;
+  FileDescriptor call_fd_;
+  std::vector<pollfd> watched_;  // that and the transport's descriptors
+};
+
+}  // namespace kolo

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "comm/base/clock.h"
+#include "runtime/wait/driver.h"
+
+namespace kolo {
+
+/// Counts the caller's thread among those that wait, while it lives.
+class Waiting {
+ public:
+  explicit Waiting(std::atomic<int>& waiters) : waiters_(waiters) { ++waiters_; }
+  ~Waiting() { --waiters_; }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  std::atomic<int>& waiters_;
+};
+
+/// When a wait of this length, 0 for ever, is over.
+inline TimePoint deadline_after(std::chrono::milliseconds timeout,
+                                TimePoint now = std::chrono::steady_clock::now()) {
+  return timeout.count() == 0 ? TimePoint::max() : now + timeout;
+}
+
+/// Waits until `settled()`: by driving the engine if there is a driver and nobody else drives, or
+/// else until whoever drives notifies `changed`. Returns false if `deadline` comes first.
+///
+/// Before: `settled` may be called without the mutex, and changes under it.
+template <typename Settled>
+bool wait_until(TimePoint deadline, Driver* driver, const Settled& settled, std::mutex& mutex,
+                std::condition_variable& changed) {
+  if (driver != nullptr) driver->drive(settled, deadline);
+  if (settled()) return true;
+  std::unique_lock lock(mutex);
+  if (deadline != TimePoint::max()) return changed.wait_until(lock, deadline, settled);
+  changed.wait(lock, settled);
+  return true;
+}
+
+}  // namespace kolo

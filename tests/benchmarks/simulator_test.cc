@@ -1,0 +1,488 @@
+#include "benchmarks/sim/simulator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "benchmarks/sim/shared_capacity.h"
+#include "comm/base/check.h"
+#include "comm/collective/chunking.h"
+#include "comm/collective/compile.h"
+#include "tests/support/node_shapes.h"
+
+namespace kolo {
+namespace {
+
+/// A node's memory that moves so many bytes in a microsecond, whoever wrote them.
+MemoryCost memory_of_rate(double bytes_per_us) {
+  return {.latency_us = 0.5,
+          .cached_bytes_per_us = bytes_per_us,
+          .bytes_per_us_8m = bytes_per_us,
+          .bytes_per_us_32m = bytes_per_us,
+          .bytes_per_us = bytes_per_us,
+          .shared_bytes_per_us = bytes_per_us};
+}
+
+/// Kernels and messages cost the processor nothing, so that links show alone.
+MachineCosts only_links() {
+  MachineCosts costs;
+  costs.links.network = {.latency_us = 8, .bytes_per_us = 1024, .message_us = 0};
+  costs.links.memory = memory_of_rate(1e15);
+  costs.links.bucket_us = 0;
+  costs.links.step_us = 0;
+  return costs;
+}
+
+ProcessGrid nodes_of_one(int nodes) {
+  return ProcessGrid::with_node_sizes(std::vector<int>(static_cast<std::size_t>(nodes), 1));
+}
+
+SimulatorSchedules::Compile compiler(const ProcessGrid& grid, const BucketLayout& layout,
+                                     const CompileOptions& options) {
+  return [&grid, layout, options](int rank) {
+    return compile_all_reduce(rank, layout, grid, options);
+  };
+}
+
+/// Without symmetry, all ranks starting at 0 unless told otherwise.
+double all_reduce_us(const ProcessGrid& grid, const BucketLayout& layout,
+                     const CompileOptions& compile, const MachineCosts& costs,
+                     std::vector<double> start_us = {}) {
+  const SimulatorSchedules schedules(grid, NodeSymmetry::kNone, compiler(grid, layout, compile));
+  start_us.resize(static_cast<std::size_t>(grid.world_size()));
+  const SimulatedBucket bucket{.schedules = &schedules, .start_us = start_us};
+  return simulate(grid, {&bucket, 1}, {.costs = costs})[0];
+}
+
+/// One whole chunk, whatever its size.
+CompileOptions in_one_chunk(std::string algorithm) {
+  return {.algorithm = std::move(algorithm),
+          .chunk_bytes = std::size_t{1} << 40,
+          .network_window = 0,
+          .device_chunk_bytes = std::size_t{1} << 40};
+}
+
+constexpr std::size_t kCount = 64 * 1024;
+constexpr double kBytes = kCount * sizeof(float);
+
+TEST(SimulatorForms, RingTakesTwoTimesNMinusOneHops) {
+  for (int n : {2, 3, 4, 8}) {
+    const std::size_t count = kCount / 24 * static_cast<std::size_t>(n) * 16;
+    const double part = static_cast<double>(count) * sizeof(float) / n;
+    EXPECT_NEAR(
+        all_reduce_us(nodes_of_one(n), {.count = count}, in_one_chunk("ring"), only_links()),
+        2 * (n - 1) * (8 + part / 1024), 1e-6)
+        << n;
+  }
+}
+
+TEST(SimulatorForms, DirectPassesAllPartsThroughEachLink) {
+  for (int n : {2, 4, 8}) {
+    EXPECT_NEAR(
+        all_reduce_us(nodes_of_one(n), {.count = kCount}, in_one_chunk("direct"), only_links()),
+        2 * (8 + (n - 1) * kBytes / n / 1024), 1e-6)
+        << n;
+  }
+}
+
+TEST(SimulatorForms, HalvingDoublingHalves) {
+  for (int n : {2, 4, 16}) {
+    double expected = 0;
+    double part = kBytes;
+    for (int distance = n / 2; distance >= 1; distance /= 2) {
+      part /= 2;
+      expected += 2 * (8 + part / 1024);
+    }
+    EXPECT_NEAR(all_reduce_us(nodes_of_one(n), {.count = kCount}, in_one_chunk("halving_doubling"),
+                              only_links()),
+                expected, 1e-6)
+        << n;
+  }
+}
+
+TEST(SimulatorForms, AMessageCostsBothProcessors) {
+  MachineCosts costs = only_links();
+  costs.links.network.message_us = 2;
+  // To the root and back; the root of two sends nothing before it has received.
+  EXPECT_NEAR(all_reduce_us(nodes_of_one(2), {.count = kCount}, in_one_chunk("tree"), costs),
+              2 * (2 + 8 + kBytes / 1024 + 2), 1e-6);
+}
+
+TEST(SimulatorForms, AStragglerDelaysByItsLateness) {
+  for (const char* algorithm : {"ring", "direct", "tree", "halving_doubling"}) {
+    const double punctual =
+        all_reduce_us(nodes_of_one(2), {.count = kCount}, in_one_chunk(algorithm), only_links());
+    const double late = all_reduce_us(nodes_of_one(2), {.count = kCount}, in_one_chunk(algorithm),
+                                      only_links(), {0, 100'000});
+    EXPECT_GE(late, 100'000 + punctual / 2 - 1e-6) << algorithm;
+    EXPECT_LE(late, 100'000 + punctual + 1e-6) << algorithm;
+    const double all_late = all_reduce_us(nodes_of_one(2), {.count = kCount},
+                                          in_one_chunk(algorithm), only_links(), {4096, 4096});
+    EXPECT_NEAR(all_late, 4096 + punctual, 1e-6) << algorithm;
+  }
+}
+
+TEST(SimulatorForms, TwoBucketsShareALink) {
+  const ProcessGrid grid = nodes_of_one(2);
+  const SimulatorSchedules schedules(grid, NodeSymmetry::kNone,
+                                     compiler(grid, {.count = kCount}, in_one_chunk("ring")));
+  const std::vector<SimulatedBucket> buckets(
+      2, {.schedules = &schedules, .start_us = std::vector<double>(2)});
+  const std::vector<double> done = simulate(grid, buckets, {.costs = only_links()});
+  // Two rounds of half the bytes each. While the link passes one bucket's half, the other's is on
+  // its way, so it never rests: first, second, first, second.
+  const double half = kBytes / 2 / 1024;
+  EXPECT_NEAR(done[0], 3 * half + 8, 1e-6);
+  EXPECT_NEAR(done[1], 4 * half + 8, 1e-6);
+}
+
+TEST(SimulatorForms, RanksOfANodeShareItsLink) {
+  // Two ranks on each of two nodes exchange their halves with their like: each link passes all
+  // bytes, and while it passes one rank's, the other's are on their way.
+  const double us = all_reduce_us(ProcessGrid::with_node_sizes({2, 2}), {.count = kCount},
+                                  in_one_chunk("hierarchical:direct,ring"), only_links());
+  const double flags = 3 * 0.5;  // Contributions are there, sums are there, sums are read.
+  EXPECT_NEAR(us, kBytes / 1024 + 8 + flags, 1e-6);
+}
+
+TEST(SimulatorForms, AShapedLinkLetsABurstPass) {
+  MachineCosts costs = only_links();
+  const auto us = [&](double burst_bytes) {
+    costs.links.network.burst_bytes = burst_bytes;
+    return all_reduce_us(nodes_of_one(2), {.count = kCount}, in_one_chunk("tree"), costs);
+  };
+  // All bytes go one way and then back; each link has rested before.
+  EXPECT_NEAR(us(kBytes), 2 * 8, 1e-6);
+  EXPECT_NEAR(us(kBytes / 4), 2 * (8 + 3 * kBytes / 4 / 1024), 1e-6);
+}
+
+TEST(SimulatorForms, KernelsShareTheMemoryOfTheirNode) {
+  MachineCosts costs = only_links();
+  costs.links.memory = memory_of_rate(1024);
+  for (int n : {1, 2, 4}) {
+    const double us = all_reduce_us(ProcessGrid::with_node_sizes({n}), {.count = kCount},
+                                    in_one_chunk("direct"), costs);
+    // Each rank reads its part of all buckets and writes it there: together, all of each bucket.
+    const double flags = 2 * 0.5;
+    EXPECT_NEAR(us, n == 1 ? 0 : flags + 2 * n * kBytes / 1024, 1e-6) << n;
+  }
+}
+
+// As the cost model has it, but for what overlaps: a tree of four has two messages at once, one,
+// one and two, and while there is one, two ranks wait; in `flat` all twelve are under way at once.
+TEST(SimulatorForms, MessagesOfRanksThatShareCoresTakeTurns) {
+  MachineCosts costs = only_links();
+  costs.links.network.message_us = 2;
+  constexpr double kWay = 2 + 8 + 2, kLink = kBytes / 1024;
+  const auto us = [&](const char* algorithm, std::size_t count, double rank_cores) {
+    costs.links.rank_cores = rank_cores;
+    return all_reduce_us(nodes_of_one(4), {.count = count}, in_one_chunk(algorithm), costs);
+  };
+  EXPECT_NEAR(us("tree", kCount, 1), 4 * (kWay + kLink), 1e-6);
+  EXPECT_NEAR(us("tree", kCount, 0.5), 7 * kWay + 4 * kLink, 1e-6) << "one pair of cores";
+  EXPECT_NEAR(us("tree", kCount, 0.25), 14 * kWay + 4 * kLink, 1e-6) << "half a pair";
+  constexpr std::size_t kFew = 16;
+  constexpr double kLinksOfFew = 1;
+  EXPECT_NEAR(us("flat", kFew, 0.5), 12 * kWay, kLinksOfFew);
+}
+
+// Half of a core that sends 512 bytes in a microsecond and receives as many: 512 in all.
+TEST(SimulatorForms, ARankThatSharesACoreMovesItsShareOfBytes) {
+  MachineCosts costs = only_links();
+  costs.links.rank_cores = 0.5;
+  costs.links.network.rank_bytes_per_us = 512;
+  const auto us = [&](const char* algorithm, double burst_bytes) {
+    costs.links.network.burst_bytes = burst_bytes;
+    return all_reduce_us(nodes_of_one(2), {.count = kCount}, in_one_chunk(algorithm), costs);
+  };
+  constexpr double kWay = 2 * 8;  // Half a pair of cores.
+  constexpr double kMoves = kBytes / 512, kLink = kBytes / 1024;
+  EXPECT_NEAR(us("tree", 0), 2 * (kWay + kMoves), 1e-6);
+  // Both ends send a half and receive one, and are busy with it until the end: whoever is done
+  // first sets out the next message meanwhile.
+  EXPECT_NEAR(us("ring", 0), 2 * kWay + 2 * kMoves, 1e-6);
+  costs.links.network.rank_bytes_per_us = 1 << 20;
+  EXPECT_NEAR(us("tree", 1), 2 * (kWay + kLink), 1);
+  EXPECT_NEAR(us("tree", 0), 2 * kWay, 1) << "nobody shapes it";
+}
+
+TEST(SimulatorForms, FlagsOfRanksThatShareACoreTakeLonger) {
+  MachineCosts costs = only_links();
+  costs.links.step_us = 1;
+  const auto us = [&](double rank_cores) {
+    costs.links.rank_cores = rank_cores;
+    return all_reduce_us(ProcessGrid::with_node_sizes({2}), {.count = kCount},
+                         in_one_chunk("direct"), costs);
+  };
+  // A flag given, one taken, the sum, a flag given, one taken.
+  EXPECT_NEAR(us(0.5) - us(1), 4, 1e-6);
+}
+
+// As the cost model has it: a flag given to each other, one taken, and the sum, which ends for all
+// at once.
+TEST(SimulatorForms, AJointSumTakesOneTrip) {
+  MachineCosts costs = only_links();
+  costs.links.step_us = 1;
+  costs.links.memory = memory_of_rate(1024);
+  costs.links.rank_cores = 0.5;
+  CompileOptions options = in_one_chunk("direct");
+  options.link_costs = costs.links;
+  for (int n : {2, 4}) {
+    const double us =
+        all_reduce_us(ProcessGrid::with_node_sizes({n}), {.count = kCount}, options, costs);
+    EXPECT_NEAR(us, 0.5 + 2 * (n - 1) * 2 + 1 + 2 * n * kBytes / 1024, 1e-6) << n;
+  }
+}
+
+TEST(SimulatorForms, MessagesInsideANodeAreCopiedTwice) {
+  MachineCosts costs = only_links();
+  costs.links.memory = memory_of_rate(1024);
+  const double us = all_reduce_us(ProcessGrid::with_node_sizes({2}), {.count = kCount},
+                                  in_one_chunk("tree"), costs);
+  // Up and down the tree, each copy reads and writes; the sum reads two and writes one.
+  EXPECT_NEAR(us, 2 * (4 * kBytes / 1024 + 0.5) + 3 * kBytes / 1024, 1e-6);
+}
+
+TEST(SimulatorForms, ABucketAndItsStepsCostTheirProcessor) {
+  MachineCosts costs = only_links();
+  const auto us = [&] {
+    return all_reduce_us(ProcessGrid::with_node_sizes({2}), {.count = kCount},
+                         in_one_chunk("direct"), costs);
+  };
+  const double before = us();
+  costs.links.bucket_us = 16;
+  costs.links.step_us = 1;
+  // A flag given, one taken, the sum, a flag given, one taken.
+  EXPECT_NEAR(us() - before, 16 + 5, 1e-6);
+}
+
+TEST(SimulatorForms, ASlowRankIsSlowInProportion) {
+  MachineCosts costs = only_links();
+  costs.links.memory = memory_of_rate(1024);
+  const ProcessGrid grid = nodes_of_one(2);
+  const BucketLayout layout{.count = kCount};
+  const SimulatorSchedules schedules(grid, NodeSymmetry::kNone,
+                                     compiler(grid, layout, in_one_chunk("tree")));
+  const SimulatedBucket bucket{.schedules = &schedules, .start_us = {0, 0}};
+  const auto us = [&](double slowness) {
+    return simulate(grid, {&bucket, 1}, {.costs = costs, .slowness = {slowness, 1}})[0];
+  };
+  // Only the root adds: two sources and a target.
+  EXPECT_NEAR(us(3) - us(1), 2 * (3 * kBytes / 1024), 1e-6);
+}
+
+TEST(SimulatorForms, NativeStepsMeet) {
+  MachineCosts costs = only_links();
+  costs.links.device = {.latency_us = 4, .bytes_per_us = 2048};
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({4});
+  const BucketLayout layout{.count = kCount, .memory = MemoryKind::kDevice};
+  const double expected = CostModel(grid, costs.links).native_us(layout.count * sizeof(float));
+  EXPECT_NEAR(all_reduce_us(grid, layout, in_one_chunk("native"), costs), expected, 1e-6);
+  EXPECT_NEAR(all_reduce_us(grid, layout, in_one_chunk("native"), costs, {0, 0, 512, 0}),
+              512 + expected, 1e-6);
+}
+
+TEST(SharedCapacityTest, JobsThatAreMissingTakeAPart) {
+  SharedCapacity capacity(1, 1, {.jobs = 3, .missing_take = 0.5});
+  capacity.add(0, 1, 7);
+  EXPECT_EQ(capacity.next_end(), 2) << "one job and two halves";
+  capacity.add(0, 1, 8);
+  EXPECT_EQ(capacity.next_end(), 2.5);
+  capacity.add(0, 1, 9);
+  capacity.add(0, 1, 10);
+  EXPECT_EQ(capacity.next_end(), 4) << "nobody is missing";
+}
+
+TEST(SharedCapacityTest, JobsSlowEachOtherDownOnlyBeyondTheCapacity) {
+  SharedCapacity shared(1, 1);
+  shared.add(0, 2, 7);
+  shared.add(1, 2, 8);
+  EXPECT_DOUBLE_EQ(shared.next_end(), 3);
+  EXPECT_EQ(shared.take(3), 7);
+  EXPECT_DOUBLE_EQ(shared.next_end(), 4);
+  EXPECT_EQ(shared.take(4), 8);
+  EXPECT_TRUE(shared.empty());
+
+  SharedCapacity wide(1, 2);
+  wide.add(0, 2, 7);
+  wide.add(1, 2, 8);
+  EXPECT_DOUBLE_EQ(wide.next_end(), 2);
+}
+
+// Every schedule there is runs to its end, not sooner than its bytes could pass the links, and not
+// later than if nothing overlapped: each message, flag and kernel after the other.
+TEST(Simulator, EveryAlgorithmEndsWithinItsBounds) {
+  const MachineCosts costs;
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
+      const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
+      for (const char* algorithm :
+           {"flat", "ring", "direct", "halving_doubling", "tree", "hierarchical:direct,ring",
+            "hierarchical:direct,direct", "hierarchical:direct,halving_doubling",
+            "hierarchical:direct,tree", "hierarchical:ring,ring", "native",
+            "hierarchical:native,ring", "hierarchical:native,direct",
+            "hierarchical:native,halving_doubling", "hierarchical:native,tree"}) {
+        const bool on_device = std::string(algorithm).find("native") != std::string::npos;
+        BucketLayout layout{.count = 20'000, .placement = Placement::kStaged};
+        if (on_device) {
+          layout.memory = MemoryKind::kDevice;
+          layout.count = 64 * device_padding(grid, layout.dtype);
+        }
+        const CompileOptions options{
+            .algorithm = algorithm, .chunk_bytes = 32 << 10, .device_chunk_bytes = 32 << 10};
+        const double us = all_reduce_us(grid, layout, options, costs);
+
+        std::vector<double> out(static_cast<std::size_t>(grid.num_nodes())), in(out);
+        double all_after_another = 0;
+        for (int rank = 0; rank < ranks; ++rank) {
+          for (const Step& step : compile_all_reduce(rank, layout, grid, options).steps) {
+            const double bytes =
+                sizeof(float) *
+                static_cast<double>(step.kind == StepKind::kSend
+                                        ? step.sources[0].count
+                                        : (step.sources.size() + 1) * step.target.count);
+            if (step.kind == StepKind::kSend && !grid.same_node(rank, step.peer)) {
+              out[static_cast<std::size_t>(grid.node(rank))] += bytes;
+              in[static_cast<std::size_t>(grid.node(step.peer))] += bytes;
+            }
+            // Nothing costs more than 50 us, or is slower than the network.
+            all_after_another += 50 + 2 * bytes / costs.links.network.bytes_per_us;
+          }
+        }
+        const double busiest = std::max(*std::max_element(out.begin(), out.end()),
+                                        *std::max_element(in.begin(), in.end()));
+        const std::string what = std::string(algorithm) + ", " + test::shape_text(sizes);
+        EXPECT_GE(us, busiest / costs.links.network.bytes_per_us - 1e-6) << what;
+        EXPECT_LE(us, all_after_another) << what;
+      }
+    });
+  }
+}
+
+// One node stands for all of them exactly, not nearly.
+TEST(Simulator, OneNodeStandsForAll) {
+  const MachineCosts costs;
+  int rotations = 0, exchanges = 0;
+  for (const std::vector<int>& sizes : std::vector<std::vector<int>>{{1, 1},
+                                                                     {1, 1, 1, 1},
+                                                                     {2, 2},
+                                                                     {2, 2, 2},
+                                                                     {3, 3, 3, 3, 3},
+                                                                     {4, 4, 4, 4},
+                                                                     {2, 2, 2, 2, 2, 2, 2, 2}}) {
+    const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
+    for (const char* algorithm :
+         {"flat", "ring", "direct", "halving_doubling", "hierarchical:direct,ring",
+          "hierarchical:direct,direct", "hierarchical:direct,halving_doubling",
+          "hierarchical:ring,ring", "native", "hierarchical:native,ring",
+          "hierarchical:native,direct", "hierarchical:native,halving_doubling"}) {
+      const std::string what = std::string(algorithm) + ", " + test::shape_text(sizes);
+      const bool on_device = what.find("native") != std::string::npos;
+      // Equal parts in each of four chunks.
+      const auto world = static_cast<std::size_t>(grid.world_size());
+      const BucketLayout layout{.count = 4 * world * 32 * 16,
+                                .memory = on_device ? MemoryKind::kDevice : MemoryKind::kHost};
+      const std::size_t chunk_bytes = layout.count;
+      const CompileOptions options{
+          .algorithm = algorithm, .chunk_bytes = chunk_bytes, .device_chunk_bytes = chunk_bytes};
+      const auto compile = compiler(grid, layout, options);
+      std::vector<int> nodes;
+      for (int node = 1; node < grid.num_nodes(); ++node) nodes.push_back(node);
+      const NodeSymmetry symmetry = find_symmetry(grid, compile, nodes);
+      const bool is_halving = what.find("halving") != std::string::npos;
+      if (symmetry == NodeSymmetry::kNone) {
+        // Only these: ranks beyond a power of two sit out, and halves inside a node are no
+        // rotation.
+        EXPECT_TRUE(is_halving) << what;
+        continue;
+      }
+      rotations += symmetry == NodeSymmetry::kRotation;
+      exchanges += symmetry == NodeSymmetry::kExchange;
+
+      const SimulatorSchedules all(grid, NodeSymmetry::kNone, compile);
+      const SimulatorSchedules one(grid, symmetry, compile);
+      EXPECT_EQ(all.steps(), one.steps()) << what;
+      const std::vector<double> start_us(world, 3);
+      const auto run = [&](const SimulatorSchedules& schedules, bool only_first_node) {
+        const std::vector<SimulatedBucket> buckets{{&schedules, start_us},
+                                                   {&schedules, std::vector<double>(world, 20)}};
+        return simulate(grid, buckets, {.costs = costs, .only_first_node = only_first_node});
+      };
+      EXPECT_EQ(run(all, false), run(one, false)) << what;
+      EXPECT_EQ(run(all, false), run(one, true)) << what;
+    }
+  }
+  EXPECT_GT(rotations, 30);
+  EXPECT_GT(exchanges, 5);
+}
+
+TEST(Simulator, StaysTrueToItselfWithStragglersInFewSchedules) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2, 2, 2});
+  const auto compile =
+      compiler(grid, {.count = 8 * 16 * 64}, in_one_chunk("hierarchical:direct,ring"));
+  const SimulatorSchedules all(grid, NodeSymmetry::kNone, compile);
+  const SimulatorSchedules few(grid, NodeSymmetry::kRotation, compile);
+  const std::vector<double> start_us{0, 50, 3, 700, 12, 0, 0, 9};
+  const SimulatorOptions options{.slowness = {1, 1, 4, 1, 1, 2, 1, 1}};
+  const SimulatedBucket a{&all, start_us}, b{&few, start_us};
+  EXPECT_EQ(simulate(grid, {&a, 1}, options), simulate(grid, {&b, 1}, options));
+}
+
+TEST(Simulator, RefusesWhatIsNotAlike) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
+  const auto compile = compiler(grid, {.count = 4096}, in_one_chunk("ring"));
+  const SimulatorSchedules one(grid, NodeSymmetry::kRotation, compile);
+  const SimulatedBucket late{&one, {0, 0, 1, 0}};
+  EXPECT_THROW(simulate(grid, {&late, 1}, {.only_first_node = true}), UsageError);
+  const SimulatedBucket bucket{&one, {0, 0, 0, 0}};
+  EXPECT_THROW(simulate(grid, {&bucket, 1}, {.slowness = {1, 1, 2, 1}, .only_first_node = true}),
+               UsageError);
+  EXPECT_NO_THROW(simulate(grid, {&bucket, 1}, {.only_first_node = true}));
+  SimulatorOptions shared{.only_first_node = true};
+  shared.costs.links.rank_cores = 0.5;
+  EXPECT_THROW(simulate(grid, {&bucket, 1}, shared), UsageError);
+
+  const ProcessGrid four = nodes_of_one(4);
+  const auto halves = compiler(four, {.count = 4096}, in_one_chunk("halving_doubling"));
+  EXPECT_THROW(SimulatorSchedules(four, NodeSymmetry::kRotation, halves), UsageError);
+  const std::vector<int> nodes{1, 2, 3};
+  EXPECT_EQ(find_symmetry(four, compiler(four, {.count = 4096}, in_one_chunk("tree")), nodes),
+            NodeSymmetry::kNone);
+}
+
+// A schedule that lacks a step comes to a stand, and the complaint names who waits for whom.
+TEST(Simulator, NamesWhatAStuckScheduleWaitsFor) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
+  for (StepKind dropped : {StepKind::kSend, StepKind::kSignal}) {
+    const auto compile = [&](int rank) {
+      Schedule schedule =
+          compile_all_reduce(rank, {.count = 4096}, grid, in_one_chunk("hierarchical:direct,ring"));
+      if (rank != 3) return schedule;
+      for (Step& step : schedule.steps) {
+        if (step.kind != dropped) continue;
+        step = {.kind = StepKind::kCopy,
+                .target = {3, Region::kScratch, 0, 1},
+                .sources = {{3, Region::kScratch, 0, 1}},
+                .after = step.after};
+        break;
+      }
+      return schedule;
+    };
+    const SimulatorSchedules schedules(grid, NodeSymmetry::kNone, compile);
+    const SimulatedBucket bucket{&schedules, std::vector<double>(4)};
+    try {
+      simulate(grid, {&bucket, 1}, {});
+      ADD_FAILURE() << "ended without step " << static_cast<int>(dropped);
+    } catch (const KoloError& e) {
+      EXPECT_EQ(e.error().code, ErrorCode::kInternal);
+      EXPECT_NE(std::string(e.what()).find("of rank 3, which never gives it"), std::string::npos)
+          << e.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,437 @@
+#include "comm/kernels/reduce_kernels.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include "comm/base/error.h"
+#include "comm/base/half.h"
+#include "comm/base/visit_dtype.h"
+#include "comm/kernels/reference_kernels.h"
+#include "tests/support/simd_targets.h"
+
+namespace kolo {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr std::size_t kCounts[] = {0, 1, 7, 8, 31, 32, 33, 127, 1009, 2111};
+constexpr std::size_t kLarge = (1u << 18) + 3;
+constexpr double kScales[] = {1.0, 0.25, 1.0 / 3.0};
+constexpr std::uint64_t kSeed = 20240229;
+
+template <typename T>
+Bytes bytes_of(const std::vector<T>& values) {
+  Bytes bytes(values.size() * sizeof(T));
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+template <typename T>
+std::vector<T> values_of(const Bytes& bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+// Infinities, NaNs of all kinds, both zeros, subnormals, ties and the edges of overflow, by bits.
+template <typename T>
+std::vector<T> specials() {
+  if constexpr (std::is_same_v<T, float>) {
+    std::vector<float> values;
+    for (const std::uint32_t bits :
+         {0x7f800000u, 0xff800000u, 0x7fc00000u, 0xffc00001u, 0x7f800001u, 0x00000000u,
+          0x80000000u, 0x00000001u, 0x807fffffu, 0x3f801000u, 0x3f803000u, 0x3f808000u,
+          0x3f818000u, 0x477fe000u, 0x477fefffu, 0x477ff000u, 0xc7800000u, 0x33000000u,
+          0x33000001u, 0x387fe000u, 0x387ff000u, 0x7f7fffffu}) {
+      values.push_back(std::bit_cast<float>(bits));
+    }
+    return values;
+  } else if constexpr (std::is_same_v<T, double>) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    return {kInfinity,
+            -kInfinity,
+            std::numeric_limits<double>::quiet_NaN(),
+            std::bit_cast<double>(0xfff0000000000001u),
+            0.0,
+            -0.0,
+            5e-324,
+            1e-40,
+            -1e-46,
+            1e300,
+            3.4028235677973366e38,
+            1.0 + 0x1p-24,
+            1.0 + 0x1p-11 + 0x1p-50,
+            65519.999,
+            -65520.0,
+            2147483647.5,
+            -2147483649.0,
+            9.3e18};
+  } else if constexpr (std::is_same_v<T, Float16>) {
+    return {{0x7c00}, {0xfc00}, {0x7e00}, {0xfe01}, {0x7c01}, {0x0000}, {0x8000},
+            {0x0001}, {0x83ff}, {0x0400}, {0x7bff}, {0xfbff}, {0x3c01}};
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return {{0x7f80}, {0xff80}, {0x7fc0}, {0xffc1}, {0x7f81}, {0x0000}, {0x8000},
+            {0x0001}, {0x807f}, {0x0080}, {0x7f7f}, {0xff7f}, {0x3f81}};
+  } else {
+    return {std::numeric_limits<T>::min(), std::numeric_limits<T>::max(), 0, 1, static_cast<T>(-1)};
+  }
+}
+
+// One third specials, one third small numbers, one third any bits.
+template <typename T>
+std::vector<T> random_values(std::mt19937_64& random, std::size_t count) {
+  static const std::vector<T> special = specials<T>();
+  std::vector<T> values(count);
+  for (T& value : values) {
+    const std::uint64_t bits = random();
+    const int small = static_cast<int>(random() % 2001) - 1000;
+    switch (random() % 3) {
+      case 0:
+        value = special[bits % special.size()];
+        break;
+      case 1:
+        if constexpr (std::is_same_v<T, Float16>) {
+          value = to_float16(static_cast<float>(small) / 8);
+        } else if constexpr (std::is_same_v<T, BFloat16>) {
+          value = to_bfloat16(static_cast<float>(small) / 8);
+        } else {
+          value = static_cast<T>(small);
+        }
+        break;
+      default:
+        std::memcpy(&value, &bits, sizeof(T));
+    }
+  }
+  return values;
+}
+
+Bytes random_bytes(std::mt19937_64& random, DType dtype, std::size_t count) {
+  return visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
+    return bytes_of(random_values<T>(random, count));
+  });
+}
+
+std::string name(DType dtype) { return std::string(to_string(dtype)); }
+std::string name(ReduceOp op) { return std::string(to_string(op)); }
+
+using Case = std::tuple<DType, ReduceOp>;
+
+class ReduceTest : public testing::TestWithParam<Case> {
+ protected:
+  // Reduces `num_sources` arrays of `count`, each starting at an odd element, on all targets, and
+  // compares with the reference, byte for byte; bytes beside the result must not change.
+  void expect_reference(std::size_t num_sources, std::size_t count, double scale,
+                        Overflow overflow = Overflow::kInfinity) {
+    const auto [dtype, op] = GetParam();
+    const std::size_t width = size_of(dtype);
+    std::mt19937_64 random(kSeed + count);
+    std::vector<Bytes> inputs;
+    std::vector<const void*> sources;
+    for (std::size_t s = 0; s < num_sources; ++s) {
+      inputs.push_back(random_bytes(random, dtype, count + s % 3));
+      sources.push_back(inputs.back().data() + (s % 3) * width);
+    }
+    const Bytes canvas = random_bytes(random, dtype, count + 2);
+    Bytes expected = canvas;
+    reference::reduce(dtype, op, expected.data() + width, sources, count, scale, overflow);
+    for (const std::int64_t target : test::simd_targets()) {
+      const test::ScopedSimdTarget scoped(target);
+      Bytes actual = canvas;
+      reduce(dtype, op, actual.data() + width, sources, count, scale, overflow);
+      ASSERT_EQ(actual, expected) << kernel_target() << ", " << num_sources << " sources, count "
+                                  << count << ", scale " << scale << ", seed " << kSeed;
+    }
+  }
+};
+
+TEST_P(ReduceTest, AllTargetsGiveTheBitsOfTheReference) {
+  for (const std::size_t num_sources : {1u, 2u, 3u, 4u, 5u, 9u, 17u}) {
+    for (const std::size_t count : kCounts) {
+      for (const double scale : kScales) expect_reference(num_sources, count, scale);
+    }
+  }
+}
+
+TEST_P(ReduceTest, AllTargetsKeepWhatIsFiniteFinite) {
+  for (const std::size_t num_sources : {1u, 2u, 5u}) {
+    for (const std::size_t count : kCounts) {
+      for (const double scale : kScales) {
+        expect_reference(num_sources, count, scale, Overflow::kLargest);
+      }
+    }
+  }
+}
+
+TEST_P(ReduceTest, LargeCounts) { expect_reference(3, kLarge, 1.0); }
+
+// One pass writes several places, of which some may be sources.
+TEST_P(ReduceTest, AllOutputsGetTheBitsOfTheReference) {
+  const auto [dtype, op] = GetParam();
+  const std::size_t width = size_of(dtype);
+  for (const std::size_t num_sources : {1u, 2u, 3u, 5u, 9u}) {
+    for (const std::size_t num_outputs : {2u, 3u, 8u}) {
+      for (const std::size_t count : {std::size_t{1}, std::size_t{333}, std::size_t{2500}}) {
+        std::mt19937_64 random(kSeed + count);
+        std::vector<Bytes> inputs;
+        std::vector<const void*> sources;
+        for (std::size_t s = 0; s < num_sources; ++s) {
+          inputs.push_back(random_bytes(random, dtype, count));
+          sources.push_back(inputs.back().data());
+        }
+        Bytes expected(count * width);
+        reference::reduce(dtype, op, expected.data(), sources, count, 0.5);
+        for (const std::int64_t target : test::simd_targets()) {
+          const test::ScopedSimdTarget scoped(target);
+          // As many outputs as possible are sources, each of them misaligned in its own way else.
+          std::vector<Bytes> memory = inputs;
+          std::vector<const void*> read;
+          for (const Bytes& input : memory) read.push_back(input.data());
+          std::vector<Bytes> fresh(num_outputs, Bytes((count + num_outputs) * width));
+          std::vector<void*> outputs;
+          for (std::size_t o = 0; o < num_outputs; ++o) {
+            outputs.push_back(o < num_sources ? memory[o].data() : fresh[o].data() + o * width);
+          }
+          reduce(dtype, op, outputs, read, count, 0.5);
+          for (std::size_t o = 0; o < num_outputs; ++o) {
+            ASSERT_EQ(std::memcmp(outputs[o], expected.data(), expected.size()), 0)
+                << kernel_target() << ", " << num_sources << " sources, output " << o << " of "
+                << num_outputs << ", count " << count << ", seed " << kSeed;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ReduceTest, DestinationMayBeAnySource) {
+  const auto [dtype, op] = GetParam();
+  constexpr std::size_t kCount = 333;
+  std::mt19937_64 random(kSeed);
+  std::vector<Bytes> inputs;
+  for (int s = 0; s < 3; ++s) inputs.push_back(random_bytes(random, dtype, kCount));
+  const std::vector<const void*> sources = {inputs[0].data(), inputs[1].data(), inputs[2].data()};
+  Bytes expected(inputs[0].size());
+  reference::reduce(dtype, op, expected.data(), sources, kCount, 0.5);
+  for (std::size_t s = 0; s < sources.size(); ++s) {
+    const Bytes kept = inputs[s];
+    reduce(dtype, op, inputs[s].data(), sources, kCount, 0.5);
+    EXPECT_EQ(inputs[s], expected) << "in place of source " << s << ", seed " << kSeed;
+    std::memcpy(inputs[s].data(), kept.data(), kept.size());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, ReduceTest,
+                         testing::Combine(testing::ValuesIn(kAllDTypes),
+                                          testing::ValuesIn(kAllReduceOps)),
+                         [](const auto& param_info) {
+                           return name(std::get<0>(param_info.param)) + "_" +
+                                  name(std::get<1>(param_info.param));
+                         });
+
+class ConvertTest : public testing::TestWithParam<std::tuple<DType, DType>> {};
+
+TEST_P(ConvertTest, AllTargetsGiveTheBitsOfTheReference) {
+  const auto [from, to] = GetParam();
+  const std::size_t width = size_of(to);
+  std::vector<std::size_t> counts(std::begin(kCounts), std::end(kCounts));
+  counts.push_back(kLarge);
+  for (const std::size_t count : counts) {
+    std::mt19937_64 random(kSeed + count);
+    const Bytes input = random_bytes(random, from, count + 1);
+    const std::byte* const src = input.data() + size_of(from);
+    const Bytes canvas = random_bytes(random, to, count + 2);
+    for (const double scale : kScales) {
+      Bytes expected = canvas;
+      reference::convert(to, expected.data() + width, from, src, count, scale);
+      for (const std::int64_t target : test::simd_targets()) {
+        const test::ScopedSimdTarget scoped(target);
+        Bytes actual = canvas;
+        convert(to, actual.data() + width, from, src, count, scale);
+        ASSERT_EQ(actual, expected)
+            << kernel_target() << ", count " << count << ", scale " << scale << ", seed " << kSeed;
+        actual = canvas;
+        convert(to, actual.data() + width, from, src, count, scale, Stores::kStreaming);
+        ASSERT_EQ(actual, expected) << kernel_target() << ", streaming, count " << count
+                                    << ", scale " << scale << ", seed " << kSeed;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, ConvertTest,
+                         testing::Combine(testing::ValuesIn(kAllDTypes),
+                                          testing::ValuesIn(kAllDTypes)),
+                         [](const auto& param_info) {
+                           return name(std::get<0>(param_info.param)) + "_to_" +
+                                  name(std::get<1>(param_info.param));
+                         });
+
+// What follows pins down the reference itself.
+
+template <typename T>
+std::vector<T> reduced(DType dtype, ReduceOp op, const std::vector<std::vector<T>>& inputs,
+                       double scale = 1.0) {
+  std::vector<const void*> sources;
+  for (const auto& input : inputs) sources.push_back(input.data());
+  std::vector<T> result(inputs[0].size());
+  reduce(dtype, op, result.data(), sources, result.size(), scale);
+  return result;
+}
+
+// Every alignment of the caller's memory; bytes beside what is exchanged must not change.
+TEST(Exchange, AllTargetsGiveTheBytesOfTheReference) {
+  for (const std::size_t bytes : {0u, 1u, 63u, 64u, 300u, 4095u, 4096u, 5001u, 40'003u}) {
+    for (const std::size_t shift : {0u, 1u, 4u, 32u, 63u}) {
+      std::mt19937_64 random(kSeed + bytes);
+      const Bytes canvas = random_bytes(random, DType::kUInt8, bytes + 130);
+      const Bytes former = random_bytes(random, DType::kUInt8, bytes + 130);
+      const Bytes in = random_bytes(random, DType::kUInt8, bytes + 130);
+      Bytes expected = canvas, expected_slot = former;
+      reference::exchange(expected.data() + shift, expected_slot.data() + 1, in.data() + 2, bytes);
+      for (const std::int64_t target : test::simd_targets()) {
+        const test::ScopedSimdTarget scoped(target);
+        for (const Stores stores : {Stores::kCached, Stores::kStreaming}) {
+          Bytes actual = canvas, slot = former;
+          exchange(actual.data() + shift, slot.data() + 1, in.data() + 2, bytes, stores);
+          ASSERT_EQ(actual, expected) << kernel_target() << ", bytes " << bytes << " at " << shift
+                                      << ", stores " << static_cast<int>(stores);
+          ASSERT_EQ(slot, expected_slot) << kernel_target() << ", bytes " << bytes;
+        }
+      }
+    }
+  }
+}
+
+template <typename To, typename From>
+std::vector<To> converted(DType to, DType from, const std::vector<From>& input,
+                          double scale = 1.0) {
+  std::vector<To> result(input.size());
+  convert(to, result.data(), from, input.data(), input.size(), scale);
+  return result;
+}
+
+TEST(ReduceSemantics, HalfSumsAreRoundedOnce) {
+  // 2048 + 1 rounds back to 2048 in float16, so that a 16-bit chain would lose both ones.
+  const Float16 big = to_float16(2048.0f);
+  const Float16 one = to_float16(1.0f);
+  const auto sum = reduced<Float16>(DType::kFloat16, ReduceOp::kSum, {{big}, {one}, {one}});
+  EXPECT_EQ(to_float(sum[0]), 2050.0f);
+  const auto overflow = reduced<Float16>(DType::kFloat16, ReduceOp::kSum,
+                                         {{Float16{0x7bff}}, {Float16{0x7bff}}}, 0.5);
+  EXPECT_EQ(overflow[0].bits, 0x7bff) << "the sum must not overflow before it is scaled";
+}
+
+TEST(ReduceSemantics, SumsOnAWireStayFiniteAndInfinitiesInfinite) {
+  const std::vector<Float16> a = {{0x7bff}, {0xfbff}, {0x7c00}, {0x7c00}, {0x7bff}};
+  const std::vector<Float16> b = {{0x7bff}, {0xfbff}, {0x3c00}, {0xfc00}, {0x4c00}};
+  const std::vector<const void*> sources = {a.data(), b.data()};
+  std::vector<Float16> sum(a.size());
+  reduce(DType::kFloat16, ReduceOp::kSum, sum.data(), sources, sum.size(), 1.0, Overflow::kLargest);
+  EXPECT_THAT(sum, testing::ElementsAre(Float16{0x7bff}, Float16{0xfbff}, Float16{0x7c00},
+                                        Float16{0x7e00}, Float16{0x7bff}));
+  reduce(DType::kFloat16, ReduceOp::kSum, sum.data(), sources, sum.size(), 1.0);
+  EXPECT_THAT(sum, testing::ElementsAre(Float16{0x7c00}, Float16{0xfc00}, Float16{0x7c00},
+                                        Float16{0x7e00}, Float16{0x7c00}));
+  const BFloat16 brain{0x7f7f};
+  const std::vector<const void*> brains = {&brain, &brain};
+  BFloat16 product{};
+  reduce(DType::kBFloat16, ReduceOp::kSum, &product, brains, 1, 0.5, Overflow::kLargest);
+  EXPECT_EQ(product.bits, 0x7f80) << "the sum is infinite in float32 already";
+}
+
+TEST(ReduceSemantics, SumsGoInOrderOfSources) {
+  const auto sum = reduced<float>(DType::kFloat32, ReduceOp::kSum, {{1e30f}, {-1e30f}, {1.0f}});
+  EXPECT_EQ(sum[0], 1.0f);
+  const auto other = reduced<float>(DType::kFloat32, ReduceOp::kSum, {{1.0f}, {1e30f}, {-1e30f}});
+  EXPECT_EQ(other[0], 0.0f);
+}
+
+TEST(ReduceSemantics, MultiplyAndAddAreNotFused) {
+  const float a = 1.0f + 0x1p-12f;
+  const auto product = reduced<float>(DType::kFloat32, ReduceOp::kSum, {{a}, {a}}, 1.0 / 3.0);
+  const float factor = static_cast<float>(1.0 / 3.0);
+  EXPECT_EQ(product[0], (a + a) * factor);
+}
+
+TEST(ReduceSemantics, IntegersWrapAndScaleInDouble) {
+  constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
+  EXPECT_THAT(reduced<std::int32_t>(DType::kInt32, ReduceOp::kSum, {{kMax, -3}, {1, -4}}),
+              testing::ElementsAre(std::numeric_limits<std::int32_t>::min(), -7));
+  EXPECT_THAT(
+      reduced<std::int32_t>(DType::kInt32, ReduceOp::kAverage, {{5, -5}, {2, -2}}, 1.0 / 2.0),
+      testing::ElementsAre(3, -3));
+  EXPECT_THAT(reduced<std::uint8_t>(DType::kUInt8, ReduceOp::kProd, {{200, 3}, {2, 4}}),
+              testing::ElementsAre(144, 12));
+}
+
+TEST(ReduceSemantics, MinimumAndMaximumOrderZerosAndKeepNaN) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::vector<float>> inputs = {{0.0f, -0.0f, nan, 1.0f, 2.0f},
+                                                  {-0.0f, 0.0f, 1.0f, nan, -3.0f}};
+  const auto lowest = reduced(DType::kFloat32, ReduceOp::kMin, inputs);
+  const auto highest = reduced(DType::kFloat32, ReduceOp::kMax, inputs);
+  for (const std::size_t zero : {0u, 1u}) {
+    EXPECT_TRUE(std::signbit(lowest[zero]));
+    EXPECT_FALSE(std::signbit(highest[zero]));
+  }
+  for (const std::size_t i : {2u, 3u}) {
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(lowest[i]), 0x7fc00000u);
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(highest[i]), 0x7fc00000u);
+  }
+  EXPECT_EQ(lowest[4], -3.0f);
+  EXPECT_EQ(highest[4], 2.0f);
+}
+
+TEST(ReduceSemantics, NoSourceIsAUsageError) {
+  float value = 0;
+  EXPECT_THROW(reduce(DType::kFloat32, ReduceOp::kSum, &value, {}, 1, 1.0), UsageError);
+  const void* const source = &value;
+  EXPECT_THROW(reduce(DType::kFloat32, ReduceOp::kSum, std::span<void* const>(),
+                      std::span(&source, 1), 1, 1.0),
+               UsageError);
+}
+
+TEST(ConvertSemantics, FloatToIntegerTruncatesAndSaturates) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT((converted<std::int32_t, double>(DType::kInt32, DType::kFloat64,
+                                               {1.9, -1.9, 1e10, -1e10, nan})),
+              testing::ElementsAre(1, -1, 2147483647, -2147483648LL, 0));
+  EXPECT_THAT((converted<std::uint8_t, float>(DType::kUInt8, DType::kFloat32,
+                                              {255.9f, -1.0f, 256.0f, 12.5f}, 1.0)),
+              testing::ElementsAre(255, 0, 255, 12));
+  EXPECT_THAT((converted<std::int32_t, std::int64_t>(DType::kInt32, DType::kInt64,
+                                                     {std::int64_t{1} << 40, -5}, 1.0)),
+              testing::ElementsAre(2147483647, -5));
+}
+
+TEST(ConvertSemantics, EqualDTypesCopyEvenSignallingNaNs) {
+  const std::vector<std::uint32_t> bits = {0x7f800001u, 0xffc12345u};
+  EXPECT_EQ((converted<std::uint32_t, std::uint32_t>(DType::kFloat32, DType::kFloat32, bits)),
+            bits);
+}
+
+TEST(ConvertSemantics, DoubleToHalfIsRoundedOnce) {
+  // Just above a tie of float16: rounded to float32 first, it would fall on the tie and then down.
+  const std::vector<double> above_tie = {1.0 + 0x1p-11 + 0x1p-40};
+  const auto half = converted<Float16>(DType::kFloat16, DType::kFloat64, above_tie);
+  EXPECT_EQ(half[0].bits, 0x3c01);
+}
+
+TEST(KernelTarget, IsTheOneInUse) {
+  for (const std::int64_t target : test::simd_targets()) {
+    const test::ScopedSimdTarget scoped(target);
+    EXPECT_STREQ(kernel_target(), hwy::TargetName(target));
+  }
+}
+
+}  // namespace
+}  // namespace kolo

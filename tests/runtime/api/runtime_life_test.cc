@@ -1,0 +1,122 @@
+// How runtimes end, and what they leave behind.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <iterator>
+#include <stdexcept>
+#include <thread>
+
+#include "tests/runtime/api/runtime_calls.h"
+
+namespace kolo::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(RuntimeLife, AnExceptionOnOneRankFailsTheOthersInsteadOfHangingThem) {
+  constexpr int kRanks = 3;
+  Texts errors(kRanks), later(kRanks);
+  std::atomic<int> done{0};
+  RuntimeJob job(kRanks, test_options());
+  run_ranks(kRanks, [&](const RankRun& run) {
+    try {
+      Runtime runtime = job.join(run.rank());
+      all_reduce_works(runtime, "x");
+      meet(run, done);
+      if (run.rank() == 1) throw std::logic_error("bug of the user");
+      errors.set(run.rank(), error_of([&] { all_reduce_works(runtime, "x"); }));
+      later.set(run.rank(), error_of([&] { runtime.barrier(); }));
+    } catch (const std::logic_error&) {
+    }
+  });
+  for (int rank : {0, 2}) {
+    const auto index = static_cast<std::size_t>(rank);
+    EXPECT_THAT(
+        errors.all()[index],
+        AllOf(HasSubstr("peer lost"), HasSubstr("rank 1 left the job because of an exception")));
+    EXPECT_EQ(later.all()[index], errors.all()[index]);
+  }
+}
+
+// Nobody is there whose end could wake the engine.
+TEST(RuntimeLife, AnExceptionInAJobOfOneRankEndsItsEngine) {
+  RuntimeJob job(1, test_options());
+  try {
+    Runtime runtime = job.join(0);
+    all_reduce_works(runtime, "x");
+    throw std::logic_error("bug of the user");
+  } catch (const std::logic_error&) {
+  }
+}
+
+TEST(RuntimeLife, AnExceptionWhileGradientsAreUnderWayReachesTheirWait) {
+  constexpr int kRanks = 2;
+  Texts errors(kRanks);
+  std::atomic<int> registered{0};
+  RuntimeJob job(kRanks, test_options());
+  run_ranks(kRanks, [&](const RankRun& run) {
+    try {
+      Runtime runtime = job.join(run.rank());
+      GradientSet set = runtime.register_gradients("model", {{.name = "a"}, {.name = "b"}});
+      meet(run, registered);
+      if (run.rank() == 0) {
+        set.ready(1);
+        throw std::logic_error("bug of the user");
+      }
+      errors.set(run.rank(), error_of([&] {
+                   set.ready(1);
+                   set.ready(0);
+                   set.wait();
+                 }));
+    } catch (const std::logic_error&) {
+    }
+  });
+  EXPECT_THAT(errors.all()[1], HasSubstr("rank 0 left the job"));
+}
+
+std::size_t entries(const char* folder) {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
+
+TEST(RuntimeLife, LeavesNoDescriptorAndNoThreadBehind) {
+  const auto live = [] {
+    RuntimeJob(2, test_options()).run([](Runtime& runtime) {
+      all_reduce_works(runtime, "x");
+      runtime.register_gradients("model", {{.name = "g", .shape = {100}}});
+    });
+  };
+  const auto die = [] {
+    RuntimeJob job(2, test_options());
+    std::atomic<int> joined{0};
+    run_ranks(2, [&](const RankRun& run) {
+      try {
+        Runtime runtime = job.join(run.rank());
+        meet(run, joined);
+        if (run.rank() == 0) throw std::logic_error("bug of the user");
+        error_of([&] { runtime.barrier(); });
+      } catch (const std::logic_error&) {
+      }
+    });
+  };
+  live();  // Whatever is made on first use.
+  const std::size_t descriptors = entries("/proc/self/fd");
+  const std::size_t threads = entries("/proc/self/task");
+  for (int cycle = 0; cycle < 20; ++cycle) live();
+  for (int cycle = 0; cycle < 3; ++cycle) die();
+  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
+  // A joined thread leaves /proc a moment later.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (entries("/proc/self/task") > threads && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(entries("/proc/self/task"), threads);
+}
+
+}  // namespace
+}  // namespace kolo::test

@@ -1,0 +1,108 @@
+// Disagreement and misuse: errors that harm nothing.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/runtime/api/runtime_calls.h"
+
+namespace kolo::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+TEST(RuntimeMismatch, IsTheSameErrorOnAllRanksAndTheNextOperationWorks) {
+  constexpr int kRanks = 3;
+  Texts shapes(kRanks), names(kRanks), sets(kRanks);
+  RuntimeJob(kRanks, test_options()).run([&](Runtime& runtime) {
+    const bool odd = runtime.rank() == 1;
+    std::vector<float> data(odd ? 20 : 64);
+    shapes.set(runtime.rank(), error_of([&] { runtime.all_reduce("x", view(data)); }));
+    all_reduce_works(runtime, "x");
+    names.set(runtime.rank(), error_of([&] { runtime.all_reduce(odd ? "y" : "z", view(data)); }));
+    all_reduce_works(runtime, "z");
+    sets.set(runtime.rank(), error_of([&] {
+               runtime.register_gradients("model",
+                                          {{.name = "same"}, {.name = odd ? "bias" : "weight"}});
+             }));
+    GradientSet set = runtime.register_gradients("model", {{.name = "same"}});
+    set.ready(0);
+    set.wait();
+  });
+  EXPECT_THAT(shapes.all(), Each(shapes.all()[0]));
+  EXPECT_THAT(shapes.all()[0],
+              AllOf(HasSubstr("mismatch"), HasSubstr("rank 1 submits 'x': all_reduce float32 [20]"),
+                    HasSubstr("ranks 0, 2 submit 'x': all_reduce float32 [64]")));
+  EXPECT_THAT(names.all(), Each(names.all()[0]));
+  EXPECT_THAT(names.all()[0], AllOf(HasSubstr("mismatch"), HasSubstr("rank 1 waits for 'y'"),
+                                    HasSubstr("ranks 0, 2 wait for 'z'")));
+  EXPECT_THAT(sets.all(), Each(sets.all()[0]));
+  EXPECT_THAT(sets.all()[0], AllOf(HasSubstr("mismatch"), HasSubstr("rank 1 submits 'bias'"),
+                                   HasSubstr("ranks 0, 2 submit 'weight'")));
+}
+
+TEST(RuntimeMismatch, OfOptionsEndsEveryRankAtTheStart) {
+  constexpr int kRanks = 3;
+  Texts errors(kRanks);
+  RuntimeJob job(kRanks, test_options());
+  run_ranks(kRanks, [&](const RankRun& run) {
+    Options options = test_options();
+    if (run.rank() == 2) options.fusion_bytes = 7;
+    errors.set(run.rank(), error_of([&] { job.join(run.rank(), options); }));
+  });
+  EXPECT_THAT(errors.all(), Each(errors.all()[0]));
+  EXPECT_THAT(errors.all()[0],
+              AllOf(HasSubstr("configuration"), HasSubstr("fusion_bytes=7 on rank 2"),
+                    HasSubstr("on ranks 0 1")));
+}
+
+TEST(RuntimeMisuse, IsAnErrorAtTheCallAndHarmsNothing) {
+  RuntimeJob(2, test_options()).run([](Runtime& runtime) {
+    const auto expect = [](const std::string& error, const std::string& text) {
+      require(error.starts_with("usage") && error.find(text) != std::string::npos,
+              "'" + error + "' does not say " + text);
+    };
+    GradientSet set = runtime.register_gradients(
+        "model", {{.name = "weight", .shape = {3}}, {.name = "bias", .shape = {2}}});
+    expect(error_of([&] { set.wait(); }), "'weight', 'bias'");
+    set.ready(0);
+    expect(error_of([&] { set.ready(0); }), "twice for gradient 'weight'");
+    expect(error_of([&] { set.wait(); }), "wait() before ready() for 'bias'");
+    expect(error_of([&] { set.ready(2); }), "index");
+    expect(error_of([&] { set.view(2); }), "index");
+    set.ready(1);
+    set.wait();
+    set.ready(1);
+    set.ready(0);
+    set.wait();
+
+    std::vector<float> data(4);
+    expect(error_of([&] { runtime.all_reduce("", view(data)); }), "name");
+    expect(error_of([&] { runtime.all_reduce("x", {nullptr, 4, DType::kFloat32}); }), "null");
+    expect(error_of([&] { runtime.broadcast("x", view(data), 2); }), "root");
+    expect(error_of([&] { runtime.register_gradients("none", {}); }), "at least one");
+    all_reduce_works(runtime, "x");
+  });
+}
+
+TEST(RuntimeMisuse, ASetThatWasRegisteredAgainIsOfNoUse) {
+  RuntimeJob(2, test_options()).run([](Runtime& runtime) {
+    GradientSet former = runtime.register_gradients("model", {{.name = "g", .shape = {3}}});
+    GradientSet set = runtime.register_gradients("model", {{.name = "g", .shape = {5}}});
+    require(error_of([&] { former.ready(0); }).find("registered again") != std::string::npos,
+            "the former set still works");
+    auto* values = static_cast<float*>(set.view(0).data);
+    std::fill_n(values, 5, static_cast<float>(2 * runtime.rank()));
+    set.ready(0);
+    set.wait();
+    require(values[4] == 1.0F, "average");
+  });
+}
+
+}  // namespace
+}  // namespace kolo::test

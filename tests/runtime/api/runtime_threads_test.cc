@@ -1,0 +1,292 @@
+// Whole runtimes, one per thread, and what users do with them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <initializer_list>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/runtime/api/runtime_calls.h"
+
+namespace kolo::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+/// As `all_reduce_works` out of place, twice with other buffers; the contribution stays.
+void out_of_place_works(Runtime& runtime, std::size_t count) {
+  const int n = runtime.world_size();
+  for (int use = 0; use < 2; ++use) {
+    const std::vector<float> input(count, static_cast<float>(runtime.rank() + 1));
+    std::vector<float> sum(count);
+    runtime.all_reduce("apart " + std::to_string(count), input.data(), view(sum));
+    const auto is = [](float expected) { return [=](float value) { return value == expected; }; };
+    require(std::ranges::all_of(sum, is(static_cast<float>(n * (n + 1) / 2))), "out of place");
+    require(std::ranges::all_of(input, is(static_cast<float>(runtime.rank() + 1))), "input");
+  }
+}
+
+class RuntimeThreads : public testing::TestWithParam<int> {};
+
+TEST_P(RuntimeThreads, AllReduceBroadcastAndBarrier) {
+  std::atomic<int> arrived{0};
+  RuntimeJob(GetParam(), test_options()).run([&](Runtime& runtime) {
+    require(runtime.num_nodes() == 1 && runtime.local_rank() == runtime.rank(), "one node");
+    for (int iteration = 0; iteration < 5; ++iteration) {
+      for (const std::size_t count : std::initializer_list<std::size_t>{1, 3, 1000}) {
+        all_reduce_works(runtime, "x" + std::to_string(count), count);
+      }
+      for (const std::size_t count : std::initializer_list<std::size_t>{1, 300'000}) {
+        out_of_place_works(runtime, count);
+      }
+      all_reduce_works(runtime, "changes shape", static_cast<std::size_t>(iteration) + 1);
+      for (int root = 0; root < runtime.world_size(); ++root) {
+        std::vector<float> data(77, static_cast<float>(runtime.rank()));
+        runtime.broadcast("weights " + std::to_string(root), view(data), root);
+        for (float value : data) require(value == static_cast<float>(root), "broadcast");
+      }
+      ++arrived;
+      runtime.barrier();
+      require(arrived >= runtime.world_size() * (iteration + 1), "left the barrier too early");
+    }
+    require(runtime.network_bytes_sent() == 0, "one node has no network");
+  });
+}
+
+TEST_P(RuntimeThreads, ManyAsynchronousOperationsInAnyOrder) {
+  RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
+    constexpr std::size_t kOperations = 20;
+    std::vector<std::vector<float>> data(kOperations);
+    std::vector<Ticket> tickets;
+    for (std::size_t i = 0; i < kOperations; ++i) {
+      // Ranks begin at different places of the same circle of names.
+      const std::size_t which = (i + 7 * static_cast<std::size_t>(runtime.rank())) % kOperations;
+      data[which].assign(10 + which, 1.0F);
+      tickets.push_back(
+          runtime.all_reduce_async("operation " + std::to_string(which), view(data[which])));
+    }
+    for (Ticket& ticket : tickets) ticket.wait();
+    for (Ticket& ticket : tickets) require(ticket.done(), "a ticket stays done");
+    for (const auto& buffer : data) {
+      for (float value : buffer) {
+        require(value == static_cast<float>(runtime.world_size()), "sum");
+      }
+    }
+  });
+}
+
+TEST_P(RuntimeThreads, UserThreadsCallAtTheSameTime) {
+  RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
+    run_ranks(3, [&](const RankRun& thread) {
+      for (int i = 0; i < 5; ++i) {
+        all_reduce_works(runtime, "of thread " + std::to_string(thread.rank()));
+      }
+    });
+  });
+}
+
+TEST_P(RuntimeThreads, AveragesGradientsThatSeveralThreadsMark) {
+  Texts hashes(GetParam());
+  RuntimeJob(GetParam(), test_options()).run([&](Runtime& runtime) {
+    const std::vector<std::size_t> counts = {100, 1, 33, 2000, 64, 7};
+    std::vector<std::vector<float>> memory;
+    std::vector<GradientSpec> specs;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      memory.emplace_back(counts[i]);
+      specs.push_back({.name = "g" + std::to_string(i), .shape = {counts[i]}});
+      if (i % 2 == 1) specs.back().data = memory.back().data();
+    }
+    GradientSet set = runtime.register_gradients("model", specs);
+    hashes.set(runtime.rank(), std::to_string(set.plan().hash));
+    require(set.size() == counts.size() && set.plan().gradients == counts.size(), "size");
+    require(set.view(1).data == memory[1].data(), "lives where the caller says");
+    const int n = runtime.world_size();
+    for (int iteration = 1; iteration <= 5; ++iteration) {
+      run_ranks(2, [&](const RankRun& thread) {
+        for (auto g = static_cast<std::size_t>(thread.rank()); g < counts.size(); g += 2) {
+          auto* values = static_cast<float*>(set.view(g).data);
+          std::fill_n(values, counts[g], static_cast<float>((runtime.rank() + 1) * 2 * iteration));
+          set.ready(g);
+        }
+      });
+      set.wait();
+      for (std::size_t g = 0; g < counts.size(); ++g) {
+        const auto* values = static_cast<const float*>(set.view(g).data);
+        for (std::size_t i = 0; i < counts[g]; ++i) {
+          require(values[i] == static_cast<float>((n + 1) * iteration),
+                  "gradient " + std::to_string(g) + " is " + std::to_string(values[i]));
+        }
+      }
+    }
+  });
+  EXPECT_THAT(hashes.all(), Each(hashes.all()[0]));
+}
+
+// Threads mark gradients and ask for the plan while it changes; the sums are right at every step.
+TEST_P(RuntimeThreads, SizesAreTunedWhileThreadsMarkAndLook) {
+  constexpr std::size_t kGradients = 10;
+  constexpr std::size_t kCount = 8000;
+  constexpr int kIterations = 70;  // several exchanges of sizes
+  Texts hashes(GetParam());
+  RuntimeJob job(GetParam(), test_options());
+  run_ranks(GetParam(), [&](const RankRun& run) {
+    Options options = test_options();
+    options.arena_bytes = std::size_t{4} << 20;
+    options.calibration_file = "";
+    options.autotune = "on";
+    Runtime runtime = job.join(run.rank(), options);
+    std::vector<std::vector<float>> memory(kGradients, std::vector<float>(kCount));
+    std::vector<GradientSpec> specs;
+    for (std::size_t g = 0; g < kGradients; ++g) {
+      specs.push_back({.name = "g" + std::to_string(g), .shape = {kCount}});
+      if (g % 2 == 1) specs.back().data = memory[g].data();
+    }
+    GradientSet set = runtime.register_gradients("model", specs);
+    std::atomic<bool> is_right{true};
+    const std::jthread looks([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        if (set.plan().gradients != kGradients) is_right = false;
+        std::this_thread::yield();
+      }
+    });
+    const int n = runtime.world_size();
+    for (int iteration = 1; iteration <= kIterations; ++iteration) {
+      for (std::size_t g = kGradients; g-- > 0;) {
+        std::fill_n(static_cast<float*>(set.view(g).data), kCount,
+                    static_cast<float>((runtime.rank() + 1) * 2 * iteration));
+        set.ready(g);
+      }
+      set.wait();
+      for (std::size_t g = 0; g < kGradients; ++g) {
+        const auto* values = static_cast<const float*>(set.view(g).data);
+        require(std::all_of(
+                    values, values + kCount,
+                    [&](float value) { return value == static_cast<float>((n + 1) * iteration); }),
+                "gradient " + std::to_string(g) + " is wrong");
+      }
+    }
+    require(is_right, "a plan was torn");
+    hashes.set(runtime.rank(), std::to_string(set.plan().hash));
+  });
+  EXPECT_THAT(hashes.all(), Each(hashes.all()[0]));
+}
+
+// Operations that nobody waits for are moved by the engine's thread.
+TEST_P(RuntimeThreads, WorkGoesOnWhileNobodyWaits) {
+  std::atomic<int> arrived{0};
+  RuntimeJob job(GetParam(), test_options());
+  run_ranks(job.size(), [&](const RankRun& run) {
+    Runtime runtime = job.join(run.rank());
+    for (int round = 0; round < 20; ++round) {
+      std::vector<float> data(5000, 1.0F);
+      const Ticket ticket = runtime.all_reduce_async("x", view(data));
+      run.poll_until([] { return false; }, [&] { return ticket.done(); });
+      require(data[4999] == static_cast<float>(run.world_size()), "sum");
+    }
+    meet(run, arrived);
+  });
+}
+
+// After many prompt waits one is expected at once again, and does not come until all others are
+// through: they need what this rank has under way.
+TEST_P(RuntimeThreads, AWaitThatDoesNotComeAtOnceHoldsUpNobody) {
+  std::atomic<int> through{0};
+  RuntimeJob job(GetParam(), test_options());
+  run_ranks(job.size(), [&](const RankRun& run) {
+    Runtime runtime = job.join(run.rank());
+    GradientSet set = runtime.register_gradients("model", {{.name = "g", .shape = {20'000}}});
+    auto* values = static_cast<float*>(set.view(0).data);
+    for (int iteration = 0; iteration < 50; ++iteration) {
+      std::fill_n(values, 20'000, static_cast<float>(iteration));
+      set.ready(0);
+      if (iteration % 10 == 9 && run.rank() == 0) {
+        const int others = (run.world_size() - 1) * (iteration / 10 + 1);
+        run.poll_until([] { return false; }, [&] { return through >= others; });
+      }
+      set.wait();
+      if (iteration % 10 == 9 && run.rank() != 0) ++through;
+      require(values[19'999] == static_cast<float>(iteration), "average");
+    }
+  });
+}
+
+// Threads that wait for different things take turns in driving: a set, tickets, blocking calls,
+// and calls that wait for nothing.
+TEST_P(RuntimeThreads, ThreadsThatWaitForDifferentThingsDriveInTurns) {
+  RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
+    GradientSet set = runtime.register_gradients(
+        "model", {{.name = "a", .shape = {3000}}, {.name = "b", .shape = {10}}});
+    const auto n = static_cast<float>(runtime.world_size());
+    run_ranks(4, [&](const RankRun& thread) {
+      for (int i = 0; i < 40; ++i) {
+        if (thread.rank() == 0) {
+          for (std::size_t g : {std::size_t{0}, std::size_t{1}}) {
+            static_cast<float*>(set.view(g).data)[0] = static_cast<float>(runtime.rank());
+            set.ready(g);
+          }
+          set.wait();
+          require(static_cast<float*>(set.view(1).data)[0] == (n - 1) / 2, "average");
+        } else if (thread.rank() == 1) {
+          all_reduce_works(runtime, "blocking", 100);
+        } else if (thread.rank() == 2) {
+          std::vector<float> one(700, 1.0F), two(7, 2.0F);
+          Ticket first = runtime.all_reduce_async("first", view(one));
+          Ticket second = runtime.all_reduce_async("second", view(two));
+          second.wait();
+          first.wait();
+          require(one[699] == n && two[6] == 2 * n, "sum");
+        } else {
+          runtime.barrier();
+        }
+      }
+    });
+  });
+}
+
+// Threads of one process take part in two jobs, in opposite places.
+TEST_P(RuntimeThreads, TwoJobsInOneProcess) {
+  RuntimeJob first(GetParam(), test_options()), second(GetParam(), test_options());
+  run_ranks(first.size(), [&](const RankRun& run) {
+    Runtime a = first.join(run.rank());
+    Runtime b = second.join(run.world_size() - 1 - run.rank());
+    require(b.rank() == run.world_size() - 1 - run.rank(), "rank");
+    for (int i = 0; i < 3; ++i) {
+      std::vector<float> in_a(10, 1.0F), in_b(20, 10.0F);
+      Ticket ticket = a.all_reduce_async("x", view(in_a));
+      b.all_reduce("x", view(in_b));
+      ticket.wait();
+      require(in_a[9] == static_cast<float>(run.world_size()), "first job");
+      require(in_b[19] == static_cast<float>(10 * run.world_size()), "second job");
+    }
+    a.close();
+    all_reduce_works(b, "after the end of the first");
+  });
+}
+
+TEST_P(RuntimeThreads, CloseIsFinalAndMayBeRepeated) {
+  Texts errors(GetParam());
+  RuntimeJob(GetParam(), test_options()).run([&](Runtime& runtime) {
+    all_reduce_works(runtime, "x");
+    runtime.close();
+    runtime.close();
+    errors.set(runtime.rank(), error_of([&] { runtime.barrier(); }));
+    require(!error_of([&] { runtime.register_gradients("late", {{.name = "g"}}); }).empty(),
+            "registered after the end");
+    const Runtime moved = std::move(runtime);  // Destroys what is closed, and what is empty.
+  });
+  EXPECT_THAT(errors.all(), Each(AllOf(HasSubstr("shutdown"), HasSubstr("closed"))));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, RuntimeThreads, testing::Values(1, 2, 4));
+
+}  // namespace
+}  // namespace kolo::test

@@ -1,0 +1,183 @@
+#include "runtime/calibration/calibration_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+#include "runtime/api/version.h"
+
+namespace kolo {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kCosts = "memory_latency_us=0.5,network_bytes_per_us=120";
+
+class CalibrationFileTest : public testing::Test {
+ protected:
+  CalibrationFileTest() {
+    std::string name = (fs::path(testing::TempDir()) / "kolo-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
+    folder_ = name;
+  }
+  ~CalibrationFileTest() override { fs::remove_all(folder_); }
+
+  std::string path() const { return (folder_ / "below" / "costs.json").string(); }
+  CalibrationFile file(const std::string& shape = "2 ranks") const { return {path(), shape}; }
+  std::string text() const {
+    std::ifstream in(path());
+    std::stringstream all;
+    all << in.rdbuf();
+    return all.str();
+  }
+  void write(const std::string& text) const {
+    fs::create_directories(fs::path(path()).parent_path());
+    std::ofstream(path()) << text;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(CalibrationFileTest, RemembersByShape) {
+  EXPECT_EQ(file().link_costs(), std::nullopt);
+  file().remember_link_costs(kCosts);
+  file("4 ranks").remember_link_costs("");
+  EXPECT_EQ(file().link_costs(), kCosts);
+  EXPECT_EQ(file("4 ranks").link_costs(), "");
+  EXPECT_EQ(file("8 ranks").link_costs(), std::nullopt);
+}
+
+TEST_F(CalibrationFileTest, RemembersTunedSizesByPlanBesideTheCosts) {
+  const TunedSizes sizes{.fusion_bytes = 1 << 20, .chunk_bytes = 65536, .step_us = 1234.5};
+  EXPECT_EQ(file().tuned("model a"), std::nullopt);
+  file().remember_tuned("model a", sizes);
+  EXPECT_EQ(file().link_costs(), std::nullopt) << "sizes alone say nothing of costs";
+  file().remember_link_costs(kCosts);
+  file().remember_tuned("model b", {});
+  EXPECT_EQ(file().tuned("model a"), sizes);
+  EXPECT_EQ(file().tuned("model b"), TunedSizes{});
+  EXPECT_EQ(file().tuned("model c"), std::nullopt);
+  EXPECT_EQ(file("4 ranks").tuned("model a"), std::nullopt);
+  EXPECT_THAT(file().all_tuned(),
+              testing::UnorderedElementsAre(testing::Pair("model a", sizes),
+                                            testing::Pair("model b", TunedSizes{})));
+  EXPECT_TRUE(file("4 ranks").all_tuned().empty());
+  EXPECT_EQ(file().link_costs(), kCosts);
+}
+
+TEST_F(CalibrationFileTest, NewCostsTakeSizesAlongThatWereTunedWithTheOldOnes) {
+  file().remember_link_costs("network_bytes_per_us=12");
+  file().remember_tuned("model", {.fusion_bytes = 1 << 20});
+  file("4 ranks").remember_link_costs(kCosts);
+  file("4 ranks").remember_tuned("model", {.fusion_bytes = 1 << 21});
+  file().remember_link_costs(kCosts);
+  EXPECT_EQ(file().link_costs(), kCosts);
+  EXPECT_TRUE(file().all_tuned().empty());
+  EXPECT_EQ(file("4 ranks").all_tuned().size(), 1u) << "another shape";
+}
+
+TEST_F(CalibrationFileTest, LeavesNothingElseBehind) {
+  file().remember_link_costs(kCosts);
+  file().remember_tuned("model", {});
+  std::size_t files = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(path()).parent_path())) {
+    EXPECT_EQ(entry.path(), path());
+    ++files;
+  }
+  EXPECT_EQ(files, 1u);
+}
+
+TEST_F(CalibrationFileTest, WhatIsDamagedOrForeignHoldsNothingAndIsReplaced) {
+  file().remember_link_costs(kCosts);
+  const std::string good = text();
+  std::string other = good;
+  other.replace(other.find(kVersion), std::string(kVersion).size(), "0.0.0");
+  for (const std::string& bad :
+       {std::string(), good.substr(0, good.size() / 2), good.substr(0, 12),
+        std::string(R"({"kolo": ")") + kVersion + R"(", "shapes": 7})",
+        std::string(R"({"kolo": ")") + kVersion + R"(", "shapes": {"2 ranks": 7}})",
+        std::string(R"({"kolo": ")") + kVersion + R"(", "shapes": {"2 ranks": {}}})",
+        std::string(R"({"kolo": ")") + kVersion +
+            R"(", "shapes": {"2 ranks": {"link_costs": 7, "tuned": {"model": 7}}}})",
+        std::string(R"({"kolo": ")") + kVersion +
+            R"(", "shapes": {"2 ranks": {"link_costs": "speed=1", "tuned": []}}})",
+        other}) {
+    SCOPED_TRACE(bad);
+    write(bad);
+    EXPECT_EQ(file().link_costs(), std::nullopt);
+    EXPECT_EQ(file().tuned("model"), std::nullopt);
+    file().remember_link_costs(kCosts);
+    EXPECT_EQ(file().link_costs(), kCosts);
+  }
+}
+
+TEST_F(CalibrationFileTest, AnotherFileIsLeftAlone) {
+  for (const std::string other :
+       {"root:x:0:0:root:/root:/bin/bash\n", "null", "[1]", R"([{"system": "kolo", "size": 4}])",
+        R"({"shapes": {"2 ranks": {"link_costs": "memory_latency_us=1"}}})"}) {
+    SCOPED_TRACE(other);
+    write(other);
+    EXPECT_EQ(file().link_costs(), std::nullopt);
+    EXPECT_EQ(file().tuned("model"), std::nullopt);
+    EXPECT_TRUE(file().all_tuned().empty());
+    file().remember_link_costs(kCosts);
+    file().remember_tuned("model", {});
+    EXPECT_EQ(text(), other);
+  }
+}
+
+// A pipe stands for devices: /dev/null must not become a file because somebody names it.
+TEST_F(CalibrationFileTest, WhatIsNoFileIsLeftAlone) {
+  fs::create_directories(path());
+  const std::string pipe = (folder_ / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& name : {path(), pipe}) {
+    SCOPED_TRACE(name);
+    const fs::file_type type = fs::status(name).type();
+    CalibrationFile other(name, "2 ranks");
+    EXPECT_EQ(other.link_costs(), std::nullopt);
+    other.remember_link_costs(kCosts);
+    EXPECT_EQ(fs::status(name).type(), type);
+    EXPECT_TRUE(fs::is_empty(path()));
+  }
+}
+
+TEST_F(CalibrationFileTest, NoPathRemembersNothing) {
+  CalibrationFile none("", "2 ranks");
+  none.remember_link_costs(kCosts);
+  none.remember_tuned("model", {});
+  EXPECT_EQ(none.link_costs(), std::nullopt);
+  EXPECT_EQ(none.tuned("model"), std::nullopt);
+}
+
+TEST_F(CalibrationFileTest, AFileThatCannotBeWrittenIsNoError) {
+  write("{}");
+  const std::string below_a_file = path() + "/costs.json";
+  CalibrationFile impossible(below_a_file, "2 ranks");
+  impossible.remember_link_costs(kCosts);
+  EXPECT_EQ(impossible.link_costs(), std::nullopt);
+}
+
+TEST(CalibrationPath, FollowsTheEnvironment) {
+  EXPECT_EQ(calibration_path(""), "");
+  EXPECT_EQ(calibration_path("/some/file"), "/some/file");
+  ::setenv("XDG_CACHE_HOME", "/cache", 1);
+  EXPECT_EQ(calibration_path("auto"), "/cache/kolo/calibration.json");
+  ::unsetenv("XDG_CACHE_HOME");
+  const std::string home = ::getenv("HOME") == nullptr ? "" : ::getenv("HOME");
+  ::setenv("HOME", "/home/anna", 1);
+  EXPECT_EQ(calibration_path("auto"), "/home/anna/.cache/kolo/calibration.json");
+  ::unsetenv("HOME");
+  EXPECT_EQ(calibration_path("auto"), "");
+  if (!home.empty()) ::setenv("HOME", home.c_str(), 1);
+}
+
+}  // namespace
+}  // namespace kolo

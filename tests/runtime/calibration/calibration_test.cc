@@ -1,0 +1,198 @@
+#include "runtime/calibration/calibration.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/rendezvous/memory_rendezvous.h"
+#include "comm/transport/in_process_transport.h"
+#include "runtime/calibration/calibration_file.h"
+#include "runtime/calibration/link_probe.h"
+#include "runtime/engine/connect.h"
+#include "tests/support/rank_harness.h"
+
+namespace kolo {
+namespace {
+
+constexpr TransportLimits kLimits{
+    .arena_bytes = std::size_t{8} << 20, .flags_per_peer = 1U << 10, .counters = 1U << 10};
+
+/// A job whose ranks are threads and whose nodes exchange messages by queues.
+struct Job {
+  explicit Job(ProcessGrid grid)
+      : hub(std::move(grid), kLimits),
+        rendezvous(make_memory_rendezvous(hub.grid().world_size(), std::chrono::seconds(60))) {}
+
+  std::vector<Calibration> calibrate_all(const Options& options) {
+    std::vector<Calibration> results(rendezvous.size());
+    test::run_ranks(hub.grid().world_size(), [&](const test::RankRun& run) {
+      const auto rank = static_cast<std::size_t>(run.rank());
+      const auto transport = hub.transport(run.rank());
+      results[rank] = calibrate(*rendezvous[rank], *transport, hub.grid(), kLimits, options);
+      for (int peer : hub.grid().ranks_of_node(hub.grid().node(run.rank()))) {
+        for (std::uint32_t flag = 0; flag < kLimits.flags_per_peer - kProbeFlags; ++flag) {
+          EXPECT_EQ(transport->signalled(peer, flag), 0u);
+        }
+      }
+      rendezvous[rank]->all_gather("");
+      transport->shutdown(/*orderly=*/true);
+    });
+    return results;
+  }
+
+  InProcessHub hub;
+  std::vector<std::unique_ptr<Rendezvous>> rendezvous;
+};
+
+TEST(Calibration, AllRanksHoldWhatRank0Decided) {
+  for (const std::vector<int>& sizes :
+       std::vector<std::vector<int>>{{1}, {2}, {4}, {1, 1}, {2, 1}, {1, 2, 1}}) {
+    Job job(ProcessGrid::with_node_sizes(sizes));
+    const auto results = job.calibrate_all({.calibration_file = {}});
+    const LinkCosts& costs = results.front().costs;
+    for (const Calibration& each : results) {
+      EXPECT_EQ(to_string(each.costs), to_string(costs));
+      EXPECT_EQ(each.source, results.front().source);
+      EXPECT_EQ(each.shape, results.front().shape);
+    }
+    if (job.hub.grid().world_size() == 1) {
+      EXPECT_EQ(results.front().source, "defaults");
+      continue;
+    }
+    EXPECT_THAT(results.front().source, testing::StartsWith("measured in "));
+    EXPECT_NE(costs.memory.bytes_per_us, LinkCosts{}.memory.bytes_per_us);
+    EXPECT_EQ(costs.network.latency_us != LinkCosts{}.network.latency_us, sizes.size() > 1);
+    // It reads back, so every number is usable.
+    EXPECT_EQ(to_string(parse_link_costs(to_string(costs))), to_string(costs));
+  }
+}
+
+TEST(Calibration, TakesTheDefaultsIfItIsOff) {
+  Job job(ProcessGrid::with_node_sizes({2, 1}));
+  for (const Calibration& each :
+       job.calibrate_all({.link_costs = "network_latency_us=7", .calibrate = "off"})) {
+    EXPECT_EQ(each.source, "defaults");
+    EXPECT_EQ(to_string(each.costs), to_string(parse_link_costs("network_latency_us=7")));
+  }
+}
+
+TEST(Calibration, WhatTheUserNamesCountsMore) {
+  Job job(ProcessGrid::with_node_sizes({1, 1}));
+  for (const Calibration& each :
+       job.calibrate_all({.link_costs = "network_latency_us=777", .calibration_file = {}})) {
+    EXPECT_EQ(each.costs.network.latency_us, 777);
+    EXPECT_NE(each.costs.network.bytes_per_us, LinkCosts{}.network.bytes_per_us);
+  }
+}
+
+// Across nodes a look at the links may find that a busy machine spoilt what was remembered.
+TEST(Calibration, OnlyJobsAcrossNodesRememberUnasked) {
+  const std::string cache = testing::TempDir() + "/kolo-calibration-cache";
+  std::filesystem::remove_all(cache);
+  ::setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+  const auto run = [&](const std::vector<int>& sizes) {
+    Job job(ProcessGrid::with_node_sizes(sizes));
+    return job.calibrate_all({}).front();
+  };
+  EXPECT_THAT(run({1, 1}).source, testing::StartsWith("measured in "));
+  EXPECT_THAT(run({1, 1}).source, testing::HasSubstr(cache));
+  EXPECT_THAT(run({2}).source, testing::StartsWith("measured in "));
+  EXPECT_THAT(run({2}).source, testing::StartsWith("measured in "));
+}
+
+TEST(Calibration, AFileSavesMeasuringForJobsOfTheSameShape) {
+  const std::string path = testing::TempDir() + "/kolo-calibration-test.json";
+  std::remove(path.c_str());
+  const Options options{.calibration_file = path};
+  const auto run = [&](const std::vector<int>& sizes) {
+    return Job(ProcessGrid::with_node_sizes(sizes)).calibrate_all(options).back();
+  };
+  const Calibration measured = run({2});
+  EXPECT_THAT(measured.source, testing::StartsWith("measured"));
+  const Calibration again = run({2});
+  EXPECT_EQ(again.source, "read from " + path);
+  EXPECT_EQ(to_string(again.costs), to_string(measured.costs));
+  EXPECT_THAT(run({3}).source, testing::StartsWith("measured"));
+  std::remove(path.c_str());
+}
+
+// No network is as slow as what the file says here.
+TEST(Calibration, AFileThatLinksHaveOutlivedIsReplaced) {
+  const std::string path = testing::TempDir() + "/kolo-outlived-test.json";
+  constexpr const char* kSlow = "network_bytes_per_us=0.001";
+  for (const std::vector<int>& sizes : std::vector<std::vector<int>>{{1, 1}, {2, 1}, {1, 2, 1}}) {
+    Job job(ProcessGrid::with_node_sizes(sizes));
+    const std::string shape = job.calibrate_all({.calibration_file = {}}).front().shape;
+    CalibrationFile file(path, shape);
+    file.remember_link_costs(kSlow);
+    const auto results =
+        Job(ProcessGrid::with_node_sizes(sizes)).calibrate_all({.calibration_file = path});
+    for (const Calibration& each : results) {
+      EXPECT_THAT(each.source, testing::StartsWith("measured in "));
+      EXPECT_THAT(each.source, testing::HasSubstr(path + " is outlived: nodes 0 and 1 exchanged"));
+      EXPECT_EQ(to_string(each.costs), file.link_costs());
+    }
+  }
+  std::remove(path.c_str());
+}
+
+TEST(Calibration, NoTimeMeansOneSampleOfEachKind) {
+  Job job(ProcessGrid::with_node_sizes({3, 1}));
+  test::run_ranks(4, [&](const test::RankRun& run) {
+    const auto transport = job.hub.transport(run.rank());
+    const ProbeLimits limits{.transport = kLimits, .shares_cores = true};
+    const SteadyClock clock;
+    const ProbeTime none{.clock = clock, .end = clock.now() - std::chrono::milliseconds(100)};
+    const MemorySamples memory = probe_node(*transport, job.hub.grid(), limits, none);
+    const int local_size = job.hub.grid().local_size(run.rank());
+    EXPECT_EQ(memory.trips_us.size(), 1u);
+    EXPECT_EQ(memory.gathers.size(), local_size > 1 ? 1u : 0u);
+    EXPECT_EQ(memory.slots.size(), local_size > 1 ? 1u : 0u);
+    EXPECT_EQ(memory.own_passes.size(), 1u);
+    const NetworkSamples network = probe_network(*transport, job.hub.grid(), limits, none);
+    const std::size_t asks = run.rank() == 0;
+    EXPECT_EQ(network.round_trips_us.size(), asks);
+    EXPECT_EQ(network.bursts_us.size(), asks);
+    EXPECT_EQ(network.streams.size(), asks);
+    job.rendezvous[static_cast<std::size_t>(run.rank())]->all_gather("");
+    transport->shutdown(/*orderly=*/true);
+  });
+}
+
+TEST(Calibration, ALostPeerEndsItWithAnError) {
+  Job job(ProcessGrid::with_node_sizes({2}));
+  auto gone = job.hub.transport(1);
+  const auto transport = job.hub.transport(0);
+  gone.reset();
+  const SteadyClock clock;
+  EXPECT_THROW(probe_node(*transport, job.hub.grid(), {.transport = kLimits},
+                          {.clock = clock, .end = clock.now()}),
+               KoloError);
+}
+
+// Gaps between gradients are taken for zero, so what measuring touches must be zero after it.
+TEST(Calibration, LeavesTheArenaAsItWas) {
+  constexpr int kRanks = 2;
+  auto endpoints = make_memory_rendezvous(kRanks, std::chrono::seconds(60));
+  test::run_ranks(kRanks, [&](const test::RankRun& run) {
+    const auto rank = static_cast<std::size_t>(run.rank());
+    const Connection connection =
+        connect(*endpoints[rank], {.arena_bytes = std::size_t{64} << 20, .node_id = "a"});
+    EXPECT_EQ(connection.limits.flags_per_peer, TransportLimits{}.flags_per_peer - kProbeFlags);
+    const auto memory = connection.transport->memory(run.rank());
+    EXPECT_TRUE(std::ranges::all_of(memory.first(std::size_t{32} << 20),
+                                    [](std::byte byte) { return byte == std::byte{0}; }));
+    endpoints[rank]->all_gather("");
+    connection.transport->shutdown(/*orderly=*/true);
+  });
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,158 @@
+#include "runtime/calibration/probe_budget.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "comm/transport/in_process_transport.h"
+#include "runtime/calibration/link_probe.h"
+#include "tests/support/rank_harness.h"
+#include "tests/support/virtual_network.h"
+#include "topology/link_fit.h"
+
+namespace kolo {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr Duration kAll = milliseconds(100);
+
+double ms(Duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
+
+TEST(ProbeBudget, SharesWhatIsLeft) {
+  ManualClock clock;
+  ProbeBudget budget(clock, clock.now() + kAll);
+  budget.begin(4);
+  EXPECT_TRUE(budget.affords(24'999));
+  EXPECT_FALSE(budget.affords(25'000));
+  EXPECT_TRUE(budget.affords_in_all(99'999));
+  EXPECT_FALSE(budget.affords_in_all(100'000));
+  clock.advance(milliseconds(10));  // Sooner than it might have been.
+  budget.begin(3);
+  EXPECT_TRUE(budget.affords(29'999));
+  EXPECT_FALSE(budget.affords(30'000));
+  clock.advance(milliseconds(70));  // Later than it should have been.
+  EXPECT_FALSE(budget.affords());
+  budget.begin(2);
+  EXPECT_TRUE(budget.affords(9'999));
+  clock.advance(milliseconds(30));
+  budget.begin(1);
+  EXPECT_FALSE(budget.affords());
+}
+
+// Whatever parts take, each of which asks before every sample.
+TEST(ProbeBudget, IsKeptUpToOneSampleOfEachPart) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937_64 random(seed);
+    ManualClock clock;
+    ProbeBudget budget(clock, clock.now() + kAll);
+    Duration longest{};
+    const int parts = 1 + static_cast<int>(random() % 10);
+    for (int left = parts; left > 0; --left) {
+      budget.begin(left);
+      const std::uint64_t least_us = 1 + random() % 10'000;
+      for (int sample = 0; sample == 0 || (sample < 50 && budget.affords()); ++sample) {
+        const auto took = std::chrono::microseconds(least_us + random() % 1'000);
+        longest = std::max<Duration>(longest, took);
+        clock.advance(took);
+      }
+    }
+    EXPECT_LE(ms(clock.now().time_since_epoch()), ms(kAll + parts * longest));
+  }
+}
+
+/// What all ranks of a grid of nodes with these links took, and found.
+struct Measured {
+  Duration took{};
+  std::vector<NetworkSamples> by_node;
+};
+
+Measured measure(const std::vector<test::VirtualLink>& links, std::uint64_t seed) {
+  const int nodes = static_cast<int>(links.size());
+  const ProcessGrid grid =
+      ProcessGrid::with_node_sizes(std::vector<int>(static_cast<std::size_t>(nodes), 1));
+  test::VirtualNetwork network(links, seed);
+  Measured measured{.took = {}, .by_node = std::vector<NetworkSamples>(links.size())};
+  test::run_ranks(nodes, [&](const test::RankRun& run) {
+    const auto transport = network.transport(run.rank());
+    measured.by_node[static_cast<std::size_t>(run.rank())] = probe_network(
+        *transport, grid, {.transport = {}}, {.clock = network, .end = TimePoint{} + kAll});
+  });
+  measured.took = network.now().time_since_epoch();
+  return measured;
+}
+
+TEST(ProbeNetwork, EndsInTimeWhateverLinksDo) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937_64 random(seed);
+    const auto between = [&](double least, double most) {
+      return std::uniform_real_distribution<>(least, most)(random);
+    };
+    std::vector<test::VirtualLink> links(2 + random() % 4);
+    double slowest = 1e9, way_us = 0;
+    for (test::VirtualLink& link : links) {
+      link = {.bytes_per_us = 12 * std::exp2(between(0, 7)),  // 100 Mbit/s to 12 Gbit/s
+              .burst_bytes = random() % 2 == 0 ? 0 : between(0, 512 << 10),
+              .latency_us = between(1, 200)};
+      slowest = std::min(slowest, link.bytes_per_us);
+      way_us = std::max(way_us, 2 * link.latency_us);
+    }
+    // The last tail may begin just before bursts are used up, and be longer than it was taken to
+    // be; its last message has a way, and so has the one that ends it all.
+    const double tail_bytes = static_cast<double>(NetworkEffort{}.tail_bytes());
+    const double late_us = tail_bytes / slowest + 2 * way_us;
+    EXPECT_LE(ms(measure(links, seed).took), ms(kAll) + late_us / 1e3);
+  }
+}
+
+TEST(ProbeNetwork, FindsTheRateOfAShapedLinkInItsTime) {
+  for (const double rate : {12.0, 120.0}) {
+    for (const std::size_t nodes : {2u, 4u}) {
+      SCOPED_TRACE(testing::Message() << rate << " bytes per us, " << nodes << " nodes");
+      const Measured measured =
+          measure(std::vector<test::VirtualLink>(
+                      nodes, {.bytes_per_us = rate, .burst_bytes = 256 << 10, .latency_us = 20}),
+                  nodes);
+      EXPECT_LE(ms(measured.took), ms(kAll));
+      const NetworkCost cost = fit_network(measured.by_node.front());
+      EXPECT_NEAR(cost.bytes_per_us / rate, 1, 0.1);
+      EXPECT_EQ(measured.by_node.front().streams.size(), nodes - 1);
+    }
+  }
+}
+
+// Its part of the time begins when the neighbour is there, who has waited for 2 MB from elsewhere.
+TEST(ProbeNetwork, ALateNeighbourLeavesTimeForLatencies) {
+  constexpr int kNodes = 3;
+  const std::vector<test::VirtualLink> links(kNodes, {.bytes_per_us = 100, .latency_us = 20});
+  test::VirtualNetwork network(links, 1);
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1});
+  test::run_ranks(kNodes, [&](const test::RankRun& run) {
+    const auto transport = network.transport(run.rank());
+    std::vector<std::byte> elsewhere(2'000'000);
+    const Tag tag{.bucket = 1};
+    Completion done;
+    if (run.rank() == 2) transport->isend(1, tag, elsewhere, done);
+    if (run.rank() == 1) transport->irecv(2, tag, elsewhere, done);
+    while (done.state == Completion::State::kPending) transport->poll();
+    const NetworkSamples samples = probe_network(*transport, grid, {.transport = {}},
+                                                 {.clock = network, .end = TimePoint{} + kAll});
+    EXPECT_GE(samples.round_trips_us.size(), run.rank() == 0 ? 50u : 0u);
+  });
+}
+
+TEST(ProbeNetwork, IsTheSameForTheSameSeed) {
+  const std::vector<test::VirtualLink> links(3, {.bytes_per_us = 50, .burst_bytes = 1 << 17});
+  EXPECT_EQ(measure(links, 7).took, measure(links, 7).took);
+}
+
+}  // namespace
+}  // namespace kolo

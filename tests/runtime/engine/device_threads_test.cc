@@ -1,0 +1,135 @@
+// Whole ranks with devices, one per thread: engine threads, device streams that are threads, a
+// user's thread with a stream of its own, so that the thread sanitizer sees all hand-overs.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "comm/device/host_device.h"
+#include "comm/device/host_group.h"
+#include "comm/device/host_stream.h"
+#include "comm/rendezvous/memory_rendezvous.h"
+#include "runtime/engine/connect.h"
+#include "runtime/engine/engine.h"
+#include "runtime/wait/engine_thread.h"
+#include "tests/support/rank_harness.h"
+
+namespace kolo {
+namespace {
+
+constexpr int kRanks = 3;
+constexpr int kIterations = 20;
+constexpr std::size_t kGradients = 4;
+constexpr std::size_t kCount = 1000;
+constexpr std::chrono::seconds kLimit{60};
+
+/// One rank of the job: what Runtime holds, with a device in host memory.
+class DeviceRank {
+ public:
+  DeviceRank(Rendezvous& rendezvous, HostGroupHub& hub)
+      : connection_(connect(rendezvous, kOptions)),
+        plane_{.device = std::make_unique<HostDevice>(), .node = nullptr, .world = nullptr},
+        stream_(plane_.device->make_stream()) {
+    plane_.world = hub.group(rank(), *plane_.device);
+    engine_ = std::make_unique<Engine>(*connection_.transport, connection_.grid,
+                                       EngineClocks{clock_, clock_}, kOptions,
+                                       connection_.calibration, connection_.limits, &plane_);
+    driver_ = std::make_unique<Driver>(*engine_, *connection_.transport, SpinBudget{});
+    thread_ = std::make_unique<EngineThread>(*driver_);
+  }
+
+  int rank() const { return connection_.transport->rank(); }
+  HostStream& stream() { return as_host(*stream_); }
+  Device& device() { return *plane_.device; }
+
+  std::shared_ptr<GradientGroup> register_gradients() {
+    std::vector<GradientSpec> specs;
+    for (std::size_t i = 0; i < kGradients; ++i) {
+      specs.push_back(
+          {.name = "g" + std::to_string(i), .shape = {kCount}, .memory = MemoryKind::kDevice});
+    }
+    auto group = std::make_shared<GradientGroup>("model", specs, GradientOptions{});
+    engine_->submit(group);
+    group->registration().wait(kLimit, driver_.get());
+    return group;
+  }
+
+  void ready(GradientGroup& group, std::size_t gradient) {
+    const auto bucket = group.note_ready(gradient, {&stream()});
+    if (!bucket) return;
+    engine_->submit(group, bucket->index);
+    driver_->attend(Driver::Next::kUnknown);
+  }
+
+  bool wait(GradientGroup& group) { return group.wait(kLimit, driver_.get()); }
+  bool wait_on_stream(GradientGroup& group) {
+    return group.wait(kLimit, {&stream()}, driver_.get());
+  }
+
+  void close() {
+    auto operation = std::make_shared<Operation>(Operation{.kind = OperationKind::kClose});
+    engine_->submit(operation);
+    operation->ticket->wait(kLimit, driver_.get());
+  }
+
+ private:
+  inline static const Options kOptions{.device_fusion_bytes = 2 * kCount * sizeof(float),
+                                       .device_chunk_bytes = 4096,
+                                       .arena_bytes = std::size_t{1} << 20,
+                                       .node_id = "a"};
+  const SteadyClock clock_;
+  Connection connection_;
+  DevicePlane plane_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Driver> driver_;
+  std::unique_ptr<EngineThread> thread_;
+};
+
+TEST(DeviceThreads, StreamsComputeReduceAndUseTheResult) {
+  auto endpoints = make_memory_rendezvous(kRanks, kLimit);
+  HostGroupHub hub({0, 1, 2});
+  test::run_ranks(kRanks, [&](const test::RankRun& run) {
+    DeviceRank rank(*endpoints[static_cast<std::size_t>(run.rank())], hub);
+    const auto group = rank.register_gradients();
+    std::vector<float> results(kIterations, 0.0F);
+    for (int iteration = 0; iteration < kIterations; ++iteration) {
+      for (std::size_t gradient = kGradients; gradient-- > 0;) {
+        rank.stream().enqueue([view = group->view(gradient), value = run.rank() + iteration] {
+          auto* values = static_cast<float*>(view.data);
+          std::fill(values, values + view.count, static_cast<float>(value));
+          return true;
+        });
+        rank.ready(*group, gradient);
+      }
+      if (iteration % 3 == 0) {
+        if (!rank.wait(*group)) throw std::runtime_error("not combined in time");
+      } else if (!rank.wait_on_stream(*group)) {
+        throw std::runtime_error("not enqueued in time");
+      }
+      rank.stream().enqueue(
+          [view = group->view(0), &result = results[static_cast<std::size_t>(iteration)]] {
+            result = static_cast<const float*>(view.data)[kCount - 1];
+            return true;
+          });
+    }
+    const auto end = rank.device().make_event();
+    rank.stream().record(*end);
+    run.poll_until([] { return false; }, [&] { return end->done(); });
+    rank.close();
+    for (int iteration = 0; iteration < kIterations; ++iteration) {
+      // The mean of 0, 1 and 2, and the iteration.
+      const float result = results[static_cast<std::size_t>(iteration)];
+      if (result != static_cast<float>(iteration + 1)) {
+        throw std::runtime_error("iteration " + std::to_string(iteration) + " gave " +
+                                 std::to_string(result));
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace kolo

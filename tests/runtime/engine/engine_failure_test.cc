@@ -1,0 +1,406 @@
+// What becomes of operations when ranks disagree, freeze, abort or close.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <thread>
+
+#include "runtime/engine/engine.h"
+#include "tests/support/engine_job.h"
+
+namespace kolo {
+namespace {
+
+using test::EngineJob;
+using test::error_of;
+using test::view;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr Duration kTick = std::chrono::milliseconds(10);
+
+/// Waits without a limit.
+std::string error_of_wait(const Operation& operation) {
+  try {
+    operation.ticket->wait(std::chrono::milliseconds(0));
+    return {};
+  } catch (const KoloError& e) {
+    return e.what();
+  }
+}
+
+class Disagreements : public testing::TestWithParam<std::vector<int>> {
+ protected:
+  /// Submits one operation per rank whose threads block on it, runs to the end, and returns the one
+  /// error that all ranks must have.
+  std::string common_error(EngineJob& job, std::vector<Operation> operations) {
+    std::vector<std::shared_ptr<Operation>> submitted;
+    std::vector<std::thread> waiting;
+    for (int rank = 0; rank < job.world_size(); ++rank) {
+      submitted.push_back(job.submit(rank, std::move(operations[static_cast<std::size_t>(rank)])));
+      waiting.emplace_back([ticket = submitted.back()->ticket] {
+        try {
+          ticket->wait(std::chrono::milliseconds(0));
+        } catch (const KoloError&) {
+        }
+      });
+    }
+    for (const auto& operation : submitted) {
+      while (operation->ticket->waiters() == 0 && !operation->ticket->done())
+        std::this_thread::yield();
+    }
+    job.finish(submitted, kTick);
+    for (std::thread& thread : waiting) thread.join();
+    for (const auto& operation : submitted)
+      EXPECT_EQ(error_of(*operation), error_of(*submitted[0]));
+    return error_of(*submitted[0]);
+  }
+
+  void expect_next_works(EngineJob& job) {
+    std::vector<std::vector<float>> data(static_cast<std::size_t>(job.world_size()),
+                                         std::vector<float>(10, 1.0F));
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (int rank = 0; rank < job.world_size(); ++rank) {
+      operations.push_back(
+          job.submit(rank, {.kind = OperationKind::kAllReduce,
+                            .name = "x",
+                            .buffer = view(data[static_cast<std::size_t>(rank)])}));
+    }
+    job.finish(operations);
+    for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
+    for (const auto& mine : data)
+      EXPECT_THAT(mine, testing::Each(static_cast<float>(job.world_size())));
+  }
+
+  std::vector<Operation> same(EngineJob& job, std::vector<float>& buffer) {
+    return std::vector<Operation>(
+        static_cast<std::size_t>(job.world_size()),
+        {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(buffer)});
+  }
+
+  void fresh_tickets(std::vector<Operation>& operations) {
+    for (Operation& operation : operations) operation.ticket = std::make_shared<TicketState>();
+  }
+};
+
+TEST_P(Disagreements, OnShapeTypeOrOperationNameRankTensorAndBothValues) {
+  std::vector<float> buffer(64);
+  struct Change {
+    std::function<void(Operation&)> apply;
+    std::string expected, other;
+  };
+  const Change changes[] = {
+      {[](Operation& o) { o.buffer.count = 20; }, "float32 [20] sum", "float32 [64] sum"},
+      {[](Operation& o) { o.buffer.dtype = DType::kInt32; }, "int32 [64] sum", "float32 [64] sum"},
+      {[](Operation& o) { o.op = ReduceOp::kMax; }, "float32 [64] max", "float32 [64] sum"},
+      {[](Operation& o) { o.kind = OperationKind::kBroadcast; }, "broadcast float32",
+       "all_reduce float32"},
+  };
+  for (const Change& change : changes) {
+    EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {}, 11);
+    auto operations = same(job, buffer);
+    fresh_tickets(operations);
+    change.apply(operations[1]);
+    EXPECT_THAT(common_error(job, operations),
+                AllOf(HasSubstr("rank 1 submits 'x'"), HasSubstr(change.expected),
+                      HasSubstr(change.other), HasSubstr("rank")));
+    expect_next_works(job);
+  }
+}
+
+TEST_P(Disagreements, OnNamesAreFoundAmongRanksThatWaitForEachOther) {
+  std::vector<float> buffer(64);
+  EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {}, 12);
+  auto operations = same(job, buffer);
+  fresh_tickets(operations);
+  operations[1].name = "y";
+  EXPECT_THAT(common_error(job, operations),
+              AllOf(HasSubstr("rank 1 waits for 'y'"), HasSubstr("'x'")));
+  expect_next_works(job);
+}
+
+TEST_P(Disagreements, OnALaterShapeAreFoundToo) {
+  std::vector<float> buffer(64);
+  EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {}, 13);
+  expect_next_works(job);  // plans 'x' with 10 elements
+  auto operations = same(job, buffer);
+  fresh_tickets(operations);
+  for (Operation& operation : operations) operation.buffer.count = 10;
+  operations[1].buffer.count = 20;
+  EXPECT_THAT(common_error(job, operations),
+              AllOf(HasSubstr("rank 1 waits for 'x'"), HasSubstr("[20]"), HasSubstr("[10]")));
+  expect_next_works(job);
+}
+
+TEST_P(Disagreements, OneRankEndsWhileOthersWait) {
+  std::vector<float> buffer(64);
+  EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {}, 14);
+  auto operations = same(job, buffer);
+  fresh_tickets(operations);
+  operations[1] = {.kind = OperationKind::kClose};
+  EXPECT_THAT(common_error(job, operations),
+              AllOf(HasSubstr("rank 1 waits for the end of the job"), HasSubstr("'x'")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Disagreements,
+                         testing::Values(std::vector<int>{2}, std::vector<int>{3},
+                                         std::vector<int>{1, 1}, std::vector<int>{2, 2}));
+
+// Rank 1 waits for 'y' while rank 0 waits for its gradients, of which rank 1 has marked one: the
+// set fails on both ranks, and the same name can be registered again.
+TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
+  EngineJob job(ProcessGrid::with_node_sizes({2}), {.fusion_bytes = 0}, 18);
+  const auto register_set = [&] {
+    std::vector<std::shared_ptr<GradientGroup>> groups;
+    for (int rank = 0; rank < 2; ++rank) {
+      groups.push_back(std::make_shared<GradientGroup>(
+          "model",
+          std::vector<GradientSpec>{{.name = "a", .shape = {30}}, {.name = "b", .shape = {30}}},
+          GradientOptions{}));
+      job.engine(rank).submit(groups.back());
+    }
+    job.run_until_registered(groups);
+    return groups;
+  };
+  const auto mark = [&](GradientGroup& group, int rank, std::size_t gradient) {
+    test::mark(job.engine(rank), group, gradient);
+  };
+  const auto failed = register_set();
+  mark(*failed[0], 0, 0);
+  mark(*failed[0], 0, 1);
+  mark(*failed[1], 1, 0);
+  std::vector<float> buffer(8);
+  const auto other =
+      job.submit(1, {.kind = OperationKind::kAllReduce, .name = "y", .buffer = view(buffer)});
+  std::thread waits_for_gradients(
+      [&] { EXPECT_THROW(failed[0]->wait(std::chrono::milliseconds(0)), KoloError); });
+  std::thread waits_for_other(
+      [&] { EXPECT_THROW(other->ticket->wait(std::chrono::milliseconds(0)), KoloError); });
+  while (failed[0]->waiters() == 0 || other->ticket->waiters() == 0) std::this_thread::yield();
+  job.run_until([&] { return failed[0]->failed() && failed[1]->failed() && other->ticket->done(); },
+                kTick);
+  waits_for_gradients.join();
+  waits_for_other.join();
+  EXPECT_THROW(failed[1]->note_ready(1), KoloError);
+
+  const auto groups = register_set();
+  for (int rank = 0; rank < 2; ++rank) {
+    for (std::size_t gradient : {std::size_t{0}, std::size_t{1}}) {
+      auto* values =
+          static_cast<float*>(groups[static_cast<std::size_t>(rank)]->view(gradient).data);
+      std::fill_n(values, 30, static_cast<float>(rank + 1));
+      mark(*groups[static_cast<std::size_t>(rank)], rank, gradient);
+    }
+  }
+  job.run_until_idle();
+  for (const auto& group : groups) {
+    ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
+    EXPECT_EQ(static_cast<const float*>(group->view(1).data)[29], 1.5F);
+  }
+}
+
+// Rank 0 has begun both buckets of its set, rank 1 neither; rank 1 waits for 'y' instead. What rank
+// 0 has under way is given up, all ranks have one error, and what comes next works.
+TEST(Engine, ARejectedBucketThatIsRunningIsAbandoned) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    EngineJob job(ProcessGrid::with_node_sizes({3}), {.fusion_bytes = 0}, seed);
+    std::vector<std::shared_ptr<GradientGroup>> groups;
+    for (int rank = 0; rank < 3; ++rank) {
+      groups.push_back(std::make_shared<GradientGroup>(
+          "model",
+          std::vector<GradientSpec>{{.name = "a", .shape = {30}}, {.name = "b", .shape = {30}}},
+          GradientOptions{}));
+      job.engine(rank).submit(groups.back());
+    }
+    job.run_until_registered(groups);
+    for (int rank : {0, 2}) {
+      for (std::size_t gradient : {std::size_t{0}, std::size_t{1}}) {
+        test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], gradient);
+      }
+    }
+    job.run_until([&] {
+      return job.engine(0).describe_wait().find("from rank 1") != std::string::npos &&
+             job.engine(2).describe_wait().find("from rank 1") != std::string::npos;
+    });
+    EXPECT_FALSE(job.engine(0).idle()) << "it started without rank 1";
+
+    std::vector<float> buffer(8);
+    const auto other =
+        job.submit(1, {.kind = OperationKind::kAllReduce, .name = "y", .buffer = view(buffer)});
+    std::vector<std::string> errors(3);
+    std::vector<std::thread> waiting;
+    for (int rank : {0, 2}) {
+      waiting.emplace_back([&groups, &errors, rank] {
+        const auto index = static_cast<std::size_t>(rank);
+        try {
+          groups[index]->wait(std::chrono::milliseconds(0));
+        } catch (const KoloError& e) {
+          errors[index] = e.what();
+        }
+      });
+    }
+    waiting.emplace_back([&] { errors[1] = error_of_wait(*other); });
+    while (groups[0]->waiters() == 0 || groups[2]->waiters() == 0 || other->ticket->waiters() == 0)
+      std::this_thread::yield();
+    job.run_until(
+        [&] { return groups[0]->failed() && groups[2]->failed() && other->ticket->done(); }, kTick);
+    for (std::thread& thread : waiting) thread.join();
+    EXPECT_THAT(errors[0], HasSubstr("rank 1 waits for 'y'"));
+    EXPECT_EQ(errors[1], errors[0]);
+    EXPECT_EQ(errors[2], errors[0]);
+    EXPECT_TRUE(groups[1]->failed());
+    // Nothing of it is left, once the inquiries under way are answered.
+    job.run_until_idle(kTick);
+
+    std::vector<std::vector<float>> data(3, std::vector<float>(100, 1.0F));
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (int rank = 0; rank < 3; ++rank) {
+      operations.push_back(
+          job.submit(rank, {.kind = OperationKind::kAllReduce,
+                            .name = "next",
+                            .buffer = view(data[static_cast<std::size_t>(rank)])}));
+    }
+    job.finish(operations);
+    for (const auto& mine : data) EXPECT_THAT(mine, testing::Each(3.0F));
+  }
+}
+
+TEST(Engine, ARankThatOnlyTakesLongIsNotAnError) {
+  EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, 15);
+  std::vector<std::vector<float>> data(3, std::vector<float>(8, 1.0F));
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (int rank : {0, 2}) {
+    operations.push_back(job.submit(rank, {.kind = OperationKind::kAllReduce,
+                                           .name = "x",
+                                           .buffer = view(data[static_cast<std::size_t>(rank)])}));
+  }
+  const TimePoint start = job.clock().now();
+  job.run_until([&] { return job.clock().now() - start > std::chrono::minutes(2); },
+                std::chrono::milliseconds(50));
+  EXPECT_FALSE(operations[0]->ticket->done());
+  operations.push_back(
+      job.submit(1, {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data[1])}));
+  job.finish(operations);
+  for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
+}
+
+TEST(Engine, AFrozenRankIsLostEverywhereAfterThePeerTimeout) {
+  for (const std::vector<int>& nodes : {std::vector<int>{3}, {1, 1, 1}, {2, 1}}) {
+    for (int frozen = 0; frozen < 3; ++frozen) {
+      InProcessHub hub(ProcessGrid::with_node_sizes(nodes), EngineJob::kLimits);
+      ManualClock clock;
+      std::vector<std::unique_ptr<Transport>> transports;
+      std::vector<std::unique_ptr<Engine>> engines;
+      for (int rank = 0; rank < 3; ++rank) {
+        transports.push_back(hub.transport(rank));
+        engines.push_back(std::make_unique<Engine>(*transports.back(), hub.grid(),
+                                                   EngineClocks{clock, clock}, Options{},
+                                                   Calibration{}, EngineJob::kLimits));
+      }
+      std::vector<float> buffer(8);
+      std::vector<std::shared_ptr<Operation>> operations;
+      for (int rank = 0; rank < 3; ++rank) {
+        operations.push_back(std::make_shared<Operation>(
+            Operation{.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(buffer)}));
+        if (rank != frozen) engines[static_cast<std::size_t>(rank)]->submit(operations.back());
+      }
+      for (int step = 0; step < 3000; ++step) {
+        clock.advance(std::chrono::milliseconds(10));
+        for (int rank = 0; rank < 3; ++rank) {
+          if (rank != frozen) engines[static_cast<std::size_t>(rank)]->poll();
+        }
+      }
+      std::string first;
+      for (int rank = 0; rank < 3; ++rank) {
+        if (rank == frozen) continue;
+        ASSERT_TRUE(operations[static_cast<std::size_t>(rank)]->ticket->done())
+            << "frozen " << frozen;
+        const std::string error = error_of(*operations[static_cast<std::size_t>(rank)]);
+        EXPECT_THAT(error, HasSubstr("rank " + std::to_string(frozen) + " gives no sign of life"));
+        if (first.empty()) first = error;
+        EXPECT_EQ(error, first);
+      }
+    }
+  }
+}
+
+TEST(Engine, EveryTicketIsAnsweredWhenARankAborts) {
+  EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, 16);
+  std::vector<float> buffer(8);
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (int i = 0; i < 5; ++i) {
+    operations.push_back(job.submit(
+        i % 2,
+        {.kind = OperationKind::kAllReduce, .name = std::to_string(i), .buffer = view(buffer)}));
+  }
+  job.engine(2).abort({.code = ErrorCode::kPeerLost, .rank = 2, .peer = 2, .what = "rank 2 left"});
+  job.finish(operations, kTick);
+  for (const auto& operation : operations)
+    EXPECT_THAT(error_of(*operation), HasSubstr("rank 2 left"));
+  job.run_until(
+      [&] { return job.engine(0).ended() && job.engine(1).ended() && job.engine(2).ended(); },
+      kTick);
+  const auto late = job.submit(0, {.kind = OperationKind::kBarrier, .name = "late"});
+  ASSERT_TRUE(late->ticket->done());
+  EXPECT_THAT(error_of(*late), HasSubstr("rank 2 left"));
+}
+
+TEST(Engine, ClosesTogether) {
+  EngineJob job(ProcessGrid::with_node_sizes({2, 2}), {}, 17);
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (int rank = 0; rank < 4; ++rank)
+    operations.push_back(job.submit(rank, {.kind = OperationKind::kClose}));
+  job.finish(operations);
+  for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
+  const auto late = job.submit(1, {.kind = OperationKind::kBarrier, .name = "late"});
+  ASSERT_TRUE(late->ticket->done());
+  EXPECT_THAT(error_of(*late), HasSubstr("closed"));
+}
+
+TEST(Engine, WhatIsUnderWayWhenAllCloseIsAnswered) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, seed);
+    std::vector<std::vector<float>> data(3, std::vector<float>(100, 1.0F));
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (int rank = 0; rank < 3; ++rank) {
+      operations.push_back(
+          job.submit(rank, {.kind = OperationKind::kAllReduce,
+                            .name = "x",
+                            .buffer = view(data[static_cast<std::size_t>(rank)])}));
+      operations.push_back(job.submit(rank, {.kind = OperationKind::kClose}));
+    }
+    job.finish(operations);
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(error_of(*operations[static_cast<std::size_t>(2 * rank + 1)]), "")
+          << "seed " << seed;
+    }
+  }
+}
+
+// What the other ranks sent to the last one, which never had the gradient, is no stray.
+TEST(Engine, AGradientThatOneRankNeverHadIsGivenUpWhenAllClose) {
+  using Nodes = std::vector<int>;
+  for (const Nodes& nodes : {Nodes{3}, Nodes{1, 1}, Nodes{1, 1, 1}, Nodes{2, 1}}) {
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      EngineJob job(ProcessGrid::with_node_sizes(nodes), {.fusion_bytes = 0}, seed);
+      std::vector<std::shared_ptr<GradientGroup>> groups;
+      for (int rank = 0; rank < job.world_size(); ++rank) {
+        groups.push_back(std::make_shared<GradientGroup>(
+            "model", std::vector<GradientSpec>{{.name = "a", .shape = {30}}}, GradientOptions{}));
+        job.engine(rank).submit(groups.back());
+      }
+      job.run_until_registered(groups);
+      for (int rank = 0; rank + 1 < job.world_size(); ++rank) {
+        test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], 0);
+      }
+      job.poll(200);
+      EXPECT_FALSE(job.engine(0).idle()) << "it started without the last rank";
+      EXPECT_EQ(job.close(), "") << "seed " << seed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,306 @@
+#include "runtime/engine/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <initializer_list>
+#include <numeric>
+#include <random>
+
+#include "comm/base/half.h"
+#include "tests/support/engine_job.h"
+
+namespace kolo {
+namespace {
+
+using test::EngineJob;
+using test::error_of;
+using test::view;
+
+/// Small integers, so that sums are exact in any order.
+float element(int rank, std::size_t index) {
+  return static_cast<float>((rank + 1) * (static_cast<int>(index % 11) + 1));
+}
+
+struct Shape {
+  std::vector<int> nodes;
+  std::string algorithm;
+};
+
+class EngineShapes : public testing::TestWithParam<Shape> {};
+
+TEST_P(EngineShapes, AllReduceSumsForAnyInterleaving) {
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    EngineJob job(ProcessGrid::with_node_sizes(GetParam().nodes),
+                  {.algorithm = GetParam().algorithm, .chunk_bytes = 256}, seed);
+    for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 3, 64, 331}) {
+      std::vector<std::vector<float>> data(static_cast<std::size_t>(job.world_size()));
+      // Twice: the second use takes the plan of the first.
+      for (int use = 0; use < 2; ++use) {
+        std::vector<std::shared_ptr<Operation>> operations;
+        for (int rank = 0; rank < job.world_size(); ++rank) {
+          auto& mine = data[static_cast<std::size_t>(rank)];
+          mine.resize(count);
+          for (std::size_t i = 0; i < count; ++i) mine[i] = element(rank, i);
+          operations.push_back(job.submit(rank, {.kind = OperationKind::kAllReduce,
+                                                 .name = "x" + std::to_string(count),
+                                                 .buffer = view(mine)}));
+        }
+        job.finish(operations);
+        for (int rank = 0; rank < job.world_size(); ++rank) {
+          EXPECT_EQ(error_of(*operations[static_cast<std::size_t>(rank)]), "");
+          for (std::size_t i = 0; i < count; ++i) {
+            float sum = 0;
+            for (int other = 0; other < job.world_size(); ++other) sum += element(other, i);
+            ASSERT_EQ(data[static_cast<std::size_t>(rank)][i], sum)
+                << "seed " << seed << " rank " << rank << " element " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(EngineShapes, BroadcastReachesAll) {
+  EngineJob job(ProcessGrid::with_node_sizes(GetParam().nodes),
+                {.algorithm = GetParam().algorithm, .chunk_bytes = 256}, 7);
+  for (int root = 0; root < job.world_size(); ++root) {
+    std::vector<std::vector<float>> data(static_cast<std::size_t>(job.world_size()),
+                                         std::vector<float>(200));
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (int rank = 0; rank < job.world_size(); ++rank) {
+      auto& mine = data[static_cast<std::size_t>(rank)];
+      std::fill(mine.begin(), mine.end(), static_cast<float>(rank));
+      operations.push_back(job.submit(rank, {.kind = OperationKind::kBroadcast,
+                                             .name = "weights " + std::to_string(root),
+                                             .buffer = view(mine),
+                                             .root = root}));
+    }
+    job.finish(operations);
+    for (const auto& mine : data) EXPECT_THAT(mine, testing::Each(static_cast<float>(root)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, EngineShapes,
+                         testing::Values(Shape{{1}, "auto"}, Shape{{2}, "auto"},
+                                         Shape{{4}, "direct"}, Shape{{3}, "ring"},
+                                         Shape{{1, 1}, "auto"}, Shape{{1, 1, 1}, "tree"},
+                                         Shape{{2, 2}, "auto"},
+                                         Shape{{2, 2}, "hierarchical:direct,direct"},
+                                         Shape{{3, 1, 2}, "hierarchical:direct,ring"},
+                                         Shape{{2, 2, 2, 2}, "halving_doubling"},
+                                         Shape{std::vector<int>(11, 1), "ring"}));
+
+class GradientSets : public testing::TestWithParam<std::vector<int>> {};
+
+// Marks gradients in a different order on every rank, in arena and user memory, for several fusion
+// limits, and compares with sums that are exact.
+TEST_P(GradientSets, AverageInAnyOrderOfReadiness) {
+  for (const std::size_t fusion_bytes : std::initializer_list<std::size_t>{0, 300, 1U << 16}) {
+    for (bool in_arena : {true, false}) {
+      const std::uint64_t seed = fusion_bytes + in_arena;
+      EngineJob job(ProcessGrid::with_node_sizes(GetParam()),
+                    {.fusion_bytes = fusion_bytes, .chunk_bytes = 512}, seed);
+      const std::size_t world = static_cast<std::size_t>(job.world_size());
+      const std::vector<std::size_t> counts = {5, 64, 1, 100, 33, 17};
+      std::vector<std::vector<std::vector<float>>> memory(world);
+      std::vector<std::shared_ptr<GradientGroup>> groups;
+      for (int rank = 0; rank < job.world_size(); ++rank) {
+        std::vector<GradientSpec> specs;
+        for (std::size_t count : counts) {
+          memory[static_cast<std::size_t>(rank)].emplace_back(count);
+          specs.push_back({.name = "g" + std::to_string(specs.size()), .shape = {count}});
+          if (!in_arena) specs.back().data = memory[static_cast<std::size_t>(rank)].back().data();
+        }
+        groups.push_back(std::make_shared<GradientGroup>("model", specs, GradientOptions{}));
+        job.engine(rank).submit(groups.back());
+      }
+      job.run_until_registered(groups);
+      for (const auto& group : groups) EXPECT_EQ(group->summary().hash, groups[0]->summary().hash);
+
+      std::mt19937_64 random(seed);
+      for (int iteration = 0; iteration < 3; ++iteration) {
+        for (int rank = 0; rank < job.world_size(); ++rank) {
+          GradientGroup& group = *groups[static_cast<std::size_t>(rank)];
+          std::vector<std::size_t> order(counts.size());
+          std::iota(order.begin(), order.end(), std::size_t{0});
+          std::shuffle(order.begin(), order.end(), random);
+          for (std::size_t g : order) {
+            auto* values = static_cast<float*>(group.view(g).data);
+            for (std::size_t i = 0; i < counts[g]; ++i) {
+              values[i] = element(rank, i + g) * static_cast<float>(world) *
+                          static_cast<float>(iteration + 1);
+            }
+            test::mark(job.engine(rank), group, g);
+          }
+        }
+        job.run_until_idle();
+        for (const auto& group : groups) {
+          ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
+          for (std::size_t g = 0; g < counts.size(); ++g) {
+            const auto* values = static_cast<const float*>(group->view(g).data);
+            for (std::size_t i = 0; i < counts[g]; ++i) {
+              float sum = 0;
+              for (int other = 0; other < job.world_size(); ++other) sum += element(other, i + g);
+              ASSERT_EQ(values[i], sum * static_cast<float>(iteration + 1))
+                  << "seed " << seed << " gradient " << g;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, GradientSets,
+                         testing::Values(std::vector<int>{1}, std::vector<int>{2},
+                                         std::vector<int>{4}, std::vector<int>{1, 1},
+                                         std::vector<int>{2, 2}, std::vector<int>{2, 1, 1}));
+
+// Same plan, same inputs: same bits for every interleaving, and with `direct` for every fusion
+// limit.
+TEST(Engine, BitsDoNotDependOnTimingOrFusion) {
+  std::vector<float> reference;
+  for (const std::size_t fusion_bytes : std::initializer_list<std::size_t>{
+           std::size_t{0}, std::size_t{1000}, std::size_t{1} << 16}) {
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      EngineJob job(ProcessGrid::with_node_sizes({2, 1}),
+                    {.fusion_bytes = fusion_bytes, .algorithm = "direct"}, seed);
+      std::vector<std::shared_ptr<GradientGroup>> groups;
+      for (int rank = 0; rank < 3; ++rank) {
+        std::vector<GradientSpec> specs;
+        for (const std::size_t count : std::initializer_list<std::size_t>{100, 30, 77})
+          specs.push_back({.name = "g" + std::to_string(specs.size()), .shape = {count}});
+        groups.push_back(std::make_shared<GradientGroup>("model", specs, GradientOptions{}));
+        job.engine(rank).submit(groups.back());
+      }
+      job.run_until_registered(groups);
+      for (int rank = 0; rank < 3; ++rank) {
+        std::mt19937 values(static_cast<unsigned>(rank));
+        for (std::size_t g = 0; g < 3; ++g) {
+          const BufferView gradient = groups[static_cast<std::size_t>(rank)]->view(g);
+          for (std::size_t i = 0; i < gradient.count; ++i) {
+            static_cast<float*>(gradient.data)[i] =
+                std::uniform_real_distribution<float>(-1, 1)(values);
+          }
+          test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], g);
+        }
+      }
+      job.run_until_idle();
+      for (const auto& group : groups) {
+        ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
+        std::vector<float> result;
+        for (std::size_t g = 0; g < 3; ++g) {
+          const auto* values = static_cast<const float*>(group->view(g).data);
+          result.insert(result.end(), values, values + group->view(g).count);
+        }
+        if (reference.empty()) reference = result;
+        ASSERT_EQ(std::memcmp(result.data(), reference.data(), result.size() * sizeof(float)), 0)
+            << "seed " << seed << " fusion " << fusion_bytes;
+      }
+    }
+  }
+}
+
+// Each input rounded once, summed in fp32 in rank order, scaled, rounded once.
+TEST(Engine, SixteenBitWireRoundsOnce) {
+  EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.algorithm = "direct"}, 3);
+  constexpr std::size_t kCount = 257;
+  std::vector<std::shared_ptr<GradientGroup>> groups;
+  for (int rank = 0; rank < 3; ++rank) {
+    groups.push_back(std::make_shared<GradientGroup>(
+        "model", std::vector<GradientSpec>{{.name = "g", .shape = {kCount}}},
+        GradientOptions{.wire_dtype = DType::kBFloat16}));
+    job.engine(rank).submit(groups.back());
+  }
+  job.run_until_registered(groups);
+  std::vector<std::vector<float>> input(3, std::vector<float>(kCount));
+  for (int rank = 0; rank < 3; ++rank) {
+    std::mt19937 values(static_cast<unsigned>(rank));
+    auto& mine = input[static_cast<std::size_t>(rank)];
+    for (float& value : mine) value = std::uniform_real_distribution<float>(-10, 10)(values);
+    std::copy(mine.begin(), mine.end(),
+              static_cast<float*>(groups[static_cast<std::size_t>(rank)]->view(0).data));
+    test::mark(job.engine(rank), *groups[static_cast<std::size_t>(rank)], 0);
+  }
+  job.run_until_idle();
+  const auto rounded = [](float value) { return to_float(to_bfloat16(value)); };
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const float sum = rounded(input[0][i]) + rounded(input[1][i]) + rounded(input[2][i]);
+    const float expected = rounded(sum * static_cast<float>(1.0 / 3));
+    for (const auto& group : groups)
+      ASSERT_EQ(static_cast<const float*>(group->view(0).data)[i], expected) << i;
+  }
+}
+
+// Gradients far from float16's range are found by their exponents after a few iterations, alike on
+// all ranks, for every schedule that 16-bit buckets may take; one that is not finite stays so, and
+// changes no exponent.
+TEST(Engine, Float16WireFindsTheRangeOfEachGradient) {
+  constexpr std::size_t kCount = 1031;
+  constexpr int kRanks = 3, kIterations = 12, kInfiniteAt = 9;
+  constexpr float kMagnitudes[] = {1e-25f, 1e20f};
+  for (const auto& [nodes, algorithm] : std::vector<std::pair<std::vector<int>, std::string>>{
+           {{3}, "direct"},
+           {{3}, "flat"},
+           {{2, 1}, "direct"},
+           {{2, 1}, "hierarchical:direct,direct"}}) {
+    SCOPED_TRACE(algorithm + " on " + std::to_string(nodes.size()) + " nodes");
+    EngineJob job(ProcessGrid::with_node_sizes(nodes), {.algorithm = algorithm}, 3);
+    std::vector<std::shared_ptr<GradientGroup>> groups;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      groups.push_back(std::make_shared<GradientGroup>(
+          "model",
+          std::vector<GradientSpec>{{.name = "small", .shape = {kCount}},
+                                    {.name = "large", .shape = {kCount}}},
+          GradientOptions{.wire_dtype = DType::kFloat16}));
+      job.engine(rank).submit(groups.back());
+    }
+    job.run_until_registered(groups);
+    const auto at = [&](const auto& group, std::size_t g) {
+      return std::span(static_cast<float*>(group->view(g).data), kCount);
+    };
+    std::vector<double> mean(kCount);
+    for (int iteration = 0; iteration < kIterations; ++iteration) {
+      for (int rank = 0; rank < kRanks; ++rank) {
+        auto& group = groups[static_cast<std::size_t>(rank)];
+        for (const std::size_t g : {0u, 1u}) {
+          std::mt19937 random(static_cast<unsigned>(rank));
+          std::uniform_real_distribution<float> values(0.5f, 1.0f);
+          for (float& value : at(group, g)) value = kMagnitudes[g] * values(random);
+        }
+        if (iteration == kInfiniteAt && rank == 1) {
+          at(group, 0)[7] = std::numeric_limits<float>::infinity();
+        }
+        for (const std::size_t g : {1u, 0u}) test::mark(job.engine(rank), *group, g);
+      }
+      std::ranges::fill(mean, 0.0);
+      for (const auto& group : groups) {
+        for (std::size_t i = 0; i < kCount; ++i) mean[i] += double{at(group, 1)[i]} / kRanks;
+      }
+      job.run_until_idle();
+      for (const auto& group : groups) {
+        ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
+        for (const std::size_t g : {0u, 1u}) {
+          ASSERT_EQ(
+              std::memcmp(at(group, g).data(), at(groups[0], g).data(), kCount * sizeof(float)), 0);
+        }
+      }
+      EXPECT_EQ(std::isinf(at(groups[2], 0)[7]), iteration == kInfiniteAt);
+      if (iteration < kInfiniteAt - 1) continue;
+      for (std::size_t i = 0; i < kCount; ++i) {
+        // Contributions, a node's sum and the mean are rounded once each, within one binade of it.
+        const double bound = 3 * 0x1p-11 * 1.5;
+        EXPECT_NEAR(at(groups[1], 1)[i] / mean[i], 1.0, bound) << i;
+        if (iteration == kInfiniteAt && i == 7) continue;
+        EXPECT_NEAR(at(groups[1], 0)[i] / (mean[i] * (1e-25 / 1e20)), 1.0, bound) << i;
+      }
+    }
+    for (const auto& group : groups) EXPECT_GT(group->too_large(), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,61 @@
+#include "runtime/observe/timeline.h"
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/runtime/engine/compressed_member.h"
+
+namespace kolo::test {
+namespace {
+
+/// The complete events of a rank's timeline, by name.
+std::multimap<std::string, nlohmann::json> events_of(const std::filesystem::path& file) {
+  std::multimap<std::string, nlohmann::json> events;
+  for (const auto& event : nlohmann::json::parse(std::ifstream(file))) {
+    if (event["ph"] == "X") events.emplace(event["name"], event);
+  }
+  return events;
+}
+
+TEST(TimelineTest, TellsWhatEachSparseStepDid) {
+  const auto path =
+      std::filesystem::path(testing::TempDir()) / ("timeline." + std::to_string(::getpid()));
+  constexpr std::size_t kIterations = 3;
+  std::vector<CompressionStats> last(2);
+  RuntimeJob job(2, {.arena_bytes = std::size_t{1} << 22, .timeline = path, .node_id = "a"});
+  job.run([&](Runtime& runtime) {
+    Member member(runtime, {});
+    for (std::size_t step = 0; step < kIterations; ++step) member.reduce(step);
+    last[static_cast<std::size_t>(runtime.rank())] = member.set().compression_stats()[0];
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto file = path.string() + "." + std::to_string(rank);
+    const auto events = events_of(file);
+    std::filesystem::remove(file);
+    EXPECT_EQ(events.count("wait for 'model'"), kIterations);
+    EXPECT_EQ(events.count("bucket 0 of 'model'"), kIterations);
+    ASSERT_EQ(events.count("sparse step"), kIterations);
+    for (const auto& [name, event] : events) EXPECT_GE(event["dur"], 0.0) << name;
+    const CompressionStats& stats = last[static_cast<std::size_t>(rank)];
+    const auto& arguments = std::prev(events.upper_bound("sparse step"))->second["args"];
+    EXPECT_EQ(arguments["path"], stats.path);
+    EXPECT_EQ(arguments["payload_bytes"], stats.payload_bytes);
+    EXPECT_EQ(arguments["density"], stats.density);
+    EXPECT_EQ(arguments["residual_norm"], stats.residual_norm);
+    EXPECT_GT(arguments["predicted_ms"], 0.0);
+    EXPECT_EQ(arguments["measured_ms"], stats.measured_ms);
+  }
+}
+
+}  // namespace
+}  // namespace kolo::test
