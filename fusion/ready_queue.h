@@ -1,9 +1,10 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <utility>
 #include <vector>
+
+#include "comm/base/mutex.h"
 
 namespace kolo {
 
@@ -15,17 +16,17 @@ class ReadyQueue {
  public:
   /// Returns false, and leaves `item` as it is, once the queue is closed. Threads: any.
   [[nodiscard]] bool push(Item& item) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (closed_) return false;
     items_.push_back(std::move(item));
     has_items_.store(true, std::memory_order_release);
     return true;
   }
 
-  /// Refuses every later push. Whoever is refused sees what the consumer wrote before. Threads: the
-  /// consumer.
+  /// Refuses every later push. A thread that is refused sees all that the consumer wrote before.
+  /// Threads: the consumer.
   void close() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     closed_ = true;
   }
 
@@ -33,7 +34,7 @@ class ReadyQueue {
   void drain(std::vector<Item>& into) {
     into.clear();
     if (empty()) return;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::swap(items_, into);
     has_items_.store(false, std::memory_order_relaxed);
   }
@@ -42,10 +43,10 @@ class ReadyQueue {
   bool empty() const { return !has_items_.load(std::memory_order_acquire); }
 
  private:
-  std::mutex mutex_;
-  std::vector<Item> items_;
+  Mutex mutex_;
+  std::vector<Item> items_ KOLO_GUARDED_BY(mutex_);
   std::atomic<bool> has_items_{false};  // changes under the mutex
-  bool closed_ = false;
+  bool closed_ KOLO_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace kolo

@@ -97,7 +97,7 @@ void WirePacker::pack_tensor(const Segment& place, std::size_t first, std::size_
     const bool has_values = looks && has_value(place.dtype, values, count);
     const bool sends_values = looks && has_value(wire_, to, count);
     if (too_large > 0) warn_once(too_large);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     tensor.is_too_large = tensor.is_too_large || too_large > 0;
     tensor.has_values = tensor.has_values || has_values;
     tensor.sends_values = tensor.sends_values || sends_values;
@@ -131,7 +131,7 @@ void WirePacker::unpack_tensor(const Segment& place, std::size_t first, std::siz
     largest = from_wire(place.dtype, element(place, first), wire_, from,
                         std::min(last, end) - first, tensor.scale.exponent(), stores);
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   tensor.heard.largest = std::max(tensor.heard.largest, largest);
   for (std::size_t lane = std::max(first, end); lane < last; ++lane) {
     (lane == end ? tensor.heard.was_too_large : tensor.heard.was_too_small) =

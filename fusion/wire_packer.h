@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "comm/base/mutex.h"
 #include "comm/schedule/bucket_layout.h"
 #include "comm/schedule/packer.h"
 #include "fusion/pack_kernels.h"
@@ -50,7 +50,7 @@ class WirePacker final : public Packer, public Rebindable {
   void unpack_tensor(const Segment& place, std::size_t first, std::size_t last,
                      const std::uint16_t* from, Stores stores);
   void warn_once(std::size_t too_large) const;
-  void finish(WireTensor& tensor);
+  void finish(WireTensor& tensor) KOLO_REQUIRES(mutex_);
   WireTensor& tensor_of(const Segment& place) {
     return state_->tensor(tensors_[static_cast<std::size_t>(&place - places_.data())]);
   }
@@ -63,7 +63,7 @@ class WirePacker final : public Packer, public Rebindable {
   std::vector<Segment> places_;  // with their lanes
   const std::vector<std::size_t> tensors_;
   const std::shared_ptr<WireState> state_;
-  std::mutex mutex_;  // of what threads that work on parts of one tensor note about it
+  Mutex mutex_;  // guards the notes in a WireTensor, which several threads make
 };
 
 }  // namespace kolo

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "comm/base/mutex.h"
 #include "comm/device/host_stream.h"
 #include "comm/device/task_queue.h"
 
@@ -29,7 +28,7 @@ class ThreadStream final : public HostStream {
 
   ~ThreadStream() override {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       closed_ = true;
     }
     changed_.notify_one();
@@ -40,7 +39,7 @@ class ThreadStream final : public HostStream {
  private:
   void push(StreamTask task) override {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       queue_.push(std::move(task));
     }
     changed_.notify_one();
@@ -62,8 +61,8 @@ class ThreadStream final : public HostStream {
 
   /// The oldest task, once there is one; nothing when the stream is closed.
   std::optional<StreamTask> next() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return closed_ || !queue_.empty(); });
+    MutexLock lock(mutex_);
+    changed_.wait(lock, [this]() KOLO_REQUIRES(mutex_) { return closed_ || !queue_.empty(); });
     if (closed_) return std::nullopt;
     std::optional<StreamTask> task(std::move(queue_.front()));
     queue_.pop();
@@ -72,14 +71,14 @@ class ThreadStream final : public HostStream {
 
   /// Returns false when the stream is closed.
   bool sleep(microseconds pause) {
-    std::unique_lock lock(mutex_);
-    return !changed_.wait_for(lock, pause, [this] { return closed_; });
+    MutexLock lock(mutex_);
+    return !changed_.wait_for(lock, pause, [this]() KOLO_REQUIRES(mutex_) { return closed_; });
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  TaskQueue queue_;
-  bool closed_ = false;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  TaskQueue queue_ KOLO_GUARDED_BY(mutex_);
+  bool closed_ KOLO_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: it uses the others
 };
 

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
+#include "comm/base/mutex.h"
 #include "comm/device/host_stream.h"
 #include "comm/kernels/reduce_kernels.h"
 
@@ -60,13 +60,14 @@ class HostGroupHub::Table {
   int size() const { return static_cast<int>(members_.size()); }
 
   void take(int rank) {
+    const MutexLock lock(mutex_);
     check(rank >= 0 && rank < size(), "the group has no such rank");
     check(!std::exchange(seat(rank).taken, true), "the rank was taken before");
   }
 
   /// Arrives with the rank's `number`-th call; returns whether nothing is left to wait for.
   bool attempt(int rank, std::uint64_t number, const Call& call) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (seat(rank).released || number < completed_) return true;
     if (failure_ || number > completed_) return false;
     if (!seat(rank).call) {
@@ -83,13 +84,13 @@ class HostGroupHub::Table {
   }
 
   bool failed() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return failure_.has_value();
   }
 
   /// The first failure as `rank` sees it; its own abort is none.
   std::optional<Error> failure(int rank) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!failure_ || failure_->peer == member(rank)) return std::nullopt;
     Error seen = *failure_;
     seen.rank = member(rank);
@@ -98,7 +99,7 @@ class HostGroupHub::Table {
 
   /// Completes what `rank` has called, and fails the others unless they have failed already.
   void release(int rank) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     seat(rank).released = true;
     if (failure_) return;
     failure_ = Error{.code = ErrorCode::kPeerLost,
@@ -114,9 +115,9 @@ class HostGroupHub::Table {
   };
 
   int member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
-  Seat& seat(int rank) { return seats_[static_cast<std::size_t>(rank)]; }
+  Seat& seat(int rank) KOLO_REQUIRES(mutex_) { return seats_[static_cast<std::size_t>(rank)]; }
 
-  bool agrees(int rank) {
+  bool agrees(int rank) KOLO_REQUIRES(mutex_) {
     for (int other = 0; other < size(); ++other) {
       if (!seat(other).call || seat(other).call->matches(*seat(rank).call)) continue;
       failure_ =
@@ -129,7 +130,7 @@ class HostGroupHub::Table {
     return true;
   }
 
-  void compute(const Call& shape) {
+  void compute(const Call& shape) KOLO_REQUIRES(mutex_) {
     if (shape.count == 0) return;
     switch (shape.kind) {
       case Kind::kReduceScatter:
@@ -155,7 +156,7 @@ class HostGroupHub::Table {
   }
 
   /// target = what all ranks have at element `offset` of their sources, combined.
-  void combine(const Call& shape, std::size_t offset, std::byte* target) {
+  void combine(const Call& shape, std::size_t offset, std::byte* target) KOLO_REQUIRES(mutex_) {
     for (std::size_t rank = 0; rank < seats_.size(); ++rank) {
       sources_[rank] = seats_[rank].call->source + offset * size_of(shape.dtype);
     }
@@ -165,7 +166,7 @@ class HostGroupHub::Table {
   }
 
   /// Copies the source of rank `from` to element `offset` of every target, unless it lies there.
-  void spread(const Call& shape, std::size_t from, std::size_t offset) {
+  void spread(const Call& shape, std::size_t from, std::size_t offset) KOLO_REQUIRES(mutex_) {
     for (const Seat& seat : seats_) {
       std::byte* const target = seat.call->target + offset * size_of(shape.dtype);
       if (target == seats_[from].call->source) continue;
@@ -174,12 +175,12 @@ class HostGroupHub::Table {
   }
 
   const std::vector<int> members_;
-  mutable std::mutex mutex_;  ///< Guards all below.
-  std::vector<Seat> seats_;
-  std::vector<const void*> sources_;
-  std::uint64_t completed_ = 0;
-  int arrived_ = 0;
-  std::optional<Error> failure_;
+  mutable Mutex mutex_;
+  std::vector<Seat> seats_ KOLO_GUARDED_BY(mutex_);
+  std::vector<const void*> sources_ KOLO_GUARDED_BY(mutex_);
+  std::uint64_t completed_ KOLO_GUARDED_BY(mutex_) = 0;
+  int arrived_ KOLO_GUARDED_BY(mutex_) = 0;
+  std::optional<Error> failure_ KOLO_GUARDED_BY(mutex_);
 };
 
 namespace {

@@ -1,7 +1,5 @@
 #include "comm/rendezvous/memory_rendezvous.h"
 
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +9,7 @@
 
 #include "comm/base/check.h"
 #include "comm/base/error.h"
+#include "comm/base/mutex.h"
 
 namespace kolo {
 namespace {
@@ -20,17 +19,18 @@ namespace {
 class MeetingPoint {
  public:
   MeetingPoint(int size, std::chrono::milliseconds timeout)
-      : timeout_(timeout), contributions_(static_cast<std::size_t>(size)) {}
+      : timeout_(timeout), size_(size), contributions_(static_cast<std::size_t>(size)) {}
 
   std::vector<std::string> all_gather(int rank, const std::string& mine) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (failure_) throw KoloError(*failure_);
     const std::size_t round = rounds_done_;
     contributions_[static_cast<std::size_t>(rank)] = mine;
     if (missing().empty()) {
       finish_round();
-    } else if (!changed_.wait_for(lock, timeout_,
-                                  [&] { return failure_ || rounds_done_ > round; })) {
+    } else if (!changed_.wait_for(lock, timeout_, [&]() KOLO_REQUIRES(mutex_) {
+                 return failure_ || rounds_done_ > round;
+               })) {
       fail({.code = ErrorCode::kTimeout,
             .rank = rank,
             .verb = {},
@@ -43,7 +43,7 @@ class MeetingPoint {
   }
 
   void leave(int rank) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (failure_) return;
     fail({.code = ErrorCode::kPeerLost,
           .peer = rank,
@@ -52,10 +52,10 @@ class MeetingPoint {
           .what = "left the rendezvous"});
   }
 
-  int size() const { return static_cast<int>(contributions_.size()); }
+  int size() const { return size_; }
 
  private:
-  std::vector<int> missing() const {
+  std::vector<int> missing() const KOLO_REQUIRES(mutex_) {
     std::vector<int> ranks;
     for (std::size_t rank = 0; rank < contributions_.size(); ++rank) {
       if (!contributions_[rank]) ranks.push_back(static_cast<int>(rank));
@@ -63,7 +63,7 @@ class MeetingPoint {
     return ranks;
   }
 
-  void finish_round() {
+  void finish_round() KOLO_REQUIRES(mutex_) {
     results_.clear();
     for (std::optional<std::string>& contribution : contributions_) {
       results_.push_back(std::move(*contribution));
@@ -73,18 +73,19 @@ class MeetingPoint {
     changed_.notify_all();
   }
 
-  void fail(Error error) {
+  void fail(Error error) KOLO_REQUIRES(mutex_) {
     failure_ = std::move(error);
     changed_.notify_all();
   }
 
   const std::chrono::milliseconds timeout_;
-  std::mutex mutex_;  // Guards everything below.
-  std::condition_variable changed_;
-  std::vector<std::optional<std::string>> contributions_;
-  std::vector<std::string> results_;
-  std::size_t rounds_done_ = 0;
-  std::optional<Error> failure_;
+  const int size_;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::vector<std::optional<std::string>> contributions_ KOLO_GUARDED_BY(mutex_);
+  std::vector<std::string> results_ KOLO_GUARDED_BY(mutex_);
+  std::size_t rounds_done_ KOLO_GUARDED_BY(mutex_) = 0;
+  std::optional<Error> failure_ KOLO_GUARDED_BY(mutex_);
 };
 
 class MemoryRendezvous final : public Rendezvous {

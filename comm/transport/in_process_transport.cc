@@ -4,13 +4,13 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
-#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
 
 #include "comm/base/check.h"
 #include "comm/base/log.h"
+#include "comm/base/mutex.h"
 #include "comm/transport/doorbell.h"
 #include "comm/transport/message_matcher.h"
 
@@ -58,9 +58,9 @@ struct InProcessHub::Station {
   std::vector<std::atomic<std::uint64_t>> flags;  ///< [local rank of the writer][slot]
   std::vector<std::atomic<std::uint64_t>> counters;
 
-  std::mutex mutex;  ///< Guards the two mailboxes.
-  std::vector<Letter> letters;
-  std::vector<ControlFrame> control;
+  Mutex mutex;
+  std::vector<Letter> letters KOLO_GUARDED_BY(mutex);
+  std::vector<ControlFrame> control KOLO_GUARDED_BY(mutex);
 };
 
 namespace {
@@ -87,7 +87,7 @@ class InProcessTransport final : public Transport {
     if (closed_) return;
     Station& station = station_of(peer);
     {
-      const std::lock_guard lock(station.mutex);
+      const MutexLock lock(station.mutex);
       station.letters.push_back({rank_, {pack(tag), {data.begin(), data.end()}}});
     }
     station.ring(Doorbell::News::kMail);
@@ -114,7 +114,7 @@ class InProcessTransport final : public Transport {
     if (closed_) return;
     Station& station = station_of(peer);
     {
-      const std::lock_guard lock(station.mutex);
+      const MutexLock lock(station.mutex);
       station.control.push_back({rank_, {bytes.begin(), bytes.end()}});
     }
     station.ring(Doorbell::News::kUrgent);
@@ -174,9 +174,10 @@ class InProcessTransport final : public Transport {
     for (Completion* done : sent_) done->state = Completion::State::kDone;
     sent_.clear();
     {
-      const std::lock_guard lock(mine().mutex);
-      letters_.swap(mine().letters);
-      control_arrived_.swap(mine().control);
+      Station& station = mine();
+      const MutexLock lock(station.mutex);
+      letters_.swap(station.letters);
+      control_arrived_.swap(station.control);
     }
     for (Letter& letter : letters_) accept(letter);
     letters_.clear();

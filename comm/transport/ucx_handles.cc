@@ -2,11 +2,11 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <mutex>
 #include <string>
 #include <system_error>
 
 #include "comm/base/error.h"
+#include "comm/base/mutex.h"
 
 namespace kolo {
 namespace {
@@ -85,8 +85,8 @@ UcpWorker make_ucp_worker(ucp_context_h context) {
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   ucp_worker_h worker = nullptr;
   // The environment belongs to the process: workers are made one after another.
-  static std::mutex environment;
-  const std::lock_guard lock(environment);
+  static Mutex environment;
+  const MutexLock lock(environment);
   const VariableDefault no_keepalive("UCX_TCP_KEEPIDLE", "inf");
   // One system call moves as much as a receiver's buffer takes; UCX's own 64 KiB halve the rate.
   const VariableDefault long_segments("UCX_TCP_RX_SEG_SIZE", "256k");

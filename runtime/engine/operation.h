@@ -10,8 +10,8 @@
 #include "comm/base/buffer_view.h"
 #include "comm/coordinator/frame.h"
 #include "fusion/segment_packer.h"
-#include "runtime/api/ticket.h"
 #include "runtime/engine/bucket_table.h"
+#include "runtime/engine/ticket_state.h"
 
 namespace kolo {
 

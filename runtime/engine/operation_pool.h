@@ -1,11 +1,11 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "comm/base/mutex.h"
 #include "runtime/engine/operation.h"
 
 namespace kolo {
@@ -29,7 +29,7 @@ class OperationPool {
     operation->op = ReduceOp::kSum;
     operation->root = 0;
     operation->ready.reset();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (unused_.size() < kMost) unused_.push_back(std::move(operation));
   }
 
@@ -38,15 +38,15 @@ class OperationPool {
   static constexpr std::size_t kMost = 16;
 
   std::shared_ptr<Operation> take_unused() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (unused_.empty()) return std::make_shared<Operation>();
     std::shared_ptr<Operation> operation = std::move(unused_.back());
     unused_.pop_back();
     return operation;
   }
 
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<Operation>> unused_;
+  Mutex mutex_;
+  std::vector<std::shared_ptr<Operation>> unused_ KOLO_GUARDED_BY(mutex_);
 };
 
 }  // namespace kolo

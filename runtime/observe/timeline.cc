@@ -79,7 +79,7 @@ void Timeline::wait(std::string_view set, const Span& span) {
 }
 
 void Timeline::write(const Event& event) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto row = rows_.find(event.row);
   if (row == rows_.end()) {
     row = rows_.emplace(event.row, rows_.size() + 1).first;

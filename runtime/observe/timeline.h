@@ -5,11 +5,11 @@
 #include <fstream>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "comm/base/clock.h"
+#include "comm/base/mutex.h"
 #include "runtime/api/compression_stats.h"
 
 namespace kolo {
@@ -51,9 +51,9 @@ class Timeline {
   void write(const Event& event);
 
   const int rank_;
-  std::mutex mutex_;  // guards what follows
-  std::map<std::string, std::size_t, std::less<>> rows_;
-  std::ofstream file_;
+  Mutex mutex_;
+  std::map<std::string, std::size_t, std::less<>> rows_ KOLO_GUARDED_BY(mutex_);
+  std::ofstream file_ KOLO_GUARDED_BY(mutex_);
 };
 
 }  // namespace kolo

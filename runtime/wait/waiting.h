@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "comm/base/clock.h"
+#include "comm/base/mutex.h"
 #include "runtime/wait/driver.h"
 
 namespace kolo {
@@ -28,8 +29,9 @@ inline TimePoint deadline_after(std::chrono::milliseconds timeout,
   return timeout.count() == 0 ? TimePoint::max() : now + timeout;
 }
 
-/// Waits until `settled()`: by driving the engine if there is a driver and nobody else drives, or
-/// else until whoever drives notifies `changed`. Returns false if `deadline` comes first.
+/// Waits until `settled()`: by driving the engine if there is a driver and no other thread drives
+/// it, or else until the thread that drives notifies `changed`. Returns false if `deadline` comes
+/// first.
 ///
 /// Before: `settled` may be called without the mutex, and changes under it.
 template <typename Settled>
@@ -38,6 +40,18 @@ bool wait_until(TimePoint deadline, Driver* driver, const Settled& settled, std:
   if (driver != nullptr) driver->drive(settled, deadline);
   if (settled()) return true;
   std::unique_lock lock(mutex);
+  if (deadline != TimePoint::max()) return changed.wait_until(lock, deadline, settled);
+  changed.wait(lock, settled);
+  return true;
+}
+
+/// The same with a mutex that the thread safety analysis knows.
+template <typename Settled>
+bool wait_until(TimePoint deadline, Driver* driver, const Settled& settled, Mutex& mutex,
+                ConditionVariable& changed) {
+  if (driver != nullptr) driver->drive(settled, deadline);
+  if (settled()) return true;
+  MutexLock lock(mutex);
   if (deadline != TimePoint::max()) return changed.wait_until(lock, deadline, settled);
   changed.wait(lock, settled);
   return true;

@@ -6,6 +6,8 @@ function(kolo_target_defaults target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   set(warnings -Wall -Wextra -Wconversion -Wshadow $<$<BOOL:${KOLO_WERROR}>:-Werror>
+    # Checks KOLO_GUARDED_BY and its kin (comm/base/thread_annotations.h).
+    $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Werror=thread-safety>
     # False alarms in std::string concatenation, GCC bug 105651, fixed in 13.
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${warnings}>

@@ -42,33 +42,33 @@ void finish(ncclComm& comm) {
 }  // namespace
 
 void FakeNccl::close_gate() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   gate_is_open_ = false;
 }
 
 void FakeNccl::open_gate() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   gate_is_open_ = true;
   opened_.notify_all();
 }
 
 void FakeNccl::pass_gate() {
-  std::unique_lock lock(mutex_);
-  opened_.wait(lock, [this] { return gate_is_open_; });
+  MutexLock lock(mutex_);
+  opened_.wait(lock, [this]() KOLO_REQUIRES(mutex_) { return gate_is_open_; });
 }
 
 void FakeNccl::record(const std::string& call) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   calls_.push_back(call);
 }
 
 std::ptrdiff_t FakeNccl::called(const std::string& function) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::count(calls_.begin(), calls_.end(), function);
 }
 
 std::vector<std::string> FakeNccl::calls() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return calls_;
 }
 

@@ -3,10 +3,10 @@
 #include <nccl.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <vector>
+
+#include "comm/base/mutex.h"
 
 namespace kolo::test {
 
@@ -35,10 +35,10 @@ struct FakeNccl {
   std::vector<std::string> calls();
 
  private:
-  std::mutex mutex_;
-  std::condition_variable opened_;
-  bool gate_is_open_ = true;
-  std::vector<std::string> calls_;
+  Mutex mutex_;
+  ConditionVariable opened_;
+  bool gate_is_open_ KOLO_GUARDED_BY(mutex_) = true;
+  std::vector<std::string> calls_ KOLO_GUARDED_BY(mutex_);
 };
 
 /// The library that the program calls now; set by `FakeNcclScope`.

@@ -4,11 +4,12 @@
 #include <chrono>
 #include <exception>
 #include <functional>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "comm/base/mutex.h"
 
 namespace kolo::test {
 
@@ -51,10 +52,10 @@ class RankRun {
 ///         are released from their waits.
 inline void run_ranks(int world_size, const std::function<void(const RankRun&)>& body) {
   std::atomic<bool> failed{false};
-  std::mutex mutex;
+  Mutex mutex;
   std::string first_failure;
   const auto report = [&](int rank, const std::string& what) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (first_failure.empty()) first_failure = "rank " + std::to_string(rank) + ": " + what;
     failed = true;
   };

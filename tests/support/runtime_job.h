@@ -5,12 +5,12 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "comm/base/mutex.h"
 #include "comm/rendezvous/memory_rendezvous.h"
 #include "runtime/api/kolo.h"
 #include "tests/support/rank_harness.h"
@@ -62,13 +62,13 @@ class Texts {
  public:
   explicit Texts(int ranks) : texts_(static_cast<std::size_t>(ranks)) {}
   void set(int rank, std::string text) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     texts_[static_cast<std::size_t>(rank)] = std::move(text);
   }
   const std::vector<std::string>& all() const { return texts_; }
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   std::vector<std::string> texts_;
 };
 

@@ -1,19 +1,18 @@
 #pragma once
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "comm/base/clock.h"
+#include "comm/base/mutex.h"
 #include "comm/transport/transport.h"
 
 namespace kolo::test {
@@ -38,6 +37,7 @@ class VirtualNetwork final : public Clock {
   }
 
   TimePoint now() const override {
+    const MutexLock lock(mutex_);
     return TimePoint(Duration(static_cast<std::int64_t>(us_ * 1e3)));
   }
   std::unique_ptr<MessageTransport> transport(int rank);
@@ -70,7 +70,8 @@ class VirtualNetwork final : public Clock {
     return since_us + std::max(0.0, -saved) / link.bytes_per_us;
   }
 
-  void send(int from, int to, std::uint64_t tag, std::span<const std::byte> bytes) {
+  void send(int from, int to, std::uint64_t tag, std::span<const std::byte> bytes)
+      KOLO_REQUIRES(mutex_) {
     Port &source = ports_[static_cast<std::size_t>(from)],
          &target = ports_[static_cast<std::size_t>(to)];
     const VirtualLink& out = links_[static_cast<std::size_t>(from)];
@@ -83,7 +84,7 @@ class VirtualNetwork final : public Clock {
   }
 
   /// Gives `rank` what has come. Returns whether anything has.
-  bool deliver(int rank) {
+  bool deliver(int rank) KOLO_REQUIRES(mutex_) {
     Port& port = ports_[static_cast<std::size_t>(rank)];
     bool any = false;
     for (auto it = port.posted.begin(); it != port.posted.end();) {
@@ -103,11 +104,11 @@ class VirtualNetwork final : public Clock {
     return any;
   }
 
-  void wait_for_turn(std::unique_lock<std::mutex>& lock, int rank) {
-    turned_.wait(lock, [&] { return turn_ == rank; });
+  void wait_for_turn(MutexLock& lock, int rank) KOLO_REQUIRES(mutex_) {
+    turned_.wait(lock, [&]() KOLO_REQUIRES(mutex_) { return turn_ == rank; });
   }
 
-  void give_turn(int rank) {
+  void give_turn(int rank) KOLO_REQUIRES(mutex_) {
     const int size = static_cast<int>(ports_.size());
     for (int i = 1; i <= size; ++i) {
       turn_ = (rank + i) % size;
@@ -117,7 +118,7 @@ class VirtualNetwork final : public Clock {
   }
 
   /// All wait: what comes next comes now.
-  void move_on() {
+  void move_on() KOLO_REQUIRES(mutex_) {
     double next_us = -1;
     for (const Port& port : ports_) {
       for (const auto& [place, message] : port.coming) {
@@ -130,45 +131,45 @@ class VirtualNetwork final : public Clock {
     idle_polls_ = 0;
   }
 
-  std::vector<VirtualLink> links_;
-  std::vector<Port> ports_;
-  std::mt19937_64 random_;
-  std::mutex mutex_;
-  std::condition_variable turned_;
-  int turn_ = 0;
-  std::size_t idle_polls_ = 0;  // in a row
-  double us_ = 0;
+  const std::vector<VirtualLink> links_;
+  mutable Mutex mutex_;
+  std::vector<Port> ports_ KOLO_GUARDED_BY(mutex_);
+  std::mt19937_64 random_ KOLO_GUARDED_BY(mutex_);
+  ConditionVariable turned_;
+  int turn_ KOLO_GUARDED_BY(mutex_) = 0;
+  std::size_t idle_polls_ KOLO_GUARDED_BY(mutex_) = 0;  // in a row
+  double us_ KOLO_GUARDED_BY(mutex_) = 0;
 };
 
 /// One rank's end. A poll that finds nothing lets the others run.
 class VirtualNetwork::End final : public MessageTransport {
  public:
   End(VirtualNetwork& network, int rank) : network_(network), rank_(rank) {
-    std::unique_lock lock(network_.mutex_);
+    MutexLock lock(network_.mutex_);
     network_.wait_for_turn(lock, rank_);
   }
   ~End() override {
-    const std::lock_guard lock(network_.mutex_);
+    const MutexLock lock(network_.mutex_);
     network_.ports_[static_cast<std::size_t>(rank_)].left = true;
     network_.idle_polls_ = 0;
     network_.give_turn(rank_);
   }
 
   int rank() const override { return rank_; }
-  int world_size() const override { return static_cast<int>(network_.ports_.size()); }
+  int world_size() const override { return static_cast<int>(network_.links_.size()); }
   void isend(int peer, const Tag& tag, std::span<const std::byte> data, Completion& done) override {
-    const std::lock_guard lock(network_.mutex_);
+    const MutexLock lock(network_.mutex_);
     network_.send(rank_, peer, pack(tag), data);
     network_.idle_polls_ = 0;
     done.state = Completion::State::kDone;
   }
   void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override {
-    const std::lock_guard lock(network_.mutex_);
+    const MutexLock lock(network_.mutex_);
     done.state = Completion::State::kPending;
     network_.ports_[static_cast<std::size_t>(rank_)].posted[{peer, pack(tag)}] = {data, &done};
   }
   bool poll() override {
-    std::unique_lock lock(network_.mutex_);
+    MutexLock lock(network_.mutex_);
     if (network_.deliver(rank_)) {
       network_.idle_polls_ = 0;
       return true;

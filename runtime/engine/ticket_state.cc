@@ -1,0 +1,51 @@
+#include "runtime/engine/ticket_state.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "runtime/wait/waiting.h"
+
+namespace kolo {
+
+void TicketState::complete(std::optional<Error> error) {
+  {
+    const MutexLock lock(mutex_);
+    if (done_.load(std::memory_order_relaxed)) return;
+    error_ = std::move(error);
+    done_.store(true, std::memory_order_release);
+  }
+  changed_.notify_all();
+}
+
+bool TicketState::wait(std::chrono::milliseconds timeout, Driver* driver) {
+  const Waiting waiting(waiters_);
+  const bool in_time = wait_until(
+      deadline_after(timeout), driver, [this] { return done(); }, mutex_, changed_);
+  if (!in_time) return false;
+  throw_error();
+  return true;
+}
+
+// Needs no lock: the error is constant once `done_` is true, which the caller has seen.
+void TicketState::throw_error() const KOLO_NO_THREAD_SAFETY_ANALYSIS {
+  if (error_) throw KoloError(*error_);
+}
+
+void TicketState::wait_within(std::chrono::milliseconds timeout, Driver* driver) {
+  if (wait(timeout, driver)) return;
+  throw KoloError(
+      {.code = ErrorCode::kTimeout,
+       .verb = "complete",
+       .what = fmt::format("no result after {} ms although no peer is known to be lost; "
+                           "operation_timeout sets this limit",
+                           timeout.count())});
+}
+
+void TicketState::reset() {
+  const MutexLock lock(mutex_);  // Returns after the thread that completed it has released it.
+  error_.reset();
+  done_.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace kolo

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+
+#include "comm/base/error.h"
+#include "comm/base/mutex.h"
+
+namespace kolo {
+
+class Driver;
+
+/// The shared state of one asynchronous operation: completed once by the engine, waited for by any
+/// number of threads.
+class TicketState {
+ public:
+  /// Threads: the engine's. Once.
+  void complete(std::optional<Error> error) KOLO_EXCLUDES(mutex_);
+
+  bool done() const { return done_.load(std::memory_order_acquire); }
+
+  /// Blocks until done or until `timeout` (0: for ever) has passed; meanwhile the caller's thread
+  /// drives the engine, if there is a driver. Returns false on time-out; throws the operation's
+  /// error.
+  bool wait(std::chrono::milliseconds timeout, Driver* driver = nullptr);
+  /// The same, but a time-out is KoloError(kTimeout).
+  void wait_within(std::chrono::milliseconds timeout, Driver* driver);
+
+  /// Begins anew. Threads: the only one that waits, after `done`.
+  void reset() KOLO_EXCLUDES(mutex_);
+
+  /// The number of threads that wait. The coordinator reads it to tell a rank that cannot go on
+  /// from one that is busy.
+  const std::atomic<int>& waiters() const { return waiters_; }
+
+ private:
+  void throw_error() const;
+
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::atomic<bool> done_{false};  // written under the mutex, read also without
+  std::optional<Error> error_ KOLO_GUARDED_BY(mutex_);
+  std::atomic<int> waiters_{0};
+};
+
+}  // namespace kolo
