@@ -88,8 +88,7 @@ class GradientSet {
   /// is given from now on wait for the combined values. Gradients in host memory are complete.
   void wait(NativeStream stream);
 
-  /// It may change at the end of an iteration: with the option `autotune` until sizes are found,
-  /// and with compression "auto" once, at the end of the 20th.
+  /// With compression "auto" it may change once, at the end of the 20th iteration.
   PlanSummary plan() const;
 
   /// Finite values of this rank, over all iterations, that a 16-bit wire could not hold: they

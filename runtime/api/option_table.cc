@@ -265,12 +265,9 @@ const std::vector<OptionEntry>& option_table() {
       link_costs_option(),
       switch_option("calibrate", "measure at start what links cost, for up to 200 ms",
                     &Options::calibrate),
-      switch_option("autotune",
-                    "look for better sizes of buckets and chunks by the times of the first steps",
-                    &Options::autotune),
       text_option(
           "calibration_file", "PATH",
-          "remembers costs and sizes for jobs of this shape; costs that a short look at the "
+          "remembers costs for jobs of this shape; costs that a short look at the "
           "links finds outlived are measured again; auto: below $XDG_CACHE_HOME or ~/.cache, "
           "costs for jobs across nodes only; empty: nowhere",
           &Options::calibration_file, false),

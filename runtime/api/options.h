@@ -30,14 +30,10 @@ struct Options {
   std::string link_costs = {};
   /// "on": measure at start what links cost, for up to 200 ms; "off": take the defaults.
   std::string calibrate = "on";
-  /// Remembers what was measured and tuned for jobs of this shape: a path; empty: nowhere; "auto":
+  /// Remembers what was measured for jobs of this shape: a path; empty: nowhere; "auto":
   /// below $XDG_CACHE_HOME or ~/.cache, costs for jobs across nodes only, whose choices decide the
   /// bits of sums. What a short look at the links finds outlived is measured again.
   std::string calibration_file = "auto";
-  /// "on": look for better sizes than the cost model's by the times of the first steps, in gradient
-  /// sets of the host whose sums do not depend on them, and take what `calibration_file` remembers
-  /// of an earlier run; "off": keep the cost model's. Sizes that are given are kept.
-  std::string autotune = "off";
   /// Where gradients of kind kDevice live: "cpu" (nowhere), "cuda" (the GPU with the number of the
   /// local rank) or "cuda:INDEX".
   std::string device = "cpu";

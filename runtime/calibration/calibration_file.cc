@@ -106,12 +106,6 @@ std::optional<T> value_of(const std::string& path, const std::string& shape,
   return std::nullopt;
 }
 
-TunedSizes tuned_sizes(const json& entry) {
-  return {.fusion_bytes = entry.at("fusion_bytes").get<std::size_t>(),
-          .chunk_bytes = entry.at("chunk_bytes").get<std::size_t>(),
-          .step_us = entry.at("step_us").get<double>()};
-}
-
 void change(const std::string& path, const std::string& shape,
             const std::function<void(json&)>& edit) {
   if (path.empty()) return;
@@ -139,39 +133,7 @@ std::optional<std::string> CalibrationFile::link_costs() const {
 }
 
 void CalibrationFile::remember_link_costs(const std::string& link_costs) {
-  change(path_, shape_, [&](json& entry) {
-    if (entry.contains("link_costs")) entry.erase("tuned");
-    entry["link_costs"] = link_costs;
-  });
-}
-
-std::optional<TunedSizes> CalibrationFile::tuned(const std::string& plan) const {
-  return value_of<TunedSizes>(path_, shape_, [&](const json& entry) -> std::optional<TunedSizes> {
-    if (!entry.contains("tuned") || !entry["tuned"].contains(plan)) return std::nullopt;
-    return tuned_sizes(entry["tuned"][plan]);
-  });
-}
-
-std::map<std::string, TunedSizes> CalibrationFile::all_tuned() const {
-  using Sizes = std::map<std::string, TunedSizes>;
-  return value_of<Sizes>(path_, shape_,
-                         [](const json& entry) {
-                           Sizes all;
-                           if (!entry.contains("tuned")) return std::make_optional(all);
-                           for (const auto& [plan, sizes] : entry["tuned"].items()) {
-                             all.emplace(plan, tuned_sizes(sizes));
-                           }
-                           return std::make_optional(all);
-                         })
-      .value_or(Sizes());
-}
-
-void CalibrationFile::remember_tuned(const std::string& plan, const TunedSizes& sizes) {
-  change(path_, shape_, [&](json& entry) {
-    entry["tuned"][plan] = {{"fusion_bytes", sizes.fusion_bytes},
-                            {"chunk_bytes", sizes.chunk_bytes},
-                            {"step_us", sizes.step_us}};
-  });
+  change(path_, shape_, [&](json& entry) { entry["link_costs"] = link_costs; });
 }
 
 std::string calibration_path(const std::string& option) {

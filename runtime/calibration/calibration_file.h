@@ -1,26 +1,14 @@
 #pragma once
 
-#include <cstddef>
-#include <map>
 #include <optional>
 #include <string>
 
 namespace kolo {
 
-/// Bucket and chunk size that training ran best with; 0: what the cost model says.
-struct TunedSizes {
-  std::size_t fusion_bytes = 0;
-  std::size_t chunk_bytes = 0;
-  double step_us = 0;  ///< What a step took with them.
-
-  friend bool operator==(const TunedSizes&, const TunedSizes&) = default;
-};
-
-/// What is remembered from one run to the next, by job shape: link costs, and the best sizes of
-/// each plan. A JSON object in one file, replaced as a whole, so that a reader never sees half of
-/// it:
+/// The link costs that are remembered from one run to the next, by job shape. A JSON object in one
+/// file, replaced as a whole, so that a reader never sees half of it:
 ///
-///   {"kolo": VERSION, "shapes": {SHAPE: {"link_costs": TEXT, "tuned": {PLAN: {...}}}}}
+///   {"kolo": VERSION, "shapes": {SHAPE: {"link_costs": TEXT}}}
 ///
 /// A file that is missing, damaged, or of another version holds nothing; the latter two are logged.
 /// What does not begin like one (another file, a directory, a device) holds nothing either, and is
@@ -34,14 +22,7 @@ class CalibrationFile {
 
   /// As `parse_link_costs` takes them.
   std::optional<std::string> link_costs() const;
-  /// Where they take the place of others, what was tuned with those is forgotten.
   void remember_link_costs(const std::string& link_costs);
-
-  /// `plan` names a set of gradients and how it travels.
-  std::optional<TunedSizes> tuned(const std::string& plan) const;
-  void remember_tuned(const std::string& plan, const TunedSizes& sizes);
-  /// By plan.
-  std::map<std::string, TunedSizes> all_tuned() const;
 
   const std::string& path() const { return path_; }
 

@@ -65,23 +65,6 @@ BucketId BucketTable::add(Schedule schedule, Binding binding, BucketOwner& owner
   return id;
 }
 
-bool BucketTable::has_room(std::span<const Schedule> schedules) const {
-  FlagRanges flags = flags_;
-  ArenaAllocator arena = arena_;
-  if (kMaxBuckets - buckets_.size() + unused_.size() < schedules.size()) return false;
-  try {
-    for (const Schedule& schedule : schedules) {
-      if (!flags.take(schedule.flag_count, flag_use(schedule))) return false;
-      const ArenaNeeds needs = arena_needs(schedule);
-      const bool has_place = schedule.layout.placement == Placement::kInPlace;
-      arena.allocate(has_place ? needs.staging_bytes : needs.total());
-    }
-    return true;
-  } catch (const KoloError&) {
-    return false;
-  }
-}
-
 bool BucketTable::is_crowded() const {
   const std::size_t in_use = buckets_.size() - unused_.size();
   return in_use > kMaxBuckets / 4 * 3 || arena_.used() > arena_.capacity() / 4 * 3;

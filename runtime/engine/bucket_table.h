@@ -75,9 +75,6 @@ class BucketTable {
   BucketId add(Schedule schedule, Binding binding, BucketOwner& owner, std::size_t index,
                std::string text, std::optional<std::size_t> place = std::nullopt);
 
-  /// Whether all of these could be added now.
-  bool has_room(std::span<const Schedule> schedules) const;
-
   /// Whether more than three quarters of numbers or arena are in use; the same on all ranks.
   bool is_crowded() const;
 

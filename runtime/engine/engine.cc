@@ -59,7 +59,7 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
                .lane = lane_ ? &*lane_ : nullptr,
                .options = options_,
                .costs = calibration_.costs},
-      votes_(coordinator_, context_, calibration_, clocks.steps) {}
+      votes_(coordinator_, context_, clocks.steps) {}
 
 void Engine::submit(std::shared_ptr<Operation> operation) { enqueue(std::move(operation)); }
 void Engine::submit(std::shared_ptr<GradientGroup> group) { enqueue(std::move(group)); }
@@ -261,7 +261,7 @@ void Engine::accept(const Frame& decision) {
       if (e.error().code == ErrorCode::kResources) coordinator_.fail(e.error());
       return;
     }
-    votes_.begin(group);
+    votes_.begin(*group);
   } else {
     votes_.accept(decision);
   }
@@ -325,7 +325,6 @@ void Engine::retire(const Frame& decision) {
 
 void Engine::plan(GradientGroup& group) {
   if (const auto former = groups_.find(group.name()); former != groups_.end()) {
-    votes_.forget(*former->second);
     if (former->second->failed()) {
       // Other buckets than the rejected one may still be running: all stay, on all ranks alike.
       failed_groups_.push_back(std::move(former->second));

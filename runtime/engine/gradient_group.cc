@@ -83,31 +83,21 @@ void GradientGroup::planned(const Plan& plan, std::vector<BucketId> buckets,
   spans_.assign(buckets_.size(), {});
 }
 
-bool GradientGroup::is_on_host() const {
-  return std::ranges::all_of(gradients_, [](const GradientSpec& gradient) {
-    return gradient.memory == MemoryKind::kHost;
-  });
+void GradientGroup::begin() {
+  const std::lock_guard lock(mutex_);
+  begin_iteration();
 }
 
-void GradientGroup::measure_steps(const Clock& clock) {
+void GradientGroup::measure_dense_steps(const Clock& clock) {
   const std::lock_guard lock(mutex_);
   step_times_.start(clock);
-}
-
-std::vector<double> GradientGroup::take_steps() {
-  const std::lock_guard lock(mutex_);
-  return step_times_.take();
+  until_vote_ = kMeasuredIterations;
+  begin_iteration();
 }
 
 DenseSteps GradientGroup::take_dense_steps() {
   const std::lock_guard lock(mutex_);
-  step_times_.stop();
-  return step_times_.take_dense();
-}
-
-void GradientGroup::measure_dense_steps(const Clock& clock) {
-  measure_steps(clock);
-  go_on_with({.iterations = kMeasuredIterations});
+  return step_times_.take();
 }
 
 bool GradientGroup::settle(const DenseSteps& measured, const ProcessGrid& grid,
@@ -123,22 +113,11 @@ bool GradientGroup::settle(const DenseSteps& measured, const ProcessGrid& grid,
   return has_changed;
 }
 
-bool GradientGroup::has_other_sizes(const SizeDecision& decision) const {
-  return sizes_.fusion_bytes != decision.fusion_bytes || sizes_.chunk_bytes != decision.chunk_bytes;
-}
-
-void GradientGroup::go_on_with(const SizeDecision& decision) {
-  sizes_ = decision;
+void GradientGroup::end_vote() {
   {
     const std::lock_guard lock(mutex_);
-    until_vote_ = decision.iterations;
-    if (decision.iterations == 0) step_times_.stop();
-    if (ends_with_vote_) {
-      ++enqueued_;
-      ++finished_;
-    } else {
-      begin_iteration();
-    }
+    ++enqueued_;
+    ++finished_;
   }
   changed_.notify_all();
 }
@@ -314,11 +293,7 @@ bool GradientGroup::wait_for(const std::atomic<std::size_t>& progress,
   if (timeline_) write_iteration({.began = now, .ended = std::chrono::steady_clock::now()});
   marks_ = 0;
   marked_.assign(marked_.size(), false);
-  if (ends_with_vote_) {
-    step_times_.end_step_uncounted();
-  } else {
-    step_times_.end_step();
-  }
+  step_times_.end_step();
   begin_iteration();
   return true;
 }

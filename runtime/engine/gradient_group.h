@@ -25,7 +25,6 @@
 #include "runtime/engine/ticket_state.h"
 #include "runtime/observe/timeline.h"
 #include "runtime/plan/compression_choice.h"
-#include "runtime/plan/size_decision.h"
 #include "runtime/wait/prompt_waits.h"
 
 namespace kolo {
@@ -84,29 +83,21 @@ class GradientGroup final : public BucketOwner {
   CompressedSet& compressed() { return compressed_; }
   const CompressedSet& compressed() const { return compressed_; }
 
-  /// Whether it has no gradient in device memory.
-  bool is_on_host() const;
-  /// Notes how long iterations take that end without a vote, until nothing is left to decide.
-  void measure_steps(const Clock& clock);
-  /// As `StepTimes::take`.
-  std::vector<double> take_steps();
-  /// As `StepTimes::take_dense`; then nothing is noted any more.
-  DenseSteps take_dense_steps();
-
   /// Whether some gradients travel dense only until steps are measured.
   bool is_open() const { return !choices_.open.empty(); }
-  /// Nothing is planned yet of what is open: begins the first `kMeasuredIterations`, which are
-  /// measured, and the last of which ends with a vote.
+  /// Begins the first iteration of a set that has nothing to vote on.
+  void begin();
+  /// Begins the first of `kMeasuredIterations` dense iterations. They are timed, and the last one
+  /// ends with a vote. `clock` outlives them.
   void measure_dense_steps(const Clock& clock);
+  /// What these iterations took; timing ends.
+  DenseSteps take_dense_steps();
   /// Decides what is open. Returns whether gradients travel in another way now, which is not
   /// planned yet.
   bool settle(const DenseSteps& measured, const ProcessGrid& grid, const LinkCosts& costs);
   const std::vector<CompressionDecision>& decisions() const { return choices_.decisions; }
-  /// Whether the plan is not one of these sizes.
-  bool has_other_sizes(const SizeDecision& decision) const;
-  /// Nothing is left to vote on for `decision.iterations`, and its sizes are planned. Begins the
-  /// first iteration, or ends one whose last part was a vote.
-  void go_on_with(const SizeDecision& decision);
+  /// The vote is decided and its outcome planned: the iteration that it was the last part of ends.
+  void end_vote();
   /// Whether a vote is what is left of the current iteration; true once.
   bool take_turn_to_vote() { return std::exchange(is_turn_to_vote_, false); }
 
@@ -183,7 +174,6 @@ class GradientGroup final : public BucketOwner {
   std::vector<BucketId> buckets_;
   CompressedSet compressed_;
   std::shared_ptr<Timeline> timeline_;  // shared with the runtime's other sets; may be null
-  SizeDecision sizes_;                  // of the plan
   bool is_turn_to_vote_ = false;
 
   mutable std::mutex mutex_;  // Guards what follows; the atomics are read without it, too.
@@ -195,7 +185,7 @@ class GradientGroup final : public BucketOwner {
   std::size_t marks_ = 0;
   // Parts (buckets and votes) of former iterations, and with those of the current one.
   std::size_t ended_ = 0, target_ = 0;
-  std::size_t until_vote_ = 0;   // iterations, with the current one; 0: for ever
+  std::size_t until_vote_ = 0;   // iterations, with the current one; 0: no vote follows
   bool ends_with_vote_ = false;  // the current iteration
   StepTimes step_times_;
   PromptWaits prompt_waits_;

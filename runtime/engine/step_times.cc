@@ -14,7 +14,7 @@ double microseconds(Duration time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
 
-/// What a quarter of the warm steps is below.
+/// The time that a quarter of the warm steps stay below.
 double lower_quartile(std::vector<double> steps_us) {
   const std::span warm = std::span(steps_us).subspan(std::min(kColdSteps, steps_us.size()));
   if (warm.empty()) return 0;
@@ -24,11 +24,6 @@ double lower_quartile(std::vector<double> steps_us) {
 }
 
 }  // namespace
-
-void StepTimes::stop() {
-  clock_ = nullptr;
-  step_began_.reset();
-}
 
 void StepTimes::begin_wait() {
   if (clock_ != nullptr && !wait_began_) wait_began_ = clock_->now();
@@ -45,17 +40,9 @@ void StepTimes::end_step() {
   step_began_ = now;
 }
 
-void StepTimes::end_step_uncounted() {
-  wait_began_.reset();
-  end_step();
-}
-
-std::vector<double> StepTimes::take() {
-  waits_us_.clear();
-  return std::exchange(steps_us_, {});
-}
-
-DenseSteps StepTimes::take_dense() {
+DenseSteps StepTimes::take() {
+  clock_ = nullptr;
+  step_began_.reset();
   return {.step_us = lower_quartile(std::exchange(steps_us_, {})),
           .exposed_us = lower_quartile(std::exchange(waits_us_, {}))};
 }

@@ -8,30 +8,26 @@
 
 namespace kolo {
 
-/// How long iterations take, from the end of one `wait` to that of the next, and how long these
-/// waited, while somebody wants to know. Units: microseconds. Threads: one at a time.
+/// How long iterations take, from the end of one `wait` to the end of the next, and how much of
+/// that is spent inside `wait`. Units: microseconds. Threads: one at a time.
 class StepTimes {
  public:
-  /// Notes times until `stop`; the first step that counts begins at the next `end_step`. `clock`
-  /// outlives that.
+  /// Begins to note times; the first step that counts begins at the next `end_step`. `clock`
+  /// outlives `take`.
   void start(const Clock& clock) { clock_ = &clock; }
-  void stop();
 
   /// `wait` is called; of several calls in one iteration the first one counts.
   void begin_wait();
   /// The last `wait` of an iteration returns.
   void end_step();
-  /// The same of an iteration whose time is no measure of others.
-  void end_step_uncounted();
 
-  /// What was noted since the last call of this or `take_dense`.
-  std::vector<double> take();
-  /// The same as lower quartiles, since whatever disturbs steps makes them longer, and without the
-  /// first few steps, which touch memory for the first time; 0 of none.
-  DenseSteps take_dense();
+  /// The lower quartiles of the times since `start`, since every disturbance makes a step longer.
+  /// The first few steps are left out, because they touch memory for the first time. Zero if no
+  /// others are left. Noting ends.
+  DenseSteps take();
 
  private:
-  const Clock* clock_ = nullptr;  // null while nobody wants to know
+  const Clock* clock_ = nullptr;  // null while times are not noted
   std::optional<TimePoint> step_began_, wait_began_;
   std::vector<double> steps_us_, waits_us_;
 };

@@ -201,43 +201,4 @@ void remove_gradients(const GradientGroup& group, BucketTable& buckets) {
   if (group.arena_region()) buckets.release(*group.arena_region());
 }
 
-std::optional<std::uint64_t> way_of_travel(const GradientGroup& group, const PlanContext& context) {
-  const Draft planned = draft(group, context);
-  if (!context.buckets.has_room(planned.schedules)) return std::nullopt;
-  std::string text;
-  for (const Schedule& schedule : planned.schedules) {
-    text += fmt::format("{} {} {}\n", schedule.algorithm, schedule.layout.count,
-                        to_string(schedule.layout.dtype));
-    for (const Step& step : schedule.steps) {
-      text += fmt::format("{} {} {}\n", static_cast<int>(step.kind), step.target.offset,
-                          step.target.count);
-    }
-  }
-  return XXH3_64bits(text.data(), text.size());
-}
-
-TunedSet tuned_set(const GradientGroup& group, const PlanContext& context) {
-  const Options& options = context.options;
-  const Draft planned = draft(group, context);
-  if (planned.plan.buckets.empty()) {
-    return {.name = group.name(),
-            .plan = {},
-            .first = {},
-            .tunes_fusion = false,
-            .tunes_chunks = false};
-  }
-  const auto largest = std::ranges::max_element(
-      planned.plan.buckets, {}, [](const PlannedBucket& bucket) { return bucket.layout.count; });
-  std::string identity = describe(group.travelling(), group.options());
-  identity += fmt::format("{} {} {}", options.algorithm, options.fusion_bytes, options.chunk_bytes);
-  const bool may_tune = sizes_keep_bits(context);
-  return {.name = group.name(),
-          .plan = fmt::format("{}: {} bytes, {:016x}", group.name(), host_bytes(group),
-                              XXH3_64bits(identity.data(), identity.size())),
-          .first = {.fusion_bytes = planned.fusion_bytes,
-                    .chunk_bytes = compile_options(context, largest->layout).chunk_bytes},
-          .tunes_fusion = may_tune && options.fusion_bytes == kAutoBytes,
-          .tunes_chunks = may_tune && options.chunk_bytes == kAutoBytes};
-}
-
 }  // namespace kolo

@@ -27,29 +27,6 @@ CompileOptions compile_options(const PlanContext& context, const BucketLayout& l
   return result;
 }
 
-Options with_sizes(Options options, std::size_t fusion_bytes, std::size_t chunk_bytes) {
-  if (fusion_bytes > 0) options.fusion_bytes = fusion_bytes;
-  if (chunk_bytes > 0) options.chunk_bytes = chunk_bytes;
-  return options;
-}
-
-PlanContext with_options(const PlanContext& context, const Options& options) {
-  return {.buckets = context.buckets,
-          .executor = context.executor,
-          .transport = context.transport,
-          .grid = context.grid,
-          .lane = context.lane,
-          .options = options,
-          .costs = context.costs};
-}
-
-bool sizes_keep_bits(const PlanContext& context) {
-  const std::string& algorithm = context.options.algorithm;
-  // On one node "auto" is `flat` or `direct`; between nodes it goes by size.
-  if (algorithm == "auto") return context.grid.num_nodes() == 1;
-  return CostModel::is_reproducible(algorithm);
-}
-
 std::size_t fusion_bytes(const PlanContext& context, std::size_t bytes) {
   const Options& options = context.options;
   if (options.fusion_bytes != kAutoBytes) return options.fusion_bytes;

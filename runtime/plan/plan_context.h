@@ -28,16 +28,6 @@ struct PlanContext {
 /// `resolve_algorithm`.
 CompileOptions compile_options(const PlanContext& context, const BucketLayout& layout);
 
-/// `options` with these sizes in place of theirs; 0: theirs.
-Options with_sizes(Options options, std::size_t fusion_bytes, std::size_t chunk_bytes);
-
-/// The same context with other options, which outlive it.
-PlanContext with_options(const PlanContext& context, const Options& options);
-
-/// Whether sums do not depend on how buckets and chunks are cut, whatever their sizes: then these
-/// may follow from what was measured.
-bool sizes_keep_bits(const PlanContext& context);
-
 /// The largest bucket of a gradient set of `bytes` in all: the option, or what costs least.
 std::size_t fusion_bytes(const PlanContext& context, std::size_t bytes);
 

@@ -59,13 +59,10 @@ void report_topology(const TopoOptions& options) {
     const auto leader = static_cast<std::size_t>(grid.leader(each));
     nodes.push_back(nlohmann::json::parse(gathered[leader]));
   }
-  const CalibrationFile file(calibration_path(options.runtime.calibration_file),
-                             connection.calibration.shape);
   const nlohmann::json report = to_json(TopoReport{.grid = grid,
                                                    .nodes = std::move(nodes),
                                                    .costs = connection.calibration.costs,
-                                                   .costs_source = connection.calibration.source,
-                                                   .tuned = file.all_tuned()});
+                                                   .costs_source = connection.calibration.source});
   const std::string text = options.json ? report.dump(2) + "\n" : to_text(report);
   std::fputs(text.c_str(), stdout);
 }

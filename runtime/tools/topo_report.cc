@@ -42,16 +42,6 @@ json to_json(const LinkCosts& costs) {
   return values;
 }
 
-json to_json(const std::map<std::string, TunedSizes>& tuned) {
-  json plans = json::object();
-  for (const auto& [plan, sizes] : tuned) {
-    plans[plan] = {{"fusion_bytes", sizes.fusion_bytes},
-                   {"chunk_bytes", sizes.chunk_bytes},
-                   {"step_us", sizes.step_us}};
-  }
-  return plans;
-}
-
 json predictions(const CostModel& model) {
   json rows = json::array();
   for (std::size_t bytes = kSmallest; bytes <= kLargest; bytes *= 4) {
@@ -111,18 +101,6 @@ void append_hardware(std::string& text, const json& hardware) {
     fmt::format_to(out, "  {} {}{}, {}, {}\n", device["kind"].get<std::string>(),
                    device["address"].get<std::string>(), names, device_name(device),
                    numa_node < 0 ? "near no NUMA node" : fmt::format("NUMA node {}", numa_node));
-  }
-}
-
-void append_tuned(std::string& text, const json& tuned) {
-  if (tuned.empty()) return;
-  const auto out = std::back_inserter(text);
-  const auto size = [](const json& bytes) { return bytes == 0 ? "auto" : size_text(bytes); };
-  fmt::format_to(out, "\nTuned sizes\n\n{:>10} {:>10} {:>12}  gradient set\n", "buckets", "chunks",
-                 "step (ms)");
-  for (const auto& [plan, sizes] : tuned.items()) {
-    fmt::format_to(out, "{:>10} {:>10} {:>12.3f}  {}\n", size(sizes["fusion_bytes"]),
-                   size(sizes["chunk_bytes"]), sizes["step_us"].get<double>() / 1e3, plan);
   }
 }
 
@@ -213,7 +191,6 @@ json to_json(const TopoReport& report) {
           {"link_costs", to_json(report.costs)},
           {"node_rates", report.costs.node_rates},
           {"link_costs_source", report.costs_source},
-          {"tuned", to_json(report.tuned)},
           {"predictions", predictions(CostModel(grid, report.costs))}};
 }
 
@@ -242,7 +219,6 @@ std::string to_text(const json& report) {
     fmt::format_to(out, "{:>28} {:>14.6g}\n", fmt::format("link of node {}", node),
                    report["node_rates"][node].get<double>());
   }
-  append_tuned(text, report["tuned"]);
   text += "\nPredicted time of an all-reduce (us)\n\n";
   append_predictions(text, report["predictions"]);
   return text;

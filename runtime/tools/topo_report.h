@@ -1,12 +1,10 @@
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "runtime/calibration/calibration_file.h"
 #include "topology/cost_model.h"
 #include "topology/discovery.h"
 #include "topology/process_grid.h"
@@ -20,8 +18,7 @@ struct TopoReport {
   /// how many help each rank}.
   std::vector<nlohmann::json> nodes;
   LinkCosts costs;
-  std::string costs_source;                      ///< How they are known.
-  std::map<std::string, TunedSizes> tuned = {};  ///< What `autotune` remembers, by plan.
+  std::string costs_source;  ///< How they are known.
 };
 
 /// The form in which a snapshot travels between ranks and appears in the report.
@@ -31,7 +28,6 @@ nlohmann::json to_json(const HardwareSnapshot& hardware);
 ///  nodes: [{node, id, ranks, hardware, gpus, reduce_threads}],
 ///  link_costs: {key of `parse_link_costs`: value}, node_rates: [bytes per microsecond, if links
 ///  differ], link_costs_source,
-///  tuned: {plan: {fusion_bytes, chunk_bytes, step_us}} (sizes of 0 are the cost model's),
 ///  predictions: [{bytes, chosen, chosen_16bit, chosen_device, chunk_bytes,
 ///                fusion_bytes, us: {algorithm: microseconds}}]}
 nlohmann::json to_json(const TopoReport& report);

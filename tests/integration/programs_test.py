@@ -166,23 +166,6 @@ class Programs(unittest.TestCase):
         self.assertGreater(first["wire_bytes_per_step"], 0)
         self.assertEqual(first["weights_hash"], again["weights_hash"])
 
-    def test_train_finds_sizes_without_a_change_of_bits_and_remembers_them(self):
-        memory = self.folder / "costs.json"
-        runs = [
-            self.train(
-                "--autotune", switch, "--calibrate", "off", "--calibration-file", memory,
-                nodes=0, steps=250, fusion_bytes="auto",
-            )
-            for switch in ("off", "on", "on")
-        ]
-        self.assertEqual(len({run["weights_hash"] for run in runs}), 1)
-        self.assertEqual(runs[1]["fusion_bytes"], runs[2]["fusion_bytes"])
-        report = self.succeed("kolo-topo", "--calibration-file", memory, "--calibrate", "off", "--json", ranks=4).stdout
-        (plan, sizes) = next(iter(json.loads(report)["tuned"].items()))
-        self.assertIn("bytes", plan)
-        self.assertIn(sizes["fusion_bytes"], (0, runs[2]["fusion_bytes"]))
-        self.assertGreater(sizes["step_us"], 0)
-
     def test_train_on_two_nodes_follows_one(self):
         # Two nodes add the same contributions in another order: each sum of 4 differs by at most 3 roundings,
         # 2e-7 of its value, and 30 short steps make of that less than 1e-4 of the loss. A contribution that

@@ -44,7 +44,6 @@ const std::map<std::string, std::string>& other_values() {
       {"device_chunk_bytes", "0"},
       {"link_costs", "network_latency_us=2"},
       {"calibrate", "off"},
-      {"autotune", "on"},
       {"calibration_file", "/tmp/costs.json"},
       {"timeline", "/tmp/trace.json"},
   };
@@ -112,7 +111,7 @@ TEST(OptionTable, WhatRanksMustHaveAlikeIsJobWide) {
   const std::set<std::string> job_wide = {
       "fusion_bytes",     "algorithm",           "wire_dtype",         "chunk_bytes",
       "device_algorithm", "device_fusion_bytes", "device_chunk_bytes", "arena_bytes",
-      "link_costs",       "calibrate",           "network_window",     "autotune"};
+      "link_costs",       "calibrate",           "network_window"};
   for (const OptionEntry& entry : option_table()) {
     EXPECT_EQ(entry.job_wide, job_wide.contains(entry.name)) << entry.name;
   }

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstddef>
 #include <initializer_list>
-#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -127,55 +126,6 @@ TEST_P(RuntimeThreads, AveragesGradientsThatSeveralThreadsMark) {
         }
       }
     }
-  });
-  EXPECT_THAT(hashes.all(), Each(hashes.all()[0]));
-}
-
-// Threads mark gradients and ask for the plan while it changes; the sums are right at every step.
-TEST_P(RuntimeThreads, SizesAreTunedWhileThreadsMarkAndLook) {
-  constexpr std::size_t kGradients = 10;
-  constexpr std::size_t kCount = 8000;
-  constexpr int kIterations = 70;  // several exchanges of sizes
-  Texts hashes(GetParam());
-  RuntimeJob job(GetParam(), test_options());
-  run_ranks(GetParam(), [&](const RankRun& run) {
-    Options options = test_options();
-    options.arena_bytes = std::size_t{4} << 20;
-    options.calibration_file = "";
-    options.autotune = "on";
-    Runtime runtime = job.join(run.rank(), options);
-    std::vector<std::vector<float>> memory(kGradients, std::vector<float>(kCount));
-    std::vector<GradientSpec> specs;
-    for (std::size_t g = 0; g < kGradients; ++g) {
-      specs.push_back({.name = "g" + std::to_string(g), .shape = {kCount}});
-      if (g % 2 == 1) specs.back().data = memory[g].data();
-    }
-    GradientSet set = runtime.register_gradients("model", specs);
-    std::atomic<bool> is_right{true};
-    const std::jthread looks([&](const std::stop_token& stop) {
-      while (!stop.stop_requested()) {
-        if (set.plan().gradients != kGradients) is_right = false;
-        std::this_thread::yield();
-      }
-    });
-    const int n = runtime.world_size();
-    for (int iteration = 1; iteration <= kIterations; ++iteration) {
-      for (std::size_t g = kGradients; g-- > 0;) {
-        std::fill_n(static_cast<float*>(set.view(g).data), kCount,
-                    static_cast<float>((runtime.rank() + 1) * 2 * iteration));
-        set.ready(g);
-      }
-      set.wait();
-      for (std::size_t g = 0; g < kGradients; ++g) {
-        const auto* values = static_cast<const float*>(set.view(g).data);
-        require(std::all_of(
-                    values, values + kCount,
-                    [&](float value) { return value == static_cast<float>((n + 1) * iteration); }),
-                "gradient " + std::to_string(g) + " is wrong");
-      }
-    }
-    require(is_right, "a plan was torn");
-    hashes.set(runtime.rank(), std::to_string(set.plan().hash));
   });
   EXPECT_THAT(hashes.all(), Each(hashes.all()[0]));
 }

@@ -1,6 +1,5 @@
 #include "runtime/calibration/calibration_file.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -54,38 +53,8 @@ TEST_F(CalibrationFileTest, RemembersByShape) {
   EXPECT_EQ(file("8 ranks").link_costs(), std::nullopt);
 }
 
-TEST_F(CalibrationFileTest, RemembersTunedSizesByPlanBesideTheCosts) {
-  const TunedSizes sizes{.fusion_bytes = 1 << 20, .chunk_bytes = 65536, .step_us = 1234.5};
-  EXPECT_EQ(file().tuned("model a"), std::nullopt);
-  file().remember_tuned("model a", sizes);
-  EXPECT_EQ(file().link_costs(), std::nullopt) << "sizes alone say nothing of costs";
-  file().remember_link_costs(kCosts);
-  file().remember_tuned("model b", {});
-  EXPECT_EQ(file().tuned("model a"), sizes);
-  EXPECT_EQ(file().tuned("model b"), TunedSizes{});
-  EXPECT_EQ(file().tuned("model c"), std::nullopt);
-  EXPECT_EQ(file("4 ranks").tuned("model a"), std::nullopt);
-  EXPECT_THAT(file().all_tuned(),
-              testing::UnorderedElementsAre(testing::Pair("model a", sizes),
-                                            testing::Pair("model b", TunedSizes{})));
-  EXPECT_TRUE(file("4 ranks").all_tuned().empty());
-  EXPECT_EQ(file().link_costs(), kCosts);
-}
-
-TEST_F(CalibrationFileTest, NewCostsTakeSizesAlongThatWereTunedWithTheOldOnes) {
-  file().remember_link_costs("network_bytes_per_us=12");
-  file().remember_tuned("model", {.fusion_bytes = 1 << 20});
-  file("4 ranks").remember_link_costs(kCosts);
-  file("4 ranks").remember_tuned("model", {.fusion_bytes = 1 << 21});
-  file().remember_link_costs(kCosts);
-  EXPECT_EQ(file().link_costs(), kCosts);
-  EXPECT_TRUE(file().all_tuned().empty());
-  EXPECT_EQ(file("4 ranks").all_tuned().size(), 1u) << "another shape";
-}
-
 TEST_F(CalibrationFileTest, LeavesNothingElseBehind) {
   file().remember_link_costs(kCosts);
-  file().remember_tuned("model", {});
   std::size_t files = 0;
   for (const auto& entry : fs::directory_iterator(fs::path(path()).parent_path())) {
     EXPECT_EQ(entry.path(), path());
@@ -104,15 +73,13 @@ TEST_F(CalibrationFileTest, WhatIsDamagedOrForeignHoldsNothingAndIsReplaced) {
         std::string(R"({"kolo": ")") + kVersion + R"(", "shapes": 7})",
         std::string(R"({"kolo": ")") + kVersion + R"(", "shapes": {"2 ranks": 7}})",
         std::string(R"({"kolo": ")") + kVersion + R"(", "shapes": {"2 ranks": {}}})",
+        std::string(R"({"kolo": ")") + kVersion + R"(", "shapes": {"2 ranks": {"link_costs": 7}}})",
         std::string(R"({"kolo": ")") + kVersion +
-            R"(", "shapes": {"2 ranks": {"link_costs": 7, "tuned": {"model": 7}}}})",
-        std::string(R"({"kolo": ")") + kVersion +
-            R"(", "shapes": {"2 ranks": {"link_costs": "speed=1", "tuned": []}}})",
+            R"(", "shapes": {"2 ranks": {"link_costs": "speed=1"}}})",
         other}) {
     SCOPED_TRACE(bad);
     write(bad);
     EXPECT_EQ(file().link_costs(), std::nullopt);
-    EXPECT_EQ(file().tuned("model"), std::nullopt);
     file().remember_link_costs(kCosts);
     EXPECT_EQ(file().link_costs(), kCosts);
   }
@@ -125,10 +92,7 @@ TEST_F(CalibrationFileTest, AnotherFileIsLeftAlone) {
     SCOPED_TRACE(other);
     write(other);
     EXPECT_EQ(file().link_costs(), std::nullopt);
-    EXPECT_EQ(file().tuned("model"), std::nullopt);
-    EXPECT_TRUE(file().all_tuned().empty());
     file().remember_link_costs(kCosts);
-    file().remember_tuned("model", {});
     EXPECT_EQ(text(), other);
   }
 }
@@ -152,9 +116,7 @@ TEST_F(CalibrationFileTest, WhatIsNoFileIsLeftAlone) {
 TEST_F(CalibrationFileTest, NoPathRemembersNothing) {
   CalibrationFile none("", "2 ranks");
   none.remember_link_costs(kCosts);
-  none.remember_tuned("model", {});
   EXPECT_EQ(none.link_costs(), std::nullopt);
-  EXPECT_EQ(none.tuned("model"), std::nullopt);
 }
 
 TEST_F(CalibrationFileTest, AFileThatCannotBeWrittenIsNoError) {

@@ -2,13 +2,16 @@
 // steps are measured. Time is the test's, so what is decided is known.
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <random>
 #include <set>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -64,6 +67,7 @@ class MeasuredJob {
     for (std::size_t g = 0; g < 4; ++g) places_.push_back(group(0).view(g).data);
   }
 
+  test::EngineJob& engines() { return job_; }
   int ranks() const { return job_.world_size(); }
   GradientGroup& group(int rank) { return *groups_[static_cast<std::size_t>(rank)]; }
 
@@ -113,7 +117,6 @@ class MeasuredJob {
   /// All that was marked so far, over all ranks.
   const std::vector<std::vector<double>>& marked() const { return marked_; }
 
- private:
   void mark_all(int rank) {
     marked_.resize(4);
     for (std::size_t g = 4; g-- > 0;) {
@@ -130,6 +133,7 @@ class MeasuredJob {
     }
   }
 
+ private:
   const float unit_;
   test::EngineJob job_;
   std::vector<std::vector<float>> memory_;
@@ -268,6 +272,79 @@ TEST(MeasuredTimes, ThoseOfTheLastRankDecide) {
   for (std::size_t i = 0; i < kMeasuredIterations; ++i) job.step(late);
   EXPECT_EQ(job.decision().path, "dense");
   EXPECT_THAT(job.decision().reason, HasSubstr("50.10 s, 0.10 s of it waiting"));
+}
+
+// The user's threads may read the plan at any time, also while it changes.
+TEST(MeasuredTimes, ThePlanIsWholeWhenItIsReadWhileItChanges) {
+  MeasuredJob job({1, 1}, kRules, 17);
+  std::atomic<bool> is_whole{true};
+  {
+    const std::jthread reader([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        if (job.group(0).summary().gradients != 4) is_whole = false;
+        std::this_thread::yield();
+      }
+    });
+    for (std::size_t i = 0; i < kMeasuredIterations + kSparseSteps; ++i) job.step(kMostlyWaiting);
+  }
+  EXPECT_TRUE(is_whole);
+  EXPECT_TRUE(job.is_sparse(kFirst));
+}
+
+// Rank 2 has not finished the iteration that ends with the vote; ranks 0 and 1 use other names
+// meanwhile, which need buckets of their own.
+TEST(MeasuredTimes, NewTensorsAreAgreedOnWhileARankIsLateForTheVote) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    MeasuredJob job({1, 1, 1}, kRules, seed);
+    test::EngineJob& engines = job.engines();
+    for (std::size_t step = 0; step < kMeasuredIterations + kSparseSteps; ++step) {
+      std::vector<std::vector<float>> data(3, std::vector<float>(40, 1.0F));
+      std::vector<std::shared_ptr<Operation>> operations;
+      const auto submit = [&](int rank) {
+        operations.push_back(
+            engines.submit(rank, {.kind = OperationKind::kAllReduce,
+                                  .name = "loss" + std::to_string(step % 7),
+                                  .buffer = test::view(data[static_cast<std::size_t>(rank)])}));
+      };
+      job.mark_all(0);
+      submit(0);
+      job.mark_all(1);
+      submit(1);
+      engines.poll(200);
+      submit(2);
+      job.mark_all(2);
+      engines.finish(operations);
+      engines.run_until_idle();
+      for (int rank = 0; rank < 3; ++rank) {
+        ASSERT_TRUE(job.group(rank).wait(milliseconds(1))) << "step " << step;
+      }
+      for (const auto& mine : data) ASSERT_THAT(mine, testing::Each(3.0F));
+    }
+  }
+}
+
+// A thread that waits for the outcome of the vote learns why it does not come.
+TEST(MeasuredTimes, ARankThatLeavesDuringTheVoteEndsTheWaitOfAll) {
+  std::size_t in_vote = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    MeasuredJob job({1, 1, 1}, kRules, seed);
+    test::EngineJob& engines = job.engines();
+    const auto voting = [&] {
+      return engines.engine(0).describe_wait().find("the step times of") != std::string::npos;
+    };
+    for (std::size_t i = 1; i < kMeasuredIterations; ++i) job.step(kMostlyWaiting);
+    for (int rank = 0; rank < 3; ++rank) job.mark_all(rank);
+    for (int poll = 0; poll < 5000 && !voting(); ++poll) engines.poll(1);
+    if (!voting()) continue;
+    ++in_vote;
+    engines.engine(2).abort({.code = ErrorCode::kPeerLost, .rank = 2, .peer = 2, .what = "left"});
+    engines.run_until([&] { return job.group(0).failed() && job.group(1).failed(); },
+                      milliseconds(10));
+    for (int rank : {0, 1}) EXPECT_THROW(job.group(rank).wait(milliseconds(1)), KoloError);
+  }
+  EXPECT_GT(in_vote, 0u) << "the vote was never seen";
 }
 
 }  // namespace

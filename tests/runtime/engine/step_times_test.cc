@@ -1,14 +1,13 @@
 #include "runtime/engine/step_times.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace kolo {
 namespace {
 
 using std::chrono::microseconds;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
+
+constexpr DenseSteps kNothing = {};
 
 /// A user's thread whose steps take as long as the test says.
 class User {
@@ -26,6 +25,11 @@ class User {
     begin_wait(wait_us);
     times_.end_step();
   }
+  /// One step whose beginning is unknown, and three cold ones: shorter than all that follow.
+  void warm_up() {
+    step(0, 0);
+    for (int i = 0; i < 3; ++i) step(1, 1);
+  }
 
  private:
   StepTimes times_;
@@ -35,38 +39,33 @@ class User {
 TEST(StepTimes, RunFromTheEndOfOneWaitToTheNext) {
   User user;
   user.start();
-  user.step(1000, 1000);  // Nobody knows when it began.
+  user.warm_up();
   user.step(30, 12);
-  user.step(20, 5);
-  EXPECT_THAT(user.times().take(), ElementsAre(42, 25));
-  EXPECT_THAT(user.times().take(), IsEmpty());
+  EXPECT_EQ(user.times().take(), (DenseSteps{.step_us = 42, .exposed_us = 12}));
 }
 
-TEST(StepTimes, AreNotNotedUnlessSomebodyWantsToKnow) {
+TEST(StepTimes, AreNotedFromStartToTakeOnly) {
   User user;
-  user.step(10, 1);
-  user.step(10, 1);
-  EXPECT_THAT(user.times().take(), IsEmpty());
+  for (int i = 0; i < 6; ++i) user.step(10, 1);
+  EXPECT_EQ(user.times().take(), kNothing);
   user.start();
-  user.step(10, 1);
-  user.times().stop();
-  user.step(10, 1);
-  user.start();
-  user.step(10, 1);  // It began while nobody wanted to know.
-  EXPECT_THAT(user.times().take(), IsEmpty());
+  user.warm_up();
   user.step(7, 1);
-  EXPECT_THAT(user.times().take(), ElementsAre(8));
+  EXPECT_EQ(user.times().take(), (DenseSteps{.step_us = 8, .exposed_us = 1}));
+  for (int i = 0; i < 6; ++i) user.step(10, 1);
+  EXPECT_EQ(user.times().take(), kNothing);
 }
 
-TEST(StepTimes, LeaveOutAStepThatEndsWithAVote) {
+TEST(StepTimes, LeaveOutAStepThatIsUnderWayWhenTheyAreTaken) {
   User user;
   user.start();
-  user.step(10, 1);
+  user.warm_up();
   user.step(10, 2);
   user.begin_wait(500);
-  user.times().end_step_uncounted();
-  user.step(10, 3);
-  EXPECT_THAT(user.times().take(), ElementsAre(12, 13));
+  const DenseSteps taken = user.times().take();
+  user.times().end_step();
+  EXPECT_EQ(taken, (DenseSteps{.step_us = 12, .exposed_us = 2}));
+  EXPECT_EQ(user.times().take(), kNothing);
 }
 
 TEST(StepTimes, CountAWaitThatIsTriedAgainFromItsFirstCall) {
@@ -78,24 +77,22 @@ TEST(StepTimes, CountAWaitThatIsTriedAgainFromItsFirstCall) {
     user.begin_wait(7);
     user.times().end_step();
   }
-  EXPECT_EQ(user.times().take_dense(), (DenseSteps{.step_us = 37, .exposed_us = 27}));
+  EXPECT_EQ(user.times().take(), (DenseSteps{.step_us = 37, .exposed_us = 27}));
 }
 
-TEST(StepTimes, OfDenseStepsAreLowerQuartilesWithoutTheFirst) {
+TEST(StepTimes, AreLowerQuartilesOfWarmSteps) {
   User user;
   user.start();
-  user.step(0, 0);
-  for (int i = 0; i < 3; ++i) user.step(1, 1);  // Cold ones, here the shortest.
+  user.warm_up();
   for (const int us : {60, 20, 80, 40, 50, 30, 70, 10}) user.step(us, 2 * us);
-  EXPECT_EQ(user.times().take_dense(), (DenseSteps{.step_us = 90, .exposed_us = 60}));
-  EXPECT_EQ(user.times().take_dense(), DenseSteps{});
+  EXPECT_EQ(user.times().take(), (DenseSteps{.step_us = 90, .exposed_us = 60}));
 }
 
-TEST(StepTimes, OfColdDenseStepsAreNone) {
+TEST(StepTimes, OfColdStepsAreNone) {
   User user;
   user.start();
-  for (int i = 0; i < 4; ++i) user.step(10, 10);
-  EXPECT_EQ(user.times().take_dense(), DenseSteps{});
+  user.warm_up();
+  EXPECT_EQ(user.times().take(), kNothing);
 }
 
 }  // namespace
