@@ -1,0 +1,34 @@
+# kolo_precompile(target kind): the headers that most sources of a kind include are parsed once for all of them.
+#
+# Only headers of the standard library and of GoogleTest are among them, which do not change while one works. A
+# source still includes what it uses: the preset `clang` compiles without precompiled headers. With ccache they need
+# CCACHE_SLOPPINESS=pch_defines,time_macros, which the scripts set.
+#
+# Sources with flags of their own have SKIP_PRECOMPILE_HEADERS set, because they cannot use what was parsed without
+# these flags.
+#
+# The kinds differ in how they are compiled (-fPIC, -O1), so each has precompiled headers of its own.
+
+option(KOLO_PRECOMPILED_HEADERS "Parse the most used headers once" ${PROJECT_IS_TOP_LEVEL})
+
+set(standard_headers <algorithm> <array> <atomic> <chrono> <cmath> <cstddef> <cstdint> <cstring> <functional> <limits>
+  <map> <memory> <mutex> <numeric> <optional> <span> <string> <string_view> <utility> <vector>)
+set(precompiled_for_library ${standard_headers})
+set(precompiled_for_test ${standard_headers} <filesystem> <initializer_list> <random> <set> <stdexcept> <thread>
+  <gmock/gmock.h> <gtest/gtest.h>)
+
+function(kolo_precompile target kind)
+  if(NOT KOLO_PRECOMPILED_HEADERS)
+    return()
+  endif()
+  set(headers kolo_${kind}_headers)
+  if(NOT TARGET ${headers})
+    file(CONFIGURE OUTPUT ${headers}.cc CONTENT "// Holds the precompiled headers of ${kind} sources.\n")
+    add_library(${headers} OBJECT EXCLUDE_FROM_ALL ${CMAKE_CURRENT_BINARY_DIR}/${headers}.cc)
+    cmake_language(CALL kolo_${kind}_defaults ${headers})
+    target_precompile_headers(${headers} PRIVATE ${precompiled_for_${kind}})
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${headers})
+  # For ccache, which preprocesses first.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
+endfunction()
