@@ -153,20 +153,19 @@ Passage CostModel::host_passage(const std::string& algorithm, const HostBucket& 
   const HostPassages passages(grid_, costs_, static_cast<double>(bucket.bytes));
   const Passage packing = passages.packing(bytes, bucket.packing, algorithm);
   if (!algorithm.starts_with(kHierarchicalPrefix)) {
-    return packing + flat_passage(algorithm, passages, bytes, bucket.packing);
+    return packing + flat_passage(algorithm, passages, bytes);
   }
   // All parts travel at once over each node's link: as if one rank per node had all the bytes.
   const ProcessGrid nodes = one_rank_per_node(grid_.num_nodes());
   const double groups = static_cast<double>(grid_.world_size()) / grid_.num_nodes();
   const HostPassages between(nodes, costs_, static_cast<double>(bucket.bytes), groups);
-  const Passage cross =
-      flat_passage(algorithm.substr(kHierarchicalPrefix.size()), between, bytes, bucket.packing);
+  const Passage cross = flat_passage(algorithm.substr(kHierarchicalPrefix.size()), between, bytes);
   return packing + passages.local_halves(bytes) + (grid_.num_nodes() > 1 ? cross : Passage{});
 }
 
 Passage CostModel::flat_passage(const std::string& algorithm, const HostPassages& passages,
-                                double bytes, Packing packing) const {
-  if (algorithm == "direct") return passages.direct(bytes, packing);
+                                double bytes) const {
+  if (algorithm == "direct") return passages.direct(bytes);
   if (algorithm == "flat") return passages.flat(bytes);
   if (algorithm == "ring") return passages.ring(bytes);
   if (algorithm == "halving_doubling") return passages.halving_doubling(bytes);

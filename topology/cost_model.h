@@ -112,8 +112,8 @@ class CostModel {
   };
 
   Passage host_passage(const std::string& algorithm, const HostBucket& bucket, double bytes) const;
-  Passage flat_passage(const std::string& algorithm, const HostPassages& passages, double bytes,
-                       Packing packing) const;
+  Passage flat_passage(const std::string& algorithm, const HostPassages& passages,
+                       double bytes) const;
   Cost host_cost(const std::string& algorithm, const HostBucket& bucket) const;
   Cost chunked_cost(const std::string& algorithm, const HostBucket& bucket,
                     std::size_t chunk_bytes) const;

@@ -89,8 +89,7 @@ double CostModel::native_hierarchical_us(std::size_t bytes, const std::string& c
     const double nodes = grid_.num_nodes();
     copy = transfer_us(costs_.staging, 2 * (nodes - 1) / nodes * unit / smallest_node(grid_));
   }
-  const Passage passage =
-      flat_passage(cross, HostPassages(leaders, links, unit), unit, Packing::kNone);
+  const Passage passage = flat_passage(cross, HostPassages(leaders, links, unit), unit);
   const double exchange = grid_.num_nodes() > 1 ? passage.alone_us() : 0;
   const double all = 2 * half + 2 * copy + exchange;
   const double slowest = std::max({2 * half, copy, exchange});

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "topology/node_shares.h"
-#include "topology/shared_cores.h"
 
 // How a round of messages is priced. Inside a node a message is written to a ring of bytes and read
 // by its receiver. Between nodes all ranks of a node share its link, which sends and receives at
@@ -20,9 +19,6 @@
 
 namespace kolo {
 namespace {
-
-/// What the kernel takes to switch to the rank that answers a flag, in microseconds.
-constexpr double kSwitchUs = 1.3;
 
 double largest_node(const ProcessGrid& grid) {
   std::size_t largest = 0;
@@ -72,8 +68,7 @@ struct HostPassages::Round {
       : passages(of),
         sent(static_cast<std::size_t>(of.grid_.num_nodes())),
         received(sent),
-        local(sent),
-        of_rank(static_cast<std::size_t>(of.grid_.world_size())) {}
+        local(sent) {}
 
   void add(int from, int to) {
     const auto source = static_cast<std::size_t>(passages.grid_.node(from));
@@ -83,8 +78,6 @@ struct HostPassages::Round {
       return;
     }
     most_remote = std::max({most_remote, ++sent[source], ++received[target]});
-    most_of_rank = std::max({most_of_rank, ++of_rank[static_cast<std::size_t>(from)],
-                             ++of_rank[static_cast<std::size_t>(to)]});
   }
 
   Passage passage(double bytes) const {
@@ -98,11 +91,8 @@ struct HostPassages::Round {
     }
     if (most_remote > 0) {
       // One message is sent before one is received, if not by the same rank.
-      const double messages = std::accumulate(sent.begin(), sent.end(), 0.0);
-      between = passages.messages(
-          {.all = messages, .of_one_rank = static_cast<double>(most_of_rank), .in_a_row = 2});
-      between.link_us = between.one_way_us =
-          passages.link_us(most_remote * bytes, most_of_rank * bytes);
+      between = passages.messages(2);
+      between.link_us = between.one_way_us = passages.link_us(most_remote * bytes);
     }
     return slower(inside, between);
   }
@@ -114,76 +104,46 @@ struct HostPassages::Round {
     for (std::size_t node = 0; node < sent.size(); ++node) {
       one_way = std::max(one_way, sent[node] + received[node]);
     }
-    both.one_way_us = passages.link_us(one_way * bytes, 2 * most_of_rank * bytes);
+    both.one_way_us = passages.link_us(one_way * bytes);
     return both;
   }
 
   const HostPassages& passages;
   std::vector<int> sent, received, local;  // by node
-  std::vector<int> of_rank;                // sent to other nodes, or received
-  int most_local = 0, most_remote = 0, most_of_rank = 0;
+  int most_local = 0, most_remote = 0;
 };
 
 HostPassages::HostPassages(const ProcessGrid& grid, const LinkCosts& costs, double bucket_bytes,
                            double groups)
     : grid_(grid),
       costs_(costs),
-      bucket_bytes_(bucket_bytes),
-      groups_(groups),
+      part_bytes_(bucket_bytes / groups),
       largest_node_(largest_node(grid)),
       memory_(costs.memory, largest_node_ * bucket_bytes) {}
 
-double HostPassages::owners(double of) const { return parts(bucket_bytes_ / groups_, of); }
-
-double HostPassages::remote_pairs() const {
-  double pairs = 0;
-  for (int node = 0; node < grid_.num_nodes(); ++node) {
-    const auto local = static_cast<double>(grid_.ranks_of_node(node).size());
-    pairs += local * (grid_.world_size() - local);
-  }
-  return pairs;
-}
+double HostPassages::owners(double of) const { return parts(part_bytes_, of); }
 
 double HostPassages::flag_steps_us(double local, double trips) const {
-  return trips * 2 * (local - 1) * costs_.step_us / std::min(1.0, costs_.rank_cores);
+  return trips * 2 * (local - 1) * costs_.step_us;
 }
 
-Passage HostPassages::messages(const Messages& at_once) const {
+Passage HostPassages::messages(double in_a_row) const {
   const NetworkCost& network = costs_.network;
-  if (costs_.rank_cores >= 1) {
-    return {.wait_us = network.latency_us, .processor_us = at_once.in_a_row * network.message_us};
-  }
-  const double ranks = groups_ * grid_.world_size();
-  const double all = at_once.all * parts(bucket_bytes_, groups_);
-  const double ways =
-      ways_on_shared_cores(all, at_once.of_one_rank, ranks, costs_.rank_cores * ranks / 2);
-  return {.wait_us = ways * network.latency_us, .processor_us = ways * 2 * network.message_us};
+  return {.wait_us = network.latency_us, .processor_us = in_a_row * network.message_us};
 }
 
-double HostPassages::link_us(double bytes, double of_one_rank) const {
-  const double ranks_us = of_one_rank / groups_ / rank_bytes_per_us(costs_);
-  return links_are_limit(costs_) ? std::max(bytes / costs_.network.bytes_per_us, ranks_us)
-                                 : ranks_us;
-}
+double HostPassages::link_us(double bytes) const { return bytes / costs_.network.bytes_per_us; }
 
 double HostPassages::combine_us(double ranks, double sources, double bytes) const {
   return costs_.step_us + memory_.own_us(ranks * (sources + 1) * bytes);
 }
 
-Passage HostPassages::direct_in_memory(double bytes, Packing packing) const {
+Passage HostPassages::direct_in_memory(double bytes) const {
   // Each rank reads its part in all buckets and writes the sum there: one trip before, one after.
-  // A bucket so small that one rank owns it has half the flags: of a trip before it waits alone, of
-  // the one after all others. On shared cores, where waiting is for turns, that is one trip. So it
-  // is there if a bucket is summed by whoever has a core: the last rank to come does what is left.
   const double ranks = grid_.world_size();
-  const bool shares_cores = costs_.rank_cores < 1;
-  const bool has_one_owner = shares_cores && owners(ranks) == 1;
-  const bool is_joint = shares_cores && packing == Packing::kNone;
-  const double trips = has_one_owner || is_joint ? 1 : 2;
-  const double flag_trips = has_one_owner ? 2 / ranks : trips;
-  return {.wait_us = trips * costs_.memory.latency_us,
-          .processor_us = flag_steps_us(ranks, flag_trips) + costs_.step_us +
-                          memory_.own_us(ranks * 2 * bytes)};
+  return {
+      .wait_us = 2 * costs_.memory.latency_us,
+      .processor_us = flag_steps_us(ranks, 2) + costs_.step_us + memory_.own_us(ranks * 2 * bytes)};
 }
 
 Passage HostPassages::flat_in_memory(double bytes) const {
@@ -198,14 +158,12 @@ Passage HostPassages::flat_in_memory(double bytes) const {
 Passage HostPassages::flat(double bytes) const {
   if (grid_.num_nodes() == 1) return flat_in_memory(bytes);
   const double ranks = grid_.world_size();
-  const double all_messages = remote_pairs();
   Passage slowest;
   for (int node = 0; node < grid_.num_nodes(); ++node) {
     const auto local = static_cast<double>(grid_.ranks_of_node(node).size());
     const double remote = ranks - local;
-    Passage each =
-        messages({.all = all_messages, .of_one_rank = 2 * remote, .in_a_row = 2 * remote});
-    each.link_us = each.one_way_us = link_us(local * remote * bytes, 2 * remote * bytes);
+    Passage each = messages(2 * remote);
+    each.link_us = each.one_way_us = link_us(local * remote * bytes);
     each.processor_us += flag_steps_us(local, 1) + memory_.own_us(local * 2 * bytes) +
                          memory_.shared_us(local * (local - 1) * bytes) +
                          combine_us(local, remote + 1, bytes);
@@ -214,23 +172,17 @@ Passage HostPassages::flat(double bytes) const {
   return slowest;
 }
 
-Passage HostPassages::direct(double bytes, Packing packing) const {
-  if (grid_.num_nodes() == 1) return direct_in_memory(bytes, packing);
+Passage HostPassages::direct(double bytes) const {
+  if (grid_.num_nodes() == 1) return direct_in_memory(bytes);
   const double ranks = grid_.world_size();
   const double part = bytes / ranks;
-  // From every rank to every owner of a part.
-  const double all_messages = remote_pairs() * owners(ranks) / ranks;
   Passage slowest;
   for (int node = 0; node < grid_.num_nodes(); ++node) {
     const auto local = static_cast<double>(grid_.ranks_of_node(node).size());
     const double remote = ranks - local;
     const double local_messages = local * (local - 1);
-    // An owner of a part has a message from each rank and one for each other owner; later it is the
-    // other way round.
-    const double of_owner = remote * (1 + (owners(ranks) - 1) / (ranks - 1));
-    Passage phase =
-        messages({.all = all_messages, .of_one_rank = of_owner, .in_a_row = 2 * remote});
-    phase.link_us = phase.one_way_us = link_us(local * remote * part, 2 * remote * part);
+    Passage phase = messages(2 * remote);
+    phase.link_us = phase.one_way_us = link_us(local * remote * part);
     phase.processor_us += flag_steps_us(local, 1) + memory_.own_us(3 * local_messages * part) +
                           memory_.shared_us(local_messages * part);
     Passage both = 2.0 * phase;  // Reduce-scatter and all-gather.
@@ -291,18 +243,12 @@ Passage HostPassages::tree(double bytes) const {
   return all;
 }
 
-double HostPassages::turn_trip_us() const {
-  if (costs_.rank_cores >= 1) return costs_.memory.latency_us;
-  const double meanwhile_us = grid_.num_nodes() > 1 ? costs_.network.message_us : 0;
-  return std::max(costs_.memory.latency_us, 2 * (kSwitchUs + meanwhile_us));
-}
-
 Passage HostPassages::local_halves(double bytes) const {
   const double local = largest_node_;
   if (local == 1) return {};
   // Each rank combines its part, later copies the others' results, and is done when nobody reads
   // its own any more.
-  return {.wait_us = 3 * turn_trip_us(),
+  return {.wait_us = 3 * costs_.memory.latency_us,
           .processor_us = flag_steps_us(local, 3) + combine_us(local, local, bytes / local) +
                           memory_.own_us(2 * (local - 1) * bytes)};
 }

@@ -41,10 +41,6 @@ class NodeMemory {
 ///
 /// Ranks of a node have cores of their own, or the node's rates were measured without; between
 /// nodes, the ranks of a node share its link. Nodes are as fast as the busiest one.
-/// Where ranks have no cores of their own, messages wait for each other's (`ways_on_shared_cores`):
-/// that is why a tree is fastest there for little. Nor has one rank more than its share of a core
-/// for bytes that it sends and receives: a node's link is kept busy by all of its ranks, or it is
-/// not where processors, not shapers, limit it.
 ///
 /// Units:   bytes of one rank's chunk.
 /// Threads: pure; any. `grid` and `costs` outlive it.
@@ -57,7 +53,7 @@ class HostPassages {
   // Flat: between all ranks. On a single node `direct` and `flat` use mapped memory.
   Passage flat(double bytes) const;
   /// Between nodes, tensors are packed beforehand.
-  Passage direct(double bytes, Packing packing) const;
+  Passage direct(double bytes) const;
   Passage ring(double bytes) const;
   Passage halving_doubling(double bytes) const;
   Passage tree(double bytes) const;
@@ -70,37 +66,23 @@ class HostPassages {
  private:
   struct Round;
 
-  /// Steps of one rank that signals and awaits every peer of its node once per trip, and of those
-  /// that share its core.
+  /// Steps of one rank that signals and awaits every peer of its node once per trip.
   double flag_steps_us(double local, double trips) const;
-  /// A trip of a flag between ranks that also have messages to other nodes to handle. On shared
-  /// cores each end waits for a turn, in which another rank handles a message; trips in a row that
-  /// a pair of ranks makes while all others give way, as in a calibration, take less.
-  double turn_trip_us() const;
-  /// Messages between nodes that are under way at once.
-  struct Messages {
-    double all;
-    double of_one_rank;  ///< That the busiest rank sends and receives.
-    double in_a_row;     ///< Of these, and of its peers, what processors handle one by one.
-  };
-  /// What their bytes take comes on top.
-  Passage messages(const Messages& at_once) const;
-  /// What a link needs for so many bytes in one direction, of which, with those in the other, its
-  /// busiest rank handles `of_one_rank`.
-  double link_us(double bytes, double of_one_rank) const;
+  /// Messages between nodes that are in flight at once, of which a processor handles so many one
+  /// after the other. Their bytes come on top.
+  Passage messages(double in_a_row) const;
+  /// What a link needs for so many bytes in one direction.
+  double link_us(double bytes) const;
   /// Of so many ranks of a group, those that own a part of the bucket.
   double owners(double of) const;
-  /// Pairs of ranks of different nodes, each way.
-  double remote_pairs() const;
-  Passage direct_in_memory(double bytes, Packing packing) const;
+  Passage direct_in_memory(double bytes) const;
   Passage flat_in_memory(double bytes) const;
   /// All ranks of one node combine `sources` operands of `bytes` each.
   double combine_us(double ranks, double sources, double bytes) const;
 
   const ProcessGrid& grid_;
   const LinkCosts& costs_;
-  double bucket_bytes_;
-  double groups_;
+  double part_bytes_;  // of the bucket, one group's
   double largest_node_;
   NodeMemory memory_;
 };

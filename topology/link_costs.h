@@ -39,9 +39,6 @@ struct NetworkCost {
   /// What a shaped link lets pass at once after it has rested, each way, as a token bucket does; 0
   /// for links that are as fast as they are.
   double burst_bytes = 0;
-  /// What one rank with a core of its own sends and receives at once, in each direction, while no
-  /// shaper holds it up; 0 if links, not processors, are always the limit.
-  double rank_bytes_per_us = 0;
 };
 
 /// Costs of compression on one core.
@@ -74,8 +71,8 @@ struct LinkCosts {
   }
   double bucket_us = 0.2;  ///< What a bucket costs its rank, whatever its size.
   double step_us = 0.05;   ///< What one step of a schedule costs beside its bytes.
-  /// Cores that each rank has to itself: less than 1 where a machine, whatever nodes are played on
-  /// it, has more ranks than cores. Messages of its ranks then wait for each other.
+  /// Cores that each rank has to itself; less than 1 where a machine has more ranks than cores. The
+  /// ranks of such a machine take turns to select what a sparse exchange sends.
   double rank_cores = 1;
 };
 

@@ -8,7 +8,6 @@
 #include <map>
 #include <utility>
 
-#include "topology/shared_cores.h"
 #include "topology/stream_fit.h"
 
 namespace kolo {
@@ -46,26 +45,12 @@ MemoryCost slower(const MemoryCost& a, const MemoryCost& b) {
   return result;
 }
 
-/// A rank that is late hides bursts and what ranks can do, and nothing makes them seem larger.
+/// A rank that is late hides bursts, and nothing makes them seem larger.
 NetworkCost slower(const NetworkCost& a, const NetworkCost& b) {
   return {.latency_us = std::max(a.latency_us, b.latency_us),
           .bytes_per_us = std::min(a.bytes_per_us, b.bytes_per_us),
           .message_us = std::max(a.message_us, b.message_us),
-          .burst_bytes = std::max(a.burst_bytes, b.burst_bytes),
-          .rank_bytes_per_us = std::max(a.rank_bytes_per_us, b.rank_bytes_per_us)};
-}
-
-/// What a message takes that is alone, and what a rank moves that has a core of its own, by what
-/// was measured while each pair of nodes had a message or a stream under way.
-NetworkCost alone(NetworkCost cost, const ProcessGrid& grid, double rank_cores) {
-  if (rank_cores >= 1) return cost;
-  const int nodes = grid.num_nodes();
-  const double cores = rank_cores * grid.world_size();
-  const double ways = ways_on_shared_cores(nodes / 2, 1, nodes, cores / 2);
-  cost.latency_us /= ways;
-  cost.message_us /= ways;
-  cost.rank_bytes_per_us /= std::min(1.0, cores / nodes);
-  return cost;
+          .burst_bytes = std::max(a.burst_bytes, b.burst_bytes)};
 }
 
 /// A stream of less, for which there was no time left, may be all burst: no link is that fast.
@@ -160,7 +145,6 @@ NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaul
   if (!link) return cost;
   cost.bytes_per_us = link->bytes_per_us;
   cost.burst_bytes = link->burst_bytes;
-  cost.rank_bytes_per_us = link->rank_bytes_per_us;
   return cost;
 }
 
@@ -197,7 +181,7 @@ LinkCosts combine_costs(const std::vector<MeasuredCosts>& by_rank, const Process
   if (network) {
     const double slowest = slowest_link(node_rates);
     if (std::isfinite(slowest)) network->bytes_per_us = slowest;
-    defaults.network = alone(*network, grid, defaults.rank_cores);
+    defaults.network = *network;
     defaults.native_network = {.latency_us = defaults.network.latency_us,
                                .bytes_per_us = defaults.network.bytes_per_us};
   }

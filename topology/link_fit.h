@@ -72,10 +72,8 @@ std::vector<double> fit_node_rates(const NetworkSamples& samples, int node, int 
 /// One set of costs from what all ranks measured, by rank: the median of each node, of which the
 /// slowest counts, and the slowest link between nodes, with the largest burst that any had. A
 /// node's link is as fast as the fastest stream over it; `node_rates` stays empty unless links
-/// differ by more than noise. Pairs of nodes measure at once, so where ranks share cores
-/// (`defaults.rank_cores`) messages waited for each other's, and streams had a part of a core: what
-/// is left is that of a message alone, and of a rank with a core. What nobody measured keeps its
-/// default.
+/// differ by more than noise. What nobody measured keeps
+/// its default.
 LinkCosts combine_costs(const std::vector<MeasuredCosts>& by_rank, const ProcessGrid& grid,
                         LinkCosts defaults = {});
 

@@ -55,15 +55,14 @@ std::optional<StreamFit> fit_stream(Arrivals arrivals) {
   const double rate = quantile(part_rates(arrivals), 0.5);
   const double rate_of_all = arrivals.back().bytes / arrivals.back().us;
   if (rate <= 0 || rate > kMostAhead * rate_of_all) {
-    return StreamFit{rate_of_all, 0, rate_of_all};
+    return StreamFit{rate_of_all, 0};
   }
   double burst = 0;
   for (const auto& arrival : arrivals) burst = std::max(burst, arrival.bytes - rate * arrival.us);
   const auto through = std::find_if(arrivals.begin(), arrivals.end(),
                                     [&](const auto& arrival) { return arrival.bytes >= burst; });
   const bool is_shaped = through->us < burst / rate / 2;
-  return is_shaped ? StreamFit{rate, burst, through->bytes / std::max(through->us, 1.0)}
-                   : StreamFit{rate, 0, rate};
+  return StreamFit{rate, is_shaped ? burst : 0};
 }
 
 }  // namespace kolo

@@ -14,7 +14,6 @@ using Arrivals = std::span<const NetworkSamples::Arrival>;
 struct StreamFit {
   double bytes_per_us;
   double burst_bytes;
-  double rank_bytes_per_us;  ///< While the burst passed, or, if there is none, always.
 };
 
 /// The value below which so much of all values lies. Before: there are values.

@@ -14,20 +14,12 @@ namespace kolo {
 ///   single 1, total 1:   job a, work 2, from 0:    |--- 1 ---|--- 1/2 ---|        done at 3
 ///                        job b, work 2, from 1:              |--- 1/2 ---|- 1 -|  done at 4
 ///
-/// Where fewer than `Crowd::jobs` are there, each that is missing takes a part of what a job takes.
-///
 /// All jobs advance alike, so one number says how far, and each ends when it reaches its mark.
 ///
 /// Threads: one. Times never fall from call to call.
 class SharedCapacity {
  public:
-  struct Crowd {
-    double jobs = 0;
-    double missing_take = 0;
-  };
-
-  SharedCapacity(double single, double total, const Crowd& crowd = {0, 0})
-      : single_(single), total_(total), crowd_(crowd) {}
+  SharedCapacity(double single, double total) : single_(single), total_(total) {}
 
   void add(double now, double work, int job) {
     advance(now);
@@ -48,18 +40,13 @@ class SharedCapacity {
  private:
   using Mark = std::pair<double, int>;
 
-  double speed() const {
-    const auto jobs = static_cast<double>(marks_.size());
-    const double missing = std::max(0.0, crowd_.jobs - jobs);
-    return std::min(single_, total_ / (jobs + crowd_.missing_take * missing));
-  }
+  double speed() const { return std::min(single_, total_ / static_cast<double>(marks_.size())); }
   void advance(double now) {
     if (!empty()) progress_ += (now - at_) * speed();
     at_ = now;
   }
 
   double single_, total_;
-  Crowd crowd_;
   double progress_ = 0;  // of every job, since the beginning of time
   double at_ = 0;        // when that was so
   std::priority_queue<Mark, std::vector<Mark>, std::greater<>> marks_;

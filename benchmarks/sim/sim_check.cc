@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/base/check.h"
-#include "topology/shared_cores.h"
 
 namespace kolo::bench {
 namespace {
@@ -35,11 +34,9 @@ MeasuredRow to_row(const nlohmann::json& json, const std::string& column) {
   return row;
 }
 
-/// What the bytes of an iteration take on the busiest direction of any node's link, if they wait
-/// for it.
+/// What the bytes of an iteration take on the busiest direction of any node's link.
 double busiest_link_us(const SimulatorSchedules& schedules, const ProcessGrid& grid,
                        const LinkCosts& costs) {
-  if (!links_are_limit(costs)) return 0;
   std::vector<double> out(static_cast<std::size_t>(grid.num_nodes())), in(out);
   for (int rank = 0; rank < grid.world_size(); ++rank) {
     for (const SimulatorSchedules::Step& step : schedules.of_rank(rank).steps) {

@@ -158,11 +158,7 @@ double Cluster::agreement_us() const {
        place = CombiningTree::build(place.parent, grid_)) {
     ++levels;
   }
-  // Where ranks share cores, messages take turns on pairs of them.
-  const double pairs = std::max(0.5, links.rank_cores * grid_.world_size() / 2);
-  const double turns =
-      links.rank_cores < 1 ? std::max(levels, (grid_.num_nodes() - 1) / pairs) : levels;
-  return us + turns * 2 * (links.network.latency_us + 2 * links.network.message_us);
+  return us + levels * 2 * (links.network.latency_us + 2 * links.network.message_us);
 }
 
 std::vector<double> Cluster::run(const std::vector<BucketLayout>& layouts,
@@ -176,8 +172,8 @@ std::vector<double> Cluster::run(const std::vector<const SimulatorSchedules*>& a
                                  const std::vector<double>& ready_us) {
   std::vector<SimulatedBucket> buckets;
   std::size_t steps = 0;
-  bool is_alike = !spec_.stragglers.exist() && grid_.num_nodes() > 1 &&
-                  spec_.costs.links.node_rates.empty() && spec_.costs.links.rank_cores >= 1;
+  bool is_alike =
+      !spec_.stragglers.exist() && grid_.num_nodes() > 1 && spec_.costs.links.node_rates.empty();
   for (std::size_t i = 0; i < all.size(); ++i) {
     SimulatedBucket bucket{.schedules = all[i], .start_us = {}};
     for (std::size_t rank = 0; rank < lateness_.late_us.size(); ++rank) {

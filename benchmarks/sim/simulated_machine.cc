@@ -1,16 +1,12 @@
 #include "benchmarks/sim/simulated_machine.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "comm/base/check.h"
-#include "topology/shared_cores.h"
 
 namespace kolo {
 namespace {
-
-constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 double transfer_us(const LinkCost& link, double bytes) {
   return link.latency_us + bytes / link.bytes_per_us;
@@ -26,10 +22,7 @@ SimulatedMachine::SimulatedMachine(const ProcessGrid& grid, const SimulatorOptio
     : grid_(grid),
       costs_(options.costs),
       model_(grid, costs_.links),
-      is_reduced_(options.only_first_node),
-      core_pairs_(1, costs_.links.rank_cores * grid.world_size() / 2,
-                  {.jobs = grid.world_size() / 2.0, .missing_take = kWaitingTakes}) {
-  check(!is_reduced_ || !shares_cores(), "ranks that share cores do not stand for each other");
+      is_reduced_(options.only_first_node) {
   place_ranks(options.slowness);
   furnish_nodes();
 }
@@ -41,7 +34,7 @@ void SimulatedMachine::furnish_nodes() {
     check(!is_reduced_ || rate == links.node_rate(0),
           "nodes whose links are not equally fast are not alike");
     if (is_reduced_ && node > 0) continue;
-    const SimulatedLink link(links_are_limit(links) ? rate : kUnlimited, links.network.burst_bytes);
+    const SimulatedLink link(rate, links.network.burst_bytes);
     nodes_.push_back({.out = link, .in = link});
   }
 }
@@ -65,7 +58,6 @@ void SimulatedMachine::place_ranks(const std::vector<double>& slowness) {
     added.number = rank;
     added.node = grid_.node(rank);
     added.slowness = slowness.empty() ? 1.0 : value_of(slowness, rank);
-    added.moves = SimulatedLink(rank_bytes_per_us(costs_.links), 0);
   }
 }
 
@@ -93,11 +85,6 @@ NodeMemory SimulatedMachine::memory_of(const BucketLayout& layout) const {
   return {costs_.links.memory, bytes * grid_.local_size(grid_.leader(0))};
 }
 
-double SimulatedMachine::way_us() const {
-  const NetworkCost& network = costs_.links.network;
-  return network.latency_us + 2 * network.message_us;
-}
-
 std::optional<double> SimulatedMachine::memory_us(const Step& step, const NodeMemory& memory,
                                                   bool is_inside) const {
   const auto bytes = static_cast<double>(step.bytes);
@@ -121,21 +108,12 @@ double SimulatedMachine::time_us(const Step& step) const {
   }
   if (step.worker == Worker::kMessages) {
     const bool is_flag = step.kind == StepKind::kSignal || step.kind == StepKind::kAwait;
-    if (is_flag) return costs_.links.step_us / std::min(1.0, costs_.links.rank_cores);
-    return shares_cores() ? 0 : costs_.links.network.message_us;
+    return is_flag ? costs_.links.step_us : costs_.links.network.message_us;
   }
   if (step.worker == Worker::kDown || step.worker == Worker::kUp) {
     return transfer_us(costs_.links.staging, bytes / 2);  // Bytes are those read plus written.
   }
   return transfer_us(costs_.device_kernel, bytes);
-}
-
-double SimulatedMachine::joint_us(const Step& step, const NodeMemory& memory,
-                                  std::size_t ranks) const {
-  const LinkCosts& links = costs_.links;
-  const double flags = 2 * (static_cast<double>(ranks) - 1) / std::min(1.0, links.rank_cores);
-  return links.memory.latency_us + (flags + 1) * links.step_us +
-         memory.own_us(static_cast<double>(step.bytes));
 }
 
 double SimulatedMachine::native_us(const Step& step, std::size_t ranks) const {

@@ -44,8 +44,6 @@ struct SimulatedRank {
   int number = 0;
   int node = 0;
   double slowness = 1;
-  /// What it sends to other nodes and receives passes here, one after the other.
-  SimulatedLink moves{std::numeric_limits<double>::infinity(), 0};
 
   bool is_busy(Worker worker) const { return busy_[index(worker)]; }
   void set_busy(Worker worker, bool busy) { busy_[index(worker)] = busy; }
@@ -82,7 +80,7 @@ class SimulatedMachine {
   using Step = SimulatorSchedules::Step;
 
   /// Errors: UsageError for slowness that does not fit the grid or, with only_first_node, for
-  ///         slowness or links that differ between nodes and for ranks that share cores.
+  ///         slowness or links that differ between nodes.
   SimulatedMachine(const ProcessGrid& grid, const SimulatorOptions& options);
 
   const MachineCosts& costs() const { return costs_; }
@@ -91,17 +89,6 @@ class SimulatedMachine {
   const SimulatedRank& rank(std::uint32_t place) const { return ranks_[place]; }
   SimulatedNode& node_of(std::uint32_t place);
   std::span<SimulatedNode> nodes() { return nodes_; }
-  /// Whether ranks have no cores of their own. Then a message keeps a pair of cores busy on its
-  /// whole way, from the beginning of its sending to the end of its receiving, and pairs are shared
-  /// by all messages under way, and half by ranks that have none; else only sending and receiving
-  /// take a processor.
-  bool shares_cores() const { return costs_.links.rank_cores < 1; }
-  /// The pairs of cores, where they are shared.
-  SharedCapacity& core_pairs() { return core_pairs_; }
-  /// What the way of a message takes of one of them.
-  double way_us() const;
-  /// From a message's first byte on the sender's link to that on the receiver's.
-  double wire_us() const { return shares_cores() ? 0 : costs_.links.network.latency_us; }
   /// Where a rank is played: itself, or its like on node 0.
   std::uint32_t place_of(int rank) const;
   /// Whether only the ranks of node 0 are played.
@@ -116,8 +103,6 @@ class SimulatedMachine {
   std::optional<double> memory_us(const Step& step, const NodeMemory& memory, bool is_inside) const;
   /// What all other steps but native ones take.
   double time_us(const Step& step) const;
-  /// What a joint step of so many ranks takes.
-  double joint_us(const Step& step, const NodeMemory& memory, std::size_t ranks) const;
   /// What a native step of so many ranks takes.
   double native_us(const Step& step, std::size_t ranks) const;
 
@@ -133,7 +118,6 @@ class SimulatedMachine {
   std::vector<SimulatedRank> ranks_;     // by place
   std::vector<std::uint32_t> place_of_;  // by rank
   std::vector<SimulatedNode> nodes_;
-  SharedCapacity core_pairs_;
 };
 
 }  // namespace kolo

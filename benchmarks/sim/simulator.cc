@@ -24,11 +24,10 @@ enum class EventKind : std::uint8_t {
   kStart,      // a bucket at a rank
   kDone,       // a step, by the worker that it had
   kMemory,     // the first of a node's kernels, unless its changes (`step`) are more by now
-  kCarried,    // the first of the messages that share cores, unless `step` is out of date
   kSent,       // a send: it has left its rank's link
   kHead,       // of a message, at the receiver's link
   kDelivered,  // a message or flag
-  kMet,        // a native or joint step, by all of its ranks
+  kMet,        // a native step, by all of its ranks
 };
 
 /// Events of one time happen in the order of their places.
@@ -123,9 +122,6 @@ class Simulation {
         break;
       case EventKind::kMemory:
         memory_done(event.place, event.step);
-        break;
-      case EventKind::kCarried:
-        carried(event.step);
         break;
       case EventKind::kSent:
         complete(task, event.place);
@@ -225,7 +221,7 @@ class Simulation {
     machine_.rank(place).set_busy(line.worker, false);
     const bool gives = line.kind == StepKind::kSend || line.kind == StepKind::kSignal;
     if (gives && !is_inside(task, place)) {
-      machine_.shares_cores() ? carry(task, place) : transmit(task, place);
+      transmit(task, place);
       return settle(place);
     }
     if (gives && line.partner != SimulatorSchedules::kNobody) {
@@ -250,36 +246,12 @@ class Simulation {
     push(now_ + rank.slowness * links().step_us, EventKind::kDone, rank.in_memory, done_at);
   }
 
-  /// A message waits for its share of the cores, which takes the time of its whole way; then its
-  /// bytes pass the links.
-  void carry(Task task, std::uint32_t place) {
-    const int number = narrow<int>(carried_.size());
-    carried_.emplace_back(task, place);
-    machine_.core_pairs().add(now_, machine_.way_us(), number);
-    expect_carried();
-  }
-
-  void expect_carried() {
-    ++carried_changes_;
-    if (machine_.core_pairs().empty()) return carried_.clear();
-    push(machine_.core_pairs().next_end(), EventKind::kCarried, {0, carried_changes_}, 0);
-  }
-
-  void carried(std::uint32_t changes) {
-    if (carried_changes_ != changes) return;
-    const auto number = static_cast<std::size_t>(machine_.core_pairs().take(now_));
-    const auto [task, place] = carried_[number];
-    expect_carried();
-    transmit(task, place);
-  }
-
   void transmit(Task task, std::uint32_t place) {
     const auto bytes = static_cast<double>(step(task, place).bytes);
-    const double latency_us = machine_.wire_us();
+    const double latency_us = links().network.latency_us;
     SimulatedLink& out = machine_.node_of(place).out;
-    SimulatedLink& sender = machine_.rank(place).moves;
-    const double begin_us = std::max(out.free_us(now_), sender.free_us(now_));
-    const double sent_us = std::max(out.pass(now_, bytes), sender.pass(now_, bytes));
+    const double begin_us = out.free_us(now_);
+    const double sent_us = out.pass(now_, bytes);
     push(sent_us, EventKind::kSent, task, place);
     if (step(task, place).partner == SimulatorSchedules::kNobody) return;
     events_.push({begin_us + latency_us, sent_us + latency_us, task.bucket, task.step, place,
@@ -290,8 +262,7 @@ class Simulation {
     const Task task{head.bucket, head.step};
     const std::uint32_t place = machine_.place_of(peer(task, head.place));
     const auto bytes = static_cast<double>(step(task, head.place).bytes);
-    const double through_us = std::max(machine_.node_of(place).in.pass(now_, bytes),
-                                       machine_.rank(place).moves.pass(now_, bytes));
+    const double through_us = machine_.node_of(place).in.pass(now_, bytes);
     push(std::max(through_us, head.tail), EventKind::kDelivered, task, head.place);
   }
 
@@ -318,10 +289,6 @@ class Simulation {
     auto& present = present_[meeting(task, place)];
     present.emplace_back(place, task.step);
     if (present.size() < size) return;
-    if (line.kind == StepKind::kJoint) {
-      const double us = machine_.joint_us(line, memories_[task.bucket], size);
-      return push(now_ + us, EventKind::kMet, task, place);
-    }
     double begin_us = now_;
     const auto reserve = [&](double end_us) {
       for (SimulatedNode& other : machine_.nodes()) {
@@ -412,10 +379,8 @@ class Simulation {
   std::vector<Run> runs_;             // by bucket
   std::vector<NodeMemory> memories_;  // by bucket
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::vector<Task> completed_;                          // at the rank that is being settled
-  std::vector<std::pair<Task, std::uint32_t>> carried_;  // messages, with their senders' places
-  std::uint32_t carried_changes_ = 0;
-  /// Places, with the step there, that are ready for a native or joint step.
+  std::vector<Task> completed_;  // at the rank that is being settled
+  /// Places, with the step there, that are ready for a native step.
   std::map<Meeting, std::vector<std::pair<std::uint32_t, StepId>>> present_;
 };
 

@@ -45,18 +45,12 @@ struct SimulatorOptions {
 ///       link out      | S/beta | S/beta |
 ///       link in         alpha  | S/beta | S/beta |
 ///
-/// - Where ranks have no cores of their own (`rank_cores`), a message has its whole way, sending,
-///   latency and receiving, on a pair of cores, of which all messages under way get equal shares,
-///   and ranks that have none half of one; then its bytes pass the links. What a rank sends and
-///   receives passes its share of a core, too (`network_rank_bytes_per_us`), and links that nobody
-///   shapes hold nothing up. Flags cost as much longer as a rank has less than a core.
 /// - A message inside a node is copied out by its sender and in by its receiver, as kernels are. A
 ///   flag takes memory's latency. Sends never wait for their receive: peers have room for what
 ///   comes.
 /// - A codec works on its rank's processor as the cost model's selector does: so many bytes
 ///   streamed, so many entries updated. Payloads have the size that they have as a rule.
-/// - A native or joint step begins when all its ranks are there, and takes what the cost model
-/// says.
+/// - A native step begins when all its ranks are there, and takes what the cost model says.
 ///
 /// Deterministic: equal input gives equal times, bit for bit. Threads: pure; any.
 /// Returns: per bucket, when its last rank is done; microseconds from time 0.

@@ -61,8 +61,6 @@ PayloadUse use_of(const Schedule& schedule, const Step& step) {
       return {.bytes = 2 * bytes_of(step.target)};
     case StepKind::kExchange:
       return {.bytes = 4 * bytes_of(step.target)};
-    case StepKind::kJoint:  // By all ranks together.
-      return {.bytes = 2 * step.sources.size() * bytes_of(step.target)};
     case StepKind::kNative:
       return {.bytes = std::max(bytes_of(step.sources[0]), bytes_of(step.target))};
     case StepKind::kCodec:
@@ -92,7 +90,6 @@ Worker worker_of(const Step& step, MemoryKind memory) {
     case StepKind::kSignal:
     case StepKind::kAwait:
       return Worker::kMessages;
-    case StepKind::kJoint:
     case StepKind::kNative:
       return Worker::kCollectives;
     case StepKind::kExchange:

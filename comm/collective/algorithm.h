@@ -57,10 +57,6 @@ void append_flat(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid
 /// Cost: each byte of a bucket is read once and written once, by whichever rank.
 void append_shared_direct(ScheduleBuilder& builder, const Stage& stage);
 
-/// The same where ranks share `cores`: nobody owns a part, whoever has a core sums what comes next.
-/// One flag per pair, before. `cores` is equal on all ranks.
-void append_joint_direct(ScheduleBuilder& builder, const Stage& stage, std::size_t cores);
-
 /// `direct` for a bucket in the caller's tensors, between ranks of one node: chunk by chunk,
 /// through `window` slots of staging memory that are used in turn. Only what peers sum is packed.
 /// `stages` are all chunks of the bucket. Two flags per pair and chunk.

@@ -1,7 +1,6 @@
 #include "comm/collective/compile.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -219,20 +218,12 @@ std::vector<int> all_ranks(const ProcessGrid& grid) {
   return ranks;
 }
 
-/// How many cores the ranks of the only node share.
-std::size_t cores_of(const LinkCosts& costs, const ProcessGrid& grid) {
-  return static_cast<std::size_t>(std::max(1.0, std::round(costs.rank_cores * grid.world_size())));
-}
-
 void append_host_stage(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid,
-                       const LinkCosts& costs, const std::string& name) {
+                       const std::string& name) {
   if (name == kFlat) return append_flat(builder, stage, grid);
   const bool in_place = builder.layout().placement == Placement::kInPlace;
   if (name == kDirectName && grid.num_nodes() == 1 && in_place) {
-    // What one rank owns alone takes fewer flags.
-    const bool is_joint = costs.rank_cores < 1 && bytes_of(builder.layout()) > kWireAlignment;
-    if (!is_joint) return append_shared_direct(builder, stage);
-    return append_joint_direct(builder, stage, cores_of(costs, grid));
+    return append_shared_direct(builder, stage);
   }
   // Packed part by part, in the order in which they are sent: peers start before all is packed, and
   // not all ranks begin with the same owner.
@@ -258,7 +249,7 @@ void append_host_stages(ScheduleBuilder& builder, const std::vector<Stage>& stag
   }
   for (const Stage& stage : stages) {
     builder.next_chunk();
-    append_host_stage(builder, stage, grid, options.link_costs, name);
+    append_host_stage(builder, stage, grid, name);
   }
 }
 

@@ -76,19 +76,4 @@ void append_shared_direct(ScheduleBuilder& builder, const Stage& stage) {
   });
 }
 
-// An owner without a core would hold all others up, and cores with more owners than others are done
-// last; so parts belong to cores here, and what is left of them to whoever asks:
-//
-//   piece         0 | 1 | 2 | 3
-//   all ranks     * | * | + | +     *  summed and written by ranks on core 0 as they get it
-//                                   +  on core 1
-void append_joint_direct(ScheduleBuilder& builder, const Stage& stage, std::size_t cores) {
-  if (stage.size() == 1) return;
-  std::vector<Range> buckets;
-  for (const int rank : stage.group) {
-    buckets.push_back(builder.bucket_of(rank, stage.extent.offset, stage.extent.count));
-  }
-  builder.joint(buckets, std::min(cores, stage.size()), stage.finishes);
-}
-
 }  // namespace kolo

@@ -36,7 +36,6 @@ bool DeviceRun::runs(const Schedule& schedule, const Step& step) {
     case StepKind::kSignal:
     case StepKind::kAwait:
     case StepKind::kExchange:
-    case StepKind::kJoint:
     case StepKind::kCodec:
       return false;
   }

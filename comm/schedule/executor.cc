@@ -6,7 +6,6 @@
 
 #include "comm/base/check.h"
 #include "comm/schedule/host_run.h"
-#include "comm/schedule/joint_sum.h"
 
 namespace kolo {
 namespace {
@@ -49,7 +48,6 @@ struct Executor::Run {
         on_device(schedule.steps.size()),
         enqueue_successors(schedule.steps.size()),
         completions(schedule.steps.size()),
-        joints(schedule.steps.size()),
         messages(schedule.steps.size()),
         kernels(schedule.steps.size()),
         launches(schedule.steps.size()),
@@ -77,10 +75,6 @@ struct Executor::Run {
                                .packer = binding.packer.get(),
                                .codec = binding.codec.get()},
                    threads);
-      for (StepId id = 0; id < schedule.steps.size(); ++id) {
-        const Step& step = schedule.steps[id];
-        if (step.kind == StepKind::kJoint) joints[id] = make_joint(transport, step);
-      }
     } else {
       device = lane->prepare(schedule, {.bucket = binding.bucket,
                                         .first_flag = binding.first_flag,
@@ -88,15 +82,6 @@ struct Executor::Run {
                                         .packer = binding.stream_packer.get(),
                                         .inputs = binding.inputs});
     }
-  }
-
-  std::unique_ptr<JointSum> make_joint(Transport& transport, const Step& step) const {
-    return std::make_unique<JointSum>(
-        transport, step, element_bytes,
-        JointSum::Where{.first_flag = binding.first_flag,
-                        .flag_base = binding.flag_base,
-                        .first_iteration = binding.first_iteration,
-                        .ledger = {host->address(step.ledger), step.ledger.count * element_bytes}});
   }
 
   Schedule schedule;
@@ -107,18 +92,17 @@ struct Executor::Run {
   std::vector<bool> on_device;                          // by step
   std::vector<std::vector<StepId>> enqueue_successors;  // that wait until it is enqueued
   std::size_t device_steps = 0;
-  std::optional<NativeGroup> native_group;        // if there are native steps
-  std::optional<HostRun> host;                    // of a host bucket
-  std::unique_ptr<DeviceRun> device;              // of a device bucket
-  std::vector<Completion> completions;            // of messages
-  std::vector<std::unique_ptr<JointSum>> joints;  // by step; null for others
-  StepQueue messages, kernels, launches;          // ready to start
-  std::size_t kernel_progress = 0;                // elements of the first kernel that are done
-  std::optional<StepId> waiting_native;           // ready, but not its turn
-  std::vector<StepId> pending;                    // started messages, flags and joint sums
-  std::size_t remaining = 0;                      // incomplete steps, and the end on the device
-  std::size_t to_enqueue = 0;                     // steps on the device
-  std::uint64_t iteration;                        // the one under way, or the next
+  std::optional<NativeGroup> native_group;  // if there are native steps
+  std::optional<HostRun> host;              // of a host bucket
+  std::unique_ptr<DeviceRun> device;        // of a device bucket
+  std::vector<Completion> completions;      // of messages
+  StepQueue messages, kernels, launches;    // ready to start
+  std::size_t kernel_progress = 0;          // elements of the first kernel that are done
+  std::optional<StepId> waiting_native;     // ready, but not its turn
+  std::vector<StepId> pending;              // started messages and flags
+  std::size_t remaining = 0;                // incomplete steps, and the end on the device
+  std::size_t to_enqueue = 0;               // steps on the device
+  std::uint64_t iteration;                  // the one under way, or the next
   bool running = false;
   bool abandoned = false;
   std::size_t element_bytes;
@@ -308,10 +292,8 @@ bool Executor::complete_pending(Run& run) {
   for (std::size_t i = 0; i < run.pending.size();) {
     const StepId id = run.pending[i];
     const Step& step = run.schedule.steps[id];
-    const JointSum* const joint = run.joints[id].get();
     const bool waits =
-        joint != nullptr ? joint->waits()
-        : step.kind == StepKind::kAwait
+        step.kind == StepKind::kAwait
             ? transport_.signalled(step.peer, run.binding.first_flag + step.ordinal) <=
                   run.binding.flag_base + run.iteration
             : run.completions[id].state != Completion::State::kDone;
@@ -321,11 +303,7 @@ bool Executor::complete_pending(Run& run) {
     }
     run.pending[i] = run.pending.back();
     run.pending.pop_back();
-    if (joint != nullptr && !joint->is_over()) {
-      run.kernels.push(id);  // All ranks are in it.
-    } else {
-      complete(run, id);
-    }
+    complete(run, id);
     moved = true;
   }
   return moved;
@@ -384,10 +362,6 @@ void Executor::issue(Run& run, StepId id) {
     case StepKind::kAwait:
       run.pending.push_back(id);
       break;
-    case StepKind::kJoint:
-      run.joints[id]->arrive(run.iteration);
-      run.pending.push_back(id);
-      break;
     case StepKind::kReduce:
     case StepKind::kCopy:
     case StepKind::kPack:
@@ -408,9 +382,9 @@ std::size_t Executor::compute_next(Run& run) {
   computed_.clear();
   do {
     const Step& step = run.schedule.steps[run.kernels.front()];
-    if (step.kind == StepKind::kCodec || step.kind == StepKind::kJoint) {
+    if (step.kind == StepKind::kCodec) {
       if (!computed_.empty()) break;
-      return step.kind == StepKind::kCodec ? run_codec(run) : run_joint(run);
+      return run_codec(run);
     }
     const std::size_t first = run.kernel_progress;
     const std::size_t count = std::min(step.target.count - first, limit - written);
@@ -453,24 +427,6 @@ std::size_t Executor::run_codec(Run& run) {
   return step.target.count * run.element_bytes;
 }
 
-// A piece of a joint sum; or the end of this rank's work on it.
-std::size_t Executor::run_joint(Run& run) {
-  const StepId id = run.kernels.front();
-  JointSum& joint = *run.joints[id];
-  if (const std::optional<KernelPiece> piece = joint.take()) {
-    run.host->compute(*piece);
-    joint.finish();
-    return piece->count * run.element_bytes;
-  }
-  run.kernels.pop();
-  if (joint.is_over()) {
-    complete(run, id);
-  } else {
-    run.pending.push_back(id);
-  }
-  return 0;
-}
-
 std::byte* Executor::address(Run& run, const Range& range) {
   return run.device ? run.device->address(range) : run.host->address(range);
 }
@@ -492,12 +448,6 @@ std::string Executor::describe_wait() const {
   }
   for (StepId id : run.pending) {
     const Step& step = run.schedule.steps[id];
-    if (const JointSum* joint = run.joints[id].get()) {
-      std::vector<int> peers;
-      joint->append_awaited_peers(peers);
-      text += fmt::format(" joint {} with rank {};", step.ordinal, fmt::join(peers, ", "));
-      continue;
-    }
     text += fmt::format(" {} {} {} rank {};",
                         step.kind == StepKind::kSend   ? "send"
                         : step.kind == StepKind::kRecv ? "recv"
@@ -510,11 +460,7 @@ std::string Executor::describe_wait() const {
 void Executor::append_awaited_peers(std::vector<int>& peers) const {
   for (const Run* run : active_) {
     for (StepId id : run->pending) {
-      if (const JointSum* joint = run->joints[id].get()) {
-        joint->append_awaited_peers(peers);
-      } else {
-        peers.push_back(run->schedule.steps[id].peer);
-      }
+      peers.push_back(run->schedule.steps[id].peer);
     }
     if (!run->native_group) continue;
     const int peer = lane_->watched_peer(*run->native_group);

@@ -126,7 +126,6 @@ class Executor {
   std::size_t compute_next(Run& run);
   void compute_pieces(Run& run);
   std::size_t run_codec(Run& run);
-  std::size_t run_joint(Run& run);
   void reserve_pieces(const Schedule& schedule);
   std::byte* address(Run& run, const Range& range);
   /// What a message goes from or to.

@@ -139,7 +139,6 @@ void HostRun::compute(const KernelPiece& piece, std::size_t thread) {
   const Range source = part(step.sources[0], piece.first, piece.count);
   switch (step.kind) {
     case StepKind::kReduce:
-    case StepKind::kJoint:
       reduce(piece, operands_[thread]);
       break;
     case StepKind::kCopy:

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "comm/base/check.h"
-#include "comm/schedule/joint_ledger.h"
 
 namespace kolo {
 
@@ -163,26 +162,6 @@ void ScheduleBuilder::reduce(const Range& target, std::vector<Range> sources, bo
           .mirrors = std::move(mirrors),
           .finishes = finishes},
          reads, writes);
-}
-
-void ScheduleBuilder::joint(const std::vector<Range>& buckets, std::size_t shares, bool finishes) {
-  Range ledger = staging(JointLedger::bytes(shares) / size_of(layout().dtype));
-  ledger.rank = buckets.front().rank;
-  Step step{.kind = StepKind::kJoint,
-            .ordinal = schedule_.flag_count++,
-            .sources = buckets,
-            .ledger = ledger,
-            .finishes = finishes};
-  for (const Range& bucket : buckets) {
-    if (bucket.rank == rank()) {
-      step.target = bucket;
-    } else {
-      step.mirrors.push_back(bucket);
-      signalled_[bucket.rank] = awaited_[bucket.rank] = schedule_.flag_count;
-    }
-  }
-  const Range own = step.target;
-  if (own.count > 0) append(std::move(step), {own}, {own});
 }
 
 void ScheduleBuilder::native(NativeOp op, NativeGroup group, const Range& target,

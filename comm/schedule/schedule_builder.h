@@ -108,9 +108,6 @@ class ScheduleBuilder {
   void await(int peer, const Range& range);
   void reduce(const Range& target, std::vector<Range> sources, bool finishes,
               std::vector<Range> mirrors = {});
-  /// Sums equal ranges of the buckets of ranks of this node, this one among them, in this order and
-  /// in place, in a joint step of all of them. Its pieces are dealt to `shares`, of one core each.
-  void joint(const std::vector<Range>& buckets, std::size_t shares, bool finishes);
   /// Device buckets only: one collective of the device's own library. `finishes` as for a
   /// reduction.
   void native(NativeOp op, NativeGroup group, const Range& target, const Range& source,

@@ -51,8 +51,6 @@ enum class StepKind : std::uint8_t {
   kExchange,  ///< mirrors[0] (user) = sources[0], a slot; and then target, the same slot, =
               ///< sources[1] (user or input). Both at once, for what is in the slot is in the
               ///< cache.
-  kJoint,     ///< target and the mirrors = sources[0] op sources[1] op ..., in this order, done by
-              ///< the ranks of a node together; see Step::ledger.
   kNative,    ///< One collective of the device's own library among `group`; see NativeOp.
   kCodec,     ///< One verb of a host bucket's codec; see CodecVerb.
 };
@@ -96,16 +94,11 @@ struct Step {
   std::uint32_t ordinal = 0;
   Range target = {};
   std::vector<Range> sources = {};
-  /// kReduce of host buckets and kJoint: further ranges, in the memory of other ranks of the node,
+  /// kReduce of host buckets: further ranges, in the memory of other ranks of the node,
   /// that get the same bytes as `target`. An output may be a source, element by element. And see
   /// kExchange.
   std::vector<Range> mirrors = {};
-  /// kJoint: where its ranks note who does what (`JointLedger`), in the staging memory of the
-  /// first. The sources are equal ranges of their buckets. A rank is in the step from when it is
-  /// ready to when all of it is done; once all are in it, each takes a piece after the other, of
-  /// all buckets. Flag `ordinal`, at all others, says that it is in.
-  Range ledger = {};
-  /// kReduce, kJoint, kDecode and combining kNative steps: this is the last operation on these
+  /// kReduce, kDecode and combining kNative steps: this is the last operation on these
   /// elements, so the scale belongs to it (a native step averages).
   bool finishes = false;
   NativeOp native = NativeOp::kAllReduce;  ///< kNative only.

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "comm/schedule/joint_ledger.h"
 #include "comm/verify/codec_rules.h"
 
 namespace kolo {
@@ -163,62 +162,9 @@ Complaint check_native(const Step& step, const Schedule& schedule, const Process
   return std::nullopt;
 }
 
-bool is_same_place(const Range& a, const Range& b) {
-  return a.region == b.region && a.offset == b.offset && a.count == b.count;
-}
-
-/// Whether another step of the schedule uses what the joint step has for itself.
-bool is_disturbed(const Step& joint, const Schedule& schedule) {
-  return std::ranges::any_of(schedule.steps, [&](const Step& other) {
-    const bool has_flag = is_flag(other) && other.ordinal == joint.ordinal;
-    const bool has_ledger = other.kind == StepKind::kJoint && other.ordinal != joint.ordinal &&
-                            other.ledger.overlaps(joint.ledger);
-    return has_flag || has_ledger || std::ranges::any_of(accesses(other), [&](const auto& use) {
-             return use.first.region == Region::kStaging && use.first.offset < joint.ledger.end() &&
-                    joint.ledger.offset < use.first.end();
-           });
-  });
-}
-
-// The sources are equal ranges of the buckets of all its ranks, of which the outputs are the same
-// ones: its own as the target, the others as mirrors.
-Complaint check_joint(const Step& step, const Schedule& schedule, const ProcessGrid& grid) {
-  std::vector<Range> outputs = step.mirrors;
-  outputs.push_back(step.target);
-  if (step.target.rank != schedule.rank) return "is without its own rank";
-  if (outputs.size() != step.sources.size() ||
-      !std::ranges::is_permutation(outputs, step.sources)) {
-    return "is not in place";
-  }
-  const std::vector<int>& node = grid.ranks_of_node(grid.node(schedule.rank));
-  std::vector<int> ranks;
-  for (const Range& source : step.sources) ranks.push_back(source.rank);
-  if (!std::ranges::is_permutation(ranks, node)) return "is not of each rank of a node";
-  for (const Range& source : step.sources) {
-    if (source.region != Region::kBucket || !is_same_place(source, step.target)) {
-      return "combines different elements";
-    }
-    if (source.end() > size_of_region(schedule, source.region)) {
-      return "touches memory beyond the end";
-    }
-  }
-  const std::size_t ledger_bytes = step.ledger.count * size_of(schedule.layout.dtype);
-  if (step.ledger.region != Region::kStaging || step.ledger.rank != step.sources[0].rank ||
-      step.ledger.end() > schedule.staging_count || schedule.staging_turns != 1 ||
-      ledger_bytes < JointLedger::bytes(1)) {
-    return "has no ledger";
-  }
-  if (step.ordinal >= schedule.flag_count) return "uses a flag beyond flag_count";
-  if (is_disturbed(step, schedule)) return "shares its flags or its ledger";
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::vector<std::pair<Range, Access>> accesses(const Step& step) {
-  if (step.kind == StepKind::kJoint) {
-    return {{step.target, Access::kRead}, {step.target, Access::kWrite}};
-  }
   std::vector<std::pair<Range, Access>> result;
   for (const Range& source : step.sources) result.emplace_back(source, Access::kRead);
   if (step.target.count > 0) result.emplace_back(step.target, Access::kWrite);
@@ -239,8 +185,6 @@ std::optional<std::string> check_step(const Step& step, const Schedule& schedule
   const bool on_device = schedule.layout.memory == MemoryKind::kDevice;
   if (on_device && is_flag(step)) return "hands over memory of a device by a flag";
   if (!on_device && step.kind == StepKind::kNative) return "is not for a bucket of the host";
-  if (on_device && step.kind == StepKind::kJoint) return "is not for a bucket of a device";
-  if (step.kind == StepKind::kJoint) return check_joint(step, schedule, grid);
   for (const auto& [range, access] : accesses(step)) {
     if (auto wrong = check_range(step, range, access, schedule, grid, options)) return wrong;
   }

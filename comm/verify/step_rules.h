@@ -11,11 +11,10 @@
 
 namespace kolo {
 
-/// What one step reads and writes itself; not what it hands to a peer. Of a joint step its own
-/// rank's bucket: each member stands for its own, which nobody touches but while it is in the step.
+/// What one step reads and writes itself; not what it hands to a peer.
 std::vector<std::pair<Range, Access>> accesses(const Step& step);
 
-/// The ranks that meet in a native or joint step of `rank`, in ascending order.
+/// The ranks that meet in a native step of `rank`, in ascending order.
 std::vector<int> meeting_members(const Step& step, int rank, const ProcessGrid& grid);
 
 /// What is wrong with a step of `schedule` by itself, as the end of a sentence ("touches memory

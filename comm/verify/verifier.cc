@@ -18,9 +18,8 @@ namespace kolo {
 namespace {
 
 std::string name(StepKind kind) {
-  static constexpr const char* kNames[] = {"send",     "recv",  "signal", "await",
-                                           "reduce",   "copy",  "pack",   "unpack",
-                                           "exchange", "joint", "native", "codec"};
+  static constexpr const char* kNames[] = {"send", "recv",   "signal",   "await",  "reduce", "copy",
+                                           "pack", "unpack", "exchange", "native", "codec"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -61,7 +60,7 @@ class Verification {
   }
 
  private:
-  /// A step of some rank, numbered over all ranks; then the meetings of native and joint steps.
+  /// A step of some rank, numbered over all ranks; then the meetings of native steps.
   using Node = HappensBefore::Node;
 
   const Step& step(Node node) const {
@@ -164,18 +163,17 @@ class Verification {
     return at(recv) + " and " + at(send) + " are not planned alike";
   }
 
-  // Native steps of one number meet, and so do joint steps: none is over before all could start.
+  // Native steps of one number meet: none is over before all could start.
   // The meeting is a node between what comes before any of them and each of them.
   std::optional<std::string> gather_meetings() {
-    // kind, group, node of it, ordinal
-    using Key = std::tuple<StepKind, NativeGroup, int, std::uint32_t>;
+    using Key = std::tuple<NativeGroup, int, std::uint32_t>;  // group, node of it, ordinal
     std::map<Key, std::vector<Node>> meetings;
     for (Node node = 0; node < steps_; ++node) {
       const Step& line = step(node);
-      if (line.kind != StepKind::kNative && line.kind != StepKind::kJoint) continue;
+      if (line.kind != StepKind::kNative) continue;
       const int rank = static_cast<int>(rank_of(node));
       const int place = line.group == NativeGroup::kNode ? grid_.node(rank) : 0;
-      meetings[{line.kind, line.group, place, line.ordinal}].push_back(node);
+      meetings[{line.group, place, line.ordinal}].push_back(node);
     }
     for (const auto& [key, steps] : meetings) {
       const Node first = steps.front();
@@ -199,11 +197,8 @@ class Verification {
     return std::nullopt;
   }
 
-  // Whoever takes a piece of a joint step does to it what any other member would do.
   static bool is_same_work(const Step& a, const Step& b) {
-    if (a.finishes != b.finishes) return false;
-    if (a.kind == StepKind::kJoint) return a.sources == b.sources && a.ledger == b.ledger;
-    return a.native == b.native && whole(a).count == whole(b).count;
+    return a.finishes == b.finishes && a.native == b.native && whole(a).count == whole(b).count;
   }
 
   static const Range& whole(const Step& native) {
@@ -346,7 +341,6 @@ class Verification {
         case StepKind::kReduce:
           result = sum_of_sources(line);
           break;
-        case StepKind::kJoint:
         case StepKind::kNative:
           result = std::move(met[node]);
           break;
@@ -399,11 +393,6 @@ class Verification {
 
   /// What each of `steps` will write.
   void play_meeting(const std::vector<Node>& steps, std::map<Node, SymbolicRuns>& results) {
-    if (step(steps.front()).kind == StepKind::kJoint) {
-      const SymbolicRuns sum = sum_of_sources(step(steps.front()));
-      for (Node node : steps) results[node] = sum;
-      return;
-    }
     if (step(steps.front()).native == NativeOp::kAllGather) {
       SymbolicRuns gathered;
       for (Node node : steps) {

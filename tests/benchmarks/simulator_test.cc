@@ -171,72 +171,6 @@ TEST(SimulatorForms, KernelsShareTheMemoryOfTheirNode) {
   }
 }
 
-// As the cost model has it, but for what overlaps: a tree of four has two messages at once, one,
-// one and two, and while there is one, two ranks wait; in `flat` all twelve are under way at once.
-TEST(SimulatorForms, MessagesOfRanksThatShareCoresTakeTurns) {
-  MachineCosts costs = only_links();
-  costs.links.network.message_us = 2;
-  constexpr double kWay = 2 + 8 + 2, kLink = kBytes / 1024;
-  const auto us = [&](const char* algorithm, std::size_t count, double rank_cores) {
-    costs.links.rank_cores = rank_cores;
-    return all_reduce_us(nodes_of_one(4), {.count = count}, in_one_chunk(algorithm), costs);
-  };
-  EXPECT_NEAR(us("tree", kCount, 1), 4 * (kWay + kLink), 1e-6);
-  EXPECT_NEAR(us("tree", kCount, 0.5), 7 * kWay + 4 * kLink, 1e-6) << "one pair of cores";
-  EXPECT_NEAR(us("tree", kCount, 0.25), 14 * kWay + 4 * kLink, 1e-6) << "half a pair";
-  constexpr std::size_t kFew = 16;
-  constexpr double kLinksOfFew = 1;
-  EXPECT_NEAR(us("flat", kFew, 0.5), 12 * kWay, kLinksOfFew);
-}
-
-// Half of a core that sends 512 bytes in a microsecond and receives as many: 512 in all.
-TEST(SimulatorForms, ARankThatSharesACoreMovesItsShareOfBytes) {
-  MachineCosts costs = only_links();
-  costs.links.rank_cores = 0.5;
-  costs.links.network.rank_bytes_per_us = 512;
-  const auto us = [&](const char* algorithm, double burst_bytes) {
-    costs.links.network.burst_bytes = burst_bytes;
-    return all_reduce_us(nodes_of_one(2), {.count = kCount}, in_one_chunk(algorithm), costs);
-  };
-  constexpr double kWay = 2 * 8;  // Half a pair of cores.
-  constexpr double kMoves = kBytes / 512, kLink = kBytes / 1024;
-  EXPECT_NEAR(us("tree", 0), 2 * (kWay + kMoves), 1e-6);
-  // Both ends send a half and receive one, and are busy with it until the end: whoever is done
-  // first sets out the next message meanwhile.
-  EXPECT_NEAR(us("ring", 0), 2 * kWay + 2 * kMoves, 1e-6);
-  costs.links.network.rank_bytes_per_us = 1 << 20;
-  EXPECT_NEAR(us("tree", 1), 2 * (kWay + kLink), 1);
-  EXPECT_NEAR(us("tree", 0), 2 * kWay, 1) << "nobody shapes it";
-}
-
-TEST(SimulatorForms, FlagsOfRanksThatShareACoreTakeLonger) {
-  MachineCosts costs = only_links();
-  costs.links.step_us = 1;
-  const auto us = [&](double rank_cores) {
-    costs.links.rank_cores = rank_cores;
-    return all_reduce_us(ProcessGrid::with_node_sizes({2}), {.count = kCount},
-                         in_one_chunk("direct"), costs);
-  };
-  // A flag given, one taken, the sum, a flag given, one taken.
-  EXPECT_NEAR(us(0.5) - us(1), 4, 1e-6);
-}
-
-// As the cost model has it: a flag given to each other, one taken, and the sum, which ends for all
-// at once.
-TEST(SimulatorForms, AJointSumTakesOneTrip) {
-  MachineCosts costs = only_links();
-  costs.links.step_us = 1;
-  costs.links.memory = memory_of_rate(1024);
-  costs.links.rank_cores = 0.5;
-  CompileOptions options = in_one_chunk("direct");
-  options.link_costs = costs.links;
-  for (int n : {2, 4}) {
-    const double us =
-        all_reduce_us(ProcessGrid::with_node_sizes({n}), {.count = kCount}, options, costs);
-    EXPECT_NEAR(us, 0.5 + 2 * (n - 1) * 2 + 1 + 2 * n * kBytes / 1024, 1e-6) << n;
-  }
-}
-
 TEST(SimulatorForms, MessagesInsideANodeAreCopiedTwice) {
   MachineCosts costs = only_links();
   costs.links.memory = memory_of_rate(1024);
@@ -283,17 +217,6 @@ TEST(SimulatorForms, NativeStepsMeet) {
   EXPECT_NEAR(all_reduce_us(grid, layout, in_one_chunk("native"), costs), expected, 1e-6);
   EXPECT_NEAR(all_reduce_us(grid, layout, in_one_chunk("native"), costs, {0, 0, 512, 0}),
               512 + expected, 1e-6);
-}
-
-TEST(SharedCapacityTest, JobsThatAreMissingTakeAPart) {
-  SharedCapacity capacity(1, 1, {.jobs = 3, .missing_take = 0.5});
-  capacity.add(0, 1, 7);
-  EXPECT_EQ(capacity.next_end(), 2) << "one job and two halves";
-  capacity.add(0, 1, 8);
-  EXPECT_EQ(capacity.next_end(), 2.5);
-  capacity.add(0, 1, 9);
-  capacity.add(0, 1, 10);
-  EXPECT_EQ(capacity.next_end(), 4) << "nobody is missing";
 }
 
 TEST(SharedCapacityTest, JobsSlowEachOtherDownOnlyBeyondTheCapacity) {
@@ -441,9 +364,6 @@ TEST(Simulator, RefusesWhatIsNotAlike) {
   EXPECT_THROW(simulate(grid, {&bucket, 1}, {.slowness = {1, 1, 2, 1}, .only_first_node = true}),
                UsageError);
   EXPECT_NO_THROW(simulate(grid, {&bucket, 1}, {.only_first_node = true}));
-  SimulatorOptions shared{.only_first_node = true};
-  shared.costs.links.rank_cores = 0.5;
-  EXPECT_THROW(simulate(grid, {&bucket, 1}, shared), UsageError);
 
   const ProcessGrid four = nodes_of_one(4);
   const auto halves = compiler(four, {.count = 4096}, in_one_chunk("halving_doubling"));

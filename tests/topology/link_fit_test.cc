@@ -121,9 +121,6 @@ TEST(LinkFit, FindsTheCostsOfANetworkThroughNoise) {
       // A difference of two noisy times.
       EXPECT_NEAR(fit.message_us, truth.message_us, 0.04 * (2 * one_way_us / 16 + 1));
       EXPECT_NEAR(fit.burst_bytes, truth.burst_bytes, 0.05 * truth.burst_bytes);
-      // The burst of `stream_over` passes 20 times as fast, less the latency and the first bytes.
-      EXPECT_GE(fit.rank_bytes_per_us, (truth.burst_bytes > 0 ? 4 : 1) * fit.bytes_per_us);
-      EXPECT_LE(fit.rank_bytes_per_us, (truth.burst_bytes > 0 ? 20 : 1) * fit.bytes_per_us);
     }
   }
 }
@@ -266,11 +263,8 @@ TEST(LinkFit, TheSlowestNodeAndLinkCountButNotTheSlowestRank) {
   };
   std::vector<MeasuredCosts> by_rank = {node(1, 50), node(2, 40), node(90, 1),
                                         node(3, 30), node(3, 30), node(3, 30)};
-  by_rank[0].network = NetworkCost{.latency_us = 5,
-                                   .bytes_per_us = 100,
-                                   .message_us = 1,
-                                   .burst_bytes = 8,
-                                   .rank_bytes_per_us = 900};
+  by_rank[0].network =
+      NetworkCost{.latency_us = 5, .bytes_per_us = 100, .message_us = 1, .burst_bytes = 8};
   by_rank[3].network = NetworkCost{.latency_us = 4, .bytes_per_us = 80, .message_us = 2};
   const LinkCosts costs = combine_costs(by_rank, ProcessGrid::with_node_sizes({3, 3}));
   EXPECT_EQ(costs.memory.latency_us, 3);
@@ -279,31 +273,7 @@ TEST(LinkFit, TheSlowestNodeAndLinkCountButNotTheSlowestRank) {
   EXPECT_EQ(costs.network.bytes_per_us, 80);
   EXPECT_EQ(costs.network.message_us, 2);
   EXPECT_EQ(costs.network.burst_bytes, 8);
-  EXPECT_EQ(costs.network.rank_bytes_per_us, 900);
   EXPECT_EQ(costs.native_network.bytes_per_us, 80);
-}
-
-// All pairs of nodes measure at once, which on shared cores takes as much longer as it does in a
-// round of an all-reduce.
-TEST(LinkFit, CostsOnSharedCoresAreThoseOfAPairAlone) {
-  const auto combined = [](int nodes, int ranks_per_node, double rank_cores) {
-    const auto count = static_cast<std::size_t>(nodes);
-    const ProcessGrid grid = ProcessGrid::with_node_sizes(std::vector<int>(count, ranks_per_node));
-    std::vector<MeasuredCosts> by_rank(static_cast<std::size_t>(grid.world_size()));
-    by_rank[0].network =
-        NetworkCost{.latency_us = 8, .bytes_per_us = 100, .message_us = 4, .rank_bytes_per_us = 60};
-    LinkCosts defaults;
-    defaults.rank_cores = rank_cores;
-    return combine_costs(by_rank, grid, defaults).network;
-  };
-  EXPECT_EQ(combined(4, 1, 1).message_us, 4) << "on cores of their own";
-  EXPECT_EQ(combined(4, 1, 0.5).message_us, 2) << "two pairs on two cores";
-  EXPECT_EQ(combined(4, 1, 0.5).latency_us, 4);
-  EXPECT_EQ(combined(4, 1, 0.5).bytes_per_us, 100);
-  EXPECT_EQ(combined(4, 1, 0.5).rank_bytes_per_us, 120) << "streams had half a core each";
-  EXPECT_EQ(combined(2, 2, 0.5).rank_bytes_per_us, 60);
-  EXPECT_EQ(combined(2, 2, 0.5).message_us, 4) << "one pair, while the other ranks sleep";
-  EXPECT_EQ(combined(3, 1, 2.0 / 3).message_us, 4 / 1.25) << "one pair, and a rank that waits";
 }
 
 }  // namespace

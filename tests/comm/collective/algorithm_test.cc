@@ -10,7 +10,6 @@
 #include "comm/verify/verifier.h"
 #include "tests/support/compiled_schedules.h"
 #include "tests/support/node_shapes.h"
-#include "tests/support/rank_cores.h"
 
 namespace kolo {
 namespace {
@@ -101,36 +100,6 @@ TEST(Packing, BeginsWithWhatIsSentFirst) {
           << algorithm << ", rank " << rank;
     }
   }
-}
-
-// More ranks than cores, one core for all, and buckets of fewer pieces than there are cores.
-TEST(JointDirect, SumsEveryElementOnceForAnyNumberOfCores) {
-  for (int ranks = 1; ranks <= kMostRanks; ++ranks) {
-    const ProcessGrid grid = ProcessGrid::with_node_sizes({ranks});
-    for (const double rank_cores : {0.05, 0.5, 0.99}) {
-      for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 17, 331, 1 << 20}) {
-        for (DType dtype : {DType::kFloat32, DType::kUInt8, DType::kFloat64}) {
-          expect_correct(grid, {.count = count, .dtype = dtype, .placement = Placement::kInPlace},
-                         {.algorithm = "direct", .link_costs = test::with_rank_cores(rank_cores)},
-                         std::to_string(ranks) + " ranks of " + std::to_string(rank_cores));
-        }
-      }
-    }
-  }
-}
-
-TEST(JointDirect, IsForRanksThatShareCoresAndBucketsOfManyOwners) {
-  const ProcessGrid grid = ProcessGrid::with_node_sizes({4});
-  const auto is_joint = [&](std::size_t count, double rank_cores, Placement placement) {
-    const Schedule schedule = compile_all_reduce(
-        1, {.count = count, .placement = placement}, grid,
-        {.algorithm = "direct", .link_costs = test::with_rank_cores(rank_cores)});
-    return std::ranges::find(schedule.steps, StepKind::kJoint, &Step::kind) != schedule.steps.end();
-  };
-  EXPECT_TRUE(is_joint(1000, 0.5, Placement::kInPlace));
-  EXPECT_FALSE(is_joint(1000, 1, Placement::kInPlace));
-  EXPECT_FALSE(is_joint(16, 0.5, Placement::kInPlace));
-  EXPECT_FALSE(is_joint(1000, 0.5, Placement::kUser));
 }
 
 // A window of one slot, of two, and of more than there are chunks; chunks that do not divide.

@@ -8,7 +8,6 @@
 
 #include "tests/comm/schedule/executor_rank.h"
 #include "tests/support/allocation_counter.h"
-#include "tests/support/rank_cores.h"
 
 namespace kolo {
 namespace {
@@ -51,8 +50,7 @@ class Iterations {
 // One node: no message is sent, so what is counted is the executor's alone.
 class ExecutorMemory : public testing::TestWithParam<Job> {};
 INSTANTIATE_TEST_SUITE_P(Jobs, ExecutorMemory,
-                         testing::Values(Job{{2}, "direct"}, Job{{4}, "direct", 0.5},
-                                         Job{{3}, "flat"}));
+                         testing::Values(Job{{2}, "direct"}, Job{{4}, "direct"}, Job{{3}, "flat"}));
 
 TEST_P(ExecutorMemory, IsNotAllocatedInSteadyState) {
   const Job job = GetParam();
@@ -61,10 +59,7 @@ TEST_P(ExecutorMemory, IsNotAllocatedInSteadyState) {
   const std::vector<BucketLayout> layouts = all_layouts(job);
   for (const auto& rank : ranks) {
     for (const BucketLayout& layout : layouts) {
-      rank->add(layout, hub.grid(),
-                {.algorithm = job.algorithm,
-                 .chunk_bytes = 256,
-                 .link_costs = test::with_rank_cores(job.rank_cores)});
+      rank->add(layout, hub.grid(), {.algorithm = job.algorithm, .chunk_bytes = 256});
     }
   }
   Iterations iterations(ranks, layouts.size());

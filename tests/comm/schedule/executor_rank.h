@@ -24,12 +24,10 @@ namespace kolo::test {
 struct Job {
   std::vector<int> nodes;
   std::string algorithm;
-  double rank_cores = 1;  ///< Below that they share cores.
 };
 
 inline std::string text(const Job& job) {
-  return test::shape_text(job.nodes) + " " + job.algorithm +
-         (job.rank_cores < 1 ? " on shared cores" : "");
+  return test::shape_text(job.nodes) + " " + job.algorithm;
 }
 
 /// The algorithm sums every element in one place in the order of ranks, so that its bits are those

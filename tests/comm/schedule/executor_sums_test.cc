@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "tests/comm/schedule/executor_rank.h"
-#include "tests/support/rank_cores.h"
 #include "tests/support/rank_harness.h"
 
 namespace kolo {
@@ -28,10 +27,7 @@ class ExecutorJobs : public testing::TestWithParam<Job> {
   static constexpr std::uint64_t kIterations = 3;
 
   CompileOptions options() const {
-    return {.algorithm = GetParam().algorithm,
-            .chunk_bytes = 256,
-            .window = 2,
-            .link_costs = test::with_rank_cores(GetParam().rank_cores)};
+    return {.algorithm = GetParam().algorithm, .chunk_bytes = 256, .window = 2};
   }
 
   void expect_exact_for_any_interleaving(const std::vector<BucketLayout>& layouts,
@@ -149,27 +145,17 @@ TEST_P(ExecutorJobs, SumExactlyWithAThreadPerRank) {
   expect_exact_with_a_thread_per_rank(all_layouts(GetParam()));
 }
 
-/// Ranks that do pieces of one sum together, if they have cores at the same time.
-class JointJobs : public ExecutorJobs {};
-
-TEST_P(JointJobs, SumManyPiecesExactly) {
-  expect_exact_with_a_thread_per_rank(
-      {{.count = 60'001}, {.count = 70'001, .dtype = DType::kBFloat16}});
-}
-
-INSTANTIATE_TEST_SUITE_P(Jobs, JointJobs,
-                         testing::Values(Job{{2}, "direct", 0.5}, Job{{4}, "direct", 0.5}));
-
-INSTANTIATE_TEST_SUITE_P(
-    Jobs, ExecutorJobs,
-    testing::Values(Job{{1}, "direct"}, Job{{4}, "direct"}, Job{{4}, "ring"}, Job{{1}, "flat"},
-                    Job{{2}, "flat"}, Job{{5}, "flat"}, Job{{1, 1, 1}, "flat"}, Job{{2, 3}, "flat"},
-                    Job{{2}, "direct"}, Job{{4}, "direct", 0.5}, Job{{3}, "direct", 0.3},
-                    Job{{4}, "hierarchical:direct,direct"}, Job{{1, 1, 1, 1}, "direct"},
-                    Job{{1, 1, 1, 1}, "ring"}, Job{{1, 1, 1, 1}, "halving_doubling"},
-                    Job{{1, 1}, "tree"}, Job{{2, 2}, "hierarchical:direct,direct"},
-                    Job{{2, 2}, "hierarchical:direct,ring"},
-                    Job{{3, 1}, "hierarchical:direct,direct"}));
+INSTANTIATE_TEST_SUITE_P(Jobs, ExecutorJobs,
+                         testing::Values(Job{{1}, "direct"}, Job{{4}, "direct"}, Job{{4}, "ring"},
+                                         Job{{1}, "flat"}, Job{{2}, "flat"}, Job{{5}, "flat"},
+                                         Job{{1, 1, 1}, "flat"}, Job{{2, 3}, "flat"},
+                                         Job{{2}, "direct"}, Job{{3}, "direct"},
+                                         Job{{4}, "hierarchical:direct,direct"},
+                                         Job{{1, 1, 1, 1}, "direct"}, Job{{1, 1, 1, 1}, "ring"},
+                                         Job{{1, 1, 1, 1}, "halving_doubling"}, Job{{1, 1}, "tree"},
+                                         Job{{2, 2}, "hierarchical:direct,direct"},
+                                         Job{{2, 2}, "hierarchical:direct,ring"},
+                                         Job{{3, 1}, "hierarchical:direct,direct"}));
 
 }  // namespace
 }  // namespace kolo

@@ -11,7 +11,6 @@
 
 #include "comm/base/error.h"
 #include "tests/comm/schedule/executor_rank.h"
-#include "tests/support/rank_cores.h"
 
 namespace kolo {
 namespace {
@@ -121,24 +120,6 @@ TEST(Executor, SaysWhatAndForWhomItWaits) {
   std::vector<int> peers;
   rank.executor().append_awaited_peers(peers);
   EXPECT_THAT(peers, AllOf(Contains(1), Each(1)));
-}
-
-TEST(Executor, SaysForWhomAJointSumWaits) {
-  InProcessHub hub(ProcessGrid::with_node_sizes({3}));
-  const auto ranks = make_ranks(hub);
-  for (const auto& rank : ranks) {
-    rank->add({.count = 100}, hub.grid(),
-              {.algorithm = "direct", .link_costs = test::with_rank_cores(0.5)});
-  }
-  for (const std::size_t rank : std::initializer_list<std::size_t>{0, 1}) {
-    ranks[rank]->start(0, 0);
-    ranks[rank]->executor().poll();
-  }
-  ranks[0]->executor().poll();
-  EXPECT_THAT(ranks[0]->executor().describe_wait(), HasSubstr("joint 0 with rank 2;"));
-  std::vector<int> peers;
-  ranks[0]->executor().append_awaited_peers(peers);
-  EXPECT_THAT(peers, ElementsAre(2));
 }
 
 // After the transport is shut down nothing of a run is touched any more, wherever it was cut.

@@ -8,7 +8,6 @@
 
 #include "comm/collective/compile.h"
 #include "tests/support/compiled_schedules.h"
-#include "tests/support/rank_cores.h"
 #include "tests/support/schedule_order.h"
 
 namespace kolo {
@@ -250,83 +249,10 @@ bool lose_dependency(std::vector<Schedule>& schedules, const ProcessGrid& grid,
   return false;
 }
 
-bool is_joint(const Step& step) { return step.kind == StepKind::kJoint; }
-
-/// A rank would add up in another order than the others do.
-bool reorder_joint_sum(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
-  const auto where = pick(schedules, random, is_joint);
-  if (where.first < 0) return false;
-  std::vector<Range>& sources = at(schedules, where).sources;
-  std::rotate(sources.begin(), sources.begin() + 1, sources.end());
-  return true;
-}
-
-/// A rank would not see what others take.
-bool use_another_ledger(std::vector<Schedule>& schedules, const ProcessGrid&,
-                        std::mt19937& random) {
-  const auto where = pick(schedules, random, is_joint);
-  if (where.first < 0) return false;
-  Range& ledger = at(schedules, where).ledger;
-  switch (random() % 3) {
-    case 0:
-      ledger.rank = where.first == 1 ? 2 : 1;
-      return true;
-    case 1:
-      ledger.offset += 16;
-      return true;
-    default:
-      ledger.count = 0;
-      return true;
-  }
-}
-
-/// All ranks leave one out.
-bool leave_out_of_joint_sum(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937&) {
-  bool has_any = false;
-  for (Schedule& schedule : schedules) {
-    for (Step& step : schedule.steps) {
-      if (!is_joint(step)) continue;
-      has_any = true;
-      std::erase_if(step.sources, [](const Range& range) { return range.rank == 2; });
-      std::erase_if(step.mirrors, [](const Range& range) { return range.rank == 2; });
-    }
-  }
-  return has_any;
-}
-
-/// A rank stages something where ranks note who does what.
-bool write_to_ledger(std::vector<Schedule>& schedules, const ProcessGrid&, std::mt19937& random) {
-  const auto where = pick(schedules, random, is_joint);
-  if (where.first < 0) return false;
-  Range target = at(schedules, where).ledger;
-  target.rank = where.first;
-  Range source = at(schedules, where).target;
-  source.count = target.count = 1;
-  Schedule& schedule = schedules[static_cast<std::size_t>(where.first)];
-  schedule.steps.push_back(
-      {.kind = StepKind::kCopy, .target = target, .sources = {source}, .after = {where.second}});
-  return true;
-}
-
-/// Works in the bucket while others sum it.
-bool work_beside_joint_sum(std::vector<Schedule>& schedules, const ProcessGrid&,
-                           std::mt19937& random) {
-  const auto where = pick(schedules, random, is_joint);
-  if (where.first < 0) return false;
-  Schedule& schedule = schedules[static_cast<std::size_t>(where.first)];
-  Range half = at(schedules, where).target;
-  half.count /= 2;
-  Range other = half;
-  other.offset += half.count;
-  schedule.steps.push_back({.kind = StepKind::kCopy, .target = half, .sources = {other}});
-  return true;
-}
-
 struct Case {
   std::vector<int> nodes;
   std::string algorithm;
   Placement placement = Placement::kStaged;
-  double rank_cores = 1;
 };
 
 class Mutations : public testing::TestWithParam<Case> {};
@@ -334,10 +260,7 @@ class Mutations : public testing::TestWithParam<Case> {};
 TEST_P(Mutations, AreCaught) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(GetParam().nodes);
   const BucketLayout layout{.count = 200, .placement = GetParam().placement};
-  const CompileOptions options{.algorithm = GetParam().algorithm,
-                               .chunk_bytes = 256,
-                               .window = 2,
-                               .link_costs = test::with_rank_cores(GetParam().rank_cores)};
+  const CompileOptions options{.algorithm = GetParam().algorithm, .chunk_bytes = 256, .window = 2};
   const std::vector<Schedule> correct = compile_all(grid, layout, options);
   const Goal goal = Goal::all_reduce(grid.world_size());
   ASSERT_EQ(verify(correct, grid, goal), std::nullopt);
@@ -358,11 +281,6 @@ TEST_P(Mutations, AreCaught) {
       {"reuse_slot_early", reuse_slot_early},
       {"take_no_turns", take_no_turns},
       {"disagree_about_arena", disagree_about_arena},
-      {"reorder_joint_sum", reorder_joint_sum},
-      {"use_another_ledger", use_another_ledger},
-      {"leave_out_of_joint_sum", leave_out_of_joint_sum},
-      {"write_to_ledger", write_to_ledger},
-      {"work_beside_joint_sum", work_beside_joint_sum},
       {"wait_in_circle", wait_in_circle},
       {"lose_dependency", lose_dependency}};
   for (const auto& [name, mutate] : mutations) {
@@ -383,7 +301,6 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, Mutations,
                                          Case{{2, 2}, "hierarchical:direct,direct"},
                                          Case{{3, 3}, "hierarchical:ring,halving_doubling"},
                                          Case{{4}, "direct", Placement::kInPlace},
-                                         Case{{4}, "direct", Placement::kInPlace, 0.5},
                                          Case{{3}, "direct", Placement::kUser},
                                          Case{{4}, "flat", Placement::kInPlace}, Case{{3}, "flat"},
                                          Case{{2, 3}, "flat", Placement::kUser}));
@@ -403,13 +320,6 @@ TEST(Verifier, EachMutationHasItsTarget) {
   for (Mutation mutate : {drop_mirror, misplace_mirror, drop_flag, lose_await, exchange_early,
                           exchange_other_elements, reuse_slot_early, lose_dependency}) {
     EXPECT_TRUE(damages(windowed, mutate));
-  }
-  const auto joint = compile_all(grid, {.count = 200, .placement = Placement::kInPlace},
-                                 {.algorithm = "direct", .link_costs = test::with_rank_cores(0.5)});
-  for (Mutation mutate :
-       {drop_step, forget_scale, drop_mirror, reorder_joint_sum, use_another_ledger,
-        leave_out_of_joint_sum, write_to_ledger, work_beside_joint_sum}) {
-    EXPECT_TRUE(damages(joint, mutate));
   }
   EXPECT_TRUE(damages(flat, take_no_turns));
   EXPECT_TRUE(damages(flat, lose_await));
