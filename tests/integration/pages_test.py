@@ -1,36 +1,60 @@
 #!/usr/bin/env -S python3 -B
-"""The pages: what they link to is there, and the example that the README prints is the one that is tested."""
+"""The pages: links lead somewhere, files and scripts that they name exist, and the example of the README is the one
+that is tested. Options of the programs in their commands are checked by programs_test.py."""
 
-import pathlib
 import re
-import subprocess
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from pages import ROOT, all_pages, anchors, calls, current_pages, flags, words
+
 EXAMPLE = ROOT / "tests" / "integration" / "wrap_example.cc"
-
-
-def pages():
-    if not (ROOT / ".git").exists():  # An archive: whatever lies outside of build folders.
-        return [page for page in ROOT.rglob("*.md") if "build" not in page.relative_to(ROOT).parts]
-    git = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "*.md"]
-    return [ROOT / name for name in subprocess.check_output(git, cwd=ROOT, text=True).splitlines()]
+README = ROOT / "README.md"
+MOST_WORDS_OF_README = 1000
 
 
 class Pages(unittest.TestCase):
-    def test_links_and_pictures_are_there(self):
-        self.assertGreater(len(pages()), 10)
-        for page in pages():
-            links = re.findall(r"\]\(([^)#\s]+)", page.read_text())
-            for link in links:
-                if "://" not in link:
-                    with self.subTest(page=page.name, link=link):
-                        self.assertTrue((page.parent / link).exists())
+    def test_links_lead_somewhere(self):
+        self.assertGreater(len(all_pages()), 15)
+        for page in all_pages():
+            for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+                if "://" in link:
+                    continue
+                name, _, anchor = link.partition("#")
+                target = page.parent / name if name else page
+                with self.subTest(page=page.relative_to(ROOT), link=link):
+                    self.assertTrue(target.exists())
+                    if anchor:
+                        self.assertIn(anchor, anchors(target))
+
+    def test_files_that_pages_name_exist(self):
+        folders = {folder.name for folder in ROOT.iterdir() if folder.is_dir()} - {"build"}
+        for page in current_pages():
+            for name in re.findall(r"`([\w./-]+\.(?:h|cc|cu|cuh|py|sh|md|json))`", page.read_text(encoding="utf-8")):
+                if name.split("/")[0] in folders and "/" in name:
+                    with self.subTest(page=page.relative_to(ROOT), file=name):
+                        self.assertTrue((ROOT / name).exists())
+
+    def test_scripts_in_commands_exist_and_know_their_options(self):
+        seen = 0
+        for page in current_pages():
+            for script, arguments in calls(page, lambda word: re.fullmatch(r"scripts/[\w-]+", word)):
+                seen += 1
+                with self.subTest(page=page.relative_to(ROOT), script=script, arguments=arguments):
+                    self.assertTrue((ROOT / script).is_file())
+                    if script != "scripts/train":  # It passes options on to kolo-train.
+                        text = (ROOT / script).read_text(encoding="utf-8")
+                        for flag in flags(arguments):
+                            self.assertIn(flag, text)
+        self.assertGreater(seen, 10)
 
     def test_the_example_of_the_readme_is_the_one_that_runs(self):
-        printed = re.search(r"```cpp\n#include <kolo/kolo.h>\n\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[1]
-        tested = re.search(r"// \[begin\]\n(.*?)// \[end\]", EXAMPLE.read_text(), re.S)[1]
+        text = README.read_text(encoding="utf-8")
+        printed = re.search(r"```cpp\n#include <kolo/kolo.h>\n\n(.*?)```", text, re.S)[1]
+        tested = re.search(r"// \[begin\]\n(.*?)// \[end\]", EXAMPLE.read_text(encoding="utf-8"), re.S)[1]
         self.assertEqual(printed.strip(), tested.strip())
+
+    def test_pages_are_short(self):
+        self.assertLessEqual(words(README), MOST_WORDS_OF_README)
 
 
 if __name__ == "__main__":

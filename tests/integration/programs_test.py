@@ -4,6 +4,7 @@
 Called as `programs_test.py FOLDER_OF_PROGRAMS`; ranks are started by scripts/launch.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -13,6 +14,8 @@ import sys
 import tempfile
 import unittest
 import unittest.mock
+
+import pages
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = pathlib.Path(sys.argv.pop(1))
@@ -201,15 +204,39 @@ class Programs(unittest.TestCase):
         self.assertEqual(wrong.returncode, 78, wrong.stderr)
         self.assertIn("rign", wrong.stderr)
 
-    def test_the_readme_lists_every_option_with_its_default(self):
+    def test_the_user_guide_lists_every_option_as_help_does(self):
         text = self.succeed("kolo-train", "--help", ranks=1).stdout.split("Runtime:\n")[1]
-        # A flag, its unit, and behind the last "=" its default.
-        flags = re.findall(r"^  (?:--wire,)?--([\w-]+) (\S+)", text, re.M)
-        options = {name: unit.partition("=" if "..." not in unit else "...=")[2] for name, unit in flags}
-        rows = re.findall(r"^\| `([\w-]+)`[^|]*\| ([^|]*) \|", (ROOT / "README.md").read_text(), re.M)
-        self.assertEqual(sorted(options), sorted(name for name, _ in rows))
-        for name, default in rows:
-            self.assertEqual(default.split()[0], options[name] or default.split()[0], name)
+        # A flag, then its unit with its default behind the last "=".
+        options = {}
+        for name, unit in re.findall(r"^  (?:--wire,)?--([\w-]+) (\S+)", text, re.M):
+            shown, _, default = unit.rpartition("=") if re.search(r"=[\w-]+$", unit) else (unit, "", "")
+            options[name] = (shown.replace("|", " or "), default)
+        guide = (ROOT / "docs" / "user-guide.md").read_text(encoding="utf-8")
+        rows = re.findall(r"^\| `--([\w-]+)`[^|]*\| `(\w+)` \| ([^|]*) \| ([^|]*) \|", guide, re.M)
+        self.assertEqual(sorted(options), sorted(row[0] for row in rows))
+        for name, variable, unit, default in rows:
+            with self.subTest(option=name):
+                self.assertEqual(variable, "KOLO_" + name.upper().replace("-", "_"))
+                self.assertEqual(unit, options[name][0])
+                if options[name][1]:
+                    self.assertEqual(default, options[name][1])
+
+    def test_options_in_the_commands_of_the_pages_exist(self):
+        seen = 0
+        for page in pages.current_pages():
+            for program, arguments in pages.calls(page, lambda word: re.fullmatch(r"(build/bin/)?kolo-\w+", word)):
+                name = program.rpartition("/")[2]
+                command = arguments[:1] if arguments and re.fullmatch(r"[a-z][a-z-]*", arguments[0]) else []
+                text = self.help_of(name, *command)
+                for flag in pages.flags(arguments):
+                    seen += 1
+                    with self.subTest(page=page.name, command=[name, *arguments]):
+                        self.assertIn(f"{flag} ", text.replace(",", " "))
+        self.assertGreater(seen, 20)
+
+    @functools.lru_cache(maxsize=None)
+    def help_of(self, *command):
+        return self.succeed(*command, "--help", ranks=1).stdout
 
     def test_mistakes_are_named_with_the_option(self):
         for status, name, command in (
