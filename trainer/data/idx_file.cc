@@ -1,5 +1,6 @@
 #include "trainer/data/idx_file.h"
 
+#include <fmt/format.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -42,7 +43,7 @@ class Reader {
   }
 
   void read_all(std::span<std::uint8_t> into, const char* what) {
-    if (read(into) < into.size()) fail(std::string("file ends within ") + what);
+    if (read(into) < into.size()) fail(fmt::format("file ends within {}", what));
   }
 
   [[noreturn]] void fail(const std::string& what) const { throw_data_error(file_, offset_, what); }
@@ -66,8 +67,8 @@ IdxArray read_idx(const std::filesystem::path& file, std::size_t dimensions) {
   reader.read_all(magic, "the magic number");
   if (magic[0] != 0 || magic[1] != 0 || magic[2] != kUnsignedByte || magic[3] != dimensions) {
     throw_data_error(file, 0,
-                     "magic number " + std::to_string(big_endian(magic)) + ", expected " +
-                         std::to_string(kUnsignedByte << 8 | dimensions));
+                     fmt::format("magic number {}, expected {}", big_endian(magic),
+                                 kUnsignedByte << 8 | dimensions));
   }
 
   IdxArray array;
@@ -89,12 +90,12 @@ IdxArray read_idx(const std::filesystem::path& file, std::size_t dimensions) {
     const std::size_t wanted = std::min(kReadBytes, total - begin);
     array.bytes.resize(begin + wanted);
     if (reader.read(std::span(array.bytes).subspan(begin)) < wanted) {
-      reader.fail("file ends before its " + std::to_string(total) + " elements");
+      reader.fail(fmt::format("file ends before its {} elements", total));
     }
   }
   std::array<std::uint8_t, 1> beyond{};
   if (reader.read(beyond) > 0) {
-    reader.fail("file goes on after its " + std::to_string(total) + " elements");
+    reader.fail(fmt::format("file goes on after its {} elements", total));
   }
   return array;
 }
