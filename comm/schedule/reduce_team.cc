@@ -17,7 +17,7 @@ constexpr std::uint32_t kStop = std::numeric_limits<std::uint32_t>::max();
 
 }  // namespace
 
-ReduceTeam::ReduceTeam(int helpers, const SpinBudget& budget) : budget_(budget) {
+ReduceTeam::ReduceTeam(int helpers, const WaitPolicy& policy) : policy_(policy) {
   const auto wanted = static_cast<std::size_t>(helpers);
   helpers_.reserve(wanted);
   try {
@@ -54,9 +54,9 @@ void ReduceTeam::run(std::size_t pieces, const Job& job) {
   left_.notify_all();
   const std::uint32_t done = take_pieces(0);
   unfinished_.fetch_sub(done, std::memory_order_acq_rel);
-  Patience patience;
+  Spinner spinner;
   while (const std::uint32_t rest = unfinished_.load(std::memory_order_acquire)) {
-    if (!patience.pass(budget_.helper, budget_.keeps_core)) {
+    if (!spinner.pass(policy_.background_spin, policy_.keep_core)) {
       unfinished_.wait(rest, std::memory_order_acquire);
     }
   }
@@ -81,14 +81,14 @@ std::uint32_t ReduceTeam::take_pieces(std::size_t member) {
 }
 
 void ReduceTeam::help(std::size_t member) {
-  Patience patience;
+  Spinner spinner;
   for (;;) {
     const std::uint32_t left = left_.load(std::memory_order_relaxed);
     if (left == kStop) return;
     if (left == 0) {
-      if (!patience.pass(budget_.helper, budget_.keeps_core)) {
+      if (!spinner.pass(policy_.background_spin, policy_.keep_core)) {
         left_.wait(0, std::memory_order_relaxed);
-        patience.renew();
+        spinner.renew();
       }
       continue;
     }
@@ -99,7 +99,7 @@ void ReduceTeam::help(std::size_t member) {
     if (unfinished_.fetch_sub(taken, std::memory_order_acq_rel) == taken) {
       unfinished_.notify_one();
     }
-    patience.renew();
+    spinner.renew();
   }
 }
 

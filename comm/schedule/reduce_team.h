@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/base/patience.h"
+#include "comm/base/wait_policy.h"
 
 namespace kolo {
 
@@ -23,9 +23,9 @@ namespace kolo {
 /// nothing, and makes no system call while helpers look.
 class ReduceTeam {  // NOLINT(clang-analyzer-optin.performance.Padding): a cache line for each.
  public:
-  /// `helpers` threads beside the caller. Who waits looks again for `budget.helper` before it
-  /// sleeps. Errors: KoloError(kResources) if threads cannot be started.
-  ReduceTeam(int helpers, const SpinBudget& budget);
+  /// `helpers` threads beside the caller. A thread that waits polls for `policy.background_spin`
+  /// before it sleeps. Errors: KoloError(kResources) if threads cannot be started.
+  ReduceTeam(int helpers, const WaitPolicy& policy);
   ~ReduceTeam();
   ReduceTeam(const ReduceTeam&) = delete;
   ReduceTeam& operator=(const ReduceTeam&) = delete;
@@ -56,7 +56,7 @@ class ReduceTeam {  // NOLINT(clang-analyzer-optin.performance.Padding): a cache
   void help(std::size_t member);
   void stop();
 
-  const SpinBudget budget_;
+  const WaitPolicy policy_;
 
   // Constant while pieces are left or under way.
   Job job_;

@@ -31,12 +31,12 @@ class RuntimeState {
                       ? nullptr
                       : std::make_shared<Timeline>(options_.timeline, rendezvous.rank())),
         connection_(connect(rendezvous, options_)),
-        team_(connection_.reduce_threads, connection_.spin),
+        team_(connection_.reduce_threads, connection_.wait),
         engine_(*connection_.transport, connection_.grid,
                 {.time_outs = coarse_clock_, .steps = steady_clock_}, options_,
                 connection_.calibration, connection_.limits,
                 connection_.plane ? &*connection_.plane : nullptr, &team_),
-        driver_(std::make_shared<Driver>(engine_, *connection_.transport, connection_.spin)),
+        driver_(std::make_shared<Driver>(engine_, *connection_.transport, connection_.wait)),
         exceptions_(std::uncaught_exceptions()),
         thread_(*driver_) {}
 

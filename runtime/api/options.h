@@ -69,10 +69,9 @@ struct Options {
   std::chrono::milliseconds peer_timeout{10'000};
   /// A wait fails after this long although all peers are alive; 0 means never.
   std::chrono::milliseconds operation_timeout{600'000};
-  /// How long a thread that waits polls before it sleeps; 0 sleeps at once. -1 microsecond: 100 if
-  /// the compute threads of the node's ranks (OMP_NUM_THREADS each) fit the cores they may use,
-  /// else 50, in which the core is given away between two polls; up to four times as long where
-  /// sleeps prove too short to be worth it.
+  /// How long a thread that waits polls before it sleeps; 0: it sleeps at once. -1 microsecond: 400
+  /// if the compute threads of the node's ranks (OMP_NUM_THREADS each) fit the cores that they may
+  /// use, else 100, and then it yields its core after each poll.
   std::chrono::microseconds spin{-1};
   /// Threads that help with reductions, casts and copies in host memory, beside the one that waits;
   /// no bit depends on it. kAutoThreads: up to 3, on cores of the node that are left over by the

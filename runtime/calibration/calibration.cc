@@ -15,7 +15,7 @@
 #include "runtime/calibration/calibration_file.h"
 #include "runtime/calibration/link_meter.h"
 #include "runtime/calibration/probe_wait.h"
-#include "runtime/wait/spin_budget.h"
+#include "runtime/wait/core_use.h"
 #include "topology/discovery.h"
 
 namespace kolo {

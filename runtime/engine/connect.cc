@@ -159,7 +159,7 @@ Connection connect(Rendezvous& rendezvous, const Options& options) {
           .limits = limits,
           .transport = std::move(transport),
           .reduce_threads = reduce_threads,
-          .spin = spin_budget(sharers, granted, options.spin, reduce_threads),
+          .wait = choose_wait_policy(sharers, granted, options.spin, reduce_threads),
           .calibration = std::move(calibration),
           .plane = std::move(plane)};
 }

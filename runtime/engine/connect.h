@@ -8,7 +8,7 @@
 #include "comm/transport/transport.h"
 #include "runtime/api/options.h"
 #include "runtime/calibration/calibration.h"
-#include "runtime/wait/spin_budget.h"
+#include "runtime/wait/wait_policy.h"
 #include "topology/process_grid.h"
 
 namespace kolo {
@@ -20,7 +20,7 @@ struct Connection {
   std::unique_ptr<Transport> transport;
   // From the cores that the ranks of the machine share.
   int reduce_threads = 0;  ///< That help this rank.
-  SpinBudget spin = {};
+  WaitPolicy wait = {};
   Calibration calibration;
   std::optional<DevicePlane> plane = {};  ///< With the option `device`.
 };

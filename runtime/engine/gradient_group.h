@@ -25,7 +25,7 @@
 #include "runtime/engine/ticket_state.h"
 #include "runtime/observe/timeline.h"
 #include "runtime/plan/compression_choice.h"
-#include "runtime/wait/prompt_waits.h"
+#include "runtime/wait/wait_policy.h"
 
 namespace kolo {
 

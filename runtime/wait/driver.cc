@@ -23,12 +23,8 @@ Duration sleep_limit(const Engine& engine) {
 
 }  // namespace
 
-Driver::Driver(Engine& engine, Transport& transport, const SpinBudget& budget)
-    : engine_(engine),
-      transport_(transport),
-      budget_(budget),
-      spin_(budget.user, budget.user_most),
-      call_fd_(make_event_fd()) {
+Driver::Driver(Engine& engine, Transport& transport, const WaitPolicy& policy)
+    : engine_(engine), transport_(transport), policy_(policy), call_fd_(make_event_fd()) {
   std::vector<int> fds = transport_.wake_fds();
   fds.push_back(call_fd_.get());
   for (const int fd : fds) watched_.push_back({.fd = fd, .events = POLLIN, .revents = 0});
@@ -41,7 +37,7 @@ bool Driver::try_to_sit_down() {
   if (take == Seat::Take::kRefused) return false;
   if (take == Seat::Take::kTakenArmed) transport_.unarm();
   drives_.store(drives_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  patience_.renew();
+  spinner_.renew();
   return true;
 }
 
@@ -72,14 +68,13 @@ bool Driver::go_on(TimePoint deadline) {
   const bool is_due = !std::exchange(has_polled_, false) || engine_.has_submissions();
   moved_ = is_due && engine_.poll();
   if (moved_) {
-    patience_.renew();
-  } else if (!patience_.pass(spin_.now(), budget_.keeps_core)) {
+    spinner_.renew();
+  } else if (!spinner_.pass(policy_.spin, policy_.keep_core)) {
     const TimePoint now = std::chrono::steady_clock::now();
     if (now >= deadline) return false;
     const Duration limit = sleep_limit(engine_);
     transport_.sleep(std::min({limit, kPendingSleep, deadline - now}));
-    if (limit != kDeviceSleep) spin_.slept(std::chrono::steady_clock::now() - now);
-    patience_.renew();
+    spinner_.renew();
   }
   return !engine_.ended();
 }
@@ -123,16 +118,11 @@ bool Driver::arm(bool idle) { return idle ? transport_.arm_idle() : transport_.a
 // --- The engine's thread ------------------------------------------------------------------------
 
 void Driver::run() {
-  Naps naps;
   std::uint64_t drives = 0;  // that it knew of when it last sat
-  const auto stand_by = [&] {
-    call_.sleep(
-        naps.next(std::chrono::steady_clock::now(), drives_.load(std::memory_order_relaxed)));
-  };
   while (!engine_.ended()) {
     const bool may_drive = call_.answer() != static_cast<std::uint32_t>(kStandBy);
     if (!may_drive || seat_.end_watch() == Seat::Take::kRefused) {
-      stand_by();
+      call_.sleep(kStandByTime);
       continue;
     }
     transport_.disarm();
@@ -140,23 +130,23 @@ void Driver::run() {
     const bool was_driven = drives != known;
     if (was_driven && engine_.idle()) {
       if (seat_.leave() == Seat::Leave::kLeft) {
-        // Nobody drives; perhaps nobody will.
-        call_.sleep(Naps::kUsual);
+        // Nobody drives now, and perhaps nobody will.
+        call_.sleep(kStandByTime);
         continue;
       }
     }
-    if (drive_for_all() == Rest::kStandBy) stand_by();
+    if (drive_for_all() == Rest::kStandBy) call_.sleep(kStandByTime);
   }
 }
 
 Driver::Rest Driver::drive_for_all() {
   for (;;) {
-    patience_.renew();
+    spinner_.renew();
     do {
       moved_ = engine_.poll();
-      if (moved_) patience_.renew();
+      if (moved_) spinner_.renew();
     } while (!seat_.is_wanted() && !engine_.ended() &&
-             (moved_ || patience_.pass(budget_.engine, budget_.keeps_core)));
+             (moved_ || spinner_.pass(policy_.background_spin, policy_.keep_core)));
     if (seat_.is_wanted() || engine_.ended()) {
       if (seat_.leave() == Seat::Leave::kLeft) return Rest::kStandBy;
       continue;

@@ -7,14 +7,13 @@
 #include <vector>
 
 #include "comm/base/clock.h"
-#include "comm/base/patience.h"
 #include "comm/base/unique_handle.h"
+#include "comm/base/wait_policy.h"
 #include "comm/transport/doorbell.h"
 #include "comm/transport/transport.h"
 #include "runtime/engine/engine.h"
-#include "runtime/wait/naps.h"
 #include "runtime/wait/seat.h"
-#include "runtime/wait/spin_time.h"
+#include "runtime/wait/wait_policy.h"
 
 namespace kolo {
 
@@ -26,14 +25,14 @@ namespace kolo {
 ///   the engine's thread    sleeps                                until
 ///   watching               on all descriptors of the transport   news, or a call; without a limit
 ///                                                                if the engine is idle
-///   standing by            on its own doorbell, so that data     a call, or the end of a nap
-///                          of the network wake the driver only   (`Naps`)
+///   standing by            on its own doorbell, so that data     a call, or the end of
+///                          of the network wake the driver only   `kStandByTime`
 ///   driving                -                                     nothing moves, or a user wants
 ///                                                                the seat
 ///
-/// It stands by when it finds a user's thread in the seat, and watches again after a nap in which
-/// nobody drove: leaving costs users nothing. A user's thread that leaves with work under way arms
-/// the transport again if the engine's thread watches, or else calls it.
+/// It stands by when it finds a user's thread in the seat, and watches again after a time of
+/// standing by in which nobody drove: leaving costs users nothing. A user's thread that leaves with
+/// work under way arms the transport again if the engine's thread watches, or else calls it.
 ///
 /// Threads: any for `drive` and `attend`; `run` is the engine's thread.
 class Driver {
@@ -41,7 +40,7 @@ class Driver {
   /// What the caller of `attend` does next.
   enum class Next : std::uint8_t { kUnknown, kDrive };
 
-  Driver(Engine& engine, Transport& transport, const SpinBudget& budget);
+  Driver(Engine& engine, Transport& transport, const WaitPolicy& policy);
 
   /// For a thread that waits: drives until `settled()`. Returns earlier, with `settled()` still
   /// false, if another user's thread drives, after `deadline`, and when the engine has ended.
@@ -55,7 +54,7 @@ class Driver {
 
   /// For a thread that has submitted work and goes its way: sets out what can be, and sees to the
   /// rest being done in the background. A caller that is about to drive says so: then a call of the
-  /// engine's thread can wait for the end of its nap.
+  /// engine's thread can wait until it no longer stands by.
   void attend(Next next);
 
   /// Drives when nobody else does, until the engine has ended.
@@ -74,12 +73,11 @@ class Driver {
 
   Engine& engine_;
   Transport& transport_;
-  const SpinBudget budget_;
+  const WaitPolicy policy_;
   Seat seat_;
 
   // The driver's, whoever it is.
-  Patience patience_;
-  SpinTime spin_;                         // of users' threads
+  Spinner spinner_;
   std::atomic<std::uint64_t> drives_{0};  // by users' threads; the driver's to change
   Duration watch_limit_{};                // of the watch under way
   bool moved_ = false;                    // in the last poll

@@ -129,7 +129,7 @@ class Rank {
   Rank(InProcessHub& hub, int rank, int helpers = 0)
       : ranks_(hub.grid().world_size()),
         transport_(hub.transport(rank)),
-        team_(helpers, SpinBudget{}),
+        team_(helpers, WaitPolicy{}),
         executor_(*transport_, nullptr, &team_) {}
 
   /// What is in flight refers to the executor's memory, so the transport ends first.

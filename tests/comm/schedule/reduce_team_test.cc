@@ -15,16 +15,17 @@
 namespace kolo {
 namespace {
 
-/// Helpers that sleep at once, that look for a while, and that always look.
-constexpr std::array<SpinBudget, 3> kBudgets = {
-    SpinBudget{},
-    SpinBudget{.helper = std::chrono::microseconds(20), .keeps_core = std::chrono::microseconds(2)},
-    SpinBudget{.helper = std::chrono::hours(1)}};
+/// Helpers that sleep at once, that poll for a while, and that never sleep.
+constexpr std::array<WaitPolicy, 3> kPolicies = {
+    WaitPolicy{},
+    WaitPolicy{.background_spin = std::chrono::microseconds(20),
+               .keep_core = std::chrono::microseconds(2)},
+    WaitPolicy{.background_spin = std::chrono::hours(1)}};
 
 TEST(ReduceTeam, DoesEachPieceOnce) {
-  for (const SpinBudget& budget : kBudgets) {
+  for (const WaitPolicy& policy : kPolicies) {
     for (const int helpers : {0, 1, 3}) {
-      ReduceTeam team(helpers, budget);
+      ReduceTeam team(helpers, policy);
       EXPECT_EQ(team.size(), static_cast<std::size_t>(helpers) + 1);
       for (const std::size_t pieces : std::initializer_list<std::size_t>{0, 1, 2, 5, 1000}) {
         std::vector<int> done(pieces);  // Not atomic: the thread sanitizer looks on.
@@ -38,7 +39,7 @@ TEST(ReduceTeam, DoesEachPieceOnce) {
 }
 
 TEST(ReduceTeam, MembersAreToldApart) {
-  ReduceTeam team(3, {.helper = std::chrono::hours(1)});
+  ReduceTeam team(3, {.background_spin = std::chrono::hours(1)});
   std::vector<int> by_member(team.size());
   for (int run = 0; run < 200; ++run) {
     team.run(8, [&](std::size_t, std::size_t member) { ++by_member.at(member); });
@@ -50,8 +51,8 @@ TEST(ReduceTeam, MembersAreToldApart) {
 
 // Two pieces that wait for each other are over only if two threads work on them.
 TEST(ReduceTeam, HelpersHelp) {
-  for (const SpinBudget& budget : kBudgets) {
-    ReduceTeam team(1, budget);
+  for (const WaitPolicy& policy : kPolicies) {
+    ReduceTeam team(1, policy);
     for (int run = 0; run < 50; ++run) {
       std::atomic<int> arrived{0};
       std::vector<std::thread::id> threads(2);
@@ -90,9 +91,9 @@ TEST(ReduceTeam, AllocatesNothing) {
 
 // Asleep, looking, or not begun yet.
 TEST(ReduceTeam, EndsWheneverNothingRuns) {
-  for (const SpinBudget& budget : kBudgets) {
+  for (const WaitPolicy& policy : kPolicies) {
     for (int i = 0; i < 20; ++i) {
-      ReduceTeam team(3, budget);
+      ReduceTeam team(3, policy);
       if (i % 2 == 1) team.run(5, [](std::size_t, std::size_t) {});
     }
   }

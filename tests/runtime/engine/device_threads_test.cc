@@ -37,7 +37,7 @@ class DeviceRank {
     engine_ = std::make_unique<Engine>(*connection_.transport, connection_.grid,
                                        EngineClocks{clock_, clock_}, kOptions,
                                        connection_.calibration, connection_.limits, &plane_);
-    driver_ = std::make_unique<Driver>(*engine_, *connection_.transport, SpinBudget{});
+    driver_ = std::make_unique<Driver>(*engine_, *connection_.transport, WaitPolicy{});
     thread_ = std::make_unique<EngineThread>(*driver_);
   }
 

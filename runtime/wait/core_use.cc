@@ -1,4 +1,4 @@
-#include "runtime/wait/spin_budget.h"
+#include "runtime/wait/core_use.h"
 
 #include <sched.h>
 
@@ -13,22 +13,9 @@
 namespace kolo {
 namespace {
 
-/// Longer than a small exchange of messages within a machine; a sleep costs about 5 µs.
-constexpr std::chrono::microseconds kSpin{100};
-/// Longer than a small exchange takes when all peers run; a core given away to nobody is back after
-/// 0.3 µs.
-constexpr std::chrono::microseconds kKeepsCore{2};
-/// What another thread does for one turn of a small exchange, a few times over.
-constexpr std::chrono::microseconds kYield{50};
-/// So many times as long where sleeps prove short: the trips of a small sum between hosts that
-/// share two cores take 40 to 80 µs.
-constexpr int kAtMost = 4;
-
 constexpr std::size_t kNoQuota = std::numeric_limits<std::size_t>::max();
-/// The thread that drives while a rank computes.
-constexpr std::size_t kEngine = 1;
 /// Four threads of a rank that has the memory for itself read and write about as fast as memory
-/// can.
+/// can. A documented default: it decides the time of a sum, not its bits.
 constexpr std::size_t kMostSpare = 3;
 
 std::size_t compute_threads() {
@@ -91,8 +78,8 @@ CoreUse core_use_of(const std::string& text) {
 }
 
 bool fit(std::span<const CoreUse> ranks, std::size_t granted, std::size_t extra) {
-  // Whoever may use these cores only must find room on them (Hall's condition, for the sets of
-  // cores that ranks have and for all of them).
+  // The ranks that may use only these cores must find room on them: Hall's condition, checked for
+  // the set of cores of each rank and for the union of all.
   const auto fits_on = [&](const std::vector<int>& cores, std::size_t limit) {
     std::size_t threads = 0;
     for (const CoreUse& rank : ranks) {
@@ -118,24 +105,8 @@ bool fit(const CoreSharers& sharers, std::size_t granted, std::size_t extra) {
 
 int spare_reduce_threads(const CoreSharers& sharers, std::size_t granted) {
   std::size_t spare = 0;
-  while (spare < kMostSpare && fit(sharers, granted, kEngine + spare + 1)) ++spare;
+  while (spare < kMostSpare && fit(sharers, granted, kEngineThreads + spare + 1)) ++spare;
   return static_cast<int>(spare);
-}
-
-SpinBudget spin_budget(const CoreSharers& sharers, std::size_t granted,
-                       std::chrono::microseconds spin, int reduce_threads) {
-  const auto helpers = static_cast<std::size_t>(reduce_threads);
-  const bool all_fit = fit(sharers, granted, helpers);
-  const bool engines_fit = fit(sharers, granted, kEngine + helpers);
-  SpinBudget budget{.user = all_fit ? kSpin : kYield,
-                    .user_most = {},
-                    .engine = {},
-                    .helper = {},
-                    .keeps_core = all_fit ? kKeepsCore : Duration::zero()};
-  budget.user_most = kAtMost * budget.user;
-  if (spin.count() >= 0) budget.user = budget.user_most = spin;
-  if (engines_fit) budget.engine = budget.helper = budget.user;
-  return budget;
 }
 
 }  // namespace kolo
