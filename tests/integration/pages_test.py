@@ -10,6 +10,8 @@ from pages import ROOT, all_pages, anchors, calls, current_pages, flags, words
 EXAMPLE = ROOT / "tests" / "integration" / "wrap_example.cc"
 README = ROOT / "README.md"
 MOST_WORDS_OF_README = 1000
+MOST_WORDS_OF_A_FOLDERS_PAGE = 600
+MOST_WORDS_OF_A_RECORD = 250
 
 
 class Pages(unittest.TestCase):
@@ -53,8 +55,30 @@ class Pages(unittest.TestCase):
         tested = re.search(r"// \[begin\]\n(.*?)// \[end\]", EXAMPLE.read_text(encoding="utf-8"), re.S)[1]
         self.assertEqual(printed.strip(), tested.strip())
 
+    def test_tests_that_pages_name_exist(self):
+        tests = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("*.cc"))
+        names = re.findall(r"\*([A-Z][A-Za-z0-9]+)(…?)\*", (ROOT / "tests/compression/README.md").read_text("utf-8"))
+        self.assertGreater(len(names), 20)
+        for name, more in names:
+            with self.subTest(test=name):
+                self.assertRegex(tests, rf"TEST\w*\(\s*\w+,\s*{name}" + ("" if more else r"\)"))
+
+    def test_decisions_are_numbered_and_in_the_index(self):
+        folder = ROOT / "docs" / "decisions"
+        index = (folder / "README.md").read_text(encoding="utf-8")
+        records = sorted(folder.glob("[0-9]*.md"))
+        for number, record in enumerate(records, 1):
+            with self.subTest(record=record.name):
+                self.assertTrue(record.name.startswith(f"{number:04d}-"))
+                self.assertIn(f"({record.name})", index)
+                self.assertLessEqual(words(record), MOST_WORDS_OF_A_RECORD)
+
     def test_pages_are_short(self):
         self.assertLessEqual(words(README), MOST_WORDS_OF_README)
+        for page in all_pages():
+            if page.name == "README.md" and page != README and "docs" not in page.relative_to(ROOT).parts:
+                with self.subTest(page=page.relative_to(ROOT)):
+                    self.assertLessEqual(words(page), MOST_WORDS_OF_A_FOLDERS_PAGE)
 
 
 if __name__ == "__main__":
