@@ -9,6 +9,17 @@ namespace kolo {
 using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 
+/// `time` in nanoseconds, or the longest duration if it does not fit.
+constexpr Duration saturated(std::chrono::milliseconds time) {
+  constexpr auto kLongest = std::chrono::duration_cast<std::chrono::milliseconds>(Duration::max());
+  return time > kLongest ? Duration::max() : Duration(time);
+}
+
+/// `time` after `from`, or the last point in time if that does not fit.
+constexpr TimePoint later(TimePoint from, Duration time) {
+  return time > TimePoint::max() - from ? TimePoint::max() : from + time;
+}
+
 /// Where time comes from: the machine in production, a test's hand in simulations. Always
 /// monotonic, so that a clock set back during a run changes no deadline.
 class Clock {

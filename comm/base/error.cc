@@ -22,6 +22,8 @@ std::string_view to_string(ErrorCode code) {
       return "I/O";
     case ErrorCode::kTimeout:
       return "time-out";
+    case ErrorCode::kStall:
+      return "stall";
     case ErrorCode::kMismatch:
       return "mismatch";
     case ErrorCode::kAuth:
@@ -50,6 +52,7 @@ int exit_status(ErrorCode code) {
     case ErrorCode::kIo:
       return 74;
     case ErrorCode::kTimeout:
+    case ErrorCode::kStall:
       return 75;
     case ErrorCode::kMismatch:
       return 76;

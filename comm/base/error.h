@@ -17,6 +17,7 @@ enum class ErrorCode {
   kResources,  ///< Out of descriptors, memory or arena space.
   kIo,         ///< A system call on a file or socket failed.
   kTimeout,    ///< A deadline passed although every peer is alive.
+  kStall,      ///< Some ranks wait too long for tensors that others have not submitted.
   kMismatch,   ///< Ranks disagree about a tensor's name, shape, dtype or operation.
   kAuth,       ///< A peer did not know the job's secret.
   kConfig,     ///< Options are unknown, malformed or contradict each other.

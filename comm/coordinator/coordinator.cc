@@ -15,47 +15,64 @@ namespace {
 // its iterations all nodes have released.
 constexpr std::uint32_t kFirstReleasedCounter = kMaxBuckets;
 
-/// How often time is looked at: often enough for tests with short time-outs, never for its own
-/// sake.
+/// A quarter of the shortest limit, so that no limit is exceeded by much more than a quarter.
 Duration look_interval(const CoordinatorOptions& options) {
-  return std::min(options.complain_after, options.peer_timeout) / 4;
+  return std::min(options.mismatch_after, options.peer_timeout) / 4;
+}
+
+/// Complaints about the same topic come ever less often, but at least this often: the next one
+/// finds a rank that has frozen since the last.
+Duration longest_patience(const CoordinatorOptions& options) {
+  return std::max(options.mismatch_after, options.peer_timeout / 2);
 }
 
 }  // namespace
 
 Coordinator::Coordinator(Transport& transport, const ProcessGrid& grid, const Clock& clock,
-                         CoordinatorOptions options)
+                         CoordinatorOptions options, const std::atomic<int>* user_threads)
     : transport_(transport),
       grid_(grid),
       clock_(clock),
       options_(options),
+      user_threads_(user_threads),
       tree_(CombiningTree::build(transport.rank(), grid)),
       leader_(grid.leader(grid.node(transport.rank()))),
       local_size_(static_cast<std::uint64_t>(grid.local_size(transport.rank()))),
       negotiator_(tree_),
-      inspector_(grid.world_size()) {}
+      inspector_(grid.world_size(),
+                 {.confirm_after = options.mismatch_after, .stall_after = options.stall_after}) {}
 
 std::uint32_t Coordinator::released_counter(BucketId bucket) const {
   return kFirstReleasedCounter + bucket;
 }
 
 Topic Coordinator::propose(std::string_view name, std::uint64_t word, Negotiator::Rule rule,
-                           std::string text, const std::atomic<int>& waiters) {
+                           std::string text, const Waited& waited) {
   const std::uint64_t key = name_key(name);
   const Topic topic{key, rounds_[key]};
+  if (const auto refused = refused_.find(key); refused != refused_.end()) {
+    ++rounds_[key];
+    decisions_.push_back(
+        {.kind = FrameKind::kReject, .topics = {topic}, .error = std::move(refused->second)});
+    refused_.erase(refused);
+    return topic;
+  }
   Proposal& proposal = proposals_[topic];
   proposal.text = std::move(text);
-  proposal.pending = {.topic = topic, .text = proposal.text, .waiters = &waiters};
+  proposal.pending = {.topic = topic,
+                      .text = proposal.text,
+                      .waited = &waited,
+                      .name = rule == Negotiator::Rule::kEqualWords ? key : 0};
   negotiator_.propose(topic, word, rule);
   return topic;
 }
 
-void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, std::string_view text,
-                         const std::atomic<int>& waiters) {
+void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, const Subject& subject) {
   if (agreements_.size() <= bucket) agreements_.resize(bucket + std::size_t{1});
   arrivals_.push_back({.topic = {bucket_key(bucket), iteration},
-                       .text = text,
-                       .waiters = &waiters,
+                       .text = subject.text,
+                       .waited = &subject.waited,
+                       .name = subject.name,
                        .node_arrivals = local_size_ * (agreements_[bucket] + 1)});
   const std::uint64_t count = transport_.arrive(leader_, bucket);
   if (count % local_size_ != 0) return;
@@ -69,16 +86,19 @@ void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, std::string_v
   }
 }
 
-void Coordinator::begin(BucketId bucket, std::uint64_t iteration, std::string_view text,
-                        const std::atomic<int>& waiters) {
+void Coordinator::begin(BucketId bucket, std::uint64_t iteration, const Subject& subject) {
   if (ended_.size() <= bucket) ended_.resize(bucket + std::size_t{1});
-  begun_.push_back({.topic = {bucket_key(bucket), iteration}, .text = text, .waiters = &waiters});
+  begun_.push_back({.topic = {bucket_key(bucket), iteration},
+                    .text = subject.text,
+                    .waited = &subject.waited,
+                    .name = subject.name});
 }
 
 void Coordinator::end(BucketId bucket) {
   const auto it = std::find_if(begun_.begin(), begun_.end(), [&](const Pending& pending) {
     return pending.topic.key == bucket_key(bucket);
   });
+  if (it == begun_.end()) return;  // It was rejected.
   ended_[bucket] = it->topic.round + 1;
   *it = begun_.back();
   begun_.pop_back();
@@ -91,12 +111,11 @@ void Coordinator::abandon(BucketId bucket) {
 
 bool Coordinator::poll() {
   if (failure_) return false;
-  if (const auto error = transport_.failure()) {
-    fail(*error);
-    return true;
-  }
   const std::size_t before = decisions_.size() + agreed_.size();
   receive();
+  // A peer that left because of a failure has said which: that comes before its own absence.
+  if (const auto error = transport_.failure()) fail(*error);
+  if (failure_) return true;
   flush();
   count_arrivals();
   flush();
@@ -113,7 +132,7 @@ void Coordinator::receive() {
   while (!failure_ && transport_.receive_control(incoming_)) {
     const auto frame = decode(incoming_.bytes);
     if (frame) {
-      unanswered_since_.erase(incoming_.peer);
+      silence_.erase(incoming_.peer);
       handle(incoming_.peer, *frame);
     } else {
       fail({.code = ErrorCode::kInternal,
@@ -132,10 +151,15 @@ void Coordinator::handle(int peer, const Frame& frame) {
       send(peer, {.kind = FrameKind::kPong});
       break;
     case FrameKind::kQuery:
-      send(peer, report(frame.least));
+      // The root looks into everything that is pending, so there is no need to complain, too.
+      next_complaint_ = std::max(next_complaint_, later(clock_.now(), patience_));
+      send(peer, report(frame));
       break;
     case FrameKind::kReport:
-      conclude(inspector_.report(peer, frame));
+      conclude(inspector_.report(peer, frame, clock_.now()));
+      break;
+    case FrameKind::kWarn:
+      log::warn(frame.error.what);
       break;
     case FrameKind::kPing:
       send(peer, {.kind = FrameKind::kPong});
@@ -167,11 +191,11 @@ void Coordinator::flush() {
     send(outgoing.peer, outgoing.frame);
   }
   for (Frame& decision : negotiator_.take_decisions()) {
-    forget(decision.topic);
-    if (decision.kind == FrameKind::kAccept) ++rounds_[decision.topic.key];
-    for (const Topic& topic : decision.topics) {
-      forget(topic);
-      ++rounds_[topic.key];
+    if (decision.kind == FrameKind::kAccept) {
+      forget(decision.topic);
+      ++rounds_[decision.topic.key];
+    } else {
+      forget_rejected(decision);
     }
     decisions_.push_back(std::move(decision));
   }
@@ -184,13 +208,13 @@ void Coordinator::flush() {
   }
   for (const Topic& topic : negotiator_.take_conflicts()) inspector_.conflict(topic);
   if (const auto query = inspector_.next_query()) {
-    const TimePoint now = clock_.now();
+    next_complaint_ = std::max(next_complaint_, later(clock_.now(), patience_));
     for (int peer = 0; peer < grid_.world_size(); ++peer) {
       if (peer == transport_.rank()) continue;
       send(peer, *query);
-      expect_answer(peer, now);
+      expect_answer(peer);
     }
-    conclude(inspector_.report(transport_.rank(), report(query->least)));
+    conclude(inspector_.report(transport_.rank(), report(*query), clock_.now()));
   }
 }
 
@@ -218,18 +242,53 @@ void Coordinator::count_arrivals() {
   }
 }
 
-void Coordinator::forget(const Topic& topic) {
-  proposals_.erase(topic);
+bool Coordinator::forget(const Topic& topic) {
   const auto is_topic = [&](const Pending& pending) { return pending.topic == topic; };
-  std::erase_if(arrivals_, is_topic);
-  std::erase_if(begun_, is_topic);
+  return proposals_.erase(topic) + std::erase_if(arrivals_, is_topic) +
+             std::erase_if(begun_, is_topic) >
+         0;
+}
+
+/// A rank that had none of these topics pending was busy, and will come to the same use of the
+/// name: it then fails like those of the other ranks.
+void Coordinator::forget_rejected(const Frame& decision) {
+  bool was_waiting = false;
+  for (const Topic& topic : decision.topics) was_waiting |= forget(topic);
+  for (const Topic& topic : decision.topics) {
+    if (was_waiting) {
+      ++rounds_[topic.key];
+    } else if (!is_bucket_key(topic.key)) {
+      refused_[topic.key] = decision.error;
+    }
+  }
 }
 
 void Coordinator::conclude(const std::optional<StallInspector::Finding>& finding) {
-  if (const auto note = inspector_.take_note()) log::warn(*note);
+  if (const auto warning = inspector_.take_warning()) {
+    log::warn(warning->text);
+    for (int peer = 0; warning->is_for_all_ranks && peer < grid_.world_size(); ++peer) {
+      if (peer != transport_.rank()) {
+        send(peer, {.kind = FrameKind::kWarn, .error = {.what = warning->text}});
+      }
+    }
+  }
   if (!finding) return;
   log::error(finding->error.to_string());
   negotiator_.reject(finding->topics, finding->error);
+}
+
+template <typename Visit>
+void Coordinator::for_each_pending(Visit visit) {
+  for (auto& [topic, proposal] : proposals_) visit(proposal.pending);
+  for (Pending& pending : arrivals_) visit(pending);
+  for (Pending& pending : begun_) visit(pending);
+}
+
+template <typename Visit>
+void Coordinator::for_each_pending(Visit visit) const {
+  for (const auto& [topic, proposal] : proposals_) visit(proposal.pending);
+  for (const Pending& pending : arrivals_) visit(pending);
+  for (const Pending& pending : begun_) visit(pending);
 }
 
 std::string Coordinator::describe_wait() const {
@@ -238,85 +297,114 @@ std::string Coordinator::describe_wait() const {
     text += fmt::format("{}{}", text.empty() ? "agreement on " : ", ",
                         topic.substr(0, topic.find('\n')));
   };
-  for (const auto& [topic, proposal] : proposals_) add(proposal.text);
-  for (const Pending& pending : arrivals_) add(pending.text);
-  for (const Pending& pending : begun_) add(pending.text);
+  for_each_pending([&](const Pending& pending) { add(pending.text); });
   return text.empty() ? "no agreement" : text;
 }
 
-Frame Coordinator::report(std::uint64_t query) const {
-  Frame frame{.kind = FrameKind::kReport, .least = query};
-  const auto add = [&](const Pending& pending) {
-    frame.pending.push_back({.topic = pending.topic,
-                             .blocking = pending.waiters->load(std::memory_order_acquire) > 0,
-                             .text = std::string(pending.text)});
-  };
-  for (const auto& [topic, proposal] : proposals_) add(proposal.pending);
-  for (const Pending& pending : arrivals_) add(pending);
-  for (const Pending& pending : begun_) add(pending);
-  for (std::size_t bucket = 0; bucket < ended_.size(); ++bucket) {
-    if (ended_[bucket] == 0) continue;
-    const Topic last{bucket_key(static_cast<BucketId>(bucket)), ended_[bucket] - 1};
-    frame.pending.push_back({.topic = last, .text = {}, .past = true});
+Frame Coordinator::report(const Frame& query) const {
+  Frame frame{.kind = FrameKind::kReport, .least = query.least};
+  std::map<const Waited*, int> waiters;
+  for_each_pending([&](const Pending& pending) {
+    const int count = waiters[pending.waited] = pending.waited->waiters();
+    const bool is_in_full = pending.topic == query.topic;
+    frame.pending.push_back(
+        {.topic = pending.topic,
+         .blocking = count > 0,
+         .text = std::string(is_in_full ? pending.text
+                                        : pending.text.substr(0, pending.text.find('\n'))),
+         .name = pending.name});
+  });
+  for (const Topic& topic : query.topics) {
+    const auto bucket = bucket_of(topic.key);
+    if (bucket >= ended_.size() || ended_[bucket] <= topic.round) continue;
+    frame.pending.push_back({.topic = topic, .past = true});
   }
+  int waiting = 0;
+  for (const auto& [waited, count] : waiters) waiting += count;
+  const int threads = user_threads_ == nullptr ? 0 : user_threads_->load(std::memory_order_acquire);
+  frame.all_wait = waiting > 0 && waiting >= threads;
   return frame;
 }
 
 bool Coordinator::is_time_to_look(bool runs) {
   if (failure_) return false;
   if (runs || waiting()) return clock_.now() >= next_look_;
-  if (!unanswered_since_.empty()) unanswered_since_.clear();
-  if (!awaited_.empty()) awaited_.clear();
+  last_look_.reset();
+  if (!silence_.empty()) silence_.clear();
+  if (!watched_.empty()) watched_.clear();
   return false;
 }
 
 void Coordinator::look(std::span<const int> awaited) {
   const TimePoint now = clock_.now();
-  next_look_ = now + look_interval(options_);
+  next_look_ = later(now, look_interval(options_));
+  count_silence(now, awaited);
+  if (failure_) return;
+  complain(now);
+  inspector_.tick(now);
+  ping_silent(awaited);
+}
 
-  for (auto& [topic, proposal] : proposals_) complain(proposal.pending, now);
-  for (Pending& pending : arrivals_) complain(pending, now);
-  for (Pending& pending : begun_) complain(pending, now);
-
-  // A peer that is waited for in two looks in a row is asked for a sign of life.
-  const std::set<int> previous =
-      std::exchange(awaited_, std::set<int>(awaited.begin(), awaited.end()));
-  for (int peer : awaited_) {
-    if (!previous.contains(peer)) continue;
-    if (!unanswered_since_.contains(peer)) {
-      send(peer, {.kind = FrameKind::kPing});
-    }
-    expect_answer(peer, now);
-  }
-  for (const auto& [peer, since] : unanswered_since_) {
-    if (now - since < options_.peer_timeout) continue;
+/// Adds the time since the last look to the silence of peers. Time in which this rank itself was
+/// stopped proves nothing about them, so one look adds a quarter of the limit at most.
+void Coordinator::count_silence(TimePoint now, std::span<const int> awaited) {
+  const Duration elapsed = last_look_ ? now - *last_look_ : Duration(0);
+  last_look_ = now;
+  for (auto& [peer, silence] : silence_) {
+    silence += std::min(elapsed, options_.peer_timeout / 4);
+    if (silence < options_.peer_timeout) continue;
+    const bool is_awaited = std::find(awaited.begin(), awaited.end(), peer) != awaited.end();
     const auto seconds = std::chrono::duration<double>(options_.peer_timeout).count();
     fail({.code = ErrorCode::kPeerLost,
           .rank = transport_.rank(),
           .peer = peer,
-          .verb = awaited_.contains(peer) ? "run" : "agree",
+          .verb = is_awaited ? "run" : "agree",
           .what = fmt::format("rank {} gives no sign of life for {:.3g} s", peer, seconds)});
     return;
   }
 }
 
-void Coordinator::complain(Pending& pending, TimePoint now) {
-  if (!pending.next_complaint) {
-    pending.patience = options_.complain_after;
-    pending.next_complaint = now + pending.patience;
+/// A peer that something waits for in two looks in a row is asked for a sign of life. A rank that
+/// owes the root a report may have frozen after an older frame of its own seemed to answer.
+void Coordinator::ping_silent(std::span<const int> awaited) {
+  const std::set<int> previous =
+      std::exchange(watched_, std::set<int>(awaited.begin(), awaited.end()));
+  for (const int rank : inspector_.silent_ranks()) watched_.insert(rank);
+  for (const int peer : watched_) {
+    if (!previous.contains(peer)) continue;
+    if (!silence_.contains(peer)) send(peer, {.kind = FrameKind::kPing});
+    expect_answer(peer);
   }
-  if (now < *pending.next_complaint) return;
-  pending.patience *= 2;
-  pending.next_complaint = now + pending.patience;
-  if (tree_.root == transport_.rank()) {
-    inspector_.stalled(pending.topic);
-    return;
-  }
-  send(tree_.root, {.kind = FrameKind::kStalled, .topic = pending.topic});
-  expect_answer(tree_.root, now);
 }
 
-void Coordinator::expect_answer(int peer, TimePoint now) { unanswered_since_.emplace(peer, now); }
+/// One complaint stands for everything that is pending here: the root asks about all of it.
+void Coordinator::complain(TimePoint now) {
+  const Pending* oldest = nullptr;
+  for_each_pending([&](Pending& pending) {
+    if (!pending.since) pending.since = now;
+    const bool is_older = oldest == nullptr || *pending.since < *oldest->since;
+    const bool is_known = oldest != nullptr && *pending.since == *oldest->since;
+    if (is_older || (is_known && pending.topic == oldest_)) oldest = &pending;
+  });
+  if (oldest == nullptr) return;
+  if (oldest->topic != oldest_) {
+    oldest_ = oldest->topic;
+    patience_ = options_.mismatch_after;
+    next_complaint_ = later(*oldest->since, patience_);
+  }
+  if (now < next_complaint_) return;
+  const Duration longest = longest_patience(options_);
+  patience_ = patience_ < longest / 2 ? 2 * patience_ : longest;
+  next_complaint_ = later(now, patience_);
+  if (tree_.root == transport_.rank()) {
+    inspector_.stalled(oldest->topic);
+  } else {
+    send(tree_.root, {.kind = FrameKind::kStalled, .topic = oldest->topic});
+    expect_answer(tree_.root);
+  }
+}
+
+void Coordinator::expect_answer(int peer) { silence_.try_emplace(peer, Duration(0)); }
 
 void Coordinator::fail(const Error& error) {
   if (failure_) return;

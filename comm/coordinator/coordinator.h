@@ -14,6 +14,7 @@
 #include "comm/base/clock.h"
 #include "comm/coordinator/negotiator.h"
 #include "comm/coordinator/stall_inspector.h"
+#include "comm/coordinator/waited.h"
 #include "comm/schedule/bucket_layout.h"
 #include "comm/transport/transport.h"
 #include "topology/process_grid.h"
@@ -21,8 +22,20 @@
 namespace kolo {
 
 struct CoordinatorOptions {
-  Duration complain_after = std::chrono::seconds(1);  ///< A pending topic is looked into.
-  Duration peer_timeout = std::chrono::seconds(10);   ///< An unanswered question means a lost peer.
+  /// A topic that is pending for this long is looked into.
+  Duration mismatch_after = std::chrono::seconds(1);
+  /// A peer that answers nothing for this long is lost.
+  Duration peer_timeout = std::chrono::seconds(10);
+  /// A topic that ranks wait for in vain for this long is an error; the largest value: never.
+  Duration stall_after = Duration::max();
+};
+
+/// What a rank submits, for errors and for judging whether it can go on.
+struct Subject {
+  std::string_view text;  ///< Description, one line per tensor; must live until the decision.
+  const Waited& waited;   ///< Must live until the decision.
+  /// Hash of the name whose uses all ranks make in the same order; 0: none.
+  std::uint64_t name = 0;
 };
 
 /// A bucket that is ready on all ranks.
@@ -33,45 +46,43 @@ struct Agreed {
 
 /// Agreement among all ranks: which topics all have proposed alike, and which buckets are ready
 /// everywhere. Within a node readiness is one counter per bucket in the leader's mapped memory;
-/// between nodes it is a frame along the tree (see `Negotiator`). Eager buckets need no agreement
-/// to start; of them it only knows what is under way here.
+/// between nodes it is a frame along the tree (see `Negotiator`). Eager buckets start without
+/// agreement; the coordinator knows only which of them have begun and not ended here.
 ///
-/// Nothing is sent while nothing is pending. While something is, silence is looked into: complaints
-/// go to the root, which asks all ranks (`StallInspector`); ranks that running buckets wait for are
-/// pinged; whoever does not answer within `peer_timeout` is lost.
+/// Nothing is sent while nothing is pending. A rank whose oldest pending topic makes no progress
+/// complains to the root, which asks all ranks (`StallInspector`). Ranks that running buckets or
+/// inquiries wait for are pinged; a rank that does not answer within `peer_timeout` is lost. Both
+/// are repeated at bounded intervals, so a rank that freezes at any time is noticed.
 ///
 /// Threads: one, the transport's. Never blocks.
 class Coordinator {
  public:
+  /// `user_threads` counts the threads of the program that have used the runtime and still run; it
+  /// outlives the coordinator. Null: those that wait are all there are.
   Coordinator(Transport& transport, const ProcessGrid& grid, const Clock& clock,
-              CoordinatorOptions options);
+              CoordinatorOptions options, const std::atomic<int>* user_threads = nullptr);
 
-  /// Proposes the next use of `name`. `text` describes it, one line per tensor; `waiters` counts
-  /// the threads that wait for it and must live until the decision.
+  /// Proposes the next use of `name`. `text` describes it, one line per tensor; `waited` must live
+  /// until the decision.
   Topic propose(std::string_view name, std::uint64_t fingerprint, std::string text,
-                const std::atomic<int>& waiters) {
-    return propose(name, fingerprint, Negotiator::Rule::kEqualWords, std::move(text), waiters);
+                const Waited& waited) {
+    return propose(name, fingerprint, Negotiator::Rule::kEqualWords, std::move(text), waited);
   }
 
-  /// The same for something that ranks need not have alike: the decision tells all the least and
-  /// the greatest word.
-  Topic vote(std::string_view name, std::uint64_t word, std::string text,
-             const std::atomic<int>& waiters) {
-    return propose(name, word, Negotiator::Rule::kAnyWords, std::move(text), waiters);
+  /// The same for something that ranks need not have alike: the decision tells all ranks the least
+  /// and the greatest vote.
+  Topic vote(std::string_view name, std::uint64_t word, std::string text, const Waited& waited) {
+    return propose(name, word, Negotiator::Rule::kAnyWords, std::move(text), waited);
   }
 
   /// This rank is ready for an iteration of a bucket. Iterations of a bucket grow, and need not
-  /// follow each other. After a rejection it takes no more. `text` and `waiters` must live until it
-  /// is agreed or rejected.
-  void arrive(BucketId bucket, std::uint64_t iteration, std::string_view text,
-              const std::atomic<int>& waiters);
+  /// follow each other. After a rejection it takes no more.
+  void arrive(BucketId bucket, std::uint64_t iteration, const Subject& subject);
 
   /// This rank begins an iteration of an eager bucket, which no agreement precedes: it is pending
-  /// until `end`, so that complaints, reports and rejections know it. `text` and `waiters` must
-  /// live until then.
-  void begin(BucketId bucket, std::uint64_t iteration, std::string_view text,
-             const std::atomic<int>& waiters);
-  /// That iteration is at its end here.
+  /// until `end`, so that complaints, reports and rejections know it.
+  void begin(BucketId bucket, std::uint64_t iteration, const Subject& subject);
+  /// That iteration has ended here.
   void end(BucketId bucket);
   /// That iteration, which others may not begin, is given up.
   void abandon(BucketId bucket);
@@ -81,10 +92,11 @@ class Coordinator {
 
   /// Whether `look` is due; never while nothing waits for other ranks and nothing `runs`.
   bool is_time_to_look(bool runs);
-  /// Looks into silence. `awaited` are ranks that running buckets wait for.
+  /// Complains, pings and judges silence. `awaited` are ranks that running buckets wait for.
   void look(std::span<const int> awaited);
 
-  /// kAccept and kReject frames, in an order that is the same on all ranks.
+  /// kAccept and kReject frames, in an order that is the same on all ranks; only the rejection of a
+  /// use that others have given up already comes when this rank submits it.
   std::vector<Frame> take_decisions() { return std::exchange(decisions_, {}); }
   /// Buckets to start, valid until the next `poll`.
   std::span<const Agreed> take_agreed();
@@ -98,19 +110,20 @@ class Coordinator {
   /// "agreement on 'x': ..., 'y': ...", or "no agreement".
   std::string describe_wait() const;
 
-  /// Whether anything waits for other ranks, so that time matters.
+  /// Whether anything waits for other ranks, so that time matters, or a decision is to be taken.
   bool waiting() const {
-    return !proposals_.empty() || !arrivals_.empty() || !begun_.empty() || inspector_.asking();
+    return !proposals_.empty() || !arrivals_.empty() || !begun_.empty() || !decisions_.empty() ||
+           inspector_.is_busy();
   }
 
  private:
   struct Pending {
     Topic topic;
     std::string_view text;
-    const std::atomic<int>* waiters;
-    std::optional<TimePoint> next_complaint = {};  // set when it is first looked at
-    Duration patience{};
-    std::uint64_t node_arrivals = 0;  // that the leader counts when its node is ready
+    const Waited* waited;
+    std::uint64_t name = 0;
+    std::optional<TimePoint> since = {};  // set when it is first looked at
+    std::uint64_t node_arrivals = 0;      // that the leader counts when its node is ready
     bool forwarded = false;
   };
   struct Proposal {
@@ -119,39 +132,52 @@ class Coordinator {
   };
 
   Topic propose(std::string_view name, std::uint64_t word, Negotiator::Rule rule, std::string text,
-                const std::atomic<int>& waiters);
+                const Waited& waited);
   void receive();
   void handle(int peer, const Frame& frame);
   void send(int peer, const Frame& frame);
   void flush();
   void count_arrivals();
-  void forget(const Topic& topic);
+  bool forget(const Topic& topic);
+  void forget_rejected(const Frame& decision);
   void conclude(const std::optional<StallInspector::Finding>& finding);
-  Frame report(std::uint64_t query) const;
-  void complain(Pending& pending, TimePoint now);
-  void expect_answer(int peer, TimePoint now);
+  Frame report(const Frame& query) const;
+  template <typename Visit>
+  void for_each_pending(Visit visit);
+  template <typename Visit>
+  void for_each_pending(Visit visit) const;
+  void complain(TimePoint now);
+  void count_silence(TimePoint now, std::span<const int> awaited);
+  void ping_silent(std::span<const int> awaited);
+  void expect_answer(int peer);
   std::uint32_t released_counter(BucketId bucket) const;
 
   Transport& transport_;
   ProcessGrid grid_;
   const Clock& clock_;
   CoordinatorOptions options_;
+  const std::atomic<int>* user_threads_;
   CombiningTree tree_;
   int leader_;
   std::uint64_t local_size_;
   Negotiator negotiator_;
   StallInspector inspector_;
   std::map<std::uint64_t, std::uint64_t> rounds_;  // by key: decisions so far
+  std::map<std::uint64_t, Error> refused_;         // by key: why the next use fails
   std::map<Topic, Proposal> proposals_;            // of this rank, undecided
   std::vector<Pending> arrivals_;                  // of this rank, not agreed
   std::vector<std::uint64_t> agreements_;          // by bucket: arrivals that were agreed
-  std::vector<Pending> begun_;                     // eager, not at their end
-  std::vector<std::uint64_t> ended_;               // eager, by bucket: iterations at their end
+  std::vector<Pending> begun_;                     // eager, not ended
+  std::vector<std::uint64_t> ended_;               // eager, by bucket: iterations that have ended
   std::vector<Frame> decisions_;
   std::vector<Agreed> agreed_, taken_;
-  std::map<int, TimePoint> unanswered_since_;  // peers that were asked something
-  std::set<int> awaited_;
+  std::map<int, Duration> silence_;  // of peers that were asked something
+  std::set<int> watched_;            // peers that something waited for at the last look
   TimePoint next_look_{};
+  std::optional<TimePoint> last_look_;  // of those that follow each other
+  Topic oldest_{};                      // pending at the last look
+  Duration patience_{};                 // until the complaint after the next
+  TimePoint next_complaint_{};
   ControlFrame incoming_;
   std::vector<std::byte> outgoing_;
   std::optional<Error> failure_;

@@ -83,7 +83,7 @@ class Reader {
 };
 
 constexpr std::size_t kTopicBytes = 16;
-constexpr std::size_t kLeastPendingBytes = kTopicBytes + 5;
+constexpr std::size_t kLeastPendingBytes = kTopicBytes + 13;
 constexpr unsigned kBlockingBit = 1;
 constexpr unsigned kPastBit = 2;
 
@@ -109,7 +109,10 @@ std::optional<Error> read_error(Reader& reader) {
   return error;
 }
 
-bool has_error(FrameKind kind) { return kind == FrameKind::kReject || kind == FrameKind::kFail; }
+bool has_topics(FrameKind kind) { return kind == FrameKind::kReject || kind == FrameKind::kQuery; }
+bool has_error(FrameKind kind) {
+  return kind == FrameKind::kReject || kind == FrameKind::kWarn || kind == FrameKind::kFail;
+}
 
 }  // namespace
 
@@ -122,16 +125,18 @@ void encode(const Frame& frame, std::vector<std::byte>& bytes) {
   writer.topic(frame.topic);
   writer.number(frame.least);
   writer.number(frame.greatest);
-  if (frame.kind == FrameKind::kReject) {
+  if (has_topics(frame.kind)) {
     writer.number(narrow<std::uint32_t>(frame.topics.size()));
     for (const Topic& topic : frame.topics) writer.topic(topic);
   }
   if (frame.kind == FrameKind::kReport) {
+    writer.number(static_cast<std::uint8_t>(frame.all_wait ? 1 : 0));
     writer.number(narrow<std::uint32_t>(frame.pending.size()));
     for (const PendingTopic& pending : frame.pending) {
       writer.topic(pending.topic);
       writer.number(static_cast<std::uint8_t>((pending.blocking ? kBlockingBit : 0) |
                                               (pending.past ? kPastBit : 0)));
+      writer.number(pending.name);
       writer.text(pending.text);
     }
   }
@@ -147,17 +152,19 @@ std::optional<Frame> decode(std::span<const std::byte> bytes) {
   frame.topic = reader.topic();
   frame.least = reader.number<std::uint64_t>();
   frame.greatest = reader.number<std::uint64_t>();
-  if (frame.kind == FrameKind::kReject) {
+  if (has_topics(frame.kind)) {
     frame.topics.resize(reader.list(kTopicBytes));
     for (Topic& topic : frame.topics) topic = reader.topic();
   }
   if (frame.kind == FrameKind::kReport) {
+    frame.all_wait = reader.number<std::uint8_t>() != 0;
     frame.pending.resize(reader.list(kLeastPendingBytes));
     for (PendingTopic& pending : frame.pending) {
       pending.topic = reader.topic();
       const auto bits = reader.number<std::uint8_t>();
       pending.blocking = (bits & kBlockingBit) != 0;
       pending.past = (bits & kPastBit) != 0;
+      pending.name = reader.number<std::uint64_t>();
       pending.text = reader.text();
     }
   }

@@ -41,32 +41,37 @@ enum class FrameKind : std::uint8_t {
   kArrive,   ///< Up, between leaders: my subtree is ready for the topic.
   kRelease,  ///< Down, between leaders: all ranks are ready for the topic.
   kStalled,  ///< Any rank to the root: the topic makes no progress here.
-  kQuery,    ///< Root to any rank: report what is pending at yours.
+  kQuery,    ///< Root to any rank: report what is pending at your rank.
   kReport,   ///< Any rank to the root: the answer.
+  kWarn,     ///< Root to any rank: log `error.what` as a warning.
   kPing,     ///< Any to any: are you there?
   kPong,     ///< The answer, also to kStalled.
   kFail,     ///< Any to any: the job has failed with `error`.
 };
 
-/// One topic that a rank has submitted and that is not agreed yet, or not at its end.
+/// One entry of a rank's report.
 struct PendingTopic {
   Topic topic;
   bool blocking = false;  ///< A thread of the rank waits for it.
-  std::string text;       ///< Description, one line per tensor.
-  /// It is at its end at this rank, as are all earlier rounds of its key; nothing is pending.
+  std::string text = {};  ///< Description, one line per tensor.
+  /// Uses of one name are matched in order, so two ranks that have different topics of one name
+  /// pending disagree. 0: the topic has no such name.
+  std::uint64_t name = 0;
+  /// The rank has submitted the topic and it has ended there: it is not pending.
   bool past = false;
 };
 
 /// A message of the coordinator; fields that its kind does not use are empty.
 struct Frame {
   FrameKind kind = FrameKind::kPing;
-  Topic topic = {};
-  std::uint64_t least = 0,
-                greatest =
-                    0;  ///< kPropose, kAccept: words. kQuery, kReport: `least` is its number.
-  std::vector<Topic> topics = {};          ///< kReject.
-  std::vector<PendingTopic> pending = {};  ///< kReport.
-  Error error = {};                        ///< kReject, kFail.
+  Topic topic = {};             ///< kQuery: the one to describe in full.
+  std::uint64_t least = 0;      ///< kPropose, kAccept: a vote. kQuery, kReport: the query's number.
+  std::uint64_t greatest = 0;   ///< kPropose, kAccept: a vote.
+  std::vector<Topic> topics{};  ///< kReject. kQuery: topics that may have ended at some ranks.
+  std::vector<PendingTopic> pending{};  ///< kReport.
+  bool all_wait =
+      false;      ///< kReport: every thread that uses the runtime waits for a pending topic.
+  Error error{};  ///< kReject, kWarn, kFail.
 };
 
 /// Bytes of a frame: kind, then the fields that it uses, little-endian, counted lists and strings.

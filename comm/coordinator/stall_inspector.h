@@ -9,74 +9,120 @@
 #include <utility>
 #include <vector>
 
+#include "comm/base/clock.h"
 #include "comm/coordinator/frame.h"
 
 namespace kolo {
 
-/// The root's detective: when a topic makes no progress, asks every rank what it has pending and
-/// decides whether waiting longer can help. Pure state machine.
+/// Decides at the root whether ranks that make no progress ever can. It asks every rank what it has
+/// pending and judges the reports. Pure state machine.
 ///
-/// Ranks are in a circle when each of them has a thread that waits for a topic which another of
-/// them has not submitted: none can go on, so their topics are rejected with one error that quotes
-/// what each rank waits for. A rank that has not submitted a topic and blocks on nothing is
-/// computing; it is merely slow, however long it takes. Since reports of different ranks are not of
-/// one instant, a circle counts only when two inquiries in a row show it.
+///   disagreement   Ranks have submitted one name with different signatures: an error at once.
+///   deadlock       In each rank of a set every thread that uses the runtime waits, and everything
+///                  it waits for is missing at another rank of the set. Nothing can come any more:
+///                  an error that quotes what each of these ranks waits for.
+///   stall          A thread waits for a topic that some ranks have not submitted, but can. If
+///                  those ranks wait for something else, all ranks log a warning; if they are
+///                  merely busy, the root logs one after `kInquiriesBeforeNote` inquiries. After
+///                  `stall_after` it is an error (kStall).
 ///
-/// Reports also name what is past at a rank: it has submitted that, too.
-///
-/// A conflict (all submitted, fingerprints differ) needs one inquiry: its reports say what differs.
+/// Reports of one inquiry are not of one instant. Except for a conflict that the negotiator has
+/// found, a suspicion therefore counts only if a second inquiry, begun `confirm_after` later, shows
+/// the same: then there was an instant at which all of it held.
 class StallInspector {
  public:
-  explicit StallInspector(int world_size);
+  struct Limits {
+    Duration confirm_after{};
+    Duration stall_after = Duration::max();  ///< The largest value: never.
+  };
+
+  StallInspector(int world_size, const Limits& limits);
 
   /// Topics to reject, and why.
   struct Finding {
     std::vector<Topic> topics;
     Error error;
   };
+  struct Warning {
+    std::string text;
+    bool is_for_all_ranks = false;
+  };
 
-  /// A rank complains about `topic`; cheap to call again.
+  /// A rank complains that `topic` makes no progress; cheap to call again.
   void stalled(const Topic& topic);
+  /// All ranks have proposed `topic`, with different fingerprints.
   void conflict(const Topic& topic);
+  /// Time passes: a suspicion may be due for its second inquiry.
+  void tick(TimePoint now);
 
-  bool has_query() const { return !asking_ && !questions_.empty(); }
+  bool has_query() const {
+    return !asking_ && (is_due_ || !stalled_.empty() || !conflicts_.empty());
+  }
   /// The inquiry to begin now, if none is under way and something is to be asked: a kQuery frame
   /// for every rank.
   std::optional<Frame> next_query();
 
   /// Takes the kReport of `rank`; answers to former inquiries are ignored. Returns a finding when
   /// the last report of an inquiry proves one.
-  std::optional<Finding> report(int rank, const Frame& frame);
+  std::optional<Finding> report(int rank, const Frame& frame, TimePoint now);
 
-  /// A sentence for people about a topic that some ranks wait for and others, busy or forgetful,
-  /// have not submitted for `kInquiriesBeforeNote` inquiries; once per topic.
-  std::optional<std::string> take_note() { return std::exchange(note_, std::nullopt); }
+  std::optional<Warning> take_warning() { return std::exchange(warning_, std::nullopt); }
   static constexpr int kInquiriesBeforeNote = 5;
 
-  /// Whether an inquiry is under way.
-  bool asking() const { return asking_; }
+  /// Whether an inquiry is under way, or another one will follow.
+  bool is_busy() const { return asking_ || confirm_at_.has_value(); }
+  /// Ranks whose report the inquiry under way still lacks.
+  std::vector<int> silent_ranks() const;
 
  private:
-  struct Question {
-    Topic topic;
-    bool is_conflict;
+  struct Report {
+    std::vector<PendingTopic> pending;
+    bool all_wait = false;
+  };
+  /// What some ranks have pending although others will never submit it.
+  struct Suspicion {
+    std::set<std::pair<int, Topic>> pending = {};
+    bool is_disagreement = false;
+  };
+  /// A topic that is waited for and missing at some ranks.
+  struct Stall {
+    TimePoint since;
+    int inquiries = 0;
+    std::optional<TimePoint> crossed_since = {};  // the ranks that lack it wait for another one
+    bool is_warned = false;
   };
 
-  std::optional<Finding> conclude();
-  std::optional<Finding> explain_conflict() const;
-  std::optional<Finding> find_circle();
-  void note_missing_ranks();
-  bool has_pending(int rank, const Topic& topic) const;
+  std::optional<Finding> conclude(TimePoint now);
+  Finding explain_conflict(const Topic& topic) const;
+  Suspicion find_disagreement() const;
+  Suspicion find_deadlock() const;
+  bool is_confirmed(const Suspicion& suspicion, TimePoint now);
+  Finding explain(const Suspicion& suspicion) const;
+  std::optional<Finding> follow_stalls(TimePoint now);
+  bool is_crossed(const Topic& topic) const;
+  std::string describe_stalls(const std::vector<Topic>& topics) const;
+  bool has_submitted(int rank, const Topic& topic) const;
+  const PendingTopic* find_pending(int rank, const Topic& topic) const;
+  std::vector<int> ranks_without(const Topic& topic) const;
 
   int world_size_;
-  std::deque<Question> questions_;
-  Question current_{};
+  Limits limits_;
+  std::set<Topic> stalled_;
+  std::deque<Topic> conflicts_;
+  std::optional<Topic> conflict_;  // of the inquiry under way
   std::uint64_t query_ = 0;
   bool asking_ = false;
-  std::map<int, std::vector<PendingTopic>> reports_;
-  std::set<std::pair<int, Topic>> suspected_;  // the circle of the former inquiry
-  std::map<Topic, int> inquiries_;             // that found no circle, by topic still pending
-  std::optional<std::string> note_;
+  bool is_due_ = false;
+  bool is_complaint_ = false;  // that the inquiry under way follows
+  std::set<Topic> asked_;      // the buckets' topics that the inquiry under way asks about
+  std::set<Topic> blocked_;    // those that were waited for in the last inquiry
+  std::map<int, Report> reports_;
+  Suspicion suspicion_;  // of the last inquiry
+  TimePoint suspected_since_{};
+  std::optional<TimePoint> confirm_at_;
+  std::map<Topic, Stall> stalls_;
+  std::set<Topic> rejected_;  // frames that say so may still be under way
+  std::optional<Warning> warning_;
 };
 
 }  // namespace kolo

@@ -19,6 +19,7 @@
 #include "runtime/plan/gradient_compression.h"
 #include "runtime/wait/driver.h"
 #include "runtime/wait/engine_thread.h"
+#include "runtime/wait/user_threads.h"
 
 namespace kolo {
 
@@ -35,10 +36,13 @@ class RuntimeState {
         engine_(*connection_.transport, connection_.grid,
                 {.time_outs = coarse_clock_, .steps = steady_clock_}, options_,
                 connection_.calibration, connection_.limits,
-                connection_.plane ? &*connection_.plane : nullptr, &team_),
-        driver_(std::make_shared<Driver>(engine_, *connection_.transport, connection_.wait)),
+                connection_.plane ? &*connection_.plane : nullptr, &team_, threads_.count()),
+        driver_(
+            std::make_shared<Driver>(engine_, *connection_.transport, connection_.wait, threads_)),
         exceptions_(std::uncaught_exceptions()),
-        thread_(*driver_) {}
+        thread_(*driver_) {
+    enter();
+  }
 
   ~RuntimeState() {
     if (closed_) return;
@@ -54,6 +58,9 @@ class RuntimeState {
       }
     }
   }
+
+  /// The calling thread belongs to those whose calls the ranks may wait for.
+  void enter() const { threads_.enter(); }
 
   int rank() const { return connection_.transport->rank(); }
   const ProcessGrid& grid() const { return connection_.grid; }
@@ -123,6 +130,7 @@ class RuntimeState {
   const std::shared_ptr<Timeline> timeline_;  // shared with gradient sets; null without the option
   const CoarseClock coarse_clock_;
   const SteadyClock steady_clock_;
+  const UserThreads threads_;
   Connection connection_;
   ReduceTeam team_;
   Engine engine_;
@@ -195,7 +203,10 @@ Runtime::Runtime(Runtime&&) noexcept = default;
 Runtime& Runtime::operator=(Runtime&&) noexcept = default;
 Runtime::~Runtime() = default;
 
-int Runtime::rank() const { return state_->rank(); }
+int Runtime::rank() const {
+  state_->enter();
+  return state_->rank();
+}
 int Runtime::world_size() const { return state_->grid().world_size(); }
 int Runtime::local_rank() const { return state_->grid().local_rank(rank()); }
 int Runtime::local_size() const { return state_->grid().local_size(rank()); }
@@ -282,10 +293,12 @@ BufferView GradientSet::view(std::size_t index) const {
 }
 
 void GradientSet::ready(std::size_t index) {
+  runtime_->enter();
   if (const auto bucket = group_->note_ready(index)) runtime_->bucket_ready(*group_, *bucket);
 }
 
 void GradientSet::ready(std::size_t index, NativeStream stream) {
+  runtime_->enter();
   if (const auto bucket = group_->note_ready(index, stream)) {
     runtime_->bucket_ready(*group_, *bucket);
   }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/coordinator/waited.h"
 #include "comm/schedule/executor.h"
 #include "fusion/arena.h"
 #include "runtime/engine/flag_ranges.h"
@@ -20,7 +21,7 @@ class GradientGroup;
 class OperationTopic;
 
 /// Whoever a bucket belongs to. Threads: the engine's.
-class BucketOwner {
+class BucketOwner : public Waited {
  public:
   virtual ~BucketOwner() = default;
   /// The owner's bucket number `index` is ready everywhere, and begins an iteration.
@@ -32,8 +33,6 @@ class BucketOwner {
   virtual void bucket_enqueued(std::size_t index) = 0;
   /// Its current iteration fails, and every later one.
   virtual void bucket_failed(const Error& error) = 0;
-  /// Threads that wait for it.
-  virtual const std::atomic<int>& waiters() const = 0;
   /// Itself, if it is the uses of an operation, the next of which may be queued.
   virtual OperationTopic* as_operation() { return nullptr; }
   /// Itself, if it is a gradient set, whose iteration may end with a vote.
@@ -60,6 +59,7 @@ class BucketTable {
     bool is_ready_again = false;    ///< For the next iteration, while this one is running.
     std::size_t network_bytes = 0;  ///< Sent to other nodes per iteration.
     std::string text = {};          ///< What it is, for errors.
+    std::uint64_t name = 0;         ///< `Subject::name`; 0 for gradients.
     std::uint32_t first_flag = 0;
     std::uint32_t flag_count = 0;
     std::uint64_t flag_base = 0;

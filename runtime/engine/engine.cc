@@ -33,21 +33,26 @@ std::string operation_topic_name(const Operation& operation) {
 
 std::uint64_t hash(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
 
+/// A stall ends a little before the time-out of the waits it blocks, and can tell more than they.
 CoordinatorOptions coordinator_options(const Options& options) {
-  return {.complain_after = options.mismatch_after, .peer_timeout = options.peer_timeout};
+  const Duration limit = saturated(options.operation_timeout);
+  return {.mismatch_after = saturated(options.mismatch_after),
+          .peer_timeout = saturated(options.peer_timeout),
+          .stall_after = limit == Duration(0) ? Duration::max() : limit / 10 * 9};
 }
 
 }  // namespace
 
 Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clocks,
                const Options& options, const Calibration& calibration,
-               const TransportLimits& limits, DevicePlane* plane, ReduceTeam* team)
+               const TransportLimits& limits, DevicePlane* plane, ReduceTeam* team,
+               const std::atomic<int>* user_threads)
     : transport_(transport),
       grid_(grid),
       clocks_(clocks),
       options_(options),
       calibration_(calibration),
-      coordinator_(transport, grid_, clocks.time_outs, coordinator_options(options)),
+      coordinator_(transport, grid_, clocks.time_outs, coordinator_options(options), user_threads),
       lane_(plane != nullptr ? std::make_optional<DeviceLane>(transport, grid_, *plane)
                              : std::nullopt),
       executor_(transport, lane_ ? &*lane_ : nullptr, team),
@@ -161,8 +166,7 @@ void Engine::take(std::shared_ptr<GradientGroup> group) {
     return;
   }
   const std::string text = group->describe();
-  const Topic topic = coordinator_.propose("gradients " + group->name(), hash(text), text,
-                                           group->registration().waiters());
+  const Topic topic = coordinator_.propose("gradients " + group->name(), hash(text), text, *group);
   proposed_groups_.emplace(topic, std::move(group));
 }
 
@@ -187,8 +191,8 @@ void Engine::advance(OperationTopic& topic) {
       return;
     case OperationTopic::Need::kProposal: {
       const std::string text = topic.head().signature();
-      topic.proposed(coordinator_.propose(operation_topic_name(topic.head()), hash(text), text,
-                                          topic.waiters()));
+      topic.proposed(
+          coordinator_.propose(operation_topic_name(topic.head()), hash(text), text, topic));
       proposed_operations_.emplace(*topic.proposal(), &topic);
       return;
     }
@@ -202,11 +206,12 @@ void Engine::arrive(BucketId id) {
     bucket.is_ready_again = true;
     return;
   }
+  const Subject subject{.text = bucket.text, .waited = *bucket.owner, .name = bucket.name};
   if (bucket.is_eager) {
-    coordinator_.begin(id, bucket.iteration, bucket.text, bucket.owner->waiters());
+    coordinator_.begin(id, bucket.iteration, subject);
     start(id);
   } else {
-    coordinator_.arrive(id, bucket.iteration, bucket.text, bucket.owner->waiters());
+    coordinator_.arrive(id, bucket.iteration, subject);
   }
 }
 
@@ -282,6 +287,7 @@ void Engine::plan(OperationTopic& topic) {
   PlannedOperation planned = plan_operation(head, context_);
   const BucketId id = buckets_.add(std::move(planned.schedule), std::move(planned.binding), topic,
                                    0, head.signature());
+  buckets_[id].name = name_key(operation_topic_name(head));
   by_age_.push_back(head.name);
   topic.accepted(id, std::move(planned.packer));
 }

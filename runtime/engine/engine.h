@@ -37,10 +37,12 @@ struct EngineClocks {
 /// Threads: `submit` and `abort` any; everything else one at a time, the driver's (see `Driver`).
 class Engine {
  public:
-  /// `plane`, if this rank has a device, and `team`, if threads help it, outlive the engine.
+  /// `plane`, if this rank has a device, `team`, if threads help it, and `user_threads` (see
+  /// `Coordinator`) outlive the engine.
   Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clocks, const Options& options,
          const Calibration& calibration, const TransportLimits& limits,
-         DevicePlane* plane = nullptr, ReduceTeam* team = nullptr);
+         DevicePlane* plane = nullptr, ReduceTeam* team = nullptr,
+         const std::atomic<int>* user_threads = nullptr);
 
   /// Hands work to the engine. After a failure the work fails at once with the same error.
   void submit(std::shared_ptr<Operation> operation);
@@ -127,7 +129,9 @@ class Engine {
     std::string name;
   };
   std::optional<Retirement> retirement_;
-  const std::atomic<int> nobody_{0};                              // waits for it
+  struct : Waited {
+    int waiters() const override { return 0; }
+  } nobody_;                                                      // waits for a retirement
   std::map<std::string, std::shared_ptr<GradientGroup>> groups_;  // agreed, by name
   std::vector<std::shared_ptr<GradientGroup>> failed_groups_;  // replaced; still own their buckets
   std::map<Topic, OperationTopic*> proposed_operations_;

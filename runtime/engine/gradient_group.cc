@@ -219,8 +219,6 @@ void GradientGroup::bucket_failed(const Error& error) {
   changed_.notify_all();
 }
 
-const std::atomic<int>& GradientGroup::waiters() const { return waiters_; }
-
 std::optional<GradientGroup::ReadyBucket> GradientGroup::note_ready(std::size_t index) {
   check(index < gradients_.size(), "there is no gradient with this index");
   const std::lock_guard lock(mutex_);

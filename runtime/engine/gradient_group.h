@@ -105,7 +105,8 @@ class GradientGroup final : public BucketOwner {
   void bucket_enqueued(std::size_t index) override;
   void bucket_finished(std::size_t index) override;
   void bucket_failed(const Error& error) override;
-  const std::atomic<int>& waiters() const override;
+  /// Those that wait for its registration or for its gradients.
+  int waiters() const override { return waiters_ + registration_.waiters(); }
   GradientGroup* as_gradients() override { return this; }
 
   // --- The user's threads ---------------------------------------------------------------------

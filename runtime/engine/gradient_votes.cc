@@ -19,7 +19,7 @@ void GradientVotes::begin(GradientGroup& group) {
 void GradientVotes::cast(const std::shared_ptr<GradientGroup>& group) {
   const Topic topic =
       coordinator_.vote("steps " + group->name(), to_word(group->take_dense_steps()),
-                        "the step times of gradient set '" + group->name() + "'", group->waiters());
+                        "the step times of gradient set '" + group->name() + "'", *group);
   undecided_.emplace(topic, group);
 }
 

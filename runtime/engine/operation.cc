@@ -36,6 +36,12 @@ OperationShape OperationShape::of(const Operation& operation) {
           .root = operation.root};
 }
 
+int OperationTopic::waiters() const {
+  int count = 0;
+  for (const auto& operation : queue_) count += operation->ticket->waiters();
+  return count;
+}
+
 OperationTopic::Need OperationTopic::need() const {
   if (queue_.empty() || proposal_ || arrived_ || is_held_) return Need::kNothing;
   return bucket_ && !is_rejected_ && shape_ == OperationShape::of(head()) ? Need::kArrival

@@ -91,7 +91,8 @@ class OperationTopic final : public BucketOwner {
   void bucket_finished(std::size_t index) override;
   /// The bucket is not used again; the head fails if it is in it.
   void bucket_failed(const Error& error) override;
-  const std::atomic<int>& waiters() const override { return head().ticket->waiters(); }
+  /// With those whose use is queued behind the head.
+  int waiters() const override;
   OperationTopic* as_operation() override { return this; }
 
  private:

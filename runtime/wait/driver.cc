@@ -23,8 +23,12 @@ Duration sleep_limit(const Engine& engine) {
 
 }  // namespace
 
-Driver::Driver(Engine& engine, Transport& transport, const WaitPolicy& policy)
-    : engine_(engine), transport_(transport), policy_(policy), call_fd_(make_event_fd()) {
+Driver::Driver(Engine& engine, Transport& transport, const WaitPolicy& policy, UserThreads threads)
+    : engine_(engine),
+      transport_(transport),
+      policy_(policy),
+      threads_(std::move(threads)),
+      call_fd_(make_event_fd()) {
   std::vector<int> fds = transport_.wake_fds();
   fds.push_back(call_fd_.get());
   for (const int fd : fds) watched_.push_back({.fd = fd, .events = POLLIN, .revents = 0});
@@ -52,6 +56,7 @@ bool Driver::sit_down() {
 }
 
 void Driver::attend(Next next) {
+  threads_.enter();
   while (!try_to_sit_down()) {
     if (!seat_.call()) continue;
     transport_.ring(transport_.rank());  // The driver may sleep.

@@ -13,6 +13,7 @@
 #include "comm/transport/transport.h"
 #include "runtime/engine/engine.h"
 #include "runtime/wait/seat.h"
+#include "runtime/wait/user_threads.h"
 #include "runtime/wait/wait_policy.h"
 
 namespace kolo {
@@ -40,12 +41,14 @@ class Driver {
   /// What the caller of `attend` does next.
   enum class Next : std::uint8_t { kUnknown, kDrive };
 
-  Driver(Engine& engine, Transport& transport, const WaitPolicy& policy);
+  /// `threads` are those that call `drive` and `attend`.
+  Driver(Engine& engine, Transport& transport, const WaitPolicy& policy, UserThreads threads = {});
 
   /// For a thread that waits: drives until `settled()`. Returns earlier, with `settled()` still
   /// false, if another user's thread drives, after `deadline`, and when the engine has ended.
   template <typename Settled>
   void drive(const Settled& settled, TimePoint deadline) {
+    threads_.enter();
     if (settled() || !sit_down()) return;
     while (!settled() && go_on(deadline)) {
     }
@@ -74,6 +77,7 @@ class Driver {
   Engine& engine_;
   Transport& transport_;
   const WaitPolicy policy_;
+  const UserThreads threads_;
   Seat seat_;
 
   // The driver's, whoever it is.

@@ -26,7 +26,7 @@ class Waiting {
 /// When a wait of this length, 0 for ever, is over.
 inline TimePoint deadline_after(std::chrono::milliseconds timeout,
                                 TimePoint now = std::chrono::steady_clock::now()) {
-  return timeout.count() == 0 ? TimePoint::max() : now + timeout;
+  return timeout.count() == 0 ? TimePoint::max() : later(now, saturated(timeout));
 }
 
 /// Waits until `settled()`: by driving the engine if there is a driver and no other thread drives

@@ -31,18 +31,23 @@ Frame random_frame(FrameKind kind, Random& random) {
               .topics = {},
               .pending = {},
               .error = {}};
-  if (kind == FrameKind::kReject) {
+  if (kind == FrameKind::kReject || kind == FrameKind::kQuery) {
     frame.topics.resize(random() % 5);
     for (Topic& topic : frame.topics) topic = random_topic(random);
   }
   if (kind == FrameKind::kReport) {
+    frame.all_wait = random() % 2 == 0;
     frame.pending.resize(random() % 5);
     for (PendingTopic& pending : frame.pending) {
-      pending = {random_topic(random), random() % 2 == 0, random_text(random)};
+      pending = {.topic = random_topic(random),
+                 .blocking = random() % 2 == 0,
+                 .text = random_text(random),
+                 .name = random(),
+                 .past = random() % 2 == 0};
     }
   }
-  if (kind == FrameKind::kReject || kind == FrameKind::kFail) {
-    frame.error = {.code = static_cast<ErrorCode>(random() % 11),
+  if (kind == FrameKind::kReject || kind == FrameKind::kWarn || kind == FrameKind::kFail) {
+    frame.error = {.code = static_cast<ErrorCode>(random() % 12),
                    .rank = static_cast<int>(random() % 100) - 1,
                    .peer = static_cast<int>(random() % 100) - 1,
                    .verb = random_text(random),
@@ -54,14 +59,14 @@ Frame random_frame(FrameKind kind, Random& random) {
 
 void expect_equal(const Frame& a, const Frame& b) {
   const auto fields = [](const Frame& f) {
-    return std::tie(f.kind, f.topic, f.least, f.greatest, f.topics, f.error.code, f.error.rank,
-                    f.error.peer, f.error.verb, f.error.bucket, f.error.what);
+    return std::tie(f.kind, f.topic, f.least, f.greatest, f.topics, f.all_wait, f.error.code,
+                    f.error.rank, f.error.peer, f.error.verb, f.error.bucket, f.error.what);
   };
   EXPECT_EQ(fields(a), fields(b));
   ASSERT_EQ(a.pending.size(), b.pending.size());
   for (std::size_t i = 0; i < a.pending.size(); ++i) {
     const auto pending_fields = [](const PendingTopic& p) {
-      return std::tie(p.topic, p.blocking, p.text);
+      return std::tie(p.topic, p.blocking, p.text, p.name, p.past);
     };
     EXPECT_EQ(pending_fields(a.pending[i]), pending_fields(b.pending[i]));
   }

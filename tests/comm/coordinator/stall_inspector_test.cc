@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -15,81 +16,146 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-using Pending = std::vector<PendingTopic>;
 using Finding = std::optional<StallInspector::Finding>;
 
 constexpr Topic kA{1, 0}, kB{2, 0}, kC{3, 0};
+constexpr StallInspector::Limits kLimits{.confirm_after = std::chrono::seconds(1),
+                                         .stall_after = std::chrono::seconds(60)};
 
-PendingTopic waits(const Topic& topic, std::string text) { return {topic, true, std::move(text)}; }
+PendingTopic waits(const Topic& topic, std::string text) {
+  return {.topic = topic, .blocking = true, .text = std::move(text)};
+}
 PendingTopic submitted(const Topic& topic, std::string text = "") {
-  return {topic, false, std::move(text)};
+  return {.topic = topic, .text = std::move(text)};
 }
 
-Frame report_of(const Frame& query, Pending pending) {
-  return {.kind = FrameKind::kReport, .least = query.least, .pending = std::move(pending)};
+/// What a rank reports: by default all of its threads wait if any does.
+struct Pending {
+  Pending(std::initializer_list<PendingTopic> entries, bool other_thread_runs = false)
+      : pending(entries),
+        all_wait(!other_thread_runs &&
+                 std::any_of(pending.begin(), pending.end(),
+                             [](const PendingTopic& entry) { return entry.blocking; })) {}
+  std::vector<PendingTopic> pending;
+  bool all_wait;
+};
+constexpr bool kAnotherThreadRuns = true;
+
+Frame report_of(const Frame& query, const Pending& pending) {
+  return {.kind = FrameKind::kReport,
+          .least = query.least,
+          .pending = pending.pending,
+          .all_wait = pending.all_wait};
 }
 
-/// One inquiry, answered by each rank with what it has pending.
-Finding inquire(StallInspector& inspector, const std::vector<Pending>& pending) {
-  const auto query = inspector.next_query();
-  if (!query) {
-    ADD_FAILURE() << "nothing is asked";
-    return std::nullopt;
+/// An inspector, and the time at which it asks.
+struct Inspection {
+  explicit Inspection(int ranks, const StallInspector::Limits& limits = kLimits)
+      : inspector(ranks, limits) {}
+
+  /// One inquiry, answered by each rank with what it has pending.
+  Finding inquire(const std::vector<Pending>& pending) {
+    inspector.tick(now);
+    const auto query = inspector.next_query();
+    if (!query) {
+      ADD_FAILURE() << "nothing is asked";
+      return std::nullopt;
+    }
+    EXPECT_EQ(query->kind, FrameKind::kQuery);
+    Finding finding;
+    for (std::size_t rank = 0; rank < pending.size(); ++rank) {
+      EXPECT_FALSE(finding) << "before the last report";
+      finding = inspector.report(static_cast<int>(rank), report_of(*query, pending[rank]), now);
+    }
+    return finding;
   }
-  EXPECT_EQ(query->kind, FrameKind::kQuery);
-  Finding finding;
-  for (std::size_t rank = 0; rank < pending.size(); ++rank) {
-    EXPECT_FALSE(finding) << "before the last report";
-    finding = inspector.report(static_cast<int>(rank), report_of(*query, pending[rank]));
+
+  /// What a suspicion leads to, which is confirmed after a while.
+  Finding confirm(const std::vector<Pending>& pending) {
+    EXPECT_FALSE(inspector.has_query()) << "asks again at once";
+    now += kLimits.confirm_after;
+    return inquire(pending);
   }
-  return finding;
-}
+
+  StallInspector inspector;
+  TimePoint now{};
+};
 
 /// A rank that is done with an eager bucket has no more of it pending, and is not stuck for it.
 TEST(StallInspector, WhatIsPastAtARankIsNotMissingThere) {
   constexpr Topic kThird{bucket_key(5), 3};
   constexpr Topic kFourth{bucket_key(5), 4};
-  const PendingTopic past{.topic = kThird, .text = {}, .past = true};
-  StallInspector inspector(2);
+  const PendingTopic past{.topic = kThird, .past = true};
+  Inspection job(2);
   for (int inquiry = 0; inquiry < 3; ++inquiry) {
-    inspector.stalled(kThird);
-    EXPECT_FALSE(inquire(inspector, {{waits(kThird, "bucket 5")}, {waits(kA, "'a'"), past}}));
+    job.inspector.stalled(kThird);
+    EXPECT_FALSE(job.inquire({{waits(kThird, "bucket 5")}, {waits(kA, "'a'"), past}}));
   }
   // Rank 1 has not come to the next round, and waits for what rank 0 has not submitted.
-  const std::vector<Pending> circle = {{waits(kFourth, "bucket 5")}, {waits(kA, "'a'"), past}};
-  inspector.stalled(kFourth);
-  EXPECT_FALSE(inquire(inspector, circle));
-  const Finding finding = inquire(inspector, circle);
+  const std::vector<Pending> stuck = {{waits(kFourth, "bucket 5")}, {waits(kA, "'a'")}};
+  job.inspector.stalled(kFourth);
+  EXPECT_FALSE(job.inquire(stuck));
+  const Finding finding = job.confirm(stuck);
   ASSERT_TRUE(finding);
   EXPECT_THAT(finding->topics, ElementsAre(kA, kFourth));
 }
 
-TEST(StallInspector, FindsACircleOfTwoInTwoInquiries) {
-  StallInspector inspector(3);
+// Nobody complained of the bucket, so no rank was asked whether it has ended there: the inspector
+// asks before it suspects.
+TEST(StallInspector, AsksAboutABucketBeforeItMissesIt) {
+  constexpr Topic kBucket{bucket_key(5), 3};
+  const std::vector<Pending> stuck = {{waits(kBucket, "bucket 5")}, {waits(kA, "'a'")}};
+  Inspection job(2);
+  job.inspector.stalled(kA);
+  EXPECT_FALSE(job.inquire(stuck));
+  job.inspector.tick(job.now);
+  const auto query = job.inspector.next_query();
+  ASSERT_TRUE(query);
+  EXPECT_THAT(query->topics, ElementsAre(kBucket));
+}
+
+TEST(StallInspector, FindsTwoRanksThatWaitForEachOtherInTwoInquiries) {
+  Inspection job(3);
   const std::vector<Pending> pending = {
       {waits(kA, "'a': all_reduce")}, {waits(kB, "'b': all_reduce")}, {submitted(kA)}};
-  inspector.stalled(kA);
-  EXPECT_FALSE(inquire(inspector, pending));
-  const Finding finding = inquire(inspector, pending);  // Asks again by itself.
+  job.inspector.stalled(kA);
+  EXPECT_FALSE(job.inquire(pending));
+  EXPECT_TRUE(job.inspector.is_busy());
+  const Finding finding = job.confirm(pending);  // Asks again by itself.
   ASSERT_TRUE(finding);
   EXPECT_THAT(finding->topics, ElementsAre(kA, kB));
   EXPECT_EQ(finding->error.code, ErrorCode::kMismatch);
   EXPECT_EQ(finding->error.what,
             "ranks wait for different tensors: rank 0 waits for 'a': all_reduce; rank 1 waits for "
-            "'b': all_reduce");
-  EXPECT_FALSE(inspector.next_query());
+            "'b': all_reduce; every thread that uses Kolo on these ranks is waiting");
+  EXPECT_FALSE(job.inspector.is_busy());
+
+  // Reports that cross the rejection say the same once more: it is not found twice.
+  job.inspector.stalled(kA);
+  EXPECT_FALSE(job.inquire(pending));
+  EXPECT_FALSE(job.inspector.is_busy());
+}
+
+TEST(StallInspector, ASecondInquiryThatComesEarlyConfirmsNothing) {
+  Inspection job(2);
+  const std::vector<Pending> stuck = {{waits(kA, "'a'")}, {waits(kB, "'b'")}};
+  for (int i = 0; i < 5; ++i) {
+    job.inspector.stalled(kA);
+    EXPECT_FALSE(job.inquire(stuck));
+  }
+  EXPECT_TRUE(job.confirm(stuck));
 }
 
 // 0 waits for a, which 1 lacks; 1 for b, which 2 lacks; 2 for c, which 0 lacks. No two of them wait
 // for each other.
-TEST(StallInspector, FindsACircleOfThreeThroughAChain) {
-  StallInspector inspector(3);
+TEST(StallInspector, FindsADeadlockThroughAChain) {
+  Inspection job(3);
   const std::vector<Pending> pending = {{waits(kA, "'a'"), submitted(kB)},
                                         {waits(kB, "'b'"), submitted(kC)},
                                         {waits(kC, "'c'"), submitted(kA)}};
-  inspector.stalled(kC);
-  EXPECT_FALSE(inquire(inspector, pending));
-  const Finding finding = inquire(inspector, pending);
+  job.inspector.stalled(kC);
+  EXPECT_FALSE(job.inquire(pending));
+  const Finding finding = job.confirm(pending);
   ASSERT_TRUE(finding);
   EXPECT_THAT(finding->topics, ElementsAre(kA, kB, kC));
   EXPECT_THAT(finding->error.what,
@@ -98,83 +164,191 @@ TEST(StallInspector, FindsACircleOfThreeThroughAChain) {
 }
 
 TEST(StallInspector, RanksThatWaitForTheSameAreQuotedTogether) {
-  StallInspector inspector(3);
+  Inspection job(3);
   const std::vector<Pending> pending = {
       {waits(kA, "'a'\nsecond line")}, {waits(kB, "'b'")}, {waits(kA, "'a'\nsecond line")}};
-  inspector.stalled(kA);
-  EXPECT_FALSE(inquire(inspector, pending));
-  const Finding finding = inquire(inspector, pending);
+  job.inspector.stalled(kA);
+  EXPECT_FALSE(job.inquire(pending));
+  const Finding finding = job.confirm(pending);
   ASSERT_TRUE(finding);
   EXPECT_THAT(finding->error.what,
               AllOf(HasSubstr("ranks 0, 2 wait for 'a'"), HasSubstr("rank 1 waits for 'b'"),
                     Not(HasSubstr("second line"))));
 }
 
-TEST(StallInspector, ABusyRankBreaksEveryCircleHoweverOftenItIsAsked) {
-  StallInspector inspector(3);
+TEST(StallInspector, ABusyRankBreaksEveryDeadlockHoweverOftenItIsAsked) {
+  Inspection job(3);
   const std::vector<Pending> chain = {{waits(kA, "'a'"), submitted(kB)},
                                       {waits(kB, "'b'"), submitted(kC)},
                                       {submitted(kC), submitted(kA)}};  // 2 computes.
   const std::vector<Pending> two_wait_for_one = {{waits(kA, "'a'")}, {waits(kA, "'a'")}, {}};
   for (int i = 0; i < 5; ++i) {
     for (const auto& pending : {chain, two_wait_for_one}) {
-      inspector.stalled(kA);
-      EXPECT_FALSE(inquire(inspector, pending));
-      EXPECT_FALSE(inspector.next_query());  // Nothing is suspected, so nobody asks again.
+      job.inspector.stalled(kA);
+      EXPECT_FALSE(job.inquire(pending));
+      EXPECT_FALSE(job.inspector.is_busy());  // Nothing is suspected, so nothing follows.
     }
   }
 }
 
-TEST(StallInspector, TellsPeopleOnceWhomEverybodyHasBeenWaitingForForLong) {
-  StallInspector inspector(3);
-  std::vector<std::string> notes;
-  for (int i = 1; i <= 3 * StallInspector::kInquiriesBeforeNote; ++i) {
-    inspector.stalled(kA);
-    EXPECT_FALSE(inquire(inspector, {{waits(kA, "'a'\nsecond line")}, {}, {submitted(kB)}}));
-    if (const auto note = inspector.take_note()) {
-      EXPECT_EQ(i, StallInspector::kInquiriesBeforeNote);
-      notes.push_back(*note);
+// Rank 1 has a thread that may still submit a: no error, but everybody is told what waits for what.
+TEST(StallInspector, RanksThatWaitForEachOtherWhileAThreadRunsAreAStall) {
+  Inspection job(3);
+  const std::vector<Pending> pending = {{waits(kA, "'a'\nsecond line")},
+                                        {{waits(kB, "'b'")}, kAnotherThreadRuns},
+                                        {waits(kA, "'a'")}};
+  std::vector<StallInspector::Warning> warnings;
+  Finding finding;
+  for (int i = 0; i <= 60; ++i, job.now += std::chrono::seconds(1)) {
+    ASSERT_FALSE(finding) << "after " << i << " s";
+    job.inspector.stalled(kA);
+    finding = job.inquire(pending);
+    if (const auto warning = job.inspector.take_warning()) {
+      EXPECT_EQ(i, 1);
+      warnings.push_back(*warning);
     }
   }
-  EXPECT_THAT(notes, ElementsAre(AllOf(HasSubstr("ranks 1, 2"), HasSubstr("submit 'a';"))));
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_TRUE(warnings[0].is_for_all_ranks);
+  const std::string stall =
+      "ranks 0, 2 wait for 'a', which rank 1 has not submitted; rank 1 waits for 'b', which ranks "
+      "0, 2 have not submitted";
+  EXPECT_THAT(warnings[0].text, HasSubstr(stall));
+  ASSERT_TRUE(finding);
+  EXPECT_THAT(finding->topics, ElementsAre(kA, kB));
+  EXPECT_EQ(finding->error.code, ErrorCode::kStall);
+  EXPECT_EQ(finding->error.what, "no progress for 60 s: " + stall);
+}
+
+TEST(StallInspector, AThreadThatEndsTurnsAStallIntoADeadlock) {
+  Inspection job(2);
+  job.inspector.stalled(kA);
+  EXPECT_FALSE(job.inquire({{waits(kA, "'a'")}, {{waits(kB, "'b'")}, kAnotherThreadRuns}}));
+  const std::vector<Pending> stuck = {{waits(kA, "'a'")}, {waits(kB, "'b'")}};
+  EXPECT_FALSE(job.confirm(stuck));
+  EXPECT_TRUE(job.confirm(stuck));
+}
+
+TEST(StallInspector, ASetOfRanksIsStuckWhileAnotherRankRuns) {
+  Inspection job(3);
+  const std::vector<Pending> stuck = {{waits(kA, "'a'")}, {waits(kB, "'b'")}, {}};
+  job.inspector.stalled(kA);
+  EXPECT_FALSE(job.inquire(stuck));
+  EXPECT_TRUE(job.confirm(stuck));
+}
+
+// Two threads per rank: one of rank 0's waits can end, so the rank may go on.
+TEST(StallInspector, ARankIsStuckOnlyIfAllItsWaitsAre) {
+  Inspection job(2);
+  for (int i = 0; i < 3; ++i, job.now += kLimits.confirm_after) {
+    job.inspector.stalled(kA);
+    EXPECT_FALSE(
+        job.inquire({{waits(kA, "'a'"), waits(kC, "'c'")}, {waits(kB, "'b'"), waits(kC, "'c'")}}));
+  }
+}
+
+TEST(StallInspector, OneNameWithTwoSignaturesIsAnErrorWhateverThreadsDo) {
+  constexpr Topic kKnown{bucket_key(3), 7};
+  constexpr std::uint64_t kName = 42;
+  const auto use = [](const Topic& topic, std::string text) {
+    return PendingTopic{.topic = topic, .text = std::move(text), .name = kName};
+  };
+  const std::vector<Pending> pending = {
+      {use(kKnown, "'x': float32 [10]")}, {use(kA, "'x': float32 [20]")}, {}};
+  Inspection job(3);
+  job.inspector.stalled(kKnown);
+  EXPECT_FALSE(job.inquire(pending));
+  const Finding finding = job.confirm(pending);
+  ASSERT_TRUE(finding);
+  EXPECT_THAT(finding->topics, ElementsAre(kA, kKnown));
+  EXPECT_EQ(finding->error.code, ErrorCode::kMismatch);
+  EXPECT_EQ(finding->error.what,
+            "ranks disagree: rank 0 submits 'x': float32 [10]; rank 1 submits 'x': float32 [20]");
+}
+
+// Rank 1 is one use ahead: it has been through the one that rank 0 still has pending.
+TEST(StallInspector, ARankThatIsAheadDoesNotDisagree) {
+  constexpr Topic kKnown{bucket_key(3), 7};
+  Inspection job(2);
+  for (int i = 0; i < 3; ++i, job.now += kLimits.confirm_after) {
+    job.inspector.stalled(kKnown);
+    EXPECT_FALSE(job.inquire(
+        {{{.topic = kKnown, .text = "'x': [10]", .name = 42}},
+         {{.topic = kKnown, .past = true}, {.topic = kA, .text = "'x': [20]", .name = 42}}}));
+  }
+}
+
+TEST(StallInspector, TellsOnceWhichRankHasBeenWaitedForForLong) {
+  Inspection job(3);
+  std::vector<std::string> notes;
+  for (int i = 1; i <= 3 * StallInspector::kInquiriesBeforeNote; ++i) {
+    job.inspector.stalled(kA);
+    EXPECT_FALSE(job.inquire({{waits(kA, "'a'\nsecond line")}, {}, {submitted(kB)}}));
+    if (const auto note = job.inspector.take_warning()) {
+      EXPECT_EQ(i, StallInspector::kInquiriesBeforeNote);
+      EXPECT_FALSE(note->is_for_all_ranks);
+      notes.push_back(note->text);
+    }
+  }
+  EXPECT_THAT(notes,
+              ElementsAre(HasSubstr("rank 0 waits for 'a', which ranks 1, 2 have not submitted")));
+}
+
+TEST(StallInspector, AStragglerIsAnErrorOnlyAfterTheStallLimit) {
+  for (const bool is_limited : {true, false}) {
+    Inspection job(2,
+                   {.confirm_after = std::chrono::seconds(1),
+                    .stall_after = is_limited ? Duration(std::chrono::hours(1)) : Duration::max()});
+    Finding finding;
+    for (int minute = 0; minute <= 60; ++minute, job.now += std::chrono::minutes(1)) {
+      ASSERT_FALSE(finding);
+      job.inspector.stalled(kA);
+      finding = job.inquire({{waits(kA, "'a'")}, {}});
+    }
+    ASSERT_EQ(finding.has_value(), is_limited);
+    if (finding) {
+      EXPECT_EQ(finding->error.code, ErrorCode::kStall);
+      EXPECT_THAT(finding->error.what, HasSubstr("rank 1 has not submitted"));
+    }
+  }
 }
 
 TEST(StallInspector, EverybodyHasSubmittedSoNothingIsStuck) {
-  StallInspector inspector(2);
-  for (int i = 0; i < 3; ++i) {
-    inspector.stalled(kA);
-    EXPECT_FALSE(inquire(inspector, {{waits(kA, "'a'")}, {waits(kA, "'a'")}}));
+  Inspection job(2);
+  for (int i = 0; i < 3; ++i, job.now += std::chrono::minutes(1)) {
+    job.inspector.stalled(kA);
+    EXPECT_FALSE(job.inquire({{waits(kA, "'a'")}, {waits(kA, "'a'")}}));
   }
 }
 
-TEST(StallInspector, ACircleThatWasGoneInBetweenIsANewSuspicion) {
-  StallInspector inspector(2);
-  const std::vector<Pending> circle = {{waits(kA, "'a'")}, {waits(kB, "'b'")}};
-  inspector.stalled(kA);
-  EXPECT_FALSE(inquire(inspector, circle));
-  EXPECT_FALSE(inquire(inspector, {{waits(kA, "'a'")}, {}}));
-  inspector.stalled(kA);
-  EXPECT_FALSE(inquire(inspector, circle));
-  EXPECT_TRUE(inquire(inspector, circle));
+TEST(StallInspector, ADeadlockThatWasGoneInBetweenIsANewSuspicion) {
+  Inspection job(2);
+  const std::vector<Pending> stuck = {{waits(kA, "'a'")}, {waits(kB, "'b'")}};
+  job.inspector.stalled(kA);
+  EXPECT_FALSE(job.inquire(stuck));
+  EXPECT_FALSE(job.confirm({{waits(kA, "'a'")}, {}}));
+  job.inspector.stalled(kA);
+  EXPECT_FALSE(job.inquire(stuck));
+  EXPECT_TRUE(job.confirm(stuck));
 }
 
-TEST(StallInspector, ACircleOfOtherTopicsIsANewSuspicion) {
-  StallInspector inspector(2);
-  inspector.stalled(kA);
-  EXPECT_FALSE(inquire(inspector, {{waits(kA, "'a'")}, {waits(kB, "'b'")}}));
-  EXPECT_FALSE(inquire(inspector, {{waits(kA, "'a'")}, {waits(kC, "'c'")}}));
-  const Finding finding = inquire(inspector, {{waits(kA, "'a'")}, {waits(kC, "'c'")}});
+TEST(StallInspector, ADeadlockOnOtherTopicsIsANewSuspicion) {
+  Inspection job(2);
+  job.inspector.stalled(kA);
+  EXPECT_FALSE(job.inquire({{waits(kA, "'a'")}, {waits(kB, "'b'")}}));
+  EXPECT_FALSE(job.confirm({{waits(kA, "'a'")}, {waits(kC, "'c'")}}));
+  const Finding finding = job.confirm({{waits(kA, "'a'")}, {waits(kC, "'c'")}});
   ASSERT_TRUE(finding);
   EXPECT_THAT(finding->topics, ElementsAre(kA, kC));
 }
 
 TEST(StallInspector, ExplainsAConflictByRanksAndBothValuesAtOnce) {
-  StallInspector inspector(4);
-  inspector.conflict(kA);
-  const Finding finding = inquire(inspector, {{submitted(kA, "'x': float32 [64]")},
-                                              {submitted(kB), submitted(kA, "'x': float32 [20]")},
-                                              {submitted(kA, "'x': float32 [64]")},
-                                              {submitted(kA, "'x': float32 [64]")}});
+  Inspection job(4);
+  job.inspector.conflict(kA);
+  const Finding finding = job.inquire({{submitted(kA, "'x': float32 [64]")},
+                                       {submitted(kB), submitted(kA, "'x': float32 [20]")},
+                                       {submitted(kA, "'x': float32 [64]")},
+                                       {submitted(kA, "'x': float32 [64]")}});
   ASSERT_TRUE(finding);
   EXPECT_THAT(finding->topics, ElementsAre(kA));
   EXPECT_EQ(finding->error.code, ErrorCode::kMismatch);
@@ -191,10 +365,10 @@ TEST(StallInspector, QuotesTheFirstLineThatDiffers) {
   };
   for (const Case& c : {Case{same + "'b': float32 [4]\n", "rank 1 submits 'b': float32 [4]"},
                         Case{same, "rank 1 submits nothing more"}}) {
-    StallInspector inspector(2);
-    inspector.conflict(kA);
-    const Finding finding = inquire(
-        inspector, {{submitted(kA, same + "'b': float32 [5]\n")}, {submitted(kA, c.other)}});
+    Inspection job(2);
+    job.inspector.conflict(kA);
+    const Finding finding =
+        job.inquire({{submitted(kA, same + "'b': float32 [5]\n")}, {submitted(kA, c.other)}});
     ASSERT_TRUE(finding);
     EXPECT_THAT(finding->error.what, AllOf(HasSubstr("rank 0 submits 'b': float32 [5]"),
                                            HasSubstr(c.expected), Not(HasSubstr("'w'"))));
@@ -203,66 +377,62 @@ TEST(StallInspector, QuotesTheFirstLineThatDiffers) {
 
 TEST(StallInspector, QuotesNoMoreThanAPersonReads) {
   constexpr int kRanks = 100;
-  StallInspector inspector(kRanks);
-  inspector.conflict(kA);
+  Inspection job(kRanks);
+  job.inspector.conflict(kA);
   std::vector<Pending> pending;
   for (int rank = 0; rank < kRanks; ++rank) {
     pending.push_back({submitted(kA, "value " + std::to_string(rank))});
   }
-  const Finding finding = inquire(inspector, pending);
+  const Finding finding = job.inquire(pending);
   ASSERT_TRUE(finding);
   EXPECT_THAT(finding->error.what, testing::EndsWith("value 7; ..."));
 }
 
-TEST(StallInspector, AConflictIsAskedBeforeComplaints) {
-  StallInspector inspector(1);
+TEST(StallInspector, AConflictIsAskedBeforeComplaintsWhichOneInquiryAnswers) {
+  StallInspector inspector(1, kLimits);
   inspector.stalled(kA);
-  inspector.stalled(kB);
+  inspector.stalled({bucket_key(1), 4});
   inspector.conflict(kC);
-  std::vector<Topic> asked;
-  while (const auto query = inspector.next_query()) {
-    asked.push_back(query->topic);
-    inspector.report(0, report_of(*query, {}));
-  }
-  EXPECT_THAT(asked, ElementsAre(kC, kA, kB));
-}
-
-TEST(StallInspector, AComplaintIsAskedAboutOnce) {
-  StallInspector inspector(1);
-  inspector.stalled(kA);
-  inspector.stalled(kA);
-  const auto query = inspector.next_query();
-  ASSERT_TRUE(query);
+  const auto first = inspector.next_query();
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->topic, kC);
   EXPECT_FALSE(inspector.next_query());  // One inquiry at a time.
-  inspector.stalled(kA);                 // It is being asked.
-  inspector.report(0, report_of(*query, {}));
+  inspector.report(0, report_of(*first, {}), TimePoint{});
+  const auto second = inspector.next_query();
+  ASSERT_TRUE(second);
+  EXPECT_THAT(second->topics, ElementsAre(Topic{bucket_key(1), 4}));
+  inspector.report(0, report_of(*second, {}), TimePoint{});
   EXPECT_FALSE(inspector.next_query());
 }
 
 TEST(StallInspector, CountsNoReportTwiceAndIgnoresStaleOnes) {
-  StallInspector inspector(2);
-  EXPECT_FALSE(inspector.asking());
+  StallInspector inspector(2, kLimits);
+  const auto report = [&](int rank, const Frame& query, const Pending& pending) {
+    return inspector.report(rank, report_of(query, pending), TimePoint{});
+  };
+  EXPECT_FALSE(inspector.is_busy());
 
   inspector.conflict(kA);
   inspector.conflict(kB);
   const auto first = inspector.next_query();
   ASSERT_TRUE(first);
-  EXPECT_TRUE(inspector.asking());
-  EXPECT_FALSE(inspector.report(1, report_of(*first, {submitted(kB, "y")})));
-  EXPECT_FALSE(inspector.report(1, report_of(*first, {submitted(kB, "y")})));  // Twice is once.
-  EXPECT_TRUE(inspector.report(0, report_of(*first, {submitted(kB, "x")})));
-  EXPECT_FALSE(inspector.asking());
+  EXPECT_TRUE(inspector.is_busy());
+  EXPECT_FALSE(report(1, *first, {submitted(kA, "y")}));
+  EXPECT_FALSE(report(1, *first, {submitted(kA, "y")}));  // Twice is once.
+  EXPECT_THAT(inspector.silent_ranks(), ElementsAre(0));
+  EXPECT_TRUE(report(0, *first, {submitted(kA, "x")}));
+  EXPECT_FALSE(inspector.is_busy());
 
   const auto second = inspector.next_query();
   ASSERT_TRUE(second);
   EXPECT_NE(second->least, first->least);
-  EXPECT_FALSE(inspector.report(0, report_of(*first, {submitted(kA, "x")})));
-  EXPECT_FALSE(inspector.report(1, report_of(*first, {submitted(kA, "y")})));
-  EXPECT_FALSE(inspector.report(0, report_of(*second, {submitted(kA, "x")})));
-  const Finding finding = inspector.report(1, report_of(*second, {submitted(kA, "y")}));
+  EXPECT_FALSE(report(0, *first, {submitted(kB, "x")}));
+  EXPECT_FALSE(report(1, *first, {submitted(kB, "y")}));
+  EXPECT_FALSE(report(0, *second, {submitted(kB, "x")}));
+  const Finding finding = report(1, *second, {submitted(kB, "y")});
   ASSERT_TRUE(finding);
   EXPECT_THAT(finding->error.what, StartsWith("ranks disagree: rank 0 submits x"));
-  EXPECT_FALSE(inspector.report(1, report_of(*second, {})));  // After the end.
+  EXPECT_FALSE(report(1, *second, {}));  // After the end.
 }
 
 }  // namespace

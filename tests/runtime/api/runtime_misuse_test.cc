@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/runtime/api/runtime_calls.h"
@@ -44,6 +46,34 @@ TEST(RuntimeMismatch, IsTheSameErrorOnAllRanksAndTheNextOperationWorks) {
   EXPECT_THAT(sets.all(), Each(sets.all()[0]));
   EXPECT_THAT(sets.all()[0], AllOf(HasSubstr("mismatch"), HasSubstr("rank 1 submits 'bias'"),
                                    HasSubstr("ranks 0, 2 submit 'weight'")));
+}
+
+// Each rank has two threads, which call two operations in opposite order and many mismatch periods
+// apart: the second thread computes meanwhile.
+TEST(RuntimeMismatch, IsNotWhatAnotherThreadCanStillSubmit) {
+  Options options = test_options();
+  options.mismatch_after = std::chrono::milliseconds(2);
+  RuntimeJob(2, options).run([](Runtime& runtime) {
+    run_ranks(2, [&](const RankRun& thread) {
+      const bool is_late = thread.rank() == runtime.rank();
+      require(runtime.rank() < 2, "the runtime knows this thread");
+      if (is_late) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      all_reduce_works(runtime, thread.rank() == 0 ? "a" : "b");
+    });
+  });
+}
+
+TEST(RuntimeMismatch, IsFoundOnceAllThreadsWait) {
+  Texts errors(2);
+  RuntimeJob(2, test_options()).run([&](Runtime& runtime) {
+    std::thread has_ended([&] { all_reduce_works(runtime, "first"); });
+    has_ended.join();
+    std::vector<float> data(10);
+    errors.set(runtime.rank(),
+               error_of([&] { runtime.all_reduce(runtime.rank() == 0 ? "a" : "b", view(data)); }));
+  });
+  EXPECT_THAT(errors.all(), Each(AllOf(HasSubstr("mismatch"), HasSubstr("rank 0 waits for 'a'"),
+                                       HasSubstr("rank 1 waits for 'b'"))));
 }
 
 TEST(RuntimeMismatch, OfOptionsEndsEveryRankAtTheStart) {

@@ -130,7 +130,7 @@ TEST_P(Disagreements, OnALaterShapeAreFoundToo) {
   for (Operation& operation : operations) operation.buffer.count = 10;
   operations[1].buffer.count = 20;
   EXPECT_THAT(common_error(job, operations),
-              AllOf(HasSubstr("rank 1 waits for 'x'"), HasSubstr("[20]"), HasSubstr("[10]")));
+              AllOf(HasSubstr("rank 1 submits 'x'"), HasSubstr("[20]"), HasSubstr("[10]")));
   expect_next_works(job);
 }
 

@@ -1,0 +1,16 @@
+#pragma once
+
+namespace kolo {
+
+/// Something that threads of the program wait for. One object stands for all topics that the same
+/// waits are about, so that no thread is counted twice.
+class Waited {
+ public:
+  /// How many threads wait for it now. Threads: the coordinator's.
+  virtual int waiters() const = 0;
+
+ protected:
+  ~Waited() = default;
+};
+
+}  // namespace kolo
