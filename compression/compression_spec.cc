@@ -2,11 +2,14 @@
 
 #include <array>
 #include <charconv>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "comm/base/error.h"
+#include "comm/base/nearest_name.h"
 #include "comm/base/text.h"
 
 namespace kolo {
@@ -52,6 +55,14 @@ std::string_view word_of(const Words<Value, kCount>& words, Value value) {
   return "";
 }
 
+template <typename Value, std::size_t kCount>
+std::vector<std::string> names_of(const Words<Value, kCount>& words, std::string_view prefix = "") {
+  std::vector<std::string> names;
+  for (const auto& [word, meaning] : words)
+    names.push_back(std::string(prefix) + std::string(word));
+  return names;
+}
+
 /// Reads one spec; its errors quote the whole of it.
 class SpecReader {
  public:
@@ -61,7 +72,7 @@ class SpecReader {
     const std::string_view whole = trimmed(text_);
     const std::size_t open = whole.find('(');
     if (!read_word(kMethods, trimmed(whole.substr(0, open)), spec_.method)) {
-      fail("there are none, fp16, bf16, topk(DENSITY,...), block_topk(DENSITY,...) and auto");
+      fail_unknown(trimmed(whole.substr(0, open)), names_of(kMethods));
     }
     const bool has_arguments = open != std::string_view::npos;
     if (spec_.may_be_sparse() && spec_.method != CompressionMethod::kAuto && !has_arguments) {
@@ -83,6 +94,11 @@ class SpecReader {
         {.code = ErrorCode::kConfig, .what = fmt::format("compression '{}': {}", text_, what)});
   }
 
+  [[noreturn]] void fail_unknown(std::string_view name,
+                                 const std::vector<std::string>& names) const {
+    throw UsageError(fmt::format("compression '{}': {}", text_, describe_unknown(name, names)));
+  }
+
   void read_arguments(std::string_view left) {
     for (std::size_t i = 0;; ++i) {
       const std::size_t comma = left.find(',');
@@ -102,7 +118,7 @@ class SpecReader {
   void read_density(std::string_view text) {
     spec_.density = number<double>(text);
     if (!(spec_.density > 0 && spec_.density <= 1)) {
-      fail(fmt::format("density {} does not lie above 0 and up to 1", text));
+      fail(fmt::format("density {} is not greater than 0 and at most 1", text));
     }
   }
 
@@ -129,7 +145,7 @@ class SpecReader {
     if (name == "dgc") {
       spec_.momentum = equals == std::string_view::npos ? 0.9f : number<float>(value);
       if (!(spec_.momentum > 0 && spec_.momentum < 1)) {
-        fail(fmt::format("momentum {} does not lie between 0 and 1", value));
+        fail(fmt::format("momentum {} is not between 0 and 1", value));
       }
     } else if (name == "warmup") {
       spec_.warmup = number<std::size_t>(value);
@@ -138,22 +154,23 @@ class SpecReader {
     } else if (argument == "nofeedback") {
       spec_.feedback = false;
     } else if (name == "rule") {
-      if (has_blocks()) fail("blocks have no rule: what is chosen comes back");
-      if (!read_word(kRules, value, spec_.rule)) fail("a rule is quota, exact or lossless");
+      if (has_blocks()) fail("block_topk takes no rule=: owners return every block they choose");
+      if (!read_word(kRules, value, spec_.rule)) fail_unknown(argument, names_of(kRules, "rule="));
     } else if (name == "route") {
       if (!read_word(kRoutes, value, spec_.route)) {
-        fail("a route is auto, allgather, owners or logstep");
+        fail_unknown(argument, names_of(kRoutes, "route="));
       }
       if (has_blocks() && spec_.route == ExchangeRoute::kAllGather) {
-        fail("blocks travel by owners or logstep, so that bytes do not grow with ranks");
+        fail("block_topk takes route=owners or route=logstep");
       }
     } else if (name == "scope") {
-      if (!read_word(kScopes, value, spec_.scope)) fail("a scope is nodes or flat");
+      if (!read_word(kScopes, value, spec_.scope))
+        fail_unknown(argument, names_of(kScopes, "scope="));
     } else {
-      fail(
-          fmt::format("'{}' is not fp32, fp16, bf16, dgc, warmup=, ramp=, nofeedback, rule=, "
-                      "route= or scope=",
-                      argument));
+      const bool has_value = equals != std::string_view::npos;
+      fail_unknown(argument.substr(0, has_value ? equals + 1 : argument.size()),
+                   {"fp32", "fp16", "bf16", "dgc", "warmup=", "ramp=", "nofeedback",
+                    "rule=", "route=", "scope="});
     }
   }
 

@@ -1,5 +1,7 @@
 #include "fusion/gradient.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <set>
 #include <string_view>
 
@@ -10,9 +12,22 @@
 
 namespace kolo {
 
+namespace {
+
+/// As many float64 as a pointer difference can span.
+constexpr std::size_t kMostElements = PTRDIFF_MAX / sizeof(double);
+
+}  // namespace
+
 std::size_t GradientSpec::count() const {
+  if (std::ranges::find(shape, std::size_t{0}) != shape.end()) return 0;
   std::size_t product = 1;
-  for (std::size_t extent : shape) product *= extent;
+  for (const std::size_t extent : shape) {
+    check(extent <= kMostElements / product,
+          fmt::format("gradient '{}' of shape [{}] has more elements than memory can hold", name,
+                      fmt::join(shape, ", ")));
+    product *= extent;
+  }
   return product;
 }
 
@@ -42,6 +57,7 @@ void check_gradients(std::span<const GradientSpec> gradients, const GradientOpti
   std::set<std::string_view> names;
   for (const GradientSpec& gradient : gradients) {
     check(!gradient.name.empty(), "a gradient needs a name");
+    static_cast<void>(gradient.count());
     check(gradient.name.find('\n') == std::string::npos, "a gradient's name must be one line");
     check(names.insert(gradient.name).second,
           fmt::format("gradient '{}' appears twice in the set", gradient.name));

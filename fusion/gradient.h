@@ -25,6 +25,7 @@ struct GradientSpec {
   /// Dtype of its bytes that travel; empty: the set's. A 16-bit `compression` sets it.
   std::optional<DType> wire_dtype = std::nullopt;
 
+  /// Elements. Errors: UsageError if they are more than memory can hold.
   std::size_t count() const;
 };
 
@@ -45,7 +46,8 @@ std::string describe(std::span<const GradientSpec> gradients, const GradientOpti
 /// "float32 [3, 4]".
 std::string describe_shape(DType dtype, std::span<const std::size_t> shape);
 
-/// Throws UsageError on an empty set, an empty or repeated name, or a wire dtype that is no float.
+/// Throws UsageError on an empty set, an empty or repeated name, a shape that no memory can hold,
+/// or a wire dtype that is no float.
 void check_gradients(std::span<const GradientSpec> gradients, const GradientOptions& options);
 
 }  // namespace kolo

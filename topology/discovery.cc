@@ -278,6 +278,19 @@ std::string node_identity(const std::string& configured) {
   return host_name() + ":" + boot_id();
 }
 
+std::string short_node_name(const std::string& identity) {
+  // A boot id is a UUID: 36 characters, of which the ninth is the first hyphen.
+  constexpr std::size_t kBootId = 36, kFirstHyphen = 8;
+  const std::size_t colon = identity.rfind(':');
+  if (colon == std::string::npos) return identity;
+  const std::string boot = identity.substr(colon + 1);
+  if (!boot.empty() && (boot.size() != kBootId || boot[kFirstHyphen] != '-')) return identity;
+  const std::string host = identity.substr(0, colon);
+  // An address in place of a name has no domain to leave out.
+  const bool is_address = host.find_first_not_of("0123456789.") == std::string::npos;
+  return is_address ? host : host.substr(0, host.find('.'));
+}
+
 std::string machine_identity() {
   const std::string id = boot_id();
   return id.empty() ? host_name() : id;

@@ -69,6 +69,10 @@ struct HardwareSnapshot {
 /// Threads: any, as long as nobody changes the environment.
 std::string node_identity(const std::string& configured = {});
 
+/// A node identity as people know the node: the host name without domain and boot id, or the name
+/// that KOLO_NODE_ID gave it. Pure.
+std::string short_node_name(const std::string& identity);
+
 /// What tells this machine from others, whatever nodes its containers are or play.
 std::string machine_identity();
 

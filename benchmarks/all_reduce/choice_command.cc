@@ -90,7 +90,7 @@ ChoiceCommand::ChoiceCommand(CLI::App& app)
                   "To be forced, separated by semicolons; default: all that there are")
       ->delimiter(';');
   command_.add_option("--memory", home_, "arena or user")
-      ->check(CLI::IsMember({"arena", "user"}))
+      ->check(one_of({"arena", "user"}))
       ->capture_default_str();
   command_
       .add_option("--seconds", options_.seconds,

@@ -82,13 +82,13 @@ OverlapCommand::OverlapCommand(CLI::App& app)
       ->delimiter(',')
       ->capture_default_str();
   command_.add_option("--memory", home_, "Of Kolo's gradients: arena or user")
-      ->check(CLI::IsMember({"arena", "user"}))
+      ->check(one_of({"arena", "user"}))
       ->capture_default_str();
   command_
       .add_option("--compare", compare_,
                   "Systems with blocking calls: mpi, gloo. One call for gradients that lie side by "
                   "side (flat), one with copies into and out of a buffer (packed), one for each")
-      ->check(CLI::IsMember({"mpi", "gloo"}))
+      ->check(one_of({"mpi", "gloo"}))
       ->delimiter(',');
   command_.add_option("--iterations", options_.iterations, "Of every system")
       ->check(CLI::Range(1, 100'000))

@@ -51,7 +51,7 @@ const std::map<std::string, std::pair<Placement, MemoryKind>> kMemories = {
 
 DType dtype_of(const std::string& name) {
   const auto dtype = parse_dtype(name);
-  if (!dtype) fail("no dtype '" + name + "'");
+  if (!dtype) throw UsageError("no dtype '" + name + "'");
   return *dtype;
 }
 
@@ -312,7 +312,7 @@ void add_cluster(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   app.add_option("--memory", arguments.memory,
                  "arena (zero copy), user (packed), device or device-user (the same on a GPU)")
-      ->check(CLI::IsMember(std::vector<std::string>{"arena", "user", "device", "device-user"}))
+      ->check(one_of({"arena", "user", "device", "device-user"}))
       ->capture_default_str();
   app.add_flag("--full", arguments.cluster.full,
                "Play each rank's own schedule, even where one node can stand for all");
@@ -371,7 +371,7 @@ int main(int argc, char** argv) {
   CLI::App& check = *app.add_subcommand("check", "Predictions beside measurements, with errors");
   check.add_option("--measured", arguments.measured, "JSON of kolo-bench all-reduce")->required();
   check.add_option("--column", arguments.column, "median_us, time_us (the mean), min_us or p99_us")
-      ->check(CLI::IsMember({"median_us", "time_us", "min_us", "p99_us"}))
+      ->check(one_of({"median_us", "time_us", "min_us", "p99_us"}))
       ->capture_default_str();
 
   for (CLI::App* command : {&all_reduce, &step}) add_cluster(*command, arguments);

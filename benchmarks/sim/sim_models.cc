@@ -1,10 +1,13 @@
 #include "benchmarks/sim/sim_models.h"
 
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "comm/base/error.h"
+#include "comm/base/nearest_name.h"
 
 namespace kolo::bench {
 namespace {
@@ -103,8 +106,8 @@ double ModelPreset::forward_flops() const {
 ModelPreset model_preset(const std::string& name) {
   if (name == "resnet50") return resnet50();
   if (name == "gpt1b") return gpt1b();
-  throw KoloError({.code = ErrorCode::kConfig,
-                   .what = fmt::format("no model '{}'; there are resnet50 and gpt1b", name)});
+  static const std::vector<std::string> names = {"resnet50", "gpt1b"};
+  throw UsageError("--model: " + describe_unknown(name, names));
 }
 
 }  // namespace kolo::bench

@@ -38,6 +38,7 @@ struct Error {
   std::string verb = {};    ///< mark, agree, start, run or complete.
   std::string bucket = {};  ///< Bucket or tensor.
   std::string what = {};    ///< The sentence a person reads.
+  bool logged = false;      ///< This process has written it to its log; see `log::report`.
 
   /// "rank 3: peer 1: agree of 'fc1.weight': ..." with the fields that apply.
   std::string to_string() const;

@@ -1,5 +1,6 @@
 #include "comm/base/log.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -12,7 +13,6 @@
 namespace kolo::log {
 namespace {
 
-/// Of one of the four names.
 std::optional<spdlog::level::level_enum> level_of(std::string_view name) {
   if (name == "error") return spdlog::level::err;
   if (name == "warn") return spdlog::level::warn;
@@ -40,9 +40,24 @@ spdlog::logger& logger() {
   return *instance;
 }
 
+/// -1 until this process has an identity.
+std::atomic<int>& own_rank() {
+  static std::atomic<int> rank{-1};
+  return rank;
+}
+
 }  // namespace
 
+void report(Error& error) {
+  if (error.logged) return;
+  error.logged = true;
+  Error shown = error;
+  if (shown.rank == own_rank()) shown.rank = -1;  // Every line begins with it.
+  logger().error("{}", shown.to_string());
+}
+
 void set_identity(int rank, std::string_view node) {
+  own_rank() = rank;
   logger().set_pattern(fmt::format("kolo: rank {} (node {}): %v", rank, node));
 }
 void error(std::string_view text) { logger().error("{}", text); }

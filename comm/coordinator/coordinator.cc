@@ -273,8 +273,9 @@ void Coordinator::conclude(const std::optional<StallInspector::Finding>& finding
     }
   }
   if (!finding) return;
-  log::error(finding->error.to_string());
-  negotiator_.reject(finding->topics, finding->error);
+  Error error = finding->error;
+  log::report(error);
+  negotiator_.reject(finding->topics, error);
 }
 
 template <typename Visit>
@@ -408,8 +409,9 @@ void Coordinator::expect_answer(int peer) { silence_.try_emplace(peer, Duration(
 
 void Coordinator::fail(const Error& error) {
   if (failure_) return;
-  log::error(error.to_string());
-  leave(error);
+  Error reported = error;
+  log::report(reported);
+  leave(reported);
 }
 
 void Coordinator::leave(const Error& error) {

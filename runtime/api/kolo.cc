@@ -9,6 +9,7 @@
 #include "comm/base/check.h"
 #include "comm/base/log.h"
 #include "comm/rendezvous/rendezvous_factory.h"
+#include "runtime/api/option_table.h"
 #include "runtime/engine/connect.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/gradient_group.h"
@@ -197,7 +198,7 @@ Runtime Runtime::from_environment(Options options) {
 }
 
 Runtime::Runtime(std::unique_ptr<Rendezvous> rendezvous, Options options)
-    : state_(std::make_unique<RuntimeState>(*rendezvous, std::move(options))) {}
+    : state_(std::make_unique<RuntimeState>(*rendezvous, validated(std::move(options)))) {}
 
 Runtime::Runtime(Runtime&&) noexcept = default;
 Runtime& Runtime::operator=(Runtime&&) noexcept = default;

@@ -2,82 +2,57 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
+#include <chrono>
 #include <cstdint>
-#include <limits>
 #include <stdexcept>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "comm/base/check.h"
 #include "comm/base/error.h"
+#include "comm/base/nearest_name.h"
 #include "compression/compression_rules.h"
+#include "runtime/api/option_values.h"
 #include "topology/link_costs.h"
 
 namespace kolo {
 namespace {
 
-[[noreturn]] void fail(std::string what) {
-  throw KoloError({.code = ErrorCode::kConfig, .what = std::move(what)});
-}
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
 
-std::int64_t parse_integer(const std::string& text, std::size_t& used) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc()) fail(fmt::format("'{}' is not a number", text));
-  used = static_cast<std::size_t>(end - text.data());
-  return value;
-}
+/// A year: beyond any job, and in nanoseconds far from the end of a 64-bit number.
+constexpr milliseconds kLongestTimeout = std::chrono::hours(24 * 365);
+/// A thread that polls for longer than a minute never sleeps in practice.
+constexpr microseconds kLongestSpin = std::chrono::minutes(1);
+/// The address space of a process, which is also beyond what one message or bucket can be.
+constexpr std::size_t kMostBytes = std::size_t{1} << 47;
+constexpr std::size_t kLeastArena = 4096;  // a page
+constexpr OptionRange kThreads{.least = 0, .most = 256, .unit = "threads"};
+constexpr std::size_t kLongestPath = 4096;  // Linux's PATH_MAX
+constexpr std::size_t kLongestName = 255;
 
-std::int64_t parse_duration(const std::string& text, std::int64_t least, std::string_view unit) {
-  std::size_t used = 0;
-  const std::int64_t value = parse_integer(text, used);
-  if (used != text.size() || value < least) {
-    fail(fmt::format("'{}' is not a number of {} of at least {}", text, unit, least));
-  }
-  return value;
-}
-
-constexpr std::string_view kSuffixes = "KMG";
-
-/// As `parse_bytes` takes it, with the largest suffix that is exact.
-std::string bytes_text(std::size_t bytes) {
-  std::string suffix;
-  for (const char each : kSuffixes) {
-    if (bytes == 0 || bytes % 1024 != 0) break;
-    bytes /= 1024;
-    suffix = each;
-  }
-  return std::to_string(bytes) + suffix;
-}
-
-constexpr int kMostThreads = 256;
-
-int parse_threads(const std::string& text) {
-  int value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || parsed != end || value < 0 || value > kMostThreads) {
-    fail(fmt::format("'{}' is not auto or a number of threads from 0 to {}", text, kMostThreads));
-  }
-  return value;
-}
-
-OptionEntry bytes_option(std::string name, std::string help, std::size_t Options::*field) {
+OptionEntry bytes_option(std::string name, std::string help, std::size_t Options::*field,
+                         std::size_t least) {
   return {.name = std::move(name),
           .value = "BYTES",
           .help = std::move(help),
-          .set = [field](Options& options,
-                         const std::string& text) { options.*field = parse_bytes(text); },
+          .set =
+              [field, least](Options& options, const std::string& text) {
+                options.*field = parse_bytes(text, least, kMostBytes);
+              },
           .get = [field](const Options& options) { return bytes_text(options.*field); },
           .job_wide = true};
 }
 
 /// The same, or "auto".
-OptionEntry auto_bytes_option(std::string name, std::string help, std::size_t Options::*field) {
-  OptionEntry entry = bytes_option(std::move(name), std::move(help), field);
+OptionEntry auto_bytes_option(std::string name, std::string help, std::size_t Options::*field,
+                              std::size_t least) {
+  OptionEntry entry = bytes_option(std::move(name), std::move(help), field, least);
   entry.value = "BYTES|auto";
-  entry.set = [field](Options& options, const std::string& text) {
-    options.*field = text == "auto" ? kAutoBytes : parse_bytes(text);
+  entry.set = [field, least](Options& options, const std::string& text) {
+    options.*field = text == "auto" ? kAutoBytes : parse_bytes(text, least, kMostBytes);
   };
   entry.get = [field](const Options& options) {
     return options.*field == kAutoBytes ? "auto" : bytes_text(options.*field);
@@ -86,16 +61,22 @@ OptionEntry auto_bytes_option(std::string name, std::string help, std::size_t Op
 }
 
 OptionEntry text_option(std::string name, std::string value, std::string help,
-                        std::string Options::*field, bool job_wide) {
-  return {.name = std::move(name),
-          .value = std::move(value),
-          .help = std::move(help),
-          .set = [field](Options& options, const std::string& text) { options.*field = text; },
-          .get = [field](const Options& options) { return options.*field; },
-          .job_wide = job_wide};
+                        std::string Options::*field, bool job_wide,
+                        std::function<void(const std::string& text)> check_text) {
+  return {
+      .name = std::move(name),
+      .value = std::move(value),
+      .help = std::move(help),
+      .set =
+          [field, check_text = std::move(check_text)](Options& options, const std::string& text) {
+            check_text(text);
+            options.*field = text;
+          },
+      .get = [field](const Options& options) { return options.*field; },
+      .job_wide = job_wide};
 }
 
-OptionEntry ms_option(std::string name, std::string help, std::chrono::milliseconds Options::*field,
+OptionEntry ms_option(std::string name, std::string help, milliseconds Options::*field,
                       std::int64_t least) {
   return {
       .name = std::move(name),
@@ -103,7 +84,8 @@ OptionEntry ms_option(std::string name, std::string help, std::chrono::milliseco
       .help = std::move(help),
       .set =
           [field, least](Options& options, const std::string& text) {
-            options.*field = std::chrono::milliseconds(parse_duration(text, least, "milliseconds"));
+            options.*field = milliseconds(parse_number(
+                text, {.least = least, .most = kLongestTimeout.count(), .unit = "milliseconds"}));
           },
       .get = [field](const Options& options) { return std::to_string((options.*field).count()); }};
 }
@@ -112,13 +94,15 @@ OptionEntry wire_option() {
   return {.name = "wire_dtype",
           .value = "DTYPE",
           .help =
-              "dtype of floating-point gradients on the wire: float32, float16 or bfloat16; empty: "
-              "their own",
+              "dtype in which floating-point gradients travel: float32, float64, float16 or "
+              "bfloat16; empty: each gradient's own",
           .set =
               [](Options& options, const std::string& text) {
                 const auto dtype = parse_dtype(text);
                 if (!text.empty() && (!dtype || !is_float(*dtype))) {
-                  fail(fmt::format("'{}' is not float32, float64, float16 or bfloat16", text));
+                  static const std::vector<std::string> choices = {"float32", "float64", "float16",
+                                                                   "bfloat16"};
+                  throw UsageError(describe_unknown(text, choices));
                 }
                 options.wire_dtype = dtype;
               },
@@ -135,13 +119,13 @@ OptionEntry compression_option() {
       .name = "compression",
       .value = "SPEC|PATTERN=SPEC,...",
       .help =
-          "how gradients are compressed: none, fp16, bf16, topk(DENSITY,WORD,...), "
-          "block_topk(DENSITY,BLOCK,WORD,...) or auto; by name "
-          "with * and ?, the first rule that matches, e.g. '*.bias=none,*=topk(0.01)'. WORD: fp32 "
-          "fp16 bf16 (of values), dgc[=MOMENTUM], warmup=STEPS (dense), ramp=STEPS (falling "
-          "density), nofeedback, rule=quota|exact|lossless, "
-          "route=auto|allgather|owners|logstep, scope=nodes|flat. auto is dense for 20 steps, "
-          "measures them, takes what makes steps 1.2 times as short, and logs why",
+          "compression of gradients: none, fp16, bf16, topk(DENSITY,SETTING,...), "
+          "block_topk(DENSITY,BLOCK,SETTING,...) or auto; or rules by name with * and ?, of which "
+          "the first match counts, e.g. '*.bias=none,*=topk(0.01)'. SETTING: fp32, fp16 or bf16 "
+          "(dtype of values), dgc[=MOMENTUM], warmup=STEPS (dense), ramp=STEPS (falling density), "
+          "nofeedback, rule=quota|exact|lossless, route=auto|allgather|owners|logstep, "
+          "scope=nodes|flat. auto measures 20 dense steps, compresses where that makes steps at "
+          "least 1.2 times as fast, and logs the reason",
       .set =
           [](Options& options, const std::string& text) {
             options.compression = CompressionRules::parse(text).to_string();
@@ -153,13 +137,13 @@ OptionEntry link_costs_option() {
   return {
       .name = "link_costs",
       .value = "KEY=VALUE,...",
-      .help = "what links cost, for choosing, e.g. network_latency_us=2; kolo-topo prints all keys",
+      .help = "link costs for the cost model, e.g. network_latency_us=2; kolo-topo lists the keys",
       .set =
           [](Options& options, const std::string& text) {
             try {
               parse_link_costs(text);
             } catch (const std::invalid_argument& e) {
-              fail(e.what());
+              throw KoloError({.code = ErrorCode::kConfig, .what = e.what()});
             }
             options.link_costs = text;
           },
@@ -167,27 +151,26 @@ OptionEntry link_costs_option() {
       .job_wide = true};
 }
 
-OptionEntry switch_option(std::string name, std::string help, std::string Options::*field) {
-  OptionEntry entry = text_option(std::move(name), "on|off", std::move(help), field, true);
-  entry.set = [field](Options& options, const std::string& text) {
-    if (text != "on" && text != "off") fail(fmt::format("'{}' is not on or off", text));
-    options.*field = text;
-  };
-  return entry;
+void check_switch(const std::string& text) {
+  static const std::vector<std::string> choices = {"on", "off"};
+  check_choice(text, choices);
 }
 
+void check_path(const std::string& text) { check_plain_text(text, kLongestPath); }
+
 OptionEntry spin_option() {
-  return {
-      .name = "spin",
-      .value = "US",
-      .help =
-          "microseconds that a thread which waits polls before it sleeps; -1: by the cores of the "
-          "node, its ranks and their compute threads (OMP_NUM_THREADS)",
-      .set =
-          [](Options& options, const std::string& text) {
-            options.spin = std::chrono::microseconds(parse_duration(text, -1, "microseconds"));
-          },
-      .get = [](const Options& options) { return std::to_string(options.spin.count()); }};
+  return {.name = "spin",
+          .value = "US",
+          .help =
+              "time that a waiting thread polls before it sleeps; 0: sleep at once; -1: chosen "
+              "from the "
+              "cores of the node, its ranks and their compute threads (OMP_NUM_THREADS)",
+          .set =
+              [](Options& options, const std::string& text) {
+                options.spin = microseconds(parse_number(
+                    text, {.least = -1, .most = kLongestSpin.count(), .unit = "microseconds"}));
+              },
+          .get = [](const Options& options) { return std::to_string(options.spin.count()); }};
 }
 
 OptionEntry reduce_threads_option() {
@@ -195,10 +178,11 @@ OptionEntry reduce_threads_option() {
           .value = "N|auto",
           .help =
               "threads that help with reductions in host memory; auto: up to 3, on cores that the "
-              "ranks of the node and their compute threads (OMP_NUM_THREADS) leave over; 0: none",
+              "ranks of the node and their compute threads (OMP_NUM_THREADS) leave free; 0: none",
           .set =
               [](Options& options, const std::string& text) {
-                options.reduce_threads = text == "auto" ? kAutoThreads : parse_threads(text);
+                options.reduce_threads =
+                    text == "auto" ? kAutoThreads : narrow<int>(parse_number(text, kThreads));
               },
           .get =
               [](const Options& options) {
@@ -223,77 +207,89 @@ std::string OptionEntry::variable() const {
   return upper;
 }
 
-std::size_t parse_bytes(const std::string& text) {
-  std::size_t used = 0;
-  const std::int64_t value = parse_integer(text, used);
-  unsigned shift = 0;
-  if (used + 1 == text.size()) {
-    const std::size_t suffix =
-        kSuffixes.find(static_cast<char>(std::toupper(static_cast<unsigned char>(text[used]))));
-    if (suffix == std::string_view::npos) fail(fmt::format("'{}' has no suffix K, M or G", text));
-    shift = 10 * (static_cast<unsigned>(suffix) + 1);
-  } else if (used != text.size()) {
-    fail(fmt::format("'{}' is not a size such as 65536, 64K or 4M", text));
+void set_option(const OptionEntry& entry, Options& options, std::string_view source,
+                const std::string& text) {
+  try {
+    entry.set(options, text);
+  } catch (const KoloError& error) {
+    throw KoloError(
+        {.code = error.error().code, .what = fmt::format("{}: {}", source, error.error().what)});
   }
-  if (value < 0 || value > std::numeric_limits<std::int64_t>::max() >> shift) {
-    fail(fmt::format("'{}' is out of range", text));
+}
+
+Options validated(Options options) {
+  for (const OptionEntry& entry : option_table()) {
+    set_option(entry, options, "options." + entry.name, entry.get(options));
   }
-  return static_cast<std::size_t>(value) << shift;
+  return options;
 }
 
 const std::vector<OptionEntry>& option_table() {
+  static const auto check_name = [](const std::string& text) {
+    check_plain_text(text, kLongestName);
+  };
   static const std::vector<OptionEntry> table = {
       auto_bytes_option("fusion_bytes",
-                        "largest bucket of gradients; 0 sends each gradient alone; auto: by what "
-                        "links cost",
-                        &Options::fusion_bytes),
+                        "largest bucket of gradients; 0 sends each gradient alone; auto takes what "
+                        "the cost model predicts to be fastest",
+                        &Options::fusion_bytes, 0),
       text_option("algorithm", "NAME",
                   "auto, flat, ring, direct, halving_doubling, tree, hierarchical or "
                   "hierarchical:LOCAL,CROSS",
-                  &Options::algorithm, true),
+                  &Options::algorithm, true, check_name),
       text_option("device", "NAME",
                   "accelerator of this rank: cpu (none), cuda (by local rank) or cuda:INDEX",
-                  &Options::device, false),
+                  &Options::device, false, check_device_name),
       text_option("device_algorithm", "NAME",
-                  "for device memory: auto, native (one NCCL collective) or "
+                  "algorithm for device memory: auto, native (one NCCL collective) or "
                   "hierarchical:native,CROSS with CROSS ring, direct, halving_doubling or tree",
-                  &Options::device_algorithm, true),
-      bytes_option("device_fusion_bytes", "largest bucket of gradients in device memory",
-                   &Options::device_fusion_bytes),
-      bytes_option("device_chunk_bytes", "largest piece of device memory that moves on its own",
-                   &Options::device_chunk_bytes),
+                  &Options::device_algorithm, true, check_name),
+      bytes_option("device_fusion_bytes",
+                   "largest bucket of gradients in device memory; 0 sends "
+                   "each gradient alone",
+                   &Options::device_fusion_bytes, 0),
+      bytes_option("device_chunk_bytes",
+                   "largest chunk of a bucket in device memory; chunks are pipelined",
+                   &Options::device_chunk_bytes, 1),
       link_costs_option(),
-      switch_option("calibrate", "measure at start what links cost, for up to 200 ms",
-                    &Options::calibrate),
-      text_option(
-          "calibration_file", "PATH",
-          "remembers costs for jobs of this shape; costs that a short look at the "
-          "links finds outlived are measured again; auto: below $XDG_CACHE_HOME or ~/.cache, "
-          "costs for jobs across nodes only; empty: nowhere",
-          &Options::calibration_file, false),
+      text_option("calibrate", "on|off",
+                  "on: measure the links at start, for up to 200 ms; off: use default costs",
+                  &Options::calibrate, true, check_switch),
+      text_option("calibration_file", "PATH",
+                  "file that keeps measured link costs for later jobs of this shape, until the "
+                  "links have changed; auto: below $XDG_CACHE_HOME or ~/.cache, only for jobs "
+                  "across nodes; empty: none",
+                  &Options::calibration_file, false, check_path),
       wire_option(),
       compression_option(),
       auto_bytes_option("chunk_bytes",
-                        "largest piece that moves through a schedule on its own; auto: by what "
-                        "links cost",
-                        &Options::chunk_bytes),
+                        "largest chunk of a bucket; chunks are pipelined; auto takes what the "
+                        "cost model predicts to be fastest",
+                        &Options::chunk_bytes, 1),
       bytes_option("network_window",
-                   "what of a bucket is under way between nodes, in two chunks or more; 0: all",
-                   &Options::network_window),
-      bytes_option("arena_bytes", "address space of a rank's arena; memory is committed on use",
-                   &Options::arena_bytes),
+                   "limit of the bytes of a bucket that are in flight between nodes, in at least "
+                   "two chunks; 0: no limit",
+                   &Options::network_window, 0),
+      bytes_option("arena_bytes",
+                   "address space of a rank's arena; memory is committed when it is used",
+                   &Options::arena_bytes, kLeastArena),
       text_option("timeline", "PATH",
-                  "writes what iterations consist of to PATH.RANK, as trace events for Perfetto",
-                  &Options::timeline, false),
-      text_option("node_id", "TEXT", "tells nodes apart instead of host name and boot id",
-                  &Options::node_id, false),
-      ms_option("connect_timeout", "limit of start-up", &Options::connect_timeout, 1),
-      ms_option("mismatch_after", "a tensor that not all ranks submit is looked into after this",
+                  "writes the buckets and waits of each iteration to PATH.RANK, as trace events "
+                  "for Perfetto",
+                  &Options::timeline, false, check_path),
+      text_option("node_id", "TEXT",
+                  "identity of this rank's node, in place of host name and boot id: plays several "
+                  "nodes on one machine",
+                  &Options::node_id, false, check_name),
+      ms_option("connect_timeout", "time limit of start-up", &Options::connect_timeout, 1),
+      ms_option("mismatch_after",
+                "a tensor that only some ranks have submitted is reported after this time",
                 &Options::mismatch_after, 1),
-      ms_option("peer_timeout", "a peer that is needed and silent for this long is lost",
+      ms_option("peer_timeout",
+                "a peer that others wait for and that gives no sign of life for this time is lost",
                 &Options::peer_timeout, 1),
-      ms_option("operation_timeout", "limit of every wait; 0: none", &Options::operation_timeout,
-                0),
+      ms_option("operation_timeout", "time limit of every wait; 0: none",
+                &Options::operation_timeout, 0),
       spin_option(),
       reduce_threads_option(),
   };

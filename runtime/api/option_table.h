@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/api/options.h"
@@ -14,7 +15,8 @@ struct OptionEntry {
   std::string name;   ///< "fusion_bytes"
   std::string value;  ///< What it takes: "BYTES", "DTYPE", "MS", ...
   std::string help;
-  /// Parses `text` into the field. Errors: KoloError(kConfig) naming the text.
+  /// Parses and checks `text`, then sets the field, or leaves it as it is. Errors: as in
+  /// option_values.h.
   std::function<void(Options&, const std::string& text)> set;
   /// The field as `set` takes it.
   std::function<std::string(const Options&)> get;
@@ -27,8 +29,13 @@ struct OptionEntry {
 /// All options, in the order of `Options`. The one place that knows their names.
 const std::vector<OptionEntry>& option_table();
 
-/// "4M" -> 4194304: a number with an optional suffix K, M or G (powers of 1024).
-/// Errors: KoloError(kConfig).
-std::size_t parse_bytes(const std::string& text);
+/// Sets one option. Errors begin with `source`, under which the user knows the option:
+/// "--fusion-bytes", "KOLO_FUSION_BYTES" or "options.fusion_bytes".
+void set_option(const OptionEntry& entry, Options& options, std::string_view source,
+                const std::string& text);
+
+/// `options` after the checks that flags and variables pass. Each value comes back in the form that
+/// its text gives it. Errors: as of `set_option`.
+Options validated(Options options);
 
 }  // namespace kolo

@@ -82,7 +82,8 @@ struct Options {
 };
 
 /// Returns `options` with every field that still has its default replaced by its KOLO_* variable.
-/// Errors: KoloError(kConfig) naming variable and value.
+/// Errors: UsageError for an unknown choice, KoloError(kConfig) for a value that is malformed or
+///         out of range; both name the field or variable, the value and what is allowed.
 Options options_from_environment(Options options);
 
 /// Logs a warning for every KOLO_* variable that nothing reads, with the name that was meant, if

@@ -118,7 +118,7 @@ Connection connect(Rendezvous& rendezvous, const Options& options) {
   const int rank = rendezvous.rank();
   compare_settings(rendezvous, options);
   ProcessGrid grid(rendezvous.all_gather(node_identity(options.node_id)));
-  log::set_identity(rank, grid.node_id(grid.node(rank)));
+  log::set_identity(rank, short_node_name(grid.node_id(grid.node(rank))));
 
   // Rank 0 draws the job's identity; whoever takes part in the rendezvous may know it.
   const std::string identity =

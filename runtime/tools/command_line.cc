@@ -1,17 +1,22 @@
 #include "runtime/tools/command_line.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <initializer_list>
 #include <new>
+#include <utility>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include "comm/base/error.h"
 #include "comm/base/log.h"
+#include "comm/base/nearest_name.h"
 #include "comm/base/output_file.h"
 #include "runtime/api/kolo.h"
 #include "runtime/api/option_table.h"
+#include "runtime/api/option_values.h"
 
 namespace kolo {
 namespace {
@@ -27,14 +32,30 @@ auto naming(std::string_view flag, const Call& call) {
   }
 }
 
-/// CLI11 asks for a subcommand before it says what it took for none.
-std::string describe(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<std::string> unknown = app.remaining();
-  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) &&
-      !unknown.empty()) {
-    return fmt::format("no subcommand '{}'", unknown.front());
+/// The subcommand that was chosen, or the program itself.
+const CLI::App& innermost(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  return chosen.empty() ? app : innermost(*chosen.front());
+}
+
+/// "--fusion-bytes" and its like.
+std::vector<std::string> flags_of(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
   }
-  return error.what();
+  return flags;
+}
+
+std::vector<std::string> subcommands_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+std::string suggestion(std::string_view text, const std::vector<std::string>& names) {
+  const auto nearest = nearest_name(text, names);
+  return nearest ? fmt::format("; did you mean {}?", *nearest) : std::string();
 }
 
 }  // namespace
@@ -44,7 +65,7 @@ void add_runtime_options(CLI::App& app, Options& options, const IsWanted& is_wan
     if (!is_wanted(entry.name)) continue;
     const std::string flags = entry.name == "wire_dtype" ? "--wire," + entry.flag() : entry.flag();
     const auto set = [&entry, &options](const std::string& text) {
-      naming(entry.flag(), [&] { entry.set(options, text); });
+      set_option(entry, options, entry.flag(), text);
     };
     app.add_option_function<std::string>(flags, set, entry.help)
         ->type_name(entry.value)
@@ -53,12 +74,59 @@ void add_runtime_options(CLI::App& app, Options& options, const IsWanted& is_wan
   }
 }
 
+std::function<std::string(const std::string&)> one_of(std::vector<std::string> names) {
+  return [names = std::move(names)](const std::string& text) {
+    const bool is_known = std::ranges::find(names, text) != names.end();
+    return is_known ? std::string() : describe_unknown(text, names);
+  };
+}
+
 std::vector<std::size_t> parse_sizes(std::string_view flag, const std::vector<std::string>& texts) {
   std::vector<std::size_t> sizes;
   for (const std::string& text : texts) {
     sizes.push_back(naming(flag, [&] { return parse_bytes(text); }));
   }
   return sizes;
+}
+
+std::string help_footer() {
+  std::string text = "Exit status:\n  0   success\n";
+  for (const auto& [code, meaning] : std::initializer_list<std::pair<ErrorCode, const char*>>{
+           {ErrorCode::kUsage, "usage: unknown option, choice or subcommand, or a wrong call"},
+           {ErrorCode::kData, "a data set or checkpoint is missing, truncated or malformed"},
+           {ErrorCode::kPeerLost, "another rank died, froze or became unreachable"},
+           {ErrorCode::kInternal, "internal error, or a wrong result"},
+           {ErrorCode::kResources, "out of memory, arena space or file descriptors"},
+           {ErrorCode::kIo, "a file or socket operation failed"},
+           {ErrorCode::kTimeout, "a time limit passed although all ranks are alive"},
+           {ErrorCode::kMismatch, "ranks disagree about a tensor"},
+           {ErrorCode::kAuth, "a peer does not know the secret of the job"},
+           {ErrorCode::kConfig, "an option is malformed, out of range or not supported"}}) {
+    text += fmt::format("  {}  {}\n", exit_status(code), meaning);
+  }
+  text +=
+      "\nEnvironment:\n"
+      "  KOLO_NAME       each option --name of the runtime, unless the flag is given\n"
+      "  KOLO_LOG_LEVEL  error, warn (default), info or debug";
+  return text;
+}
+
+std::string describe_usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& command = innermost(app);
+  const std::vector<std::string> unknown = command.remaining();
+  if (!unknown.empty()) {
+    const std::string& first = unknown.front();
+    const std::string text = first.substr(0, first.find('='));
+    if (text.starts_with('-')) {
+      return fmt::format("no option {}{}", text, suggestion(text, flags_of(command)));
+    }
+    // CLI11 asks for a subcommand before it says which text is none.
+    const std::vector<std::string> subcommands = subcommands_of(command);
+    if (!subcommands.empty()) {
+      return fmt::format("no subcommand '{}'{}", text, suggestion(text, subcommands));
+    }
+  }
+  return error.what();
 }
 
 void expect_output(Runtime& runtime, const std::string& path) {
@@ -80,9 +148,10 @@ void expect_output(Runtime& runtime, const std::string& path) {
 int run_program(const std::function<int()>& run) {
   try {
     return run();
-  } catch (const KoloError& error) {
-    log::error(error.what());
-    return exit_status(error.error().code);
+  } catch (const KoloError& caught) {
+    Error error = caught.error();
+    log::report(error);
+    return exit_status(error.code);
   } catch (const std::bad_alloc&) {
     log::error("out of memory");
     return exit_status(ErrorCode::kResources);
@@ -94,13 +163,14 @@ int run_program(const std::function<int()>& run) {
 
 int run_program(CLI::App& app, int argc, const char* const* argv,
                 const std::function<bool()>& run) {
+  app.footer(help_footer());
   return run_program([&] {
     try {
       app.parse(argc, argv);
     } catch (const CLI::Success& answered) {
       return app.exit(answered);
     } catch (const CLI::ParseError& error) {
-      log::error(describe(app, error) + " (--help lists all options)");
+      log::error(describe_usage_error(app, error) + " (--help lists all options)");
       return exit_status(ErrorCode::kUsage);
     }
     return run() ? 0 : exit_status(ErrorCode::kInternal);

@@ -10,7 +10,8 @@
 
 namespace CLI {
 class App;
-}
+class ParseError;
+}  // namespace CLI
 
 namespace kolo {
 
@@ -20,19 +21,29 @@ class Runtime;
 using IsWanted = std::function<bool(std::string_view name)>;
 
 /// Adds the options of the runtime to `app`, with units and defaults; `--wire` is short for
-/// `--wire-dtype`. A value that cannot be used is a KoloError(kConfig) that names the flag.
+/// `--wire-dtype`. A flag with a value that cannot be used is the error of `set_option`.
 void add_runtime_options(
     CLI::App& app, Options& options,
     const IsWanted& is_wanted = [](std::string_view) { return true; });
 
-/// What `parse_bytes` makes of each text. Errors: KoloError(kConfig) naming `flag` and the text.
+/// For `CLI::Option::check`: the value is one of `names`; the error suggests the nearest one.
+std::function<std::string(const std::string& text)> one_of(std::vector<std::string> names);
+
+/// The bytes that each text stands for ("4M"). Errors: KoloError(kConfig) naming `flag` and text.
 std::vector<std::size_t> parse_sizes(std::string_view flag, const std::vector<std::string>& texts);
+
+/// The end of every program's --help: exit statuses and environment variables.
+std::string help_footer();
+
+/// The text of a usage error, with the option or subcommand that was probably meant.
+std::string describe_usage_error(const CLI::App& app, const CLI::ParseError& error);
 
 /// Finds out at the start whether rank 0 will be able to write `path`, if it has one; see
 /// `expect_writable`. Collective. Errors: KoloError(kIo) on every rank.
 void expect_output(Runtime& runtime, const std::string& path);
 
-/// Calls `run`, and returns its exit status. Errors are logged, and give the status of their class.
+/// Calls `run`, and returns its exit status. An error is logged, unless it is logged already, and
+/// gives the status of its class.
 int run_program(const std::function<int()>& run);
 
 /// A program from its command line to its exit status: reads the arguments, then calls `run`, which

@@ -12,6 +12,8 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr std::size_t kHuge = std::size_t{1} << 32;
+
 std::vector<GradientSpec> two_gradients() {
   return {{.name = "weight", .shape = {3, 4}}, {.name = "bias", .shape = {4}}};
 }
@@ -20,6 +22,17 @@ TEST(GradientSpec, CountsItsElements) {
   EXPECT_EQ((GradientSpec{.name = "matrix", .shape = {3, 4}}.count()), 12u);
   EXPECT_EQ((GradientSpec{.name = "scalar", .shape = {}}.count()), 1u);
   EXPECT_EQ((GradientSpec{.name = "empty", .shape = {3, 0, 5}}.count()), 0u);
+  EXPECT_EQ((GradientSpec{.name = "empty", .shape = {kHuge, kHuge, 0}}.count()), 0u);
+}
+
+TEST(GradientSpec, RefusesMoreElementsThanMemoryHolds) {
+  for (const std::vector<std::size_t>& shape :
+       {std::vector<std::size_t>{kHuge, kHuge}, {kHuge, kHuge / 2, 2}, {2, kHuge << 28}}) {
+    const GradientSpec spec{.name = "embedding", .shape = shape};
+    EXPECT_THAT([&] { spec.count(); },
+                testing::ThrowsMessage<UsageError>(HasSubstr("'embedding' of shape [")));
+    EXPECT_THROW(check_gradients({{spec}}, {}), UsageError);
+  }
 }
 
 TEST(DescribeGradients, HasALineForTheSetAndOneForEach) {

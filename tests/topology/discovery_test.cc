@@ -84,6 +84,13 @@ TEST(Discovery, NamesTheFileItCannotRead) {
 
 TEST(Discovery, ConfiguredIdentityComesFirst) {
   EXPECT_EQ(node_identity("left"), "left");
+  EXPECT_EQ(short_node_name("left"), "left");
+  EXPECT_EQ(short_node_name("rack 1:left"), "rack 1:left");
+  const std::string boot_id = ":0e5c2f4e-6a0b-4e0c-9a51-1d2f3a4b5c6d";
+  EXPECT_EQ(short_node_name("b" + boot_id), "b");
+  EXPECT_EQ(short_node_name("b.cluster.example" + boot_id), "b");
+  EXPECT_EQ(short_node_name("10.0.0.7" + boot_id), "10.0.0.7");
+  EXPECT_EQ(short_node_name("b:"), "b");
   EXPECT_FALSE(node_identity().empty());
   EXPECT_EQ(node_identity(), node_identity());
 }

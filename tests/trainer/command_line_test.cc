@@ -105,16 +105,24 @@ TEST(CommandLineTest, ValuesThatCannotBeUsedAreConfigurationErrors) {
   const auto expect = [](const char* option, const char* value, const char* part) {
     EXPECT_EQ(code_of({"--data", "d", option, value}, part), ErrorCode::kConfig) << option;
   };
-  expect("--model", "resnet", "choose mlp, lenet, convnet or gpt");
-  expect("--compression", "top-k", "--compression: compression 'top-k': there are none, fp16");
-  expect("--precision", "float64", "choose float32, bfloat16 or float16");
-  expect("--loss-scale", "on", "choose auto, off, dynamic or a number");
-  expect("--loss-scale", "-8", "choose auto, off, dynamic or a number");
-  expect("--wire", "int8", "--wire-dtype: 'int8'");
+  expect("--loss-scale", "on", "--loss-scale: 'on' is not auto, off, dynamic or a number");
+  expect("--loss-scale", "-8", "--loss-scale: '-8' is not auto, off, dynamic or a number");
   expect("--heads", "3", "--width 128 is not a multiple of --heads 3");
   expect("--batch", "0", "--batch must be at least 1");
   expect("--peer-timeout", "soon", "--peer-timeout: ");
-  expect("--optimizer", "lion", "choose sgd or adamw");
+}
+
+TEST(CommandLineTest, UnknownChoicesAreUsageErrorsWithTheNearestName) {
+  const auto expect = [](const char* option, const char* value, const char* part) {
+    EXPECT_EQ(code_of({"--data", "d", option, value}, part), ErrorCode::kUsage) << option;
+  };
+  expect("--bacth", "3", "did you mean --batch?");
+  expect("--model", "lnet",
+         "--model: 'lnet' is not mlp, lenet, convnet or gpt; did you mean lenet?");
+  expect("--compression", "top-k", "did you mean topk?");
+  expect("--precision", "float64", "--precision: 'float64' is not float32, bfloat16 or float16");
+  expect("--wire", "int8", "--wire-dtype: 'int8'");
+  expect("--optimizer", "adam", "did you mean adamw?");
 }
 
 TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {

@@ -23,8 +23,8 @@ TEST(PrecisionTest, NamesTheChoices) {
       parse_precision(text);
       ADD_FAILURE() << text;
     } catch (const KoloError& error) {
-      EXPECT_EQ(error.error().code, ErrorCode::kConfig);
-      EXPECT_THAT(error.what(), testing::HasSubstr("choose float32, bfloat16 or float16"));
+      EXPECT_EQ(error.error().code, ErrorCode::kUsage);
+      EXPECT_THAT(error.what(), testing::HasSubstr("is not float32, bfloat16 or float16"));
     }
   }
 }

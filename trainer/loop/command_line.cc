@@ -93,6 +93,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     result.config = default_config(find_model(argc, argv));
     Config& config = result.config;
     app.option_defaults()->always_capture_default();
+    app.footer(help_footer());
     app.set_version_flag("--version", std::string("kolo-train " KOLO_VERSION));
     add_job_options(app, config);
     add_model_options(app, config);
@@ -108,7 +109,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     result.text = std::string(version.what()) + "\n";
     return result;
   } catch (const CLI::ParseError& error) {
-    throw UsageError(std::string(error.what()) + " (--help lists all options)");
+    throw UsageError(describe_usage_error(app, error) + " (--help lists all options)");
   }
   validate(result.config);
   return result;

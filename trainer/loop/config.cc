@@ -1,5 +1,9 @@
 #include "trainer/loop/config.h"
 
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
 #include <fmt/format.h>
 #include <xxhash.h>
 
@@ -11,6 +15,11 @@ namespace {
 
 void require(bool condition, const std::string& what) {
   if (!condition) throw_config_error(what);
+}
+
+void require_choice(std::string_view option, const std::string& text,
+                    const std::vector<std::string>& names) {
+  if (std::ranges::find(names, text) == names.end()) throw_unknown_choice(option, text, names);
 }
 
 }  // namespace
@@ -37,16 +46,14 @@ Config default_config(const std::string& model) {
     if (model == "mlp") config.lr = 1e-3f;
     if (model == "convnet") config.epochs = 10;
   } else {
-    throw_config_error(fmt::format("--model {}: choose mlp, lenet, convnet or gpt", model));
+    throw_unknown_choice("--model", model, {"mlp", "lenet", "convnet", "gpt"});
   }
   return config;
 }
 
 void validate(const Config& c) {
-  require(c.optimizer == "sgd" || c.optimizer == "adamw",
-          fmt::format("--optimizer {}: choose sgd or adamw", c.optimizer));
-  require(c.progress == "auto" || c.progress == "terminal" || c.progress == "lines",
-          fmt::format("--progress {}: choose auto, terminal or lines", c.progress));
+  require_choice("--optimizer", c.optimizer, {"sgd", "adamw"});
+  require_choice("--progress", c.progress, {"auto", "terminal", "lines"});
   require(!c.data.empty(), "--data is missing: name a directory of images, or text");
   require(c.batch > 0, "--batch must be at least 1");
   require(c.threads > 0, "--threads must be at least 1");
@@ -54,7 +61,7 @@ void validate(const Config& c) {
   require(c.steps ? *c.steps > 0 : c.epochs > 0, "--steps and --epochs must be at least 1");
   require(c.lr > 0.0f, "--lr must be greater than 0");
   require(c.final_lr_share >= 0.0f && c.final_lr_share <= 1.0f,
-          "--final-lr-share must lie in 0 ... 1");
+          "--final-lr-share must be between 0 and 1");
   require(c.clip_norm >= 0.0, "--clip-norm must not be negative");
   require(c.temperature >= 0.0, "--temperature must not be negative");
   require(c.hidden > 0, "--hidden must be at least 1");

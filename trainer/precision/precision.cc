@@ -12,7 +12,7 @@ namespace kolo::trainer {
 DType parse_precision(const std::string& text) {
   const std::optional<DType> dtype = parse_dtype(text);
   if (dtype == DType::kFloat32 || (dtype && is_16bit_float(*dtype))) return *dtype;
-  throw_config_error(fmt::format("--precision {}: choose float32, bfloat16 or float16", text));
+  throw_unknown_choice("--precision", text, {"float32", "bfloat16", "float16"});
 }
 
 LossScaler::Options parse_loss_scale(const std::string& text, DType precision) {
@@ -29,7 +29,7 @@ LossScaler::Options parse_loss_scale(const std::string& text, DType precision) {
     return {.mode = Mode::kFixed, .scale = scale};
   }
   throw_config_error(
-      fmt::format("--loss-scale {}: choose auto, off, dynamic or a number greater than 0", text));
+      fmt::format("--loss-scale: '{}' is not auto, off, dynamic or a number greater than 0", text));
 }
 
 }  // namespace kolo::trainer
