@@ -20,9 +20,9 @@ namespace {
 using std::chrono::steady_clock;
 
 struct AgreementRow {
-  std::size_t bytes = 0;  ///< Of the bucket that is under way.
+  std::size_t bytes = 0;  ///< Of the bucket in flight.
   Summary time_us = {};   ///< Of the slowest rank.
-  bool beside = true;     ///< The bucket was under way all the time, on some rank.
+  bool beside = true;     ///< On some rank the bucket was in flight all the time.
 };
 
 /// Barriers, one after the other, beside an all-reduce of `bytes`.
@@ -57,24 +57,27 @@ AgreementRow measure(Runtime& runtime, std::size_t bytes, std::size_t agreements
 }
 
 nlohmann::json to_json(const Runtime& runtime, const AgreementRow& row) {
-  return {{"bytes_under_way", row.bytes}, {"ranks", runtime.world_size()},
-          {"nodes", runtime.num_nodes()}, {"median_us", row.time_us.median},
-          {"min_us", row.time_us.min},    {"p99_us", row.time_us.p99},
+  return {{"bytes_under_way", row.bytes},
+          {"ranks", runtime.world_size()},
+          {"nodes", runtime.num_nodes()},
+          {"median_us", row.time_us.median},
+          {"min_us", row.time_us.min},
+          {"p99_us", row.time_us.p99 ? nlohmann::json(*row.time_us.p99) : nullptr},
           {"was_under_way", row.beside}};
 }
 
 }  // namespace
 
 AgreementCommand::AgreementCommand(CLI::App& app)
-    : command_(*app.add_subcommand("agreement",
-                                   "How long ranks take to agree, beside a bucket under way")) {
+    : command_(*app.add_subcommand(
+          "agreement", "Time that ranks take to agree, alone and beside a bucket in flight")) {
   command_
       .add_option("--sizes", sizes_,
-                  "Bytes of the bucket under way, comma-separated; suffixes K, M, G; 0: none")
+                  "Bytes of the bucket in flight, comma-separated, with suffixes K, M and G; 0: no "
+                  "bucket")
       ->delimiter(',')
       ->capture_default_str();
-  command_
-      .add_option("--agreements", agreements_, "Barriers one after the other, beside one bucket")
+  command_.add_option("--agreements", agreements_, "Barriers in sequence beside one bucket")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command_.add_option("--rounds", rounds_, "Buckets of each size")
@@ -92,15 +95,16 @@ bool AgreementCommand::run() {
   if (speaks) {
     fmt::print("# kolo-bench agreement, kolo {}: {} ranks on {} nodes, slowest rank, us\n",
                kVersion, runtime.world_size(), runtime.num_nodes());
-    fmt::print("# {:>10} {:>10} {:>10} {:>10}\n", "under way", "median", "min", "p99");
+    fmt::print("# {:>10} {:>10} {:>10} {:>10}\n", "in flight", "median", "min", "p99");
   }
   nlohmann::json rows = nlohmann::json::array();
   for (const std::size_t size : sizes) {
     const AgreementRow row = measure(runtime, size, agreements_, rounds_);
     rows.push_back(to_json(runtime, row));
     if (!speaks) continue;
-    fmt::print("  {:>10} {:>10.1f} {:>10.1f} {:>10.1f}{}\n", row.bytes, row.time_us.median,
-               row.time_us.min, row.time_us.p99, row.beside ? "" : "  (bucket was done before)");
+    fmt::print("  {:>10} {:>10.1f} {:>10.1f} {:>10}{}\n", row.bytes, row.time_us.median,
+               row.time_us.min, row.time_us.p99 ? fmt::format("{:.1f}", *row.time_us.p99) : "-",
+               row.beside ? "" : "  (the bucket was done before)");
     std::fflush(stdout);
   }
   runtime.close();

@@ -11,7 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Ways that are this much slower than their system's best are not measured any further.
+/// Algorithms that are this much slower than their system's best are not measured any further.
 constexpr double kHopeless = 1.5;
 
 double microseconds_since(Clock::time_point start) {
@@ -25,13 +25,13 @@ int iterations_by_size(std::size_t bytes) {
       std::clamp<std::size_t>(kBytesPerRow / std::max<std::size_t>(bytes, 1), 20, 1000));
 }
 
-/// One way of one system to one case, and what was seen of it.
+/// One algorithm of one system on one case, and its measurements.
 struct Contender {
   AllReduceSystem* system = nullptr;
   AllReduceCase what = {};
   std::unique_ptr<AllReduceRun> run = nullptr;
   int iterations = 0;
-  std::vector<double> times_us = {};  ///< Here, until they are reduced over the ranks.
+  std::vector<double> times_us = {};  ///< Of this rank, until they are reduced over the ranks.
   std::uint64_t wire_bytes = 0;
   std::uint64_t wrong = 0;
   bool hopeless = false;
@@ -42,7 +42,7 @@ struct Contender {
   }
 };
 
-/// All that is measured of one size.
+/// The measurements of one size.
 class SizeBench {
  public:
   SizeBench(Runtime& runtime, const AllReduceOptions& options, const AllReduceCase& what)
@@ -93,16 +93,17 @@ class SizeBench {
     double time_us = std::max(microseconds_since(start), 0.1);
     contender.run->settle();
     max_over_ranks(runtime_, {&time_us, 1});
-    contender.iterations = static_cast<int>(std::clamp<double>(
-        options_.seconds * 1e6 / time_us, 3, iterations_by_size(contender.what.bytes)));
+    contender.iterations =
+        static_cast<int>(std::clamp<double>(options_.seconds * 1e6 / time_us, kLeastIterations,
+                                            iterations_by_size(contender.what.bytes)));
   }
 
   void time_round(Contender& contender, int round) {
-    // Iterations are spread over the rounds, the first ones take what is left over.
+    // Iterations are spread over the rounds; the first rounds take the remainder.
     const int iterations = contender.iterations / options_.rounds +
                            (round < contender.iterations % options_.rounds ? 1 : 0);
     if (iterations == 0) return;
-    // Sums grow in place; written afresh they stay ordinary numbers for a round.
+    // In place, sums grow with every iteration; a fresh contribution keeps them finite for a round.
     contender.run->write(sums_.contribution());
     const int warmup = std::min(options_.warmup, iterations);
     for (int i = 0; i < warmup; ++i) contender.run->run();
@@ -132,18 +133,23 @@ class SizeBench {
     }
   }
 
+  /// A row for each case of a system: that of its best algorithm, with the wrong elements of all.
   std::vector<AllReduceRow> best_rows() {
     std::vector<AllReduceRow> rows;
     const Contender* before = nullptr;
     for (const Contender& contender : contenders_) {
       AllReduceRow row = summarised(contender);
-      if (before == nullptr || !contender.rivals(*before)) {
-        rows.push_back(std::move(row));
-      } else if (row.time_us.median < rows.back().time_us.median) {
-        row.wrong = sum(row.wrong, rows.back().wrong);
-        rows.back() = std::move(row);
+      if (before != nullptr && contender.rivals(*before)) {
+        AllReduceRow& best = rows.back();
+        best.candidates.push_back(row.algorithm);
+        best.wrong = row.wrong = sum(row.wrong, best.wrong);
+        if (row.time_us.median < best.time_us.median) {
+          row.candidates = std::move(best.candidates);
+          best = std::move(row);
+        }
       } else {
-        rows.back().wrong = sum(row.wrong, rows.back().wrong);
+        row.candidates.push_back(row.algorithm);
+        rows.push_back(std::move(row));
       }
       before = &contender;
     }
@@ -200,6 +206,7 @@ std::vector<AllReduceRow> measure_all_reduce(
     what.bytes = bytes / size_of(what.dtype) * size_of(what.dtype);
     SizeBench bench(runtime, options, what);
     for (const auto& system : systems) {
+      if (!system->covers(what.bytes)) continue;
       for (Home home : homes_of(*system, options.homes)) {
         what.home = home;
         what.in_place = true;

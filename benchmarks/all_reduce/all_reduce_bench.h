@@ -14,35 +14,41 @@
 
 namespace kolo::bench {
 
+/// The fewest timed iterations of a row that `AllReduceOptions::iterations` leaves open: enough for
+/// a median. A 99th percentile takes 100 (`Summary`), which large sizes on slow links do not get.
+inline constexpr int kLeastIterations = 10;
+
 struct AllReduceOptions {
   std::vector<std::size_t> sizes;  ///< Bytes.
   std::vector<Home> homes = {Home::kArena};
-  bool out_of_place = false;  ///< Beside in place.
+  bool out_of_place = false;  ///< Also out of place.
   AllReduceCase what = {};    ///< Dtype, operation and wire of every case.
-  int iterations = 0;         ///< Per row; 0: by size, within `seconds`.
-  double seconds = 1;         ///< For the timed iterations of a row, which are 3 at least.
-  int warmup = 5;             ///< Before each round; fewer where iterations are few.
-  int rounds = 5;             ///< Systems take turns this often within one size.
+  int iterations = 0;  ///< Per row; 0: by size, within `seconds`, and at least kLeastIterations.
+  double seconds = 1;  ///< For the timed iterations of a row.
+  int warmup = 5;      ///< Iterations before each round; fewer where iterations are few.
+  int rounds = 5;      ///< How often each system is measured within one size, in turns.
 };
 
 /// One case on one system. Times are those of the slowest rank of each iteration.
 struct AllReduceRow {
   std::string system;
   AllReduceCase what;
-  std::string algorithm;  ///< The one of several that had the least median.
+  std::string algorithm;  ///< If the system has several, the one with the least median.
+  std::vector<std::string> candidates = {};  ///< All algorithms that were measured, with that one.
   int iterations = 0;
   Summary time_us;
-  double algbw = 0, busbw = 0;  ///< GB/s, GB = 10^9 bytes, of the mean.
+  double algbw = 0, busbw = 0;  ///< GB/s (GB = 10^9 bytes), from the mean.
   /// Per iteration, of the rank that sent most; none if the system does not count.
   std::optional<std::uint64_t> wire_bytes = std::nullopt;
-  /// Elements, over all ranks, before and after the timed iterations; none for a limit.
+  /// Elements, over all ranks, before and after the timed iterations; none if the system makes no
+  /// sums.
   std::optional<std::uint64_t> wrong = std::nullopt;
 };
 
-/// Measures every case on every system, all of one size in turns, and checks the sums. Of a system
-/// with several ways all are measured, but those that are 1.5 times slower than its best drop out
-/// after the first round. Collective; rows are equal on all ranks. `report` is called with each row
-/// as it is ready.
+/// Measures every case on every system, all of one size in turns, and checks the sums. If a system
+/// has several algorithms, all are measured, but those that are 1.5 times slower than its best are
+/// dropped after the first round. `report` is called with each row as soon as it is complete.
+/// Collective; rows are equal on all ranks.
 std::vector<AllReduceRow> measure_all_reduce(
     Runtime& runtime, const std::vector<std::unique_ptr<AllReduceSystem>>& systems,
     const AllReduceOptions& options, const std::function<void(const AllReduceRow&)>& report);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -42,27 +44,66 @@ std::string or_dash(const std::optional<Value>& value) {
   return value ? fmt::to_string(*value) : "-";
 }
 
-void print_header(const Runtime& runtime) {
-  constexpr const char* kLine =
-      "# {:>10} {:>10} {:>8} {:>7} {:>6} {:>11} {:>5} {:<26} {:>5} {:>10} {:>10} {:>10} {:>10} "
-      "{:>8} {:>8} {:>10} {:>6}\n";
+constexpr const char* kLine =
+    "{} {:>10} {:>10} {:>8} {:>7} {:>9} {:>11} {:>5} {:<26} {:>5} {:>10} {:>10} {:>10} {:>10} "
+    "{:>8} {:>8} {:>10} {:>6}\n";
+
+/// What a reader must know to compare the rows of these systems.
+std::vector<std::string> notes(const Runtime& runtime, const AllReduceOptions& options,
+                               const std::vector<std::string>& peers) {
+  const auto compares = [&](std::string_view name) { return std::ranges::count(peers, name) > 0; };
+  const bool one_node = runtime.num_nodes() == 1;
+  std::vector<std::string> all;
+  if (std::ranges::any_of(options.homes, in_arena)) {
+    all.emplace_back(
+        "arena: ranks of a node write into each other's gradients; mpi and gloo give each rank "
+        "private buffers, as kolo does with memory user");
+  }
+  if (compares("mpi") && !one_node) {
+    all.emplace_back(
+        "mpi, han: Open MPI's hierarchical component crashes in place (4.1.4), so there its "
+        "contribution is copied first, within the time");
+  }
+  if (compares("gloo") && one_node) {
+    all.emplace_back("gloo: TCP over the loopback; it has no shared memory");
+  }
+  if (compares("streaming")) {
+    all.emplace_back(
+        "streaming, from 64 KiB on: moves the bytes of an all-reduce in private memory; a "
+        "reference, no lower bound");
+  }
+  if (compares("limit")) {
+    all.emplace_back(
+        "limit, from 64 KiB on: a TCP stream of the least bytes that a node must send and receive; "
+        "a "
+        "lower bound where links and not processors take the time");
+  }
+  all.emplace_back("p99: of rows with at least 100 iterations");
+  return all;
+}
+
+void print_header(const Runtime& runtime, const AllReduceOptions& options,
+                  const std::vector<std::string>& peers) {
   fmt::print("# kolo-bench all-reduce, kolo {}, kernels {}\n", kVersion, kernel_target());
   fmt::print("# {} ranks on {} nodes, {} cores here, times of the slowest rank\n",
              runtime.world_size(), runtime.num_nodes(), std::thread::hardware_concurrency());
-  fmt::print(fmt::runtime(kLine), "size", "count", "dtype", "op", "system", "memory", "place",
+  for (const std::string& note : notes(runtime, options, peers)) fmt::print("# {}\n", note);
+  fmt::print(fmt::runtime(kLine), "#", "size", "count", "dtype", "op", "system", "memory", "place",
              "algo", "ranks", "time", "median", "min", "p99", "algbw", "busbw", "wire", "#wrong");
-  fmt::print(fmt::runtime(kLine), "(B)", "(elements)", "", "", "", "", "", "", "", "(us)", "(us)",
-             "(us)", "(us)", "(GB/s)", "(GB/s)", "(B)", "");
+  fmt::print(fmt::runtime(kLine), "#", "(B)", "(elements)", "", "", "", "", "", "", "", "(us)",
+             "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "(B)", "");
 }
 
 void print_row(const Runtime& runtime, const AllReduceRow& row) {
-  fmt::print(
-      "  {:>10} {:>10} {:>8} {:>7} {:>6} {:>11} {:>5} {:<26} {:>5} {:>10.2f} {:>10.2f} {:>10.2f} "
-      "{:>10.2f} {:>8.3f} {:>8.3f} {:>10} {:>6}\n",
-      row.what.bytes, row.what.count(), to_string(row.what.dtype), to_string(row.what.op),
-      row.system, to_string(row.what.home), row.what.in_place ? "in" : "out", row.algorithm,
-      runtime.world_size(), row.time_us.mean, row.time_us.median, row.time_us.min, row.time_us.p99,
-      row.algbw, row.busbw, or_dash(row.wire_bytes), or_dash(row.wrong));
+  const auto two_digits = [](double us) { return fmt::format("{:.2f}", us); };
+  const auto three_digits = [](double rate) { return fmt::format("{:.3f}", rate); };
+  const Summary& time = row.time_us;
+  fmt::print(fmt::runtime(kLine), " ", row.what.bytes, row.what.count(), to_string(row.what.dtype),
+             to_string(row.what.op), row.system, to_string(row.what.home),
+             row.what.in_place ? "in" : "out", row.algorithm, runtime.world_size(),
+             two_digits(time.mean), two_digits(time.median), two_digits(time.min),
+             time.p99 ? two_digits(*time.p99) : "-", three_digits(row.algbw),
+             three_digits(row.busbw), or_dash(row.wire_bytes), or_dash(row.wrong));
   std::fflush(stdout);
 }
 
@@ -74,6 +115,7 @@ nlohmann::json to_json(const Runtime& runtime, const std::string& label, const A
           {"op", to_string(row.what.op)},
           {"wire_dtype", to_string(row.what.wire.value_or(row.what.dtype))},
           {"algorithm", row.algorithm},
+          {"candidates", row.candidates},
           {"ranks", runtime.world_size()},
           {"nodes", runtime.num_nodes()},
           {"memory", to_string(row.what.home)},
@@ -82,7 +124,7 @@ nlohmann::json to_json(const Runtime& runtime, const std::string& label, const A
           {"time_us", row.time_us.mean},
           {"median_us", row.time_us.median},
           {"min_us", row.time_us.min},
-          {"p99_us", row.time_us.p99},
+          {"p99_us", or_null(row.time_us.p99)},
           {"algbw_GBps", row.algbw},
           {"busbw_GBps", row.busbw},
           {"wire_bytes", or_null(row.wire_bytes)},
@@ -94,43 +136,62 @@ nlohmann::json to_json(const Runtime& runtime, const std::string& label, const A
 }  // namespace
 
 AllReduceCommand::AllReduceCommand(CLI::App& app)
-    : command_(*app.add_subcommand("all-reduce", "All-reduce: time and bandwidth by size")) {
+    : command_(*app.add_subcommand("all-reduce", "Time and bandwidth of an all-reduce by size")) {
   command_
-      .add_option("--sizes", sizes_,
-                  "Bytes, comma-separated; suffixes K, M, G; cut to whole elements")
+      .add_option(
+          "--sizes", sizes_,
+          "Bytes, comma-separated, with suffixes K, M and G; rounded down to whole elements")
       ->delimiter(',')
       ->capture_default_str();
   command_
-      .add_option("--dtype", dtype_,
-                  "Of the elements: float32, float64, float16, bfloat16, int32, int64 or uint8")
+      .add_option(
+          "--dtype", dtype_,
+          "Type of the elements: float32, float64, float16, bfloat16, int32, int64 or uint8")
       ->capture_default_str();
-  command_.add_option("--op", op_, "sum, average, min, max or prod")->capture_default_str();
+  command_.add_option("--op", op_, "Reduction: sum, average, min, max or prod")
+      ->capture_default_str();
   command_
-      .add_option("--memory", homes_,
-                  "arena (zero copy), user, device, device-user (the same on a GPU); several by "
-                  "commas, which take turns. Peers have the user's only")
+      .add_option(
+          "--memory", homes_,
+          "Where gradients live, comma-separated: arena (Kolo's, zero copy: ranks of a node "
+          "write into each other's gradients), user (the caller's, private), device and "
+          "device-user (the same on a GPU). Peers are measured in the caller's memory")
       ->delimiter(',')
       ->capture_default_str();
   command_.add_flag("--out-of-place", options_.out_of_place,
-                    "Also with contribution and sum in two buffers");
+                    "Measure also with contribution and sum in two buffers");
   command_
       .add_option(
           "--compare", compare_,
-          fmt::format("Systems to measure beside Kolo: {}", fmt::join(Peers::known(), ", ")))
+          fmt::format(
+              "Systems to measure beside Kolo: {}. Open MPI counts with the best of its "
+              "algorithms, "
+              "its hierarchical component han among them (which crashes in place in 4.1.4, so that "
+              "there the contribution is copied first); gloo is TCP, over the loopback inside a "
+              "node; limit, from 64 KiB on, is a lower bound between nodes; streaming is a "
+              "reference inside a "
+              "node",
+              fmt::join(Peers::known(), ", ")))
       ->delimiter(',');
   command_
       .add_option("--iterations", options_.iterations,
-                  "Per row; 0: by size, and at most what --seconds allow")
+                  fmt::format("Timed iterations of a row; 0: by size, within --seconds, and at "
+                              "least {}",
+                              kLeastIterations))
       ->check(CLI::Range(0, 1'000'000'000))
       ->capture_default_str();
   command_
-      .add_option("--seconds", options_.seconds, "For the timed iterations of a row, 3 at least")
+      .add_option("--seconds", options_.seconds,
+                  fmt::format("Time for the timed iterations of a row, which are at least {}",
+                              kLeastIterations))
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command_.add_option("--warmup", options_.warmup, "Iterations before each round, at most")
+  command_.add_option("--warmup", options_.warmup, "Most untimed iterations before each round")
       ->check(CLI::Range(0, 1'000'000'000))
       ->capture_default_str();
-  command_.add_option("--rounds", options_.rounds, "Turns of each system")
+  command_
+      .add_option("--rounds", options_.rounds,
+                  "Rounds within a size; each measures every system in turn")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command_.add_option("--json", json_, "Write the rows to this file");
@@ -166,7 +227,7 @@ bool AllReduceCommand::run() {
 
   const bool speaks = runtime.rank() == 0;
   expect_output(runtime, json_);
-  if (speaks) print_header(runtime);
+  if (speaks) print_header(runtime, options_, compare_);
   nlohmann::json json = nlohmann::json::array();
   bool right = true;
   measure_all_reduce(runtime, systems, options_, [&](const AllReduceRow& row) {

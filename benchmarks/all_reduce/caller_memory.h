@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "benchmarks/all_reduce/all_reduce_case.h"
-#include "comm/base/aligned_memory.h"
+#include "benchmarks/common/host_memory.h"
 
 namespace kolo::bench {
 
@@ -13,13 +13,14 @@ class CallerMemory {
  public:
   explicit CallerMemory(const AllReduceCase& what)
       : bytes_(what.bytes),
-        sum_(allocate_aligned(bytes_)),
-        contribution_(what.in_place ? nullptr : allocate_aligned(bytes_)) {}
+        sum_(bytes_),
+        contribution_(what.in_place ? HostMemory() : HostMemory(bytes_)) {}
 
-  bool in_place() const { return contribution_ == nullptr; }
+  std::size_t bytes() const { return bytes_; }
+  bool in_place() const { return !contribution_; }
   /// The same memory as `sum` in place.
-  void* contribution() const { return in_place() ? sum_.get() : contribution_.get(); }
-  void* sum() const { return sum_.get(); }
+  void* contribution() const { return in_place() ? sum_.data() : contribution_.data(); }
+  void* sum() const { return sum_.data(); }
 
   void write(const void* elements) { std::memcpy(contribution(), elements, bytes_); }
   void read(void* elements) const { std::memcpy(elements, sum(), bytes_); }
@@ -31,8 +32,8 @@ class CallerMemory {
 
  private:
   std::size_t bytes_;
-  AlignedMemory sum_;
-  AlignedMemory contribution_;
+  HostMemory sum_;
+  HostMemory contribution_;
 };
 
 }  // namespace kolo::bench

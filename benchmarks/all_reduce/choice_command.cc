@@ -81,23 +81,25 @@ std::vector<std::string> all_algorithms(const Runtime& runtime) {
 
 ChoiceCommand::ChoiceCommand(CLI::App& app)
     : command_(
-          *app.add_subcommand("choice", "How far auto is from the best algorithm forced by hand")) {
-  command_.add_option("--sizes", sizes_, "Bytes of float32, comma-separated; suffixes K, M, G")
+          *app.add_subcommand("choice", "Time of auto beside the best algorithm forced by name")) {
+  command_
+      .add_option("--sizes", sizes_, "Bytes of float32, comma-separated, with suffixes K, M and G")
       ->delimiter(',')
       ->capture_default_str();
   command_
       .add_option("--algorithms", algorithms_,
-                  "To be forced, separated by semicolons; default: all that there are")
+                  "Algorithms to force, separated by semicolons; default: all")
       ->delimiter(';');
-  command_.add_option("--memory", home_, "arena or user")
+  command_.add_option("--memory", home_, "Where gradients live: arena or user")
       ->check(one_of({"arena", "user"}))
       ->capture_default_str();
   command_
       .add_option("--seconds", options_.seconds,
-                  "For the timed iterations of each algorithm at each size")
+                  "Time for the timed iterations of each algorithm at each size")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command_.add_option("--rounds", options_.rounds, "Turns of each algorithm, at most")
+  command_
+      .add_option("--rounds", options_.rounds, "Most rounds; each measures every algorithm in turn")
       ->check(CLI::Range(4, 10'000))
       ->capture_default_str();
   command_.add_option("--json", json_, "Write the rows to this file");

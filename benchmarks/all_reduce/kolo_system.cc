@@ -5,7 +5,7 @@
 #include <cstring>
 #include <thread>
 
-#include "comm/base/aligned_memory.h"
+#include "benchmarks/common/host_memory.h"
 #include "comm/base/check.h"
 #include "comm/device/device.h"
 #include "comm/kernels/reduce_kernels.h"
@@ -27,46 +27,46 @@ GradientSet register_one(Runtime& runtime, const AllReduceCase& what, void* data
       {.op = what.op, .wire_dtype = what.wire, .compression = "none"});
 }
 
-/// Out of place in the caller's memory, by the call that is made for it.
+/// Out of place in the caller's memory, by the call that takes an input of its own.
 class OutOfPlaceRun final : public AllReduceRun {
  public:
   OutOfPlaceRun(Runtime& runtime, const AllReduceCase& what)
       : runtime_(runtime),
         name_(fmt::format("all_reduce out of place {} bytes", what.bytes)),
         op_(what.op),
-        contribution_(allocate_aligned(what.bytes)),
-        memory_(allocate_aligned(what.bytes)),
-        sum_{.data = memory_.get(), .count = what.count(), .dtype = what.dtype} {}
+        contribution_(what.bytes),
+        memory_(what.bytes),
+        sum_{.data = memory_.data(), .count = what.count(), .dtype = what.dtype} {}
 
   void write(const void* elements) override {
-    std::memcpy(contribution_.get(), elements, sum_.bytes());
+    std::memcpy(contribution_.data(), elements, sum_.bytes());
   }
   void read(void* elements) override { std::memcpy(elements, sum_.data, sum_.bytes()); }
   void read_contribution(void* elements) override {
-    std::memcpy(elements, contribution_.get(), sum_.bytes());
+    std::memcpy(elements, contribution_.data(), sum_.bytes());
   }
-  void run() override { runtime_.all_reduce(name_, contribution_.get(), sum_, op_); }
+  void run() override { runtime_.all_reduce(name_, contribution_.data(), sum_, op_); }
   std::string algorithm() const override { return runtime_.options().algorithm; }
 
  private:
   Runtime& runtime_;
   const std::string name_;
   const ReduceOp op_;
-  AlignedMemory contribution_;
-  AlignedMemory memory_;
+  HostMemory contribution_;
+  HostMemory memory_;
   BufferView sum_;
 };
 
 class HostRun final : public AllReduceRun {
  public:
   HostRun(Runtime& runtime, const AllReduceCase& what)
-      : contribution_(what.in_place ? nullptr : allocate_aligned(what.bytes)),
-        memory_(in_arena(what.home) ? nullptr : allocate_aligned(what.bytes)),
-        gradients_(register_one(runtime, what, memory_.get())) {}
+      : contribution_(what.in_place ? HostMemory() : HostMemory(what.bytes)),
+        memory_(in_arena(what.home) ? HostMemory() : HostMemory(what.bytes)),
+        gradients_(register_one(runtime, what, memory_.data())) {}
 
   void write(const void* elements) override {
     const BufferView sum = gradients_.view(0);
-    std::memcpy(contribution_ ? contribution_.get() : sum.data, elements, sum.bytes());
+    std::memcpy(contribution_ ? contribution_.data() : sum.data, elements, sum.bytes());
   }
   void read(void* elements) override {
     const BufferView sum = gradients_.view(0);
@@ -74,12 +74,12 @@ class HostRun final : public AllReduceRun {
   }
   void read_contribution(void* elements) override {
     const BufferView sum = gradients_.view(0);
-    std::memcpy(elements, contribution_ ? contribution_.get() : sum.data, sum.bytes());
+    std::memcpy(elements, contribution_ ? contribution_.data() : sum.data, sum.bytes());
   }
   void run() override {
     if (contribution_) {
       const BufferView sum = gradients_.view(0);
-      convert(sum.dtype, sum.data, sum.dtype, contribution_.get(), sum.count, 1.0);
+      convert(sum.dtype, sum.data, sum.dtype, contribution_.data(), sum.count, 1.0);
     }
     gradients_.ready(0);
     gradients_.wait();
@@ -87,8 +87,8 @@ class HostRun final : public AllReduceRun {
   std::string algorithm() const override { return gradients_.plan().algorithm; }
 
  private:
-  AlignedMemory contribution_;
-  AlignedMemory memory_;
+  HostMemory contribution_;
+  HostMemory memory_;
   GradientSet gradients_;
 };
 

@@ -317,16 +317,17 @@ nlohmann::json to_json(const CodecRow& row) {
 
 void add_codec_bench(CLI::App& app, CodecOptions& options) {
   CLI::App& codec = *app.add_subcommand(
-      "codec",
-      "Top-k selection, scores of blocks and casts beside what memory gives, on one thread");
-  codec.add_option("--sizes", options.sizes, "Bytes of float32, comma-separated; suffixes K, M, G")
+      "codec", "Top-k selection, block scores and casts beside the memory's rate, on one thread");
+  codec
+      .add_option("--sizes", options.sizes,
+                  "Bytes of float32, comma-separated, with suffixes K, M and G")
       ->delimiter(',')
       ->capture_default_str();
   codec.add_option("--densities", options.densities, "Shares that top-k keeps, comma-separated")
       ->delimiter(',')
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
-  codec.add_option("--rounds", options.rounds, "Turns of each kernel")
+  codec.add_option("--rounds", options.rounds, "Rounds; each measures every kernel in turn")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   codec.add_option("--json", options.json, "Write the rows to this file");

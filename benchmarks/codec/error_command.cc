@@ -26,18 +26,21 @@ nlohmann::json to_json(const MeanErrorRow& row, const MeanErrorOptions& options)
 
 ErrorCommand::ErrorCommand(CLI::App& app)
     : command_(*app.add_subcommand(
-          "error", "Error of a mean over 16-bit contributions, beside a ring's, simulated")) {
+          "error",
+          "Error of a mean over 16-bit contributions, beside a ring's, on simulated ranks")) {
   command_.add_option("--ranks", ranks_, "Numbers of ranks, comma-separated")
       ->delimiter(',')
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  command_.add_option("--count", options_.count, "Elements")
+  command_.add_option("--count", options_.count, "Elements of a contribution")
       ->check(CLI::Range(1, 1 << 26))
       ->capture_default_str();
-  command_.add_option("--deviation", options_.deviation, "Of contributions whose mean is 1")
+  command_
+      .add_option("--deviation", options_.deviation,
+                  "Standard deviation of the contributions, whose mean is 1")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command_.add_option("--seed", options_.seed, "Of the contributions")->capture_default_str();
+  command_.add_option("--seed", options_.seed, "Seed of the contributions")->capture_default_str();
   command_.add_option("--json", json_, "Write the rows to this file");
 }
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/peers/stream_memory.h"
+#include "benchmarks/common/host_memory.h"
 #include "benchmarks/peers/streaming_sum.h"
 #include "comm/base/dtype.h"
 #include "comm/kernels/reduce_kernels.h"
@@ -94,7 +94,7 @@ void reduce_in_place(benchmark::State& state, DType dtype, std::size_t num_buffe
 // executor. By the clock, for that is what helpers can save.
 void reduce_with_team(benchmark::State& state, std::size_t num_buffers) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
-  std::vector<bench::StreamMemory> buffers;
+  std::vector<bench::HostMemory> buffers;
   for (std::size_t i = 0; i < num_buffers; ++i) buffers.emplace_back(bytes);
   const Step step{.kind = StepKind::kReduce,
                   .sources = std::vector<Range>(num_buffers),
@@ -125,7 +125,7 @@ void reduce_with_team(benchmark::State& state, std::size_t num_buffers) {
 // NaN.
 void streaming_sum_in_place(benchmark::State& state, std::size_t num_buffers) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
-  std::vector<bench::StreamMemory> buffers;
+  std::vector<bench::HostMemory> buffers;
   std::vector<const float*> in;
   std::vector<float*> out;
   for (std::size_t i = 0; i < num_buffers; ++i) {

@@ -1,15 +1,18 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 namespace kolo::bench {
 
-/// What a set of times says, in the unit of the times.
+/// Statistics of a set of times, in the unit of the times.
 struct Summary {
   double mean = 0;
-  double median = 0;  ///< Of an even number: the mean of the middle two.
+  double median = 0;  ///< Of an even number of samples, the mean of the middle two.
   double min = 0;
-  double p99 = 0;  ///< 99 of 100 are at most this.
+  /// 99 of 100 samples are at most this. None for fewer than 100 samples, of which it would be the
+  /// maximum.
+  std::optional<double> p99 = std::nullopt;
 };
 
 /// Errors: UsageError if there is no sample.

@@ -1,15 +1,55 @@
 #include "benchmarks/overlap/overlap_bench.h"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
+#include <limits>
 #include <numeric>
 #include <utility>
 
 #include "benchmarks/common/exchange.h"
 #include "benchmarks/common/samples.h"
-#include "benchmarks/overlap/compute_work.h"
 
 namespace kolo::bench {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Computation of a fixed amount, in registers and the first cache, in place of a backward pass. It
+/// takes longer where communication takes the core away, which waiting for a clock would hide.
+class ComputeWork {
+ public:
+  /// Measures a unit while all ranks compute. Collective.
+  explicit ComputeWork(Runtime& runtime) {
+    values_.fill(1.0f);
+    // The best of a few: the core's frequency rises first, and other processes may disturb.
+    for (int i = 0; i < 5; ++i) {
+      runtime.barrier();
+      const auto start = Clock::now();
+      run(kUnitsAtOnce);
+      const std::chrono::duration<double, std::micro> elapsed = Clock::now() - start;
+      double us = elapsed.count() / static_cast<double>(kUnitsAtOnce);
+      max_over_ranks(runtime, {&us, 1});
+      unit_us_ = std::min(unit_us_, us);
+    }
+  }
+
+  /// The units that take `us` microseconds on the slowest rank; equal on all ranks.
+  std::size_t units_of(double us) const { return static_cast<std::size_t>(us / unit_us_); }
+
+  void run(std::size_t units) {
+    for (std::size_t unit = 0; unit < units; ++unit) {
+      for (float& value : values_) value = value * 0.999f + 0.001f;
+      // The compiler must assume that the result is read, so it leaves nothing out.
+      asm volatile("" : : "g"(values_.data()) : "memory");
+    }
+  }
+
+ private:
+  static constexpr std::size_t kUnitsAtOnce = 50'000;
+  std::array<float, 1024> values_{};
+  double unit_us_ = std::numeric_limits<double>::infinity();
+};
 
 /// The backward pass, cut at the gradients.
 class BackwardPass {
@@ -38,14 +78,13 @@ class BackwardPass {
   std::vector<std::size_t> units_;
 };
 
-/// Microseconds that `work` takes here, begun by all ranks together.
+/// Microseconds that `work` takes here; all ranks begin together.
 template <typename Work>
 double time_us(Runtime& runtime, Work&& work) {
   runtime.barrier();
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   work();
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
-      .count();
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
 double median_us(Runtime& runtime, std::vector<double> times) {

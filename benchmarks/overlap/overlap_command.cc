@@ -65,32 +65,39 @@ nlohmann::json to_json(const Runtime& runtime, const OverlapOptions& options,
 }  // namespace
 
 OverlapCommand::OverlapCommand(CLI::App& app)
-    : command_(*app.add_subcommand(
-          "overlap", "What a backward pass hides of the communication, by fusion size")) {
-  command_.add_option("--layers", layers_, "Of the transformer whose gradients are summed")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command_.add_option("--width", width_, "Of the transformer; 12 width² parameters a layer")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command_.add_option("--compute-ms", options_.compute_ms, "What the backward pass computes")
+    : command_(*app.add_subcommand("overlap",
+                                   "Communication that a backward pass hides, by fusion size")) {
+  command_.add_option("--layers", layers_, "Layers of the transformer whose gradients are summed")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command_
-      .add_option("--fusion-sizes", fusion_sizes_,
-                  "Each a Kolo of its own, in turns; 0 sends each gradient alone")
+      .add_option("--width", width_, "Width of the transformer; a layer has 12 width² parameters")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command_
+      .add_option("--compute-ms", options_.compute_ms,
+                  "Computation of the backward pass, in milliseconds")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command_
+      .add_option(
+          "--fusion-sizes", fusion_sizes_,
+          "Fusion sizes in bytes, comma-separated, measured in turns; 0 sends each gradient "
+          "alone")
       ->delimiter(',')
       ->capture_default_str();
-  command_.add_option("--memory", home_, "Of Kolo's gradients: arena or user")
+  command_.add_option("--memory", home_, "Where Kolo's gradients live: arena or user")
       ->check(one_of({"arena", "user"}))
       ->capture_default_str();
   command_
-      .add_option("--compare", compare_,
-                  "Systems with blocking calls: mpi, gloo. One call for gradients that lie side by "
-                  "side (flat), one with copies into and out of a buffer (packed), one for each")
+      .add_option(
+          "--compare", compare_,
+          "Systems with blocking calls, mpi and gloo, each measured in three ways: one call for "
+          "gradients that lie side by side (flat), one call with copies into and out of a "
+          "buffer (packed), a call for each gradient (each)")
       ->check(one_of({"mpi", "gloo"}))
       ->delimiter(',');
-  command_.add_option("--iterations", options_.iterations, "Of every system")
+  command_.add_option("--iterations", options_.iterations, "Iterations of every system")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
   command_.add_option("--json", json_, "Write the rows to this file");

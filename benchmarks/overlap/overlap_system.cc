@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "benchmarks/common/exchange.h"
+#include "benchmarks/common/host_memory.h"
 #include "benchmarks/common/samples.h"
-#include "comm/base/aligned_memory.h"
 #include "comm/base/check.h"
 
 namespace kolo::bench {
@@ -30,7 +30,7 @@ class KoloOverlap final : public OverlapSystem {
  public:
   KoloOverlap(Runtime& runtime, const std::vector<std::size_t>& counts, Home home)
       : fusion_bytes_(runtime.options().fusion_bytes),
-        memory_(in_arena(home) ? nullptr : allocate_aligned(total(counts) * sizeof(float))),
+        memory_(in_arena(home) ? HostMemory() : HostMemory(total(counts) * sizeof(float))),
         gradients_(runtime.register_gradients("model", specs(counts),
                                               {.op = ReduceOp::kSum, .compression = "none"})) {}
 
@@ -55,7 +55,7 @@ class KoloOverlap final : public OverlapSystem {
  private:
   std::vector<GradientSpec> specs(const std::vector<std::size_t>& counts) {
     std::vector<GradientSpec> specs;
-    auto* next = reinterpret_cast<float*>(memory_.get());
+    auto* next = reinterpret_cast<float*>(memory_.data());
     for (std::size_t count : counts) {
       specs.push_back(
           {.name = fmt::format("gradient {}", specs.size()), .shape = {count}, .data = next});
@@ -69,7 +69,7 @@ class KoloOverlap final : public OverlapSystem {
   }
 
   std::size_t fusion_bytes_;
-  AlignedMemory memory_;
+  HostMemory memory_;
   GradientSet gradients_;
 };
 
@@ -104,7 +104,10 @@ class FlatOverlap final : public OverlapSystem {
 class PackedOverlap final : public OverlapSystem {
  public:
   PackedOverlap(std::string name, std::unique_ptr<AllReduceRun> run, std::size_t count)
-      : name_(std::move(name)), run_(std::move(run)), gradients_(count) {}
+      : name_(std::move(name)),
+        run_(std::move(run)),
+        memory_(count * sizeof(float)),
+        gradients_(reinterpret_cast<float*>(memory_.data()), count) {}
 
   std::string name() const override { return name_; }
   std::string algorithm() const override { return run_->algorithm(); }
@@ -122,7 +125,8 @@ class PackedOverlap final : public OverlapSystem {
  private:
   std::string name_;
   std::unique_ptr<AllReduceRun> run_;
-  std::vector<float> gradients_;
+  HostMemory memory_;
+  std::span<float> gradients_;
 };
 
 /// A call for each gradient. `counts` are those of the runs.

@@ -1,5 +1,3 @@
-#include "benchmarks/peers/gloo_system.h"
-
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_halving_doubling.h>
 #include <gloo/allreduce_ring_chunked.h>
@@ -20,6 +18,7 @@
 #include "benchmarks/all_reduce/caller_memory.h"
 #include "benchmarks/common/exchange.h"
 #include "benchmarks/peers/network_address.h"
+#include "benchmarks/peers/peer_systems.h"
 #include "comm/base/check.h"
 #include "comm/base/visit_dtype.h"
 

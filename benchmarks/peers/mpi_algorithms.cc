@@ -5,7 +5,7 @@
 namespace kolo::bench {
 namespace {
 
-/// As Open MPI numbers them; the linear ones are left out, which no size or shape favours.
+/// As Open MPI numbers them; without the linear ones, which are the best at no size or shape.
 struct Numbered {
   int number;
   const char* name;
@@ -14,9 +14,7 @@ constexpr Numbered kTuned[] = {
     {3, "recursive_doubling"}, {4, "ring"}, {5, "segmented_ring"}, {6, "rabenseifner"}};
 constexpr int kOwnChoice = 0;
 
-std::shared_ptr<const MPI_Comm> duplicate_world() {
-  MPI_Comm comm = MPI_COMM_NULL;
-  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+std::shared_ptr<const MPI_Comm> owned(MPI_Comm comm) {
   return {new MPI_Comm(comm), [](const MPI_Comm* mine) {
             MPI_Comm theirs = *mine;
             MPI_Comm_free(&theirs);
@@ -24,10 +22,39 @@ std::shared_ptr<const MPI_Comm> duplicate_world() {
           }};
 }
 
-/// The control variable that holds the algorithm; -1 if this MPI has none.
-int find_variable() {
+std::shared_ptr<const MPI_Comm> duplicate_world() {
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  return owned(comm);
+}
+
+/// A communicator whose collectives are those of one component of Open MPI, where it has them.
+std::shared_ptr<const MPI_Comm> world_preferring(const char* component) {
+  MPI_Info info = MPI_INFO_NULL;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "ompi_comm_coll_preference", component);
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm);
+  MPI_Info_free(&info);
+  return owned(comm);
+}
+
+/// Index of a control variable; -1 if this MPI has none of that name.
+int find_variable(const char* name) {
   int index = -1;
-  return MPI_T_cvar_get_index("coll_tuned_allreduce_algorithm", &index) == MPI_SUCCESS ? index : -1;
+  return MPI_T_cvar_get_index(name, &index) == MPI_SUCCESS ? index : -1;
+}
+
+/// Whether there are several nodes and one of them has several ranks, as MPI sees them. Collective.
+bool has_two_levels() {
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  int local_size = 0, most = 0, world_size = 0;
+  MPI_Comm_size(node, &local_size);
+  MPI_Comm_free(&node);
+  MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+  MPI_Allreduce(&local_size, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  return most > 1 && most < world_size;
 }
 
 }  // namespace
@@ -36,19 +63,22 @@ void allow_mpi_algorithms() { ::setenv("OMPI_MCA_coll_tuned_use_dynamic_rules", 
 
 std::vector<MpiAlgorithm> find_mpi_algorithms() {
   std::vector<MpiAlgorithm> algorithms;
-  algorithms.push_back({"default", duplicate_world()});
+  algorithms.push_back({.name = "default", .comm = duplicate_world()});
   int provided = 0;
   if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return algorithms;
   MPI_T_cvar_handle handle = nullptr;
   int count = 0;
-  const int variable = find_variable();
+  const int variable = find_variable("coll_tuned_allreduce_algorithm");
   if (variable >= 0 && MPI_T_cvar_handle_alloc(variable, nullptr, &handle, &count) == MPI_SUCCESS) {
     for (const auto& [number, name] : kTuned) {
       if (MPI_T_cvar_write(handle, &number) != MPI_SUCCESS) break;
-      algorithms.push_back({name, duplicate_world()});
+      algorithms.push_back({.name = name, .comm = duplicate_world()});
     }
     MPI_T_cvar_write(handle, &kOwnChoice);
     MPI_T_cvar_handle_free(&handle);
+  }
+  if (find_variable("coll_han_priority") >= 0 && has_two_levels()) {
+    algorithms.push_back({.name = "han", .comm = world_preferring("han"), .works_in_place = false});
   }
   MPI_T_finalize();
   return algorithms;

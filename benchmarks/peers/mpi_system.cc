@@ -1,13 +1,13 @@
-#include "benchmarks/peers/mpi_system.h"
-
 #include <mpi.h>
 
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "benchmarks/all_reduce/caller_memory.h"
 #include "benchmarks/peers/mpi_algorithms.h"
+#include "benchmarks/peers/peer_systems.h"
 #include "comm/base/check.h"
 
 namespace kolo::bench {
@@ -56,25 +56,30 @@ class MpiRun final : public AllReduceRun {
         op_(mpi_op(what.op)),
         count_(narrow<int>(what.count())),
         memory_(what),
+        copy_(what.in_place && !algorithm.works_in_place ? HostMemory(what.bytes) : HostMemory()),
         algorithm_(std::move(algorithm)) {}
 
   void write(const void* elements) override { memory_.write(elements); }
   void read(void* elements) override { memory_.read(elements); }
   void read_contribution(void* elements) override { memory_.read_contribution(elements); }
   void run() override {
-    MPI_Allreduce(memory_.in_place() ? MPI_IN_PLACE : memory_.contribution(), memory_.sum(), count_,
-                  type_, op_, *algorithm_.comm);
+    if (copy_) std::memcpy(copy_.data(), memory_.sum(), memory_.bytes());
+    const void* const contribution = copy_                ? copy_.data()
+                                     : memory_.in_place() ? MPI_IN_PLACE
+                                                          : memory_.contribution();
+    MPI_Allreduce(contribution, memory_.sum(), count_, type_, op_, *algorithm_.comm);
   }
   /// A message that UCX has queued leaves in the next call of MPI, and there is none while ranks
-  /// wait for each other in Kolo. Nobody leaves a barrier before all have come to it.
+  /// wait for each other in Kolo. No rank leaves a barrier before all have come to it.
   void settle() override { MPI_Barrier(*algorithm_.comm); }
-  std::string algorithm() const override { return algorithm_.name; }
+  std::string algorithm() const override { return algorithm_.name + (copy_ ? ", copied" : ""); }
 
  private:
   MPI_Datatype type_;
   MPI_Op op_;
   int count_;
   CallerMemory memory_;
+  HostMemory copy_;  ///< Of the contribution, in place, for an algorithm that does not work so.
   MpiAlgorithm algorithm_;
 };
 

@@ -1,5 +1,3 @@
-#include "benchmarks/peers/nccl_system.h"
-
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -7,6 +5,7 @@
 #include <utility>
 
 #include "benchmarks/common/exchange.h"
+#include "benchmarks/peers/peer_systems.h"
 #include "comm/base/check.h"
 #include "comm/device/cuda_device_guard.h"
 #include "comm/device/cuda_handles.h"

@@ -9,24 +9,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "benchmarks/peers/limit_system.h"
+#include "benchmarks/peers/peer_systems.h"
 #include "comm/base/error.h"
 #include "comm/rendezvous/launch.h"
-
-#if KOLO_WITH_MPI
-#include "benchmarks/peers/mpi_system.h"
-#endif
-#if KOLO_WITH_GLOO
-#include "benchmarks/peers/gloo_system.h"
-#endif
-#if KOLO_NCCL
-#include "benchmarks/peers/nccl_system.h"
-#endif
 
 namespace kolo::bench {
 namespace {
 
-/// Only a job over TCP would look at it.
+/// Only a job over TCP would use it.
 [[maybe_unused]] constexpr std::chrono::seconds kStartUp{60};
 
 using Make = std::function<std::unique_ptr<AllReduceSystem>(Runtime&)>;
@@ -47,7 +37,8 @@ const std::map<std::string, Make>& makers() {
            {.code = ErrorCode::kConfig, .what = "nccl needs device memory: add --memory device"});
      }},
 #endif
-    {"limit", [](Runtime& runtime) { return make_limit_system(runtime); }}
+    {"limit", make_wire_limit},
+    {"streaming", make_streaming_reference},
   };
   return all;
 }

@@ -10,7 +10,7 @@
 namespace kolo::bench {
 
 /// The systems of this build that can be measured beside Kolo, alive until it is destroyed. Made
-/// before the runtime, because MPI must be started by whoever wants to keep it.
+/// before the runtime, because a runtime that starts MPI also finalizes it.
 class Peers {
  public:
   /// Errors: KoloError(kConfig) for a name that this build does not know.
@@ -25,7 +25,8 @@ class Peers {
   ///                  systems.
   std::vector<std::unique_ptr<AllReduceSystem>> connect(Runtime& runtime) const;
 
-  /// Names that this build knows: "mpi", "gloo", "nccl" and "limit", as far as it has them.
+  /// Names that this build knows: "limit", "streaming" and, if it has them, "mpi", "gloo" and
+  /// "nccl".
   static std::vector<std::string> known();
 
  private:

@@ -1,5 +1,3 @@
-#include "benchmarks/peers/wire_limit.h"
-
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -8,19 +6,23 @@
 #include <cerrno>
 #include <chrono>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "benchmarks/common/exchange.h"
 #include "benchmarks/peers/network_address.h"
-#include "comm/base/clock.h"
+#include "benchmarks/peers/peer_systems.h"
+#include "comm/base/check.h"
 #include "comm/base/error.h"
+#include "comm/base/unique_handle.h"
 #include "comm/rendezvous/tcp_socket.h"
 
 namespace kolo::bench {
 namespace {
 
-/// Of the stream, handed to the kernel at once.
+/// Bytes of the stream that one call hands to the kernel.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 constexpr std::chrono::seconds kPatience{30};
 
@@ -37,7 +39,7 @@ void wait_for(std::array<pollfd, kCount>& sockets) {
   if (ready < 0 && errno != EINTR) fail(ErrorCode::kIo, std::generic_category().message(errno));
 }
 
-/// What `send` or `recv` moved: bytes, or 0 if it would have had to wait.
+/// The bytes that `send` or `recv` moved, or 0 if it would have had to wait.
 std::size_t moved(ssize_t result) {
   if (result > 0) return static_cast<std::size_t>(result);
   if (result == 0) fail(ErrorCode::kPeerLost, "a neighbour closed its wire");
@@ -48,7 +50,20 @@ std::size_t moved(ssize_t result) {
 /// The first rank of each node, in order of the nodes; every node has one.
 bool is_active(const Runtime& runtime) { return runtime.local_rank() == 0; }
 
-}  // namespace
+/// Plain TCP connections between the first ranks of neighbouring nodes, in a ring: one to the next
+/// node and one from the node before; none on other ranks.
+class WireNeighbours {
+ public:
+  explicit WireNeighbours(Runtime& runtime);
+
+  bool active() const { return static_cast<bool>(to_next_); }
+  int to_next() const { return to_next_.get(); }
+  int from_previous() const { return from_previous_.get(); }
+
+ private:
+  FileDescriptor to_next_;
+  FileDescriptor from_previous_;
+};
 
 WireNeighbours::WireNeighbours(Runtime& runtime) {
   FileDescriptor listener;
@@ -75,15 +90,33 @@ WireNeighbours::WireNeighbours(Runtime& runtime) {
   }
 }
 
-WireLimit::WireLimit(Runtime& runtime, const WireNeighbours& neighbours, const AllReduceCase& what)
-    : runtime_(runtime),
-      neighbours_(neighbours),
-      bytes_(2 * (static_cast<std::size_t>(runtime.num_nodes()) - 1) * what.bytes /
-             static_cast<std::size_t>(runtime.num_nodes())),
-      out_(std::min(bytes_, kPieceBytes)),
-      in_(out_.size()) {}
+/// Threads: the main thread. Errors: KoloError(kIo or kPeerLost).
+class WireRun final : public AllReduceRun {
+ public:
+  /// `neighbours` outlives it.
+  WireRun(Runtime& runtime, const WireNeighbours& neighbours, const AllReduceCase& what)
+      : runtime_(runtime),
+        neighbours_(neighbours),
+        bytes_(2 * (static_cast<std::size_t>(runtime.num_nodes()) - 1) * what.bytes /
+               static_cast<std::size_t>(runtime.num_nodes())),
+        out_(std::min(bytes_, kPieceBytes)),
+        in_(out_.size()) {}
 
-void WireLimit::run() {
+  void write(const void*) override {}
+  void read(void*) override {}
+  void read_contribution(void*) override {}
+  void align() override { runtime_.barrier(); }
+  void run() override;
+  std::string algorithm() const override { return "wire"; }
+
+ private:
+  Runtime& runtime_;
+  const WireNeighbours& neighbours_;
+  std::size_t bytes_;
+  std::vector<std::byte> out_, in_;  ///< One piece of the stream.
+};
+
+void WireRun::run() {
   if (!neighbours_.active()) return;
   std::size_t unsent = bytes_, missing = bytes_;
   while (unsent > 0 || missing > 0) {
@@ -106,6 +139,34 @@ void WireLimit::run() {
          {.fd = unsent > 0 ? neighbours_.to_next() : -1, .events = POLLOUT, .revents = 0}}};
     wait_for(sockets);
   }
+}
+
+class WireLimit final : public AllReduceSystem {
+ public:
+  explicit WireLimit(Runtime& runtime) : runtime_(runtime), neighbours_(runtime) {}
+
+  std::string name() const override { return "limit"; }
+  bool sums() const override { return false; }
+  bool covers(std::size_t bytes) const override { return bytes >= kLeastBoundBytes; }
+  std::vector<std::unique_ptr<AllReduceRun>> prepare(const AllReduceCase& what) override {
+    check(what.home == Home::kUser, "the limit is measured in host memory; leave limit out");
+    std::vector<std::unique_ptr<AllReduceRun>> runs;
+    runs.push_back(std::make_unique<WireRun>(runtime_, neighbours_, what));
+    return runs;
+  }
+
+ private:
+  Runtime& runtime_;
+  WireNeighbours neighbours_;
+};
+
+}  // namespace
+
+std::unique_ptr<AllReduceSystem> make_wire_limit(Runtime& runtime) {
+  if (runtime.num_nodes() > 1) return std::make_unique<WireLimit>(runtime);
+  throw KoloError({.code = ErrorCode::kConfig,
+                   .what = "limit is the wire between nodes; inside one node no lower bound can be "
+                           "measured: compare with streaming, which is a reference"});
 }
 
 }  // namespace kolo::bench

@@ -1,13 +1,13 @@
-# What scripts/bench-host and scripts/bench-cluster share: launches, their rows, tables and pictures. Sourced
-# after common.sh; the caller sets `results` (a folder), `name` (of the result files) and `work` (a folder for
-# the rows of single launches). BENCH_PROGRAM names another kolo-bench than that of build/, BENCH_UNDER a command
-# under which each launch runs, as one that waits until a shared machine is free.
+# Shared by scripts/bench-host and scripts/bench-cluster: launches, their rows, tables and pictures. Sourced after
+# common.sh; the caller sets `results` (a folder), `name` (of the result files), `work` (a folder for the rows of
+# single launches) and `script` (its own command line). BENCH_PROGRAM names another kolo-bench than that of build/,
+# BENCH_UNDER a command under which each launch runs, as one that waits until a shared machine is free.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 bench=${BENCH_PROGRAM:-$root/build/bin/kolo-bench}
 launches=0 failures=0
 
-# What makes Open MPI take UCX in the ranks' environment; it would leave a network it does not favour alone.
+# Makes Open MPI use UCX, also on networks for which it would not choose it.
 over_ucx=(OMPI_MCA_pml=ucx OMPI_MCA_opal_common_ucx_tls=any OMPI_MCA_opal_common_ucx_devices=any)
 
 machine() {
@@ -20,17 +20,17 @@ commit() {
   echo "${KOLO_COMMIT:-$(git -C "$root" -c safe.directory="$root" describe --always --dirty 2>/dev/null || echo unknown)}"
 }
 
-# What this build can compare with, beside its limit.
+# The peers that this build can measure, without the limit and the reference.
 known_peers() {
-  "$bench" all-reduce --help | sed -n 's/.*Systems to measure beside Kolo: //p' | tr -d ' ' | tr , '\n' |
+  "$bench" all-reduce --help | sed -n 's/.*Systems to measure beside Kolo: \([^.]*\).*/\1/p' | tr -d ' ' | tr , '\n' |
     grep -xE 'mpi|gloo' | paste -sd,
 }
 
 # shows_scaling SIZES: whether a list of sizes, empty for the default ones, has those that `plot scaling` draws.
 shows_scaling() { [[ -z $1 || (,$1, == *,1M,* && ,$1, == *,64M,*) ]]; }
 
-# measure KIND LABEL ARGUMENT...: one launch of `kolo-bench KIND ARGUMENT...` by the command `launcher`. Its
-# rows wait in $work/KIND.*.json, with the `fields` (KEY=VALUE); a launch that fails is told and counted.
+# measure KIND LABEL ARGUMENT...: one launch of `kolo-bench KIND ARGUMENT...` by the command `launcher`. Its rows are
+# kept in $work/KIND.*.json, with the `fields` (KEY=VALUE); a launch that fails is reported and counted.
 launcher=() fields=()
 measure() {
   local kind=$1 label=$2 began=$SECONDS file field tags=()
@@ -43,14 +43,15 @@ measure() {
     failures=$((failures + 1))
     return 0
   fi
-  for field in "${fields[@]}" machine="$(machine)" commit="$(commit)" command="kolo-bench $kind $*"; do
+  for field in "${fields[@]}" machine="$(machine)" commit="$(commit)" script="$script" \
+    command="kolo-bench $kind $*"; do
     tags+=(--set "$field")
   done
   "$root/scripts/bench-report" merge -o "$file" "${tags[@]}" "$file.raw"
   say "    $((SECONDS - began)) s"
 }
 
-# keep_earlier: what $results has already is kept; rows of the same case are measured anew and count instead.
+# keep_earlier: rows that $results has already are kept, unless the same case is measured again.
 keep_earlier() {
   if [[ -e $results/$name.json ]]; then cp "$results/$name.json" "$work/all-reduce.000.json"; fi
   if [[ -e $results/$name-overlap.json ]]; then cp "$results/$name-overlap.json" "$work/overlap.000.json"; fi
@@ -78,5 +79,5 @@ finish() {
   fi
 }
 
-# end: says how many launches failed, and ends with status 1 if any did.
+# end: reports how many launches failed, with exit status 1 if any did.
 end() { ((failures == 0)) || die "$failures of $launches launches failed"; }

@@ -1,6 +1,6 @@
-"""Rows that `kolo-bench --json` wrote, from several launches: read, gathered, and one figure from each case.
+"""Rows that `kolo-bench --json` wrote, from several launches: read, merged, and one figure for each case.
 
-A launch is told by its `label`: Open MPI's transports can only be chosen when a job starts, so a case is
+A row's `label` names its launch: Open MPI's transports can only be chosen when a job starts, so a case is
 measured several times, and ratios are taken within a launch.
 """
 
@@ -10,23 +10,26 @@ import statistics
 
 
 class RowsError(Exception):
-    """What was given are no rows; says why."""
+    """The input holds no rows; says why."""
 
 
-# What tells one case from another, whatever the system and the launch.
+# Systems that only move bytes: a lower bound between nodes, and a reference inside one.
+BOUNDS = ("limit", "streaming")
+
+# The fields that tell one case from another, for all systems and launches.
 CASE = ("rate", "ranks", "nodes", "dtype", "op", "in_place", "size")
 
 
-# What tells a row from all others of a file: measured once more, the later one counts.
+# The fields that tell a row from all others of a file; of equal ones the later counts.
 IDENTITY = (*CASE, "system", "memory", "wire_dtype", "label", "calls", "fusion_bytes", "bytes")
 
 
 def latest(rows):
-    """The rows without those that were measured once more later."""
+    """The rows without those that were measured again later."""
     found = {}
     for row in rows:
         key = tuple(row.get(field) for field in IDENTITY)
-        found.pop(key, None)  # the later one takes its place among the others, too
+        found.pop(key, None)  # the later row also takes the later place
         found[key] = row
     return list(found.values())
 
@@ -78,11 +81,53 @@ def by_case(rows):
     return cases
 
 
+def is_peer(curve):
+    """Whether a curve is that of another system that sums, not ours and not a bound."""
+    return not curve.startswith("kolo") and curve not in BOUNDS
+
+
 def figure(curve, launches):
-    """One time of a curve's launches: a peer counts with its best, what is ours and the limit in the middle."""
+    """One time of a curve's launches: the best of a peer, the median of ours and of a bound."""
     times = [median_us(row) for row in launches.values()]
-    ours = curve.startswith("kolo") or curve == "limit"
-    return statistics.median(times) if ours else min(times)
+    return min(times) if is_peer(curve) else statistics.median(times)
+
+
+def ratio(curve, launches, base):
+    """How many times the time of `base` a curve takes, within a launch: the least of a peer, the median of ours and of
+    a bound; None without a common launch."""
+    found = ratios(launches, base)
+    if not found:
+        return None
+    return min(found) if is_peer(curve) else statistics.median(found)
+
+
+def bound_name(bound, rows):
+    """The name of a bound: over links without a limit processors take the time, and the stream is no lower bound."""
+    return "TCP stream" if bound == "limit" and any(row.get("rate") == "none" for row in rows) else bound
+
+
+def notes(rows):
+    """Facts that a reader must know to compare the figures of these rows, as sentences."""
+    systems = {row["system"] for row in rows}
+    nodes = {row["nodes"] for row in rows}
+    found = []
+    if any(row["system"] == "kolo" and row.get("memory") in ("arena", "device") and row["ranks"] > row["nodes"] for row in rows):
+        found.append("kolo, arena: ranks of a node write into each other's gradients; mpi and gloo keep private buffers, as kolo, user does.")
+    if "gloo" in systems and 1 in nodes:
+        found.append("gloo: TCP over the loopback, it has no shared memory.")
+    if "streaming" in systems:
+        found.append("streaming: moves the same bytes in private memory; a reference, no lower bound.")
+    if "limit" in systems:
+        name = bound_name("limit", rows)
+        what = "a plain stream" if name != "limit" else "a TCP stream"
+        beaten = "; without a limit of the links processors decide, and it is no lower bound." if name != "limit" else "."
+        found.append(f"{name}: {what} of the least bytes that a node must send and receive{beaten}")
+    two_levels = [row for row in rows if row["system"] == "mpi" and 1 < row["nodes"] < row["ranks"]]
+    if any("han, copied" in row.get("candidates", []) for row in two_levels):
+        found.append("mpi: in place Open MPI's han crashes (4.1.4), so its contribution is copied first, within the time.")
+    if two_levels and not any("han" in name for row in two_levels for name in row.get("candidates", [])):
+        found.append("mpi: without Open MPI's hierarchical component han.")
+    return found
 
 
 def fastest(launches):

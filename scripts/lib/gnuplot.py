@@ -3,14 +3,20 @@
 import math
 import shutil
 import subprocess
+import textwrap
 
 # Okabe and Ito's colours, told apart by everyone; and a point shape each, for print.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 POINTS = [7, 5, 9, 13, 11, 4, 6]
 
+# Of a footer: the height of a line in the units of the picture, and characters that fit below a panel.
+FOOTER_LINE, FOOTER_COLUMNS = 13, 108
+# Between the footer and the axes: room for the ticks and the name of the x axis.
+X_NAMES = 66
+
 
 class PlotError(Exception):
-    """What was given cannot be drawn; says what and why."""
+    """The input cannot be drawn; says what and why."""
 
 
 def quoted(text):
@@ -128,34 +134,44 @@ class Panel:
                 f"tc rgb '{curve.colour(index)}'"
             )
 
-    def script(self, first_block, footer):
-        """The panel's commands; its data are the blocks $data<first_block> and up. The footer stands below
-        all panels."""
+    def script(self, first_block, labels=()):
+        """The panel's commands, with more labels; its data are the blocks $data<first_block> and up."""
         lines = ["unset label", f"set title {quoted(self.title)}", *self.x.script("x"), *self.y.script("y")]
         lines += [f"set key {self.legend}"] if self.legend else ["unset key", *self.names()]
-        if footer:
-            lines.append(f"set label {quoted(footer)} at screen 0.01, screen 0.03 left tc rgb '#888888'")
+        lines += labels
         plots = [curve.script(first_block + index, index) for index, curve in enumerate(self.curves)]
         return "\n".join([*lines, f"set rmargin {self.margin()}", "plot " + ", \\\n     ".join(plots)])
 
 
-def draw(panels, title, name, footer=""):
-    """Draws the panels side by side into NAME.svg and NAME.png; the footer says how they came about."""
+def footer_labels(lines, height, font_size):
+    """The commands that put the lines of a footer below all panels."""
+    for number, text in enumerate(reversed(lines)):
+        place = f"screen 0.01, screen {(8 + FOOTER_LINE * number) / height:.4f}"
+        yield f"set label {quoted(text)} at {place} left font ',{font_size}' tc rgb '#777777'"
+
+
+def draw(panels, title, name, footer=()):
+    """Draws the panels side by side into NAME.svg and NAME.png. Each text of the footer begins a line; together they say
+    what was measured and how."""
+    lines = [line for text in footer if text for line in textwrap.wrap(text, FOOTER_COLUMNS * len(panels), break_on_hyphens=False)]
     if not shutil.which("gnuplot"):
         raise PlotError("gnuplot is missing; scripts/setup --with-tests installs it")
     # As wide as a page shows it, so that letters keep their size.
-    width, height = 560 * len(panels), 420
-    data, drawing, block = [], [], 0
+    width, height = 560 * len(panels), 420 + FOOTER_LINE * len(lines)
+    bottom = (X_NAMES + FOOTER_LINE * len(lines)) / height
+    data, blocks, block = [], [], 0
     for panel in panels:
-        drawing.append(panel.script(block, footer if panel is panels[0] else ""))
+        blocks.append(block)
         for curve in panel.curves:
             rows = "\n".join(f"{x} {y}" for x, y in curve.pairs)
             data.append(f"$data{block} << EOD\n{rows}\nEOD")
             block += 1
-    for suffix, terminal in (
-        ("svg", f"svg size {width},{height} dynamic font 'Helvetica,14' background 'white'"),
-        ("png", f"pngcairo size {2 * width},{2 * height} fontscale 2 linewidth 2 pointscale 2 font 'Sans,7'"),
+    for suffix, font_size, terminal in (
+        ("svg", 10, f"svg size {width},{height} dynamic font 'Helvetica,14' background 'white'"),
+        ("png", 5.5, f"pngcairo size {2 * width},{2 * height} fontscale 2 linewidth 2 pointscale 2 font 'Sans,7'"),
     ):
+        labels = list(footer_labels(lines, height, font_size))
+        drawing = [panel.script(first, labels if panel is panels[0] else ()) for panel, first in zip(panels, blocks)]
         script = "\n".join(
             [
                 *data,
@@ -165,7 +181,7 @@ def draw(panels, title, name, footer=""):
                 "set tics nomirror textcolor rgb '#333333'",
                 "set grid lt 1 lc rgb '#e4e4e4' lw 0.7",
                 "set key samplen 2 spacing 1.2",
-                f"set bmargin {5 if footer else 4}",
+                f"set bmargin at screen {bottom:.4f}",
                 f"set multiplot layout 1,{len(panels)} title {with_newlines(title)}",
                 *drawing,
                 "unset multiplot",

@@ -1,4 +1,4 @@
-"""What kolo-bench measured: all-reduce over size, its share of the limit over ranks, and overlap."""
+"""Measurements of kolo-bench: all-reduce over size, its share of the limit over ranks, and overlap."""
 
 import bench_rows
 from gnuplot import Axis, Curve, Panel, PlotError
@@ -6,7 +6,6 @@ from gnuplot import Axis, Curve, Panel, PlotError
 # A system keeps its colour from picture to picture.
 STYLES = {"kolo, arena": 0, "kolo, user": 5, "kolo, device": 0, "kolo, device-user": 5, "mpi": 1, "gloo": 2, "nccl": 2}
 CALLS = {"flat": "one call", "packed": "one call, packed", "each": "a call each"}
-LIMITS = {"memory": "limit: memory", "wire": "limit: wire"}
 
 
 def selected_rows(arguments, field):
@@ -40,13 +39,17 @@ def links_text(row):
     return "" if rate is None else f", links {'unshaped' if rate == 'none' else rate}"
 
 
+def distinct(rows, field):
+    """The values of a field that the rows have, in their order."""
+    return list(dict.fromkeys(row[field] for row in rows if row.get(field)))
+
+
 def footer(rows):
-    """Machine, commit and command, as far as the rows know them."""
-    parts = [rows[0].get("machine")]
-    commits = sorted({row["commit"] for row in rows if row.get("commit")})
-    parts += [f"commit {', '.join(commits)}"] if commits else []
-    parts.append(rows[0].get("command"))
-    return " · ".join(part for part in parts if part)
+    """Facts that the comparison needs; then machines, commits and the commands that produced the rows."""
+    commits = distinct(rows, "commit")
+    commands = distinct(rows, "script") if all(row.get("script") for row in rows) else distinct(rows, "command")
+    source = [*distinct(rows, "machine"), *([f"commit {', '.join(commits)}"] if commits else []), *commands]
+    return [" ".join(bench_rows.notes(rows)), " · ".join(source)]
 
 
 def size_axis():
@@ -71,25 +74,25 @@ def times_by_curve(rows):
 
 
 def display_name(name, rows):
-    """The limit by its kind; everything else by its own name."""
-    if name != "limit":
-        return name
-    kinds = {row["algorithm"].split(",")[0] for row in rows if row["system"] == "limit"}
-    return LIMITS.get(kinds.pop(), name) if len(kinds) == 1 else name
+    """What a curve is called beside these rows: Gloo inside a node by its transport."""
+    if name == "gloo" and all(row["nodes"] == 1 for row in rows):
+        return "gloo, loopback TCP"
+    return bench_rows.bound_name(name, rows)
 
 
 def by_importance(curves):
-    """{name: points} with the limit first and Kolo last, which is drawn over the others."""
-    order = ["limit", "nccl", "gloo", "mpi", "kolo, device-user", "kolo, user", "kolo, device", "kolo, arena"]
+    """{name: points} with the bounds first and Kolo last, which is drawn over the others."""
+    order = [*bench_rows.BOUNDS, "nccl", "gloo", "mpi", "kolo, device-user", "kolo, user", "kolo, device", "kolo, arena"]
     return dict(sorted(curves.items(), key=lambda item: order.index(item[0]) if item[0] in order else -1))
 
 
 def named_curve(name, pairs, rows):
-    return Curve(display_name(name, rows), pairs, style=STYLES.get(name), thin=name == "limit")
+    return Curve(display_name(name, rows), pairs, style=STYLES.get(name), thin=name in bench_rows.BOUNDS)
 
 
 def all_reduce(arguments):
-    """Time over size, and bus bandwidth over size where it means something: (panels, title, footer)."""
+    """Time over size; beside it bus bandwidth inside a node and, between nodes, where the link decides and curves
+    coincide, the ratio of each time to Kolo's: (panels, title, footer)."""
     rows = selected_rows(arguments, "size")
     try:
         for key in ("ranks", "nodes", "rate", "in_place", "dtype", "op"):
@@ -97,37 +100,54 @@ def all_reduce(arguments):
         rows = [row for row in rows if row["size"] > 0]
         times = times_by_curve(rows)
         first = rows[0]
-        ranks = first["ranks"]
         title = arguments.title or (
             f"All-reduce, {first['dtype']} {first['op']}, {'in' if first['in_place'] else 'out of'} place, {shape_text(first)}"
         )
+        panels = [Panel(named_curves(times, rows), size_axis(), time_axis())]
+        if first["nodes"] > 1 and (compared := ratios_by_curve(rows)):
+            axis = ratio_axis(f"time relative to {base_curve(rows)}", compared)
+            panels.append(Panel(named_curves(compared, rows), size_axis(), axis))
+        elif first["ranks"] > 1:
+            factor, unit = bandwidth_scale(times, 2 * (first["ranks"] - 1) / first["ranks"] / 1000)
+            rates = {name: {size: factor * size / us for size, us in points.items()} for name, points in times.items()}
+            panels.append(Panel(named_curves(rates, rows), size_axis(), bandwidth_axis(times, factor, unit)))
     except (KeyError, TypeError, IndexError) as error:
         raise PlotError(f"{', '.join(arguments.inputs)}: not the JSON of an all-reduce ({error!r})") from error
-    panels = [
-        Panel(
-            [named_curve(name, list(points.items()), rows) for name, points in times.items()],
-            size_axis(),
-            time_axis(),
-        )
-    ]
-    if ranks > 1:
-        factor, unit = bandwidth_scale(times, 2 * (ranks - 1) / ranks / 1000)
-        panels.append(
-            Panel(
-                [
-                    named_curve(name, [(size, factor * size / us) for size, us in points.items()], rows)
-                    for name, points in times.items()
-                ],
-                size_axis(),
-                bandwidth_axis(times, factor, unit),
-            )
-        )
     return panels, title, footer(rows)
 
 
+def ratio_axis(name, compared):
+    """About the ratios, with ticks that tell a few per cent where they are close to 1."""
+    values = [value for points in compared.values() for value in points.values()]
+    close = max(values) < 4
+    ticks = [0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.4, 1.7, 2, 3] if close else [0.25, 0.5, 1, 2]
+    ticks += [2.0**power for power in range(2, 13)]
+    return Axis(name, log=2, ticks=[(tick, f"{tick:g}") for tick in ticks], low=min(values) / 1.1, high=max(values) * 1.1)
+
+
+def named_curves(points_by_name, rows):
+    return [named_curve(name, list(points.items()), rows) for name, points in points_by_name.items()]
+
+
+def base_curve(rows):
+    """Kolo's curve that the others are compared with, if there is one."""
+    present = {bench_rows.curve_name(row) for row in rows}
+    return next((name for name in ("kolo, arena", "kolo, device", "kolo, user", "kolo, device-user") if name in present), None)
+
+
+def ratios_by_curve(rows):
+    """{curve: {size: its time relative to that of `base_curve`}}, within launches."""
+    base, found = base_curve(rows), {}
+    for case, curves in bench_rows.by_case(rows).items():
+        for name, launches in curves.items():
+            if (ratio := bench_rows.ratio(name, launches, curves.get(base, {}))) is not None:
+                found.setdefault(name, {})[case[-1]] = ratio
+    return by_importance(found)
+
+
 def highest_bandwidth(times, factor):
-    """Of the systems: where the cache serves it, a limit would leave no room for the rest."""
-    systems = [points for name, points in times.items() if name != "limit"] or times.values()
+    """The highest of the systems; in a cache a bound can be so high that it would leave no room for them."""
+    systems = [points for name, points in times.items() if name not in bench_rows.BOUNDS] or times.values()
     return max(factor * size / us for points in systems for size, us in points.items())
 
 
@@ -141,49 +161,58 @@ def bandwidth_axis(times, factor, unit):
 
 
 def scaling(arguments):
-    """What share of its limit each system reaches, over ranks or nodes, for each size: (panels, title, footer)."""
+    """The share of the limit, or of the streaming reference, that each system reaches over ranks or nodes, for each
+    size: (panels, title, footer)."""
     rows = selected_rows(arguments, "size")
     sizes = [bench_rows.parse_size(text) for text in arguments.sizes.split(",")]
-    panels = []
+    panels, used = [], []
     try:
         for key in ("rate", "in_place", "dtype", "op"):
             only(rows, key, key)
         for size in sizes:
             shares = {}
-            for curves_of_case, over in cases_of_size(rows, size, arguments.over):
-                limit = bench_rows.figure("limit", curves_of_case["limit"])
+            for curves_of_case, bound, over in cases_of_size(rows, size, arguments.over):
+                used += [row for launches in curves_of_case.values() for row in launches.values()]
                 for name, launches in curves_of_case.items():
-                    if name != "limit":
-                        shares.setdefault(name, []).append((over, 100 * limit / bench_rows.figure(name, launches)))
+                    if name != bound:
+                        share = 100 / bench_rows.ratio(name, launches, curves_of_case[bound])
+                        shares.setdefault(name, []).append((over, share))
             if not shares:
-                raise PlotError(f"{', '.join(arguments.inputs)}: no rows of {bench_rows.size_text(size)} bytes beside their limit")
+                raise PlotError(f"{', '.join(arguments.inputs)}: no rows of {bench_rows.size_text(size)} bytes beside a bound")
             counts = sorted({over for pairs in shares.values() for over, _ in pairs})
-            curves = [named_curve(name, pairs, rows) for name, pairs in by_importance(shares).items()]
+            curves = [named_curve(name, pairs, used) for name, pairs in by_importance(shares).items()]
             axis = Axis(arguments.over, log=2, ticks=[(count, str(count)) for count in counts])
-            panels.append(Panel(curves, axis, share_axis(shares), bench_rows.size_text(size)))
+            panels.append(Panel(curves, axis, share_axis(shares, bound_text(used)), bench_rows.size_text(size)))
     except (KeyError, TypeError) as error:
         raise PlotError(f"{', '.join(arguments.inputs)}: not the JSON of an all-reduce ({error!r})") from error
-    title = arguments.title or f"All-reduce: efficiency beside the limit over {arguments.over}{links_text(rows[0])}"
-    return panels, title, footer(rows)
+    title = arguments.title or f"All-reduce: share of the {bound_text(used)} over {arguments.over}{links_text(rows[0])}"
+    return panels, title, footer(used)
 
 
-def share_axis(shares):
-    """Up to the limit at least, so that one sees how far it is."""
+def bound_text(rows):
+    """The bound of these rows in a sentence."""
+    bounds = {row["system"] for row in rows} & set(bench_rows.BOUNDS)
+    return "streaming reference" if bounds == {"streaming"} else bench_rows.bound_name("limit", rows)
+
+
+def share_axis(shares, bound):
+    """Up to the bound at least, so that the distance to it is visible."""
     highest = max(share for pairs in shares.values() for _, share in pairs)
-    return Axis("share of the limit (%)", high=max(105, highest * 1.05))
+    return Axis(f"share of the {bound} (%)", high=max(105, highest * 1.05))
 
 
 def cases_of_size(rows, size, over):
-    """(curves of a case, its number of ranks or nodes) for the cases that were measured beside a limit. Over
-    nodes: those with one rank on each."""
+    """(curves of a case, its bound, its number of ranks or nodes) for the cases that were measured beside a bound in
+    each launch that counts. Over nodes: those with one rank on each."""
     for case, curves in bench_rows.by_case([row for row in rows if row["size"] == size]).items():
         shape = dict(zip(bench_rows.CASE, case))
-        if "limit" in curves and (over == "ranks" or shape["ranks"] == shape["nodes"]):
-            yield curves, shape[over]
+        bound = next((name for name in bench_rows.BOUNDS if name in curves), None)
+        if bound and (over == "ranks" or shape["ranks"] == shape["nodes"]):
+            yield {name: each for name, each in curves.items() if bench_rows.ratios(each, curves[bound])}, bound, shape[over]
 
 
 def best_calls(rows):
-    """Of each peer, the row of the calls that expose least."""
+    """For each peer the row of the calls that expose least."""
     best = {}
     for row in rows:
         system = row["system"]

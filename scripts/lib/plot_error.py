@@ -43,4 +43,4 @@ def panels(arguments):
         footer = f"kolo-bench error, {rows[0]['count']} elements a case around 1, deviation {rows[0]['deviation']}, simulated ranks, seed {rows[0]['seed']}"
     except (KeyError, TypeError, IndexError) as error:
         raise gnuplot.PlotError(f"not the JSON of kolo-bench error ({error!r})") from error
-    return drawn, arguments.title or "Error of the mean over ranks, against float64", footer
+    return drawn, arguments.title or "Error of the mean over ranks, against float64", [footer]

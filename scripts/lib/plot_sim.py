@@ -70,4 +70,4 @@ def panels(arguments):
         raise PlotError(f"not the JSON of kolo-sim step ({error!r})") from error
     title = arguments.title or f"Predicted scaling efficiency, {per_node} ranks on a node's link, {', '.join(wires)} on the wire"
     footer = f"kolo-sim step, network latency {latency} µs; at each point the fastest of {', '.join(algorithms)}"
-    return drawn, title, footer
+    return drawn, title, [footer]

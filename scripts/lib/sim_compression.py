@@ -55,7 +55,7 @@ def panels(arguments):
         f"{first['ranks'] // first['nodes']} rank{'s' if first['ranks'] > first['nodes'] else ''} on a node"
     )
     latency = ", ".join(f"{us:g}" for us in latencies(rows))
-    return drawn, title, f"kolo-sim step, network latency {latency} µs, selection on one core"
+    return drawn, title, [f"kolo-sim step, network latency {latency} µs, selection on one core"]
 
 
 def density_of(compression):

@@ -4,12 +4,13 @@
 
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "benchmarks/all_reduce/kolo_system.h"
-#include "benchmarks/peers/limit_system.h"
+#include "benchmarks/peers/peer_systems.h"
 
 namespace kolo::bench {
 namespace {
@@ -112,6 +113,7 @@ TEST(AllReduceBench, CountsWhatIsWrongInAWayThatIsNotTheBest) {
                             {.sizes = {64}, .iterations = 4});
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_GE(rows[0].wrong.value_or(0), 1u);
+  EXPECT_EQ(rows[0].candidates.size(), 3u);
 }
 
 TEST(AllReduceBench, CountsAContributionThatDidNotStayAsItWas) {
@@ -123,6 +125,20 @@ TEST(AllReduceBench, CountsAContributionThatDidNotStayAsItWas) {
   EXPECT_EQ(rows[1].wrong, 2u);
 }
 
+TEST(AllReduceBench, MeasuresEnoughIterationsForAMedianHoweverShortTheTime) {
+  Runtime runtime = one_rank();
+  const auto rows = measure(runtime, std::make_unique<FaultySystem>(std::vector{kNever}),
+                            {.sizes = {64}, .seconds = 1e-9});
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].iterations, kLeastIterations);
+  EXPECT_EQ(rows[0].time_us.p99, std::nullopt);
+}
+
+TEST(AllReduceBench, KnowsNoLimitInsideANode) {
+  Runtime runtime = one_rank();
+  EXPECT_THROW(make_wire_limit(runtime), KoloError);
+}
+
 TEST(AllReduceBench, MeasuresASystemWithoutAnArenaOnceForBothHomes) {
   Runtime runtime = one_rank();
   auto system = std::make_unique<FaultySystem>(std::vector{kNever});
@@ -130,22 +146,24 @@ TEST(AllReduceBench, MeasuresASystemWithoutAnArenaOnceForBothHomes) {
   std::vector<std::unique_ptr<AllReduceSystem>> systems;
   systems.push_back(make_kolo_system(runtime));
   systems.push_back(std::move(system));
-  systems.push_back(make_limit_system(runtime));
-  const auto rows = measure_all_reduce(
-      runtime, systems,
-      {.sizes = {8}, .homes = {Home::kArena, Home::kUser}, .out_of_place = true, .iterations = 3},
-      [](const AllReduceRow&) {});
+  systems.push_back(make_streaming_reference(runtime));
+  const auto rows = measure_all_reduce(runtime, systems,
+                                       {.sizes = {kLeastBoundBytes},
+                                        .homes = {Home::kArena, Home::kUser},
+                                        .out_of_place = true,
+                                        .iterations = 3},
+                                       [](const AllReduceRow&) {});
   std::vector<std::string> names;
   for (const AllReduceRow& row : rows) {
     names.push_back(row.system + " " + std::string(to_string(row.what.home)) +
                     (row.what.in_place ? " in" : " out"));
     EXPECT_EQ(row.iterations, 3);
-    EXPECT_EQ(row.wrong.has_value(), row.system != "limit");
+    EXPECT_EQ(row.wrong.has_value(), row.system != "streaming");
     EXPECT_EQ(row.wrong.value_or(0), 0u);
   }
   EXPECT_EQ(names, (std::vector<std::string>{"kolo arena in", "kolo arena out", "kolo user in",
                                              "kolo user out", "faulty user in", "faulty user out",
-                                             "limit user in", "limit user out"}));
+                                             "streaming user in", "streaming user out"}));
   EXPECT_EQ(seen.cases.size(), 2u);
 }
 

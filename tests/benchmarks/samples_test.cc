@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "comm/base/error.h"
@@ -15,7 +16,7 @@ TEST(Summarise, KnowsOneSample) {
   EXPECT_EQ(summary.mean, 3);
   EXPECT_EQ(summary.median, 3);
   EXPECT_EQ(summary.min, 3);
-  EXPECT_EQ(summary.p99, 3);
+  EXPECT_EQ(summary.p99, std::nullopt);
 }
 
 TEST(Summarise, TakesTheMiddleAndNotTheMean) {
@@ -30,6 +31,11 @@ TEST(Summarise, LeavesOneOfAHundredAboveP99) {
   std::vector<double> times(200);
   std::iota(times.begin(), times.end(), 1.0);
   EXPECT_EQ(summarise(times).p99, 198);
+}
+
+TEST(Summarise, HasAP99FromAHundredSamplesOn) {
+  EXPECT_EQ(summarise(std::vector<double>(99, 1.0)).p99, std::nullopt);
+  EXPECT_EQ(summarise(std::vector<double>(100, 1.0)).p99, 1.0);
 }
 
 TEST(Summarise, RefusesNothing) { EXPECT_THROW(summarise({}), UsageError); }

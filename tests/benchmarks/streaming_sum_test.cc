@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "benchmarks/peers/stream_memory.h"
+#include "benchmarks/common/host_memory.h"
 
 namespace kolo::bench {
 namespace {
@@ -24,7 +24,7 @@ class Streams {
   const std::vector<float*>& data() const { return data_; }
 
  private:
-  std::vector<StreamMemory> memory_;
+  std::vector<HostMemory> memory_;
   std::vector<float*> data_;
 };
 

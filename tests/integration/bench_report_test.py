@@ -77,6 +77,22 @@ class Report(unittest.TestCase):
         self.assertEqual(nobody.returncode, 1)
         self.assertIn("gloo", nobody.stderr)
 
+    def test_facts_that_a_comparison_needs_stand_below_its_table(self):
+        rows = [row("kolo", 10, memory="arena"), row("mpi", 30), row("gloo", 40), row("streaming", 5)]
+        text = self.report("table", self.write("rows.json", rows)).stdout
+        for words in ("write into each other's gradients", "loopback", "no lower bound", "gloo over loopback TCP µs"):
+            self.assertIn(words, text)
+        self.assertNotIn("han", text)
+        between = [{**each, "nodes": 2, "ranks": 4, "rate": "none"} for each in (*rows[:3], row("limit", 5))]
+        text = self.report("table", self.write("between.json", between)).stdout
+        self.assertIn("without Open MPI's hierarchical component han", text)
+        self.assertIn("TCP stream µs", text)  # Without a rate of the links it is no limit.
+        self.assertNotIn("loopback", text)
+        between[1]["candidates"] = ["ring", "han, copied"]
+        text = self.report("table", self.write("between.json", between)).stdout
+        self.assertIn("han crashes", text)
+        self.assertNotIn("without", text)
+
     def test_shapes_have_tables_of_their_own_and_missing_figures_are_dashes(self):
         rows = [row("kolo", 10), row("mpi", 30), row("kolo", 7, ranks=4), row("kolo", 1, in_place=False, size=4)]
         file = self.write("rows.json", rows)

@@ -82,31 +82,48 @@ class PlotTest(unittest.TestCase):
     def expect_pictures(self, name, words):
         svg = (self.folder / f"{name}.svg").read_text(encoding="utf-8")
         for word in words:
-            self.assertIn(word, svg)
+            self.assertTrue(word in svg, f"{word!r} is not in {name}.svg")
         self.assertTrue((self.folder / f"{name}.png").read_bytes().startswith(PNG))
 
     def test_training_curves_carry_labels_and_units(self):
         one = self.write("one.json", training_run(1, "float32"))
         two = self.write("two.json", training_run(2, "bfloat16"))
-        done = self.plot("train", "--title", "GPT", "-o", self.folder / "curves", f"alone={one}", two)
+        done = self.plot("train", "--title", "GPT", "--footer", "kolo-train --model gpt", "-o", self.folder / "curves", f"alone={one}", two)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.expect_pictures("curves", ["GPT", "alone", "2 ranks, bfloat16", "held-out loss (nats)", "step"])
+        self.expect_pictures("curves", ["GPT", "alone", "2 ranks, bfloat16", "held-out loss (nats)", "time (s)", "kolo-train --model gpt"])
+        self.plot("train", "--over", "steps", "-o", self.folder / "steps", one)
+        self.expect_pictures("steps", ["step"])
 
     def all_systems(self, **fields):
         return [
             *bench_rows("kolo", 9, memory="arena", **fields),
             *bench_rows("kolo", 6, **fields),
             *bench_rows("mpi", 3, **fields),
-            *bench_rows("limit", 20, algorithm="memory", **fields),
+            *bench_rows("limit" if fields.get("nodes", 1) > 1 else "streaming", 20, algorithm="any", **fields),
         ]
 
     def test_bench_has_a_curve_for_each_system_and_memory(self):
         file = self.write("bench.json", self.all_systems(machine="a fast one", commit="abc", command="kolo-bench x"))
         done = self.plot("bench", "-o", self.folder / "bench", file)
         self.assertEqual(done.returncode, 0, done.stderr)
-        words = ["kolo, arena", "kolo, user", "mpi", "limit: memory", "bus bandwidth (GB/s)", "median time", "10 µs", "256K",
-                 "2 ranks on 1 node", "a fast one · commit abc · kolo-bench x"]  # fmt: skip
+        words = ["kolo, arena", "kolo, user", "mpi", "streaming", "bus bandwidth (GB/s)", "median time", "10 µs", "256K",
+                 "2 ranks on 1 node", "a fast one · commit abc · kolo-bench x", "no lower bound"]  # fmt: skip
         self.expect_pictures("bench", words)
+
+    def test_between_nodes_times_are_drawn_relative_to_kolo(self):
+        file = self.write("bench.json", self.all_systems(nodes=2, rate="1gbit"))
+        done = self.plot("bench", "-o", self.folder / "ratios", file)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.expect_pictures("ratios", ["time relative to kolo, arena", "limit", "mpi"])
+
+    def test_a_footer_names_every_command_whose_rows_are_drawn_and_no_other(self):
+        rows = [*self.all_systems(command="kolo-bench two"), *self.all_systems(command="kolo-bench four", ranks=4),
+                *self.all_systems(command="kolo-bench elsewhere", ranks=8)]  # fmt: skip
+        rows = [row for row in rows if row["ranks"] != 8 or row["size"] < 1 << 20]
+        done = self.plot("scaling", "--sizes", "64M", "-o", self.folder / "scaling", self.write("bench.json", rows))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.expect_pictures("scaling", ["kolo-bench two · kolo-bench four"])
+        self.assertNotIn("elsewhere", (self.folder / "scaling.svg").read_text(encoding="utf-8"))
 
     def test_rows_of_several_shapes_want_a_choice(self):
         file = self.write("bench.json", self.all_systems() + self.all_systems(ranks=4))
@@ -124,7 +141,7 @@ class PlotTest(unittest.TestCase):
         file = self.write("bench.json", self.all_systems() + self.all_systems(ranks=4))
         done = self.plot("scaling", "--sizes", "64K,64M", "-o", self.folder / "scaling", file)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.expect_pictures("scaling", ["share of the limit (%)", "ranks", "64K", "64M", "kolo, arena", "mpi"])
+        self.expect_pictures("scaling", ["share of the streaming reference (%)", "ranks", "64K", "64M", "kolo, arena", "mpi"])
 
     def test_overlap_shows_exposed_time_over_fusion_size(self):
         file = self.write("overlap.json", overlap_rows())

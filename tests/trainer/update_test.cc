@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "comm/base/clock.h"
 #include "comm/base/error.h"
 #include "tests/support/runtime_job.h"
 #include "trainer/loop/distributed_optimizer.h"
@@ -28,6 +30,15 @@ struct Course {
   std::vector<std::uint64_t> hashes;  ///< Of the weights, after each iteration.
 };
 
+/// Each reading is a second after the one before.
+class TickingClock final : public Clock {
+ public:
+  TimePoint now() const override { return TimePoint(std::chrono::seconds(++readings_)); }
+
+ private:
+  mutable int readings_ = 0;
+};
+
 /// Trains two parameters for `iterations` steps on `ranks` ranks whose gradients travel as float16.
 std::vector<Course> run_course(int ranks, int iterations, const std::string& optimizer,
                                const UpdateGate::Options& options, const GradientOf& gradient_of) {
@@ -41,9 +52,10 @@ std::vector<Course> run_course(int ranks, int iterations, const std::string& opt
       ParameterSet parameters(rank);
       parameters.add("matrix", {3, 4}, {.deviation = 1.0f});
       parameters.add("vector", {5}, {.mean = 1.0f});
+      const TickingClock clock;
       DistributedOptimizer learner(runtime, parameters,
                                    make_optimizer(optimizer, parameters, {.weight_decay = 0.1f}),
-                                   options);
+                                   options, clock);
       Course& course = courses[rank];
       for (int iteration = 0; iteration < iterations; ++iteration) {
         course.loss_scales.push_back(learner.loss_scale());
@@ -76,6 +88,14 @@ GradientOf with_one_overflow(int overflowing_rank) {
     if (iteration == kOverflowAt && rank == overflowing_rank) return kTooMuch;
     return calm(rank, iteration);
   };
+}
+
+// The clock moves only when it is read, so each measured call lasts one second: two gradients that
+// are handed over and one wait.
+TEST(ExposedCommunicationTest, IsTheTimeOfEveryCallThatHandsOverOrWaits) {
+  for (const Course& course : run_course(2, 3, "sgd", {}, calm)) {
+    for (const Report& report : course.reports) EXPECT_EQ(report.exposed, std::chrono::seconds(3));
+  }
 }
 
 class OverflowTest : public testing::TestWithParam<const char*> {};

@@ -26,7 +26,7 @@ CpuLearner::CpuLearner(const Config& config, Runtime& runtime, const Task& task)
       loss_(config.batch * task.train->target_bytes(), task.classes),
       optimizer_(runtime, model_->parameters(),
                  make_optimizer(config.optimizer, model_->parameters(), config.optimizer_options),
-                 update_options(require_offered(config))) {}
+                 update_options(require_offered(config)), clock_) {}
 
 void CpuLearner::forward_backward(const Batch& batch, float row_weight) {
   sums_ += loss_.evaluate(model_->forward(batch.inputs), batch.targets,

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "comm/base/clock.h"
 #include "trainer/compute/device.h"
 #include "trainer/loop/config.h"
 #include "trainer/loop/distributed_optimizer.h"
@@ -37,6 +38,7 @@ class CpuLearner final : public Learner {
   Device device_;
   std::unique_ptr<Model> model_;
   SoftmaxCrossEntropy loss_;
+  SteadyClock clock_;
   DistributedOptimizer optimizer_;
   LossSums sums_;
 };

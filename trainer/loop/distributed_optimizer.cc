@@ -13,10 +13,11 @@ namespace kolo::trainer {
 
 DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& parameters,
                                            std::unique_ptr<Optimizer> optimizer,
-                                           const UpdateGate::Options& options)
+                                           const UpdateGate::Options& options, const Clock& clock)
     : parameters_(parameters),
       optimizer_(std::move(optimizer)),
       gate_(options),
+      clock_(clock),
       gradients_(register_gradients(runtime, parameters, MemoryKind::kHost)),
       is_sparse_(parameters.size()),
       corrects_momentum_(parameters.size()),
@@ -34,7 +35,7 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
     } else if (is_sparse_[index]) {
       optimizer_->observe(index, ranks);
     }
-    gradients_.ready(index);
+    communicate([&] { gradients_.ready(index); });
   });
 }
 
@@ -44,9 +45,7 @@ DistributedOptimizer::~DistributedOptimizer() {
 }
 
 DistributedOptimizer::Report DistributedOptimizer::step(float lr) {
-  const auto begin = std::chrono::steady_clock::now();
-  gradients_.wait();
-  const auto exposed = std::chrono::steady_clock::now() - begin;
+  communicate([&] { gradients_.wait(); });
   for (std::size_t i = 0; i < parameters_.size(); ++i) scale_sparse(i, gate_.loss_scale());
   const float unclipped = 1.0f / gate_.loss_scale();
   const UpdateVerdict verdict = gate_.judge(gradient_norm(parameters_));
@@ -55,8 +54,9 @@ DistributedOptimizer::Report DistributedOptimizer::step(float lr) {
     optimizer_->step(lr, has_directions ? unclipped : verdict.gradient_scale);
   }
   begin_step();
-  return {
-      .gradient_norm = verdict.gradient_norm, .exposed = exposed, .is_skipped = verdict.is_skipped};
+  return {.gradient_norm = verdict.gradient_norm,
+          .exposed = std::exchange(exposed_, Duration{0}),
+          .is_skipped = verdict.is_skipped};
 }
 
 void DistributedOptimizer::begin_step() {

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <vector>
 
+#include "comm/base/clock.h"
 #include "runtime/api/kolo.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/optimizer/update_gate.h"
@@ -14,23 +14,26 @@ namespace kolo::trainer {
 
 /// Joins a model's parameters on the processor to the runtime: gradients live in the runtime's
 /// arena, each one is handed over the moment the backward pass has written it, and a step waits for
-/// the averages. What travels sparsely with its momentum corrected has none in the optimizer. An
-/// adaptive optimizer preconditions what travels sparsely before it is handed over, from the first
-/// step on that is not one of a dense warm-up; such steps are not clipped.
+/// the averages. A gradient that travels sparsely with corrected momentum has no momentum in the
+/// optimizer. An adaptive optimizer preconditions gradients that travel sparsely before they are
+/// handed over, from the first step after a dense warm-up on; such steps are not clipped.
 ///
 /// Collective: every rank makes one, with equal parameters, and calls `step` equally often.
-/// Threads: one. `runtime` and `parameters` outlive it.
+/// Threads: one. `runtime`, `parameters` and `clock` outlive it.
 class DistributedOptimizer {
  public:
   struct Report {
-    double gradient_norm;              ///< Of the averages, before clipping.
-    std::chrono::nanoseconds exposed;  ///< Blocked until the last average was there.
-    bool is_skipped;                   ///< See UpdateGate.
+    double gradient_norm;  ///< Of the averages, before clipping.
+    /// The time since the last step that this thread spent in Kolo: handing gradients over, which
+    /// may sum some of them, and waiting for the averages.
+    Duration exposed;
+    bool is_skipped;  ///< See UpdateGate.
   };
 
   /// Registers the gradients and gives all ranks the parameters of rank 0.
   DistributedOptimizer(Runtime& runtime, ParameterSet& parameters,
-                       std::unique_ptr<Optimizer> optimizer, const UpdateGate::Options& options);
+                       std::unique_ptr<Optimizer> optimizer, const UpdateGate::Options& options,
+                       const Clock& clock);
   ~DistributedOptimizer();
   DistributedOptimizer(const DistributedOptimizer&) = delete;
   DistributedOptimizer& operator=(const DistributedOptimizer&) = delete;
@@ -52,10 +55,19 @@ class DistributedOptimizer {
   /// Multiplies those gradients that travel sparsely: what is left of them for later steps has no
   /// loss scale.
   void scale_sparse(std::size_t index, float factor);
+  /// Makes a call of Kolo whose time is exposed.
+  template <typename Call>
+  void communicate(Call&& call) {
+    const TimePoint begin = clock_.now();
+    call();
+    exposed_ += clock_.now() - begin;
+  }
 
   ParameterSet& parameters_;
   std::unique_ptr<Optimizer> optimizer_;
   UpdateGate gate_;
+  const Clock& clock_;
+  Duration exposed_{0};  // Since the last step.
   GradientSet gradients_;
   // In this step, by gradient.
   std::vector<bool> is_sparse_, corrects_momentum_, becomes_direction_;

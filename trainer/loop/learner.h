@@ -11,11 +11,13 @@
 
 namespace kolo::trainer {
 
-/// What one step of training did.
+/// The result of one step of training.
 struct StepReport {
   double gradient_norm = 0.0;  ///< Of the averages, before clipping; not finite when skipped.
-  std::chrono::nanoseconds exposed{0};  ///< Computing stood still until the last average was there.
-  bool is_skipped = false;              ///< The averages overflowed: nothing was updated.
+  /// The time in which communication kept the step from computing: on the processor, all time that
+  /// the training thread spent in Kolo; on a GPU, the time that the model's stream stood still.
+  std::chrono::nanoseconds exposed{0};
+  bool is_skipped = false;  ///< The averages overflowed: nothing was updated.
 };
 
 /// A model with its loss and optimizer on one device, joined to the runtime: the part of training
@@ -30,7 +32,7 @@ class Learner {
 
   virtual std::size_t parameter_count() const = 0;  ///< Elements.
   virtual PlanSummary plan() const = 0;
-  /// Of gradients that travel sparsely, between steps.
+  /// Statistics of the gradients that travel sparsely, between steps.
   virtual std::vector<CompressionStats> compression_stats() const = 0;
   virtual float loss_scale() const = 0;  ///< Of the next step; 1 without loss scaling.
 

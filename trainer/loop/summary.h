@@ -40,7 +40,7 @@ struct Summary {
   std::optional<double> tokens_per_s;  ///< Text only.
   double step_ms = 0.0;
   double compute_ms = 0.0;       ///< Of a step: all but the exposed communication.
-  double exposed_comm_ms = 0.0;  ///< Of a step: blocked until the gradients were there.
+  double exposed_comm_ms = 0.0;  ///< Of a step: see StepReport::exposed.
   std::uint64_t wire_bytes_per_step =
       0;  ///< Sent between nodes, by all ranks together, on average.
   std::vector<CompressionStats> compression_groups;  ///< Of rank 0, in the last step.

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+
+namespace kolo::bench {
+
+/// Host memory for a measured buffer, zero: the same for every system, so that none gains by its
+/// allocator. It is mapped afresh, on huge pages where it is large and the machine has them (as
+/// Kolo's arena is), and touched before any clock runs. Move-only.
+class HostMemory {
+ public:
+  HostMemory() = default;
+  /// Errors: std::bad_alloc.
+  explicit HostMemory(std::size_t bytes);
+  HostMemory(HostMemory&& other) noexcept;
+  HostMemory& operator=(HostMemory&& other) noexcept;
+  ~HostMemory();
+
+  /// Aligned to a huge page; null if nothing was asked for.
+  std::byte* data() const { return data_; }
+  explicit operator bool() const { return data_ != nullptr; }
+
+ private:
+  void* mapping_ = nullptr;
+  std::size_t mapped_bytes_ = 0;
+  std::byte* data_ = nullptr;
+};
+
+}  // namespace kolo::bench

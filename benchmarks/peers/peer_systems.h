@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "benchmarks/all_reduce/all_reduce_system.h"
+#include "comm/device/device.h"
+#include "runtime/api/kolo.h"
+
+/// The systems that can be measured beside Kolo. All functions are collective, and what they return
+/// does not outlive its runtime.
+namespace kolo::bench {
+
+/// Starts MPI before the runtime does, so that it lives until the end of `main`, and finalizes it
+/// in the destructor. Threads: the main thread.
+class MpiSession {
+ public:
+  MpiSession();
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+};
+
+/// MPI_Allreduce on all ranks, by the best of MPI's algorithms. Before: an `MpiSession`, which it
+/// does not outlive.
+/// Errors: prepare throws KoloError(kConfig) for 16-bit floats, which MPI has no reduction for.
+std::unique_ptr<AllReduceSystem> make_mpi_system();
+
+/// Gloo over TCP on all ranks (inside a node, TCP over the loopback), by the best of its
+/// algorithms. Algorithms that work in place only get the contribution copied first, within the
+/// time. Ranks exchange addresses through Kolo.
+/// Errors: prepare throws KoloError(kConfig) for 16-bit floats and averages.
+std::unique_ptr<AllReduceSystem> make_gloo_system(Runtime& runtime);
+
+/// NCCL's all-reduce in device memory on all ranks, as its users call it: a communicator of its own
+/// on `device`, which outlives the system.
+/// Errors: those of `require_nccl`; prepare throws UsageError for host memory.
+std::unique_ptr<AllReduceSystem> make_nccl_system(Runtime& runtime, Device& device);
+
+/// The smallest size at which the limit and the reference are measured: below, wake-ups and not
+/// bytes take the time.
+inline constexpr std::size_t kLeastBoundBytes = std::size_t{64} << 10;
+
+/// A lower bound between N nodes, where links and not processors take the time: every node streams
+/// 2(N-1)/N of the bytes to the next node over plain TCP and receives as many, at the same time
+/// since links are full duplex. That is the least that a node has to send and to receive where all
+/// links have the same rate. One rank of each node works, and nothing is added to anything. Errors:
+/// KoloError(kConfig) on a single node, where no lower bound can be measured;
+///         KoloError(kIo) if a neighbour cannot be reached; those of `network_address`.
+std::unique_ptr<AllReduceSystem> make_wire_limit(Runtime& runtime);
+
+/// A reference inside a node: with P ranks and S bytes, each rank reads P streams of S/P bytes,
+/// adds them and writes P streams of S/P bytes, in memory of its own. That is the traffic of an
+/// all-reduce in which each rank sums one part of all buffers and writes the result to all of them,
+/// without flags and without a cache line that moves between cores.
+///
+/// It is no lower bound: its streams lie in private memory, so an all-reduce that reads shared
+/// buffers finds in a cache that cores share what each stream here must load for itself.
+///
+/// If ranks outnumber the cores, as many ranks as there are cores move the streams of all:
+/// processes that take turns on a core would only add the scheduler's time. The streams hold the
+/// contribution, because memory moves zeros faster than numbers. Errors: KoloError(kConfig) between
+/// nodes; prepare throws UsageError for device memory.
+std::unique_ptr<AllReduceSystem> make_streaming_reference(Runtime& runtime);
+
+}  // namespace kolo::bench
