@@ -11,28 +11,29 @@
 
 namespace kolo {
 
-/// What `kolo-topo` tells about a job.
+/// The facts that `kolo-topo` shows about a job.
 struct TopoReport {
   ProcessGrid grid;
   /// By node: {hardware: `to_json(HardwareSnapshot)`, gpus: `gpus_to_json(...)`, reduce_threads:
-  /// how many help each rank}.
+  /// threads that help each rank}.
   std::vector<nlohmann::json> nodes;
   LinkCosts costs;
-  std::string costs_source;  ///< How they are known.
+  std::string costs_source;  ///< "measured in 120 ms", ...
 };
 
 /// The form in which a snapshot travels between ranks and appears in the report.
 nlohmann::json to_json(const HardwareSnapshot& hardware);
 
 /// {ranks: [{rank, node, local_rank, cross_rank}],
-///  nodes: [{node, id, ranks, hardware, gpus, reduce_threads}],
+///  nodes: [{node, id, name, ranks, hardware, gpus, reduce_threads}],
 ///  link_costs: {key of `parse_link_costs`: value}, node_rates: [bytes per microsecond, if links
 ///  differ], link_costs_source,
 ///  predictions: [{bytes, chosen, chosen_16bit, chosen_device, chunk_bytes,
 ///                fusion_bytes, us: {algorithm: microseconds}}]}
 nlohmann::json to_json(const TopoReport& report);
 
-/// The same as tables for people, made from `to_json(report)`.
+/// `to_json(report)` as tables for people. Costs and algorithms of devices or networks that the job
+/// does not have are left out.
 std::string to_text(const nlohmann::json& report);
 
 }  // namespace kolo

@@ -11,6 +11,7 @@ namespace kolo {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 // Two GPUs on two host bridges of one socket; the first shares a switch with the network card.
 class TopoGpus : public testing::Test {
@@ -69,6 +70,42 @@ TEST_F(TopoGpus, DrawsNvLinks) {
   EXPECT_THAT(text(), HasSubstr("ring of 18 NVLinks each way: 0 1\n"));
   EXPECT_EQ(report()["links"][0][1]["label"], "NV18");
   EXPECT_EQ(report()["rings"][0]["nvlinks"], 18);
+}
+
+/// Text of a job of `nodes` nodes with two ranks each, with or without GPUs.
+std::string text_of_job(int nodes, const nlohmann::json& gpus, const HardwareSnapshot& hardware) {
+  std::vector<std::string> node_of_rank;
+  for (int rank = 0; rank < 2 * nodes; ++rank) {
+    node_of_rank.push_back("host" + std::to_string(rank / 2) +
+                           ".example:0e5c2f4e-6a0b-4e0c-9a51-1d2f3a4b5c6d");
+  }
+  const nlohmann::json node = {
+      {"hardware", to_json(hardware)}, {"gpus", gpus}, {"reduce_threads", 1}};
+  return to_text(to_json(
+      TopoReport{.grid = ProcessGrid(node_of_rank),
+                 .nodes = std::vector<nlohmann::json>(static_cast<std::size_t>(nodes), node),
+                 .costs = {},
+                 .costs_source = "defaults"}));
+}
+
+TEST_F(TopoGpus, TheReportLeavesOutWhatTheJobDoesNotHave) {
+  const nlohmann::json gpus = report();
+  inventory_ = {.absence = "the driver is too old"};
+  const nlohmann::json none = report();
+
+  const std::string small = text_of_job(1, none, hardware_);
+  EXPECT_THAT(small, HasSubstr("2 ranks on 1 node\n"));
+  EXPECT_THAT(small, HasSubstr("\nnode 0: host0\n"));
+  EXPECT_THAT(small, HasSubstr("  1 helper thread beside each rank"));
+  EXPECT_THAT(small, HasSubstr("  memory_latency_us"));
+  for (const char* part : {"network_", "device_", "staging_", "on GPUs", "hier:"}) {
+    EXPECT_THAT(small, Not(HasSubstr(part)));
+  }
+  const std::string large = text_of_job(2, gpus, hardware_);
+  for (const char* part : {"  network_latency_us", "  native_network_latency_us",
+                           "  staging_latency_us", "  on GPUs", "  hier:ring", "node 1: host1"}) {
+    EXPECT_THAT(large, HasSubstr(part));
+  }
 }
 
 }  // namespace
