@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -294,6 +295,33 @@ std::string short_node_name(const std::string& identity) {
 std::string machine_identity() {
   const std::string id = boot_id();
   return id.empty() ? host_name() : id;
+}
+
+std::string link_identity(const std::string& cards) {
+  namespace fs = std::filesystem;
+  const auto line_of = [](const fs::path& path) {
+    std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    return line;
+  };
+  std::vector<std::string> links;
+  std::error_code error;
+  for (const fs::directory_entry& card : fs::directory_iterator(cards, error)) {
+    // Bridges and pairs of virtual cards come and go without a change of any link.
+    if (!fs::exists(card.path() / "device", error)) continue;
+    if (line_of(card.path() / "operstate") != "up") continue;
+    links.push_back(card.path().filename().string() + " " + line_of(card.path() / "speed"));
+  }
+  for (const char* variable : {"UCX_TLS", "UCX_NET_DEVICES"}) {
+    if (const char* value = std::getenv(variable))
+      links.push_back(std::string(variable) + "=" + value);
+  }
+  std::sort(links.begin(), links.end());
+  std::string text;
+  for (const std::string& link : links) text += (text.empty() ? "" : ", ") + link;
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
 }
 
 HardwareSnapshot discover_hardware() {

@@ -76,6 +76,12 @@ std::string short_node_name(const std::string& identity);
 /// What tells this machine from others, whatever nodes its containers are or play.
 std::string machine_identity();
 
+/// Names the links of this machine to others, as far as the operating system tells: the network
+/// cards that are up with their rates, and the variables that choose among them. Jobs between hosts
+/// whose links have other names measure them anew. `cards` is the folder of the cards.
+/// Threads: any, as long as nobody changes the environment.
+std::string link_identity(const std::string& cards = "/sys/class/net");
+
 /// Looks at this machine. Takes some ten milliseconds.
 /// Errors: std::runtime_error if the operating system does not tell.
 HardwareSnapshot discover_hardware();

@@ -22,16 +22,31 @@ std::vector<double> times_of(const std::vector<MemorySamples::Bucket>& buckets) 
   return times_us;
 }
 
-/// Bytes per microsecond of a node, by size of the working set.
+/// Fewer samples say nothing of each other.
+constexpr std::size_t kLeastSamples = 3;
+
+std::optional<Disagreement> disagreement(std::string_view what,
+                                         const std::vector<double>& times_us) {
+  if (times_us.size() < kLeastSamples) return std::nullopt;
+  const double shortest = std::ranges::min(times_us), middle = median(times_us);
+  if (middle <= kMostSpread * shortest) return std::nullopt;
+  return Disagreement{.what = what, .shortest_us = shortest, .median_us = middle};
+}
+
+/// Bytes per microsecond of a node, by size of the working set: of those with enough samples to
+/// show whether they agree, if there are any.
 std::map<double, double> rates(const std::vector<MemorySamples::Pass>& passes, double trip_us) {
   std::map<double, std::vector<double>> us_per_byte;
   for (const auto& pass : passes) {
     const double us = std::max(pass.us - 2 * trip_us, pass.us / 2);
     us_per_byte[pass.working_set_bytes].push_back(us / pass.bytes);
   }
-  std::map<double, double> result;
-  for (const auto& [bytes, times] : us_per_byte) result[bytes] = 1 / undisturbed(times);
-  return result;
+  std::map<double, double> all, sure;
+  for (const auto& [bytes, times] : us_per_byte) {
+    all[bytes] = 1 / undisturbed(times);
+    if (times.size() >= kLeastSamples) sure[bytes] = all[bytes];
+  }
+  return sure.empty() ? all : sure;
 }
 
 constexpr std::array kRates = {&MemoryCost::cached_bytes_per_us, &MemoryCost::bytes_per_us_8m,
@@ -91,6 +106,23 @@ std::optional<MemoryCost> median_of_node(const std::vector<MeasuredCosts>& by_ra
 }
 
 }  // namespace
+
+std::optional<Disagreement> disagreement(const MemorySamples& samples) {
+  auto found = disagreement("trips", samples.trips_us);
+  if (!found) found = disagreement("sums of small buckets", times_of(samples.gathers));
+  if (!found) found = disagreement("sums through slots", times_of(samples.slots));
+  std::map<double, std::vector<double>> passes;
+  for (const auto& pass : samples.own_passes) passes[pass.working_set_bytes].push_back(pass.us);
+  for (const auto& [working_set, times_us] : passes) {
+    if (!found) found = disagreement("passes over memory", times_us);
+  }
+  return found;
+}
+
+std::optional<Disagreement> disagreement(const NetworkSamples& samples) {
+  const auto found = disagreement("round trips", samples.round_trips_us);
+  return found ? found : disagreement("bursts of messages", samples.bursts_us);
+}
 
 MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults) {
   MemoryCost cost = defaults;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "topology/link_costs.h"
@@ -58,6 +59,22 @@ struct MeasuredCosts {
   std::optional<NetworkCost> network = {};
   std::vector<double> node_rates = {};  ///< As in `LinkCosts`: what each node's link reached here.
 };
+
+/// Samples of one kind disagree if half of them took more than so many times the shortest one: then
+/// something else was busy on the same cores most of the time. A cost that is off by less than this
+/// factor decides about as well as the right one, as the sensitivity test of the cost model shows.
+inline constexpr double kMostSpread = 4;
+
+struct Disagreement {
+  std::string_view what;  ///< The kind of samples.
+  double shortest_us = 0;
+  double median_us = 0;
+};
+
+/// The first kind whose samples disagree. A cost that follows from them is not to be believed.
+/// Threads: pure; any.
+std::optional<Disagreement> disagreement(const MemorySamples& samples);
+std::optional<Disagreement> disagreement(const NetworkSamples& samples);
 
 /// Costs that explain the samples. Others disturb a measurement in one direction only, so the
 /// lower quartile stands for each kind of sample; `defaults` stand in where samples are missing.

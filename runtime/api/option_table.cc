@@ -255,11 +255,11 @@ const std::vector<OptionEntry>& option_table() {
       text_option("calibrate", "on|off",
                   "on: measure the links at start, for up to 200 ms; off: use default costs",
                   &Options::calibrate, true, check_switch),
-      text_option("calibration_file", "PATH",
-                  "file that keeps measured link costs for later jobs of this shape, until the "
-                  "links have changed; auto: below $XDG_CACHE_HOME or ~/.cache, only for jobs "
-                  "across nodes; empty: none",
-                  &Options::calibration_file, false, check_path),
+      text_option(
+          "calibration_file", "PATH",
+          "file that keeps measured link costs for later jobs of this shape, for 24 hours; "
+          "auto: below $XDG_CACHE_HOME or ~/.cache, only for jobs across nodes; empty: none",
+          &Options::calibration_file, false, check_path),
       wire_option(),
       compression_option(),
       auto_bytes_option("chunk_bytes",

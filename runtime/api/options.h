@@ -30,9 +30,9 @@ struct Options {
   std::string link_costs = {};
   /// "on": measure at start what links cost, for up to 200 ms; "off": take the defaults.
   std::string calibrate = "on";
-  /// Remembers what was measured for jobs of this shape: a path; empty: nowhere; "auto":
-  /// below $XDG_CACHE_HOME or ~/.cache, costs for jobs across nodes only, whose choices decide the
-  /// bits of sums. What a short look at the links finds outlived is measured again.
+  /// Remembers the costs that were measured for jobs of this shape, for 24 hours: a path; empty:
+  /// nowhere; "auto": below $XDG_CACHE_HOME or ~/.cache, for jobs across nodes only, because only
+  /// there do costs decide the bits of sums.
   std::string calibration_file = "auto";
   /// Where gradients of kind kDevice live: "cpu" (nowhere), "cuda" (the GPU with the number of the
   /// local rank) or "cuda:INDEX".

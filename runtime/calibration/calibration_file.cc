@@ -1,14 +1,21 @@
 #include "runtime/calibration/calibration_file.h"
 
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cctype>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +23,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/base/log.h"
+#include "comm/base/unique_handle.h"
 #include "runtime/api/version.h"
 #include "topology/link_costs.h"
 
@@ -27,7 +35,7 @@ namespace fs = std::filesystem;
 
 json empty_document() { return {{"kolo", kVersion}, {"shapes", json::object()}}; }
 
-/// What lies at `path`; empty if nothing does. Nothing is returned of what is no file or cannot be
+/// The text of the file at `path`, empty if there is none; nothing if it is not a file or cannot be
 /// read.
 std::optional<std::string> text_of(const std::string& path) {
   std::error_code error;
@@ -45,7 +53,7 @@ bool is_own(std::string text) {
   return text.empty() || text.starts_with(R"({"kolo":)");
 }
 
-/// What a file says, and what is wrong with it.
+/// The contents of a file, and what is wrong with it.
 struct Loaded {
   json document = empty_document();
   bool is_own = true;        ///< May be replaced.
@@ -70,51 +78,48 @@ Loaded load(const std::string& path) {
   return {.document = std::move(document)};
 }
 
+/// A name beside `path` that no other host, process or thread uses.
+std::string temporary_name(const std::string& path) {
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return fmt::format("{}.{}.{}.{}", path, host.data(), ::getpid(), ::syscall(SYS_gettid));
+}
+
+/// Writes all of `text` and waits until it is on the disk: a rename may be, before the bytes are.
+bool write_through(const std::string& path, std::string_view text) {
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file) return false;
+  while (!text.empty()) {
+    const ssize_t written = ::write(file.get(), text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return ::fsync(file.get()) == 0;
+}
+
 void store(const std::string& path, const json& document) {
   const fs::path target(path);
   std::error_code error;
   if (target.has_parent_path()) fs::create_directories(target.parent_path(), error);
-  const std::string written = fmt::format("{}.{}", path, ::getpid());
-  std::ofstream file(written);
-  file << document.dump(2) << '\n';
-  file.close();
-  if (file) fs::rename(written, target, error);
-  if (!file || error) {
-    fs::remove(written, error);
+  const std::string temporary = temporary_name(path);
+  const bool is_written = write_through(temporary, document.dump(2) + "\n");
+  if (is_written) fs::rename(temporary, target, error);
+  if (!is_written || error) {
+    fs::remove(temporary, error);
     log::warn(fmt::format("cannot write {}", path));
   }
 }
 
-/// The value of a shape if it reads as `parse` wants it.
-template <typename T>
-std::optional<T> value_of(const std::string& path, const std::string& shape,
-                          const std::function<std::optional<T>(const json&)>& parse) {
-  if (path.empty()) return std::nullopt;
-  const Loaded loaded = load(path);
-  if (!loaded.trouble.empty()) {
-    (loaded.is_expected ? log::info : log::warn)(fmt::format("{} {}", path, loaded.trouble));
-  }
-  const json& document = loaded.document;
-  const auto entry = document["shapes"].find(shape);
-  if (entry == document["shapes"].end()) return std::nullopt;
-  try {
-    return parse(*entry);
-  } catch (const json::exception&) {
-  } catch (const std::invalid_argument&) {
-  }
-  log::warn(fmt::format("{} is damaged at '{}'; measuring afresh", path, shape));
-  return std::nullopt;
+std::int64_t seconds(CalibrationFile::Time time) {
+  return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
 }
 
-void change(const std::string& path, const std::string& shape,
-            const std::function<void(json&)>& edit) {
-  if (path.empty()) return;
-  Loaded loaded = load(path);
-  if (!loaded.is_own) return;
-  json& entry = loaded.document["shapes"][shape];
-  if (!entry.is_object()) entry = json::object();
-  edit(entry);
-  store(path, loaded.document);
+bool is_fresh(const json& entry, CalibrationFile::Time now) {
+  if (!entry.is_object() || !entry.contains("measured_at")) return false;
+  if (!entry["measured_at"].is_number_integer()) return false;
+  const std::int64_t age = seconds(now) - entry["measured_at"].get<std::int64_t>();
+  return age >= 0 && age < std::chrono::seconds(kCostsExpire).count();
 }
 
 }  // namespace
@@ -122,18 +127,39 @@ void change(const std::string& path, const std::string& shape,
 CalibrationFile::CalibrationFile(std::string path, std::string shape)
     : path_(std::move(path)), shape_(std::move(shape)) {}
 
-std::optional<std::string> CalibrationFile::link_costs() const {
-  return value_of<std::string>(path_, shape_, [](const json& entry) -> std::optional<std::string> {
-    if (!entry.contains("link_costs")) return std::nullopt;
-    if (!entry.at("link_costs").is_string()) throw std::invalid_argument("not a text");
-    std::string text = entry.at("link_costs");
+std::optional<std::string> CalibrationFile::link_costs(Time now) const {
+  if (path_.empty()) return std::nullopt;
+  const Loaded loaded = load(path_);
+  if (!loaded.trouble.empty()) {
+    (loaded.is_expected ? log::info : log::warn)(fmt::format("{} {}", path_, loaded.trouble));
+  }
+  const json& shapes = loaded.document["shapes"];
+  const auto entry = shapes.find(shape_);
+  if (entry == shapes.end()) return std::nullopt;
+  try {
+    std::string text = entry->at("link_costs").get<std::string>();
     parse_link_costs(text);
-    return text;
-  });
+    if (is_fresh(*entry, now)) return text;
+    log::info(fmt::format("{}: costs are older than {} hours; measuring afresh", path_,
+                          kCostsExpire.count()));
+    return std::nullopt;
+  } catch (const json::exception&) {
+  } catch (const std::invalid_argument&) {
+  }
+  log::warn(fmt::format("{} is damaged at '{}'; measuring afresh", path_, shape_));
+  return std::nullopt;
 }
 
-void CalibrationFile::remember_link_costs(const std::string& link_costs) {
-  change(path_, shape_, [&](json& entry) { entry["link_costs"] = link_costs; });
+void CalibrationFile::remember_link_costs(const std::string& link_costs, Time now) {
+  if (path_.empty()) return;
+  Loaded loaded = load(path_);
+  if (!loaded.is_own) return;
+  json& shapes = loaded.document["shapes"];
+  for (auto entry = shapes.begin(); entry != shapes.end();) {
+    entry = is_fresh(*entry, now) ? std::next(entry) : shapes.erase(entry);
+  }
+  shapes[shape_] = {{"link_costs", link_costs}, {"measured_at", seconds(now)}};
+  store(path_, loaded.document);
 }
 
 std::string calibration_path(const std::string& option) {

@@ -1,28 +1,38 @@
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 
 namespace kolo {
 
+/// Costs that were measured longer ago are measured anew. A documented default: long enough that a
+/// day's jobs choose alike, so that equal jobs give equal bits, and short enough that a link that
+/// was replaced behind the hosts' backs costs some hours of worse choices at most.
+inline constexpr std::chrono::hours kCostsExpire{24};
+
 /// The link costs that are remembered from one run to the next, by job shape. A JSON object in one
 /// file, replaced as a whole, so that a reader never sees half of it:
 ///
-///   {"kolo": VERSION, "shapes": {SHAPE: {"link_costs": TEXT}}}
+///   {"kolo": VERSION, "shapes": {SHAPE: {"link_costs": TEXT, "measured_at": SECONDS}}}
 ///
-/// A file that is missing, damaged, or of another version holds nothing; the latter two are logged.
-/// What does not begin like one (another file, a directory, a device) holds nothing either, and is
-/// never written to. Nor is it an error if a file cannot be written: that is logged, too.
+/// SECONDS count from 1970. A file that is missing, damaged, or of another version holds nothing;
+/// the latter two are logged. A path that leads to something else (another file, a directory, a
+/// device) holds nothing either, and is never written to. A file that cannot be written is logged,
+/// too, and is no error.
 ///
-/// Threads: one; processes may write at once, the last one wins.
+/// Threads: one; threads and processes may write at once, the last one wins.
 class CalibrationFile {
  public:
-  /// `path` empty: remembers nothing. `shape` names the job: where it runs and how it is laid out.
+  using Time = std::chrono::system_clock::time_point;
+
+  /// `path` empty: remembers nothing. `shape` names the job; see `job_shape`.
   CalibrationFile(std::string path, std::string shape);
 
-  /// As `parse_link_costs` takes them.
-  std::optional<std::string> link_costs() const;
-  void remember_link_costs(const std::string& link_costs);
+  /// As `parse_link_costs` takes them, unless they have expired at `now`, or lie in its future.
+  std::optional<std::string> link_costs(Time now) const;
+  /// Costs measured at `now`. Expired ones of all shapes are forgotten.
+  void remember_link_costs(const std::string& link_costs, Time now);
 
   const std::string& path() const { return path_; }
 

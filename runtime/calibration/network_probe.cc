@@ -5,9 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/calibration/link_probe.h"
-#include "runtime/calibration/probe_budget.h"
-#include "runtime/calibration/probe_wait.h"
+#include "runtime/calibration/probe.h"
 
 namespace kolo {
 namespace {
@@ -17,14 +15,17 @@ constexpr int kBurstMessages = 16;
 /// The first byte of a message of a stream.
 constexpr std::byte kMore{0}, kLast{1};
 
-/// What the tail of a stream takes at the pace of the window that came last. Before that has come
-/// there is no pace, and the tail is as long as what was sent.
-double tail_us(const std::vector<NetworkSamples::Arrival>& arrivals, std::size_t tail_bytes) {
+/// Rounds of the pairs of nodes.
+constexpr int kRounds = 3;
+
+/// The time of a stream's tail at the rate of the last window. Until a window has come, the rate is
+/// that of all bytes so far.
+double tail_us(const std::vector<NetworkSamples::Arrival>& arrivals) {
   const NetworkSamples::Arrival last = arrivals.back();
   const NetworkSamples::Arrival before = arrivals.size() > kStreamWindow
                                              ? arrivals[arrivals.size() - 1 - kStreamWindow]
                                              : NetworkSamples::Arrival{};
-  return (last.us - before.us) / (last.bytes - before.bytes) * static_cast<double>(tail_bytes);
+  return (last.us - before.us) / (last.bytes - before.bytes) * kStreamTailBytes;
 }
 
 /// What the asking leader wants next.
@@ -36,20 +37,19 @@ struct Request {
 /// One end of a pair of leaders. The one that asks decides how long anything goes on.
 class PairProbe {
  public:
-  PairProbe(MessageTransport& transport, int peer, const Clock& clock, const NetworkEffort& effort,
+  PairProbe(MessageTransport& transport, int peer, const Clock& clock,
             std::chrono::milliseconds connect_timeout)
       : transport_(transport),
         peer_(peer),
         clock_(clock),
-        effort_(effort),
-        wait_(transport, connect_timeout, /*gives_way=*/true) {}
+        wait_(transport, connect_timeout, /*yields_at_once=*/true) {}
 
   /// Makes the connection, once the neighbour is there: with more ranks than cores it can be busy
   /// with its memory for tens of milliseconds more.
   void meet() { round_trip({.kind = Request::Kind::kRoundTrip}); }
 
-  /// In turns for all of the time that there is, so that whoever takes a core for some milliseconds
-  /// disturbs a part of either kind.
+  /// Round trips and bursts alternate for all of the time, so that another program which takes a
+  /// core for some milliseconds disturbs a part of both kinds.
   void ask_latencies(const ProbeBudget& budget, NetworkSamples& samples) {
     samples.burst_messages = kBurstMessages;
     do {
@@ -60,12 +60,10 @@ class PairProbe {
     } while (budget.affords());
   }
 
-  /// Whatever comes is answered by as much, so both directions are busy.
+  /// The peer answers each message by one as long, so both directions are busy.
   std::vector<NetworkSamples::Arrival> ask_stream(const ProbeBudget& budget) {
     round_trip({.kind = Request::Kind::kStream});
-    return stream([&](const auto& arrivals) {
-      return budget.affords(tail_us(arrivals, effort_.tail_bytes()));
-    });
+    return stream([&](const auto& arrivals) { return budget.affords(tail_us(arrivals)); });
   }
 
   void end() { send(as_bytes(Request{.kind = Request::Kind::kEnd})); }
@@ -103,11 +101,11 @@ class PairProbe {
     return us;
   }
 
-  /// Both ends send a window of messages, and another for each that comes. When `go_on` says no at
-  /// one end, its next messages, a window of them, say that they are the last:
+  /// Both ends send a window of messages, and another message for each that comes. Once `go_on`
+  /// returns false at one end, its next window of messages is marked as the last one:
   ///
-  ///   this end   0 1 2 3 | 4 5 | 6 7 8 9      a window of 4; after message 1 had come it was over
-  ///   the peer   0 1 2 3 | 4 5 | 6 7 8 9      answered 2 to 5, and 6 said it need not go on
+  ///   this end   0 1 2 3 | 4 5 | 6 7 8 9      a window of 4; it ended after message 1 had come
+  ///   the peer   0 1 2 3 | 4 5 | 6 7 8 9      answered 2 to 5; message 6 told it of the end
   template <typename Condition>
   std::vector<NetworkSamples::Arrival> stream(Condition go_on) {
     struct Slot {
@@ -115,10 +113,10 @@ class PairProbe {
       Completion done = {};
     };
     std::array<Slot, kStreamWindow> out, in;
-    for (Slot& slot : out) slot.bytes.assign(effort_.message_bytes, kMore);
-    for (Slot& slot : in) slot.bytes.resize(effort_.message_bytes);
+    for (Slot& slot : out) slot.bytes.assign(kStreamMessageBytes, kMore);
+    for (Slot& slot : in) slot.bytes.resize(kStreamMessageBytes);
     std::vector<NetworkSamples::Arrival> arrivals;
-    std::optional<std::size_t> messages;  // Once it is known how many there will be.
+    std::optional<std::size_t> messages;  // In all, once that is known.
     const Stopwatch watch(clock_);
     for (std::size_t i = 0; i < kStreamWindow; ++i) {
       start_receive(in[i].bytes, in[i].done);
@@ -128,7 +126,7 @@ class PairProbe {
       Slot &came = in[i % kStreamWindow], &goes = out[i % kStreamWindow];
       finish(came.done);
       arrivals.push_back(
-          {.bytes = static_cast<double>((i + 1) * effort_.message_bytes), .us = watch.us()});
+          {.bytes = static_cast<double>((i + 1) * kStreamMessageBytes), .us = watch.us()});
       if (!messages && came.bytes.front() == kLast) messages = i + kStreamWindow;
       if (!messages && !go_on(arrivals)) messages = i + 2 * kStreamWindow;
       if (messages && i + kStreamWindow >= *messages) continue;
@@ -172,7 +170,6 @@ class PairProbe {
   MessageTransport& transport_;
   const int peer_;
   const Clock& clock_;
-  const NetworkEffort effort_;
   ProbeWait wait_;
   std::uint32_t sent_ = 0, received_ = 0;
 };
@@ -180,17 +177,16 @@ class PairProbe {
 }  // namespace
 
 NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& grid,
-                             const ProbeLimits& limits, const ProbeTime& time,
-                             const NetworkEffort& effort) {
+                             const ProbeLimits& limits, const ProbeTime& time) {
   NetworkSamples samples;
   const int node = grid.node(transport.rank());
   if (grid.leader(node) != transport.rank()) return samples;
   ProbeBudget budget(time.clock, time.end);
-  const int rounds = std::min(effort.rounds, grid.num_nodes() - 1);
-  for (int round = 1; round <= effort.rounds; ++round) {
+  const int rounds = std::min(kRounds, grid.num_nodes() - 1);
+  for (int round = 1; round <= kRounds; ++round) {
     const int neighbour = node ^ round;
     if (neighbour >= grid.num_nodes()) continue;
-    PairProbe probe(transport, grid.leader(neighbour), time.clock, effort, limits.connect_timeout);
+    PairProbe probe(transport, grid.leader(neighbour), time.clock, limits.connect_timeout);
     if (neighbour < node) {
       probe.answer();
       continue;

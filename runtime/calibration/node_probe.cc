@@ -4,9 +4,7 @@
 
 #include "comm/kernels/reduce_kernels.h"
 #include "comm/schedule/bucket_layout.h"
-#include "runtime/calibration/link_probe.h"
-#include "runtime/calibration/probe_budget.h"
-#include "runtime/calibration/probe_wait.h"
+#include "runtime/calibration/probe.h"
 
 namespace kolo {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/calibration/selector_probe.h"
+#include "runtime/calibration/probe.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -9,7 +9,6 @@
 
 #include "comm/base/clock.h"
 #include "compression/top_k_group.h"
-#include "runtime/calibration/probe_wait.h"
 #include "topology/process_grid.h"
 
 namespace kolo {

@@ -21,8 +21,7 @@
 #include "compression/compression_rules.h"
 #include "runtime/api/option_table.h"
 #include "runtime/api/version.h"
-#include "runtime/calibration/link_probe.h"
-#include "runtime/calibration/selector_probe.h"
+#include "runtime/calibration/probe.h"
 #include "topology/discovery.h"
 
 namespace kolo {
@@ -90,20 +89,6 @@ void measure_selector(Rendezvous& rendezvous, const Options& options, LinkCosts&
   costs = parse_link_costs(options.link_costs, parse_link_costs(text, costs));
 }
 
-CoreSharers core_sharers(Rendezvous& rendezvous, const ProcessGrid& grid) {
-  const std::vector<std::string> uses = rendezvous.all_gather(to_text(own_core_use()));
-  const std::vector<std::string> machines = rendezvous.all_gather(machine_identity());
-  const int own = rendezvous.rank();
-  CoreSharers sharers;
-  for (int rank = 0; rank < grid.world_size(); ++rank) {
-    const auto index = static_cast<std::size_t>(rank);
-    const CoreUse use = core_use_of(uses[index]);
-    if (grid.same_node(rank, own)) sharers.node.push_back(use);
-    if (machines[index] == machines[static_cast<std::size_t>(own)]) sharers.machine.push_back(use);
-  }
-  return sharers;
-}
-
 int choose_reduce_threads(const Options& options, const CoreSharers& sharers, std::size_t granted) {
   if (options.reduce_threads != kAutoThreads) return options.reduce_threads;
   const int threads = spare_reduce_threads(sharers, granted);
@@ -137,7 +122,8 @@ Connection connect(Rendezvous& rendezvous, const Options& options) {
     transport =
         std::make_unique<RoutedTransport>(std::move(transport), connect_network(rendezvous));
   }
-  Calibration calibration = calibrate(rendezvous, *transport, grid, limits, options);
+  const std::vector<RankPlace> places = exchange_places(rendezvous);
+  Calibration calibration = calibrate(rendezvous, *transport, grid, places, limits, options);
   limits.flags_per_peer -= kProbeFlags;
   measure_selector(rendezvous, options, calibration.costs);
   std::optional<DevicePlane> plane;
@@ -152,7 +138,7 @@ Connection connect(Rendezvous& rendezvous, const Options& options) {
         rendezvous.all_gather(transport->takes_device_memory() ? "yes" : "no");
     plane->network_takes_memory = std::count(answers.begin(), answers.end(), "no") == 0;
   }
-  const CoreSharers sharers = core_sharers(rendezvous, grid);
+  const CoreSharers sharers = core_sharers(places, grid, rank);
   const std::size_t granted = granted_cores();
   const int reduce_threads = choose_reduce_threads(options, sharers, granted);
   return {.grid = std::move(grid),

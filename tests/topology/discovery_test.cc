@@ -4,7 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
+#include <string>
 
 namespace kolo {
 namespace {
@@ -21,6 +25,33 @@ class PciAccessStaysLoaded : public testing::Environment {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+
+/// A network card as the kernel shows it, in a folder of its own.
+void write_card(const std::filesystem::path& cards, const std::string& name, const char* state,
+                const char* speed, bool is_device = true) {
+  std::filesystem::create_directories(cards / name);
+  if (is_device) std::filesystem::create_directories(cards / name / "device");
+  std::ofstream(cards / name / "operstate") << state << '\n';
+  std::ofstream(cards / name / "speed") << speed << '\n';
+}
+
+TEST(Discovery, LinksAreNamedByTheirCardsAndRates) {
+  const std::filesystem::path cards =
+      std::filesystem::path(testing::TempDir()) / "kolo-discovery-cards";
+  std::filesystem::remove_all(cards);
+  EXPECT_EQ(link_identity(cards.string()), "");
+  write_card(cards, "eth1", "up", "1000");
+  write_card(cards, "eth0", "up", "25000");
+  write_card(cards, "eth2", "down", "1000");
+  write_card(cards, "docker0", "up", "10000", false);
+  EXPECT_EQ(link_identity(cards.string()), "eth0 25000, eth1 1000");
+  write_card(cards, "eth1", "up", "10000");
+  EXPECT_EQ(link_identity(cards.string()), "eth0 25000, eth1 10000");
+  ::setenv("UCX_NET_DEVICES", "eth0", 1);
+  EXPECT_EQ(link_identity(cards.string()), "UCX_NET_DEVICES=eth0, eth0 25000, eth1 10000");
+  ::unsetenv("UCX_NET_DEVICES");
+  std::filesystem::remove_all(cards);
+}
 
 TEST(Discovery, SeesThisMachine) {
   const HardwareSnapshot machine = discover_hardware();

@@ -125,6 +125,66 @@ TEST(LinkFit, FindsTheCostsOfANetworkThroughNoise) {
   }
 }
 
+/// Adds pauses of some milliseconds to so many of 100 samples, as programs on the same cores do.
+void disturb(std::vector<double>& times_us, unsigned of_100, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (double& us : times_us) {
+    if (random() % 100 < of_100) us += std::uniform_real_distribution<>(1000, 5000)(random);
+  }
+}
+
+TEST(LinkFit, SamplesOfAnIdleMachineAgree) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    MemorySamples memory = memory_samples({}, 2, Noise(seed));
+    EXPECT_FALSE(disagreement(memory));
+    disturb(memory.trips_us, 10, seed);
+    EXPECT_FALSE(disagreement(memory))
+        << "with the noise, less than half of the samples are disturbed";
+    NetworkSamples network = network_samples({}, Noise(seed));
+    EXPECT_FALSE(disagreement(network));
+    disturb(network.round_trips_us, 10, seed);
+    EXPECT_FALSE(disagreement(network));
+  }
+  EXPECT_FALSE(disagreement(MemorySamples{}));
+  EXPECT_FALSE(disagreement(MemorySamples{.trips_us = {1, 1000}})) << "two say nothing";
+  EXPECT_FALSE(disagreement(NetworkSamples{}));
+}
+
+TEST(LinkFit, SamplesOfABusyMachineDisagree) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    MemorySamples memory = memory_samples({}, 2, Noise(seed));
+    disturb(memory.trips_us, 75, seed);
+    const auto trips = disagreement(memory);
+    ASSERT_TRUE(trips);
+    EXPECT_EQ(trips->what, "trips");
+    EXPECT_GT(trips->median_us, kMostSpread * trips->shortest_us);
+
+    MemorySamples passes = memory_samples({}, 2, Noise(seed));
+    for (std::size_t i = 0; i < passes.own_passes.size(); i += 4) {
+      for (std::size_t k = i; k < i + 3; ++k) passes.own_passes[k].us += 5000;
+    }
+    ASSERT_TRUE(disagreement(passes));
+    EXPECT_EQ(disagreement(passes)->what, "passes over memory");
+
+    NetworkSamples network = network_samples({}, Noise(seed));
+    disturb(network.bursts_us, 75, seed);
+    ASSERT_TRUE(disagreement(network));
+    EXPECT_EQ(disagreement(network)->what, "bursts of messages");
+  }
+}
+
+// A pass over a large set that was interrupted, when there was time for one only.
+TEST(LinkFit, ASingleSampleOfASetDoesNotCountBesideOthers) {
+  MemorySamples memory{.trips_us = {0}};
+  for (int i = 0; i < 3; ++i) memory.own_passes.push_back({kMiB, 1000, 10});
+  memory.own_passes.push_back({32 * kMiB, 1000, 5000});
+  EXPECT_EQ(fit_memory(memory).bytes_per_us_32m, 100);
+  memory.own_passes = {{kMiB, 1000, 10}};
+  EXPECT_EQ(fit_memory(memory).cached_bytes_per_us, 100) << "there are no others";
+}
+
 TEST(LinkFit, ANodeIsAsFastAsTheFastestStreamOverItsLink) {
   Noise noise(1);
   const auto samples = [&](std::initializer_list<std::pair<int, double>> rates) {

@@ -4,11 +4,15 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "runtime/api/version.h"
 
@@ -17,6 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr CalibrationFile::Time kNow{std::chrono::hours(24 * 365 * 55)};
 constexpr const char* kCosts = "memory_latency_us=0.5,network_bytes_per_us=120";
 
 class CalibrationFileTest : public testing::Test {
@@ -45,16 +50,51 @@ class CalibrationFileTest : public testing::Test {
 };
 
 TEST_F(CalibrationFileTest, RemembersByShape) {
-  EXPECT_EQ(file().link_costs(), std::nullopt);
-  file().remember_link_costs(kCosts);
-  file("4 ranks").remember_link_costs("");
-  EXPECT_EQ(file().link_costs(), kCosts);
-  EXPECT_EQ(file("4 ranks").link_costs(), "");
-  EXPECT_EQ(file("8 ranks").link_costs(), std::nullopt);
+  EXPECT_EQ(file().link_costs(kNow), std::nullopt);
+  file().remember_link_costs(kCosts, kNow);
+  file("4 ranks").remember_link_costs("", kNow);
+  EXPECT_EQ(file().link_costs(kNow), kCosts);
+  EXPECT_EQ(file("4 ranks").link_costs(kNow), "");
+  EXPECT_EQ(file("8 ranks").link_costs(kNow), std::nullopt);
+}
+
+TEST_F(CalibrationFileTest, CostsExpire) {
+  file().remember_link_costs(kCosts, kNow);
+  const auto second = std::chrono::seconds(1);
+  EXPECT_EQ(file().link_costs(kNow + kCostsExpire - second), kCosts);
+  EXPECT_EQ(file().link_costs(kNow + kCostsExpire), std::nullopt);
+  EXPECT_EQ(file().link_costs(kNow - second), std::nullopt) << "a clock was set back";
+}
+
+TEST_F(CalibrationFileTest, ForgetsExpiredCostsOfOtherShapes) {
+  file("old").remember_link_costs(kCosts, kNow - kCostsExpire);
+  file("young").remember_link_costs(kCosts, kNow - kCostsExpire / 2);
+  file("new").remember_link_costs(kCosts, kNow);
+  EXPECT_EQ(text().find("old"), std::string::npos);
+  EXPECT_EQ(file("young").link_costs(kNow), kCosts);
+}
+
+// Each writer has a temporary file of its own, so a reader finds one of both documents, whole.
+TEST_F(CalibrationFileTest, ManyThreadsWriteAtOnce) {
+  std::vector<std::thread> writers;
+  for (int writer = 0; writer < 4; ++writer) {
+    writers.emplace_back([this, writer] {
+      for (int i = 0; i < 20; ++i) {
+        file("shape " + std::to_string(writer)).remember_link_costs(kCosts, kNow);
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  int found = 0;
+  for (int writer = 0; writer < 4; ++writer) {
+    if (file("shape " + std::to_string(writer)).link_costs(kNow)) ++found;
+  }
+  EXPECT_GE(found, 1) << "the last writer's at least";
+  EXPECT_EQ(std::distance(fs::directory_iterator(fs::path(path()).parent_path()), {}), 1);
 }
 
 TEST_F(CalibrationFileTest, LeavesNothingElseBehind) {
-  file().remember_link_costs(kCosts);
+  file().remember_link_costs(kCosts, kNow);
   std::size_t files = 0;
   for (const auto& entry : fs::directory_iterator(fs::path(path()).parent_path())) {
     EXPECT_EQ(entry.path(), path());
@@ -64,7 +104,7 @@ TEST_F(CalibrationFileTest, LeavesNothingElseBehind) {
 }
 
 TEST_F(CalibrationFileTest, WhatIsDamagedOrForeignHoldsNothingAndIsReplaced) {
-  file().remember_link_costs(kCosts);
+  file().remember_link_costs(kCosts, kNow);
   const std::string good = text();
   std::string other = good;
   other.replace(other.find(kVersion), std::string(kVersion).size(), "0.0.0");
@@ -79,9 +119,9 @@ TEST_F(CalibrationFileTest, WhatIsDamagedOrForeignHoldsNothingAndIsReplaced) {
         other}) {
     SCOPED_TRACE(bad);
     write(bad);
-    EXPECT_EQ(file().link_costs(), std::nullopt);
-    file().remember_link_costs(kCosts);
-    EXPECT_EQ(file().link_costs(), kCosts);
+    EXPECT_EQ(file().link_costs(kNow), std::nullopt);
+    file().remember_link_costs(kCosts, kNow);
+    EXPECT_EQ(file().link_costs(kNow), kCosts);
   }
 }
 
@@ -91,8 +131,8 @@ TEST_F(CalibrationFileTest, AnotherFileIsLeftAlone) {
         R"({"shapes": {"2 ranks": {"link_costs": "memory_latency_us=1"}}})"}) {
     SCOPED_TRACE(other);
     write(other);
-    EXPECT_EQ(file().link_costs(), std::nullopt);
-    file().remember_link_costs(kCosts);
+    EXPECT_EQ(file().link_costs(kNow), std::nullopt);
+    file().remember_link_costs(kCosts, kNow);
     EXPECT_EQ(text(), other);
   }
 }
@@ -106,8 +146,8 @@ TEST_F(CalibrationFileTest, WhatIsNoFileIsLeftAlone) {
     SCOPED_TRACE(name);
     const fs::file_type type = fs::status(name).type();
     CalibrationFile other(name, "2 ranks");
-    EXPECT_EQ(other.link_costs(), std::nullopt);
-    other.remember_link_costs(kCosts);
+    EXPECT_EQ(other.link_costs(kNow), std::nullopt);
+    other.remember_link_costs(kCosts, kNow);
     EXPECT_EQ(fs::status(name).type(), type);
     EXPECT_TRUE(fs::is_empty(path()));
   }
@@ -115,16 +155,16 @@ TEST_F(CalibrationFileTest, WhatIsNoFileIsLeftAlone) {
 
 TEST_F(CalibrationFileTest, NoPathRemembersNothing) {
   CalibrationFile none("", "2 ranks");
-  none.remember_link_costs(kCosts);
-  EXPECT_EQ(none.link_costs(), std::nullopt);
+  none.remember_link_costs(kCosts, kNow);
+  EXPECT_EQ(none.link_costs(kNow), std::nullopt);
 }
 
 TEST_F(CalibrationFileTest, AFileThatCannotBeWrittenIsNoError) {
   write("{}");
   const std::string below_a_file = path() + "/costs.json";
   CalibrationFile impossible(below_a_file, "2 ranks");
-  impossible.remember_link_costs(kCosts);
-  EXPECT_EQ(impossible.link_costs(), std::nullopt);
+  impossible.remember_link_costs(kCosts, kNow);
+  EXPECT_EQ(impossible.link_costs(kNow), std::nullopt);
 }
 
 TEST(CalibrationPath, FollowsTheEnvironment) {

@@ -1,4 +1,4 @@
-#include "runtime/calibration/probe_budget.h"
+#include "runtime/calibration/probe.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "comm/transport/in_process_transport.h"
-#include "runtime/calibration/link_probe.h"
 #include "tests/support/rank_harness.h"
 #include "tests/support/virtual_network.h"
 #include "topology/link_fit.h"
@@ -107,7 +106,7 @@ TEST(ProbeNetwork, EndsInTimeWhateverLinksDo) {
     }
     // The last tail may begin just before bursts are used up, and be longer than it was taken to
     // be; its last message has a way, and so has the one that ends it all.
-    const double tail_bytes = static_cast<double>(NetworkEffort{}.tail_bytes());
+    const double tail_bytes = static_cast<double>(kStreamTailBytes);
     const double late_us = tail_bytes / slowest + 2 * way_us;
     EXPECT_LE(ms(measure(links, seed).took), ms(kAll) + late_us / 1e3);
   }

@@ -1,0 +1,148 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <thread>
+
+#include "comm/base/clock.h"
+#include "comm/base/error.h"
+#include "comm/transport/transport.h"
+#include "topology/link_costs.h"
+#include "topology/link_fit.h"
+#include "topology/process_grid.h"
+
+namespace kolo {
+
+/// Flags at the end of a rank's flags that measuring uses up; they are no bucket's.
+inline constexpr std::uint32_t kProbeFlags = 2;
+
+/// What measuring may use.
+struct ProbeLimits {
+  TransportLimits transport;
+  bool shares_cores = false;  ///< With other ranks of this machine, whatever their node.
+  std::chrono::milliseconds connect_timeout{60'000};  ///< A peer that is silent so long is lost.
+};
+
+/// When measuring ends, on a clock that may be a test's.
+struct ProbeTime {
+  const Clock& clock;
+  TimePoint end;
+};
+
+/// Measures inside this rank's node: trips of flags, and passes over its arena by the kernels that
+/// reduce buckets, in working sets from 1 to 64 MiB. All ranks of a node call it at once; the clock
+/// of the node's first rank decides. There is at least one sample of each kind, except of working
+/// sets beyond 1 MiB that would take longer than the time that is left.
+///
+/// Before:  nothing is in flight. The arena's first bytes are free, and zero where committed.
+/// After:   the same; up to 64 MiB for all ranks of the node together are committed.
+/// Threads: as the transport.
+/// Errors:  KoloError: that of the transport; kTimeout; kResources.
+MemorySamples probe_node(Transport& transport, const ProcessGrid& grid, const ProbeLimits& limits,
+                         const ProbeTime& time);
+
+/// Messages of a stream that are in flight each way: enough to keep any link busy.
+inline constexpr std::size_t kStreamWindow = 4;
+inline constexpr std::size_t kStreamMessageBytes = std::size_t{32} << 10;
+/// Bytes of a stream that are still to come, each way, when it is decided that it ends: those in
+/// flight then, and those that the peer sends before it learns of the end.
+inline constexpr std::size_t kStreamTailBytes = 2 * kStreamWindow * kStreamMessageBytes;
+
+/// Measures between the leaders of neighbouring nodes, in three rounds. Node k meets node k ^
+/// round, so all pairs of nodes 0 to 3, 4 to 7, ... meet, and a node's rate is known unless all
+/// three others are slower. In the first round leaders exchange small messages one by one and in
+/// bursts; in each, a stream in both directions. All ranks call it; only the lower one of each pair
+/// has samples.
+///
+/// A stream ends when its tail, at the rate of the last messages, would take the rest of the time.
+/// A link that needs longer for the tail than a round has takes that long in each round.
+/// Errors: as above.
+NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& grid,
+                             const ProbeLimits& limits, const ProbeTime& time);
+
+/// Measures on this core, for some 40 ms, what the elements and the pairs of a top-k step take on
+/// one rank, from selection to result. Threads: any.
+SelectorCost probe_selector();
+
+/// Microseconds since it was made. `clock` outlives it.
+class Stopwatch {
+ public:
+  explicit Stopwatch(const Clock& clock) : clock_(clock), start_(clock.now()) {}
+  double us() const {
+    return std::chrono::duration<double, std::micro>(clock_.now() - start_).count();
+  }
+
+ private:
+  const Clock& clock_;
+  const TimePoint start_;
+};
+
+/// Shares out the time that measuring may take. Each part gets the time that is left divided by the
+/// parts that are left, so a part that ends early or late changes that of all later ones alike:
+///
+///   |--- part 1 ---|--- part 2 ---|--- part 3 ---|      until `end`
+///   |-1-|------ part 2 ------|------ part 3 -----|      part 1 ended early
+///
+/// Threads: one. `clock` outlives it.
+class ProbeBudget {
+ public:
+  ProbeBudget(const Clock& clock, TimePoint end) : clock_(clock), end_(end) {}
+
+  /// Begins the next part, which is one of so many that are left.
+  void begin(int parts_left) {
+    const TimePoint now = clock_.now();
+    part_end_ = now + (end_ - now) / parts_left;
+  }
+
+  /// Whether this part has more than `us` left.
+  bool affords(double us = 0) const { return us_until(part_end_) > us; }
+  /// The same of all parts that are left.
+  bool affords_in_all(double us) const { return us_until(end_) > us; }
+
+ private:
+  double us_until(TimePoint time) const {
+    return std::chrono::duration<double, std::micro>(time - clock_.now()).count();
+  }
+
+  const Clock& clock_;
+  const TimePoint end_;
+  TimePoint part_end_{};
+};
+
+/// Waits for peers before there is an engine: polls for about a microsecond, then yields, since
+/// other programs may share the cores unseen. Where ranks are known to share cores it yields at
+/// once.
+class ProbeWait {
+ public:
+  ProbeWait(MessageTransport& transport, std::chrono::milliseconds timeout, bool yields_at_once)
+      : transport_(transport), timeout_(timeout), yields_at_once_(yields_at_once) {}
+
+  /// Errors: that of the transport; KoloError(kTimeout).
+  template <typename Condition>
+  void until(Condition condition) {
+    const auto start = std::chrono::steady_clock::now();
+    for (unsigned polls = 1; !condition(); ++polls) {
+      if (yields_at_once_ || polls > kPollsBeforeYield) std::this_thread::yield();
+      if (polls % kPollsPerCheck != 0) continue;
+      transport_.poll();
+      if (const auto failure = transport_.failure()) throw KoloError(*failure);
+      if (std::chrono::steady_clock::now() - start > timeout_) {
+        throw KoloError({.code = ErrorCode::kTimeout,
+                         .rank = transport_.rank(),
+                         .verb = "calibrate",
+                         .what = "a peer did not answer while links were measured"});
+      }
+    }
+  }
+
+ private:
+  static constexpr unsigned kPollsBeforeYield = 256;
+  static constexpr unsigned kPollsPerCheck = 256;
+
+  MessageTransport& transport_;
+  const std::chrono::milliseconds timeout_;
+  const bool yields_at_once_;
+};
+
+}  // namespace kolo
