@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compression/exchange_routes.h"
-#include "topology/cost_model.h"
+#include "topology/link_costs.h"
 
 namespace kolo {
 

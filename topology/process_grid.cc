@@ -57,6 +57,14 @@ const std::vector<int>& ProcessGrid::ranks_of_node(int node) const {
 int ProcessGrid::leader(int node) const { return ranks_of_node(node).front(); }
 bool ProcessGrid::same_node(int a, int b) const { return node(a) == node(b); }
 
+int ProcessGrid::largest_node() const {
+  return static_cast<int>(std::ranges::max(ranks_of_node_, {}, &std::vector<int>::size).size());
+}
+
+int ProcessGrid::smallest_node() const {
+  return static_cast<int>(std::ranges::min(ranks_of_node_, {}, &std::vector<int>::size).size());
+}
+
 bool ProcessGrid::is_even() const {
   return std::all_of(ranks_of_node_.begin(), ranks_of_node_.end(), [this](const auto& ranks) {
     return ranks.size() == ranks_of_node_[0].size();

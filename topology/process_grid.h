@@ -30,6 +30,9 @@ class ProcessGrid {
   const std::vector<int>& ranks_of_node(int node) const;
   int leader(int node) const;
   bool same_node(int a, int b) const;
+  /// The number of ranks of the largest node, and of the smallest.
+  int largest_node() const;
+  int smallest_node() const;
   /// Whether all nodes hold equally many ranks.
   bool is_even() const;
   /// Ranks with the same local rank as `rank`, by node; nodes too small for it are left out.

@@ -12,7 +12,7 @@
 #include "benchmarks/all_reduce/kolo_system.h"
 #include "benchmarks/common/exchange.h"
 #include "benchmarks/common/samples.h"
-#include "topology/cost_model.h"
+#include "comm/collective/cost_model.h"
 
 namespace kolo::bench {
 namespace {
@@ -156,7 +156,7 @@ class ChoiceBench {
       const std::string algorithm = each.run->algorithm();
       return ChoiceCandidate{.algorithm = algorithm,
                              .median_us = summarise(each.rounds).median,
-                             .predicted_us = model.predict_us(algorithm, bucket)};
+                             .predicted_us = model.predict_us(Algorithm::parse(algorithm), bucket)};
     };
     const Contender& chosen = contenders_.front();
     ChoiceRow row{.what = what_, .chosen = candidate(chosen), .rounds = rounds};

@@ -12,9 +12,9 @@
 #include "benchmarks/common/json_file.h"
 #include "benchmarks/peers/peer_factory.h"
 #include "comm/base/error.h"
+#include "comm/collective/cost_model.h"
 #include "runtime/api/version.h"
 #include "runtime/tools/command_line.h"
-#include "topology/cost_model.h"
 
 namespace kolo::bench {
 namespace {
@@ -70,9 +70,10 @@ nlohmann::json to_json(const Runtime& runtime, const ChoiceRow& row) {
 
 /// Inside one node, and between nodes of one rank, nothing is hierarchical.
 std::vector<std::string> all_algorithms(const Runtime& runtime) {
-  std::vector<std::string> names = CostModel::algorithms();
-  if (runtime.num_nodes() == 1 || runtime.num_nodes() == runtime.world_size()) {
-    std::erase_if(names, [](const std::string& name) { return name.starts_with("hierarchical"); });
+  const bool has_levels = runtime.num_nodes() > 1 && runtime.num_nodes() < runtime.world_size();
+  std::vector<std::string> names;
+  for (const Algorithm& algorithm : CostModel::host_algorithms()) {
+    if (has_levels || algorithm.flat() != nullptr) names.push_back(algorithm.to_string());
   }
   return names;
 }

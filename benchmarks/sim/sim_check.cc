@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/base/check.h"
+#include "comm/collective/cost_model.h"
 
 namespace kolo::bench {
 namespace {
@@ -58,8 +59,9 @@ std::size_t auto_chunk_bytes(const MeasuredRow& row, const LinkCosts& costs) {
       std::vector<int>(static_cast<std::size_t>(row.nodes), row.ranks / row.nodes));
   const BucketLayout layout{
       .count = row.bytes / size_of(row.dtype), .dtype = row.dtype, .placement = row.placement};
-  return CostModel(grid, costs_for_sizes(row.algorithm, costs))
-      .chunk_bytes(row.algorithm, host_bucket(layout));
+  const Algorithm algorithm = Algorithm::parse(row.algorithm);
+  return CostModel(grid, costs_for_sizes(algorithm, costs))
+      .chunk_bytes(algorithm, host_bucket(layout));
 }
 
 }  // namespace

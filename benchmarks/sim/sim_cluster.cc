@@ -64,7 +64,7 @@ BucketLayout Cluster::layout(std::size_t count, DType dtype) const {
   return {.count = count, .dtype = dtype, .placement = spec_.placement, .memory = spec_.memory};
 }
 
-std::string Cluster::algorithm(const BucketLayout& layout) const {
+Algorithm Cluster::algorithm(const BucketLayout& layout) const {
   return resolve_algorithm(layout, grid_, spec_.compile);
 }
 
@@ -85,30 +85,30 @@ BucketLayout Cluster::padded(BucketLayout layout, CompileOptions& options) const
 }
 
 // Compiling compares each step with the parts that are under way, so it takes the square of them.
-void Cluster::check_size(const BucketLayout& layout, const CompileOptions& options) const {
+void Cluster::check_size(const BucketLayout& layout, const CompileOptions& options,
+                         const Algorithm& algorithm) const {
   const bool on_device = layout.memory == MemoryKind::kDevice;
   const std::size_t chunks =
       chunk_count({0, layout.count}, layout.dtype,
                   on_device ? options.device_chunk_bytes : options.chunk_bytes);
-  const bool is_flat = !options.algorithm.starts_with("hierarchical");
+  const bool is_flat = algorithm.flat() != nullptr;
   const auto group = static_cast<std::size_t>(is_flat ? grid_.world_size() : grid_.num_nodes());
-  const bool is_by_parts = options.algorithm.find("ring") != std::string::npos ||
-                           options.algorithm.find("direct") != std::string::npos;
-  const bool has_all = grid_.num_nodes() > 1 && is_by_parts;
+  const bool has_all = grid_.num_nodes() > 1 && algorithm.between_nodes().owns_parts;
   if (!has_all || chunks * group <= kMostParts) return;
   refuse(
       fmt::format("{} in {} chunks for {} ranks names {} parts, more than the {} that can be "
                   "simulated; raise the size of chunks",
-                  options.algorithm, chunks, group, chunks * group, kMostParts));
+                  algorithm.to_string(), chunks, group, chunks * group, kMostParts));
 }
 
 SimulatorSchedules Cluster::make_schedules(BucketLayout layout) const {
   CompileOptions options = spec_.compile;
-  options.algorithm = algorithm(layout);
-  check_size(layout, options);
+  const Algorithm resolved = algorithm(layout);
+  options.algorithm = resolved;
+  check_size(layout, options, resolved);
   if (!is_small()) layout = padded(layout, options);
   const auto compile = [&](int rank) { return compile_all_reduce(rank, layout, grid_, options); };
-  return make_schedules(compile, options.algorithm);
+  return make_schedules(compile, resolved.to_string());
 }
 
 bool Cluster::is_small() const {

@@ -63,7 +63,7 @@ class Cluster {
 
   /// A bucket of this cluster. `count` is padded as the runtime does it.
   BucketLayout layout(std::size_t count, DType dtype) const;
-  std::string algorithm(const BucketLayout& layout) const;
+  Algorithm algorithm(const BucketLayout& layout) const;
   /// Made once for equal layouts; lives as long as the cluster.
   /// Errors: KoloError(kConfig) if the job is too large, or its nodes are not alike, saying what to
   ///         do; whatever `compile_all_reduce` throws.
@@ -89,7 +89,8 @@ class Cluster {
                                     const std::string& what) const;
   bool is_small() const;
   BucketLayout padded(BucketLayout layout, CompileOptions& options) const;
-  void check_size(const BucketLayout& layout, const CompileOptions& options) const;
+  void check_size(const BucketLayout& layout, const CompileOptions& options,
+                  const Algorithm& algorithm) const;
 
   ClusterSpec spec_;
   ProcessGrid grid_;

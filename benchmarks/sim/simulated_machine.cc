@@ -4,13 +4,10 @@
 #include <utility>
 
 #include "comm/base/check.h"
+#include "comm/collective/algorithm.h"
 
 namespace kolo {
 namespace {
-
-double transfer_us(const LinkCost& link, double bytes) {
-  return link.latency_us + bytes / link.bytes_per_us;
-}
 
 double value_of(const std::vector<double>& by_rank, int rank) {
   return by_rank[static_cast<std::size_t>(rank)];
@@ -19,10 +16,7 @@ double value_of(const std::vector<double>& by_rank, int rank) {
 }  // namespace
 
 SimulatedMachine::SimulatedMachine(const ProcessGrid& grid, const SimulatorOptions& options)
-    : grid_(grid),
-      costs_(options.costs),
-      model_(grid, costs_.links),
-      is_reduced_(options.only_first_node) {
+    : grid_(grid), costs_(options.costs), is_reduced_(options.only_first_node) {
   place_ranks(options.slowness);
   furnish_nodes();
 }
@@ -117,7 +111,8 @@ double SimulatedMachine::time_us(const Step& step) const {
 }
 
 double SimulatedMachine::native_us(const Step& step, std::size_t ranks) const {
-  if (step.native == NativeOp::kAllReduce) return model_.native_us(step.bytes);
+  if (step.native == NativeOp::kAllReduce)
+    return kolo::native_us(grid_, costs_.links, static_cast<double>(step.bytes));
   const auto size = static_cast<double>(ranks);
   return transfer_us(costs_.links.device, (size - 1) / size * static_cast<double>(step.bytes));
 }

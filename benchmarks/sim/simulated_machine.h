@@ -10,7 +10,7 @@
 #include "benchmarks/sim/shared_capacity.h"
 #include "benchmarks/sim/simulated_link.h"
 #include "benchmarks/sim/simulator.h"
-#include "topology/host_passages.h"
+#include "topology/node_memory.h"
 
 namespace kolo {
 
@@ -113,7 +113,6 @@ class SimulatedMachine {
 
   const ProcessGrid& grid_;
   MachineCosts costs_;
-  CostModel model_;
   bool is_reduced_;
   std::vector<SimulatedRank> ranks_;     // by place
   std::vector<std::uint32_t> place_of_;  // by rank

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "benchmarks/sim/simulator_schedules.h"
-#include "topology/cost_model.h"
+#include "topology/link_costs.h"
 #include "topology/process_grid.h"
 
 namespace kolo {

@@ -1,13 +1,19 @@
 #pragma once
 
-#include <string>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "comm/collective/chunking.h"
+#include "comm/cost/host_links.h"
 #include "comm/schedule/schedule_builder.h"
 #include "topology/process_grid.h"
 
 namespace kolo {
+
+struct CompileOptions;
 
 /// What one stage of a collective works on.
 struct Stage {
@@ -15,8 +21,8 @@ struct Stage {
   Extent extent;  ///< Elements of the bucket, present in the bucket of every rank of the group.
   bool finishes = true;  ///< Nothing is added after this stage, so it applies the scale.
   Sink sink = Sink::kUser;
-  /// Which share of the sums between nodes each node makes, by node; empty: equal ones. Only
-  /// `direct` between groups of one rank per node heeds it.
+  /// The share of the sums between nodes that each node makes, by node; empty: equal shares. Only
+  /// an algorithm that `takes_shares`, between groups of one rank per node, heeds it.
   std::vector<double> node_shares = {};
 
   std::size_t size() const { return group.size(); }
@@ -24,33 +30,109 @@ struct Stage {
   std::size_t position(int rank) const;
 };
 
-/// An algorithm appends the steps of one stage to the schedule of `builder.rank()`. It is a pure
-/// function: all ranks of the group call it with equal stages, in the same order.
+/// Appends the steps of one stage to the schedule of `builder.rank()`. It is a pure function: all
+/// ranks of the group call it with equal stages, in the same order.
 ///
 /// After it, `sink` holds the combined extent on every rank of the group: equal bytes everywhere.
 /// Threads: pure; any.
-using AllReduce = void (*)(ScheduleBuilder& builder, const Stage& stage);
+using AppendStage = void (*)(ScheduleBuilder& builder, const Stage& stage);
 
-/// The two halves of an all-reduce. Between them, the rank at position p holds the combined
-/// `part_of(extent, size, p)` in its bucket and the other parts of its bucket are unspecified.
-struct ScatterGather {
-  void (*reduce_scatter)(ScheduleBuilder& builder, const Stage& stage);
-  void (*all_gather)(ScheduleBuilder& builder, const Stage& stage);
+/// The price of an all-reduce of a chunk of `bytes` in host memory among all ranks of `links`.
+/// Threads: pure; any.
+using HostPrice = Passage (*)(const HostLinks& links, double bytes);
+
+/// Kinds of memory.
+struct Memories {
+  bool host = false;
+  bool device = false;
+
+  bool has(MemoryKind kind) const { return kind == MemoryKind::kHost ? host : device; }
 };
 
-/// Cost of each for n ranks and S bytes, per rank: messages sent; bytes sent.
-///
-///   ring               2(n-1)            2(n-1)/n S     neighbours only
-///   direct             2(n-1)            2(n-1)/n S     two rounds; sums in group order
-///   halving_doubling   2 log2 n          2(n-1)/n S     + S and a hop each way unless n = 2^k
-///   tree               log2 n (root)     log2 n S       2 log2 n rounds
-///   flat               n-1               (n-1) S        one round; sums in group order
-void append_ring(ScheduleBuilder& builder, const Stage& stage);
+/// The two halves of an all-reduce inside a node, for a hierarchy. Between them, the rank at
+/// position p holds the combined `part_of(extent, size, p)` in its bucket and the other parts of
+/// its bucket are unspecified.
+struct LocalHalves {
+  AppendStage reduce_scatter;
+  AppendStage all_gather;
+  /// What both halves take in host memory; null: they are not for host memory.
+  HostPrice host_price = nullptr;
+  /// What one half of a unit takes in device memory, on a node of so many ranks; null: they are not
+  /// for device memory.
+  double (*device_half_us)(const LinkCosts& costs, double ranks, double bytes) = nullptr;
+
+  Memories memories() const { return {host_price != nullptr, device_half_us != nullptr}; }
+};
+
+/// What a bucket is compiled for. Refers to values that outlive it.
+struct CompileContext {
+  const BucketLayout& layout;
+  const ProcessGrid& grid;
+  const CompileOptions& options;
+};
+
+/// One algorithm of the registry: its name, its steps, its price and its limits. Each is defined in
+/// the file that defines the steps. See registry.h for how they are found, and the table there.
+struct AlgorithmEntry {
+  std::string_view name;
+  Memories memories;     ///< Of buckets that it can sum.
+  Memories auto_choice;  ///< Of buckets for which "auto" considers it.
+  /// The largest bucket for which "auto" considers it.
+  std::size_t auto_most_bytes = std::numeric_limits<std::size_t>::max();
+
+  /// Each element is summed at one rank, in the order of the group: one rounding of 16-bit sums,
+  /// and the same bits however buckets and chunks are cut.
+  bool sums_in_one_place = false;
+  bool needs_native = false;  ///< The device's own library must have a group of all ranks.
+  /// Inside one node it reads memory that peers have mapped. On a single node "auto" considers no
+  /// other, so that no bit there depends on what links cost.
+  bool maps_memory = false;
+  bool takes_shares = false;  ///< `Stage::node_shares`.
+  bool owns_parts = false;    ///< Steps name the part of each rank of the group.
+
+  /// All-reduce of one stage by messages, between any ranks; null: no CROSS of a hierarchy.
+  AppendStage exchange = nullptr;
+  /// The next part that a rank sends first is that of the next rank (1) or of the one before (-1).
+  int send_order = 1;
+  /// Null: no LOCAL of a hierarchy.
+  const LocalHalves* halves = nullptr;
+
+  /// A whole bucket, stage after stage, that is not part of a hierarchy; null: by `exchange`.
+  void (*append)(ScheduleBuilder& builder, const std::vector<Stage>& stages,
+                 const CompileContext& context) = nullptr;
+  bool in_one_piece = false;  ///< Host buckets are never cut into chunks.
+  /// The size of the pieces that a host bucket is cut into, where the options do not say it.
+  std::optional<std::size_t> (*piece_bytes)(const CompileContext& context) = nullptr;
+
+  /// Host memory; null: it has none. Also the price of an exchange of a hierarchy.
+  HostPrice price = nullptr;
+  /// What tensors outside the bucket add to it; null: `HostLinks::packing`.
+  Passage (*packing_price)(const HostLinks& links, double bytes, Packing packing) = nullptr;
+  /// Device memory; null: `price` of the messages and their staging.
+  double (*device_us)(const ProcessGrid& grid, const LinkCosts& costs, double bytes) = nullptr;
+};
+
+/// All algorithms, preferred first among equals. One line adds one: the file that defines the steps
+/// of NAME defines `algorithms::NAME`.
+#define KOLO_ALGORITHMS(ENTRY) \
+  ENTRY(direct)                \
+  ENTRY(flat)                  \
+  ENTRY(native)                \
+  ENTRY(ring)                  \
+  ENTRY(tree)                  \
+  ENTRY(halving_doubling)
+
+namespace algorithms {
+#define KOLO_DECLARE_ALGORITHM(name) extern const AlgorithmEntry name;
+KOLO_ALGORITHMS(KOLO_DECLARE_ALGORITHM)
+#undef KOLO_DECLARE_ALGORITHM
+}  // namespace algorithms
+
+/// By reading each other's bucket, between ranks of one node: no message, three flags per pair.
+extern const LocalHalves kSharedDirect;
+
+/// By messages, between any ranks: the owner of a part sums it in group order.
 void append_direct(ScheduleBuilder& builder, const Stage& stage);
-void append_halving_doubling(ScheduleBuilder& builder, const Stage& stage);
-void append_tree(ScheduleBuilder& builder, const Stage& stage);
-/// Ranks of one node read each other's contribution instead of sending it: one flag per pair.
-void append_flat(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid);
 
 /// `direct` for a bucket in place, between ranks of one node: no message, two flags per pair. The
 /// owner of a part writes the sum to all buckets.
@@ -63,33 +145,35 @@ void append_shared_direct(ScheduleBuilder& builder, const Stage& stage);
 void append_windowed_direct(ScheduleBuilder& builder, const std::vector<Stage>& stages,
                             std::size_t window);
 
-extern const ScatterGather kRing;
-/// By messages, between any ranks.
-extern const ScatterGather kDirect;
-/// By reading each other's bucket, between ranks of one node: no message, three flags per pair. For
-/// a whole all-reduce see `append_shared_direct`.
-extern const ScatterGather kSharedDirect;
-/// By the device's own library, between ranks of one node: device buckets whose extents are
-/// multiples of `device_padding`.
-extern const ScatterGather kNative;
+/// Each stage by `exchange`. The parts of a host bucket are packed before it in the order in which
+/// they are sent: peers start before all is packed, and not all ranks begin with the same owner.
+void append_by_messages(ScheduleBuilder& builder, const std::vector<Stage>& stages,
+                        AppendStage exchange, int send_order);
 
-/// One all-reduce of the device's own library over all ranks, which are the stage's group.
-void append_native(ScheduleBuilder& builder, const Stage& stage);
+/// What one all-reduce of the device's own library over all ranks takes: rings inside a node, trees
+/// between nodes.
+double native_us(const ProcessGrid& grid, const LinkCosts& costs, double bytes);
 
 /// Sums inside each node, then between nodes, then spreads inside each node: `local`
 /// reduce-scatter, `cross` all-reduce of each rank's part over all nodes, `local` all-gather. Nodes
 /// may differ in size: a part is cut wherever any node's parts are cut, and each piece is summed
-/// among the ranks that own it. The stage's group must be all ranks of `grid`.
-void append_hierarchical(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid,
-                         const ScatterGather& local, AllReduce cross);
-
-/// The same for several stages of one bucket, one after the other, in the order in which a device
-/// launches their local halves: the exchange of one unit between nodes overlaps those of the next.
+/// among the ranks that own it. The stages' group must be all ranks of `grid`.
+///
+/// The stages of one bucket follow each other in the order in which a device launches their local
+/// halves: the exchange of one unit between nodes overlaps those of the next.
 ///
 ///   reduce-scatter 0, reduce-scatter 1, all-gather 0, reduce-scatter 2, all-gather 1, ...
-void append_pipelined_hierarchical(ScheduleBuilder& builder, const std::vector<Stage>& stages,
-                                   const ProcessGrid& grid, const ScatterGather& local,
-                                   AllReduce cross);
+void append_hierarchical(ScheduleBuilder& builder, const std::vector<Stage>& stages,
+                         const ProcessGrid& grid, const LocalHalves& local, AppendStage cross);
+
+/// The price of a hierarchy for a chunk in host memory.
+Passage hierarchical_price(const HostLinks& links, const LocalHalves& local, HostPrice cross,
+                           double bytes);
+/// And for a bucket in device memory, in units of at most `unit_bytes` that follow each other
+/// through reduce-scatter, staged exchange and all-gather, at most two in flight.
+double hierarchical_device_us(const ProcessGrid& grid, const LinkCosts& costs,
+                              const LocalHalves& local, HostPrice cross, std::size_t bytes,
+                              std::size_t unit_bytes);
 
 /// Copies the root's extent to the user of every rank: along a binomial tree between nodes, by
 /// reading one bucket inside each.

@@ -77,7 +77,7 @@ void append_device_broadcast(ScheduleBuilder& builder, Extent extent, int root,
   } else {
     builder.recv(head, part_at(rank));
   }
-  kNative.all_gather(builder, inside);
+  algorithms::native.halves->all_gather(builder, inside);
   if (rank != root) builder.deliver(whole, Sink::kUser);
 }
 

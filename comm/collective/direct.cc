@@ -1,4 +1,8 @@
+#include <algorithm>
+
+#include "comm/collective/compile_options.h"
 #include "comm/collective/parts.h"
+#include "topology/node_shares.h"
 
 namespace kolo {
 namespace {
@@ -48,13 +52,106 @@ void all_gather_by_message(ScheduleBuilder& builder, const Stage& stage) {
   });
 }
 
-}  // namespace
+/// The ranks of a single node sum a host bucket in mapped memory: where it lies if that is in the
+/// arena, else through a window of staging slots.
+bool is_mapped(const CompileContext& context) {
+  return context.grid.num_nodes() == 1 && context.layout.memory == MemoryKind::kHost;
+}
 
-const ScatterGather kDirect{reduce_scatter_by_message, all_gather_by_message};
+bool is_in_place(const CompileContext& context) {
+  return context.layout.placement == Placement::kInPlace;
+}
+
+void append(ScheduleBuilder& builder, const std::vector<Stage>& stages,
+            const CompileContext& context) {
+  if (!is_mapped(context)) return append_by_messages(builder, stages, append_direct, 1);
+  if (!is_in_place(context)) {
+    return append_windowed_direct(builder, stages, context.options.window);
+  }
+  for (const Stage& stage : stages) {
+    builder.next_chunk();
+    append_shared_direct(builder, stage);
+  }
+}
+
+// In place nothing is packed or sent, so there is nothing that chunks could overlap.
+std::optional<std::size_t> piece_bytes(const CompileContext& context) {
+  if (!is_mapped(context)) return std::nullopt;
+  const CompileOptions& options = context.options;
+  const std::size_t bytes = context.layout.count * size_of(context.layout.dtype);
+  if (is_in_place(context)) return std::max<std::size_t>(bytes, 1);
+  const std::size_t slot =
+      bytes <= options.cached_bytes ? options.cached_slot_bytes : options.slot_bytes;
+  return std::min({options.chunk_bytes, options.slot_bytes, slot});
+}
+
+// Each rank reads its part in all buckets and writes the sum there: one trip before, one after.
+Passage price_in_memory(const HostLinks& links, double bytes) {
+  const double ranks = links.ranks();
+  return {.wait_us = 2 * links.costs().memory.latency_us,
+          .processor_us = links.flags_us(ranks, 2) + links.costs().step_us +
+                          links.memory().own_us(ranks * 2 * bytes)};
+}
+
+Passage price(const HostLinks& links, double bytes) {
+  const ProcessGrid& grid = links.grid();
+  if (grid.num_nodes() == 1) return price_in_memory(links, bytes);
+  const double ranks = links.ranks();
+  const double part = bytes / ranks;
+  Passage slowest;
+  for (int node = 0; node < grid.num_nodes(); ++node) {
+    const auto local = static_cast<double>(grid.ranks_of_node(node).size());
+    const double remote = ranks - local;
+    const double local_messages = local * (local - 1);
+    Passage phase = links.messages(2 * remote);
+    phase.link_us = phase.one_way_us = links.link_us(local * remote * part);
+    phase.processor_us += links.flags_us(local, 1) +
+                          links.memory().own_us(3 * local_messages * part) +
+                          links.memory().shared_us(local_messages * part);
+    Passage both = 2.0 * phase;  // Reduce-scatter and all-gather.
+    both.processor_us += links.combine_us(local, ranks, part);
+    slowest = slower(slowest, both);
+  }
+  const std::vector<double> shares = node_shares(links.costs(), grid.num_nodes());
+  if (links.largest_node() == 1 && !shares.empty()) {
+    slowest.link_us = slowest.one_way_us = bytes * link_us_per_byte(links.costs(), shares);
+  }
+  return slowest;
+}
+
+// On a single node the parts of others go through their slots: written, read, overwritten with the
+// sum, read back. Tensors that do not fit the cache push the slots out of it. With a cast the own
+// part goes through a slot as well, so that it is rounded like the others, but stays with its core.
+Passage packing_price(const HostLinks& links, double bytes, Packing packing) {
+  if (packing == Packing::kNone || links.grid().num_nodes() > 1) {
+    return links.packing(bytes, packing);
+  }
+  const NodeMemory& memory = links.memory();
+  const double slot_us = std::max(1 / links.costs().memory.slot_bytes_per_us, memory.own_us(4));
+  const double own_us = packing == Packing::kCast ? memory.own_us(2) : 0;
+  return {.processor_us =
+              2 * links.costs().step_us + ((links.largest_node() - 1) * slot_us + own_us) * bytes};
+}
+
+}  // namespace
 
 void append_direct(ScheduleBuilder& builder, const Stage& stage) {
   reduce_scatter_by_message(builder, stage);
   all_gather_by_message(builder, stage);
 }
+
+constinit const AlgorithmEntry algorithms::direct{.name = "direct",
+                                                  .memories = {.host = true, .device = true},
+                                                  .auto_choice = {.host = true},
+                                                  .sums_in_one_place = true,
+                                                  .maps_memory = true,
+                                                  .takes_shares = true,
+                                                  .owns_parts = true,
+                                                  .exchange = append_direct,
+                                                  .halves = &kSharedDirect,
+                                                  .append = append,
+                                                  .piece_bytes = piece_bytes,
+                                                  .price = price,
+                                                  .packing_price = packing_price};
 
 }  // namespace kolo

@@ -27,9 +27,7 @@ Range parts(const ScheduleBuilder& builder, const Stage& stage, std::size_t size
   return builder.bucket(begin, part_of(stage.extent, size, interval.last, dtype).end() - begin);
 }
 
-}  // namespace
-
-void append_halving_doubling(ScheduleBuilder& builder, const Stage& stage) {
+void exchange(ScheduleBuilder& builder, const Stage& stage) {
   const std::size_t size = std::bit_floor(stage.size());
   const std::size_t position = stage.position(builder.rank());
   const Range whole = builder.bucket(stage.extent.offset, stage.extent.count);
@@ -72,5 +70,39 @@ void append_halving_doubling(ScheduleBuilder& builder, const Stage& stage) {
   if (has_guest) builder.send(stage.group[position + size], whole);
   builder.deliver(whole, stage.sink);
 }
+
+Passage price(const HostLinks& links, double bytes) {
+  const int ranks = links.grid().world_size();
+  const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)));
+  Passage all;
+  if (ranks > power) {  // The ranks above the power of two hand their part down and get the result.
+    Round fold(links);
+    for (int rank = power; rank < ranks; ++rank) fold.add(rank, rank - power);
+    all += fold.there_and_back(bytes);
+    all.processor_us += links.combine_us(links.largest_node(), 2, bytes);
+  }
+  double part = bytes;
+  for (int distance = power / 2; distance >= 1; distance /= 2) {
+    part = std::max(part / 2, std::min(bytes, static_cast<double>(kWireAlignment)));
+    // The ranks that give parts from `first` on, and later get them back; none if they are empty.
+    Round round(links);
+    for (int rank = 0; rank < power; ++rank) {
+      const int first = (rank ^ distance) & ~(distance - 1);
+      if (first < links.owners(power)) round.add(rank, rank ^ distance);
+    }
+    all += 2.0 * round.passage(part);
+    all.processor_us += links.combine_us(links.largest_node(), 2, part);
+  }
+  return all;
+}
+
+}  // namespace
+
+constinit const AlgorithmEntry algorithms::halving_doubling{
+    .name = "halving_doubling",
+    .memories = {.host = true, .device = true},
+    .auto_choice = {.host = true},
+    .exchange = exchange,
+    .price = price};
 
 }  // namespace kolo

@@ -42,7 +42,7 @@ Stage inside_node(const ScheduleBuilder& builder, const Stage& stage, const Proc
 }
 
 void append_exchange(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid,
-                     AllReduce cross) {
+                     AppendStage cross) {
   const DType dtype = builder.layout().dtype;
   const std::vector<std::size_t> cuts = cut_points(stage, grid, dtype);
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
@@ -60,11 +60,14 @@ void append_exchange(ScheduleBuilder& builder, const Stage& stage, const Process
   }
 }
 
+ProcessGrid one_rank_per_node(int nodes) {
+  return ProcessGrid::with_node_sizes(std::vector<int>(static_cast<std::size_t>(nodes), 1));
+}
+
 }  // namespace
 
-void append_pipelined_hierarchical(ScheduleBuilder& builder, const std::vector<Stage>& stages,
-                                   const ProcessGrid& grid, const ScatterGather& local,
-                                   AllReduce cross) {
+void append_hierarchical(ScheduleBuilder& builder, const std::vector<Stage>& stages,
+                         const ProcessGrid& grid, const LocalHalves& local, AppendStage cross) {
   for (std::size_t i = 0; i < stages.size(); ++i) {
     local.reduce_scatter(builder, inside_node(builder, stages[i], grid));
     if (grid.num_nodes() > 1) append_exchange(builder, stages[i], grid, cross);
@@ -73,9 +76,46 @@ void append_pipelined_hierarchical(ScheduleBuilder& builder, const std::vector<S
   if (!stages.empty()) local.all_gather(builder, inside_node(builder, stages.back(), grid));
 }
 
-void append_hierarchical(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid,
-                         const ScatterGather& local, AllReduce cross) {
-  append_pipelined_hierarchical(builder, {stage}, grid, local, cross);
+// All parts travel at once over each node's link: as if one rank per node had all the bytes.
+Passage hierarchical_price(const HostLinks& links, const LocalHalves& local, HostPrice cross,
+                           double bytes) {
+  const ProcessGrid& grid = links.grid();
+  const Passage halves = links.largest_node() > 1 ? local.host_price(links, bytes) : Passage{};
+  if (grid.num_nodes() == 1) return halves;
+  const ProcessGrid nodes = one_rank_per_node(grid.num_nodes());
+  const double groups = links.ranks() / grid.num_nodes();
+  return halves + cross(HostLinks(nodes, links.costs(), links.bucket_bytes(), groups), bytes);
+}
+
+// A unit takes its stages one after the other; each stage has one unit at a time, and the fixed
+// order of launches lets two units be in flight:
+//
+//   collectives   RS0 RS1         AG0 RS2     AG1
+//   down, network, up  ---0---  ---1---    ---2---
+//
+//   units follow each other at max(slowest stage, half of all stages)
+//
+// The processors' share of the exchange is left out.
+double hierarchical_device_us(const ProcessGrid& grid, const LinkCosts& costs,
+                              const LocalHalves& local, HostPrice cross, std::size_t bytes,
+                              std::size_t unit_bytes) {
+  const std::size_t limit = std::max<std::size_t>(1, unit_bytes);
+  const auto units = static_cast<double>(std::max<std::size_t>(1, (bytes + limit - 1) / limit));
+  const double unit = static_cast<double>(bytes) / units;
+  const double ranks = grid.largest_node();
+  const double half = ranks > 1 ? local.device_half_us(costs, ranks, unit) : 0;
+  double copy = 0;  // to the host, and later back
+  double exchange = 0;
+  if (grid.num_nodes() > 1) {
+    const double nodes = grid.num_nodes();
+    copy = transfer_us(costs.staging, 2 * (nodes - 1) / nodes * unit / grid.smallest_node());
+    const LinkCosts network = network_only(costs);
+    const ProcessGrid leaders = one_rank_per_node(grid.num_nodes());
+    exchange = cross(HostLinks(leaders, network, unit), unit).alone_us();
+  }
+  const double all = 2 * half + 2 * copy + exchange;
+  const double slowest = std::max({2 * half, copy, exchange});
+  return all + (units - 1) * std::max(slowest, all / 2);
 }
 
 }  // namespace kolo

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <bit>
+
 #include "comm/collective/algorithm.h"
 
 namespace kolo {
@@ -29,16 +32,49 @@ void all_gather(ScheduleBuilder& builder, const Stage& stage) {
   builder.deliver(whole(builder, stage), stage.sink);
 }
 
+void append(ScheduleBuilder& builder, const std::vector<Stage>& stages, const CompileContext&) {
+  for (const Stage& stage : stages) {
+    const Range all = whole(builder, stage);
+    if (stage.size() > 1) {
+      builder.native(NativeOp::kAllReduce, NativeGroup::kWorld, all, all, stage.finishes);
+    }
+    builder.deliver(all, stage.sink);
+  }
+}
+
+double half_us(const LinkCosts& costs, double ranks, double bytes) {
+  return transfer_us(costs.device, (ranks - 1) / ranks * bytes);
+}
+
+constexpr LocalHalves kHalves{
+    .reduce_scatter = reduce_scatter, .all_gather = all_gather, .device_half_us = half_us};
+
 }  // namespace
 
-const ScatterGather kNative{reduce_scatter, all_gather};
-
-void append_native(ScheduleBuilder& builder, const Stage& stage) {
-  const Range all = whole(builder, stage);
-  if (stage.size() > 1) {
-    builder.native(NativeOp::kAllReduce, NativeGroup::kWorld, all, all, stage.finishes);
-  }
-  builder.deliver(all, stage.sink);
+// The library pipelines inside a call, so a call costs one latency and its bytes.
+double native_us(const ProcessGrid& grid, const LinkCosts& costs, double bytes) {
+  const double n = grid.world_size();
+  if (grid.world_size() == 1) return 0;
+  const double moved = 2 * (n - 1) / n * bytes;
+  const double inside = grid.largest_node() > 1 ? moved / costs.device.bytes_per_us : 0;
+  if (grid.num_nodes() == 1) return costs.device.latency_us + inside;
+  // Two nodes exchange halves as two trees; more of them are cheapest to reach by rings through all
+  // ranks, which cross each node's link with all but their own part.
+  const double crossed = grid.num_nodes() == 2 ? bytes : moved;
+  const auto depth =
+      static_cast<double>(std::bit_width(static_cast<unsigned>(grid.num_nodes() - 1)));
+  return costs.device.latency_us + 2 * depth * costs.native_network.latency_us +
+         std::max(inside, crossed / costs.native_network.bytes_per_us);
 }
+
+// How the library rounds inside a call is its own affair.
+constinit const AlgorithmEntry algorithms::native{.name = "native",
+                                                  .memories = {.device = true},
+                                                  .auto_choice = {.device = true},
+                                                  .sums_in_one_place = true,
+                                                  .needs_native = true,
+                                                  .halves = &kHalves,
+                                                  .append = append,
+                                                  .device_us = native_us};
 
 }  // namespace kolo

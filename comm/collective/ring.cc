@@ -55,13 +55,58 @@ void all_gather(ScheduleBuilder& builder, const Stage& stage) {
   }
 }
 
-}  // namespace
-
-const ScatterGather kRing{reduce_scatter, all_gather};
-
-void append_ring(ScheduleBuilder& builder, const Stage& stage) {
+void exchange(ScheduleBuilder& builder, const Stage& stage) {
   reduce_scatter(builder, stage);
   all_gather(builder, stage);
 }
+
+// Part by part around the ring of `ranks`, twice; of `round` each passes one.
+Passage price_of(const HostLinks& links, const Round& round, double ranks, double bytes) {
+  const double part = bytes / ranks;
+  Passage all = 2.0 * (ranks - 1) * round.passage(part);
+  all.processor_us += (ranks - 1) * links.combine_us(links.largest_node(), 2, part);
+  return all;
+}
+
+Passage price(const HostLinks& links, double bytes) {
+  Round round(links);
+  const int ranks = links.grid().world_size();
+  for (int rank = 0; rank < ranks; ++rank) round.add(rank, (rank + 1) % ranks);
+  return price_of(links, round, ranks, bytes);
+}
+
+// The largest node is the slowest.
+Passage halves_price(const HostLinks& links, double bytes) {
+  const ProcessGrid& grid = links.grid();
+  Round round(links);
+  for (int node = 0; node < grid.num_nodes(); ++node) {
+    const std::vector<int>& ranks = grid.ranks_of_node(node);
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      round.add(ranks[i], ranks[(i + 1) % ranks.size()]);
+    }
+  }
+  return price_of(links, round, links.largest_node(), bytes);
+}
+
+// Each part is copied to the host, and from there to the next device.
+double half_us(const LinkCosts& costs, double ranks, double bytes) {
+  return (ranks - 1) * 2 * transfer_us(costs.staging, bytes / ranks);
+}
+
+constexpr LocalHalves kHalves{.reduce_scatter = reduce_scatter,
+                              .all_gather = all_gather,
+                              .host_price = halves_price,
+                              .device_half_us = half_us};
+
+}  // namespace
+
+constinit const AlgorithmEntry algorithms::ring{.name = "ring",
+                                                .memories = {.host = true, .device = true},
+                                                .auto_choice = {.host = true},
+                                                .owns_parts = true,
+                                                .exchange = exchange,
+                                                .send_order = -1,
+                                                .halves = &kHalves,
+                                                .price = price};
 
 }  // namespace kolo

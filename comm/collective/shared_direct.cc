@@ -39,9 +39,21 @@ void all_gather_in_memory(ScheduleBuilder& builder, const Stage& stage) {
   for_each_peer(stage, own, [&](std::size_t peer) { builder.await(stage.group[peer], mine); });
 }
 
+// Each rank combines its part, later copies the results of the others, and is done when nobody
+// reads its own any more: three trips.
+Passage halves_price(const HostLinks& links, double bytes) {
+  const double local = links.largest_node();
+  if (local == 1) return {};
+  return {.wait_us = 3 * links.costs().memory.latency_us,
+          .processor_us = links.flags_us(local, 3) + links.combine_us(local, local, bytes / local) +
+                          links.memory().own_us(2 * (local - 1) * bytes)};
+}
+
 }  // namespace
 
-const ScatterGather kSharedDirect{reduce_scatter_in_memory, all_gather_in_memory};
+constinit const LocalHalves kSharedDirect{.reduce_scatter = reduce_scatter_in_memory,
+                                          .all_gather = all_gather_in_memory,
+                                          .host_price = halves_price};
 
 // The owner of a part writes the sum back to where it has read the contributions. For n = 3, what
 // rank 1 does:

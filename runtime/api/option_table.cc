@@ -12,6 +12,7 @@
 #include "comm/base/check.h"
 #include "comm/base/error.h"
 #include "comm/base/nearest_name.h"
+#include "comm/collective/registry.h"
 #include "compression/compression_rules.h"
 #include "runtime/api/option_values.h"
 #include "topology/link_costs.h"
@@ -228,6 +229,10 @@ const std::vector<OptionEntry>& option_table() {
   static const auto check_name = [](const std::string& text) {
     check_plain_text(text, kLongestName);
   };
+  static const auto check_algorithm = [](const std::string& text) {
+    check_name(text);
+    AlgorithmRequest{text};
+  };
   static const std::vector<OptionEntry> table = {
       auto_bytes_option("fusion_bytes",
                         "largest bucket of gradients; 0 sends each gradient alone; auto takes what "
@@ -236,14 +241,14 @@ const std::vector<OptionEntry>& option_table() {
       text_option("algorithm", "NAME",
                   "auto, flat, ring, direct, halving_doubling, tree, hierarchical or "
                   "hierarchical:LOCAL,CROSS",
-                  &Options::algorithm, true, check_name),
+                  &Options::algorithm, true, check_algorithm),
       text_option("device", "NAME",
                   "accelerator of this rank: cpu (none), cuda (by local rank) or cuda:INDEX",
                   &Options::device, false, check_device_name),
       text_option("device_algorithm", "NAME",
                   "algorithm for device memory: auto, native (one NCCL collective) or "
                   "hierarchical:native,CROSS with CROSS ring, direct, halving_doubling or tree",
-                  &Options::device_algorithm, true, check_name),
+                  &Options::device_algorithm, true, check_algorithm),
       bytes_option("device_fusion_bytes",
                    "largest bucket of gradients in device memory; 0 sends "
                    "each gradient alone",

@@ -11,7 +11,7 @@ CompileOptions compile_options(const PlanContext& context, const BucketLayout& l
   check(!on_device || context.lane != nullptr,
         "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
   CompileOptions result{
-      .algorithm = on_device ? options.device_algorithm : options.algorithm,
+      .algorithm = on_device ? context.device_algorithm : context.algorithm,
       .network_window = options.network_window,
       .device_chunk_bytes = options.device_chunk_bytes,
       .network_takes_device_memory = on_device && context.lane->network_takes_memory(),
@@ -20,7 +20,7 @@ CompileOptions compile_options(const PlanContext& context, const BucketLayout& l
   if (options.chunk_bytes != kAutoBytes) {
     result.chunk_bytes = options.chunk_bytes;
   } else if (!on_device) {
-    const std::string algorithm = resolve_algorithm(layout, context.grid, result);
+    const Algorithm algorithm = resolve_algorithm(layout, context.grid, result);
     const CostModel model(context.grid, costs_for_sizes(algorithm, result.link_costs));
     result.chunk_bytes = model.chunk_bytes(algorithm, host_bucket(layout));
   }
@@ -30,11 +30,16 @@ CompileOptions compile_options(const PlanContext& context, const BucketLayout& l
 std::size_t fusion_bytes(const PlanContext& context, std::size_t bytes) {
   const Options& options = context.options;
   if (options.fusion_bytes != kAutoBytes) return options.fusion_bytes;
-  const std::string algorithm = options.algorithm == "auto"
-                                    ? CostModel(context.grid, context.costs).choose(bytes, false)
-                                    : options.algorithm;
-  return CostModel(context.grid, costs_for_sizes(algorithm, context.costs))
-      .fusion_bytes({.bytes = bytes});
+  const HostBucket all{.bytes = bytes};
+  const AlgorithmRequest& asked = context.algorithm;
+  const CostModel measured(context.grid, context.costs);
+  // Which hierarchy it will be is open, and most of them do not sum in one place.
+  const LinkCosts costs =
+      asked.is_any_hierarchy()
+          ? LinkCosts{}
+          : costs_for_sizes(asked.is_auto() ? measured.choose(all) : *asked.algorithm(),
+                            context.costs);
+  return CostModel(context.grid, costs).fusion_bytes(all);
 }
 
 std::shared_ptr<DevicePacker> make_device_packer(const PlanContext& context,

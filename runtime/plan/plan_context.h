@@ -21,6 +21,9 @@ struct PlanContext {
   DeviceLane* lane = nullptr;  ///< Null without a device.
   const Options& options;
   const LinkCosts& costs;
+  /// The options of these names, as they were parsed.
+  AlgorithmRequest algorithm = options.algorithm;
+  AlgorithmRequest device_algorithm = options.device_algorithm;
 };
 
 /// What decides the schedule of a bucket of `layout`.

@@ -32,17 +32,19 @@ json predictions(const CostModel& model) {
   json rows = json::array();
   for (std::size_t bytes = kSmallest; bytes <= kLargest; bytes *= 4) {
     json times = json::object();
-    for (const std::string& name : CostModel::algorithms()) {
-      times[name] = model.predict_us(name, bytes);
+    const HostBucket bucket{.bytes = bytes};
+    for (const Algorithm& algorithm : CostModel::host_algorithms()) {
+      times[algorithm.to_string()] = model.predict_us(algorithm, bucket);
     }
-    const std::string chosen = model.choose(bytes, false);
-    rows.push_back({{"bytes", bytes},
-                    {"chosen", chosen},
-                    {"chunk_bytes", model.chunk_bytes(chosen, {.bytes = bytes})},
-                    {"fusion_bytes", model.fusion_bytes({.bytes = bytes})},
-                    {"chosen_16bit", model.choose(bytes, true)},
-                    {"chosen_device", model.choose_device(bytes)},
-                    {"us", std::move(times)}});
+    const Algorithm chosen = model.choose(bucket);
+    rows.push_back(
+        {{"bytes", bytes},
+         {"chosen", chosen.to_string()},
+         {"chunk_bytes", model.chunk_bytes(chosen, bucket)},
+         {"fusion_bytes", model.fusion_bytes(bucket)},
+         {"chosen_16bit", model.choose({.bytes = bytes, .reproducible = true}).to_string()},
+         {"chosen_device", model.choose_device(bytes).to_string()},
+         {"us", std::move(times)}});
   }
   return rows;
 }

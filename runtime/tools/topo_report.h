@@ -5,7 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "topology/cost_model.h"
+#include "comm/collective/cost_model.h"
 #include "topology/discovery.h"
 #include "topology/process_grid.h"
 

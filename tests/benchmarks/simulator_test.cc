@@ -213,7 +213,8 @@ TEST(SimulatorForms, NativeStepsMeet) {
   costs.links.device = {.latency_us = 4, .bytes_per_us = 2048};
   const ProcessGrid grid = ProcessGrid::with_node_sizes({4});
   const BucketLayout layout{.count = kCount, .memory = MemoryKind::kDevice};
-  const double expected = CostModel(grid, costs.links).native_us(layout.count * sizeof(float));
+  const double expected =
+      native_us(grid, costs.links, static_cast<double>(layout.count * sizeof(float)));
   EXPECT_NEAR(all_reduce_us(grid, layout, in_one_chunk("native"), costs), expected, 1e-6);
   EXPECT_NEAR(all_reduce_us(grid, layout, in_one_chunk("native"), costs, {0, 0, 512, 0}),
               512 + expected, 1e-6);

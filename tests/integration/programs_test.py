@@ -202,8 +202,8 @@ class Programs(unittest.TestCase):
         self.assertEqual(half.returncode, 78, half.stderr)
         self.assertIn("float32 only", half.stderr)
         wrong = launch("kolo-bench", "all-reduce", "--sizes", "4", "--algorithm", "rign")
-        self.assertEqual(wrong.returncode, 78, wrong.stderr)
-        self.assertIn("rign", wrong.stderr)
+        self.assertEqual(wrong.returncode, 64, wrong.stderr)
+        self.assertIn("did you mean ring?", wrong.stderr)
 
     def test_the_user_guide_lists_every_option_as_help_does(self):
         text = self.succeed("kolo-train", "--help", ranks=1).stdout.split("Runtime:\n")[1]

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "topology/host_passages.h"
+#include "topology/node_memory.h"
 
 namespace kolo {
 namespace {

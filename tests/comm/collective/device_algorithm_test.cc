@@ -129,7 +129,7 @@ TEST(DeviceAlgorithms, SumEveryElementOnceForAnySizes) {
         .device_chunk_bytes = below(6 * padding * size_of(dtype)),
         .staging_bytes = 2 * kWireAlignment + below(20 * kWireAlignment)};
     expect_correct(compile_all(grid, layout, options), grid, Goal::all_reduce(grid.world_size()),
-                   options, options.algorithm);
+                   options, options.algorithm.algorithm()->to_string());
   }
 }
 
@@ -234,10 +234,10 @@ TEST(ResolveDeviceAlgorithm, StaysWithItsKindOfMemory) {
   EXPECT_THROW(
       resolve_algorithm(device, grid, {.algorithm = "native", .native_spans_nodes = false}),
       KoloError);
-  EXPECT_EQ(resolve_algorithm(device, grid, {}), "native");
-  EXPECT_THAT(resolve_algorithm(device, grid, {.native_spans_nodes = false}),
+  EXPECT_EQ(resolve_algorithm(device, grid, {}).to_string(), "native");
+  EXPECT_THAT(resolve_algorithm(device, grid, {.native_spans_nodes = false}).to_string(),
               testing::StartsWith("hierarchical:native,"));
-  EXPECT_THAT(resolve_algorithm(device, grid, {.algorithm = "hierarchical"}),
+  EXPECT_THAT(resolve_algorithm(device, grid, {.algorithm = "hierarchical"}).to_string(),
               testing::StartsWith("hierarchical:native,"));
 }
 
@@ -246,10 +246,10 @@ TEST(ResolveDeviceAlgorithm, RoundsSixteenBitSumsOncePerLevelBetweenNodes) {
   const BucketLayout half{.count = 4 * device_padding(grid, DType::kBFloat16),
                           .dtype = DType::kBFloat16,
                           .memory = MemoryKind::kDevice};
-  EXPECT_EQ(resolve_algorithm(half, grid, {}), "native");
-  EXPECT_EQ(resolve_algorithm(half, grid, {.native_spans_nodes = false}),
+  EXPECT_EQ(resolve_algorithm(half, grid, {}).to_string(), "native");
+  EXPECT_EQ(resolve_algorithm(half, grid, {.native_spans_nodes = false}).to_string(),
             "hierarchical:native,direct");
-  EXPECT_EQ(resolve_algorithm(half, grid, {.algorithm = "hierarchical"}),
+  EXPECT_EQ(resolve_algorithm(half, grid, {.algorithm = "hierarchical"}).to_string(),
             "hierarchical:native,direct");
   EXPECT_THROW(resolve_algorithm(half, grid, {.algorithm = "hierarchical:native,ring"}), KoloError);
   BucketLayout greatest = half;
@@ -264,7 +264,7 @@ TEST(ResolveDeviceAlgorithm, SaysWhy) {
               testing::MatchesRegex("native: [0-9.]+ [mu]s predicted; "
                                     "hierarchical:native,[a-z_]+ [0-9.]+ [mu]s"));
   EXPECT_THAT(explain_device_algorithm(layout, grid, {.algorithm = "ring"}),
-              HasSubstr("as asked for"));
+              testing::StartsWith("ring: "));
 }
 
 TEST(DeviceChunks, CoverTheBucketInMultiplesOfThePadding) {

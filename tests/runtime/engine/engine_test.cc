@@ -27,6 +27,7 @@ float element(int rank, std::size_t index) {
 struct Shape {
   std::vector<int> nodes;
   std::string algorithm;
+  std::size_t chunk_bytes = 256;
 };
 
 class EngineShapes : public testing::TestWithParam<Shape> {};
@@ -34,7 +35,7 @@ class EngineShapes : public testing::TestWithParam<Shape> {};
 TEST_P(EngineShapes, AllReduceSumsForAnyInterleaving) {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     EngineJob job(ProcessGrid::with_node_sizes(GetParam().nodes),
-                  {.algorithm = GetParam().algorithm, .chunk_bytes = 256}, seed);
+                  {.algorithm = GetParam().algorithm, .chunk_bytes = GetParam().chunk_bytes}, seed);
     for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 3, 64, 331}) {
       std::vector<std::vector<float>> data(static_cast<std::size_t>(job.world_size()));
       // Twice: the second use takes the plan of the first.
@@ -65,7 +66,7 @@ TEST_P(EngineShapes, AllReduceSumsForAnyInterleaving) {
 
 TEST_P(EngineShapes, BroadcastReachesAll) {
   EngineJob job(ProcessGrid::with_node_sizes(GetParam().nodes),
-                {.algorithm = GetParam().algorithm, .chunk_bytes = 256}, 7);
+                {.algorithm = GetParam().algorithm, .chunk_bytes = GetParam().chunk_bytes}, 7);
   for (int root = 0; root < job.world_size(); ++root) {
     std::vector<std::vector<float>> data(static_cast<std::size_t>(job.world_size()),
                                          std::vector<float>(200));
@@ -90,6 +91,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, EngineShapes,
                                          Shape{{2, 2}, "auto"},
                                          Shape{{2, 2}, "hierarchical:direct,direct"},
                                          Shape{{3, 1, 2}, "hierarchical:direct,ring"},
+                                         Shape{{2, 2}, "hierarchical:ring,ring", kAutoBytes},
+                                         Shape{{1, 2}, "hierarchical:ring,tree", kAutoBytes},
                                          Shape{{2, 2, 2, 2}, "halving_doubling"},
                                          Shape{std::vector<int>(11, 1), "ring"}));
 

@@ -1,4 +1,4 @@
-#include "topology/cost_model.h"
+#include "comm/collective/cost_model.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <limits>
-#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -35,6 +35,14 @@ std::vector<ProcessGrid> grids() {
   return result;
 }
 
+double predict_us(const CostModel& model, const std::string& algorithm, const HostBucket& bucket) {
+  return model.predict_us(Algorithm::parse(algorithm), bucket);
+}
+
+std::string chosen(const CostModel& model, std::size_t bytes, bool reproducible = false) {
+  return model.choose({.bytes = bytes, .reproducible = reproducible}).to_string();
+}
+
 std::vector<std::size_t> sizes() {
   std::vector<std::size_t> result{0};
   for (std::size_t bytes = 1; bytes <= 1024 * kMiB; bytes *= 4) result.push_back(bytes);
@@ -44,12 +52,13 @@ std::vector<std::size_t> sizes() {
 TEST(CostModel, PredictionsGrowWithBytes) {
   for (const ProcessGrid& grid : grids()) {
     const CostModel model(grid, {});
-    for (const std::string& name : CostModel::algorithms()) {
+    for (const Algorithm& name : CostModel::host_algorithms()) {
       for (const std::size_t chunk : {std::size_t{0}, std::size_t{1} << 18, kMiB}) {
         double previous = 0;
         for (const std::size_t bytes : sizes()) {
           const double predicted = model.predict_us(name, {.bytes = bytes, .chunk_bytes = chunk});
-          EXPECT_GE(predicted, previous) << name << ", " << bytes << " bytes, chunks of " << chunk;
+          EXPECT_GE(predicted, previous)
+              << name.to_string() << ", " << bytes << " bytes, chunks of " << chunk;
           previous = predicted;
         }
       }
@@ -65,18 +74,18 @@ TEST(CostModel, ChoosesTheLowestPrediction) {
         HostBucket bucket{.bytes = bytes, .packing = packing};
         double best = std::numeric_limits<double>::infinity();
         double best_reproducible = best;
-        for (const std::string& name : CostModel::algorithms()) {
-          if (grid.num_nodes() == 1 && name != "direct" && name != "flat") continue;
-          if (name == "flat" && bytes > kLargestFlat) continue;
+        for (const Algorithm& name : CostModel::host_algorithms()) {
+          if (grid.num_nodes() == 1 && !name.maps_memory()) continue;
+          if (name.flat() != nullptr && bytes > name.flat()->auto_most_bytes) continue;
           best = std::min(best, model.predict_us(name, bucket));
-          if (CostModel::is_reproducible(name)) {
+          if (name.sums_in_one_place()) {
             best_reproducible = std::min(best_reproducible, model.predict_us(name, bucket));
           }
         }
         EXPECT_EQ(model.predict_us(model.choose(bucket), bucket), best);
         bucket.reproducible = true;
-        const std::string reproducible = model.choose(bucket);
-        EXPECT_TRUE(CostModel::is_reproducible(reproducible)) << reproducible;
+        const Algorithm reproducible = model.choose(bucket);
+        EXPECT_TRUE(reproducible.sums_in_one_place()) << reproducible.to_string();
         EXPECT_EQ(model.predict_us(reproducible, bucket), best_reproducible);
       }
     }
@@ -85,8 +94,8 @@ TEST(CostModel, ChoosesTheLowestPrediction) {
 
 TEST(CostModel, OneRankCostsNothing) {
   const CostModel model(ProcessGrid::with_node_sizes({1}), {});
-  for (const std::string& name : CostModel::algorithms()) {
-    EXPECT_EQ(model.predict_us(name, kMiB), 0) << name;
+  for (const Algorithm& name : CostModel::host_algorithms()) {
+    EXPECT_EQ(model.predict_us(name, {.bytes = kMiB}), 0) << name.to_string();
   }
 }
 
@@ -116,7 +125,7 @@ LinkCosts round_costs() {
 }
 
 double whole_us(const CostModel& model, const std::string& algorithm, std::size_t bytes) {
-  return model.predict_us(algorithm, {.bytes = bytes, .chunk_bytes = bytes});
+  return predict_us(model, algorithm, {.bytes = bytes, .chunk_bytes = bytes});
 }
 
 // By hand: trips or messages, then bytes on the link, then bytes read and written in a node.
@@ -199,17 +208,17 @@ TEST(CostModel, CountsStepsMessagesAndBuckets) {
 TEST(CostModel, ChunksFollowEachOtherAtThePaceOfTheBusiestResource) {
   const CostModel network(ProcessGrid::with_node_sizes({1, 1}), round_costs());
   const double first = 2 * (100 + 50) + 3 * 5;
-  EXPECT_DOUBLE_EQ(network.predict_us("ring", {.bytes = 100, .chunk_bytes = 100}), first);
-  EXPECT_DOUBLE_EQ(network.predict_us("ring", {.bytes = 400, .chunk_bytes = 100}),
+  EXPECT_DOUBLE_EQ(predict_us(network, "ring", {.bytes = 100, .chunk_bytes = 100}), first);
+  EXPECT_DOUBLE_EQ(predict_us(network, "ring", {.bytes = 400, .chunk_bytes = 100}),
                    first + 3 * 2 * 50);
   // What goes up a tree meets what comes down.
-  EXPECT_DOUBLE_EQ(network.predict_us("tree", {.bytes = 400, .chunk_bytes = 100}),
+  EXPECT_DOUBLE_EQ(predict_us(network, "tree", {.bytes = 400, .chunk_bytes = 100}),
                    2 * (100 + 100) + 3 * 10 + 3 * 100);
   // Combining is slower than the link.
   LinkCosts costs = round_costs();
   costs.memory.cached_bytes_per_us = 0.1;
   const CostModel slow(ProcessGrid::with_node_sizes({1, 1}), costs);
-  EXPECT_DOUBLE_EQ(slow.predict_us("ring", {.bytes = 400, .chunk_bytes = 100}),
+  EXPECT_DOUBLE_EQ(predict_us(slow, "ring", {.bytes = 400, .chunk_bytes = 100}),
                    2 * (100 + 50) + 4 * 3 * 500);
 }
 
@@ -231,8 +240,8 @@ TEST(CostModel, MemoryBeyondTheCacheIsSlower) {
 TEST(CostModel, PackingCostsWhatItMoves) {
   const CostModel node(ProcessGrid::with_node_sizes({2}), round_costs());
   const auto extra = [](const CostModel& model, const std::string& name, Packing packing) {
-    return model.predict_us(name, {.bytes = 400, .packing = packing, .chunk_bytes = 400}) -
-           model.predict_us(name, {.bytes = 400, .chunk_bytes = 400});
+    return predict_us(model, name, {.bytes = 400, .packing = packing, .chunk_bytes = 400}) -
+           predict_us(model, name, {.bytes = 400, .chunk_bytes = 400});
   };
   // The other's half through slots on both ranks; own halves into a slot and back, if converted.
   EXPECT_DOUBLE_EQ(extra(node, "direct", Packing::kUser), 200);
@@ -244,26 +253,26 @@ TEST(CostModel, PackingCostsWhatItMoves) {
 
 TEST(CostModel, PrefersWhatTheDesignExpects) {
   const CostModel node(ProcessGrid::with_node_sizes({2}), {});
-  EXPECT_EQ(node.choose(4, false), "flat");
-  EXPECT_EQ(node.choose(4, true), "flat");
-  EXPECT_EQ(node.choose(kMiB, false), "direct");
-  EXPECT_EQ(CostModel(ProcessGrid::with_node_sizes({8}), {}).choose(64 * kMiB, false), "direct");
+  EXPECT_EQ(chosen(node, 4), "flat");
+  EXPECT_EQ(chosen(node, 4, true), "flat");
+  EXPECT_EQ(chosen(node, kMiB), "direct");
+  EXPECT_EQ(chosen(CostModel(ProcessGrid::with_node_sizes({8}), {}), 64 * kMiB), "direct");
   const CostModel cluster(ProcessGrid::with_node_sizes({4, 4, 4, 4}), {});
-  EXPECT_TRUE(cluster.choose(64 * kMiB, false).starts_with("hierarchical:direct,"));
-  EXPECT_EQ(CostModel(ProcessGrid::with_node_sizes({1, 1}), {}).choose(4, false), "flat");
+  EXPECT_TRUE(chosen(cluster, 64 * kMiB).starts_with("hierarchical:direct,"));
+  EXPECT_EQ(chosen(CostModel(ProcessGrid::with_node_sizes({1, 1}), {}), 4), "flat");
 }
 
 TEST(CostModel, ChunkSizeIsTheBestOneWithinABucket) {
   for (const ProcessGrid& grid : grids()) {
     const CostModel model(grid, {});
-    for (const std::string& name : CostModel::algorithms()) {
+    for (const Algorithm& name : CostModel::host_algorithms()) {
       for (const std::size_t bytes : {std::size_t{0}, kMiB, 100 * kMiB}) {
         HostBucket bucket{.bytes = bytes};
         const double predicted = model.predict_us(name, bucket);
         const std::size_t chosen = model.chunk_bytes(name, bucket);
         for (bucket.chunk_bytes = 64 << 10; bucket.chunk_bytes <= 64 * kMiB;
              bucket.chunk_bytes *= 2) {
-          EXPECT_LE(predicted, model.predict_us(name, bucket)) << name << ", " << bytes;
+          EXPECT_LE(predicted, model.predict_us(name, bucket)) << name.to_string() << ", " << bytes;
           if (bucket.chunk_bytes == chosen) {
             EXPECT_EQ(predicted, model.predict_us(name, bucket));
           }
@@ -273,9 +282,10 @@ TEST(CostModel, ChunkSizeIsTheBestOneWithinABucket) {
   }
   // Inside a node nothing overlaps, between nodes local halves and exchange do.
   const CostModel node(ProcessGrid::with_node_sizes({2}), {});
-  EXPECT_EQ(node.chunk_bytes("direct", {.bytes = 10 * kMiB}), 16 * kMiB);
+  EXPECT_EQ(node.chunk_bytes(Algorithm::parse("direct"), {.bytes = 10 * kMiB}), 16 * kMiB);
   const CostModel cluster(ProcessGrid::with_node_sizes({4, 4}), {});
-  EXPECT_LT(cluster.chunk_bytes("hierarchical:direct,ring", {.bytes = 64 * kMiB}), 8 * kMiB);
+  EXPECT_LT(cluster.chunk_bytes(Algorithm::parse("hierarchical:direct,ring"), {.bytes = 64 * kMiB}),
+            8 * kMiB);
 }
 
 TEST(CostModel, NodeSumsInRankOrderWhateverItsLinksCost) {
@@ -287,9 +297,10 @@ TEST(CostModel, NodeSumsInRankOrderWhateverItsLinksCost) {
       const CostModel model(ProcessGrid::with_node_sizes({ranks}), costs);
       for (const Packing packing : {Packing::kNone, Packing::kUser, Packing::kCast}) {
         for (const std::size_t bytes : sizes()) {
-          const std::string chosen = model.choose({.bytes = bytes, .packing = packing});
-          EXPECT_TRUE(chosen == "direct" || (chosen == "flat" && bytes <= kLargestFlat))
-              << chosen << ", " << bytes;
+          const Algorithm chosen = model.choose({.bytes = bytes, .packing = packing});
+          EXPECT_TRUE(chosen.maps_memory() && chosen.sums_in_one_place())
+              << chosen.to_string() << ", " << bytes;
+          EXPECT_LE(bytes, chosen.flat()->auto_most_bytes) << chosen.to_string();
         }
       }
     }
@@ -313,26 +324,6 @@ TEST(CostModel, FusionSizeGrowsWithWhatABucketCosts) {
   const CostModel node(ProcessGrid::with_node_sizes({2}), {});
   EXPECT_EQ(node.fusion_bytes({.bytes = 0}), 64u << 10);
   EXPECT_LE(node.fusion_bytes({.bytes = kMiB}), kMiB);
-}
-
-TEST(CostModel, HierarchicalStandsForTheBestCrossAlgorithm) {
-  const CostModel model(ProcessGrid::with_node_sizes({2, 2, 2}), {});
-  for (const std::size_t bytes : sizes()) {
-    double best = std::numeric_limits<double>::infinity();
-    for (const char* cross : {"ring", "direct", "halving_doubling", "tree"}) {
-      best = std::min(best, model.hierarchical_us(bytes, cross));
-    }
-    EXPECT_EQ(model.predict_us("hierarchical", bytes), best);
-  }
-}
-
-TEST(CostModel, RejectsUnknownNames) {
-  const CostModel model(ProcessGrid::with_node_sizes({2, 2}), {});
-  for (const char* name : {"", "rings", "hierarchical:", "hierarchical:ring,direct",
-                           "hierarchical:direct,hierarchical", "hierarchical:direct,"}) {
-    EXPECT_THROW(model.predict_us(name, 1), std::invalid_argument) << name;
-  }
-  EXPECT_THROW(model.hierarchical_us(1, "hierarchical"), std::invalid_argument);
 }
 
 }  // namespace

@@ -4,19 +4,20 @@
 
 namespace kolo {
 
-/// The way of one chunk through an algorithm, by what it keeps busy on the busiest node.
+/// What one chunk costs on its way through an algorithm, by the resource that it keeps busy on the
+/// busiest node.
 ///
-/// Chunks follow each other as closely as the busiest resource lets them, because waits of several
-/// chunks overlap, and so do link and processors:
+/// Chunks follow each other as closely as the busiest resource allows, because the waits of several
+/// chunks overlap, and so do links and processors:
 ///
-///   link        ===0=== ===1=== ===2===             3 chunks: the way of one alone,
+///   link        ===0=== ===1=== ===2===             3 chunks: the time of one alone,
 ///   processors         --0--   --1--   --2--         then 2 times the pace
 ///
 /// Units: microseconds.
 struct Passage {
-  double wait_us = 0;       ///< Nobody is busy: flags and messages are on their way.
+  double wait_us = 0;       ///< Nothing is busy: flags and messages are in flight.
   double link_us = 0;       ///< The node's link carries bytes that the next step waits for.
-  double one_way_us = 0;    ///< Of that, in its busier direction: both are free for other chunks.
+  double one_way_us = 0;    ///< The part of it in the busier direction: the other chunks use both.
   double processor_us = 0;  ///< Ranks move bytes, and handle steps and messages.
 
   double alone_us() const { return wait_us + link_us + processor_us; }
@@ -36,11 +37,17 @@ struct Passage {
   }
 };
 
+/// The slower of two passages that happen at the same time.
+inline Passage slower(const Passage& a, const Passage& b) {
+  return {std::max(a.wait_us, b.wait_us), std::max(a.link_us, b.link_us),
+          std::max(a.one_way_us, b.one_way_us), std::max(a.processor_us, b.processor_us)};
+}
+
 /// `chunks` equal chunks, one after the other; at least 1, a fraction counts as its part.
 ///
-/// Of a link that saves up a burst while it rests, what takes `burst_us` at its rate passes at
-/// once. All-reduces that follow each other still move no more than the rate each way, so that is
-/// the least they take:
+/// A link that saves up a burst while it rests passes at once the bytes that take `burst_us` at its
+/// rate. All-reduces that follow each other still move no more than the rate each way, so that is
+/// the least that they take:
 ///
 ///   16 KiB up and down a tree, 138 us each way, in 40 us without the bytes     40 + 2 * 138
 ///   the same with a burst of 256 KiB                                           138

@@ -1,0 +1,117 @@
+#include "comm/collective/selection.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "comm/base/error.h"
+
+namespace kolo {
+namespace {
+
+[[noreturn]] void fail(std::string what) {
+  throw KoloError(Error{.code = ErrorCode::kConfig, .what = std::move(what)});
+}
+
+std::size_t bytes_of(const BucketLayout& layout) { return layout.count * size_of(layout.dtype); }
+
+bool is_on_device(const BucketLayout& layout) { return layout.memory == MemoryKind::kDevice; }
+
+/// Whether partial sums of the bucket would be rounded.
+bool rounds(const BucketLayout& layout) {
+  return is_16bit_float(layout.dtype) && layout.op != ReduceOp::kMin && layout.op != ReduceOp::kMax;
+}
+
+LinkCosts link_costs(const CompileOptions& options) {
+  LinkCosts costs = options.link_costs;
+  if (options.network_takes_device_memory) {
+    costs.staging = {.latency_us = 0, .bytes_per_us = std::numeric_limits<double>::infinity()};
+  }
+  return costs;
+}
+
+DeviceLimits device_limits(const BucketLayout& layout, const CompileOptions& options) {
+  return {.reproducible = rounds(layout),
+          .native_spans_nodes = options.native_spans_nodes,
+          .unit_bytes = options.device_chunk_bytes};
+}
+
+/// What could be taken instead: "direct, flat and hierarchical:direct,direct".
+template <typename Predicate>
+std::string alternatives(const BucketLayout& layout, Predicate fits) {
+  std::vector<std::string> names;
+  for (const Algorithm& each : algorithms_for(layout.memory)) {
+    if (fits(each)) names.push_back(each.to_string());
+  }
+  return fmt::format("{}", fmt::join(names, "; "));
+}
+
+void check(const Algorithm& algorithm, const BucketLayout& layout, const CompileOptions& options) {
+  if (!algorithm.takes(layout.memory)) {
+    fail(fmt::format("algorithm {} does not take {} memory; there are {}", algorithm.to_string(),
+                     is_on_device(layout) ? "device" : "host",
+                     alternatives(layout, [](const Algorithm&) { return true; })));
+  }
+  if (algorithm.needs_native() && !options.native_spans_nodes) {
+    fail(fmt::format("algorithm {} needs the device's own library to reach all ranks; there are {}",
+                     algorithm.to_string(), alternatives(layout, [](const Algorithm& each) {
+                       return !each.needs_native();
+                     })));
+  }
+  if (rounds(layout) && !algorithm.sums_in_one_place()) {
+    fail(fmt::format(
+        "algorithm {} would round {} partial sums at every hop; with 16-bit gradients or wire use "
+        "one of {}",
+        algorithm.to_string(), to_string(layout.dtype),
+        alternatives(layout, [](const Algorithm& each) { return each.sums_in_one_place(); })));
+  }
+}
+
+Algorithm cheapest_hierarchy(const BucketLayout& layout, const CostModel& model,
+                             const CompileOptions& options) {
+  std::vector<Algorithm> candidates = hierarchies_for(layout.memory);
+  if (rounds(layout)) {
+    std::erase_if(candidates, [](const Algorithm& each) { return !each.sums_in_one_place(); });
+  }
+  return *std::ranges::min_element(candidates, {}, [&](const Algorithm& each) {
+    return is_on_device(layout)
+               ? model.predict_device_us(each, bytes_of(layout), options.device_chunk_bytes)
+               : model.predict_us(each, {.bytes = bytes_of(layout)});
+  });
+}
+
+}  // namespace
+
+HostBucket host_bucket(const BucketLayout& layout) {
+  Packing packing = Packing::kNone;
+  if (layout.placement == Placement::kUser) packing = Packing::kUser;
+  if (layout.placement == Placement::kStaged) packing = Packing::kCast;
+  return {.bytes = bytes_of(layout), .reproducible = rounds(layout), .packing = packing};
+}
+
+Algorithm resolve_algorithm(const BucketLayout& layout, const ProcessGrid& grid,
+                            const CompileOptions& options) {
+  const CostModel model(grid, link_costs(options));
+  if (options.algorithm.is_auto()) {
+    return is_on_device(layout)
+               ? model.choose_device(bytes_of(layout), device_limits(layout, options))
+               : model.choose(host_bucket(layout));
+  }
+  if (options.algorithm.is_any_hierarchy()) return cheapest_hierarchy(layout, model, options);
+  const Algorithm algorithm = *options.algorithm.algorithm();
+  check(algorithm, layout, options);
+  return algorithm;
+}
+
+std::string explain_device_algorithm(const BucketLayout& layout, const ProcessGrid& grid,
+                                     const CompileOptions& options) {
+  return CostModel(grid, link_costs(options))
+      .explain_device(resolve_algorithm(layout, grid, options), bytes_of(layout),
+                      device_limits(layout, options));
+}
+
+}  // namespace kolo

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "topology/link_costs.h"
+
+namespace kolo {
+
+/// What moving bytes inside a node takes while a bucket of some size is worked on.
+///
+/// Rates follow the node's working set through the sizes that were measured.
+/// Threads: immutable; any.
+class NodeMemory {
+ public:
+  NodeMemory(const MemoryCost& cost, double working_set_bytes);
+
+  /// Bytes read or written, all ranks of the node together, in lines the reader wrote itself.
+  double own_us(double bytes) const { return bytes * own_us_per_byte_; }
+  /// The same in lines that another rank wrote last, never faster than a rank's own lines.
+  double shared_us(double bytes) const { return bytes * shared_us_per_byte_; }
+
+ private:
+  double own_us_per_byte_;
+  double shared_us_per_byte_;
+};
+
+}  // namespace kolo
