@@ -118,7 +118,8 @@ class ProbeWait {
   ProbeWait(MessageTransport& transport, std::chrono::milliseconds timeout, bool yields_at_once)
       : transport_(transport), timeout_(timeout), yields_at_once_(yields_at_once) {}
 
-  /// Errors: that of the transport; KoloError(kTimeout).
+  /// Errors: that of the transport; KoloError(kTimeout). The transport is shut down before either
+  ///         is thrown, so that no message is in flight in buffers that the exception unwinds.
   template <typename Condition>
   void until(Condition condition) {
     const auto start = std::chrono::steady_clock::now();
@@ -126,17 +127,23 @@ class ProbeWait {
       if (yields_at_once_ || polls > kPollsBeforeYield) std::this_thread::yield();
       if (polls % kPollsPerCheck != 0) continue;
       transport_.poll();
-      if (const auto failure = transport_.failure()) throw KoloError(*failure);
+      if (const auto failure = transport_.failure()) give_up(*failure);
       if (std::chrono::steady_clock::now() - start > timeout_) {
-        throw KoloError({.code = ErrorCode::kTimeout,
-                         .rank = transport_.rank(),
-                         .verb = "calibrate",
-                         .what = "a peer did not answer while links were measured"});
+        give_up({.code = ErrorCode::kTimeout,
+                 .rank = transport_.rank(),
+                 .verb = "calibrate",
+                 .what = "a peer did not answer while links were measured"});
       }
     }
   }
 
  private:
+  [[noreturn]] void give_up(const Error& error) {
+    const Error copy = error;
+    transport_.shutdown(false);
+    throw KoloError(copy);
+  }
+
   static constexpr unsigned kPollsBeforeYield = 256;
   static constexpr unsigned kPollsPerCheck = 256;
 

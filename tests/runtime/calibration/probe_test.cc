@@ -24,6 +24,26 @@ constexpr Duration kAll = milliseconds(100);
 
 double ms(Duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
 
+// The frame that waits owns buffer and completion, which the exception is about to unwind.
+TEST(ProbeWait, LeavesNothingInFlightWhenAPeerIsLostOrSilent) {
+  for (const bool is_lost : {true, false}) {
+    InProcessHub hub(ProcessGrid::with_node_sizes({1, 1}), {.arena_bytes = 4096});
+    const auto transport = hub.transport(0), peer = hub.transport(1);
+    std::vector<std::byte> buffer(8);
+    Completion receive;
+    transport->irecv(1, {.source = 1}, buffer, receive);
+    if (is_lost) peer->shutdown(false);
+    ProbeWait wait(*transport, milliseconds(1), /*yields_at_once=*/true);
+    try {
+      wait.until([&] { return receive.state == Completion::State::kDone; });
+      FAIL() << "nothing was sent";
+    } catch (const KoloError& e) {
+      EXPECT_EQ(e.error().code, is_lost ? ErrorCode::kPeerLost : ErrorCode::kTimeout);
+      EXPECT_EQ(receive.state, Completion::State::kIdle);
+    }
+  }
+}
+
 TEST(ProbeBudget, SharesWhatIsLeft) {
   ManualClock clock;
   ProbeBudget budget(clock, clock.now() + kAll);
