@@ -332,8 +332,7 @@ bool Executor::issue_ready(Run& run) {
 void Executor::issue(Run& run, StepId id) {
   const Step& step = run.schedule.steps[id];
   const auto tag_from = [&](int source) {
-    return Tag{.epoch = run.binding.epoch,
-               .source = static_cast<std::uint32_t>(source),
+    return Tag{.source = static_cast<std::uint32_t>(source),
                .bucket = run.binding.bucket,
                .iteration = static_cast<std::uint32_t>(run.iteration),
                .ordinal = step.ordinal};
@@ -472,9 +471,8 @@ void Executor::cancel() {
   for (const auto& run : runs_) {
     // A number without messages may have belonged to a bucket with some, whose strays count.
     if (!run || !has_messages(run->schedule)) continue;
-    transport_.abandon({.epoch = run->binding.epoch,
-                        .bucket = run->binding.bucket,
-                        .iteration = static_cast<std::uint32_t>(run->iteration)});
+    transport_.abandon(
+        {.bucket = run->binding.bucket, .iteration = static_cast<std::uint32_t>(run->iteration)});
   }
   for (Run* run : active_) {
     run->running = false;

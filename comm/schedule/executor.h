@@ -23,7 +23,6 @@ namespace kolo {
 struct Binding {
   std::string name = {};  ///< For errors and traces.
   BucketId bucket = 0;
-  std::uint32_t epoch = 0;
   std::uint64_t first_iteration = 0;  ///< Above those of the buckets that had this number before.
   std::uint32_t first_flag = 0;       ///< The schedule's flags are first_flag .. + flag_count - 1.
   /// What these flags were raised to at most before: iteration n raises them to flag_base + n + 1.

@@ -17,8 +17,7 @@ class AbandonedRuns {
 
   bool covers(const Tag& message) const {
     return std::any_of(first_.begin(), first_.end(), [&](const Tag& first) {
-      return message.epoch == first.epoch && message.bucket == first.bucket &&
-             !is_before(message.iteration, first.iteration);
+      return message.bucket == first.bucket && !is_before(message.iteration, first.iteration);
     });
   }
 

@@ -40,9 +40,8 @@ Error stray_message(int rank, const Tag& tag, std::size_t bytes) {
                .verb = "run",
                .bucket = {},
                .what = "nobody waited for a message of " + std::to_string(bytes) +
-                       " bytes: epoch " + std::to_string(tag.epoch) + ", bucket " +
-                       std::to_string(tag.bucket) + ", iteration " + std::to_string(tag.iteration) +
-                       ", number " + std::to_string(tag.ordinal)};
+                       " bytes: bucket " + std::to_string(tag.bucket) + ", iteration " +
+                       std::to_string(tag.iteration) + ", number " + std::to_string(tag.ordinal)};
 }
 
 }  // namespace kolo

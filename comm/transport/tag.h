@@ -4,17 +4,17 @@
 
 namespace kolo {
 
-/// Label of a data message. It names the message completely, so that a receive matches exactly one
-/// send and a message of another epoch, iteration or bucket can be told apart.
+/// Label of a data message. A receive matches exactly one send, and a message of another bucket or
+/// iteration is told apart.
 ///
-///   bits  63..58  57..42  41..30  29..20     19..0
-///         epoch   source  bucket  iteration  ordinal
+///   bits  63..48  47..36  35..20     19..0
+///         source  bucket  iteration  ordinal
 ///
 /// `source` is the sending rank, `ordinal` counts the messages from that rank to the receiver
-/// within one run of one schedule. Fields wrap; two messages in flight never differ by a whole
-/// turn.
+/// within one run of one schedule. Fields wrap around; two messages in flight are never so far
+/// apart that they become equal. A bucket's number may be used again: its iterations go on from
+/// those of the bucket that had the number before, so plans need no label of their own.
 struct Tag {
-  std::uint32_t epoch = 0;
   std::uint32_t source = 0;
   std::uint32_t bucket = 0;
   std::uint32_t iteration = 0;
@@ -24,17 +24,15 @@ struct Tag {
 };
 
 inline constexpr int kTagOrdinalBits = 20;
-inline constexpr int kTagIterationBits = 10;
+inline constexpr int kTagIterationBits = 16;
 inline constexpr int kTagBucketBits = 12;
 inline constexpr int kTagSourceBits = 16;
-inline constexpr int kTagEpochBits = 6;
 
 constexpr std::uint64_t pack(const Tag& tag) {
   const auto field = [](std::uint32_t value, int bits) {
     return static_cast<std::uint64_t>(value & ((std::uint32_t{1} << bits) - 1));
   };
-  std::uint64_t packed = field(tag.epoch, kTagEpochBits);
-  packed = (packed << kTagSourceBits) | field(tag.source, kTagSourceBits);
+  std::uint64_t packed = field(tag.source, kTagSourceBits);
   packed = (packed << kTagBucketBits) | field(tag.bucket, kTagBucketBits);
   packed = (packed << kTagIterationBits) | field(tag.iteration, kTagIterationBits);
   packed = (packed << kTagOrdinalBits) | field(tag.ordinal, kTagOrdinalBits);
@@ -52,7 +50,6 @@ constexpr Tag unpack(std::uint64_t packed) {
   tag.iteration = take(kTagIterationBits);
   tag.bucket = take(kTagBucketBits);
   tag.source = take(kTagSourceBits);
-  tag.epoch = take(kTagEpochBits);
   return tag;
 }
 
