@@ -11,8 +11,8 @@ namespace kolo {
 #if KOLO_WITH_UCX
 
 std::unique_ptr<MessageTransport> connect_network(Rendezvous& rendezvous) {
-  auto transport = std::make_unique<UcxTransport>(
-      UcxTransport::Config{.rank = rendezvous.rank(), .world_size = rendezvous.size()});
+  auto transport =
+      UcxTransport::create({.rank = rendezvous.rank(), .world_size = rendezvous.size()});
   transport->connect(rendezvous.all_gather(transport->address()));
   return transport;
 }

@@ -17,8 +17,7 @@ TransportJob ucx_job(const ProcessGrid& grid, const TransportLimits& limits) {
   std::vector<std::unique_ptr<UcxTransport>> networks;
   std::vector<std::string> addresses;
   for (int rank = 0; rank < grid.world_size(); ++rank) {
-    networks.push_back(std::make_unique<UcxTransport>(
-        UcxTransport::Config{.rank = rank, .world_size = grid.world_size()}));
+    networks.push_back(UcxTransport::create({.rank = rank, .world_size = grid.world_size()}));
     addresses.push_back(networks.back()->address());
   }
   return make_together(grid, [&](int rank) {
@@ -110,8 +109,7 @@ TEST(UcxLanes, AControlFrameDoesNotWaitForDataOnItsWay) {
 
 /// UCX for one of two processes, which exchange addresses through shared memory.
 std::unique_ptr<UcxTransport> meet_over_ucx(ShmTransport& bootstrap) {
-  auto network = std::make_unique<UcxTransport>(
-      UcxTransport::Config{.rank = bootstrap.rank(), .world_size = 2});
+  auto network = UcxTransport::create({.rank = bootstrap.rank(), .world_size = 2});
   const int peer = 1 - bootstrap.rank();
   std::vector<std::string> addresses(2, network->address());
   bootstrap.send_control(peer, std::as_bytes(std::span(addresses[0])));
