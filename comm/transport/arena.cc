@@ -9,12 +9,11 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
-#include <limits>
 #include <string>
 #include <utility>
 
 #include "comm/base/error.h"
+#include "comm/transport/available_memory.h"
 
 namespace kolo {
 
@@ -35,18 +34,6 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 [[noreturn]] void throw_resources(const std::string& what) {
   throw_error(ErrorCode::kResources, what + ": " + std::strerror(errno));
-}
-
-/// What the kernel says could be allocated without swapping; no limit if it does not say.
-std::size_t available_memory() {
-  std::ifstream info("/proc/meminfo");
-  for (std::string key, unit; info >> key;) {
-    std::size_t kib = 0;
-    if (!(info >> kib)) break;
-    if (key == "MemAvailable:") return kib * 1024;
-    std::getline(info, unit);
-  }
-  return std::numeric_limits<std::size_t>::max();
 }
 
 std::size_t allocated_bytes(int fd) {
@@ -132,7 +119,7 @@ bool Arena::populate(std::size_t offset, std::size_t bytes) {
   return true;
 }
 
-void Arena::commit(std::size_t offset, std::size_t bytes) {
+void Arena::commit(std::size_t offset, std::size_t bytes, const std::filesystem::path& root) {
   if (offset > size() || bytes > size() - offset) {
     throw_error(ErrorCode::kResources, "the arena needs " + std::to_string(offset + bytes) +
                                            " bytes and is limited to " + std::to_string(size()));
@@ -140,11 +127,12 @@ void Arena::commit(std::size_t offset, std::size_t bytes) {
   if (bytes == 0) return;
   // The kernel would rather end a process than refuse what does not fit: ask first. Pages of the
   // range that are there already need nothing.
-  const std::size_t available = available_memory();
-  if (bytes > available && bytes - available > allocated_bytes(fd())) {
-    throw_error(ErrorCode::kResources, "the arena needs " + std::to_string(bytes) +
-                                           " bytes of memory and " + std::to_string(available) +
-                                           " are available");
+  const AvailableMemory available = available_memory(root);
+  if (bytes > available.bytes && bytes - available.bytes > allocated_bytes(fd())) {
+    throw_error(ErrorCode::kResources,
+                "the arena needs " + std::to_string(bytes) + " bytes of memory and " +
+                    available.limit + " leaves " + std::to_string(available.bytes) +
+                    "; give the job more memory, or register fewer gradients");
   }
   if (populate(offset, bytes)) return;
   int failed = 0;

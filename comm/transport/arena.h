@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <span>
 
 #include "comm/base/unique_handle.h"
@@ -36,9 +37,11 @@ class Arena {
   std::byte* data() const { return memory_.data(); }
   std::size_t size() const { return memory_.size(); }
 
-  /// Makes a range real memory, so that touching it cannot fail later.
-  /// Errors: KoloError(kResources) that names the bytes needed and what is available.
-  void commit(std::size_t offset, std::size_t bytes);
+  /// Makes a range real memory, so that touching it cannot fail later. `root` is for tests (see
+  /// `available_memory`).
+  /// Errors: KoloError(kResources) that names the bytes needed, those available and what limits
+  ///         them.
+  void commit(std::size_t offset, std::size_t bytes, const std::filesystem::path& root = "/");
 
  private:
   Arena(FileDescriptor fd, std::size_t bytes);
