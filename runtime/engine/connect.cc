@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,23 +60,53 @@ std::vector<std::pair<std::string, std::string>> job_wide_settings(const Options
   return settings;
 }
 
-/// Every rank compares alike and so throws the same error.
-void compare_settings(Rendezvous& rendezvous, const Options& options) {
-  for (const auto& [name, value] : job_wide_settings(options)) {
-    std::map<std::string, std::vector<int>> ranks_by_value;
-    const std::vector<std::string> values = rendezvous.all_gather(name + "=" + value);
-    for (std::size_t rank = 0; rank < values.size(); ++rank) {
-      ranks_by_value[values[rank]].push_back(static_cast<int>(rank));
-    }
-    if (ranks_by_value.size() == 1) continue;
-    std::string text;
-    for (const auto& [setting, ranks] : ranks_by_value) {
-      text += fmt::format("{}{} on rank{} {}", text.empty() ? "" : ", ", setting,
-                          ranks.size() == 1 ? "" : "s", fmt::join(ranks, " "));
-    }
-    throw KoloError(
-        {.code = ErrorCode::kConfig, .what = "ranks were started differently: " + text});
+/// Values cannot contain it, whatever the user gives.
+constexpr char kSeparator = '\0';
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, kSeparator);) parts.push_back(part);
+  return parts;
+}
+
+/// "fusion_bytes is 7 on rank 2 and auto on ranks 0, 1"; empty if all ranks have one value.
+std::string difference(std::string_view name, const std::vector<std::string>& value_of_rank) {
+  std::map<std::string, std::vector<int>> ranks_by_value;
+  for (std::size_t rank = 0; rank < value_of_rank.size(); ++rank) {
+    ranks_by_value[value_of_rank[rank]].push_back(static_cast<int>(rank));
   }
+  if (ranks_by_value.size() == 1) return {};
+  std::string text;
+  for (const auto& [value, ranks] : ranks_by_value) {
+    text += fmt::format("{}{} on rank{} {}", text.empty() ? "" : " and ",
+                        value.empty() ? "empty" : value, ranks.size() == 1 ? "" : "s",
+                        fmt::join(ranks, ", "));
+  }
+  return fmt::format("{} is {}", name, text);
+}
+
+/// One exchange for all settings. Every rank compares alike and so throws the same error.
+void compare_settings(Rendezvous& rendezvous, const Options& options) {
+  const auto settings = job_wide_settings(options);
+  std::string own;
+  for (const auto& [name, value] : settings) own += value + kSeparator;
+  std::vector<std::vector<std::string>> settings_of_rank;
+  for (const std::string& text : rendezvous.all_gather(own)) {
+    settings_of_rank.push_back(split(text));
+  }
+  std::string found;
+  // The version comes first: ranks of other versions may have other settings.
+  for (std::size_t i = 0; i < settings.size() && found.empty(); ++i) {
+    std::vector<std::string> values;
+    for (const auto& theirs : settings_of_rank)
+      values.push_back(i < theirs.size() ? theirs[i] : "");
+    found = difference(settings[i].first, values);
+  }
+  if (found.empty()) return;
+  throw KoloError({.code = ErrorCode::kConfig,
+                   .what = "ranks were started differently: " + found +
+                           "; start all ranks with the same value"});
 }
 
 /// Choosing whether to compress needs it; rank 0's stands for all, so that all choose alike.

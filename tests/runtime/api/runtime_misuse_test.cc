@@ -87,8 +87,8 @@ TEST(RuntimeMismatch, OfOptionsEndsEveryRankAtTheStart) {
   });
   EXPECT_THAT(errors.all(), Each(errors.all()[0]));
   EXPECT_THAT(errors.all()[0],
-              AllOf(HasSubstr("configuration"), HasSubstr("fusion_bytes=7 on rank 2"),
-                    HasSubstr("on ranks 0 1")));
+              AllOf(HasSubstr("configuration"), HasSubstr("fusion_bytes is 7 on rank 2"),
+                    HasSubstr("on ranks 0, 1")));
 }
 
 TEST(RuntimeMisuse, IsAnErrorAtTheCallAndHarmsNothing) {
