@@ -102,8 +102,8 @@ void reduce_with_team(benchmark::State& state, std::size_t num_buffers) {
   std::vector<KernelPiece> pieces;
   append_pieces({&step, 0, bytes / sizeof(float)}, sizeof(float), pieces);
   ReduceTeam team(static_cast<int>(state.range(1)) - 1,
-                  {.helper = std::chrono::microseconds(state.range(2)),
-                   .keeps_core = std::chrono::microseconds(2)});
+                  {.background_spin = std::chrono::microseconds(state.range(2)),
+                   .keep_core = std::chrono::microseconds(2)});
   std::vector<std::vector<void*>> outputs(team.size(), std::vector<void*>(num_buffers));
   std::vector<std::vector<const void*>> sources(team.size(), std::vector<const void*>(num_buffers));
   const auto work = [&](std::size_t piece, std::size_t member) {

@@ -32,8 +32,9 @@ inline std::string text(const Job& job) {
 
 /// The algorithm sums every element in one place in the order of ranks, so that its bits are those
 /// of the reference kernel.
-inline bool sums_in_order(const std::string& algorithm) {
-  return algorithm == "direct" || algorithm == "flat";
+inline bool sums_in_order(const AlgorithmRequest& request) {
+  const auto& algorithm = request.algorithm();
+  return algorithm && algorithm->flat() != nullptr && algorithm->flat()->sums_in_one_place;
 }
 
 /// What `rank` contributes to element `index`: anything if sums are in order, else 1 or 2, so that
