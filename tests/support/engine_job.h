@@ -34,8 +34,7 @@ class EngineJob {
             const std::optional<JobDevices>& devices = std::nullopt)
       : hub_(std::move(grid), kLimits) {
     if (devices) make_planes(seed, *devices);
-    const Calibration calibration{
-        .costs = parse_link_costs(options.link_costs), .source = {}};
+    const Calibration calibration{.costs = parse_link_costs(options.link_costs), .source = {}};
     std::vector<SeededScheduler::Pollable> pollables;
     for (int rank = 0; rank < hub_.grid().world_size(); ++rank) {
       transports_.push_back(hub_.transport(rank));
