@@ -15,39 +15,40 @@ namespace kolo {
 struct GradientSpec {
   std::string name;                     ///< Unique within the set.
   std::vector<std::size_t> shape = {};  ///< Elements per dimension; empty means one element.
-  DType dtype = DType::kFloat32;
-  /// Where the gradient lives. Null: in memory of the runtime, see `GradientSet::view`.
+  DType dtype = DType::kFloat32;        ///< Element type.
+  /// The gradient's memory. Null: the runtime allocates it; see `GradientSet::view`.
   void* data = nullptr;
   MemoryKind memory = MemoryKind::kHost;  ///< kHost or kDevice.
-  /// How it travels, as `CompressionSpec` reads it, e.g. "topk(0.01)"; empty: as the rules of the
-  /// set say. Once registered: what that came to for this gradient, empty if it travels dense.
+  /// A compression spec such as "topk(0.01)"; empty: the rules of the set decide. Registration
+  /// replaces it by the spec in force for this gradient; empty then means dense.
   std::string compression = {};
-  /// Dtype of its bytes that travel; empty: the set's. A 16-bit `compression` sets it.
+  /// Dtype on the wire; empty: the one of the set. A 16-bit `compression` sets it.
   std::optional<DType> wire_dtype = std::nullopt;
 
   /// Elements. Errors: UsageError if they are more than memory can hold.
   std::size_t count() const;
 };
 
+/// What all gradients of a set have in common.
 struct GradientOptions {
-  ReduceOp op = ReduceOp::kAverage;
-  /// Dtype of the floating-point bytes that travel; empty means the runtime's `wire_dtype` option,
-  /// and if that is empty too, each gradient's own.
+  ReduceOp op = ReduceOp::kAverage;  ///< How contributions are combined.
+  /// Dtype of floating-point gradients on the wire; empty: the runtime's `wire_dtype` option, and
+  /// if that is empty too, the dtype of each gradient.
   std::optional<DType> wire_dtype = std::nullopt;
-  /// Rules by name for gradients that name none themselves, as `CompressionRules` reads them; empty
-  /// means the runtime's `compression` option.
+  /// Compression rules by name, for gradients without a spec of their own; empty: the runtime's
+  /// `compression` option.
   std::string compression = {};
 };
 
-/// What all ranks must describe alike, as text: a line for the set, then one per gradient. Its hash
-/// is the set's fingerprint; its lines are quoted when ranks disagree.
+/// The set as text, which must be equal on all ranks: a line for the set, then one per gradient.
+/// The hash of the text is the fingerprint of the set; errors quote its lines when ranks disagree.
 std::string describe(std::span<const GradientSpec> gradients, const GradientOptions& options);
 
-/// "float32 [3, 4]".
+/// Dtype and shape for people: "float32 [3, 4]".
 std::string describe_shape(DType dtype, std::span<const std::size_t> shape);
 
 /// Throws UsageError on an empty set, an empty or repeated name, a shape that no memory can hold,
-/// or a wire dtype that is no float.
+/// or a wire dtype that is not floating-point.
 void check_gradients(std::span<const GradientSpec> gradients, const GradientOptions& options);
 
 }  // namespace kolo

@@ -9,27 +9,29 @@
 
 namespace kolo {
 
-/// Where memory is, and so who can touch it and how fast copies go.
+/// Where memory is, which decides who can access it and how fast copies are.
 enum class MemoryKind : std::uint8_t {
-  kHost,    ///< Ordinary memory. Copies to and from a device would be staged, so they are refused.
-  kPinned,  ///< Host memory that a device copies from and to by itself.
-  kDevice,  ///< On the device: the processor must not dereference it.
+  kHost,    ///< Ordinary memory. A device would copy it through a staging buffer; Kolo refuses to.
+  kPinned,  ///< Host memory that a device reads and writes directly.
+  kDevice,  ///< Memory of a device; the processor must not dereference it.
 };
 
+/// "host", "pinned" or "device".
 constexpr std::string_view to_string(MemoryKind kind) {
   constexpr std::string_view kNames[] = {"host", "pinned", "device"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-/// A typed view of contiguous memory that somebody else owns.
-/// Units: `count` is elements; `bytes()` is bytes.
+/// A typed view of contiguous memory. It owns nothing.
 struct BufferView {
-  void* data = nullptr;
-  std::size_t count = 0;
-  DType dtype = DType::kFloat32;
-  MemoryKind memory = MemoryKind::kHost;
+  void* data = nullptr;                   ///< The first element.
+  std::size_t count = 0;                  ///< Number of elements.
+  DType dtype = DType::kFloat32;          ///< Element type.
+  MemoryKind memory = MemoryKind::kHost;  ///< Where the memory is.
 
+  /// Size in bytes.
   std::size_t bytes() const { return count * size_of(dtype); }
+  /// The same memory as bytes.
   std::span<std::byte> as_bytes() const { return {static_cast<std::byte*>(data), bytes()}; }
 };
 

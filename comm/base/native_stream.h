@@ -2,10 +2,9 @@
 
 namespace kolo {
 
-/// A stream of the caller's: a cudaStream_t on a CUDA device, where null is the default stream.
-/// Host memory needs none.
+/// A stream of the caller. Host memory needs none.
 struct NativeStream {
-  void* handle = nullptr;
+  void* handle = nullptr;  ///< A cudaStream_t on a CUDA device; null is the default stream.
 };
 
 }  // namespace kolo

@@ -8,16 +8,18 @@ namespace kolo {
 /// How the ranks of a job find each other: one collective exchange of byte strings at start-up.
 /// After it, no launcher and no bootstrap network is needed.
 ///
-/// Threads: the thread that made it (for MPI: the main thread).
+/// Threads: the thread that created it; with MPI that must be the main thread.
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
 
+  /// This process's rank, from 0 to size() - 1.
   virtual int rank() const = 0;
+  /// Number of ranks in the job.
   virtual int size() const = 0;
 
-  /// Gives `mine` to everybody and returns what every rank gave, by rank. Collective.
-  /// Errors: KoloError(kPeerLost or kTimeout) within the start-up deadline.
+  /// Returns the strings that all ranks passed, in rank order. Collective.
+  /// Errors: KoloError(kPeerLost) or KoloError(kTimeout) before the start-up deadline.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
 };
 

@@ -41,89 +41,99 @@ class Device;
 class GradientGroup;
 class RuntimeState;
 
-/// What one iteration of a gradient set costs; equal for all iterations of a plan.
+/// The plan of a gradient set; it holds for all iterations until the set is planned again.
 struct PlanSummary {
-  std::size_t gradients = 0;
-  std::size_t buckets = 0;
+  std::size_t gradients = 0;     ///< Number of gradients.
+  std::size_t buckets = 0;       ///< Number of buckets.
   std::size_t bytes = 0;         ///< Gradient bytes in the caller's dtypes.
-  std::size_t wire_bytes = 0;    ///< Bytes this rank sends to other nodes per iteration.
-  std::size_t fusion_bytes = 0;  ///< Largest bucket that was aimed at, in host memory.
-  std::string algorithm = {};    ///< Of the largest bucket.
-  std::string compression = {};  ///< How many gradients travel in which way; empty: all dense.
-  std::string reason = {};       ///< Why that algorithm, if that bucket is in device memory.
-  /// What was chosen for groups whose compression left something open, and why; of "auto", what it
-  /// is for now until 20 iterations are measured. Naming a spec in place of "auto", or a route of
-  /// top-k, decides otherwise.
+  std::size_t wire_bytes = 0;    ///< Bytes that this rank sends to other nodes per iteration.
+  std::size_t fusion_bytes = 0;  ///< Limit of a bucket in host memory, as given or chosen.
+  std::string algorithm = {};    ///< Algorithm of the largest bucket.
+  std::string compression = {};  ///< Number of gradients per compression spec; empty: all dense.
+  std::string reason = {};       ///< Reason for the algorithm, for a bucket in device memory.
+  /// Each decision about a group whose spec left something open ("auto", or a route of top-k), and
+  /// its reason. "auto" is dense until 20 iterations are measured.
   std::vector<CompressionDecision> compression_decisions = {};
   std::uint64_t hash = 0;  ///< Equal on all ranks.
 };
 
 /// A set of gradients that are summed together in every iteration.
 ///
-/// Threads: `ready` may be called from any thread, each gradient once per iteration; `wait` from
-/// one.
+/// Threads: `ready` from any thread, once per gradient and iteration; `wait` from one thread.
+/// Errors:  a set that has failed stays failed: every later call throws its error. Make a new
+///          runtime, and continue from a checkpoint.
 class GradientSet {
  public:
+  /// Leaves the other set unusable.
   GradientSet(GradientSet&&) noexcept;
+  /// Leaves the other set unusable.
   GradientSet& operator=(GradientSet&&) noexcept;
   ~GradientSet();
 
+  /// Number of gradients.
   std::size_t size() const;
-  /// Where gradient `index` lives: the caller's memory or its place in the arena. Stable.
+  /// The memory of gradient `index`: the caller's, or a place in the arena. It never moves.
   BufferView view(std::size_t index) const;
 
-  /// Says that gradient `index` of the current iteration is computed; its bucket starts when all of
-  /// it is ready on all ranks. The memory belongs to the runtime until `wait` returns.
+  /// Marks gradient `index` of the current iteration as complete. Its bucket starts when all its
+  /// gradients are ready on all ranks. The memory belongs to the runtime until `wait` returns.
+  ///
+  /// Cost:   may sum up to 1 MiB in the calling thread, and never waits for a peer.
+  /// Errors: UsageError for a wrong index or a second call in one iteration; the error of the set
+  /// if
+  ///         it has failed.
   void ready(std::size_t index);
 
-  /// The same for a gradient in device memory that is complete behind what `stream` has been given
-  /// so far: agreement goes ahead at once, the bytes follow.
+  /// The same for a gradient in device memory that is complete after the work enqueued on `stream`
+  /// so far. Agreement starts at once; the data is read when the stream gets there.
   void ready(std::size_t index, NativeStream stream);
 
   /// Blocks until every gradient of this iteration holds the combined value, and begins the next
-  /// iteration. Errors: UsageError naming the gradients for which `ready` was not called.
+  /// iteration.
+  ///
+  /// Errors: UsageError naming the gradients for which `ready` was not called; KoloError for a lost
+  ///         peer, a mismatch, a time-out or a failed system call, the same on every rank.
   void wait();
 
-  /// For device memory: blocks until everything is on its way on the device, and lets what `stream`
-  /// is given from now on wait for the combined values. Gradients in host memory are complete.
+  /// For device memory: blocks until all work is enqueued on the device, and makes `stream` wait
+  /// for the combined values. Gradients in host memory are complete on return.
   void wait(NativeStream stream);
 
-  /// With compression "auto" it may change once, at the end of the 20th iteration.
+  /// The plan in force. With compression "auto" it may change once, after the 20th iteration.
   PlanSummary plan() const;
 
-  /// Finite values of this rank, over all iterations, that a 16-bit wire could not hold: they
-  /// travelled as the largest one that it can.
+  /// Number of finite values of this rank, over all iterations, that exceeded the range of the
+  /// 16-bit wire. They were sent as the largest value that it holds.
   std::uint64_t too_large() const;
 
-  // Of gradients that travel compressed; all of it between `wait` and the next `ready`.
+  // The calls below concern compressed gradients. Make them between `wait` and the next `ready`.
 
-  /// The next iteration is dense for all of them and brings along all that was not sent yet: before
-  /// ranks come or go, or training ends. To be called on all ranks.
+  /// Makes the next iteration dense and lets it send all residuals, for example before the number
+  /// of ranks changes or training ends. Collective.
   void flush_residuals();
-  /// What this rank has not sent yet, the number of the step, and exponents of a float16 wire, as
+  /// The compression state of this rank (residuals, step number, exponents of a float16 wire) as
   /// bytes for its checkpoint.
   std::vector<std::byte> save_compression() const;
-  /// The way back, with the same set on as many ranks: training goes on bit for bit.
-  /// Errors: KoloError(kData) if the state is not of this set; nothing has changed then.
+  /// Restores a state of the same set on the same number of ranks; training continues bit for bit.
+  /// Errors: KoloError(kData) if the state belongs to another set; then nothing has changed.
   void load_compression(std::span<const std::byte> state);
-  /// The same on any number of ranks and nodes, from the states of all ranks that there were, in
-  /// order: what was not sent is still worth as much. To be called on all ranks, with equal states.
+  /// Restores the states of all former ranks, in rank order, on any number of ranks and nodes. The
+  /// sum of all residuals is preserved. Collective, with equal states.
   void remap_compression(std::span<const std::vector<std::byte>> states);
-  /// Forgets what was not sent, and logs a warning with its norm: where a checkpoint shall not hold
-  /// it, and a dense iteration is not wanted either. To be called on all ranks.
+  /// Discards all residuals and logs a warning with their norm. Collective.
   void drop_residuals();
-  /// Of one gradient, on this rank; empty if it does not travel sparsely.
+  /// Euclidean norm of the residual of one gradient on this rank; empty if it is sent dense.
   std::optional<double> residual_norm(std::string_view gradient) const;
   /// One entry for each compression group.
   std::vector<CompressionStats> compression_stats() const;
-  /// Whether gradient `index` travels sparsely in the next iteration: it is then added to what was
-  /// not sent, so that it must be marked without a loss scale.
+  /// True if gradient `index` is sent sparsely in the next iteration. It is then added to a
+  /// residual, so it must be marked without a loss scale.
   bool is_sparse(std::size_t index) const;
-  /// Whether gradient `index` has its momentum already in the next iteration ("dgc"): an optimizer
-  /// must not add its own.
+  /// True if the next iteration applies momentum to gradient `index` ("dgc"). The optimizer must
+  /// then not add its own.
   bool corrects_momentum(std::size_t index) const;
-  /// Whether the next iteration is one of the dense ones that gradient `index`, which travels
-  /// sparsely later, begins with ("warmup"): it brings the plain average, and nothing waits.
+  /// True if the next iteration is one of the dense ones ("warmup") that precede sparse ones for
+  /// gradient `index`. It delivers the plain average and leaves no residual.
   bool is_warming_up(std::size_t index) const;
 
  private:
@@ -139,8 +149,10 @@ class GradientSet {
 
 /// One rank's connection to its job. Owns the engine thread; two of them in one process are fine.
 ///
-/// Threads: collective calls with the same name must be made once per rank; different threads may
-///          make different calls. Construct and destroy on the main thread.
+/// Threads: any thread may call; each rank calls a collective once per name, and calls with
+///          different names may come in any order. Construct and destroy on the main thread.
+/// Errors:  after a failure (as opposed to a mismatch of one name) every later call throws the same
+///          error.
 class Runtime {
  public:
   /// Finds the job in the environment: Open MPI's `mpirun`, else RANK/WORLD_SIZE/MASTER_ADDR/
@@ -150,21 +162,30 @@ class Runtime {
 
   /// Joins the job that `rendezvous` describes. Collective.
   Runtime(std::unique_ptr<Rendezvous> rendezvous, Options options);
+  /// Leaves the other runtime unusable.
   Runtime(Runtime&&) noexcept;
+  /// Leaves the other runtime unusable.
   Runtime& operator=(Runtime&&) noexcept;
-  /// Closes; logs instead of throwing.
+  /// Closes the runtime; logs errors instead of throwing them.
   ~Runtime();
 
+  /// This process's rank, from 0 to world_size() - 1.
   int rank() const;
+  /// Number of ranks in the job.
   int world_size() const;
+  /// This process's rank within its node.
   int local_rank() const;
+  /// Number of ranks on this node.
   int local_size() const;
+  /// Index of this node, from 0 to num_nodes() - 1.
   int node() const;
+  /// Number of nodes in the job.
   int num_nodes() const;
+  /// The options in force, with defaults filled in.
   const Options& options() const;
-  /// What links cost, measured or not, in the form that the option `link_costs` takes.
+  /// The link costs in force, as text for the option `link_costs`.
   std::string link_costs() const;
-  /// The accelerator that the option `device` names, for whoever computes on it; null for "cpu".
+  /// The accelerator that the option `device` names; null for "cpu".
   Device* device() const;
 
   /// Agrees on a set of gradients with all ranks and plans its buckets. Collective; the set must
@@ -173,34 +194,42 @@ class Runtime {
   GradientSet register_gradients(std::string_view name, std::vector<GradientSpec> gradients,
                                  GradientOptions options = {});
 
-  /// Combines `buffer` over all ranks in place. `name` identifies the operation on all ranks; the
-  /// first use of a name and shape is negotiated, later ones reuse its plan. Device memory is read
-  /// behind what `stream` has been given so far; the ticket is done when the result is there.
+  /// Combines `buffer` over all ranks in place. `name` identifies the operation on all ranks. The
+  /// first use of a name costs one round of agreement; later uses reuse its plan. Device memory is
+  /// read after the work enqueued on `stream` so far.
+  ///
+  /// The buffer must stay valid and untouched until the ticket is done, also when a wait has timed
+  /// out. Errors: UsageError at the call; every other error through the ticket.
   Ticket all_reduce_async(std::string_view name, BufferView buffer, ReduceOp op = ReduceOp::kSum,
                           NativeStream stream = {});
+  /// The same, and waits for the result.
   void all_reduce(std::string_view name, BufferView buffer, ReduceOp op = ReduceOp::kSum,
                   NativeStream stream = {});
 
-  /// The same out of place, in host memory: sums what is at `input` on each rank, as many elements
-  /// of the same dtype as `result` has and not overlapping it, into `result`. `input` is only read.
+  /// The same out of place, in host memory: combines the elements at `input`, as many and of the
+  /// same dtype as `result` has, into `result`. The two must not overlap; `input` is only read.
+  /// Both must stay valid until the ticket is done.
   Ticket all_reduce_async(std::string_view name, const void* input, BufferView result,
                           ReduceOp op = ReduceOp::kSum);
+  /// The same, and waits for the result.
   void all_reduce(std::string_view name, const void* input, BufferView result,
                   ReduceOp op = ReduceOp::kSum);
 
-  /// Copies `buffer` of rank `root` to all ranks; `stream` as for an all-reduce.
+  /// Copies `buffer` of rank `root` to all ranks. Name, stream, lifetime of the buffer and errors
+  /// are as for an all-reduce.
   Ticket broadcast_async(std::string_view name, BufferView buffer, int root,
                          NativeStream stream = {});
+  /// The same, and waits for the result.
   void broadcast(std::string_view name, BufferView buffer, int root, NativeStream stream = {});
 
   /// Returns when every rank has called it.
   void barrier();
 
-  /// Payload bytes this rank has sent to ranks of other nodes so far.
+  /// Payload bytes that this rank has sent to other nodes so far.
   std::uint64_t network_bytes_sent() const;
 
-  /// Waits until all ranks close, then stops the engine. Collective. After it every call fails with
-  /// kShutdown. Idempotent.
+  /// Waits until all ranks close, then stops the engine. Collective and idempotent. Later calls
+  /// fail with kShutdown.
   void close();
 
  private:

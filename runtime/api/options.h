@@ -10,31 +10,31 @@
 
 namespace kolo {
 
-/// A size that follows from what links cost; as text "auto".
+/// A size that the cost model chooses; as text "auto".
 inline constexpr std::size_t kAutoBytes = std::numeric_limits<std::size_t>::max();
 
-/// A number of threads that follows from the cores of the node; as text "auto".
+/// A number of threads that follows from the free cores of the node; as text "auto".
 inline constexpr int kAutoThreads = -1;
 
 /// Everything a user can set. Each field has one name in three places: `--fusion-bytes`,
 /// KOLO_FUSION_BYTES and `options.fusion_bytes`.
 struct Options {
-  /// Gradients are batched into buckets of at most this many bytes; 0 keeps each gradient alone.
-  /// kAutoBytes: whatever size costs least, given all gradients of a set and what links cost.
+  /// Gradients are batched into buckets of at most this many bytes; 0 sends each gradient alone.
+  /// kAutoBytes: the size with the least predicted time for all gradients of a set.
   std::size_t fusion_bytes = kAutoBytes;
   /// "auto", "flat", "ring", "direct", "halving_doubling", "tree", "hierarchical" or
   /// "hierarchical:LOCAL,CROSS".
   std::string algorithm = "auto";
-  /// What links cost, for "auto": comma-separated key=value as `parse_link_costs` reads it, e.g.
-  /// "network_latency_us=2.5,network_bytes_per_us=12000"; what is left out keeps its default.
+  /// Link costs for the cost model, as comma-separated key=value, for example
+  /// "network_latency_us=2.5,network_bytes_per_us=12000"; keys left out keep their defaults.
   std::string link_costs = {};
-  /// "on": measure at start what links cost, for up to 200 ms; "off": take the defaults.
+  /// "on": measure link costs at start, for up to 200 ms; "off": take the defaults.
   std::string calibrate = "on";
-  /// Remembers the costs that were measured for jobs of this shape, for 24 hours: a path; empty:
-  /// nowhere; "auto": below $XDG_CACHE_HOME or ~/.cache, for jobs across nodes only, because only
-  /// there do costs decide the bits of sums.
+  /// Path of the file that keeps measured costs for jobs of this shape, for 24 hours. Empty: none.
+  /// "auto": a file below $XDG_CACHE_HOME or ~/.cache, for jobs across nodes only, because only
+  /// there costs can change the bits of sums.
   std::string calibration_file = "auto";
-  /// Where gradients of kind kDevice live: "cpu" (nowhere), "cuda" (the GPU with the number of the
+  /// Where gradients of kind kDevice live: "cpu" (none do), "cuda" (the GPU whose index is the
   /// local rank) or "cuda:INDEX".
   std::string device = "cpu";
   /// `algorithm` of device memory: "auto", "native" (one collective of NCCL) or
@@ -50,44 +50,45 @@ struct Options {
   /// rules by name, "PATTERN=SPEC,...", the first that matches; see `CompressionSpec`.
   std::string compression = "none";
   /// Buckets are cut into chunks of at most this many bytes, which move through the steps in a
-  /// pipeline. kAutoBytes: whatever size costs least for the bucket and its algorithm.
+  /// pipeline. kAutoBytes: the size with the least predicted time for the bucket.
   std::size_t chunk_bytes = kAutoBytes;
-  /// Bytes of a bucket that are under way between nodes at a time, in at least two chunks; 0: all
-  /// of them, in chunks of `chunk_bytes`.
+  /// Limit of the bytes of a bucket in flight between nodes, in at least two chunks; 0: no limit.
   std::size_t network_window = std::size_t{1} << 20;
-  /// Address space of one rank's arena. Memory is committed when a plan needs it.
+  /// Address space of a rank's arena. Memory is committed when a plan needs it.
   std::size_t arena_bytes = std::size_t{16} << 30;
-  /// Writes what iterations of gradient sets consist of to PATH.RANK, as trace events for Perfetto.
+  /// Path for the timeline: the buckets and waits of each iteration are written to PATH.RANK, as
+  /// trace events for Perfetto. Empty: none.
   std::string timeline = {};
-  /// Tells nodes apart instead of boot id and host name, e.g. to play several nodes on one machine.
+  /// Identity of this rank's node, in place of host name and boot id: plays several nodes on one
+  /// machine.
   std::string node_id = {};
-  /// Start-up (rendezvous, connections) fails after this long.
+  /// Time limit of start-up (rendezvous and connections).
   std::chrono::milliseconds connect_timeout{60'000};
-  /// A tensor that some ranks submitted and others cannot any more is reported after this long.
+  /// Delay before Kolo checks which ranks have not submitted a tensor.
   std::chrono::milliseconds mismatch_after{1'000};
-  /// Peers that block progress and give no sign of life for this long are lost.
+  /// A peer that others wait for and that is silent for this long is lost.
   std::chrono::milliseconds peer_timeout{10'000};
-  /// A wait fails after this long although all peers are alive; 0 means never.
+  /// Time limit of every wait while all peers are alive; 0: no limit.
   std::chrono::milliseconds operation_timeout{600'000};
-  /// How long a thread that waits polls before it sleeps; 0: it sleeps at once. -1 microsecond: 400
+  /// How long a waiting thread polls before it sleeps; 0: it sleeps at once. -1: 400 microseconds
   /// if the compute threads of the node's ranks (OMP_NUM_THREADS each) fit the cores that they may
-  /// use, else 100, and then it yields its core after each poll.
+  /// use; otherwise 100 microseconds, with the core yielded after each poll.
   std::chrono::microseconds spin{-1};
-  /// Threads that help with reductions, casts and copies in host memory, beside the one that waits;
-  /// no bit depends on it. kAutoThreads: up to 3, on cores of the node that are left over by the
-  /// compute threads of its ranks (OMP_NUM_THREADS each) and one thread more for each rank.
+  /// Threads that help the waiting thread with reductions, casts and copies in host memory. Their
+  /// number changes no bit. kAutoThreads: up to 3, on cores that the compute threads of the node's
+  /// ranks (OMP_NUM_THREADS each) and one more thread per rank leave free.
   int reduce_threads = kAutoThreads;
 
+  /// Equal in every field.
   friend bool operator==(const Options&, const Options&) = default;
 };
 
-/// Returns `options` with every field that still has its default replaced by its KOLO_* variable.
+/// Returns `options` in which KOLO_* variables replace the fields that still have their defaults.
 /// Errors: UsageError for an unknown choice, KoloError(kConfig) for a value that is malformed or
-///         out of range; both name the field or variable, the value and what is allowed.
+///         out of range. Both name the field or variable, the value and the allowed values.
 Options options_from_environment(Options options);
 
-/// Logs a warning for every KOLO_* variable that nothing reads, with the name that was meant, if
-/// one is near.
+/// Logs a warning for every unknown KOLO_* variable, with the nearest known name.
 void warn_about_unknown_variables();
 
 }  // namespace kolo

@@ -8,9 +8,11 @@ namespace kolo {
 class Driver;
 class TicketState;
 
-/// Completion handle of one asynchronous operation. Copyable; refers to shared state. Threads: any.
+/// Completion handle of one asynchronous operation. Copies refer to the same operation. Threads:
+/// any.
 class Ticket {
  public:
+  /// For the runtime; users get tickets from the `_async` calls.
   Ticket(std::shared_ptr<TicketState> state, std::shared_ptr<Driver> driver,
          std::chrono::milliseconds timeout);
 

@@ -13,14 +13,17 @@ build_packages=(
   libgloo-dev                       # measured beside Kolo
 )
 
-# Layout and findings differ between versions, so the tools that judge them are pinned.
+# Their output differs between versions, so clang-format and clang-tidy are pinned.
 test_packages=(
   clang clang-format-14 clang-tidy-14
   iproute2                          # scripts/cluster
   strace gnuplot-nox
 )
 
-# Those of the packages given that are not installed.
+# For the target `docs`.
+docs_packages=(doxygen)
+
+# Prints the given packages that are not installed.
 missing_packages() {
   local installed package
   installed=$(dpkg-query -W -f '${db:Status-Abbrev}${Package}\n' "$@" 2>/dev/null |
@@ -30,7 +33,7 @@ missing_packages() {
   done
 }
 
-# How to become root here without asking anyone who is not there: prints the prefix, fails if there is none.
+# Prints the prefix that runs a command as root; fails if that would need a password and nobody can type it.
 root_prefix() {
   if ((EUID == 0)); then return 0; fi
   command -v sudo >/dev/null || return 1
@@ -38,10 +41,10 @@ root_prefix() {
   sudo -n true 2>/dev/null && echo "sudo -n"
 }
 
-# install_packages PACKAGE...: installs what is missing, and does nothing else.
+# install_packages PACKAGE...: installs the packages that are missing.
 install_packages() {
   if ! command -v dpkg-query >/dev/null; then
-    warn "no dpkg on this system, so these Debian packages (or their like) are taken as given: $*"
+    warn "no dpkg on this system, so these Debian packages (or their equivalents) are assumed to be installed: $*"
     return 0
   fi
   local missing prefix
@@ -53,7 +56,7 @@ install_packages() {
   # shellcheck disable=SC2086  # the prefix is a command with its options, or nothing
   {
     $prefix env DEBIAN_FRONTEND=noninteractive apt-get update -q ||
-      warn "apt-get update failed; trying with the package lists that are here"
+      warn "apt-get update failed; trying with the present package lists"
     $prefix env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
       -o DPkg::Lock::Timeout=300 "${missing[@]}" </dev/null ||
       die "apt-get could not install: ${missing[*]}"
