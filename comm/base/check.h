@@ -9,13 +9,14 @@
 
 namespace kolo {
 
-/// Throws `UsageError` unless `condition`: for contracts that callers must keep.
+/// Throws `UsageError` unless `condition` holds: for contracts that callers must keep.
 inline void check(bool condition, std::string_view what) {
   if (!condition) throw UsageError(std::string(what));
 }
 
-/// Throws an internal `KoloError` that names the source line unless `condition`: for invariants
-/// that Kolo itself must keep. (The built-ins are std::source_location, which Clang 14 lacks.)
+/// Throws an internal `KoloError` that names the source line unless `condition` holds: for
+/// invariants that Kolo itself must keep. (std::source_location is not used because Clang 14 lacks
+/// it.)
 inline void ensure(bool condition, std::string_view what, const char* file = __builtin_FILE(),
                    int line = __builtin_LINE()) {
   if (condition) return;
@@ -24,7 +25,7 @@ inline void ensure(bool condition, std::string_view what, const char* file = __b
             .what = std::string(what) + " (" + file + ":" + std::to_string(line) + ")"});
 }
 
-/// The one checked integer cast: throws `UsageError` when the value does not fit.
+/// The one checked integer cast. Throws `UsageError` if the value does not fit.
 template <std::integral To, std::integral From>
 To narrow(From value) {
   const To result = static_cast<To>(value);

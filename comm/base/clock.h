@@ -15,13 +15,13 @@ constexpr Duration saturated(std::chrono::milliseconds time) {
   return time > kLongest ? Duration::max() : Duration(time);
 }
 
-/// `time` after `from`, or the last point in time if that does not fit.
+/// `from` plus `time`, or the last point in time if that does not fit.
 constexpr TimePoint later(TimePoint from, Duration time) {
   return time > TimePoint::max() - from ? TimePoint::max() : from + time;
 }
 
-/// Where time comes from: the machine in production, a test's hand in simulations. Always
-/// monotonic, so that a clock set back during a run changes no deadline.
+/// A source of time: the machine's clock in production, a manual one in simulations. Always
+/// monotonic, so that setting the clock back changes no deadline.
 class Clock {
  public:
   virtual ~Clock() = default;
@@ -33,7 +33,7 @@ class SteadyClock final : public Clock {
   TimePoint now() const override { return std::chrono::steady_clock::now(); }
 };
 
-/// The time of the kernel's last tick, 1 to 10 ms ago: for time-outs that are looked at far more
+/// The time of the kernel's last tick, 1 to 10 ms ago: for time-outs that are checked far more
 /// often than they pass. Reading it costs a seventh of a `SteadyClock`.
 class CoarseClock final : public Clock {
  public:

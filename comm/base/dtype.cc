@@ -25,7 +25,7 @@ constexpr std::array<std::pair<std::string_view, ReduceOp>, 6> kReduceOpNames = 
     {"avg", ReduceOp::kAverage},
 }};
 
-// The first name of a value is the one it is printed with.
+// A value is printed with the first of its names.
 template <typename Value, std::size_t kSize>
 std::string_view first_name(const std::array<std::pair<std::string_view, Value>, kSize>& names,
                             Value value) {

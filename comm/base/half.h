@@ -35,7 +35,7 @@ constexpr float to_float(Float16 value) {
   if (magnitude > kExponent) return std::bit_cast<float>(0x7fc00000u);
   if (exponent == kExponent) return std::bit_cast<float>(sign | (magnitude + 2 * kRebias));
   if (exponent != 0) return std::bit_cast<float>(sign | (magnitude + kRebias));
-  // Subnormal: give it the leading one of 2^-14, then take that away exactly.
+  // Subnormal: add the leading one of 2^-14, then subtract it again exactly.
   constexpr std::uint32_t kSmallestNormal = kRebias + (1u << 23);
   const float scaled =
       std::bit_cast<float>(magnitude + kSmallestNormal) - std::bit_cast<float>(kSmallestNormal);
@@ -58,13 +58,13 @@ constexpr Float16 to_float16(float value) {
   } else if (magnitude >= (127u + 16u) << 23) {
     result = 0x7c00;
   } else if (magnitude < (127u - 14u) << 23) {
-    // Subnormal: one unit in the last place of 0.5f is the smallest binary16, so that adding 0.5f
-    // rounds to a multiple of it.
+    // Subnormal: the unit in the last place of 0.5f is the smallest binary16, so adding 0.5f rounds
+    // to a multiple of it.
     constexpr float kMagic = 0.5f;
     result = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + kMagic) -
              std::bit_cast<std::uint32_t>(kMagic);
   } else {
-    // Rounding may carry into the exponent, up to infinity: the encoding makes that right.
+    // Rounding may carry into the exponent, up to infinity; the encoding makes the result right.
     const std::uint32_t odd = (magnitude >> 13) & 1;
     result = (magnitude - ((127u - 15u) << 23) + 0xfff + odd) >> 13;
   }
@@ -86,12 +86,12 @@ constexpr float to_float_odd(double value) {
 constexpr BFloat16 to_bfloat16(double value) { return to_bfloat16(to_float_odd(value)); }
 constexpr Float16 to_float16(double value) { return to_float16(to_float_odd(value)); }
 
-/// The largest finite value, and the bits of the infinities.
+/// The largest finite value, and the bits of infinity.
 inline constexpr Float16 kLargestFloat16{0x7bff};
 inline constexpr Float16 kInfiniteFloat16{0x7c00};
 inline constexpr BFloat16 kInfiniteBFloat16{0x7f80};
 
-/// An infinity becomes the largest finite value of its sign; all else stays as it is.
+/// Replaces an infinity by the largest finite value of its sign; other values stay.
 constexpr Float16 pulled_in(Float16 value) {
   const bool is_infinite = (value.bits & 0x7fff) == kInfiniteFloat16.bits;
   return {static_cast<std::uint16_t>(value.bits - (is_infinite ? 1 : 0))};

@@ -21,7 +21,7 @@ std::optional<spdlog::level::level_enum> level_of(std::string_view name) {
   return std::nullopt;
 }
 
-// spdlog keeps loggers in a registry of its own; ours is made on first use.
+// spdlog keeps a registry of loggers; ours is created on first use.
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
     auto made =

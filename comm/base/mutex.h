@@ -34,8 +34,8 @@ class KOLO_SCOPED_CAPABILITY MutexLock {
   std::unique_lock<std::mutex> lock_;
 };
 
-/// std::condition_variable for `Mutex`. A predicate is a lambda with KOLO_REQUIRES(mutex), because
-/// the analysis looks at each function alone.
+/// std::condition_variable for `Mutex`. Give a predicate as a lambda with KOLO_REQUIRES(mutex),
+/// because the analysis checks each function on its own.
 class ConditionVariable {
  public:
   void notify_one() { changed_.notify_one(); }
@@ -46,7 +46,7 @@ class ConditionVariable {
   void wait(MutexLock& lock, const Predicate& predicate) {
     changed_.wait(lock.lock_, predicate);
   }
-  /// The same until `deadline`. Returns what `predicate()` is at the end.
+  /// The same, until `deadline` at most. Returns the last value of `predicate()`.
   template <typename Clock, typename Length, typename Predicate>
   bool wait_until(MutexLock& lock, const std::chrono::time_point<Clock, Length>& deadline,
                   const Predicate& predicate) {

@@ -10,10 +10,10 @@
 namespace kolo {
 namespace {
 
-/// With more mistakes than these it is another word.
+/// A text with more mistakes than these is a different name.
 constexpr std::size_t kMostMistakes = 2;
 
-/// Levenshtein's distance, one row at a time.
+/// The Levenshtein distance, computed row by row.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -36,7 +36,7 @@ std::optional<std::string> nearest_name(std::string_view text, std::span<const s
   };
   const auto nearest = std::ranges::min_element(names, {}, mistakes);
   const std::size_t count = mistakes(*nearest);
-  // Two mistakes in a word of three letters leave nothing of it.
+  // A name of three letters with two mistakes has nothing in common with the original.
   if (count > kMostMistakes || count >= nearest->size()) return std::nullopt;
   return *nearest;
 }

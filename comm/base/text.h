@@ -5,7 +5,7 @@
 
 namespace kolo {
 
-/// Without the spaces at both ends.
+/// `text` without the spaces at both ends.
 inline std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(' ');
   if (begin == std::string_view::npos) return {};

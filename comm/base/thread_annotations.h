@@ -1,8 +1,8 @@
 #pragma once
 
-// Annotations for Clang's thread safety analysis (-Wthread-safety): they state which mutex guards
-// which data, and the build fails where the data is used without it. Other compilers see nothing.
-// `Mutex` in comm/base/mutex.h is the mutex that the analysis knows.
+// Annotations for Clang's thread safety analysis (-Wthread-safety). They state which mutex guards
+// which data; the build fails where data is used without its mutex. Other compilers ignore them.
+// The analysis knows the `Mutex` of comm/base/mutex.h.
 
 #ifdef __clang__
 #define KOLO_THREAD_ATTRIBUTE(x) __attribute__((x))
@@ -29,5 +29,5 @@
 /// A function that releases the mutexes, or without an argument, `this`.
 #define KOLO_RELEASE(...) KOLO_THREAD_ATTRIBUTE(release_capability(__VA_ARGS__))
 
-/// A function that the analysis passes over. The comment beside it proves why it is safe.
+/// A function that the analysis skips. The comment beside it says why it is safe.
 #define KOLO_NO_THREAD_SAFETY_ANALYSIS KOLO_THREAD_ATTRIBUTE(no_thread_safety_analysis)

@@ -9,28 +9,28 @@
 
 namespace kolo {
 
-/// How long a thread that has nothing to do polls before it sleeps until it is rung:
+/// How long a thread without work polls before it sleeps until it is woken:
 ///
 ///   | polls and keeps its core | polls and yields its core between polls | sleeps
 ///   0                      keep_core                                   spin
 ///
 /// `runtime/wait/wait_policy.h` chooses the times. By default every thread sleeps at once.
 struct WaitPolicy {
-  Duration spin{};  ///< Of a user's thread that waits.
-  /// Of threads beside the users': the engine's, and those that help with reductions. The driver
-  /// waits for helpers as long.
+  Duration spin{};  ///< Time that a waiting user thread polls.
+  /// The same for the engine's thread and for threads that help with reductions, and for a driver
+  /// that waits for helpers.
   Duration background_spin{};
   Duration keep_core{};
 };
 
-/// The polls of one wait.
+/// Counts the polls of one wait.
 class Spinner {
  public:
-  /// Something moved: the time begins anew.
+  /// Progress was made; the time starts again.
   void renew() { polls_ = 0; }
 
-  /// Passes the moment between two polls. Returns false when `spin` is used up. The clock starts at
-  /// the second poll, because reading it costs as much as a poll and the first poll often suffices.
+  /// Pauses between two polls. Returns false once `spin` has passed. The clock starts at the second
+  /// poll, because reading it costs as much as a poll and the first poll often suffices.
   bool pass(Duration spin, Duration keep_core) {
     Duration passed{};
     if (polls_ > 0) {

@@ -4,9 +4,9 @@
 
 namespace kolo {
 
-/// What this process can use of CUDA; that it can use nothing is a normal answer.
+/// The CUDA devices that this process can use. Having none is a normal answer.
 struct CudaAvailability {
-  std::string runtime = {};  ///< The version of the CUDA runtime: "13.0".
+  std::string runtime = {};  ///< Version of the CUDA runtime: "13.0".
   int device_count = 0;
   std::string reason = {};  ///< Why there is no device: "the driver ...". Empty if there is one.
 };

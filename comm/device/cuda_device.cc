@@ -17,7 +17,7 @@ std::string describe_gpu(int index) {
   require_cuda(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
   char bus_id[32] = {};
   require_cuda(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, index), "cudaDeviceGetPCIBusId");
-  std::string lower(bus_id);  // As the kernel and hwloc write it.
+  std::string lower(bus_id);  // The spelling of the kernel and of hwloc.
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return fmt::format("cuda:{} ({}, {})", index, properties.name, lower);

@@ -11,7 +11,7 @@ namespace kolo {
 /// legacy default stream.
 class CudaDevice final : public Device {
  public:
-  /// Opens GPU `index` of those that the process sees. Errors: KoloError(kInternal) with CUDA's
+  /// Opens GPU `index` among those visible to the process. Errors: KoloError(kInternal) with CUDA's
   /// text.
   explicit CudaDevice(int index);
 

@@ -1,13 +1,13 @@
 #include "comm/device/cuda_device_guard.h"
 
-#include <cuda.h>  // Types only: the driver library is not there on every machine.
+#include <cuda.h>  // Types only; not every machine has the driver library.
 
 namespace kolo {
 namespace {
 
-/// Whether this process has a context on `device`, which the CUDA runtime does not tell.
+/// True if this process has a context on `device`. The CUDA runtime has no call for this.
 bool is_in_use(int device) {
-  constexpr unsigned kSince = 7000;  // The CUDA version whose form of the call is meant.
+  constexpr unsigned kSince = 7000;  // The CUDA version that defines this form of the call.
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
   const cudaError_t status = cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &entry,

@@ -8,11 +8,11 @@
 
 namespace kolo {
 
-/// Makes `device` the current one of this thread while it lives.
+/// Makes `device` the current one of this thread during its own lifetime.
 ///
-/// The device before it becomes current again only if this process uses that: setting a device
-/// opens a context there, some hundred megabytes, and the device that a thread begins with, number
-/// 0, may well belong to another rank.
+/// The former device becomes current again only if this process has a context on it. Setting a
+/// device opens a context of some hundred megabytes, and device 0, with which a thread begins, may
+/// belong to another rank.
 class CudaDeviceGuard {
  public:
   /// Errors: those of `require_cuda`.

@@ -23,8 +23,8 @@ struct CudaEventTraits {
 };
 using CudaEventHandle = UniqueHandle<CudaEventTraits>;
 
-/// A stream of the current device that the legacy default stream does not wait for.
-/// Errors: those of `require_cuda`.
+/// A stream of the current device that does not synchronise with the legacy default stream. Errors:
+/// those of `require_cuda`.
 inline CudaStreamHandle make_cuda_stream() {
   cudaStream_t stream = nullptr;
   require_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
@@ -32,8 +32,8 @@ inline CudaStreamHandle make_cuda_stream() {
   return CudaStreamHandle(stream);
 }
 
-/// An event of the current device that takes no time stamps: those would cost each record.
-/// Errors: those of `require_cuda`.
+/// An event of the current device without time stamps, which would make each record slower. Errors:
+/// those of `require_cuda`.
 inline CudaEventHandle make_cuda_event() {
   cudaEvent_t event = nullptr;
   require_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),

@@ -4,7 +4,7 @@
 
 namespace kolo {
 
-/// The kernels of CUDA streams; see comm/device/kernels/. Threads: any; it has no state.
+/// The kernels of CUDA streams; see comm/device/kernels/. Stateless. Threads: any.
 class CudaKernels final : public DeviceKernels {
  public:
   void copy_batched(Stream& stream, const BatchedCopy& copy) override;

@@ -31,7 +31,7 @@ bool CudaEvent::done() const {
     require_cuda(status, "cudaEventQuery");
     return true;
   }
-  cudaGetLastError();  // "Not ready" is no error that a later call should report.
+  cudaGetLastError();  // "Not ready" is not an error; no later call shall report it.
   return false;
 }
 

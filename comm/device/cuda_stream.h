@@ -13,7 +13,7 @@ class CudaEvent final : public Event {
 
   bool done() const override;
 
-  /// For any stream of this GPU; null is its legacy default stream.
+  /// Works with any stream of this GPU; null is its legacy default stream.
   void record_on(cudaStream_t stream);
   void hold_back(cudaStream_t stream) const;
 
@@ -26,7 +26,7 @@ class CudaEvent final : public Event {
 class CudaStream final : public Stream {
  public:
   explicit CudaStream(int device);
-  /// Work that is not complete runs to its end.
+  /// Incomplete work runs to its end.
   ~CudaStream() override;
 
   int device() const { return device_; }
@@ -41,7 +41,7 @@ class CudaStream final : public Stream {
   CudaStreamHandle stream_;
 };
 
-/// The CUDA object that a stream or event is. Errors: UsageError if it is of another kind of
+/// The CUDA object behind a stream or event. Errors: UsageError if it belongs to another kind of
 /// device.
 CudaStream& as_cuda(Stream& stream);
 CudaEvent& as_cuda(Event& event);

@@ -11,17 +11,17 @@
 
 namespace kolo {
 
-/// What a device has handed out so far; a steady step changes none of it.
+/// Counters of what a device has handed out. They do not change in steady state.
 struct AllocationCounts {
-  std::size_t allocations = 0;  ///< Of device and pinned memory.
+  std::size_t allocations = 0;  ///< Allocations of device and pinned memory.
   std::size_t streams = 0;
   std::size_t events = 0;
 };
 
-/// One accelerator as this rank uses it: a GPU, or host memory and threads that behave like one.
+/// One accelerator of this rank: a GPU, or host memory and threads that behave like one.
 ///
-/// Threads: `make_event`, `record` on a caller's stream and `allocate` any; see Stream for the
-/// rest. Lifetime: outlives everything it made.
+/// Threads: `make_event`, `record` on a caller's stream and `allocate` from any; see Stream for the
+///          rest. Lifetime: it outlives everything it made.
 class Device {
  public:
   virtual ~Device() = default;
@@ -32,13 +32,13 @@ class Device {
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
 
-  /// Memory of kind kPinned or kDevice, aligned to 256 bytes. Plan time only.
-  /// Errors: KoloError(kResources) that names bytes, kind and device.
+  /// Allocates memory of kind kPinned or kDevice, aligned to 256 bytes. At plan time only. Errors:
+  /// KoloError(kResources) naming bytes, kind and device.
   virtual DeviceMemory allocate(std::size_t bytes, MemoryKind kind) = 0;
 
-  /// Records `event` behind what the caller has enqueued on a stream of their own.
+  /// Records `event` after the work enqueued on a stream of the caller.
   virtual void record(NativeStream stream, Event& event) = 0;
-  /// Lets a stream of the caller's wait for `event`.
+  /// Makes a stream of the caller wait for `event`.
   virtual void wait(NativeStream stream, const Event& event) = 0;
 
   virtual DeviceKernels& kernels() = 0;

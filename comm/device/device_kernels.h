@@ -11,31 +11,31 @@
 
 namespace kolo {
 
-/// Which way a batched copy goes.
+/// Direction of a batched copy.
 enum class CopyDirection : std::uint8_t {
-  kPack,    ///< Tensors to bucket.
-  kUnpack,  ///< Bucket to tensors.
+  kPack,    ///< From tensors to the bucket.
+  kUnpack,  ///< From the bucket to tensors.
 };
 
 /// One launch over many pieces of tensors; see `copy_chunk.h`.
 struct BatchedCopy {
   CopyDirection direction = CopyDirection::kPack;
-  /// In memory that the device reads (kDevice or kPinned), unchanged until the launch is complete.
+  /// In memory that the device reads (kDevice or kPinned); unchanged until the launch is complete.
   std::span<const CopyChunk> chunks = {};
   void* bucket = nullptr;  ///< Device memory: bucket element 0.
   DType tensor_dtype = DType::kFloat32;
   DType bucket_dtype = DType::kFloat32;
-  double scale = 1.0;  ///< Multiplies in float32 (float64, integers: double) before the rounding.
+  double scale = 1.0;  ///< Factor, applied in float32 (float64, integers: double) before rounding.
   /// If not null, device memory that is set to 1 if any value written is infinite or NaN, and is
-  /// left as it is otherwise.
+  /// otherwise left unchanged.
   std::uint32_t* non_finite = nullptr;
 };
 
-/// Kernels of the data plane. Each enqueues onto a stream of its own device and returns.
+/// Kernels of the data plane. Each call enqueues on a stream of its device and returns.
 ///
-/// Bits:    equal to the CPU reference (`reduce`, `convert` in comm/kernels/reduce_kernels.h),
-///          equal on every run.
-/// Threads: as Stream.
+/// Bits:    equal to the CPU reference (`reduce`, `convert` in comm/kernels/reduce_kernels.h), and
+///          equal in every run.
+/// Threads: as for Stream.
 class DeviceKernels {
  public:
   virtual ~DeviceKernels() = default;
@@ -43,16 +43,16 @@ class DeviceKernels {
   /// Casts and scales between tensors and a bucket. Chunks of one launch do not overlap.
   virtual void copy_batched(Stream& stream, const BatchedCopy& copy) = 0;
 
-  /// target[i] = round(scale * (sources[0][i] op sources[1][i] op ...)) as `reduce` does; device
-  /// memory; `target` may be one of the sources. At most kMostReduceSources sources.
+  /// target[i] = round(scale * (sources[0][i] op sources[1][i] op ...)) as `reduce` does, in device
+  /// memory. `target` may be one of the sources. At most kMostReduceSources sources.
   virtual void reduce(Stream& stream, DType dtype, ReduceOp op, void* target,
                       std::span<const void* const> sources, std::size_t count, double scale) = 0;
 };
 
-/// Sources of one `DeviceKernels::reduce`; more are summed in several launches by the caller.
+/// Most sources of one `DeviceKernels::reduce`; the caller sums more in several launches.
 inline constexpr std::size_t kMostReduceSources = 64;
 
-/// What every body of `DeviceKernels::reduce` refuses. Errors: UsageError.
+/// Checks that every implementation of `DeviceKernels::reduce` makes. Errors: UsageError.
 inline void check_reduce(std::size_t source_count) {
   check(source_count > 0 && source_count <= kMostReduceSources,
         "a reduction on a device needs at least one source and at most 64");

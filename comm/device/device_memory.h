@@ -8,10 +8,10 @@
 
 namespace kolo {
 
-/// Owner of memory that a device or a communicator has handed out. Move-only.
+/// Owner of memory that a device or a communicator has allocated. Move-only.
 class DeviceMemory {
  public:
-  using Free = std::function<void(void*)>;  ///< Does not throw; logs.
+  using Free = std::function<void(void*)>;  ///< Must not throw; logs instead.
 
   DeviceMemory() = default;
   DeviceMemory(void* data, std::size_t bytes, MemoryKind kind, Free free)

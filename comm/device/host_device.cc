@@ -15,9 +15,9 @@ namespace {
 
 using std::chrono::microseconds;
 
-/// Retries of an operation that cannot complete yet: a few at once, for what is about to happen,
-/// then with growing pauses. Streams do not wake each other: that would put an order between them
-/// which nobody asked for, and hide from ThreadSanitizer that one is missing.
+/// Retries an operation that cannot complete yet: a few times at once, then with growing pauses.
+/// Streams do not wake each other: waking would order them, and hide from ThreadSanitizer that an
+/// order is missing.
 constexpr int kRetriesAtOnce = 16;
 constexpr microseconds kShortestPause{10};
 constexpr microseconds kLongestPause{500};
@@ -59,7 +59,7 @@ class ThreadStream final : public HostStream {
     }
   }
 
-  /// The oldest task, once there is one; nothing when the stream is closed.
+  /// Waits for the oldest task; returns nothing once the stream is closed.
   std::optional<StreamTask> next() {
     MutexLock lock(mutex_);
     changed_.wait(lock, [this]() KOLO_REQUIRES(mutex_) { return closed_ || !queue_.empty(); });
@@ -69,7 +69,7 @@ class ThreadStream final : public HostStream {
     return task;
   }
 
-  /// Returns false when the stream is closed.
+  /// Returns false once the stream is closed.
   bool sleep(microseconds pause) {
     MutexLock lock(mutex_);
     return !changed_.wait_for(lock, pause, [this]() KOLO_REQUIRES(mutex_) { return closed_; });

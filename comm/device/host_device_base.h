@@ -7,11 +7,11 @@
 
 namespace kolo {
 
-/// What the devices in host memory share: all but the way in which streams run.
+/// Common base of the devices in host memory; they differ in how streams run.
 ///
-/// A NativeStream is a HostStream* of the same device; with a null handle, the caller has no
-/// stream: what they did has happened already, so `record` gives an event that is done, and `wait`
-/// is a UsageError (such a caller asks the event).
+/// A NativeStream is a HostStream* of the same device. With a null handle the caller has no stream
+/// and its work has already happened: `record` gives a completed event, and `wait` is a UsageError
+/// (such a caller polls the event).
 class HostDeviceBase : public Device {
  public:
   std::unique_ptr<Stream> make_stream() final;

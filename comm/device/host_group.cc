@@ -19,7 +19,7 @@ namespace {
 
 enum class Kind : std::uint8_t { kReduceScatter, kAllGather, kAllReduce, kEnd };
 
-/// One collective as one rank calls it.
+/// One collective call of one rank.
 struct Call {
   Kind kind = Kind::kEnd;
   DType dtype = DType::kFloat32;
@@ -50,8 +50,8 @@ struct Call {
 
 }  // namespace
 
-/// The one call that is being waited for, as far as ranks have arrived at it. What a call computes
-/// is computed under the lock, so that no memory is touched after an abort has returned.
+/// The current call and the ranks that have arrived at it. Calls compute under the lock, so that no
+/// memory is touched after an abort has returned.
 class HostGroupHub::Table {
  public:
   explicit Table(std::vector<int> members)
@@ -65,7 +65,7 @@ class HostGroupHub::Table {
     check(!std::exchange(seat(rank).taken, true), "the rank was taken before");
   }
 
-  /// Arrives with the rank's `number`-th call; returns whether nothing is left to wait for.
+  /// Arrives with the rank's `number`-th call. Returns true if nothing is left to wait for.
   bool attempt(int rank, std::uint64_t number, const Call& call) {
     const MutexLock lock(mutex_);
     if (seat(rank).released || number < completed_) return true;
@@ -88,7 +88,7 @@ class HostGroupHub::Table {
     return failure_.has_value();
   }
 
-  /// The first failure as `rank` sees it; its own abort is none.
+  /// The first failure as `rank` sees it; its own abort does not count.
   std::optional<Error> failure(int rank) const {
     const MutexLock lock(mutex_);
     if (!failure_ || failure_->peer == member(rank)) return std::nullopt;
@@ -97,7 +97,7 @@ class HostGroupHub::Table {
     return seen;
   }
 
-  /// Completes what `rank` has called, and fails the others unless they have failed already.
+  /// Completes the calls of `rank`, and fails those of the others unless they have failed.
   void release(int rank) {
     const MutexLock lock(mutex_);
     seat(rank).released = true;
@@ -111,7 +111,7 @@ class HostGroupHub::Table {
   struct Seat {
     bool taken = false;
     bool released = false;
-    std::optional<Call> call = {};  ///< Arrived with.
+    std::optional<Call> call = {};  ///< Call with which the rank has arrived.
   };
 
   int member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
@@ -155,7 +155,7 @@ class HostGroupHub::Table {
     }
   }
 
-  /// target = what all ranks have at element `offset` of their sources, combined.
+  /// target = all ranks' values at element `offset` of their sources, combined.
   void combine(const Call& shape, std::size_t offset, std::byte* target) KOLO_REQUIRES(mutex_) {
     for (std::size_t rank = 0; rank < seats_.size(); ++rank) {
       sources_[rank] = seats_[rank].call->source + offset * size_of(shape.dtype);
@@ -165,7 +165,7 @@ class HostGroupHub::Table {
     reduce(shape.dtype, shape.op, target, sources_, shape.count, scale);
   }
 
-  /// Copies the source of rank `from` to element `offset` of every target, unless it lies there.
+  /// Copies the source of rank `from` to element `offset` of every target, unless it is there.
   void spread(const Call& shape, std::size_t from, std::size_t offset) KOLO_REQUIRES(mutex_) {
     for (const Seat& seat : seats_) {
       std::byte* const target = seat.call->target + offset * size_of(shape.dtype);

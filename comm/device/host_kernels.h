@@ -4,8 +4,8 @@
 
 namespace kolo {
 
-/// The kernels of host streams: each call enqueues the CPU reference as one operation.
-/// Threads: any; it has no state.
+/// The kernels of host streams: each call enqueues the CPU reference as one operation. Stateless.
+/// Threads: any.
 class HostKernels final : public DeviceKernels {
  public:
   void copy_batched(Stream& stream, const BatchedCopy& copy) override;

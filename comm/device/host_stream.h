@@ -10,7 +10,7 @@
 
 namespace kolo {
 
-/// A place in a host stream: how many of its operations come before.
+/// A position in a host stream: the number of operations before it.
 class HostEvent final : public Event {
  public:
   bool done() const override { return progress_ == nullptr || progress_->reached(position_); }
@@ -19,7 +19,7 @@ class HostEvent final : public Event {
     progress_ = std::move(progress);
     position_ = position;
   }
-  /// Nothing comes before.
+  /// Before the first record: nothing to wait for.
   void clear() { set(nullptr, 0); }
 
   const std::shared_ptr<const StreamProgress>& progress() const { return progress_; }
@@ -30,18 +30,16 @@ class HostEvent final : public Event {
   std::uint64_t position_ = 0;
 };
 
-/// A queue of operations in host memory that behaves like a stream of an accelerator: what is
-/// enqueued runs later, in order, beside everything that it was not told to wait for. Kernels and
-/// collectives of the host are operations that others enqueue.
+/// A queue of operations in host memory that behaves like a stream of an accelerator: operations
+/// run later, in order, concurrently with everything that they were not told to wait for. Kernels
+/// and collectives of the host are operations on it.
 ///
-/// Errors: an operation that throws fails the stream: later ones are dropped, and the exception's
-///         text comes out of `done` of the events behind it, of waits for them and of later calls.
-///         Destroying a stream drops what has not begun, in the same way, and returns when nothing
-///         of it runs any more.
+/// Errors: an operation that throws fails the stream. Later operations are dropped; `done` of later
+///         events, waits for them and later calls throw the text of the exception. Destroying a
+///         stream drops pending operations in the same manner, and returns once none runs.
 class HostStream : public Stream {
  public:
-  /// Runs `task` after everything enqueued before. Takes nothing from the heap once the queue has
-  /// held as many tasks as it has to.
+  /// Runs `task` after everything enqueued before. Allocates only while the queue grows.
   void enqueue(StreamTask task);
 
   void copy(const BufferView& target, const BufferView& source) override;
@@ -52,9 +50,9 @@ class HostStream : public Stream {
  protected:
   bool failed() const { return progress_->failed(); }
 
-  /// Runs `task`, the oldest, once; returns whether it is over, by completion or failure.
+  /// Runs `task`, the oldest, once. Returns true if it has completed or failed.
   bool attempt(StreamTask& task) noexcept;
-  /// Fails what waits for operations that are dropped with the stream, once none is running.
+  /// Fails the waits for operations that are dropped with the stream, once none is running.
   void drop_unfinished() noexcept;
 
  private:
@@ -64,7 +62,7 @@ class HostStream : public Stream {
   std::uint64_t enqueued_ = 0;
 };
 
-/// The host stream or event that an object is. Errors: UsageError if it is of another kind of
+/// The host stream or event behind an object. Errors: UsageError if it belongs to another kind of
 /// device.
 HostStream& as_host(Stream& stream);
 HostEvent& as_host(Event& event);

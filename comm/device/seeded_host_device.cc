@@ -20,9 +20,9 @@ class SeededHostDevice::SeededStream final : public HostStream {
 
   bool idle() const { return queue_.empty(); }
 
-  /// Returns whether the oldest operation is over.
+  /// Returns true if the oldest operation has completed or failed.
   bool step() {
-    // Outside the queue: it may enqueue.
+    // Called outside the queue, because it may enqueue.
     StreamTask task = std::move(queue_.front());
     if (!failed() && !attempt(task)) {
       queue_.front() = std::move(task);

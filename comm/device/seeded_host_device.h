@@ -10,10 +10,10 @@
 namespace kolo {
 
 /// Host memory that behaves like an accelerator whose streams advance only in `step`, one operation
-/// at a time, in an order that the seed picks: all interleavings that the waits allow are possible,
-/// and the same seed with the same calls gives the same one. Memory is poisoned.
+/// at a time, in an order given by the seed. All interleavings that the waits allow are possible;
+/// the same seed and calls give the same one. Memory is poisoned.
 ///
-/// Threads: one, for the device and all that it made.
+/// Threads: one, for the device and everything it made.
 class SeededHostDevice final : public HostDeviceBase {
  public:
   explicit SeededHostDevice(std::uint64_t seed) : seed_(seed), generator_(seed) {}
@@ -37,8 +37,8 @@ class SeededHostDevice final : public HostDeviceBase {
 
   const std::uint64_t seed_;
   std::mt19937_64 generator_;
-  std::vector<SeededStream*> streams_;     // in the order in which they were made
-  std::vector<SeededStream*> candidates_;  // of one `step`; kept for its memory
+  std::vector<SeededStream*> streams_;     // in order of creation
+  std::vector<SeededStream*> candidates_;  // of one `step`; a member to reuse its memory
 };
 
 }  // namespace kolo

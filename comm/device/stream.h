@@ -4,41 +4,41 @@
 
 namespace kolo {
 
-/// A point in a stream that the processor can ask about and other streams can wait for.
-/// Threads: as its device's streams.
+/// A point in a stream. The processor can poll it and other streams can wait for it. Threads: as
+/// for the streams of its device.
 class Event {
  public:
   virtual ~Event() = default;
-  /// Whether everything before the last `record` is complete; true if there was none. Never blocks.
+  /// True if everything before the last `record` is complete, or if there was none. Never blocks.
   /// Errors: KoloError(kInternal) with the device's text if the device has failed.
   virtual bool done() const = 0;
 };
 
-/// Work of a device that runs in the order in which it was enqueued. Every call returns at once;
-/// memory that enqueued work touches stays as it is until that work is complete.
+/// Work of a device that runs in the order in which it was enqueued. Every call returns at once.
+/// Memory that enqueued work uses must stay valid until that work is complete.
 ///
-/// Threads: calls of one stream come from one thread at a time. An event that one thread has
-///          recorded may be waited for by another, if that comes after the record.
+/// Threads: calls on one stream come from one thread at a time. Another thread may wait for an
+///          event if the record happened before.
 /// Errors:  KoloError(kInternal) with the device's text; UsageError for broken contracts.
 class Stream {
  public:
   virtual ~Stream() = default;
 
-  /// Copies between memory of equal size. UsageError on kHost memory: a copy from pageable memory
-  /// is no stream operation on any device.
+  /// Copies between memory of equal size. UsageError for kHost memory, because no device copies
+  /// pageable memory as a stream operation.
   virtual void copy(const BufferView& target, const BufferView& source) = 0;
 
-  /// Everything enqueued so far comes before `event`.
+  /// Records `event` after everything enqueued so far.
   virtual void record(Event& event) = 0;
 
-  /// Everything enqueued from now on comes after the last record of `event`.
+  /// Makes everything enqueued from now on wait for the last record of `event`.
   virtual void wait(const Event& event) = 0;
 
-  /// What the device's own library calls this stream (cudaStream_t); null for a host stream.
+  /// The handle of the device library for this stream (cudaStream_t); null for a host stream.
   virtual void* native() const = 0;
 };
 
-/// What every body of `Stream::copy` refuses. Errors: UsageError.
+/// Checks that every implementation of `Stream::copy` makes. Errors: UsageError.
 void check_copy(const BufferView& target, const BufferView& source);
 
 }  // namespace kolo

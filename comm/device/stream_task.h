@@ -8,14 +8,14 @@
 
 namespace kolo {
 
-/// One operation of a host stream: a callable `bool()` that returns whether it is complete. One
-/// that cannot complete yet (an event is not reached, a peer has not arrived) returns false, having
-/// changed nothing that others see twice, and is called again later; it never blocks.
+/// One operation of a host stream: a callable `bool()` that returns true when it is complete. An
+/// operation that cannot complete yet (an event is not reached, a peer has not arrived) returns
+/// false without a side effect and is called again later. It never blocks.
 ///
-/// The callable lies inside the task, so that enqueueing takes nothing from the heap. Move-only.
+/// The callable lies inside the task, so enqueueing does not allocate. Move-only.
 class StreamTask {
  public:
-  /// Holds a reduction of `kMostReduceSources` sources.
+  /// Large enough for a reduction of `kMostReduceSources` sources.
   static constexpr std::size_t kCapacity = 640;
 
   template <typename Callable>

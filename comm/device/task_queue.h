@@ -8,7 +8,7 @@
 
 namespace kolo {
 
-/// First in, first out; memory grows to the largest number of tasks it has held and is reused.
+/// First in, first out. Its memory grows to the largest number of tasks held and is reused.
 class TaskQueue {
  public:
   bool empty() const { return count_ == 0; }

@@ -48,8 +48,8 @@ T to_integer(double value) {
   return static_cast<T>(value);
 }
 
-/// The one rounding, from the type that was computed in to the type that is stored. Every NaN
-/// becomes the same one, because which operand's NaN an instruction hands on differs by machine.
+/// The one rounding, from the type of the computation to the stored type. Every NaN becomes the
+/// same one, because machines differ in which operand's NaN they return.
 template <typename T, typename Wide>
 T round_to(Wide value) {
   if constexpr (std::same_as<T, Float16>) {
@@ -63,7 +63,7 @@ T round_to(Wide value) {
   }
 }
 
-/// The same, but for overflow.
+/// The same, with saturation in place of overflow.
 template <typename T, typename Wide>
 T round_within(Wide value) {
   const T rounded = round_to<T>(value);

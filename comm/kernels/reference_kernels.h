@@ -7,10 +7,10 @@
 #include "comm/base/dtype.h"
 #include "comm/kernels/reduce_kernels.h"
 
-/// The kernels of `reduce_kernels.h` and `wire_kernels.h`, written to be read: one element at a
-/// time, in plain C++. They define every bit; the vector kernels are tested against them. Rare
-/// combinations (integers that are scaled or converted, float64 to 16 bit) and machines without
-/// vectors run these.
+/// The kernels of `reduce_kernels.h` and `wire_kernels.h` in readable form: one element at a time,
+/// in plain C++. They define every bit; the vector kernels are tested against them. Rare
+/// combinations (scaled or converted integers, float64 to 16 bits) and machines without vectors run
+/// these.
 namespace kolo::reference {
 
 /// The contract of `kolo::reduce`.

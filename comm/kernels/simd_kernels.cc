@@ -56,12 +56,13 @@ void store_everywhere(D d, V a, V b, V c, V e, const To& outputs, std::size_t i)
   }
 }
 
-// More input streams than this make cache sets and prefetchers collide; see reduce_blocks.
+// More input streams than this collide in cache sets and prefetchers; see reduce_blocks.
 constexpr std::size_t kMaxStreams = 4;
-// Elements whose partial sums wait in L1 while the sources are read group by group.
+// Number of elements whose partial sums stay in L1 while the sources are read group by group.
 constexpr std::size_t kBlock = 1024;
 
-// Combines elements [i, i + 4 * lanes) of `sources` from `first` on into four registers, in order.
+// Combines elements [i, i + 4 * lanes) of `sources`, from index `first` on, into four registers in
+// order.
 template <class L, class Op, class From, class D, class V>
 void combine(D d, const From& sources, std::size_t first, std::size_t i, V& accum0, V& accum1,
              V& accum2, V& accum3) {
@@ -76,9 +77,9 @@ void combine(D d, const From& sources, std::size_t first, std::size_t i, V& accu
   }
 }
 
-// Reduces steps of 4 * lanes elements while they fit, and returns the first element left. Each
-// output is written once, after all inputs at its place were read, so that an output may be a
-// source. Outputs and sources are spans of pointers, or arrays: those stay in registers.
+// Reduces in steps of 4 * lanes elements while they fit, and returns the first element left. Each
+// output is written after all inputs at its place were read, so an output may be a source. Outputs
+// and sources are spans of pointers, or arrays, which stay in registers.
 template <class L, class Op, class D, class To, class From>
 std::size_t reduce_registers(D d, const To& outputs, const From& sources, std::size_t i,
                              std::size_t count, hn::Vec<D> scale) {
@@ -94,8 +95,8 @@ std::size_t reduce_registers(D d, const To& outputs, const From& sources, std::s
   return i;
 }
 
-// The same for any number of sources, in steps of kBlock: reads kMaxStreams sources at a time and
-// keeps the partial sums, not yet rounded, in L1 between the groups.
+// The same for any number of sources, in blocks of kBlock elements: reads kMaxStreams sources at a
+// time and keeps the unrounded partial sums in L1 in between.
 template <class L, class Op, class D>
 std::size_t reduce_blocks(D d, Outputs outputs, Sources sources, std::size_t i, std::size_t count,
                           hn::Vec<D> scale) {
@@ -134,7 +135,7 @@ std::size_t reduce_blocks(D d, Outputs outputs, Sources sources, std::size_t i, 
   return i;
 }
 
-// The elements that are left, one by one.
+// The remaining elements, one by one.
 template <class L, class Op>
 void reduce_tail(Outputs outputs, Sources sources, std::size_t i, std::size_t count,
                  typename L::Accum scale) {
@@ -203,7 +204,7 @@ bool reduce_integer(ReduceOp op, Outputs outputs, Sources sources, std::size_t c
   return false;
 }
 
-// 16-bit numbers whose overflow is the user's, or a wire's.
+// 16-bit floats that overflow to infinity, or saturate.
 template <class L>
 bool reduce_half(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale,
                  Overflow overflow) {
@@ -251,17 +252,17 @@ std::size_t convert_steps(D d, typename To::Stored* dst, const typename From::St
   return i;
 }
 
-// Shorter arrays stay in the cache whatever they are: a stream must be opened and drained.
+// Shorter arrays always go through the cache: a streaming store has a cost to start and to drain.
 constexpr std::size_t kLeastStreamBytes = 4096;
 
-// Elements up to where a whole vector of `d` is aligned.
+// Number of elements before the first aligned vector of `d`.
 template <class D>
 std::size_t misaligned_elements(D d, const hn::TFromD<D>* to) {
   const std::size_t bytes = hn::Lanes(d) * sizeof(*to);
   return (bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(*to);
 }
 
-// Converts steps of 4 vectors past the cache, and returns the first element left.
+// Converts in steps of 4 vectors past the cache, and returns the first element left.
 template <class To, class From, class D>
 std::size_t convert_streaming(D d, typename To::Stored* dst, const typename From::Stored* src,
                               std::size_t count, hn::Vec<D> scale) {
@@ -342,8 +343,8 @@ bool convert_on_target(DType dst_dtype, void* dst, DType src_dtype, const void* 
   }
 }
 
-// Exchanges steps of kUnroll vectors, with `store` for what goes to `out`, and returns the first
-// byte left.
+// Exchanges in steps of kUnroll vectors, with `store` for the writes to `out`, and returns the
+// first byte left.
 template <int kUnroll, class D, class Store>
 std::size_t exchange_steps(D d, std::uint8_t* out, std::uint8_t* slot, const std::uint8_t* in,
                            std::size_t i, std::size_t bytes, const Store& store) {

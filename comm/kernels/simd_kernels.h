@@ -12,23 +12,23 @@
 /// gradients use. The instruction set is chosen at run time.
 namespace kolo::simd {
 
-/// The contract of `reference::reduce`. Returns false, and has done nothing, if there is no vector
-/// kernel for these arguments on this machine.
+/// The contract of `reference::reduce`. Returns false without an effect if this machine has no
+/// vector kernel for these arguments.
 bool reduce(DType dtype, ReduceOp op, std::span<void* const> outputs,
             std::span<const void* const> sources, std::size_t count, double scale,
             Overflow overflow);
 
-/// The contract of `reference::convert`. Returns false, and has done nothing, if there is no vector
-/// kernel for these arguments on this machine.
+/// The contract of `reference::convert`. Returns false without an effect if this machine has no
+/// vector kernel for these arguments.
 bool convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
              double scale, Stores stores);
 
-/// The contract of `reference::exchange`. Returns false, and has done nothing, if there is no
-/// vector kernel on this machine.
+/// The contract of `reference::exchange`. Returns false without an effect if this machine has no
+/// vector kernel.
 bool exchange(void* out, void* slot, const void* in, std::size_t bytes, Stores stores);
 
-/// The contracts of `kolo::to_wire` and `kolo::from_wire`; nothing if there is no vector kernel for
-/// these arguments on this machine.
+/// The contracts of `kolo::to_wire` and `kolo::from_wire`; empty if this machine has no vector
+/// kernel for these arguments.
 std::optional<std::size_t> to_wire(DType wire, void* dst, DType src_dtype, const void* src,
                                    std::size_t count, int exponent);
 std::optional<std::uint16_t> from_wire(DType dst_dtype, void* dst, DType wire, const void* src,

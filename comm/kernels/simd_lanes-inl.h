@@ -1,5 +1,5 @@
 // Loads, stores and operations of the vector kernels. Highway compiles this file once per
-// instruction set, hence the guard that toggles instead of #pragma once.
+// instruction set, hence the toggling guard in place of #pragma once.
 #if defined(KOLO_COMM_COLLECTIVE_SIMD_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef KOLO_COMM_COLLECTIVE_SIMD_LANES_INL_H
 #undef KOLO_COMM_COLLECTIVE_SIMD_LANES_INL_H
@@ -19,8 +19,8 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A "lanes" class says how elements in memory (`Stored`) become vectors of the type that is
-// computed in (`Accum`) and back. `d` is always the tag of the Accum vector.
+// A "lanes" class converts elements in memory (`Stored`) to vectors of the type of the computation
+// (`Accum`) and back. `d` is always the tag of the Accum vector.
 
 template <typename T>
 struct Plain {
@@ -34,7 +34,7 @@ struct Plain {
   static void store(D d, hn::Vec<D> v, Stored* to) {
     hn::StoreU(v, d, to);
   }
-  // Past the cache; `to` is aligned to the vector.
+  // Bypasses the cache; `to` is aligned to the vector.
   template <class D>
   static void stream(D d, hn::Vec<D> v, Stored* to) {
     hn::Stream(v, d, to);
@@ -67,7 +67,7 @@ struct BFloat16AsFloat32 {
   using Stored = std::uint16_t;
   using Accum = float;
   static constexpr std::uint32_t kLargest = 0x7f7f0000;   // The largest value, as a float.
-  static constexpr std::uint32_t kOverflow = 0x7f7f8000;  // The least one that would round further.
+  static constexpr std::uint32_t kOverflow = 0x7f7f8000;  // The least that rounds beyond it.
   template <class D>
   static hn::Vec<D> load(D d, const Stored* from) {
     const hn::RebindToUnsigned<D> du;
@@ -78,8 +78,8 @@ struct BFloat16AsFloat32 {
   static void store(D d, hn::Vec<D> v, Stored* to) {
     store_low_halves(d, hn::ShiftRight<16>(rounded(d, v)), to);
   }
-  // Bits whose upper half is `v` to nearest even. The canonical NaN, the only one that comes here,
-  // needs no case of its own.
+  // Bits whose upper half is `v` rounded to nearest even. NaN needs no special case: only the
+  // canonical one comes here.
   template <class D>
   static hn::Vec<hn::RebindToUnsigned<D>> rounded(D, hn::Vec<D> v) {
     const hn::RebindToUnsigned<D> du;
@@ -110,8 +110,8 @@ struct Float16AsFloat32 {
     hn::StoreU(hn::BitCast(narrow, hn::DemoteTo(half, v)), narrow, to);
   }
 #else
-  // Highway's own emulation neither knows infinity and NaN nor rounds to nearest; these are the
-  // scalar conversions of comm/base/half.h with every branch taken.
+  // Highway's own emulation neither handles infinity and NaN nor rounds to nearest. These are the
+  // scalar conversions of comm/base/half.h with every branch computed.
   template <class D>
   static hn::Vec<D> load(D d, const Stored* from) {
     const hn::RebindToUnsigned<D> du;
@@ -154,20 +154,20 @@ struct Float16AsFloat32 {
 #endif
 };
 
-// Stores two vectors one behind the other: the second at to + lanes.
+// Stores two vectors in succession: the second at to + lanes.
 template <class L, class D, class V>
 void store_two(L, D d, V a, V b, typename L::Stored* to) {
   L::store(d, a, to);
   L::store(d, b, to + hn::Lanes(d));
 }
-#if HWY_TARGET != HWY_SCALAR  // Which has no pairs of lanes, and runs no kernel either.
+#if HWY_TARGET != HWY_SCALAR  // It has no pairs of lanes, and runs no kernel either.
 template <class D, class V>
 void store_two(BFloat16AsFloat32, D d, V a, V b, std::uint16_t* to) {
   const hn::Repartition<std::uint16_t, D> halves;
   const auto high = hn::BitCast(halves, BFloat16AsFloat32::rounded(d, b));
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  // Side by side, then in order: a permutation of two vectors overwrites one of them, for which
-  // compilers copy it first (README, "copies of registers").
+  // Packs side by side, then permutes into order. A permutation of two vectors overwrites one of
+  // them, so compilers would copy it first.
   const auto low = hn::BitCast(halves, hn::ShiftRight<16>(BFloat16AsFloat32::rounded(d, a)));
   HWY_ALIGN static constexpr std::uint16_t kOrder[32] = {0,  2,  4,  6,  8,  10, 12, 14, 16, 18, 20,
                                                          22, 24, 26, 28, 30, 1,  3,  5,  7,  9,  11,
@@ -181,7 +181,7 @@ void store_two(BFloat16AsFloat32, D d, V a, V b, std::uint16_t* to) {
   hn::StoreU(both, halves, to);
 }
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM_A64
-// One store of a whole vector: two of half a vector each take a quarter longer on AMD's Zen 5.
+// One store of a whole vector: two half stores take a quarter longer on AMD's Zen 5.
 template <class D, class V>
 void store_two(Float16AsFloat32, D, V a, V b, std::uint16_t* to) {
   const hn::Rebind<hwy::float16_t, D> half;
@@ -190,7 +190,7 @@ void store_two(Float16AsFloat32, D, V a, V b, std::uint16_t* to) {
   const auto low = hn::BitCast(narrow, hn::DemoteTo(half, a));
   const auto high = hn::BitCast(narrow, hn::DemoteTo(half, b));
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  // Combine() clears the upper half first, with a copy (README, "copies of registers").
+  // Combine() would clear the upper half first, with a copy.
   const hn::Vec<decltype(halves)> both{
       _mm512_inserti64x4(_mm512_castsi256_si512(low.raw), high.raw, 1)};
 #else
@@ -201,10 +201,11 @@ void store_two(Float16AsFloat32, D, V a, V b, std::uint16_t* to) {
 #endif
 #endif
 
-// Finite values whose magnitude is at least that of the float with the bits `least`.
+// Marks finite values whose magnitude is at least that of the float with the bits `least`.
 template <class D>
 hn::Mask<D> is_beyond(D d, hn::Vec<D> v, std::uint32_t least) {
-  // Moved by the room above the finite ones, infinity and NaN are negative: one comparison.
+  // After adding the distance from the largest finite value to the sign bit, infinity and NaN are
+  // negative, so one comparison suffices.
   constexpr std::uint32_t kRoom = 0x80000000u - 0x7f800000u;
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
@@ -221,7 +222,7 @@ hn::Vec<D> largest_like(D d, hn::Vec<D> v) {
   return hn::CopySign(hn::BitCast(d, hn::Set(du, L::kLargest)), v);
 }
 
-// 16-bit lanes without overflow: what is finite stays finite.
+// 16-bit lanes that saturate: finite values stay finite.
 template <class L>
 struct Within : L {
   template <class D>
@@ -234,8 +235,8 @@ struct Within : L {
   }
 };
 
-// Loads and stores of two vectors of elements at once, for operations that treat all elements
-// alike: which of the elements go to which vector is up to the lanes, the same in both directions.
+// Loads and stores two vectors of elements at once, for operations that treat all elements alike.
+// The lanes decide which element goes to which vector, in the same manner in both directions.
 template <class L, class D, class V>
 void load_pair(L, D d, const typename L::Stored* from, V& a, V& b) {
   a = L::load(d, from);
@@ -247,7 +248,7 @@ void store_pair(L, D d, V a, V b, typename L::Stored* to) {
   L::store(d, b, to + hn::Lanes(d));
 }
 
-// Neighbours share a 32-bit lane: even elements are its low half, odd ones its high half, so that
+// Neighbours share a 32-bit lane: even elements are its low half, odd ones its high half, so
 // nothing crosses lanes.
 template <class D, class V>
 void load_pair(BFloat16AsFloat32, D d, const std::uint16_t* from, V& even, V& odd) {
@@ -275,14 +276,15 @@ void store_pair(Within<L>, D d, V a, V b, typename L::Stored* to) {
 }
 
 // Replaces every NaN by the canonical one, so that no bit of the result depends on which operand's
-// NaN an instruction hands on.
+// NaN an instruction returns.
 template <class D>
 hn::Vec<D> canonical(D d, hn::Vec<D> v) {
   return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN()),
                         v);
 }
 
-// Scales, and makes NaN canonical. Integers pass: scaled ones have no vector kernel.
+// Scales, and makes NaN canonical. Integers are returned unchanged: scaled integers have no vector
+// kernel.
 template <class D>
 hn::Vec<D> finish(D d, hn::Vec<D> v, hn::Vec<D> scale) {
   if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
@@ -292,8 +294,8 @@ hn::Vec<D> finish(D d, hn::Vec<D> v, hn::Vec<D> scale) {
   }
 }
 
-// The same for four vectors, of which one test says whether there is a NaN: their sum is one then,
-// and else only where infinities cancel, which costs time and changes nothing.
+// The same for four vectors with one test for NaN: their sum is NaN if one of them is. The sum is
+// also NaN where infinities cancel; that costs time and changes nothing.
 template <class D, class V>
 void finish(D d, V& a, V& b, V& c, V& e, hn::Vec<D> scale) {
   if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {

@@ -36,7 +36,7 @@ inline float power_of_two(int exponent) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(127 + exponent) << 23);
 }
 
-// One vector of any elements. Returns how many are finite and `limit` or more in magnitude.
+// Converts one vector. Returns the number of finite elements with magnitude `limit` or more.
 template <class Wire, class D>
 std::size_t store_checked(D d, hn::Vec<D> v, hn::Vec<D> scale, std::uint32_t limit,
                           std::uint16_t* to) {
@@ -45,7 +45,7 @@ std::size_t store_checked(D d, hn::Vec<D> v, hn::Vec<D> scale, std::uint32_t lim
   return hn::CountTrue(d, beyond);
 }
 
-// bfloat16 has the range of float32, and is sent as it is.
+// bfloat16 has the range of float32 and needs no exponent.
 template <class Wire, class D>
 hn::Vec<D> scaled(hn::Vec<D> v, hn::Vec<D> scale) {
   if constexpr (std::is_same_v<Wire, BFloat16AsFloat32>) return v;
@@ -94,7 +94,7 @@ std::size_t to_wire_lanes(std::uint16_t* to, const typename From::Stored* from, 
 
 template <class Wire>
 TooLarge to_wire_as(DType src_dtype, void* dst, const void* src, std::size_t count, int exponent) {
-  // Of kOverflow * 2^-exponent, a normal number at every exponent of a wire.
+  // kOverflow * 2^-exponent, a normal number for every exponent of a wire.
   const std::uint32_t limit = Wire::kOverflow - (static_cast<std::uint32_t>(exponent) << 23);
   const float factor = power_of_two(exponent);
   auto* const to = static_cast<std::uint16_t*>(dst);
@@ -161,7 +161,7 @@ struct Cached {
     hn::StoreU(v, d, to);
   }
 };
-// Before: aligned to the vector.
+// Before: `to` is aligned to the vector.
 struct Streaming {
   template <class D>
   static void put(D d, hn::Vec<D> v, float* to) {
@@ -169,7 +169,7 @@ struct Streaming {
   }
 };
 
-// Shorter arrays stay in the cache whatever they are: a stream must be opened and drained.
+// Shorter arrays always go through the cache: a streaming store has a cost to start and to drain.
 constexpr std::size_t kLeastStreamed = 1024;
 
 template <class Wire>

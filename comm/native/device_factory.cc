@@ -21,7 +21,7 @@ KoloError config_error(std::string what) {
   return KoloError(Error{.code = ErrorCode::kConfig, .what = std::move(what)});
 }
 
-/// The number in "cuda:INDEX"; none in "cuda".
+/// The number in "cuda:INDEX"; empty for "cuda".
 std::optional<int> parse_index(std::string_view name) {
   constexpr std::string_view kKind = "cuda";
   if (name == kKind) return std::nullopt;

@@ -24,7 +24,7 @@ DeviceGroups connect_groups(Rendezvous& rendezvous, const ProcessGrid& grid, Dev
   }
   auto world = NcclGroup::connect(rendezvous, gpu->index(), deadline);
   auto node = world->split(grid.node(rendezvous.rank()));
-  // Nobody goes on before all are connected.
+  // No rank continues before all are connected.
   rendezvous.all_gather("");
   return {.node = std::move(node), .world = std::move(world)};
 }

@@ -44,12 +44,12 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::split(int color, int rank) {
   const CudaDeviceGuard guard(device_);
   connecting_ = std::make_shared<NcclCommunicator>(device_, deadline_);
   ncclConfig_t config = non_blocking();
-  // NCCL fills in the child when the parent has settled, and the child settles on its own.
+  // NCCL fills in the child once the parent has settled; the child settles on its own.
   ncclResult_t result = settle(ncclCommSplit(comm_, color, rank, &connecting_->comm_, &config));
   if (result == ncclSuccess) result = connecting_->settle(ncclInProgress);
   if (result != ncclSuccess) {
     const Error error = nccl_error(result, comm_, "connecting the ranks of a node");
-    // The child of a parent that has not settled is NCCL's still, and ends with the parent.
+    // The child of a parent that has not settled still belongs to NCCL and ends with the parent.
     if (state() != ncclInProgress) connecting_->begin_abort();
     begin_abort();
     throw KoloError(error);
@@ -80,7 +80,7 @@ ncclResult_t NcclCommunicator::settle(ncclResult_t result) const {
 void NcclCommunicator::begin_abort() noexcept {
   if (comm_ == nullptr) return;
   try {
-    // NCCL may wait for the device, which may wait for another communicator's abort.
+    // NCCL may wait for the device, and so for the abort of another communicator.
     std::packaged_task<void()> abort(
         [self = shared_from_this(), comm = std::exchange(comm_, nullptr)] {
           close_on(self->device_, [comm] { log_nccl(ncclCommAbort(comm), "ncclCommAbort"); });

@@ -1,6 +1,6 @@
 #pragma once
 
-// One communicator of NCCL and its life. Only sources of kolo_nccl include this.
+// One communicator of NCCL and its life cycle. Only sources of kolo_nccl include this.
 
 #include <nccl.h>
 
@@ -10,25 +10,25 @@
 
 namespace kolo {
 
-/// A non-blocking communicator. What NCCL leaves to its own threads is waited for by polling, until
-/// a deadline: so is every launch, since a call that says "in progress" has put nothing on its
-/// stream yet.
+/// A non-blocking communicator. Work that NCCL does on its own threads is polled until a deadline.
+/// That includes every launch: a call that returns "in progress" has not yet enqueued anything on
+/// its stream.
 ///
-/// It ends in one of two ways: in order by `begin_end`, polled, then `destroy`; or by
-/// `begin_abort`. Destroyed before, it is left behind as it is.
+/// It ends in one of two modes: orderly by `begin_end`, polling, then `destroy`; or by
+/// `begin_abort`. Destroyed before that, the NCCL object is left as it is.
 ///
 /// Threads: one; an abort runs on a thread of its own, which keeps the object alive.
 class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
-  /// A communicator of `size` ranks, on one GPU each. Collective.
-  /// Errors: KoloError as `nccl_error`; it is aborted then.
+  /// Connects a communicator of `size` ranks, each with a GPU. Collective. Errors: KoloError as
+  /// `nccl_error`; the communicator is then aborted.
   static std::shared_ptr<NcclCommunicator> connect(const ncclUniqueId& id, int rank, int size,
                                                    int device, Milliseconds deadline);
 
-  /// One of the ranks that give the same `color`, in their order here. Collective among all ranks.
-  /// Errors: as `connect`, for both communicators.
+  /// Connects the ranks that pass the same `color`, in their order here. Collective among all
+  /// ranks. Errors: as `connect`, for both communicators.
   std::shared_ptr<NcclCommunicator> split(int color, int rank);
 
   explicit NcclCommunicator(int device, Milliseconds deadline)
@@ -37,21 +37,21 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
   int device() const { return device_; }
-  /// Null when it has ended or an abort has begun: NCCL must not hear of it any more.
+  /// Null after the end or once an abort has begun: NCCL must not be called then.
   ncclComm_t get() const { return comm_; }
 
-  /// How the communicator is: ncclSuccess, ncclInProgress or its first failure.
+  /// State of the communicator: ncclSuccess, ncclInProgress or its first failure.
   ncclResult_t state() const;
 
-  /// The outcome of a call that returned `result`: waits while that is ncclInProgress, and returns
-  /// ncclInProgress if the deadline passes.
+  /// The final outcome of a call that returned `result`: waits while it is ncclInProgress, and
+  /// returns ncclInProgress if the deadline passes.
   ncclResult_t settle(ncclResult_t result) const;
 
   void begin_abort() noexcept;
-  /// Whether an abort that was begun is over.
+  /// True once the abort has finished.
   bool wait_aborted(Milliseconds within) const;
 
-  /// Begins the orderly end; it has come when `state` is no longer ncclInProgress.
+  /// Begins the orderly end, which is complete when `state` is no longer ncclInProgress.
   ncclResult_t begin_end() { return ncclCommFinalize(comm_); }
   void destroy() noexcept;
 
@@ -59,7 +59,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   const int device_;
   const Milliseconds deadline_;
   ncclComm_t comm_ = nullptr;  ///< NCCL writes here until the communicator is connected.
-  std::shared_ptr<NcclCommunicator> connecting_;  ///< What a split is making.
+  std::shared_ptr<NcclCommunicator> connecting_;  ///< The child of a split in progress.
   std::future<void> abort_;
 };
 

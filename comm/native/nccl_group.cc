@@ -22,8 +22,8 @@ namespace {
 
 constexpr std::chrono::seconds kAbortInDestructor{5};
 
-/// What each rank tells the others before NCCL connects them: its version and, of rank 0, the
-/// communicator's id.
+/// Exchanged before NCCL connects the ranks: the version of each rank, and from rank 0 the id of
+/// the communicator.
 struct Introduction {
   int version = 0;
   ncclUniqueId id = {};
@@ -59,7 +59,7 @@ ncclUniqueId agree_on_id(Rendezvous& rendezvous) {
   return first.id;
 }
 
-/// Memory that NCCL moves fastest: allocated by NCCL if it can, and registered if it can.
+/// Memory that NCCL moves fastest: allocated and registered by NCCL where possible.
 struct CommunicatorMemory {
   std::shared_ptr<NcclCommunicator> communicator;
   bool is_from_nccl = false;
@@ -67,7 +67,7 @@ struct CommunicatorMemory {
 
   void operator()(void* data) const {
     close_on(communicator->device(), [&] {
-      // With the communicator, its registrations have gone.
+      // The registrations went with the communicator.
       if (registration != nullptr && communicator->get() != nullptr) {
         log_nccl(ncclCommDeregister(communicator->get(), registration), "ncclCommDeregister");
       }
@@ -121,7 +121,7 @@ DeviceMemory NcclGroup::allocate(std::size_t bytes) {
   memory.is_from_nccl = allocated == ncclSuccess;
   if (!memory.is_from_nccl) {
     log::debug(nccl_error(allocated, nullptr, "ncclMemAlloc, so cudaMalloc is used").to_string());
-    (void)cudaGetLastError();  // NCCL's, which the next call would report as its own.
+    (void)cudaGetLastError();  // NCCL's error, which the next CUDA call would report as its own.
     require_cuda(cudaMalloc(&data, size), fmt::format("cudaMalloc of {} bytes", size));
   }
   const ncclComm_t comm = communicator_->get();

@@ -14,28 +14,28 @@ namespace kolo {
 
 class NcclCommunicator;
 
-/// Collectives by NCCL among ranks that have a GPU and a process each.
+/// Collectives by NCCL among ranks with one GPU and one process each.
 ///
-/// A call waits until NCCL has put it on its stream, microseconds as a rule and `deadline` at most.
-/// Peers are connected from the start (NCCL_RUNTIME_CONNECT=0 unless the user set it), so that no
+/// A call waits until NCCL has enqueued it on its stream: microseconds as a rule, `deadline` at
+/// most. Peers are connected at the start (NCCL_RUNTIME_CONNECT=0 unless the user set it), so no
 /// call waits for a peer.
 ///
-/// Abort: runs on a thread of its own. NCCL frees memory then, which waits for whatever the GPU is
-///        doing: where two groups share a GPU, begin both (`abort` with zero) before waiting for
-///        one.
+/// Abort:  runs on a thread of its own. NCCL frees memory in it, which waits for all work of the
+///         GPU. Where two groups share a GPU, begin both (`abort` with zero) before waiting for
+///         one.
 /// Source: NCCL's user guide, "Fault Tolerance" and "Creating a communicator with options".
 class NcclGroup final : public LocalGroup {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
-  /// The group of all ranks of `rendezvous`, whose GPU here is number `device`. Collective.
-  /// Errors: KoloError(kConfig) if NCCL's versions do not fit, kTimeout after `deadline`,
-  ///         kPeerLost or kInternal with NCCL's reason.
+  /// Connects all ranks of `rendezvous`, with GPU `device` on this one. Collective. Errors:
+  /// KoloError(kConfig) if NCCL's versions differ, kTimeout after `deadline`, kPeerLost or
+  /// kInternal with NCCL's reason.
   static std::unique_ptr<NcclGroup> connect(Rendezvous& rendezvous, int device,
                                             Milliseconds deadline);
 
-  /// The group of those ranks that give the same `color`, which is not negative. Collective among
-  /// all ranks. Errors: as `connect`; both groups are aborted then.
+  /// Connects the ranks that pass the same `color`, which is not negative. Collective among all
+  /// ranks. Errors: as `connect`; both groups are then aborted.
   std::unique_ptr<NcclGroup> split(int color);
 
   ~NcclGroup() override;
@@ -61,9 +61,9 @@ class NcclGroup final : public LocalGroup {
  private:
   explicit NcclGroup(std::shared_ptr<NcclCommunicator> communicator);
 
-  /// Whether a call may go to NCCL: false after a failure. Errors: UsageError after the end.
+  /// True if a call may go to NCCL; false after a failure. Errors: UsageError after the end.
   bool accepts_calls() const;
-  /// Puts on `stream` what `call` calls, unless the group has failed; a failure is kept.
+  /// Enqueues `call` on `stream` unless the group has failed, and records a failure.
   template <typename Call>
   void launch(Stream& stream, std::string_view what, Call&& call);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What NCCL's types and results are in Kolo's. Only sources of kolo_nccl include this.
+// NCCL's types and results as Kolo's. Only sources of kolo_nccl include this.
 
 #include <nccl.h>
 
@@ -16,16 +16,16 @@ namespace kolo {
 ncclDataType_t to_nccl(DType dtype);
 ncclRedOp_t to_nccl(ReduceOp op);
 
-/// "2.28.9" of 22809.
+/// "2.28.9" for 22809.
 std::string nccl_version_text(int version);
 
-/// The library's version, as NCCL codes it. Errors: KoloError(kConfig) unless the library can serve
-/// the header that this was compiled with.
+/// The library's version as NCCL encodes it. Errors: KoloError(kConfig) unless the library is
+/// compatible with the header of this build.
 int checked_nccl_version();
 
-/// What `result` of `call` means: kPeerLost where the network or a peer failed, kTimeout for
-/// ncclInProgress (what was waited for did not come), else kInternal. The text has NCCL's reason
-/// and the last error it logged. `comm` may be null.
+/// The error for `result` of `call`: kPeerLost if the network or a peer failed, kTimeout for
+/// ncclInProgress, else kInternal. The text has NCCL's reason and the last error that it logged.
+/// `comm` may be null.
 Error nccl_error(ncclResult_t result, ncclComm_t comm, std::string_view call);
 
 /// Throws `nccl_error` unless `result` is ncclSuccess.

@@ -7,9 +7,8 @@
 
 namespace kolo {
 
-/// The transport between nodes that this build has: UCX. Collective: ranks exchange their addresses
-/// through `rendezvous`.
-/// Errors: KoloError(kConfig) if the build has none; those of `UcxTransport`.
+/// The network transport of this build: UCX. Collective: ranks exchange their addresses through
+/// `rendezvous`. Errors: KoloError(kConfig) if the build has none; those of `UcxTransport`.
 std::unique_ptr<MessageTransport> connect_network(Rendezvous& rendezvous);
 
 }  // namespace kolo

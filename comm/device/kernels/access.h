@@ -6,10 +6,10 @@
 
 #include "comm/device/kernels/host_device.h"
 
-/// Which elements a kernel touches in which way. Pure index arithmetic, tested on the processor.
+/// The access pattern of a kernel. Pure index arithmetic, tested on the processor.
 namespace kolo::access {
 
-/// Widest load and store of a GPU thread.
+/// Widest load and store of a GPU thread, in bytes.
 inline constexpr std::size_t kBytes = 16;
 
 /// `count` elements in groups of `group`, with single elements before and after, so that the groups
@@ -34,7 +34,7 @@ KOLO_HOST_DEVICE constexpr Split split(std::uintptr_t address, std::size_t eleme
   return {head, groups, count - head - groups * group};
 }
 
-/// The element of the i-th single one of a split: those of the head, then those of the tail.
+/// Index of the i-th single element of a split: those of the head, then those of the tail.
 KOLO_HOST_DEVICE constexpr std::size_t single(const Split& split, std::size_t group,
                                               std::size_t i) {
   return i < split.head ? i : i + split.groups * group;
@@ -42,8 +42,8 @@ KOLO_HOST_DEVICE constexpr std::size_t single(const Split& split, std::size_t gr
 
 KOLO_HOST_DEVICE constexpr bool is_aligned(std::uintptr_t address) { return address % kBytes == 0; }
 
-/// Blocks of a launch whose blocks take `work` units in turns: as many as the device runs at once,
-/// and none without work.
+/// Number of blocks for a launch whose blocks share `work` units round-robin: as many as the device
+/// runs at once, and none without work.
 constexpr unsigned grid_blocks(std::size_t work, std::size_t resident_blocks) {
   return static_cast<unsigned>(std::min(work, resident_blocks));
 }

@@ -13,9 +13,9 @@ namespace kolo {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kLoadsInFlight = 4;  // 16-byte loads of a thread.
+constexpr int kLoadsInFlight = 4;  // 16-byte loads in flight per thread.
 
-/// Equal dtypes without scale: bits move. T is an unsigned integer unless the values are looked at.
+/// Equal dtypes without scale: bits move. T is an unsigned integer unless values are checked.
 template <typename T>
 struct CopyBits {
   using To = T;
@@ -28,7 +28,7 @@ template <typename ToType, typename FromType>
 struct CastAndScale {
   using To = ToType;
   using From = FromType;
-  // The pairs that gradients use get 16-byte accesses on both sides.
+  // The dtype pairs of gradients get 16-byte accesses on both sides.
   static constexpr bool kVectors =
       std::is_same_v<To, From> || std::is_same_v<element::Common<To, From>, float>;
   static constexpr int kGroup = kVectors ? access::kBytes / std::min(sizeof(To), sizeof(From)) : 1;
@@ -36,8 +36,8 @@ struct CastAndScale {
   __device__ To operator()(From value) const { return element::convert<To>(value, factor); }
 };
 
-/// Every thread of the block does its share of target[i] = map(source[i]); returns whether one of
-/// its values was not finite.
+/// Every thread of the block computes its share of target[i] = map(source[i]). Returns true if one
+/// of its values was not finite.
 template <typename Map>
 __device__ bool copy_piece(typename Map::To* target, const typename Map::From* source,
                            std::size_t count, const Map& map) {
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreads)
       bad |= copy_piece(static_cast<To*>(chunk.tensor), place, chunk.count, map);
     }
   }
-  if (bad && non_finite != nullptr) *non_finite = 1;  // All that write, write the same.
+  if (bad && non_finite != nullptr) *non_finite = 1;  // All writers write the same value.
 }
 
 template <typename Map>

@@ -4,8 +4,8 @@
 
 namespace kolo {
 
-/// What `DeviceKernels::copy_batched` does, chunk after chunk, on memory that the processor
-/// reaches: the definition of its bits, and the body of a host device.
+/// `DeviceKernels::copy_batched`, chunk by chunk, in memory that the processor can access: the
+/// definition of its bits, and the implementation of a host device.
 ///
 /// Threads: pure; any. Errors: none.
 void copy_batched_on_host(const BatchedCopy& copy);

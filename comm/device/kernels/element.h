@@ -9,10 +9,10 @@
 #include "comm/base/half.h"
 #include "comm/device/kernels/host_device.h"
 
-/// What the device's kernels do to one element: the arithmetic of comm/kernels/reduce_kernels.h,
-/// bit for bit, in functions that a kernel inlines and that a test runs on the processor. On a GPU
-/// the conversions of the 16-bit floats are single instructions. Compiled without fused
-/// multiply-add.
+/// The arithmetic of the device kernels on one element, bit for bit that of
+/// comm/kernels/reduce_kernels.h, in functions that kernels inline and that tests run on the
+/// processor. On a GPU the conversions of the 16-bit floats are single instructions. Compiled
+/// without fused multiply-add.
 namespace kolo::element {
 
 template <typename T>
@@ -79,8 +79,8 @@ KOLO_HOST_DEVICE inline Float16 round_to_float16(float value) {
 #endif
 }
 
-/// The one rounding, from the type that was computed in to the type that is stored; every NaN
-/// becomes the quiet one with positive sign and empty payload.
+/// The one rounding, from the type of the computation to the stored type. Every NaN becomes the
+/// quiet one with positive sign and empty payload.
 template <typename T, typename Wide>
 KOLO_HOST_DEVICE inline T round_to(Wide value) {
   if constexpr (kIsHalf<T> && std::same_as<Wide, double>) {
@@ -97,13 +97,13 @@ KOLO_HOST_DEVICE inline T round_to(Wide value) {
   }
 }
 
-/// `convert` of one element; `factor` is the scale, already in the type that is computed in.
+/// `convert` of one element; `factor` is the scale in the type of the computation.
 template <typename To, typename From>
 KOLO_HOST_DEVICE inline To convert(From value, Common<To, From> factor) {
   return round_to<To>(widen<Common<To, From>>(value) * factor);
 }
 
-/// The end of `reduce` for one element.
+/// The last step of `reduce` for one element.
 template <typename T>
 KOLO_HOST_DEVICE inline T scaled(Accum<T> value, double scale) {
   if constexpr (std::integral<T>) {
@@ -113,7 +113,7 @@ KOLO_HOST_DEVICE inline T scaled(Accum<T> value, double scale) {
   }
 }
 
-/// Whether a stored value is infinite or NaN; no integer is.
+/// True if a stored value is infinite or NaN; never for integers.
 template <typename T>
 KOLO_HOST_DEVICE constexpr bool non_finite(T value) {
   if constexpr (std::same_as<T, Float16>) {

@@ -19,8 +19,8 @@ inline __device__ std::uintptr_t address(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-/// A group at a multiple of 16 bytes, 16 bytes at a time. What is touched once need not pass
-/// through the first cache.
+/// A group at a multiple of 16 bytes, accessed 16 bytes at a time. Data that is used once bypasses
+/// the first cache.
 template <typename T, int kCount>
 __device__ Group<T, kCount> load_wide(const T* from) {
   uint4 words[Group<T, kCount>::kBytes / sizeof(uint4)];
@@ -33,8 +33,9 @@ __device__ Group<T, kCount> load_wide(const T* from) {
   return group;
 }
 
-/// Loads those of the groups at from, from + stride, ... that lie in the next `left` elements, all
-/// in flight together. `from` is a multiple of 16 bytes or not, `stride` is one.
+/// Loads the groups at from, from + stride, ... that lie in the next `left` elements, all in flight
+/// together. `stride` is a multiple of 16 bytes; `from` need not be.
+/// element.
 template <typename T, int kCount, int kUnroll>
 __device__ void load(Group<T, kCount> (&groups)[kUnroll], const T* from, std::size_t stride,
                      std::size_t left) {

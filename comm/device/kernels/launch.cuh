@@ -10,7 +10,7 @@
 /// Kernel launches on the current device. Errors: KoloError(kInternal) with CUDA's text.
 namespace kolo::gpu {
 
-/// Blocks of `threads` threads of `kernel` that the current device runs at once.
+/// Number of blocks of `threads` threads of `kernel` that the current device runs at once.
 template <typename... Args>
 std::size_t resident_blocks(void (*kernel)(Args...), int threads) {
   int device = 0;
@@ -24,7 +24,7 @@ std::size_t resident_blocks(void (*kernel)(Args...), int threads) {
   return static_cast<std::size_t>(processors) * static_cast<std::size_t>(blocks);
 }
 
-/// Enqueues a kernel whose blocks take `work` units in turns. `what` names it in errors.
+/// Enqueues a kernel whose blocks share `work` units round-robin. `what` names it in errors.
 template <typename... Args, typename... Values>
 void launch(const char* what, void (*kernel)(Args...), int threads, std::size_t work,
             cudaStream_t stream, Values... values) {

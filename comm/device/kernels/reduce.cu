@@ -16,8 +16,8 @@ namespace kolo {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kLoadsInFlight = 4;                         // Of a thread and a source.
-constexpr std::size_t kTile = kThreads * kLoadsInFlight;  // Groups of a block at a time.
+constexpr int kLoadsInFlight = 4;                         // Per thread and source.
+constexpr std::size_t kTile = kThreads * kLoadsInFlight;  // Groups that a block handles at a time.
 
 struct Sources {
   const void* data[kMostReduceSources];

@@ -7,12 +7,12 @@
 
 namespace kolo {
 
-/// Enqueues `DeviceKernels::reduce` on a cudaStream_t of the current device, as one launch; the
-/// sources' addresses travel with it. Bits: those of `reduce` in comm/kernels/reduce_kernels.h.
+/// Enqueues `DeviceKernels::reduce` on a cudaStream_t of the current device, as one launch with the
+/// addresses of the sources as arguments. Bits: those of `reduce` in comm/kernels/reduce_kernels.h.
 ///
-/// Threads: as Stream. Errors: UsageError unless there are 1 to kMostReduceSources sources;
+/// Threads: as for Stream. Errors: UsageError unless there are 1 to kMostReduceSources sources;
 ///          KoloError(kInternal) with CUDA's text if the launch is refused.
-/// Cost:    every source is read once, the target written once.
+/// Cost:    every source is read once, the target is written once.
 void launch_reduce(DType dtype, ReduceOp op, void* target, std::span<const void* const> sources,
                    std::size_t count, double scale, void* cuda_stream);
 
