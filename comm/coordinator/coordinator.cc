@@ -113,10 +113,10 @@ bool Coordinator::poll() {
   if (failure_) return false;
   const std::size_t before = decisions_.size() + agreed_.size();
   receive();
+  flush();  // A decision that came before a failure still counts.
   // A peer that left because of a failure has said which: that comes before its own absence.
   if (const auto error = transport_.failure()) fail(*error);
   if (failure_) return true;
-  flush();
   count_arrivals();
   flush();
   return decisions_.size() + agreed_.size() > before;
