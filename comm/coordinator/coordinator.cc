@@ -15,15 +15,16 @@ namespace {
 // its iterations all nodes have released.
 constexpr std::uint32_t kFirstReleasedCounter = kMaxBuckets;
 
-/// A quarter of the shortest limit, so that no limit is exceeded by much more than a quarter.
-Duration look_interval(const CoordinatorOptions& options) {
-  return std::min(options.mismatch_after, options.peer_timeout) / 4;
+/// Between the complaints of a rank, each of which makes the root ask all ranks. It does not grow
+/// with the age of what is pending, so a rank that freezes late is noticed as soon as any other.
+Duration complaint_interval(const CoordinatorOptions& options) {
+  return std::min(options.mismatch_after, options.peer_timeout / 8);
 }
 
-/// Complaints about the same topic come ever less often, but at least this often: the next one
-/// finds a rank that has frozen since the last.
-Duration longest_patience(const CoordinatorOptions& options) {
-  return std::max(options.mismatch_after, options.peer_timeout / 2);
+/// Short enough that a frozen peer, with the interval between complaints before and a look after,
+/// is named within 1.25 `peer_timeout`.
+Duration look_interval(const CoordinatorOptions& options) {
+  return std::min(options.mismatch_after / 4, options.peer_timeout / 16);
 }
 
 }  // namespace
@@ -152,7 +153,7 @@ void Coordinator::handle(int peer, const Frame& frame) {
       break;
     case FrameKind::kQuery:
       // The root looks into everything that is pending, so there is no need to complain, too.
-      next_complaint_ = std::max(next_complaint_, later(clock_.now(), patience_));
+      next_complaint_ = later(clock_.now(), complaint_interval(options_));
       send(peer, report(frame));
       break;
     case FrameKind::kReport:
@@ -208,7 +209,7 @@ void Coordinator::flush() {
   }
   for (const Topic& topic : negotiator_.take_conflicts()) inspector_.conflict(topic);
   if (const auto query = inspector_.next_query()) {
-    next_complaint_ = std::max(next_complaint_, later(clock_.now(), patience_));
+    next_complaint_ = later(clock_.now(), complaint_interval(options_));
     for (int peer = 0; peer < grid_.world_size(); ++peer) {
       if (peer == transport_.rank()) continue;
       send(peer, *query);
@@ -383,20 +384,11 @@ void Coordinator::complain(TimePoint now) {
   const Pending* oldest = nullptr;
   for_each_pending([&](Pending& pending) {
     if (!pending.since) pending.since = now;
-    const bool is_older = oldest == nullptr || *pending.since < *oldest->since;
-    const bool is_known = oldest != nullptr && *pending.since == *oldest->since;
-    if (is_older || (is_known && pending.topic == oldest_)) oldest = &pending;
+    if (oldest == nullptr || *pending.since < *oldest->since) oldest = &pending;
   });
-  if (oldest == nullptr) return;
-  if (oldest->topic != oldest_) {
-    oldest_ = oldest->topic;
-    patience_ = options_.mismatch_after;
-    next_complaint_ = later(*oldest->since, patience_);
-  }
-  if (now < next_complaint_) return;
-  const Duration longest = longest_patience(options_);
-  patience_ = patience_ < longest / 2 ? 2 * patience_ : longest;
-  next_complaint_ = later(now, patience_);
+  const Duration interval = complaint_interval(options_);
+  if (oldest == nullptr || now - *oldest->since < interval || now < next_complaint_) return;
+  next_complaint_ = later(now, interval);
   if (tree_.root == transport_.rank()) {
     inspector_.stalled(oldest->topic);
   } else {

@@ -175,8 +175,6 @@ class Coordinator {
   std::set<int> watched_;            // peers that something waited for at the last look
   TimePoint next_look_{};
   std::optional<TimePoint> last_look_;  // of those that follow each other
-  Topic oldest_{};                      // pending at the last look
-  Duration patience_{};                 // until the complaint after the next
   TimePoint next_complaint_{};
   ControlFrame incoming_;
   std::vector<std::byte> outgoing_;

@@ -311,11 +311,14 @@ std::optional<StallInspector::Finding> StallInspector::follow_stalls(TimePoint n
     if (ranks_without(topic).empty()) continue;
     const auto known = before.find(topic);
     Stall stall = known == before.end() ? Stall{.since = now} : known->second;
-    ++stall.inquiries;
     if (now - stall.since >= limits_.stall_after) late.push_back(topic);
     if (!is_crossed(topic)) {
       stall.crossed_since.reset();
-      if (stall.inquiries == kInquiriesBeforeNote) forgotten.push_back(topic);
+      const bool is_long = (now - stall.since) / kPeriodsBeforeNote >= limits_.confirm_after;
+      if (!stall.is_noted && is_long) {
+        stall.is_noted = true;
+        forgotten.push_back(topic);
+      }
     } else {
       crossed.push_back(topic);
       if (!stall.crossed_since) stall.crossed_since = now;

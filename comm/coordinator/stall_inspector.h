@@ -23,8 +23,8 @@ namespace kolo {
 ///                  an error that quotes what each of these ranks waits for.
 ///   stall          A thread waits for a topic that some ranks have not submitted, but can. If
 ///                  those ranks wait for something else, all ranks log a warning; if they are
-///                  merely busy, the root logs one after `kInquiriesBeforeNote` inquiries. After
-///                  `stall_after` it is an error (kStall).
+///                  merely busy, the root logs one after `kPeriodsBeforeNote` times
+///                  `confirm_after`. After `stall_after` it is an error (kStall).
 ///
 /// Reports of one inquiry are not of one instant. Except for a conflict that the negotiator has
 /// found, a suspicion therefore counts only if a second inquiry, begun `confirm_after` later, shows
@@ -67,7 +67,7 @@ class StallInspector {
   std::optional<Finding> report(int rank, const Frame& frame, TimePoint now);
 
   std::optional<Warning> take_warning() { return std::exchange(warning_, std::nullopt); }
-  static constexpr int kInquiriesBeforeNote = 5;
+  static constexpr int kPeriodsBeforeNote = 10;
 
   /// Whether an inquiry is under way, or another one will follow.
   bool is_busy() const { return asking_ || confirm_at_.has_value(); }
@@ -87,9 +87,9 @@ class StallInspector {
   /// A topic that is waited for and missing at some ranks.
   struct Stall {
     TimePoint since;
-    int inquiries = 0;
     std::optional<TimePoint> crossed_since = {};  // the ranks that lack it wait for another one
-    bool is_warned = false;
+    bool is_noted = false;                        // as waiting for busy ranks
+    bool is_warned = false;                       // as crossed
   };
 
   std::optional<Finding> conclude(TimePoint now);

@@ -59,14 +59,15 @@ class Asleep(unittest.TestCase):
         for rank in ranks[:-1]:
             job.wait_until(rank.is_asleep, f"rank {rank.rank} sleeps")
 
-    def test_a_straggler_that_is_killed_is_named(self):
-        for nodes, call in (([3], "gradients"), ([2], "all_reduce"), ([2], "register")):
-            with self.subTest(nodes=nodes, call=call), self.started(nodes, call) as ranks:
-                self.until_asleep(ranks)
-                ranks[-1].signal(signal.SIGKILL)
-                for rank in ranks[:-1]:
-                    said = f"{rank.finish()} {rank.lines} {rank.errors()}"
-                    self.assertIn(f"error {job.PEER_LOST} about rank {len(ranks) - 1}: ", said)
+    def test_a_straggler_that_is_killed_or_freezes_is_named(self):
+        for number in (signal.SIGKILL, signal.SIGSTOP):
+            for nodes, call in (([3], "gradients"), ([2], "all_reduce"), ([2], "register")):
+                with self.subTest(nodes=nodes, call=call, signal=number.name), self.started(nodes, call) as ranks:
+                    self.until_asleep(ranks)
+                    ranks[-1].signal(number)
+                    for rank in ranks[:-1]:
+                        said = f"{rank.finish()} {rank.lines} {rank.errors()}"
+                        self.assertIn(f"error {job.PEER_LOST} about rank {len(ranks) - 1}: ", said)
 
     def test_a_rank_that_freezes_for_a_moment_goes_on(self):
         for call in ("all_reduce", "gradients", "register"):

@@ -3,6 +3,7 @@
 
 #include "comm/coordinator/coordinator.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -318,35 +319,41 @@ TEST(MismatchRule, AStallWarnsAllRanksAndIsAnErrorAfterTheStallLimit) {
 
 // --- Life and death -----------------------------------------------------------------------------
 
-// Rank 0 waits for what busy rank 1 does not submit; however long rank 1 has lived, its end is
-// noticed within a bounded time.
+// A rank waits for a tensor that busy ranks do not submit. However long they have lived by then,
+// and whatever the mismatch period, a rank that freezes is named within 1.25 peer_timeout.
 TEST(Liveness, ARankThatFreezesLateIsNoticedAsSoonAsOneThatFreezesEarly) {
-  for (const int frozen : {0, 1, 2}) {
-    for (const seconds lived : {seconds(0), seconds(33), seconds(500)}) {
-      SCOPED_TRACE(lived.count());
-      CoordinatorOptions options = kOptions;
-      options.peer_timeout = seconds(2);
-      options.stall_after = Duration::max();
-      Job job({2, 1}, options);
-      Wait wait;
-      const int waiting = frozen == 2 ? 1 : 2;
-      job.coordinator(waiting).propose("x", 1, "'x'", wait);
-      const auto play = [&](Duration time, bool is_frozen) {
-        for (const TimePoint end = job.clock.now() + time; job.clock.now() < end;) {
-          for (int rank = 0; rank < 3; ++rank) {
-            if (rank != frozen || !is_frozen) job.poll(rank);
-          }
-          job.clock.advance(kTick);
+  const auto expect_noticed = [](int frozen, Duration lived, const CoordinatorOptions& options) {
+    Job job({2, 1}, options);
+    Wait wait;
+    const int waiting = frozen == 2 ? 1 : 2;
+    job.coordinator(waiting).propose("x", 1, "'x'", wait);
+    const auto play = [&](Duration time, bool is_frozen) {
+      for (const TimePoint end = job.clock.now() + time; job.clock.now() < end;) {
+        for (int rank = 0; rank < 3; ++rank) {
+          if (rank != frozen || !is_frozen) job.poll(rank);
         }
-      };
-      play(lived, false);
-      ASSERT_FALSE(job.coordinator(waiting).failure());
-      play(3 * options.peer_timeout, true);
-      for (int rank = 0; rank < 3; ++rank) {
-        if (rank == frozen) continue;
-        const auto& failure = job.coordinator(rank).failure();
-        ASSERT_TRUE(failure) << "rank " << rank << " waits for frozen " << frozen;
-        EXPECT_EQ(failure->peer, frozen);
+        job.clock.advance(kTick);
+      }
+    };
+    play(lived, false);
+    ASSERT_FALSE(job.coordinator(waiting).failure());
+    play(options.peer_timeout * 5 / 4, true);
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank == frozen) continue;
+      const auto& failure = job.coordinator(rank).failure();
+      ASSERT_TRUE(failure) << "rank " << rank << " waits for frozen " << frozen;
+      EXPECT_EQ(failure->peer, frozen);
+    }
+  };
+  for (const int frozen : {0, 1, 2}) {
+    for (const Duration lived : {Duration(0), Duration(seconds(33)), Duration(seconds(500))}) {
+      for (const seconds peer_timeout : {seconds(2), seconds(10)}) {
+        for (const seconds mismatch_after : {seconds(1), seconds(60)}) {
+          SCOPED_TRACE(fmt::format("{} s of {} s, {} s", lived / seconds(1), peer_timeout.count(),
+                                   mismatch_after.count()));
+          expect_noticed(frozen, lived,
+                         {.mismatch_after = mismatch_after, .peer_timeout = peer_timeout});
+        }
       }
     }
   }
@@ -401,6 +408,29 @@ TEST(Liveness, APeersAccountOfAFailureComesBeforeThePeersAbsence) {
   ASSERT_TRUE(job.transport(0).failure());
   ASSERT_TRUE(job.coordinator(0).failure());
   EXPECT_EQ(job.coordinator(0).failure()->peer, 2);
+}
+
+// Rank 0 rejects a tensor, and its program ends because of that. Rank 1 finds both at once, and
+// fails for the same reason.
+TEST(Liveness, ADecisionThatCameBeforeAFailureCounts) {
+  Job job({2});
+  Wait wait;
+  job.coordinator(0).propose("x", 1, "'x': [1]", wait);
+  job.coordinator(1).propose("x", 2, "'x': [2]", wait);
+  std::vector<Frame> decisions;
+  testing::internal::CaptureStderr();
+  while (decisions.empty()) {
+    job.poll(1);
+    job.poll(0);
+    decisions = job.coordinator(0).take_decisions();
+  }
+  job.coordinator(0).leave({.code = ErrorCode::kPeerLost, .rank = 0, .what = "rank 0 left"});
+  testing::internal::GetCapturedStderr();
+  job.poll(1);
+  EXPECT_TRUE(job.coordinator(1).failure());
+  decisions = job.coordinator(1).take_decisions();
+  ASSERT_EQ(decisions.size(), 1U);
+  EXPECT_EQ(decisions[0].error.code, ErrorCode::kMismatch);
 }
 
 TEST(Liveness, LimitsOfAnyLengthDoNotOverflow) {

@@ -281,14 +281,15 @@ TEST(StallInspector, ARankThatIsAheadDoesNotDisagree) {
 TEST(StallInspector, TellsOnceWhichRankHasBeenWaitedForForLong) {
   Inspection job(3);
   std::vector<std::string> notes;
-  for (int i = 1; i <= 3 * StallInspector::kInquiriesBeforeNote; ++i) {
+  for (int i = 0; i <= 3 * StallInspector::kPeriodsBeforeNote; ++i) {
     job.inspector.stalled(kA);
     EXPECT_FALSE(job.inquire({{waits(kA, "'a'\nsecond line")}, {}, {submitted(kB)}}));
     if (const auto note = job.inspector.take_warning()) {
-      EXPECT_EQ(i, StallInspector::kInquiriesBeforeNote);
+      EXPECT_EQ(i, StallInspector::kPeriodsBeforeNote);
       EXPECT_FALSE(note->is_for_all_ranks);
       notes.push_back(note->text);
     }
+    job.now += kLimits.confirm_after;
   }
   EXPECT_THAT(notes,
               ElementsAre(HasSubstr("rank 0 waits for 'a', which ranks 1, 2 have not submitted")));
