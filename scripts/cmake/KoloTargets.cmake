@@ -59,24 +59,26 @@ endfunction()
 # test. LABEL is a tier of tests/README.md; the target <label>_tests builds all tests of a tier. To
 # CTest it is skipped only if all of its tests were; for CTest a skip hides a failure.
 #
-# ONE_THREAD names, as a GoogleTest filter, the tests of the tier ranks whose ranks share one thread:
-# the thread sanitizer, which could find nothing there, passes them over; `*` is the whole binary.
+# The ranks of some tests of the tier ranks share one thread, where the thread sanitizer could find
+# nothing: its build does without the files ONE_THREAD_SOURCES and passes over the tests that
+# ONE_THREAD, a GoogleTest filter, names in the other files.
 function(kolo_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;ONE_THREAD" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;ONE_THREAD" "SOURCES;ONE_THREAD_SOURCES;LINK" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  set(cost ${ARG_TIMEOUT})
   if(KOLO_SANITIZE)
     math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")
   endif()
-  if(ARG_LABEL STREQUAL "unit" OR ARG_ONE_THREAD STREQUAL "*")
+  kolo_require_no_threads(${ARG_ONE_THREAD_SOURCES})
+  if(ARG_LABEL STREQUAL "unit")
     kolo_require_no_threads(${ARG_SOURCES})
   endif()
   set(arguments)
-  if(KOLO_SANITIZE MATCHES "thread" AND ARG_ONE_THREAD)
-    if(ARG_ONE_THREAD STREQUAL "*")
-      return()
-    endif()
+  if(NOT KOLO_SANITIZE MATCHES "thread")
+    list(APPEND ARG_SOURCES ${ARG_ONE_THREAD_SOURCES})
+  elseif(ARG_ONE_THREAD)
     set(arguments --gtest_filter=-${ARG_ONE_THREAD})
   endif()
   add_executable(${name} ${ARG_SOURCES})
@@ -89,6 +91,7 @@ function(kolo_test name)
   add_dependencies(${ARG_LABEL}_tests ${name})
   add_test(NAME ${name} COMMAND ${name} ${arguments})
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
+    COST ${cost}  # Until CTest has seen how long it takes: the long ones first.
     ENVIRONMENT "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache"
     SKIP_REGULAR_EXPRESSION
     "PASSED  \\] 0 tests[.]\n[^\n]*, listed below:\n(\\[  SKIPPED \\] [^\n]*\n)+$")
@@ -101,7 +104,7 @@ function(kolo_require_no_threads)
     if(EXISTS ${source})
       file(STRINGS ${source} threads REGEX "^#include (<thread>|\"tests/support/rank_harness.h\")")
       if(threads)
-        message(FATAL_ERROR "${source} has threads: its label is ranks, and ONE_THREAD is not all of it")
+        message(FATAL_ERROR "${source} has threads: its label is ranks, and it is not among ONE_THREAD_SOURCES")
       endif()
     endif()
   endforeach()
