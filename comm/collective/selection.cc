@@ -107,6 +107,14 @@ Algorithm resolve_algorithm(const BucketLayout& layout, const ProcessGrid& grid,
   return algorithm;
 }
 
+std::size_t cheapest_chunk_bytes(const BucketLayout& layout, const ProcessGrid& grid,
+                                 const CompileOptions& options) {
+  if (is_on_device(layout)) return options.chunk_bytes;
+  const Algorithm algorithm = resolve_algorithm(layout, grid, options);
+  const CostModel model(grid, costs_for_sizes(algorithm, options.link_costs));
+  return model.chunk_bytes(algorithm, host_bucket(layout));
+}
+
 std::string explain_device_algorithm(const BucketLayout& layout, const ProcessGrid& grid,
                                      const CompileOptions& options) {
   return CostModel(grid, link_costs(options))

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "comm/collective/compile_options.h"
@@ -18,6 +19,11 @@ HostBucket host_bucket(const BucketLayout& layout);
 /// roundings are not ours to count.
 Algorithm resolve_algorithm(const BucketLayout& layout, const ProcessGrid& grid,
                             const CompileOptions& options);
+
+/// The `chunk_bytes` with which that algorithm is predicted to take least time for a host bucket;
+/// of a device bucket those of `options`. Errors: as `resolve_algorithm`.
+std::size_t cheapest_chunk_bytes(const BucketLayout& layout, const ProcessGrid& grid,
+                                 const CompileOptions& options);
 
 /// Why `resolve_algorithm` says what it says for a device bucket, as a person reads it:
 /// "native: 5.2 ms predicted; hierarchical:native,ring 8.1 ms".

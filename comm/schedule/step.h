@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace kolo {
@@ -81,6 +82,11 @@ enum class NativeOp : std::uint8_t {
 
 /// Who takes part in a native step, in ascending order of rank.
 enum class NativeGroup : std::uint8_t { kNode, kWorld };
+
+/// "bucket", "scratch", ...
+std::string_view to_string(Region region);
+/// "send", "recv", ...
+std::string_view to_string(StepKind kind);
 
 using StepId = std::uint32_t;
 

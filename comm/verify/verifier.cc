@@ -17,12 +17,6 @@
 namespace kolo {
 namespace {
 
-std::string name(StepKind kind) {
-  static constexpr const char* kNames[] = {"send", "recv",   "signal",   "await",  "reduce", "copy",
-                                           "pack", "unpack", "exchange", "native", "codec"};
-  return kNames[static_cast<int>(kind)];
-}
-
 std::size_t steps_of(std::span<const Schedule> schedules) {
   std::size_t total = 0;
   for (const Schedule& schedule : schedules) total += schedule.steps.size();
@@ -73,7 +67,8 @@ class Verification {
   }
   std::string at(Node node) const {
     const std::size_t rank = rank_of(node);
-    return fmt::format("rank {} step {} ({})", rank, node - first_[rank], name(step(node).kind));
+    return fmt::format("rank {} step {} ({})", rank, node - first_[rank],
+                       to_string(step(node).kind));
   }
 
   std::optional<std::string> check_shape() const {

@@ -17,13 +17,9 @@ CompileOptions compile_options(const PlanContext& context, const BucketLayout& l
       .network_takes_device_memory = on_device && context.lane->network_takes_memory(),
       .native_spans_nodes = on_device && context.lane->has_world_group(),
       .link_costs = context.costs};
-  if (options.chunk_bytes != kAutoBytes) {
-    result.chunk_bytes = options.chunk_bytes;
-  } else if (!on_device) {
-    const Algorithm algorithm = resolve_algorithm(layout, context.grid, result);
-    const CostModel model(context.grid, costs_for_sizes(algorithm, result.link_costs));
-    result.chunk_bytes = model.chunk_bytes(algorithm, host_bucket(layout));
-  }
+  result.chunk_bytes = options.chunk_bytes != kAutoBytes
+                           ? options.chunk_bytes
+                           : cheapest_chunk_bytes(layout, context.grid, result);
   return result;
 }
 

@@ -1,4 +1,4 @@
-// kolo-topo: who sits where, what the nodes have, and which algorithm would be chosen.
+// kolo-topo: who sits where, what the nodes have, which algorithm would be chosen, and its steps.
 
 #include <algorithm>
 #include <array>
@@ -15,6 +15,7 @@
 #include "runtime/api/version.h"
 #include "runtime/engine/connect.h"
 #include "runtime/tools/command_line.h"
+#include "runtime/tools/schedule_command.h"
 #include "runtime/tools/topo_gpus.h"
 #include "runtime/tools/topo_report.h"
 #include "topology/gpu_discovery.h"
@@ -76,7 +77,12 @@ int run(int argc, char** argv) {
   add_runtime_options(app, options.runtime, [](std::string_view name) {
     return std::ranges::find(kRuntimeOptions, name) != kRuntimeOptions.end();
   });
+  const ScheduleCommand schedule(app);
   return run_program(app, argc, argv, [&] {
+    if (schedule.chosen()) {
+      schedule.run();
+      return true;
+    }
     options.runtime = options_from_environment(std::move(options.runtime));
     report_topology(options);
     return true;

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import unittest
 import unittest.mock
+import xml.etree.ElementTree
 
 import pages
 
@@ -248,6 +249,12 @@ class Programs(unittest.TestCase):
             (64, "--fusion-bytes", ["kolo-bench", "overlap", "--fusion-bytes", "1M"]),
             (64, "--algorithm", ["kolo-bench", "choice", "--algorithm", "ring"]),
             (64, "--peer-timeout", ["kolo-topo", "--peer-timeout", "3"]),
+            (64, "did you mean ring", ["kolo-topo", "schedule", "--algorithm", "rign"]),
+            (64, "--nodes: 5 nodes", ["kolo-topo", "schedule", "--ranks", "4", "--nodes", "5"]),
+            (64, "--size: '4X'", ["kolo-topo", "schedule", "--size", "4X"]),
+            (64, "did you mean --algorithm", ["kolo-topo", "schedule", "--algoritm", "ring"]),
+            (64, "does not take host memory", ["kolo-topo", "schedule", "--algorithm", "native"]),
+            (64, "did you mean schedule", ["kolo-topo", "schedul"]),
             (78, "--sizes: '4X'", ["kolo-bench", "all-reduce", "--sizes", "4X"]),
             (78, "--fusion-sizes: '1.5M'", ["kolo-bench", "overlap", "--fusion-sizes", "1.5M"]),
             (78, "--chunk-bytes: '4X'", ["kolo-bench", "all-reduce", "--chunk-bytes", "4X"]),
@@ -303,6 +310,31 @@ class Programs(unittest.TestCase):
             self.assertEqual([place["rank"] for place in gpus["ranks"]], node["ranks"])
         text = self.succeed("kolo-topo", ranks=1).stdout
         self.assertRegex(text, r"\n  (no CUDA device: \S+|GPU 0: \S+)")
+
+    def test_pictures_of_schedules_are_those_of_the_program(self):
+        pictures = ROOT / "docs" / "pictures"
+        for name, algorithm, nodes in (
+            ("ring", "ring", 4),
+            ("halving_doubling", "halving_doubling", 4),
+            ("hierarchical", "hierarchical:direct,ring", 2),
+        ):
+            with self.subTest(picture=name):
+                drawn = pathlib.Path(self.folder, f"{name}.svg")
+                command = ["schedule", "--algorithm", algorithm, "--ranks", 4, "--nodes", nodes, "--size", 256]
+                # Not launched: the program needs no job.
+                outcome = subprocess.run(
+                    [str(part) for part in [PROGRAMS / "kolo-topo", *command, "--svg", drawn]],
+                    capture_output=True, text=True,
+                )  # fmt: skip
+                self.assertEqual(outcome.returncode, 0, outcome.stderr)
+                self.assertEqual(outcome.stdout.count("\nrank "), 4)
+                steps = len(re.findall(r"^ +\d+ +\d+ +[a-z]", outcome.stdout, re.M))
+                root = xml.etree.ElementTree.parse(drawn).getroot()
+                boxes = [group for group in root.iter() if group.get("class") == "step"]
+                self.assertEqual(len(boxes), steps)
+                kept = pictures / f"{name}.svg"
+                renew = " ".join(str(part) for part in ["kolo-topo", *command, "--svg", kept.relative_to(ROOT)])
+                self.assertEqual(drawn.read_bytes(), kept.read_bytes(), f"the picture is renewed by: {renew}")
 
 
 if __name__ == "__main__":
