@@ -16,7 +16,7 @@ constexpr std::size_t kPageBytes = 4096;
 ArenaAllocator::ArenaAllocator(std::size_t capacity_bytes) : capacity_(capacity_bytes) {}
 
 std::size_t ArenaAllocator::allocate(std::size_t bytes) {
-  // Whole pages, so that committing one bucket's memory commits no other's.
+  // Whole pages, so that committing the memory of one bucket commits no other's.
   const std::size_t needed =
       std::max<std::size_t>(1, (bytes + kPageBytes - 1) / kPageBytes) * kPageBytes;
   std::size_t offset = 0;

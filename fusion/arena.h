@@ -5,16 +5,17 @@
 
 namespace kolo {
 
-/// Decides where buckets lie in the arena. It hands out offsets, not memory: ranks that allocate
-/// and release in the same order get the same offsets, so that one number names a bucket's place in
+/// Decides where buckets lie in the arena. It hands out offsets, not memory. Ranks that allocate
+/// and release in the same order get the same offsets, so one number gives a bucket's place in
 /// every rank's arena. First fit. Threads: one.
 class ArenaAllocator {
  public:
   explicit ArenaAllocator(std::size_t capacity_bytes);
 
-  /// Errors: KoloError(kResources) naming what was asked, what is free, and the option to raise.
+  /// Errors: KoloError(kResources) naming the requested and the free bytes, and the option to
+  ///         raise.
   std::size_t allocate(std::size_t bytes);
-  /// `offset` came from `allocate` and was not released yet.
+  /// `offset` came from `allocate` and has not been released.
   void release(std::size_t offset);
 
   std::size_t capacity() const { return capacity_; }

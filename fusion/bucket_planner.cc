@@ -31,7 +31,7 @@ std::size_t align_up(std::size_t count, DType dtype) {
   return round_up(count, kWireAlignment / size_of(dtype));
 }
 
-/// Where the gradient would be if its bucket were its own.
+/// Where the gradient would be if it had a bucket to itself.
 Placement placement_of(const GradientSpec& gradient, DType bucket_dtype) {
   if (gradient.dtype != bucket_dtype) return Placement::kStaged;
   if (gradient.data == nullptr) return Placement::kInPlace;
@@ -40,8 +40,9 @@ Placement placement_of(const GradientSpec& gradient, DType bucket_dtype) {
 
 bool is_in_place(Placement placement) { return placement == Placement::kInPlace; }
 
-/// What gradients of one bucket have in common. On the host, 16-bit gradients keep from those that
-/// are cast to their dtype: a wire follows other rules, see `WirePacker`.
+/// Properties that all gradients of a bucket share. On the host, 16-bit gradients do not share a
+/// bucket with gradients that are cast to their dtype, because a wire follows other rules; see
+/// `WirePacker`.
 struct Kind {
   DType dtype;
   MemoryKind memory;
@@ -60,7 +61,7 @@ Kind kind_of(const GradientSpec& gradient, DType dtype) {
           .is_cast = casts_are_apart && placement == Placement::kStaged};
 }
 
-/// Sorts buckets by when their last gradient is ready; `order` is that of gradients.
+/// Sorts buckets by the time at which their last gradient is ready; `order` is that of gradients.
 void sort_by_readiness(std::vector<PlannedBucket>& buckets, std::span<const std::size_t> order) {
   std::vector<std::size_t> turn(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) turn[order[i]] = i;

@@ -18,7 +18,7 @@ BufferView bytes_of(const DeviceMemory& memory) {
           .memory = memory.kind()};
 }
 
-// Where element 0 of a bucket would be, of which element `offset` is at `place`.
+// Address of element 0 of a bucket whose element `offset` is at `place`.
 void* element_zero(const void* place, std::size_t offset, DType dtype) {
   return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(place) - offset * size_of(dtype));
 }
@@ -60,7 +60,7 @@ void DevicePacker::upload_before(Stream& stream) {
     stream.record(*upload_);
     is_uploaded_ = true;
   } else if (!upload_->done()) {
-    stream.wait(*upload_);  // It was uploaded in another stream.
+    stream.wait(*upload_);  // Another stream uploaded it.
   }
 }
 

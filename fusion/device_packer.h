@@ -15,28 +15,28 @@ namespace kolo {
 
 struct DevicePackerOptions {
   DType bucket_dtype = DType::kFloat32;
-  std::size_t bucket_count = 0;        ///< Elements.
+  std::size_t bucket_count = 0;        ///< Size of the bucket.
   std::vector<std::size_t> cuts = {};  ///< Where ranges begin or end; see `ChunkTable`.
-  double unpack_scale = 1.0;           ///< Folded into the pass that unpacks.
-  /// If not null, device memory that is set to 1 when a value unpacked is infinite or NaN.
+  double unpack_scale = 1.0;           ///< Factor applied by the pass that unpacks.
+  /// If not null, device memory that is set to 1 when an unpacked value is infinite or NaN.
   std::uint32_t* non_finite = nullptr;
 };
 
-/// The executor's view of the tensors of one staged device bucket: a range is one launch per dtype
-/// of its tensors, cast and scaled on the way. The chunk table lies in device memory; it is
-/// uploaded once, before the first launch, and again after a `rebind`: a steady step sends no
-/// metadata, allocates nothing and uploads nothing.
+/// The executor's view of the tensors of one staged device bucket. A range is one launch per dtype
+/// of its tensors, with cast and scale in the same pass. The chunk table lies in device memory; it
+/// is uploaded before the first launch and after a `rebind`, so a steady step uploads and allocates
+/// nothing.
 ///
 /// Threads: the executor's.
 class DevicePacker final : public StreamPacker, public Rebindable {
  public:
   /// `segments` point to device memory, or to nothing until they are rebound; `device` outlives the
-  /// packer. Plan time. Errors: as ChunkTable, and KoloError(kResources).
+  /// packer. At plan time. Errors: as ChunkTable, and KoloError(kResources).
   DevicePacker(Device& device, std::span<const Segment> segments,
                const DevicePackerOptions& options);
 
-  /// Points segment `index` to other memory. Before: no copy of this packer is under way, and
-  /// `input` is null: device buckets are in place.
+  /// Points segment `index` to other memory. Before: no copy of this packer is in progress, and
+  /// `input` is null, because device buckets are in place.
   void rebind(std::size_t index, void* data, const void* input) override;
 
   void pack(Stream& stream, std::size_t offset, std::size_t count, void* bucket) override;
@@ -49,8 +49,8 @@ class DevicePacker final : public StreamPacker, public Rebindable {
   DeviceKernels& kernels_;
   const DevicePackerOptions options_;
   ChunkTable table_;
-  std::vector<std::size_t> first_chunk_;  // of each run in the memory below
-  DeviceMemory pinned_, uploaded_;        // the chunks of all runs, one behind the other
+  std::vector<std::size_t> first_chunk_;  // by run, in the memory below
+  DeviceMemory pinned_, uploaded_;        // the chunks of all runs in succession
   std::unique_ptr<Event> upload_;
   bool is_uploaded_ = false;
 };

@@ -14,7 +14,7 @@ namespace kolo {
 
 namespace {
 
-/// As many float64 as a pointer difference can span.
+/// As many float64 elements as a pointer difference can span.
 constexpr std::size_t kMostElements = PTRDIFF_MAX / sizeof(double);
 
 }  // namespace

@@ -9,37 +9,37 @@
 
 namespace kolo {
 
-/// One tensor's place in a bucket: `count` elements of the user's `dtype` at `data` are elements
-/// [offset, offset + count) of the bucket, in the bucket's dtype.
+/// One tensor's place in a bucket: the `count` elements of the user's `dtype` at `data` are
+/// elements [offset, offset + count) of the bucket, in the bucket's dtype.
 struct Segment {
   void* data = nullptr;
-  /// Out of place: where `pack` reads instead, as many elements of the same dtype.
+  /// Out of place: memory from which `pack` reads instead, as many elements of the same dtype.
   const void* input = nullptr;
   DType dtype = DType::kFloat32;
   std::size_t count = 0;
   std::size_t offset = 0;
 
-  /// Where its contribution is.
+  /// Memory of the contribution.
   const void* source() const { return input != nullptr ? input : data; }
 };
 
-/// Writes elements [begin, begin + range.count) of a bucket to `range`: each one cast from its
-/// tensor and multiplied by `scale` in one pass, and zero where no segment lies (padding).
+/// Writes elements [begin, begin + range.count) of a bucket to `range`, each cast from its tensor
+/// and multiplied by `scale` in one pass. Elements outside all segments (padding) become zero.
 ///
 /// Shape:   `segments` are sorted by offset and do not overlap; a segment may begin before or end
-///          after the range. `range.data` is where bucket element `begin` goes; `range.dtype` is
-///          the bucket's. The range does not overlap the tensors.
+///          after the range. `range.data` receives bucket element `begin`; `range.dtype` is the
+///          bucket's. The range does not overlap the tensors.
 /// Units:   count, offset and begin are elements of the bucket.
-/// Rounding: that of `convert` in comm/kernels/reduce_kernels.h; equal dtypes and scale 1.0
-///          copy bits.
-/// Threads: pure; disjoint ranges of one bucket may be packed at the same time.
+/// Rounding: that of `convert` in comm/kernels/reduce_kernels.h; equal dtypes and scale 1.0 copy
+///           bits.
+/// Threads: pure; disjoint ranges of one bucket may be packed concurrently.
 /// Errors:  UsageError if two segments that touch the range are out of order or overlap.
 /// Cost:    one pass over the range; O(log segments) to find the first segment.
 void pack(std::span<const Segment> segments, const BufferView& range, std::size_t begin,
           double scale);
 
-/// The way back: writes those elements of the tensors that lie in [begin, begin + range.count),
-/// cast from `range` and multiplied by `scale`. Everything else is left alone. Otherwise as `pack`.
+/// The inverse: writes the elements of the tensors that lie in [begin, begin + range.count), cast
+/// from `range` and multiplied by `scale`. Other elements stay. Otherwise as `pack`.
 void unpack(std::span<const Segment> segments, const BufferView& range, std::size_t begin,
             double scale, Stores stores = Stores::kCached);
 

@@ -8,13 +8,13 @@
 
 namespace kolo {
 
-/// Counts which buckets of a plan still wait for gradients of this rank. Threads: one.
+/// Counts the gradients of this rank that each bucket of a plan still waits for. Threads: one.
 class Readiness {
  public:
   explicit Readiness(const Plan& plan);
 
-  /// Gradient `gradient` of the current iteration is computed. Returns its bucket if that was the
-  /// last one it waited for; the bucket then waits for all of the next iteration's.
+  /// Marks `gradient` as complete in the current iteration. Returns its bucket if it was the last
+  /// one missing; the bucket then starts to count for the next iteration.
   std::optional<std::size_t> mark(std::size_t gradient);
 
  private:

@@ -8,13 +8,13 @@
 
 namespace kolo {
 
-/// Hands items from any threads to one consumer, in order per producer. The consumer swaps the
-/// whole backlog out, so both sides reuse their memory and hold the lock for a push or a swap. An
-/// empty queue costs the consumer no lock.
+/// Hands items from any thread to one consumer, in order per producer. The consumer swaps the whole
+/// backlog out, so both sides reuse their memory and hold the lock only for a push or a swap.
+/// Checking an empty queue takes no lock.
 template <typename Item>
 class ReadyQueue {
  public:
-  /// Returns false, and leaves `item` as it is, once the queue is closed. Threads: any.
+  /// Returns false, and leaves `item` unchanged, once the queue is closed. Threads: any.
   [[nodiscard]] bool push(Item& item) {
     const MutexLock lock(mutex_);
     if (closed_) return false;
@@ -23,14 +23,14 @@ class ReadyQueue {
     return true;
   }
 
-  /// Refuses every later push. A thread that is refused sees all that the consumer wrote before.
+  /// Refuses every later push. A refused thread sees everything that the consumer wrote before.
   /// Threads: the consumer.
   void close() {
     const MutexLock lock(mutex_);
     closed_ = true;
   }
 
-  /// Replaces the contents of `into` by everything pushed so far. Threads: the consumer.
+  /// Replaces `into` by everything pushed so far. Threads: the consumer.
   void drain(std::vector<Item>& into) {
     into.clear();
     if (empty()) return;
@@ -39,7 +39,7 @@ class ReadyQueue {
     has_items_.store(false, std::memory_order_relaxed);
   }
 
-  /// May miss a push that nothing orders before the call. Threads: any.
+  /// May miss a push that is not ordered before the call. Threads: any.
   bool empty() const { return !has_items_.load(std::memory_order_acquire); }
 
  private:

@@ -8,8 +8,8 @@ namespace kolo {
 class Rebindable {
  public:
   virtual ~Rebindable() = default;
-  /// Points tensor `index` to other memory of the same size. `input`: where its contribution is
-  /// read, if that is elsewhere; else null.
+  /// Points tensor `index` to other memory of the same size. `input`: memory of the contribution if
+  /// it is elsewhere; else null.
   virtual void rebind(std::size_t index, void* data, const void* input) = 0;
 };
 

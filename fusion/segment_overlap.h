@@ -9,8 +9,8 @@
 
 namespace kolo {
 
-/// Calls `overlap(segment, first, last)` for every segment that has bucket elements [first, last)
-/// in [begin, end), in order. Errors: UsageError if two of them are out of order or overlap.
+/// Calls `overlap(segment, first, last)`, in order, for every segment that has bucket elements
+/// [first, last) in [begin, end). Errors: UsageError if two of them are out of order or overlap.
 template <typename Overlap>
 void for_each_overlap(std::span<const Segment> segments, std::size_t begin, std::size_t end,
                       Overlap overlap) {

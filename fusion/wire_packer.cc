@@ -28,7 +28,8 @@ const std::byte* source_element(const Segment& segment, std::size_t position) {
 
 constexpr std::size_t kLanes = 2;
 
-// A flag in its lane: any number of ranks that raise it, summed or averaged, is not zero.
+// The value of a raised flag in its lane: summed or averaged over any number of ranks that raise
+// it, it is not zero.
 std::uint16_t lane_bits(bool flag) { return flag ? to_float16(1.0f).bits : 0; }
 
 template <typename T>
@@ -36,7 +37,7 @@ bool any_value(const T* values, std::size_t count) {
   return std::any_of(values, values + count, [](T value) { return value != 0; });
 }
 
-// Whether one of `count` elements is not zero.
+// True if one of `count` elements is not zero.
 bool has_value(DType dtype, const void* values, std::size_t count) {
   if (dtype == DType::kFloat64) return any_value(static_cast<const double*>(values), count);
   if (dtype == DType::kFloat32) return any_value(static_cast<const float*>(values), count);

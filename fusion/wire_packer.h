@@ -15,24 +15,24 @@
 
 namespace kolo {
 
-/// Elements of the wire's own behind each tensor of the bucket: two in host buckets of sums whose
-/// tensors are cast to float16, else none. In them a rank tells that, a step ago, values of this
-/// tensor were too large for the wire, or all too small; see `WireReport`.
+/// Number of elements that the wire adds behind each tensor of the bucket: two in host buckets of
+/// sums whose tensors are cast to float16, else none. In them a rank reports that in the step
+/// before, values of this tensor were too large for the wire, or all too small; see `WireReport`.
 std::size_t lanes_of(const BucketLayout& layout);
 
-/// The executor's view of the tensors of one host bucket that are cast to a 16-bit wire: packs with
-/// the cast to it and unpacks with the cast back, to float16 with a power of two per tensor (see
-/// WireScale). What is finite stays finite, what is not stays that.
+/// The executor's view of the tensors of one host bucket that are cast to a 16-bit wire. It packs
+/// with the cast to the wire and unpacks with the cast back; for float16, multiplied by a power of
+/// two per tensor (see WireScale). Finite values stay finite, others stay as they are.
 ///
-/// The exponents are equal on all ranks and do not depend on which tensors share the bucket: a
-/// tensor takes its next one when all of its result is unpacked, which is after all of it was
+/// The exponents are equal on all ranks and do not depend on which tensors share the bucket. A
+/// tensor takes its next exponent when all of its result is unpacked, which is after all of it was
 /// packed on this rank.
 ///
-/// Threads: the executor's and those that help it, each with other elements. Nothing allocates, but
-/// for one warning.
+/// Threads: the executor's and its helpers, each with other elements. Nothing is allocated except
+///          for one warning.
 class WirePacker final : public Packer, public Rebindable {
  public:
-  /// `segments` as for `pack`, with room for its lanes behind each; segment i is tensor tensors[i]
+  /// `segments` as for `pack`, with room for the lanes behind each; segment i is tensor tensors[i]
   /// of `state`. `name` is the bucket's, for a warning. Before: layout.dtype is float16 or
   /// bfloat16, Placement::kStaged; no other packer works on these tensors at the same time.
   WirePacker(const BucketLayout& layout, std::vector<Segment> segments,
@@ -42,7 +42,7 @@ class WirePacker final : public Packer, public Rebindable {
 
   void pack(std::size_t offset, std::size_t count, void* bucket) override;
   void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores stores) override;
-  /// Errors: UsageError, for no tensor has the bucket's dtype.
+  /// Errors: UsageError always, because no tensor has the bucket's dtype.
   Piece piece(std::size_t offset, std::size_t count) override;
 
  private:
@@ -54,16 +54,16 @@ class WirePacker final : public Packer, public Rebindable {
   WireTensor& tensor_of(const Segment& place) {
     return state_->tensor(tensors_[static_cast<std::size_t>(&place - places_.data())]);
   }
-  /// One behind the last element of the tensor.
+  /// The end of the tensor.
   std::size_t end_of(const Segment& place) const { return place.offset + place.count - lanes_; }
 
   const DType wire_;
   const std::size_t lanes_;  // behind each tensor: 0 or 2
   const std::string name_;
-  std::vector<Segment> places_;  // with their lanes
+  std::vector<Segment> places_;  // including their lanes
   const std::vector<std::size_t> tensors_;
   const std::shared_ptr<WireState> state_;
-  Mutex mutex_;  // guards the notes in a WireTensor, which several threads make
+  Mutex mutex_;  // guards the notes in a WireTensor, which several threads write
 };
 
 }  // namespace kolo

@@ -11,14 +11,16 @@
 namespace kolo {
 namespace {
 
-constexpr int kMostMagnitude = 15;  // Of a finite float16: its largest is below 2^16.
+constexpr int kMostMagnitude = 15;  // Exponent of the largest finite float16, which is below 2^16.
 // A tensor may grow 64-fold from one step to the next.
 constexpr int kRoomToGrow = 6;
-// A contribution may be as many times its mean as there are ranks; beyond this it tells.
+// A contribution may exceed its mean by a factor of the number of ranks; a larger excess is
+// reported.
 constexpr int kMostRoomForRanks = 8;
 constexpr int kMoreRoom = 3;
 constexpr int kMostRoom = 24;
-// What became zero was below float16's least value, 2^-24: after this it is not too large.
+// Values that became zero were below float16's least value, 2^-24; raised by this, none is too
+// large.
 constexpr int kStride = 24;
 
 }  // namespace
@@ -57,7 +59,7 @@ void WireScale::step(const WireReport& report) {
     next = is_settled ? std::min(wanted, used + 1) : wanted;
     is_settled = true;
   } else if (report.was_too_large) {
-    next = used - kMoreRoom;  // Contributions cancel, and their size is not known.
+    next = used - kMoreRoom;  // Contributions cancel, so their size is unknown.
   } else if (report.was_too_small) {
     next = used + kStride;
   }

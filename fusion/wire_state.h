@@ -9,20 +9,20 @@
 
 namespace kolo {
 
-/// One tensor on its way over a 16-bit wire.
+/// The state of one tensor on a 16-bit wire.
 struct WireTensor {
   WireScale scale;
-  WireReport heard = {};         ///< In this step, so far.
-  std::size_t unpacked = 0;      ///< Elements, with the lanes.
-  bool told_too_large = false;   ///< Of the last step, on this rank.
+  WireReport heard = {};         ///< Heard in this step so far.
+  std::size_t unpacked = 0;      ///< Unpacked elements, including the lanes.
+  bool told_too_large = false;   ///< Reported for the last step by this rank.
   bool told_too_small = false;   ///< The same.
-  bool is_too_large = false;     ///< Some value, on this rank.
-  bool may_be_too_small = true;  ///< The last result was zero, so the two that follow are kept.
-  bool has_values = false;       ///< Some are not zero on this rank,
-  bool sends_values = false;     ///< and on the wire neither.
+  bool is_too_large = false;     ///< Some value on this rank exceeded the wire.
+  bool may_be_too_small = true;  ///< The last result was zero, so the next two members are kept.
+  bool has_values = false;       ///< Some values are not zero on this rank.
+  bool sends_values = false;     ///< Some values are not zero on the wire.
 };
 
-/// What of it outlives a step, for a checkpoint.
+/// The part that outlives a step, for a checkpoint.
 struct WireMemory {
   WireScale::Memory scale = {};
   bool told_too_large = false;
@@ -31,10 +31,10 @@ struct WireMemory {
   friend bool operator==(const WireMemory&, const WireMemory&) = default;
 };
 
-/// What a set of tensors carries from step to step, whatever the buckets they travel in: plans may
+/// State that a set of tensors carries from step to step, independent of buckets, because plans may
 /// change between two steps.
 ///
-/// Threads: the executor's, but for `too_large`, and between steps.
+/// Threads: the executor's; between steps any. `too_large`: any.
 class WireState {
  public:
   WireState(std::size_t tensors, int ranks)
@@ -58,11 +58,11 @@ class WireState {
     tensor.may_be_too_small = memory.may_be_too_small;
   }
 
-  /// Returns whether these are the first ones.
+  /// Returns true if these are the first ones.
   bool add_too_large(std::size_t count) {
     return too_large_.fetch_add(count, std::memory_order_relaxed) == 0;
   }
-  /// Values of this rank, over all steps, that the wire could not hold. Threads: any.
+  /// Number of values of this rank, over all steps, that the wire could not hold. Threads: any.
   std::uint64_t too_large() const { return too_large_.load(std::memory_order_relaxed); }
 
  private:
