@@ -10,18 +10,18 @@
 
 namespace kolo {
 
-/// A compression group whose ranks send the same blocks: those with most energy in the sums of all
-/// ranks together.
+/// A compression group whose ranks all send the same blocks: those with the most energy in the sums
+/// of all ranks.
 ///
 ///     encode   folds, and scores every block of this rank's sums
-///     count · tally · narrow   scores of all ranks, added up: the choice
-///     finish   the chosen blocks' values, to those who own their sums
-///     merge · decode   sums in the order of ranks, and back to their places
+///     count · tally · narrow   adds up the scores of all ranks: the choice
+///     finish   sends the values of the chosen blocks to the owners of their sums
+///     merge · decode   sums in the order of ranks, and puts sums back in their places
 ///
-/// A block's score is its sum of squares. What all ranks together then keep in their residuals has
-/// the least energy that so many blocks allow: with magnitudes it would not.
+/// The score of a block is its sum of squares. For a given number of blocks this choice leaves the
+/// least energy in the residuals of all ranks together; a choice by magnitudes would not.
 ///
-/// Source:  chunks chosen by an all-reduced norm as in CSC: Sun, Feng, Han, Yan and Wen, 2019.
+/// Source: chunks chosen by an all-reduced norm as in CSC: Sun, Feng, Han, Yan and Wen, 2019.
 class BlockGroup final : public CompressedGroup {
  public:
   BlockGroup(int rank, const ProcessGrid& grid, SparseOptions options);
@@ -35,26 +35,26 @@ class BlockGroup final : public CompressedGroup {
   void decode(Payloads results, const CodecElements& elements, double scale) override;
 
  private:
-  /// A block that all ranks have chosen.
+  /// A chosen block.
   struct Chosen {
     std::size_t part = 0;
-    std::size_t element = 0;  ///< Its first one, of the part's.
+    std::size_t element = 0;  ///< Its first element in the part.
     std::size_t count = 0;
-    std::size_t position = 0;  ///< Of its first value, among all that were chosen.
-    int exponent = 0;          ///< Of this rank's values.
+    std::size_t position = 0;  ///< Place of its first value among all chosen ones.
+    int exponent = 0;          ///< Exponent of this rank's values.
 
     std::size_t end() const { return position + count; }
   };
 
   void commit_sparse() override;
-  /// Makes `chosen_` of the scores of all ranks.
+  /// Fills `chosen_` from the scores of all ranks.
   void choose();
-  /// Rounds this rank's values of what is chosen to the wire.
+  /// Rounds this rank's values of the chosen blocks to the wire.
   void round_values();
-  /// Calls visit(block, Extent): what of an owner's values is of this block, by its values.
+  /// Calls visit(block, Extent) for the values of each block that an owner has.
   template <typename Visit>
   void for_blocks_of(int owner, Visit visit) const;
-  /// Rounds this owner's sums to the wire of the way back.
+  /// Rounds this owner's sums to the wire on which they return.
   void round_sums();
   Extent own_extent() const { return plan_.dealt(layout_.position, values_); }
 
@@ -62,10 +62,10 @@ class BlockGroup final : public CompressedGroup {
   const BlockPayloadPlan share_plan_, result_plan_;
 
   // Memory of a step.
-  std::vector<float> scores_;  // of this rank, then of all together
+  std::vector<float> scores_;  // of this rank, later of all together
   std::vector<std::uint32_t> keys_, numbers_;
   std::vector<Chosen> chosen_;  // ascending
-  std::size_t values_ = 0;      // of all that are chosen
+  std::size_t values_ = 0;      // of all chosen blocks
   bool scores_are_finite_ = true;
   std::vector<float> sent_;  // this rank's values, as the owners see them
   std::vector<BlockValues> payload_;

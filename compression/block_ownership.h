@@ -5,8 +5,8 @@
 
 namespace kolo {
 
-/// Who sums which elements of a compression group. Blocks go round the owners, so that tensors with
-/// large gradients, which lie together, load all owners alike: for 4 owners
+/// Assigns the elements of a compression group to the owners of their sums. Blocks go round-robin,
+/// so that tensors with large gradients, which lie together, load all owners alike. For 4 owners:
 ///
 ///     block      | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 |
 ///     owner        0   1   2   3   0   1   2   3   0   1
@@ -26,17 +26,17 @@ class BlockOwnership {
   std::size_t block() const { return block_; }
 
   int owner(std::size_t element) const { return static_cast<int>(element / block_ % owners_); }
-  /// The element's number among those of its owner; ascends with the element.
+  /// The element's index among those of its owner; ascends with the element.
   std::uint32_t local(std::size_t element) const {
     return static_cast<std::uint32_t>(element / (block_ * owners_) * block_ + element % block_);
   }
-  /// The way back.
+  /// The inverse.
   std::size_t element(int owner, std::uint32_t local) const {
     return (local / block_ * owners_ + static_cast<std::size_t>(owner)) * block_ + local % block_;
   }
-  /// How many elements an owner has.
+  /// Number of elements of an owner.
   std::size_t local_count(int owner) const;
-  /// The most that any owner has.
+  /// The largest number of elements of any owner.
   std::size_t most_local() const { return local_count(0); }
 
  private:

@@ -17,7 +17,7 @@ struct Header {
 };
 constexpr std::uint32_t kNotFinite = ~std::uint32_t{0};
 
-// Where the values begin.
+// Offset of the values.
 std::size_t values_at(const BlockPayloadPlan& plan, std::size_t blocks) {
   constexpr std::size_t kUnit = sizeof(float);
   const std::size_t exponents = plan.wire == DType::kFloat16 ? blocks * sizeof(Exponent) : 0;

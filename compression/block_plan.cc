@@ -38,13 +38,13 @@ Extent BlockPlan::dealt(int owner, std::size_t values) const {
   const auto owners = static_cast<std::size_t>(ranks);
   const auto i = static_cast<std::size_t>(owner);
   const std::size_t each = values / owners;
-  const std::size_t more = values % owners;  // The first ones have one more.
+  const std::size_t more = values % owners;  // The first owners have one more.
   return {.offset = i * each + std::min(i, more), .count = each + (i < more ? 1 : 0)};
 }
 
 BlockPayloadPlan BlockPlan::payload(DType dtype) const {
   const std::size_t values = dealt(0, most_values()).count;
-  // Of neighbours at most two are cut, and a tensor's last block is short.
+  // At most two neighbours are cut, and the last block of a tensor may be short.
   const std::size_t whole = values / block + 2 + tensor_counts.size();
   return {.wire = dtype,
           .most_blocks = std::min({most_blocks(), values, whole}),

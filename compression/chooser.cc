@@ -13,8 +13,8 @@ namespace {
 constexpr ReducePath kPaths[] = {ReducePath::kDense, ReducePath::kDense16, ReducePath::kAllGather,
                                  ReducePath::kOwnersPairwise, ReducePath::kOwnersLogStep};
 
-// How often a byte is sent on its way to its owner by log steps, summed over all owners and divided
-// by their number: a payload takes one hop for each bit set in its distance.
+// Average number of times that a byte is sent on its way to its owner by log steps: a payload takes
+// one hop for each bit set in its distance.
 double log_step_hops(int ranks) {
   std::size_t hops = 0;
   for (unsigned distance = 1; distance < static_cast<unsigned>(ranks); ++distance) {
@@ -30,12 +30,12 @@ std::string time_text(double us) {
 
 bool pays(double instead_us, double us) { return us > 0 && kLeastGain * instead_us <= us; }
 
-/// How all groups of a set might travel.
+/// One choice of paths for all groups of a set.
 struct Way {
   std::string_view name;
   std::vector<ReducePath> paths = {};
   double exchange_us = 0;
-  double work_us = 0;  // on cores that others need, too
+  double work_us = 0;  // including work on shared cores
   double last_us = 0;  // of the last group, if it is sparse
 
   void add(ReducePath path, const GroupExchange& group) {
@@ -88,7 +88,7 @@ std::optional<ExchangeRoute> route_of(ReducePath path) {
 double work_us(ReducePath path, const CompressionGroupShape& group, const CompressionCosts& costs) {
   if (group.ranks == 1 || path == ReducePath::kDense) return 0;
   const double slower = 1 / std::min(costs.cores, 1.0);
-  // One pass that reads two streams and writes one; casting there and back moves as much.
+  // One pass that reads two streams and writes one; casting to the wire and back moves as much.
   const double pass_us =
       slower * 12 * static_cast<double>(group.count) / costs.selector_bytes_per_us;
   const double pairs_us = slower * static_cast<double>(group.pairs) * costs.pair_us;
@@ -115,7 +115,7 @@ double predict_us(ReducePath path, const CompressionGroupShape& group,
     case ReducePath::kDense:
       return link(2 * rounds, 8 * n * others / ranks);
     case ReducePath::kDense16:
-      // Chunk by chunk, while others are on their way.
+      // Chunk by chunk, while other chunks are in flight.
       return link(2 * rounds, 0) + std::max(work, 4 * n * others / ranks / costs.link.bytes_per_us);
     case ReducePath::kAllGather:
       return work + link(rounds, others * k * group.pair_bytes);

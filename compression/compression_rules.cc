@@ -16,7 +16,7 @@ namespace {
       {.code = ErrorCode::kConfig, .what = fmt::format("compression '{}': {}", text, what)});
 }
 
-/// Up to the first `separator` outside brackets, or all.
+/// The text up to the first `separator` outside parentheses, or all of it.
 std::size_t find_outside_brackets(std::string_view text, char separator) {
   int depth = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -69,7 +69,8 @@ bool CompressionRules::leave_choices() const {
 }
 
 bool matches(std::string_view pattern, std::string_view name) {
-  // Where to go on if what follows the last `*` does not fit: let it stand for one character more.
+  // Where to resume if the text after the last `*` does not match: the `*` then takes one more
+  // character.
   std::size_t p = 0, n = 0;
   std::size_t after_star = std::string_view::npos;
   std::size_t star_end = 0;

@@ -9,17 +9,17 @@
 namespace kolo {
 
 /// Specs by tensor name: `PATTERN=SPEC,PATTERN=SPEC,...`, or one SPEC for all. `*` stands for any
-/// characters and `?` for one. The first rule that matches wins; a tensor that none matches is not
+/// characters and `?` for one. The first matching rule wins; a tensor that no rule matches is not
 /// compressed.
 class CompressionRules {
  public:
-  /// Errors: KoloError(kConfig) that names the rule and what is wrong with it.
+  /// Errors: KoloError(kConfig) naming the rule and its mistake.
   static CompressionRules parse(std::string_view text);
   std::string to_string() const;
 
   CompressionSpec spec_of(std::string_view tensor) const;
 
-  /// Whether any rule leaves it to the chooser how tensors travel.
+  /// True if some rule leaves a decision to the chooser.
   bool leave_choices() const;
 
  private:
@@ -30,7 +30,7 @@ class CompressionRules {
   std::vector<Rule> rules_;
 };
 
-/// Whether a whole name fits a pattern of `*` and `?`. Pure.
+/// True if a whole name matches a pattern of `*` and `?`. Pure.
 bool matches(std::string_view pattern, std::string_view name);
 
 }  // namespace kolo

@@ -15,7 +15,7 @@
 namespace kolo {
 namespace {
 
-/// What a word stands for; a table reads both ways.
+/// The words for values; the table is read in both directions.
 template <typename Value, std::size_t kCount>
 using Words = std::array<std::pair<std::string_view, Value>, kCount>;
 

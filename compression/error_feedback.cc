@@ -14,11 +14,11 @@
 namespace kolo {
 namespace {
 
-// Elements that are folded between two looks at whether they are finite.
+// Elements folded between two checks for values that are not finite.
 constexpr std::size_t kFoldBlock = 1024;
 
 // Folds elements [begin, end) of a step whose only candidates are sums that are not finite. Returns
-// whether there is none.
+// true if there are none.
 bool fold_range(FoldScan scan, std::size_t begin, std::size_t end) {
   std::array<std::uint32_t, kFoldBlock + kCandidateSlack> indices;
   std::array<float, kFoldBlock + kCandidateSlack> values;
@@ -101,7 +101,7 @@ void ErrorFeedback::fold_blocks(std::size_t tensor, std::span<const float> gradi
   std::size_t first = 0;
   for (float& energy : energies) {
     const std::size_t end = std::min(first + block, sums.size());
-    // Squares overflow where sums do not.
+    // Squares may overflow where sums do not.
     const bool finite = fold_range(scan, first, end);
     energy = finite ? block_energy(sums.subspan(first, end - first))
                     : std::numeric_limits<float>::quiet_NaN();

@@ -12,28 +12,28 @@
 
 namespace kolo {
 
-/// Deep gradient compression's momentum: each rank accumulates velocity u = m u + g and the
-/// residual takes u instead of g; the optimizer's own momentum is then off. Source:  Lin, Han, Mao,
+/// Momentum of deep gradient compression: each rank accumulates a velocity u = m u + g, and the
+/// residual takes u instead of g. The optimizer's own momentum is then off. Source: Lin, Han, Mao,
 /// Wang and Dally, ICLR 2018, section 3.
 struct MomentumCorrection {
   float momentum = 0.9f;
   bool nesterov = false;  ///< u = m (u + g), and the residual takes u + g.
   bool masking =
-      true;  ///< What was sent leaves the velocity too, so that it is not sent late again.
+      true;  ///< Sent values leave the velocity too, so that they are not sent again late.
 };
 
-/// Values of elements side by side, of a tensor.
+/// Values of adjacent elements of a tensor.
 struct ValueRun {
   std::size_t first = 0;
   std::span<const float> values = {};
 };
 
-/// Keeps what compression did not send, and sends it later: one rank's residuals, and velocities if
-/// momentum is corrected, for tensors that are numbered once.
+/// Keeps the values that compression did not send, and sends them later: one rank's residuals, and
+/// velocities with momentum correction, of tensors that are numbered once.
 ///
-/// A step of a tensor is `fold` (or `fold_dense`), then `commit` or `abort`. Until `commit` nothing
-/// has changed: if any rank finds a number that is not finite, all abort, and no residual has lost
-/// a bit.
+/// A step of a tensor is `fold` (or `fold_dense`), then `commit` or `abort`. Nothing changes before
+/// `commit`: if any rank finds a number that is not finite, all abort, and no residual has lost a
+/// bit.
 ///
 /// Threads: one.
 /// Errors:  UsageError for a step out of this order.
@@ -50,29 +50,29 @@ class ErrorFeedback {
     return residuals_.bytes() + (velocities_ ? velocities_->bytes() : 0);
   }
 
-  /// Adds residual and scale * gradient and picks the k largest sums. The gradient may change
+  /// Adds residual and scale * gradient and selects the k largest sums. The gradient may change
   /// afterwards.
   SelectionReport fold(std::size_t tensor, std::span<const float> gradient, float scale,
                        std::size_t k, Pairs& selected);
   /// The same for a step that chooses blocks of `block` elements: energies[b] is the sum of squares
-  /// of the b-th, or NaN if one of its sums is not finite.
+  /// of block b, or NaN if one of its sums is not finite.
   void fold_blocks(std::size_t tensor, std::span<const float> gradient, float scale,
                    std::size_t block, std::span<float> energies);
-  /// Of a step that has been folded so and has not ended.
+  /// The selected pairs of a tensor whose step was folded and has not ended.
   std::span<const float> sums(std::size_t tensor);
   /// The same for a step that sends everything: `sums` is [count], and the residual becomes zero.
-  /// Returns whether all sums are finite.
+  /// Returns true if all sums are finite.
   bool fold_dense(std::size_t tensor, std::span<const float> gradient, float scale,
                   std::span<float> sums);
 
-  /// Accepts the step: `sent`, of the selected ones those that are part of the result, with their
-  /// values as the receivers saw them, leave the residual. Adds `kept` to it: what this rank
+  /// Accepts the step. `sent`, the selected pairs that are part of the result, with their values as
+  /// the receivers saw them, leave the residual. Adds `kept` to it: the amounts that this rank
   /// rounded away on behalf of all.
   void commit(std::size_t tensor, const Pairs& sent, const Pairs& kept = {});
   void commit(std::size_t tensor, std::span<const ValueRun> sent, std::span<const ValueRun> kept);
-  /// Forgets the step.
+  /// Discards the step.
   void abort(std::size_t tensor);
-  /// Between steps: forgets what was not sent. Velocities stay.
+  /// Between steps: discards the residuals. Velocities stay.
   void drop_residual(std::size_t tensor);
 
   std::span<const float> residual(std::size_t tensor) const { return residuals_.current(tensor); }
@@ -81,10 +81,10 @@ class ErrorFeedback {
   void flush(std::size_t tensor, std::span<float> values);
 
   FeedbackState save() const;
-  /// Errors: KoloError(kData), naming the tensor, unless the state is of the same tensors, in any
-  /// order, with velocities exactly if momentum is corrected; nothing has changed then.
+  /// Errors: KoloError(kData) naming the tensor, unless the state has the same tensors, in any
+  ///         order, and velocities exactly if momentum is corrected; nothing has changed then.
   void load(const FeedbackState& state);
-  /// Only the errors of `load`.
+  /// Checks only; the errors of `load`.
   void check_state(const FeedbackState& state) const { matching(state); }
 
  private:
@@ -92,15 +92,15 @@ class ErrorFeedback {
     bool open = false;
     SelectionHint hint = {};
   };
-  /// What turns the velocity into the pending one on the way; nothing without momentum.
+  /// The momentum that makes the pending velocity from the current one; empty without momentum.
   FoldMomentum momentum_of(std::size_t tensor);
   Step& begin(std::size_t tensor, std::span<const float> gradient);
   Step& end(std::size_t tensor);
-  /// The pending velocity where masking forgets what was sent; else empty.
+  /// The pending velocity if sent values leave it; else empty.
   std::span<float> masked_velocity(std::size_t tensor);
   void accept(std::size_t tensor);
   const FeedbackState::Tensor& find(const FeedbackState& state, const FeedbackTensor& tensor) const;
-  /// The state of each tensor.
+  /// The saved state of each tensor. Errors: as `load`.
   std::vector<const FeedbackState::Tensor*> matching(const FeedbackState& state) const;
 
   std::vector<FeedbackTensor> tensors_;

@@ -20,7 +20,8 @@ using Tensor = FeedbackState::Tensor;
 
 std::size_t end_of(const Tensor& tensor) { return tensor.first + tensor.residual.size(); }
 
-/// Of all old ranks, in order; with velocities, or all without.
+/// The saved parts of tensor `name` of all old ranks, in order; all with velocities, or all
+/// without.
 std::vector<const Tensor*> parts_of(std::span<const FeedbackState> old_ranks,
                                     const std::string& name) {
   std::vector<const Tensor*> parts;

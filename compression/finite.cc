@@ -8,11 +8,11 @@
 namespace kolo {
 namespace {
 
-/// Numbers between two looks at whether there was a bad one: without a branch for each, compilers
-/// take several at once.
+/// Numbers between two checks for a bad one: without a branch for each number, compilers vectorise
+/// the loop.
 constexpr std::size_t kBlock = 1024;
 
-/// Of floating-point numbers as `Bits`; in infinities and NaN all of `exponent` is ones.
+/// Works on floating-point numbers as `Bits`; infinities and NaN have all bits of `exponent` set.
 template <typename Bits>
 bool all_below(const void* data, std::size_t count, Bits exponent) {
   const std::span bits(static_cast<const Bits*>(data), count);

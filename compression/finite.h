@@ -6,11 +6,11 @@
 
 namespace kolo {
 
-/// Whether no number of a tensor is infinite or NaN. Integers are finite, and what is in device
-/// memory is not looked at.
+/// True if no number of a tensor is infinite or NaN. Integers are finite; device memory is not
+/// checked.
 ///
 /// Threads: pure; any.
-/// Cost:    one read of the tensor, as fast as caches give it.
+/// Cost:    one read of the tensor, at the speed of the caches.
 bool all_finite(const BufferView& tensor);
 bool are_finite(std::span<const float> values);
 

@@ -9,7 +9,7 @@
 namespace kolo {
 namespace {
 
-// Keeps what is above `key`, and the first `equals` of what is at it.
+// Keeps the sums above `key`, and the first `equals` of those at it.
 void keep_from(Pairs& sums, std::uint32_t key, std::size_t equals) {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < sums.size(); ++i) {

@@ -10,25 +10,25 @@
 
 namespace kolo {
 
-/// Which sums become part of the result. All three give the same bits on every path that the pairs
-/// may take; between each other they differ.
+/// The rule for which sums become part of the result. Each gives the same bits on every path of the
+/// pairs; the rules differ from each other.
 enum class QuotaRule : std::uint8_t {
-  kQuota,        ///< Each owner keeps the largest, its fair share of k: a result of fixed size.
+  kQuota,  ///< Each owner keeps its largest sums, its fair share of k: a result of fixed size.
   kGlobalExact,  ///< The k largest of all owners; three small integer all-reduces find them.
-  kLossless,     ///< Everything that anybody sent.
+  kLossless,     ///< Every sum of a pair that some rank sent.
 };
 
-/// What an owner of `local_count` of `count` elements keeps under kQuota: k in proportion, rounded
-/// up, so that at density one it is all it has.
+/// Number of sums that an owner of `local_count` of `count` elements keeps under kQuota: k in
+/// proportion, rounded up, so at density one it is all of them.
 std::size_t owner_quota(std::size_t k, std::size_t local_count, std::size_t count);
 
-/// Keeps the `quota` largest magnitudes, of equal ones those of lower index, in order.
-/// Threads: pure; any. `keys` is scratch memory for at most sums.size() keys.
+/// Keeps the `quota` largest magnitudes, the lower index among equal ones, in order. Threads: pure;
+/// any. `keys` is scratch memory for at most sums.size() keys.
 void keep_largest(Pairs& sums, std::size_t quota, std::vector<std::uint32_t>& keys);
 
-/// The k largest magnitudes of all owners' sums, digit by digit: every owner counts, the counts are
-/// summed over the owners (integers, so that the order does not matter), and every owner finds the
-/// same digit. After the last one, ties are given to the owners in ascending order.
+/// Finds the k largest magnitudes of all owners' sums, digit by digit. Every owner counts, the
+/// counts are summed over the owners (integers, so the order does not matter), and every owner
+/// finds the same digit. After the last one, ties go to the owners in ascending order.
 ///
 ///     GlobalThreshold threshold(k);
 ///     while (!threshold.found()) threshold.narrow(all_reduce(threshold.count(sums, counts)));
@@ -41,24 +41,24 @@ class GlobalThreshold {
   explicit GlobalThreshold(std::size_t k) : need_(k) {}
 
   bool found() const { return digit_ == radix::kDigitCount; }
-  /// Values that the next digit may have. Before: !found().
+  /// Number of values of the next digit. Before: !found().
   std::size_t bins() const;
-  /// How many of these sums have each of them. Before: counts.size() == bins().
+  /// Counts these sums by the value of the digit. Before: counts.size() == bins().
   void count(const Pairs& sums, std::span<std::uint32_t> counts) const;
   /// Before: `counts` are those of all owners together.
   void narrow(std::span<const std::uint32_t> counts);
 
-  /// How many sums are exactly at the threshold. Before: found().
+  /// Number of sums exactly at the threshold. Before: found().
   std::size_t equals(const Pairs& sums) const;
-  /// Keeps what is above the threshold, and of what is at it the part that falls to this owner,
-  /// when the owners before it have `equals_before`. Before: found().
+  /// Keeps the sums above the threshold, and of those at it this owner's share, given that the
+  /// owners before it have `equals_before`. Before: found().
   void keep(Pairs& sums, std::size_t equals_before) const;
 
  private:
-  std::size_t need_;  ///< Of the sums with this prefix.
+  std::size_t need_;  ///< Number needed among the sums with this prefix.
   std::uint32_t prefix_ = 0;
   int digit_ = 0;
-  bool everything_ = false;  ///< There are no more than k.
+  bool everything_ = false;  ///< There are at most k sums.
 };
 
 }  // namespace kolo

@@ -8,24 +8,24 @@
 
 namespace kolo {
 
-/// Sums what all ranks send to one owner: float32, in the order in which payloads are added, which
-/// is ascending rank, so that the bits do not depend on how or when they arrived.
+/// Sums the pairs that all ranks send to one owner: in float32, in the order in which payloads are
+/// added, which is ascending rank, so the bits do not depend on the path or time of arrival.
 ///
-/// Memory:  4 bytes per element of the owner, and a bit. Threads: one.
+/// Memory:  4 bytes and one bit per element of the owner. Threads: one.
 class OwnerSum {
  public:
   explicit OwnerSum(std::size_t local_count);
 
-  /// The first value of an element is taken as it is, the next ones are added.
-  /// Errors: UsageError for an index that the owner does not have.
+  /// The first value of an element is stored, later ones are added. Errors: UsageError for an index
+  /// that the owner does not have.
   void add(const Pairs& pairs);
 
-  /// Moves the sums of all elements that came, in ascending order, to `sums`, and starts anew.
+  /// Moves the sums of all elements with a value to `sums`, in ascending order, and starts again.
   void take(Pairs& sums);
 
  private:
   std::vector<float> sums_;
-  std::vector<std::uint64_t> touched_;  ///< A bit per element.
+  std::vector<std::uint64_t> touched_;  ///< One bit per element.
 };
 
 }  // namespace kolo

@@ -14,7 +14,7 @@ struct Header {
   std::uint32_t not_finite;
 };
 
-// Where the parts of a payload begin.
+// Offsets of the parts of a payload.
 struct Parts {
   std::size_t segments, values, indices, end;
 };

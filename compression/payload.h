@@ -10,10 +10,11 @@
 
 namespace kolo {
 
-/// A tensor's share of a payload: so many of its pairs, in the order of tensors.
+/// The pairs of one tensor in a payload, in the order of tensors.
 struct PayloadSegment {
   std::uint32_t pairs = 0;
-  std::int32_t exponent = 0;  ///< Of the values; the same in all payloads of one sender and step.
+  std::int32_t exponent =
+      0;  ///< Exponent of the values; the same in all payloads of one sender and step.
   friend bool operator==(const PayloadSegment&, const PayloadSegment&) = default;
 };
 
@@ -21,22 +22,22 @@ struct PayloadSegment {
 ///
 ///     | header: used bytes, finite, pairs | segment 0 | ... | values | to 4 bytes | indices |
 ///
-/// A buffer has the planned capacity, so that schedules do not change with the data; the first
+/// A buffer has the planned capacity, so schedules do not change with the data; the first
 /// `used_bytes` of it are sent.
 struct PayloadPlan {
   DType wire = DType::kFloat16;
   IndexCoding coding = IndexCoding::kU32;
-  std::size_t domain = 0;      ///< Indices are below.
+  std::size_t domain = 0;      ///< Indices are below this.
   std::size_t segments = 1;    ///< One for each tensor of the group.
-  std::size_t most_pairs = 0;  ///< In one payload.
+  std::size_t most_pairs = 0;  ///< Most pairs in one payload.
 
-  /// What a payload of `pairs` pairs takes.
+  /// Bytes of a payload with `pairs` pairs.
   std::size_t bytes(std::size_t pairs) const;
   std::size_t capacity() const { return bytes(most_pairs); }
   friend bool operator==(const PayloadPlan&, const PayloadPlan&) = default;
 };
 
-/// Indices that ascend, and the value at each.
+/// Ascending indices and their values.
 struct Pairs {
   std::vector<std::uint32_t> indices = {};
   std::vector<float> values = {};
@@ -50,7 +51,7 @@ struct Pairs {
     indices.push_back(index);
     values.push_back(value);
   }
-  /// Memory for so many, so that adding them allocates nothing.
+  /// Reserves memory, so that adding this many pairs allocates nothing.
   void reserve(std::size_t count) {
     indices.reserve(count);
     values.reserve(count);
@@ -58,7 +59,7 @@ struct Pairs {
   friend bool operator==(const Pairs&, const Pairs&) = default;
 };
 
-/// Pairs of somebody else.
+/// A view of pairs owned by another object.
 struct PairsView {
   std::span<const std::uint32_t> indices = {};
   std::span<const float> values = {};
@@ -74,25 +75,25 @@ struct PairsView {
   }
 };
 
-/// Writes `pairs` to the front of `out`, each value at its segment's exponent. Returns the bytes
-/// used, which also stand in the header.
+/// Writes `pairs` to the front of `out`, each value with the exponent of its segment. Returns the
+/// bytes used, which the header also holds.
 ///
 /// Shape:   `out` has at least the plan's capacity; segments' counts add up to pairs.size().
 /// Threads: pure; any.
 /// Errors:  UsageError for other shapes, for more pairs than planned, and those of the codecs.
 std::size_t encode_payload(const PayloadPlan& plan, std::span<const PayloadSegment> segments,
                            const PairsView& pairs, std::span<std::byte> out);
-/// Writes a payload without pairs that says: a number of this rank, or of one that it has heard of,
-/// is not finite, so that there is no result.
+/// Writes a payload without pairs that says that a number of this rank, or of one that it has heard
+/// from, is not finite, so there is no result.
 std::size_t encode_not_finite(const PayloadPlan& plan, std::span<std::byte> out);
 bool is_finite(const PayloadPlan& plan, std::span<const std::byte> payload);
 
-/// The bytes in use at the front of `payload`, which holds at least a header.
-/// Errors: KoloError(kInternal) if the plan does not allow so many.
+/// The bytes in use at the front of `payload`, which holds at least a header. Errors:
+/// KoloError(kInternal) if they exceed the plan.
 std::size_t used_bytes(const PayloadPlan& plan, std::span<const std::byte> payload);
 
-/// The way back; the memory of `pairs` is reused.
-/// Errors: KoloError(kInternal) if `payload` is not one of this plan.
+/// The inverse; reuses the memory of `pairs`. Errors: KoloError(kInternal) if `payload` does not
+/// fit this plan.
 void decode_payload(const PayloadPlan& plan, std::span<const std::byte> payload, Pairs& pairs);
 
 }  // namespace kolo

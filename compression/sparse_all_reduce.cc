@@ -30,7 +30,7 @@ bool is_two_level(int rank, const ProcessGrid& grid, const SparseOptions& option
          grid.local_size(rank) > 1;
 }
 
-// What of the tensors lies in the shard.
+// The parts of tensors that lie in the shard.
 std::vector<SparsePart> parts_in(const Extent& shard, const SparseOptions& options) {
   const std::vector<std::size_t> offsets = tensor_offsets(options);
   std::vector<SparsePart> parts;

@@ -111,7 +111,7 @@ void split(const SparsePlan& plan, const Contribution& contribution, Shares& sha
   std::partial_sum(shares.begins.begin(), shares.begins.end(), shares.begins.begin());
   shares.pairs.indices.resize(shares.begins.back());
   shares.pairs.values.resize(shares.begins.back());
-  // Each begin moves to its end, which is where the next one began.
+  // Each start moves to its end, which is where the next one started.
   for_pairs(plan, contribution, [&](std::size_t t, std::size_t j, std::size_t element) {
     const std::size_t place = shares.begins[owner_of(element)]++;
     shares.pairs.indices[place] = ownership.local(element);
@@ -169,7 +169,7 @@ void returned(const SparsePlan& plan, const Contribution& contribution,
               std::span<Pairs> tensors) {
   const BlockOwnership ownership = plan.ownership();
   for (Pairs& tensor : tensors) tensor.clear();
-  // An owner's numbers ascend with the elements, so that one cursor per result is enough.
+  // An owner's indices ascend with the elements, so one cursor per result suffices.
   cursors.assign(results.size(), 0);
   for_pairs(plan, contribution, [&](std::size_t t, std::size_t j, std::size_t element) {
     const auto owner = static_cast<std::size_t>(ownership.owner(element));

@@ -13,8 +13,8 @@
 namespace kolo {
 namespace {
 
-/// The exchange of one rank. Payloads that a step makes or takes side by side are asked for one
-/// after the other.
+/// The exchange of one rank. Requests memory for payloads that a step produces or consumes together
+/// in succession.
 class Exchange {
  public:
   Exchange(ScheduleBuilder& builder, const SparseLayout& layout, ExchangeRoute route)
@@ -39,7 +39,7 @@ class Exchange {
   }
 
  private:
-  /// Of payloads: what they take at most, and as a rule.
+  /// Capacity of payloads, and their usual size.
   struct Form {
     std::size_t capacity = 0;
     PayloadUse usual = {};
@@ -75,7 +75,7 @@ class Exchange {
     return all;
   }
 
-  /// Results of owners first, first + 1, ..., round about.
+  /// Results of owners first, first + 1, ..., modulo the number of owners.
   void make_results(int first) {
     results_.resize(static_cast<std::size_t>(ranks_));
     for (int i = 0; i < ranks_; ++i) {
@@ -125,8 +125,8 @@ class Exchange {
     }
   }
 
-  /// Where blocks are chosen: this rank's contribution, which the codec keeps, and knows by then
-  /// which blocks of it travel.
+  /// If blocks are chosen: encodes this rank's contribution, which the codec keeps; the codec knows
+  /// by then which blocks are sent.
   std::optional<Range> choose_blocks(const Range& elements) {
     if (!layout_.blocks) return std::nullopt;
     const Range held = builder_.payload(elements.count, 0);
@@ -187,7 +187,7 @@ class Exchange {
     return mine;
   }
 
-  // Before round b this rank has the results of 2^b owners, from its own on.
+  // Before round b this rank has the results of 2^b owners, starting with its own.
   void gather_by_steps() {
     for (int distance = 1; distance < ranks_; distance *= 2) {
       std::vector<Range> leaving, coming;
@@ -225,7 +225,7 @@ class Exchange {
     builder_.codec(CodecVerb::kPart, side_by_side(parts), {message});
   }
 
-  /// One round of `counts` numbers of each of the first `ranks` ranks: each of them sums a part of
+  /// One round of `counts` numbers of each of the first `ranks` ranks. Each of them sums a part of
   /// the numbers for all, in the order of ranks.
   void narrow(const Range& sums, std::uint32_t round, std::size_t counts, int ranks) {
     const auto part = [&](int owner) {

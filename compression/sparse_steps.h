@@ -6,18 +6,18 @@
 
 namespace kolo {
 
-/// Appends the exchange of one shard among the ranks of `layout`, of which the builder's is one:
-/// `elements`, the shard in its bucket or its home, hold its contribution before and the result
-/// after. All these ranks call it with equal layouts but for their own place.
+/// Appends the exchange of one shard among the ranks of `layout`, one of which is the builder's.
+/// `elements`, the shard in its bucket or its home, holds the contribution before and the result
+/// after. All these ranks call it with layouts that differ only in their own place.
 ///
 ///     all-gather   encode · contributions to all · merge as every owner · decode
 ///     else         encode · shares to the owners · merge · results to all · decode
 ///
-/// With QuotaRule::kGlobalExact the owners find, between merge and result, how much each keeps: in
-/// four rounds of counts, summed by one owner for each part and sent to all of them.
+/// With QuotaRule::kGlobalExact the owners determine, between merge and result, how many pairs each
+/// keeps: in four rounds of counts, summed by one owner for each part and sent to all of them.
 ///
-/// Where blocks are chosen, all ranks find before the shares which ones these are, in one round of
-/// scores that is summed alike:
+/// Where blocks are chosen, all ranks first determine which, in one round of scores that is summed
+/// alike:
 ///
 ///     encode, kept · scores · finish: shares to the owners · merge · results to all · decode
 ///
@@ -25,11 +25,11 @@ namespace kolo {
 void append_sparse_exchange(ScheduleBuilder& builder, const SparseLayout& layout,
                             ExchangeRoute route, const Range& elements, bool finishes);
 
-/// Rounds of finding how much each owner keeps: the digits of a threshold, then how much is exactly
-/// at it. Before: 0 <= round < kNarrowRounds; `owners` have elements.
+/// Rounds that determine how many pairs each owner keeps: the digits of a threshold, then the
+/// number exactly at it. Before: 0 <= round < kNarrowRounds; `owners` have elements.
 inline constexpr std::uint32_t kNarrowRounds = 4;
 std::size_t counts_of_round(std::uint32_t round, std::size_t owners);
-/// Owners that have elements: the first ones.
+/// Number of owners that have elements: the first ones.
 std::size_t owners_with_elements(const BlockOwnership& ownership);
 
 }  // namespace kolo

@@ -13,7 +13,7 @@
 
 namespace kolo {
 
-/// Writes what outlives a job as bytes of a file, in the byte order of this machine.
+/// Writes state that outlives a job as bytes of a file, in the byte order of this machine.
 class StateWriter {
  public:
   void number(std::uint64_t value) { raw(&value, sizeof(value)); }
@@ -35,10 +35,10 @@ class StateWriter {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads them back, in the same order. Errors: KoloError(kData) where the bytes end too early.
+/// Reads them back in the same order. Errors: KoloError(kData) if the bytes end too early.
 class StateReader {
  public:
-  /// `what` is the state's name, for errors.
+  /// `what` is the name of the state, for errors.
   StateReader(std::string_view what, std::span<const std::byte> bytes)
       : what_(what), left_(bytes) {}
 
@@ -59,7 +59,7 @@ class StateReader {
     if (count > 0) std::memcpy(values.data(), bytes.data(), bytes.size());
     return values;
   }
-  /// What is left.
+  /// The bytes that are left.
   std::span<const std::byte> rest() const { return left_; }
 
   [[noreturn]] void fail(std::string_view what) const {

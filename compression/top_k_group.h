@@ -11,7 +11,7 @@
 
 namespace kolo {
 
-/// A compression group whose ranks send their largest sums each, as pairs of value and index.
+/// A compression group in which each rank sends its largest sums, as pairs of value and index.
 class TopKGroup final : public CompressedGroup {
  public:
   TopKGroup(int rank, const ProcessGrid& grid, SparseOptions options);
@@ -28,9 +28,9 @@ class TopKGroup final : public CompressedGroup {
   void commit_sparse() override;
   void reserve();
   bool select();
-  /// Finds the threshold where the sums of all owners are here.
+  /// Finds the threshold where this rank has the sums of all owners.
   void narrow_all_owners();
-  /// Cuts an owner's sums and encodes them.
+  /// Selects from an owner's sums and encodes the selection.
   void finish_owner(int owner, Pairs& sums, std::span<std::byte> result);
   void put(int owner, const Pairs& result, float scale);
 
@@ -45,7 +45,7 @@ class TopKGroup final : public CompressedGroup {
   Pairs decoded_;
   OwnerSum sum_;
   Pairs sums_;                 // of this owner, or with the group's indices
-  std::vector<Pairs> owners_;  // sums by owner, and then results
+  std::vector<Pairs> owners_;  // sums by owner, later results
   Pairs rounding_;             // of this owner
   Pairs others_rounding_;
   std::vector<Pairs> sent_, kept_;  // by part

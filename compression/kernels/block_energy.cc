@@ -15,7 +15,7 @@ namespace kolo {
 inline constexpr std::size_t kPartials = 64;
 using Partials = std::array<float, kPartials>;
 
-// What stands behind the last whole row of partial sums, and then the sum of these.
+// Adds the values after the last whole row to the partial sums, then sums those.
 inline float add_up(std::span<const float> rest, Partials& partials) {
   for (std::size_t i = 0; i < rest.size(); ++i) partials[i] += rest[i] * rest[i];
   for (std::size_t half = kPartials / 2; half > 0; half /= 2) {
@@ -52,7 +52,7 @@ float block_energy_on_target(std::span<const float> values) {
   const std::size_t lanes = hn::Lanes(d);
   const std::size_t whole = values.size() / kPartials * kPartials;
   alignas(64) Partials partials;
-  // Four sums at a time hide how long an addition takes.
+  // Four independent sums hide the latency of an addition.
   for (std::size_t j = 0; j < kPartials; j += 4 * lanes) {
     auto a = hn::Zero(d), b = a, c = a, e = a;
     for (std::size_t i = j; i < whole; i += kPartials) {

@@ -5,10 +5,10 @@
 
 namespace kolo {
 
-/// Momentum that accumulates on the way: with g = scale * gradient,
+/// Momentum that is accumulated in the same pass. With g = scale * gradient:
 ///
 ///   after = factor * before + g          the residual takes `after`
-///   after = factor * (before + g)        Nesterov's: it takes after + g
+///   after = factor * (before + g)        Nesterov: it takes after + g
 struct FoldMomentum {
   const float* before = nullptr;  ///< Null: the residual takes g.
   float* after = nullptr;         ///< May be `before`.
@@ -16,19 +16,19 @@ struct FoldMomentum {
   bool nesterov = false;
 };
 
-/// Elements [begin, end) of a tensor, on their way through a selection.
+/// Elements [begin, end) of a tensor in a selection.
 struct FoldScan {
   const float* residual = nullptr;
   const float* gradient = nullptr;
   float* sums = nullptr;  ///< May be `residual` or `gradient`; otherwise overlaps neither.
-  float scale = 1.0f;     ///< Of the gradient.
+  float scale = 1.0f;     ///< Factor of the gradient.
   FoldMomentum momentum = {};
   std::size_t begin = 0;
   std::size_t end = 0;
-  std::uint32_t least_key = 0;  ///< Of a candidate; see radix_select.h.
+  std::uint32_t least_key = 0;  ///< Least key of a candidate; see radix_select.h.
 };
 
-/// Where candidates go. Kernels write ahead: up to kCandidateSlack elements behind the last
+/// Output of candidates. Kernels write ahead: up to kCandidateSlack elements behind the last
 /// candidate are overwritten.
 struct Candidates {
   std::uint32_t* indices = nullptr;
@@ -36,22 +36,21 @@ struct Candidates {
 };
 inline constexpr std::size_t kCandidateSlack = 64;
 
-/// sums[i] = accumulate(residual[i], what the residual takes), and in the same pass appends those
-/// whose key is at least `least_key`, in ascending order. Returns their number.
+/// sums[i] = accumulate(residual[i], gradient or momentum). The same pass appends the sums whose
+/// key is at least `least_key`, in ascending order. Returns their number.
 ///
 /// Shape:   `out` has room for end - begin + kCandidateSlack elements.
-/// Rounding: of every product and every sum; denormals are kept, and NaN is the canonical one. The
-/// bits do not depend on the
-///          instruction set chosen at run time.
+/// Rounding: every product and every sum is rounded; denormals are kept, and NaN is the canonical
+///           one. The bits do not depend on the instruction set chosen at run time.
 /// Threads: pure; any.
 /// Cost:    one pass: 12 bytes per element, 8 more with momentum and per candidate.
 std::size_t fold_scan(const FoldScan& scan, const Candidates& out);
 
-/// The same over `sums` as they are: reads 4 bytes per element; residual, gradient, scale and
-/// momentum do not matter.
+/// The same over existing `sums`: reads 4 bytes per element; residual, gradient, scale and momentum
+/// are ignored.
 std::size_t rescan(const FoldScan& scan, const Candidates& out);
 
-/// Of `count` candidates keeps those whose key is at least `least_key`, in order. Returns their
+/// Keeps those of `count` candidates whose key is at least `least_key`, in order. Returns their
 /// number.
 ///
 /// Shape:   `to` has room for `room` elements, not fewer than are kept, and nothing is written

@@ -4,7 +4,7 @@
 namespace kolo::reference {
 namespace {
 
-// What the residual takes of element i.
+// The value that the residual takes for element i.
 float update(const FoldScan& scan, std::size_t i) {
   const float gradient = scan.scale * scan.gradient[i];
   const FoldMomentum& momentum = scan.momentum;

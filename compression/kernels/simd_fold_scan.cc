@@ -6,7 +6,8 @@
 #include "compression/kernels/fold_scan.h"
 #include "compression/kernels/radix_select.h"
 
-// The AVX-512 of newer machines, which compresses bytes. Highway compiles for it if asked to.
+// Includes AVX-512 of newer machines, which compresses bytes; Highway compiles for it only on
+// request.
 #define HWY_WANT_AVX3_DL
 // Highway compiles everything up to HWY_ONCE once per instruction set.
 #undef HWY_TARGET_INCLUDE
@@ -38,7 +39,8 @@ std::size_t keep_on_target(const Candidates& from, std::size_t count, std::uint3
 
 enum class Momentum { kNone, kPlain, kNesterov };
 
-// Comes by `sums` of elements [i, i + lanes): from memory, or folded and stored, with any NaN.
+// Provides `sums` of elements [i, i + lanes): loaded from memory, or folded and stored, with any
+// NaN.
 template <Momentum kMomentum>
 struct Folded {
   template <class D>
@@ -62,7 +64,7 @@ struct Folded {
       return kNesterov ? hn::Add(after, gradient) : after;
     }
   }
-  // Makes element i, whose sum is NaN, the canonical one.
+  // Replaces element i, whose sum is NaN, by the canonical NaN.
   static void repair(const FoldScan& scan, std::size_t i) {
     scan.sums[i] = radix::canonical(scan.sums[i]);
     if constexpr (kMomentum != Momentum::kNone) {
@@ -78,7 +80,7 @@ struct Stored {
   static void repair(const FoldScan&, std::size_t) {}
 };
 
-// Keys of at least `least_key`. Keys are below 2^31, so that signed order is theirs.
+// Tests keys of at least `least_key`. Keys are below 2^31, so signed comparison orders them.
 template <class D>
 hn::Mask<D> at_least(D d, hn::Vec<D> values, std::uint32_t least_key) {
   const hn::RebindToSigned<D> di;
@@ -86,22 +88,22 @@ hn::Mask<D> at_least(D d, hn::Vec<D> values, std::uint32_t least_key) {
   return hn::RebindMask(d, hn::Gt(keys, hn::Set(di, static_cast<std::int32_t>(least_key) - 1)));
 }
 
-// Elements that one word has a bit for.
+// Number of elements that one word has a bit for.
 constexpr std::size_t kGroup = 64;
 
-// The lanes' bits, the first one lowest.
+// The lanes' bits, the first lane lowest.
 template <class D>
 HWY_INLINE std::uint64_t bits_of(D d, hn::Mask<D> mask) {
-  std::uint8_t bytes[8] = {};  // So many may be written.
+  std::uint8_t bytes[8] = {};  // The store may write this many.
   hn::StoreMaskBits(d, mask, bytes);
   std::uint16_t bits;
   std::memcpy(&bits, bytes, sizeof(bits));
   return bits;
 }
 
-// Appends the number of each bit that is set, counted from `first`, and returns the new number of
-// indices. Which elements are candidates cannot be predicted, so that few of them take no branch:
-// room for kFew is written in any case.
+// Appends the index of each set bit, counted from `first`, and returns the new number of indices.
+// The positions of candidates cannot be predicted, so a few of them are written without a branch:
+// kFew are always written.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
 HWY_INLINE std::size_t append_bits(std::uint64_t word, std::size_t first, std::uint32_t* indices,
                                    std::size_t found) {
@@ -129,11 +131,11 @@ HWY_INLINE std::size_t append_bits(std::uint64_t word, std::size_t first, std::u
 #else
 HWY_INLINE std::size_t append_bits(std::uint64_t word, std::size_t first, std::uint32_t* indices,
                                    std::size_t found) {
-  // At densities that pay a group seldom has more.
+  // At useful densities a group seldom has more.
   constexpr std::size_t kFew = 4;
   constexpr std::uint64_t kLast = std::uint64_t{1} << (kGroup - 1);
   const auto append_lowest = [&](std::size_t j) {
-    // A word that is never zero needs no case of its own.
+    // A word that is never zero needs no special case.
     const auto number = static_cast<std::uint32_t>(std::countr_zero(word | kLast));
     indices[found + j] = static_cast<std::uint32_t>(first) + number;
     word &= word - 1;
@@ -158,12 +160,13 @@ HWY_INLINE std::uint32_t read_back(const float* sums, const Candidates& out, std
   return largest;
 }
 
-// By value: stores of vectors may alias anything that has an address. Inlined, so that fields are
-// copied one by one: a vector over what was just stored waits until all stores before are done.
+// Passed by value, because stores of vectors may alias anything that has an address. Inlined, so
+// that fields are copied one by one: a vector load from memory that was just written would wait for
+// all stores before it.
 template <class Source>
 HWY_INLINE std::size_t scan_all(const FoldScan scan, const Candidates out) {
-  // A sum that is NaN becomes the canonical one, which its key has candidates tell: whatever it is,
-  // it is a quiet one, whose key is not below.
+  // A NaN sum becomes the canonical one. Its key reveals it among the candidates: any NaN here is a
+  // quiet one, whose key is not below the bound.
   constexpr std::uint32_t kNaNKey = 0x7fc00000u;
   const std::uint32_t least_key = std::min(scan.least_key, kNaNKey);
   const hn::CappedTag<float, 16> d;
@@ -203,8 +206,8 @@ std::size_t rescan_on_target(const FoldScan& scan, const Candidates& out) {
   return scan_all<Stored>(scan, out);
 }
 
-// Appends the masked lanes and returns the new number of candidates. In registers, then with a
-// plain store: the compress that stores is slow on some machines.
+// Appends the masked lanes and returns the new number of candidates. It compresses in registers and
+// then uses a plain store, because the compressing store is slow on some machines.
 template <class D>
 std::size_t append(D d, hn::Mask<D> mask, hn::Vec<hn::RebindToUnsigned<D> > indices,
                    hn::Vec<D> values, const Candidates& out, std::size_t found) {
@@ -221,7 +224,7 @@ std::size_t keep_on_target(const Candidates& from, std::size_t count, std::uint3
   const std::size_t lanes = hn::Lanes(d);
   std::size_t kept = 0;
   std::size_t i = 0;
-  // In place a vector never reaches behind what has been read, as kept <= i.
+  // In place, a vector never reaches behind what has been read, because kept <= i.
   for (; count - i >= lanes && room - kept >= lanes; i += lanes) {
     const auto values = hn::LoadU(d, from.values + i);
     const auto indices = hn::LoadU(du, from.indices + i);

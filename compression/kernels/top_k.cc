@@ -9,7 +9,7 @@
 namespace kolo {
 namespace {
 
-/// The k-th largest key, and how many of the elements that have it are among the k.
+/// The k-th largest key, and how many of the elements with this key are among the k.
 radix::Selection find_threshold(std::span<const float> sums, std::size_t k) {
   radix::Selection selection{.need = static_cast<std::uint32_t>(k)};
   std::vector<std::uint32_t> histogram;

@@ -15,7 +15,7 @@ constexpr int kThreads = 256;
 constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = 0xffffffff;
 
-/// The task and the arrays of the workspace, by value in every launch.
+/// The task and the arrays of the workspace, passed by value to every launch.
 struct Work {
   float* residual;
   const float* gradient;
@@ -37,7 +37,7 @@ __device__ std::uint32_t* histogram(const Work& work, int of_digit) {
   return bins;
 }
 
-/// Whether this block is the last of its launch to come here; it then sees what all others wrote.
+/// True if this block is the last of its launch to get here; it then sees the writes of all others.
 __device__ bool is_last_block(std::uint32_t* blocks_done) {
   __shared__ bool is_last;
   __threadfence();
@@ -48,12 +48,12 @@ __device__ bool is_last_block(std::uint32_t* blocks_done) {
   return is_last;
 }
 
-/// Adds a block's histogram to the digit's; the last block finds the digit. `bins` is shared memory
-/// of the digit's size.
+/// Adds a block's histogram to that of the digit; the last block finds the digit. `bins` is shared
+/// memory of the size of the digit.
 template <int kDigit>
 __device__ void finish_digit(const Work& work, std::uint32_t* bins) {
   constexpr std::uint32_t kBins = digit(kDigit).bins();
-  constexpr std::uint32_t kPart = 32;  // Bins that one thread sums up.
+  constexpr std::uint32_t kPart = 32;  // Bins that one thread sums.
   std::uint32_t* const total = histogram(work, kDigit);
   __syncthreads();
   for (std::uint32_t i = threadIdx.x; i < kBins; i += kThreads) {
@@ -86,7 +86,7 @@ __device__ void clear(std::uint32_t (&bins)[kBins]) {
 
 // 1. residual += gradient, and the histogram of the first digit.
 __global__ void __launch_bounds__(kThreads) accumulate(Work work) {
-  constexpr int kVectors = 2;  // Of each input in flight.
+  constexpr int kVectors = 2;  // Vectors of each input in flight.
   __shared__ std::uint32_t bins[digit(0).bins()];
   clear(bins);
   const auto add = [&](float& residual, float gradient) {
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads) accumulate(Work work) {
 
 __device__ std::uint32_t lane() { return threadIdx.x % kWarp; }
 
-/// Calls `visit(section)` in each warp of the launch for the sections that are its own.
+/// Calls `visit(section)` in each warp of the launch for the sections of that warp.
 template <typename Visit>
 __device__ void for_each_section(const Work& work, const Visit& visit) {
   constexpr std::uint32_t kWarps = kThreads / kWarp;
@@ -142,8 +142,8 @@ __device__ std::uint32_t section_end(const Work& work, std::uint32_t section) {
   return min(work.count, (section + 1) * work.section);
 }
 
-// 2. Collects each section's survivors in order. A lane holds four neighbours, so that the order of
-// a row is by lane, then by neighbour.
+// 2. Collects each section's survivors in order. A lane holds four neighbours, so a row is ordered
+// by lane, then by neighbour.
 __global__ void __launch_bounds__(kThreads) collect(Work work) {
   constexpr std::uint32_t kRow = kWarp * 4;
   constexpr int kRows = TopKPlan::kTile / kRow;
@@ -208,7 +208,7 @@ struct Survivor {
 };
 
 /// Calls `visit(survivor)` in all lanes of a warp for the survivors of a section, 32 at a time, in
-/// order. Of a section with more than fit its list, that is every element.
+/// order. If there are more than fit the list, it visits every element of the section.
 template <typename Visit>
 __device__ void for_each_survivor(const Work& work, std::uint32_t section, const Visit& visit) {
   const std::uint32_t listed = work.survivor_counts[section];
@@ -227,7 +227,7 @@ __device__ void for_each_survivor(const Work& work, std::uint32_t section, const
   }
 }
 
-// 3. and 4. The histogram of a further digit of the survivors that agree in those before.
+// 3. and 4. The histogram of a further digit, of the survivors that agree in the digits before.
 template <int kDigit>
 __global__ void __launch_bounds__(kThreads) refine(Work work) {
   __shared__ std::uint32_t bins[digit(kDigit).bins()];
@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(kThreads) refine(Work work) {
   finish_digit<kDigit>(work, bins);
 }
 
-/// Replaces values[0, count) by the sums of those before, in one block.
+/// Replaces values[0, count) by their exclusive prefix sums, in one block.
 __device__ void exclusive_sums(std::uint32_t* values, std::uint32_t count) {
   __shared__ std::uint32_t sums[kThreads];
   const std::uint32_t share = (count + kThreads - 1) / kThreads;
@@ -270,7 +270,7 @@ __device__ void exclusive_sums(std::uint32_t* values, std::uint32_t count) {
   __syncthreads();
 }
 
-// 5. How many elements above the threshold, and how many equal to it, come before each section.
+// 5. Counts the elements above the threshold and equal to it that precede each section.
 __global__ void __launch_bounds__(kThreads) count_selected(Work work) {
   const std::uint32_t threshold = work.counters->selections[2].prefix;
   for_each_section(work, [&](std::uint32_t section) {
@@ -291,7 +291,7 @@ __global__ void __launch_bounds__(kThreads) count_selected(Work work) {
   exclusive_sums(work.equal, work.sections);
 }
 
-// 6. Writes the selected in order and takes them out of the residual.
+// 6. Writes the selected elements in order and removes them from the residual.
 __global__ void __launch_bounds__(kThreads) take_selected(Work work) {
   const std::uint32_t threshold = work.counters->selections[2].prefix;
   const std::uint32_t need = work.counters->selections[2].need;

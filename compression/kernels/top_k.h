@@ -5,7 +5,7 @@
 
 namespace kolo {
 
-/// The k largest of |residual + gradient|, taken out of the residual.
+/// Selects the k largest of |residual + gradient| and removes them from the residual.
 ///
 /// Shape:  residual and gradient are [count] float32; indices and values are [k], k <= count. They
 ///         do not overlap.
@@ -25,12 +25,12 @@ struct TopK {
 
 inline constexpr std::size_t kMostTopKElements = std::size_t{1} << 31;
 
-/// On the processor; defines every bit.
-/// Threads: pure; any. Errors: UsageError if k > count or count >= kMostTopKElements.
-/// Cost:    one pass that adds, three that count digits, one that takes.
+/// The implementation on the processor; defines every bit. Threads: pure; any. Errors: UsageError
+/// if k > count or count >= kMostTopKElements. Cost: one pass that adds, three that count digits,
+/// one that selects.
 void top_k(const TopK& task);
 
-/// What every body of top-k refuses. Errors: UsageError.
+/// Checks that every implementation of top-k makes. Errors: UsageError.
 void check_top_k(const TopK& task);
 
 }  // namespace kolo

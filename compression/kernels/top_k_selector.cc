@@ -9,13 +9,13 @@
 namespace kolo {
 namespace {
 
-// Elements between two looks at how many candidates there are. After each, the processor waits for
-// what it has not loaded yet: sums of a block should stay near it, but blocks should be few.
+// Elements between two checks of the number of candidates. At each check the processor waits for
+// outstanding loads, so checks should be few; but the sums of a block should stay in a near cache.
 constexpr std::size_t kBlock = 8192;
 constexpr std::uint32_t kMostKey = 0x7fffffffu;
 
-// The hint aims at one and a half to twice as many candidates as are needed: fewer are too easily
-// too few at the next step, more cost time.
+// The hint aims at one and a half to twice as many candidates as are needed. Fewer would often be
+// too few at the next step; more cost time.
 void adapt(SelectionHint& hint, std::uint32_t kth_key, std::size_t k,
            const SelectionReport& report) {
   constexpr std::uint32_t kMostMargin = std::uint32_t{1} << 23;
@@ -30,7 +30,7 @@ void adapt(SelectionHint& hint, std::uint32_t kth_key, std::size_t k,
   hint.least_key = kth_key > hint.margin ? kth_key - hint.margin : 0;
 }
 
-// The first `need` candidates with `key`, and all above it.
+// Keeps the first `need` candidates with `key`, and all above it.
 void keep_first_equals(const Candidates& from, std::size_t count, const radix::NthKey& nth,
                        const Candidates& to) {
   std::size_t kept = 0;
@@ -79,7 +79,7 @@ std::size_t TopKSelector::collect(Scan scan_block, FoldScan& scan, std::size_t c
 SelectionReport TopKSelector::select(const FoldSelect& task, SelectionHint& hint) {
   check_top_k({.count = task.count, .k = task.k});
   if (task.count == 0) return {};
-  // Even if none is asked for, the largest one tells whether all are finite.
+  // Even if no candidate is requested, the largest one tells whether all are finite.
   const std::size_t k = std::max<std::size_t>(task.k, 1);
   room_ = std::min(task.count, 3 * k + 2 * kBlock);
   if (indices_.size() < room_ + kCandidateSlack) {

@@ -12,18 +12,18 @@ namespace kolo {
 /// How top-k on a device divides its elements, and where its intermediate results lie in the
 /// workspace. Pure.
 ///
-/// A section is what one warp works on, in order. It keeps its survivors, the elements that the
-/// first digit does not rule out, in a list of its own; if they are too many for that, later passes
-/// read the section itself again: slower, as exact.
+/// One warp works on a section, in order. It keeps its survivors, the elements that the first digit
+/// does not rule out, in a list of its own. If there are too many for the list, later passes read
+/// the section itself again: slower, but just as exact.
 struct TopKPlan {
-  static constexpr std::size_t kTile = 512;  ///< A warp's elements at a time.
+  static constexpr std::size_t kTile = 512;  ///< Elements that a warp handles at a time.
   static constexpr std::size_t kMostSections = 16384;
   static constexpr std::size_t kSmallestSection = 4 * kTile;
-  static constexpr std::size_t kSurvivorShare = 8;  ///< A list holds one in so many.
+  static constexpr std::size_t kSurvivorShare = 8;  ///< A list holds one element in this many.
 
-  std::size_t section = 0;  ///< Elements; the last one may have fewer.
+  std::size_t section = 0;  ///< Elements per section; the last one may have fewer.
   std::size_t sections = 0;
-  std::size_t most_survivors = 0;  ///< Of a section's list.
+  std::size_t most_survivors = 0;  ///< Capacity of a section's list.
 
   // Offsets of arrays in the workspace, in bytes.
   std::size_t survivor_indices = 0;  ///< uint32 [sections, most_survivors]
@@ -31,10 +31,10 @@ struct TopKPlan {
   std::size_t survivor_counts = 0;   ///< uint32 [sections]; may exceed most_survivors
   std::size_t above = 0;             ///< uint32 [sections]
   std::size_t equal = 0;             ///< uint32 [sections]
-  std::size_t bytes = 0;             ///< Of the whole; counters and histograms come first.
+  std::size_t bytes = 0;             ///< Size of the workspace; counters and histograms come first.
 };
 
-/// Zero at the start of each top-k; what blocks of a launch hand to the next launch.
+/// Zero at the start of each top-k; results that the blocks of a launch leave for the next launch.
 struct TopKCounters {
   std::uint32_t
       histograms[radix::digit(0).bins() + radix::digit(1).bins() + radix::digit(2).bins()];
