@@ -184,8 +184,9 @@ void ShmTransport::set_counter(std::uint32_t counter, std::uint64_t value) {
 
 bool ShmTransport::poll() {
   if (closed_) return false;
-  const std::uint32_t news = own_segment().doorbell().answer();
+  // The end of a peer is noticed first, so that what it wrote before is read in the same poll.
   const bool looked = (look_due_ || quiet_polls_ >= kPollsPerLook) && look_at_sockets();
+  const std::uint32_t news = own_segment().doorbell().answer();
   if (news == 0) {
     ++quiet_polls_;
     return looked;

@@ -48,6 +48,8 @@ class UcxPeers {
   ucp_ep_h endpoint(Peer& peer, UcxLane lane);
 
   void note_status(Peer& peer, ucs_status_t status);
+  /// Whether a connection broke since the last `take_broken`.
+  bool has_broken() const { return !broken_.empty(); }
   /// The peer whose connection broke first since the last call, unless it had said goodbye.
   const Peer* take_broken();
 

@@ -30,6 +30,10 @@ constexpr std::uint64_t kWholeTag = ~std::uint64_t{0};
 
 constexpr std::uint64_t kGoodbyeBit = std::uint64_t{1} << kTagSourceBits;
 
+/// Bounds the time for what has arrived from a peer that has ended; more is on its way only where
+/// other peers go on sending.
+constexpr int kPollsBeforeAnEnd = 1'000;
+
 class UcxTransportImpl final : public UcxTransport {
  public:
   explicit UcxTransportImpl(const Config& config)
@@ -102,6 +106,10 @@ class UcxTransportImpl final : public UcxTransport {
   bool poll() override {
     if (closed_) return false;
     bool moved = ucp_worker_progress(worker_.get()) != 0;
+    // A peer may have said why it ends: that is read before its end is noted.
+    for (int i = 0; peers_.has_broken() && i < kPollsBeforeAnEnd; ++i) {
+      if (ucp_worker_progress(worker_.get()) == 0) break;
+    }
     while (take_control_message()) moved = true;
     return note_lost_peer() || moved;
   }

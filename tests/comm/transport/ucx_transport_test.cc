@@ -1,6 +1,7 @@
 #include "comm/transport/ucx_transport.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 
 #include "comm/transport/routed_transport.h"
@@ -107,6 +108,8 @@ TEST(UcxLanes, AControlFrameDoesNotWaitForDataOnItsWay) {
   poll_until(from, to, [&] { return is_done({receive}) && is_done({send}); });
 }
 
+constexpr int kLastWords = 20;
+
 /// UCX for one of two processes, which exchange addresses through shared memory.
 std::unique_ptr<UcxTransport> meet_over_ucx(ShmTransport& bootstrap) {
   auto network = UcxTransport::create({.rank = bootstrap.rank(), .world_size = 2});
@@ -121,11 +124,21 @@ std::unique_ptr<UcxTransport> meet_over_ucx(ShmTransport& bootstrap) {
   return network;
 }
 
-int run_child(const std::string& job_id) {
+int run_child(const std::string& job_id, bool leaves_in_order) {
   die_with_parent();
   const auto bootstrap = shm_rank(ProcessGrid::with_node_sizes({2}), kSuiteLimits, job_id, 1);
   const auto network = meet_over_ucx(*bootstrap);
   network->send_control(0, {});
+  if (!leaves_in_order) {
+    // Both connections are made before its last words.
+    std::vector<std::byte> got(8);
+    Completion receive;
+    network->irecv(0, numbered(0, 0), got, receive);
+    while (!is_done({receive})) network->poll();
+    for (int i = 0; i < kLastWords; ++i) network->send_control(0, std::as_bytes(std::span("why")));
+    for (int i = 0; i < 1'000; ++i) network->poll();
+    std::quick_exit(0);
+  }
   for (ControlFrame frame; !network->receive_control(frame);) network->poll();
   network->shutdown(true);
   return 0;
@@ -141,6 +154,23 @@ TEST(UcxProcess, AKilledPeerIsNamed) {
   while (!network->failure()) network->poll();
   EXPECT_EQ(network->failure()->code, ErrorCode::kPeerLost);
   EXPECT_EQ(network->failure()->peer, 1);
+}
+
+// A rank that is late finds the account of a peer's failure and the peer's end together.
+TEST(UcxProcess, WhatAPeerSaidBeforeItsEndComesFirst) {
+  const std::string job_id = unique_job_id();
+  ChildProcess child({"--child-that-dies", job_id});
+  const auto bootstrap = shm_rank(ProcessGrid::with_node_sizes({2}), kSuiteLimits, job_id, 0);
+  const auto network = meet_over_ucx(*bootstrap);
+  ControlFrame frame;
+  while (!network->receive_control(frame)) network->poll();
+  const auto small = pattern(0, 1, 8);
+  Completion send;
+  network->isend(1, numbered(0, 0), small, send);
+  while (!is_done({send})) network->poll();
+  child.wait();
+  while (!network->failure()) network->poll();
+  for (int i = 0; i < kLastWords; ++i) EXPECT_TRUE(network->receive_control(frame)) << i;
 }
 
 TEST(UcxProcess, APeerThatLeavesInOrderIsNoFailure) {
@@ -162,7 +192,9 @@ TEST(UcxProcess, APeerThatLeavesInOrderIsNoFailure) {
 }  // namespace kolo::test
 
 int main(int argc, char** argv) {
-  if (argc == 3 && std::string(argv[1]) == "--child") return kolo::test::run_child(argv[2]);
+  const std::string first = argc == 3 ? argv[1] : "";
+  if (first == "--child") return kolo::test::run_child(argv[2], true);
+  if (first == "--child-that-dies") return kolo::test::run_child(argv[2], false);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }
