@@ -159,6 +159,21 @@ void check_switch(const std::string& text) {
 
 void check_path(const std::string& text) { check_plain_text(text, kLongestPath); }
 
+OptionEntry verify_schedules_option() {
+  return {.name = "verify_schedules",
+          .value = "on|off",
+          .help =
+              "on: prove the schedules of all ranks when a bucket is planned, and name the step "
+              "that is wrong",
+          .set =
+              [](Options& options, const std::string& text) {
+                check_switch(text);
+                options.verify_schedules = text == "on";
+              },
+          .get = [](const Options& options) { return options.verify_schedules ? "on" : "off"; },
+          .job_wide = true};
+}
+
 OptionEntry spin_option() {
   return {.name = "spin",
           .value = "US",
@@ -282,6 +297,7 @@ const std::vector<OptionEntry>& option_table() {
                   "writes the buckets and waits of each iteration to PATH.RANK, as trace events "
                   "for Perfetto",
                   &Options::timeline, false, check_path),
+      verify_schedules_option(),
       text_option("node_id", "TEXT",
                   "identity of this rank's node, in place of host name and boot id: plays several "
                   "nodes on one machine",

@@ -59,6 +59,9 @@ struct Options {
   /// Path for the timeline: the buckets and waits of each iteration are written to PATH.RANK, as
   /// trace events for Perfetto. Empty: none.
   std::string timeline = {};
+  /// Proves the schedules of all ranks before a bucket runs for the first time; for new algorithms
+  /// and for bug reports. Takes time and memory with the square of the number of steps.
+  bool verify_schedules = false;
   /// Identity of this rank's node, in place of host name and boot id: plays several nodes on one
   /// machine.
   std::string node_id = {};

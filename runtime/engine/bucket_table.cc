@@ -20,8 +20,9 @@ BucketTable::BucketTable(Executor& executor, const ProcessGrid& grid, std::size_
                          std::uint32_t flags)
     : executor_(executor), grid_(grid), arena_(arena_bytes), flags_(flags) {}
 
-BucketId BucketTable::add(Schedule schedule, Binding binding, BucketOwner& owner, std::size_t index,
-                          std::string text, std::optional<std::size_t> place) {
+BucketId BucketTable::add(BucketPlan plan, BucketOwner& owner, std::size_t index, std::string text,
+                          std::optional<std::size_t> place) {
+  auto& [schedule, binding, reason] = plan;
   const auto flags = flags_.take(schedule.flag_count, flag_use(schedule));
   if (!flags || (unused_.empty() && buckets_.size() >= kMaxBuckets)) {
     throw KoloError({.code = ErrorCode::kResources,

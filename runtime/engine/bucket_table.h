@@ -13,6 +13,7 @@
 #include "comm/schedule/executor.h"
 #include "fusion/arena.h"
 #include "runtime/engine/flag_ranges.h"
+#include "runtime/plan/bucket_plan.h"
 #include "topology/process_grid.h"
 
 namespace kolo {
@@ -69,11 +70,11 @@ class BucketTable {
   BucketTable(Executor& executor, const ProcessGrid& grid, std::size_t arena_bytes,
               std::uint32_t flags);
 
-  /// Makes a bucket for `schedule`, of which the binding's bucket, flags and places in the arena
-  /// are filled in. One whose tensors have a `place` in the arena lies there, else it gets one.
+  /// Makes a bucket for `plan`, of whose binding the bucket, flags and places in the arena are
+  /// filled in. One whose tensors have a `place` in the arena lies there, else it gets one.
   /// Errors: KoloError(kResources).
-  BucketId add(Schedule schedule, Binding binding, BucketOwner& owner, std::size_t index,
-               std::string text, std::optional<std::size_t> place = std::nullopt);
+  BucketId add(BucketPlan plan, BucketOwner& owner, std::size_t index, std::string text,
+               std::optional<std::size_t> place = std::nullopt);
 
   /// Whether more than three quarters of numbers or arena are in use; the same on all ranks.
   bool is_crowded() const;

@@ -285,8 +285,7 @@ void Engine::plan(OperationTopic& topic) {
   std::erase(by_age_, head.name);
   if (const auto former = topic.take_bucket()) buckets_.remove(*former);
   PlannedOperation planned = plan_operation(head, context_);
-  const BucketId id = buckets_.add(std::move(planned.schedule), std::move(planned.binding), topic,
-                                   0, head.signature());
+  const BucketId id = buckets_.add(std::move(planned.bucket), topic, 0, head.signature());
   buckets_[id].name = name_key(operation_topic_name(head));
   by_age_.push_back(head.name);
   topic.accepted(id, std::move(planned.packer));

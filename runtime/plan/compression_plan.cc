@@ -84,16 +84,21 @@ CompressedBucket add_compressed(const PlannedGroup& group, std::span<const Gradi
   CompressedBucket result{.group = group,
                           .name = group.name(gradients),
                           .codec = CompressedGroup::make(rank, context.grid, options)};
-  const auto add = [&](Schedule schedule, std::string_view kind) {
+  const PlanInputs inputs = context.inputs();
+  const auto add = [&](auto compile, std::string_view kind) {
     const std::string text = fmt::format("{} step of {}", kind, result.name);
-    Binding binding{.name = text,
-                    .scale = finishing_scale(op, context.grid),
-                    .packer = std::make_shared<SegmentPacker>(DType::kFloat32, segments),
-                    .codec = result.codec};
-    return context.buckets.add(std::move(schedule), std::move(binding), owner, index, text);
+    BucketPlan plan = plan_bucket(
+        {.name = text,
+         .layout = planned.layout,
+         .goal = Goal::all_reduce(context.grid.world_size()),
+         .compile = [&](int each) { return compile(each, planned.layout, context.grid, options); }},
+        inputs);
+    plan.binding.packer = std::make_shared<SegmentPacker>(DType::kFloat32, segments);
+    plan.binding.codec = result.codec;
+    return context.buckets.add(std::move(plan), owner, index, text);
   };
-  result.sparse = add(compile_sparse(rank, planned.layout, context.grid, options), "sparse");
-  result.dense = add(compile_dense_step(rank, planned.layout, context.grid, options), "dense");
+  result.sparse = add(compile_sparse, "sparse");
+  result.dense = add(compile_dense_step, "dense");
   return result;
 }
 

@@ -44,8 +44,8 @@ std::size_t host_bytes(const GradientGroup& group) {
 /// A plan before anything is allocated for it.
 struct Draft {
   Plan plan;
-  std::vector<Schedule> schedules;  // by bucket
-  std::size_t fusion_bytes = 0;     // that was aimed at, in host memory
+  std::vector<BucketPlan> buckets;
+  std::size_t fusion_bytes = 0;  // that was aimed at, in host memory
 };
 
 PlannerOptions planner_options(const GradientGroup& group, const PlanContext& context,
@@ -61,10 +61,11 @@ Draft draft(const GradientGroup& group, const PlanContext& context) {
   draft.fusion_bytes = fusion_bytes(context, host_bytes(group));
   draft.plan =
       plan_buckets(group.travelling(), planner_options(group, context, draft.fusion_bytes));
-  for (const PlannedBucket& bucket : draft.plan.buckets) {
-    draft.schedules.push_back(compile_all_reduce(context.transport.rank(), bucket.layout,
-                                                 context.grid,
-                                                 compile_options(context, bucket.layout)));
+  const PlanInputs inputs = context.inputs();
+  for (std::size_t index = 0; index < draft.plan.buckets.size(); ++index) {
+    const PlannedBucket& bucket = draft.plan.buckets[index];
+    draft.buckets.push_back(plan_bucket(
+        all_reduce_request(bucket_text(group, bucket, index), bucket.layout, inputs), inputs));
   }
   return draft;
 }
@@ -116,23 +117,19 @@ void install(GradientGroup& group, const PlanContext& context, Draft draft) {
   std::vector<const Event*> finished_events;
   for (std::size_t index = 0; index < draft.plan.buckets.size(); ++index) {
     const PlannedBucket& bucket = draft.plan.buckets[index];
-    Schedule& schedule = draft.schedules[index];
+    BucketPlan& plan = draft.buckets[index];
+    Binding& binding = plan.binding;
     const bool staged = bucket.layout.placement != Placement::kInPlace;
     const bool on_device = bucket.layout.memory == MemoryKind::kDevice;
     const std::size_t bytes = bucket.layout.count * size_of(bucket.layout.dtype);
-    identity += fmt::format("{} {} {}\n", schedule.algorithm, bucket.layout.count,
+    identity += fmt::format("{} {} {}\n", plan.schedule.algorithm, bucket.layout.count,
                             to_string(bucket.layout.dtype));
     if (bytes >= largest) {
       largest = bytes;
-      summary.algorithm = schedule.algorithm;
-      summary.reason = on_device ? explain_device_algorithm(bucket.layout, context.grid,
-                                                            compile_options(context, bucket.layout))
-                                 : std::string();
+      summary.algorithm = plan.schedule.algorithm;
+      summary.reason = plan.reason;
     }
 
-    Binding binding{.name = bucket_text(group, bucket, index),
-                    .scale = finishing_scale(bucket.layout.op, context.grid),
-                    .unpack_stores = unpack_stores(bucket.layout, context)};
     std::vector<Segment> segments;
     for (const PlannedSegment& planned : bucket.segments) {
       const BufferView& view = group.view(planned.gradient);
@@ -145,7 +142,7 @@ void install(GradientGroup& group, const PlanContext& context, Draft draft) {
       if (on_device) binding.inputs.push_back(&group.ready_event(planned.gradient));
     }
     if (staged && on_device) {
-      binding.stream_packer = make_device_packer(context, schedule, segments);
+      binding.stream_packer = make_device_packer(context, plan.schedule, segments);
     } else if (bucket.layout.placement == Placement::kStaged &&
                is_16bit_float(bucket.layout.dtype)) {
       binding.packer = make_wire_packer(bucket, std::move(segments),
@@ -155,8 +152,7 @@ void install(GradientGroup& group, const PlanContext& context, Draft draft) {
     }
     const std::string text = binding.name;
     const auto place = staged ? std::nullopt : group.arena_place(bucket.segments.front().gradient);
-    const BucketId id =
-        context.buckets.add(std::move(schedule), std::move(binding), group, index, text, place);
+    const BucketId id = context.buckets.add(std::move(plan), group, index, text, place);
     ids.push_back(id);
     finished_events.push_back(on_device ? &context.executor.finished_event(id) : nullptr);
     summary.wire_bytes += context.buckets[id].network_bytes;

@@ -28,29 +28,27 @@ BucketLayout layout_of(const Operation& operation, const ProcessGrid& grid) {
 
 PlannedOperation plan_operation(const Operation& operation, const PlanContext& context) {
   const BucketLayout layout = layout_of(operation, context.grid);
-  const CompileOptions options = compile_options(context, layout);
-  const int rank = context.transport.rank();
+  const PlanInputs inputs = context.inputs();
   PlannedOperation planned{
-      .schedule = operation.kind == OperationKind::kBroadcast
-                      ? compile_broadcast(rank, operation.root, layout, context.grid, options)
-                      : compile_all_reduce(rank, layout, context.grid, options),
-      .binding = {.name = operation.name,
-                  .scale = finishing_scale(operation.op, context.grid),
-                  .unpack_stores = unpack_stores(layout, context)},
+      .bucket = plan_bucket(operation.kind == OperationKind::kBroadcast
+                                ? broadcast_request(operation.name, operation.root, layout, inputs)
+                                : all_reduce_request(operation.name, layout, inputs),
+                            inputs),
       .packer = {}};
+  Binding& binding = planned.bucket.binding;
   std::vector<Segment> segments{{.data = operation.buffer.data,
                                  .input = operation.input,
                                  .dtype = layout.dtype,
                                  .count = operation.buffer.count,
                                  .offset = 0}};
   if (layout.memory == MemoryKind::kDevice) {
-    auto packer = make_device_packer(context, planned.schedule, segments);
-    planned.binding.inputs = {nullptr};
-    planned.binding.stream_packer = packer;
+    auto packer = make_device_packer(context, planned.bucket.schedule, segments);
+    binding.inputs = {nullptr};
+    binding.stream_packer = packer;
     planned.packer = std::move(packer);
   } else {
     auto packer = std::make_shared<SegmentPacker>(layout.dtype, std::move(segments));
-    planned.binding.packer = packer;
+    binding.packer = packer;
     planned.packer = std::move(packer);
   }
   return planned;

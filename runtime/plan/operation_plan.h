@@ -10,8 +10,7 @@ namespace kolo {
 
 /// All that a bucket for one named operation needs.
 struct PlannedOperation {
-  Schedule schedule;
-  Binding binding;
+  BucketPlan bucket;
   std::shared_ptr<Rebindable> packer;  ///< Also in the binding; takes each use's buffer.
 };
 

@@ -1,26 +1,22 @@
 #include "runtime/plan/plan_context.h"
 
-#include "comm/base/check.h"
 #include "topology/cache.h"
 
 namespace kolo {
 
-CompileOptions compile_options(const PlanContext& context, const BucketLayout& layout) {
-  const Options& options = context.options;
-  const bool on_device = layout.memory == MemoryKind::kDevice;
-  check(!on_device || context.lane != nullptr,
-        "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
-  CompileOptions result{
-      .algorithm = on_device ? context.device_algorithm : context.algorithm,
-      .network_window = options.network_window,
-      .device_chunk_bytes = options.device_chunk_bytes,
-      .network_takes_device_memory = on_device && context.lane->network_takes_memory(),
-      .native_spans_nodes = on_device && context.lane->has_world_group(),
-      .link_costs = context.costs};
-  result.chunk_bytes = options.chunk_bytes != kAutoBytes
-                           ? options.chunk_bytes
-                           : cheapest_chunk_bytes(layout, context.grid, result);
-  return result;
+PlanInputs PlanContext::inputs() const {
+  PlanInputs inputs{.rank = transport.rank(),
+                    .grid = grid,
+                    .options = options,
+                    .costs = costs,
+                    .algorithm = algorithm,
+                    .device_algorithm = device_algorithm,
+                    .cache_bytes = last_level_cache_bytes()};
+  if (lane != nullptr) {
+    inputs.device = {.network_takes_memory = lane->network_takes_memory(),
+                     .native_spans_nodes = lane->has_world_group()};
+  }
+  return inputs;
 }
 
 std::size_t fusion_bytes(const PlanContext& context, std::size_t bytes) {
@@ -50,18 +46,6 @@ std::shared_ptr<DevicePacker> make_device_packer(const PlanContext& context,
     options.cuts.push_back(bucket.end());
   }
   return std::make_shared<DevicePacker>(context.lane->device(), segments, options);
-}
-
-Stores unpack_stores(const BucketLayout& layout, const PlanContext& context) {
-  const int node = context.grid.node(context.transport.rank());
-  const std::size_t bytes =
-      layout.count * size_of(layout.dtype) * context.grid.ranks_of_node(node).size();
-  const std::size_t cache_bytes = last_level_cache_bytes();
-  return cache_bytes > 0 && bytes > cache_bytes ? Stores::kStreaming : Stores::kCached;
-}
-
-double finishing_scale(ReduceOp op, const ProcessGrid& grid) {
-  return op == ReduceOp::kAverage ? 1.0 / grid.world_size() : 1.0;
 }
 
 }  // namespace kolo

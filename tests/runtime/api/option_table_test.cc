@@ -43,6 +43,7 @@ const std::map<std::string, std::string>& other_values() {
       {"device_chunk_bytes", "1"},
       {"link_costs", "network_latency_us=2"},
       {"calibrate", "off"},
+      {"verify_schedules", "on"},
       {"calibration_file", "/tmp/costs.json"},
       {"timeline", "/tmp/trace.json"},
   };
@@ -110,7 +111,7 @@ TEST(OptionTable, WhatRanksMustHaveAlikeIsJobWide) {
   const std::set<std::string> job_wide = {
       "fusion_bytes",     "algorithm",           "wire_dtype",         "chunk_bytes",
       "device_algorithm", "device_fusion_bytes", "device_chunk_bytes", "arena_bytes",
-      "link_costs",       "calibrate",           "network_window"};
+      "link_costs",       "calibrate",           "network_window",     "verify_schedules"};
   for (const OptionEntry& entry : option_table()) {
     EXPECT_EQ(entry.job_wide, job_wide.contains(entry.name)) << entry.name;
   }

@@ -78,6 +78,7 @@ class Member {
 inline Options options_of(const Setting& setting) {
   return {.fusion_bytes = setting.fusion_bytes,
           .arena_bytes = std::size_t{1} << 22,
+          .verify_schedules = true,
           .node_id = "a",
           .mismatch_after = std::chrono::milliseconds(50)};
 }

@@ -35,7 +35,10 @@ class EngineShapes : public testing::TestWithParam<Shape> {};
 TEST_P(EngineShapes, AllReduceSumsForAnyInterleaving) {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     EngineJob job(ProcessGrid::with_node_sizes(GetParam().nodes),
-                  {.algorithm = GetParam().algorithm, .chunk_bytes = GetParam().chunk_bytes}, seed);
+                  {.algorithm = GetParam().algorithm,
+                   .chunk_bytes = GetParam().chunk_bytes,
+                   .verify_schedules = true},
+                  seed);
     for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 3, 64, 331}) {
       std::vector<std::vector<float>> data(static_cast<std::size_t>(job.world_size()));
       // Twice: the second use takes the plan of the first.
@@ -66,7 +69,10 @@ TEST_P(EngineShapes, AllReduceSumsForAnyInterleaving) {
 
 TEST_P(EngineShapes, BroadcastReachesAll) {
   EngineJob job(ProcessGrid::with_node_sizes(GetParam().nodes),
-                {.algorithm = GetParam().algorithm, .chunk_bytes = GetParam().chunk_bytes}, 7);
+                {.algorithm = GetParam().algorithm,
+                 .chunk_bytes = GetParam().chunk_bytes,
+                 .verify_schedules = true},
+                7);
   for (int root = 0; root < job.world_size(); ++root) {
     std::vector<std::vector<float>> data(static_cast<std::size_t>(job.world_size()),
                                          std::vector<float>(200));

@@ -1,0 +1,91 @@
+#include "runtime/plan/bucket_plan.h"
+
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+
+namespace kolo {
+namespace {
+
+CompileOptions compile_options(const BucketLayout& layout, const PlanInputs& inputs) {
+  const Options& options = inputs.options;
+  const bool on_device = layout.memory == MemoryKind::kDevice;
+  check(!on_device || inputs.device,
+        "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
+  CompileOptions result{
+      .algorithm = on_device ? inputs.device_algorithm : inputs.algorithm,
+      .network_window = options.network_window,
+      .device_chunk_bytes = options.device_chunk_bytes,
+      .network_takes_device_memory = on_device && inputs.device->network_takes_memory,
+      .native_spans_nodes = on_device && inputs.device->native_spans_nodes,
+      .link_costs = inputs.costs};
+  result.chunk_bytes = options.chunk_bytes != kAutoBytes
+                           ? options.chunk_bytes
+                           : cheapest_chunk_bytes(layout, inputs.grid, result);
+  return result;
+}
+
+/// How the results of a host bucket are written to tensors that live elsewhere: past the cache if
+/// it could not hold the tensors of all ranks of the node anyway.
+Stores unpack_stores(const BucketLayout& layout, const PlanInputs& inputs) {
+  const auto local_size = static_cast<std::size_t>(inputs.grid.local_size(inputs.rank));
+  const std::size_t bytes = layout.count * size_of(layout.dtype) * local_size;
+  return inputs.cache_bytes > 0 && bytes > inputs.cache_bytes ? Stores::kStreaming
+                                                              : Stores::kCached;
+}
+
+void prove(const BucketRequest& request, const PlanInputs& inputs) {
+  std::vector<Schedule> schedules;
+  for (int rank = 0; rank < inputs.grid.world_size(); ++rank) {
+    schedules.push_back(request.compile(rank));
+  }
+  const VerifyOptions options{.network_takes_device_memory =
+                                  inputs.device && inputs.device->network_takes_memory};
+  const auto wrong = verify(schedules, inputs.grid, request.goal, options);
+  if (!wrong) return;
+  throw KoloError({.code = ErrorCode::kInternal,
+                   .bucket = request.name,
+                   .what = fmt::format("verify_schedules: the schedules of {} are wrong: {}",
+                                       schedules.front().algorithm, *wrong)});
+}
+
+}  // namespace
+
+BucketRequest all_reduce_request(std::string name, const BucketLayout& layout,
+                                 const PlanInputs& inputs) {
+  const CompileOptions options = compile_options(layout, inputs);
+  return {.name = std::move(name),
+          .layout = layout,
+          .goal = Goal::all_reduce(inputs.grid.world_size()),
+          .compile = [layout, options, &grid = inputs.grid](
+                         int rank) { return compile_all_reduce(rank, layout, grid, options); },
+          .reason = layout.memory == MemoryKind::kDevice
+                        ? explain_device_algorithm(layout, inputs.grid, options)
+                        : std::string()};
+}
+
+BucketRequest broadcast_request(std::string name, int root, const BucketLayout& layout,
+                                const PlanInputs& inputs) {
+  const CompileOptions options = compile_options(layout, inputs);
+  return {.name = std::move(name),
+          .layout = layout,
+          .goal = Goal::broadcast(root, inputs.grid.world_size()),
+          .compile = [root, layout, options, &grid = inputs.grid](int rank) {
+            return compile_broadcast(rank, root, layout, grid, options);
+          }};
+}
+
+BucketPlan plan_bucket(const BucketRequest& request, const PlanInputs& inputs) {
+  if (inputs.options.verify_schedules) prove(request, inputs);
+  const bool is_average = request.layout.op == ReduceOp::kAverage;
+  return {.schedule = request.compile(inputs.rank),
+          .binding = {.name = request.name,
+                      .scale = is_average ? 1.0 / inputs.grid.world_size() : 1.0,
+                      .unpack_stores = unpack_stores(request.layout, inputs)},
+          .reason = request.reason};
+}
+
+}  // namespace kolo

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "comm/collective/compile.h"
+#include "comm/schedule/executor.h"
+#include "comm/verify/verifier.h"
+#include "runtime/api/options.h"
+
+namespace kolo {
+
+/// What the device of a rank can do, as far as plans depend on it.
+struct DeviceTraits {
+  bool network_takes_memory = false;
+  bool native_spans_nodes = false;  ///< Its own library has a group of all ranks.
+};
+
+/// What plans follow from: facts of the job, equal on all ranks but for `rank` and `cache_bytes`.
+struct PlanInputs {
+  int rank = 0;
+  const ProcessGrid& grid;
+  const Options& options;
+  const LinkCosts& costs;
+  /// The options of these names, as they were parsed.
+  AlgorithmRequest algorithm = options.algorithm;
+  AlgorithmRequest device_algorithm = options.device_algorithm;
+  std::optional<DeviceTraits> device = {};
+  std::size_t cache_bytes = 0;  ///< Last level cache of the node; 0: unknown.
+};
+
+/// What ranks do with a bucket.
+struct BucketRequest {
+  std::string name;  ///< For errors and traces.
+  BucketLayout layout;
+  Goal goal;
+  std::function<Schedule(int rank)> compile;  ///< Pure: gives the schedule of any rank.
+  std::string reason = {};                    ///< Of a device bucket: why this algorithm.
+};
+
+/// An all-reduce, or a broadcast from `root`, by the algorithm that inputs and layout lead to.
+/// `inputs` outlive the request.
+/// Errors: UsageError for device memory without a device; KoloError(kConfig) as
+/// `resolve_algorithm`.
+BucketRequest all_reduce_request(std::string name, const BucketLayout& layout,
+                                 const PlanInputs& inputs);
+BucketRequest broadcast_request(std::string name, int root, const BucketLayout& layout,
+                                const PlanInputs& inputs);
+
+/// What a bucket needs to run, before any memory is taken for it. The binding still lacks what is
+/// known later: packers, codec and inputs, and the places that `BucketTable` gives it.
+struct BucketPlan {
+  Schedule schedule;  ///< With layout and algorithm.
+  Binding binding;    ///< With name, scale and stores.
+  std::string reason = {};
+};
+
+/// Compiles this rank's schedule and says how it runs. With the option `verify_schedules` the
+/// schedules of all ranks are compiled and proved first.
+///
+/// Threads: pure; any.
+/// Errors: those of the request; KoloError(kInternal) that names bucket, algorithm, rank and step
+///         for schedules that are wrong, alike on all ranks.
+BucketPlan plan_bucket(const BucketRequest& request, const PlanInputs& inputs);
+
+}  // namespace kolo

@@ -1,0 +1,88 @@
+#include "runtime/plan/bucket_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+namespace kolo {
+namespace {
+
+using testing::HasSubstr;
+
+class BucketPlanTest : public testing::Test {
+ protected:
+  PlanInputs inputs(int rank = 0) const {
+    return {.rank = rank, .grid = grid_, .options = options_, .costs = costs_};
+  }
+
+  /// A ring in which rank 1 lacks the dependencies of its first sum.
+  BucketRequest broken_request() const {
+    BucketRequest request = all_reduce_request("weights", layout_, inputs());
+    request.compile = [compile = request.compile](int rank) {
+      Schedule schedule = compile(rank);
+      const auto sum = std::ranges::find(schedule.steps, StepKind::kReduce, &Step::kind);
+      if (rank == 1) sum->after.clear();
+      return schedule;
+    };
+    return request;
+  }
+
+  ProcessGrid grid_ = ProcessGrid::with_node_sizes({1, 1, 1});
+  Options options_{.algorithm = "ring", .verify_schedules = true};
+  LinkCosts costs_;
+  BucketLayout layout_{.count = 4096};
+};
+
+TEST_F(BucketPlanTest, HasTheScheduleOfTheRankAndTheScaleOfTheOperation) {
+  layout_.op = ReduceOp::kAverage;
+  const BucketPlan plan = plan_bucket(all_reduce_request("weights", layout_, inputs(2)), inputs(2));
+  EXPECT_EQ(plan.schedule.rank, 2);
+  EXPECT_EQ(plan.schedule.algorithm, "ring");
+  EXPECT_EQ(plan.binding.name, "weights");
+  EXPECT_DOUBLE_EQ(plan.binding.scale, 1.0 / 3);
+}
+
+TEST_F(BucketPlanTest, GoodSchedulesAreProved) {
+  for (const char* algorithm : {"auto", "ring", "direct", "tree", "halving_doubling", "flat"}) {
+    options_.algorithm = algorithm;
+    EXPECT_NO_THROW(plan_bucket(all_reduce_request("weights", layout_, inputs()), inputs()));
+  }
+  for (const std::size_t count : {std::size_t{0}, layout_.count}) {
+    EXPECT_NO_THROW(plan_bucket(
+        broadcast_request("weights", 1, {.count = count, .placement = Placement::kUser}, inputs()),
+        inputs()));
+  }
+}
+
+TEST_F(BucketPlanTest, AStepThatIsWrongIsNamedOnEveryRank) {
+  std::string first;
+  for (int rank = 0; rank < grid_.world_size(); ++rank) {
+    try {
+      plan_bucket(broken_request(), inputs(rank));
+      ADD_FAILURE() << "rank " << rank;
+    } catch (const KoloError& error) {
+      EXPECT_EQ(error.error().code, ErrorCode::kInternal);
+      const std::string text = error.error().to_string();
+      for (const char* part : {"'weights'", "ring", "rank 1 step", "(reduce)"}) {
+        EXPECT_THAT(text, HasSubstr(part));
+      }
+      if (rank == 0) first = text;
+      EXPECT_EQ(text, first);
+    }
+  }
+}
+
+TEST_F(BucketPlanTest, WithoutTheOptionNothingIsProved) {
+  options_.verify_schedules = false;
+  EXPECT_NO_THROW(plan_bucket(broken_request(), inputs(1)));
+}
+
+TEST_F(BucketPlanTest, DeviceMemoryNeedsADevice) {
+  layout_.memory = MemoryKind::kDevice;
+  EXPECT_THROW(all_reduce_request("weights", layout_, inputs()), UsageError);
+}
+
+}  // namespace
+}  // namespace kolo
