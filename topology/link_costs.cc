@@ -149,7 +149,7 @@ std::string to_string(const LinkCosts& costs, std::string_view prefix) {
   if (costs.node_rates.empty() || !kNodeRates.starts_with(prefix)) return text;
   begin(kNodeRates);
   for (std::size_t node = 0; node < costs.node_rates.size(); ++node) {
-    text += (node == 0 ? "" : ":") + digits(costs.node_rates[node]);
+    text.append(node == 0 ? "" : ":").append(digits(costs.node_rates[node]));
   }
   return text;
 }
