@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +16,11 @@
 namespace kolo {
 namespace {
 
+/// Strangers that may be silent at once beside the ranks, each of which is one until its hello
+/// comes.
+constexpr std::size_t kMostStrangers = 64;
+constexpr int kMostWarnings = 20;
+
 TimePoint now() { return SteadyClock{}.now(); }
 
 class Lobby {
@@ -25,24 +29,23 @@ class Lobby {
       : options_(options),
         listener_(std::move(listener)),
         job_hash_(hash_job_id(options.job_id)),
-        expected_(static_cast<std::size_t>(options.size)),
+        others_(static_cast<std::size_t>(options.size) - 1),
         deadline_(now() + options.timeout) {}
 
   std::map<int, TcpConnection> await_members() {
-    while (heard() < expected_ && now() < deadline_) {
+    while (members_.size() < others_ && now() < deadline_) {
       try {
         step();
       } catch (const KoloError& failure) {
         fail(failure.error().code, failure.error().what);
       }
     }
-    if (!mismatches_.empty()) {
-      fail(ErrorCode::kConfig, fmt::format("rendezvous: {}", fmt::join(mismatches_, "; ")));
-    }
-    if (heard() < expected_) {
-      fail(ErrorCode::kTimeout,
-           fmt::format("rendezvous: rank {} of {} did not join within {} ms",
-                       fmt::join(missing(), ", "), options_.size, options_.timeout.count()));
+    if (members_.size() < others_) {
+      std::string what =
+          fmt::format("rendezvous: rank {} of {} did not join within {} ms",
+                      fmt::join(missing(), ", "), options_.size, options_.timeout.count());
+      for (const auto& [rank, contradiction] : contradictions_) what += "; " + contradiction;
+      fail(contradictions_.empty() ? ErrorCode::kTimeout : ErrorCode::kConfig, std::move(what));
     }
     for (auto& [rank, connection] : members_)
       connection.send(encode_frame(FrameKind::kWelcome, ""));
@@ -56,8 +59,6 @@ class Lobby {
     TimePoint drop_at;
   };
 
-  std::size_t heard() const { return 1 + members_.size() + misfit_ranks_.size(); }
-
   std::vector<int> missing() const {
     std::vector<int> ranks;
     for (int rank = 1; rank < options_.size; ++rank) {
@@ -67,7 +68,7 @@ class Lobby {
   }
 
   void step() {
-    std::vector<TcpConnection*> connections = those_who_know_the_job();
+    std::vector<TcpConnection*> connections = members();
     TimePoint until = deadline_;
     for (Stranger& stranger : strangers_) {
       connections.push_back(&stranger.connection);
@@ -80,10 +81,27 @@ class Lobby {
   }
 
   void let_in() {
-    while (FileDescriptor socket = accept_from(listener_.get())) {
+    for (std::size_t i = 0; i < others_ + kMostStrangers; ++i) {
+      FileDescriptor socket;
+      try {
+        socket = accept_from(listener_.get());
+        if (!socket) return;
+      } catch (const KoloError&) {  // Descriptors have run out.
+        if (strangers_.empty()) throw;
+        drop_oldest_stranger("descriptors have run out");
+        continue;
+      }
+      if (strangers_.size() == others_ + kMostStrangers) {
+        drop_oldest_stranger("too many others have come and are silent, too");
+      }
       strangers_.push_back({TcpConnection(std::move(socket), options_.max_contribution_bytes),
                             now() + options_.hello_timeout});
     }
+  }
+
+  void drop_oldest_stranger(std::string_view why) {
+    drop(strangers_.front().connection, why);
+    strangers_.erase(strangers_.begin());
   }
 
   void drop_closed_members() {
@@ -94,7 +112,6 @@ class Lobby {
                             connection.why_closed()));
       return true;
     });
-    std::erase_if(misfits_, [](const TcpConnection& misfit) { return !misfit.is_open(); });
   }
 
   void hear_strangers() {
@@ -128,34 +145,37 @@ class Lobby {
     }
     const int rank = static_cast<int>(hello.rank);
     if (hello.version != kRendezvousVersion) {
-      return note_misfit(std::move(connection), rank,
-                         fmt::format("rank {} speaks version {} of the protocol, rank 0 version {}",
-                                     rank, hello.version, kRendezvousVersion));
+      return contradict(connection, rank,
+                        fmt::format("rank {} speaks version {} of the protocol, rank 0 version {}",
+                                    rank, hello.version, kRendezvousVersion));
     }
     if (hello.size != static_cast<std::uint32_t>(options_.size)) {
-      expected_ = std::max<std::size_t>(expected_, hello.size);
-      return note_misfit(std::move(connection), rank,
-                         fmt::format("rank {} was started with world size {}, rank 0 with {}", rank,
-                                     hello.size, options_.size));
+      return contradict(connection, rank,
+                        fmt::format("rank {} was started with world size {}, rank 0 with {}", rank,
+                                    hello.size, options_.size));
     }
-    if (rank == 0 || members_.contains(rank)) {
-      return reject(connection, fmt::format("rank {} has joined already", rank));
+    if (const auto member = members_.find(rank); member != members_.end()) {
+      return reject(connection, fmt::format("rank {} has joined already, from {}", rank,
+                                            member->second.peer_name()));
     }
+    if (rank == 0) return reject(connection, "rank 0 has joined already");
     members_.emplace(rank, std::move(connection));
+    contradictions_.erase(rank);
   }
 
-  /// The job cannot start any more. Who comes soon is told why; then the verdict falls.
-  void note_misfit(TcpConnection connection, int rank, std::string mismatch) {
-    if (mismatches_.empty()) deadline_ = std::min(deadline_, now() + options_.hello_timeout);
-    misfits_.push_back(std::move(connection));
-    if (misfit_ranks_.insert(rank).second) mismatches_.push_back(std::move(mismatch));
+  /// Anybody can say so: the true rank may still come. If it does not, this is why.
+  void contradict(TcpConnection& connection, int rank, const std::string& contradiction) {
+    reject(connection, contradiction);
+    if (rank < options_.size && !members_.contains(rank)) contradictions_[rank] = contradiction;
   }
 
-  static void drop(const TcpConnection& connection, std::string_view why) {
-    log::warn(fmt::format("rendezvous: dropped {}: {}", connection.peer_name(), why));
+  void drop(const TcpConnection& connection, std::string_view why) {
+    if (++warnings_ > kMostWarnings) return;
+    log::warn(fmt::format("rendezvous: dropped {}: {}{}", connection.peer_name(), why,
+                          warnings_ == kMostWarnings ? "; further ones are not listed" : ""));
   }
 
-  static void reject(TcpConnection& connection, std::string why) {
+  void reject(TcpConnection& connection, const std::string& why) {
     drop(connection, why);
     const Error error = {.code = ErrorCode::kConfig,
                          .rank = 0,
@@ -165,29 +185,27 @@ class Lobby {
     connection.send(encode_frame(FrameKind::kError, encode_error(error)));
   }
 
-  std::vector<TcpConnection*> those_who_know_the_job() {
+  std::vector<TcpConnection*> members() {
     std::vector<TcpConnection*> connections;
     for (auto& [rank, connection] : members_) connections.push_back(&connection);
-    for (TcpConnection& misfit : misfits_) connections.push_back(&misfit);
     return connections;
   }
 
   [[noreturn]] void fail(ErrorCode code, std::string what) {
     const Error error{.code = code, .rank = 0, .verb = {}, .bucket = {}, .what = std::move(what)};
-    close_with_error(error, those_who_know_the_job());
+    close_with_error(error, members());
     throw KoloError(error);
   }
 
   const TcpOptions& options_;
   FileDescriptor listener_;
   std::uint64_t job_hash_;
-  std::size_t expected_;  // Ranks to hear of: the largest world size anybody believes in.
+  std::size_t others_;  // ranks to wait for
   TimePoint deadline_;
-  std::vector<Stranger> strangers_;
+  std::vector<Stranger> strangers_;  // the oldest first
   std::map<int, TcpConnection> members_;
-  std::vector<TcpConnection> misfits_;
-  std::set<int> misfit_ranks_;
-  std::vector<std::string> mismatches_;
+  std::map<int, std::string> contradictions_;  // by rank that has not joined
+  int warnings_ = 0;
 };
 
 }  // namespace

@@ -143,7 +143,9 @@ FileDescriptor accept_from(int listener) {
     set_flag(socket.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
     fail(ErrorCode::kResources,
-         fmt::format("rendezvous: cannot take a connection: {}", std::strerror(errno)));
+         fmt::format("rendezvous: cannot take a connection: {}; raise the limit of open files "
+                     "(ulimit -n)",
+                     std::strerror(errno)));
   }
   return socket;
 }

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <future>
 #include <optional>
@@ -152,44 +154,97 @@ TEST_F(TcpRendezvousTest, SecondOfTheSameRankIsRejected) {
   EXPECT_FALSE(third.get());
 }
 
-TEST_F(TcpRendezvousTest, OtherWorldSizeIsTheSameErrorOnAllRanks) {
+TEST_F(TcpRendezvousTest, HellosThatContradictTheJobDoNotEndIt) {
+  std::vector<TcpConnection> strangers;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    strangers.push_back(stranger(encode_hello(hello(rank, 4))));
+    Hello newer = hello(rank, 3);
+    newer.version = 9;
+    strangers.push_back(stranger(encode_hello(newer)));
+  }
+  strangers.push_back(stranger(encode_hello(hello(3, 4))));
   std::vector<std::future<std::optional<Error>>> ranks;
-  ranks.push_back(run(options(0, 4)));
-  ranks.push_back(run(options(1, 4)));
-  ranks.push_back(run(options(2, 3)));
-  ranks.push_back(run(options(3, 4)));
+  for (int rank = 0; rank < 3; ++rank) ranks.push_back(run(options(rank, 3)));
   for (auto& rank : ranks) {
     const auto error = rank.get();
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code, ErrorCode::kConfig);
-    EXPECT_THAT(error->what, HasSubstr("rank 2 was started with world size 3, rank 0 with 4"));
+    EXPECT_FALSE(error) << error->to_string();
   }
 }
 
-TEST_F(TcpRendezvousTest, RanksOfALargerWorldAreWaitedFor) {
-  std::vector<std::future<std::optional<Error>>> ranks;
-  ranks.push_back(run(options(0, 2)));
-  for (int rank = 1; rank < 4; ++rank) ranks.push_back(run(options(rank, 4)));
-  for (auto& rank : ranks) {
-    const auto error = rank.get();
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code, ErrorCode::kConfig);
-    EXPECT_THAT(error->what,
-                AllOf(HasSubstr("rank 1 was"), HasSubstr("rank 2 was"),
-                      HasSubstr("rank 3 was started with world size 4, rank 0 with 2")));
-  }
-}
-
-TEST_F(TcpRendezvousTest, OtherVersionIsAConfigurationError) {
-  auto first = run(options(0, 2));
-  Hello newer = hello(1, 2);
+TEST_F(TcpRendezvousTest, ARankThatContradictsTheJobIsToldAtOnceAndNamedWhereItIsMissing) {
+  TcpConnection present = stranger(encode_hello(hello(1, 4)));
+  TcpConnection other_size = stranger(encode_hello(hello(2, 3)));
+  Hello newer = hello(3, 4);
   newer.version = 9;
-  TcpConnection connection = stranger(encode_hello(newer));
-  const auto told = decode_error(answer(connection)->payload);
-  connection.close("");
-  ASSERT_TRUE(told);
-  EXPECT_THAT(told->what, HasSubstr("rank 1 speaks version 9"));
-  EXPECT_EQ(first.get()->code, ErrorCode::kConfig);
+  TcpConnection other_version = stranger(encode_hello(newer));
+  TcpOptions mine = options(0, 4);
+  mine.timeout = kShort;
+  auto first = run(mine);
+  const std::string size_text = "rank 2 was started with world size 3, rank 0 with 4";
+  const std::string version_text = "rank 3 speaks version 9";
+  for (const auto& [connection, text] :
+       {std::pair{&other_size, size_text}, std::pair{&other_version, version_text}}) {
+    const auto told = decode_error(answer(*connection)->payload);
+    connection->close("");
+    ASSERT_TRUE(told);
+    EXPECT_EQ(told->code, ErrorCode::kConfig);
+    EXPECT_THAT(told->what, HasSubstr(text));
+  }
+  const auto told = decode_error(answer(present)->payload);
+  present.close("");
+  const auto noticed = first.get();
+  for (const auto* error : {&told, &noticed}) {
+    ASSERT_TRUE(*error);
+    EXPECT_EQ((*error)->code, ErrorCode::kConfig);
+    EXPECT_THAT((*error)->what, AllOf(HasSubstr("rank 2, 3 of 4 did not join"),
+                                      HasSubstr(size_text), HasSubstr(version_text)));
+  }
+}
+
+TEST_F(TcpRendezvousTest, OfTooManySilentStrangersTheOldestAreDropped) {
+  TcpOptions mine = options(0, 2);
+  mine.hello_timeout = kLong;
+  auto first = run(mine);
+  std::vector<TcpConnection> strangers;
+  for (int i = 0; i < 200; ++i) strangers.push_back(stranger(""));
+  EXPECT_FALSE(answer(strangers[0]));  // Closed.
+  auto second = run(options(1, 2));
+  EXPECT_FALSE(first.get());
+  EXPECT_FALSE(second.get());
+}
+
+/// Lets this process open so many descriptors more.
+class DescriptorLimit {
+ public:
+  explicit DescriptorLimit(int more) {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const FileDescriptor next(::dup(STDERR_FILENO));
+    const rlimit limit{.rlim_cur = static_cast<rlim_t>(next.get() + more),
+                       .rlim_max = before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  ~DescriptorLimit() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  DescriptorLimit(const DescriptorLimit&) = delete;
+  DescriptorLimit& operator=(const DescriptorLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(TcpRendezvousTest, StrangersDoNotTakeTheLastDescriptors) {
+  std::vector<TcpConnection> strangers;
+  for (int i = 0; i < 20; ++i) strangers.push_back(stranger(""));
+  TcpConnection second = stranger(encode_hello(hello(1, 2)));
+  TcpOptions mine = options(0, 2);
+  mine.hello_timeout = kLong;
+  const DescriptorLimit limit(5);
+  auto first = run(mine);
+  const auto welcome = answer(second);
+  ASSERT_TRUE(welcome);
+  EXPECT_EQ(welcome->kind, FrameKind::kWelcome);
+  second.send(encode_frame(FrameKind::kData, "b"));
+  const auto error = first.get();
+  EXPECT_FALSE(error) << error->to_string();
 }
 
 TEST_F(TcpRendezvousTest, MissingRanksAreNamedOnAllOthers) {
