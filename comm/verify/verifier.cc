@@ -9,19 +9,13 @@
 
 #include <fmt/format.h>
 
-#include "comm/verify/codec_play.h"
-#include "comm/verify/contents.h"
+#include "comm/verify/all_steps.h"
 #include "comm/verify/happens_before.h"
 #include "comm/verify/step_rules.h"
+#include "comm/verify/symbolic_play.h"
 
 namespace kolo {
 namespace {
-
-std::size_t steps_of(std::span<const Schedule> schedules) {
-  std::size_t total = 0;
-  for (const Schedule& schedule : schedules) total += schedule.steps.size();
-  return total;
-}
 
 /// One pass over all schedules; each check returns the first complaint.
 class Verification {
@@ -32,13 +26,8 @@ class Verification {
         grid_(grid),
         goal_(goal),
         options_(options),
-        steps_(steps_of(schedules)),
-        timing_(steps_),
-        codecs_(schedules) {
-    first_.push_back(0);
-    for (const Schedule& schedule : schedules_)
-      first_.push_back(first_.back() + schedule.steps.size());
-  }
+        steps_(schedules),
+        timing_(steps_.size()) {}
 
   std::optional<std::string> run() {
     if (auto wrong = check_shape()) return wrong;
@@ -49,27 +38,16 @@ class Verification {
     if (auto wrong = check_launch_order()) return wrong;
     if (auto wrong = check_races()) return wrong;
     if (auto wrong = check_visits()) return wrong;
-    if (auto wrong = play()) return wrong;
-    return check_result();
+    return play_symbolically(steps_, timing_.order(), meetings_, goal_);
   }
 
  private:
   /// A step of some rank, numbered over all ranks; then the meetings of native steps.
-  using Node = HappensBefore::Node;
+  using Node = AllSteps::Node;
 
-  const Step& step(Node node) const {
-    const std::size_t rank = rank_of(node);
-    return schedules_[rank].steps[node - first_[rank]];
-  }
-  std::size_t rank_of(Node node) const {
-    return static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), node) -
-                                    first_.begin() - 1);
-  }
-  std::string at(Node node) const {
-    const std::size_t rank = rank_of(node);
-    return fmt::format("rank {} step {} ({})", rank, node - first_[rank],
-                       to_string(step(node).kind));
-  }
+  const Step& step(Node node) const { return steps_[node]; }
+  std::size_t rank_of(Node node) const { return steps_.rank_of(node); }
+  std::string at(Node node) const { return steps_.text(node); }
 
   std::optional<std::string> check_shape() const {
     if (static_cast<int>(schedules_.size()) != grid_.world_size())
@@ -94,7 +72,7 @@ class Verification {
                            rank);
       }
     }
-    for (Node node = 0; node < steps_; ++node) {
+    for (Node node = 0; node < steps_.size(); ++node) {
       if (auto wrong = check_step(step(node), schedules_[rank_of(node)], grid_, options_)) {
         return at(node) + " " + *wrong;
       }
@@ -107,10 +85,10 @@ class Verification {
     using Key =
         std::tuple<bool, std::size_t, std::size_t, std::uint32_t>;  // message?, from, to, ordinal
     std::map<Key, Node> starts, ends;
-    for (Node node = 0; node < steps_; ++node) {
+    for (Node node = 0; node < steps_.size(); ++node) {
       const Step& line = step(node);
       const std::size_t rank = rank_of(node);
-      for (StepId id : line.after) timing_.add_edge(first_[rank] + id, node);
+      for (StepId id : line.after) timing_.add_edge(steps_.first(rank) + id, node);
       const auto peer = static_cast<std::size_t>(line.peer);
       const bool message = line.kind == StepKind::kSend || line.kind == StepKind::kRecv;
       if (line.kind == StepKind::kSend || line.kind == StepKind::kSignal) {
@@ -163,7 +141,7 @@ class Verification {
   std::optional<std::string> gather_meetings() {
     using Key = std::tuple<NativeGroup, int, std::uint32_t>;  // group, node of it, ordinal
     std::map<Key, std::vector<Node>> meetings;
-    for (Node node = 0; node < steps_; ++node) {
+    for (Node node = 0; node < steps_.size(); ++node) {
       const Step& line = step(node);
       if (line.kind != StepKind::kNative) continue;
       const int rank = static_cast<int>(rank_of(node));
@@ -216,7 +194,7 @@ class Verification {
   }
 
   std::string circle(Node waits, const std::string& when) const {
-    const Node shown = waits < steps_ ? waits : meetings_.at(waits).front();
+    const Node shown = waits < steps_.size() ? waits : meetings_.at(waits).front();
     return at(shown) + " waits in a circle" + when;
   }
 
@@ -224,7 +202,7 @@ class Verification {
   std::optional<std::string> check_launch_order() const {
     for (std::size_t rank = 0; rank < schedules_.size(); ++rank) {
       std::map<std::uint32_t, Node> natives;
-      for (Node node = first_[rank]; node < first_[rank + 1]; ++node) {
+      for (Node node = steps_.first(rank); node < steps_.first(rank + 1); ++node) {
         if (step(node).kind != StepKind::kNative) continue;
         if (!natives.emplace(step(node).ordinal, node).second) {
           return at(node) + fmt::format(" repeats number {}", step(node).ordinal);
@@ -248,7 +226,7 @@ class Verification {
       Node node;
     };
     std::map<std::pair<int, Region>, std::vector<Use>> uses;
-    for (Node node = 0; node < steps_; ++node) {
+    for (Node node = 0; node < steps_.size(); ++node) {
       for (const auto& [range, access] : accesses(step(node))) {
         uses[{range.rank, range.region}].push_back({range, access, node});
       }
@@ -274,18 +252,18 @@ class Verification {
   // Memory of a rank that others touch is as it should be only from where the rank begins an
   // iteration to where it ends it.
   std::optional<std::string> check_visits() const {
-    for (Node node = 0; node < steps_; ++node) {
+    for (Node node = 0; node < steps_.size(); ++node) {
       const std::size_t visitor = rank_of(node);
       for (const auto& [range, access] : accesses(step(node))) {
         const auto owner = static_cast<std::size_t>(range.rank);
         if (owner == visitor || range.count == 0) continue;
-        if (!timing_.any_precedes(first_[owner], first_[owner + 1], node)) {
+        if (!timing_.any_precedes(steps_.first(owner), steps_.first(owner + 1), node)) {
           return at(node) + fmt::format(" touches memory of rank {} before it begins", owner);
         }
         const bool takes_turns =
             range.region == Region::kStaging && schedules_[owner].staging_turns > 1;
-        const Node begin = takes_turns ? first_[visitor] : node;
-        const Node end = takes_turns ? first_[visitor + 1] : node + 1;
+        const Node begin = takes_turns ? steps_.first(visitor) : node;
+        const Node end = takes_turns ? steps_.first(visitor + 1) : node + 1;
         if (!is_known_to(owner, begin, end)) {
           return at(node) + fmt::format(" touches memory of rank {} after it ends", owner);
         }
@@ -296,150 +274,10 @@ class Verification {
 
   /// Whether some step of `rank` comes after one of the steps [begin, end).
   bool is_known_to(std::size_t rank, Node begin, Node end) const {
-    for (Node later = first_[rank + 1]; later-- > first_[rank];) {
+    for (Node later = steps_.first(rank + 1); later-- > steps_.first(rank);) {
       if (timing_.any_precedes(begin, end, later)) return true;
     }
     return false;
-  }
-
-  std::optional<std::string> play() {
-    const std::size_t world = schedules_.size();
-    for (std::size_t rank = 0; rank < world; ++rank) {
-      contents_[{static_cast<int>(rank), input_region()}] = Contents(contribution_of(rank, world));
-    }
-    std::map<std::tuple<std::size_t, int, std::uint32_t>, SymbolicRuns> messages;
-    std::map<Node, SymbolicRuns> met;
-    for (Node node : timing_.order()) {
-      if (node >= steps_) {
-        play_meeting(meetings_.at(node), met);
-        continue;
-      }
-      const Step& line = step(node);
-      SymbolicRuns result;
-      switch (line.kind) {
-        case StepKind::kSend:
-          messages[{rank_of(node), line.peer, line.ordinal}] = read(line.sources[0]);
-          break;
-        case StepKind::kRecv:
-          result = messages[{static_cast<std::size_t>(line.peer), static_cast<int>(rank_of(node)),
-                             line.ordinal}];
-          break;
-        case StepKind::kCopy:
-        case StepKind::kPack:
-        case StepKind::kUnpack:
-          result = read(line.sources[0]);
-          break;
-        case StepKind::kExchange:
-          if (auto wrong = write(node, read(line.sources[0]), line.mirrors[0])) return wrong;
-          if (auto wrong = write(node, read(line.sources[1]), line.target)) return wrong;
-          continue;
-        case StepKind::kReduce:
-          result = sum_of_sources(line);
-          break;
-        case StepKind::kNative:
-          result = std::move(met[node]);
-          break;
-        case StepKind::kCodec:
-          if (auto wrong = play_codec(node, result)) return at(node) + " " + *wrong;
-          break;
-        case StepKind::kSignal:
-        case StepKind::kAwait:
-          break;
-      }
-      for (const auto& [range, access] : accesses(line)) {
-        if (access != Access::kWrite) continue;
-        if (auto wrong = write(node, result, range)) return wrong;
-      }
-    }
-    return std::nullopt;
-  }
-
-  /// What a step has made gets to `target`.
-  std::optional<std::string> write(Node node, SymbolicRuns result, const Range& target) {
-    for (SymbolicRun& run : result) {
-      if (!run.value.written())
-        return at(node) + " uses what nobody wrote, or adds up different elements";
-      run.value.finishes += step(node).finishes ? 1U : 0U;
-    }
-    contents_[{target.rank, target.region}].write(target.offset, result);
-    return std::nullopt;
-  }
-
-  /// What a codec step will write; or what is wrong, as the end of a sentence.
-  std::optional<std::string> play_codec(Node node, SymbolicRuns& result) {
-    std::vector<SymbolicRuns> sources;
-    for (const Range& source : step(node).sources) sources.push_back(read(source));
-    return codecs_.play(rank_of(node), step(node), sources, result);
-  }
-
-  std::vector<std::uint16_t> all_once() const {
-    std::vector<std::uint16_t> counts(schedules_.size());
-    for (int rank : goal_.contributors) counts[static_cast<std::size_t>(rank)] = 1;
-    return counts;
-  }
-
-  SymbolicRuns sum_of_sources(const Step& line) {
-    SymbolicRuns sum = read(line.sources[0]);
-    for (std::size_t i = 1; i < line.sources.size(); ++i) {
-      sum = combine(sum, read(line.sources[i]));
-    }
-    return sum;
-  }
-
-  /// What each of `steps` will write.
-  void play_meeting(const std::vector<Node>& steps, std::map<Node, SymbolicRuns>& results) {
-    if (step(steps.front()).native == NativeOp::kAllGather) {
-      SymbolicRuns gathered;
-      for (Node node : steps) {
-        const SymbolicRuns part = read(step(node).sources[0]);
-        gathered.insert(gathered.end(), part.begin(), part.end());
-      }
-      for (Node node : steps) results[node] = gathered;
-      return;
-    }
-    for (Node node : steps) {  // All of it, or one's own part of it.
-      const std::size_t skipped = step(node).target.offset - step(node).sources[0].offset;
-      for (Node other : steps) {
-        Range range = step(other).sources[0];
-        range.offset += skipped;
-        range.count = step(node).target.count;
-        results[node] = other == steps.front() ? read(range) : combine(results[node], read(range));
-      }
-    }
-  }
-
-  SymbolicRuns read(const Range& range) {
-    return contents_[{range.rank, range.region}].read(range.offset, range.count);
-  }
-
-  std::optional<std::string> check_result() {
-    SymbolicValue expected{.counts = all_once()};
-    expected.finishes = goal_.contributors.size() > 1 ? 1 : 0;
-    for (int rank : goal_.receivers) {
-      const std::size_t count = schedules_[static_cast<std::size_t>(rank)].layout.count;
-      std::size_t offset = 0;
-      for (const SymbolicRun& run : read({rank, result_region(), 0, count})) {
-        if (run.element != offset) {
-          return fmt::format("rank {} ends with element {} in the place of element {}", rank,
-                             run.element, offset);
-        }
-        if (run.value != expected) {
-          return fmt::format("rank {} ends with {} (scaled {} times) in element {}, not with {}",
-                             rank, describe(run.value), run.value.finishes, offset,
-                             describe(expected));
-        }
-        offset += run.count;
-      }
-    }
-    return std::nullopt;
-  }
-
-  // Contributions start, and results end, in the caller's tensors.
-  Region input_region() const {
-    return schedules_[0].layout.out_of_place ? Region::kInput : result_region();
-  }
-  Region result_region() const {
-    return schedules_[0].layout.placement == Placement::kInPlace ? Region::kBucket : Region::kUser;
   }
 
   struct Message {
@@ -450,13 +288,10 @@ class Verification {
   const ProcessGrid& grid_;
   const Goal& goal_;
   const VerifyOptions& options_;
-  std::size_t steps_;        // of all ranks
-  std::vector<Node> first_;  // node number of each rank's first step
+  AllSteps steps_;
   HappensBefore timing_;
   std::vector<Message> messages_;
-  std::map<Node, std::vector<Node>> meetings_;  // the steps that meet, by rank
-  std::map<std::pair<int, Region>, Contents> contents_;
-  CodecPlay codecs_;
+  Meetings meetings_;
 };
 
 std::vector<int> all_ranks(int world_size) {

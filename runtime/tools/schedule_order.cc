@@ -5,19 +5,20 @@
 #include <tuple>
 
 #include "comm/base/check.h"
+#include "comm/verify/all_steps.h"
 #include "comm/verify/happens_before.h"
 
 namespace kolo {
 namespace {
 
-using Node = HappensBefore::Node;
+using Node = AllSteps::Node;
 
 /// Builds the order; a step is a node, numbered over all ranks.
 class Ordering {
  public:
   Ordering(std::span<const Schedule> schedules, const ProcessGrid& grid)
-      : schedules_(schedules), grid_(grid), before_(count_steps()), round_(steps_) {
-    for (const Schedule& schedule : schedules_) {
+      : steps_(schedules), grid_(grid), before_(steps_.size()), round_(steps_.size()) {
+    for (const Schedule& schedule : schedules) {
       result_.round.emplace_back(schedule.steps.size());
       result_.source.emplace_back(schedule.steps.size());
     }
@@ -31,7 +32,7 @@ class Ordering {
     for (const Node node : before_.order()) {
       // A meeting of native steps takes no time itself.
       for (const Node earlier : before_.before(node)) {
-        const std::size_t lasts = earlier < steps_ ? 1 : 0;
+        const std::size_t lasts = earlier < steps_.size() ? 1 : 0;
         round_[node] = std::max(round_[node], round_[earlier] + lasts);
       }
     }
@@ -43,26 +44,17 @@ class Ordering {
   }
 
  private:
-  std::size_t count_steps() {
-    for (const Schedule& schedule : schedules_) {
-      first_.push_back(steps_);
-      steps_ += schedule.steps.size();
-    }
-    return steps_;
-  }
-
   template <typename Visit>
   void each_step(Visit visit) const {
-    for (std::size_t rank = 0; rank < schedules_.size(); ++rank) {
-      const std::vector<Step>& steps = schedules_[rank].steps;
-      for (StepId id = 0; id < steps.size(); ++id) {
-        visit(steps[id], StepPlace{static_cast<int>(rank), id}, first_[rank] + id);
-      }
+    for (Node node = 0; node < steps_.size(); ++node) {
+      const std::size_t rank = steps_.rank_of(node);
+      const auto id = static_cast<StepId>(node - steps_.first(rank));
+      visit(steps_[node], StepPlace{static_cast<int>(rank), id}, node);
     }
   }
 
   Node node_of(StepPlace place) const {
-    return first_[static_cast<std::size_t>(place.rank)] + place.step;
+    return steps_.first(static_cast<std::size_t>(place.rank)) + place.step;
   }
 
   void add_dependencies() {
@@ -107,10 +99,8 @@ class Ordering {
     });
   }
 
-  std::span<const Schedule> schedules_;
+  AllSteps steps_;
   const ProcessGrid& grid_;
-  std::vector<Node> first_;  // of each rank
-  std::size_t steps_ = 0;    // of all ranks
   HappensBefore before_;
   std::vector<std::size_t> round_;  // by node
   ScheduleOrder result_;

@@ -1,0 +1,181 @@
+#include "comm/verify/symbolic_play.h"
+
+#include <cstdint>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/verify/codec_play.h"
+#include "comm/verify/contents.h"
+#include "comm/verify/step_rules.h"
+
+namespace kolo {
+namespace {
+
+class Play {
+ public:
+  using Node = AllSteps::Node;
+
+  Play(const AllSteps& steps, const Goal& goal)
+      : steps_(steps), schedules_(steps.schedules()), goal_(goal), codecs_(schedules_) {}
+
+  std::optional<std::string> play(std::span<const Node> order, const Meetings& meetings) {
+    const std::size_t world = schedules_.size();
+    for (std::size_t rank = 0; rank < world; ++rank) {
+      contents_[{static_cast<int>(rank), input_region()}] = Contents(contribution_of(rank, world));
+    }
+    std::map<std::tuple<std::size_t, int, std::uint32_t>, SymbolicRuns> messages;
+    std::map<Node, SymbolicRuns> met;
+    for (Node node : order) {
+      if (node >= steps_.size()) {
+        play_meeting(meetings.at(node), met);
+        continue;
+      }
+      const Step& line = steps_[node];
+      SymbolicRuns result;
+      switch (line.kind) {
+        case StepKind::kSend:
+          messages[{steps_.rank_of(node), line.peer, line.ordinal}] = read(line.sources[0]);
+          break;
+        case StepKind::kRecv:
+          result = messages[{static_cast<std::size_t>(line.peer),
+                             static_cast<int>(steps_.rank_of(node)), line.ordinal}];
+          break;
+        case StepKind::kCopy:
+        case StepKind::kPack:
+        case StepKind::kUnpack:
+          result = read(line.sources[0]);
+          break;
+        case StepKind::kExchange:
+          if (auto wrong = write(node, read(line.sources[0]), line.mirrors[0])) return wrong;
+          if (auto wrong = write(node, read(line.sources[1]), line.target)) return wrong;
+          continue;
+        case StepKind::kReduce:
+          result = sum_of_sources(line);
+          break;
+        case StepKind::kNative:
+          result = std::move(met[node]);
+          break;
+        case StepKind::kCodec:
+          if (auto wrong = play_codec(node, result)) return steps_.text(node) + " " + *wrong;
+          break;
+        case StepKind::kSignal:
+        case StepKind::kAwait:
+          break;
+      }
+      for (const auto& [range, access] : accesses(line)) {
+        if (access != Access::kWrite) continue;
+        if (auto wrong = write(node, result, range)) return wrong;
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::optional<std::string> check_result() {
+    SymbolicValue expected{.counts = all_once()};
+    expected.finishes = goal_.contributors.size() > 1 ? 1 : 0;
+    for (int rank : goal_.receivers) {
+      const std::size_t count = schedules_[static_cast<std::size_t>(rank)].layout.count;
+      std::size_t offset = 0;
+      for (const SymbolicRun& run : read({rank, result_region(), 0, count})) {
+        if (run.element != offset) {
+          return fmt::format("rank {} ends with element {} in the place of element {}", rank,
+                             run.element, offset);
+        }
+        if (run.value != expected) {
+          return fmt::format("rank {} ends with {} (scaled {} times) in element {}, not with {}",
+                             rank, describe(run.value), run.value.finishes, offset,
+                             describe(expected));
+        }
+        offset += run.count;
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  /// What a step has made gets to `target`.
+  std::optional<std::string> write(Node node, SymbolicRuns result, const Range& target) {
+    for (SymbolicRun& run : result) {
+      if (!run.value.written())
+        return steps_.text(node) + " uses what nobody wrote, or adds up different elements";
+      run.value.finishes += steps_[node].finishes ? 1U : 0U;
+    }
+    contents_[{target.rank, target.region}].write(target.offset, result);
+    return std::nullopt;
+  }
+
+  /// What a codec step will write; or what is wrong, as the end of a sentence.
+  std::optional<std::string> play_codec(Node node, SymbolicRuns& result) {
+    std::vector<SymbolicRuns> sources;
+    for (const Range& source : steps_[node].sources) sources.push_back(read(source));
+    return codecs_.play(steps_.rank_of(node), steps_[node], sources, result);
+  }
+
+  std::vector<std::uint16_t> all_once() const {
+    std::vector<std::uint16_t> counts(schedules_.size());
+    for (int rank : goal_.contributors) counts[static_cast<std::size_t>(rank)] = 1;
+    return counts;
+  }
+
+  SymbolicRuns sum_of_sources(const Step& line) {
+    SymbolicRuns sum = read(line.sources[0]);
+    for (std::size_t i = 1; i < line.sources.size(); ++i) {
+      sum = combine(sum, read(line.sources[i]));
+    }
+    return sum;
+  }
+
+  /// What each of `steps` will write.
+  void play_meeting(const std::vector<Node>& steps, std::map<Node, SymbolicRuns>& results) {
+    if (steps_[steps.front()].native == NativeOp::kAllGather) {
+      SymbolicRuns gathered;
+      for (Node node : steps) {
+        const SymbolicRuns part = read(steps_[node].sources[0]);
+        gathered.insert(gathered.end(), part.begin(), part.end());
+      }
+      for (Node node : steps) results[node] = gathered;
+      return;
+    }
+    for (Node node : steps) {  // All of it, or one's own part of it.
+      const std::size_t skipped = steps_[node].target.offset - steps_[node].sources[0].offset;
+      for (Node other : steps) {
+        Range range = steps_[other].sources[0];
+        range.offset += skipped;
+        range.count = steps_[node].target.count;
+        results[node] = other == steps.front() ? read(range) : combine(results[node], read(range));
+      }
+    }
+  }
+
+  SymbolicRuns read(const Range& range) {
+    return contents_[{range.rank, range.region}].read(range.offset, range.count);
+  }
+
+  // Contributions start, and results end, in the caller's tensors.
+  Region input_region() const {
+    return schedules_[0].layout.out_of_place ? Region::kInput : result_region();
+  }
+  Region result_region() const {
+    return schedules_[0].layout.placement == Placement::kInPlace ? Region::kBucket : Region::kUser;
+  }
+
+  const AllSteps& steps_;
+  std::span<const Schedule> schedules_;
+  const Goal& goal_;
+  std::map<std::pair<int, Region>, Contents> contents_;
+  CodecPlay codecs_;
+};
+
+}  // namespace
+
+std::optional<std::string> play_symbolically(const AllSteps& steps,
+                                             std::span<const AllSteps::Node> order,
+                                             const Meetings& meetings, const Goal& goal) {
+  Play play(steps, goal);
+  if (auto wrong = play.play(order, meetings)) return wrong;
+  return play.check_result();
+}
+
+}  // namespace kolo
