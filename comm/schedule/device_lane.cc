@@ -91,12 +91,12 @@ void DeviceLane::launch(DeviceRun& run, const Step& step, Stream& on) {
   const BucketLayout& layout = run.schedule.layout;
   switch (step.kind) {
     case StepKind::kPack:
-      run.binding.packer->pack(on, step.sources[0].offset, step.sources[0].count,
-                               run.address(step.target));
+      run.binding.stream_packer->pack(on, step.sources[0].offset, step.sources[0].count,
+                                      run.address(step.target));
       break;
     case StepKind::kUnpack:
-      run.binding.packer->unpack(on, step.target.offset, step.target.count,
-                                 run.address(step.sources[0]));
+      run.binding.stream_packer->unpack(on, step.target.offset, step.target.count,
+                                        run.address(step.sources[0]));
       break;
     case StepKind::kCopy:
       on.copy(run.view(step.target), run.view(step.sources[0]));

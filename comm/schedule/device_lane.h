@@ -49,9 +49,9 @@ class DeviceLane {
     return group == NativeGroup::kNode ? next_in_node_ : next_in_world_;
   }
 
-  /// Allocates memory and events for a schedule of a device bucket, which outlives the run.
+  /// Allocates memory and events for a device bucket, whose schedule and binding outlive the run.
   /// Collective, at plan time. Errors: KoloError(kResources).
-  std::unique_ptr<DeviceRun> prepare(const Schedule& schedule, const DeviceBinding& binding) {
+  std::unique_ptr<DeviceRun> prepare(const Schedule& schedule, const Binding& binding) {
     return std::make_unique<DeviceRun>(plane_, schedule, binding);
   }
 

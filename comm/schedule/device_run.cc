@@ -42,7 +42,7 @@ bool DeviceRun::runs(const Schedule& schedule, const Step& step) {
   return false;
 }
 
-DeviceRun::DeviceRun(DevicePlane& plane, const Schedule& of, const DeviceBinding& at)
+DeviceRun::DeviceRun(DevicePlane& plane, const Schedule& of, const Binding& at)
     : schedule(of), binding(at), steps(of.steps.size()) {
   allocate(plane);
   link_steps(*plane.device);

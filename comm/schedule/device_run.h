@@ -8,21 +8,13 @@
 #include <vector>
 
 #include "comm/device/device_plane.h"
+#include "comm/schedule/binding.h"
 #include "comm/schedule/launch_order.h"
 #include "comm/schedule/schedule.h"
-#include "comm/schedule/stream_packer.h"
 
 namespace kolo {
 
-/// What a device bucket needs beside its schedule; see `Binding`.
-struct DeviceBinding {
-  BucketId bucket = 0;
-  std::uint32_t first_flag = 0;
-  double scale = 1.0;
-  StreamPacker* packer = nullptr;
-  /// Recorded before each iteration; nothing of it starts before them.
-  std::span<const Event* const> inputs = {};
-};
+;
 
 /// What a device does side by side: a stream each.
 enum class DeviceLine : std::uint8_t {
@@ -48,8 +40,8 @@ class DeviceRun {
     std::optional<LaunchOrder::Launch> launch = {};  ///< Of a native step.
   };
 
-  /// Collective. Errors: KoloError(kResources).
-  DeviceRun(DevicePlane& plane, const Schedule& schedule, const DeviceBinding& binding);
+  /// `schedule` and `binding` outlive the run. Collective. Errors: KoloError(kResources).
+  DeviceRun(DevicePlane& plane, const Schedule& schedule, const Binding& binding);
 
   /// Whether the step is one for a stream; others are the executor's.
   static bool runs(const Schedule& schedule, const Step& step);
@@ -60,7 +52,7 @@ class DeviceRun {
   bool has_turns_under_way() const;
 
   const Schedule& schedule;
-  const DeviceBinding binding;
+  const Binding& binding;
   std::vector<OnDevice> steps;          ///< By step.
   std::unique_ptr<Event> inputs_ready;  ///< Behind all inputs; null without inputs.
   std::unique_ptr<Event> finished;      ///< Behind the iteration that was sealed last.

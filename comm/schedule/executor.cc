@@ -6,6 +6,7 @@
 
 #include "comm/base/check.h"
 #include "comm/schedule/host_run.h"
+#include "comm/schedule/step_progress.h"
 
 namespace kolo {
 namespace {
@@ -14,21 +15,6 @@ static_assert(kMaxBuckets == BucketId{1} << kTagBucketBits);
 
 /// What the kernels of one bucket write in one poll, for each thread.
 constexpr std::size_t kKernelBytesPerPoll = std::size_t{1} << 20;
-
-/// A queue of steps; each step enters at most once per iteration, so it never wraps.
-class StepQueue {
- public:
-  explicit StepQueue(std::size_t capacity) : steps_(capacity) {}
-  void clear() { first_ = last_ = 0; }
-  bool empty() const { return first_ == last_; }
-  void push(StepId step) { steps_[last_++] = step; }
-  StepId front() const { return steps_[first_]; }
-  StepId pop() { return steps_[first_++]; }
-
- private:
-  std::vector<StepId> steps_;
-  std::size_t first_ = 0, last_ = 0;
-};
 
 bool has_messages(const Schedule& schedule) {
   return std::ranges::any_of(schedule.steps, [](const Step& step) {
@@ -42,66 +28,31 @@ struct Executor::Run {
   Run(Schedule of, Binding at, Transport& transport, DeviceLane* lane, std::size_t threads)
       : schedule(std::move(of)),
         binding(std::move(at)),
-        predecessors(schedule.steps.size()),
-        missing(schedule.steps.size()),
-        successors(schedule.steps.size()),
-        on_device(schedule.steps.size()),
-        enqueue_successors(schedule.steps.size()),
+        progress(schedule),
         completions(schedule.steps.size()),
-        messages(schedule.steps.size()),
-        kernels(schedule.steps.size()),
-        launches(schedule.steps.size()),
         iteration(binding.first_iteration),
         element_bytes(size_of(schedule.layout.dtype)) {
     pending.reserve(schedule.steps.size());
-    for (StepId id = 0; id < schedule.steps.size(); ++id) {
-      const Step& step = schedule.steps[id];
-      on_device[id] = DeviceRun::runs(schedule, step);
-      predecessors[id] = static_cast<std::uint32_t>(step.after.size());
-      for (StepId earlier : step.after) {
-        // Between two steps on the device an event keeps the order.
-        const bool ordered = on_device[earlier] && on_device[id];
-        (ordered ? enqueue_successors : successors)[earlier].push_back(id);
-      }
-      device_steps += on_device[id] ? 1U : 0U;
+    for (const Step& step : schedule.steps) {
       if (step.kind == StepKind::kNative) native_group = step.group;
     }
     if (lane == nullptr) {
-      host.emplace(transport, schedule,
-                   HostBinding{.arena_offset = binding.arena_offset,
-                               .staging_offset = binding.staging_offset,
-                               .scale = binding.scale,
-                               .unpack_stores = binding.unpack_stores,
-                               .packer = binding.packer.get(),
-                               .codec = binding.codec.get()},
-                   threads);
+      host.emplace(transport, schedule, binding, threads);
     } else {
-      device = lane->prepare(schedule, {.bucket = binding.bucket,
-                                        .first_flag = binding.first_flag,
-                                        .scale = binding.scale,
-                                        .packer = binding.stream_packer.get(),
-                                        .inputs = binding.inputs});
+      device = lane->prepare(schedule, binding);
     }
   }
 
   Schedule schedule;
   Binding binding;
-  std::vector<std::uint32_t> predecessors;              // how many, by step
-  std::vector<std::uint32_t> missing;                   // of them, incomplete in this iteration
-  std::vector<std::vector<StepId>> successors;          // that wait until a step is complete
-  std::vector<bool> on_device;                          // by step
-  std::vector<std::vector<StepId>> enqueue_successors;  // that wait until it is enqueued
-  std::size_t device_steps = 0;
+  StepProgress progress;
   std::optional<NativeGroup> native_group;  // if there are native steps
   std::optional<HostRun> host;              // of a host bucket
   std::unique_ptr<DeviceRun> device;        // of a device bucket
   std::vector<Completion> completions;      // of messages
-  StepQueue messages, kernels, launches;    // ready to start
   std::size_t kernel_progress = 0;          // elements of the first kernel that are done
   std::optional<StepId> waiting_native;     // ready, but not its turn
   std::vector<StepId> pending;              // started messages and flags
-  std::size_t remaining = 0;                // incomplete steps, and the end on the device
-  std::size_t to_enqueue = 0;               // steps on the device
   std::uint64_t iteration;                  // the one under way, or the next
   bool running = false;
   bool abandoned = false;
@@ -177,20 +128,12 @@ void Executor::start(BucketId bucket, std::uint64_t iteration) {
   run.running = true;
   run.iteration = iteration;
   run.network_bytes = 0;
-  run.remaining = run.schedule.steps.size() + (run.device ? 1 : 0);
-  run.to_enqueue = run.device_steps;
-  run.missing = run.predecessors;
-  run.messages.clear();
-  run.kernels.clear();
   run.kernel_progress = 0;
-  run.launches.clear();
   if (run.host) run.host->begin(iteration);
   if (run.device) lane_->begin(*run.device, iteration);
-  for (StepId id = 0; id < run.schedule.steps.size(); ++id) {
-    if (run.missing[id] == 0) release(run, id);
-  }
+  run.progress.begin();
   active_.push_back(&run);
-  if (run.device && run.to_enqueue == 0) seal(run);
+  if (run.device && run.progress.is_enqueued()) seal(run);
 }
 
 void Executor::abandon(BucketId bucket) {
@@ -208,16 +151,16 @@ bool Executor::poll() {
     for (const DeviceLane::Completed& completed : lane_->poll()) {
       Run& run = *runs_[completed.bucket];
       if (completed.step) {
-        complete(run, *completed.step);
+        run.progress.complete(*completed.step);
       } else {
-        --run.remaining;
+        run.progress.complete_end();
       }
       moved = true;
     }
   }
   for (Run* run : active_) moved |= advance(*run);
   moved |= std::erase_if(active_, [this](Run* run) {
-             if (run->remaining > 0) return false;
+             if (!run->progress.is_complete()) return false;
              run->running = false;
              ++run->iteration;
              finished_.push_back(run->binding.bucket);
@@ -249,7 +192,7 @@ bool Executor::advance(Run& run) {
   for (bool goes_on = true; goes_on; moved |= goes_on) {
     goes_on = complete_pending(run);
     goes_on |= issue_ready(run);
-    while (bytes < threads_ * kKernelBytesPerPoll && !run.kernels.empty()) {
+    while (bytes < threads_ * kKernelBytesPerPoll && !run.progress.kernels.empty()) {
       bytes += compute_next(run);
       issue_ready(run);
       goes_on = true;
@@ -261,9 +204,9 @@ bool Executor::advance(Run& run) {
 
 bool Executor::enqueue_ready(Run& run) {
   bool moved = false;
-  while (run.waiting_native || !run.launches.empty()) {
-    const bool is_waiting = run.launches.empty();
-    const StepId id = is_waiting ? *run.waiting_native : run.launches.pop();
+  while (run.waiting_native || !run.progress.launches.empty()) {
+    const bool is_waiting = run.progress.launches.empty();
+    const StepId id = is_waiting ? *run.waiting_native : run.progress.launches.pop();
     if (!lane_->enqueue(*run.device, id)) {
       // Native steps of a bucket follow each other, so at most one of them waits for its turn.
       run.waiting_native = id;
@@ -271,12 +214,8 @@ bool Executor::enqueue_ready(Run& run) {
       continue;
     }
     if (is_waiting) run.waiting_native.reset();
-    // What nobody off the device waits for counts as complete; the end tells of all of it.
-    if (!run.device->steps[id].is_tracked) --run.remaining;
-    for (StepId later : run.enqueue_successors[id]) {
-      if (--run.missing[later] == 0) release(run, later);
-    }
-    if (--run.to_enqueue == 0) seal(run);
+    run.progress.enqueue(id, run.device->steps[id].is_tracked);
+    if (run.progress.is_enqueued()) seal(run);
     moved = true;
   }
   return moved;
@@ -303,29 +242,15 @@ bool Executor::complete_pending(Run& run) {
     }
     run.pending[i] = run.pending.back();
     run.pending.pop_back();
-    complete(run, id);
+    run.progress.complete(id);
     moved = true;
   }
   return moved;
 }
 
-void Executor::complete(Run& run, StepId step) {
-  --run.remaining;
-  for (StepId later : run.successors[step]) {
-    if (--run.missing[later] == 0) release(run, later);
-  }
-}
-
-void Executor::release(Run& run, StepId step) {
-  StepQueue& queue = run.on_device[step]                                     ? run.launches
-                     : HostRun::runs(run.schedule, run.schedule.steps[step]) ? run.kernels
-                                                                             : run.messages;
-  queue.push(step);
-}
-
 bool Executor::issue_ready(Run& run) {
-  const bool any = !run.messages.empty();
-  while (!run.messages.empty()) issue(run, run.messages.pop());
+  const bool any = !run.progress.messages.empty();
+  while (!run.progress.messages.empty()) issue(run, run.progress.messages.pop());
   return any;
 }
 
@@ -356,7 +281,7 @@ void Executor::issue(Run& run, StepId id) {
     case StepKind::kSignal:
       transport_.signal(step.peer, run.binding.first_flag + step.ordinal,
                         run.binding.flag_base + run.iteration + 1);
-      complete(run, id);
+      run.progress.complete(id);
       break;
     case StepKind::kAwait:
       run.pending.push_back(id);
@@ -380,7 +305,7 @@ std::size_t Executor::compute_next(Run& run) {
   pieces_.clear();
   computed_.clear();
   do {
-    const Step& step = run.schedule.steps[run.kernels.front()];
+    const Step& step = run.schedule.steps[run.progress.kernels.front()];
     if (step.kind == StepKind::kCodec) {
       if (!computed_.empty()) break;
       return run_codec(run);
@@ -397,10 +322,10 @@ std::size_t Executor::compute_next(Run& run) {
     run.kernel_progress += count;
     if (run.kernel_progress < step.target.count) break;
     run.kernel_progress = 0;
-    computed_.push_back(run.kernels.pop());
-  } while (threads_ > 1 && written < limit && !run.kernels.empty());
+    computed_.push_back(run.progress.kernels.pop());
+  } while (threads_ > 1 && written < limit && !run.progress.kernels.empty());
   compute_pieces(run);
-  for (StepId step : computed_) complete(run, step);
+  for (StepId step : computed_) run.progress.complete(step);
   return written * run.element_bytes;
 }
 
@@ -420,9 +345,9 @@ void Executor::compute_pieces(Run& run) {
 }
 
 std::size_t Executor::run_codec(Run& run) {
-  const Step& step = run.schedule.steps[run.kernels.front()];
+  const Step& step = run.schedule.steps[run.progress.kernels.front()];
   run.host->run_codec(step);
-  complete(run, run.kernels.pop());
+  run.progress.complete(run.progress.kernels.pop());
   return step.target.count * run.element_bytes;
 }
 
@@ -442,16 +367,13 @@ std::string Executor::describe_wait() const {
   if (run.waiting_native) {
     text += fmt::format(" the turn of native step {};",
                         run.schedule.steps[*run.waiting_native].ordinal);
-  } else if (run.device && run.to_enqueue == 0 && run.pending.empty()) {
+  } else if (run.device && run.progress.is_enqueued() && run.pending.empty()) {
     text += " the device;";
   }
   for (StepId id : run.pending) {
     const Step& step = run.schedule.steps[id];
-    text += fmt::format(" {} {} {} rank {};",
-                        step.kind == StepKind::kSend   ? "send"
-                        : step.kind == StepKind::kRecv ? "recv"
-                                                       : "await",
-                        step.ordinal, step.kind == StepKind::kSend ? "to" : "from", step.peer);
+    text += fmt::format(" {} {} {} rank {};", to_string(step.kind), step.ordinal,
+                        step.kind == StepKind::kSend ? "to" : "from", step.peer);
   }
   return text;
 }

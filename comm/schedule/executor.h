@@ -8,38 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "comm/schedule/codec.h"
+#include "comm/schedule/binding.h"
 #include "comm/schedule/device_lane.h"
 #include "comm/schedule/kernel_pieces.h"
-#include "comm/schedule/packer.h"
 #include "comm/schedule/reduce_team.h"
 #include "comm/schedule/schedule.h"
 #include "comm/transport/transport.h"
 
 namespace kolo {
-
-/// Where a schedule runs: fixed for the life of a bucket. All but `name`, packers and stores are
-/// equal on all ranks.
-struct Binding {
-  std::string name = {};  ///< For errors and traces.
-  BucketId bucket = 0;
-  std::uint64_t first_iteration = 0;  ///< Above those of the buckets that had this number before.
-  std::uint32_t first_flag = 0;       ///< The schedule's flags are first_flag .. + flag_count - 1.
-  /// What these flags were raised to at most before: iteration n raises them to flag_base + n + 1.
-  std::uint64_t flag_base = 0;
-  /// Where the bucket, and the first turn of its staging memory, begin in every rank's arena: as
-  /// many bytes as `arena_needs` says.
-  std::size_t arena_offset = 0;
-  std::size_t staging_offset = 0;
-  double scale = 1.0;                                ///< Applied by the steps that finish.
-  Stores unpack_stores = Stores::kCached;            ///< Of a host bucket; may differ by rank.
-  std::shared_ptr<Packer> packer = {};               ///< For host buckets not in place.
-  std::shared_ptr<Codec> codec = {};                 ///< For host buckets with codec steps.
-  std::shared_ptr<StreamPacker> stream_packer = {};  ///< For staged device buckets.
-  /// Device buckets: recorded before each iteration, nothing of which starts before them. Null
-  /// where there is nothing to wait for.
-  std::vector<const Event*> inputs = {};
-};
 
 /// Runs schedules: the only code with I/O pending. Many buckets may be in flight; steps whose
 /// predecessors are complete start in the order of their schedule, messages and flags before
@@ -118,8 +94,6 @@ class Executor {
   bool complete_pending(Run& run);
   bool enqueue_ready(Run& run);
   void seal(Run& run);
-  void release(Run& run, StepId step);
-  void complete(Run& run, StepId step);
   bool issue_ready(Run& run);
   void issue(Run& run, StepId step);
   std::size_t compute_next(Run& run);

@@ -30,7 +30,7 @@ std::optional<Range> tensor_operand(const Step& step) {
 
 }  // namespace
 
-HostRun::HostRun(Transport& transport, const Schedule& schedule, const HostBinding& binding,
+HostRun::HostRun(Transport& transport, const Schedule& schedule, const Binding& binding,
                  std::size_t threads)
     : schedule_(schedule),
       binding_(binding),
@@ -93,7 +93,7 @@ void HostRun::append_payloads(const Range& range, std::vector<std::span<std::byt
 CodecElements HostRun::elements(const Range& range) const {
   const bool is_user = range.region == Region::kUser;
   return {.data = is_user ? nullptr : address(range),
-          .tensors = binding_.packer,
+          .tensors = binding_.packer.get(),
           .offset = range.offset,
           .count = range.count};
 }
@@ -105,7 +105,7 @@ void HostRun::run_codec(const Step& step) {
     if (source.region == Region::kPayload) append_payloads(source, payload_sources_);
   }
   if (step.target.region == Region::kPayload) append_payloads(step.target, payload_targets_);
-  Codec* const codec = binding_.codec;
+  Codec* const codec = binding_.codec.get();
   switch (step.verb) {
     case CodecVerb::kFold:
       return codec->fold(elements(step.target));

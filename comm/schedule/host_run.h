@@ -5,31 +5,20 @@
 #include <vector>
 
 #include "comm/base/aligned_memory.h"
-#include "comm/schedule/codec.h"
+#include "comm/schedule/binding.h"
 #include "comm/schedule/kernel_pieces.h"
-#include "comm/schedule/packer.h"
 #include "comm/schedule/schedule.h"
 #include "comm/transport/transport.h"
 
 namespace kolo {
 
-/// What a host bucket needs beside its schedule; see `Binding`.
-struct HostBinding {
-  std::size_t arena_offset = 0;
-  std::size_t staging_offset = 0;
-  double scale = 1.0;
-  Stores unpack_stores = Stores::kCached;
-  Packer* packer = nullptr;
-  Codec* codec = nullptr;
-};
-
 /// The memory of a host bucket and the kernels that work on it: made at plan time, used in every
 /// iteration. Threads: the executor's, but for `compute`. Steady state allocates nothing.
 class HostRun {
  public:
-  /// Commits arena memory. `schedule` outlives the run; at most `threads` compute at a time.
-  /// Errors: KoloError(kResources).
-  HostRun(Transport& transport, const Schedule& schedule, const HostBinding& binding,
+  /// Commits arena memory. `schedule` and `binding` outlive the run; at most `threads` compute at a
+  /// time. Errors: KoloError(kResources).
+  HostRun(Transport& transport, const Schedule& schedule, const Binding& binding,
           std::size_t threads = 1);
 
   /// Whether the step is one of these kernels.
@@ -65,7 +54,7 @@ class HostRun {
                      Operands& operands);
 
   const Schedule& schedule_;
-  const HostBinding binding_;
+  const Binding& binding_;
   const std::size_t element_bytes_;
   const std::size_t turn_bytes_;
   const Overflow overflow_;         // of sums: a dtype that was chosen for the wire has none

@@ -1,0 +1,63 @@
+#include "comm/schedule/step_progress.h"
+
+#include "comm/schedule/device_run.h"
+#include "comm/schedule/host_run.h"
+
+namespace kolo {
+
+StepProgress::StepProgress(const Schedule& schedule)
+    : messages(schedule.steps.size()),
+      kernels(schedule.steps.size()),
+      launches(schedule.steps.size()),
+      schedule_(schedule),
+      predecessors_(schedule.steps.size()),
+      missing_(schedule.steps.size()),
+      successors_(schedule.steps.size()),
+      enqueue_successors_(schedule.steps.size()),
+      on_device_(schedule.steps.size()) {
+  for (StepId id = 0; id < schedule.steps.size(); ++id) {
+    const Step& step = schedule.steps[id];
+    on_device_[id] = DeviceRun::runs(schedule, step);
+    device_steps_ += on_device_[id] ? 1U : 0U;
+    predecessors_[id] = static_cast<std::uint32_t>(step.after.size());
+    for (StepId earlier : step.after) {
+      const bool ordered = on_device_[earlier] && on_device_[id];
+      (ordered ? enqueue_successors_ : successors_)[earlier].push_back(id);
+    }
+  }
+}
+
+void StepProgress::begin() {
+  const bool has_end = schedule_.layout.memory == MemoryKind::kDevice;
+  remaining_ = schedule_.steps.size() + (has_end ? 1 : 0);
+  to_enqueue_ = device_steps_;
+  missing_ = predecessors_;
+  for (StepQueue* queue : {&messages, &kernels, &launches}) queue->clear();
+  for (StepId id = 0; id < schedule_.steps.size(); ++id) {
+    if (missing_[id] == 0) release(id);
+  }
+}
+
+void StepProgress::complete(StepId step) {
+  --remaining_;
+  for (StepId later : successors_[step]) {
+    if (--missing_[later] == 0) release(later);
+  }
+}
+
+void StepProgress::enqueue(StepId step, bool is_tracked) {
+  if (!is_tracked) --remaining_;
+  --to_enqueue_;
+  for (StepId later : enqueue_successors_[step]) {
+    if (--missing_[later] == 0) release(later);
+  }
+}
+
+void StepProgress::release(StepId step) {
+  StepQueue& queue = on_device_[step]                                  ? launches
+                     : HostRun::runs(schedule_, schedule_.steps[step]) ? kernels
+                                                                       : messages;
+  queue.push(step);
+}
+
+}  // namespace kolo

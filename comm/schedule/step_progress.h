@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "comm/schedule/schedule.h"
+
+namespace kolo {
+
+/// A queue of steps; each step enters at most once per iteration, so it never wraps.
+class StepQueue {
+ public:
+  explicit StepQueue(std::size_t capacity) : steps_(capacity) {}
+  void clear() { first_ = last_ = 0; }
+  bool empty() const { return first_ == last_; }
+  void push(StepId step) { steps_[last_++] = step; }
+  StepId front() const { return steps_[first_]; }
+  StepId pop() { return steps_[first_++]; }
+
+ private:
+  std::vector<StepId> steps_;
+  std::size_t first_ = 0, last_ = 0;
+};
+
+/// Which steps of an iteration are ready to start, and how many are left. A step is ready when its
+/// predecessors are complete; one on the device already when its predecessors there are enqueued,
+/// because events keep their order.
+///
+/// Threads: one. Steady state allocates nothing.
+class StepProgress {
+ public:
+  /// `schedule` outlives it.
+  explicit StepProgress(const Schedule& schedule);
+
+  /// Steps that are ready, in the order in which they became so. Whoever starts them pops them.
+  StepQueue messages;  ///< Messages and flags.
+  StepQueue kernels;   ///< Kernels on the host.
+  StepQueue launches;  ///< Steps on the device.
+
+  /// An iteration begins: the steps without predecessors are ready.
+  void begin();
+  /// A step is complete. One on the device counts when it is enqueued, unless something off the
+  /// device waits for it.
+  void complete(StepId step);
+  /// A step is on its stream; `is_tracked` if `complete` will be called for it.
+  void enqueue(StepId step, bool is_tracked);
+  /// The end of a device bucket's iteration has been reached on the device.
+  void complete_end() { --remaining_; }
+
+  bool is_complete() const { return remaining_ == 0; }
+  bool is_enqueued() const { return to_enqueue_ == 0; }
+
+ private:
+  void release(StepId step);
+
+  const Schedule& schedule_;
+  std::vector<std::uint32_t> predecessors_;              // how many, by step
+  std::vector<std::uint32_t> missing_;                   // predecessors not complete or enqueued
+  std::vector<std::vector<StepId>> successors_;          // that wait until a step is complete
+  std::vector<std::vector<StepId>> enqueue_successors_;  // that wait until it is enqueued
+  std::vector<bool> on_device_;                          // by step
+  std::size_t device_steps_ = 0;
+  std::size_t remaining_ = 0;   // incomplete steps, and the end on the device
+  std::size_t to_enqueue_ = 0;  // steps on the device
+};
+
+}  // namespace kolo
