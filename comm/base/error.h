@@ -36,7 +36,7 @@ struct Error {
   ErrorCode code = ErrorCode::kInternal;  ///< Class.
   int rank = -1;                          ///< Rank that found the failure.
   int peer = -1;                          ///< Rank that caused it.
-  std::string verb = {};                  ///< mark, agree, start, run or complete.
+  std::string verb = {};                  ///< mark, agree, plan, start, run, complete or wait.
   std::string bucket = {};                ///< Bucket or tensor.
   std::string what = {};                  ///< The sentence a person reads.
   bool logged = false;  ///< True if this process has already written it to its log.

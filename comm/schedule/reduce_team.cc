@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -60,6 +61,20 @@ void ReduceTeam::run(std::size_t pieces, const Job& job) {
       unfinished_.wait(rest, std::memory_order_acquire);
     }
   }
+  if (!has_thrown_.exchange(false, std::memory_order_relaxed)) return;
+  const MutexLock lock(mutex_);
+  std::rethrow_exception(std::exchange(exception_, nullptr));
+}
+
+/// A helper has nobody to throw to, and a caller that threw would leave helpers with its context.
+void ReduceTeam::call(std::size_t piece, std::size_t member) noexcept {
+  try {
+    job_.call(job_.context, piece, member);
+  } catch (...) {
+    const MutexLock lock(mutex_);
+    if (!exception_) exception_ = std::current_exception();
+    has_thrown_.store(true, std::memory_order_relaxed);
+  }
 }
 
 /// Works on pieces until none is left, and returns how many it was.
@@ -73,7 +88,7 @@ std::uint32_t ReduceTeam::take_pieces(std::size_t member) {
                                      std::memory_order_relaxed)) {
       continue;
     }
-    job_.call(job_.context, pieces_ - left, member);
+    call(pieces_ - left, member);
     ++taken;
     left = left_.load(std::memory_order_relaxed);
   }

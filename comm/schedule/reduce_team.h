@@ -3,9 +3,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <thread>
 #include <vector>
 
+#include "comm/base/mutex.h"
 #include "comm/base/wait_policy.h"
 
 namespace kolo {
@@ -35,8 +37,8 @@ class ReduceTeam {  // NOLINT(clang-analyzer-optin.performance.Padding): a cache
 
   /// Calls `work(piece, member)` once for each piece below `pieces`, on any thread and in any
   /// order, and returns when all is done. `member` is below `size()` and tells those apart that
-  /// work at the same time. What the caller has written `work` sees, and the reverse. `work` does
-  /// not throw.
+  /// work at the same time. What the caller has written `work` sees, and the reverse. If calls of
+  /// `work` throw, `run` throws one of these exceptions once all pieces have been called for.
   template <typename Work>
   void run(std::size_t pieces, const Work& work) {
     run(pieces,
@@ -52,6 +54,7 @@ class ReduceTeam {  // NOLINT(clang-analyzer-optin.performance.Padding): a cache
   };
 
   void run(std::size_t pieces, const Job& job);
+  void call(std::size_t piece, std::size_t member) noexcept;
   std::uint32_t take_pieces(std::size_t member);
   void help(std::size_t member);
   void stop();
@@ -61,6 +64,10 @@ class ReduceTeam {  // NOLINT(clang-analyzer-optin.performance.Padding): a cache
   // Constant while pieces are left or under way.
   Job job_;
   std::uint32_t pieces_ = 0;
+
+  Mutex mutex_;
+  std::exception_ptr exception_ KOLO_GUARDED_BY(mutex_);  // the first of a `run`
+  std::atomic<bool> has_thrown_{false};                   // in this `run`
 
   // Each counts down; helpers sleep on the first, the caller on the second.
   alignas(64) std::atomic<std::uint32_t> left_{0};        // that nobody has taken

@@ -33,7 +33,7 @@ class BucketOwner : public Waited {
   /// `bucket_finished`.
   virtual void bucket_enqueued(std::size_t index) = 0;
   /// Its current iteration fails, and every later one.
-  virtual void bucket_failed(const Error& error) = 0;
+  virtual void bucket_failed(const Error& error) noexcept = 0;
   /// Itself, if it is the uses of an operation, the next of which may be queued.
   virtual OperationTopic* as_operation() { return nullptr; }
   /// Itself, if it is a gradient set, whose iteration may end with a vote.

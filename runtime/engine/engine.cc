@@ -33,6 +33,14 @@ std::string operation_topic_name(const Operation& operation) {
 
 std::uint64_t hash(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
 
+std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
+
+/// Whether a plan that fails so fails on all ranks: an option or a call that does not fit. Anything
+/// else, such as the memory of one machine, may be this rank's alone.
+bool fails_alike(const Error& error) {
+  return error.code == ErrorCode::kUsage || error.code == ErrorCode::kConfig;
+}
+
 /// A stall ends a little before the time-out of the waits it blocks, and can tell more than they.
 CoordinatorOptions coordinator_options(const Options& options) {
   const Duration limit = saturated(options.operation_timeout);
@@ -78,11 +86,30 @@ void Engine::enqueue(Submission submission) {
   if (!queue_.push(submission)) refuse(submission);
 }
 
-bool Engine::poll() {
+bool Engine::poll() noexcept {
   if (ended()) return false;
-  // What was just submitted leaves before a look at the transport: at a network that is a system
+  try {
+    return move();
+  } catch (...) {
+    fail_with_exception(activity_.verb);
+    return true;
+  }
+}
+
+void Engine::fail_with_exception(std::string_view verb) noexcept {
+  if (activity_.verb != verb) activity_ = {.verb = verb};
+  const Error error = caught_error(transport_.rank(), activity_);
+  if (failure_) return end();  // The first error is the one that counts, and peers have it.
+  succeeds([&] { coordinator_.fail(error); });
+  fail_all(coordinator_.failure() ? *coordinator_.failure() : error);
+}
+
+bool Engine::move() {
+  // What was just submitted leaves before the transport is polled: at a network that is a system
   // call.
+  activity_ = {.verb = "mark"};
   bool moved = absorb() && !failure_ && run();
+  activity_ = {.verb = "agree"};
   moved |= transport_.poll();
   if (failure_) return linger();
   moved |= coordinator_.poll();
@@ -92,7 +119,7 @@ bool Engine::poll() {
     coordinator_.look(awaited_peers_);
   }
   for (const Frame& decision : coordinator_.take_decisions()) apply(decision);
-  if (ended()) return true;
+  if (failure_) return true;
   for (const Agreed& agreed : coordinator_.take_agreed()) {
     start(agreed.bucket);
     moved = true;
@@ -104,6 +131,7 @@ bool Engine::poll() {
 
 /// Moves what has started on, to its end if it can.
 bool Engine::run() {
+  activity_ = {.verb = "run"};
   const bool moved = executor_.poll();
   if (const auto error = executor_.device_failure()) {
     fail_device(*error);
@@ -130,11 +158,11 @@ std::string Engine::describe_wait() const {
 
 bool Engine::absorb() {
   queue_.drain(drained_);
-  for (Submission& submission : drained_) {
+  for (const Submission& submission : drained_) {
     if (failure_) {
       refuse(submission);
     } else {
-      std::visit([this](auto& item) { take(std::move(item)); }, submission);
+      std::visit([this](const auto& item) { take(item); }, submission);
     }
   }
   const bool any = !drained_.empty();
@@ -142,22 +170,22 @@ bool Engine::absorb() {
   return any;
 }
 
-void Engine::refuse(const Submission& submission) {
+void Engine::refuse(const Submission& submission) noexcept {
   if (const auto* operation = std::get_if<std::shared_ptr<Operation>>(&submission)) {
-    (*operation)->ticket->complete(failure_);
+    (*operation)->ticket->fail(*failure_);
   } else if (const auto* group = std::get_if<std::shared_ptr<GradientGroup>>(&submission)) {
     (*group)->bucket_failed(*failure_);
   }
   // The group of a ready bucket has the error already, and whoever aborts has what it wanted.
 }
 
-void Engine::take(std::shared_ptr<Operation> operation) {
+void Engine::take(const std::shared_ptr<Operation>& operation) {
   OperationTopic& topic = topic_of(*operation);
-  topic.push(std::move(operation));
+  topic.push(operation);
   advance(topic);
 }
 
-void Engine::take(std::shared_ptr<GradientGroup> group) {
+void Engine::take(const std::shared_ptr<GradientGroup>& group) {
   if (const auto former = groups_.find(group->name());
       former != groups_.end() && former->second->in_flight()) {
     group->bucket_failed({.code = ErrorCode::kUsage,
@@ -167,7 +195,7 @@ void Engine::take(std::shared_ptr<GradientGroup> group) {
   }
   const std::string text = group->describe();
   const Topic topic = coordinator_.propose("gradients " + group->name(), hash(text), text, *group);
-  proposed_groups_.emplace(topic, std::move(group));
+  proposed_groups_.emplace(topic, group);
 }
 
 void Engine::take(const ReadyBucket& ready) {
@@ -217,6 +245,7 @@ void Engine::arrive(BucketId id) {
 
 void Engine::start(BucketId id) {
   BucketTable::Bucket& bucket = buckets_[id];
+  activity_ = {.verb = "start", .bucket = first_line(bucket.text)};
   bucket.running = true;
   bucket.owner->bucket_started(bucket.index);
   executor_.start(id, bucket.iteration);
@@ -241,32 +270,34 @@ void Engine::apply(const Frame& decision) {
 
 void Engine::accept(const Frame& decision) {
   const Topic& accepted = decision.topic;
-  // What fails here fails alike on all ranks, but for the memory of one machine: that ends the job.
   if (const auto it = proposed_operations_.find(accepted); it != proposed_operations_.end()) {
     OperationTopic& topic = *it->second;
     proposed_operations_.erase(it);
+    activity_ = {.verb = "plan", .bucket = topic.head().name};
     try {
       plan(topic);
     } catch (const KoloError& e) {
+      if (!fails_alike(e.error())) throw;
       topic.rejected(e.error());
-      if (e.error().code == ErrorCode::kResources) coordinator_.fail(e.error());
     }
+    if (failure_) return;
+    activity_ = {.verb = "agree"};
     advance(topic);
     vote_on_oldest();
   } else if (retirement_ && retirement_->vote == accepted) {
     retire(decision);
   } else if (const auto found = proposed_groups_.find(accepted); found != proposed_groups_.end()) {
-    const std::shared_ptr<GradientGroup> group = std::move(found->second);
-    proposed_groups_.erase(found);
+    const std::shared_ptr<GradientGroup> group = found->second;
+    activity_ = {.verb = "plan", .bucket = group->name()};
     try {
       plan(*group);
       groups_[group->name()] = group;
+      votes_.begin(*group);
     } catch (const KoloError& e) {
+      if (!fails_alike(e.error())) throw;
       group->bucket_failed(e.error());
-      if (e.error().code == ErrorCode::kResources) coordinator_.fail(e.error());
-      return;
     }
-    votes_.begin(*group);
+    proposed_groups_.erase(found);
   } else {
     votes_.accept(decision);
   }
@@ -276,7 +307,7 @@ void Engine::plan(OperationTopic& topic) {
   const Operation& head = topic.head();
   if (head.kind == OperationKind::kClose) {
     topic.accepted(std::nullopt, nullptr);
-    topic.finish_head(std::nullopt);
+    topic.complete_head();
     fail_all({.code = ErrorCode::kShutdown, .what = "the runtime is closed"});
     return;
   }
@@ -386,6 +417,7 @@ void Engine::fail_owner(BucketId id, const Error& error) {
 
 void Engine::finish(BucketId id) {
   BucketTable::Bucket& bucket = buckets_[id];
+  activity_ = {.verb = "complete", .bucket = first_line(bucket.text)};
   ++bucket.iteration;
   bucket.running = false;
   if (bucket.is_eager) coordinator_.end(id);
@@ -407,13 +439,15 @@ void Engine::fail_device(const Error& error) {
   if (!is_effect || now - *device_failed_at_ >= kCauseWithin) coordinator_.fail(error);
 }
 
-void Engine::fail_all(const Error& error) {
-  failure_ = error;
+/// Every part of it is done, whatever fails in another.
+void Engine::fail_all(const Error& error) noexcept {
+  failure_ = copied(error);
   const bool is_orderly = error.code == ErrorCode::kShutdown;
-  executor_.cancel();
+  succeeds([&] { executor_.cancel(); });
   if (lane_ && !is_orderly) {
-    transport_.poll();  // So that peers hear of it before the device keeps this thread.
-    lane_->abort();
+    // So that peers hear of it before the device keeps this thread.
+    succeeds([&] { transport_.poll(); });
+    succeeds([&] { lane_->abort(); });
   }
   proposed_operations_.clear();
   retirement_.reset();
@@ -422,8 +456,9 @@ void Engine::fail_all(const Error& error) {
   close_.fail_all(error);
   for (auto& [topic, group] : proposed_groups_) group->bucket_failed(error);
   for (auto& [name, group] : groups_) group->bucket_failed(error);
+  for (const Submission& submission : drained_) refuse(submission);  // that `absorb` left over
   linger_until_ = clocks_.time_outs.now() + (is_orderly ? kFinalizeWithin : kLinger);
-  linger();
+  if (!succeeds([&] { linger(); })) end();
 }
 
 /// The end itself is a move: a thread that parked after it would never wake.
@@ -436,8 +471,11 @@ bool Engine::linger() {
   return ended();
 }
 
-void Engine::end() {
-  transport_.shutdown(failure_->code == ErrorCode::kShutdown);
+void Engine::end() noexcept {
+  const bool is_orderly = failure_->code == ErrorCode::kShutdown;
+  if (!succeeds([&] { transport_.shutdown(is_orderly); })) {
+    succeeds([&] { transport_.shutdown(false); });
+  }
   queue_.close();
   absorb();
   ended_.store(true, std::memory_order_release);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "runtime/api/options.h"
 #include "runtime/calibration/calibration.h"
 #include "runtime/engine/bucket_table.h"
+#include "runtime/engine/caught.h"
 #include "runtime/engine/gradient_group.h"
 #include "runtime/engine/gradient_votes.h"
 #include "runtime/engine/operation.h"
@@ -31,8 +33,10 @@ struct EngineClocks {
   const Clock& steps;      ///< Tells how long steps take, so it must be exact.
 };
 
-/// One rank's way from "ready here" to "summed everywhere". `poll` never blocks and never throws;
+/// One rank's path from "ready here" to "summed everywhere". `poll` never blocks and never throws;
 /// given transports that share a process, engines of many ranks run in one thread, in any order.
+///
+/// An exception on the way ends the job with one error on all ranks: every ticket fails with it.
 ///
 /// Threads: `submit` and `abort` any; everything else one at a time, the driver's (see `Driver`).
 class Engine {
@@ -55,7 +59,11 @@ class Engine {
   void abort(Error error);
 
   /// Moves everything on as far as it goes now. Returns whether anything moved.
-  bool poll();
+  bool poll() noexcept;
+
+  /// Ends the job on all ranks with the exception that is being handled, which came up in `verb`
+  /// outside `poll`. Before: inside a handler.
+  void fail_with_exception(std::string_view verb) noexcept;
 
   /// Something was submitted that no poll has seen.
   bool has_submissions() const { return !queue_.empty(); }
@@ -81,10 +89,11 @@ class Engine {
       std::variant<std::shared_ptr<Operation>, std::shared_ptr<GradientGroup>, ReadyBucket, Error>;
 
   void enqueue(Submission submission);
+  bool move();
   bool absorb();
   bool run();
-  void take(std::shared_ptr<Operation> operation);
-  void take(std::shared_ptr<GradientGroup> group);
+  void take(const std::shared_ptr<Operation>& operation);
+  void take(const std::shared_ptr<GradientGroup>& group);
   void take(const ReadyBucket& ready);
   void take(const Error& error) { coordinator_.leave(error); }
   void apply(const Frame& decision);
@@ -101,11 +110,11 @@ class Engine {
   void abandon(BucketId id);
   void fail_owner(BucketId id, const Error& error);
   void finish(BucketId id);
-  void refuse(const Submission& submission);
+  void refuse(const Submission& submission) noexcept;
   void fail_device(const Error& error);
-  void fail_all(const Error& error);
+  void fail_all(const Error& error) noexcept;
   bool linger();
-  void end();
+  void end() noexcept;
 
   Transport& transport_;
   ProcessGrid grid_;
@@ -137,6 +146,7 @@ class Engine {
   std::map<Topic, OperationTopic*> proposed_operations_;
   std::map<Topic, std::shared_ptr<GradientGroup>> proposed_groups_;
   std::vector<int> awaited_peers_;
+  Activity activity_;
   std::optional<Error> failure_;  // constant once set; published by closing the queue
   std::optional<TimePoint> device_failed_at_;
   TimePoint linger_until_{};

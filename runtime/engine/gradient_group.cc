@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
+#include "runtime/engine/caught.h"
 #include "runtime/wait/waiting.h"
 
 namespace kolo {
@@ -209,13 +210,13 @@ void GradientGroup::bucket_finished(std::size_t index) {
   changed_.notify_all();
 }
 
-void GradientGroup::bucket_failed(const Error& error) {
+void GradientGroup::bucket_failed(const Error& error) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    if (!error_) error_ = error;
+    if (!error_) error_ = copied(error);
     has_failed_.store(true, std::memory_order_release);
   }
-  registration_.complete(error);
+  registration_.fail(error);
   changed_.notify_all();
 }
 

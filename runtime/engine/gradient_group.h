@@ -104,7 +104,7 @@ class GradientGroup final : public BucketOwner {
   void bucket_started(std::size_t index) override;
   void bucket_enqueued(std::size_t index) override;
   void bucket_finished(std::size_t index) override;
-  void bucket_failed(const Error& error) override;
+  void bucket_failed(const Error& error) noexcept override;
   /// Those that wait for its registration or for its gradients.
   int waiters() const override { return waiters_ + registration_.waiters(); }
   GradientGroup* as_gradients() override { return this; }

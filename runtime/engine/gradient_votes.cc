@@ -11,7 +11,7 @@ void GradientVotes::begin(GradientGroup& group) {
   } else {
     group.begin();
   }
-  group.registration().complete(std::nullopt);
+  group.registration().complete();
 }
 
 /// The smallest value counts, that of the rank that waited least: all ranks decide by it, and by
@@ -27,13 +27,7 @@ bool GradientVotes::accept(const Frame& decision) {
   const auto vote = undecided_.extract(decision.topic);
   if (vote.empty()) return false;
   GradientGroup& group = *vote.mapped();
-  if (group.failed()) return true;
-  try {
-    settle(group, dense_steps(decision.least));
-  } catch (const KoloError& e) {
-    group.bucket_failed(e.error());
-    coordinator_.fail(e.error());
-  }
+  if (!group.failed()) settle(group, dense_steps(decision.least));
   return true;
 }
 

@@ -18,7 +18,7 @@ namespace kolo {
 ///   begin ──► auto is open: 20 iterations ──► vote on steps ──► settled for good
 ///     └─────► auto is not open ─────────────────────────────────────▲
 ///
-/// Threads: the engine's. Errors: none; a plan that fails ends the set and the job.
+/// Threads: the engine's. Errors: those of the plan, which end the job.
 class GradientVotes {
  public:
   /// `step_clock` tells how long steps take. Everything outlives it.

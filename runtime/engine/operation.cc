@@ -58,14 +58,14 @@ void OperationTopic::accepted(std::optional<BucketId> bucket, std::shared_ptr<Re
   packer_ = std::move(packer);
 }
 
-void OperationTopic::rejected(const Error& error) {
+void OperationTopic::rejected(const Error& error) noexcept {
   proposal_.reset();
-  finish_head(error);
+  take_head()->ticket->fail(error);
 }
 
-void OperationTopic::bucket_failed(const Error& error) {
+void OperationTopic::bucket_failed(const Error& error) noexcept {
   is_rejected_ = true;
-  if (std::exchange(arrived_, false)) finish_head(error);
+  if (std::exchange(arrived_, false)) take_head()->ticket->fail(error);
 }
 
 void OperationTopic::arrived() {
@@ -73,20 +73,20 @@ void OperationTopic::arrived() {
   if (packer_) packer_->rebind(0, head().buffer.data, head().input);
 }
 
-void OperationTopic::finish_head(const std::optional<Error>& error) {
-  const std::shared_ptr<Operation> head = std::move(queue_.front());
+std::shared_ptr<Operation> OperationTopic::take_head() noexcept {
+  std::shared_ptr<Operation> head = std::move(queue_.front());
   queue_.pop_front();
-  head->ticket->complete(error);
+  return head;
 }
 
-void OperationTopic::fail_all(const Error& error) {
+void OperationTopic::fail_all(const Error& error) noexcept {
   proposal_.reset();
-  while (!queue_.empty()) finish_head(error);
+  while (!queue_.empty()) take_head()->ticket->fail(error);
 }
 
 void OperationTopic::bucket_finished(std::size_t) {
   arrived_ = false;
-  finish_head(std::nullopt);
+  complete_head();
 }
 
 }  // namespace kolo

@@ -74,13 +74,13 @@ class OperationTopic final : public BucketOwner {
   /// The proposal was accepted; the head's signature now has this bucket (none for kClose).
   void accepted(std::optional<BucketId> bucket, std::shared_ptr<Rebindable> packer);
   /// The proposal was rejected: the head fails.
-  void rejected(const Error& error);
+  void rejected(const Error& error) noexcept;
   /// The head has arrived; its buffer is bound to the bucket until it finishes.
   void arrived();
   /// Completes the head.
-  void finish_head(const std::optional<Error>& error);
-  /// Completes everything.
-  void fail_all(const Error& error);
+  void complete_head() noexcept { take_head()->ticket->complete(); }
+  /// Fails everything.
+  void fail_all(const Error& error) noexcept;
 
   /// The bucket of the last accepted signature.
   std::optional<BucketId> bucket() const { return bucket_; }
@@ -90,12 +90,14 @@ class OperationTopic final : public BucketOwner {
   void bucket_enqueued(std::size_t) override {}
   void bucket_finished(std::size_t index) override;
   /// The bucket is not used again; the head fails if it is in it.
-  void bucket_failed(const Error& error) override;
+  void bucket_failed(const Error& error) noexcept override;
   /// With those whose use is queued behind the head.
   int waiters() const override;
   OperationTopic* as_operation() override { return this; }
 
  private:
+  std::shared_ptr<Operation> take_head() noexcept;
+
   std::deque<std::shared_ptr<Operation>> queue_;
   OperationShape shape_;           // that the bucket was made for
   std::optional<Topic> proposal_;  // undecided

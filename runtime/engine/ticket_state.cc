@@ -4,11 +4,15 @@
 
 #include <fmt/format.h>
 
+#include "runtime/engine/caught.h"
 #include "runtime/wait/waiting.h"
 
 namespace kolo {
 
-void TicketState::complete(std::optional<Error> error) {
+void TicketState::complete() noexcept { end(std::nullopt); }
+void TicketState::fail(const Error& error) noexcept { end(copied(error)); }
+
+void TicketState::end(std::optional<Error> error) noexcept {
   {
     const MutexLock lock(mutex_);
     if (done_.load(std::memory_order_relaxed)) return;

@@ -15,8 +15,9 @@ class Driver;
 /// number of threads.
 class TicketState {
  public:
-  /// Threads: the engine's. Once.
-  void complete(std::optional<Error> error) KOLO_EXCLUDES(mutex_);
+  /// Ends it, well or with an error, unless it has ended. Threads: the engine's.
+  void complete() noexcept KOLO_EXCLUDES(mutex_);
+  void fail(const Error& error) noexcept KOLO_EXCLUDES(mutex_);
 
   bool done() const { return done_.load(std::memory_order_acquire); }
 
@@ -35,6 +36,7 @@ class TicketState {
   const std::atomic<int>& waiters() const { return waiters_; }
 
  private:
+  void end(std::optional<Error> error) noexcept KOLO_EXCLUDES(mutex_);
   void throw_error() const;
 
   Mutex mutex_;

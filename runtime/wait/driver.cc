@@ -34,12 +34,22 @@ Driver::Driver(Engine& engine, Transport& transport, const WaitPolicy& policy, U
   for (const int fd : fds) watched_.push_back({.fd = fd, .events = POLLIN, .revents = 0});
 }
 
+/// Calls what the transport may refuse. Threads: the driver's.
+template <typename Call>
+void Driver::guard(const Call& call) noexcept {
+  try {
+    call();
+  } catch (...) {
+    engine_.fail_with_exception("wait");
+  }
+}
+
 // --- Users' threads -----------------------------------------------------------------------------
 
 bool Driver::try_to_sit_down() {
   const Seat::Take take = seat_.take();
   if (take == Seat::Take::kRefused) return false;
-  if (take == Seat::Take::kTakenArmed) transport_.unarm();
+  if (take == Seat::Take::kTakenArmed) unarm();
   drives_.store(drives_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   spinner_.renew();
   return true;
@@ -62,10 +72,10 @@ void Driver::attend(Next next) {
     transport_.ring(transport_.rank());  // The driver may sleep.
     return;
   }
+  const Seated seated(*this, next);
   // What is set out in the first poll can often go no further: the second finds out.
   moved_ = engine_.poll() && (next == Next::kDrive || engine_.poll());
   has_polled_ = next == Next::kDrive;
-  get_up(next);
 }
 
 bool Driver::go_on(TimePoint deadline) {
@@ -78,13 +88,13 @@ bool Driver::go_on(TimePoint deadline) {
     const TimePoint now = std::chrono::steady_clock::now();
     if (now >= deadline) return false;
     const Duration limit = sleep_limit(engine_);
-    transport_.sleep(std::min({limit, kPendingSleep, deadline - now}));
+    guard([&] { transport_.sleep(std::min({limit, kPendingSleep, deadline - now})); });
     spinner_.renew();
   }
   return !engine_.ended();
 }
 
-void Driver::get_up(Next next) {
+void Driver::get_up(Next next) noexcept {
   for (;;) {
     const bool idle = engine_.idle();
     const bool is_watched = seat_.is_watched();
@@ -97,7 +107,7 @@ void Driver::get_up(Next next) {
       if (arm(idle)) {
         left = seat_.leave_watched();
         if (left == Seat::Leave::kLeft) return;
-        transport_.unarm();
+        unarm();
         if (left == Seat::Leave::kNotWatched) continue;
       }
     } else {
@@ -118,11 +128,19 @@ void Driver::get_up(Next next) {
 
 void Driver::call_engine_thread(Doorbell::News why) { call_.ring(why, call_fd_.get()); }
 
-bool Driver::arm(bool idle) { return idle ? transport_.arm_idle() : transport_.arm(); }
+bool Driver::arm(bool idle) {
+  bool is_armed = false;
+  guard([&] { is_armed = idle ? transport_.arm_idle() : transport_.arm(); });
+  return is_armed;
+}
+
+void Driver::unarm() {
+  guard([&] { transport_.unarm(); });
+}
 
 // --- The engine's thread ------------------------------------------------------------------------
 
-void Driver::run() {
+void Driver::run() noexcept {
   std::uint64_t drives = 0;  // that it knew of when it last sat
   while (!engine_.ended()) {
     const bool may_drive = call_.answer() != static_cast<std::uint32_t>(kStandBy);
@@ -130,7 +148,7 @@ void Driver::run() {
       call_.sleep(kStandByTime);
       continue;
     }
-    transport_.disarm();
+    guard([&] { transport_.disarm(); });
     const std::uint64_t known = std::exchange(drives, drives_.load(std::memory_order_relaxed));
     const bool was_driven = drives != known;
     if (was_driven && engine_.idle()) {
@@ -163,7 +181,7 @@ Driver::Rest Driver::drive_for_all() {
       watch(limit);
       return Rest::kWatched;
     }
-    transport_.unarm();
+    unarm();
   }
 }
 

@@ -36,6 +36,7 @@ namespace kolo {
 /// work under way arms the transport again if the engine's thread watches, or else calls it.
 ///
 /// Threads: any for `drive` and `attend`; `run` is the engine's thread.
+/// Errors:  whatever the engine or the transport throws ends the job; the seat becomes free.
 class Driver {
  public:
   /// What the caller of `attend` does next.
@@ -50,9 +51,9 @@ class Driver {
   void drive(const Settled& settled, TimePoint deadline) {
     threads_.enter();
     if (settled() || !sit_down()) return;
+    const Seated seated(*this, Next::kUnknown);
     while (!settled() && go_on(deadline)) {
     }
-    get_up(Next::kUnknown);
   }
 
   /// For a thread that has submitted work and goes its way: sets out what can be, and sees to the
@@ -61,18 +62,34 @@ class Driver {
   void attend(Next next);
 
   /// Drives when nobody else does, until the engine has ended.
-  void run();
+  void run() noexcept;
 
  private:
+  /// A user's thread that has sat down gets up at the end of the scope.
+  class Seated {
+   public:
+    Seated(Driver& driver, Next next) : driver_(driver), next_(next) {}
+    ~Seated() { driver_.get_up(next_); }
+    Seated(const Seated&) = delete;
+    Seated& operator=(const Seated&) = delete;
+
+   private:
+    Driver& driver_;
+    const Next next_;
+  };
+
   bool try_to_sit_down();
   bool sit_down();
   bool go_on(TimePoint deadline);
-  void get_up(Next next);
+  void get_up(Next next) noexcept;
   void call_engine_thread(Doorbell::News why);
   enum class Rest : std::uint8_t { kWatched, kStandBy };
   Rest drive_for_all();
   bool arm(bool idle);
+  void unarm();
   void watch(Duration limit);
+  template <typename Call>
+  void guard(const Call& call) noexcept;
 
   Engine& engine_;
   Transport& transport_;

@@ -26,22 +26,33 @@ struct JobDevices {
   Wrap wrap = {};
 };
 
+/// What stands between the ranks of an `EngineJob` and what they call, where it is given.
+struct JobWraps {
+  std::function<std::unique_ptr<Transport>(int rank, std::unique_ptr<Transport>)> transport = {};
+  std::function<bool(int rank, Engine&)> poll = {};
+};
+
 /// The engines of all ranks of a job in one thread: a seeded scheduler picks who polls next, and
 /// which operation of which device stream runs next; time stands still unless it is advanced.
 class EngineJob {
  public:
   EngineJob(ProcessGrid grid, const Options& options, std::uint64_t seed,
-            const std::optional<JobDevices>& devices = std::nullopt)
+            const std::optional<JobDevices>& devices = std::nullopt, const JobWraps& wraps = {})
       : hub_(std::move(grid), kLimits) {
     if (devices) make_planes(seed, *devices);
     const Calibration calibration{.costs = parse_link_costs(options.link_costs), .source = {}};
     std::vector<SeededScheduler::Pollable> pollables;
     for (int rank = 0; rank < hub_.grid().world_size(); ++rank) {
       transports_.push_back(hub_.transport(rank));
+      if (wraps.transport) {
+        transports_.back() = wraps.transport(rank, std::move(transports_.back()));
+      }
       engines_.push_back(std::make_unique<Engine>(
           *transports_.back(), hub_.grid(), EngineClocks{clock_, clock_}, options, calibration,
           kLimits, devices ? &plane(rank) : nullptr));
-      pollables.push_back([engine = engines_.back().get()] { return engine->poll(); });
+      pollables.push_back([rank, engine = engines_.back().get(), poll = wraps.poll] {
+        return poll ? poll(rank, *engine) : engine->poll();
+      });
       if (devices) pollables.push_back([device = &this->device(rank)] { return device->step(); });
     }
     scheduler_ = std::make_unique<SeededScheduler>(seed, std::move(pollables));

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <initializer_list>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -73,6 +74,23 @@ TEST(ReduceTeam, SeesWhatTheCallerHasWrittenAndTheReverse) {
   for (in = 1; in <= 100; ++in) {
     team.run(out.size(), [&](std::size_t piece, std::size_t) { out[piece] = in; });
     EXPECT_EQ(out, std::vector<std::size_t>(out.size(), in));
+  }
+}
+
+TEST(ReduceTeam, ThrowsWhatAPieceThrowsAndGoesOn) {
+  for (const WaitPolicy& policy : kPolicies) {
+    for (const int helpers : {0, 1, 3}) {
+      ReduceTeam team(helpers, policy);
+      for (std::size_t faulty = 0; faulty < 8; ++faulty) {
+        const auto work = [&](std::size_t piece, std::size_t) {
+          if (piece == faulty) throw std::runtime_error("a piece");
+        };
+        EXPECT_THROW(team.run(8, work), std::runtime_error);
+        std::atomic<int> done{0};
+        team.run(8, [&](std::size_t, std::size_t) { ++done; });
+        EXPECT_EQ(done, 8);
+      }
+    }
   }
 }
 
