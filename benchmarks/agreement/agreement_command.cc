@@ -77,10 +77,11 @@ AgreementCommand::AgreementCommand(CLI::App& app)
                   "bucket")
       ->delimiter(',')
       ->capture_default_str();
-  command_.add_option("--agreements", agreements_, "Barriers in sequence beside one bucket")
+  command_
+      .add_option("--agreements", agreements_, "Number of successive barriers beside one bucket")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command_.add_option("--rounds", rounds_, "Buckets of each size")
+  command_.add_option("--rounds", rounds_, "Number of buckets of each size")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command_.add_option("--json", json_, "Write the rows to this file");

@@ -159,15 +159,15 @@ AllReduceCommand::AllReduceCommand(CLI::App& app)
       ->delimiter(',')
       ->capture_default_str();
   command_.add_flag("--out-of-place", options_.out_of_place,
-                    "Measure also with contribution and sum in two buffers");
+                    "Also measure with contribution and sum in separate buffers");
   command_
       .add_option(
           "--compare", compare_,
           fmt::format(
-              "Systems to measure beside Kolo: {}. Open MPI counts with the best of its "
-              "algorithms, "
-              "its hierarchical component han among them (which crashes in place in 4.1.4, so that "
-              "there the contribution is copied first); gloo is TCP, over the loopback inside a "
+              "Systems to measure beside Kolo: {}. A row of mpi is the best of Open MPI's "
+              "algorithms, including its hierarchical component han (which crashes in place in "
+              "4.1.4, so the contribution is copied first); gloo is TCP, over the loopback inside "
+              "a "
               "node; limit, from 64 KiB on, is a lower bound between nodes; streaming is a "
               "reference inside a "
               "node",
@@ -182,11 +182,13 @@ AllReduceCommand::AllReduceCommand(CLI::App& app)
       ->capture_default_str();
   command_
       .add_option("--seconds", options_.seconds,
-                  fmt::format("Time for the timed iterations of a row, which are at least {}",
+                  fmt::format("Seconds for the timed iterations of a row, which are at least {}",
                               kLeastIterations))
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command_.add_option("--warmup", options_.warmup, "Most untimed iterations before each round")
+  command_
+      .add_option("--warmup", options_.warmup,
+                  "Largest number of untimed iterations before each round")
       ->check(CLI::Range(0, 1'000'000'000))
       ->capture_default_str();
   command_

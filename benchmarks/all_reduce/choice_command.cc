@@ -96,11 +96,12 @@ ChoiceCommand::ChoiceCommand(CLI::App& app)
       ->capture_default_str();
   command_
       .add_option("--seconds", options_.seconds,
-                  "Time for the timed iterations of each algorithm at each size")
+                  "Seconds for the timed iterations of each algorithm at each size")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command_
-      .add_option("--rounds", options_.rounds, "Most rounds; each measures every algorithm in turn")
+      .add_option("--rounds", options_.rounds,
+                  "Largest number of rounds; each measures every algorithm")
       ->check(CLI::Range(4, 10'000))
       ->capture_default_str();
   command_.add_option("--json", json_, "Write the rows to this file");

@@ -76,13 +76,13 @@ OverlapCommand::OverlapCommand(CLI::App& app)
       ->capture_default_str();
   command_
       .add_option("--compute-ms", options_.compute_ms,
-                  "Computation of the backward pass, in milliseconds")
+                  "Computing time of the backward pass in milliseconds")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command_
       .add_option(
           "--fusion-sizes", fusion_sizes_,
-          "Fusion sizes in bytes, comma-separated, measured in turns; 0 sends each gradient "
+          "Fusion sizes in bytes, comma-separated, measured alternately; 0 sends each gradient "
           "alone")
       ->delimiter(',')
       ->capture_default_str();
@@ -92,9 +92,9 @@ OverlapCommand::OverlapCommand(CLI::App& app)
   command_
       .add_option(
           "--compare", compare_,
-          "Systems with blocking calls, mpi and gloo, each measured in three ways: one call for "
-          "gradients that lie side by side (flat), one call with copies into and out of a "
-          "buffer (packed), a call for each gradient (each)")
+          "Systems with blocking calls to measure beside Kolo: mpi and gloo, comma-separated. Each "
+          "is measured with one call for adjacent gradients (flat), with one call and copies into "
+          "and out of a buffer (packed), and with one call per gradient (each)")
       ->check(one_of({"mpi", "gloo"}))
       ->delimiter(',');
   command_.add_option("--iterations", options_.iterations, "Iterations of every system")

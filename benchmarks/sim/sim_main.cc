@@ -282,42 +282,45 @@ void run_check(const Arguments& arguments) {
 }
 
 void add_costs(CLI::App& app, Arguments& arguments) {
-  app.add_option("--link-costs", arguments.link_costs,
-                 "What links cost, KEY=VALUE,... as `kolo-topo` prints it; what is left out is as "
-                 "the measured rows say "
-                 "(check) or keeps its default");
+  app.add_option(
+      "--link-costs", arguments.link_costs,
+      "Link costs, KEY=VALUE,... as kolo-topo prints them; keys left out keep the values of "
+      "the measured rows (check) or their defaults");
   app.add_option("--chunk-bytes", arguments.chunk_bytes,
-                 "Size of the chunks that buckets are cut into; suffixes K, M, G [1M; device 32M]");
+                 "Chunk size in bytes, with suffixes K, M and G [1M; device 32M]");
   app.add_option("--eager-bytes", arguments.eager_bytes,
-                 "Between nodes, buckets of at most this size start without agreement [64K]");
+                 "Between nodes, buckets of at most this many bytes start without agreement [64K]");
   app.add_option("--json", arguments.json, "Write the rows to this file");
 }
 
 void add_cluster(CLI::App& app, Arguments& arguments) {
-  app.add_option("--ranks", arguments.ranks, "How many, comma-separated")
+  app.add_option("--ranks", arguments.ranks, "Numbers of ranks, comma-separated")
       ->delimiter(',')
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option("--nodes", arguments.nodes, "Instead of --ranks")->check(CLI::Range(1, 4096));
+  app.add_option("--nodes", arguments.nodes, "Number of nodes, in place of --ranks")
+      ->check(CLI::Range(1, 4096));
   app.add_option("--ranks-per-node", arguments.ranks_per_node,
-                 "Fewer ranks have a node to themselves")
+                 "Ranks of each node; fewer ranks share one node")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   app.add_option("--gbit", arguments.gbit,
-                 "Rate of a node's link, Gbit/s, comma-separated; 95.7 % of it is payload. Instead "
-                 "of what --link-costs says of bandwidth")
+                 "Rates of a node's link in Gbit/s, comma-separated, in place of the bandwidth in "
+                 "--link-costs; 95.7 % of the rate is payload")
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
-  app.add_option("--algorithm", arguments.algorithms, "As for kolo-train; several, repeated")
+  app.add_option("--algorithm", arguments.algorithms,
+                 "Algorithm, as for kolo-train; repeat the option for several")
       ->capture_default_str();
   app.add_option("--memory", arguments.memory,
                  "arena (zero copy), user (packed), device or device-user (the same on a GPU)")
       ->check(one_of({"arena", "user", "device", "device-user"}))
       ->capture_default_str();
   app.add_flag("--full", arguments.cluster.full,
-               "Play each rank's own schedule, even where one node can stand for all");
+               "Play the schedule of every rank, even where one node can represent all");
   Stragglers& stragglers = arguments.cluster.stragglers;
-  app.add_option("--late-us", stragglers.late_us, "Mean lateness of ranks, exponential")
+  app.add_option("--late-us", stragglers.late_us,
+                 "Mean delay of a rank in microseconds, distributed exponentially; 0 or more")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber)
       ->group("Stragglers");
@@ -326,17 +329,17 @@ void add_cluster(CLI::App& app, Arguments& arguments) {
       ->check(CLI::Range(0.0, 1.0))
       ->group("Stragglers");
   app.add_option("--slow-factor", stragglers.slow_factor,
-                 "How many times as long a slow rank computes")
+                 "Computing time of a slow rank, as a multiple of the others'")
       ->capture_default_str()
       ->check(CLI::Range(1.0, 1e6))
       ->group("Stragglers");
-  app.add_option("--seed", stragglers.seed, "Of who is late and slow")
+  app.add_option("--seed", stragglers.seed, "Seed that picks delayed and slow ranks")
       ->capture_default_str()
       ->group("Stragglers");
 }
 
 int main(int argc, char** argv) {
-  CLI::App app("Predicts times on clusters that one does not have, from Kolo's own schedules.",
+  CLI::App app("Predicts times on clusters by playing Kolo's own schedules in virtual time.",
                "kolo-sim");
   app.set_version_flag("--version", std::string("kolo-sim ") + kVersion);
   app.require_subcommand(1);
@@ -344,33 +347,40 @@ int main(int argc, char** argv) {
 
   CLI::App& all_reduce = *app.add_subcommand("all-reduce", "Time and bandwidth by size");
   all_reduce
-      .add_option("--bytes", arguments.bytes, "Of the bucket, comma-separated; suffixes K, M, G")
+      .add_option("--bytes", arguments.bytes,
+                  "Bytes of the bucket, comma-separated, with suffixes K, M and G")
       ->delimiter(',')
       ->capture_default_str();
-  all_reduce.add_option("--dtype", arguments.dtype, "Of the elements")->capture_default_str();
+  all_reduce.add_option("--dtype", arguments.dtype, "Type of the elements")->capture_default_str();
 
   CLI::App& step = *app.add_subcommand("step", "Time of a training step, and efficiency");
-  step.add_option("--model", arguments.models, "resnet50 (25 M parameters), gpt1b (1 B)")
+  step.add_option("--model", arguments.models, "Model: resnet50 (25 M parameters) or gpt1b (1 B)")
       ->delimiter(',')
       ->capture_default_str();
-  step.add_option("--batch", arguments.batch, "Samples per rank [64 images; 8 sequences]")
+  step.add_option("--batch", arguments.batch, "Samples per rank and step [64 images; 8 sequences]")
       ->check(CLI::PositiveNumber);
-  step.add_option("--tflops", arguments.tflops, "What a rank sustains, Tflop/s")
+  step.add_option("--tflops", arguments.tflops, "Sustained rate of a rank in Tflop/s")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  step.add_option("--compute-ms", arguments.compute_ms,
-                  "Of forward and backward, instead of what --tflops and --batch make of it")
+  step.add_option(
+          "--compute-ms", arguments.compute_ms,
+          "Time of forward and backward pass in milliseconds, in place of --tflops and --batch")
       ->check(CLI::PositiveNumber);
-  step.add_option("--wire", arguments.wire, "Dtype on the wire [float32]");
+  step.add_option("--wire", arguments.wire,
+                  "Dtype on the wire: float32, float16 or bfloat16 [float32]");
   step.add_option("--compression", arguments.compressions,
-                  "As for kolo-train: none, fp16, bf16, topk(DENSITY,...), auto, or rules by name; "
-                  "in memory of the host. Several, repeated")
+                  "Compression, as for kolo-train: none, fp16, bf16, topk(DENSITY,...), auto, or "
+                  "rules by name; host memory only. Repeat the option for several")
       ->capture_default_str();
-  step.add_option("--fusion-bytes", arguments.fusion_bytes, "Largest bucket [4M; device 64M]");
+  step.add_option("--fusion-bytes", arguments.fusion_bytes,
+                  "Largest bucket in bytes, with suffixes K, M and G [4M; device 64M]");
 
   CLI::App& check = *app.add_subcommand("check", "Predictions beside measurements, with errors");
-  check.add_option("--measured", arguments.measured, "JSON of kolo-bench all-reduce")->required();
-  check.add_option("--column", arguments.column, "median_us, time_us (the mean), min_us or p99_us")
+  check.add_option("--measured", arguments.measured, "JSON files of kolo-bench all-reduce")
+      ->required();
+  check
+      .add_option("--column", arguments.column,
+                  "Column to compare: median_us, time_us (the mean), min_us or p99_us")
       ->check(one_of({"median_us", "time_us", "min_us", "p99_us"}))
       ->capture_default_str();
 

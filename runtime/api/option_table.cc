@@ -30,15 +30,22 @@ constexpr microseconds kLongestSpin = std::chrono::minutes(1);
 /// The address space of a process, which is also beyond what one message or bucket can be.
 constexpr std::size_t kMostBytes = std::size_t{1} << 47;
 constexpr std::size_t kLeastArena = 4096;  // a page
+constexpr OptionRange kSpin{.least = -1, .most = kLongestSpin.count(), .unit = "microseconds"};
 constexpr OptionRange kThreads{.least = 0, .most = 256, .unit = "threads"};
 constexpr std::size_t kLongestPath = 4096;  // Linux's PATH_MAX
 constexpr std::size_t kLongestName = 255;
 
-OptionEntry bytes_option(std::string name, std::string help, std::size_t Options::*field,
+/// "time limit of start-up; milliseconds, 1 to 31536000000".
+std::string with_range(std::string_view help, const OptionRange& range) {
+  return fmt::format("{}; {}, {} to {}", help, range.unit, range.least, range.most);
+}
+
+OptionEntry bytes_option(std::string name, std::string_view help, std::size_t Options::*field,
                          std::size_t least) {
   return {.name = std::move(name),
           .value = "BYTES",
-          .help = std::move(help),
+          .help = fmt::format("{}; bytes with suffixes K, M and G, {} to {}", help,
+                              bytes_text(least), bytes_text(kMostBytes)),
           .set =
               [field, least](Options& options, const std::string& text) {
                 options.*field = parse_bytes(text, least, kMostBytes);
@@ -48,9 +55,9 @@ OptionEntry bytes_option(std::string name, std::string help, std::size_t Options
 }
 
 /// The same, or "auto".
-OptionEntry auto_bytes_option(std::string name, std::string help, std::size_t Options::*field,
+OptionEntry auto_bytes_option(std::string name, std::string_view help, std::size_t Options::*field,
                               std::size_t least) {
-  OptionEntry entry = bytes_option(std::move(name), std::move(help), field, least);
+  OptionEntry entry = bytes_option(std::move(name), help, field, least);
   entry.value = "BYTES|auto";
   entry.set = [field, least](Options& options, const std::string& text) {
     options.*field = text == "auto" ? kAutoBytes : parse_bytes(text, least, kMostBytes);
@@ -77,16 +84,16 @@ OptionEntry text_option(std::string name, std::string value, std::string help,
       .job_wide = job_wide};
 }
 
-OptionEntry ms_option(std::string name, std::string help, milliseconds Options::*field,
+OptionEntry ms_option(std::string name, std::string_view help, milliseconds Options::*field,
                       std::int64_t least) {
+  const OptionRange range{.least = least, .most = kLongestTimeout.count(), .unit = "milliseconds"};
   return {
       .name = std::move(name),
       .value = "MS",
-      .help = std::move(help),
+      .help = with_range(help, range),
       .set =
-          [field, least](Options& options, const std::string& text) {
-            options.*field = milliseconds(parse_number(
-                text, {.least = least, .most = kLongestTimeout.count(), .unit = "milliseconds"}));
+          [field, range](Options& options, const std::string& text) {
+            options.*field = milliseconds(parse_number(text, range));
           },
       .get = [field](const Options& options) { return std::to_string((options.*field).count()); }};
 }
@@ -95,7 +102,7 @@ OptionEntry wire_option() {
   return {.name = "wire_dtype",
           .value = "DTYPE",
           .help =
-              "dtype in which floating-point gradients travel: float32, float64, float16 or "
+              "dtype of floating-point gradients on the wire: float32, float64, float16 or "
               "bfloat16; empty: each gradient's own",
           .set =
               [](Options& options, const std::string& text) {
@@ -122,7 +129,8 @@ OptionEntry compression_option() {
       .help =
           "compression of gradients: none, fp16, bf16, topk(DENSITY,SETTING,...), "
           "block_topk(DENSITY,BLOCK,SETTING,...) or auto; or rules by name with * and ?, of which "
-          "the first match counts, e.g. '*.bias=none,*=topk(0.01)'. SETTING: fp32, fp16 or bf16 "
+          "the first match counts, e.g. '*.bias=none,*=topk(0.01)'. DENSITY: share of elements "
+          "that is sent, above 0 and up to 1. SETTING: fp32, fp16 or bf16 "
           "(dtype of values), dgc[=MOMENTUM], warmup=STEPS (dense), ramp=STEPS (falling density), "
           "nofeedback, rule=quota|exact|lossless, route=auto|allgather|owners|logstep, "
           "scope=nodes|flat. auto measures 20 dense steps, compresses where that makes steps at "
@@ -177,14 +185,13 @@ OptionEntry verify_schedules_option() {
 OptionEntry spin_option() {
   return {.name = "spin",
           .value = "US",
-          .help =
+          .help = with_range(
               "time that a waiting thread polls before it sleeps; 0: sleep at once; -1: chosen "
-              "from the "
-              "cores of the node, its ranks and their compute threads (OMP_NUM_THREADS)",
+              "from the cores of the node, its ranks and their compute threads (OMP_NUM_THREADS)",
+              kSpin),
           .set =
               [](Options& options, const std::string& text) {
-                options.spin = microseconds(parse_number(
-                    text, {.least = -1, .most = kLongestSpin.count(), .unit = "microseconds"}));
+                options.spin = microseconds(parse_number(text, kSpin));
               },
           .get = [](const Options& options) { return std::to_string(options.spin.count()); }};
 }
@@ -192,9 +199,10 @@ OptionEntry spin_option() {
 OptionEntry reduce_threads_option() {
   return {.name = "reduce_threads",
           .value = "N|auto",
-          .help =
+          .help = with_range(
               "threads that help with reductions in host memory; auto: up to 3, on cores that the "
               "ranks of the node and their compute threads (OMP_NUM_THREADS) leave free; 0: none",
+              kThreads),
           .set =
               [](Options& options, const std::string& text) {
                 options.reduce_threads =
@@ -250,16 +258,18 @@ const std::vector<OptionEntry>& option_table() {
   };
   static const std::vector<OptionEntry> table = {
       auto_bytes_option("fusion_bytes",
-                        "largest bucket of gradients; 0 sends each gradient alone; auto takes what "
-                        "the cost model predicts to be fastest",
+                        "largest bucket of gradients; 0 sends each gradient alone; auto takes the "
+                        "size that the cost model predicts to be fastest",
                         &Options::fusion_bytes, 0),
       text_option("algorithm", "NAME",
                   "auto, flat, ring, direct, halving_doubling, tree, hierarchical or "
                   "hierarchical:LOCAL,CROSS",
                   &Options::algorithm, true, check_algorithm),
-      text_option("device", "NAME",
-                  "accelerator of this rank: cpu (none), cuda (by local rank) or cuda:INDEX",
-                  &Options::device, false, check_device_name),
+      text_option(
+          "device", "NAME",
+          "accelerator of this rank: cpu (none), cuda (the GPU whose index is the local rank) or "
+          "cuda:INDEX, 0 to 65535",
+          &Options::device, false, check_device_name),
       text_option("device_algorithm", "NAME",
                   "algorithm for device memory: auto, native (one NCCL collective) or "
                   "hierarchical:native,CROSS with CROSS ring, direct, halving_doubling or tree",
@@ -283,8 +293,8 @@ const std::vector<OptionEntry>& option_table() {
       wire_option(),
       compression_option(),
       auto_bytes_option("chunk_bytes",
-                        "largest chunk of a bucket; chunks are pipelined; auto takes what the "
-                        "cost model predicts to be fastest",
+                        "largest chunk of a bucket; chunks are pipelined; auto takes the size that "
+                        "the cost model predicts to be fastest",
                         &Options::chunk_bytes, 1),
       bytes_option("network_window",
                    "limit of the bytes of a bucket that are in flight between nodes, in at least "
@@ -304,10 +314,10 @@ const std::vector<OptionEntry>& option_table() {
                   &Options::node_id, false, check_name),
       ms_option("connect_timeout", "time limit of start-up", &Options::connect_timeout, 1),
       ms_option("mismatch_after",
-                "a tensor that only some ranks have submitted is reported after this time",
+                "delay before Kolo checks which ranks have not submitted a tensor",
                 &Options::mismatch_after, 1),
       ms_option("peer_timeout",
-                "a peer that others wait for and that gives no sign of life for this time is lost",
+                "a peer that others wait for and that is silent for this time is lost",
                 &Options::peer_timeout, 1),
       ms_option("operation_timeout", "time limit of every wait; 0: none",
                 &Options::operation_timeout, 0),

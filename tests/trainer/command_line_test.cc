@@ -109,6 +109,11 @@ TEST(CommandLineTest, ValuesThatCannotBeUsedAreConfigurationErrors) {
   expect("--loss-scale", "-8", "--loss-scale: '-8' is not auto, off, dynamic or a number");
   expect("--heads", "3", "--width 128 is not a multiple of --heads 3");
   expect("--batch", "0", "--batch must be at least 1");
+  expect("--momentum", "1", "--momentum must be at least 0 and below 1");
+  expect("--beta1", "-0.1", "--beta1 must be at least 0 and below 1");
+  expect("--beta2", "1", "--beta2 must be at least 0 and below 1");
+  expect("--epsilon", "0", "--epsilon must be greater than 0");
+  expect("--weight-decay", "-1", "--weight-decay must not be negative");
   expect("--peer-timeout", "soon", "--peer-timeout: ");
 }
 

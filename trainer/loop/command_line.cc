@@ -22,64 +22,74 @@ std::string find_model(int argc, const char* const* argv) {
 }
 
 void add_job_options(CLI::App& app, Config& c) {
-  app.add_option("--model", c.model, "mlp, lenet, convnet or gpt; decides the defaults below");
+  app.add_option("--model", c.model,
+                 "mlp, lenet, convnet or gpt; sets the defaults of other options");
   app.add_option("--data", c.data,
-                 "Images: directory with the four MNIST files (IDX, plain or .gz) or CIFAR-10's "
-                 "data_batch_N.bin. Text: a file, or a directory of *.md *.txt *.h *.cc *.py *.sh")
+                 "Data set. Images: a directory with the four MNIST files (IDX, plain or .gz) or "
+                 "CIFAR-10's data_batch_N.bin. Text, for gpt: a file, or a directory of *.md *.txt "
+                 "*.h *.cc *.py *.sh")
       ->required();
-  app.add_option("--epochs", c.epochs, "Passes over the training data");
-  app.add_option("--steps", c.steps, "Global steps, instead of --epochs");
-  app.add_option("--batch", c.batch, "Samples per rank and step");
-  app.add_option("--seed", c.seed, "Of initial weights, sample order and generated text");
-  app.add_option("--threads", c.threads, "Threads of the mathematics library per rank")
+  app.add_option("--epochs", c.epochs, "Passes over the training data; at least 1");
+  app.add_option("--steps", c.steps, "Training steps, in place of --epochs; at least 1");
+  app.add_option("--batch", c.batch, "Samples per rank and step; at least 1");
+  app.add_option("--seed", c.seed, "Seed of initial weights, sample order and generated text");
+  app.add_option("--threads", c.threads, "Compute threads per rank; at least 1")
       ->envname("KOLO_THREADS");
 }
 
 void add_model_options(CLI::App& app, Config& c) {
-  app.add_option("--layers", c.layers, "gpt: transformer blocks");
-  app.add_option("--width", c.width, "gpt: elements per position");
-  app.add_option("--heads", c.heads, "gpt: attention heads, a divisor of --width");
-  app.add_option("--context", c.context, "gpt: bytes per sample");
-  app.add_option("--hidden", c.hidden, "image models: width of hidden dense layers");
+  app.add_option("--layers", c.layers, "gpt: number of transformer blocks; at least 1");
+  app.add_option("--width", c.width, "gpt: elements per position; a multiple of --heads");
+  app.add_option("--heads", c.heads, "gpt: number of attention heads; at least 1");
+  app.add_option("--context", c.context, "gpt: bytes of text per sample; at least 1");
+  app.add_option("--hidden", c.hidden, "image models: width of hidden dense layers; at least 1");
 }
 
 void add_optimizer_options(CLI::App& app, Config& c) {
   app.add_option("--optimizer", c.optimizer, "sgd or adamw");
-  app.add_option("--lr", c.lr, "Peak learning rate");
-  app.add_option("--final-lr-share", c.final_lr_share, "Of --lr, at the last step (cosine)");
-  app.add_option("--warmup-steps", c.warmup_steps, "Steps of linear rise to --lr");
-  app.add_option("--clip-norm", c.clip_norm, "Limit of the global gradient norm; 0: none");
-  app.add_option("--weight-decay", c.optimizer_options.weight_decay, "Of matrices and kernels");
-  app.add_option("--momentum", c.optimizer_options.momentum, "sgd");
-  app.add_option("--beta1", c.optimizer_options.beta1, "adamw");
-  app.add_option("--beta2", c.optimizer_options.beta2, "adamw");
-  app.add_option("--epsilon", c.optimizer_options.epsilon, "adamw");
+  app.add_option("--lr", c.lr, "Highest learning rate; greater than 0");
+  app.add_option("--final-lr-share", c.final_lr_share,
+                 "Share of --lr that is left at the last step, 0 to 1 (cosine schedule)");
+  app.add_option("--warmup-steps", c.warmup_steps,
+                 "Steps in which the learning rate rises linearly to --lr");
+  app.add_option("--clip-norm", c.clip_norm, "Limit of the norm of all gradients; 0: none");
+  app.add_option("--weight-decay", c.optimizer_options.weight_decay,
+                 "Decay of matrices and kernels per step, times the learning rate; 0 or more");
+  app.add_option("--momentum", c.optimizer_options.momentum, "sgd: momentum, 0 to below 1");
+  app.add_option("--beta1", c.optimizer_options.beta1,
+                 "adamw: decay of the first moment, 0 to below 1");
+  app.add_option("--beta2", c.optimizer_options.beta2,
+                 "adamw: decay of the second moment, 0 to below 1");
+  app.add_option("--epsilon", c.optimizer_options.epsilon,
+                 "adamw: added to the root of the second moment; greater than 0");
 }
 
 void add_precision_options(CLI::App& app, Config& c) {
-  app.add_option("--precision", c.precision,
-                 "Of the model's arithmetic: float32, and with --device cuda bfloat16 or float16")
+  app.add_option(
+         "--precision", c.precision,
+         "Dtype of the model's arithmetic: float32; with --device cuda also bfloat16 or float16")
       ->type_name("DTYPE");
   app.add_option("--loss-scale", c.loss_scale,
-                 "Factor on the loss against underflow; steps that overflow are skipped by all "
-                 "ranks: off, dynamic, a number, or auto (dynamic for --precision float16)")
+                 "Factor on the loss against underflow: off, dynamic, a number greater than 0, or "
+                 "auto (dynamic for --precision float16); all ranks skip a step that overflows")
       ->type_name("NAME|NUMBER");
   app.add_option("--cuda-graph", c.cuda_graph,
-                 "on: record the kernels of a step once and replay them (--device cuda)")
+                 "on: record the kernels of a step once and replay them (with --device cuda)")
       ->type_name("on|off")
       ->default_str("off");
 }
 
 void add_report_options(CLI::App& app, Config& c) {
-  app.add_option("--log-every", c.log_every, "Steps between lines of progress");
+  app.add_option("--log-every", c.log_every, "Steps between lines of progress; at least 1");
   app.add_option("--eval-every", c.eval_every,
                  "Steps between evaluations on held-out data; 0: after each epoch");
-  app.add_option("--progress", c.progress,
-                 "terminal (one line that renews itself), lines, or auto");
+  app.add_option("--progress", c.progress, "terminal (one line, updated in place), lines, or auto");
   app.add_option("--json", c.json, "Write the summary to this file");
   app.add_option("--sample", c.sample_bytes, "gpt: bytes of generated text at the end; 0: none");
-  app.add_option("--temperature", c.temperature, "gpt: of generated text; 0: likeliest byte");
-  app.add_option("--prompt", c.prompt, "gpt: what generated text continues")
+  app.add_option("--temperature", c.temperature,
+                 "gpt: randomness of generated text, 0 or more; 0: always the most likely byte");
+  app.add_option("--prompt", c.prompt,
+                 "gpt: text that the generated text continues; at least one byte")
       ->default_str("a line break");
 }
 

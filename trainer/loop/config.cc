@@ -63,6 +63,12 @@ void validate(const Config& c) {
   require(c.final_lr_share >= 0.0f && c.final_lr_share <= 1.0f,
           "--final-lr-share must be between 0 and 1");
   require(c.clip_norm >= 0.0, "--clip-norm must not be negative");
+  const OptimizerOptions& o = c.optimizer_options;
+  require(o.weight_decay >= 0.0f, "--weight-decay must not be negative");
+  require(o.momentum >= 0.0f && o.momentum < 1.0f, "--momentum must be at least 0 and below 1");
+  require(o.beta1 >= 0.0f && o.beta1 < 1.0f, "--beta1 must be at least 0 and below 1");
+  require(o.beta2 >= 0.0f && o.beta2 < 1.0f, "--beta2 must be at least 0 and below 1");
+  require(o.epsilon > 0.0f, "--epsilon must be greater than 0");
   require(c.temperature >= 0.0, "--temperature must not be negative");
   require(c.hidden > 0, "--hidden must be at least 1");
   require(c.layers > 0 && c.context > 0, "--layers and --context must be at least 1");

@@ -117,6 +117,19 @@ TEST(OptionTable, WhatRanksMustHaveAlikeIsJobWide) {
   }
 }
 
+TEST(OptionTable, HelpStatesUnitAndRangeOfNumbers) {
+  for (const OptionEntry& entry : option_table()) {
+    const std::string kind = entry.value.substr(0, entry.value.find('|'));
+    const std::map<std::string, std::string> units = {{"BYTES", "; bytes with suffixes K, M and G"},
+                                                      {"MS", "; milliseconds, "},
+                                                      {"US", "; microseconds, "},
+                                                      {"N", "; threads, "}};
+    if (!units.contains(kind)) continue;
+    EXPECT_THAT(entry.help, HasSubstr(units.at(kind))) << entry.name;
+    EXPECT_THAT(entry.help, testing::ContainsRegex("-?[0-9]+ to [0-9]+[KMG]?$")) << entry.name;
+  }
+}
+
 TEST(OptionsFromEnvironment, ReadsEveryVariable) {
   for (const OptionEntry& entry : option_table()) {
     const Variable variable(entry.variable(), other_values().at(entry.name));
