@@ -34,11 +34,11 @@ CompressionRules CompressionRules::parse(std::string_view text) {
   for (std::string_view left = text;;) {
     const std::size_t comma = find_outside_brackets(left, ',');
     const std::string_view rule = trimmed(left.substr(0, comma));
-    if (rule.empty()) fail(text, "a rule is empty");
+    if (rule.empty()) fail(text, "one rule is empty; remove the extra comma");
     const std::size_t equals = find_outside_brackets(rule, '=');
     const bool for_all = equals == std::string_view::npos;
     const std::string_view pattern = for_all ? "*" : trimmed(rule.substr(0, equals));
-    if (pattern.empty()) fail(rule, "a rule without a pattern before '='");
+    if (pattern.empty()) fail(rule, "a rule has no name pattern before '='");
     rules.rules_.push_back(
         {.pattern = std::string(pattern),
          .spec = CompressionSpec::parse(for_all ? rule : rule.substr(equals + 1))});

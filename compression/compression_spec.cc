@@ -81,9 +81,9 @@ class SpecReader {
     }
     if (!has_arguments) return spec_;
     if (!spec_.may_be_sparse()) {
-      fail(fmt::format("{} has no density", word_of(kMethods, spec_.method)));
+      fail(fmt::format("{} takes no density", word_of(kMethods, spec_.method)));
     }
-    if (whole.back() != ')') fail("a ')' is missing at the end");
+    if (whole.back() != ')') fail("the closing ')' is missing");
     read_arguments(whole.substr(open + 1, whole.size() - open - 2));
     return spec_;
   }

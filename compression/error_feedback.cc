@@ -214,11 +214,12 @@ const FeedbackState::Tensor& ErrorFeedback::find(const FeedbackState& state,
                      .what = std::string("the saved state of error feedback ") + what});
   };
   const auto found = std::ranges::find(state.tensors, tensor.name, &FeedbackState::Tensor::name);
-  if (found == state.tensors.end()) fail("does not have this tensor");
-  if (found->residual.size() != tensor.count) fail("has this tensor with another count");
+  if (found == state.tensors.end()) fail("lacks this tensor");
+  if (found->residual.size() != tensor.count)
+    fail("has this tensor with another number of elements");
   if (found->first != tensor.first) fail("has another part of this tensor");
   if (found->velocity.size() != (momentum_ ? tensor.count : 0)) {
-    fail(momentum_ ? "has no velocity" : "has a velocity, and momentum is not corrected here");
+    fail(momentum_ ? "has no velocity" : "has a velocity, but this job does not correct momentum");
   }
   return *found;
 }
@@ -231,8 +232,9 @@ std::vector<const FeedbackState::Tensor*> ErrorFeedback::matching(
     found.push_back(&find(state, tensors_[t]));
   }
   if (state.tensors.size() != tensors_.size()) {
-    throw KoloError({.code = ErrorCode::kData,
-                     .what = "the saved state of error feedback has tensors that are not here"});
+    throw KoloError(
+        {.code = ErrorCode::kData,
+         .what = "the saved state of error feedback has tensors that this job does not have"});
   }
   return found;
 }

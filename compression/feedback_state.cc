@@ -33,7 +33,7 @@ std::vector<const Tensor*> parts_of(std::span<const FeedbackState> old_ranks,
   for (const Tensor* part : parts) {
     const bool has_velocity = !parts.front()->velocity.empty();
     if (part->velocity.size() != (has_velocity ? part->residual.size() : 0)) {
-      fail("only some ranks have a velocity of tensor '" + name + "'");
+      fail("only some saved states have a velocity of tensor '" + name + "'");
     }
   }
   return parts;
@@ -60,7 +60,7 @@ std::vector<std::byte> to_bytes(const FeedbackState& state) {
 
 FeedbackState feedback_state_from(std::span<const std::byte> bytes) {
   StateReader reader(kName, bytes);
-  if (reader.number() != kMagic) reader.fail("not such a state");
+  if (reader.number() != kMagic) reader.fail("these bytes are not such a state");
   FeedbackState state;
   for (std::uint64_t left = reader.number(); left > 0; --left) {
     Tensor& tensor = state.tensors.emplace_back();
@@ -69,7 +69,7 @@ FeedbackState feedback_state_from(std::span<const std::byte> bytes) {
     tensor.residual = reader.floats();
     tensor.velocity = reader.floats();
   }
-  if (!reader.rest().empty()) reader.fail("longer than it says");
+  if (!reader.rest().empty()) reader.fail("the bytes go on after the end of the state");
   return state;
 }
 
@@ -99,7 +99,8 @@ FeedbackState remap(std::span<const FeedbackState> old_ranks, const FeedbackShar
         if (has_velocity) sum.velocity[i - sum.first] += (*part)->velocity[i - (*part)->first];
       }
     }
-    if (covered != wanted.count) fail("nobody had some elements of tensor '" + wanted.name + "'");
+    if (covered != wanted.count)
+      fail("the saved states lack some elements of tensor '" + wanted.name + "'");
     scale(sum.residual, share.factor);
     scale(sum.velocity, share.factor);
   }

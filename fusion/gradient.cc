@@ -53,7 +53,7 @@ std::string describe(std::span<const GradientSpec> gradients, const GradientOpti
 void check_gradients(std::span<const GradientSpec> gradients, const GradientOptions& options) {
   check(!gradients.empty(), "a gradient set needs at least one gradient");
   check(!options.wire_dtype || is_float(*options.wire_dtype),
-        "the wire dtype must be a float type");
+        "the wire dtype must be floating-point");
   std::set<std::string_view> names;
   for (const GradientSpec& gradient : gradients) {
     check(!gradient.name.empty(), "a gradient needs a name");

@@ -114,7 +114,7 @@ bool ChoiceCommand::run() {
   runtime_ = options_from_environment(std::move(runtime_));
   if (runtime_.algorithm != Options{}.algorithm) {
     throw KoloError({.code = ErrorCode::kConfig,
-                     .what = "choice judges auto, so KOLO_ALGORITHM must not be set"});
+                     .what = "choice measures auto, so KOLO_ALGORITHM must not be set"});
   }
   options_.sizes = parse_sizes("--sizes", sizes_);
   options_.what.home = home_ == "arena" ? Home::kArena : Home::kUser;

@@ -72,12 +72,12 @@ std::string network_address(const Runtime& runtime) {
   ::gethostname(name.data(), name.size() - 1);
   const std::string address = address_of_name(name.data());
   if (!address.empty() && !address.starts_with("127.") && address != "::1") return address;
-  throw KoloError({.code = ErrorCode::kConfig,
-                   .rank = runtime.rank(),
-                   .what = fmt::format(
-                       "'{}' is no name by which other nodes reach this one; name the network's "
-                       "interface in UCX_NET_DEVICES",
-                       name.data())});
+  throw KoloError(
+      {.code = ErrorCode::kConfig,
+       .rank = runtime.rank(),
+       .what = fmt::format("'{}' is not a name that other nodes can reach; name the network's "
+                           "interface in UCX_NET_DEVICES",
+                           name.data())});
 }
 
 }  // namespace kolo::bench

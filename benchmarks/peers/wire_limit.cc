@@ -35,14 +35,14 @@ template <std::size_t kCount>
 void wait_for(std::array<pollfd, kCount>& sockets) {
   const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(kPatience);
   const int ready = ::poll(sockets.data(), sockets.size(), static_cast<int>(patience.count()));
-  if (ready == 0) fail(ErrorCode::kTimeout, "no byte moved over a wire");
+  if (ready == 0) fail(ErrorCode::kTimeout, "no byte was transferred over a link");
   if (ready < 0 && errno != EINTR) fail(ErrorCode::kIo, std::generic_category().message(errno));
 }
 
 /// The bytes that `send` or `recv` moved, or 0 if it would have had to wait.
 std::size_t moved(ssize_t result) {
   if (result > 0) return static_cast<std::size_t>(result);
-  if (result == 0) fail(ErrorCode::kPeerLost, "a neighbour closed its wire");
+  if (result == 0) fail(ErrorCode::kPeerLost, "a neighbouring node closed its connection");
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return 0;
   fail(ErrorCode::kIo, std::generic_category().message(errno));
 }

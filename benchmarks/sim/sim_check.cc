@@ -80,7 +80,7 @@ std::vector<MeasuredRow> read_measured(const std::string& file, const std::strin
   } catch (const nlohmann::json::exception& e) {
     fail(ErrorCode::kData, fmt::format("{}: not the JSON of kolo-bench ({})", file, e.what()));
   }
-  if (rows.empty()) fail(ErrorCode::kData, file + ": no rows of kolo in memory of the host");
+  if (rows.empty()) fail(ErrorCode::kData, file + ": no rows of kolo in host memory");
   return rows;
 }
 

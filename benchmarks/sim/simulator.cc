@@ -335,7 +335,7 @@ class Simulation {
     throw KoloError(
         {.code = ErrorCode::kInternal,
          .rank = rank,
-         .what = fmt::format("the simulation of bucket {} stands still: {}", bucket, what)});
+         .what = fmt::format("the simulation of bucket {} is stuck: {}", bucket, what)});
   }
 
   /// The first step of a rank that waits for nothing but other ranks. (What comes before a step has

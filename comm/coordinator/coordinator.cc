@@ -136,11 +136,13 @@ void Coordinator::receive() {
       silence_.erase(incoming_.peer);
       handle(incoming_.peer, *frame);
     } else {
-      fail({.code = ErrorCode::kInternal,
-            .rank = transport_.rank(),
-            .peer = incoming_.peer,
-            .verb = "agree",
-            .what = "received a malformed control frame"});
+      fail(
+          {.code = ErrorCode::kInternal,
+           .rank = transport_.rank(),
+           .peer = incoming_.peer,
+           .verb = "agree",
+           .what =
+               "received a malformed control message; do all ranks run the same version of Kolo?"});
     }
   }
 }
@@ -361,7 +363,9 @@ void Coordinator::count_silence(TimePoint now, std::span<const int> awaited) {
           .rank = transport_.rank(),
           .peer = peer,
           .verb = is_awaited ? "run" : "agree",
-          .what = fmt::format("rank {} gives no sign of life for {:.3g} s", peer, seconds)});
+          .what = fmt::format("rank {} has been silent for {:.3g} s; if it was only slow, raise "
+                              "peer_timeout",
+                              peer, seconds)});
     return;
   }
 }

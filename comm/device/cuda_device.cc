@@ -44,7 +44,7 @@ std::unique_ptr<Event> CudaDevice::make_event() {
 }
 
 DeviceMemory CudaDevice::allocate(std::size_t bytes, MemoryKind kind) {
-  check(kind != MemoryKind::kHost, "a device allocates device and pinned memory");
+  check(kind != MemoryKind::kHost, "a device allocates only device and pinned memory");
   const CudaDeviceGuard guard(index_);
   const std::size_t taken = std::max<std::size_t>(bytes, 1);
   const bool pinned = kind == MemoryKind::kPinned;

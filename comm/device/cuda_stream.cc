@@ -9,7 +9,7 @@ namespace {
 template <typename Cuda, typename Any>
 Cuda& cast(Any& any) {
   auto* const cuda = dynamic_cast<Cuda*>(&any);
-  check(cuda != nullptr, "a stream or event of another kind of device");
+  check(cuda != nullptr, "this stream or event belongs to another kind of device");
   return *cuda;
 }
 

@@ -18,7 +18,7 @@ std::unique_ptr<Event> HostDeviceBase::make_event() {
 }
 
 DeviceMemory HostDeviceBase::allocate(std::size_t bytes, MemoryKind kind) {
-  check(kind != MemoryKind::kHost, "a device allocates device and pinned memory");
+  check(kind != MemoryKind::kHost, "a device allocates only device and pinned memory");
   DeviceMemory memory = allocate_poisoned(bytes, kind, describe());
   ++allocations_;
   return memory;

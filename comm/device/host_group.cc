@@ -120,11 +120,11 @@ class HostGroupHub::Table {
   bool agrees(int rank) KOLO_REQUIRES(mutex_) {
     for (int other = 0; other < size(); ++other) {
       if (!seat(other).call || seat(other).call->matches(*seat(rank).call)) continue;
-      failure_ =
-          Error{.code = ErrorCode::kMismatch,
-                .what = fmt::format("call {} of the group is {} on rank {}, but {} on rank {}",
-                                    completed_, seat(other).call->to_string(), member(other),
-                                    seat(rank).call->to_string(), member(rank))};
+      failure_ = Error{
+          .code = ErrorCode::kMismatch,
+          .what = fmt::format("collective {} of the group is {} on rank {}, but {} on rank {}",
+                              completed_, seat(other).call->to_string(), member(other),
+                              seat(rank).call->to_string(), member(rank))};
       return false;
     }
     return true;
@@ -247,7 +247,7 @@ class HostGroup final : public LocalGroup {
     HostStream& host_stream = as_host(stream);
     check(count == 0 || (source != nullptr && target != nullptr), "a collective without memory");
     if (table_.failed()) return;
-    check(state_ == GroupState::kActive, "a collective after the end of its group");
+    check(state_ == GroupState::kActive, "a collective was called after the end of its group");
     const Call call{.kind = kind,
                     .dtype = dtype,
                     .op = op,

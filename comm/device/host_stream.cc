@@ -12,7 +12,7 @@ namespace {
 template <typename Host, typename Any>
 Host& cast(Any& any) {
   auto* const host = dynamic_cast<Host*>(&any);
-  check(host != nullptr, "a stream or event of another kind of device");
+  check(host != nullptr, "this stream or event belongs to another kind of device");
   return *host;
 }
 

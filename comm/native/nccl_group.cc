@@ -136,7 +136,7 @@ DeviceMemory NcclGroup::allocate(std::size_t bytes) {
 
 bool NcclGroup::accepts_calls() const {
   if (failure_ || state_ == GroupState::kAborted) return false;
-  check(state_ == GroupState::kActive, "a collective after the end of its group");
+  check(state_ == GroupState::kActive, "a collective was called after the end of its group");
   return true;
 }
 

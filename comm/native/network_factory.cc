@@ -22,7 +22,7 @@ std::unique_ptr<MessageTransport> connect_network(Rendezvous& rendezvous) {
 std::unique_ptr<MessageTransport> connect_network(Rendezvous&) {
   throw KoloError(
       {.code = ErrorCode::kConfig,
-       .what = "the job has several nodes, but this build of Kolo has no network transport; "
+       .what = "the job spans several nodes, but this build of Kolo has no network transport; "
                "configure it with -DKOLO_WITH_UCX=ON"});
 }
 

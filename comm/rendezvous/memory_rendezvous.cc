@@ -35,7 +35,7 @@ class MeetingPoint {
             .rank = rank,
             .verb = {},
             .bucket = {},
-            .what = fmt::format("rendezvous: rank {} did not come within {} ms",
+            .what = fmt::format("rendezvous: rank {} did not join within {} ms",
                                 fmt::join(missing(), ", "), timeout_.count())});
     }
     if (rounds_done_ == round) throw KoloError(*failure_);

@@ -34,7 +34,8 @@ bool start_mpi() {
   MPI_Finalized(&finalized);
   if (finalized != 0) {
     fail(ErrorCode::kConfig,
-         "MPI was finalized before; start MPI yourself to make several runtimes one after another");
+         "MPI was finalized already; call MPI_Init yourself to create several runtimes in "
+         "succession");
   }
   int running = 0;
   MPI_Initialized(&running);
@@ -48,7 +49,7 @@ bool start_mpi() {
   MPI_Query_thread(&level);
   MPI_Is_thread_main(&is_main);
   if (level < MPI_THREAD_SERIALIZED && is_main == 0) {
-    fail(ErrorCode::kConfig, "MPI may be used by its main thread only; start Kolo there");
+    fail(ErrorCode::kConfig, "MPI works on the main thread only; create the runtime there");
   }
   return false;
 }
@@ -82,7 +83,7 @@ class MpiRendezvous::Communicator {
   int size() const { return size_; }
 
   std::vector<std::string> all_gather(const std::string& mine) {
-    if (failed_) fail(ErrorCode::kPeerLost, "the rendezvous failed before");
+    if (failed_) fail(ErrorCode::kPeerLost, "the rendezvous has already failed");
     Exchange& io = *exchange_;
     const auto count = static_cast<std::size_t>(size_);
     io.mine = mine;
@@ -142,7 +143,8 @@ class MpiRendezvous::Communicator {
       check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call);
       if (done == 0 && SteadyClock{}.now() >= deadline) {
         fail(ErrorCode::kTimeout,
-             fmt::format("rendezvous: not all ranks came within {} ms", timeout_.count()));
+             fmt::format("rendezvous: not all ranks joined within {} ms; did every rank start?",
+                         timeout_.count()));
       }
       if (done == 0 && tests > kQuickTests) ::poll(nullptr, 0, 1);
     }

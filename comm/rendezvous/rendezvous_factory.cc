@@ -23,7 +23,7 @@ std::unique_ptr<Rendezvous> mpi_rendezvous(const Launch& launch,
                         .rank = launch.rank.value_or(-1),
                         .verb = {},
                         .bucket = {},
-                        .what = "MPI does not understand its launcher: it sees rank " +
+                        .what = "MPI and the launcher disagree: MPI sees rank " +
                                 std::to_string(rank) + " of " + std::to_string(size) +
                                 "; use the mpirun of the MPI that Kolo was built with"});
 }

@@ -39,7 +39,7 @@ Error stray_message(int rank, const Tag& tag, std::size_t bytes) {
                .peer = static_cast<int>(tag.source),
                .verb = "run",
                .bucket = {},
-               .what = "nobody waited for a message of " + std::to_string(bytes) +
+               .what = "no receive was posted for a message of " + std::to_string(bytes) +
                        " bytes: bucket " + std::to_string(tag.bucket) + ", iteration " +
                        std::to_string(tag.iteration) + ", number " + std::to_string(tag.ordinal)};
 }

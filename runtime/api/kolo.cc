@@ -159,7 +159,7 @@ std::shared_ptr<Operation> new_all_reduce(RuntimeState& state, std::string_view 
                                           const void* input, const BufferView& result,
                                           ReduceOp op) {
   check(!name.empty(), "an operation needs a name");
-  check(result.memory == MemoryKind::kHost, "out of place is for host memory");
+  check(result.memory == MemoryKind::kHost, "out-of-place all-reduce takes host memory only");
   check(input != nullptr && result.data != nullptr, "a buffer of an all-reduce is null");
   const auto* const from = static_cast<const std::byte*>(input);
   const auto* const to = static_cast<const std::byte*>(result.data);
@@ -289,7 +289,7 @@ GradientSet::~GradientSet() {
 std::size_t GradientSet::size() const { return group_->gradients().size(); }
 
 BufferView GradientSet::view(std::size_t index) const {
-  check(index < size(), "there is no gradient with this index");
+  check(index < size(), "no gradient has this index");
   return group_->view(index);
 }
 
@@ -316,13 +316,12 @@ void GradientSet::wait(NativeStream stream) {
 
 void GradientSet::fail_late() const {
   const auto timeout = runtime_->options().operation_timeout;
-  throw KoloError(
-      {.code = ErrorCode::kTimeout,
-       .verb = "complete",
-       .bucket = group_->name(),
-       .what = fmt::format("gradients are not combined after {} ms although no peer is known "
-                           "to be lost; operation_timeout sets this limit",
-                           timeout.count())});
+  throw KoloError({.code = ErrorCode::kTimeout,
+                   .verb = "complete",
+                   .bucket = group_->name(),
+                   .what = fmt::format("gradients are not combined after {} ms although no peer is "
+                                       "lost; operation_timeout sets this limit",
+                                       timeout.count())});
 }
 
 // --- Compression --------------------------------------------------------------------------------

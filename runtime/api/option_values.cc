@@ -50,7 +50,7 @@ std::size_t parse_bytes(const std::string& text) {
   }
   if (error != std::errc() || value < 0 ||
       value > std::numeric_limits<std::int64_t>::max() >> shift) {
-    fail(fmt::format("'{}' is negative, or too large for a number of bytes", text));
+    fail(fmt::format("'{}' is negative or too large for a number of bytes", text));
   }
   return static_cast<std::size_t>(value) << shift;
 }

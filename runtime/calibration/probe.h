@@ -132,7 +132,7 @@ class ProbeWait {
         give_up({.code = ErrorCode::kTimeout,
                  .rank = transport_.rank(),
                  .verb = "calibrate",
-                 .what = "a peer did not answer while links were measured"});
+                 .what = "a peer did not answer during calibration"});
       }
     }
   }

@@ -183,7 +183,7 @@ void CompressedSet::load(const CompressionState& state) {
   }
   if (taken != state.feedback.tensors.size()) {
     throw KoloError({.code = ErrorCode::kData,
-                     .what = "state of compression: has tensors that are not in this set"});
+                     .what = "state of compression: it has tensors that are not in this set"});
   }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     buckets_[i].codec->load(parts[i]);

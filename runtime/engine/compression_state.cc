@@ -48,7 +48,7 @@ std::vector<std::byte> to_bytes(const CompressionState& state) {
 
 CompressionState compression_state_from(std::span<const std::byte> bytes) {
   StateReader reader(kName, bytes);
-  if (reader.number() != kMagic) reader.fail("not such a state");
+  if (reader.number() != kMagic) reader.fail("these bytes are not such a state");
   CompressionState state{.step = reader.number()};
   for (std::uint64_t left = reader.number(); left > 0; --left) {
     auto& [gradient, memory] = state.wires.emplace_back();
@@ -58,7 +58,7 @@ CompressionState compression_state_from(std::span<const std::byte> bytes) {
     unpack(reader.number(), memory.scale.is_settled, memory.scale.was_settled,
            memory.told_too_large, memory.told_too_small, memory.may_be_too_small);
     if (!WireScale::is_possible(exponent, room)) {
-      reader.fail("no exponent of a wire: that of '" + gradient + "'");
+      reader.fail("the wire exponent is out of range for '" + gradient + "'");
     }
     memory.scale.exponent = static_cast<int>(exponent);
     memory.scale.room = static_cast<int>(room);
@@ -71,7 +71,7 @@ CompressionState common_state(std::span<const CompressionState> old_ranks) {
   const auto fail = [](const std::string& what) {
     throw KoloError({.code = ErrorCode::kData, .what = std::string(kName) + ": " + what});
   };
-  if (old_ranks.empty()) fail("of no rank");
+  if (old_ranks.empty()) fail("no rank's state was given");
   CompressionState common{.step = old_ranks.front().step, .wires = old_ranks.front().wires};
   for (const CompressionState& rank : old_ranks) {
     if (rank.step != common.step) fail("ranks stopped at different steps");

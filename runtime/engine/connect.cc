@@ -109,7 +109,8 @@ void compare_settings(Rendezvous& rendezvous, const Options& options) {
                            "; start all ranks with the same value"});
 }
 
-/// Choosing whether to compress needs it; rank 0's stands for all, so that all choose alike.
+/// Measures the rate of selection for the choice of compression. Rank 0's rate counts for all
+/// ranks, so that all choose alike.
 void measure_selector(Rendezvous& rendezvous, const Options& options, LinkCosts& costs) {
   const bool chooses = rendezvous.rank() == 0 && options.calibrate == "on" &&
                        CompressionRules::parse(options.compression).leave_choices();
@@ -132,11 +133,12 @@ int choose_reduce_threads(const Options& options, const CoreSharers& sharers, st
 
 Connection connect(Rendezvous& rendezvous, const Options& options) {
   const int rank = rendezvous.rank();
+  const std::string node = node_identity(options.node_id);
+  log::set_identity(rank, short_node_name(node));
   compare_settings(rendezvous, options);
-  ProcessGrid grid(rendezvous.all_gather(node_identity(options.node_id)));
-  log::set_identity(rank, short_node_name(grid.node_id(grid.node(rank))));
+  ProcessGrid grid(rendezvous.all_gather(node));
 
-  // Rank 0 draws the job's identity; whoever takes part in the rendezvous may know it.
+  // Rank 0 draws the identity of the job; every participant of the rendezvous may know it.
   const std::string identity =
       rendezvous.all_gather(rank == 0 ? random_bytes(kJobIdBytes + kSecretBytes) : std::string())
           .front();

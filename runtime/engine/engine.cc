@@ -188,9 +188,10 @@ void Engine::take(const std::shared_ptr<Operation>& operation) {
 void Engine::take(const std::shared_ptr<GradientGroup>& group) {
   if (const auto former = groups_.find(group->name());
       former != groups_.end() && former->second->in_flight()) {
-    group->bucket_failed({.code = ErrorCode::kUsage,
-                          .bucket = group->name(),
-                          .what = "the set of this name has an iteration under way; wait() first"});
+    group->bucket_failed(
+        {.code = ErrorCode::kUsage,
+         .bucket = group->name(),
+         .what = "the set of this name is in the middle of an iteration; call wait() first"});
     return;
   }
   const std::string text = group->describe();
@@ -365,10 +366,10 @@ void Engine::plan(GradientGroup& group) {
       // Other buckets than the rejected one may still be running: all stay, on all ranks alike.
       failed_groups_.push_back(std::move(former->second));
     } else {
-      former->second->bucket_failed(
-          {.code = ErrorCode::kUsage,
-           .bucket = group.name(),
-           .what = "the gradient set was registered again; use the new one"});
+      former->second->bucket_failed({.code = ErrorCode::kUsage,
+                                     .bucket = group.name(),
+                                     .what = "this gradient set was replaced by a later "
+                                             "registration of its name; use the new one"});
       remove_gradients(*former->second, buckets_);
     }
     groups_.erase(former);

@@ -141,10 +141,11 @@ CompressionState GradientGroup::save_compression() const {
 
 void GradientGroup::load_compression(const CompressionState& state) {
   if (is_open() && !state.feedback.tensors.empty()) {
-    throw KoloError({.code = ErrorCode::kData,
-                     .bucket = name_,
-                     .what = "state of compression: of gradients that travelled sparsely, while "
-                             "auto has not decided here; name the spec that it chose then"});
+    throw KoloError(
+        {.code = ErrorCode::kData,
+         .bucket = name_,
+         .what = "state of compression: it has residuals of sparse gradients, but "
+                 "auto has not decided yet in this job; name the spec that it chose before"});
   }
   const std::size_t wires = wire_state_ ? gradients_.size() : 0;
   bool fits = state.wires.size() == wires;
@@ -154,7 +155,7 @@ void GradientGroup::load_compression(const CompressionState& state) {
   if (!fits) {
     throw KoloError({.code = ErrorCode::kData,
                      .bucket = name_,
-                     .what = "state of compression: exponents of other gradients"});
+                     .what = "state of compression: it has wire exponents of other gradients"});
   }
   compressed_.load(state);
   for (std::size_t i = 0; i < wires; ++i) wire_state_->resume(i, state.wires[i].memory);
@@ -221,7 +222,7 @@ void GradientGroup::bucket_failed(const Error& error) noexcept {
 }
 
 std::optional<GradientGroup::ReadyBucket> GradientGroup::note_ready(std::size_t index) {
-  check(index < gradients_.size(), "there is no gradient with this index");
+  check(index < gradients_.size(), "no gradient has this index");
   const std::lock_guard lock(mutex_);
   if (error_) throw KoloError(*error_);
   if (marked_[index]) {
@@ -238,7 +239,7 @@ std::optional<GradientGroup::ReadyBucket> GradientGroup::note_ready(std::size_t 
 
 std::optional<GradientGroup::ReadyBucket> GradientGroup::note_ready(std::size_t index,
                                                                     NativeStream stream) {
-  check(index < gradients_.size(), "there is no gradient with this index");
+  check(index < gradients_.size(), "no gradient has this index");
   check(gradients_[index].memory == MemoryKind::kDevice,
         "ready() on a stream is for gradients in device memory");
   device_->record(stream, *ready_events_[index]);

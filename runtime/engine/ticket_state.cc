@@ -38,12 +38,11 @@ void TicketState::throw_error() const KOLO_NO_THREAD_SAFETY_ANALYSIS {
 
 void TicketState::wait_within(std::chrono::milliseconds timeout, Driver* driver) {
   if (wait(timeout, driver)) return;
-  throw KoloError(
-      {.code = ErrorCode::kTimeout,
-       .verb = "complete",
-       .what = fmt::format("no result after {} ms although no peer is known to be lost; "
-                           "operation_timeout sets this limit",
-                           timeout.count())});
+  throw KoloError({.code = ErrorCode::kTimeout,
+                   .verb = "complete",
+                   .what = fmt::format("no result after {} ms although no peer is lost; "
+                                       "operation_timeout sets this limit",
+                                       timeout.count())});
 }
 
 void TicketState::reset() {

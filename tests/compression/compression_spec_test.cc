@@ -113,7 +113,7 @@ TEST(CompressionSpecTest, ErrorsNameTheText) {
   EXPECT_THAT(error_of("topk(1.5)"), HasSubstr("density 1.5 "));
   EXPECT_THAT(error_of("topk(nan)"), HasSubstr("density nan "));
   EXPECT_THAT(error_of("topk(0.1"), HasSubstr("')' is missing"));
-  EXPECT_THAT(error_of("fp16(0.1)"), HasSubstr("fp16 has no density"));
+  EXPECT_THAT(error_of("fp16(0.1)"), HasSubstr("fp16 takes no density"));
   EXPECT_THAT(error_of("topk(0.1,dgc=1)"), HasSubstr("momentum 1 is not between"));
   EXPECT_THAT(error_of("topk(0.1,warmup)"), HasSubstr("'' is not a number"));
   EXPECT_THAT(error_of("topk(0.1,warmup=-1)"), HasSubstr("'-1' is not a number"));
@@ -125,8 +125,9 @@ TEST(CompressionSpecTest, ErrorsNameTheText) {
               HasSubstr("'scope=all' is not scope=nodes or scope=flat"));
   EXPECT_THAT(error_of("topk(0.1,speed=9)"), HasSubstr("'speed=' is not fp32"));
   EXPECT_THAT(error_of("zip"), HasSubstr("'zip' is not none, fp16"));
-  EXPECT_THAT(error_of(""), HasSubstr("a rule is empty"));
-  EXPECT_THAT(error_of("*.bias=none,,fp16"), HasSubstr("a rule is empty"));
+  EXPECT_THAT(error_of(""), HasSubstr("one rule is empty; remove the extra comma"));
+  EXPECT_THAT(error_of("*.bias=none,,fp16"),
+              HasSubstr("one rule is empty; remove the extra comma"));
   EXPECT_THAT(error_of("=fp16"), HasSubstr("'=fp16': a rule without a pattern"));
 }
 

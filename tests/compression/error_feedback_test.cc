@@ -231,7 +231,8 @@ TEST(FeedbackStateTest, RefusesWhatDoesNotFit) {
     return std::string("no error");
   };
   EXPECT_THAT(error_of(ErrorFeedback({{"bias", 3}}), state), HasSubstr("bias"));
-  EXPECT_THAT(error_of(ErrorFeedback({{"weight", 4}}), state), HasSubstr("another count"));
+  EXPECT_THAT(error_of(ErrorFeedback({{"weight", 4}}), state),
+              HasSubstr("another number of elements"));
   EXPECT_THAT(error_of(ErrorFeedback({{"weight", 3}}, MomentumCorrection{}), state),
               HasSubstr("velocity"));
   EXPECT_THAT(error_of(ErrorFeedback(std::vector<FeedbackTensor>{}), state), HasSubstr("not here"));

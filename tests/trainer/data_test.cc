@@ -116,7 +116,7 @@ TEST(IdxFileTest, TrailingBytesAreAnError) {
   Bytes bytes = make_idx({1, 2, 3}, kElements);
   bytes.push_back(0);
   EXPECT_THAT(data_error([&] { read_idx(directory.write("long", bytes), 3); }),
-              HasSubstr("goes on after its 6 elements"));
+              HasSubstr("has bytes after its 6 elements"));
 }
 
 TEST(ImageDatasetTest, LabelOutOfRangeIsNamedWithItsOffset) {
@@ -178,7 +178,7 @@ TEST(CifarFileTest, MistakesNameFileAndOffset) {
   Bytes cut = cifar_records({3, 9});
   cut.pop_back();
   EXPECT_THAT(data_error([&] { read_cifar(directory.write("cut", cut)); }),
-              HasSubstr("cut: at byte 6145: file does not end with a record of 3073 bytes"));
+              HasSubstr("cut: at byte 6145: the size is not a multiple of a record of 3073 bytes"));
   EXPECT_THAT(data_error([&] { read_cifar(directory.write("empty", Bytes{})); }),
               HasSubstr("empty: at byte 0"));
   EXPECT_THAT(data_error([&] {

@@ -20,8 +20,9 @@ CifarBatch read_cifar(const std::filesystem::path& file, std::size_t begin, std:
   const MappedFile mapped(file);
   const std::span<const std::uint8_t> bytes = mapped.bytes();
   if (bytes.empty() || bytes.size() % kRecord != 0) {
-    throw_data_error(file, bytes.size(),
-                     "file does not end with a record of " + std::to_string(kRecord) + " bytes");
+    throw_data_error(
+        file, bytes.size(),
+        "the size is not a multiple of a record of " + std::to_string(kRecord) + " bytes");
   }
   CifarBatch batch;
   end = std::min(end, bytes.size() / kRecord);

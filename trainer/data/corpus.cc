@@ -47,7 +47,9 @@ std::vector<std::uint8_t> concatenate(const fs::path& directory) {
   } catch (const fs::filesystem_error& error) {
     throw_data_error(error.path1(), error.code().message());
   }
-  if (text.empty()) throw_data_error(directory, "no text below this directory");
+  if (text.empty())
+    throw_data_error(directory,
+                     "this directory holds no text files (*.md, *.txt, *.h, *.cc, *.py, *.sh)");
   return text;
 }
 

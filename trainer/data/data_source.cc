@@ -21,7 +21,10 @@ std::filesystem::path plain_or_gzip(const std::filesystem::path& directory,
   std::error_code ignored;
   if (std::filesystem::exists(plain, ignored)) return plain;
   if (std::filesystem::exists(packed, ignored)) return packed;
-  throw_data_error(plain, "no such file, and none with .gz");
+  throw_data_error(
+      plain,
+      "no such file, with or without .gz; --data takes a directory with the files of MNIST or "
+      "CIFAR-10");
 }
 
 std::unique_ptr<ImageDataset> load_part(const std::filesystem::path& directory,
@@ -78,7 +81,7 @@ ImageData load_images(const std::filesystem::path& directory) {
   ImageData data = is_cifar ? load_cifar(directory) : load_mnist(directory);
   if (data.train->height() != data.held_out->height() ||
       data.train->width() != data.held_out->width()) {
-    throw_data_error(directory, 8, "training and held-out images differ in size");
+    throw_data_error(directory, 8, "training and held-out images have different sizes");
   }
   return data;
 }
@@ -90,7 +93,7 @@ TextData load_text(const std::filesystem::path& path, std::size_t context) {
   const std::size_t needed = context + 1;
   if (boundary < needed || size - boundary < needed) {
     throw_data_error(path, size,
-                     "text ends too early: its last tenth must hold a context of " +
+                     "the text is too short: its last tenth must hold a context of " +
                          std::to_string(context) + " bytes and one more");
   }
   return {.train = std::make_unique<TextDataset>(corpus, 0, boundary, context),

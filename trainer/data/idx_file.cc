@@ -43,7 +43,7 @@ class Reader {
   }
 
   void read_all(std::span<std::uint8_t> into, const char* what) {
-    if (read(into) < into.size()) fail(fmt::format("file ends within {}", what));
+    if (read(into) < into.size()) fail(fmt::format("the file ends within {}", what));
   }
 
   [[noreturn]] void fail(const std::string& what) const { throw_data_error(file_, offset_, what); }
@@ -67,7 +67,7 @@ IdxArray read_idx(const std::filesystem::path& file, std::size_t dimensions) {
   reader.read_all(magic, "the magic number");
   if (magic[0] != 0 || magic[1] != 0 || magic[2] != kUnsignedByte || magic[3] != dimensions) {
     throw_data_error(file, 0,
-                     fmt::format("magic number {}, expected {}", big_endian(magic),
+                     fmt::format("wrong magic number: {} in place of {}", big_endian(magic),
                                  kUnsignedByte << 8 | dimensions));
   }
 
@@ -90,12 +90,12 @@ IdxArray read_idx(const std::filesystem::path& file, std::size_t dimensions) {
     const std::size_t wanted = std::min(kReadBytes, total - begin);
     array.bytes.resize(begin + wanted);
     if (reader.read(std::span(array.bytes).subspan(begin)) < wanted) {
-      reader.fail(fmt::format("file ends before its {} elements", total));
+      reader.fail(fmt::format("the file ends before its {} elements", total));
     }
   }
   std::array<std::uint8_t, 1> beyond{};
   if (reader.read(beyond) > 0) {
-    reader.fail(fmt::format("file goes on after its {} elements", total));
+    reader.fail(fmt::format("the file has bytes after its {} elements", total));
   }
   return array;
 }

@@ -19,7 +19,7 @@ MappedFile::MappedFile(const std::filesystem::path& file) {
   if (!descriptor || ::fstat(descriptor.get(), &status) != 0) {
     throw_data_error(file, std::strerror(errno));
   }
-  if (!S_ISREG(status.st_mode)) throw_data_error(file, "is not a regular file");
+  if (!S_ISREG(status.st_mode)) throw_data_error(file, "not a regular file");
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ == 0) return;
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor.get(), 0);

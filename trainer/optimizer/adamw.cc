@@ -42,8 +42,8 @@ void AdamW::step(float lr, float gradient_scale) {
 }
 
 void AdamW::leave_out_momentum(std::size_t parameter) {
-  throw UsageError("AdamW has no momentum of '" + parameters_[parameter].name() +
-                   "' to leave out: it takes directions, see precondition()");
+  throw UsageError("AdamW cannot leave out the momentum of '" + parameters_[parameter].name() +
+                   "'; use sgd with dgc");
 }
 
 void AdamW::step_along_gradient(std::size_t index, float lr, float gradient_scale) {

@@ -124,7 +124,8 @@ TEST(RuntimeMisuse, ASetThatWasRegisteredAgainIsOfNoUse) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
     GradientSet former = runtime.register_gradients("model", {{.name = "g", .shape = {3}}});
     GradientSet set = runtime.register_gradients("model", {{.name = "g", .shape = {5}}});
-    require(error_of([&] { former.ready(0); }).find("registered again") != std::string::npos,
+    require(error_of([&] { former.ready(0); }).find("replaced by a later registration") !=
+                std::string::npos,
             "the former set still works");
     auto* values = static_cast<float*>(set.view(0).data);
     std::fill_n(values, 5, static_cast<float>(2 * runtime.rank()));

@@ -318,7 +318,7 @@ TEST(Engine, AFrozenRankIsLostEverywhereAfterThePeerTimeout) {
         ASSERT_TRUE(operations[static_cast<std::size_t>(rank)]->ticket->done())
             << "frozen " << frozen;
         const std::string error = error_of(*operations[static_cast<std::size_t>(rank)]);
-        EXPECT_THAT(error, HasSubstr("rank " + std::to_string(frozen) + " gives no sign of life"));
+        EXPECT_THAT(error, HasSubstr("rank " + std::to_string(frozen) + " has been silent"));
         if (first.empty()) first = error;
         EXPECT_EQ(error, first);
       }
