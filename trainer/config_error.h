@@ -16,7 +16,7 @@ namespace kolo::trainer {
       Error{.code = ErrorCode::kConfig, .verb = {}, .bucket = {}, .what = std::move(what)});
 }
 
-/// Throws UsageError: `option` does not take `text`; it suggests the nearest of `names`.
+/// Throws UsageError: `option` does not take `text`. The text suggests the nearest of `names`.
 [[noreturn]] inline void throw_unknown_choice(std::string_view option, std::string_view text,
                                               const std::vector<std::string>& names) {
   throw UsageError(std::string(option) + ": " + describe_unknown(text, names));

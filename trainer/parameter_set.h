@@ -14,7 +14,7 @@ namespace kolo::trainer {
 
 class ParameterSet;
 
-/// One trained tensor and where its gradient goes.
+/// One trained tensor and the memory of its gradient.
 class Parameter {
  public:
   Parameter(ParameterSet& owner, std::size_t index, std::string name, Shape shape);
@@ -26,13 +26,13 @@ class Parameter {
   std::span<float> value() { return value_.span(); }
   std::span<const float> value() const { return value_.span(); }
 
-  /// Memory of the gradient, in a place that somebody else may have chosen.
+  /// Memory of the gradient, which may belong to another object.
   std::span<float> gradient() const { return gradient_; }
   /// Before: `memory` holds size() floats and outlives the last backward pass.
   void bind_gradient(std::span<float> memory);
   void unbind_gradient() { gradient_ = {}; }
 
-  /// The layer's last word in a backward pass: the gradient of this iteration is complete.
+  /// Called by the layer when the gradient of this iteration is complete.
   void gradient_ready();
 
  private:
@@ -43,8 +43,9 @@ class Parameter {
   std::span<float> gradient_;
 };
 
-/// How a parameter starts: all elements equal to `mean`, or uniform with this mean and deviation.
-/// Uniform rather than normal: no logarithm, so the bits depend on no mathematics library.
+/// Initial values of a parameter: all equal to `mean`, or uniform with this mean and deviation.
+/// Uniform rather than normal, because it needs no logarithm, so the bits depend on no mathematics
+/// library.
 struct Initial {
   float mean = 0.0f;
   float deviation = 0.0f;
@@ -57,7 +58,7 @@ class ParameterSet {
  public:
   using ReadyHook = std::function<void(std::size_t index)>;
 
-  /// Initial values depend on `seed` and on the place in the registration order alone.
+  /// Initial values depend only on `seed` and on the position in the registration order.
   explicit ParameterSet(std::uint64_t seed) : seed_(seed) {}
   ParameterSet(const ParameterSet&) = delete;
   ParameterSet& operator=(const ParameterSet&) = delete;
@@ -73,10 +74,10 @@ class ParameterSet {
   /// Called once per parameter and backward pass, as soon as its gradient is complete.
   void on_gradient_ready(ReadyHook hook) { hook_ = std::move(hook); }
 
-  /// Gives every gradient memory of the set's own: for passes without a runtime.
+  /// Gives every gradient memory owned by the set, for passes without a runtime.
   void own_gradients();
 
-  /// Takes over all values of an equally shaped set.
+  /// Copies all values of a set of the same shape.
   void copy_values(const ParameterSet& other);
 
   /// XXH3-64 over the bytes of all values in registration order.

@@ -6,9 +6,9 @@
 
 namespace kolo::trainer {
 
-/// Random numbers that depend on (seed, stream, position) alone: the n-th number of a stream is a
-/// hash of its position, so streams need no order among them and the bits are the same with every
-/// standard library, on every rank.
+/// Random numbers that depend only on (seed, stream, position). The n-th number of a stream is a
+/// hash of its position, so streams may be read in any order, and the bits are the same with every
+/// standard library and on every rank.
 ///
 /// Source: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), read as a counter-based generator.
 class Random {
@@ -42,8 +42,8 @@ class Random {
   std::uint64_t position_ = 0;
 };
 
-/// A permutation of 0 … count-1 that depends on (seed, stream) alone.
-/// Source: Fisher and Yates, as in Knuth, TAOCP 2, 3.4.2, algorithm P.
+/// A permutation of 0 … count-1 that depends only on (seed, stream). Source: Fisher and Yates, as
+/// in Knuth, TAOCP 2, 3.4.2, algorithm P.
 std::vector<std::size_t> permutation(std::size_t count, std::uint64_t seed, std::uint64_t stream);
 
 }  // namespace kolo::trainer

@@ -14,8 +14,8 @@ using Shape = std::vector<std::size_t>;
 /// Product of the dimensions; 1 for an empty shape.
 std::size_t element_count(const Shape& shape);
 
-/// Owner of a dense row-major float32 array, zero at first, aligned to a cache line.
-/// Copying is explicit (`assign`); views are `std::span<float>`.
+/// Owner of a dense row-major float32 array, initially zero, aligned to a cache line. Copying is
+/// explicit (`assign`); views are `std::span<float>`.
 class Tensor {
  public:
   static constexpr std::size_t kAlignment = 64;

@@ -4,8 +4,8 @@
 
 namespace kolo::trainer {
 
-/// oneDNN's view of the processor: the one header that names its types. Primitives are made once
-/// per shape, by the layer that owns them, and kept.
+/// oneDNN's view of the processor: the one header that names its types. The layer that owns a
+/// primitive makes it once per shape and keeps it.
 ///
 /// Threads: one. Two devices in one process are independent.
 class Device {

@@ -4,7 +4,7 @@
 
 namespace kolo::trainer {
 
-/// A row-major matrix inside somebody else's memory; `stride` is the distance of rows in elements.
+/// A row-major matrix in memory owned by others; `stride` is the distance of rows in elements.
 struct Matrix {
   float* data;
   std::size_t rows;
@@ -12,8 +12,8 @@ struct Matrix {
   std::size_t stride;
 };
 
-/// The same for reading; `transposed` swaps rows and columns of what lies in memory, while `rows`
-/// and `columns` always describe the operand of the product.
+/// The same for reading. `transposed` swaps the rows and columns of the memory; `rows` and
+/// `columns` always describe the operand of the product.
 struct Operand {
   const float* data;
   std::size_t rows;
@@ -36,7 +36,8 @@ enum class Into { kOverwrite, kAdd };
 ///
 /// Shape:   a is [m, k], b is [k, n], c is [m, n].
 /// Threads: any. Errors: UsageError when the shapes do not fit.
-/// Source:  oneDNN's sgemm; at these sizes as fast as its matmul primitive, without one per shape.
+/// Source: oneDNN's sgemm; at these sizes as fast as its matmul primitive, and it needs no
+///         primitive per shape.
 void multiply(Operand a, Operand b, Matrix c, Into into = Into::kOverwrite);
 
 }  // namespace kolo::trainer

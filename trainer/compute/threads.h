@@ -2,8 +2,8 @@
 
 namespace kolo::trainer {
 
-/// Sets how many OpenMP threads oneDNN uses in calls from this thread on. One per rank is the
-/// right number as long as ranks share a machine.
+/// Sets how many OpenMP threads oneDNN uses in later calls from this thread. One per rank is right
+/// while ranks share a machine.
 void set_compute_threads(int threads);
 
 }  // namespace kolo::trainer

@@ -7,7 +7,7 @@
 
 namespace kolo::trainer {
 
-/// What one file of CIFAR-10's binary version holds.
+/// The contents of one file of CIFAR-10's binary version.
 struct CifarBatch {
   static constexpr std::size_t kSide = 32;
   static constexpr std::size_t kChannels = 3;
@@ -21,7 +21,7 @@ struct CifarBatch {
 ///
 /// Format: records of 3073 bytes: a label, then planes of red, green and blue, row by row.
 /// Errors: KoloError(kData) naming file and offset: missing or unreadable, a size that is not a
-///         multiple of a record, a label that is none.
+///         multiple of a record, a wrong label.
 /// Source: Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
 CifarBatch read_cifar(const std::filesystem::path& file, std::size_t begin = 0,
                       std::size_t end = static_cast<std::size_t>(-1));

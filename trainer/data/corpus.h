@@ -10,10 +10,11 @@
 
 namespace kolo::trainer {
 
-/// A text as bytes: one mapped file, or the text files below a directory one after the other.
+/// A text as bytes: one mapped file, or the text files below a directory in succession.
 ///
-/// Of a directory: *.md *.txt *.h *.cc *.py *.sh and CMakeLists.txt, in the order of their paths;
-/// hidden files, hidden directories and build trees (those with a CMakeCache.txt) are left out.
+/// A directory contributes *.md *.txt *.h *.cc *.py *.sh and CMakeLists.txt, in the order of their
+/// paths. Hidden files, hidden directories and build trees (those with a CMakeCache.txt) are left
+/// out.
 class Corpus {
  public:
   /// Errors: KoloError(kData) naming the file that cannot be read, or the directory without text.

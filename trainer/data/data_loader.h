@@ -14,9 +14,9 @@ namespace kolo::trainer {
 /// One rank's samples of one step, in memory of the loader.
 struct Batch {
   std::span<const std::uint8_t> inputs;   ///< Always a full batch; zeros after the last sample.
-  std::span<const std::uint8_t> targets;  ///< Of the real samples only.
+  std::span<const std::uint8_t> targets;  ///< Targets of the real samples only.
   std::size_t samples = 0;                ///< Real samples; fewer than a batch at the end.
-  std::size_t global_samples = 0;         ///< Of all ranks in this step.
+  std::size_t global_samples = 0;         ///< Real samples of all ranks in this step.
 };
 
 /// Serves one rank's share of a data set.
@@ -28,7 +28,7 @@ class DataLoader {
     std::size_t ranks;
     std::size_t rank;
     std::size_t batch;  ///< Samples per rank.
-    /// Every epoch's order is a permutation of its own from this seed; empty keeps the order.
+    /// Seed of the permutations, one for each epoch; empty keeps the order.
     std::optional<std::uint64_t> seed;
   };
 

@@ -11,7 +11,7 @@
 namespace kolo::trainer {
 namespace {
 
-/// Of CIFAR-10's training images, if its test images are not there: 2,000 of two batches.
+/// One image in ten is held out if CIFAR-10's test images are missing: 2,000 of two batches.
 constexpr std::size_t kHeldOutShare = 10;
 
 std::filesystem::path plain_or_gzip(const std::filesystem::path& directory,
@@ -47,7 +47,7 @@ void append(CifarBatch& all, const CifarBatch& part) {
   all.labels.insert(all.labels.end(), part.labels.begin(), part.labels.end());
 }
 
-/// The last `count` images of `all`, which it loses.
+/// Moves the last `count` images out of `all`.
 CifarBatch split_off(CifarBatch& all, std::size_t count) {
   const auto pixels = static_cast<std::ptrdiff_t>(count * CifarBatch::kImageBytes);
   const auto labels = static_cast<std::ptrdiff_t>(count);

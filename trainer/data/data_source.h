@@ -9,9 +9,9 @@
 
 namespace kolo::trainer {
 
-/// Images with ten classes: a directory with the four files of MNIST, each plain or with .gz, of
-/// which the t10k files are the held-out part; or with data_batch_1.bin and so on of CIFAR-10,
-/// where test_batch.bin is held out, or else the last tenth.
+/// Images with ten classes: a directory with the four files of MNIST, each plain or .gz, where the
+/// t10k files are held out; or with data_batch_1.bin and so on of CIFAR-10, where test_batch.bin is
+/// held out, or else the last tenth.
 struct ImageData {
   std::unique_ptr<ImageDataset> train;
   std::unique_ptr<ImageDataset> held_out;

@@ -8,7 +8,7 @@ namespace kolo::trainer {
 
 /// Samples of equal shape by index, as bytes: pixels with a label, or text with its continuation.
 ///
-/// Threads: any; immutable.
+/// Immutable. Threads: any.
 class Dataset {
  public:
   virtual ~Dataset() = default;

@@ -20,7 +20,7 @@ constexpr std::uint8_t kUnsignedByte = 8;
 constexpr std::size_t kHeaderBytes = 4;
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 
-/// Reads plain and gzip files alike and knows where it is.
+/// Reads plain and gzip files alike and knows its offset.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& file)
@@ -28,10 +28,11 @@ class Reader {
     if (handle_ == nullptr) throw_data_error(file_, std::strerror(errno));
   }
 
-  /// Returns fewer bytes than asked for at the end of the file only.
+  /// Returns fewer bytes than requested only at the end of the file.
   std::size_t read(std::span<std::uint8_t> into) {
     const int got = ::gzread(handle_.get(), into.data(), static_cast<unsigned>(into.size_bytes()));
-    // gzread delivers what it could of a cut stream and leaves the complaint for gzerror.
+    // gzread returns the part of a truncated stream that it could read; gzerror reports the
+    // truncation.
     int code = Z_OK;
     const char* message = ::gzerror(handle_.get(), &code);
     if (got < 0 || code == Z_BUF_ERROR || code == Z_DATA_ERROR) {

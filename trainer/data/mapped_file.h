@@ -9,7 +9,7 @@ namespace kolo::trainer {
 
 /// A file mapped for reading. The ranks of a node share its pages.
 ///
-/// Before: nobody shortens the file while it is mapped.
+/// Before: the file does not shrink while it is mapped.
 class MappedFile {
  public:
   /// Errors: KoloError(kData) naming the file when it cannot be opened or mapped, or is no regular

@@ -4,8 +4,8 @@
 
 namespace kolo::trainer {
 
-/// One rank's part of one global step: positions [begin, begin + count) of the epoch's order, of
-/// `global_count` positions that all ranks take together.
+/// One rank's part of one global step: positions [begin, begin + count) of the epoch's order, out
+/// of `global_count` positions that all ranks take together.
 struct ShardPart {
   std::size_t begin;
   std::size_t count;  ///< May be 0 in the last step of an epoch.
@@ -13,12 +13,12 @@ struct ShardPart {
 };
 
 /// Deals an epoch's samples to ranks: global step t takes positions [t·N·B, (t+1)·N·B), rank r the
-/// r-th B of them. The last step takes what is left, split so that parts differ by one at most:
+/// r-th B of them. The last step takes the rest, split so that parts differ by one at most:
 ///
 ///     10 samples, 2 ranks, batch 3:   step 0: 0 1 2 | 3 4 5    step 1: 6 7 | 8 9
 ///
-/// Every rank has the same number of steps and every sample occurs once, so no rank waits for ever
-/// and the union of a step does not depend on how many ranks share it.
+/// Every rank has the same number of steps and every sample occurs once, so no rank waits forever,
+/// and the samples of a step do not depend on the number of ranks that share it.
 class Sharding {
  public:
   /// Before: all greater than 0.

@@ -7,12 +7,12 @@
 
 namespace kolo::trainer {
 
-/// Windows of `context` bytes that follow each other without overlap; the target of a byte is the
-/// next byte of the text. Bytes that fill no window at the end are left out.
+/// Adjacent windows of `context` bytes without overlap; the target of a byte is the next byte of
+/// the text. Bytes at the end that fill no window are left out.
 class TextDataset final : public Dataset {
  public:
-  /// A view of bytes [begin, end) of `corpus`. Shared ownership: the training and the held-out part
-  /// look into the same mapping.
+  /// A view of bytes [begin, end) of `corpus`. Ownership is shared because the training and the
+  /// held-out part view the same mapping.
   TextDataset(std::shared_ptr<const Corpus> corpus, std::size_t begin, std::size_t end,
               std::size_t context);
 

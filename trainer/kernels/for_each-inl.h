@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 using FullTag = hwy::HWY_NAMESPACE::ScalableTag<float>;
 using OneTag = hwy::HWY_NAMESPACE::CappedTag<float, 1>;
 
-/// Calls `body(tag, i)` for i = 0, lanes, 2·lanes, …, and for what is left over element by element.
+/// Calls `body(tag, i)` for i = 0, lanes, 2·lanes, …, and for the remaining elements one by one.
 template <typename Body>
 HWY_INLINE void for_each(std::size_t count, const Body& body) {
   const FullTag full;

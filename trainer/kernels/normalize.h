@@ -11,8 +11,8 @@ namespace kolo::trainer {
 void layer_norm(std::span<const float> x, std::span<const float> gain, std::span<const float> bias,
                 std::span<float> y, std::span<float> mean, std::span<float> rstd);
 
-/// Its gradients. `dgain` and `dbias` are overwritten; x, mean and rstd are those of the forward
-/// pass.
+/// The gradients of layer norm. `dgain` and `dbias` are overwritten; x, mean and rstd are those of
+/// the forward pass.
 void layer_norm_backward(std::span<const float> dy, std::span<const float> x,
                          std::span<const float> gain, std::span<const float> mean,
                          std::span<const float> rstd, std::span<float> dx, std::span<float> dgain,

@@ -34,7 +34,7 @@ void adamw_update(const AdamWStep& step, std::span<const float> gradient, std::s
 
 struct SecondMomentStep {
   float beta2;
-  float square_scale;  ///< Of the gradient's squares.
+  float square_scale;  ///< Factor of the squares of the gradient.
 };
 
 /// new_v = beta2 · v + (1 - beta2) · square_scale · gradient². Before: equal sizes.

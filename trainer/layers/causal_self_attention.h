@@ -8,8 +8,8 @@
 
 namespace kolo::trainer {
 
-/// Scaled dot-product attention of each position over itself and those before it, in every head:
-/// y = softmax(Q Kᵀ / sqrt(head_width)) V, masked beyond the diagonal.
+/// Scaled dot-product attention of each position over itself and earlier ones, in every head: y =
+/// softmax(Q Kᵀ / sqrt(head_width)) V, masked beyond the diagonal.
 ///
 /// Shape:  the input [sequences · length, 3 · width] holds query, key and value side by side, the
 ///         output is [sequences · length, width]; head h owns columns h · head_width ….

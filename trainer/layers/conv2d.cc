@@ -90,7 +90,7 @@ struct Conv2d::Primitives {
   dnnl::convolution_forward forward;
   dnnl::convolution_backward_weights backward_weights;
   dnnl::convolution_backward_data backward_data;
-  dnnl::memory input, plain_weight, bias, output_gradient;  // of others
+  dnnl::memory input, plain_weight, bias, output_gradient;  // memory of other layers
   dnnl::memory forward_weight, weight_gradient, data_weight;
   Tensor output, input_gradient;
   dnnl::memory output_memory, input_gradient_memory;

@@ -26,8 +26,8 @@ class Conv2d final : public Layer {
     std::size_t output_channels;
     std::size_t kernel;
     std::size_t padding = 0;  ///< Rows and columns of zeros on each side of the image.
-    float deviation;          ///< Of the initial weights; biases start at zero.
-    /// A first layer has nobody to hand the gradient of its input to; it returns an empty span.
+    float deviation;          ///< Deviation of initial weights; biases start at zero.
+    /// False for a first layer, whose input needs no gradient; it returns an empty span.
     bool input_gradient = true;
 
     std::size_t output_height() const { return height + 2 * padding - kernel + 1; }

@@ -17,7 +17,7 @@ class Layer {
 
   virtual std::span<const float> forward(std::span<const float> input) = 0;
 
-  /// From the gradient of the output to that of the input.
+  /// Computes the gradient of the input from that of the output.
   virtual std::span<const float> backward(std::span<const float> output_gradient) = 0;
 };
 

@@ -26,7 +26,7 @@ Linear::Linear(Parameter& shared_weight, std::size_t rows)
 
 std::span<const float> Linear::forward(std::span<const float> input) {
   input_ = input;
-  // The bias is laid down first and the product added to it: no pass of its own over the result.
+  // The bias is stored first and the product added to it, which saves a pass over the result.
   if (bias_ != nullptr) repeat_row(bias_->value(), output_.span());
   multiply(operand(input.data(), rows_, inputs_),
            transposed(operand(weight_.value().data(), outputs_, inputs_)),

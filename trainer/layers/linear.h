@@ -18,8 +18,8 @@ class Linear final : public Layer {
     std::size_t rows;
     std::size_t inputs;
     std::size_t outputs;
-    float deviation;  ///< Of the initial weights; biases start at zero.
-    /// A first layer has nobody to hand the gradient of its input to; it returns an empty span.
+    float deviation;  ///< Deviation of initial weights; biases start at zero.
+    /// False for a first layer, whose input needs no gradient; it returns an empty span.
     bool input_gradient = true;
   };
 
@@ -40,7 +40,7 @@ class Linear final : public Layer {
   Parameter& weight_;
   Parameter* bias_;  // null with a shared weight
   Tensor output_;
-  Tensor input_gradient_;  // empty when nobody wants it
+  Tensor input_gradient_;  // empty if nothing needs it
   std::span<const float> input_;
 };
 

@@ -43,8 +43,8 @@ struct MaxPool::Primitives {
   dnnl::pooling_v2_backward::primitive_desc backward_pd;
   dnnl::pooling_v2_forward forward;
   dnnl::pooling_v2_backward backward;
-  dnnl::memory input, output_gradient;  // of others
-  dnnl::memory workspace;               // which element of each window was the largest
+  dnnl::memory input, output_gradient;  // memory of other layers
+  dnnl::memory workspace;               // index of the largest element of each window
   Tensor output, input_gradient;
   dnnl::memory output_memory, input_gradient_memory;
 };

@@ -9,7 +9,7 @@ namespace kolo::trainer {
 
 class Device;
 
-/// The largest value of each 2 × 2 window; a last odd row or column is left out.
+/// The largest value of each 2 × 2 window; a last odd row or column is dropped.
 ///
 /// Shape: input [images, height, width, channels], output [images, height / 2, width / 2,
 ///        channels].

@@ -8,7 +8,7 @@
 
 namespace kolo::trainer {
 
-/// Layers in a row: each takes what the one before it returns.
+/// Layers in succession: each takes the output of the one before it.
 class Sequential final : public Layer {
  public:
   /// Makes a layer in place and appends it.

@@ -20,8 +20,8 @@ class TransformerBlock final : public Layer {
  public:
   struct Options {
     CausalSelfAttention::Options attention;
-    float deviation;           ///< Of initial weights.
-    float residual_deviation;  ///< Of the two projections that add to the residual path.
+    float deviation;           ///< Deviation of initial weights.
+    float residual_deviation;  ///< The same for the two projections that add to the residual path.
   };
 
   TransformerBlock(ParameterSet& parameters, const std::string& name, const Options& options);

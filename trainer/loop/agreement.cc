@@ -6,8 +6,8 @@
 namespace kolo::trainer {
 
 std::vector<std::uint64_t> gather(Runtime& runtime, std::string_view name, std::uint64_t value) {
-  // One slot per rank, zero in all but its own: the sum is the list. As 32-bit halves, so that no
-  // arithmetic on signed 64-bit numbers is involved.
+  // One slot per rank, zero in all but its own: the sum is the list. Values are split into 32-bit
+  // halves to avoid arithmetic on signed 64-bit numbers.
   const auto ranks = static_cast<std::size_t>(runtime.world_size());
   const auto mine = 2 * static_cast<std::size_t>(runtime.rank());
   std::vector<std::int64_t> halves(2 * ranks);

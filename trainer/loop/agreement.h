@@ -9,11 +9,10 @@
 
 namespace kolo::trainer {
 
-/// What every rank gave, by rank. Collective; `name` identifies the exchange.
+/// The values of all ranks, by rank. Collective; `name` identifies the exchange.
 std::vector<std::uint64_t> gather(Runtime& runtime, std::string_view name, std::uint64_t value);
 
-/// The sentence about `values` by rank that are not all equal: which ranks differ from rank 0.
-/// Empty when they are equal.
+/// A sentence that says which of `values`, by rank, differ from rank 0. Empty if all are equal.
 std::string describe_difference(std::string_view what, const std::vector<std::uint64_t>& values);
 
 /// Checks that all ranks give the same value. Collective.

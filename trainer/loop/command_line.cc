@@ -10,7 +10,7 @@
 namespace kolo::trainer {
 namespace {
 
-// The defaults of all other options depend on this one, so it is looked up before they are set up.
+// The defaults of all other options depend on the model, so it is parsed first.
 std::string find_model(int argc, const char* const* argv) {
   CLI::App app;
   std::string model = Config{}.model;

@@ -18,15 +18,15 @@ struct Config {
   std::filesystem::path data;  ///< Directory of images, or text.
 
   std::size_t epochs = 1;
-  std::optional<std::size_t> steps;  ///< Wins over `epochs`.
+  std::optional<std::size_t> steps;  ///< Takes precedence over `epochs`.
   std::size_t batch = 16;            ///< Samples per rank.
   std::uint64_t seed = 1;
-  int threads = 1;  ///< Of the mathematics library, per rank.
+  int threads = 1;  ///< Threads of the mathematics library per rank.
 
   std::string optimizer = "adamw";
   OptimizerOptions optimizer_options;
-  float lr = 1e-3f;             ///< At its peak.
-  float final_lr_share = 0.1f;  ///< Of `lr`, at the last step.
+  float lr = 1e-3f;             ///< Highest learning rate.
+  float final_lr_share = 0.1f;  ///< Share of `lr` at the last step.
   std::size_t warmup_steps = 0;
   double clip_norm = 0.0;  ///< 0: gradients are not clipped.
 
@@ -52,17 +52,17 @@ struct Config {
   Options runtime;
 };
 
-/// A job that trains `model` well as it is.
-/// Errors: KoloError(kConfig) for an unknown model, naming the choices.
+/// The configuration that trains `model` well without further options. Errors: KoloError(kConfig)
+/// for an unknown model, naming the choices.
 Config default_config(const std::string& model);
 
-/// Errors: KoloError(kConfig) naming the option whose value cannot be used, alone or with others.
+/// Errors: KoloError(kConfig) naming the option whose value is invalid, alone or with others.
 void validate(const Config& config);
 
 /// Clipping and loss scale. Errors: KoloError(kConfig) as `parse_precision`, `parse_loss_scale`.
 UpdateGate::Options update_options(const Config& config);
 
-/// Hash of everything in `config` that decides the course of training.
+/// Hash of everything in `config` that determines the course of training.
 std::uint64_t fingerprint(const Config& config);
 
 }  // namespace kolo::trainer

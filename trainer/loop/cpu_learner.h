@@ -18,7 +18,7 @@ namespace kolo::trainer {
 class CpuLearner final : public Learner {
  public:
   /// Errors: KoloError(kConfig) for a precision or a feature that the processor does not offer;
-  ///         UsageError when the model cannot take the images; those of the runtime.
+  ///         UsageError if the model does not fit the images; those of the runtime.
   CpuLearner(const Config& config, Runtime& runtime, const Task& task);
 
   std::size_t parameter_count() const override { return model_->parameters().element_count(); }

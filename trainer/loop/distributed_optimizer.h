@@ -12,20 +12,20 @@
 
 namespace kolo::trainer {
 
-/// Joins a model's parameters on the processor to the runtime: gradients live in the runtime's
-/// arena, each one is handed over the moment the backward pass has written it, and a step waits for
-/// the averages. A gradient that travels sparsely with corrected momentum has no momentum in the
-/// optimizer. An adaptive optimizer preconditions gradients that travel sparsely before they are
-/// handed over, from the first step after a dense warm-up on; such steps are not clipped.
+/// Joins a model's parameters on the processor to the runtime. Gradients live in the runtime's
+/// arena; each is marked as soon as the backward pass has written it, and a step waits for the
+/// averages. A sparse gradient with momentum correction has no momentum in the optimizer. An
+/// adaptive optimizer preconditions sparse gradients before they are marked, from the first step
+/// after a dense warm-up; such steps are not clipped.
 ///
 /// Collective: every rank makes one, with equal parameters, and calls `step` equally often.
 /// Threads: one. `runtime`, `parameters` and `clock` outlive it.
 class DistributedOptimizer {
  public:
   struct Report {
-    double gradient_norm;  ///< Of the averages, before clipping.
-    /// The time since the last step that this thread spent in Kolo: handing gradients over, which
-    /// may sum some of them, and waiting for the averages.
+    double gradient_norm;  ///< Norm of the averages, before clipping.
+    /// Time since the last step that this thread spent in Kolo: in marking gradients, which may sum
+    /// some of them, and in waiting for the averages.
     Duration exposed;
     bool is_skipped;  ///< See UpdateGate.
   };
@@ -38,7 +38,7 @@ class DistributedOptimizer {
   DistributedOptimizer(const DistributedOptimizer&) = delete;
   DistributedOptimizer& operator=(const DistributedOptimizer&) = delete;
 
-  /// The factor that the loss of the next backward pass is multiplied by.
+  /// Factor of the loss of the next backward pass.
   float loss_scale() const { return gate_.loss_scale(); }
 
   /// After a backward pass: waits, checks, clips, updates.
@@ -49,13 +49,12 @@ class DistributedOptimizer {
   std::vector<CompressionStats> compression_stats() const { return gradients_.compression_stats(); }
 
  private:
-  /// Notes how gradients travel in the next step, which may change at the end of one.
+  /// Determines which gradients are sparse in the next step; that may change after any step.
   void begin_step();
   void leave_out_momentum(std::size_t index);
-  /// Multiplies those gradients that travel sparsely: what is left of them for later steps has no
-  /// loss scale.
+  /// Scales the sparse gradients, whose residuals carry no loss scale.
   void scale_sparse(std::size_t index, float factor);
-  /// Makes a call of Kolo whose time is exposed.
+  /// Makes a call of Kolo and counts its time as exposed.
   template <typename Call>
   void communicate(Call&& call) {
     const TimePoint begin = clock_.now();

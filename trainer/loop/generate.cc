@@ -41,7 +41,7 @@ std::string generate(Gpt::Options shape, const ParameterSet& weights,
   std::string text = options.prompt;
   std::vector<std::uint8_t> window(shape.context);
   while (text.size() < options.prompt.size() + options.bytes) {
-    // Attention looks back only, so what lies behind the last byte has no influence on it.
+    // Attention sees earlier positions only, so the bytes after the last one have no influence.
     const std::size_t used = std::min(text.size(), shape.context);
     std::copy(text.end() - static_cast<std::ptrdiff_t>(used), text.end(), window.begin());
     const std::span<const float> logits = single.forward(window);

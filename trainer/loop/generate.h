@@ -10,14 +10,14 @@ namespace kolo::trainer {
 
 struct GenerateOptions {
   std::size_t bytes = 400;
-  double temperature = 0.8;  ///< 0: always the likeliest byte.
+  double temperature = 0.8;  ///< 0: always the most likely byte.
   std::string prompt = "\n";
   std::uint64_t seed = 1;
 };
 
-/// Text that a model continues the prompt with, without the prompt. Computed on the processor;
-/// depends on `weights` and options alone. Before: the prompt is not empty; `weights` are those of
-/// a Gpt made with `shape`, for any number of sequences.
+/// Text with which a model continues the prompt, without the prompt. Computed on the processor;
+/// depends on `weights` and options only. Before: the prompt is not empty; `weights` are those of a
+/// Gpt made with `shape`, for any number of sequences.
 std::string generate(Gpt::Options shape, const ParameterSet& weights,
                      const GenerateOptions& options);
 

@@ -13,15 +13,15 @@ namespace kolo::trainer {
 
 /// The result of one step of training.
 struct StepReport {
-  double gradient_norm = 0.0;  ///< Of the averages, before clipping; not finite when skipped.
-  /// The time in which communication kept the step from computing: on the processor, all time that
-  /// the training thread spent in Kolo; on a GPU, the time that the model's stream stood still.
+  double gradient_norm = 0.0;  ///< Norm of the averages, before clipping; not finite if skipped.
+  /// Time in which communication kept the step from computing: on the processor, all time that the
+  /// training thread spent in Kolo; on a GPU, the time in which the model's stream stood still.
   std::chrono::nanoseconds exposed{0};
   bool is_skipped = false;  ///< The averages overflowed: nothing was updated.
 };
 
 /// A model with its loss and optimizer on one device, joined to the runtime: the part of training
-/// that depends on where it is computed.
+/// that depends on the device.
 ///
 /// Collective: every rank makes one for the same job and calls the same functions equally often.
 /// After construction all ranks hold the parameters of rank 0.
@@ -30,21 +30,21 @@ class Learner {
  public:
   virtual ~Learner() = default;
 
-  virtual std::size_t parameter_count() const = 0;  ///< Elements.
+  virtual std::size_t parameter_count() const = 0;  ///< Number of elements.
   virtual PlanSummary plan() const = 0;
-  /// Statistics of the gradients that travel sparsely, between steps.
+  /// Statistics of the sparse gradients, between steps.
   virtual std::vector<CompressionStats> compression_stats() const = 0;
-  virtual float loss_scale() const = 0;  ///< Of the next step; 1 without loss scaling.
+  virtual float loss_scale() const = 0;  ///< Loss scale of the next step; 1 without loss scaling.
 
-  /// Forward and backward pass over a batch whose rows weigh `row_weight` each in the gradients.
-  /// Every gradient is handed to the runtime the moment it is computed; the loss joins the sums.
+  /// Runs forward and backward pass over a batch in which each row has weight `row_weight` in the
+  /// gradients. Marks every gradient as soon as it is computed; the loss is added to the sums.
   virtual void forward_backward(const Batch& batch, float row_weight) = 0;
 
   /// After `forward_backward`: waits for the averages, checks and clips them, updates.
   /// Errors: those of the runtime; KoloError(kInternal) as `UpdateGate::judge`.
   virtual StepReport finish(float lr) = 0;
 
-  /// Forward pass; the loss joins the sums.
+  /// Runs the forward pass; the loss is added to the sums.
   virtual void evaluate(const Batch& batch) = 0;
 
   /// The sums of all this rank's batches since the last call.

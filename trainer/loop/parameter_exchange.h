@@ -6,8 +6,8 @@
 
 namespace kolo::trainer {
 
-/// Agrees with all ranks on a gradient per parameter, to be averaged in memory of the runtime that
-/// lies where `memory` says. Collective.
+/// Agrees with all ranks on one gradient per parameter, to be averaged, in the runtime's memory of
+/// kind `memory`. Collective.
 /// Errors: KoloError(kMismatch) when ranks hold different parameters.
 GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters, MemoryKind memory);
 

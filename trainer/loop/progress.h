@@ -7,7 +7,7 @@
 
 namespace kolo::trainer {
 
-/// What is known after some steps.
+/// The state of training after some steps.
 struct ProgressReport {
   std::size_t step;
   std::size_t total_steps;
@@ -15,24 +15,24 @@ struct ProgressReport {
   double lr;
   double gradient_norm;
   double step_ms;
-  double rate;           ///< Samples or tokens per second, of all ranks.
-  double exposed_share;  ///< Of the time of a step, 0 … 1.
+  double rate;           ///< Samples or tokens per second of all ranks.
+  double exposed_share;  ///< Share of a step's time, 0 … 1.
   double seconds_left;
-  std::size_t skipped_steps;  ///< So far.
+  std::size_t skipped_steps;  ///< Skipped steps so far.
 };
 
-/// Tells a person how training goes: one line that renews itself on a terminal, plain aligned lines
-/// elsewhere. Made on one rank only.
+/// Reports progress to a person: one line, updated in place, on a terminal; plain aligned lines
+/// elsewhere. Exists on one rank only.
 class Progress {
  public:
   enum class Style { kTerminal, kLines };
 
-  /// `rate_unit` is what `ProgressReport::rate` counts. `out` outlives it.
+  /// `rate_unit` is the unit that `ProgressReport::rate` counts. `out` outlives it.
   Progress(std::FILE* out, Style style, std::string rate_unit);
 
   void report(const ProgressReport& report);
   void evaluation(std::size_t step, double loss, double accuracy);
-  /// A line, or several, that stay.
+  /// Prints text that stays.
   void note(std::string_view text);
 
  private:
@@ -40,11 +40,11 @@ class Progress {
   Style style_;
   std::string rate_unit_;
   bool header_printed_ = false;
-  bool line_is_open_ = false;  // a renewing line that the next note must not overwrite
+  bool line_is_open_ = false;  // a line in place that the next note must not overwrite
 };
 
-/// "terminal" and "lines" as they say; "auto" takes the renewing line when both `out` and stderr
-/// are terminals: launchers give their ranks a terminal for stdout even when their own is a file,
+/// "terminal" and "lines" as they say; "auto" updates one line in place if both `out` and stderr
+/// are terminals. Launchers give their ranks a terminal for stdout even when their own is a file,
 /// but not for stderr.
 Progress::Style progress_style(std::string_view choice, std::FILE* out);
 

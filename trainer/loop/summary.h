@@ -13,7 +13,7 @@ namespace kolo::trainer {
 /// One point of a loss curve.
 struct CurvePoint {
   std::size_t step;
-  double seconds;     ///< Since training began, without evaluation.
+  double seconds;     ///< Time since training began, without evaluation.
   double train_loss;  ///< Nats per row, over all ranks, since the point before.
   std::optional<double> eval_loss;
   std::optional<double> eval_accuracy;
@@ -25,25 +25,25 @@ struct Summary {
   int ranks = 1;
   int nodes = 1;
   std::string device;
-  std::string precision;  ///< What the model computed in.
+  std::string precision;  ///< Dtype of the model's arithmetic.
   std::string wire;
   std::string compression;
   std::string algorithm;
   std::size_t steps = 0;
-  std::size_t skipped_steps = 0;  ///< Of `steps`, for gradients that overflowed.
+  std::size_t skipped_steps = 0;  ///< Steps skipped because gradients overflowed.
   double loss_scale = 1.0;        ///< At the end; 1 without loss scaling.
   double epochs = 0.0;
   double train_loss = 0.0;
   double eval_loss = 0.0;
   double eval_accuracy = 0.0;
-  double samples_per_s = 0.0;          ///< Of all ranks, without evaluation.
+  double samples_per_s = 0.0;          ///< Rate of all ranks, without evaluation.
   std::optional<double> tokens_per_s;  ///< Text only.
   double step_ms = 0.0;
-  double compute_ms = 0.0;       ///< Of a step: all but the exposed communication.
-  double exposed_comm_ms = 0.0;  ///< Of a step: see StepReport::exposed.
+  double compute_ms = 0.0;       ///< Step time without exposed communication.
+  double exposed_comm_ms = 0.0;  ///< See StepReport::exposed.
   std::uint64_t wire_bytes_per_step =
       0;  ///< Sent between nodes, by all ranks together, on average.
-  std::vector<CompressionStats> compression_groups;  ///< Of rank 0, in the last step.
+  std::vector<CompressionStats> compression_groups;  ///< Groups of rank 0, in the last step.
   std::vector<CompressionDecision> compression_decisions;
   std::size_t fusion_bytes = 0;
   std::uint64_t weights_hash = 0;
@@ -51,7 +51,7 @@ struct Summary {
   std::vector<CurvePoint> curve;
 };
 
-/// One JSON object with the fields above; what does not apply is null.
+/// One JSON object with the fields above; fields that do not apply are null.
 std::string to_json(const Summary& summary);
 
 /// One line for people.

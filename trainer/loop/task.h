@@ -9,16 +9,16 @@
 
 namespace kolo::trainer {
 
-/// What is trained on what.
+/// A model and its data.
 struct Task {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> held_out;
-  ModelSpec model;  ///< For batches of config.batch samples.
+  ModelSpec model;  ///< Made for batches of config.batch samples.
   std::size_t classes;
   bool is_text;
 };
 
-/// Loads the data and says which model fits it.
+/// Loads the data and determines the model that fits it.
 /// Errors: KoloError(kData) as the loaders.
 Task make_task(const Config& config);
 

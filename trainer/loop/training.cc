@@ -111,7 +111,7 @@ class Training {
     return text;
   }
 
-  // Of what "auto" compresses the runtime decides after some steps.
+  // The runtime decides about "auto" after some steps.
   void note_choices() {
     const std::string text = choices();
     if (text == choices_) return;
@@ -155,7 +155,7 @@ class Training {
     interval_steps_ = 0;
   }
 
-  // After log_interval() of the same step.
+  // Called after log_interval() of the same step.
   void evaluate_now() {
     const Clock::time_point begin = Clock::now();
     const LossSums sums = evaluate(runtime_, learner_, held_out_loader_);
@@ -172,7 +172,7 @@ class Training {
     return 1e3 * static_cast<double>(samples) / ms;
   }
 
-  // 1 for images, so that a rate of samples and one of tokens are the same formula.
+  // 1 for images, so that rates of samples and of tokens use one formula.
   double tokens_per_sample() const { return static_cast<double>(task_.train->target_bytes()); }
 
   Summary summarize() {
@@ -226,7 +226,7 @@ class Training {
   DataLoader held_out_loader_;
   std::size_t total_steps_;
   LrSchedule schedule_;
-  std::string choices_;  // That are in force, as they were told last.
+  std::string choices_;  // The choices in force, as last printed.
 
   Clock::time_point begin_;
   std::size_t step_ = 0;

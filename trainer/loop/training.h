@@ -9,9 +9,9 @@
 
 namespace kolo::trainer {
 
-/// Checks that options and data agree. Collective; comes before anything else that ranks do
-/// together for a job: those that disagree would take different numbers of steps, or different
-/// samples. Errors: KoloError(kMismatch) on every rank, naming the ranks that differ.
+/// Checks that options and data are equal on all ranks. Collective; call it before any other
+/// collective of the job, because ranks that differ would take different numbers of steps, or
+/// different samples. Errors: KoloError(kMismatch) on every rank, naming the ranks that differ.
 void require_same_job(const Config& config, Runtime& runtime, const Task& task);
 
 /// Trains `learner` on `task` on all ranks together and checks that they end with the same weights.

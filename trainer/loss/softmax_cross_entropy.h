@@ -8,7 +8,7 @@
 
 namespace kolo::trainer {
 
-/// What a batch adds to a mean over many batches and ranks.
+/// The sums of a batch, for means over many batches and ranks.
 struct LossSums {
   double loss = 0.0;     ///< Nats, summed over rows.
   double correct = 0.0;  ///< Rows whose largest logit is the target's.
@@ -24,18 +24,18 @@ struct LossSums {
 
 /// Softmax cross-entropy of a batch of logits and its gradient.
 ///
-/// Rows beyond `targets.size()` are padding: they count for nothing and have gradient zero. Thus a
-/// short batch, or an empty one, runs through a model of fixed shape.
+/// Rows beyond `targets.size()` are padding: they do not count and their gradient is zero. A short
+/// or empty batch can thus run through a model of fixed shape.
 class SoftmaxCrossEntropy {
  public:
   SoftmaxCrossEntropy(std::size_t rows, std::size_t classes) : gradient_({rows, classes}) {}
 
   /// Every row's gradient is multiplied by `row_weight`.
-  /// Errors: UsageError when shapes do not fit or a target is no class.
+  /// Errors: UsageError if shapes do not fit or a target is not a class.
   LossSums evaluate(std::span<const float> logits, std::span<const std::uint8_t> targets,
                     float row_weight);
 
-  /// Of the last `evaluate`.
+  /// The gradient of the last `evaluate`.
   std::span<const float> gradient() const { return gradient_.span(); }
 
  private:

@@ -39,7 +39,7 @@ ConvolutionalClassifier::ConvolutionalClassifier(Device& device, const ImageMode
                     .images = o.images, .height = height, .width = width, .channels = channels});
     height /= 2;
     width /= 2;
-    // After the pooling rather than before it: the same result on a quarter of the elements.
+    // After the pooling rather than before it: the same result from a quarter of the elements.
     layers_.append<Relu>(o.images * height * width * channels);
   }
 

@@ -13,10 +13,10 @@ class Device;
 /// Convolutions, each with 2 × 2 max pooling and ReLU, then a hidden dense layer and the classes.
 class ConvolutionalClassifier : public ImageClassifier {
  protected:
-  /// All convolutions have one kernel; how many channels each gives.
+  /// All convolutions have one kernel size; `channels` lists the outputs of each.
   struct Convolutions {
-    std::string model;       ///< Its name, for errors.
-    std::size_t least_side;  ///< Of images, in pixels.
+    std::string model;       ///< Name of the model, for errors.
+    std::size_t least_side;  ///< Smallest side of an image, in pixels.
     std::size_t kernel;
     std::size_t padding = 0;
     std::vector<std::size_t> channels;

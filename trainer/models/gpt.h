@@ -15,14 +15,14 @@ namespace kolo::trainer {
 /// A byte-level transformer: embedding, blocks, layer norm, and an output layer that shares the
 /// embedding's token table.
 ///
-/// The table's gradient has two parts, the first of a backward pass and the last; it is reported
-/// ready after the last.
+/// The gradient of the table has two parts, which the first and the last layer of a backward pass
+/// compute. It is reported ready after the second.
 /// Source: Radford et al., "Language Models are Unsupervised Multitask Learners" (GPT-2), 2019;
 ///         initial weights as there.
 class Gpt final : public Model {
  public:
   struct Options {
-    std::size_t sequences;  ///< Per batch.
+    std::size_t sequences;  ///< Sequences per batch.
     std::size_t context;    ///< Bytes per sequence.
     std::size_t layers;
     std::size_t width;

@@ -9,19 +9,19 @@
 
 namespace kolo::trainer {
 
-/// What an image model has to know about its data and its batch.
+/// Shape of the data and the batch of an image model.
 struct ImageModelOptions {
-  std::size_t images;  ///< Per batch.
+  std::size_t images;  ///< Images per batch.
   std::size_t height;
   std::size_t width;
-  std::size_t channels = 1;  ///< Of a pixel, which lie together.
+  std::size_t channels = 1;  ///< Channels per pixel, which are adjacent in memory.
   std::size_t classes;
   std::size_t hidden;  ///< Width of the hidden dense layers.
   PixelScaling scaling;
   std::uint64_t seed;
 };
 
-/// Scaled pixels through a row of layers, which the derived class appends.
+/// Scaled pixels through successive layers, which the derived class appends.
 class ImageClassifier : public Model {
  public:
   std::span<const float> forward(std::span<const std::uint8_t> inputs) override;
@@ -30,7 +30,7 @@ class ImageClassifier : public Model {
  protected:
   explicit ImageClassifier(const ImageModelOptions& options);
 
-  /// Deviation of initial weights that keeps the variance of activations through a ReLU.
+  /// Deviation of initial weights that preserves the variance of activations through a ReLU.
   /// Source: He et al., "Delving Deep into Rectifiers", ICCV 2015.
   static float he_deviation(std::size_t inputs);
 

@@ -23,8 +23,8 @@ class Model {
   ///        one row per image or per byte of text. Valid until the next forward.
   virtual std::span<const float> forward(std::span<const std::uint8_t> inputs) = 0;
 
-  /// From the gradient of the logits to those of all parameters, each reported once by
-  /// `ParameterSet::on_gradient_ready`, the last layer's first.
+  /// Computes the gradients of all parameters from the gradient of the logits. Each is reported
+  /// once by `ParameterSet::on_gradient_ready`, starting with the last layer.
   virtual void backward(std::span<const float> logits_gradient) = 0;
 
  private:

@@ -7,7 +7,7 @@
 
 namespace kolo::trainer {
 
-/// Pixels as bytes to floats of mean 0 and deviation 1: y = (byte - mean) / deviation.
+/// Converts pixel bytes to floats of mean 0 and deviation 1: y = (byte - mean) / deviation.
 class PixelScaling {
  public:
   PixelScaling(double mean, double deviation) {

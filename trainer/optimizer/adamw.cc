@@ -9,7 +9,7 @@
 namespace kolo::trainer {
 namespace {
 
-// 1 / (1 - beta^steps): moments that start at zero are too small at first.
+// 1 / (1 - beta^steps): corrects moments that start at zero and are too small at first.
 float bias_correction(float beta, std::int64_t steps) {
   return static_cast<float>(
       1.0 / (1.0 - std::pow(static_cast<double>(beta), static_cast<double>(steps))));
@@ -81,7 +81,7 @@ void AdamW::precondition(std::size_t parameter, int ranks) {
 
 void AdamW::step_along_direction(std::size_t index, float lr, float gradient_scale) {
   Parameter& parameter = parameters_[index];
-  // Nobody reads the first moment again: a velocity to write to.
+  // The first moment is not read again, so its memory takes a velocity.
   sgd_update({.lr = lr,
               .momentum = 0.0f,
               .weight_decay = decays(parameter) ? options_.weight_decay : 0.0f,

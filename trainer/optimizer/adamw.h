@@ -10,12 +10,12 @@ namespace kolo::trainer {
 
 /// Adam with decoupled weight decay.
 ///
-/// What is preconditioned has a second moment of this rank's own gradients, from the first step
-/// that it was observed in: their squares, by the number of ranks, are those of the average where
-/// noise rules. It differs between ranks. The gradient is divided by its root, and a step is lr
-/// times what comes back, without a first moment: what waits for its turn to travel is late
-/// already, and momentum would make it later. A step that is not taken leaves all moments as they
-/// were. Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019.
+/// A preconditioned parameter has a second moment of this rank's own gradients, from the first step
+/// in which it was observed: their squares, divided by the number of ranks, estimate those of the
+/// average where noise dominates. It differs between ranks. The gradient is divided by its root,
+/// and a step is lr times the averaged result, without a first moment: residuals are late already,
+/// and momentum would delay them further. A skipped step leaves all moments unchanged. Source:
+/// Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019.
 class AdamW final : public Optimizer {
  public:
   AdamW(ParameterSet& parameters, const OptimizerOptions& options);
@@ -31,7 +31,7 @@ class AdamW final : public Optimizer {
 
   ParameterSet& parameters_;
   OptimizerOptions options_;
-  // By parameter.
+  // All by parameter.
   std::vector<Tensor> first_moment_, second_moment_;
   std::vector<Tensor> own_moment_, next_own_moment_;  // empty unless observed or preconditioned
   std::vector<bool> has_direction_;                   // where a gradient would be

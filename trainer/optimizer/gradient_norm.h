@@ -7,7 +7,7 @@ namespace kolo::trainer {
 /// Euclidean norm of all gradients taken as one vector.
 double gradient_norm(const ParameterSet& parameters);
 
-/// Factor that brings gradients of norm `norm` down to at most `limit`; 1 without a limit (0).
+/// Factor that scales gradients of norm `norm` down to at most `limit`; 1 if there is no limit (0).
 float clip_factor(double norm, double limit);
 
 }  // namespace kolo::trainer

@@ -15,24 +15,23 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  /// One update of all parameters with their gradients, multiplied by `gradient_scale` first.
+  /// Updates all parameters with their gradients, which are first multiplied by `gradient_scale`.
   virtual void step(float lr, float gradient_scale) = 0;
 
-  /// The averages of this parameter, by its place in the set, will have their momentum already.
-  /// Before: not adaptive.
+  /// Announces that averages of this parameter, by its index, will already contain momentum.
+  /// Before: the optimizer is not adaptive.
   virtual void leave_out_momentum(std::size_t parameter) = 0;
 
-  /// Looks at this rank's gradient of a parameter, which is about to be averaged over `ranks`: from
-  /// a later step on it is to be preconditioned. To be called in every step until then.
+  /// Observes this rank's gradient of a parameter, before it is averaged over `ranks`, because the
+  /// parameter will be preconditioned in a later step. Call it in every step until then.
   virtual void observe(std::size_t parameter, int ranks) = 0;
 
-  /// Turns this rank's gradient of a parameter into the direction that the parameter is to go,
-  /// before it is averaged over `ranks`; the next `step` takes the average for one, and adds no
-  /// momentum. What is not adaptive leaves the gradient as it is, and takes its average like any
-  /// other.
+  /// Replaces this rank's gradient of a parameter by the direction of its update, before it is
+  /// averaged over `ranks`. The next `step` takes the average as a direction and adds no momentum.
+  /// Optimizers that are not adaptive leave the gradient unchanged and take its average as usual.
   virtual void precondition(std::size_t parameter, int ranks) = 0;
 
-  /// Whether `precondition` changes the gradient: averages then have no norm that could be clipped.
+  /// True if `precondition` changes the gradient; averages then have no norm to clip.
   virtual bool is_adaptive() const = 0;
 };
 

@@ -9,10 +9,9 @@ namespace kolo::trainer {
 
 /// Stochastic gradient descent with momentum and weight decay.
 ///
-/// Momentum makes decay 1 / (1 - momentum) times as strong. A parameter whose momentum was left out
-/// decays as strongly, though its decay is not accumulated.
-/// Source: Sutskever et al., "On the importance of initialization and momentum", ICML 2013, without
-///         Nesterov's correction.
+/// Momentum makes decay 1 / (1 - momentum) times as strong. A parameter whose momentum is left out
+/// decays as strongly, although its decay is not accumulated. Source: Sutskever et al., "On the
+/// importance of initialization and momentum", ICML 2013, without Nesterov's correction.
 class Sgd final : public Optimizer {
  public:
   Sgd(ParameterSet& parameters, const OptimizerOptions& options);

@@ -6,18 +6,18 @@
 
 namespace kolo::trainer {
 
-/// What becomes of a step.
+/// The decision about a step.
 struct UpdateVerdict {
-  double gradient_norm = 0.0;   ///< Of the averages, unscaled and before clipping.
-  float gradient_scale = 1.0f;  ///< What the optimizer multiplies gradients by.
+  double gradient_norm = 0.0;   ///< Norm of the averages, unscaled and before clipping.
+  float gradient_scale = 1.0f;  ///< Factor that the optimizer applies to gradients.
   bool is_skipped = false;      ///< Parameters and moments stay as they are.
 };
 
-/// Stands between the averages and the update: clips them, and skips steps that overflowed.
+/// Decides between averages and update: clips gradients, and skips steps that overflowed.
 ///
-/// An infinite or missing number (Inf, NaN) of any rank survives the sum over ranks and makes the
-/// norm of the averages one too. Ranks hold the same averages, so they all skip together without
-/// another exchange.
+/// An infinity or NaN of any rank survives the sum over ranks and makes the norm of the averages
+/// infinite or NaN. All ranks hold the same averages, so they skip together without another
+/// exchange.
 ///
 /// Threads: one; no I/O.
 class UpdateGate {
@@ -30,15 +30,15 @@ class UpdateGate {
   explicit UpdateGate(const Options& options);
 
   double clip_norm() const { return clip_norm_; }
-  /// The factor that the next loss is multiplied by.
+  /// Factor of the next loss.
   float loss_scale() const { return scaler_.scale(); }
 
-  /// Before: `scaled_norm` is that of averages which still carry loss_scale().
-  /// Errors: as `record`.
+  /// Before: `scaled_norm` is the norm of averages that still carry loss_scale(). Errors: as
+  ///         `record`.
   UpdateVerdict judge(double scaled_norm);
 
-  /// In place of `judge` where the device has decided whether the step is skipped.
-  /// Errors: KoloError(kInternal) for an overflow without a loss scale that could help.
+  /// Replaces `judge` where the device has decided about skipping. Errors: KoloError(kInternal) for
+  /// an overflow that no lower loss scale could avoid.
   void record(bool has_overflowed);
 
  private:

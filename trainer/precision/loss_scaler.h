@@ -4,11 +4,11 @@
 
 namespace kolo::trainer {
 
-/// The factor on the loss, and so on every gradient, that lifts small gradients into the range of a
-/// 16-bit float. The update divides by it again.
+/// A factor of the loss, and so of every gradient, that lifts small gradients into the range of a
+/// 16-bit float. The update divides by it.
 ///
 /// A dynamic scale probes for the largest one that fits: it halves after a step whose gradients
-/// overflowed, which is not taken, and doubles after a number of clean ones. All ranks that see the
+/// overflowed, which is skipped, and doubles after a number of successful ones. Ranks that see the
 /// same outcomes have the same scale.
 ///
 /// Threads: one; no I/O.
@@ -18,16 +18,16 @@ class LossScaler {
   enum class Mode {
     kOff,      ///< The factor is 1.
     kFixed,    ///< Always the same factor.
-    kDynamic,  ///< Follows what gradients allow.
+    kDynamic,  ///< Adapts to the gradients.
   };
 
   struct Options {
     Mode mode = Mode::kOff;
-    float scale = 65536.0f;  ///< At first; greater than 0, finite.
+    float scale = 65536.0f;  ///< Initial value; finite and greater than 0.
     std::size_t clean_steps_to_double = 2000;
   };
 
-  /// What a checkpoint keeps.
+  /// The state in a checkpoint.
   struct State {
     float scale = 1.0f;
     std::size_t clean_steps = 0;  ///< Since the scale changed last.
@@ -42,8 +42,8 @@ class LossScaler {
   explicit LossScaler(const Options& options);
 
   float scale() const { return state_.scale; }
-  /// Whether a step that overflows at this scale may be skipped, in the hope that later ones will
-  /// not: not without a scale, nor at the lower bound.
+  /// True if a step that overflows at this scale may be skipped because a lower scale may help: not
+  /// without a scale, nor at the lower bound.
   bool can_skip() const;
 
   /// After a step with the present scale.
