@@ -12,32 +12,33 @@ namespace kolo::trainer::cuda {
 /// One update of all parameters.
 struct UpdateOptions {
   float lr = 0.0f;
-  float gradient_scale = 1.0f;  ///< Multiplies gradients first: 1 / loss_scale.
+  float gradient_scale = 1.0f;  ///< Factor of gradients, applied first: 1 / loss_scale.
   double clip_norm = 0.0;       ///< Limit of the norm after that; 0: none.
-  /// If not null: a word of device memory; the update is skipped when it is not 0.
+  /// If not null: a word of device memory; the update is skipped if it is not 0.
   const std::uint32_t* non_finite = nullptr;
 };
 
-/// What an update met, known once the device has done it.
+/// The outcome of an update, known once the device has completed it.
 struct UpdateReport {
   double gradient_norm = 0.0;  ///< After gradient_scale, before clipping.
   bool is_skipped = false;     ///< A gradient was infinite or NaN; nothing changed.
   std::uint64_t steps = 0;     ///< Updates that were not skipped, this one included.
 };
 
-/// SGD or AdamW on the device: fp32 values and moments, the 16-bit copies written in the same pass.
+/// SGD or AdamW on the device: fp32 values and moments, with the 16-bit copies written in the same
+/// pass.
 ///
-/// Whether an update is skipped is decided on the device, from the norm of the gradients: infinite
-/// and NaN gradients survive a sum over ranks, so all ranks decide alike and no host waits. A norm
-/// that overflows float32's squares (gradients beyond 1e19) counts as infinite.
+/// The device decides about skipping an update, by the norm of the gradients. Infinite and NaN
+/// gradients survive a sum over ranks, so all ranks decide alike and no host waits. A norm whose
+/// squares overflow float32 (gradients beyond 1e19) counts as infinite.
 ///
-/// Bits:    equal on every run; element for element those of sgd_update and adamw_update with fused
+/// Bits:    equal in every run; element for element those of sgd_update and adamw_update with fused
 ///          multiply-adds.
 /// Threads: one. `model` outlives it.
 class CudaOptimizer {
  public:
-  /// "sgd" or "adamw". Before: the gradients of `model` are bound; bind again, make a new one.
-  /// Errors: KoloError(kConfig) naming the choices.
+  /// "sgd" or "adamw". Before: the gradients of `model` are bound; after binding again, make a new
+  /// optimizer. Errors: KoloError(kConfig) naming the choices.
   CudaOptimizer(CudaModel& model, std::string_view name, const OptimizerOptions& options);
   ~CudaOptimizer();
   CudaOptimizer(const CudaOptimizer&) = delete;
@@ -46,8 +47,8 @@ class CudaOptimizer {
   /// Enqueues norm, decision and update on the model's stream, and the copy of the report.
   void step(const UpdateOptions& options);
 
-  /// Of the last `step`: waits until the device has done it, but not for what was enqueued since.
-  /// To lose no time, enqueue the next forward_backward first.
+  /// The report of the last `step`. Waits until the device has completed that step, but not for
+  /// later work; enqueue the next forward_backward first to lose no time.
   UpdateReport report();
 
  private:

@@ -30,7 +30,7 @@ class BatchNorm {
     void* y;
     float* running_mean;
     float* running_variance;
-    float* mean;  ///< Of the batch, for the backward pass; likewise rstd.
+    float* mean;  ///< Mean of the batch, for the backward pass; likewise rstd.
     float* rstd;
   };
   struct Backward {

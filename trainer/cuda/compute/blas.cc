@@ -110,7 +110,7 @@ LayoutHandle make_layout(const ColumnMajor::Matrix& m, DType dtype, std::size_t 
   return handle;
 }
 
-// Of matrices that begin at multiples of their size in memory aligned to 16 bytes.
+// Matrices begin at multiples of their size, in memory aligned to 16 bytes.
 std::uint32_t alignment_of(const ColumnMajor::Matrix& m, DType dtype) {
   const std::size_t bytes = m.rows * m.columns * size_of(dtype);
   std::uint32_t alignment = 16;
@@ -147,7 +147,7 @@ class Blas::Plan {
       set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
           static_cast<std::int64_t>(shape.columns));
     }
-    // The choice of an algorithm looks at these addresses' alignment only.
+    // The choice of an algorithm considers only the alignment of these addresses.
     void* const aligned = reinterpret_cast<void*>(std::uintptr_t{16});
     set_pointers(aligned, aligned);
     a_ = make_layout(matrices_.a, shape.operand, shape.batch);
@@ -155,7 +155,7 @@ class Blas::Plan {
     d_ = make_layout(matrices_.d, shape.result, shape.batch);
   }
 
-  // Whether the library has an algorithm.
+  // True if the library has an algorithm.
   bool choose_algorithm(cublasLtHandle_t lt) {
     if (uses_aux(shape_.epilogue) && shape_.columns % 8 != 0) return false;  // the library's rule
     cublasLtMatmulPreference_t preference = nullptr;
@@ -166,7 +166,7 @@ class Blas::Plan {
                  "cublasLtMatmulPreferenceSetAttribute");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspaceBytes});
-    // Split sums are rounded once, and added in a step of its own with a fixed order.
+    // Partial sums are rounded once, and added in a separate step in a fixed order.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(matrices_.a, shape_.operand));
@@ -187,7 +187,8 @@ class Blas::Plan {
     return true;
   }
 
-  // The operation is written to while the library is asked, which takes its pointers by value.
+  // The library takes its pointers by value, and the operation is modified while the library is
+  // queried.
   void run(cublasLtHandle_t lt, void* workspace, cudaStream_t stream,
            const MatmulArguments& x) const {
     set_pointers(

@@ -8,10 +8,10 @@
 
 namespace kolo::trainer::cuda {
 
-/// Products on one stream through cuBLASLt, with a workspace of their own.
+/// Products on one stream through cuBLASLt, with their own workspace.
 ///
-/// An algorithm is chosen once per shape, at plan time, and kept. Only such are taken whose partial
-/// sums are added in a fixed order.
+/// An algorithm is chosen once per shape, at plan time, and kept. Only algorithms that add partial
+/// sums in a fixed order are considered.
 ///
 /// Threads: one. `device` and `stream` outlive it.
 /// Errors:  KoloError with cuBLAS's text.
@@ -25,7 +25,7 @@ class Blas {
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
 
-  /// The plan for a shape, or null when the library has no algorithm for it: not every epilogue
+  /// The plan for a shape, or null if the library has no algorithm for it: not every epilogue
   /// exists for every dtype and width.
   const Plan* find(const MatmulShape& shape);
   /// The same for shapes that must work. Errors: KoloError(kInternal) naming the shape.

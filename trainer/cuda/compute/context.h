@@ -10,8 +10,8 @@
 
 namespace kolo::trainer::cuda {
 
-/// What all layers of a model share: one device, one stream, the libraries on it, and the dtype of
-/// activations. Threads: one.
+/// The objects that all layers of a model share: one device, one stream, the libraries on it, and
+/// the dtype of activations. Threads: one.
 class Context {
  public:
   Context(kolo::Device& device, Stream& stream, DType dtype, Float32Math float32_math)
@@ -27,17 +27,17 @@ class Context {
   DType dtype() const { return dtype_; }
   NativeStream stream() const { return {stream_.native()}; }
 
-  /// Plan time: device memory for `count` activations.
+  /// At plan time: allocates device memory for `count` activations.
   DeviceMemory activations(std::size_t count) {
     return device_.allocate(count * size_of(dtype_), MemoryKind::kDevice);
   }
-  /// Plan time: device memory for `count` float32 numbers.
+  /// At plan time: allocates device memory for `count` float32 numbers.
   DeviceMemory floats(std::size_t count) {
     return device_.allocate(count * sizeof(float), MemoryKind::kDevice);
   }
 
-  /// Plan time: the scratch has room for `count` float32 numbers. It is shared: what a layer writes
-  /// to it is gone with the next layer's work.
+  /// At plan time: gives the scratch memory room for `count` float32 numbers. Layers share it, so
+  /// the next layer overwrites its contents.
   void reserve_scratch(std::size_t count) {
     if (count * sizeof(float) > scratch_.bytes()) scratch_ = floats(count);
   }

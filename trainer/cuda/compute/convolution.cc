@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::size_t kWorkspaceLimit = std::size_t{512} << 20;
 
-// The first of cuDNN's offers, fastest first, that suits. Its workspace is reserved and
-// `convolution` told its arithmetic, except for float32, where the caller has decided on that.
+// The first suitable algorithm among those that cuDNN offers, fastest first. Reserves its workspace
+// and sets the arithmetic in `convolution`, except for float32, where the caller decides.
 template <typename Offers>
 auto choose(Dnn& dnn, DType dtype, const Offers& offers, int count,
             const ConvolutionDescriptor& convolution, const char* what) {

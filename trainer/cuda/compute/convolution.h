@@ -16,19 +16,19 @@ struct ConvolutionShape {
   std::size_t kernel;
 };
 
-/// cuDNN's matrix units take channels in such groups. A layer pads its input channels with zeros up
-/// to a multiple; output channels must be one, since the next layer reads them.
+/// cuDNN's matrix units take channels in groups of this size. A layer pads its input channels with
+/// zeros to a multiple; output channels must be a multiple, because the next layer reads them.
 inline constexpr std::size_t kChannelMultiple = 8;
 
-/// Convolution of NHWC images by cuDNN: stride 1, no padding, accumulated in float32. Of the
-/// algorithms that cuDNN expects to be fastest, the first whose result does not vary between runs
-/// and whose workspace fits is taken.
+/// Convolution of NHWC images by cuDNN: stride 1, no padding, accumulated in float32. It takes the
+/// fastest algorithm, as cuDNN expects, whose result is the same in every run and whose workspace
+/// fits.
 ///
 /// Shape:   x [images, height, width, input_channels], filter [output_channels, kernel, kernel,
 ///          input_channels], y [images, height - kernel + 1, width - kernel + 1, output_channels],
 ///          all of `dtype` in device memory, aligned to 16 bytes; results are overwritten.
 /// Threads: one. Stream: that of `dnn`, which outlives it.
-/// Errors:  KoloError with cuDNN's text, also when it has no such algorithm.
+/// Errors:  KoloError with cuDNN's text, or if cuDNN has no such algorithm.
 class Convolution {
  public:
   Convolution(Dnn& dnn, DType dtype, const ConvolutionShape& shape);

@@ -21,7 +21,7 @@ struct DnnTraits {
   static void close(Value dnn) noexcept { log_dnn(cudnnDestroy(dnn), "cudnnDestroy"); }
 };
 
-/// cuDNN on one stream, with a workspace that its operations share. Opened with the first use, so
+/// cuDNN on one stream, with a workspace that its operations share. Opened at the first use, so
 /// that models without images do not load it.
 ///
 /// Threads: one. `device` and `stream` outlive it.
@@ -33,10 +33,10 @@ class Dnn {
   /// Errors: KoloError with cuDNN's text.
   cudnnHandle_t handle();
 
-  /// What convolutions of `dtype` may use.
+  /// The arithmetic that convolutions of `dtype` may use.
   cudnnMathType_t math_of(DType dtype) const;
 
-  /// Plan time: the workspace has at least `bytes`.
+  /// At plan time: gives the workspace at least `bytes`.
   void reserve(std::size_t bytes);
   void* workspace() const { return workspace_.data(); }
   std::size_t workspace_bytes() const { return workspace_.bytes(); }

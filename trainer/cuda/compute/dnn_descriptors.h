@@ -44,7 +44,7 @@ FilterDescriptor make_filter(DType dtype, std::size_t outputs, std::size_t kerne
                              std::size_t inputs);
 /// Stride 1, no padding, not mirrored; accumulates in float32.
 ConvolutionDescriptor make_convolution(cudnnMathType_t math);
-/// The largest of each 2 x 2 window; a gradient goes to the same one of equals on every run.
+/// The largest of each 2 x 2 window; among equals, a gradient goes to the same one in every run.
 PoolingDescriptor make_max_pooling();
 
 }  // namespace kolo::trainer::cuda

@@ -8,21 +8,20 @@
 
 namespace kolo::trainer::cuda {
 
-/// How an operand lies in memory, row-major: as the product sees it, or with rows and columns
-/// exchanged.
+/// Row-major layout of an operand in memory: as in the product, or transposed.
 enum class Layout : std::uint8_t { kPlain, kTransposed };
 
-/// What the library does to a product before it is stored, without a pass over memory of its own.
+/// An operation on a product before it is stored, which saves a pass over memory.
 enum class Epilogue : std::uint8_t {
   kNone,
   kBias,          ///< Adds bias[column].
   kBiasRelu,      ///< Then ReLU.
-  kBiasGelu,      ///< Then GELU; what went into it goes to `aux`.
+  kBiasGelu,      ///< Then GELU, whose input is stored in `aux`.
   kGeluGradient,  ///< Multiplies by the slope of GELU at `aux`.
   kBiasGradient,  ///< Also stores the row sums of `a`, in the dtype of d, into `bias_gradient`.
 };
 
-/// d = epilogue(alpha · a · b + beta · c), or a batch of them one behind the other.
+/// d = epilogue(alpha · a · b + beta · c), or a batch of successive products.
 ///
 /// Shape: d and c [rows, columns] of `result`, a [rows, depth] and b [depth, columns] of `operand`,
 ///        accumulated in float32.
@@ -53,11 +52,11 @@ struct MatmulArguments {
   float beta = 0.0f;
 };
 
-/// The matrices as the library sees them, which is column-major: dᵀ = bᵀ · aᵀ. Thus its A is our b,
-/// its m our columns; a row-major matrix is, byte for byte, its transpose in column-major order.
+/// The matrices as the library sees them, which is column-major: dᵀ = bᵀ · aᵀ. Its A is our b, its
+/// m our columns; a row-major matrix is, byte for byte, its transpose in column-major order.
 struct ColumnMajor {
   struct Matrix {
-    std::size_t rows;  ///< In memory, before any transposition.
+    std::size_t rows;  ///< Rows in memory, before any transposition.
     std::size_t columns;
     bool is_transposed;
   };

@@ -14,11 +14,11 @@ struct PoolingShape {
   std::size_t channels;
 };
 
-/// The largest value of each 2 x 2 window of NHWC images by cuDNN; a last odd row or column is left
-/// out.
+/// The largest value of each 2 x 2 window of NHWC images by cuDNN; a last odd row or column is
+/// dropped.
 ///
 /// Shape:   x [images, height, width, channels], y [images, height / 2, width / 2, channels], both
-///          of `dtype` in device memory; backward reads both of the forward pass.
+///          of `dtype` in device memory; backward reads both from the forward pass.
 /// Threads: one. Stream: that of `dnn`, which outlives it. Errors: KoloError with cuDNN's text.
 class MaxPooling {
  public:

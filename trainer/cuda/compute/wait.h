@@ -6,8 +6,8 @@
 
 namespace kolo::trainer::cuda {
 
-/// Returns once everything before the last record of `event` is complete, with the processor given
-/// to others meanwhile. Errors: those of the device.
+/// Returns once everything before the last record of `event` is complete, and yields the processor
+/// meanwhile. Errors: those of the device.
 inline void wait_for(const Event& event) {
   while (!event.done()) std::this_thread::yield();
 }

@@ -11,8 +11,8 @@
 
 namespace kolo::trainer::cuda {
 
-/// Where the parts of a batch lie, in bytes from its beginning: header, inputs, targets, each
-/// aligned to 256 bytes. Pure.
+/// Offsets of the parts of a batch in bytes: header, inputs, targets, each aligned to 256 bytes.
+/// Pure.
 struct BatchPlan {
   std::size_t inputs = 0;
   std::size_t targets = 0;
@@ -20,8 +20,8 @@ struct BatchPlan {
 };
 BatchPlan plan_batch(std::size_t input_bytes, std::size_t target_rows);
 
-/// Brings batches to one place on the device: through two pinned buffers in turn, so that the host
-/// can fill one while the other is being copied.
+/// Copies batches to one place on the device through two alternating pinned buffers, so that the
+/// host can fill one while the other is copied.
 ///
 /// Threads: one. `device` and `stream` outlive it.
 class BatchStaging {
@@ -29,8 +29,8 @@ class BatchStaging {
   BatchStaging(kolo::Device& device, Stream& stream, std::size_t input_bytes,
                std::size_t target_rows);
 
-  /// Copies the batch and enqueues its way to the device. Blocks while the batch before the last
-  /// one is still on its way.
+  /// Copies the batch and enqueues its transfer to the device. Blocks while the transfer before the
+  /// last one is in flight.
   void load(const BatchHeader& header, std::span<const std::uint8_t> inputs,
             std::span<const std::uint8_t> targets);
 

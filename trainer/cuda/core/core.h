@@ -14,9 +14,10 @@
 
 namespace kolo::trainer::cuda {
 
-/// What every model has: a stream, parameters on both sides, a batch, a loss, and a way to launch.
+/// The common part of every model: a stream, parameters on host and device, a batch, a loss, and a
+/// launch mode.
 ///
-/// Members are declared so that what others refer to comes first and is destroyed last.
+/// Members are declared so that objects that others refer to come first and are destroyed last.
 class CudaModel::Core {
  public:
   struct Shape {
@@ -25,7 +26,7 @@ class CudaModel::Core {
     std::size_t classes;
   };
 
-  /// Takes over a stream of `device` and registered parameters, and uploads these.
+  /// Takes a stream of `device` and registered parameters, and uploads the parameters.
   Core(kolo::Device& device, std::unique_ptr<Stream> stream, const CudaModelOptions& options,
        std::unique_ptr<ParameterSet> parameters, const Shape& shape);
 
@@ -47,7 +48,7 @@ class CudaModel::Core {
   /// Enqueues one step, which `enqueue` describes; see LaunchMode.
   void launch(const std::function<void()>& enqueue);
 
-  /// Copies a batch to the device. Errors: UsageError when it does not fit the shape.
+  /// Copies a batch to the device. Errors: UsageError if it does not fit the shape.
   void load(std::span<const std::uint8_t> inputs, std::span<const std::uint8_t> targets,
             const LossFactors& factors);
   LossSums take_sums();

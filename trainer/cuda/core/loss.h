@@ -11,7 +11,7 @@
 
 namespace kolo::trainer::cuda {
 
-/// Softmax cross-entropy on the device; its sums stay there until somebody asks.
+/// Softmax cross-entropy on the device; its sums stay there until they are requested.
 ///
 /// Threads: one. `stream`, `context` and `batch` outlive it.
 class Loss {
@@ -31,7 +31,7 @@ class Loss {
   /// [rows, classes] of the context's dtype.
   const void* gradient() const { return gradient_.data(); }
 
-  /// What batches have added up to since the last call. Blocks.
+  /// The sums of all batches since the last call. Blocks.
   LossTotals take();
 
  private:

@@ -9,7 +9,7 @@ namespace {
 
 cudaStream_t native(NativeStream stream) { return static_cast<cudaStream_t>(stream.handle); }
 
-// Ends a capture that went wrong, whatever it holds.
+// Ends a failed capture and drops its contents.
 void abandon_capture(cudaStream_t stream) noexcept {
   cudaGraph_t graph = nullptr;
   static_cast<void>(cudaStreamEndCapture(stream, &graph));

@@ -22,11 +22,11 @@ struct GraphExecTraits {
   static void close(Value graph) noexcept;
 };
 
-/// The kernels of a step as CUDA graphs in a row, recorded once and launched from then on.
+/// The kernels of a step as successive CUDA graphs, recorded once and launched in every later step.
 ///
-/// A recorded graph runs no code of the host, so a step is cut where the host has something to do:
-/// after the work that completes some gradients, whose hooks come right after that graph's launch.
-/// Thus a hook finds the same on the stream as when every kernel is launched by itself.
+/// A recorded graph runs no host code, so a step is cut where the host has work: after kernels that
+/// complete some gradients, whose hooks run right after the launch of that graph. A hook thus finds
+/// the same work on the stream as with single launches.
 ///
 /// Threads: one; other threads may call CUDA meanwhile (capture is thread-local).
 /// Errors:  KoloError with CUDA's text; a recording that fails leaves nothing recorded.
@@ -37,16 +37,16 @@ class StepGraph {
   explicit StepGraph(NativeStream stream) : stream_(stream) {}
 
   bool is_recorded() const { return !segments_.empty(); }
-  /// Forgets the recording: addresses in it have changed.
+  /// Discards the recording, because addresses in it have changed.
   void clear() { segments_.clear(); }
 
-  /// Records what `enqueue` puts on the stream, without running it. `enqueue` calls `ready` for
-  /// each gradient; a graph ends once its gradients have `milestone_bytes`.
+  /// Records the work that `enqueue` puts on the stream, without running it. `enqueue` calls
+  /// `ready` for each gradient; a graph ends once its gradients have `milestone_bytes`.
   void record(std::size_t milestone_bytes, const std::function<void()>& enqueue);
   /// Within `record`: gradient `index` is complete.
   void ready(std::size_t index, std::size_t bytes);
 
-  /// Launches all graphs, calling `hook` for the gradients of each right after its launch.
+  /// Launches all graphs; right after each launch, calls `hook` for its gradients.
   void replay(const Hook& hook);
 
  private:

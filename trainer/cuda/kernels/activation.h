@@ -8,12 +8,12 @@
 
 namespace kolo::trainer::cuda {
 
-/// v = x + bias (of each row), before = v, y = activation(v): what follows a product when it cannot
-/// be part of it.
+/// v = x + bias (of each row), before = v, y = activation(v): follows a product whose epilogue
+/// cannot do this.
 ///
 /// Shape: x, before and y are [rows, width] of `dtype`, aligned to 16 bytes; any of them may be the
-///        same memory as another one at the same place. `bias` [width] is null for none, `before`
-///        null when nobody wants it.
+///        same memory as another one at the same place. `bias` [width] may be null for none, and
+///        `before` if it is not needed.
 struct BiasActivation {
   Activation activation;
   DType dtype;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kWarps = 8;
 
-// A warp adds up every kWarps-th part of 32 neighbouring columns; then the first warp adds up
+// Each warp sums every kWarps-th part of 32 neighbouring columns; then the first warp sums over
 // warps.
 __global__ void fold_kernel(const float* partials, std::size_t parts, std::size_t stride,
                             std::size_t width, bool adds, float* into) {

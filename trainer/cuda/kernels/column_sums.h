@@ -36,13 +36,13 @@ struct ColumnSums {
   float* into;
 };
 
-/// Slices of rows that are summed side by side.
+/// Number of slices of rows that are summed in parallel.
 std::size_t column_sum_parts(std::size_t rows);
 
 void sum_columns(NativeStream stream, const ColumnSums& sums);
 
 namespace reference {
-/// Sums in float64, which bounds how far any order in float32 may be off.
+/// Sums in float64, which bounds the error of any order in float32.
 void fold(const Fold& fold);
 void sum_columns(const ColumnSums& sums);
 }  // namespace reference

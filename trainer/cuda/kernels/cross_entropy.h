@@ -8,15 +8,15 @@
 
 namespace kolo::trainer::cuda {
 
-/// What differs from step to step, read by the device so that a recorded graph stays valid.
+/// Values that change from step to step, read by the device so that a recorded graph stays valid.
 struct BatchHeader {
-  float row_weight = 1.0f;    ///< Of each row's gradient.
-  float loss_scale = 1.0f;    ///< Of all gradients.
+  float row_weight = 1.0f;    ///< Factor of each row's gradient.
+  float loss_scale = 1.0f;    ///< Factor of all gradients.
   std::uint32_t targets = 0;  ///< Rows beyond these are padding.
   std::uint32_t padding = 0;
 };
 
-/// What batches have added up to.
+/// Sums over batches.
 struct LossTotals {
   double loss = 0.0;     ///< Nats.
   double correct = 0.0;  ///< Rows whose largest logit, the first of equals, is the target's.

@@ -37,8 +37,8 @@ __global__ void position_gradient_kernel(std::size_t sequences, std::size_t coun
   dposition[i] = sum;
 }
 
-// Block (columns, token, part) looks through the bytes of its part, a tile of them at a time in
-// shared memory, and adds up the rows of its token in their order.
+// Block (columns, token, part) scans the bytes of its part, one tile at a time in shared memory,
+// and sums the rows of its token in order.
 template <typename T>
 __global__ void token_gradient_kernel(std::size_t rows, std::size_t width,
                                       const std::uint8_t* bytes, const T* dy, float* partials) {

@@ -28,9 +28,9 @@ struct EmbeddingForward {
 
 void embed(NativeStream stream, const EmbeddingForward& step);
 
-/// Gradients of both tables: `dposition` is overwritten, to `dtoken` is added what another layer
-/// has written before. No atomics: each slice of rows leaves a partial sum per token, in row order,
-/// and `fold` adds the slices up in order. Three launches.
+/// Gradients of both tables: `dposition` is overwritten; `dtoken` is added to the gradient that
+/// another layer has written. No atomics: each slice of rows leaves a partial sum per token, in row
+/// order, and `fold` adds the slices in order. Three launches.
 ///
 /// Shape: dy [rows, width] of `dtype`; partials [token_parts(rows), 256, width].
 struct EmbeddingBackward {

@@ -28,7 +28,7 @@ struct FilterShape {
   KOLO_HOST_DEVICE constexpr std::size_t input_of(std::size_t packed) const {
     return packed % padded_inputs;
   }
-  /// Index in the parameter of packed element `packed`, whose input channel is no padding.
+  /// Index in the parameter of packed element `packed`, whose input channel is not padding.
   KOLO_HOST_DEVICE constexpr std::size_t parameter_index(std::size_t packed) const {
     const std::size_t place = packed / padded_inputs % (kernel * kernel);
     const std::size_t output = packed / padded_inputs / (kernel * kernel);
@@ -39,7 +39,7 @@ struct FilterShape {
 /// Bits: those of the reference, a NaN in 16 bits aside.
 void pack_filter(NativeStream stream, const FilterShape& shape, const float* parameter, DType dtype,
                  void* packed);
-/// For gradients: the padding is dropped.
+/// For gradients: drops the padding.
 void unpack_filter(NativeStream stream, const FilterShape& shape, DType dtype, const void* packed,
                    float* parameter);
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Copies do not look at values, so an element is a unit of 2, 4 or 16 bytes.
+// Copies do not interpret values, so an element is a unit of 2, 4 or 16 bytes.
 template <typename Unit>
 __global__ void split_kernel(HeadShape shape, const Unit* joined, Unit* split) {
   const std::size_t i = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;

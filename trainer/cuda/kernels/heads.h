@@ -8,8 +8,8 @@
 
 namespace kolo::trainer::cuda {
 
-/// Two layouts of the same elements: as linear layers see them, and with each head's matrix in one
-/// piece, so that products of all heads are one batch with a constant stride.
+/// Two layouts of the same elements: joined as for linear layers, and split with each head's matrix
+/// in one piece, so that products of all heads are one batch with a constant stride.
 ///
 ///     joined [sequences · length, parts · heads · head_width]
 ///     split  [parts, sequences · heads, length, head_width]

@@ -11,7 +11,7 @@ namespace kolo::trainer::cuda {
 
 LayerNormPlan plan_layer_norm_backward(std::size_t rows, std::size_t width, DType dtype) {
   constexpr std::size_t kSharedBytes = std::size_t{48}
-                                       << 10;  // of a block, without asking for more
+                                       << 10;  // per block, without an opt-in for more
   constexpr std::size_t kMostWarps = 4;
   constexpr std::size_t kMostBlocks = 512;
   const std::size_t pack = 16 / size_of(dtype);

@@ -27,10 +27,9 @@ struct LayerNormForward {
 
 void layer_norm(NativeStream stream, const LayerNormForward& step);
 
-/// Its gradients: dx = residual + d(norm), where residual is the gradient that passes the norm by;
+/// Its gradients: dx = residual + d(norm), where residual is the gradient that bypasses the norm;
 /// dgain and dbias are overwritten. Three launches: a warp keeps the parameter gradients of its
-/// rows in shared memory, a block writes one partial sum, and `fold` adds the blocks up in their
-/// order.
+/// rows in shared memory, a block writes one partial sum, and `fold` adds the blocks in order.
 ///
 /// Shape:  dy, x, residual and dx as x above; `residual` may be null, and may be `dx`; partials
 ///         [plan.blocks, 2, width].
@@ -50,7 +49,8 @@ struct LayerNormBackward {
   float* dbias;
 };
 
-/// How rows are dealt to warps: row r belongs to warp r % (blocks · warps). From the shape alone.
+/// Distribution of rows over warps: row r belongs to warp r % (blocks · warps). Depends only on the
+/// shape.
 struct LayerNormPlan {
   std::size_t warps;  ///< Per block.
   std::size_t blocks;
@@ -61,8 +61,8 @@ struct LayerNormPlan {
 /// Errors: UsageError when a row is wider than a warp's share of shared memory: 6144 columns.
 LayerNormPlan plan_layer_norm_backward(std::size_t rows, std::size_t width, DType dtype);
 
-/// Where a lane keeps its sum of `column`: packs of N neighbouring columns belong to one lane,
-/// whose sums lie 32 apart, so that no two lanes meet in a bank.
+/// Place of a lane's sum of `column`: packs of N neighbouring columns belong to one lane, whose
+/// sums lie 32 apart, so no two lanes use the same bank.
 template <int N>
 KOLO_HOST_DEVICE constexpr std::size_t lane_slot(std::size_t column) {
   const std::size_t group = column / (32 * N);

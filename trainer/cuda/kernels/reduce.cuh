@@ -2,7 +2,7 @@
 
 namespace kolo::trainer::cuda {
 
-// Reductions whose order depends on shapes alone, so that every run gives the same bits.
+// Reductions whose order depends only on shapes, so every run gives the same bits.
 
 inline constexpr int kWarpSize = 32;
 inline constexpr unsigned kWholeWarp = 0xffffffffu;

@@ -9,7 +9,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kPack = 4;  // of float32
 
-// How one element changes; `second` is unused by SGD.
+// The update of one element; SGD does not use `second`.
 struct AdamWElement {
   AdamWRates rates;
   static constexpr bool kHasSecond = true;
@@ -29,7 +29,7 @@ struct SgdElement {
   }
 };
 
-// N elements from `i` of the chunk on.
+// N elements of the chunk, from `i` on.
 template <int N, typename T, typename Element>
 __device__ void update_pack(const UpdateArrays& a, const UpdateChunk& chunk, T* copy,
                             const Element& element, const UpdateDecision& decision, std::size_t i) {

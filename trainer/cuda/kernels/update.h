@@ -11,17 +11,18 @@ namespace kolo::trainer::cuda {
 
 /// A piece of one parameter: the work of one block. Plain data in device memory.
 struct UpdateChunk {
-  const float* gradient = nullptr;  ///< Of the piece's first element.
-  std::uint64_t offset = 0;         ///< Of that element in the arrays of all parameters.
+  const float* gradient = nullptr;  ///< Address of the piece's first element.
+  std::uint64_t offset = 0;         ///< Index of that element in the arrays of all parameters.
   std::uint32_t count = 0;
   std::uint32_t decays = 0;  ///< Whether weight_decay applies.
 };
 
-/// Elements of a full chunk. Chunks begin at multiples of it within their parameter, so with
-/// parameters and gradients aligned to 16 bytes all accesses are, but those of a last few elements.
+/// Elements of a full chunk. Chunks begin at multiples of it within their parameter, so if
+/// parameters and gradients are aligned to 16 bytes, all accesses are, except for the last few
+/// elements.
 inline constexpr std::size_t kUpdateChunk = 8192;
 
-/// The arrays of all parameters, on the device, and how they are cut.
+/// The arrays of all parameters on the device, and their chunks.
 struct UpdateArrays {
   const UpdateChunk* chunks;
   std::size_t chunk_count;

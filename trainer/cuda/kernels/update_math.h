@@ -7,11 +7,11 @@
 
 namespace kolo::trainer::cuda {
 
-/// What an optimizer's step is about to do, decided on the device before it.
+/// The decision about an optimizer's step, made on the device before the step.
 struct UpdateDecision {
-  double gradient_norm = 0.0;     ///< Of all gradients times gradient_scale.
-  std::uint64_t steps = 0;        ///< Updates done, not counting skipped ones.
-  float gradient_factor = 0.0f;   ///< gradient_scale and clipping.
+  double gradient_norm = 0.0;     ///< Norm of all gradients times gradient_scale.
+  std::uint64_t steps = 0;        ///< Number of updates, not counting skipped ones.
+  float gradient_factor = 0.0f;   ///< Product of gradient_scale and the clipping factor.
   float bias_correction1 = 0.0f;  ///< AdamW: 1 / (1 - beta1^steps)
   float bias_correction2 = 0.0f;
   std::uint32_t is_skipped = 0;
@@ -29,8 +29,8 @@ KOLO_HOST_DEVICE inline float bias_correction(float beta, std::uint64_t steps) {
                             (1.0 - pow(static_cast<double>(beta), static_cast<double>(steps))));
 }
 
-/// The next decision from the last one. An infinite or NaN sum of squares, or `is_overflown`,
-/// skips.
+/// Computes the next decision from the last one. An infinite or NaN sum of squares, or
+/// `is_overflown`, skips the step.
 KOLO_HOST_DEVICE inline UpdateDecision decide(const UpdateDecision& last, const DecisionRule& rule,
                                               double sum_of_squares, bool is_overflown) {
   UpdateDecision next;
@@ -54,7 +54,7 @@ struct AdamWRates {
   float weight_decay;
 };
 
-/// One element, with the roundings of trainer/kernels/update.cc on a processor with fused
+/// Updates one element, with the roundings of trainer/kernels/update.cc on a processor with fused
 /// multiply-add.
 KOLO_HOST_DEVICE inline void adamw_element(const AdamWRates& rates, const UpdateDecision& decision,
                                            float weight_decay, float gradient, float& m, float& v,

@@ -8,7 +8,7 @@
 
 namespace kolo::trainer::cuda {
 
-/// Memory that the attention layers of a model take turns with.
+/// Scratch memory that the attention layers of a model share.
 struct AttentionScratch {
   AttentionScratch(Context& context, const CausalSelfAttention::Options& options);
 
@@ -17,7 +17,7 @@ struct AttentionScratch {
   DeviceMemory score_gradients;  ///< [sequences · heads, length, length]
 };
 
-/// Scaled dot-product attention of each position over itself and those before it, as
+/// Scaled dot-product attention of each position over itself and earlier ones, as
 /// trainer/layers/causal_self_attention.h: each product is one batch over all heads.
 ///
 /// Shape: as there; all of the context's dtype. `scratch` and `context` outlive it.
@@ -26,7 +26,7 @@ class Attention {
   Attention(Context& context, AttentionScratch& scratch,
             const CausalSelfAttention::Options& options);
 
-  /// From `packed` [rows, 3 · width] to `y` [rows, width]; `packed` is not needed any more then.
+  /// Computes `y` [rows, width] from `packed` [rows, 3 · width], which is not needed afterwards.
   void forward(const void* packed, void* y);
   void backward(const void* dy, void* packed_gradient);
 

@@ -12,9 +12,8 @@ namespace kolo::trainer::cuda {
 
 /// Two-dimensional convolution with bias, stride 1, no padding.
 ///
-/// Channels: those of x are padded with zeros to a multiple of kChannelMultiple, which whoever
-///           writes x does; the weight's gradient leaves the padding out. Output channels must be
-///           such a multiple.
+/// Channels: x has its channels padded with zeros to a multiple of kChannelMultiple by its
+/// producer; the gradient of the weight omits the padding. Output channels must be such a multiple.
 /// Shape:    x [images, height, width, padded input channels], y [images, height - kernel + 1,
 ///           width - kernel + 1, output channels] of the context's dtype.
 /// Errors:   UsageError for other output channels.
@@ -47,7 +46,7 @@ class Conv2d {
   FilterShape filter_shape_;
   std::size_t places_;  // images · output height · output width
   Convolution convolution_;
-  DeviceMemory filter_, filter_gradient_;  // as cuDNN wants it
+  DeviceMemory filter_, filter_gradient_;  // in cuDNN's layout
 };
 
 }  // namespace kolo::trainer::cuda

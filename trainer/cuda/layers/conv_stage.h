@@ -8,7 +8,7 @@
 namespace kolo::trainer::cuda {
 
 /// y = relu(pool(conv(x))): the convolutional stage of LeNet. ReLU after the pooling gives the same
-/// on a quarter of the elements.
+/// result from a quarter of the elements.
 ///
 /// Shape: x as Conv2d; y [images, (height - kernel + 1) / 2, (width - kernel + 1) / 2,
 ///        output_channels] of the context's dtype, which belongs to the stage.
@@ -19,10 +19,10 @@ class ConvStage {
 
   const void* forward(const void* x);
 
-  /// In place: from the gradient of y to that of what ReLU was applied to. A linear layer after the
-  /// stage does this by itself.
+  /// In place: converts the gradient of y to that of the input of ReLU. A linear layer after the
+  /// stage does this itself.
   void backward_relu(void* y_gradient);
-  /// From that to the gradients of weight and bias, which are reported ready.
+  /// Computes the gradients of weight and bias from the result and reports them ready.
   void backward_parameters(const void* x, const void* before_relu_gradient);
   /// After `backward_parameters`: the gradient of x.
   void backward_input(void* dx) { convolution_.backward_input(convolved_gradient_.data(), dx); }

@@ -21,7 +21,7 @@ class LayerNorm {
   struct Backward {
     const void* dy;
     const void* x;         ///< As in the forward pass.
-    const void* residual;  ///< Gradient of x by another way, which is added; null for none.
+    const void* residual;  ///< Gradient of x by the residual path, which is added; null for none.
     void* dx;              ///< May be `residual`.
   };
   /// Overwrites the gradients of gain and bias and reports them ready.

@@ -8,14 +8,14 @@
 
 namespace kolo::trainer::cuda {
 
-/// y = activation(x · Wᵀ + b) + residual, where either is left out.
+/// y = activation(x · Wᵀ + b) + residual, where activation or residual is left out.
 ///
-/// Bias, activation, its derivative and the bias gradient are part of the products wherever cuBLAS
-/// can do that, and kernels after them where it cannot; the choice is made once, at construction.
+/// Bias, activation, its derivative and the bias gradient are part of the products where cuBLAS
+/// supports that, and kernels after them elsewhere; the choice is made once, at construction.
 ///
 /// Shape:   x is [rows, inputs], W is [outputs, inputs], b is [outputs], y is [rows, outputs];
-///          device memory aligned to 16 bytes, in the dtype of the context but where options say
-///          so.
+///          device memory aligned to 16 bytes, in the dtype of the context unless options say
+///          otherwise.
 /// Threads: one. Stream: the context's, which outlives it.
 class Linear {
  public:
@@ -23,21 +23,22 @@ class Linear {
     std::size_t rows;
     std::size_t inputs;
     std::size_t outputs;
-    Activation activation = Activation::kNone;  ///< Of this layer's output.
-    /// Of the layer before, whose output is x: `backward_input` goes through it.
+    Activation activation = Activation::kNone;  ///< Activation of this layer's output.
+    /// Activation of the layer before, whose output is x: `backward_input` differentiates through
+    /// it.
     Activation input_activation = Activation::kNone;
     bool is_float32_result = false;  ///< For logits: y is float32.
   };
 
-  /// `bias` is null for none: then the weight is shared with a layer that comes later in the
-  /// backward pass, adds its part to the gradient and reports it ready.
+  /// `bias` may be null: then the weight is shared with a layer that comes later in the backward
+  /// pass, adds its part to the gradient and reports it ready.
   Linear(Context& context, DeviceParameters& parameters, DeviceParameter& weight,
          DeviceParameter* bias, const Options& options);
 
   struct Forward {
     const void* x;
     void* y;
-    /// GELU only, [rows, outputs]: gets what the activation is applied to.
+    /// GELU only, [rows, outputs]: receives the input of the activation.
     void* before = nullptr;
     const void* residual = nullptr;  ///< [rows, outputs]; not together with an activation.
   };
@@ -46,8 +47,8 @@ class Linear {
   /// Overwrites the gradients of weight and bias and reports them ready.
   void backward_parameters(const void* x, const void* dy);
 
-  /// The gradient of x, or with an input activation that of what it was applied to: `before` is
-  /// that (GELU), or x itself (ReLU).
+  /// The gradient of x or, with an input activation, that of the activation's input: `before` is
+  /// that input (GELU), or x itself (ReLU).
   void backward_input(const void* dy, void* dx, const void* before = nullptr);
 
  private:
@@ -55,7 +56,7 @@ class Linear {
   MatmulShape parameter_shape(Epilogue epilogue) const;
   MatmulShape input_shape(Epilogue epilogue) const;
 
-  // A product, and whether its epilogue does what would otherwise be a kernel after it.
+  // A product, and whether its epilogue replaces a kernel after it.
   struct Product {
     const Blas::Plan* plan;
     bool is_fused;

@@ -9,13 +9,14 @@
 
 namespace kolo::trainer::cuda {
 
-/// Bytes of grey images to scaled activations, with channels of zeros after the one of the image.
+/// Converts bytes of grey images to scaled activations, with channels of zeros after the image's
+/// one.
 ///
 /// Shape: from [count] to [count, channels] of the context's dtype, which belong to the layer.
 class PixelInput {
  public:
   struct Options {
-    std::size_t count;  ///< Pixels of a batch.
+    std::size_t count;  ///< Pixels per batch.
     std::size_t channels;
   };
 

@@ -9,7 +9,7 @@
 
 namespace kolo::trainer::cuda {
 
-/// Memory that the blocks of a model take turns with.
+/// Scratch memory that the blocks of a model share.
 struct BlockScratch {
   BlockScratch(Context& context, const CausalSelfAttention::Options& options);
 
@@ -21,8 +21,8 @@ struct BlockScratch {
 };
 
 /// h = x + project(attend(norm(x))), y = h + contract(gelu(expand(norm(h)))), as
-/// trainer/layers/transformer_block.h. Both sums are part of the products before them, and in the
-/// backward pass of the layer norm.
+/// trainer/layers/transformer_block.h. Both sums are part of the products before them; in the
+/// backward pass they are part of the layer norm.
 ///
 /// Shape: x, y and gradients are [rows, width] of the context's dtype. `scratch` outlives it.
 class TransformerBlock {
@@ -30,10 +30,10 @@ class TransformerBlock {
   TransformerBlock(Context& context, DeviceParameters& parameters, BlockScratch& scratch,
                    const BlockParameters& names, const CausalSelfAttention::Options& options);
 
-  /// `x` stays as it is until `backward`. The result belongs to the block.
+  /// `x` must not change until `backward`. The result belongs to the block.
   const void* forward(const void* x);
 
-  /// `gradient` comes in as that of y and goes out as that of x.
+  /// `gradient` is that of y on entry and that of x on return.
   void backward(void* gradient);
 
  private:
@@ -55,8 +55,8 @@ class TransformerBlock {
   DeviceMemory attended_;
   DeviceMemory middle_;       // h
   DeviceMemory inner_input_;  // norm(h)
-  DeviceMemory expanded_;     // before GELU, [rows, 4 · width]
-  DeviceMemory inner_;        // after it
+  DeviceMemory expanded_;     // input of GELU, [rows, 4 · width]
+  DeviceMemory inner_;        // output of GELU
   DeviceMemory output_;
 };
 

@@ -14,13 +14,13 @@ namespace kolo::trainer::cuda {
 
 /// Training on the runtime's CUDA device, in any precision.
 ///
-/// A gradient is handed over by an event behind the kernel that completes it, and the model's
-/// stream waits for the averages: the processor waits for the device once in a step, for the report
-/// of the update, whose skip the device has decided by itself.
+/// A gradient is marked with an event after the kernel that completes it, and the model's stream
+/// waits for the averages. The processor waits for the device once per step, for the report of the
+/// update; the device itself decides about skipping.
 class CudaLearner final : public Learner {
  public:
-  /// Errors: KoloError(kResources) when the device has too little memory; UsageError when the model
-  ///         cannot take the images; those of the runtime and of `CudaModel`.
+  /// Errors: KoloError(kResources) if the device has too little memory; UsageError if the model
+  ///         does not fit the images; those of the runtime and of `CudaModel`.
   CudaLearner(const Config& config, Runtime& runtime, const Task& task);
 
   std::size_t parameter_count() const override { return model_->parameters().element_count(); }
@@ -39,7 +39,7 @@ class CudaLearner final : public Learner {
   GradientSet gradients_;
   CudaOptimizer optimizer_;
   UpdateGate gate_;
-  StreamStopwatch standstill_;  // of the model's stream, until the last average is there
+  StreamStopwatch standstill_;  // time in which the model's stream waits for averages
 };
 
 }  // namespace kolo::trainer::cuda

@@ -11,7 +11,7 @@
 namespace kolo::trainer::cuda {
 namespace {
 
-// Unlike the events of make_cuda_event, one that takes a time stamp.
+// Unlike the events of make_cuda_event, these take time stamps.
 CudaEventHandle make_timed_event() {
   cudaEvent_t event = nullptr;
   require_cuda(cudaEventCreate(&event), "cudaEventCreate");

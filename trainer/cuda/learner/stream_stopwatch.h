@@ -8,7 +8,7 @@
 
 namespace kolo::trainer::cuda {
 
-/// Measures by the device's own clock how long a stream takes, or stands still, between two points.
+/// Measures with the device's clock the time of a stream between two points.
 ///
 /// Threads: one. `stream` belongs to `device`, a CUDA device; both outlive it.
 /// Errors:  those of CUDA as KoloError(kInternal).
@@ -19,7 +19,7 @@ class StreamStopwatch {
   StreamStopwatch(const StreamStopwatch&) = delete;
   StreamStopwatch& operator=(const StreamStopwatch&) = delete;
 
-  /// The first point: behind what the stream was given so far. Never blocks.
+  /// The first point: after the work enqueued so far. Never blocks.
   void start();
   /// The second one. Never blocks.
   void stop();

@@ -74,8 +74,8 @@ class CudaLenet final : public CudaModel {
   ConvStage stage1_, stage2_;
   Linear fc1_, fc2_;
   DeviceMemory hidden_;
-  DeviceMemory hidden_gradient_;                    // of what ReLU was applied to
-  DeviceMemory stage1_gradient_, stage2_gradient_;  // likewise, after their way through ReLU
+  DeviceMemory hidden_gradient_;                    // of the input of ReLU
+  DeviceMemory stage1_gradient_, stage2_gradient_;  // likewise, after backward through ReLU
   DeviceMemory logits_;
 };
 

@@ -11,8 +11,8 @@
 
 namespace kolo::trainer::cuda {
 
-/// Registers the parameters of a model, brings them to the device and makes the layers there.
-/// Errors: UsageError when `device` is not a CUDA device.
+/// Registers the parameters of a model, uploads them and makes the layers. Errors: UsageError if
+/// `device` is not a CUDA device.
 template <typename M, typename Shape, typename Register>
 std::unique_ptr<CudaModel> make_model(kolo::Device& device, const CudaModelOptions& options,
                                       const Shape& shape, const CudaModel::Core::Shape& batch,

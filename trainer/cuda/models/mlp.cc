@@ -59,7 +59,7 @@ class CudaMlp final : public CudaModel {
   PixelInput input_;
   Linear fc1_, fc2_, fc3_;
   DeviceMemory hidden1_, hidden2_;
-  DeviceMemory gradient1_, gradient2_;  // of what ReLU was applied to
+  DeviceMemory gradient1_, gradient2_;  // of the input of ReLU
   DeviceMemory logits_;
 };
 

@@ -19,7 +19,7 @@ struct DeviceParameter {
   std::size_t size = 0;
   float* value = nullptr;
   const void* copy = nullptr;  ///< In the dtype of activations; `value` itself for float32.
-  float* gradient = nullptr;   ///< Whoever bound it owns it.
+  float* gradient = nullptr;   ///< Its binder owns it.
 };
 
 /// A ParameterSet on the device: float32 values, and copies in the dtype of activations, each in
@@ -30,14 +30,14 @@ class DeviceParameters {
  public:
   using ReadyHook = std::function<void(std::size_t index)>;
 
-  /// Uploads nothing yet.
+  /// Does not upload yet.
   DeviceParameters(ParameterSet& host, kolo::Device& device, Stream& stream, DType dtype);
 
   std::size_t size() const { return parameters_.size(); }
-  /// The address stays.
+  /// The address is stable.
   DeviceParameter& operator[](std::size_t index) { return parameters_[index]; }
   const DeviceParameter& operator[](std::size_t index) const { return parameters_[index]; }
-  /// The device's side of a host parameter.
+  /// The device counterpart of a host parameter.
   DeviceParameter& of(const Parameter& parameter) { return parameters_[parameter.index()]; }
 
   const ParameterPlan& plan() const { return plan_; }
@@ -47,15 +47,15 @@ class DeviceParameters {
   void* copies() const { return copies_.data(); }
   DType dtype() const { return dtype_; }
 
-  /// Host to device, through pinned memory, and the casts. Blocks.
+  /// Copies host values to the device through pinned memory, and casts them. Blocks.
   void upload();
-  /// Device to host. Blocks.
+  /// Copies device values to the host. Blocks.
   void download();
   /// Enqueues the casts.
   void refresh_copies();
 
   void on_ready(ReadyHook hook) { hook_ = std::move(hook); }
-  /// A layer's last word: what completes this gradient has been enqueued.
+  /// Called by the layer when the work that completes this gradient has been enqueued.
   void ready(const DeviceParameter& parameter) {
     if (hook_) hook_(parameter.index);
   }

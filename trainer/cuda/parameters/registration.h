@@ -11,7 +11,7 @@
 namespace kolo::trainer::cuda {
 
 // The parameters of the models in trainer/models, registered with the same names, shapes, order and
-// initial values, without the activations of a host model. A test holds each list against the
+// initial values, without the activations of a host model. A test compares each list with the
 // model's own.
 
 struct LinearParameters {
