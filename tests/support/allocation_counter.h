@@ -4,8 +4,8 @@
 
 namespace kolo::test {
 
-/// What this thread has taken from the heap since the counter was made. Link allocation_counter.cc,
-/// which replaces the global operator new.
+/// Counts what this thread has allocated from the heap since construction. Link
+/// allocation_counter.cc, which replaces the global operator new.
 class AllocationCounter {
  public:
   AllocationCounter();

@@ -13,7 +13,7 @@
 
 namespace kolo::test {
 
-/// This test binary, started once more with other arguments; killed and reaped in the destructor.
+/// This test binary, started again with other arguments; the destructor kills and reaps it.
 class ChildProcess {
  public:
   explicit ChildProcess(std::vector<std::string> arguments) {
@@ -46,7 +46,7 @@ class ChildProcess {
   pid_t pid_ = -1;
 };
 
-/// For the child: ends it with the thread that started it, whatever happens to that.
+/// For the child: ends it when the thread that started it ends.
 inline void die_with_parent() { ::prctl(PR_SET_PDEATHSIG, SIGKILL); }
 
 }  // namespace kolo::test

@@ -18,22 +18,23 @@
 
 namespace kolo::test {
 
-/// The device of one rank of an `EngineJob`. Wraps a group of the device, by its members' name
-/// ("node 0", "world"), if given.
+/// The device of one rank of an `EngineJob`. If given, wraps a group of the device, by the name of
+/// its members ("node 0", "world").
 struct JobDevices {
   using Wrap = std::function<std::unique_ptr<LocalGroup>(int rank, const std::string& members,
                                                          std::unique_ptr<LocalGroup> group)>;
   Wrap wrap = {};
 };
 
-/// What stands between the ranks of an `EngineJob` and what they call, where it is given.
+/// Optional wrappers between the ranks of an `EngineJob` and their transports and engines.
 struct JobWraps {
   std::function<std::unique_ptr<Transport>(int rank, std::unique_ptr<Transport>)> transport = {};
   std::function<bool(int rank, Engine&)> poll = {};
 };
 
-/// The engines of all ranks of a job in one thread: a seeded scheduler picks who polls next, and
-/// which operation of which device stream runs next; time stands still unless it is advanced.
+/// The engines of all ranks of a job in one thread. A seeded scheduler picks which engine polls
+/// next and which operation of which device stream runs next. Time stands still unless it is
+/// advanced.
 class EngineJob {
  public:
   EngineJob(ProcessGrid grid, const Options& options, std::uint64_t seed,
@@ -58,7 +59,7 @@ class EngineJob {
     scheduler_ = std::make_unique<SeededScheduler>(seed, std::move(pollables));
   }
 
-  /// What is in flight points into the engines.
+  /// Operations in flight refer to the engines.
   ~EngineJob() {
     for (const auto& transport : transports_) transport->shutdown(false);
   }
@@ -93,13 +94,13 @@ class EngineJob {
     return shared;
   }
 
-  /// Polls this often.
+  /// Polls this many times.
   void poll(std::size_t polls) {
     std::size_t done = 0;
     scheduler_->run_until([&] { return done++ == polls; });
   }
 
-  /// Polls until no rank has anything left to do.
+  /// Polls until no rank has work left.
   void run_until_idle(Duration tick = Duration(0)) {
     run_until(
         [&] {
@@ -108,7 +109,7 @@ class EngineJob {
         tick);
   }
 
-  /// Polls until these sets are registered, or refused.
+  /// Polls until these sets are registered or refused.
   void run_until_registered(const std::vector<std::shared_ptr<GradientGroup>>& groups) {
     run_until([&] {
       return std::ranges::all_of(groups,
@@ -129,7 +130,7 @@ class EngineJob {
         tick);
   }
 
-  /// Ends all ranks as agreed; returns what a transport failed of by then, or nothing.
+  /// Ends all ranks in order. Returns the error of a transport up to then, or nothing.
   std::string close() {
     for (int rank = 0; rank < world_size(); ++rank) submit(rank, {.kind = OperationKind::kClose});
     run_until([&] {
@@ -185,14 +186,14 @@ class EngineJob {
   std::unique_ptr<SeededScheduler> scheduler_;
 };
 
-/// Marks a gradient as `GradientSet::ready` does; `stream`, if given, is that of a device gradient.
+/// Marks a gradient as `GradientSet::ready` does; `stream`, if given, belongs to a device gradient.
 template <typename... Stream>
 void mark(Engine& engine, GradientGroup& group, std::size_t gradient, Stream... stream) {
   const auto bucket = group.note_ready(gradient, stream...);
   if (bucket) engine.submit(group, bucket->index);
 }
 
-/// Everything in `data`, for an operation.
+/// A view of all of `data`, for an operation.
 inline BufferView view(std::vector<float>& data) {
   return {data.data(), data.size(), DType::kFloat32};
 }

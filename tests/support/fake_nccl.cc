@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-/// A communicator; its split is filled in when this has settled, as by NCCL.
+/// A communicator; as in NCCL, its split is filled in once it has settled.
 struct ncclComm {
   int rank = 0;
   int size = 1;

@@ -10,16 +10,16 @@
 
 namespace kolo::test {
 
-/// NCCL, and the few calls of CUDA that go with it, without a GPU: a program that links
-/// fake_nccl.cc calls this instead of the libraries. It moves no data; it plays how non-blocking
-/// communicators behave, above all that every call may be in progress for a while, or for ever.
+/// NCCL, and the few CUDA calls that it needs, without a GPU: a program that links fake_nccl.cc
+/// calls this instead of the libraries. It moves no data. It imitates non-blocking communicators:
+/// every call may be in progress for a while, or forever.
 ///
-/// Threads: members are set while no communicator is in use; `called`, `open_gate` any.
+/// Threads: members are set while no communicator is in use; `called` and `open_gate` from any.
 struct FakeNccl {
   int version = NCCL_VERSION_CODE;
-  int polls_in_progress = 0;               ///< Of each call, before it is done.
-  bool stuck = false;                      ///< Whatever begins now stays in progress.
-  ncclResult_t async_error = ncclSuccess;  ///< Of all communicators.
+  int polls_in_progress = 0;               ///< Number of polls before a call is done.
+  bool stuck = false;                      ///< Calls that begin now stay in progress.
+  ncclResult_t async_error = ncclSuccess;  ///< Error of all communicators.
   bool allocates = true;
   bool registers = true;
 
@@ -41,10 +41,10 @@ struct FakeNccl {
   std::vector<std::string> calls_ KOLO_GUARDED_BY(mutex_);
 };
 
-/// The library that the program calls now; set by `FakeNcclScope`.
+/// The library in use; set by `FakeNcclScope`.
 FakeNccl& fake_nccl();
 
-/// A new library for the time of one test.
+/// A new library for the duration of one test.
 class FakeNcclScope {
  public:
   FakeNcclScope();

@@ -12,16 +12,16 @@
 
 namespace kolo::test {
 
-/// What goes wrong with one rank's group. Calls are counted from 0.
+/// Faults of one rank's group. Calls are counted from 0.
 struct FaultPlan {
-  /// Each collective is held back for so many polls of its stream.
+  /// Delays each collective by this many polls of its stream.
   int delay_polls = 0;
   /// From this call on, nothing reaches the peers, and the rank's own streams stand still until it
-  /// aborts: a rank that froze.
+  /// aborts: the rank is frozen.
   std::optional<std::uint64_t> freeze_at = {};
-  /// From this call on the library reports a failure, as well as the above.
+  /// From this call on the library also reports a failure.
   std::optional<std::uint64_t> fail_at = {};
-  /// An abort passes its deadline: what is enqueued stays, until the group is destroyed.
+  /// An abort misses its deadline: enqueued work stays until the group is destroyed.
   bool abort_hangs = false;
 };
 
@@ -38,13 +38,13 @@ inline FaultPlan seeded_fault(std::uint64_t seed, std::uint64_t calls) {
       plan.fail_at = call;
       break;
     default:
-      break;  // Only late.
+      break;  // A delay only.
   }
   return plan;
 }
 
-/// A group on host streams whose calls fail as planned, so that time-outs, failures and aborts are
-/// tests without a device.
+/// A group on host streams whose calls fail as planned, so that time-outs, failures and aborts can
+/// be tested without a device.
 class FaultGroup final : public LocalGroup {
  public:
   FaultGroup(std::unique_ptr<LocalGroup> group, FaultPlan plan)
@@ -93,7 +93,7 @@ class FaultGroup final : public LocalGroup {
  private:
   bool has_come(std::optional<std::uint64_t> call) const { return call && calls_ > *call; }
 
-  /// Counts a call; returns whether the group gets it.
+  /// Counts a call; returns true if the group executes it.
   bool passes(Stream& stream) {
     ++calls_;
     if (has_come(plan_.freeze_at) || has_come(plan_.fail_at)) {

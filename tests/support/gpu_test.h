@@ -15,7 +15,7 @@
 
 namespace kolo::test {
 
-/// A test on GPU 0 with one stream; skipped where there is none.
+/// A test on GPU 0 with one stream; skipped if there is no GPU.
 class GpuTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -41,7 +41,7 @@ class GpuTest : public testing::Test {
     settle();
   }
 
-  /// What the first `count` bytes hold once the stream has come to its end.
+  /// The first `count` bytes of the memory once the stream is idle.
   std::vector<std::byte> download(const DeviceMemory& memory, std::size_t count) {
     std::vector<std::byte> bytes(count);
     if (count == 0) return bytes;

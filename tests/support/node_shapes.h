@@ -7,7 +7,8 @@
 
 namespace kolo::test {
 
-/// Calls `visit` with every way to put `ranks` ranks on nodes, node sizes in descending order.
+/// Calls `visit` with every distribution of `ranks` ranks over nodes, node sizes in descending
+/// order.
 inline void for_each_node_shape(int ranks,
                                 const std::function<void(const std::vector<int>&)>& visit) {
   std::vector<int> sizes;

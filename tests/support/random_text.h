@@ -9,14 +9,14 @@
 
 namespace kolo::test {
 
-/// Texts that the parser of a grammar takes now and then: some of the grammar's words in a row,
-/// damaged here and there. The same seed gives the same texts.
+/// Random texts that the parser of a grammar sometimes accepts: sequences of the grammar's words
+/// with random damage. The same seed gives the same texts.
 class RandomText {
  public:
   RandomText(std::uint64_t seed, std::vector<std::string> words)
       : random_(seed), words_(std::move(words)) {}
 
-  /// `whole` texts are among those that are damaged, so that some are nearly right.
+  /// Damages texts of `whole` too, so that some results are nearly right.
   std::string next(const std::vector<std::string>& whole = {}) {
     std::string text;
     if (!whole.empty() && random_() % 2 == 0) {

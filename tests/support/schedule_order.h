@@ -9,11 +9,11 @@
 
 namespace kolo::test {
 
-/// A step: rank and number.
+/// A step: rank and index.
 using StepPlace = std::pair<int, StepId>;
 
-/// Steps that are over before `step` of `rank` is, directly: by dependencies, messages, flags and
-/// native steps that meet.
+/// The direct predecessors of `step` of `rank`: by dependencies, messages, flags and native steps
+/// that meet.
 inline std::vector<StepPlace> directly_before(const std::vector<Schedule>& schedules,
                                               const ProcessGrid& grid, StepPlace where) {
   const int rank = where.first;
@@ -44,8 +44,8 @@ inline std::vector<StepPlace> directly_before(const std::vector<Schedule>& sched
   return before;
 }
 
-/// Whether `from` is over before `to` is: a search by definition, shared with nothing in the
-/// verifier.
+/// True if `from` is complete before `to` starts: a search by definition, which shares no code with
+/// the verifier.
 inline bool ordered(const std::vector<Schedule>& schedules, const ProcessGrid& grid, StepPlace from,
                     StepPlace to) {
   std::vector<StepPlace> open{to};

@@ -10,8 +10,8 @@
 
 namespace kolo::test {
 
-/// Plays any interleaving of ranks that share one thread: each step polls one of them, picked by a
-/// generator with this seed, so that the same seed gives the same run.
+/// Plays any interleaving of ranks that share one thread. Each step polls one rank, picked by a
+/// generator with this seed, so the same seed gives the same run.
 class SeededScheduler {
  public:
   using Pollable = std::function<bool()>;
@@ -19,8 +19,8 @@ class SeededScheduler {
   SeededScheduler(std::uint64_t seed, std::vector<Pollable> pollables)
       : seed_(seed), generator_(seed), pollables_(std::move(pollables)) {}
 
-  /// Polls until `done` holds; returns the steps that took.
-  /// Errors: std::runtime_error that names the seed when `step_limit` steps were not enough.
+  /// Polls until `done` holds; returns the number of steps. Errors: std::runtime_error naming the
+  /// seed if `step_limit` steps were not enough.
   std::size_t run_until(const std::function<bool()>& done, std::size_t step_limit = 1'000'000) {
     std::size_t steps = 0;
     for (; !done(); ++steps) {

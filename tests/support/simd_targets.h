@@ -7,7 +7,7 @@
 
 namespace kolo::test {
 
-/// Every instruction set of this machine that Highway has compiled kernels for.
+/// Every instruction set of this machine for which Highway has compiled kernels.
 inline std::vector<std::int64_t> simd_targets() {
   std::vector<std::int64_t> result;
   const std::int64_t usable = (hwy::SupportedTargets() & HWY_TARGETS) | HWY_STATIC_TARGET;

@@ -15,7 +15,7 @@ namespace kolo::test {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// A directory of its own for one test, removed with what is in it.
+/// A directory for one test, removed with its contents.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {

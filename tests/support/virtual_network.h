@@ -17,16 +17,16 @@
 
 namespace kolo::test {
 
-/// A link that a token bucket shapes, each way.
+/// A link shaped by a token bucket, in each direction.
 struct VirtualLink {
   double bytes_per_us = 100;
-  double burst_bytes = 0;  ///< Saved up at rest; passes at once.
-  double latency_us = 20;  ///< Up to twice that, drawn for each message.
+  double burst_bytes = 0;  ///< Tokens saved up while idle; such bytes pass at once.
+  double latency_us = 20;  ///< Base latency; up to twice that, drawn for each message.
 };
 
-/// Messages between blocking ranks in virtual time: it stands still while any rank has something to
-/// do, and moves on to the next message that comes when all of them wait. One rank runs at a time,
-/// in turns, so that a seed gives the same run. Each rank has a thread and a link of its own.
+/// Messages between blocking ranks in virtual time. Time stands still while any rank has work, and
+/// jumps to the next arrival when all of them wait. One rank runs at a time, round-robin, so a seed
+/// gives the same run. Each rank has a thread and a link of its own.
 class VirtualNetwork final : public Clock {
  public:
   VirtualNetwork(std::vector<VirtualLink> links, std::uint64_t seed)
@@ -56,12 +56,12 @@ class VirtualNetwork final : public Clock {
   struct Port {
     std::map<Place, Message> coming;
     std::map<Place, Receive> posted;
-    double out_us = 0, in_us = 0;        // when the direction's bucket was last looked at,
-    double out_bytes = 0, in_bytes = 0;  // what it held then; less than none: so long it is busy
+    double out_us = 0, in_us = 0;        // time of the last update of the direction's bucket
+    double out_bytes = 0, in_bytes = 0;  // tokens at that time; negative while it is busy
     bool left = false;
   };
 
-  /// When `bytes` that come at `at_us` have passed one direction of a link.
+  /// The time at which `bytes` that arrive at `at_us` have passed one direction of a link.
   static double pass(const VirtualLink& link, double& since_us, double& saved, double at_us,
                      double bytes) {
     const double rested = std::max(0.0, at_us - since_us);
@@ -83,7 +83,7 @@ class VirtualNetwork final : public Clock {
     target.coming[{from, tag}] = {come_us + way_us, {bytes.begin(), bytes.end()}};
   }
 
-  /// Gives `rank` what has come. Returns whether anything has.
+  /// Delivers arrived messages to `rank`. Returns true if there were any.
   bool deliver(int rank) KOLO_REQUIRES(mutex_) {
     Port& port = ports_[static_cast<std::size_t>(rank)];
     bool any = false;
@@ -117,7 +117,7 @@ class VirtualNetwork final : public Clock {
     turned_.notify_all();
   }
 
-  /// All wait: what comes next comes now.
+  /// All ranks wait: time moves on to the next arrival.
   void move_on() KOLO_REQUIRES(mutex_) {
     double next_us = -1;
     for (const Port& port : ports_) {
@@ -137,11 +137,11 @@ class VirtualNetwork final : public Clock {
   std::mt19937_64 random_ KOLO_GUARDED_BY(mutex_);
   ConditionVariable turned_;
   int turn_ KOLO_GUARDED_BY(mutex_) = 0;
-  std::size_t idle_polls_ KOLO_GUARDED_BY(mutex_) = 0;  // in a row
+  std::size_t idle_polls_ KOLO_GUARDED_BY(mutex_) = 0;  // consecutive
   double us_ KOLO_GUARDED_BY(mutex_) = 0;
 };
 
-/// One rank's end. A poll that finds nothing lets the others run.
+/// The endpoint of one rank. A poll that finds nothing lets the other ranks run.
 class VirtualNetwork::End final : public MessageTransport {
  public:
   End(VirtualNetwork& network, int rank) : network_(network), rank_(rank) {

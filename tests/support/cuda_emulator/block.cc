@@ -9,7 +9,7 @@
 namespace kolo::emulator {
 namespace {
 
-// Set while a thread of a kernel runs on this thread of the processor.
+// Set while this thread runs a thread of a kernel.
 thread_local Block* running_block = nullptr;
 
 unsigned take(std::vector<unsigned>& from, std::size_t at) {
@@ -38,7 +38,7 @@ Block::Block(const Launch& launch, const uint3& index, Random& random, FiberPool
 }
 
 Block::~Block() {
-  if (!is_done()) return;  // Something still lies on the stacks.
+  if (!is_done()) return;  // The stacks are still in use.
   for (auto& fiber : fibers_) pool_.push_back(std::move(fiber));
 }
 
@@ -78,7 +78,7 @@ Fiber& Block::take_fiber() {
   return *fiber;
 }
 
-// On a fiber: threads that do not wait need no change of stacks.
+// Runs on a fiber: threads that do not wait need no change of stacks.
 void Block::run_threads() {
   try {
     while (!unstarted_.empty()) {

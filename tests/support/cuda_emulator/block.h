@@ -20,7 +20,7 @@ namespace kolo::emulator {
 
 inline constexpr unsigned kLanes = 32;
 
-/// One launch; `thread` is what each thread runs.
+/// One launch; each thread runs `thread`.
 struct Launch {
   dim3 grid;
   dim3 block;
@@ -30,11 +30,10 @@ struct Launch {
 
 using Random = std::mt19937;
 
-/// Fibers on which nothing runs, kept for the next block: a stack is dear.
+/// Idle fibers, kept for the next block because a stack is expensive.
 using FiberPool = std::vector<std::unique_ptr<Fiber>>;
 
-/// The threads of one block, each of which runs until it waits for others. Which one runs next is
-/// drawn from `random`.
+/// The threads of one block. Each runs until it waits for others; `random` picks the next one.
 class Block {
  public:
   Block(const Launch& launch, const uint3& index, Random& random, FiberPool& pool);
@@ -44,11 +43,11 @@ class Block {
 
   bool is_done() const { return ended_ == threads_.size(); }
 
-  /// Runs a thread until it waits, and all those before it that end without waiting.
-  /// Before: not is_done(). Errors: Fault, or what a thread has thrown; the block is then dead.
+  /// Runs a thread until it waits, and all threads before it that end without waiting. Before: not
+  /// is_done(). Errors: Fault, or the exception of a thread; the block is then dead.
   void step();
 
-  /// For the thread that runs.
+  /// For the running thread.
   struct Position {
     uint3 thread, block;
     dim3 block_size, grid_size;
@@ -59,17 +58,17 @@ class Block {
   /// Waits for all threads of the block. Errors: Fault if they wait at different places.
   void sync_threads(const Place& where);
 
-  /// Waits for all lanes of the warp; returns what each of them brought, valid until the next but
-  /// one exchange. Errors: Fault unless `mask` names all 32 lanes and all wait at the same place.
+  /// Waits for all lanes of the warp. Returns the value of each, valid until the next but one
+  /// exchange. Errors: Fault unless `mask` names all 32 lanes and all wait at the same place.
   std::span<const std::uint64_t, kLanes> exchange(unsigned mask, std::uint64_t value,
                                                   const Place& where);
   unsigned lane() const { return running_ % kLanes; }
 
-  /// The block whose thread runs. Errors: Fault outside of kernels.
+  /// The block of the running thread. Errors: Fault outside of kernels.
   static Block& current();
 
  private:
-  /// Where threads wait until there are `size` of them.
+  /// A place where threads wait until there are `size` of them.
   struct Meeting {
     unsigned size = 0;
     Place where = {};
@@ -77,7 +76,7 @@ class Block {
   };
   struct Warp {
     Meeting meeting;
-    unsigned rounds[kLanes] = {};  ///< Exchanges of each lane.
+    unsigned rounds[kLanes] = {};  ///< Number of exchanges of each lane.
     std::array<std::uint64_t, kLanes> values[2] = {};
   };
 
@@ -92,17 +91,17 @@ class Block {
   Random& random_;
   Position position_;
   SharedMemory shared_;
-  std::vector<Fiber*> threads_;  ///< Which fiber a thread that waits is on.
+  std::vector<Fiber*> threads_;  ///< Fiber of each waiting thread.
   std::vector<unsigned> unstarted_;
-  std::vector<unsigned> ready_;  ///< They waited, and need not any longer.
+  std::vector<unsigned> ready_;  ///< Threads whose wait is over.
   std::size_t ended_ = 0;
   unsigned running_ = 0;
-  Fiber* fiber_ = nullptr;  ///< That of the running thread.
+  Fiber* fiber_ = nullptr;  ///< Fiber of the running thread.
   Meeting all_;
   std::vector<Warp> warps_;
   FiberPool& pool_;
-  FiberPool fibers_;          ///< All that this block has taken.
-  std::vector<Fiber*> idle_;  ///< Those of them that are free.
+  FiberPool fibers_;          ///< All fibers that this block has taken.
+  std::vector<Fiber*> idle_;  ///< The idle ones among them.
   std::exception_ptr thrown_;
 };
 

@@ -8,14 +8,14 @@
 namespace kolo::emulator {
 
 struct DeviceOptions {
-  /// Of the order in which threads and blocks take turns.
+  /// Seed of the order of threads and blocks.
   std::uint32_t seed = 1;
-  /// Blocks that run side by side; also what the device says how many it can hold.
+  /// Number of blocks that run concurrently; the device reports the same capacity.
   std::size_t resident_blocks = 3;
 };
 
-/// A GPU on the thread that constructs it, for as long as it lives: launches of this thread run
-/// here, at once and to their end.
+/// An emulated GPU of the thread that constructs it, for its lifetime. Launches of this thread run
+/// on it immediately and to completion.
 class Device {
  public:
   explicit Device(const DeviceOptions& options);
@@ -23,16 +23,16 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  /// That of this thread. Errors: Fault if there is none.
+  /// The device of this thread. Errors: Fault if there is none.
   static Device& current();
 
   const DeviceOptions& options() const { return options_; }
 
   /// Runs all threads of a launch. A launch that CUDA would refuse runs none of them and leaves an
-  /// error for `take_refusal`. Errors: Fault, or what a kernel has thrown.
+  /// error for `take_refusal`. Errors: Fault, or the exception of a kernel.
   void run(const Launch& launch);
 
-  /// Whether a launch since the last call was refused.
+  /// True if a launch since the last call was refused.
   bool take_refusal();
 
  private:

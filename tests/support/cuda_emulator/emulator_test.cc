@@ -1,4 +1,4 @@
-// What the emulator computes, and that it sees each of the mistakes it claims to see.
+// The results of the emulator, and each of the mistakes that it promises to detect.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -101,7 +101,7 @@ TEST(CudaEmulator, ReportsBarriersThatNotAllThreadsReach) {
   EXPECT_THROW(sample::ballot_of_half_a_warp(), Fault);
 }
 
-// AddressSanitizer ends the program there instead.
+// AddressSanitizer ends the program instead.
 #if !defined(__SANITIZE_ADDRESS__)
 TEST(CudaEmulator, ReportsWritesBehindSharedMemory) {
   Device device({.seed = 1});

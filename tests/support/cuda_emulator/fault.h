@@ -4,8 +4,8 @@
 
 namespace kolo::emulator {
 
-/// A kernel did what a GPU would punish with a hang, a trap or wrong values. The text names the
-/// place in the kernel's source.
+/// Thrown when a kernel does something that would hang, trap or give wrong values on a GPU. The
+/// text names the place in the kernel's source.
 class Fault : public std::logic_error {
  public:
   using std::logic_error::logic_error;

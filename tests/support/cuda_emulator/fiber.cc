@@ -22,8 +22,7 @@
 namespace kolo::emulator {
 namespace {
 
-constexpr std::size_t kStackBytes = std::size_t{256}
-                                    << 10;  // Pages that are not used cost nothing.
+constexpr std::size_t kStackBytes = std::size_t{256} << 10;  // Unused pages cost nothing.
 
 std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 

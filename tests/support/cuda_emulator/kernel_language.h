@@ -15,8 +15,8 @@
 #include "tests/support/cuda_emulator/place.h"
 #include "tests/support/cuda_emulator/vector_types.h"
 
-/// What nvcc knows without an include, as far as the kernels use it. `translate.py` includes this
-/// in each .cu and .cuh, and rewrites launches, shared variables and casts into calls of the
+/// The names that nvcc predefines, as far as the kernels use them. `translate.py` includes this
+/// file in each .cu and .cuh, and rewrites launches, shared variables and casts into calls of the
 /// functions below.
 
 #define __global__
@@ -50,7 +50,7 @@ struct Call {
   }
 };
 
-/// A shared variable; each has a `key` of its own.
+/// A shared variable, identified by `key`.
 template <typename T>
 T& shared(const char& key) {
   return *static_cast<T*>(Block::current().shared().variable(&key, sizeof(T)));
@@ -61,8 +61,8 @@ T* dynamic_shared() {
   return static_cast<T*>(Block::current().shared().dynamic());
 }
 
-/// reinterpret_cast; a pointer must be aligned for what it comes to point to, or the access behind
-/// it would trap on a GPU.
+/// reinterpret_cast with a check that the pointer is aligned for its new type; a GPU would trap at
+/// the access.
 template <typename To, typename From>
 To aligned_cast(From from, const Place& where = Place::here()) {
   if constexpr (std::is_pointer_v<From> && std::is_pointer_v<To>) {
@@ -75,7 +75,7 @@ To aligned_cast(From from, const Place& where = Place::here()) {
   return reinterpret_cast<To>(from);
 }
 
-/// Values of up to 8 bytes, as lanes exchange them.
+/// Values of up to 8 bytes, exchanged between lanes.
 template <typename T>
 std::uint64_t to_word(const T& value) {
   static_assert(sizeof(T) <= sizeof(std::uint64_t) && std::is_trivially_copyable_v<T>);
@@ -122,8 +122,8 @@ T __shfl_xor_sync(unsigned mask, T value, int distance,
 
 inline int __popc(unsigned value) { return __builtin_popcount(value); }
 
-// One thread of the processor runs all of them, so that memory is in order and nothing interrupts
-// an atomic operation.
+// One thread of the processor runs all threads of a kernel, so memory is in order and atomic
+// operations are never interrupted.
 
 inline void __threadfence() {}
 

@@ -5,12 +5,12 @@
 
 namespace kolo::emulator {
 
-/// A line of a kernel's source. As std::source_location, which Clang 14 does not have.
+/// A line of a kernel's source; stands in for std::source_location, which Clang 14 lacks.
 struct Place {
   const char* file = "";
   unsigned line = 0;
 
-  /// As a default argument: where the function is called.
+  /// As a default argument: the place of the call.
   static constexpr Place here(const char* file = __builtin_FILE(),
                               unsigned line = __builtin_LINE()) {
     return {file, line};

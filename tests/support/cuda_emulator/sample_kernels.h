@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-/// Kernels that use the emulator well, and kernels that each make one mistake. They read and write
-/// memory of the caller and run on the emulated device of this thread.
+/// Kernels that are correct, and kernels with one mistake each. They use memory of the caller and
+/// run on the emulated device of this thread.
 namespace kolo::emulator::sample {
 
 /// sums[block] = the sum of that block's `threads` numbers, through shared memory.
@@ -13,18 +13,18 @@ void sum_blocks(std::span<const std::uint32_t> numbers, unsigned threads, std::u
 /// The same without the barrier that it needs.
 void sum_blocks_without_barrier(std::span<const std::uint32_t> numbers, unsigned threads,
                                 std::uint32_t* sums);
-/// order[n] = the block that came as the n-th.
+/// order[n] = the block that ran as the n-th.
 void record_order(unsigned blocks, std::uint32_t* counter, std::uint32_t* order);
-/// places[z][y][x] = the thread and block that has this place in a grid of two by three by two
-/// blocks of two by two by three threads, in one number.
+/// places[z][y][x] = the thread and block at this place in a grid of two by three by two blocks of
+/// two by two by three threads, in one number.
 void record_places(std::uint32_t* places);
-/// Each of two warps: the ballot of odd lanes, and the value of the lane across.
+/// For each of two warps: the ballot of odd lanes, and the value of the opposite lane.
 void exchange_lanes(unsigned* ballots, double* across);
-/// Reads shared memory that nothing has written.
+/// Reads shared memory that was never written.
 void read_unwritten(float* into);
 
 void barrier_for_some();                         ///< Half of the threads have returned before.
-void barriers_at_two_places();                   ///< Half of the threads at either.
+void barriers_at_two_places();                   ///< Half of the threads at each.
 void ballot_without_all_lanes();                 ///< One lane does not take part.
 void ballot_of_half_a_warp();                    ///< By its mask.
 void write_behind_shared_memory();               ///< By one element.

@@ -9,7 +9,7 @@
 namespace kolo::emulator {
 namespace {
 
-// AddressSanitizer sees further than a margin, if nothing lies behind the variable.
+// AddressSanitizer detects more than a margin does, if the variable has none.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t kMargin = 0;
 #else

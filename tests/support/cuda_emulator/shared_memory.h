@@ -6,22 +6,22 @@
 
 namespace kolo::emulator {
 
-/// The shared memory of one block. It begins as NaN or as the largest unsigned number, so that what
-/// a kernel reads before it has written it shows in the result.
+/// The shared memory of one block. It starts as NaN or the largest unsigned number, so reads before
+/// writes show in the result.
 class SharedMemory {
  public:
-  /// What a launch gets unless its kernel asks for more.
+  /// Limit of a launch unless its kernel requests more.
   static constexpr std::size_t kMostBytes = std::size_t{48} << 10;
 
   explicit SharedMemory(std::size_t dynamic_bytes);
 
-  /// The variable that `key` stands for: the same for all threads of the block.
-  /// Errors: Fault if the block's variables are larger than kMostBytes.
+  /// The variable of `key`: the same for all threads of the block. Errors: Fault if the block's
+  /// variables are larger than kMostBytes.
   void* variable(const void* key, std::size_t bytes);
 
   void* dynamic() { return variables_.front().memory.get(); }
 
-  /// Errors: Fault if something was written behind a variable.
+  /// Errors: Fault if a kernel wrote behind a variable.
   void check_margins() const;
 
  private:

@@ -5,7 +5,7 @@
 
 #include "tests/support/cuda_emulator/device.h"
 
-/// CUDA's runtime, as far as launchers use it, on the emulated device of this thread.
+/// The part of CUDA's runtime that launchers use, on the emulated device of this thread.
 
 enum cudaError_t {
   cudaSuccess = 0,
