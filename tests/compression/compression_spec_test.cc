@@ -128,7 +128,7 @@ TEST(CompressionSpecTest, ErrorsNameTheText) {
   EXPECT_THAT(error_of(""), HasSubstr("one rule is empty; remove the extra comma"));
   EXPECT_THAT(error_of("*.bias=none,,fp16"),
               HasSubstr("one rule is empty; remove the extra comma"));
-  EXPECT_THAT(error_of("=fp16"), HasSubstr("'=fp16': a rule without a pattern"));
+  EXPECT_THAT(error_of("=fp16"), HasSubstr("'=fp16': a rule has no name pattern"));
 }
 
 TEST(CompressionRulesTest, TheFirstRuleThatMatchesWins) {

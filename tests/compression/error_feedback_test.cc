@@ -235,7 +235,8 @@ TEST(FeedbackStateTest, RefusesWhatDoesNotFit) {
               HasSubstr("another number of elements"));
   EXPECT_THAT(error_of(ErrorFeedback({{"weight", 3}}, MomentumCorrection{}), state),
               HasSubstr("velocity"));
-  EXPECT_THAT(error_of(ErrorFeedback(std::vector<FeedbackTensor>{}), state), HasSubstr("not here"));
+  EXPECT_THAT(error_of(ErrorFeedback(std::vector<FeedbackTensor>{}), state),
+              HasSubstr("does not have"));
   const std::vector<std::byte> bytes = to_bytes(state);
   EXPECT_EQ(feedback_state_from(bytes), state);
   for (std::size_t size = 0; size < bytes.size(); ++size) {
@@ -300,8 +301,8 @@ TEST(FeedbackStateTest, RemappingRefusesWhatDoesNotFit) {
   const FeedbackState plain{{{.name = "a", .residual = {1, 2}, .velocity = {}}}};
   const FeedbackState moving{{{.name = "a", .residual = {1, 2}, .velocity = {3, 4}}}};
   EXPECT_THAT(refused({plain}, {"b", 2}), HasSubstr("'b'"));
-  EXPECT_THAT(refused({plain}, {"a", 3}), HasSubstr("nobody"));
-  EXPECT_THAT(refused({}, {"a", 2}), HasSubstr("nobody"));
+  EXPECT_THAT(refused({plain}, {"a", 3}), HasSubstr("the saved states lack some elements"));
+  EXPECT_THAT(refused({}, {"a", 2}), HasSubstr("the saved states lack some elements"));
   EXPECT_THAT(refused({plain, moving}, {"a", 2}), HasSubstr("velocity"));
 }
 

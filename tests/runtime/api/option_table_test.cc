@@ -126,7 +126,8 @@ TEST(OptionTable, HelpStatesUnitAndRangeOfNumbers) {
                                                       {"N", "; threads, "}};
     if (!units.contains(kind)) continue;
     EXPECT_THAT(entry.help, HasSubstr(units.at(kind))) << entry.name;
-    EXPECT_THAT(entry.help, testing::ContainsRegex("-?[0-9]+ to [0-9]+[KMG]?$")) << entry.name;
+    EXPECT_THAT(entry.help, testing::ContainsRegex("-?[0-9]+[KMG]? to [0-9]+[KMG]?$"))
+        << entry.name;
   }
 }
 
