@@ -105,6 +105,7 @@ std::string digits(double value) {
 
 LinkCosts parse_link_costs(std::string_view text, LinkCosts defaults) {
   bool names_network = false, names_native_network = false;
+  bool names_device_latency = false, names_staging_latency = false;
   while (!text.empty()) {
     const std::string_view item = take_until(',', text);
     const std::size_t equals = item.find('=');
@@ -121,10 +122,15 @@ LinkCosts parse_link_costs(std::string_view text, LinkCosts defaults) {
     field->of(defaults) = value;
     names_network |= key.starts_with("network_");
     names_native_network |= key.starts_with("native_network_");
+    names_device_latency |= key == "device_latency_us";
+    names_staging_latency |= key == "staging_latency_us";
   }
   if (names_network && !names_native_network) {
     defaults.native_network = {.latency_us = defaults.network.latency_us,
                                .bytes_per_us = defaults.network.bytes_per_us};
+  }
+  if (names_device_latency && !names_staging_latency) {
+    defaults.staging.latency_us = 2 * defaults.device.latency_us;
   }
   return defaults;
 }

@@ -57,8 +57,10 @@ struct LinkCosts {
   MemoryCost memory = {};
   NetworkCost network = {};
   SelectorCost selector = {};
-  LinkCost device{.latency_us = 5.0, .bytes_per_us = 360'000};   ///< Between devices of one node.
-  LinkCost staging{.latency_us = 10.0, .bytes_per_us = 25'000};  ///< Device to host, each way.
+  LinkCost device{.latency_us = 5.0, .bytes_per_us = 360'000};  ///< Between devices of one node.
+  /// Device to host, each way. Its latency is that of two launches, of the copy and of the event
+  /// behind it.
+  LinkCost staging{.latency_us = 2 * 5.0, .bytes_per_us = 25'000};
   /// Between nodes as the device's own library reaches it, one node's link.
   LinkCost native_network{.latency_us = 15.0, .bytes_per_us = 1200};
   /// What each node's link reaches, by node, in bytes per microsecond each way; 0 for a node of
@@ -79,7 +81,8 @@ struct LinkCosts {
 /// Reads link costs from text, as `--link-costs` and KOLO_LINK_COSTS give them: comma-separated
 /// `key=value`. The keys are the fields of `LinkCosts`, joined by underscores: memory_latency_us,
 /// network_bytes_per_us, bucket_us, ... Keys that are left out keep the value they have in
-/// `defaults`, except that native_network follows network unless it is named itself.
+/// `defaults`, except that native_network follows network, and staging_latency_us
+/// device_latency_us, unless they are named themselves.
 ///
 ///   parse_link_costs("network_latency_us=2.5,network_bytes_per_us=12000")
 ///

@@ -61,8 +61,9 @@ struct MeasuredCosts {
 };
 
 /// Samples of one kind disagree if half of them took more than so many times the shortest one: then
-/// something else was busy on the same cores most of the time. A cost that is off by less than this
-/// factor decides about as well as the right one, as the sensitivity test of the cost model shows.
+/// something else was busy on the same cores most of the time. A documented default: a cost that is
+/// off by this factor makes no choice worse than twice as slow, as
+/// `tests/benchmarks/constants_test.cc` shows.
 inline constexpr double kMostSpread = 4;
 
 struct Disagreement {

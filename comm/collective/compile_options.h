@@ -23,7 +23,7 @@ struct CompileOptions {
   std::size_t cached_bytes = std::size_t{8} << 20;
   std::size_t window = 2;
   /// Between nodes, a host bucket of at most this size starts without agreement.
-  std::size_t eager_bytes = std::size_t{64} << 10;
+  std::size_t eager_bytes = std::size_t{256} << 10;
   /// The bytes of a host bucket that are in flight between nodes, in at least two chunks; 0: all of
   /// them, in chunks of `chunk_bytes`.
   std::size_t network_window = std::size_t{1} << 20;

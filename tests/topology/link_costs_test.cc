@@ -45,6 +45,12 @@ TEST(LinkCosts, TheNetworkOfTheLibraryFollowsTheNetworkUnlessNamed) {
   EXPECT_EQ(parse_link_costs("memory_latency_us=1", defaults).native_network.bytes_per_us, 7);
 }
 
+TEST(LinkCosts, StagingFollowsTheLatencyOfADeviceUnlessNamed) {
+  EXPECT_EQ(parse_link_costs("device_latency_us=7").staging.latency_us, 14);
+  EXPECT_EQ(parse_link_costs("staging_latency_us=3,device_latency_us=7").staging.latency_us, 3);
+  EXPECT_EQ(parse_link_costs("device_bytes_per_us=7").staging.latency_us, 10);
+}
+
 TEST(LinkCosts, TextReadsBackAsTheSame) {
   // Every key gets a value of its own, the awkward ones first.
   std::vector<double> values{0, 1.0 / 3, 1e-9, 12345.678, 1e15};

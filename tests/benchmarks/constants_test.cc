@@ -1,0 +1,284 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "benchmarks/sim/sim_cluster.h"
+#include "comm/collective/cost_model.h"
+
+// Numbers that nobody measures and nothing implies decide how buckets are summed. None of them may
+// matter much: docs/decisions/0041-constants.md lists them.
+
+namespace kolo::bench {
+namespace {
+
+constexpr std::size_t kKiB = std::size_t{1} << 10, kMiB = std::size_t{1} << 20;
+constexpr double kFactor = 4;
+
+/// What decides about a bucket: costs, as they are believed to be, and the defaults of the code.
+struct Decider {
+  LinkCosts costs = {};
+  CompileOptions compile = {};
+  std::size_t least_chunk = 64 * kKiB, most_chunk = 64 * kMiB;
+  std::size_t most_flat = algorithms::flat.auto_most_bytes;
+};
+
+struct Constant {
+  std::string name;
+  std::function<void(Decider&, double)> scale;
+  std::size_t most_bytes = 64 * kMiB;  ///< That are played.
+};
+
+void scale(std::size_t& value, double factor) {
+  value = std::max<std::size_t>(1, static_cast<std::size_t>(static_cast<double>(value) * factor));
+}
+
+template <auto Field>
+void scale_option(Decider& decider, double factor) {
+  scale(decider.compile.*Field, factor);
+}
+
+Constant cost(std::string_view key) {
+  return {std::string(key), [key](Decider& decider, double factor) {
+            for (const auto& [name, value] : link_cost_values(decider.costs)) {
+              if (name != key || value == 0) continue;
+              decider.costs =
+                  parse_link_costs(fmt::format("{}={}", key, value * factor), decider.costs);
+              return;
+            }
+          }};
+}
+
+std::vector<Constant> documented_defaults() {
+  return {{"slot_bytes", scale_option<&CompileOptions::slot_bytes>},
+          {"cached_slot_bytes", scale_option<&CompileOptions::cached_slot_bytes>},
+          {"cached_bytes", scale_option<&CompileOptions::cached_bytes>},
+          {"window", scale_option<&CompileOptions::window>},
+          {"eager_bytes", scale_option<&CompileOptions::eager_bytes>},
+          {"network_window", scale_option<&CompileOptions::network_window>},
+          {"device_chunk_bytes", scale_option<&CompileOptions::device_chunk_bytes>},
+          {"staging_bytes", scale_option<&CompileOptions::staging_bytes>},
+          // Beyond, each chunk takes the same; to compile so many takes long.
+          {"least_chunk", [](Decider& decider, double by) { scale(decider.least_chunk, by); },
+           4 * kMiB},
+          {"most_chunk", [](Decider& decider, double by) { scale(decider.most_chunk, by); }},
+          {"most_flat", [](Decider& decider, double by) { scale(decider.most_flat, by); }},
+          cost("bucket_us"),
+          cost("device_latency_us"),
+          cost("device_bytes_per_us"),
+          cost("staging_bytes_per_us")};
+}
+
+/// Defaults that only stand in where nothing was measured.
+std::vector<Constant> measured_costs() {
+  std::vector<Constant> all = {cost("step_us")};
+  for (const auto& [key, value] : link_cost_values({})) {
+    if (key.starts_with("memory_") || key.starts_with("network_")) all.push_back(cost(key));
+  }
+  return all;
+}
+
+struct Case {
+  int nodes, ranks_per_node;
+  Placement placement;
+  MemoryKind memory;
+  std::size_t bytes;
+
+  friend auto operator<=>(const Case&, const Case&) = default;
+
+  std::string describe() const {
+    return fmt::format("{} nodes of {}, {} B in {} memory{}", nodes, ranks_per_node, bytes,
+                       memory == MemoryKind::kHost ? "host" : "device",
+                       placement == Placement::kUser ? " of the user" : "");
+  }
+};
+
+std::vector<Case> cases(MemoryKind memory, std::size_t most_bytes) {
+  std::vector<Case> all;
+  for (const auto& [nodes, ranks] : {std::pair{1, 2}, {1, 8}, {2, 1}, {4, 1}, {2, 4}}) {
+    for (const Placement placement : {Placement::kInPlace, Placement::kUser}) {
+      if (memory == MemoryKind::kDevice && placement == Placement::kUser) continue;
+      for (std::size_t bytes = 4; bytes <= most_bytes; bytes *= 4) {
+        all.push_back({nodes, ranks, placement, memory, bytes});
+      }
+    }
+  }
+  return all;
+}
+
+struct Choice {
+  std::string algorithm;
+  std::size_t chunk_bytes;
+  friend auto operator<=>(const Choice&, const Choice&) = default;
+};
+
+/// As `CostModel::choose` and `chunk_bytes`, with limits that can be varied.
+Choice choose(const Case& tested, const Decider& decider) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes(
+      std::vector<int>(static_cast<std::size_t>(tested.nodes), tested.ranks_per_node));
+  if (tested.memory == MemoryKind::kDevice) {
+    const std::size_t unit = decider.compile.device_chunk_bytes;
+    const CostModel model(grid, decider.costs);
+    return {model.choose_device(tested.bytes, {.unit_bytes = unit}).to_string(), unit};
+  }
+  HostBucket bucket{
+      .bytes = tested.bytes,
+      .packing = tested.placement == Placement::kUser ? Packing::kUser : Packing::kNone};
+  const auto best_chunk = [&](const Algorithm& algorithm, const LinkCosts& costs) {
+    const CostModel model(grid, costs);
+    std::pair<double, std::size_t> best{std::numeric_limits<double>::infinity(), 0};
+    std::size_t size = decider.least_chunk;
+    while (size < tested.bytes && size < decider.most_chunk) size *= 2;
+    for (; size >= decider.least_chunk; size /= 2) {
+      bucket.chunk_bytes = size;
+      const double us = model.predict_us(algorithm, bucket);
+      if (us < best.first) best = {us, size};
+    }
+    return best;
+  };
+  const Algorithm* chosen = nullptr;
+  double least_us = std::numeric_limits<double>::infinity();
+  const std::vector<Algorithm> candidates = CostModel::host_algorithms();
+  for (const Algorithm& each : candidates) {
+    if (grid.num_nodes() == 1 && !each.maps_memory()) continue;
+    if (each.flat() == &algorithms::flat && tested.bytes > decider.most_flat) continue;
+    const double us = best_chunk(each, decider.costs).first;
+    if (us >= least_us) continue;
+    least_us = us;
+    chosen = &each;
+  }
+  return {chosen->to_string(), best_chunk(*chosen, costs_for_sizes(*chosen, decider.costs)).second};
+}
+
+/// Plays what a decider chooses on machines that cost what `truth` says.
+class Machines {
+ public:
+  explicit Machines(LinkCosts truth) : truth_(std::move(truth)) {}
+
+  const LinkCosts& truth() const { return truth_; }
+
+  double us(const Case& tested, const Decider& decider) {
+    const Choice choice = choose(tested, decider);
+    const CompileOptions& with = decider.compile;
+    double& us = known_[{tested, choice, options_that_matter(tested, with)}];
+    if (us > 0) return us;
+    ClusterSpec spec{.nodes = tested.nodes,
+                     .ranks_per_node = tested.ranks_per_node,
+                     .compile = with,
+                     .placement = tested.placement,
+                     .memory = tested.memory};
+    spec.costs.links = truth_;
+    spec.compile.algorithm = choice.algorithm;
+    spec.compile.chunk_bytes = choice.chunk_bytes;
+    Cluster cluster(std::move(spec));
+    us = cluster.run({cluster.layout(tested.bytes / sizeof(float), DType::kFloat32)}, {0})[0];
+    return us;
+  }
+
+ private:
+  using Numbers = std::vector<std::size_t>;
+
+  static Numbers options_that_matter(const Case& tested, const CompileOptions& options) {
+    if (tested.memory == MemoryKind::kDevice) return {options.staging_bytes};
+    if (tested.nodes > 1) return {options.network_window, tested.bytes <= options.eager_bytes};
+    if (tested.placement == Placement::kInPlace) return {};
+    return {options.slot_bytes, options.cached_slot_bytes, options.cached_bytes, options.window};
+  }
+
+  LinkCosts truth_;
+  std::map<std::tuple<Case, Choice, Numbers>, double> known_;
+};
+
+/// No choice becomes slower by more than `bound` if one of the constants is off by kFactor.
+void expect_tolerance(Machines machines, MemoryKind memory, const std::vector<Constant>& constants,
+                      double bound, std::size_t most_bytes = 64 * kMiB) {
+  const Decider usual{.costs = machines.truth()};
+  for (const Case& tested : cases(memory, most_bytes)) {
+    const double usual_us = machines.us(tested, usual);
+    for (const Constant& constant : constants) {
+      if (tested.bytes > constant.most_bytes) continue;
+      for (const double factor : {1 / kFactor, kFactor}) {
+        Decider varied = usual;
+        constant.scale(varied, factor);
+        EXPECT_LE(machines.us(tested, varied), bound * usual_us)
+            << constant.name << " times " << factor << ": " << tested.describe() << ", "
+            << choose(tested, usual).algorithm << " -> " << choose(tested, varied).algorithm;
+      }
+    }
+  }
+}
+
+const char* const kGigabit = "network_bytes_per_us=118,network_latency_us=30,network_message_us=5";
+const char* const kHundredGigabit =
+    "network_bytes_per_us=12000,network_latency_us=2,network_message_us=0.3";
+
+TEST(Constants, DefaultsDecideWithinAQuarter) {
+  expect_tolerance(Machines({}), MemoryKind::kHost, documented_defaults(), 1.25);
+}
+
+TEST(Constants, DefaultsDecideWithinAQuarterOverOtherNetworks) {
+  for (const char* network : {kGigabit, kHundredGigabit}) {
+    SCOPED_TRACE(network);
+    expect_tolerance(Machines(parse_link_costs(network)), MemoryKind::kHost, documented_defaults(),
+                     1.25, kMiB);
+  }
+}
+
+TEST(Constants, DefaultsForDevicesDecideWithinAQuarter) {
+  for (const char* network : {"", kGigabit}) {
+    SCOPED_TRACE(network);
+    expect_tolerance(Machines(parse_link_costs(network)), MemoryKind::kDevice,
+                     documented_defaults(), 1.25);
+  }
+}
+
+// So does a cost of samples that almost disagreed, or a default that stands in for one.
+TEST(Constants, CostsThatAreOffByTheMostSpreadDecideWithinAFactorOfTwo) {
+  expect_tolerance(Machines({}), MemoryKind::kHost, measured_costs(), 2);
+}
+
+/// A backward pass as long as the sum of all gradients: when the last of its buckets is done.
+double step_us(const ProcessGrid& grid, std::size_t all_bytes, std::size_t bucket_bytes) {
+  const auto count = [](std::size_t bytes) { return bytes / sizeof(float); };
+  const ClusterSpec spec{.nodes = grid.num_nodes(), .ranks_per_node = grid.local_size(0)};
+  Cluster cluster(spec);
+  const double compute_us =
+      cluster.run({cluster.layout(count(all_bytes), DType::kFloat32)}, {0})[0];
+  const std::size_t buckets = std::max<std::size_t>(1, all_bytes / bucket_bytes);
+  std::vector<BucketLayout> layouts(buckets,
+                                    cluster.layout(count(all_bytes / buckets), DType::kFloat32));
+  std::vector<double> ready_us;
+  for (std::size_t i = 1; i <= buckets; ++i) {
+    ready_us.push_back(compute_us * static_cast<double>(i) / static_cast<double>(buckets));
+  }
+  return std::ranges::max(cluster.run(layouts, ready_us));
+}
+
+TEST(Constants, BucketsAreOfASizeThatToleratesWhatTheyCost) {
+  for (const std::vector<int>& nodes : std::vector<std::vector<int>>{{2}, {8}, {1, 1}, {4, 4}}) {
+    const ProcessGrid grid = ProcessGrid::with_node_sizes(nodes);
+    for (const std::size_t bytes : {kMiB, 16 * kMiB, 64 * kMiB}) {
+      const auto us_with = [&](double factor) {
+        LinkCosts costs;
+        costs.bucket_us *= factor;
+        return step_us(grid, bytes, CostModel(grid, costs).fusion_bytes({.bytes = bytes}));
+      };
+      for (const double factor : {1 / kFactor, kFactor}) {
+        EXPECT_LE(us_with(factor), 1.25 * us_with(1)) << bytes << " B, times " << factor;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo::bench
