@@ -188,6 +188,13 @@ void Coordinator::send(int peer, const Frame& frame) {
   transport_.send_control(peer, outgoing_);
 }
 
+void Coordinator::send_to_others(const Frame& frame, int except) {
+  encode(frame, outgoing_);
+  for (int peer = 0; peer < grid_.world_size(); ++peer) {
+    if (peer != transport_.rank() && peer != except) transport_.send_control(peer, outgoing_);
+  }
+}
+
 void Coordinator::flush() {
   if (negotiator_.is_quiet() && !inspector_.has_query()) return;
   for (const Negotiator::Outgoing& outgoing : negotiator_.take_outgoing()) {
@@ -212,10 +219,9 @@ void Coordinator::flush() {
   for (const Topic& topic : negotiator_.take_conflicts()) inspector_.conflict(topic);
   if (const auto query = inspector_.next_query()) {
     next_complaint_ = later(clock_.now(), complaint_interval(options_));
+    send_to_others(*query);
     for (int peer = 0; peer < grid_.world_size(); ++peer) {
-      if (peer == transport_.rank()) continue;
-      send(peer, *query);
-      expect_answer(peer);
+      if (peer != transport_.rank()) expect_answer(peer);
     }
     conclude(inspector_.report(transport_.rank(), report(*query), clock_.now()));
   }
@@ -269,10 +275,8 @@ void Coordinator::forget_rejected(const Frame& decision) {
 void Coordinator::conclude(const std::optional<StallInspector::Finding>& finding) {
   if (const auto warning = inspector_.take_warning()) {
     log::warn(warning->text);
-    for (int peer = 0; warning->is_for_all_ranks && peer < grid_.world_size(); ++peer) {
-      if (peer != transport_.rank()) {
-        send(peer, {.kind = FrameKind::kWarn, .error = {.what = warning->text}});
-      }
+    if (warning->is_for_all_ranks) {
+      send_to_others({.kind = FrameKind::kWarn, .error = {.what = warning->text}});
     }
   }
   if (!finding) return;
@@ -410,13 +414,12 @@ void Coordinator::fail(const Error& error) {
   leave(reported);
 }
 
+/// Tells every rank itself, since the tree may lead through the lost one. Ranks that were told pass
+/// nothing on.
 void Coordinator::leave(const Error& error) {
   if (failure_) return;
   failure_ = error;
-  const Frame frame{.kind = FrameKind::kFail, .error = error};
-  for (int peer = 0; peer < grid_.world_size(); ++peer) {
-    if (peer != transport_.rank() && peer != error.peer) send(peer, frame);
-  }
+  send_to_others({.kind = FrameKind::kFail, .error = error}, error.peer);
 }
 
 }  // namespace kolo

@@ -136,6 +136,7 @@ class Coordinator {
   void receive();
   void handle(int peer, const Frame& frame);
   void send(int peer, const Frame& frame);
+  void send_to_others(const Frame& frame, int except = -1);
   void flush();
   void count_arrivals();
   bool forget(const Topic& topic);

@@ -88,6 +88,7 @@ std::optional<StallInspector::Finding> StallInspector::report(int rank, const Fr
   report = {frame.pending, frame.all_wait};
   std::erase_if(report.pending,
                 [&](const PendingTopic& entry) { return rejected_.contains(entry.topic); });
+  std::ranges::stable_sort(report.pending, {}, &PendingTopic::topic);
   if (static_cast<int>(reports_.size()) < world_size_) return std::nullopt;
   asking_ = false;
   std::optional<Finding> finding = conclude(now);
@@ -131,10 +132,9 @@ std::optional<StallInspector::Finding> StallInspector::conclude(TimePoint now) {
 }
 
 const PendingTopic* StallInspector::find_pending(int rank, const Topic& topic) const {
-  for (const PendingTopic& entry : reports_.at(rank).pending) {
-    if (entry.topic == topic) return &entry;
-  }
-  return nullptr;
+  const std::vector<PendingTopic>& pending = reports_.at(rank).pending;
+  const auto entry = std::ranges::lower_bound(pending, topic, {}, &PendingTopic::topic);
+  return entry != pending.end() && entry->topic == topic ? &*entry : nullptr;
 }
 
 bool StallInspector::has_submitted(int rank, const Topic& topic) const {

@@ -76,7 +76,7 @@ class StallInspector {
 
  private:
   struct Report {
-    std::vector<PendingTopic> pending;
+    std::vector<PendingTopic> pending;  // by topic
     bool all_wait = false;
   };
   /// What some ranks have pending although others will never submit it.
