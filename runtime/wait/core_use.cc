@@ -65,7 +65,7 @@ std::size_t granted_cores() {
 
 std::string to_text(const CoreUse& use) {
   std::string text = std::to_string(use.threads);
-  for (int core : use.cores) text += " " + std::to_string(core);
+  for (int core : use.cores) text.append(" ").append(std::to_string(core));
   return text;
 }
 
