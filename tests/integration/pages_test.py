@@ -2,6 +2,7 @@
 """The pages: links lead somewhere, files and scripts that they name exist, and the example of the README is the one
 that is tested. Options of the programs in their commands are checked by programs_test.py."""
 
+import pathlib
 import re
 import unittest
 
@@ -35,6 +36,15 @@ class Pages(unittest.TestCase):
                 if name.split("/")[0] in folders and "/" in name:
                     with self.subTest(page=page.relative_to(ROOT), file=name):
                         self.assertTrue((ROOT / name).exists())
+
+    def test_files_that_a_folders_page_names_are_in_its_folder(self):
+        for page in current_pages():
+            if page.name != "README.md" or page == README or "docs" in page.relative_to(ROOT).parts:
+                continue
+            for name in re.findall(r"`([\w./-]+\.(?:h|cc|cu|cuh|py))`", page.read_text(encoding="utf-8")):
+                places = [page.parent / name, ROOT / name, *page.parent.rglob(pathlib.Path(name).name)]
+                with self.subTest(page=page.relative_to(ROOT), file=name):
+                    self.assertTrue(any(place.exists() for place in places))
 
     def test_scripts_in_commands_exist_and_know_their_options(self):
         seen = 0
