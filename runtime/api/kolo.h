@@ -60,8 +60,8 @@ struct PlanSummary {
 /// A set of gradients that are summed together in every iteration.
 ///
 /// Threads: `ready` from any thread, once per gradient and iteration; `wait` from one thread.
-/// Errors:  a set that has failed stays failed: every later call throws its error. Make a new
-///          runtime, and continue from a checkpoint.
+/// Errors:  a set that has failed stays failed: every later call throws its error. After a mismatch
+///          or a stall all ranks may register it again; after any other failure the job is over.
 class GradientSet {
  public:
   /// Leaves the other set unusable.
@@ -76,12 +76,12 @@ class GradientSet {
   BufferView view(std::size_t index) const;
 
   /// Marks gradient `index` of the current iteration as complete. Its bucket starts when all its
-  /// gradients are ready on all ranks. The memory belongs to the runtime until `wait` returns.
+  /// gradients are ready: on all ranks, or for a small bucket or one within one node on this rank.
+  /// The memory belongs to the runtime until `wait` returns.
   ///
   /// Cost:   may sum up to 1 MiB in the calling thread, and never waits for a peer.
-  /// Errors: UsageError for a wrong index or a second call in one iteration; the error of the set
-  /// if
-  ///         it has failed.
+  /// Errors: UsageError for a wrong index or a second call in one iteration; the error of the
+  ///         set if it has failed.
   void ready(std::size_t index);
 
   /// The same for a gradient in device memory that is complete after the work enqueued on `stream`
@@ -91,8 +91,10 @@ class GradientSet {
   /// Blocks until every gradient of this iteration holds the combined value, and begins the next
   /// iteration.
   ///
-  /// Errors: UsageError naming the gradients for which `ready` was not called; KoloError for a lost
-  ///         peer, a mismatch, a time-out or a failed system call, the same on every rank.
+  /// Errors: UsageError naming the gradients for which `ready` was not called; KoloError(kTimeout)
+  ///         after `operation_timeout`, when the call may be made again; KoloError(kPeerLost) for a
+  ///         lost peer, and other codes for a mismatch, a stall or a failure inside a rank, the
+  ///         same on every rank: then the set has failed.
   void wait();
 
   /// For device memory: blocks until all work is enqueued on the device, and makes `stream` wait
@@ -189,8 +191,11 @@ class Runtime {
   Device* device() const;
 
   /// Agrees on a set of gradients with all ranks and plans its buckets. Collective; the set must
-  /// not outlive the runtime. Errors: KoloError(kMismatch), the same on every rank, naming rank,
-  /// tensor and both values.
+  /// not outlive the runtime.
+  ///
+  /// Errors: KoloError(kMismatch), the same on every rank, naming rank, tensor and both values;
+  ///         KoloError(kTimeout) if not all ranks have come within `operation_timeout`. The same
+  ///         call may then be made again on this rank alone; it goes on waiting.
   GradientSet register_gradients(std::string_view name, std::vector<GradientSpec> gradients,
                                  GradientOptions options = {});
 
