@@ -13,6 +13,7 @@
 #include "runtime/engine/connect.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/gradient_group.h"
+#include "runtime/engine/late_registrations.h"
 #include "runtime/engine/operation.h"
 #include "runtime/engine/operation_pool.h"
 #include "runtime/observe/timeline.h"
@@ -97,10 +98,21 @@ class RuntimeState {
     unused_operations_.give_back(operation);
   }
 
-  void register_group(const std::shared_ptr<GradientGroup>& group) {
-    group->write_to(timeline_);
-    engine_.submit(group);
-    group->registration().wait_within(options_.operation_timeout, driver_.get());
+  /// Returns the set when all ranks have agreed on it: `group`, or the one that this call repeats.
+  std::shared_ptr<GradientGroup> register_group(std::shared_ptr<GradientGroup> group) {
+    if (auto late = late_registrations_.take(*group)) {
+      group = std::move(late);
+    } else {
+      group->write_to(timeline_);
+      engine_.submit(group);
+    }
+    try {
+      group->registration().wait_within(options_.operation_timeout, driver_.get());
+    } catch (const KoloError&) {
+      if (!group->registration().done()) late_registrations_.keep(std::move(group));
+      throw;
+    }
+    return group;
   }
 
   void bucket_ready(GradientGroup& group, const GradientGroup::ReadyBucket& bucket) {
@@ -137,6 +149,7 @@ class RuntimeState {
   Engine engine_;
   const std::shared_ptr<Driver> driver_;
   OperationPool unused_operations_;
+  LateRegistrations late_registrations_;
   const int exceptions_;
   bool closed_ = false;
   EngineThread thread_;
@@ -231,8 +244,7 @@ GradientSet Runtime::register_gradients(std::string_view name, std::vector<Gradi
   }
   auto group = std::make_shared<GradientGroup>(std::string(name), std::move(gradients), options,
                                                std::move(choices));
-  state_->register_group(group);
-  return GradientSet(*state_, std::move(group));
+  return GradientSet(*state_, state_->register_group(std::move(group)));
 }
 
 Ticket Runtime::all_reduce_async(std::string_view name, BufferView buffer, ReduceOp op,

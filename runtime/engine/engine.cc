@@ -1,5 +1,6 @@
 #include "runtime/engine/engine.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -192,6 +193,14 @@ void Engine::take(const std::shared_ptr<GradientGroup>& group) {
         {.code = ErrorCode::kUsage,
          .bucket = group->name(),
          .what = "the set of this name is in the middle of an iteration; call wait() first"});
+    return;
+  }
+  const bool is_proposed = std::ranges::any_of(
+      proposed_groups_, [&](const auto& item) { return item.second->name() == group->name(); });
+  if (is_proposed) {
+    group->bucket_failed({.code = ErrorCode::kUsage,
+                          .bucket = group->name(),
+                          .what = "the registration of a set of this name is not decided yet"});
     return;
   }
   const std::string text = group->describe();

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -42,6 +43,38 @@ TEST(RuntimeLife, AnExceptionOnOneRankFailsTheOthersInsteadOfHangingThem) {
         AllOf(HasSubstr("peer lost"), HasSubstr("rank 1 left the job because of an exception")));
     EXPECT_EQ(later.all()[index], errors.all()[index]);
   }
+}
+
+// The last rank registers its set when the others have given up once; they go on.
+TEST(RuntimeLife, ARegistrationThatHasTimedOutCanBeRepeated) {
+  constexpr int kRanks = 3;
+  Options options = test_options();
+  options.operation_timeout = std::chrono::seconds(3);
+  options.mismatch_after = std::chrono::minutes(5);  // No rank is judged stuck.
+  std::atomic<int> late{0};
+  RuntimeJob job(kRanks, options);
+  run_ranks(kRanks, [&](const RankRun& run) {
+    Runtime runtime = job.join(run.rank());
+    const std::vector<GradientSpec> gradients{{.name = "g", .shape = {100}}};
+    if (run.rank() == kRanks - 1) {
+      run.poll_until([] { return false; }, [&] { return late == kRanks - 1; });
+    } else {
+      require(error_of([&] { runtime.register_gradients("model", gradients); }).find("no result") !=
+                  std::string::npos,
+              "registered without the last rank");
+      require(!error_of([&] {
+                 runtime.register_gradients("model", {{.name = "g", .shape = {101}}});
+               }).empty(),
+              "took other gradients");
+      ++late;
+    }
+    GradientSet set = runtime.register_gradients("model", gradients);
+    auto* const values = static_cast<float*>(set.view(0).data);
+    std::fill_n(values, 100, static_cast<float>(run.rank()));
+    set.ready(0);
+    set.wait();
+    require(values[99] == 1.0F, "average");
+  });
 }
 
 // Nobody is there whose end could wake the engine.

@@ -201,6 +201,38 @@ TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
   }
 }
 
+// Rank 1 registers its set once more before rank 0 has come: that is no vote for rank 0.
+TEST(Engine, ASetThatIsRegisteredTwiceCountsOnce) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    EngineJob job(ProcessGrid::with_node_sizes({2}), {}, seed);
+    const auto register_set = [&](int rank) {
+      auto group = std::make_shared<GradientGroup>(
+          "model", std::vector<GradientSpec>{{.name = "a", .shape = {30}}}, GradientOptions{});
+      job.engine(rank).submit(group);
+      return group;
+    };
+    const auto first = register_set(1);
+    job.poll(500);
+    const auto again = register_set(1);
+    job.poll(500);
+    EXPECT_FALSE(first->registration().done()) << "rank 0 has not come";
+    ASSERT_TRUE(again->registration().done());
+    EXPECT_TRUE(again->failed());
+
+    const auto other = register_set(0);
+    job.run_until_registered({first, other});
+    for (const auto& [rank, group] : {std::pair(0, other), std::pair(1, first)}) {
+      std::fill_n(static_cast<float*>(group->view(0).data), 30, static_cast<float>(rank + 1));
+      test::mark(job.engine(rank), *group, 0);
+    }
+    job.run_until_idle();
+    for (const auto& group : {first, other}) {
+      ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
+      EXPECT_EQ(static_cast<const float*>(group->view(0).data)[29], 1.5F);
+    }
+  }
+}
+
 // Rank 0 has begun both buckets of its set, rank 1 neither; rank 1 waits for 'y' instead. What rank
 // 0 has under way is given up, all ranks have one error, and what comes next works.
 TEST(Engine, ARejectedBucketThatIsRunningIsAbandoned) {
