@@ -288,8 +288,9 @@ void add_costs(CLI::App& app, Arguments& arguments) {
       "the measured rows (check) or their defaults");
   app.add_option("--chunk-bytes", arguments.chunk_bytes,
                  "Chunk size in bytes, with suffixes K, M and G [1M; device 32M]");
-  app.add_option("--eager-bytes", arguments.eager_bytes,
-                 "Between nodes, buckets of at most this many bytes start without agreement [64K]");
+  app.add_option(
+      "--eager-bytes", arguments.eager_bytes,
+      "Between nodes, buckets of at most this many bytes start without agreement [256K]");
   app.add_option("--json", arguments.json, "Write the rows to this file");
 }
 

@@ -21,8 +21,9 @@ def current_pages():
     return [page for page in all_pages() if page.name != "CHANGELOG.md" and page.parent.name != "decisions"]
 
 
-def words(page):
-    return len(page.read_text(encoding="utf-8").split())
+def words(page, tables=True):
+    lines = page.read_text(encoding="utf-8").splitlines()
+    return sum(len(line.split()) for line in lines if tables or not line.startswith("|"))
 
 
 def anchors(page):
