@@ -20,12 +20,12 @@ namespace {
 using std::chrono::steady_clock;
 
 struct AgreementRow {
-  std::size_t bytes = 0;  ///< Of the bucket in flight.
-  Summary time_us = {};   ///< Of the slowest rank.
-  bool beside = true;     ///< On some rank the bucket was in flight all the time.
+  std::size_t bytes = 0;  ///< Size of the bucket in flight.
+  Summary time_us = {};   ///< Times of the slowest rank.
+  bool beside = true;     ///< On some rank the bucket was in flight for the whole time.
 };
 
-/// Barriers, one after the other, beside an all-reduce of `bytes`.
+/// Successive barriers beside an all-reduce of `bytes`.
 AgreementRow measure(Runtime& runtime, std::size_t bytes, std::size_t agreements,
                      std::size_t rounds) {
   std::vector<float> bucket(bytes / sizeof(float));

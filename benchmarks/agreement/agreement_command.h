@@ -9,8 +9,8 @@
 
 namespace kolo::bench {
 
-/// `kolo-bench agreement`: how long all ranks take to agree, alone and while a large bucket is
-/// under way.
+/// `kolo-bench agreement`: the time that all ranks take to agree, alone and while a large bucket is
+/// in flight.
 class AgreementCommand {
  public:
   /// Adds the command to `app`; this object outlives the parsing.
@@ -18,8 +18,8 @@ class AgreementCommand {
 
   bool chosen() const { return command_.parsed(); }
 
-  /// Returns true: there is no sum to be wrong. Rows say whether the bucket was still under way
-  /// when the last agreement beside it was reached. Collective.
+  /// Returns true, because there are no sums to check. Rows say whether the bucket was still in
+  /// flight at the last agreement beside it. Collective.
   bool run();
 
  private:

@@ -11,7 +11,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Algorithms that are this much slower than their system's best are not measured any further.
+/// Algorithms that are this many times slower than the best of their system are not measured
+/// further.
 constexpr double kHopeless = 1.5;
 
 double microseconds_since(Clock::time_point start) {
@@ -31,7 +32,8 @@ struct Contender {
   AllReduceCase what = {};
   std::unique_ptr<AllReduceRun> run = nullptr;
   int iterations = 0;
-  std::vector<double> times_us = {};  ///< Of this rank, until they are reduced over the ranks.
+  std::vector<double> times_us =
+      {};  ///< Times of this rank, until they are reduced over the ranks.
   std::uint64_t wire_bytes = 0;
   std::uint64_t wrong = 0;
   bool hopeless = false;
@@ -133,7 +135,8 @@ class SizeBench {
     }
   }
 
-  /// A row for each case of a system: that of its best algorithm, with the wrong elements of all.
+  /// Makes a row for each case of a system: that of its best algorithm, with the wrong elements of
+  /// all.
   std::vector<AllReduceRow> best_rows() {
     std::vector<AllReduceRow> rows;
     const Contender* before = nullptr;
@@ -185,7 +188,7 @@ class SizeBench {
   std::vector<Contender> contenders_;
 };
 
-/// The homes in which `system` is measured, each once.
+/// The homes in which `system` is measured, without repetition.
 std::vector<Home> homes_of(const AllReduceSystem& system, const std::vector<Home>& asked) {
   std::vector<Home> homes;
   for (Home home : asked) {

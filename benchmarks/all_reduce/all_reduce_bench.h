@@ -14,8 +14,8 @@
 
 namespace kolo::bench {
 
-/// The fewest timed iterations of a row that `AllReduceOptions::iterations` leaves open: enough for
-/// a median. A 99th percentile takes 100 (`Summary`), which large sizes on slow links do not get.
+/// The least number of timed iterations of a row if `AllReduceOptions::iterations` is 0: enough for
+/// a median. A 99th percentile needs 100 (`Summary`), which large sizes on slow links do not reach.
 inline constexpr int kLeastIterations = 10;
 
 struct AllReduceOptions {
@@ -26,7 +26,7 @@ struct AllReduceOptions {
   int iterations = 0;  ///< Per row; 0: by size, within `seconds`, and at least kLeastIterations.
   double seconds = 1;  ///< For the timed iterations of a row.
   int warmup = 5;      ///< Iterations before each round; fewer where iterations are few.
-  int rounds = 5;      ///< How often each system is measured within one size, in turns.
+  int rounds = 5;      ///< Number of rounds within one size; each measures every system.
 };
 
 /// One case on one system. Times are those of the slowest rank of each iteration.
@@ -38,17 +38,17 @@ struct AllReduceRow {
   int iterations = 0;
   Summary time_us;
   double algbw = 0, busbw = 0;  ///< GB/s (GB = 10^9 bytes), from the mean.
-  /// Per iteration, of the rank that sent most; none if the system does not count.
+  /// Bytes per iteration of the rank that sent most; empty if the system does not count them.
   std::optional<std::uint64_t> wire_bytes = std::nullopt;
-  /// Elements, over all ranks, before and after the timed iterations; none if the system makes no
-  /// sums.
+  /// Wrong elements over all ranks, before and after the timed iterations; empty if the system
+  /// makes no sums.
   std::optional<std::uint64_t> wrong = std::nullopt;
 };
 
-/// Measures every case on every system, all of one size in turns, and checks the sums. If a system
-/// has several algorithms, all are measured, but those that are 1.5 times slower than its best are
-/// dropped after the first round. `report` is called with each row as soon as it is complete.
-/// Collective; rows are equal on all ranks.
+/// Measures every case on every system, alternating within a size, and checks the sums. All
+/// algorithms of a system are measured, but those 1.5 times slower than its best are dropped after
+/// the first round. Calls `report` with each row as soon as it is complete. Collective; rows are
+/// equal on all ranks.
 std::vector<AllReduceRow> measure_all_reduce(
     Runtime& runtime, const std::vector<std::unique_ptr<AllReduceSystem>>& systems,
     const AllReduceOptions& options, const std::function<void(const AllReduceRow&)>& report);

@@ -10,7 +10,7 @@
 
 namespace kolo::bench {
 
-/// Where the memory of a case lives. What is not in the arena belongs to the caller.
+/// Place of the memory of a case. Memory outside the arena belongs to the caller.
 enum class Home { kArena, kUser, kDevice, kDeviceUser };
 
 inline constexpr std::array kAllHomes = {Home::kArena, Home::kUser, Home::kDevice,
@@ -36,12 +36,12 @@ constexpr MemoryKind memory_kind(Home home) {
   return home == Home::kArena || home == Home::kUser ? MemoryKind::kHost : MemoryKind::kDevice;
 }
 
-/// The home of the same kind of memory for a system that has no arena.
+/// The home with the same kind of memory for a system without an arena.
 constexpr Home without_arena(Home home) {
   return memory_kind(home) == MemoryKind::kHost ? Home::kUser : Home::kDeviceUser;
 }
 
-/// What one row measures.
+/// The case that one row measures.
 struct AllReduceCase {
   std::size_t bytes = 0;
   DType dtype = DType::kFloat32;

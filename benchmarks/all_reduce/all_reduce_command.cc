@@ -48,7 +48,7 @@ constexpr const char* kLine =
     "{} {:>10} {:>10} {:>8} {:>7} {:>9} {:>11} {:>5} {:<26} {:>5} {:>10} {:>10} {:>10} {:>10} "
     "{:>8} {:>8} {:>10} {:>6}\n";
 
-/// What a reader must know to compare the rows of these systems.
+/// Notes that a reader needs to compare the rows of these systems.
 std::vector<std::string> notes(const Runtime& runtime, const AllReduceOptions& options,
                                const std::vector<std::string>& peers) {
   const auto compares = [&](std::string_view name) { return std::ranges::count(peers, name) > 0; };
@@ -198,7 +198,7 @@ AllReduceCommand::AllReduceCommand(CLI::App& app)
       ->capture_default_str();
   command_.add_option("--json", json_, "Write the rows to this file");
   command_.add_option("--label", label_, "Text that every row of the JSON carries");
-  // Sums are checked element by element, so gradients travel dense.
+  // Sums are checked element by element, so gradients are sent dense.
   add_runtime_options(command_, runtime_,
                       [](std::string_view name) { return name != "compression"; });
 }

@@ -16,9 +16,9 @@ class AllReduceCommand {
   /// Adds the command to `app`; this object outlives the parsing.
   explicit AllReduceCommand(CLI::App& app);
 
-  /// Whether the command line asked for this command.
+  /// True if the command line asked for this command.
   bool chosen() const { return command_.parsed(); }
-  /// Returns whether all sums were right. Collective.
+  /// Returns true if all sums were right. Collective.
   bool run();
 
  private:

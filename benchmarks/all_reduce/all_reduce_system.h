@@ -15,17 +15,17 @@ namespace kolo::bench {
 class AllReduceRun {
  public:
   virtual ~AllReduceRun() = default;
-  /// Copies `count()` elements of the case to the contribution, or from the sum, wherever they are.
+  /// Copies `count()` elements of the case to the contribution, or from the sum.
   virtual void write(const void* elements) = 0;
   virtual void read(void* elements) = 0;
-  /// Copies the contribution as it is after a run; in place that is the sum.
+  /// Copies the contribution after a run; in place that is the sum.
   virtual void read_contribution(void* elements) = 0;
   /// Called before each timed `run`, for systems whose ranks must begin together.
   virtual void align() {}
-  /// Blocks until the sum is there.
+  /// Blocks until the sum is complete.
   virtual void run() = 0;
   /// Called after a series of runs: when it returns, no rank waits in `run` for bytes that this
-  /// rank has not sent yet. For systems that send only while they are called.
+  /// rank has not sent yet. For systems that send only inside their calls.
   virtual void settle() {}
   virtual std::string algorithm() const = 0;
 };
@@ -35,12 +35,12 @@ class AllReduceSystem {
  public:
   virtual ~AllReduceSystem() = default;
   virtual std::string name() const = 0;
-  /// Whether it has memory of its own that is faster than the caller's. A system without is
-  /// measured once for both homes.
+  /// True if it has its own memory that is faster than the caller's. A system without such memory
+  /// is measured once for both homes.
   virtual bool has_arena() const { return false; }
-  /// Whether its runs make sums that can be checked; a limit or a reference only moves the bytes.
+  /// True if its runs make sums that can be checked; a limit or a reference only moves the bytes.
   virtual bool sums() const { return true; }
-  /// Whether it is measured at all for this size.
+  /// True if it is measured for this size.
   virtual bool covers([[maybe_unused]] std::size_t bytes) const { return true; }
   /// Every algorithm it has for the case, at least one; the best counts. Collective.
   /// Errors: KoloError(kConfig) if it cannot do the case.

@@ -44,7 +44,7 @@ CheckedSums::CheckedSums(const Runtime& runtime, const AllReduceCase& what)
     const bool my_turn = i % ranks == static_cast<std::size_t>(runtime.rank());
     std::memcpy(contribution_.data() + i * size, (my_turn ? two : one).data(), size);
   }
-  // The right value goes the same way: rounded to the wire and back.
+  // The right value takes the same path: rounded to the wire and back.
   double right = result_of(what.op, runtime.world_size());
   const DType wire = what.wire.value_or(what.dtype);
   convert(DType::kFloat64, &right, wire, element(wire, right).data(), 1, 1.0);

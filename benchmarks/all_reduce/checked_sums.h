@@ -11,20 +11,20 @@
 namespace kolo::bench {
 
 /// Contributions whose sum, product, minimum and maximum are small integers, exact in all dtypes
-/// for up to 127 ranks: 2 where it is the element's turn, else 1. So every element of the result
-/// has the same one value.
+/// for up to 127 ranks: 2 for one element in rotation, else 1. Every element of the result thus has
+/// the same value.
 class CheckedSums {
  public:
-  /// `what.home` and `what.in_place` do not matter. Errors: none.
+  /// Ignores `what.home` and `what.in_place`. Errors: none.
   CheckedSums(const Runtime& runtime, const AllReduceCase& what);
 
   /// This rank's contribution.
   const std::byte* contribution() const { return contribution_.data(); }
 
-  /// Elements of the sum in `run` that are wrong, over all ranks. Collective.
+  /// Number of wrong elements of the sum in `run`, over all ranks. Collective.
   std::uint64_t count_wrong(Runtime& runtime, AllReduceRun& run) const;
-  /// Elements of the contribution that are no longer what was written, over all ranks: an
-  /// all-reduce out of place only reads it. Collective.
+  /// Number of changed elements of the contribution, over all ranks: an all-reduce out of place
+  /// only reads it. Collective.
   std::uint64_t count_changed(Runtime& runtime, AllReduceRun& run) const;
 
  private:

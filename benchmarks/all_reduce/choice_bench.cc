@@ -20,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kHopeless = 2;
-/// Before these nobody is given up.
+/// Rounds before any algorithm is dropped.
 constexpr int kFirstRounds = 2;
 constexpr int kWarmups = 3;
 constexpr int kMostIterationsPerRound = 100;
@@ -30,12 +30,12 @@ struct Contender {
   std::string name;
   std::unique_ptr<AllReduceRun> run;
   int iterations = 1;                 ///< Per round.
-  std::vector<double> times_us = {};  ///< Here, round after round.
+  std::vector<double> times_us = {};  ///< Times of this rank, round after round.
   RoundTimes rounds = {};             ///< Medians of the slowest rank, at the end.
   bool hopeless = false;
 };
 
-/// All that is measured of one case.
+/// All measurements of one case.
 class ChoiceBench {
  public:
   ChoiceBench(const std::vector<Runtime*>& runtimes, const std::vector<std::string>& algorithms,
@@ -52,7 +52,8 @@ class ChoiceBench {
     const int rounds = plan_rounds();
     std::vector<std::size_t> order(contenders_.size());
     std::iota(order.begin(), order.end(), 0);
-    // The same on all ranks. Nobody always follows the same one, and finds its leavings in caches.
+    // The same on all ranks. The order changes, so that no algorithm always finds the caches of the
+    // same one.
     std::mt19937_64 random(what_.bytes);
     for (int round = 0; round < rounds; ++round) {
       std::shuffle(order.begin(), order.end(), random);
@@ -77,7 +78,7 @@ class ChoiceBench {
     wrong_ += sums_.count_wrong(runtime_, *contender.run);
   }
 
-  /// Short rounds, but some iterations in each, and each contender as long as the others.
+  /// Short rounds with several iterations each, of equal duration for all contenders.
   int plan_rounds() {
     double least_us = 0;
     for (Contender& contender : contenders_) {
@@ -96,10 +97,10 @@ class ChoiceBench {
   }
 
   void time_round(Contender& contender) {
-    // Sums grow in place; written afresh they stay ordinary numbers for a round.
+    // Sums grow in place; a fresh contribution keeps them finite for a round.
     contender.run->write(sums_.contribution());
     for (int i = 0; i < std::min(kWarmups, contender.iterations); ++i) contender.run->run();
-    // Nothing is exchanged here: it would keep one of the runtimes busier than the others.
+    // No exchange here: it would load one of the runtimes more than the others.
     const std::vector<double> times_us = time(contender, contender.iterations);
     contender.times_us.insert(contender.times_us.end(), times_us.begin(), times_us.end());
   }
@@ -126,7 +127,7 @@ class ChoiceBench {
     return times_us;
   }
 
-  /// "auto" stays, and so does what it chose.
+  /// "auto" stays, and so does its choice.
   void drop_the_hopeless() {
     std::vector<double> least_us;
     for (const Contender& each : contenders_) {
@@ -138,7 +139,7 @@ class ChoiceBench {
       if (!is_chosen(contenders_[i])) others.push_back(i);
     }
     std::ranges::sort(others, {}, [&](std::size_t i) { return least_us[i]; });
-    // One rival stays in any case.
+    // At least one rival stays.
     for (std::size_t i = 1; i < others.size(); ++i) {
       contenders_[others[i]].hopeless = least_us[others[i]] > kHopeless * best_us;
     }
@@ -164,7 +165,7 @@ class ChoiceBench {
     for (std::size_t i = 1; i < contenders_.size(); ++i) {
       const Contender& each = contenders_[i];
       row.forced.push_back(candidate(each));
-      // What was chosen is no rival of itself.
+      // The algorithm that was chosen is not its own rival.
       rivals.push_back(is_chosen(each) ? RoundTimes{} : each.rounds);
       if (is_chosen(each)) row.noise = paired_ratio(chosen.rounds, each.rounds);
     }

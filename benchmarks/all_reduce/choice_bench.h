@@ -16,37 +16,38 @@ struct ChoiceOptions {
   std::vector<std::size_t> sizes;  ///< Bytes.
   AllReduceCase what = {};         ///< Dtype, wire and home of every case.
   double seconds = 0.3;            ///< For the timed iterations of one algorithm at one size.
-  int rounds = 60;                 ///< At most; fewer where an iteration takes long.
+  int rounds = 60;  ///< Largest number of rounds; fewer where an iteration takes long.
 };
 
 /// One algorithm on one case.
 struct ChoiceCandidate {
   std::string algorithm;
-  double median_us = 0;  ///< Of its rounds' medians, times of the slowest rank.
+  double median_us = 0;  ///< Median of its rounds' medians, times of the slowest rank.
   double predicted_us = 0;
 };
 
-/// What "auto" did with one case, and what each algorithm would have done.
+/// The result of "auto" for one case, and those of all algorithms.
 struct ChoiceRow {
   AllReduceCase what;
   ChoiceCandidate chosen;  ///< "auto" itself.
   std::vector<ChoiceCandidate> forced = {};
   int rounds = 0;
-  std::size_t best = 0;    ///< Index in `forced`, of the best that was not chosen.
-  PairedRatio ratio = {};  ///< "auto" to that one.
-  /// "auto" to what it chose, forced by name: the same schedule, so what is not 1 is noise.
+  std::size_t best = 0;    ///< Index in `forced` of the best algorithm that was not chosen.
+  PairedRatio ratio = {};  ///< "auto" relative to that one.
+  /// "auto" relative to its choice, forced by name: the same schedule, so a difference from 1 is
+  /// noise.
   std::optional<PairedRatio> noise = std::nullopt;
 };
 
-/// Measures "auto" beside every forced algorithm. All of one case take turns in many short rounds,
-/// in an order that changes; those that take more than twice as long as the best drop out after the
-/// second one. `runtimes` are those of "auto" and then of `algorithms`, in this order. Collective;
-/// rows are equal on all ranks. Returns whether all sums were right, before and after.
+/// Measures "auto" beside every forced algorithm. All algorithms of one case alternate in many
+/// short rounds, in changing order; those that take more than twice as long as the best are dropped
+/// after the second round. `runtimes` are those of "auto" and then of `algorithms`, in this order.
+/// Collective; rows are equal on all ranks. Returns true if all sums were right, before and after.
 bool measure_choice(const std::vector<Runtime*>& runtimes,
                     const std::vector<std::string>& algorithms, const ChoiceOptions& options,
                     const std::function<void(const ChoiceRow&)>& report);
 
-/// How many ranks each node has. Collective.
+/// Number of ranks of each node. Collective.
 ProcessGrid grid_of(Runtime& runtime);
 
 }  // namespace kolo::bench

@@ -122,7 +122,7 @@ bool ChoiceCommand::run() {
 
   Peers peers({});
   peers.keep_launcher();
-  // A runtime has one algorithm, so there are several; only the first one's costs matter.
+  // A runtime has one algorithm, so there are several runtimes; only the first one's costs matter.
   std::deque<Runtime> all;
   all.push_back(Runtime::from_environment(runtime_));
   Runtime& runtime = all.front();

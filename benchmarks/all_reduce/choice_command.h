@@ -10,14 +10,14 @@
 
 namespace kolo::bench {
 
-/// `kolo-bench choice`: how far "auto" is from the best algorithm forced by hand.
+/// `kolo-bench choice`: the time of "auto" relative to the best algorithm forced by name.
 class ChoiceCommand {
  public:
   /// Adds the command to `app`; this object outlives the parsing.
   explicit ChoiceCommand(CLI::App& app);
 
   bool chosen() const { return command_.parsed(); }
-  /// Returns whether all sums were right. Collective.
+  /// Returns true if all sums were right. Collective.
   bool run();
 
  private:

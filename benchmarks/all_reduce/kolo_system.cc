@@ -14,7 +14,7 @@ namespace kolo::bench {
 namespace {
 
 GradientSet register_one(Runtime& runtime, const AllReduceCase& what, void* data) {
-  // Sets of several cases live side by side.
+  // Sets of several cases exist at the same time.
   const std::string name = fmt::format("all_reduce {} {}", to_string(what.home),
                                        what.in_place ? "in place" : "out of place");
   return runtime.register_gradients(
@@ -27,7 +27,7 @@ GradientSet register_one(Runtime& runtime, const AllReduceCase& what, void* data
       {.op = what.op, .wire_dtype = what.wire, .compression = "none"});
 }
 
-/// Out of place in the caller's memory, by the call that takes an input of its own.
+/// Out of place in the caller's memory, by the call with a separate input.
 class OutOfPlaceRun final : public AllReduceRun {
  public:
   OutOfPlaceRun(Runtime& runtime, const AllReduceCase& what)

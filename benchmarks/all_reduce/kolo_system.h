@@ -7,9 +7,9 @@
 
 namespace kolo::bench {
 
-/// A gradient set of one gradient: the way that training takes. Out of place, the contribution is
-/// copied to where the sum will be, and that is part of the time.
-/// Cases in device memory are on the runtime's device. `runtime` outlives the system.
+/// A gradient set of one gradient, as in training. Out of place, the contribution is copied to the
+/// place of the sum, which is part of the time. Cases in device memory are on the runtime's device.
+/// `runtime` outlives the system.
 std::unique_ptr<AllReduceSystem> make_kolo_system(Runtime& runtime);
 
 }  // namespace kolo::bench

@@ -31,18 +31,18 @@ namespace kolo::bench {
 namespace {
 
 constexpr std::uint32_t kSeed = 7;
-// Gradients that a selection meets in turn: as many as a branch predictor does not learn by heart.
+// Gradients that a selection meets in rotation: more than a branch predictor can learn.
 constexpr std::size_t kGradients = 61;
 
 struct CodecRow {
   std::string kernel;
-  std::size_t bytes = 0;  ///< Of the float32 tensor.
+  std::size_t bytes = 0;  ///< Size of the float32 tensor.
   std::size_t count = 0;
   std::optional<double> density = std::nullopt;
   std::size_t moved_bytes = 0;
   double time_us = 0;    ///< Median.
   double stream_us = 0;  ///< Median of the kernel that only moves the same bytes.
-  /// The same with stores past the cache; nothing in place, where what is written is there already.
+  /// The same with stores past the cache; empty in place, where the output is in the cache already.
   std::optional<double> past_us = std::nullopt;
   std::optional<std::size_t> candidates = std::nullopt;
   std::size_t wrong = 0;
@@ -56,7 +56,7 @@ struct CodecRow {
   double share() const { return stream_us / time_us; }
 };
 
-/// `count` elements that begin at a cache line, as those of an arena do.
+/// `count` elements that begin at a cache line, like those of an arena.
 template <typename T>
 class Buffer {
  public:
@@ -96,9 +96,9 @@ double median(std::vector<double> times) {
 
 enum class HasStores { kCached, kBoth };
 
-/// Measures `kernel` and `stream` in turns, each after `prepare`, which is not timed and leaves the
-/// caches alike for both; then `stream` past the cache if it `has_stores` of both kinds: among the
-/// others it would put memory out of the cache that they find there.
+/// Measures `kernel` and `stream` alternately, each after `prepare`, which is not timed and leaves
+/// the caches in the same state for both; then `stream` past the cache if it `has_stores` of both
+/// kinds. That comes last because it would evict memory that the others find in the cache.
 void measure(CodecRow& row, int rounds, const std::function<void()>& prepare,
              const std::function<void()>& kernel, const std::function<void(Stores)>& stream,
              HasStores has_stores) {
@@ -128,7 +128,7 @@ void measure(CodecRow& row, int rounds, const std::function<void()>& prepare,
   if (has_stores == HasStores::kBoth) row.past_us = medians({past})[0];
 }
 
-/// Where a selection leaves the sums.
+/// Destination of the sums of a selection.
 enum class Sums { kInPlace, kElsewhere };
 
 CodecRow measure_selection(std::size_t bytes, double density, Sums where, int rounds) {
@@ -195,7 +195,7 @@ CodecRow measure_selection(std::size_t bytes, double density, Sums where, int ro
   return row;
 }
 
-/// Folding and scoring, as a choice of blocks does it; the sums go to the second room.
+/// Folding and scoring, as in a choice of blocks; the sums go to the second room.
 CodecRow measure_scores(std::size_t bytes, int rounds) {
   const std::size_t count = bytes / sizeof(float);
   constexpr std::size_t kBlock = CompressionSpec::kUsualBlock;

@@ -11,15 +11,16 @@ class App;
 
 namespace kolo::bench {
 
-/// `kolo-bench error`: how far the mean over 16-bit contributions is from the exact one, ours
-/// beside a ring's, over simulated ranks. Prints a table, and writes it as JSON if asked.
+/// `kolo-bench error`: the distance of the mean over 16-bit contributions from the exact one, for
+/// Kolo's algorithms and for a ring, on simulated ranks. Prints a table, and writes it as JSON on
+/// request.
 class ErrorCommand {
  public:
   explicit ErrorCommand(CLI::App& app);
 
   bool chosen() const;
-  /// Returns whether all of `direct` stayed within the bound of one rounding, 0.51 units.
-  /// Errors:  KoloError(kIo).
+  /// Returns true if `direct` stayed within the bound of one rounding, 0.51 units, everywhere.
+  /// Errors: KoloError(kIo).
   bool run() const;
 
  private:

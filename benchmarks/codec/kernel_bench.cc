@@ -1,7 +1,7 @@
-// How close the reduction and conversion kernels come to what memory allows: each one beside memcpy
-// and a plain streaming sum. bytes_per_second counts every byte read and every byte written, per
-// second of CPU time: the kernels are single-threaded, so that a busy machine disturbs little.
-// Those of a team are by the clock.
+// The reduction and conversion kernels relative to the memory bandwidth, each beside memcpy and a
+// plain streaming sum. bytes_per_second counts every byte read and every byte written, per second
+// of CPU time: the kernels are single-threaded, so a busy machine disturbs little. Those of a team
+// are timed by the clock.
 
 #include <benchmark/benchmark.h>
 
@@ -90,8 +90,8 @@ void reduce_in_place(benchmark::State& state, DType dtype, std::size_t num_buffe
   report(state, 2 * num_buffers * bytes);
 }
 
-// The same by several threads, as a rank with helpers does it: cut and shared like a kernel of the
-// executor. By the clock, for that is what helpers can save.
+// The same by several threads, as for a rank with helpers: cut and shared like a kernel of the
+// executor. Timed by the clock, because that is the time that helpers can save.
 void reduce_with_team(benchmark::State& state, std::size_t num_buffers) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   std::vector<bench::HostMemory> buffers;
@@ -121,8 +121,8 @@ void reduce_with_team(benchmark::State& state, std::size_t num_buffers) {
   report(state, 2 * num_buffers * bytes);
 }
 
-// The bound of those above: the same streams on huge pages, without dtypes, scale or rules for
-// NaN.
+// The bound of the kernels above: the same streams on huge pages, without dtypes, scale or rules
+// for NaN.
 void streaming_sum_in_place(benchmark::State& state, std::size_t num_buffers) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   std::vector<bench::HostMemory> buffers;

@@ -29,7 +29,7 @@ double unit_at(DType wire, double value) {
   return std::ldexp(1.0, exponent - (half ? 10 : 7));
 }
 
-/// What every rank sends: rounded once.
+/// The contributions of all ranks, each rounded once.
 std::vector<Wire> contributions(DType wire, int ranks, const MeanErrorOptions& options) {
   std::mt19937_64 random(options.seed);
   std::normal_distribution<float> normal(1.0f, options.deviation);
@@ -59,7 +59,7 @@ Wire two_level(DType wire, std::span<const Wire> sent, std::size_t per_node) {
   return sum(wire, nodes, 1.0 / static_cast<double>(sent.size()));
 }
 
-/// Part p of the result begins its way at rank p + 1 and ends it at rank p.
+/// Part p of the result starts at rank p + 1 and ends at rank p.
 Wire ring(DType wire, std::span<const Wire> sent, float factor) {
   const std::size_t ranks = sent.size();
   Wire result(sent[0].size());

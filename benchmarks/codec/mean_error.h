@@ -16,13 +16,13 @@ struct ErrorStats {
   double rms = 0;
 };
 
-/// One way to come by the mean, over some ranks.
+/// One method to compute the mean over some ranks.
 struct MeanErrorRow {
   DType wire = DType::kFloat16;
   int ranks = 0;
   /// direct: ours. two-level: ours, with a rounded sum in each node of `per_node` ranks. ring: a
-  /// partial sum is rounded at every hop, the mean once more. ring-premultiplied: the same of
-  /// contributions that were multiplied by 1 / ranks, as the wire holds it, beforehand.
+  /// partial sum is rounded at every hop, the mean once more. ring-premultiplied: the same with
+  /// contributions that were first multiplied by 1 / ranks in the dtype of the wire.
   std::string method;
   int per_node = 1;
   ErrorStats error = {};
@@ -30,16 +30,16 @@ struct MeanErrorRow {
 
 struct MeanErrorOptions {
   std::size_t count = 1 << 16;  ///< Elements.
-  float deviation = 0.25f;      ///< Of the contributions, whose mean is 1.
+  float deviation = 0.25f;      ///< Standard deviation of the contributions, whose mean is 1.
   std::uint64_t seed = 7;
 };
 
-/// Simulates means of normal random numbers. A small deviation is kind to the rings: where
+/// Simulates means of normal random numbers. A small deviation favours the rings: where
 /// contributions nearly cancel, the roundings of large partial sums are many units of a small mean.
-/// The first two methods run the kernels that the schedules run; the rings are written here, for
+/// The first two methods run the kernels of the schedules; the rings are written here, for
 /// comparison.
 ///
-/// Threads: pure; any. Returns a row per method that there is for the number of ranks.
+/// Threads: pure; any. Returns a row for each method that exists for the number of ranks.
 std::vector<MeanErrorRow> measure_mean_errors(DType wire, int ranks,
                                               const MeanErrorOptions& options);
 

@@ -5,7 +5,7 @@
 
 #include "comm/kernels/reduce_kernels.h"
 
-/// What memory gives: kernels that move the bytes of others with next to no work on them, in
+/// The rate of memory: kernels that move the bytes of other kernels with almost no work on them, in
 /// vectors as wide as this machine's. Shape: `count` is a multiple of 64.
 namespace kolo::bench {
 

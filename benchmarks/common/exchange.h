@@ -9,13 +9,13 @@
 
 namespace kolo::bench {
 
-/// What the ranks of a benchmark tell each other, by Kolo's own all-reduce: no shared file system
-/// and no server is needed. Both are collective.
+/// Exchanges between the ranks of a benchmark by Kolo's own all-reduce, without a shared file
+/// system or a server. Both are collective.
 
-/// Replaces each value by the greatest of all ranks.
+/// Replaces each value by the largest of all ranks.
 void max_over_ranks(Runtime& runtime, std::span<double> values);
 
-/// What every rank gave, by rank. `topic` is new for every call.
+/// The values of all ranks, by rank. `topic` is new for every call.
 std::vector<std::string> all_gather(Runtime& runtime, std::string_view topic,
                                     const std::string& mine);
 

@@ -4,9 +4,9 @@
 
 namespace kolo::bench {
 
-/// Host memory for a measured buffer, zero: the same for every system, so that none gains by its
-/// allocator. It is mapped afresh, on huge pages where it is large and the machine has them (as
-/// Kolo's arena is), and touched before any clock runs. Move-only.
+/// Host memory for a measured buffer, initially zero: the same for every system, so that none gains
+/// by its allocator. It is mapped anew, on huge pages where it is large and the machine has them
+/// (as Kolo's arena is), and touched before timing starts. Move-only.
 class HostMemory {
  public:
   HostMemory() = default;
@@ -16,7 +16,7 @@ class HostMemory {
   HostMemory& operator=(HostMemory&& other) noexcept;
   ~HostMemory();
 
-  /// Aligned to a huge page; null if nothing was asked for.
+  /// Aligned to a huge page; null if the size is zero.
   std::byte* data() const { return data_; }
   explicit operator bool() const { return data_ != nullptr; }
 

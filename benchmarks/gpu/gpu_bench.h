@@ -15,7 +15,7 @@
 
 namespace kolo::bench {
 
-/// Somebody else's way to the same result.
+/// A peer's implementation of the same operation.
 struct PeerTime {
   std::string name;
   double us = 0;
@@ -24,7 +24,7 @@ struct PeerTime {
 /// One kernel on one set of data.
 struct KernelTime {
   std::string kernel;
-  std::size_t bytes = 0;  ///< Read and written, at the least.
+  std::size_t bytes = 0;  ///< Least number of bytes read and written.
   double us = 0;          ///< Median.
   std::vector<PeerTime> peers = {};
   std::optional<std::size_t> wrong =
@@ -42,7 +42,7 @@ class GpuBench {
   void* native() const { return stream_->native(); }
   std::size_t bytes() const { return bytes_; }
 
-  /// Microseconds of what `enqueue` enqueues, by CUDA events: the median after a warm-up.
+  /// Microseconds of the work that `enqueue` enqueues, by CUDA events: the median after a warm-up.
   double median_us(const std::function<void()>& enqueue) { return median_us(enqueue, iterations_); }
   double median_us(const std::function<void()>& enqueue, int iterations);
 

@@ -1,5 +1,5 @@
-// How close the kernels of a GPU come to what its memory allows, each beside a peer on the same
-// data. The ceiling is a copy inside the device, measured in the same run.
+// The kernels of a GPU relative to its memory bandwidth, each beside a peer on the same data. The
+// ceiling is a copy inside the device, measured in the same run.
 
 #include <array>
 

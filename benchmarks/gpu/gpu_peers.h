@@ -5,8 +5,8 @@
 
 #include "comm/device/device.h"
 
-/// What others offer for the same work: CUB, in the order of its own arguments. All pointers are
-/// device memory; each call enqueues onto a cudaStream_t.
+/// Peers for the same operations: CUB, in the order of its own arguments. All pointers are device
+/// memory; each call enqueues on a cudaStream_t.
 namespace kolo::bench {
 
 /// cub::DeviceMemcpy::Batched: copies sizes[i] bytes from sources[i] to targets[i].

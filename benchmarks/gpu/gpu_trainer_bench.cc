@@ -1,6 +1,5 @@
-// How close the trainer's own memory-bound kernels come to what the memory of a GPU allows. The
-// ceiling is a copy inside the device, measured in the same run; whether results are right is the
-// business of tests/trainer/cuda.
+// The trainer's own memory-bound kernels relative to the memory bandwidth of a GPU. The ceiling is
+// a copy inside the device, measured in the same run; tests/trainer/cuda checks the results.
 
 #include <fmt/format.h>
 

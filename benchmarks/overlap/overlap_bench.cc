@@ -15,8 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Computation of a fixed amount, in registers and the first cache, in place of a backward pass. It
-/// takes longer where communication takes the core away, which waiting for a clock would hide.
+/// A fixed amount of computation, in registers and the first cache, in place of a backward pass. It
+/// takes longer if communication takes the core away, which a wait for the clock would hide.
 class ComputeWork {
  public:
   /// Measures a unit while all ranks compute. Collective.
@@ -40,7 +40,7 @@ class ComputeWork {
   void run(std::size_t units) {
     for (std::size_t unit = 0; unit < units; ++unit) {
       for (float& value : values_) value = value * 0.999f + 0.001f;
-      // The compiler must assume that the result is read, so it leaves nothing out.
+      // The compiler must assume that the result is read, so it removes nothing.
       asm volatile("" : : "g"(values_.data()) : "memory");
     }
   }
@@ -63,7 +63,7 @@ class BackwardPass {
     }
   }
 
-  /// Calls `ready` with each gradient when it is computed.
+  /// Calls `ready` with each gradient once it is computed.
   template <typename Ready>
   void run(Ready&& ready) {
     for (std::size_t i = gradients_; i-- > 0;) {

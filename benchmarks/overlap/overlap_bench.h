@@ -14,13 +14,12 @@
 namespace kolo::bench {
 
 /// Elements of each gradient of a transformer, in the order of the forward pass: per layer the
-/// matrices of attention and of the network behind it, 12 width² in all, with their biases and
-/// norms.
+/// matrices of attention and of the feed-forward network, 12 width² in all, with biases and norms.
 std::vector<std::size_t> transformer_gradients(std::size_t layers, std::size_t width);
 
 struct OverlapOptions {
   std::vector<std::size_t> counts;  ///< Elements of each gradient.
-  double compute_ms = 20;           ///< Of the backward pass, shared out by elements.
+  double compute_ms = 20;  ///< Computing time of the backward pass, distributed by elements.
   int iterations = 30;
   int warmup = 3;
 };
@@ -35,13 +34,14 @@ struct OverlapRow {
   double communication_us = 0;  ///< All gradients, without computation.
   double iteration_us = 0;      ///< Both.
   double exposed_us = 0;        ///< iteration - compute.
-  double hidden_percent = 0;  ///< Of communication; below 0 if both together cost more than apart.
-  std::uint64_t wrong = 0;    ///< Elements, over all ranks.
+  double hidden_percent =
+      0;  ///< Hidden share of communication; below 0 if both together cost more than apart.
+  std::uint64_t wrong = 0;  ///< Elements, over all ranks.
 };
 
-/// Plays iterations on all systems in turns: gradients become ready in reverse order, each when its
-/// part of the backward pass is computed. Computation alone, communication alone and both take
-/// turns too, each begun by all ranks together. Where ranks share cores, communication that takes
+/// Runs iterations on all systems alternately: gradients become ready in reverse order, each when
+/// its part of the backward pass is computed. Computation alone, communication alone and both
+/// alternate too; all ranks start each together. Where ranks share cores, communication that takes
 /// time from the computation counts as exposed. Collective; rows are equal on all ranks.
 std::vector<OverlapRow> measure_overlap(Runtime& runtime,
                                         const std::vector<std::unique_ptr<OverlapSystem>>& systems,

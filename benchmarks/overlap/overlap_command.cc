@@ -111,7 +111,7 @@ bool OverlapCommand::run() {
   options_.counts = transformer_gradients(layers_, width_);
   Peers peers(compare_);
   peers.keep_launcher();
-  // A runtime has one fusion size, so there are several.
+  // A runtime has one fusion size, so there are several runtimes.
   std::deque<Runtime> runtimes;
   std::vector<std::unique_ptr<OverlapSystem>> systems;
   for (const std::size_t size : parse_sizes("--fusion-sizes", fusion_sizes_)) {

@@ -10,13 +10,13 @@
 
 namespace kolo::bench {
 
-/// `kolo-bench overlap`: how much of the communication a backward pass hides, by fusion size.
+/// `kolo-bench overlap`: the share of communication that a backward pass hides, by fusion size.
 class OverlapCommand {
  public:
   /// Adds the command to `app`; this object outlives the parsing.
   explicit OverlapCommand(CLI::App& app);
 
-  /// Returns whether all sums were right. Collective.
+  /// Returns true if all sums were right. Collective.
   bool run();
 
  private:

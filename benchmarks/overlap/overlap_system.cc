@@ -73,7 +73,7 @@ class KoloOverlap final : public OverlapSystem {
   GradientSet gradients_;
 };
 
-/// One call for gradients that lie side by side.
+/// One call for adjacent gradients.
 class FlatOverlap final : public OverlapSystem {
  public:
   FlatOverlap(std::string name, std::unique_ptr<AllReduceRun> run, std::size_t count)
@@ -100,7 +100,7 @@ class FlatOverlap final : public OverlapSystem {
   std::vector<float> values_;
 };
 
-/// One call for gradients that have memory of their own, which is copied as one.
+/// One call for gradients in separate memory, which is copied to one buffer.
 class PackedOverlap final : public OverlapSystem {
  public:
   PackedOverlap(std::string name, std::unique_ptr<AllReduceRun> run, std::size_t count)
@@ -182,7 +182,7 @@ double probe_us(Runtime& runtime, AllReduceRun& run) {
   return summarise(std::move(times)).median;
 }
 
-/// Makes all-reduces by the fastest way of a system, found once for each size.
+/// Makes all-reduces by the fastest variant of a system, found once for each size.
 class FastestWays {
  public:
   FastestWays(Runtime& runtime, AllReduceSystem& peer) : runtime_(runtime), peer_(peer) {}
@@ -207,7 +207,7 @@ class FastestWays {
 
   Runtime& runtime_;
   AllReduceSystem& peer_;
-  std::map<std::size_t, std::size_t> fastest_;  // Of its ways, by count.
+  std::map<std::size_t, std::size_t> fastest_;  // Index of the fastest variant, by count.
 };
 
 }  // namespace

@@ -13,12 +13,12 @@
 
 namespace kolo::bench {
 
-/// How the gradients of a model become calls.
+/// The calls that sum the gradients of a model.
 enum class Calls {
-  kBuckets,  ///< Kolo's: started as they are ready.
-  kFlat,     ///< One, at the end: the gradients lie side by side.
-  kPacked,   ///< One, at the end: they are copied into one buffer before, and back behind it.
-  kEach,     ///< One for each gradient, where it is computed.
+  kBuckets,  ///< Kolo's buckets: started when they are ready.
+  kFlat,     ///< One call at the end: the gradients are adjacent.
+  kPacked,   ///< One call at the end, on a buffer into and out of which they are copied.
+  kEach,     ///< One call for each gradient when it is computed.
 };
 
 constexpr std::string_view to_string(Calls calls) {
@@ -45,13 +45,13 @@ class OverlapSystem {
   /// Largest bucket, if the system makes buckets.
   virtual std::optional<std::size_t> fusion_bytes() const { return std::nullopt; }
 
-  /// Gradient `index` is computed. In descending order, each once per iteration.
+  /// Marks gradient `index` as computed. In descending order, each once per iteration.
   virtual void ready(std::size_t index) = 0;
   /// Blocks until all gradients are summed.
   virtual void finish() = 0;
 
   virtual void fill(float value) = 0;
-  /// Elements that differ from `value`, on this rank.
+  /// Number of elements that differ from `value`, on this rank.
   virtual std::uint64_t count_other_than(float value) = 0;
 };
 
@@ -59,8 +59,8 @@ class OverlapSystem {
 std::unique_ptr<OverlapSystem> make_kolo_overlap(Runtime& runtime,
                                                  const std::vector<std::size_t>& counts, Home home);
 
-/// A system that knows blocking calls only, by `calls` other than kBuckets, each by the fastest of
-/// its ways. `peer` outlives the result. Collective.
+/// A system with blocking calls only, by `calls` other than kBuckets, each by its fastest variant.
+/// `peer` outlives the result. Collective.
 std::unique_ptr<OverlapSystem> make_blocking_overlap(Runtime& runtime, AllReduceSystem& peer,
                                                      const std::vector<std::size_t>& counts,
                                                      Calls calls);

@@ -59,8 +59,8 @@ std::shared_ptr<gloo::transport::Device> open_device(const Runtime& runtime) {
   return gloo::transport::tcp::CreateDevice(attributes);
 }
 
-/// Connections of their own for each way: where Gloo's function and its older classes took turns on
-/// the same ones, 4 ranks stood still inside Gloo at 16 MiB and more.
+/// Each variant has its own connections: when Gloo's function and its older classes shared
+/// connections, 4 ranks hung inside Gloo at 16 MiB and more.
 std::shared_ptr<gloo::Context> connect(Runtime& runtime,
                                        std::shared_ptr<gloo::transport::Device> device,
                                        const std::string& way) {
@@ -122,8 +122,8 @@ class GlooRun : public AllReduceRun {
   std::string algorithm_;
 };
 
-/// Tags for calls of Gloo's function. A rank may begin a call while another is still in the one
-/// before, so each gets a tag of its own; all ranks make the same calls in the same order.
+/// Tags for calls of Gloo's function. A rank may begin a call while another is still in the
+/// previous one, so each call has its own tag; all ranks make the same calls in the same order.
 class Tags {
  public:
   std::uint32_t next() { return next_++; }
@@ -132,8 +132,8 @@ class Tags {
   std::uint32_t next_ = 0;
 };
 
-/// Gloo's function `allreduce`, called as PyTorch calls it: with options, and so buffers, made
-/// anew.
+/// Gloo's function `allreduce`, called as PyTorch calls it: options, and so buffers, are made for
+/// each call.
 class FunctionRun final : public GlooRun {
  public:
   template <typename T>
@@ -176,7 +176,7 @@ class ClassRun final : public GlooRun {
   std::unique_ptr<gloo::Algorithm> made_;
 };
 
-/// No element: nothing to do, which Gloo takes for a mistake.
+/// No elements: nothing to do, which Gloo would treat as a mistake.
 class EmptyRun final : public GlooRun {
  public:
   explicit EmptyRun(const AllReduceCase& what) : GlooRun(what, "none") {}
@@ -238,7 +238,7 @@ class GlooSystem final : public AllReduceSystem {
   }
 
   Tags tags_;
-  std::map<std::string, std::shared_ptr<gloo::Context>> contexts_;  // By way; Gloo shares them.
+  std::map<std::string, std::shared_ptr<gloo::Context>> contexts_;  // By variant; Gloo shares them.
 };
 
 }  // namespace

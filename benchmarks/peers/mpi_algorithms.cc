@@ -5,7 +5,7 @@
 namespace kolo::bench {
 namespace {
 
-/// As Open MPI numbers them; without the linear ones, which are the best at no size or shape.
+/// Open MPI's numbers; without the linear algorithms, which are never the best.
 struct Numbered {
   int number;
   const char* name;

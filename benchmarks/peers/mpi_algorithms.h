@@ -17,15 +17,14 @@ struct MpiAlgorithm {
 
 /// The algorithms that may be the best. Collective. Before: MPI was started by `MpiSession`.
 /// - "default", MPI's own choice by size;
-/// - from Open MPI, each algorithm of its component `tuned`, set through MPI's tool interface,
-/// which
-///   a communicator made afterwards obeys;
+/// - from Open MPI, each algorithm of its component `tuned`, set through MPI's tool interface for
+///   communicators that are made afterwards;
 /// - from Open MPI, if a node of several has more than one rank, its hierarchical component `han`.
-///   In place it crashes (4.1.4, segmentation fault), so there the contribution must be copied.
+///   It crashes in place (4.1.4, segmentation fault), so there the contribution must be copied.
 std::vector<MpiAlgorithm> find_mpi_algorithms();
 
-/// Sets what Open MPI must find in the environment when it starts, or it ignores a chosen
-/// algorithm. Its own choice by size stays as it is.
+/// Sets the environment that Open MPI needs at its start to obey a chosen algorithm. Its own choice
+/// by size stays unchanged.
 void allow_mpi_algorithms();
 
 }  // namespace kolo::bench

@@ -69,8 +69,8 @@ class MpiRun final : public AllReduceRun {
                                                           : memory_.contribution();
     MPI_Allreduce(contribution, memory_.sum(), count_, type_, op_, *algorithm_.comm);
   }
-  /// A message that UCX has queued leaves in the next call of MPI, and there is none while ranks
-  /// wait for each other in Kolo. No rank leaves a barrier before all have come to it.
+  /// UCX sends a queued message in the next call of MPI, and none follows while ranks wait for each
+  /// other in Kolo. A barrier ensures such calls: no rank leaves it before all have entered.
   void settle() override { MPI_Barrier(*algorithm_.comm); }
   std::string algorithm() const override { return algorithm_.name + (copy_ ? ", copied" : ""); }
 
@@ -79,7 +79,7 @@ class MpiRun final : public AllReduceRun {
   MPI_Op op_;
   int count_;
   CallerMemory memory_;
-  HostMemory copy_;  ///< Of the contribution, in place, for an algorithm that does not work so.
+  HostMemory copy_;  ///< Copy of the contribution, for an algorithm that does not work in place.
   MpiAlgorithm algorithm_;
 };
 

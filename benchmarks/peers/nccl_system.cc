@@ -21,7 +21,7 @@ struct CommTraits {
 };
 using Comm = UniqueHandle<CommTraits>;
 
-/// Which of CUDA's devices `device` is: the one that holds its memory.
+/// The index of the CUDA device that holds the memory of `device`.
 int cuda_index(Device& device) {
   const DeviceMemory probe = device.allocate(1, MemoryKind::kDevice);
   cudaPointerAttributes attributes{};

@@ -6,10 +6,10 @@
 
 namespace kolo::bench {
 
-/// The address at which other ranks reach this one by TCP, in numbers. With all ranks on one node,
-/// the loopback's. Else that of the first interface which UCX_NET_DEVICES names and which exists,
-/// so that peers and limits take the network that Kolo was told to take; else what this machine's
-/// own name stands for. Errors: KoloError(kConfig) if that is no address other nodes could reach.
+/// The numeric address at which other ranks reach this one by TCP. With all ranks on one node it is
+/// the loopback; else the first existing interface in UCX_NET_DEVICES, so that peers and limits use
+/// the network that Kolo was told to use; else the address of this machine's name. Errors:
+/// KoloError(kConfig) if other nodes could not reach that address.
 std::string network_address(const Runtime& runtime);
 
 }  // namespace kolo::bench

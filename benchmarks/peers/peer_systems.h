@@ -7,8 +7,8 @@
 #include "comm/device/device.h"
 #include "runtime/api/kolo.h"
 
-/// The systems that can be measured beside Kolo. All functions are collective, and what they return
-/// does not outlive its runtime.
+/// The systems that can be measured beside Kolo. All functions are collective; their results do not
+/// outlive the runtime.
 namespace kolo::bench {
 
 /// Starts MPI before the runtime does, so that it lives until the end of `main`, and finalizes it
@@ -21,9 +21,9 @@ class MpiSession {
   MpiSession& operator=(const MpiSession&) = delete;
 };
 
-/// MPI_Allreduce on all ranks, by the best of MPI's algorithms. Before: an `MpiSession`, which it
-/// does not outlive.
-/// Errors: prepare throws KoloError(kConfig) for 16-bit floats, which MPI has no reduction for.
+/// MPI_Allreduce on all ranks, by the best of MPI's algorithms. Before: an `MpiSession` that
+/// outlives it. Errors: prepare throws KoloError(kConfig) for 16-bit floats, which MPI cannot
+/// reduce.
 std::unique_ptr<AllReduceSystem> make_mpi_system();
 
 /// Gloo over TCP on all ranks (inside a node, TCP over the loopback), by the best of its
@@ -37,8 +37,8 @@ std::unique_ptr<AllReduceSystem> make_gloo_system(Runtime& runtime);
 /// Errors: those of `require_nccl`; prepare throws UsageError for host memory.
 std::unique_ptr<AllReduceSystem> make_nccl_system(Runtime& runtime, Device& device);
 
-/// The smallest size at which the limit and the reference are measured: below, wake-ups and not
-/// bytes take the time.
+/// The smallest size at which the limit and the reference are measured; below it, wake-ups take the
+/// time rather than bytes.
 inline constexpr std::size_t kLeastBoundBytes = std::size_t{64} << 10;
 
 /// A lower bound between N nodes, where links and not processors take the time: every node streams
@@ -50,17 +50,17 @@ inline constexpr std::size_t kLeastBoundBytes = std::size_t{64} << 10;
 std::unique_ptr<AllReduceSystem> make_wire_limit(Runtime& runtime);
 
 /// A reference inside a node: with P ranks and S bytes, each rank reads P streams of S/P bytes,
-/// adds them and writes P streams of S/P bytes, in memory of its own. That is the traffic of an
+/// adds them and writes P streams of S/P bytes, in private memory. That is the traffic of an
 /// all-reduce in which each rank sums one part of all buffers and writes the result to all of them,
-/// without flags and without a cache line that moves between cores.
+/// without flags and without cache lines that move between cores.
 ///
-/// It is no lower bound: its streams lie in private memory, so an all-reduce that reads shared
-/// buffers finds in a cache that cores share what each stream here must load for itself.
+/// It is not a lower bound: its streams lie in private memory, so an all-reduce over shared buffers
+/// finds lines in a shared cache that each stream here must load for itself.
 ///
-/// If ranks outnumber the cores, as many ranks as there are cores move the streams of all:
-/// processes that take turns on a core would only add the scheduler's time. The streams hold the
-/// contribution, because memory moves zeros faster than numbers. Errors: KoloError(kConfig) between
-/// nodes; prepare throws UsageError for device memory.
+/// If ranks outnumber the cores, as many ranks as there are cores move the streams of all, because
+/// time slices would only add the scheduler's time. The streams hold the contribution, because
+/// memory moves zeros faster than other numbers. Errors: KoloError(kConfig) between nodes; prepare
+/// throws UsageError for device memory.
 std::unique_ptr<AllReduceSystem> make_streaming_reference(Runtime& runtime);
 
 }  // namespace kolo::bench

@@ -14,7 +14,7 @@
 namespace kolo::bench {
 namespace {
 
-/// How long a thread of the runtime may go on polling after a barrier, on a core that is measured.
+/// Time for which a thread of the runtime may poll after a barrier, on a core that is measured.
 constexpr std::chrono::microseconds kRest{200};
 
 /// Threads: the main thread. Errors: those of the runtime.
@@ -26,7 +26,7 @@ class StreamingRun final : public AllReduceRun {
     const auto me = static_cast<std::size_t>(runtime.local_rank());
     const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
     part_count_ = (what.bytes / sizeof(float) + ranks - 1) / ranks;
-    // One line more than a part, so that streams do not fall on the same sets of a cache.
+    // One line more than a part, so that streams do not map to the same sets of a cache.
     stride_ = (part_count_ * sizeof(float) / kMemoryAlignment + 1) * kMemoryAlignment;
     const std::size_t workers = std::min(ranks, cores);
     for (std::size_t rank = me; me < workers && rank < ranks; rank += workers) {
@@ -47,7 +47,7 @@ class StreamingRun final : public AllReduceRun {
   }
   void read(void*) override {}
   void read_contribution(void*) override {}
-  /// Returns when all ranks are here and the runtime's own threads rest.
+  /// Returns when all ranks have arrived and the runtime's own threads sleep.
   void align() override {
     runtime_.barrier();
     const auto begin = std::chrono::steady_clock::now() + kRest;

@@ -7,10 +7,10 @@
 
 namespace kolo::bench {
 
-/// Writes in[0][i] + in[1][i] + ... to out[k][i] for all k, in one pass: what memory has to do for
-/// an all-reduce and nothing else. An output may be one of the inputs. Streaming stores spare
-/// reading lines that are only overwritten, but send them to memory even where they would have
-/// stayed.
+/// Writes in[0][i] + in[1][i] + ... to out[k][i] for all k, in one pass: the memory traffic of an
+/// all-reduce and nothing else. An output may be one of the inputs. Streaming stores avoid reading
+/// lines that are only overwritten, but send them to memory even where they would have stayed in
+/// the cache.
 ///
 /// Shape:   every stream holds `count` floats, aligned to kMemoryAlignment.
 /// Threads: any.

@@ -30,7 +30,7 @@ constexpr std::chrono::seconds kPatience{30};
   throw KoloError({.code = code, .verb = "run", .bucket = "limit", .what = std::move(what)});
 }
 
-/// Waits until one of `sockets` can move.
+/// Waits until one of `sockets` is ready.
 template <std::size_t kCount>
 void wait_for(std::array<pollfd, kCount>& sockets) {
   const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(kPatience);
@@ -39,7 +39,7 @@ void wait_for(std::array<pollfd, kCount>& sockets) {
   if (ready < 0 && errno != EINTR) fail(ErrorCode::kIo, std::generic_category().message(errno));
 }
 
-/// The bytes that `send` or `recv` moved, or 0 if it would have had to wait.
+/// Number of bytes that `send` or `recv` moved, or 0 if it would have blocked.
 std::size_t moved(ssize_t result) {
   if (result > 0) return static_cast<std::size_t>(result);
   if (result == 0) fail(ErrorCode::kPeerLost, "a neighbouring node closed its connection");

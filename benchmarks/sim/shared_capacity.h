@@ -14,7 +14,8 @@ namespace kolo {
 ///   single 1, total 1:   job a, work 2, from 0:    |--- 1 ---|--- 1/2 ---|        done at 3
 ///                        job b, work 2, from 1:              |--- 1/2 ---|- 1 -|  done at 4
 ///
-/// All jobs advance alike, so one number says how far, and each ends when it reaches its mark.
+/// All jobs advance alike, so one number holds their progress, and each ends when it reaches its
+/// mark.
 ///
 /// Threads: one. Times never fall from call to call.
 class SharedCapacity {
@@ -26,7 +27,7 @@ class SharedCapacity {
     marks_.emplace(progress_ + work, job);
   }
   bool empty() const { return marks_.empty(); }
-  /// When the first job is done, unless others come. Before: not empty.
+  /// The time at which the first job is done, unless others come. Before: not empty.
   double next_end() const { return at_ + (marks_.top().first - progress_) / speed(); }
   /// Removes the job that is done at `now`, which is `next_end()`.
   int take(double now) {
@@ -48,7 +49,7 @@ class SharedCapacity {
 
   double single_, total_;
   double progress_ = 0;  // of every job, since the beginning of time
-  double at_ = 0;        // when that was so
+  double at_ = 0;        // time of that progress
   std::priority_queue<Mark, std::vector<Mark>, std::greater<>> marks_;
 };
 

@@ -35,7 +35,7 @@ MeasuredRow to_row(const nlohmann::json& json, const std::string& column) {
   return row;
 }
 
-/// What the bytes of an iteration take on the busiest direction of any node's link.
+/// Bytes of an iteration on the busiest direction of any node's link.
 double busiest_link_us(const SimulatorSchedules& schedules, const ProcessGrid& grid,
                        const LinkCosts& costs) {
   std::vector<double> out(static_cast<std::size_t>(grid.num_nodes())), in(out);
@@ -53,7 +53,7 @@ double busiest_link_us(const SimulatorSchedules& schedules, const ProcessGrid& g
                   *std::max_element(in.begin(), in.end()));
 }
 
-/// The size of chunks that the runtime takes unless it is told one.
+/// The chunk size that the runtime uses by default.
 std::size_t auto_chunk_bytes(const MeasuredRow& row, const LinkCosts& costs) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(
       std::vector<int>(static_cast<std::size_t>(row.nodes), row.ranks / row.nodes));

@@ -15,7 +15,7 @@
 namespace kolo::bench {
 namespace {
 
-// What fits a few GB of memory and a minute.
+// Limits that fit a few GB of memory and a minute.
 constexpr std::size_t kMostParts = 1 << 15;           // that one rank's schedule may name
 constexpr std::size_t kMostSteps = 80'000'000;        // that may be played
 constexpr std::size_t kMostStepsUnlike = 20'000'000;  // that may be compiled, rank by rank
@@ -24,7 +24,8 @@ constexpr std::size_t kMostStepsUnlike = 20'000'000;  // that may be compiled, r
   throw KoloError({.code = ErrorCode::kConfig, .what = std::move(what)});
 }
 
-/// In (0, 1]: equal everywhere, which the distributions of the standard library are not.
+/// A number in (0, 1] that is the same everywhere, unlike the distributions of the standard
+/// library.
 double next_uniform(std::mt19937_64& random) {
   return static_cast<double>((random() >> 11) + 1) * 0x1p-53;
 }
@@ -78,13 +79,13 @@ BucketLayout Cluster::padded(BucketLayout layout, CompileOptions& options) const
   if (on_device) parts = std::lcm(parts, device_padding(grid_, layout.dtype));
   const std::size_t bytes = layout.count * size_of(layout.dtype);
   layout.count = round_up(std::max<std::size_t>(1, layout.count), chunks * parts);
-  // Padding does not change who waits for whom to start.
+  // Padding does not change the dependencies at the start.
   options.eager_bytes = bytes <= options.eager_bytes ? layout.count * size_of(layout.dtype) : 0;
   chunk_bytes = layout.count / chunks * size_of(layout.dtype);
   return layout;
 }
 
-// Compiling compares each step with the parts that are under way, so it takes the square of them.
+// Compilation compares each step with the parts in flight, so its time grows with their square.
 void Cluster::check_size(const BucketLayout& layout, const CompileOptions& options,
                          const Algorithm& algorithm) const {
   const bool on_device = layout.memory == MemoryKind::kDevice;
@@ -152,7 +153,7 @@ double Cluster::agreement_us() const {
   const LinkCosts& links = spec_.costs.links;
   double us = grid_.local_size(0) > 1 ? 2 * links.memory.latency_us : 0;
   double levels = 0;
-  // The last leader is as deep in the tree as any.
+  // The last leader is as deep in the tree as any other.
   int rank = grid_.leader(grid_.num_nodes() - 1);
   for (CombiningTree place = CombiningTree::build(rank, grid_); place.parent >= 0;
        place = CombiningTree::build(place.parent, grid_)) {

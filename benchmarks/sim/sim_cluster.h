@@ -18,37 +18,37 @@ namespace kolo::bench {
 struct Stragglers {
   double late_us = 0;      ///< Mean lateness of a rank, exponentially distributed.
   double slow_share = 0;   ///< Each rank is slow with this probability,
-  double slow_factor = 1;  ///< by this factor.
+  double slow_factor = 1;  ///< and takes this many times as long.
   std::uint64_t seed = 1;
 
   bool exist() const { return late_us > 0 || (slow_share > 0 && slow_factor != 1); }
 };
 
-/// What `stragglers` came to, by rank.
+/// The random values of `stragglers`, by rank.
 struct Lateness {
   std::vector<double> late_us;
   std::vector<double> slowness;
 };
 Lateness draw(const Stragglers& stragglers, int ranks);
 
-/// A job on machines that one need not have.
+/// A job on simulated machines.
 struct ClusterSpec {
   int nodes = 1;
   int ranks_per_node = 1;
   MachineCosts costs = {};
   CompileOptions compile = {};  ///< Its link costs are those of `costs`.
-  /// Where the tensors are: in the bucket's memory, or packed.
+  /// Place of the tensors: in the bucket's memory, or packed.
   Placement placement = Placement::kInPlace;
   MemoryKind memory = MemoryKind::kHost;
   Stragglers stragglers = {};
-  /// Plays every rank by its own schedule, even where nodes are alike.
+  /// Plays the schedule of every rank, even where nodes are equal.
   bool full = false;
 };
 
 /// The ranks of a cluster, and the schedules of the buckets that they run.
 ///
-/// With up to `kMostRanksInFull` ranks each has its own schedule. Beyond, node 0's must stand for
-/// all, and for that a bucket is padded so that all parts are equal.
+/// With up to `kMostRanksInFull` ranks each plays its own schedule. Beyond that node 0 stands for
+/// all nodes; a bucket is then padded so that all parts are equal.
 ///
 /// Threads: one.
 class Cluster {
@@ -64,20 +64,20 @@ class Cluster {
   /// A bucket of this cluster. `count` is padded as the runtime does it.
   BucketLayout layout(std::size_t count, DType dtype) const;
   Algorithm algorithm(const BucketLayout& layout) const;
-  /// Made once for equal layouts; lives as long as the cluster.
-  /// Errors: KoloError(kConfig) if the job is too large, or its nodes are not alike, saying what to
-  ///         do; whatever `compile_all_reduce` throws.
+  /// Made once for equal layouts; lives as long as the cluster. Errors: KoloError(kConfig) if the
+  /// job is too large or its nodes are not equal, saying what to do; the errors of
+  /// `compile_all_reduce`.
   const SimulatorSchedules& schedules(const BucketLayout& layout);
-  /// Those of a sparse step of a compression group. Made anew for each call; they live as long as
-  /// the cluster. Errors: the same.
+  /// The schedules of a sparse step of a compression group. Made anew for each call; they live as
+  /// long as the cluster. Errors: the same.
   const SimulatorSchedules& schedules(const SparseOptions& group);
 
-  /// From the last rank being ready to all knowing it: up and down the tree of agreement.
+  /// Time from the last rank being ready until all know it: up and down the tree of agreement.
   double agreement_us() const;
 
-  /// When the slowest rank is done with each bucket, eager ones started by each rank when it is
-  /// ready itself, the others when all have agreed. `ready_us` is by bucket, then by rank, without
-  /// lateness: that of the stragglers comes on top.
+  /// The time at which the slowest rank is done with each bucket. Each rank starts eager buckets
+  /// when it is ready; other buckets start when all ranks have agreed. `ready_us` is by bucket,
+  /// then by rank, without the delays of stragglers, which are added.
   std::vector<double> run(const std::vector<const SimulatorSchedules*>& all,
                           const std::vector<double>& ready_us);
   std::vector<double> run(const std::vector<BucketLayout>& layouts,

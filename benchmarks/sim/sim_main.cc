@@ -1,4 +1,4 @@
-// kolo-sim: predicts all-reduce and step times of clusters that one does not have.
+// kolo-sim: predicts all-reduce and step times on simulated clusters.
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -20,7 +20,7 @@
 namespace kolo::bench {
 namespace {
 
-/// Of the bits of an Ethernet with frames of 1500 bytes, those that are payload of TCP.
+/// Share of TCP payload in the bits of an Ethernet with frames of 1500 bytes.
 constexpr double kPayloadShare = 0.957;
 
 struct Arguments {
@@ -79,7 +79,7 @@ std::vector<Point> points(const Arguments& arguments) {
   return result;
 }
 
-/// Of a measured row, unless the options say otherwise.
+/// The options of a measured row, unless the command line overrides them.
 LinkCosts link_costs(const Arguments& arguments, const std::string& measured) {
   try {
     return parse_link_costs(arguments.link_costs, parse_link_costs(measured));
@@ -116,7 +116,7 @@ ClusterSpec cluster_spec(const Arguments& arguments, const Point& point) {
   return spec;
 }
 
-/// What the rows of both predictions have in common.
+/// Fields common to the rows of both predictions.
 nlohmann::json describe(const Cluster& cluster, const Arguments& arguments) {
   const ClusterSpec& spec = cluster.spec();
   return {{"system", "sim"},

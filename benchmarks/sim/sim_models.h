@@ -12,8 +12,8 @@ struct ModelPreset {
   std::string name;
   /// In the order in which a program registers them, first layer first.
   std::vector<GradientSpec> gradients = {};
-  /// Floating-point operations per sample of each gradient's layer, forward: what falls to biases
-  /// and norms is counted with the weight. Backward takes twice that.
+  /// Floating-point operations per sample of each gradient's layer, forward; the operations of
+  /// biases and norms are counted with the weight. Backward takes twice as many.
   std::vector<double> flops = {};
   int batch = 1;  ///< Samples per rank and step, unless told otherwise.
 
@@ -22,7 +22,7 @@ struct ModelPreset {
 };
 
 /// "resnet50": 25.6 M parameters, images of 224 x 224. "gpt1b": 1.0 B parameters, 22 blocks of
-/// width 1792, sequences of 1024 tokens. Errors: KoloError(kConfig) naming what there is.
+/// width 1792, sequences of 1024 tokens. Errors: KoloError(kConfig) naming the known models.
 ModelPreset model_preset(const std::string& name);
 
 }  // namespace kolo::bench

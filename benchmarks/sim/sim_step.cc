@@ -13,7 +13,7 @@
 namespace kolo::bench {
 namespace {
 
-/// When each gradient is ready, on a rank that is neither late nor slow.
+/// The time at which each gradient is ready, on a rank that is neither late nor slow.
 std::vector<double> ready_times(const ModelPreset& model, double compute_us) {
   const double us_per_flop = compute_us / (3 * model.forward_flops());
   double now = us_per_flop * model.forward_flops();
@@ -25,8 +25,8 @@ std::vector<double> ready_times(const ModelPreset& model, double compute_us) {
   return ready_us;
 }
 
-/// The model's gradients as a program of this cluster would register them. Where tensors are packed
-/// only matters in that they are somewhere.
+/// The model's gradients as a program of this cluster would register them. For packed tensors, any
+/// address serves.
 std::vector<GradientSpec> gradients_of(const Cluster& cluster, const StepSpec& spec,
                                        float& somewhere) {
   std::vector<GradientSpec> gradients = spec.model.gradients;
@@ -38,7 +38,7 @@ std::vector<GradientSpec> gradients_of(const Cluster& cluster, const StepSpec& s
   return gradients;
 }
 
-/// When the last of some gradients is.
+/// The time at which the last of some gradients is ready.
 template <typename Indices>
 double last_of(const std::vector<double>& ready_us, const Indices& indices) {
   double last_us = 0;
@@ -52,7 +52,7 @@ std::vector<std::size_t> gradients_in(const PlannedBucket& bucket) {
   return indices;
 }
 
-/// What the first rank sends to other nodes.
+/// Bytes that the first rank sends to other nodes.
 std::size_t wire_bytes(const SimulatorSchedules& schedules, const ProcessGrid& grid) {
   std::size_t bytes = 0;
   for (const SimulatorSchedules::Step& step : schedules.of_rank(0).steps) {
@@ -61,7 +61,7 @@ std::size_t wire_bytes(const SimulatorSchedules& schedules, const ProcessGrid& g
   return bytes;
 }
 
-/// A step of gradients of which nothing is left to choose.
+/// A step of gradients whose specs leave no choice.
 StepTimes times_of(Cluster& cluster, const StepSpec& spec,
                    const std::vector<GradientSpec>& gradients) {
   StepTimes times;

@@ -5,8 +5,8 @@
 
 namespace kolo {
 
-/// One direction of a simulated link: passes one message after the other at its rate, but so many
-/// bytes at once as it has saved up while it had nothing to do.
+/// One direction of a simulated link: passes one message at a time at its rate, plus as many bytes
+/// at once as it saved up while idle.
 ///
 /// Units: microseconds, bytes, bytes per microsecond. Threads: one. Times never fall from call to
 /// call.
@@ -15,7 +15,7 @@ class SimulatedLink {
   SimulatedLink(double bytes_per_us, double burst_bytes)
       : bytes_per_us_(bytes_per_us), burst_us_(burst_bytes / bytes_per_us) {}
 
-  /// When a message is through that begins now, or when those before it are through.
+  /// The time at which a message has passed that starts now, or after the messages before it.
   double pass(double now, double bytes) {
     paid_us_ = std::max(now - burst_us_, paid_us_) + bytes / bytes_per_us_;
     return std::max(now, paid_us_);

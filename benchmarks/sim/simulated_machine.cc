@@ -105,7 +105,7 @@ double SimulatedMachine::time_us(const Step& step) const {
     return is_flag ? costs_.links.step_us : costs_.links.network.message_us;
   }
   if (step.worker == Worker::kDown || step.worker == Worker::kUp) {
-    return transfer_us(costs_.links.staging, bytes / 2);  // Bytes are those read plus written.
+    return transfer_us(costs_.links.staging, bytes / 2);  // These count bytes read plus written.
   }
   return transfer_us(costs_.device_kernel, bytes);
 }

@@ -20,7 +20,7 @@ struct SimulatedTask {
   StepId step;
 };
 
-/// First in, first out, in memory that is used again when all are out.
+/// First in, first out; its memory is reused once it is empty.
 class TaskQueue {
  public:
   bool empty() const { return next_ == tasks_.size(); }
@@ -49,7 +49,7 @@ struct SimulatedRank {
   void set_busy(Worker worker, bool busy) { busy_[index(worker)] = busy; }
   TaskQueue& ready(Worker worker) { return ready_[static_cast<std::size_t>(worker)]; }
 
-  SimulatedTask in_memory{};  ///< What the processor does there.
+  SimulatedTask in_memory{};  ///< Work of the processor on this step.
 
  private:
   /// Messages and kernels share the processor.
