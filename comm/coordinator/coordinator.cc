@@ -21,9 +21,9 @@ Duration complaint_interval(const CoordinatorOptions& options) {
   return std::min(options.mismatch_after, options.peer_timeout / 8);
 }
 
-/// Short enough that a frozen peer, with the interval between complaints before and a look after,
-/// is named within 1.25 `peer_timeout`.
-Duration look_interval(const CoordinatorOptions& options) {
+/// Short enough that a frozen peer is named within 1.25 `peer_timeout`, even if it freezes right
+/// after a complaint was answered.
+Duration check_interval(const CoordinatorOptions& options) {
   return std::min(options.mismatch_after / 4, options.peer_timeout / 16);
 }
 
@@ -47,7 +47,7 @@ std::uint32_t Coordinator::released_counter(BucketId bucket) const {
   return kFirstReleasedCounter + bucket;
 }
 
-Topic Coordinator::propose(std::string_view name, std::uint64_t word, Negotiator::Rule rule,
+Topic Coordinator::propose(std::string_view name, std::uint64_t value, Negotiator::Rule rule,
                            std::string text, const Waited& waited) {
   const std::uint64_t key = name_key(name);
   const Topic topic{key, rounds_[key]};
@@ -63,8 +63,8 @@ Topic Coordinator::propose(std::string_view name, std::uint64_t word, Negotiator
   proposal.pending = {.topic = topic,
                       .text = proposal.text,
                       .waited = &waited,
-                      .name = rule == Negotiator::Rule::kEqualWords ? key : 0};
-  negotiator_.propose(topic, word, rule);
+                      .name = rule == Negotiator::Rule::kEqualValues ? key : 0};
+  negotiator_.propose(topic, value, rule);
   return topic;
 }
 
@@ -154,7 +154,7 @@ void Coordinator::handle(int peer, const Frame& frame) {
       send(peer, {.kind = FrameKind::kPong});
       break;
     case FrameKind::kQuery:
-      // The root looks into everything that is pending, so there is no need to complain, too.
+      // The root asks about everything that is pending, so there is no need to complain as well.
       next_complaint_ = later(clock_.now(), complaint_interval(options_));
       send(peer, report(frame));
       break;
@@ -334,18 +334,18 @@ Frame Coordinator::report(const Frame& query) const {
   return frame;
 }
 
-bool Coordinator::is_time_to_look(bool runs) {
+bool Coordinator::is_check_due(bool runs) {
   if (failure_) return false;
-  if (runs || waiting()) return clock_.now() >= next_look_;
-  last_look_.reset();
+  if (runs || waiting()) return clock_.now() >= next_check_;
+  last_check_.reset();
   if (!silence_.empty()) silence_.clear();
   if (!watched_.empty()) watched_.clear();
   return false;
 }
 
-void Coordinator::look(std::span<const int> awaited) {
+void Coordinator::check_peers(std::span<const int> awaited) {
   const TimePoint now = clock_.now();
-  next_look_ = later(now, look_interval(options_));
+  next_check_ = later(now, check_interval(options_));
   count_silence(now, awaited);
   if (failure_) return;
   complain(now);
@@ -353,11 +353,11 @@ void Coordinator::look(std::span<const int> awaited) {
   ping_silent(awaited);
 }
 
-/// Adds the time since the last look to the silence of peers. Time in which this rank itself was
-/// stopped proves nothing about them, so one look adds a quarter of the limit at most.
+/// Adds the time since the last check to the silence of peers. Time in which this rank itself was
+/// stopped proves nothing about them, so one check adds a quarter of the limit at most.
 void Coordinator::count_silence(TimePoint now, std::span<const int> awaited) {
-  const Duration elapsed = last_look_ ? now - *last_look_ : Duration(0);
-  last_look_ = now;
+  const Duration elapsed = last_check_ ? now - *last_check_ : Duration(0);
+  last_check_ = now;
   for (auto& [peer, silence] : silence_) {
     silence += std::min(elapsed, options_.peer_timeout / 4);
     if (silence < options_.peer_timeout) continue;
@@ -374,8 +374,8 @@ void Coordinator::count_silence(TimePoint now, std::span<const int> awaited) {
   }
 }
 
-/// A peer that something waits for in two looks in a row is asked for a sign of life. A rank that
-/// owes the root a report may have frozen after an older frame of its own seemed to answer.
+/// A peer that something waits for in two consecutive checks is asked for a sign of life. A rank
+/// that owes the root a report may have frozen after an older frame of its own seemed to answer.
 void Coordinator::ping_silent(std::span<const int> awaited) {
   const std::set<int> previous =
       std::exchange(watched_, std::set<int>(awaited.begin(), awaited.end()));

@@ -22,7 +22,7 @@
 namespace kolo {
 
 struct CoordinatorOptions {
-  /// A topic that is pending for this long is looked into.
+  /// A topic that is pending for this long is investigated.
   Duration mismatch_after = std::chrono::seconds(1);
   /// A peer that answers nothing for this long is lost.
   Duration peer_timeout = std::chrono::seconds(10);
@@ -66,17 +66,17 @@ class Coordinator {
   /// until the decision.
   Topic propose(std::string_view name, std::uint64_t fingerprint, std::string text,
                 const Waited& waited) {
-    return propose(name, fingerprint, Negotiator::Rule::kEqualWords, std::move(text), waited);
+    return propose(name, fingerprint, Negotiator::Rule::kEqualValues, std::move(text), waited);
   }
 
   /// The same for something that ranks need not have alike: the decision tells all ranks the least
-  /// and the greatest vote.
-  Topic vote(std::string_view name, std::uint64_t word, std::string text, const Waited& waited) {
-    return propose(name, word, Negotiator::Rule::kAnyWords, std::move(text), waited);
+  /// and the greatest value.
+  Topic vote(std::string_view name, std::uint64_t value, std::string text, const Waited& waited) {
+    return propose(name, value, Negotiator::Rule::kAnyValues, std::move(text), waited);
   }
 
-  /// This rank is ready for an iteration of a bucket. Iterations of a bucket grow, and need not
-  /// follow each other. After a rejection it takes no more.
+  /// This rank is ready for an iteration of a bucket. Iterations of a bucket grow and may have
+  /// gaps. After a rejection it takes no more.
   void arrive(BucketId bucket, std::uint64_t iteration, const Subject& subject);
 
   /// This rank begins an iteration of an eager bucket, which no agreement precedes: it is pending
@@ -90,10 +90,10 @@ class Coordinator {
   /// Moves agreement on. Returns whether anything happened.
   bool poll();
 
-  /// Whether `look` is due; never while nothing waits for other ranks and nothing `runs`.
-  bool is_time_to_look(bool runs);
+  /// Whether `check_peers` is due; never while nothing waits for other ranks and nothing `runs`.
+  bool is_check_due(bool runs);
   /// Complains, pings and judges silence. `awaited` are ranks that running buckets wait for.
-  void look(std::span<const int> awaited);
+  void check_peers(std::span<const int> awaited);
 
   /// kAccept and kReject frames, in an order that is the same on all ranks; only the rejection of a
   /// use that others have given up already comes when this rank submits it.
@@ -122,7 +122,7 @@ class Coordinator {
     std::string_view text;
     const Waited* waited;
     std::uint64_t name = 0;
-    std::optional<TimePoint> since = {};  // set when it is first looked at
+    std::optional<TimePoint> since = {};  // set at its first check
     std::uint64_t node_arrivals = 0;      // that the leader counts when its node is ready
     bool forwarded = false;
   };
@@ -131,7 +131,7 @@ class Coordinator {
     Pending pending;
   };
 
-  Topic propose(std::string_view name, std::uint64_t word, Negotiator::Rule rule, std::string text,
+  Topic propose(std::string_view name, std::uint64_t value, Negotiator::Rule rule, std::string text,
                 const Waited& waited);
   void receive();
   void handle(int peer, const Frame& frame);
@@ -173,9 +173,9 @@ class Coordinator {
   std::vector<Frame> decisions_;
   std::vector<Agreed> agreed_, taken_;
   std::map<int, Duration> silence_;  // of peers that were asked something
-  std::set<int> watched_;            // peers that something waited for at the last look
-  TimePoint next_look_{};
-  std::optional<TimePoint> last_look_;  // of those that follow each other
+  std::set<int> watched_;            // peers that something waited for at the last check
+  TimePoint next_check_{};
+  std::optional<TimePoint> last_check_;  // none after a time in which nothing waited
   TimePoint next_complaint_{};
   ControlFrame incoming_;
   std::vector<std::byte> outgoing_;

@@ -35,8 +35,8 @@ constexpr BucketId bucket_of(std::uint64_t key) {
 }
 
 enum class FrameKind : std::uint8_t {
-  kPropose,  ///< Up: my whole subtree proposes the topic, with the least and greatest word.
-  kAccept,   ///< Down: all ranks proposed the topic, with the least and greatest word.
+  kPropose,  ///< Up: my whole subtree proposes the topic, with the least and greatest value.
+  kAccept,   ///< Down: all ranks proposed the topic, with the least and greatest value.
   kReject,   ///< Down: `topics` fail with `error`.
   kArrive,   ///< Up, between leaders: my subtree is ready for the topic.
   kRelease,  ///< Down, between leaders: all ranks are ready for the topic.
@@ -64,9 +64,9 @@ struct PendingTopic {
 /// A message of the coordinator; fields that its kind does not use are empty.
 struct Frame {
   FrameKind kind = FrameKind::kPing;
-  Topic topic = {};             ///< kQuery: the one to describe in full.
-  std::uint64_t least = 0;      ///< kPropose, kAccept: a vote. kQuery, kReport: the query's number.
-  std::uint64_t greatest = 0;   ///< kPropose, kAccept: a vote.
+  Topic topic = {};            ///< kQuery: the one to describe in full.
+  std::uint64_t least = 0;     ///< kPropose, kAccept: a value. kQuery, kReport: the query's number.
+  std::uint64_t greatest = 0;  ///< kPropose, kAccept: a value.
   std::vector<Topic> topics{};  ///< kReject. kQuery: topics that may have ended at some ranks.
   std::vector<PendingTopic> pending{};  ///< kReport.
   bool all_wait =

@@ -14,9 +14,9 @@ bool contains(const std::vector<int>& ranks, int rank) {
 
 Negotiator::Negotiator(CombiningTree tree) : tree_(std::move(tree)) {}
 
-void Negotiator::propose(const Topic& topic, std::uint64_t word, Rule rule) {
+void Negotiator::propose(const Topic& topic, std::uint64_t value, Rule rule) {
   proposals_[topic].rule = rule;
-  combine(topic, word, word);
+  combine(topic, value, value);
 }
 
 void Negotiator::arrive(const Topic& topic) { count_arrival(topic); }
@@ -60,7 +60,7 @@ void Negotiator::combine(const Topic& topic, std::uint64_t least, std::uint64_t 
                           .topic = topic,
                           .least = proposal.least,
                           .greatest = proposal.greatest}});
-  } else if (proposal.rule == Rule::kAnyWords || proposal.least == proposal.greatest) {
+  } else if (proposal.rule == Rule::kAnyValues || proposal.least == proposal.greatest) {
     decide({.kind = FrameKind::kAccept,
             .topic = topic,
             .least = proposal.least,

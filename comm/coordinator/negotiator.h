@@ -9,19 +9,19 @@
 
 namespace kolo {
 
-/// One rank's part of the agreement: frames in, frames and decisions out. Pure state machine: no
+/// Agreement as one rank sees it: frames in, frames and decisions out. Pure state machine: no
 /// thread, no clock, no transport.
 ///
-/// A topic is proposed once by every rank, with a word: the fingerprint of what all must have
-/// alike, or in a vote, anything. A rank forwards it to its parent when its whole subtree has
-/// proposed it, combining words to their least and greatest; the root accepts it when the two are
-/// equal or it is a vote, else reports a conflict to its owner, who ends it with `reject`. Accepts
-/// and rejects come down in one order, which is the same on all ranks: whoever allocates ids or
-/// memory in the order of decisions allocates alike everywhere.
+/// Every rank proposes a topic once, with a value: a fingerprint that must be equal on all ranks,
+/// or any number in a vote. A rank forwards the topic to its parent when its whole subtree has
+/// proposed it, with the least and the greatest value. The root accepts the topic if the two are
+/// equal or it is a vote, and otherwise reports a conflict to its owner, who ends it with `reject`.
+/// Accepts and rejects come down in one order, which is the same on all ranks, so ids and memory
+/// that are allocated in the order of decisions are the same everywhere.
 ///
-/// The readiness of a bucket (`arrive`) runs along the leaders of nodes only: within a node the
-/// caller counts. Cost of a topic or of one iteration of a bucket: one frame up and one down per
-/// edge, however long a straggler takes.
+/// The readiness of a bucket (`arrive`) passes between the leaders of nodes only; within a node the
+/// caller counts. A topic or one iteration of a bucket costs one frame up and one down per edge,
+/// however long a straggler takes.
 class Negotiator {
  public:
   struct Outgoing {
@@ -30,12 +30,12 @@ class Negotiator {
   };
 
   /// When a topic that all have proposed is accepted.
-  enum class Rule : std::uint8_t { kEqualWords, kAnyWords };
+  enum class Rule : std::uint8_t { kEqualValues, kAnyValues };
 
   explicit Negotiator(CombiningTree tree);
 
   /// This rank proposes `topic`. Once per topic; the root's rule counts.
-  void propose(const Topic& topic, std::uint64_t word, Rule rule = Rule::kEqualWords);
+  void propose(const Topic& topic, std::uint64_t value, Rule rule = Rule::kEqualValues);
 
   /// This node is ready for `topic`. Leaders only; rounds of one key come in order.
   void arrive(const Topic& topic);
@@ -47,7 +47,7 @@ class Negotiator {
   /// frames that this peer has no business sending.
   [[nodiscard]] bool receive(int peer, const Frame& frame);
 
-  /// Nothing is to be taken by what follows.
+  /// The calls below would return nothing.
   bool is_quiet() const {
     return outgoing_.empty() && decisions_.empty() && released_.empty() && conflicts_.empty();
   }
@@ -63,7 +63,7 @@ class Negotiator {
   struct Proposal {
     std::size_t proposers = 0;  // this rank and its children
     std::uint64_t least = ~std::uint64_t{0}, greatest = 0;
-    Rule rule = Rule::kEqualWords;
+    Rule rule = Rule::kEqualValues;
   };
   struct Arrival {
     std::size_t arrivals = 0;  // this node and the child leaders

@@ -58,7 +58,7 @@ class StallInspector {
   bool has_query() const {
     return !asking_ && (is_due_ || !stalled_.empty() || !conflicts_.empty());
   }
-  /// The inquiry to begin now, if none is under way and something is to be asked: a kQuery frame
+  /// The inquiry to begin now, if none is open and something is to be asked: a kQuery frame
   /// for every rank.
   std::optional<Frame> next_query();
 
@@ -69,9 +69,9 @@ class StallInspector {
   std::optional<Warning> take_warning() { return std::exchange(warning_, std::nullopt); }
   static constexpr int kPeriodsBeforeNote = 10;
 
-  /// Whether an inquiry is under way, or another one will follow.
+  /// Whether an inquiry is open, or another one will follow.
   bool is_busy() const { return asking_ || confirm_at_.has_value(); }
-  /// Ranks whose report the inquiry under way still lacks.
+  /// Ranks whose report the open inquiry still lacks.
   std::vector<int> silent_ranks() const;
 
  private:
@@ -109,19 +109,19 @@ class StallInspector {
   Limits limits_;
   std::set<Topic> stalled_;
   std::deque<Topic> conflicts_;
-  std::optional<Topic> conflict_;  // of the inquiry under way
+  std::optional<Topic> conflict_;  // of the open inquiry
   std::uint64_t query_ = 0;
   bool asking_ = false;
   bool is_due_ = false;
-  bool is_complaint_ = false;  // that the inquiry under way follows
-  std::set<Topic> asked_;      // the buckets' topics that the inquiry under way asks about
+  bool is_complaint_ = false;  // that led to the open inquiry
+  std::set<Topic> asked_;      // the buckets' topics that the open inquiry asks about
   std::set<Topic> blocked_;    // those that were waited for in the last inquiry
   std::map<int, Report> reports_;
   Suspicion suspicion_;  // of the last inquiry
   TimePoint suspected_since_{};
   std::optional<TimePoint> confirm_at_;
   std::map<Topic, Stall> stalls_;
-  std::set<Topic> rejected_;  // frames that say so may still be under way
+  std::set<Topic> rejected_;  // frames that say so may still be in flight
   std::optional<Warning> warning_;
 };
 

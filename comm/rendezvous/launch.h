@@ -26,10 +26,10 @@ struct Launch {
 ///   OMPI_COMM_WORLD_SIZE; PMI_SIZE, PMI_RANK, PMIX_RANK    MPI
 ///   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT             TCP, as torchrun sets them
 ///   SLURM_PROCID, SLURM_NTASKS and the node list           TCP to the first node of the list
-/// A job of one rank is kSingle, whoever started it. Without MPI, PMI variables are passed over if
+/// A job of one rank is kSingle under every launcher. Without MPI, PMI variables are passed over if
 /// one of the others is complete.
 ///
-/// Threads: pure apart from the look-ups; any.
+/// Threads: any; pure apart from reading the environment.
 /// Errors:  KoloError(kConfig) naming the variable: missing, malformed, out of range; or started by
 ///          mpirun although `mpi_available` is false.
 Launch detect_launch(const Environment& environment, bool mpi_available,

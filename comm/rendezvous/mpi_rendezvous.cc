@@ -121,7 +121,7 @@ class MpiRendezvous::Communicator {
   }
 
  private:
-  /// Memory that MPI reads and writes while an exchange is under way.
+  /// Memory that MPI reads and writes during an exchange.
   struct Exchange {
     std::string mine;
     std::uint64_t length = 0;
@@ -132,7 +132,7 @@ class MpiRendezvous::Communicator {
   };
 
   /// Collectives of MPI have no deadline; testing an asynchronous one has. One that failed is left
-  /// under way, and no other is begun.
+  /// pending, and no other is begun.
   void wait(int started, MPI_Request& request, const char* call) {
     constexpr int kQuickTests = 1000;
     const TimePoint deadline = SteadyClock{}.now() + timeout_;

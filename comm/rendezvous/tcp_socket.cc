@@ -70,7 +70,7 @@ FileDescriptor listen_at(const addrinfo& address, std::string& why) {
   return {};
 }
 
-/// Waits for a connect under way. Returns its error, ETIMEDOUT at the deadline.
+/// Waits for a connect in progress. Returns its error, ETIMEDOUT at the deadline.
 int finish_connect(int socket, TimePoint deadline) {
   pollfd polled{.fd = socket, .events = POLLOUT, .revents = 0};
   int ready = 0;

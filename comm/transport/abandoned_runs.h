@@ -22,7 +22,7 @@ class AbandonedRuns {
   }
 
  private:
-  /// Iterations of tags wrap; two that matter at a time are never half a turn apart.
+  /// Iterations of tags wrap; two that matter at a time are less than half the range apart.
   static bool is_before(std::uint32_t a, std::uint32_t b) {
     return ((a - b) >> (kTagIterationBits - 1) & 1U) != 0;
   }

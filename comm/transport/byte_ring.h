@@ -16,8 +16,8 @@ namespace kolo {
 ///               v                  v
 ///   [ . . . . . x x x x x x x x x . . . ]     x: written and not yet read
 ///
-/// A writer that found no room leaves word with `await_room`; the reader then owes it a ring of its
-/// doorbell. The word is exchanged by both, so it falls either before the reader's check, which
+/// A writer that found no room sets a mark with `await_room`; the reader then owes it a ring of its
+/// doorbell. Both exchange the mark atomically, so it falls either before the reader's check, which
 /// sees it, or after it, and then the writer sees the room that the reader made.
 ///
 /// Threads: one writer, one reader. All zeroes is a valid, empty ring.
@@ -103,7 +103,7 @@ class ByteRing {
     const std::size_t first = std::min(count, capacity_ - place(position));
     return {first, count - first};
   }
-  /// Never more than the capacity, whatever a broken peer wrote.
+  /// Never more than the capacity, even if a broken peer wrote nonsense.
   std::size_t used(std::uint64_t head, std::uint64_t tail) const {
     return static_cast<std::size_t>(std::min<std::uint64_t>(head - tail, capacity_));
   }

@@ -9,8 +9,8 @@
 
 namespace kolo {
 
-/// Control frames on their way in, in the order in which they were announced. A large one may still
-/// be under way when a later one of the same peer is complete, which then waits for it; frames of
+/// Control frames that arrive, in the order in which they were announced. A large one may still be
+/// incomplete when a later one of the same peer is complete, which then waits for it; frames of
 /// other peers do not.
 ///
 /// Threads: one.

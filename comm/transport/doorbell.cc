@@ -21,7 +21,7 @@ bool Doorbell::sleep(Duration limit) noexcept {
   const timespec time{.tv_sec = limit.count() / 1'000'000'000,
                       .tv_nsec = limit.count() % 1'000'000'000};
   // Not a private futex: who rings may be another process. Returns at once if the word has changed,
-  // early on a signal; the caller looks again either way.
+  // early on a signal; the caller checks again in both cases.
   ::syscall(SYS_futex, &state_, FUTEX_WAIT, kSleeping, &time, nullptr, 0);
   return (state_.fetch_and(kNewsMask, std::memory_order_acq_rel) & kNewsMask) != 0;
 }

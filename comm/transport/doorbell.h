@@ -8,7 +8,7 @@
 
 namespace kolo {
 
-/// How a peer tells the owner of this word that something is there to be looked at: one atomic
+/// How a peer tells the owner of this word that something has arrived: one atomic
 /// operation while the owner is awake, one system call more when it sleeps and wants to know.
 ///
 ///   state      the owner                                         woken by
@@ -20,15 +20,15 @@ namespace kolo {
 /// News are bits beside the state, which stay until the owner answers them, asleep or not:
 ///
 ///   ring       adds news           by anybody, after writing what the owner shall see
-///   answer     takes all news      by the owner, before looking
+///   answer     takes all news      by the owner, before it reads
 ///   park       rests, unless there are news                  by the owner
 ///   unpark     is awake again; news stay                     by the owner
 ///
 /// All changes are read-modify-writes of one word, so they have one order: a ring falls either
 /// before `park`, which then fails because it compares the whole word, or after it, and then sees
 /// who sleeps. No wake-up is lost and no fence is needed. Only the first news wake (for an idle
-/// owner: the first urgent ones), because the sleeper is on its way from then on. A failed exchange
-/// of `park` orders nothing; its caller must not rely on what it saw, but answer and look again.
+/// owner: the first urgent ones), because the sleeper is awake from then on. A failed exchange
+/// of `park` orders nothing; its caller must not rely on what it saw, but answer and read again.
 ///
 /// All zeroes is a valid, quiet doorbell: it may live in fresh shared memory.
 class Doorbell {

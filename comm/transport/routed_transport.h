@@ -20,7 +20,7 @@ class RoutedTransport final : public Transport {
   int rank() const override { return local_->rank(); }
   int world_size() const override { return local_->world_size(); }
 
-  /// The network's answer: mapped peers have other ways.
+  /// The network's answer; data of mapped peers need no message.
   bool takes_device_memory() const override { return network_->takes_device_memory(); }
 
   void isend(int peer, const Tag& tag, std::span<const std::byte> data, Completion& done) override {

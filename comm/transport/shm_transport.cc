@@ -185,11 +185,11 @@ void ShmTransport::set_counter(std::uint32_t counter, std::uint64_t value) {
 bool ShmTransport::poll() {
   if (closed_) return false;
   // The end of a peer is noticed first, so that what it wrote before is read in the same poll.
-  const bool looked = (look_due_ || quiet_polls_ >= kPollsPerLook) && look_at_sockets();
+  const bool found = (check_due_ || quiet_polls_ >= kPollsPerCheck) && check_sockets();
   const std::uint32_t news = own_segment().doorbell().answer();
   if (news == 0) {
     ++quiet_polls_;
-    return looked;
+    return found;
   }
   quiet_polls_ = 0;
   if (news != static_cast<std::uint32_t>(Doorbell::News::kSignal)) {
@@ -208,12 +208,12 @@ bool ShmTransport::arm_idle() { return own_segment().doorbell().park(Doorbell::R
 
 void ShmTransport::unarm() { own_segment().doorbell().unpark(); }
 
-void ShmTransport::sleep(Duration limit) { look_due_ |= !own_segment().doorbell().sleep(limit); }
+void ShmTransport::sleep(Duration limit) { check_due_ |= !own_segment().doorbell().sleep(limit); }
 
 void ShmTransport::disarm() {
   unarm();
   drain_event(peers_[own_index_]->bell_fd.get());
-  look_due_ = true;
+  check_due_ = true;
 }
 
 void ShmTransport::shutdown(bool orderly) {
@@ -342,8 +342,8 @@ void ShmTransport::deliver(Peer& peer, std::span<const std::byte> bytes,
   receive.done->state = Completion::State::kDone;
 }
 
-bool ShmTransport::look_at_sockets() {
-  look_due_ = false;
+bool ShmTransport::check_sockets() {
+  check_due_ = false;
   quiet_polls_ = 0;
   bool found = false;
   std::array<epoll_event, 16> events;

@@ -17,11 +17,11 @@ namespace kolo {
 /// of bytes per pair and direction, control frames through another, so that they never wait for
 /// data. Nothing has a name in the file system.
 ///
-/// While polled it makes no system call but a look at its peers' sockets after `kPollsPerLook`
-/// polls without news; parked, it costs nothing: doorbell and sockets make `wake_fds` readable. In
-/// `sleep` it hears its doorbell only, so whoever sleeps there looks at the sockets after each
-/// limit. A peer that ends without goodbye has hung up its socket, whatever it was doing, and is
-/// reported as lost.
+/// Polling makes no system call, except that every `kPollsPerCheck` polls without news it checks
+/// the sockets of its peers. A parked rank costs nothing: doorbell and sockets make `wake_fds`
+/// readable. In `sleep` only the doorbell wakes it, so the sockets are checked after each limit.
+/// However a process ends, the system closes its socket; a peer whose socket closes without a
+/// goodbye is reported as lost.
 ///
 /// Construction is collective over the node. Errors: those of `meet_node_peers` and `Arena`.
 /// Peers outside the node: UsageError.
@@ -75,12 +75,12 @@ class ShmTransport final : public Transport {
   void read_control(Peer& peer);
   void deliver(Peer& peer, std::span<const std::byte> bytes, const PostedReceive& receive);
   void tell_strays();
-  bool look_at_sockets();
+  bool check_sockets();
   void read_socket(Peer& peer);
   void watch(int fd, std::size_t index);
   void fail(Error error);
 
-  static constexpr std::uint32_t kPollsPerLook = 4096;
+  static constexpr std::uint32_t kPollsPerCheck = 4096;
 
   const int rank_;
   const int world_size_;
@@ -94,8 +94,8 @@ class ShmTransport final : public Transport {
   AbandonedRuns abandoned_;
   std::vector<ControlFrame> control_;
   std::size_t next_control_ = 0;
-  std::uint32_t quiet_polls_ = 0;  ///< In a row, since the last look at the sockets.
-  bool look_due_ = false;
+  std::uint32_t quiet_polls_ = 0;  ///< Consecutive, since the sockets were last checked.
+  bool check_due_ = false;
   bool closed_ = false;
   std::optional<Error> failure_;
 };

@@ -37,7 +37,7 @@ struct TrafficCounters {
 
 /// Messages between the ranks of a job: what a network can do.
 ///
-/// Threads: one at a time (whoever drives the engine) calls everything.
+/// Threads: one at a time, the one that drives the engine, calls everything.
 /// Errors:  nothing throws from `poll` or the data calls; the first failure of a peer is kept and
 ///          returned by `failure()`. Pending operations then stay pending until `shutdown`.
 class MessageTransport {
@@ -65,8 +65,8 @@ class MessageTransport {
   /// than `data` is a failure of the transport (kInternal); `done.bytes` tells a shorter one.
   virtual void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) = 0;
 
-  /// Messages of this bucket need not be taken any more, from this iteration on and whatever their
-  /// source and ordinal: `shutdown` does not tell of them. What is in flight goes on.
+  /// From this iteration on nobody receives messages of this bucket, with any source and ordinal:
+  /// `shutdown` does not report them. Operations in flight go on.
   virtual void abandon(const Tag& first) = 0;
 
   /// Sends a control frame. Frames between two ranks arrive in order, and never wait for data
@@ -82,12 +82,12 @@ class MessageTransport {
   /// Moves messages on. Returns whether anything happened.
   virtual bool poll() = 0;
 
-  /// Between `arm` and `disarm` whoever rings makes one of `wake_fds` readable. Returns false if
+  /// Between `arm` and `disarm` every ring makes one of `wake_fds` readable. Returns false if
   /// something has arrived meanwhile and polling is due instead of waiting. `disarm` is for a
   /// caller that has slept in between.
   virtual bool arm() = 0;
   virtual void disarm() = 0;
-  /// The same ones until `shutdown`.
+  /// They stay the same until `shutdown`.
   virtual std::vector<int> wake_fds() const = 0;
 
   // --- Life and death -------------------------------------------------------------------------
@@ -97,23 +97,23 @@ class MessageTransport {
 
   /// Cancels everything in flight (pending completions become kIdle), lets mapped and connected
   /// peers know that this rank has gone, and releases what peers could wait for. `orderly` says
-  /// that this is an agreed end, which peers do not report as a failure; a message that has come
-  /// by then and that nobody waited for is one (kInternal). Idempotent.
+  /// that this is an agreed end, which peers do not report as a failure; a message that has arrived
+  /// by then and that nobody received is one (kInternal). Idempotent.
   virtual void shutdown(bool orderly) = 0;
 
   virtual TrafficCounters traffic(int peer) const = 0;
 };
 
-/// What one rank can do to and with its peers: messages to any peer; shared memory and flags with
+/// How one rank reaches its peers: messages to any peer; shared memory and flags with
 /// peers of the same node ("mapped" peers, which always include this rank itself).
 ///
-/// Threads: one at a time (whoever drives the engine) calls everything, except `ring(rank())`,
+/// Threads: one at a time, the one that drives the engine, calls everything, except `ring(rank())`,
 ///          which any thread of the process may call.
 class Transport : public MessageTransport {
  public:
   virtual bool is_mapped(int peer) const = 0;
 
-  /// The data part of a mapped peer's arena, as mapped here.
+  /// The data region of a mapped peer's arena, at the address where it is mapped here.
   virtual std::span<std::byte> memory(int peer) = 0;
 
   /// Commits memory for a range of this rank's own arena, so that touching it cannot fail later.
@@ -121,7 +121,7 @@ class Transport : public MessageTransport {
   virtual void commit(std::size_t offset, std::size_t bytes) = 0;
 
   /// Sets my flag number `slot` at `peer` to `value` (values only grow) and wakes the peer. What I
-  /// wrote before is visible to whoever reads the value.
+  /// wrote before is visible to a reader of the value.
   virtual void signal(int peer, std::uint32_t slot, std::uint64_t value) = 0;
   /// The value that `peer` last signalled to me in `slot`; 0 before the first.
   virtual std::uint64_t signalled(int peer, std::uint32_t slot) const = 0;

@@ -56,10 +56,10 @@ UcpContext make_ucp_context(int world_size) {
   require_ucs(ucp_config_read(nullptr, nullptr, &read), "UCX: reading its settings");
   const UcpConfig config(read);
   set_default(config.get(), "TLS", "^sm");
-  // An idle job sends nothing: whoever needs a silent peer asks it for a sign of life above this.
+  // An idle job sends nothing. The coordinator asks peers that something waits for.
   set_default(config.get(), "KEEPALIVE_INTERVAL", "inf");
-  // Over TCP a rendezvous saves nothing, and its answer waits behind all data that goes the same
-  // way: two ranks then send by turns instead of at once.
+  // Over TCP a rendezvous saves nothing, and its answer waits behind the data in the same
+  // direction: two ranks then send alternately instead of simultaneously.
   if (!has_rdma_device()) set_default(config.get(), "RNDV_THRESH", "inf");
   ucp_params_t params{};
   params.field_mask =

@@ -75,7 +75,7 @@ class UcxPeers {
   ucp_worker_h worker_;
   std::vector<std::string> addresses_;
   std::vector<Peer> peers_;    // by rank; never grows, since endpoints point into it
-  std::vector<Peer*> broken_;  // since the last look, in the order in which UCX noticed
+  std::vector<Peer*> broken_;  // since `take_broken`, in the order in which UCX noticed
 };
 
 }  // namespace kolo

@@ -30,8 +30,8 @@ constexpr std::uint64_t kWholeTag = ~std::uint64_t{0};
 
 constexpr std::uint64_t kGoodbyeBit = std::uint64_t{1} << kTagSourceBits;
 
-/// Bounds the time for what has arrived from a peer that has ended; more is on its way only where
-/// other peers go on sending.
+/// Bounds the time for what has arrived from a peer that has ended; there is more only
+/// while other peers go on sending.
 constexpr int kPollsBeforeAnEnd = 1'000;
 
 class UcxTransportImpl final : public UcxTransport {

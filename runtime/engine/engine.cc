@@ -114,10 +114,10 @@ bool Engine::move() {
   moved |= transport_.poll();
   if (failure_) return linger();
   moved |= coordinator_.poll();
-  if (coordinator_.is_time_to_look(executor_.busy())) {
+  if (coordinator_.is_check_due(executor_.busy())) {
     awaited_peers_.clear();
     executor_.append_awaited_peers(awaited_peers_);
-    coordinator_.look(awaited_peers_);
+    coordinator_.check_peers(awaited_peers_);
   }
   for (const Frame& decision : coordinator_.take_decisions()) apply(decision);
   if (failure_) return true;

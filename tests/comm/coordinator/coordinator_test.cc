@@ -62,7 +62,7 @@ class Job {
   void poll(int rank, const std::vector<int>& awaited = {}) {
     transport(rank).poll();
     coordinator(rank).poll();
-    if (coordinator(rank).is_time_to_look(!awaited.empty())) coordinator(rank).look(awaited);
+    if (coordinator(rank).is_check_due(!awaited.empty())) coordinator(rank).check_peers(awaited);
   }
 
   ManualClock clock;

@@ -60,8 +60,8 @@ class Network {
     negotiator(rank).propose(t, fingerprint);
     collect(rank);
   }
-  void vote(int rank, const Topic& t, std::uint64_t word) {
-    negotiator(rank).propose(t, word, Negotiator::Rule::kAnyWords);
+  void vote(int rank, const Topic& t, std::uint64_t value) {
+    negotiator(rank).propose(t, value, Negotiator::Rule::kAnyValues);
     collect(rank);
   }
   void arrive(int rank, const Topic& t) {
