@@ -17,7 +17,7 @@ endif()
 
 if(KOLO_CUDA)
   set(KOLO_CUDA ON)
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
     # Ampere, Hopper, Blackwell; the last also as PTX for what comes after it.
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
   endif()

@@ -24,7 +24,7 @@ def skip_reasons(case):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    passed = failed = 0
+    passed = failed = total = 0
     stages = []
     for argument in sys.argv[2:]:
         stage, status, seconds = argument.split(":")
@@ -45,11 +45,13 @@ def main():
             verdict = "did not get to its tests"
         if skipped:
             verdict += f", {len(skipped)} skipped"
+        total += int(seconds)
         stages.append(f"{stage:8} {seconds:>5} s   {verdict}")
         passed += len(cases) - len(bad) - len(skipped)
         # A stage that fails without a failed test (it did not build, or found no test) counts as one.
         failed += len(bad) or (status != "0")
     print("\n".join(stages))
+    print(f"{'total':8} {total:>5} s")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
