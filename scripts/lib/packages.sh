@@ -1,14 +1,20 @@
 # The Debian and Ubuntu packages this project is built from, and how they get onto a machine. Sourced.
 # shellcheck shell=bash
 
-build_packages=(
-  build-essential g++ cmake ninja-build ccache pkg-config git python3
-  libopenmpi-dev openmpi-bin        # rendezvous and launch
-  libucx-dev                        # transport between nodes
+# What scripts/train builds from.
+train_packages=(
+  g++ cmake ninja-build ccache pkg-config
   libhwloc-dev                      # topology
   libhwy-dev                        # SIMD kernels
   libdnnl-dev ocl-icd-opencl-dev    # the trainer's CPU math; its CMake package asks for OpenCL
   libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libxxhash-dev zlib1g-dev
+)
+
+build_packages=(
+  "${train_packages[@]}"
+  build-essential git python3
+  libopenmpi-dev openmpi-bin        # rendezvous and launch
+  libucx-dev                        # transport between nodes
   libgtest-dev libgmock-dev libbenchmark-dev
   libgloo-dev                       # measured beside Kolo
 )
