@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "comm/schedule/executor.h"
-#include "comm/transport/in_process_transport.h"
 #include "compression/compressed_group.h"
 #include "tests/compression/sparse_numbers.h"
+#include "tests/support/in_process_transport.h"
 #include "tests/support/seeded_scheduler.h"
 
 /// All ranks of a job with one compression group: real schedules in real executors.

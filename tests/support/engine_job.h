@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "comm/base/clock.h"
-#include "comm/device/host_group.h"
-#include "comm/device/seeded_host_device.h"
-#include "comm/transport/in_process_transport.h"
 #include "runtime/engine/engine.h"
+#include "tests/support/device/host_group.h"
+#include "tests/support/device/seeded_host_device.h"
+#include "tests/support/in_process_transport.h"
 #include "tests/support/seeded_scheduler.h"
 
 namespace kolo::test {

@@ -7,8 +7,8 @@
 #include <random>
 #include <utility>
 
-#include "comm/device/host_stream.h"
 #include "comm/device/local_group.h"
+#include "tests/support/device/host_stream.h"
 
 namespace kolo::test {
 

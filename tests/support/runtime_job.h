@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "comm/base/mutex.h"
-#include "comm/rendezvous/memory_rendezvous.h"
 #include "runtime/api/kolo.h"
+#include "tests/support/memory_rendezvous.h"
 #include "tests/support/rank_harness.h"
 
 namespace kolo::test {

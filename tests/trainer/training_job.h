@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/rendezvous/memory_rendezvous.h"
 #include "runtime/api/kolo.h"
+#include "tests/support/memory_rendezvous.h"
 #include "tests/trainer/small_data.h"
 #include "trainer/compute/threads.h"
 #include "trainer/loop/learner_factory.h"

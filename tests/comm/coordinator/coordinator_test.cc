@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/transport/in_process_transport.h"
+#include "tests/support/in_process_transport.h"
 
 namespace kolo {
 namespace {

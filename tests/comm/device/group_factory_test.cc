@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "comm/base/error.h"
-#include "comm/device/seeded_host_device.h"
 #include "comm/rendezvous/single_rendezvous.h"
+#include "tests/support/device/seeded_host_device.h"
 
 namespace kolo::test {
 namespace {

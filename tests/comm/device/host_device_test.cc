@@ -1,4 +1,4 @@
-#include "comm/device/host_device.h"
+#include "tests/support/device/host_device.h"
 
 #include "tests/comm/device/host_device_tests.h"
 #include "tests/conformance/device_conformance_tests.h"

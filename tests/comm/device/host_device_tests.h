@@ -7,8 +7,8 @@
 #include <stdexcept>
 
 #include "comm/base/error.h"
-#include "comm/device/host_memory.h"
 #include "tests/comm/device/host_devices.h"
+#include "tests/support/device/host_memory.h"
 
 // Sanitizers end the process when it asks for more memory than there is, unless they are told not
 // to.

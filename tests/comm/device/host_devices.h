@@ -6,10 +6,10 @@
 #include <string>
 #include <thread>
 
-#include "comm/device/host_device.h"
-#include "comm/device/host_stream.h"
-#include "comm/device/seeded_host_device.h"
 #include "tests/conformance/device_conformance.h"
+#include "tests/support/device/host_device.h"
+#include "tests/support/device/host_stream.h"
+#include "tests/support/device/seeded_host_device.h"
 
 namespace kolo::test {
 

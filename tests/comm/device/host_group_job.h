@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "comm/device/host_device.h"
-#include "comm/device/host_group.h"
-#include "comm/device/seeded_host_device.h"
 #include "tests/comm/device/group_job.h"
+#include "tests/support/device/host_device.h"
+#include "tests/support/device/host_group.h"
+#include "tests/support/device/seeded_host_device.h"
 #include "tests/support/rank_harness.h"
 
 namespace kolo::test {

@@ -1,4 +1,4 @@
-#include "comm/device/host_group.h"
+#include "tests/support/device/host_group.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

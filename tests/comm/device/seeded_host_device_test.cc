@@ -1,4 +1,4 @@
-#include "comm/device/seeded_host_device.h"
+#include "tests/support/device/seeded_host_device.h"
 
 #include <set>
 

@@ -6,11 +6,11 @@
 #include <thread>
 #include <vector>
 
-#include "comm/rendezvous/memory_rendezvous.h"
 #include "comm/rendezvous/single_rendezvous.h"
 #include "comm/rendezvous/tcp_rendezvous.h"
 #include "comm/rendezvous/tcp_socket.h"
 #include "tests/comm/rendezvous/rendezvous_conformance.h"
+#include "tests/support/memory_rendezvous.h"
 
 namespace kolo {
 namespace {

@@ -15,7 +15,7 @@
 #include "comm/kernels/reference_kernels.h"
 #include "comm/schedule/executor.h"
 #include "comm/schedule/reduce_team.h"
-#include "comm/transport/in_process_transport.h"
+#include "tests/support/in_process_transport.h"
 #include "tests/support/node_shapes.h"
 
 namespace kolo::test {

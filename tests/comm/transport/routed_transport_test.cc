@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/transport/in_process_transport.h"
 #include "tests/support/allocation_counter.h"
+#include "tests/support/in_process_transport.h"
 #include "topology/process_grid.h"
 
 namespace kolo::test {

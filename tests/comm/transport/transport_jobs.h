@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "comm/transport/in_process_transport.h"
 #include "comm/transport/shm_transport.h"
 #include "tests/conformance/transport_conformance.h"
+#include "tests/support/in_process_transport.h"
 
 namespace kolo::test {
 

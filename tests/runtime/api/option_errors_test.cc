@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "comm/base/error.h"
-#include "comm/rendezvous/memory_rendezvous.h"
 #include "runtime/api/kolo.h"
 #include "runtime/api/option_table.h"
 #include "runtime/tools/command_line.h"
+#include "tests/support/memory_rendezvous.h"
 
 namespace kolo {
 namespace {

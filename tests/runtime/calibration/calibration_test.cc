@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "comm/rendezvous/memory_rendezvous.h"
-#include "comm/transport/in_process_transport.h"
 #include "runtime/calibration/calibration_file.h"
 #include "runtime/calibration/probe.h"
 #include "runtime/engine/connect.h"
+#include "tests/support/in_process_transport.h"
+#include "tests/support/memory_rendezvous.h"
 #include "tests/support/rank_harness.h"
 
 namespace kolo {

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "comm/transport/in_process_transport.h"
+#include "tests/support/in_process_transport.h"
 #include "tests/support/rank_harness.h"
 #include "tests/support/virtual_network.h"
 #include "topology/link_fit.h"

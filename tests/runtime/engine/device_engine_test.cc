@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/device/host_stream.h"
 #include "tests/support/allocation_counter.h"
+#include "tests/support/device/host_stream.h"
 #include "tests/support/engine_job.h"
 
 namespace kolo {

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "comm/device/host_device.h"
-#include "comm/device/host_group.h"
-#include "comm/device/host_stream.h"
-#include "comm/rendezvous/memory_rendezvous.h"
 #include "runtime/engine/connect.h"
 #include "runtime/engine/engine.h"
 #include "runtime/wait/engine_thread.h"
+#include "tests/support/device/host_device.h"
+#include "tests/support/device/host_group.h"
+#include "tests/support/device/host_stream.h"
+#include "tests/support/memory_rendezvous.h"
 #include "tests/support/rank_harness.h"
 
 namespace kolo {

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "comm/device/host_device.h"
 #include "tests/support/cuda_emulator/device.h"
+#include "tests/support/device/host_device.h"
 
 namespace kolo {
 

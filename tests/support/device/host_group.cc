@@ -1,4 +1,4 @@
-#include "comm/device/host_group.h"
+#include "tests/support/device/host_group.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 #include "comm/base/check.h"
 #include "comm/base/mutex.h"
-#include "comm/device/host_stream.h"
 #include "comm/kernels/reduce_kernels.h"
+#include "tests/support/device/host_stream.h"
 
 namespace kolo {
 namespace {

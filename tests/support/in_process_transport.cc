@@ -1,4 +1,4 @@
-#include "comm/transport/in_process_transport.h"
+#include "tests/support/in_process_transport.h"
 
 #include <algorithm>
 #include <atomic>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/device/host_device_base.h"
+#include "tests/support/device/host_device_base.h"
 
 namespace kolo {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "comm/device/stream.h"
-#include "comm/device/stream_progress.h"
-#include "comm/device/stream_task.h"
+#include "tests/support/device/stream_progress.h"
+#include "tests/support/device/stream_task.h"
 
 namespace kolo {
 

@@ -1,4 +1,4 @@
-#include "comm/device/host_memory.h"
+#include "tests/support/device/host_memory.h"
 
 #include <algorithm>
 #include <cstring>

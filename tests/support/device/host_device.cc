@@ -1,4 +1,4 @@
-#include "comm/device/host_device.h"
+#include "tests/support/device/host_device.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "comm/base/mutex.h"
-#include "comm/device/host_stream.h"
-#include "comm/device/task_queue.h"
+#include "tests/support/device/host_stream.h"
+#include "tests/support/device/task_queue.h"
 
 namespace kolo {
 namespace {

@@ -1,4 +1,4 @@
-#include "comm/rendezvous/memory_rendezvous.h"
+#include "tests/support/memory_rendezvous.h"
 
 #include <optional>
 #include <string>

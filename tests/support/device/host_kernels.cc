@@ -1,11 +1,11 @@
-#include "comm/device/host_kernels.h"
+#include "tests/support/device/host_kernels.h"
 
 #include <algorithm>
 #include <array>
 
-#include "comm/device/host_stream.h"
 #include "comm/device/kernels/batched_copy_reference.h"
 #include "comm/kernels/reduce_kernels.h"
+#include "tests/support/device/host_stream.h"
 
 namespace kolo {
 

@@ -1,10 +1,10 @@
-#include "comm/device/seeded_host_device.h"
+#include "tests/support/device/seeded_host_device.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "comm/device/host_stream.h"
-#include "comm/device/task_queue.h"
+#include "tests/support/device/host_stream.h"
+#include "tests/support/device/task_queue.h"
 
 namespace kolo {
 

@@ -1,8 +1,8 @@
-#include "comm/device/host_device_base.h"
+#include "tests/support/device/host_device_base.h"
 
 #include "comm/base/check.h"
-#include "comm/device/host_memory.h"
-#include "comm/device/host_stream.h"
+#include "tests/support/device/host_memory.h"
+#include "tests/support/device/host_stream.h"
 
 namespace kolo {
 

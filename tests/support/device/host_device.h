@@ -1,6 +1,6 @@
 #pragma once
 
-#include "comm/device/host_device_base.h"
+#include "tests/support/device/host_device_base.h"
 
 namespace kolo {
 

@@ -1,4 +1,4 @@
-#include "comm/device/host_stream.h"
+#include "tests/support/device/host_stream.h"
 
 #include <cstring>
 #include <exception>

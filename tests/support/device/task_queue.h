@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "comm/device/stream_task.h"
+#include "tests/support/device/stream_task.h"
 
 namespace kolo {
 

@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "comm/device/device.h"
-#include "comm/device/host_kernels.h"
+#include "tests/support/device/host_kernels.h"
 
 namespace kolo {
 
