@@ -86,7 +86,6 @@ GpuTopology gpu_topology(const GpuInventory& inventory, const HardwareSnapshot& 
     std::vector<PciDistance>& row = topology.distances.emplace_back();
     for (const PciDevice& other : devices) row.push_back(distance_between(device, other));
   }
-  topology.rings = build_rings(inventory.links, topology.distances);
   return topology;
 }
 

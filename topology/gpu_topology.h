@@ -5,7 +5,6 @@
 
 #include "topology/discovery.h"
 #include "topology/gpu_discovery.h"
-#include "topology/gpu_rings.h"
 #include "topology/pci_distance.h"
 
 namespace kolo {
@@ -21,12 +20,14 @@ struct GpuPlace {
   std::vector<PciDistance> to_network_cards;  ///< By places in `GpuTopology::network_cards`.
 };
 
-/// The GPUs of a node among its processors and network cards, and the rings over them.
+/// [from][to]; kSelf on the diagonal.
+using PciDistances = std::vector<std::vector<PciDistance>>;
+
+/// The GPUs of a node among its processors and network cards.
 struct GpuTopology {
   std::vector<GpuPlace> places;    ///< By GPU.
   std::vector<int> network_cards;  ///< Places in `HardwareSnapshot::devices`.
   PciDistances distances;
-  std::vector<GpuRing> rings;  ///< Best first; empty without a GPU.
 };
 
 /// Finds each GPU in what hwloc saw, by its PCI address, and gives it the nearest network card. Of

@@ -5,7 +5,6 @@
 #include <iterator>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "topology/gpu_topology.h"
@@ -114,13 +113,12 @@ void append_matrix(std::string& text, const json& gpus, const json& names) {
   text +=
       "  NV#: that many NVLinks. PIX: one PCIe switch, PXB: several, PHB: a host bridge, NODE: "
       "host\n"
-      "  bridges of a NUMA node, SYS: the link between NUMA nodes. *: without peer access\n\n";
+      "  bridges of a NUMA node, SYS: the link between NUMA nodes. *: without peer access\n";
 }
 
 }  // namespace
 
-json gpus_to_json(const GpuInventory& inventory, const HardwareSnapshot& hardware,
-                  const std::vector<int>& ranks) {
+json gpus_to_json(const GpuInventory& inventory, const HardwareSnapshot& hardware) {
   const GpuTopology topology = gpu_topology(inventory, hardware);
   const std::size_t count = inventory.gpus.size();
   json devices = json::array();
@@ -135,23 +133,9 @@ json gpus_to_json(const GpuInventory& inventory, const HardwareSnapshot& hardwar
     }
     links.push_back(std::move(row));
   }
-  json rings = json::array();
-  for (const GpuRing& ring : topology.rings) {
-    rings.push_back({{"order", ring.order}, {"nvlinks", ring.nvlinks}});
-  }
-  json suggested = json::array();
-  if (count > 0) {
-    const std::vector<int> gpu_of_rank = suggest_gpus(
-        inventory.links, topology.distances, topology.rings, static_cast<int>(ranks.size()));
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      suggested.push_back({{"rank", ranks[i]}, {"gpu", gpu_of_rank[i]}});
-    }
-  }
   return {{"absence", count > 0 ? json(nullptr) : json(inventory.absence)},
           {"devices", std::move(devices)},
-          {"links", std::move(links)},
-          {"rings", std::move(rings)},
-          {"ranks", std::move(suggested)}};
+          {"links", std::move(links)}};
 }
 
 std::string gpus_to_text(const json& gpus, const json& hardware) {
@@ -159,21 +143,9 @@ std::string gpus_to_text(const json& gpus, const json& hardware) {
     return fmt::format("  no CUDA device: {}\n", gpus["absence"].get<std::string>());
   }
   std::string text;
-  const auto out = std::back_inserter(text);
   const json names = card_names(hardware);
   for (const json& device : gpus["devices"]) append_device(text, device, names);
   append_matrix(text, gpus, names);
-  for (const json& ring : gpus["rings"]) {
-    if (gpus["devices"].size() == 1) break;
-    const int nvlinks = ring["nvlinks"];
-    fmt::format_to(out, "  ring {}: {}\n",
-                   nvlinks > 0 ? fmt::format("of {} NVLinks each way", nvlinks) : "over PCIe",
-                   fmt::join(ring["order"].get<std::vector<int>>(), " "));
-  }
-  for (const json& place : gpus["ranks"]) {
-    fmt::format_to(out, "  rank {} best on GPU {}\n", place["rank"].get<int>(),
-                   place["gpu"].get<int>());
-  }
   return text;
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -10,17 +9,15 @@
 
 namespace kolo {
 
-/// What `kolo-topo` tells about the GPUs of one node, whose ranks are given in local order:
+/// What `kolo-topo` tells about the GPUs of one node:
 ///
 /// {absence: why there is none, or null,
 ///  devices: [{index, name, address, compute_capability, memory_bytes, numa_node, cpus,
 ///             numa_distances, network_card: address or null,
 ///             network_distances: {address: "PIX"}}],
 ///  links: [[{label: "NV18" or "PHB", nvlinks, through_switch, peer_access, performance_rank,
-///            distance}]],
-///  rings: [{order, nvlinks}], ranks: [{rank, gpu}]}
-nlohmann::json gpus_to_json(const GpuInventory& inventory, const HardwareSnapshot& hardware,
-                            const std::vector<int>& ranks);
+///            distance}]]}
+nlohmann::json gpus_to_json(const GpuInventory& inventory, const HardwareSnapshot& hardware);
 
 /// The same for people, indented as part of a node. `hardware` is the node's, as JSON.
 std::string gpus_to_text(const nlohmann::json& gpus, const nlohmann::json& hardware);

@@ -33,11 +33,11 @@ constexpr std::array<std::string_view, 7> kRuntimeOptions = {
     "node_id",          "arena_bytes",     "link_costs",    "calibrate",
     "calibration_file", "connect_timeout", "reduce_threads"};
 
-/// What this machine has, for the ranks on it: `TopoReport::nodes`, as text.
-std::string look_at_node(const std::vector<int>& ranks, int reduce_threads) {
+/// What this machine has: `TopoReport::nodes`, as text.
+std::string look_at_node(int reduce_threads) {
   const HardwareSnapshot hardware = discover_hardware();
   const nlohmann::json node = {{"hardware", to_json(hardware)},
-                               {"gpus", gpus_to_json(discover_gpus(), hardware, ranks)},
+                               {"gpus", gpus_to_json(discover_gpus(), hardware)},
                                {"reduce_threads", reduce_threads}};
   return node.dump();
 }
@@ -51,8 +51,7 @@ void report_topology(const TopoOptions& options) {
   // One rank looks at its node for all of the node's ranks.
   const int node = grid.node(rank);
   const std::vector<std::string> gathered = rendezvous->all_gather(
-      grid.leader(node) == rank ? look_at_node(grid.ranks_of_node(node), connection.reduce_threads)
-                                : std::string());
+      grid.leader(node) == rank ? look_at_node(connection.reduce_threads) : std::string());
   connection.transport->shutdown(/*orderly=*/true);
   if (rank != 0) return;
   std::vector<nlohmann::json> nodes;

@@ -25,11 +25,6 @@ GpuInventory gpus_on_pcie(int count) {
   return inventory;
 }
 
-void join(GpuInventory& inventory, int a, int b, int nvlinks) {
-  inventory.links[place(a)][place(b)].nvlinks = nvlinks;
-  inventory.links[place(b)][place(a)].nvlinks = nvlinks;
-}
-
 /// Two sockets, each with the host bridge of half of the GPUs; one switch per GPU pair.
 HardwareSnapshot two_sockets(int gpus, int cards_per_switch) {
   HardwareSnapshot hardware;
@@ -99,7 +94,6 @@ TEST(Discovery, TellsProcessorsAndDistancesOfNumaNodes) {
 TEST(GpuTopology, WithoutAGpuThereIsNothing) {
   const GpuTopology topology = gpu_topology({.absence = "no driver"}, two_sockets(8, 1));
   EXPECT_TRUE(topology.places.empty());
-  EXPECT_TRUE(topology.rings.empty());
 }
 
 TEST(GpuTopology, KnowsTheMemoryNearEachGpu) {
@@ -144,153 +138,6 @@ TEST(GpuTopology, AGpuThatHwlocDoesNotSeeIsFarFromAll) {
 
 TEST(GpuTopology, NoCardMeansNone) {
   EXPECT_EQ(gpu_topology(gpus_on_pcie(2), two_sockets(2, 0)).places[0].network_card, -1);
-}
-
-std::vector<GpuRing> rings_of(const GpuInventory& inventory, const HardwareSnapshot& hardware) {
-  return gpu_topology(inventory, hardware).rings;
-}
-
-// Eight GPUs behind NVSwitches: every pair has all of a GPU's links, but they are the same ones.
-TEST(Rings, OneTakesAllLinksOfSwitches) {
-  GpuInventory inventory = gpus_on_pcie(8);
-  const std::vector<NvLinkEnd> ends(18, {.kind = NvLinkEnd::Kind::kSwitch, .address = "switch"});
-  add_nvlinks(inventory, std::vector<std::vector<NvLinkEnd>>(8, ends));
-  const std::vector<GpuRing> rings = rings_of(inventory, two_sockets(8, 1));
-  ASSERT_EQ(rings.size(), 1U);
-  EXPECT_THAT(rings[0].order, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
-  EXPECT_EQ(rings[0].nvlinks, 18);
-}
-
-// The hybrid cube mesh of a DGX-1 with V100: six links per GPU make three rings, two of them alike.
-TEST(Rings, UseEveryLinkOfACubeMesh) {
-  GpuInventory inventory = gpus_on_pcie(8);
-  for (const auto& [a, b] :
-       {std::pair{0, 3}, {0, 4}, {1, 2}, {1, 5}, {2, 3}, {4, 7}, {5, 6}, {6, 7}}) {
-    join(inventory, a, b, 2);
-  }
-  for (const auto& [a, b] :
-       {std::pair{0, 1}, {0, 2}, {1, 3}, {2, 6}, {3, 7}, {4, 5}, {4, 6}, {5, 7}}) {
-    join(inventory, a, b, 1);
-  }
-  const std::vector<GpuRing> rings = rings_of(inventory, two_sockets(8, 2));
-  ASSERT_EQ(rings.size(), 2U);
-  EXPECT_THAT(rings[0].order, ElementsAre(0, 3, 2, 1, 5, 6, 7, 4));
-  EXPECT_EQ(rings[0].nvlinks, 2);
-  EXPECT_THAT(rings[1].order, ElementsAre(0, 1, 3, 7, 5, 4, 6, 2));
-  EXPECT_EQ(rings[1].nvlinks, 1);
-}
-
-TEST(Rings, OfTheDrawingInTheHeader) {
-  GpuInventory inventory = gpus_on_pcie(4);
-  for (const auto& [a, b] : {std::pair{0, 1}, {0, 2}, {1, 3}}) join(inventory, a, b, 1);
-  for (const auto& [a, b] : {std::pair{0, 3}, {1, 2}, {2, 3}}) join(inventory, a, b, 2);
-  const std::vector<GpuRing> rings = rings_of(inventory, two_sockets(4, 1));
-  ASSERT_EQ(rings.size(), 2U);
-  EXPECT_THAT(rings[0].order, ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(rings[1].order, ElementsAre(0, 2, 1, 3));
-  EXPECT_EQ(rings[0].nvlinks, 1);
-  EXPECT_EQ(rings[1].nvlinks, 1);
-}
-
-// Bridged pairs whose numbers lie apart: each pair stays together, sockets are crossed twice.
-TEST(Rings, KeepBridgedPairsTogether) {
-  GpuInventory inventory = gpus_on_pcie(8);
-  for (const auto& [a, b] : {std::pair{0, 2}, {1, 3}, {4, 6}, {5, 7}}) join(inventory, a, b, 4);
-  const std::vector<GpuRing> rings = rings_of(inventory, two_sockets(8, 1));
-  ASSERT_EQ(rings.size(), 1U);
-  EXPECT_EQ(rings[0].nvlinks, 0);
-  EXPECT_THAT(rings[0].order, ElementsAre(0, 1, 3, 4, 6, 7, 5, 2));
-}
-
-TEST(Rings, OverPcieCrossSocketsTwice) {
-  const std::vector<GpuRing> rings = rings_of(gpus_on_pcie(8), two_sockets(8, 1));
-  ASSERT_EQ(rings.size(), 1U);
-  EXPECT_THAT(rings[0].order, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
-}
-
-// Numbers that alternate between the sockets: the order of indices would cross eight times.
-TEST(Rings, DoNotFollowNumbersThatAlternate) {
-  GpuInventory inventory = gpus_on_pcie(8);
-  HardwareSnapshot hardware = two_sockets(8, 0);
-  for (std::size_t i = 0; i < 8; ++i) {
-    hardware.devices[i].address = "gpu" + std::to_string(i < 4 ? 2 * i : 2 * (i - 4) + 1);
-  }
-  EXPECT_THAT(rings_of(inventory, hardware)[0].order, ElementsAre(0, 1, 3, 5, 7, 4, 6, 2));
-}
-
-TEST(Rings, PreferPeerAccessToNearness) {
-  GpuInventory inventory = gpus_on_pcie(4);
-  for (const auto& [a, b] : {std::pair{0, 1}, {1, 0}, {2, 3}}) {
-    inventory.links[place(a)][place(b)].peer_access = false;  // One direction is enough.
-  }
-  EXPECT_THAT(rings_of(inventory, two_sockets(4, 0))[0].order, ElementsAre(0, 2, 1, 3));
-}
-
-TEST(Rings, GoByCudasRankWhereNobodyCountsLinks) {
-  GpuInventory inventory = gpus_on_pcie(4);
-  for (int a = 0; a < 4; ++a) {
-    for (int b = 0; b < 4; ++b) {
-      const bool fast = (a + b) % 4 == 3 || (a + b) % 4 == 1;
-      inventory.links[place(a)][place(b)].performance_rank = fast && a / 2 != b / 2 ? 0 : 1;
-    }
-  }
-  const std::vector<int> order = rings_of(inventory, two_sockets(4, 0))[0].order;
-  int fast_hops = 0;
-  for (std::size_t i = 0; i < 4; ++i) {
-    fast_hops +=
-        inventory.links[place(order[i])][place(order[(i + 1) % 4])].performance_rank == 0 ? 1 : 0;
-  }
-  EXPECT_EQ(fast_hops, 2);
-}
-
-TEST(Rings, OfFewGpus) {
-  EXPECT_THAT(rings_of(gpus_on_pcie(1), two_sockets(2, 1))[0].order, ElementsAre(0));
-  GpuInventory pair = gpus_on_pcie(2);
-  join(pair, 0, 1, 12);
-  const std::vector<GpuRing> rings = rings_of(pair, two_sockets(2, 1));
-  ASSERT_EQ(rings.size(), 1U);
-  EXPECT_THAT(rings[0].order, ElementsAre(0, 1));
-  EXPECT_EQ(rings[0].nvlinks, 12);
-}
-
-TEST(Rings, OfSixteenGpusVisitEachOnce) {
-  GpuInventory inventory = gpus_on_pcie(16);
-  for (int i = 0; i < 16; ++i) join(inventory, i * 3 % 16, (i + 1) * 3 % 16, 6);
-  const std::vector<GpuRing> rings = rings_of(inventory, two_sockets(16, 1));
-  ASSERT_EQ(rings.size(), 1U);
-  EXPECT_EQ(rings[0].nvlinks, 6);
-  EXPECT_THAT(rings[0].order, ElementsAre(0, 3, 6, 9, 12, 15, 2, 5, 8, 11, 14, 1, 4, 7, 10, 13));
-}
-
-TEST(Rings, BeyondSixteenGpusGoByIndex) {
-  const std::vector<GpuRing> rings = rings_of(gpus_on_pcie(17), HardwareSnapshot{});
-  ASSERT_EQ(rings.size(), 1U);
-  ASSERT_EQ(rings[0].order.size(), 17U);
-  EXPECT_TRUE(std::is_sorted(rings[0].order.begin(), rings[0].order.end()));
-}
-
-class Suggestion : public testing::Test {
- protected:
-  std::vector<int> suggest(int local_size) const {
-    const GpuTopology topology = gpu_topology(inventory_, two_sockets(8, 1));
-    return suggest_gpus(inventory_.links, topology.distances, topology.rings, local_size);
-  }
-  GpuInventory inventory_ = gpus_on_pcie(8);
-};
-
-TEST_F(Suggestion, FollowsTheRing) {
-  for (const auto& [a, b] : {std::pair{0, 2}, {1, 3}, {4, 6}, {5, 7}}) join(inventory_, a, b, 4);
-  EXPECT_THAT(suggest(8), ElementsAre(0, 1, 3, 4, 6, 7, 5, 2));
-}
-
-TEST_F(Suggestion, FewRanksTakeTheBestStretch) {
-  join(inventory_, 6, 7, 4);
-  EXPECT_THAT(suggest(2), ElementsAre(6, 7));
-  EXPECT_THAT(suggest(1), ElementsAre(0));
-}
-
-TEST_F(Suggestion, NeighboursShareWhereRanksAreMany) {
-  EXPECT_THAT(suggest(12), ElementsAre(0, 0, 1, 2, 2, 3, 4, 4, 5, 6, 6, 7));
 }
 
 TEST(NvLinks, AreCountedByWhereTheyEnd) {

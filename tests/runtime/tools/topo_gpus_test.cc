@@ -27,7 +27,7 @@ class TopoGpus : public testing::Test {
     inventory_.links.assign(2, std::vector<GpuLink>(2));
   }
 
-  nlohmann::json report() const { return gpus_to_json(inventory_, hardware_, {4, 6}); }
+  nlohmann::json report() const { return gpus_to_json(inventory_, hardware_); }
   std::string text() const { return gpus_to_text(report(), to_json(hardware_)); }
 
   HardwareSnapshot hardware_ = hardware_from_file(KOLO_TEST_DATA "/pcie_switches.xml");
@@ -37,7 +37,6 @@ class TopoGpus : public testing::Test {
 TEST_F(TopoGpus, SaysWhyThereIsNone) {
   inventory_ = {.absence = "the driver is too old"};
   EXPECT_EQ(report()["absence"], "the driver is too old");
-  EXPECT_EQ(report()["rings"], nlohmann::json::array());
   EXPECT_EQ(text(), "  no CUDA device: the driver is too old\n");
 }
 
@@ -51,7 +50,6 @@ TEST_F(TopoGpus, TellsWhereEachGpuSits) {
   EXPECT_EQ(second["numa_distances"], nlohmann::json({10, 21}));
   EXPECT_EQ(second["network_card"], "0000:04:00.0");
   EXPECT_EQ(second["network_distances"]["0000:04:00.0"], "PHB");
-  EXPECT_EQ(report["ranks"][1], nlohmann::json({{"rank", 6}, {"gpu", 1}}));
   EXPECT_THAT(text(), HasSubstr("  GPU 0: 0000:03:00.0, Example GPU, compute capability 9.0, "
                                 "80 GiB, NUMA node 0 (CPUs 0-1), network card mlx5_0 (PIX)\n"));
 }
@@ -60,16 +58,13 @@ TEST_F(TopoGpus, DrawsThePcieMatrix) {
   EXPECT_THAT(text(), HasSubstr("          GPU0    GPU1    mlx5_0\n"
                                 "  GPU0    X       PHB*    PIX\n"
                                 "  GPU1    PHB*    X       PHB\n"));
-  EXPECT_THAT(text(), HasSubstr("ring over PCIe: 0 1\n"));
 }
 
 TEST_F(TopoGpus, DrawsNvLinks) {
   const GpuLink link{.nvlinks = 18, .through_switch = true, .peer_access = true};
   inventory_.links = {{{}, link}, {link, {}}};
   EXPECT_THAT(text(), HasSubstr("  GPU1    NV18    X       PHB\n"));
-  EXPECT_THAT(text(), HasSubstr("ring of 18 NVLinks each way: 0 1\n"));
   EXPECT_EQ(report()["links"][0][1]["label"], "NV18");
-  EXPECT_EQ(report()["rings"][0]["nvlinks"], 18);
 }
 
 /// Text of a job of `nodes` nodes with two ranks each, with or without GPUs.
