@@ -122,7 +122,6 @@ constexpr std::pair<std::string_view, std::string_view> kCostTexts[] = {
     {"network_bytes_per_us", "rate of a node's link, each way"},
     {"network_message_us", "time of a rank to send or receive one more message"},
     {"network_burst_bytes", "burst that a shaped link lets pass at once; 0: link is not shaped"},
-    {"network_rank_bytes_per_us", "rate that one rank reaches; 0: not the limit"},
     {"selector_bytes_per_us", "rate of selection for sparse gradients, one core"},
     {"selector_pair_us", "time of one sparse element: send, sum and receive"},
     {"device_latency_us", "delay between GPUs of a node"},
