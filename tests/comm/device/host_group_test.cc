@@ -91,7 +91,7 @@ TEST(HostGroup, CallsThatDifferAreAMismatchOnAllRanks) {
       ASSERT_TRUE(error) << "rank " << rank;
       EXPECT_EQ(error->code, ErrorCode::kMismatch);
       EXPECT_EQ(error->rank, static_cast<int>(rank));
-      EXPECT_THAT(error->what, AllOf(HasSubstr("call 1 of the group is"),
+      EXPECT_THAT(error->what, AllOf(HasSubstr("collective 1 of the group is"),
                                      HasSubstr("an all-reduce (sum) of 5 float32 on rank 0"),
                                      HasSubstr(difference.what)));
       EXPECT_TRUE(ranks.group(rank).abort(kAbortWithin));
