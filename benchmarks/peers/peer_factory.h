@@ -10,7 +10,7 @@
 namespace kolo::bench {
 
 /// The systems of this build that can be measured beside Kolo, alive until it is destroyed. Made
-/// before the runtime, because a runtime that starts MPI also finalizes it.
+/// before the runtime, because whoever starts MPI also finalizes it.
 class Peers {
  public:
   /// Errors: KoloError(kConfig) for a name that this build does not know.

@@ -5,13 +5,18 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdlib>
+#include <exception>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "comm/base/clock.h"
 #include "comm/base/error.h"
+#include "comm/base/log.h"
+#include "comm/base/mutex.h"
 
 namespace kolo {
 namespace {
@@ -28,21 +33,67 @@ void check_mpi(int status, const char* call) {
   fail(ErrorCode::kPeerLost, fmt::format("{}: {}", call, text.data()));
 }
 
-/// Starts MPI unless it runs. Returns whether it was started here.
-bool start_mpi() {
+/// Ends the process if a call of MPI that nothing can interrupt takes longer than `limit`.
+class CallLimit {
+ public:
+  CallLimit(const char* call, std::chrono::milliseconds limit)
+      : watchdog_([this, call, limit] {
+          MutexLock lock(mutex_);
+          const bool is_over =
+              over_.wait_for(lock, limit, [this]() KOLO_REQUIRES(mutex_) { return is_over_; });
+          if (!is_over) end_process(call, limit);
+        }) {}
+  ~CallLimit() {
+    {
+      const MutexLock lock(mutex_);
+      is_over_ = true;
+    }
+    over_.notify_one();
+    watchdog_.join();
+  }
+  CallLimit(const CallLimit&) = delete;
+  CallLimit& operator=(const CallLimit&) = delete;
+
+ private:
+  /// Not by `exit`, whose handlers would wait for the same call.
+  [[noreturn]] static void end_process(const char* call, std::chrono::milliseconds limit) {
+    log::error(
+        fmt::format("rendezvous: not all ranks came within {} ms ({}); connect_timeout sets "
+                    "this limit",
+                    limit.count(), call));
+    std::_Exit(exit_status(ErrorCode::kTimeout));
+  }
+
+  Mutex mutex_;
+  ConditionVariable over_;
+  bool is_over_ KOLO_GUARDED_BY(mutex_) = false;
+  std::thread watchdog_;
+};
+
+/// At the end of a process that has started MPI. MPI_Finalize waits for all ranks, so one that ends
+/// with an error leaves it out: mpirun then ends the others.
+void finalize_at_exit(int status, void* limit_ms) {
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (finalized != 0) {
-    fail(ErrorCode::kConfig,
-         "MPI was finalized already; call MPI_Init yourself to create several runtimes in "
-         "succession");
-  }
+  if (status != 0 || finalized != 0) return;
+  const std::chrono::milliseconds limit(reinterpret_cast<std::intptr_t>(limit_ms));
+  const CallLimit within("MPI_Finalize", limit);
+  MPI_Finalize();
+}
+
+/// Starts MPI unless it runs.
+void start_mpi(std::chrono::milliseconds timeout) {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized != 0) fail(ErrorCode::kConfig, "MPI was finalized already");
   int running = 0;
   MPI_Initialized(&running);
   if (running == 0) {
+    const CallLimit within("MPI_Init", timeout);
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
-    return true;
+    ::on_exit(finalize_at_exit, reinterpret_cast<void*>(std::intptr_t{timeout.count()}));
+    return;
   }
   int level = 0;
   int is_main = 0;
@@ -51,7 +102,6 @@ bool start_mpi() {
   if (level < MPI_THREAD_SERIALIZED && is_main == 0) {
     fail(ErrorCode::kConfig, "MPI works on the main thread only; create the runtime there");
   }
-  return false;
 }
 
 }  // namespace
@@ -59,9 +109,12 @@ bool start_mpi() {
 /// A duplicate of MPI_COMM_WORLD, so that no message of the user's can meet ours.
 class MpiRendezvous::Communicator {
  public:
-  explicit Communicator(std::chrono::milliseconds timeout)
-      : timeout_(timeout), started_here_(start_mpi()) {
-    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &handle_), "MPI_Comm_dup");
+  explicit Communicator(std::chrono::milliseconds timeout) : timeout_(timeout) {
+    start_mpi(timeout);
+    {
+      const CallLimit within("MPI_Comm_dup", timeout);
+      check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &handle_), "MPI_Comm_dup");
+    }
     MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(handle_, &rank_);
     MPI_Comm_size(handle_, &size_);
@@ -74,9 +127,9 @@ class MpiRendezvous::Communicator {
     int finalized = 0;
     MPI_Finalized(&finalized);
     if (failed_) static_cast<void>(exchange_.release());  // MPI may still write there.
-    if (failed_ || finalized != 0) return;
-    MPI_Comm_free(&handle_);
-    if (started_here_) MPI_Finalize();
+    // Collective, so not while an error of this rank unwinds.
+    const bool is_unwinding = std::uncaught_exceptions() > exceptions_;
+    if (!failed_ && !is_unwinding && finalized == 0) MPI_Comm_free(&handle_);
   }
 
   int rank() const { return rank_; }
@@ -152,7 +205,7 @@ class MpiRendezvous::Communicator {
   }
 
   std::chrono::milliseconds timeout_;
-  bool started_here_;
+  const int exceptions_ = std::uncaught_exceptions();
   bool failed_ = false;
   std::unique_ptr<Exchange> exchange_ = std::make_unique<Exchange>();
   MPI_Comm handle_ = MPI_COMM_NULL;

@@ -11,10 +11,12 @@ namespace kolo {
 
 /// Rendezvous of the ranks of MPI_COMM_WORLD, on a communicator of its own.
 ///
-/// Starts MPI (FUNNELED) if nobody has, and then also finalizes it in the destructor; an MPI that
-/// was running before is left running. MPI_Finalize waits for all ranks: destroy this as soon as
-/// start-up is over, when all are known to live. After a failed exchange MPI is not finalized,
-/// because others may have gone.
+/// Starts MPI (FUNNELED) if nobody has, and then finalizes it when the process ends with status 0,
+/// since MPI starts only once in a process. A process that ends with an error does not wait for
+/// the others in MPI_Finalize: mpirun ends them.
+///
+/// Nothing can interrupt MPI_Init, MPI_Comm_dup and MPI_Finalize. If one of them takes longer than
+/// `timeout`, the process ends with an error line and the exit status of kTimeout.
 ///
 /// Threads: the main thread.
 /// Errors:  KoloError(kConfig) if MPI has been finalized already, or runs at thread level SINGLE or

@@ -149,7 +149,8 @@ class GradientSet {
   std::shared_ptr<GradientGroup> group_;
 };
 
-/// One rank's connection to its job. Owns the engine thread; two of them in one process are fine.
+/// One rank's connection to its job. Owns the engine thread; two of them in one process are fine,
+/// at once or in succession. Under mpirun MPI then runs until the process ends.
 ///
 /// Threads: any thread may call; each rank calls a collective once per name, and calls with
 ///          different names may come in any order. Construct and destroy on the main thread.

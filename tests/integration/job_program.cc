@@ -255,6 +255,18 @@ void part(Runtime& job, bool by_exception) {
   job.close();
 }
 
+/// Two runtimes at once, and then one after another.
+void jobs(Runtime& job) {
+  Digest digest;
+  for (int i = 0; i < 2; ++i) {
+    Runtime other = Runtime::from_environment();
+    all_reduce_round(job, i, digest);
+    work(other, "all_reduce", 2);
+    all_reduce_round(job, i, digest);
+  }
+  say(job, "has had three jobs");
+}
+
 void idle(Runtime& job) {
   Digest digest;
   Gradients(job).round(0, digest);
@@ -279,6 +291,8 @@ void play(Runtime& job, const Arguments& arguments) {
     close(job);
   } else if (scene == "leave" || scene == "throw") {
     part(job, scene == "throw");
+  } else if (scene == "jobs") {
+    jobs(job);
   } else if (scene == "idle") {
     idle(job);
   } else {
