@@ -15,7 +15,7 @@ namespace kolo {
 
 struct CompileOptions;
 
-/// What one stage of a collective works on.
+/// The input of one stage of a collective.
 struct Stage {
   std::vector<int> group;  ///< Ranks, in the order in which contributions are summed.
   Extent extent;  ///< Elements of the bucket, present in the bucket of every rank of the group.
@@ -55,16 +55,16 @@ struct Memories {
 struct LocalHalves {
   AppendStage reduce_scatter;
   AppendStage all_gather;
-  /// What both halves take in host memory; null: they are not for host memory.
+  /// The price of both halves in host memory; null: they are not for host memory.
   HostPrice host_price = nullptr;
-  /// What one half of a unit takes in device memory, on a node of so many ranks; null: they are not
-  /// for device memory.
+  /// The time of one half of a unit in device memory, on a node of `ranks` ranks; null: they are
+  /// not for device memory.
   double (*device_half_us)(const LinkCosts& costs, double ranks, double bytes) = nullptr;
 
   Memories memories() const { return {host_price != nullptr, device_half_us != nullptr}; }
 };
 
-/// What a bucket is compiled for. Refers to values that outlive it.
+/// The arguments of a compilation. Refers to values that outlive it.
 struct CompileContext {
   const BucketLayout& layout;
   const ProcessGrid& grid;
@@ -75,8 +75,8 @@ struct CompileContext {
 /// the file that defines the steps. See registry.h for how they are found, and the table there.
 struct AlgorithmEntry {
   std::string_view name;
-  Memories memories;     ///< Of buckets that it can sum.
-  Memories auto_choice;  ///< Of buckets for which "auto" considers it.
+  Memories memories;     ///< It can sum buckets there.
+  Memories auto_choice;  ///< "auto" considers it for buckets there.
   /// The largest bucket for which "auto" considers it.
   std::size_t auto_most_bytes = std::numeric_limits<std::size_t>::max();
 
@@ -106,7 +106,7 @@ struct AlgorithmEntry {
 
   /// Host memory; null: it has none. Also the price of an exchange of a hierarchy.
   HostPrice price = nullptr;
-  /// What tensors outside the bucket add to it; null: `HostLinks::packing`.
+  /// The additional price of tensors outside the bucket; null: `HostLinks::packing`.
   Passage (*packing_price)(const HostLinks& links, double bytes, Packing packing) = nullptr;
   /// Device memory; null: `price` of the messages and their staging.
   double (*device_us)(const ProcessGrid& grid, const LinkCosts& costs, double bytes) = nullptr;
@@ -140,7 +140,7 @@ void append_direct(ScheduleBuilder& builder, const Stage& stage);
 void append_shared_direct(ScheduleBuilder& builder, const Stage& stage);
 
 /// `direct` for a bucket in the caller's tensors, between ranks of one node: chunk by chunk,
-/// through `window` slots of staging memory that are used in turn. Only what peers sum is packed.
+/// through `window` slots of staging memory in rotation. Only the parts that peers sum are packed.
 /// `stages` are all chunks of the bucket. Two flags per pair and chunk.
 void append_windowed_direct(ScheduleBuilder& builder, const std::vector<Stage>& stages,
                             std::size_t window);
@@ -150,8 +150,8 @@ void append_windowed_direct(ScheduleBuilder& builder, const std::vector<Stage>& 
 void append_by_messages(ScheduleBuilder& builder, const std::vector<Stage>& stages,
                         AppendStage exchange, int send_order);
 
-/// What one all-reduce of the device's own library over all ranks takes: rings inside a node, trees
-/// between nodes.
+/// The time of one all-reduce of the device's own library over all ranks: rings inside a node,
+/// trees between nodes.
 double native_us(const ProcessGrid& grid, const LinkCosts& costs, double bytes);
 
 /// Sums inside each node, then between nodes, then spreads inside each node: `local`

@@ -10,8 +10,8 @@ namespace kolo {
 
 namespace {
 
-/// Part `index` of `parts`, of which `units_before(units, i)` says how many of the whole's units
-/// come before part i. Cut points are whole units of the bucket; the first and the last are the
+/// Part `index` of `parts`; `units_before(units, i)` is the number of the whole's units that come
+/// before part i. Cut points are whole units of the bucket; the first and the last are the
 /// extent's own ends.
 template <typename UnitsBefore>
 Extent cut(Extent whole, std::size_t parts, std::size_t index, DType dtype,

@@ -33,7 +33,7 @@ std::size_t chunk_count(Extent whole, DType dtype, std::size_t chunk_bytes);
 /// Parts of a device bucket start at multiples of this many bytes.
 inline constexpr std::size_t kDeviceAlignment = 128;
 
-/// What the count of a device bucket is a multiple of, so that the ranks of every node own equal,
+/// The count of a device bucket is a multiple of this, so that the ranks of every node own equal,
 /// aligned parts: the least common multiple of all local sizes, times kDeviceAlignment. Elements.
 std::size_t device_padding(const ProcessGrid& grid, DType dtype);
 

@@ -11,7 +11,7 @@ namespace kolo {
 /// otherwise.
 inline constexpr std::size_t kDeviceUnitBytes = std::size_t{32} << 20;
 
-/// What decides which schedule a bucket gets; equal on all ranks.
+/// The options that decide which schedule a bucket gets; equal on all ranks.
 struct CompileOptions {
   AlgorithmRequest algorithm = {};
   std::size_t chunk_bytes = std::size_t{1} << 20;
@@ -27,7 +27,7 @@ struct CompileOptions {
   /// The bytes of a host bucket that are in flight between nodes, in at least two chunks; 0: all of
   /// them, in chunks of `chunk_bytes`.
   std::size_t network_window = std::size_t{1} << 20;
-  /// Device buckets: what goes through the node's collectives and the network as one unit.
+  /// Device buckets: size of the units that pass through the node's collectives and the network.
   std::size_t device_chunk_bytes = kDeviceUnitBytes;
   /// Pinned memory of a device bucket for each direction; less for smaller buckets.
   std::size_t staging_bytes = std::size_t{16} << 20;

@@ -14,8 +14,8 @@ namespace {
 constexpr std::size_t kSmallest = std::size_t{64} << 10;
 constexpr std::size_t kLargest = std::size_t{64} << 20;
 
-/// What agreement on a bucket costs a rank of several nodes: it receives and sends a message on the
-/// way up the tree, and again on the way down.
+/// Messages that a rank handles for the agreement on a bucket between nodes: it receives and sends
+/// one going up the tree, and again going down.
 constexpr int kAgreementMessages = 4;
 
 /// The sizes worth trying for something of `bytes`, largest first.
@@ -91,7 +91,7 @@ std::size_t CostModel::fusion_bytes(const HostBucket& all) const {
     const Cost one = host_cost(choose(bucket), bucket);
     const double buckets = static_cast<double>(all.bytes) /
                            static_cast<double>(std::max<std::size_t>(bucket.bytes, 1));
-    // What is left to do after the last gradient, and what all the others keep busy.
+    // The work that is left after the last gradient, and the time that all buckets keep busy.
     return one.alone_us + buckets * one.busy_us;
   });
 }

@@ -13,7 +13,7 @@
 
 namespace kolo {
 
-/// What limits the choice for a device bucket.
+/// Limits of the choice for a device bucket.
 struct DeviceLimits {
   bool reproducible = false;       ///< Between nodes, elements are summed at one place.
   bool native_spans_nodes = true;  ///< The device's own library reaches all ranks.
@@ -22,15 +22,15 @@ struct DeviceLimits {
 
 /// A host bucket, as far as it decides what an all-reduce costs.
 struct HostBucket {
-  std::size_t bytes = 0;      ///< Of one rank, in the bucket's dtype.
+  std::size_t bytes = 0;      ///< On one rank, in the bucket's dtype.
   bool reproducible = false;  ///< Elements must be summed at one place per level (16-bit sums).
   Packing packing = Packing::kNone;
   std::size_t chunk_bytes = 0;  ///< 0: the size that `CostModel::chunk_bytes` says.
 };
 
-/// The costs that sizes of chunks and buckets may follow from. Where sizes decide the order of
-/// sums, they must not follow from costs measured in this run, or its bits would be those of no
-/// other.
+/// The costs that may decide the sizes of chunks and buckets. Where sizes decide the order of sums,
+/// they must not depend on costs measured in this run: otherwise two equal runs could differ in
+/// their bits.
 LinkCosts costs_for_sizes(const Algorithm& algorithm, const LinkCosts& costs);
 
 /// Predicted times of all-reduce algorithms, from the prices in the registry.
@@ -82,7 +82,7 @@ class CostModel {
   const LinkCosts& costs() const { return costs_; }
 
  private:
-  /// How long one bucket takes, and how much of that nobody else can use.
+  /// The time of one bucket, and the part of it that other buckets cannot use.
   struct Cost {
     double alone_us = 0;
     double busy_us = 0;

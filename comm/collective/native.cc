@@ -67,7 +67,7 @@ double native_us(const ProcessGrid& grid, const LinkCosts& costs, double bytes) 
          std::max(inside, crossed / costs.native_network.bytes_per_us);
 }
 
-// How the library rounds inside a call is its own affair.
+// Kolo does not control how the library rounds inside a call.
 constinit const AlgorithmEntry algorithms::native{.name = "native",
                                                   .memories = {.device = true},
                                                   .auto_choice = {.device = true},

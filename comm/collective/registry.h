@@ -31,7 +31,7 @@ struct Hierarchy {
 };
 
 /// How a bucket is summed: an algorithm of the registry between all ranks, or a hierarchy of two.
-/// A value: it is parsed where text comes in, and nobody behind that compares names.
+/// A value: text is parsed once, where it enters, and no other code compares names.
 class Algorithm {
  public:
   /// Errors: internal if an entry of a hierarchy lacks what its place asks for.
@@ -47,7 +47,7 @@ class Algorithm {
   const AlgorithmEntry* flat() const;
   /// Null for a flat algorithm.
   const Hierarchy* hierarchy() const { return std::get_if<Hierarchy>(&form_); }
-  /// Of the exchange between nodes: the flat algorithm or CROSS.
+  /// The algorithm between nodes: the flat algorithm or CROSS.
   const AlgorithmEntry& between_nodes() const;
 
   bool takes(MemoryKind memory) const;
@@ -68,7 +68,7 @@ std::vector<Algorithm> algorithms_for(MemoryKind memory);
 /// Hierarchies whose LOCAL is the preferred one for this kind of memory.
 std::vector<Algorithm> hierarchies_for(MemoryKind memory);
 
-/// What an option asks for: the cheapest of all, the cheapest hierarchy, or one algorithm.
+/// The value of an option: the cheapest of all, the cheapest hierarchy, or one algorithm.
 class AlgorithmRequest {
  public:
   AlgorithmRequest() = default;  ///< "auto"

@@ -40,7 +40,7 @@ DeviceLimits device_limits(const BucketLayout& layout, const CompileOptions& opt
           .unit_bytes = options.device_chunk_bytes};
 }
 
-/// What could be taken instead: "direct, flat and hierarchical:direct,direct".
+/// The algorithms that fit, for errors: "direct; flat; hierarchical:direct,direct".
 template <typename Predicate>
 std::string alternatives(const BucketLayout& layout, Predicate fits) {
   std::vector<std::string> names;

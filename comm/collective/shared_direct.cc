@@ -35,7 +35,7 @@ void all_gather_in_memory(ScheduleBuilder& builder, const Stage& stage) {
     builder.deliver(theirs, stage.sink);
     builder.signal(stage.group[peer], theirs, Access::kWrite);
   });
-  // The part is the caller's to overwrite only when nobody reads it any more.
+  // The caller may overwrite the part only when no rank reads it any more.
   for_each_peer(stage, own, [&](std::size_t peer) { builder.await(stage.group[peer], mine); });
 }
 
@@ -63,7 +63,7 @@ constinit const LocalHalves kSharedDirect{.reduce_scatter = reduce_scatter_in_me
 //   rank 1          | * |           writes the sum to part 1 of all three
 //   rank 2          | * |
 //
-// Nobody copies, and nobody but the owner touches its part between the two flags.
+// No rank copies, and only the owner touches its part between the two flags.
 void append_shared_direct(ScheduleBuilder& builder, const Stage& stage) {
   const std::size_t own = stage.position(builder.rank());
   if (stage.size() == 1) return;

@@ -74,7 +74,7 @@ class Chunk {
            (stage_.size() == 1 && builder_.layout().out_of_place);
   }
 
-  /// What is packed for `peer` is its to sum, and the other way round.
+  /// `peer` may sum what is packed for it; this rank sums what `peer` has packed.
   void hand_over(std::size_t peer) {
     builder_.signal(stage_.group[peer], in_slot(peer), Access::kWrite);
     builder_.await(stage_.group[peer], in_slot_of(peer));

@@ -16,7 +16,7 @@ enum class Packing {
   kCast,  ///< Elsewhere, in another dtype: every element is converted when it is copied.
 };
 
-/// What messages, flags and kernels cost among the ranks of a grid that work on one host bucket.
+/// The costs of messages, flags and kernels among the ranks of a grid that work on one host bucket.
 /// The prices of algorithms are made of these terms.
 ///
 /// The ranks of a node share its link. Every node is taken to be as fast as the busiest one.
@@ -25,7 +25,7 @@ enum class Packing {
 /// Threads: immutable; any. `grid` and `costs` outlive it.
 class HostLinks {
  public:
-  /// So many `groups` like `grid` do the same at once, each with its part of the bucket.
+  /// `groups` groups like `grid` work at the same time, each on its part of the bucket.
   HostLinks(const ProcessGrid& grid, const LinkCosts& costs, double bucket_bytes,
             double groups = 1);
 
@@ -40,16 +40,16 @@ class HostLinks {
   /// at multiples of kWireAlignment bytes, so a small bucket has fewer owners than ranks.
   double owners(double ranks) const;
 
-  /// Messages between nodes that are in flight at once, `in_a_row` of which one processor handles
-  /// one after the other. Their bytes come on top.
+  /// Messages between nodes that are in flight at once; one processor handles `in_a_row` of them in
+  /// sequence. The time of their bytes is not included.
   Passage messages(double in_a_row) const;
-  /// What a link needs for so many bytes in one direction.
+  /// The time of a link for so many bytes in one direction.
   double link_us(double bytes) const { return bytes / costs_.network.bytes_per_us; }
   /// Steps of one rank that signals and awaits every peer of its node once per trip.
   double flags_us(double local, double trips) const;
   /// All ranks of one node combine `sources` operands of `bytes` each.
   double combine_us(double ranks, double sources, double bytes) const;
-  /// Packs tensors before an algorithm and unpacks them after it: one pass each way.
+  /// Packs tensors before an algorithm and unpacks them after it: one pass in each direction.
   Passage packing(double bytes, Packing packing) const;
 
  private:
@@ -84,7 +84,7 @@ class Round {
   int most_local_ = 0, most_remote_ = 0;
 };
 
-/// What one transfer over a link takes.
+/// The time of one transfer over a link.
 inline double transfer_us(const LinkCost& link, double bytes) {
   return link.latency_us + bytes / link.bytes_per_us;
 }

@@ -4,7 +4,7 @@
 
 namespace kolo {
 
-/// What one chunk costs on its way through an algorithm, by the resource that it keeps busy on the
+/// The cost of one chunk in an algorithm, by the resource that it keeps busy on the
 /// busiest node.
 ///
 /// Chunks follow each other as closely as the busiest resource allows, because the waits of several

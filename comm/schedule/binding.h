@@ -14,21 +14,21 @@
 
 namespace kolo {
 
-/// Where a schedule runs: fixed for the life of a bucket. All but `name`, packers and stores are
+/// The places of a bucket's runs, fixed for its life. All but `name`, packers and stores are
 /// equal on all ranks.
 struct Binding {
   std::string name = {};  ///< For errors and traces.
   BucketId bucket = 0;
   std::uint64_t first_iteration = 0;  ///< Above those of the buckets that had this number before.
   std::uint32_t first_flag = 0;       ///< The schedule's flags are first_flag .. + flag_count - 1.
-  /// What these flags were raised to at most before: iteration n raises them to flag_base + n + 1.
+  /// The largest value of these flags before: iteration n raises them to flag_base + n + 1.
   std::uint64_t flag_base = 0;
   /// Where the bucket, and the first turn of its staging memory, begin in every rank's arena: as
   /// many bytes as `arena_needs` says.
   std::size_t arena_offset = 0;
   std::size_t staging_offset = 0;
   double scale = 1.0;                                ///< Applied by the steps that finish.
-  Stores unpack_stores = Stores::kCached;            ///< Of a host bucket; may differ by rank.
+  Stores unpack_stores = Stores::kCached;            ///< For host buckets; may differ by rank.
   std::shared_ptr<Packer> packer = {};               ///< For host buckets not in place.
   std::shared_ptr<Codec> codec = {};                 ///< For host buckets with codec steps.
   std::shared_ptr<StreamPacker> stream_packer = {};  ///< For staged device buckets.

@@ -20,14 +20,14 @@ enum class Placement : std::uint8_t {
              ///< and write them where they are. Host buckets only.
 };
 
-/// What every rank must know alike about a bucket before schedules can be compiled for it.
+/// The properties of a bucket that decide its schedules; equal on all ranks.
 /// Units: `count` is elements of `dtype`, alignment gaps between tensors included.
 struct BucketLayout {
   std::size_t count = 0;
-  DType dtype = DType::kFloat32;  ///< Of the bucket, and so of the wire.
+  DType dtype = DType::kFloat32;  ///< In the bucket and on the wire.
   ReduceOp op = ReduceOp::kSum;
   Placement placement = Placement::kInPlace;
-  MemoryKind memory = MemoryKind::kHost;  ///< Of the bucket: kHost or kDevice.
+  MemoryKind memory = MemoryKind::kHost;  ///< kHost or kDevice.
   /// Contributions lie in tensors of their own, which are only read. Host buckets not in place.
   bool out_of_place = false;
 };

@@ -9,7 +9,7 @@
 
 namespace kolo {
 
-/// Bounds what a schedule has under way between nodes: chunk k is packed and sent when chunk
+/// Bounds what is in flight between nodes in a schedule: chunk k is packed and sent when chunk
 /// k - width has been received, and works in the scratch memory of that chunk. So the first chunks
 /// are done first, the network holds no more than keeps it busy, and scratch memory stays in the
 /// cache.
@@ -26,10 +26,10 @@ class ChunkWindow {
   /// 0: no bound.
   explicit ChunkWindow(std::size_t width) : places_(width) {}
 
-  /// What follows belongs to a further chunk.
+  /// The calls that follow belong to a further chunk.
   void next_chunk();
 
-  /// What packing has to wait for, and a message to `peer`, if for anything.
+  /// The step that packing, or a message to `peer`, has to wait for, if there is one.
   std::optional<StepId> before_load() const { return former_.last; }
   std::optional<StepId> before_send(int peer) const;
   void received(int peer, StepId step);

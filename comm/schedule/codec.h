@@ -35,7 +35,7 @@ class Codec {
  public:
   virtual ~Codec() = default;
 
-  /// This rank's contribution, in place, for a bucket that goes on uncoded.
+  /// This rank's contribution, in place, for a bucket that continues without coding.
   virtual void fold(const CodecElements& elements) = 0;
   /// This rank's contribution as payloads, or kept in the codec if these have no capacity.
   virtual void encode(const CodecElements& contribution, Payloads payloads) = 0;
@@ -49,11 +49,11 @@ class Codec {
   virtual void tally(Payloads sources, std::span<std::byte> sum) = 0;
   /// Takes note of the counts of all ranks together.
   virtual void narrow(std::uint32_t round, Payloads counts) = 0;
-  /// What the codec keeps, a sum or a contribution, as far as it is part of the result.
+  /// The part of the result that the codec keeps: of a sum or of a contribution.
   virtual void finish(Payloads results) = 0;
   /// Results as elements, multiplied by `scale`.
   virtual void decode(Payloads results, const CodecElements& elements, double scale) = 0;
-  /// A look at the finished elements, which stay as they are.
+  /// Reads the finished elements, which stay as they are.
   virtual void inspect(const CodecElements& finished) = 0;
 };
 

@@ -43,7 +43,7 @@ class DeviceLane {
   bool has_world_group() const { return plane_.world != nullptr; }
   bool network_takes_memory() const { return plane_.network_takes_memory; }
 
-  /// Whom this rank watches while a collective of the group is under way: the next of its ranks, so
+  /// The peer that this rank watches while a collective of the group runs: the next one of it, so
   /// that every rank is watched by one. -1 if it is alone.
   int watched_peer(NativeGroup group) const {
     return group == NativeGroup::kNode ? next_in_node_ : next_in_world_;
@@ -67,10 +67,10 @@ class DeviceLane {
     BucketId bucket;
     std::optional<StepId> step;
   };
-  /// What has completed since the last call; valid until the next.
+  /// The steps and ends that completed since the last call; valid until the next.
   std::span<const Completed> poll();
 
-  /// Whether anything is on the device whose end must be polled for.
+  /// Whether the device has work whose end must be polled for.
   bool busy() const;
 
   /// The first failure of the device or of a group.

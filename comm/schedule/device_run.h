@@ -16,7 +16,7 @@ namespace kolo {
 
 ;
 
-/// What a device does side by side: a stream each.
+/// The streams of a device, which run side by side.
 enum class DeviceLine : std::uint8_t {
   kPacks,        ///< Wait for the caller's kernels.
   kKernels,      ///< Everything else that computes.
@@ -33,11 +33,11 @@ class DeviceRun {
  public:
   struct OnDevice {
     DeviceLine line = DeviceLine::kKernels;
-    std::unique_ptr<Event> event = {};               ///< Behind the step, if anybody asks.
+    std::unique_ptr<Event> event = {};               ///< Behind the step, if it is needed.
     std::vector<const Event*> waits = {};            ///< Behind its predecessors of other lines.
     bool waits_for_inputs = false;                   ///< It has no predecessor on the device.
-    bool is_tracked = false;                         ///< Something off the device waits for it.
-    std::optional<LaunchOrder::Launch> launch = {};  ///< Of a native step.
+    bool is_tracked = false;                         ///< A step off the device waits for it.
+    std::optional<LaunchOrder::Launch> launch = {};  ///< For a native step.
   };
 
   /// `schedule` and `binding` outlive the run. Collective. Errors: KoloError(kResources).

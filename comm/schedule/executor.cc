@@ -13,7 +13,7 @@ namespace {
 
 static_assert(kMaxBuckets == BucketId{1} << kTagBucketBits);
 
-/// What the kernels of one bucket write in one poll, for each thread.
+/// Bytes that the kernels of one bucket write in one poll, for each thread.
 constexpr std::size_t kKernelBytesPerPoll = std::size_t{1} << 20;
 
 bool has_messages(const Schedule& schedule) {
@@ -51,9 +51,9 @@ struct Executor::Run {
   std::unique_ptr<DeviceRun> device;        // of a device bucket
   std::vector<Completion> completions;      // of messages
   std::size_t kernel_progress = 0;          // elements of the first kernel that are done
-  std::optional<StepId> waiting_native;     // ready, but not its turn
+  std::optional<StepId> waiting_native;     // ready, but others come first
   std::vector<StepId> pending;              // started messages and flags
-  std::uint64_t iteration;                  // the one under way, or the next
+  std::uint64_t iteration;                  // the current one, or the next
   bool running = false;
   bool abandoned = false;
   std::size_t element_bytes;
@@ -85,7 +85,7 @@ void Executor::add(Schedule schedule, Binding binding) {
   }
 }
 
-/// Room for what `compute_next` does at most at a time.
+/// Room for the most that one `compute_next` does.
 void Executor::reserve_pieces(const Schedule& schedule) {
   std::size_t most_moved = 0;
   for (const Step& step : schedule.steps) {
@@ -188,7 +188,7 @@ std::optional<Error> Executor::device_failure() const {
 bool Executor::advance(Run& run) {
   bool moved = false;
   std::size_t bytes = 0;
-  // What peers are waited for may be there already: one call then does all of a small bucket.
+  // Messages and flags of peers may have arrived already: one call then does all of a small bucket.
   for (bool goes_on = true; goes_on; moved |= goes_on) {
     goes_on = complete_pending(run);
     goes_on |= issue_ready(run);

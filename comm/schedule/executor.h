@@ -28,7 +28,7 @@ namespace kolo {
 /// anything in flight, the transport is shut down.
 class Executor {
  public:
-  /// `lane`, if there is a device, and `team`, if somebody helps, outlive the executor.
+  /// `lane`, if there is a device, and `team`, if there are helpers, outlive the executor.
   explicit Executor(Transport& transport, DeviceLane* lane = nullptr, ReduceTeam* team = nullptr);
   ~Executor();
 
@@ -44,8 +44,8 @@ class Executor {
   /// Behind the last iteration of a device bucket that `take_enqueued` told of.
   const Event& finished_event(BucketId bucket) const;
 
-  /// What the bucket's last iteration, or the one under way, has sent to other nodes: of payloads
-  /// what was in use of them.
+  /// Bytes that the bucket's last or current iteration has sent to other nodes. Payloads count with
+  /// the bytes in use.
   std::size_t network_bytes(BucketId bucket) const;
 
   /// Frees what `add` made for a bucket that is not running. After that its number may be added
@@ -55,7 +55,7 @@ class Executor {
   /// Starts the bucket's next iteration; it must not be running.
   void start(BucketId bucket, std::uint64_t iteration);
 
-  /// Forgets the iteration under way of a host bucket, which is not started again; its memory
+  /// Forgets the current iteration of a host bucket, which is not started again; its memory
   /// stays, for peers and messages may still touch it.
   void abandon(BucketId bucket);
 
@@ -70,14 +70,14 @@ class Executor {
   /// their `finished_event` sees their result. Valid until the next `poll`.
   std::span<const BucketId> take_enqueued();
 
-  /// Whether something on the device must be polled for.
+  /// Whether work on the device must be polled for.
   bool device_busy() const { return lane_ != nullptr && lane_->busy(); }
   /// A failure of the device, if there was one.
   std::optional<Error> device_failure() const;
 
   bool busy() const { return !active_.empty(); }
 
-  /// What the oldest running bucket waits for: ("bucket 'x' iteration 7: recv 0 from rank 2, ...").
+  /// What the oldest running bucket waits for ("bucket 'x' iteration 7: recv 0 from rank 2, ...").
   std::string describe_wait() const;
   /// Ranks that running buckets wait for; may repeat.
   void append_awaited_peers(std::vector<int>& peers) const;
@@ -101,7 +101,7 @@ class Executor {
   std::size_t run_codec(Run& run);
   void reserve_pieces(const Schedule& schedule);
   std::byte* address(Run& run, const Range& range);
-  /// What a message goes from or to.
+  /// The memory of a message.
   std::span<std::byte> memory(Run& run, const Range& range);
 
   Transport& transport_;

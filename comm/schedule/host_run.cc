@@ -168,7 +168,7 @@ void HostRun::exchange(const KernelPiece& piece) {
         binding_.packer->piece(step.mirrors[0].offset + first, end - first);
     const Packer::Piece next = binding_.packer->piece(step.sources[1].offset + first, former.count);
     std::byte* const slot = address(part(step.target, first, next.count));
-    // What a gap holds is nobody's, on any rank.
+    // The contents of a gap belong to no tensor, on any rank.
     if (former.data == nullptr && next.data != nullptr) {
       convert(dtype, slot, dtype, next.input, next.count, 1.0);
     } else if (former.data != nullptr && next.data == nullptr) {
@@ -188,7 +188,7 @@ void HostRun::reduce(const KernelPiece& piece, Operands& operands) {
   const std::size_t end = piece.first + piece.count;
   for (std::size_t first = piece.first; first < end;) {
     const Packer::Piece tensor = binding_.packer->piece(operand->offset + first, end - first);
-    // What a gap holds is nobody's, on any rank.
+    // The contents of a gap belong to no tensor, on any rank.
     if (tensor.data != nullptr) reduce_tensor(step, first, tensor, operands);
     first += tensor.count;
   }

@@ -40,7 +40,7 @@ class HostRun {
   void run_codec(const Step& step);
 
  private:
-  /// Of a reduction; one for each thread.
+  /// Operands of a reduction; one for each thread.
   struct Operands {
     std::vector<void*> outputs;
     std::vector<const void*> sources;
@@ -57,7 +57,7 @@ class HostRun {
   const Binding& binding_;
   const std::size_t element_bytes_;
   const std::size_t turn_bytes_;
-  const Overflow overflow_;         // of sums: a dtype that was chosen for the wire has none
+  const Overflow overflow_;         // a dtype that was chosen for the wire has none
   std::vector<std::byte*> arenas_;  // by rank; null where not mapped
   AlignedMemory scratch_;
   AlignedMemory payloads_;

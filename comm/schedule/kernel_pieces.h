@@ -17,11 +17,11 @@ struct KernelPiece {
 /// Bytes that a piece reads and writes.
 std::size_t moved_bytes(const KernelPiece& piece, std::size_t element_bytes);
 
-/// What is less work is left to one thread: calling another costs as much.
+/// Less work than this stays in one thread: calling another costs as much.
 inline constexpr std::size_t kLeastSharedBytes = std::size_t{512} << 10;
 
-/// What a piece moves at most, unless a cache line of each operand is more: some 10 µs of work, so
-/// that nobody waits long for the last one, and taking it costs nothing beside.
+/// Bytes that a piece moves at most, unless a cache line of each operand is more: some 10 µs of
+/// work, so that no thread waits long for the last one, and taking it costs little beside.
 inline constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
 
 /// Appends `whole` in pieces that several threads can work on at the same time, in order: of equal

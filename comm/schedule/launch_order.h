@@ -13,7 +13,7 @@ namespace kolo {
 /// One order in which all ranks launch native steps, although buckets move at each rank's own pace.
 ///
 /// A device runs collectives in the order of their launch, so two ranks that launch two of them in
-/// different orders wait for each other for ever. The first rank of a node therefore decides for
+/// different orders wait for each other forever. The first rank of a node therefore decides for
 /// its node, by what is ready there: each launch gets the node's next number, which is the value of
 /// the step's flag at the other ranks, and they launch by number. Steps of the whole world are
 /// numbered by rank 0 in the same way, and the first rank of each other node is told by message.
@@ -47,7 +47,7 @@ class LaunchOrder {
   /// Whether this rank launches the step now, which is ready here; if so, the turn is taken.
   bool take_turn(Launch& launch, std::uint64_t iteration);
 
-  /// Whether messages of the launch are still under way.
+  /// Whether messages of the launch are still in flight.
   static bool busy(const Launch& launch);
 
  private:

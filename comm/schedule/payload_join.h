@@ -14,13 +14,13 @@ namespace kolo {
 ///
 /// Threads: pure; any.
 
-/// What a joined payload takes whose parts take at most so many bytes: the sum of these over them.
+/// The bytes of a joined payload: the header and, for each part, `joined_bytes` of its capacity.
 inline constexpr std::size_t kJoinedHeaderBytes = 8;
 std::size_t joined_bytes(std::size_t part_capacity);
 
 /// Before: `whole` has kJoinedHeaderBytes and the `joined_bytes` of every part.
 void join_payloads(Payloads parts, std::span<std::byte> whole);
-/// The way back. Errors: KoloError(kInternal) if `whole` does not consist of so many payloads, none
+/// The reverse. Errors: KoloError(kInternal) unless `whole` consists of as many payloads, none
 /// larger than planned.
 void part_payloads(std::span<const std::byte> whole, Payloads parts);
 

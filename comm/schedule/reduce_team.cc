@@ -82,7 +82,7 @@ std::uint32_t ReduceTeam::take_pieces(std::size_t member) {
   std::uint32_t taken = 0;
   std::uint32_t left = left_.load(std::memory_order_relaxed);
   while (left != 0 && left != kStop) {
-    // Success means that this piece is under way, so that what describes it stays. It was written
+    // Success means that this piece is running, so that its description stays. It was written
     // before `left_` was set, and all that is done to `left_` afterwards is of this kind.
     if (!left_.compare_exchange_weak(left, left - 1, std::memory_order_acquire,
                                      std::memory_order_relaxed)) {
@@ -110,7 +110,7 @@ void ReduceTeam::help(std::size_t member) {
     const std::uint32_t taken = take_pieces(member);
     if (taken == 0) continue;
     // The caller sleeps until the last one is done. It may have gone on, and the word with it, but
-    // not the team: whoever destroys it waits for this thread.
+    // not the team: its destructor waits for this thread.
     if (unfinished_.fetch_sub(taken, std::memory_order_acq_rel) == taken) {
       unfinished_.notify_one();
     }

@@ -12,13 +12,13 @@
 
 namespace kolo {
 
-/// Threads that help the executor's with what can be cut into pieces. Whoever is free takes the
-/// next piece:
+/// Threads that help the executor's thread with work that can be cut into pieces. A free thread
+/// takes the next piece:
 ///
 ///   caller    calls | piece 0 | piece 2 | piece 3 | nothing left, waits for 4 | goes on
 ///   helper    wakes up ... | piece 1 | piece 4 ............ | looks for more, then sleeps
 ///
-/// A helper that gets no core takes no piece and holds up nobody; only one that loses its core
+/// A helper that gets no core takes no piece and delays no other; only one that loses its core
 /// within a piece is waited for. Outside `run` helpers touch nothing.
 ///
 /// Threads: one at a time calls `run`; made and destroyed outside it. Steady state allocates
@@ -61,7 +61,7 @@ class ReduceTeam {  // NOLINT(clang-analyzer-optin.performance.Padding): a cache
 
   const WaitPolicy policy_;
 
-  // Constant while pieces are left or under way.
+  // Constant while pieces are left or being computed.
   Job job_;
   std::uint32_t pieces_ = 0;
 
@@ -70,7 +70,7 @@ class ReduceTeam {  // NOLINT(clang-analyzer-optin.performance.Padding): a cache
   std::atomic<bool> has_thrown_{false};                   // in this `run`
 
   // Each counts down; helpers sleep on the first, the caller on the second.
-  alignas(64) std::atomic<std::uint32_t> left_{0};        // that nobody has taken
+  alignas(64) std::atomic<std::uint32_t> left_{0};        // not taken by a thread
   alignas(64) std::atomic<std::uint32_t> unfinished_{0};  // taken or not
   alignas(64) std::vector<std::thread> helpers_;
 };

@@ -11,16 +11,16 @@
 
 namespace kolo {
 
-/// What a payload holds as a rule. For predictions of time only.
+/// The usual content of a payload. For predictions of time only.
 struct PayloadUse {
   std::size_t bytes = 0;
-  std::size_t entries = 0;  ///< That a codec handles one by one, as pairs.
+  std::size_t entries = 0;  ///< Pairs, which a codec handles one by one.
 };
 
 /// Memory for one payload of a codec.
 struct PayloadSlot {
   std::size_t offset = 0;  ///< In Region::kPayload: of the first of the elements it stands for.
-  std::size_t count = 0;   ///< How many these are.
+  std::size_t count = 0;   ///< Number of these elements.
   std::size_t first_byte = 0;
   std::size_t capacity = 0;  ///< Bytes. 0: the payload is only named, and kept in the codec.
   PayloadUse usual = {};     ///< At most `capacity`.
@@ -34,14 +34,14 @@ struct Schedule {
   int rank = 0;
   std::string algorithm;
   BucketLayout layout;
-  /// The bucket has memory of its own; false where steps need but the caller's tensors, scratch and
+  /// The bucket has memory of its own; false if steps need only the caller's tensors, scratch and
   /// staging memory. Equal on all ranks.
   bool has_bucket = true;
   std::size_t scratch_count = 0;  ///< Elements of layout.dtype.
   /// Elements of layout.dtype; of a host bucket equal on all ranks.
   std::size_t staging_count = 0;
   /// How often a host bucket's staging memory exists: iteration i uses number i % staging_turns.
-  /// With two, a peer may still read what an iteration has staged while the next one is under way.
+  /// With two, a peer may still read what an iteration has staged while the next one runs.
   std::uint32_t staging_turns = 1;
   /// A rank may start an iteration as soon as it is ready there, and need not know that others are.
   bool eager = false;
@@ -49,7 +49,7 @@ struct Schedule {
   /// of all their buckets alike.
   std::uint32_t flag_count = 0;
   std::vector<PayloadSlot> payloads = {};  ///< Ascending, side by side from offset 0 on.
-  std::size_t payload_bytes = 0;           ///< Of all payloads.
+  std::size_t payload_bytes = 0;           ///< All payloads.
   std::vector<Step> steps;
 
   /// The payloads that make up a range of Region::kPayload; none if it does not consist of whole
@@ -57,17 +57,17 @@ struct Schedule {
   std::span<const PayloadSlot> payloads_in(const Range& range) const;
 };
 
-/// What `range`, elements or payloads, holds as a rule; of elements, their bytes.
+/// The usual content of `range`, elements or payloads; for elements, their bytes.
 PayloadUse usual_use(const Schedule& schedule, const Range& range);
 
-/// What a message of `source` takes at most.
+/// The most bytes that a message of `source` takes.
 std::size_t message_bytes(const Schedule& schedule, const Range& source);
 
-/// What a host bucket takes of the arena, in bytes, each a multiple of kWireAlignment. The same on
-/// all ranks.
+/// The arena space of a host bucket in bytes, each a multiple of kWireAlignment. The same on all
+/// ranks.
 struct ArenaNeeds {
   std::size_t bucket_bytes = 0;
-  std::size_t turn_bytes = 0;     ///< Of staging memory, from one turn to the next.
+  std::size_t turn_bytes = 0;     ///< Staging memory of one turn.
   std::size_t staging_bytes = 0;  ///< All turns.
 
   std::size_t total() const { return bucket_bytes + staging_bytes; }

@@ -54,7 +54,7 @@ struct DeviceMessages {
 /// The verifier does not know this class; it judges the result. Threads: one.
 class ScheduleBuilder {
  public:
-  /// `window`: chunks of a host bucket that are under way between nodes; 0: all. See ChunkWindow.
+  /// `window`: chunks of a host bucket in flight between nodes; 0: all. See ChunkWindow.
   ScheduleBuilder(int rank, std::string algorithm, BucketLayout layout,
                   DeviceMessages messages = {}, std::size_t window = 0);
 

@@ -16,7 +16,7 @@ enum class Region : std::uint8_t {
              ///< device memory.
   kScratch,  ///< Private to the rank and the run; on the device for a device bucket.
   kUser,     ///< The caller's tensors, seen through the pack list of a bucket not in place.
-  kInput,    ///< Of an out-of-place bucket: the tensors that hold the contribution, read only.
+  kInput,    ///< The tensors with the contribution to an out-of-place bucket, read only.
   kStaging,  ///< Host: slots in the arena, for peers of the node to read and write. Device: private
              ///< pinned host memory that the network reads and writes.
   kPayload,  ///< Host: payloads of the bucket's codec, private to the rank and the run.
@@ -37,7 +37,7 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-/// How a step, or whoever it hands memory to, uses a range.
+/// How a step, or the peer to which it hands memory, uses a range.
 enum class Access : std::uint8_t { kRead, kWrite };
 
 enum class StepKind : std::uint8_t {
@@ -56,8 +56,8 @@ enum class StepKind : std::uint8_t {
   kCodec,     ///< One verb of a host bucket's codec; see CodecVerb.
 };
 
-/// What a kCodec step does; see `Codec`. Sources and targets are payloads, but for those of which
-/// this says that they are elements: ranges of kBucket or kUser.
+/// The verb of a kCodec step; see `Codec`. Sources and targets are payloads, except those that are
+/// called elements here: ranges of kBucket or kUser.
 enum class CodecVerb : std::uint8_t {
   kFold,     ///< sources[0] = target: elements that stay elements.
   kEncode,   ///< target = sources[0], which are elements.
@@ -73,7 +73,7 @@ enum class CodecVerb : std::uint8_t {
   kPart,     ///< The reverse.
 };
 
-/// What a kNative step does, in place in the bucket. With p parts of equal count for p ranks:
+/// The collective of a kNative step, in place in the bucket, with p equal parts for p ranks:
 enum class NativeOp : std::uint8_t {
   kReduceScatter,  ///< sources[0] = the whole; target = this rank's part, combined.
   kAllGather,      ///< sources[0] = this rank's part; target = the whole.
@@ -94,9 +94,9 @@ using StepId = std::uint32_t;
 struct Step {
   StepKind kind = StepKind::kCopy;
   int peer = -1;
-  /// Of a message or flag: its number between the two ranks. Of a native step: its number in the
+  /// For a message or flag: its number between the two ranks. For a native step: its number in the
   /// order in which this rank launches native steps of this bucket, which is also its flag: equal
-  /// on all ranks of the node. Of a codec step: see CodecVerb.
+  /// on all ranks of the node. For a codec step: see CodecVerb.
   std::uint32_t ordinal = 0;
   Range target = {};
   std::vector<Range> sources = {};

@@ -69,7 +69,7 @@ std::optional<std::string> CodecPlay::play(std::size_t rank, const Step& step,
       }
       return std::nullopt;
     case CodecVerb::kCount:
-      // Counts are in nobody's bucket: numbers of their own keep rounds apart.
+      // Counts are in no bucket: numbers of their own keep rounds apart.
       result = {{.count = step.target.count,
                  .value = contribution_of(rank, schedules_.size()),
                  .element = (std::size_t{step.ordinal} + 1) << 40}};

@@ -15,7 +15,7 @@ bool is_elements(const Range& range) {
   return range.region == Region::kBucket || range.region == Region::kUser;
 }
 
-/// What a verb works on.
+/// The operands of a verb.
 struct Form {
   bool reads_elements = false;
   bool writes_elements = false;

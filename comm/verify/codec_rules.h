@@ -7,11 +7,11 @@
 
 namespace kolo {
 
-/// What is wrong with a step's payloads, as the end of a sentence: only messages and codec steps
+/// The error in a step's payloads, as the end of a sentence: only messages and codec steps
 /// touch them, and whole ones only. Threads: pure; any.
 std::optional<std::string> check_payloads(const Step& step, const Schedule& schedule);
 
-/// What is wrong with a codec step by itself: its bucket, and its ranges, of which the verb says
+/// The error in a codec step by itself: its bucket, and its ranges, of which the verb says
 /// what they hold.
 std::optional<std::string> check_codec(const Step& step, const Schedule& schedule);
 

@@ -8,8 +8,8 @@
 
 namespace kolo {
 
-/// What an element consists of, as the verifier sees it: how often each rank's contribution is in
-/// it, and how often it was scaled. An empty count list means never written.
+/// An element as the verifier sees it: how often each rank's contribution is in it, and how often
+/// it was scaled. An empty count list means that it was never written.
 struct SymbolicValue {
   std::vector<std::uint16_t> counts = {};
   std::uint32_t finishes = 0;
@@ -18,14 +18,14 @@ struct SymbolicValue {
   friend bool operator==(const SymbolicValue&, const SymbolicValue&) = default;
 };
 
-/// What `rank`, one of so many, contributes itself.
+/// The contribution of `rank`, one of `ranks`.
 SymbolicValue contribution_of(std::size_t rank, std::size_t ranks);
 
 /// "1x rank 0 2x rank 3".
 std::string describe(const SymbolicValue& value);
 
-/// `count` elements of equal value, which belong at `element` and on of the bucket, wherever they
-/// are at present.
+/// `count` elements of equal value that belong at `element` and the following places of the bucket,
+/// wherever they are stored now.
 struct SymbolicRun {
   std::size_t count = 0;
   SymbolicValue value = {};
@@ -33,8 +33,8 @@ struct SymbolicRun {
 };
 using SymbolicRuns = std::vector<SymbolicRun>;
 
-/// Element by element, the sum of `a` and `b`, which are equally long; never written where either
-/// is or where they belong to different elements.
+/// The sum of `a` and `b`, which are equally long, element by element. It counts as never written
+/// where one of them is, or where they belong to different elements.
 SymbolicRuns combine(const SymbolicRuns& a, const SymbolicRuns& b);
 
 /// A value for every element of one region of memory. Threads: one.

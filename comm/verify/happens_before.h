@@ -23,7 +23,7 @@ class HappensBefore {
   /// Puts all nodes into an order that respects the edges; returns a node that waits for itself if
   /// there is none.
   std::optional<Node> sort();
-  /// Of the last `sort`.
+  /// The order that the last `sort` found.
   const std::vector<Node>& order() const { return order_; }
 
   /// Makes `precedes` know everything up to now; after a `sort` that found no circle.

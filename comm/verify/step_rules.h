@@ -11,13 +11,13 @@
 
 namespace kolo {
 
-/// What one step reads and writes itself; not what it hands to a peer.
+/// The ranges that one step reads and writes itself, without those that it hands to a peer.
 std::vector<std::pair<Range, Access>> accesses(const Step& step);
 
 /// The ranks that meet in a native step of `rank`, in ascending order.
 std::vector<int> meeting_members(const Step& step, int rank, const ProcessGrid& grid);
 
-/// What is wrong with a step of `schedule` by itself, as the end of a sentence ("touches memory
+/// The error in a step of `schedule` by itself, as the end of a sentence ("touches memory
 /// beyond the end"): peers, flags, ranges and regions. Threads: pure; any.
 std::optional<std::string> check_step(const Step& step, const Schedule& schedule,
                                       const ProcessGrid& grid, const VerifyOptions& options);

@@ -95,7 +95,7 @@ class Play {
   }
 
  private:
-  /// What a step has made gets to `target`.
+  /// Writes the result of a step to `target`.
   std::optional<std::string> write(Node node, SymbolicRuns result, const Range& target) {
     for (SymbolicRun& run : result) {
       if (!run.value.written())
@@ -106,7 +106,7 @@ class Play {
     return std::nullopt;
   }
 
-  /// What a codec step will write; or what is wrong, as the end of a sentence.
+  /// Computes what a codec step writes. Returns the error, if any, as the end of a sentence.
   std::optional<std::string> play_codec(Node node, SymbolicRuns& result) {
     std::vector<SymbolicRuns> sources;
     for (const Range& source : steps_[node].sources) sources.push_back(read(source));
@@ -127,7 +127,7 @@ class Play {
     return sum;
   }
 
-  /// What each of `steps` will write.
+  /// Computes what each of `steps` writes.
   void play_meeting(const std::vector<Node>& steps, std::map<Node, SymbolicRuns>& results) {
     if (steps_[steps.front()].native == NativeOp::kAllGather) {
       SymbolicRuns gathered;

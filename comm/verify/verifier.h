@@ -11,7 +11,7 @@
 
 namespace kolo {
 
-/// What a set of schedules, one per rank, is meant to achieve.
+/// The purpose of a set of schedules, one per rank.
 struct Goal {
   /// Ranks whose contribution must be in every element exactly once. All-reduce: all; broadcast:
   /// the root.
@@ -23,7 +23,7 @@ struct Goal {
   static Goal broadcast(int root, int world_size);
 };
 
-/// What the job's network can do.
+/// Abilities of the job's network.
 struct VerifyOptions {
   /// Messages may come from and go to device memory, without staging.
   bool network_takes_device_memory = false;
@@ -45,14 +45,14 @@ struct VerifyOptions {
 ///    writes;
 ///  - a rank's memory is touched by others only after one of its steps and before another, so never
 ///    outside its iteration; where staging memory takes turns, it may still be touched later if the
-///    rank has heard from whoever touches it, who has then begun the iteration;
+///    rank has heard from the visitor, which has then begun the iteration;
 ///  - memory and flags of a peer are used only within its node and never of a device bucket, whose
 ///    messages use staging memory, and nothing is read before it is written;
 ///  - the ranks of a node agree about their flags and about the arena memory that they share.
 ///
 /// `schedules[r]` is rank r's; all have the same layout. Threads: pure; any.
 /// Why two turns suffice: when a rank begins iteration i + 2, which uses the slots of iteration i
-/// again, it has ended i + 1, so whoever read those slots has begun i + 1 and ended i.
+/// again, it has ended i + 1, so the readers of those slots have begun i + 1 and ended i.
 ///
 /// Cost: time and memory grow with the square of the number of steps.
 /// Source: happens-before by Lamport, CACM 1978; symbolic contributions as in MSCCL's checker.

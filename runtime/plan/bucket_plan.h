@@ -12,13 +12,13 @@
 
 namespace kolo {
 
-/// What the device of a rank can do, as far as plans depend on it.
+/// Abilities of a rank's device on which plans depend.
 struct DeviceTraits {
   bool network_takes_memory = false;
   bool native_spans_nodes = false;  ///< Its own library has a group of all ranks.
 };
 
-/// What plans follow from: facts of the job, equal on all ranks but for `rank` and `cache_bytes`.
+/// The facts on which plans depend, equal on all ranks except `rank` and `cache_bytes`.
 struct PlanInputs {
   int rank = 0;
   const ProcessGrid& grid;
@@ -31,13 +31,13 @@ struct PlanInputs {
   std::size_t cache_bytes = 0;  ///< Last level cache of the node; 0: unknown.
 };
 
-/// What ranks do with a bucket.
+/// The work of all ranks on a bucket.
 struct BucketRequest {
   std::string name;  ///< For errors and traces.
   BucketLayout layout;
   Goal goal;
   std::function<Schedule(int rank)> compile;  ///< Pure: gives the schedule of any rank.
-  std::string reason = {};                    ///< Of a device bucket: why this algorithm.
+  std::string reason = {};                    ///< Why a device bucket has this algorithm.
 };
 
 /// An all-reduce, or a broadcast from `root`, by the algorithm that inputs and layout lead to.

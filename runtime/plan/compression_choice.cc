@@ -12,7 +12,7 @@
 namespace kolo {
 namespace {
 
-/// What one rank's exchange with the other nodes takes, or with the ranks of the only one.
+/// The time of one rank's exchange with the other nodes, or with the ranks of the only node.
 CompressionCosts costs_of_rank(const ProcessGrid& grid, const LinkCosts& costs, double sharers) {
   CompressionCosts result{.link = {},
                           .selector_bytes_per_us = costs.selector.bytes_per_us,

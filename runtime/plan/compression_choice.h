@@ -51,11 +51,11 @@ bool settle_compression(std::vector<GradientSpec>& gradients, CompressionChoices
                         const DenseSteps& measured, const ProcessGrid& grid,
                         const LinkCosts& costs);
 
-/// What is open, a line each: ranks must have it alike.
+/// The open choices, one per line; equal on all ranks.
 std::string describe(const CompressionChoices& choices, std::span<const GradientSpec> gradients);
 
-/// What a rank has measured, as a word of a vote in which the least one counts: that of the rank
-/// that waited least, the last to have computed. Units: 0.1 us; longer than 429 s reads as that.
+/// The measurement of a rank as the value of a vote in which the least one counts: that of the rank
+/// that waited least, the last to finish computing. Units: 0.1 us; longer than 429 s reads as that.
 std::uint64_t to_word(const DenseSteps& steps);
 DenseSteps dense_steps(std::uint64_t word);
 

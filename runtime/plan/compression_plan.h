@@ -39,8 +39,8 @@ struct CompressedBucket {
   std::shared_ptr<CompressedGroup> codec;
   BucketId sparse = 0;
   BucketId dense = 0;
-  double predicted_us = 0;   ///< Of a sparse step.
-  Timeline::Span span = {};  ///< Of the last step, on this rank.
+  double predicted_us = 0;   ///< For a sparse step.
+  Timeline::Span span = {};  ///< The last step on this rank.
 
   BucketId next() const { return codec->is_dense() ? dense : sparse; }
 };
@@ -48,7 +48,7 @@ struct CompressedBucket {
 /// The group as its schedules and its codec know it; a route that was left open is kPairwise.
 SparseOptions sparse_options(const PlannedGroup& group, std::span<const GradientSpec> gradients);
 
-/// Its place among the buckets of a set: for `Readiness` and for whoever counts buckets.
+/// The group as one of the buckets of a set: for `Readiness` and for statistics.
 PlannedBucket planned_bucket(const PlannedGroup& group, std::span<const GradientSpec> gradients,
                              ReduceOp op);
 

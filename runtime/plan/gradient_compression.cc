@@ -32,7 +32,7 @@ bool can_be_sparse(const GradientSpec& gradient) {
   return gradient.dtype == DType::kFloat32 && gradient.memory == MemoryKind::kHost;
 }
 
-/// How a gradient travels, in a word.
+/// How a gradient travels: its compression, its wire dtype or "dense".
 std::string way_of(const GradientSpec& gradient) {
   if (!gradient.compression.empty()) return gradient.compression;
   return gradient.wire_dtype ? std::string(to_string(*gradient.wire_dtype)) : "dense";

@@ -20,7 +20,7 @@ void resolve_compression(std::vector<GradientSpec>& gradients, const Compression
 /// averaged.
 void check_compression(const std::vector<GradientSpec>& gradients, ReduceOp op);
 
-/// How many gradients and elements travel in which way, for people: "4 of 8 gradients (99.8 % of
+/// How many gradients and elements travel how, for people: "4 of 8 gradients (99.8 % of
 /// elements) topk(0.01), 4 dense". Empty if none is compressed.
 std::string summarize_compression(const std::vector<GradientSpec>& gradients);
 

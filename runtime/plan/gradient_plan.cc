@@ -31,7 +31,7 @@ std::string bucket_text(const GradientGroup& group, const PlannedBucket& bucket,
   return fmt::format("bucket {} of '{}' ({})", index, group.name(), names);
 }
 
-/// Of all gradients in host memory, in the dtypes in which they travel.
+/// Bytes of all gradients in host memory, in the dtypes in which they travel.
 std::size_t host_bytes(const GradientGroup& group) {
   std::size_t bytes = 0;
   for (const GradientSpec& gradient : group.travelling()) {

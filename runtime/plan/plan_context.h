@@ -11,7 +11,7 @@
 
 namespace kolo {
 
-/// What plans are made for and with. Threads: the engine's.
+/// The parts of an engine that planning needs. Threads: the engine's.
 struct PlanContext {
   BucketTable& buckets;
   Executor& executor;

@@ -109,7 +109,7 @@ std::string hardware_text(const json& hardware) {
   return text;
 }
 
-/// What each link cost is, in the order of the report.
+/// The meaning of each link cost, in the order of the report.
 constexpr std::pair<std::string_view, std::string_view> kCostTexts[] = {
     {"memory_latency_us", "delay of a flag between two ranks of a node"},
     {"memory_cached_bytes_per_us", "memory rate of a node's ranks together, working set of 1 MiB"},
@@ -135,7 +135,7 @@ constexpr std::pair<std::string_view, std::string_view> kCostTexts[] = {
     {"rank_cores", "cores of each rank; below 1, ranks outnumber cores"},
 };
 
-/// What the job has: link costs and choices of anything else are left out.
+/// The parts of the job: link costs and choices of anything else are left out.
 struct Parts {
   bool several_ranks = false, several_nodes = false, devices = false;
 };
