@@ -22,7 +22,8 @@ BucketTable::BucketTable(Executor& executor, const ProcessGrid& grid, std::size_
 
 BucketId BucketTable::add(BucketPlan plan, BucketOwner& owner, std::size_t index, std::string text,
                           std::optional<std::size_t> place) {
-  auto& [schedule, binding, reason] = plan;
+  Schedule& schedule = plan.schedule;
+  Binding& binding = plan.binding;
   const auto flags = flags_.take(schedule.flag_count, flag_use(schedule));
   if (!flags || (unused_.empty() && buckets_.size() >= kMaxBuckets)) {
     throw KoloError({.code = ErrorCode::kResources,
