@@ -116,6 +116,8 @@ JobCosts measure(Rendezvous& rendezvous, Transport& transport, const ProcessGrid
   }
   LinkCosts defaults;
   defaults.rank_cores = rank_cores;
+  // Its costs are those of all ranks.
+  if (rendezvous.rank() == 0) defaults.step_us = probe_step_us(transport, SteadyClock());
   result.costs = combine_costs(measured, grid, defaults);
   return result;
 }

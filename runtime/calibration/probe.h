@@ -61,6 +61,12 @@ inline constexpr std::size_t kStreamTailBytes = 2 * kStreamWindow * kStreamMessa
 NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& grid,
                              const ProbeLimits& limits, const ProbeTime& time);
 
+/// Measures on this core what one step of a schedule costs beside its bytes, in microseconds: a
+/// chain of small copies through an executor, for less than a millisecond. Others disturb it in one
+/// direction only, so the lower quartile of many runs counts.
+/// Before:  nothing is in flight. Threads: as the transport.
+double probe_step_us(Transport& transport, const Clock& clock);
+
 /// Measures on this core, for some 40 ms, what the elements and the pairs of a top-k step take on
 /// one rank, from selection to result. Threads: any.
 SelectorCost probe_selector();

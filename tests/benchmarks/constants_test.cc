@@ -81,9 +81,11 @@ std::vector<Constant> documented_defaults() {
 
 /// Defaults that only stand in where nothing was measured.
 std::vector<Constant> measured_costs() {
-  std::vector<Constant> all = {cost("step_us")};
+  std::vector<Constant> all;
   for (const auto& [key, value] : link_cost_values({})) {
-    if (key.starts_with("memory_") || key.starts_with("network_")) all.push_back(cost(key));
+    if (key.starts_with("memory_") || key.starts_with("network_") || key == "step_us") {
+      all.push_back(cost(key));
+    }
   }
   return all;
 }

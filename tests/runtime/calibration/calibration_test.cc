@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
@@ -182,6 +183,24 @@ TEST(Calibration, NoTimeMeansOneSampleOfEachKind) {
     job.rendezvous[static_cast<std::size_t>(run.rank())]->all_gather("");
     transport->shutdown(/*orderly=*/true);
   });
+}
+
+/// Each time it is read, a millisecond has passed.
+class TickingClock final : public Clock {
+ public:
+  TimePoint now() const override { return TimePoint(++ticks_ * std::chrono::milliseconds(1)); }
+
+ private:
+  mutable int ticks_ = 0;
+};
+
+TEST(Calibration, AStepIsAPartOfAChain) {
+  Job job(ProcessGrid::with_node_sizes({2}));
+  const auto transport = job.hub.transport(0);
+  EXPECT_EQ(probe_step_us(*transport, TickingClock()), 1000.0 / 256);
+  const double step_us = probe_step_us(*transport, SteadyClock());
+  EXPECT_GT(step_us, 0);
+  EXPECT_TRUE(std::isfinite(step_us));
 }
 
 TEST(Calibration, ALostPeerEndsItWithAnError) {

@@ -1,0 +1,55 @@
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "comm/base/dtype.h"
+#include "comm/schedule/executor.h"
+#include "runtime/calibration/probe.h"
+#include "topology/stream_fit.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kSteps = 256;  // so that what a bucket costs by itself is little in between
+constexpr int kRuns = 32;
+
+/// Copies of one cache line, each of what the copy before it has written.
+Schedule chain(int rank) {
+  const BucketLayout layout;
+  const std::size_t line = kWireAlignment / size_of(layout.dtype);
+  Schedule schedule{.rank = rank,
+                    .algorithm = "chain",
+                    .layout = layout,
+                    .has_bucket = false,
+                    .scratch_count = (kSteps + 1) * line,
+                    .steps = {}};
+  const auto range = [&](StepId id) {
+    return Range{.rank = rank, .region = Region::kScratch, .offset = id * line, .count = line};
+  };
+  for (StepId id = 0; id < kSteps; ++id) {
+    Step copy{.kind = StepKind::kCopy, .target = range(id + 1), .sources = {range(id)}};
+    if (id > 0) copy.after = {id - 1};
+    schedule.steps.push_back(std::move(copy));
+  }
+  return schedule;
+}
+
+}  // namespace
+
+double probe_step_us(Transport& transport, const Clock& clock) {
+  constexpr BucketId kBucket = 0;
+  Executor executor(transport);
+  executor.add(chain(transport.rank()), {.name = "calibration", .bucket = kBucket});
+  std::vector<double> steps_us;
+  for (int run = 0; run < kRuns; ++run) {
+    const Stopwatch watch(clock);
+    executor.start(kBucket, static_cast<std::uint64_t>(run));
+    while (executor.busy()) executor.poll();
+    steps_us.push_back(watch.us() / kSteps);
+    executor.take_finished();
+  }
+  return quantile(std::move(steps_us), 0.25);
+}
+
+}  // namespace kolo
