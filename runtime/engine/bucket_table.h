@@ -18,26 +18,22 @@
 
 namespace kolo {
 
-class GradientGroup;
-class OperationTopic;
-
 /// Whoever a bucket belongs to. Threads: the engine's.
 class BucketOwner : public Waited {
  public:
   virtual ~BucketOwner() = default;
   /// The owner's bucket number `index` is ready everywhere, and begins an iteration.
   virtual void bucket_started(std::size_t) {}
-  /// The owner's bucket number `index` has finished an iteration.
-  virtual void bucket_finished(std::size_t index) = 0;
   /// Everything of its current iteration is on the device's streams; comes before
   /// `bucket_finished`.
-  virtual void bucket_enqueued(std::size_t index) = 0;
-  /// Its current iteration fails, and every later one.
-  virtual void bucket_failed(const Error& error) noexcept = 0;
-  /// Itself, if it is the uses of an operation, the next of which may be queued.
-  virtual OperationTopic* as_operation() { return nullptr; }
-  /// Itself, if it is a gradient set, whose iteration may end with a vote.
-  virtual GradientGroup* as_gradients() { return nullptr; }
+  virtual void bucket_enqueued(std::size_t) {}
+  /// The owner's bucket number `index` has finished an iteration. The owner sees to what comes
+  /// next: another use of the name, a vote.
+  virtual void bucket_finished(std::size_t index) = 0;
+  /// All ranks reject an iteration of one of its buckets: that fails, and every later one.
+  virtual void bucket_rejected(const Error& error) = 0;
+  /// Its buckets of which no rank goes on with any when `id` is rejected.
+  virtual std::vector<BucketId> buckets_rejected_with(BucketId id) const = 0;
 };
 
 /// All buckets of a job with their places in arena, flags and tags. Ranks add and remove in the

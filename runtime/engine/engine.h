@@ -2,10 +2,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -18,11 +17,13 @@
 #include "fusion/ready_queue.h"
 #include "runtime/api/options.h"
 #include "runtime/calibration/calibration.h"
+#include "runtime/engine/bucket_runner.h"
 #include "runtime/engine/bucket_table.h"
 #include "runtime/engine/caught.h"
 #include "runtime/engine/gradient_group.h"
-#include "runtime/engine/gradient_votes.h"
+#include "runtime/engine/gradient_sets.h"
 #include "runtime/engine/operation.h"
+#include "runtime/engine/operations.h"
 #include "runtime/plan/plan_context.h"
 
 namespace kolo {
@@ -76,9 +77,7 @@ class Engine {
   /// The job has ended, orderly or not: nothing is left to poll.
   bool ended() const { return ended_.load(std::memory_order_acquire); }
 
-  std::uint64_t network_bytes_sent() const {
-    return network_bytes_.load(std::memory_order_relaxed);
-  }
+  std::uint64_t network_bytes_sent() const { return runner_.network_bytes(); }
 
  private:
   struct ReadyBucket {
@@ -91,25 +90,16 @@ class Engine {
   void enqueue(Submission submission);
   bool move();
   bool absorb();
+  bool receive();
+  bool agree();
+  bool start();
   bool run();
-  void take(const std::shared_ptr<Operation>& operation);
-  void take(const std::shared_ptr<GradientGroup>& group);
-  void take(const ReadyBucket& ready);
+  void complete();
+  void take(const std::shared_ptr<Operation>& operation) { operations_.submit(operation); }
+  void take(const std::shared_ptr<GradientGroup>& group) { gradients_.submit(group); }
+  void take(const ReadyBucket& ready) { gradients_.submit(*ready.group, ready.bucket); }
   void take(const Error& error) { coordinator_.leave(error); }
   void apply(const Frame& decision);
-  void accept(const Frame& decision);
-  void reject(const Topic& topic, const Error& error);
-  void plan(OperationTopic& topic);
-  void plan(GradientGroup& group);
-  void vote_on_oldest();
-  void retire(const Frame& decision);
-  OperationTopic& topic_of(const Operation& operation);
-  void advance(OperationTopic& topic);
-  void arrive(BucketId id);
-  void start(BucketId id);
-  void abandon(BucketId id);
-  void fail_owner(BucketId id, const Error& error);
-  void finish(BucketId id);
   void refuse(const Submission& submission) noexcept;
   void fail_device(const Error& error);
   void fail_all(const Error& error) noexcept;
@@ -126,32 +116,17 @@ class Engine {
   Executor executor_;
   BucketTable buckets_;
   const PlanContext context_;
-  GradientVotes votes_;
+  Activity activity_;
+  BucketRunner runner_;
+  Operations operations_;
+  GradientSets gradients_;
   ReadyQueue<Submission> queue_;
   std::vector<Submission> drained_;
-  std::map<std::string, OperationTopic> operations_;  // by name
-  OperationTopic close_;
-  std::deque<std::string> by_age_;  // operations that have a bucket, oldest agreement first
-  /// Whether this one, which is held, goes.
-  struct Retirement {
-    Topic vote;
-    std::string name;
-  };
-  std::optional<Retirement> retirement_;
-  struct : Waited {
-    int waiters() const override { return 0; }
-  } nobody_;                                                      // waits for a retirement
-  std::map<std::string, std::shared_ptr<GradientGroup>> groups_;  // agreed, by name
-  std::vector<std::shared_ptr<GradientGroup>> failed_groups_;  // replaced; still own their buckets
-  std::map<Topic, OperationTopic*> proposed_operations_;
-  std::map<Topic, std::shared_ptr<GradientGroup>> proposed_groups_;
   std::vector<int> awaited_peers_;
-  Activity activity_;
   std::optional<Error> failure_;  // constant once set; published by closing the queue
   std::optional<TimePoint> device_failed_at_;
   TimePoint linger_until_{};
   std::atomic<bool> ended_{false};
-  std::atomic<std::uint64_t> network_bytes_{0};
 };
 
 }  // namespace kolo

@@ -89,7 +89,8 @@ void GradientGroup::begin() {
   begin_iteration();
 }
 
-void GradientGroup::measure_dense_steps(const Clock& clock) {
+void GradientGroup::measure_dense_steps(const Clock& clock, std::function<void()> cast_vote) {
+  cast_vote_ = std::move(cast_vote);
   const std::lock_guard lock(mutex_);
   step_times_.start(clock);
   until_vote_ = kMeasuredIterations;
@@ -197,6 +198,7 @@ void GradientGroup::bucket_enqueued(std::size_t) {
 
 void GradientGroup::bucket_finished(std::size_t index) {
   if (index >= CompressedSet::kFirst) compressed_.finished(index, std::chrono::steady_clock::now());
+  bool is_over = false, is_vote_left = false;
   {
     const std::lock_guard lock(mutex_);
     if (timeline_ && index < CompressedSet::kFirst) {
@@ -205,13 +207,20 @@ void GradientGroup::bucket_finished(std::size_t index) {
     const bool is_on_host = index >= CompressedSet::kFirst || finished_events_[index] == nullptr;
     if (is_on_host) ++enqueued_;
     ++finished_;
-    is_turn_to_vote_ = ends_with_vote_ && finished_ + 1 == target_;
-    if (finished_ < target_) return;
+    is_over = finished_ == target_;
+    is_vote_left = ends_with_vote_ && finished_ + 1 == target_;
   }
-  changed_.notify_all();
+  if (is_over) changed_.notify_all();
+  if (is_vote_left && !failed()) cast_vote_();
 }
 
-void GradientGroup::bucket_failed(const Error& error) noexcept {
+std::vector<BucketId> GradientGroup::buckets_rejected_with(BucketId) const {
+  std::vector<BucketId> ids = compressed_.ids();
+  ids.insert(ids.end(), buckets_.begin(), buckets_.end());
+  return ids;
+}
+
+void GradientGroup::fail(const Error& error) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (!error_) error_ = copied(error);

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -88,8 +89,9 @@ class GradientGroup final : public BucketOwner {
   /// Begins the first iteration of a set that has nothing to vote on.
   void begin();
   /// Begins the first of `kMeasuredIterations` dense iterations. They are timed, and the last one
-  /// ends with a vote. `clock` outlives them.
-  void measure_dense_steps(const Clock& clock);
+  /// ends with a vote: when nothing else is left of it, the engine's thread calls `cast_vote`.
+  /// `clock` outlives them.
+  void measure_dense_steps(const Clock& clock, std::function<void()> cast_vote);
   /// What these iterations took; timing ends.
   DenseSteps take_dense_steps();
   /// Decides what is open. Returns whether gradients travel in another way now, which is not
@@ -98,16 +100,17 @@ class GradientGroup final : public BucketOwner {
   const std::vector<CompressionDecision>& decisions() const { return choices_.decisions; }
   /// The vote is decided and its outcome planned: the iteration that it was the last part of ends.
   void end_vote();
-  /// Whether a vote is what is left of the current iteration; true once.
-  bool take_turn_to_vote() { return std::exchange(is_turn_to_vote_, false); }
+  /// Fails what is under way, and every later call. The first error counts.
+  void fail(const Error& error) noexcept;
 
   void bucket_started(std::size_t index) override;
   void bucket_enqueued(std::size_t index) override;
   void bucket_finished(std::size_t index) override;
-  void bucket_failed(const Error& error) noexcept override;
+  void bucket_rejected(const Error& error) override { fail(error); }
+  /// All of them: without one, no iteration of the set ends.
+  std::vector<BucketId> buckets_rejected_with(BucketId id) const override;
   /// Those that wait for its registration or for its gradients.
   int waiters() const override { return waiters_ + registration_.waiters(); }
-  GradientGroup* as_gradients() override { return this; }
 
   // --- The user's threads ---------------------------------------------------------------------
 
@@ -175,7 +178,7 @@ class GradientGroup final : public BucketOwner {
   std::vector<BucketId> buckets_;
   CompressedSet compressed_;
   std::shared_ptr<Timeline> timeline_;  // shared with the runtime's other sets; may be null
-  bool is_turn_to_vote_ = false;
+  std::function<void()> cast_vote_;
 
   mutable std::mutex mutex_;  // Guards what follows; the atomics are read without it, too.
   std::condition_variable changed_;

@@ -5,13 +5,14 @@
 
 namespace kolo {
 
-void GradientVotes::begin(GradientGroup& group) {
-  if (group.is_open()) {
-    group.measure_dense_steps(step_clock_);
+void GradientVotes::begin(const std::shared_ptr<GradientGroup>& group) {
+  if (group->is_open()) {
+    const std::weak_ptr<GradientGroup> measured = group;
+    group->measure_dense_steps(step_clock_, [this, measured] { cast(measured.lock()); });
   } else {
-    group.begin();
+    group->begin();
   }
-  group.registration().complete();
+  group->registration().complete();
 }
 
 /// The smallest value counts, that of the rank that waited least: all ranks decide by it, and by
@@ -34,7 +35,7 @@ bool GradientVotes::accept(const Frame& decision) {
 bool GradientVotes::reject(const Topic& topic, const Error& error) {
   const auto vote = undecided_.extract(topic);
   if (vote.empty()) return false;
-  vote.mapped()->bucket_failed(error);
+  vote.mapped()->fail(error);
   return true;
 }
 

@@ -26,9 +26,7 @@ class GradientVotes {
       : coordinator_(coordinator), context_(context), step_clock_(step_clock) {}
 
   /// A set was agreed and planned: its first iteration begins and its registration completes.
-  void begin(GradientGroup& group);
-  /// All buckets of an iteration that ends with a vote are done here.
-  void cast(const std::shared_ptr<GradientGroup>& group);
+  void begin(const std::shared_ptr<GradientGroup>& group);
 
   /// Takes a decision. Returns false if it is none of these votes.
   bool accept(const Frame& decision);
@@ -38,6 +36,7 @@ class GradientVotes {
   void clear() { undecided_.clear(); }
 
  private:
+  void cast(const std::shared_ptr<GradientGroup>& group);
   void settle(GradientGroup& group, const DenseSteps& measured);
 
   Coordinator& coordinator_;

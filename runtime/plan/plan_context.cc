@@ -19,6 +19,10 @@ PlanInputs PlanContext::inputs() const {
   return inputs;
 }
 
+bool fails_alike(const Error& error) {
+  return error.code == ErrorCode::kUsage || error.code == ErrorCode::kConfig;
+}
+
 std::size_t fusion_bytes(const PlanContext& context, std::size_t bytes) {
   const Options& options = context.options;
   if (options.fusion_bytes != kAutoBytes) return options.fusion_bytes;

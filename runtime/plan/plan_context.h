@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 
+#include "comm/base/error.h"
 #include "comm/schedule/device_lane.h"
 #include "comm/transport/transport.h"
 #include "fusion/device_packer.h"
@@ -26,6 +27,10 @@ struct PlanContext {
 
   PlanInputs inputs() const;
 };
+
+/// Whether a plan that fails so fails on all ranks: an option or a call that does not fit. Anything
+/// else, such as the memory of one machine, may be this rank's alone.
+bool fails_alike(const Error& error);
 
 /// The largest bucket of a gradient set of `bytes` in all: the option, or what costs least.
 std::size_t fusion_bytes(const PlanContext& context, std::size_t bytes);

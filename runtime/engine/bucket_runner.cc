@@ -1,0 +1,76 @@
+#include "runtime/engine/bucket_runner.h"
+
+#include <string_view>
+#include <utility>
+
+namespace kolo {
+namespace {
+
+std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
+
+}  // namespace
+
+void BucketRunner::arrive(BucketId id) {
+  BucketTable::Bucket& bucket = buckets_[id];
+  if (bucket.running) {
+    // A stream waits for this iteration, so the caller is one ahead of it.
+    bucket.is_ready_again = true;
+    return;
+  }
+  const Subject subject{.text = bucket.text, .waited = *bucket.owner, .name = bucket.name};
+  if (bucket.is_eager) {
+    coordinator_.begin(id, bucket.iteration, subject);
+    start(id);
+  } else {
+    coordinator_.arrive(id, bucket.iteration, subject);
+  }
+}
+
+void BucketRunner::start(BucketId id) {
+  BucketTable::Bucket& bucket = buckets_[id];
+  activity_ = {.verb = "start", .bucket = first_line(bucket.text)};
+  bucket.running = true;
+  bucket.owner->bucket_started(bucket.index);
+  executor_.start(id, bucket.iteration);
+}
+
+void BucketRunner::enqueued(BucketId id) {
+  buckets_[id].owner->bucket_enqueued(buckets_[id].index);
+}
+
+void BucketRunner::finish(BucketId id) {
+  BucketTable::Bucket& bucket = buckets_[id];
+  activity_ = {.verb = "complete", .bucket = first_line(bucket.text)};
+  ++bucket.iteration;
+  bucket.running = false;
+  if (bucket.is_eager) coordinator_.end(id);
+  network_bytes_.fetch_add(executor_.network_bytes(id), std::memory_order_relaxed);
+  bucket.owner->bucket_finished(bucket.index);
+  if (std::exchange(bucket.is_ready_again, false)) arrive(id);
+}
+
+void BucketRunner::reject(const Topic& rejected, const Error& error) {
+  const BucketId id = bucket_of(rejected.key);
+  BucketTable::Bucket& bucket = buckets_[id];
+  const bool is_past = bucket.iteration > rejected.round;
+  if (is_past || (bucket.running && !bucket.is_eager)) {
+    // A thread submitted it after its rank was judged stuck. Ranks may differ about whether it
+    // started (an eager one: whether it is over), so no rank can go on.
+    coordinator_.fail(error);
+    return;
+  }
+  bucket.rejected = rejected.round;
+  for (const BucketId other : bucket.owner->buckets_rejected_with(id)) abandon(other);
+  bucket.owner->bucket_rejected(error);
+}
+
+/// Peers may have started what this rank has not, and the reverse: all forget it.
+void BucketRunner::abandon(BucketId id) {
+  BucketTable::Bucket& bucket = buckets_[id];
+  if (!bucket.is_eager || !bucket.running) return;
+  bucket.running = false;
+  executor_.abandon(id);
+  coordinator_.abandon(id);
+}
+
+}  // namespace kolo

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "comm/coordinator/coordinator.h"
+#include "comm/schedule/executor.h"
+#include "runtime/engine/bucket_table.h"
+#include "runtime/engine/caught.h"
+
+namespace kolo {
+
+/// Takes each iteration of a bucket from "ready here" to "finished here", and tells the owner.
+///
+///   arrive ──► agreed on all ranks ──► start ──► enqueued (device only) ──► finish
+///     └──────── eager ───────────────────▲
+///
+/// Threads: the engine's; `network_bytes` any.
+class BucketRunner {
+ public:
+  /// Everything outlives it.
+  BucketRunner(Coordinator& coordinator, Executor& executor, BucketTable& buckets,
+               Activity& activity)
+      : coordinator_(coordinator), executor_(executor), buckets_(buckets), activity_(activity) {}
+
+  /// The bucket is ready on this rank.
+  void arrive(BucketId id);
+  /// It is ready on all ranks.
+  void start(BucketId id);
+  /// The executor has put all of it on the device's streams.
+  void enqueued(BucketId id);
+  /// The executor has finished it.
+  void finish(BucketId id);
+  /// All ranks reject an iteration of a bucket: its owner fails. If ranks may differ about whether
+  /// it has run, the job does.
+  void reject(const Topic& rejected, const Error& error);
+
+  /// Bytes that finished buckets have sent to other nodes.
+  std::uint64_t network_bytes() const { return network_bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  void abandon(BucketId id);
+
+  Coordinator& coordinator_;
+  Executor& executor_;
+  BucketTable& buckets_;
+  Activity& activity_;
+  std::atomic<std::uint64_t> network_bytes_{0};
+};
+
+}  // namespace kolo

@@ -1,0 +1,86 @@
+#include "runtime/engine/gradient_sets.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <xxhash.h>
+
+#include "runtime/plan/gradient_plan.h"
+
+namespace kolo {
+
+void GradientSets::submit(const std::shared_ptr<GradientGroup>& group) {
+  const auto refuse = [&](std::string why) {
+    group->fail({.code = ErrorCode::kUsage, .bucket = group->name(), .what = std::move(why)});
+  };
+  const auto former = agreed_.find(group->name());
+  if (former != agreed_.end() && former->second->in_flight()) {
+    return refuse("the set of this name is in the middle of an iteration; call wait() first");
+  }
+  const bool is_proposed = std::ranges::any_of(
+      proposed_, [&](const auto& item) { return item.second->name() == group->name(); });
+  if (is_proposed) {
+    return refuse("the registration of a set of this name is not decided yet");
+  }
+  const std::string text = group->describe();
+  const Topic topic = coordinator_.propose("gradients " + group->name(),
+                                           XXH3_64bits(text.data(), text.size()), text, *group);
+  proposed_.emplace(topic, group);
+}
+
+void GradientSets::submit(GradientGroup& group, std::size_t bucket) {
+  if (!group.failed()) runner_.arrive(group.id_of(bucket));
+}
+
+bool GradientSets::accept(const Frame& decision) {
+  const auto proposal = proposed_.find(decision.topic);
+  if (proposal == proposed_.end()) return votes_.accept(decision);
+  const std::shared_ptr<GradientGroup> group = proposal->second;
+  activity_ = {.verb = "plan", .bucket = group->name()};
+  try {
+    plan(group);
+  } catch (const KoloError& e) {
+    if (!fails_alike(e.error())) throw;
+    group->fail(e.error());
+  }
+  proposed_.erase(proposal);
+  return true;
+}
+
+bool GradientSets::reject(const Topic& rejected, const Error& error) {
+  const auto proposal = proposed_.extract(rejected);
+  if (proposal.empty()) return votes_.reject(rejected, error);
+  proposal.mapped()->fail(error);
+  return true;
+}
+
+void GradientSets::plan(const std::shared_ptr<GradientGroup>& group) {
+  replace(group->name());
+  plan_gradients(*group, context_);
+  agreed_[group->name()] = group;
+  votes_.begin(group);
+}
+
+void GradientSets::replace(const std::string& name) {
+  const auto former = agreed_.find(name);
+  if (former == agreed_.end()) return;
+  if (former->second->failed()) {
+    // Other buckets than the rejected one may still be running: all stay, on all ranks alike.
+    failed_.push_back(std::move(former->second));
+  } else {
+    former->second->fail({.code = ErrorCode::kUsage,
+                          .bucket = name,
+                          .what = "this gradient set was replaced by a later registration of its "
+                                  "name; use the new one"});
+    remove_gradients(*former->second, context_.buckets);
+  }
+  agreed_.erase(former);
+}
+
+void GradientSets::fail_all(const Error& error) noexcept {
+  votes_.clear();
+  for (auto& [topic, group] : proposed_) group->fail(error);
+  for (auto& [name, group] : agreed_) group->fail(error);
+}
+
+}  // namespace kolo

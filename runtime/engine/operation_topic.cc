@@ -1,0 +1,62 @@
+#include "runtime/engine/operation_topic.h"
+
+#include "runtime/engine/operations.h"
+
+namespace kolo {
+
+int OperationTopic::waiters() const {
+  int count = 0;
+  for (const auto& operation : queue_) count += operation->ticket->waiters();
+  return count;
+}
+
+OperationTopic::Need OperationTopic::need() const {
+  if (queue_.empty() || proposal_ || arrived_ || is_held_) return Need::kNothing;
+  return bucket_ && !is_rejected_ && shape_ == OperationShape::of(head()) ? Need::kArrival
+                                                                          : Need::kProposal;
+}
+
+void OperationTopic::proposed(const Topic& topic) { proposal_ = topic; }
+
+void OperationTopic::accepted(std::optional<BucketId> bucket, std::shared_ptr<Rebindable> packer) {
+  proposal_.reset();
+  shape_ = OperationShape::of(head());
+  bucket_ = bucket;
+  is_rejected_ = false;
+  packer_ = std::move(packer);
+}
+
+void OperationTopic::rejected(const Error& error) noexcept {
+  proposal_.reset();
+  take_head()->ticket->fail(error);
+}
+
+void OperationTopic::bucket_rejected(const Error& error) {
+  is_rejected_ = true;
+  if (std::exchange(arrived_, false)) take_head()->ticket->fail(error);
+  all_.advance(*this);
+}
+
+void OperationTopic::arrived() {
+  arrived_ = true;
+  if (packer_) packer_->rebind(0, head().buffer.data, head().input);
+}
+
+std::shared_ptr<Operation> OperationTopic::take_head() noexcept {
+  std::shared_ptr<Operation> head = std::move(queue_.front());
+  queue_.pop_front();
+  return head;
+}
+
+void OperationTopic::fail_all(const Error& error) noexcept {
+  proposal_.reset();
+  while (!queue_.empty()) take_head()->ticket->fail(error);
+}
+
+void OperationTopic::bucket_finished(std::size_t) {
+  arrived_ = false;
+  complete_head();
+  all_.advance(*this);
+}
+
+}  // namespace kolo

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "comm/coordinator/frame.h"
+#include "fusion/rebindable.h"
+#include "runtime/engine/bucket_table.h"
+#include "runtime/engine/operation.h"
+
+namespace kolo {
+
+class Operations;
+
+/// All uses of one operation name: queued in order, negotiated when the signature is new, run one
+/// at a time in the bucket that was made for it.
+///
+///   unknown --propose--> proposed --accept--> agreed --arrive, start, run--> agreed
+///      ^---- reject -------'                     '--- another signature at the head --> unknown
+///
+/// Threads: the engine's.
+class OperationTopic final : public BucketOwner {
+ public:
+  /// `all`, which outlives it, goes on with it when a use is over.
+  explicit OperationTopic(Operations& all) : all_(all) {}
+
+  /// What the head of the queue needs next.
+  enum class Need : std::uint8_t { kNothing, kProposal, kArrival };
+
+  void push(std::shared_ptr<Operation> operation) { queue_.push_back(std::move(operation)); }
+  Need need() const;
+  const Operation& head() const { return *queue_.front(); }
+
+  /// Nothing of it is queued or under way.
+  bool is_idle() const { return queue_.empty() && !proposal_ && !arrived_; }
+  /// While it is held, its head needs nothing.
+  void hold(bool held) { is_held_ = held; }
+
+  void proposed(const Topic& topic);
+  const std::optional<Topic>& proposal() const { return proposal_; }
+  /// The proposal was accepted; the head's signature now has this bucket (none for kClose).
+  void accepted(std::optional<BucketId> bucket, std::shared_ptr<Rebindable> packer);
+  /// The proposal was rejected: the head fails.
+  void rejected(const Error& error) noexcept;
+  /// The head has arrived; its buffer is bound to the bucket until it finishes.
+  void arrived();
+  /// Completes the head.
+  void complete_head() noexcept { take_head()->ticket->complete(); }
+  /// Fails everything.
+  void fail_all(const Error& error) noexcept;
+
+  /// The bucket of the last accepted signature.
+  std::optional<BucketId> bucket() const { return bucket_; }
+  /// The same, which from now on is no longer its own.
+  std::optional<BucketId> take_bucket() { return std::exchange(bucket_, std::nullopt); }
+
+  void bucket_finished(std::size_t index) override;
+  /// The bucket is not used again; the head fails if it is in it.
+  void bucket_rejected(const Error& error) override;
+  std::vector<BucketId> buckets_rejected_with(BucketId id) const override { return {id}; }
+  /// With those whose use is queued behind the head.
+  int waiters() const override;
+
+ private:
+  std::shared_ptr<Operation> take_head() noexcept;
+
+  Operations& all_;
+  std::deque<std::shared_ptr<Operation>> queue_;
+  OperationShape shape_;           // that the bucket was made for
+  std::optional<Topic> proposal_;  // undecided
+  std::optional<BucketId> bucket_;
+  std::shared_ptr<Rebindable> packer_;
+  bool is_held_ = false;
+  bool is_rejected_ = false;  // the bucket
+  bool arrived_ = false;      // the head, in the bucket
+};
+
+}  // namespace kolo

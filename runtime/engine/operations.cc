@@ -1,0 +1,155 @@
+#include "runtime/engine/operations.h"
+
+#include <string_view>
+#include <utility>
+
+#include <xxhash.h>
+
+#include "runtime/plan/operation_plan.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::string_view kCloseName = "end of job";
+
+constexpr std::string_view kRetirement = "retirement";
+/// In a vote on it: an operation is not idle at this rank.
+constexpr std::uint64_t kBusyBit = std::uint64_t{1} << 63;
+
+/// Operations and gradient sets have name spaces of their own.
+std::string topic_name(const Operation& operation) {
+  return operation.kind == OperationKind::kClose ? std::string(kCloseName)
+                                                 : "operation " + operation.name;
+}
+
+}  // namespace
+
+void Operations::submit(const std::shared_ptr<Operation>& operation) {
+  OperationTopic& topic = topic_of(*operation);
+  topic.push(operation);
+  advance(topic);
+}
+
+OperationTopic& Operations::topic_of(const Operation& operation) {
+  if (operation.kind == OperationKind::kClose) return close_;
+  return topics_.try_emplace(operation.name, *this).first->second;
+}
+
+void Operations::advance(OperationTopic& topic) {
+  switch (topic.need()) {
+    case OperationTopic::Need::kNothing:
+      return;
+    case OperationTopic::Need::kArrival:
+      topic.arrived();
+      if (topic.head().buffer.memory == MemoryKind::kDevice) {
+        context_.executor.set_input(*topic.bucket(), 0, topic.head().ready.get());
+      }
+      runner_.arrive(*topic.bucket());
+      return;
+    case OperationTopic::Need::kProposal: {
+      const std::string text = topic.head().signature();
+      topic.proposed(coordinator_.propose(topic_name(topic.head()),
+                                          XXH3_64bits(text.data(), text.size()), text, topic));
+      proposed_.emplace(*topic.proposal(), &topic);
+      return;
+    }
+  }
+}
+
+bool Operations::accept(const Frame& decision) {
+  if (retirement_ && retirement_->vote == decision.topic) {
+    retire(decision);
+    return true;
+  }
+  const auto proposal = proposed_.extract(decision.topic);
+  if (proposal.empty()) return false;
+  OperationTopic& topic = *proposal.mapped();
+  activity_ = {.verb = "plan", .bucket = topic.head().name};
+  try {
+    plan(topic);
+  } catch (const KoloError& e) {
+    if (!fails_alike(e.error())) throw;
+    topic.rejected(e.error());
+  }
+  activity_ = {.verb = "agree"};
+  if (closed_) return true;
+  advance(topic);
+  vote_on_oldest();
+  return true;
+}
+
+bool Operations::reject(const Topic& rejected, const Error& error) {
+  if (retirement_ && retirement_->vote == rejected) {
+    coordinator_.fail(error);  // Not by this program: votes are answered at once.
+    return true;
+  }
+  const auto proposal = proposed_.extract(rejected);
+  if (proposal.empty()) return false;
+  proposal.mapped()->rejected(error);
+  advance(*proposal.mapped());
+  return true;
+}
+
+void Operations::plan(OperationTopic& topic) {
+  const Operation& head = topic.head();
+  if (head.kind == OperationKind::kClose) {
+    topic.accepted(std::nullopt, nullptr);
+    topic.complete_head();
+    closed_ = true;
+    return;
+  }
+  // All ranks have finished every use of the former signature, or forgotten one that was rejected,
+  // before they propose a new one.
+  BucketTable& buckets = context_.buckets;
+  std::erase(by_age_, head.name);
+  if (const auto former = topic.take_bucket()) buckets.remove(*former);
+  PlannedOperation planned = plan_operation(head, context_);
+  const BucketId id = buckets.add(std::move(planned.bucket), topic, 0, head.signature());
+  buckets[id].name = name_key(topic_name(head));
+  by_age_.push_back(head.name);
+  topic.accepted(id, std::move(planned.packer));
+}
+
+void Operations::fail_all(const Error& error) noexcept {
+  proposed_.clear();
+  retirement_.reset();
+  for (auto& [name, topic] : topics_) topic.fail_all(error);
+  close_.fail_all(error);
+}
+
+// --- Names that go ------------------------------------------------------------------------------
+
+void Operations::vote_on_oldest() {
+  if (retirement_ || by_age_.size() < 2 || !context_.buckets.is_crowded()) return;
+  const std::string& name = by_age_.front();
+  OperationTopic& oldest = topics_.at(name);
+  const BucketTable::Bucket& bucket = context_.buckets[*oldest.bucket()];
+  const std::uint64_t uses = bucket.rejected ? *bucket.rejected + 1 : bucket.iteration;
+  const auto rank = static_cast<std::uint64_t>(context_.transport.rank());
+  oldest.hold(true);
+  const Topic vote = coordinator_.vote(kRetirement, oldest.is_idle() ? uses : kBusyBit | rank,
+                                       "whether '" + name + "' is still used", nobody_);
+  retirement_ = {vote, name};
+}
+
+void Operations::retire(const Frame& decision) {
+  const std::string name = std::move(retirement_->name);
+  retirement_.reset();
+  OperationTopic& topic = topics_.at(name);
+  topic.hold(false);
+  std::erase(by_age_, name);
+  if (decision.least != decision.greatest || (decision.least & kBusyBit) != 0) {
+    if (topic.bucket()) by_age_.push_back(name);
+  } else {
+    context_.buckets.remove(*topic.take_bucket());
+    if (topic.is_idle()) {
+      topics_.erase(name);
+    } else {
+      advance(topic);
+    }
+    return vote_on_oldest();  // Several names may have been agreed on meanwhile.
+  }
+  advance(topic);
+}
+
+}  // namespace kolo

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "comm/coordinator/coordinator.h"
+#include "runtime/engine/bucket_runner.h"
+#include "runtime/engine/operation_topic.h"
+#include "runtime/plan/plan_context.h"
+
+namespace kolo {
+
+/// The single operations of a job, by name, and the end of the job: agrees with other ranks on each
+/// new signature, plans a bucket for it, and runs the uses of a name one after another.
+///
+/// Programs may make up names for ever. When there is little room left, all ranks vote at an
+/// agreement on a new name whether the oldest one goes: it does if it is idle everywhere after
+/// equally many uses. Until that is decided, which takes one trip, it is not begun anywhere.
+///
+/// Threads: the engine's. Errors: those of the plan that may be this rank's alone.
+class Operations {
+ public:
+  /// Everything outlives it.
+  Operations(Coordinator& coordinator, const PlanContext& context, BucketRunner& runner,
+             Activity& activity)
+      : coordinator_(coordinator), context_(context), runner_(runner), activity_(activity) {}
+
+  void submit(const std::shared_ptr<Operation>& operation);
+
+  /// Takes a decision. Returns false if it is about none of these.
+  bool accept(const Frame& decision);
+  bool reject(const Topic& topic, const Error& error);
+
+  /// All ranks have agreed on the end of the job.
+  bool closed() const { return closed_; }
+
+  /// The job has failed: so does every operation.
+  void fail_all(const Error& error) noexcept;
+
+  /// Sees to what the head of the queue needs.
+  void advance(OperationTopic& topic);
+
+ private:
+  /// A vote on whether this one, which is held, goes.
+  struct Retirement {
+    Topic vote;
+    std::string name;
+  };
+  struct Nobody : Waited {
+    int waiters() const override { return 0; }
+  };
+
+  OperationTopic& topic_of(const Operation& operation);
+  void plan(OperationTopic& topic);
+  void vote_on_oldest();
+  void retire(const Frame& decision);
+
+  Coordinator& coordinator_;
+  const PlanContext& context_;
+  BucketRunner& runner_;
+  Activity& activity_;
+  std::map<std::string, OperationTopic> topics_;  // by name
+  OperationTopic close_{*this};
+  std::map<Topic, OperationTopic*> proposed_;
+  std::deque<std::string> by_age_;  // that have a bucket, oldest agreement first
+  std::optional<Retirement> retirement_;
+  Nobody nobody_;  // waits for a retirement
+  bool closed_ = false;
+};
+
+}  // namespace kolo
