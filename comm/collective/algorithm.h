@@ -169,8 +169,20 @@ void append_hierarchical(ScheduleBuilder& builder, const std::vector<Stage>& sta
 /// The price of a hierarchy for a chunk in host memory.
 Passage hierarchical_price(const HostLinks& links, const LocalHalves& local, HostPrice cross,
                            double bytes);
-/// And for a bucket in device memory, in units of at most `unit_bytes` that follow each other
-/// through reduce-scatter, staged exchange and all-gather, at most two in flight.
+
+/// The time of an exchange among all ranks of `grid` whose messages are staged: each is copied from
+/// a device to the host, sent, and copied to a device. Copies in one direction follow each other;
+/// of messages inside a node only those of one per round are counted.
+struct StagedExchange {
+  double copy_us = 0;  ///< In each direction.
+  double network_us = 0;
+};
+/// `copied_bytes`: what one rank copies in each direction.
+StagedExchange staged_exchange(const ProcessGrid& grid, const LinkCosts& costs, HostPrice price,
+                               double bytes, double copied_bytes);
+
+/// The price of a hierarchy for a bucket in device memory, in units of at most `unit_bytes` that
+/// follow each other through reduce-scatter, staged exchange and all-gather, at most two in flight.
 double hierarchical_device_us(const ProcessGrid& grid, const LinkCosts& costs,
                               const LocalHalves& local, HostPrice cross, std::size_t bytes,
                               std::size_t unit_bytes);

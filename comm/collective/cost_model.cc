@@ -51,9 +51,9 @@ double staged_us(const AlgorithmEntry& entry, const ProcessGrid& grid, const Lin
                  double bytes) {
   if (grid.world_size() == 1) return 0;
   const double ranks = grid.world_size();
-  const LinkCosts network = network_only(costs);
-  return entry.price(HostLinks(grid, network, bytes), bytes).alone_us() +
-         2 * transfer_us(costs.staging, 2 * (ranks - 1) / ranks * bytes);
+  const auto [copy, network] =
+      staged_exchange(grid, costs, entry.price, bytes, 2 * (ranks - 1) / ranks * bytes);
+  return 2 * copy + network;
 }
 
 }  // namespace

@@ -87,6 +87,26 @@ Passage hierarchical_price(const HostLinks& links, const LocalHalves& local, Hos
   return halves + cross(HostLinks(nodes, links.costs(), links.bucket_bytes(), groups), bytes);
 }
 
+// A round with 3 peers takes the latency of 4 copies: those of 3 messages to the host, and that of
+// the last one from it.
+//
+//   down   -0- -1- -2-
+//   up         -0- -1- -2-
+StagedExchange staged_exchange(const ProcessGrid& grid, const LinkCosts& costs, HostPrice price,
+                               double bytes, double copied_bytes) {
+  LinkCosts counting = network_only(costs);
+  counting.memory.latency_us = counting.network.latency_us = counting.network.message_us = 1;
+  const Passage counted = price(HostLinks(grid, counting, bytes), bytes);
+  const double rounds = counted.wait_us;
+  const double sent = counted.processor_us / 2;  // messages; as many are received
+  const double latency_us =
+      grid.num_nodes() > 1 ? costs.network.latency_us : costs.memory.latency_us;
+  return {
+      .copy_us = (rounds + sent) / 2 * costs.staging.latency_us +
+                 copied_bytes / costs.staging.bytes_per_us,
+      .network_us = rounds * latency_us + counted.link_us + 2 * sent * costs.network.message_us};
+}
+
 // A unit takes its stages one after the other; each stage has one unit at a time, and the fixed
 // order of launches lets two units be in flight:
 //
@@ -94,8 +114,6 @@ Passage hierarchical_price(const HostLinks& links, const LocalHalves& local, Hos
 //   down, network, up  ---0---  ---1---    ---2---
 //
 //   units follow each other at max(slowest stage, half of all stages)
-//
-// The processors' share of the exchange is left out.
 double hierarchical_device_us(const ProcessGrid& grid, const LinkCosts& costs,
                               const LocalHalves& local, HostPrice cross, std::size_t bytes,
                               std::size_t unit_bytes) {
@@ -104,17 +122,15 @@ double hierarchical_device_us(const ProcessGrid& grid, const LinkCosts& costs,
   const double unit = static_cast<double>(bytes) / units;
   const double ranks = grid.largest_node();
   const double half = ranks > 1 ? local.device_half_us(costs, ranks, unit) : 0;
-  double copy = 0;  // to the host, and later back
-  double exchange = 0;
+  StagedExchange exchange;
   if (grid.num_nodes() > 1) {
     const double nodes = grid.num_nodes();
-    copy = transfer_us(costs.staging, 2 * (nodes - 1) / nodes * unit / grid.smallest_node());
-    const LinkCosts network = network_only(costs);
-    const ProcessGrid leaders = one_rank_per_node(grid.num_nodes());
-    exchange = cross(HostLinks(leaders, network, unit), unit).alone_us();
+    exchange = staged_exchange(one_rank_per_node(grid.num_nodes()), costs, cross, unit,
+                               2 * (nodes - 1) / nodes * unit / grid.smallest_node());
   }
-  const double all = 2 * half + 2 * copy + exchange;
-  const double slowest = std::max({2 * half, copy, exchange});
+  const auto [copy, network] = exchange;
+  const double all = 2 * half + 2 * copy + network;
+  const double slowest = std::max({2 * half, copy, network});
   return all + (units - 1) * std::max(slowest, all / 2);
 }
 

@@ -85,9 +85,10 @@ Passage Round::there_and_back(double bytes) const {
 }
 
 LinkCosts network_only(LinkCosts costs) {
+  constexpr double kNoTime = std::numeric_limits<double>::infinity();
   costs.network.message_us = costs.step_us = 0;
-  costs.memory.bytes_per_us = costs.memory.cached_bytes_per_us = costs.memory.shared_bytes_per_us =
-      std::numeric_limits<double>::infinity();
+  costs.memory.cached_bytes_per_us = costs.memory.bytes_per_us_8m = costs.memory.bytes_per_us_32m =
+      costs.memory.bytes_per_us = costs.memory.shared_bytes_per_us = kNoTime;
   return costs;
 }
 

@@ -237,7 +237,7 @@ TEST(Constants, DefaultsDecideWithinAQuarterOverOtherNetworks) {
 }
 
 TEST(Constants, DefaultsForDevicesDecideWithinAQuarter) {
-  for (const char* network : {"", kGigabit}) {
+  for (const char* network : {"", kGigabit, kHundredGigabit}) {
     SCOPED_TRACE(network);
     expect_tolerance(Machines(parse_link_costs(network)), MemoryKind::kDevice,
                      documented_defaults(), 1.25);

@@ -106,8 +106,8 @@ TEST(DeviceCostModel, AgreesWithTheFormulas) {
   EXPECT_DOUBLE_EQ(predict_us(two, "native", 400),
                    2 + 2 * 50 + 200);  // The network is the slower part.
   // Halves of collectives, copies of a rank's 2(H-1)/H S/2, ring between nodes: one after the
-  // other.
-  const double collectives = 2 * (2 + 20), copy = 5 + 50, exchange = 2 * (100 + 200);
+  // other. Two messages are sent and two received, each of which takes a copy and 1 us.
+  const double collectives = 2 * (2 + 20), copy = 2 * 5 + 50, exchange = 2 * (100 + 200) + 4;
   const double one_unit = collectives + 2 * copy + exchange;
   EXPECT_DOUBLE_EQ(ring_us(two, 400), one_unit);
   // Four units: the slowest stage sets the pace of the other three.
@@ -117,12 +117,16 @@ TEST(DeviceCostModel, AgreesWithTheFormulas) {
   costs.network.latency_us = 0;
   costs.network.bytes_per_us = 8;
   const CostModel balanced(ProcessGrid::with_node_sizes({2, 2}), costs);
-  const double all = 44 + 2 * 55 + 50;
+  const double all = 44 + 2 * 60 + 54;
   EXPECT_DOUBLE_EQ(ring_us(balanced, 800, 400), all + all / 2);
 
   const CostModel four(ProcessGrid::with_node_sizes({1, 1, 1, 1}), costs);
   EXPECT_DOUBLE_EQ(predict_us(four, "native", 400),
                    2 + 4 * 50 + 300);  // Nothing goes inside a node.
+  // In each of two rounds three messages are copied, one after the other, and then the last of them
+  // to the peer's device; the bytes are 2(H-1)/H S each way.
+  EXPECT_DOUBLE_EQ(predict_us(four, "hierarchical:native,direct", 400),
+                   2 * (3 + 1) * 5 + 2 * 150 + 12 + 75);
 }
 
 TEST(DeviceCostModel, PrefersTheLibraryUnlessItsNetworkIsPoor) {
