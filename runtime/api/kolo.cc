@@ -115,10 +115,10 @@ class RuntimeState {
     return group;
   }
 
-  void bucket_ready(GradientGroup& group, const GradientGroup::ReadyBucket& bucket) {
+  void bucket_ready(GradientGroup& group, const GradientIterations::ReadyBucket& bucket) {
     engine_.submit(group, bucket.index);
     driver_->attend(bucket.expects_wait ? Driver::Next::kDrive : Driver::Next::kUnknown);
-    if (bucket.is_last) group.end_marking();
+    if (bucket.is_last) group.iterations().end_marking();
   }
 
   Driver& driver() { return *driver_; }
@@ -290,7 +290,7 @@ GradientSet::GradientSet(GradientSet&&) noexcept = default;
 GradientSet& GradientSet::operator=(GradientSet&&) noexcept = default;
 
 GradientSet::~GradientSet() {
-  if (group_ && group_->in_flight()) {
+  if (group_ && group_->iterations().in_flight()) {
     log::warn(fmt::format(
         "gradient set '{}' was destroyed in the middle of an iteration; its memory must "
         "outlive the runtime",
@@ -307,22 +307,25 @@ BufferView GradientSet::view(std::size_t index) const {
 
 void GradientSet::ready(std::size_t index) {
   runtime_->enter();
-  if (const auto bucket = group_->note_ready(index)) runtime_->bucket_ready(*group_, *bucket);
+  if (const auto bucket = group_->iterations().mark(index))
+    runtime_->bucket_ready(*group_, *bucket);
 }
 
 void GradientSet::ready(std::size_t index, NativeStream stream) {
   runtime_->enter();
-  if (const auto bucket = group_->note_ready(index, stream)) {
+  if (const auto bucket = group_->iterations().mark(index, stream)) {
     runtime_->bucket_ready(*group_, *bucket);
   }
 }
 
 void GradientSet::wait() {
-  if (!group_->wait(runtime_->options().operation_timeout, &runtime_->driver())) fail_late();
+  if (!group_->iterations().wait(runtime_->options().operation_timeout, &runtime_->driver()))
+    fail_late();
 }
 
 void GradientSet::wait(NativeStream stream) {
-  if (!group_->wait(runtime_->options().operation_timeout, stream, &runtime_->driver()))
+  if (!group_->iterations().wait(runtime_->options().operation_timeout, stream,
+                                 &runtime_->driver()))
     fail_late();
 }
 
@@ -373,7 +376,7 @@ std::optional<double> GradientSet::residual_norm(std::string_view gradient) cons
 
 std::vector<CompressionStats> GradientSet::compression_stats() const {
   between_iterations("compression_stats()");
-  return group_->compressed().stats(group_->views());
+  return group_->compressed().stats();
 }
 
 bool GradientSet::is_sparse(std::size_t index) const { return group_->compressed().has(index); }
@@ -388,7 +391,7 @@ bool GradientSet::is_warming_up(std::size_t index) const {
 }
 
 void GradientSet::between_iterations(std::string_view call) const {
-  if (group_->in_flight()) {
+  if (group_->iterations().in_flight()) {
     throw UsageError(fmt::format("{} belongs between wait() and the next ready() of set '{}'", call,
                                  group_->name()));
   }

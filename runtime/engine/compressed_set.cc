@@ -38,15 +38,6 @@ void CompressedSet::plan(std::span<const GradientSpec> gradients, std::span<cons
     buckets_.back().predicted_us = predict_sparse_us(group, context.grid, context.costs);
     buckets_.back().codec->set_step(step);
   }
-  Plan plan;
-  plan.bucket_of.resize(gradients.size());
-  for (const CompressedBucket& bucket : buckets_) {
-    for (const std::size_t gradient : bucket.group.gradients) {
-      plan.bucket_of[gradient] = plan.buckets.size();
-    }
-    plan.buckets.push_back(planned_bucket(bucket.group, gradients, op));
-  }
-  readiness_.emplace(plan);
   views_.assign(views.begin(), views.end());
   if (step == 0) find_others();  // Else an iteration has to end, in which new ones were dense.
 }
@@ -76,9 +67,13 @@ std::string CompressedSet::describe() const {
   return text;
 }
 
-std::optional<std::size_t> CompressedSet::mark(std::size_t gradient) {
-  const auto bucket = readiness_->mark(gradient);
-  return bucket ? std::optional(kFirst + *bucket) : std::nullopt;
+void CompressedSet::append_to(Plan& plan) const {
+  for (const CompressedBucket& bucket : buckets_) {
+    for (const std::size_t gradient : bucket.group.gradients) {
+      plan.bucket_of[gradient] = plan.buckets.size();
+    }
+    plan.buckets.push_back(bucket.planned);
+  }
 }
 
 void CompressedSet::end_step() {
@@ -113,7 +108,7 @@ std::optional<double> CompressedSet::residual_norm(std::string_view tensor) cons
   return std::nullopt;
 }
 
-std::vector<CompressionStats> CompressedSet::stats(std::span<const BufferView> views) const {
+std::vector<CompressionStats> CompressedSet::stats() const {
   std::vector<CompressionStats> result;
   for (const CompressedBucket& bucket : buckets_) {
     const CompressedGroupStats& stats = bucket.codec->stats();
@@ -121,7 +116,7 @@ std::vector<CompressionStats> CompressedSet::stats(std::span<const BufferView> v
     double gradient = 0;
     for (std::size_t i = 0; i < bucket.group.gradients.size(); ++i) {
       residual = std::hypot(residual, bucket.codec->residual_norm(i));
-      gradient = std::hypot(gradient, norm(views[bucket.group.gradients[i]]));
+      gradient = std::hypot(gradient, norm(views_[bucket.group.gradients[i]]));
     }
     const auto elements = static_cast<double>(bucket.group.count);
     result.push_back({.tensors = bucket.name,

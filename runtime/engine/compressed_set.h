@@ -9,7 +9,7 @@
 
 #include "comm/base/buffer_view.h"
 #include "comm/base/clock.h"
-#include "fusion/readiness.h"
+#include "fusion/bucket_planner.h"
 #include "runtime/api/compression_stats.h"
 #include "runtime/engine/compression_state.h"
 #include "runtime/observe/timeline.h"
@@ -20,8 +20,8 @@ namespace kolo {
 /// The gradients of a set that travel in compression groups. Its buckets have numbers of their own
 /// kind, so that the dense ones of the set can be planned anew without a residual noticing.
 ///
-/// Threads: as `GradientGroup`: `mark`, `end_step` and what follows it are the user's, under the
-///          group's lock or between iterations; the rest is the engine's.
+/// Threads: as `GradientGroup`: `end_step` and what follows it are the user's, under the lock of
+///          its iterations or between them; the rest is the engine's.
 class CompressedSet {
  public:
   /// The number of the first bucket; those of dense buckets are below.
@@ -49,8 +49,8 @@ class CompressedSet {
   Timeline::Span span(std::size_t i) const { return buckets_[i].span; }
 
   bool has(std::size_t gradient) const { return gradient < has_.size() && has_[gradient]; }
-  /// Notes a gradient; the number of its bucket if it was the last one that this waited for.
-  std::optional<std::size_t> mark(std::size_t gradient);
+  /// Appends its buckets to those of a plan, in which its gradients are in none.
+  void append_to(Plan& plan) const;
 
   /// After all buckets of an iteration: accepts the step in all groups that were in it, or forgets
   /// it in all if any number that any rank sent, here or in the set's other gradients, was not
@@ -61,8 +61,7 @@ class CompressedSet {
   void flush_next();
   /// Of this rank; nothing if the tensor is in no group.
   std::optional<double> residual_norm(std::string_view tensor) const;
-  /// `views` as in `plan`.
-  std::vector<CompressionStats> stats(std::span<const BufferView> views) const;
+  std::vector<CompressionStats> stats() const;
   bool corrects_momentum(std::size_t gradient) const;
   bool is_warming_up(std::size_t gradient) const;
 
@@ -84,7 +83,6 @@ class CompressedSet {
   std::vector<bool> has_;           // by gradient
   std::vector<BufferView> views_;   // places of all gradients
   std::vector<BufferView> others_;  // of those that travel dense in this iteration
-  std::optional<Readiness> readiness_;
 };
 
 }  // namespace kolo

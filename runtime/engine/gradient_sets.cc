@@ -14,7 +14,7 @@ void GradientSets::submit(const std::shared_ptr<GradientGroup>& group) {
     group->fail({.code = ErrorCode::kUsage, .bucket = group->name(), .what = std::move(why)});
   };
   const auto former = agreed_.find(group->name());
-  if (former != agreed_.end() && former->second->in_flight()) {
+  if (former != agreed_.end() && former->second->iterations().in_flight()) {
     return refuse("the set of this name is in the middle of an iteration; call wait() first");
   }
   const bool is_proposed = std::ranges::any_of(

@@ -10,7 +10,7 @@ void GradientVotes::begin(const std::shared_ptr<GradientGroup>& group) {
     const std::weak_ptr<GradientGroup> measured = group;
     group->measure_dense_steps(step_clock_, [this, measured] { cast(measured.lock()); });
   } else {
-    group->begin();
+    group->iterations().begin();
   }
   group->registration().complete();
 }
@@ -19,7 +19,7 @@ void GradientVotes::begin(const std::shared_ptr<GradientGroup>& group) {
 /// costs that are the same everywhere.
 void GradientVotes::cast(const std::shared_ptr<GradientGroup>& group) {
   const Topic topic =
-      coordinator_.vote("steps " + group->name(), to_word(group->take_dense_steps()),
+      coordinator_.vote("steps " + group->name(), to_word(group->iterations().take_dense_steps()),
                         "the step times of gradient set '" + group->name() + "'", *group);
   undecided_.emplace(topic, group);
 }
@@ -46,7 +46,7 @@ void GradientVotes::settle(GradientGroup& group, const DenseSteps& measured) {
       log::info("compression, settled: " + to_string(decision));
     }
   }
-  group.end_vote();
+  group.iterations().vote_ended();
 }
 
 }  // namespace kolo

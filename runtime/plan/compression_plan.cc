@@ -83,6 +83,7 @@ CompressedBucket add_compressed(const PlannedGroup& group, std::span<const Gradi
   }
   CompressedBucket result{.group = group,
                           .name = group.name(gradients),
+                          .planned = planned,
                           .codec = CompressedGroup::make(rank, context.grid, options)};
   const PlanInputs inputs = context.inputs();
   const auto add = [&](auto compile, std::string_view kind) {

@@ -36,6 +36,7 @@ std::vector<PlannedGroup> plan_groups(std::span<const GradientSpec> gradients);
 struct CompressedBucket {
   PlannedGroup group;
   std::string name;
+  PlannedBucket planned;
   std::shared_ptr<CompressedGroup> codec;
   BucketId sparse = 0;
   BucketId dense = 0;

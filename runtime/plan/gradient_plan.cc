@@ -168,7 +168,8 @@ void install(GradientGroup& group, const PlanContext& context, Draft draft) {
   summary.buckets += group.compressed().size();
   identity += group.compressed().describe();
   summary.hash = XXH3_64bits(identity.data(), identity.size());
-  group.planned(draft.plan, std::move(ids), std::move(finished_events), std::move(summary));
+  group.planned(std::move(draft.plan), std::move(ids), std::move(finished_events),
+                std::move(summary));
 }
 
 }  // namespace

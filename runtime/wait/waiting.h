@@ -2,8 +2,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 
 #include "comm/base/clock.h"
 #include "comm/base/mutex.h"
@@ -34,18 +32,6 @@ inline TimePoint deadline_after(std::chrono::milliseconds timeout,
 /// first.
 ///
 /// Before: `settled` may be called without the mutex, and changes under it.
-template <typename Settled>
-bool wait_until(TimePoint deadline, Driver* driver, const Settled& settled, std::mutex& mutex,
-                std::condition_variable& changed) {
-  if (driver != nullptr) driver->drive(settled, deadline);
-  if (settled()) return true;
-  std::unique_lock lock(mutex);
-  if (deadline != TimePoint::max()) return changed.wait_until(lock, deadline, settled);
-  changed.wait(lock, settled);
-  return true;
-}
-
-/// The same with a mutex that the thread safety analysis knows.
 template <typename Settled>
 bool wait_until(TimePoint deadline, Driver* driver, const Settled& settled, Mutex& mutex,
                 ConditionVariable& changed) {

@@ -189,7 +189,7 @@ class EngineJob {
 /// Marks a gradient as `GradientSet::ready` does; `stream`, if given, belongs to a device gradient.
 template <typename... Stream>
 void mark(Engine& engine, GradientGroup& group, std::size_t gradient, Stream... stream) {
-  const auto bucket = group.note_ready(gradient, stream...);
+  const auto bucket = group.iterations().mark(gradient, stream...);
   if (bucket) engine.submit(group, bucket->index);
 }
 

@@ -72,7 +72,8 @@ std::vector<std::uint32_t> run(const std::vector<int>& nodes, std::size_t fusion
     }
     job.run_until_idle();
     for (const auto& group : groups) {
-      if (!group->wait(std::chrono::milliseconds(1))) throw std::runtime_error("not finished");
+      if (!group->iterations().wait(std::chrono::milliseconds(1)))
+        throw std::runtime_error("not finished");
       for (std::size_t g = 0; g < group->gradients().size(); ++g) {
         const auto* const values = static_cast<const float*>(group->view(g).data);
         for (std::size_t i = 0; i < group->view(g).count; ++i) {

@@ -136,7 +136,7 @@ TEST_P(DeviceGradients, AverageForAnyInterleaving) {
       training.mark_all(iteration);
       training.job.run_until_idle();
       for (const auto& group : training.groups) {
-        ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
+        ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
       }
       training.expect_averages(iteration);
     }
@@ -176,10 +176,11 @@ TEST(DeviceEngine, AStreamWaitsInsteadOfTheProcessor) {
         GradientGroup& group = training.group(rank);
         bool is_over = false;
         training.job.run_until([&] {
-          is_over = is_over || group.all_enqueued();
+          is_over = is_over || group.iterations().all_enqueued();
           return is_over;
         });
-        ASSERT_TRUE(group.wait(std::chrono::milliseconds(1), {&training.stream(rank)}));
+        ASSERT_TRUE(
+            group.iterations().wait(std::chrono::milliseconds(1), {&training.stream(rank)}));
         training.stream(rank).enqueue([&seen, rank, view = group.view(0)] {
           seen[static_cast<std::size_t>(rank)] = static_cast<const float*>(view.data)[0];
           return true;
@@ -315,7 +316,7 @@ TEST(DeviceEngine, ASteadyStepAllocatesNothing) {
         EXPECT_EQ(calls, idle.calls()) << "beyond those of the test, iteration " << iteration;
       }
       for (int rank = 0; rank < 4; ++rank) {
-        ASSERT_TRUE(training.group(rank).wait(std::chrono::milliseconds(1)));
+        ASSERT_TRUE(training.group(rank).iterations().wait(std::chrono::milliseconds(1)));
         const AllocationCounts& first = before[static_cast<std::size_t>(rank)];
         EXPECT_EQ(counts(rank).allocations, first.allocations);
         EXPECT_EQ(counts(rank).events, first.events);

@@ -61,7 +61,7 @@ class FaultyJob {
 
   std::string error(int rank) {
     try {
-      return group(rank).wait(std::chrono::milliseconds(1)) ? "" : "no answer";
+      return group(rank).iterations().wait(std::chrono::milliseconds(1)) ? "" : "no answer";
     } catch (const KoloError& e) {
       return e.what();
     }

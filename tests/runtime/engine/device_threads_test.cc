@@ -58,15 +58,15 @@ class DeviceRank {
   }
 
   void ready(GradientGroup& group, std::size_t gradient) {
-    const auto bucket = group.note_ready(gradient, {&stream()});
+    const auto bucket = group.iterations().mark(gradient, {&stream()});
     if (!bucket) return;
     engine_->submit(group, bucket->index);
     driver_->attend(Driver::Next::kUnknown);
   }
 
-  bool wait(GradientGroup& group) { return group.wait(kLimit, driver_.get()); }
+  bool wait(GradientGroup& group) { return group.iterations().wait(kLimit, driver_.get()); }
   bool wait_on_stream(GradientGroup& group) {
-    return group.wait(kLimit, {&stream()}, driver_.get());
+    return group.iterations().wait(kLimit, {&stream()}, driver_.get());
   }
 
   void close() {

@@ -109,7 +109,7 @@ class Program {
 
   static void wait(GradientGroup& group) {
     try {
-      EXPECT_TRUE(group.wait(std::chrono::milliseconds(1)));
+      EXPECT_TRUE(group.iterations().wait(std::chrono::milliseconds(1)));
     } catch (const KoloError&) {
     }
   }
@@ -222,7 +222,7 @@ TEST(EngineException, OfACodecIsOneErrorOnAllRanks) {
   job.run_until_idle(kTick);
   for (const auto& group : groups) {
     try {
-      group->wait(std::chrono::milliseconds(1));
+      group->iterations().wait(std::chrono::milliseconds(1));
       ADD_FAILURE() << "took a payload that no peer can have sent";
     } catch (const KoloError& e) {
       EXPECT_EQ(e.error().code, ErrorCode::kInternal);

@@ -175,7 +175,7 @@ TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
   const auto other =
       job.submit(1, {.kind = OperationKind::kAllReduce, .name = "y", .buffer = view(buffer)});
   std::thread waits_for_gradients(
-      [&] { EXPECT_THROW(failed[0]->wait(std::chrono::milliseconds(0)), KoloError); });
+      [&] { EXPECT_THROW(failed[0]->iterations().wait(std::chrono::milliseconds(0)), KoloError); });
   std::thread waits_for_other(
       [&] { EXPECT_THROW(other->ticket->wait(std::chrono::milliseconds(0)), KoloError); });
   while (failed[0]->waiters() == 0 || other->ticket->waiters() == 0) std::this_thread::yield();
@@ -183,7 +183,7 @@ TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
                 kTick);
   waits_for_gradients.join();
   waits_for_other.join();
-  EXPECT_THROW(failed[1]->note_ready(1), KoloError);
+  EXPECT_THROW(failed[1]->iterations().mark(1), KoloError);
 
   const auto groups = register_set();
   for (int rank = 0; rank < 2; ++rank) {
@@ -196,7 +196,7 @@ TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
   }
   job.run_until_idle();
   for (const auto& group : groups) {
-    ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
+    ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
     EXPECT_EQ(static_cast<const float*>(group->view(1).data)[29], 1.5F);
   }
 }
@@ -227,7 +227,7 @@ TEST(Engine, ASetThatIsRegisteredTwiceCountsOnce) {
     }
     job.run_until_idle();
     for (const auto& group : {first, other}) {
-      ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
+      ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
       EXPECT_EQ(static_cast<const float*>(group->view(0).data)[29], 1.5F);
     }
   }
@@ -267,7 +267,7 @@ TEST(Engine, ARejectedBucketThatIsRunningIsAbandoned) {
       waiting.emplace_back([&groups, &errors, rank] {
         const auto index = static_cast<std::size_t>(rank);
         try {
-          groups[index]->wait(std::chrono::milliseconds(0));
+          groups[index]->iterations().wait(std::chrono::milliseconds(0));
         } catch (const KoloError& e) {
           errors[index] = e.what();
         }

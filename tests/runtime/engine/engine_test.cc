@@ -147,7 +147,7 @@ TEST_P(GradientSets, AverageInAnyOrderOfReadiness) {
         }
         job.run_until_idle();
         for (const auto& group : groups) {
-          ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
+          ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
           for (std::size_t g = 0; g < counts.size(); ++g) {
             const auto* values = static_cast<const float*>(group->view(g).data);
             for (std::size_t i = 0; i < counts[g]; ++i) {
@@ -199,7 +199,7 @@ TEST(Engine, BitsDoNotDependOnTimingOrFusion) {
       }
       job.run_until_idle();
       for (const auto& group : groups) {
-        ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
+        ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
         std::vector<float> result;
         for (std::size_t g = 0; g < 3; ++g) {
           const auto* values = static_cast<const float*>(group->view(g).data);
@@ -291,7 +291,7 @@ TEST(Engine, Float16WireFindsTheRangeOfEachGradient) {
       }
       job.run_until_idle();
       for (const auto& group : groups) {
-        ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
+        ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
         for (const std::size_t g : {0u, 1u}) {
           ASSERT_EQ(
               std::memcmp(at(group, g).data(), at(groups[0], g).data(), kCount * sizeof(float)), 0);

@@ -86,13 +86,13 @@ class MeasuredJob {
     for (const int rank : order) {
       job_.clock().advance(times_of(rank).compute - now);
       now = times_of(rank).compute;
-      EXPECT_FALSE(group(rank).wait(milliseconds(1))) << "nobody has polled yet";
+      EXPECT_FALSE(group(rank).iterations().wait(milliseconds(1))) << "nobody has polled yet";
     }
     job_.clock().advance(length - now);
     job_.run_until_idle();
     std::set<std::uint64_t> plans;
     for (const auto& group : groups_) {
-      EXPECT_TRUE(group->wait(milliseconds(1)));
+      EXPECT_TRUE(group->iterations().wait(milliseconds(1)));
       plans.insert(group->summary().hash);
     }
     EXPECT_EQ(plans.size(), 1u) << "ranks run different plans";
@@ -317,7 +317,7 @@ TEST(MeasuredTimes, NewTensorsAreAgreedOnWhileARankIsLateForTheVote) {
       engines.finish(operations);
       engines.run_until_idle();
       for (int rank = 0; rank < 3; ++rank) {
-        ASSERT_TRUE(job.group(rank).wait(milliseconds(1))) << "step " << step;
+        ASSERT_TRUE(job.group(rank).iterations().wait(milliseconds(1))) << "step " << step;
       }
       for (const auto& mine : data) ASSERT_THAT(mine, testing::Each(3.0F));
     }
@@ -342,7 +342,8 @@ TEST(MeasuredTimes, ARankThatLeavesDuringTheVoteEndsTheWaitOfAll) {
     engines.engine(2).abort({.code = ErrorCode::kPeerLost, .rank = 2, .peer = 2, .what = "left"});
     engines.run_until([&] { return job.group(0).failed() && job.group(1).failed(); },
                       milliseconds(10));
-    for (int rank : {0, 1}) EXPECT_THROW(job.group(rank).wait(milliseconds(1)), KoloError);
+    for (int rank : {0, 1})
+      EXPECT_THROW(job.group(rank).iterations().wait(milliseconds(1)), KoloError);
   }
   EXPECT_GT(in_vote, 0u) << "the vote was never seen";
 }

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "comm/base/check.h"
+#include "comm/device/device.h"
+#include "fusion/gradient.h"
+
+namespace kolo {
+
+/// What orders the streams of the program with those of the runtime: an event per gradient in
+/// device memory, and one per bucket. Without a device it is empty.
+///
+/// Threads: `attach` and `plan` are the engine's, between iterations; the rest is anyone's.
+class GradientEvents {
+ public:
+  /// Gives every gradient in device memory its event. `device` outlives it.
+  void attach(Device& device, std::span<const GradientSpec> gradients) {
+    device_ = &device;
+    for (const GradientSpec& gradient : gradients) {
+      const bool is_on_device = gradient.memory == MemoryKind::kDevice;
+      ready_.push_back(is_on_device ? device.make_event() : nullptr);
+    }
+  }
+  /// By bucket, the event behind its results; null for one in host memory.
+  void plan(std::vector<const Event*> finished) { finished_ = std::move(finished); }
+
+  bool has_device() const { return device_ != nullptr; }
+  bool is_on_device(std::size_t bucket) const { return finished_[bucket] != nullptr; }
+  const Event& ready(std::size_t gradient) const { return *ready_[gradient]; }
+
+  /// The gradient is ready behind what `stream` does now.
+  void record(std::size_t gradient, NativeStream stream) {
+    device_->record(stream, *ready_[gradient]);
+  }
+  /// `stream` goes on behind the results of all buckets.
+  void await_all(NativeStream stream) {
+    for (const Event* event : finished_) {
+      if (event != nullptr) device_->wait(stream, *event);
+    }
+  }
+
+ private:
+  Device* device_ = nullptr;
+  std::vector<std::unique_ptr<Event>> ready_;  // by gradient; null in host memory
+  std::vector<const Event*> finished_;
+};
+
+}  // namespace kolo

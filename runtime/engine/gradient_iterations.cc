@@ -1,0 +1,234 @@
+#include "runtime/engine/gradient_iterations.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+#include "runtime/engine/caught.h"
+#include "runtime/plan/compression_choice.h"
+#include "runtime/wait/waiting.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kMostNamesQuoted = 5;
+
+std::string quote(const std::vector<std::string_view>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i == kMostNamesQuoted) return text + fmt::format(" and {} more", names.size() - i);
+    text += fmt::format("{}'{}'", i == 0 ? "" : ", ", names[i]);
+  }
+  return text;
+}
+
+}  // namespace
+
+GradientIterations::GradientIterations(const std::string& name,
+                                       const std::vector<GradientSpec>& gradients,
+                                       CompressedSet& compressed, GradientEvents& events)
+    : name_(name),
+      gradients_(gradients),
+      compressed_(compressed),
+      events_(events),
+      marked_(gradients.size()) {}
+
+// --- The user's threads -------------------------------------------------------------------------
+
+std::optional<GradientIterations::ReadyBucket> GradientIterations::mark(std::size_t gradient) {
+  check(gradient < gradients_.size(), "no gradient has this index");
+  const MutexLock lock(mutex_);
+  if (error_) throw KoloError(*error_);
+  if (marked_[gradient]) {
+    throw UsageError(fmt::format("ready() was called twice for gradient '{}' in one iteration",
+                                 gradients_[gradient].name));
+  }
+  marked_[gradient] = true;
+  const bool is_last = ++marks_ == gradients_.size();
+  const auto bucket = readiness_->mark(gradient);
+  if (!bucket) return std::nullopt;
+  return ReadyBucket{
+      .index = *bucket < dense_ ? *bucket : CompressedSet::kFirst + (*bucket - dense_),
+      .is_last = is_last,
+      .expects_wait = is_last && prompt_waits_.expected()};
+}
+
+std::optional<GradientIterations::ReadyBucket> GradientIterations::mark(std::size_t gradient,
+                                                                        NativeStream stream) {
+  check(gradient < gradients_.size(), "no gradient has this index");
+  check(gradients_[gradient].memory == MemoryKind::kDevice,
+        "ready() on a stream is for gradients in device memory");
+  events_.record(gradient, stream);
+  return mark(gradient);
+}
+
+void GradientIterations::end_marking() {
+  const MutexLock lock(mutex_);
+  prompt_waits_.goes_on(std::chrono::steady_clock::now());
+}
+
+bool GradientIterations::wait(std::chrono::milliseconds timeout, Driver* driver) {
+  return wait_for(finished_, timeout, driver);
+}
+
+bool GradientIterations::wait(std::chrono::milliseconds timeout, NativeStream stream,
+                              Driver* driver) {
+  check(events_.has_device(), "wait() on a stream is for gradients in device memory");
+  if (!wait_for(enqueued_, timeout, driver)) return false;
+  events_.await_all(stream);
+  return true;
+}
+
+bool GradientIterations::wait_for(const std::atomic<std::size_t>& progress,
+                                  std::chrono::milliseconds timeout, Driver* driver) {
+  const TimePoint now = std::chrono::steady_clock::now();
+  std::size_t target = 0;
+  {
+    const MutexLock lock(mutex_);
+    if (!error_ && marks_ < gradients_.size()) {
+      throw UsageError(
+          fmt::format("wait() before ready() for {} of set '{}'", unmarked_names(), name_));
+    }
+    target = target_;
+    prompt_waits_.waits(now);
+    step_times_.begin_wait();
+  }
+  const auto settled = [&] {
+    return failed() || progress.load(std::memory_order_acquire) >= target;
+  };
+  bool in_time = false;
+  {
+    const Waiting waiting(waiters_);
+    in_time = wait_until(deadline_after(timeout, now), driver, settled, mutex_, changed_);
+  }
+  const MutexLock lock(mutex_);
+  if (error_) throw KoloError(*error_);
+  if (!in_time) return false;
+  compressed_.end_step();
+  if (timeline_) write({.began = now, .ended = std::chrono::steady_clock::now()});
+  marks_ = 0;
+  marked_.assign(marked_.size(), false);
+  step_times_.end_step();
+  begin_next();
+  return true;
+}
+
+bool GradientIterations::all_enqueued() const {
+  const MutexLock lock(mutex_);
+  return enqueued_ >= target_;
+}
+
+bool GradientIterations::in_flight() const {
+  const MutexLock lock(mutex_);
+  return !error_ && (marks_ > 0 || finished_ < ended_);
+}
+
+void GradientIterations::write(const Timeline::Span& waited) const {
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    // One in device memory may still be under way.
+    if (spans_[i].ended >= spans_[i].began) timeline_->bucket(name_, i, spans_[i]);
+  }
+  const std::vector<CompressionStats> groups = compressed_.stats();
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    timeline_->group(name_, groups[i], compressed_.span(i));
+  }
+  timeline_->wait(name_, waited);
+}
+
+std::string GradientIterations::unmarked_names() const {
+  std::vector<std::string_view> names;
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    if (!marked_[i]) names.push_back(gradients_[i].name);
+  }
+  return quote(names);
+}
+
+// --- The engine's thread ------------------------------------------------------------------------
+
+void GradientIterations::plan(Plan dense) {
+  const MutexLock lock(mutex_);
+  dense_ = dense.buckets.size();
+  compressed_.append_to(dense);
+  readiness_.emplace(dense);
+  spans_.assign(dense_, {});
+}
+
+void GradientIterations::begin() {
+  const MutexLock lock(mutex_);
+  begin_next();
+}
+
+void GradientIterations::begin_measured(const Clock& clock) {
+  const MutexLock lock(mutex_);
+  step_times_.start(clock);
+  until_vote_ = kMeasuredIterations;
+  begin_next();
+}
+
+DenseSteps GradientIterations::take_dense_steps() {
+  const MutexLock lock(mutex_);
+  return step_times_.take();
+}
+
+void GradientIterations::vote_ended() {
+  {
+    const MutexLock lock(mutex_);
+    ++enqueued_;
+    ++finished_;
+  }
+  changed_.notify_all();
+}
+
+void GradientIterations::begin_next() {
+  ends_with_vote_ = until_vote_ == 1;
+  if (until_vote_ > 0) --until_vote_;
+  ended_ = target_;
+  target_ += dense_ + compressed_.size() + (ends_with_vote_ ? 1 : 0);
+}
+
+void GradientIterations::bucket_started(std::size_t index) {
+  const bool is_dense = index < CompressedSet::kFirst;
+  if (is_dense && !timeline_) return;
+  const TimePoint now = std::chrono::steady_clock::now();
+  if (!is_dense) return compressed_.started(index, now);
+  const MutexLock lock(mutex_);
+  spans_[index].began = now;
+}
+
+void GradientIterations::bucket_enqueued() {
+  {
+    const MutexLock lock(mutex_);
+    if (++enqueued_ < target_) return;
+  }
+  changed_.notify_all();
+}
+
+bool GradientIterations::bucket_finished(std::size_t index) {
+  if (index >= CompressedSet::kFirst) compressed_.finished(index, std::chrono::steady_clock::now());
+  bool is_over = false, is_vote_left = false;
+  {
+    const MutexLock lock(mutex_);
+    if (timeline_ && index < CompressedSet::kFirst) {
+      spans_[index].ended = std::chrono::steady_clock::now();
+    }
+    const bool is_on_host = index >= CompressedSet::kFirst || !events_.is_on_device(index);
+    if (is_on_host) ++enqueued_;
+    ++finished_;
+    is_over = finished_ == target_;
+    is_vote_left = ends_with_vote_ && finished_ + 1 == target_;
+  }
+  if (is_over) changed_.notify_all();
+  return is_vote_left;
+}
+
+void GradientIterations::fail(const Error& error) noexcept {
+  {
+    const MutexLock lock(mutex_);
+    if (!error_) error_ = copied(error);
+    has_failed_.store(true, std::memory_order_release);
+  }
+  changed_.notify_all();
+}
+
+}  // namespace kolo
