@@ -11,9 +11,9 @@
 #include "comm/base/clock.h"
 #include "fusion/bucket_planner.h"
 #include "runtime/api/compression_stats.h"
+#include "runtime/engine/compressed_bucket.h"
 #include "runtime/engine/compression_state.h"
 #include "runtime/observe/timeline.h"
-#include "runtime/plan/compression_plan.h"
 
 namespace kolo {
 

@@ -24,7 +24,7 @@
 #include "runtime/engine/gradient_sets.h"
 #include "runtime/engine/operation.h"
 #include "runtime/engine/operations.h"
-#include "runtime/plan/plan_context.h"
+#include "runtime/engine/plan_context.h"
 
 namespace kolo {
 

@@ -5,7 +5,7 @@
 
 #include <xxhash.h>
 
-#include "runtime/plan/gradient_plan.h"
+#include "runtime/engine/gradient_plan.h"
 
 namespace kolo {
 

@@ -10,7 +10,7 @@
 #include "runtime/engine/bucket_runner.h"
 #include "runtime/engine/gradient_group.h"
 #include "runtime/engine/gradient_votes.h"
-#include "runtime/plan/plan_context.h"
+#include "runtime/engine/plan_context.h"
 
 namespace kolo {
 

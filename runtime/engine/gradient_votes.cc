@@ -1,7 +1,7 @@
 #include "runtime/engine/gradient_votes.h"
 
 #include "comm/base/log.h"
-#include "runtime/plan/gradient_plan.h"
+#include "runtime/engine/gradient_plan.h"
 
 namespace kolo {
 

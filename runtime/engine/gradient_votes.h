@@ -6,7 +6,7 @@
 #include "comm/base/clock.h"
 #include "comm/coordinator/coordinator.h"
 #include "runtime/engine/gradient_group.h"
-#include "runtime/plan/plan_context.h"
+#include "runtime/engine/plan_context.h"
 
 namespace kolo {
 

@@ -5,7 +5,7 @@
 
 #include <xxhash.h>
 
-#include "runtime/plan/operation_plan.h"
+#include "runtime/engine/operation_plan.h"
 
 namespace kolo {
 namespace {

@@ -10,7 +10,7 @@
 #include "comm/coordinator/coordinator.h"
 #include "runtime/engine/bucket_runner.h"
 #include "runtime/engine/operation_topic.h"
-#include "runtime/plan/plan_context.h"
+#include "runtime/engine/plan_context.h"
 
 namespace kolo {
 

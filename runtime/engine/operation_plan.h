@@ -4,7 +4,7 @@
 
 #include "fusion/rebindable.h"
 #include "runtime/engine/operation.h"
-#include "runtime/plan/plan_context.h"
+#include "runtime/engine/plan_context.h"
 
 namespace kolo {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "runtime/engine/gradient_group.h"
-#include "runtime/plan/plan_context.h"
+#include "runtime/engine/plan_context.h"
 
 namespace kolo {
 

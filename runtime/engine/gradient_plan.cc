@@ -1,4 +1,4 @@
-#include "runtime/plan/gradient_plan.h"
+#include "runtime/engine/gradient_plan.h"
 
 #include <algorithm>
 #include <utility>

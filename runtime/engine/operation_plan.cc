@@ -1,4 +1,4 @@
-#include "runtime/plan/operation_plan.h"
+#include "runtime/engine/operation_plan.h"
 
 #include <utility>
 #include <vector>

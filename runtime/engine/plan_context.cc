@@ -1,4 +1,4 @@
-#include "runtime/plan/plan_context.h"
+#include "runtime/engine/plan_context.h"
 
 #include "topology/cache.h"
 
