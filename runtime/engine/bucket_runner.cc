@@ -11,27 +11,29 @@ std::string_view first_line(std::string_view text) { return text.substr(0, text.
 }  // namespace
 
 void BucketRunner::arrive(BucketId id) {
-  BucketTable::Bucket& bucket = buckets_[id];
-  if (bucket.running) {
+  const BucketTable::Bucket& bucket = buckets_[id];
+  BucketTable::State& state = buckets_.state(id);
+  if (state.running) {
     // A stream waits for this iteration, so the caller is one ahead of it.
-    bucket.is_ready_again = true;
+    state.is_ready_again = true;
     return;
   }
   const Subject subject{.text = bucket.text, .waited = *bucket.owner, .name = bucket.name};
   if (bucket.is_eager) {
-    coordinator_.begin(id, bucket.iteration, subject);
+    coordinator_.begin(id, state.iteration, subject);
     start(id);
   } else {
-    coordinator_.arrive(id, bucket.iteration, subject);
+    coordinator_.arrive(id, state.iteration, subject);
   }
 }
 
 void BucketRunner::start(BucketId id) {
-  BucketTable::Bucket& bucket = buckets_[id];
+  const BucketTable::Bucket& bucket = buckets_[id];
+  BucketTable::State& state = buckets_.state(id);
   activity_ = {.verb = "start", .bucket = first_line(bucket.text)};
-  bucket.running = true;
+  state.running = true;
   bucket.owner->bucket_started(bucket.index);
-  executor_.start(id, bucket.iteration);
+  executor_.start(id, state.iteration);
 }
 
 void BucketRunner::enqueued(BucketId id) {
@@ -39,36 +41,39 @@ void BucketRunner::enqueued(BucketId id) {
 }
 
 void BucketRunner::finish(BucketId id) {
-  BucketTable::Bucket& bucket = buckets_[id];
+  const BucketTable::Bucket& bucket = buckets_[id];
+  BucketTable::State& state = buckets_.state(id);
   activity_ = {.verb = "complete", .bucket = first_line(bucket.text)};
-  ++bucket.iteration;
-  bucket.running = false;
+  ++state.iteration;
+  state.running = false;
   if (bucket.is_eager) coordinator_.end(id);
   network_bytes_.fetch_add(executor_.network_bytes(id), std::memory_order_relaxed);
   bucket.owner->bucket_finished(bucket.index);
-  if (std::exchange(bucket.is_ready_again, false)) arrive(id);
+  if (std::exchange(state.is_ready_again, false)) arrive(id);
 }
 
 void BucketRunner::reject(const Topic& rejected, const Error& error) {
   const BucketId id = bucket_of(rejected.key);
-  BucketTable::Bucket& bucket = buckets_[id];
-  const bool is_past = bucket.iteration > rejected.round;
-  if (is_past || (bucket.running && !bucket.is_eager)) {
+  const BucketTable::Bucket& bucket = buckets_[id];
+  BucketTable::State& state = buckets_.state(id);
+  const bool is_past = state.iteration > rejected.round;
+  if (is_past || (state.running && !bucket.is_eager)) {
     // A thread submitted it after its rank was judged stuck. Ranks may differ about whether it
     // started (an eager one: whether it is over), so no rank can go on.
     coordinator_.fail(error);
     return;
   }
-  bucket.rejected = rejected.round;
+  state.rejected = rejected.round;
   for (const BucketId other : bucket.owner->buckets_rejected_with(id)) abandon(other);
   bucket.owner->bucket_rejected(error);
 }
 
 /// Peers may have started what this rank has not, and the reverse: all forget it.
 void BucketRunner::abandon(BucketId id) {
-  BucketTable::Bucket& bucket = buckets_[id];
-  if (!bucket.is_eager || !bucket.running) return;
-  bucket.running = false;
+  const BucketTable::Bucket& bucket = buckets_[id];
+  BucketTable::State& state = buckets_.state(id);
+  if (!bucket.is_eager || !state.running) return;
+  state.running = false;
   executor_.abandon(id);
   coordinator_.abandon(id);
 }

@@ -15,6 +15,10 @@ namespace kolo {
 ///   arrive ──► agreed on all ranks ──► start ──► enqueued (device only) ──► finish
 ///     └──────── eager ───────────────────▲
 ///
+/// How far a bucket is stands in the table (`BucketTable::State`) and changes here alone. Others
+/// keep only what they alone need: the executor the number that labels messages and flags, the
+/// coordinator what to tell peers who ask, a gradient set how many of its buckets are over.
+///
 /// Threads: the engine's; `network_bytes` any.
 class BucketRunner {
  public:

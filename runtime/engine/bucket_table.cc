@@ -49,15 +49,15 @@ BucketId BucketTable::add(BucketPlan plan, BucketOwner& owner, std::size_t index
   *buckets_[id] = {.owner = &owner,
                    .index = index,
                    .arena_offset = arena_offset,
-                   .iteration = buckets_[id]->iteration,
                    .is_eager = is_eager,
                    .network_bytes = traffic(schedule, elsewhere).bytes,
                    .text = std::move(text),
                    .first_flag = flags->first,
                    .flag_count = schedule.flag_count,
-                   .flag_base = flags->raised_to};
+                   .flag_base = flags->raised_to,
+                   .state = {.iteration = buckets_[id]->state.iteration}};
   binding.bucket = id;
-  binding.first_iteration = buckets_[id]->iteration;
+  binding.first_iteration = buckets_[id]->state.iteration;
   binding.first_flag = flags->first;
   binding.flag_base = flags->raised_to;
   binding.arena_offset = place.value_or(arena_offset.value_or(0));
@@ -74,14 +74,15 @@ bool BucketTable::is_crowded() const {
 
 void BucketTable::remove(BucketId id) {
   Bucket& bucket = *buckets_[id];
+  State& state = bucket.state;
   bucket.owner = nullptr;
-  if (bucket.rejected) {
+  if (state.rejected) {
     if (bucket.is_eager && grid_.num_nodes() > 1) return;
-    bucket.iteration = *bucket.rejected + 1;
+    state.iteration = *state.rejected + 1;
   }
-  if (!bucket.rejected || bucket.is_eager) unused_.insert(id);
+  if (!state.rejected || bucket.is_eager) unused_.insert(id);
   if (bucket.arena_offset) arena_.release(*bucket.arena_offset);
-  flags_.give_back(bucket.first_flag, bucket.flag_count, bucket.flag_base + bucket.iteration);
+  flags_.give_back(bucket.first_flag, bucket.flag_count, bucket.flag_base + state.iteration);
   executor_.remove(id);
 }
 

@@ -46,21 +46,26 @@ class BucketOwner : public Waited {
 /// Threads: the engine's.
 class BucketTable {
  public:
+  /// How far a bucket is. `BucketRunner` alone changes it while the bucket is in use.
+  struct State {
+    std::uint64_t iteration = 0;                 ///< The one under way, or the next.
+    bool running = false;                        ///< In the executor.
+    bool is_ready_again = false;                 ///< For the next one, while this one is running.
+    std::optional<std::uint64_t> rejected = {};  ///< The iteration, and with it all later ones.
+  };
+
   struct Bucket {
     BucketOwner* owner = nullptr;                  ///< Null once removed.
     std::size_t index = 0;                         ///< The owner's number for it.
     std::optional<std::size_t> arena_offset = {};  ///< What it has of the arena for itself.
-    std::uint64_t iteration = 0;                   ///< The one under way, or the next.
-    bool running = false;                          ///< In the executor.
     bool is_eager = false;                         ///< Starts as soon as it is ready here.
-    bool is_ready_again = false;    ///< For the next iteration, while this one is running.
-    std::size_t network_bytes = 0;  ///< Sent to other nodes per iteration.
-    std::string text = {};          ///< What it is, for errors.
-    std::uint64_t name = 0;         ///< `Subject::name`; 0 for gradients.
+    std::size_t network_bytes = 0;                 ///< Sent to other nodes per iteration.
+    std::string text = {};                         ///< What it is, for errors.
+    std::uint64_t name = 0;                        ///< `Subject::name`; 0 for gradients.
     std::uint32_t first_flag = 0;
     std::uint32_t flag_count = 0;
     std::uint64_t flag_base = 0;
-    std::optional<std::uint64_t> rejected = {};  ///< The iteration, and with it all later ones.
+    State state = {};
   };
 
   BucketTable(Executor& executor, const ProcessGrid& grid, std::size_t arena_bytes,
@@ -71,6 +76,8 @@ class BucketTable {
   /// Errors: KoloError(kResources).
   BucketId add(BucketPlan plan, BucketOwner& owner, std::size_t index, std::string text,
                std::optional<std::size_t> place = std::nullopt);
+  /// Its uses are those of a name; see `Subject::name`.
+  void set_name(BucketId id, std::uint64_t name) { buckets_[id]->name = name; }
 
   /// Whether more than three quarters of numbers or arena are in use; the same on all ranks.
   bool is_crowded() const;
@@ -86,7 +93,8 @@ class BucketTable {
   /// under way; its number, if some ranks' arrivals were counted.
   void remove(BucketId id);
 
-  Bucket& operator[](BucketId id) { return *buckets_[id]; }
+  const Bucket& operator[](BucketId id) const { return *buckets_[id]; }
+  State& state(BucketId id) { return buckets_[id]->state; }
 
  private:
   Executor& executor_;

@@ -105,7 +105,7 @@ void Operations::plan(OperationTopic& topic) {
   if (const auto former = topic.take_bucket()) buckets.remove(*former);
   PlannedOperation planned = plan_operation(head, context_);
   const BucketId id = buckets.add(std::move(planned.bucket), topic, 0, head.signature());
-  buckets[id].name = name_key(topic_name(head));
+  buckets.set_name(id, name_key(topic_name(head)));
   by_age_.push_back(head.name);
   topic.accepted(id, std::move(planned.packer));
 }
@@ -123,8 +123,8 @@ void Operations::vote_on_oldest() {
   if (retirement_ || by_age_.size() < 2 || !context_.buckets.is_crowded()) return;
   const std::string& name = by_age_.front();
   OperationTopic& oldest = topics_.at(name);
-  const BucketTable::Bucket& bucket = context_.buckets[*oldest.bucket()];
-  const std::uint64_t uses = bucket.rejected ? *bucket.rejected + 1 : bucket.iteration;
+  const BucketTable::State& state = context_.buckets[*oldest.bucket()].state;
+  const std::uint64_t uses = state.rejected ? *state.rejected + 1 : state.iteration;
   const auto rank = static_cast<std::uint64_t>(context_.transport.rank());
   oldest.hold(true);
   const Topic vote = coordinator_.vote(kRetirement, oldest.is_idle() ? uses : kBusyBit | rank,
