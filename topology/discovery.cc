@@ -166,7 +166,7 @@ std::vector<CacheKind> caches_of(hwloc_topology_t topology) {
   return kinds;
 }
 
-/// What a device is to this project, if anything. Classes: PCI Code and ID Assignment
+/// The kind of a device that Kolo uses, if it is one. Classes: PCI Code and ID Assignment
 /// Specification, base class in the high byte.
 std::optional<PciDevice::Kind> kind_of(unsigned pci_class) {
   constexpr unsigned kNetworkClass = 0x02;

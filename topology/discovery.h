@@ -10,7 +10,7 @@ namespace kolo {
 /// A processor socket.
 struct Package {
   int os_index = -1;
-  std::string model;  ///< As the CPU names itself; empty if unknown.
+  std::string model;  ///< The name of the CPU; empty if unknown.
   int cores = 0;
   int pus = 0;  ///< Hardware threads.
 };
@@ -48,7 +48,7 @@ struct PciDevice {
   double link_gb_per_s = 0;  ///< GB/s of its PCI link; 0 if unknown.
 };
 
-/// What one machine offers to this process: processors outside its cgroup are left out.
+/// The hardware that this process may use: processors outside its cgroup are left out.
 struct HardwareSnapshot {
   std::string host_name;
   int cores = 0;
@@ -56,37 +56,37 @@ struct HardwareSnapshot {
   std::size_t memory_bytes = 0;
   std::vector<Package> packages;
   std::vector<NumaNode> numa_nodes;
-  /// By places in `numa_nodes`: relative latency as the firmware tells, 10 is local. Empty if
+  /// By places in `numa_nodes`: relative latency from the firmware's table, 10 is local. Empty if
   /// unknown.
   std::vector<std::vector<int>> numa_distances;
   std::vector<CacheKind> caches;   ///< Ascending level.
   std::vector<PciDevice> devices;  ///< By bus address.
 };
 
-/// What tells this machine from others: `configured` if not empty, else KOLO_NODE_ID if set, else
+/// Identifies this machine as a node: `configured` if not empty, else KOLO_NODE_ID if set, else
 /// host name and boot id. Processes with equal identity can map each other's memory; containers on
 /// one machine have host names of their own and count as nodes of their own.
 /// Threads: any, as long as nobody changes the environment.
 std::string node_identity(const std::string& configured = {});
 
-/// A node identity as people know the node: the host name without domain and boot id, or the name
+/// The short name of a node, for people: the host name without domain and boot id, or the name
 /// that KOLO_NODE_ID gave it. Pure.
 std::string short_node_name(const std::string& identity);
 
-/// What tells this machine from others, whatever nodes its containers are or play.
+/// Identifies this machine, whatever nodes its containers are or play.
 std::string machine_identity();
 
-/// Names the links of this machine to others, as far as the operating system tells: the network
+/// Identifies the links of this machine to others, as far as the system knows them: the network
 /// cards that are up with their rates, and the variables that choose among them. Jobs between hosts
 /// whose links have other names measure them anew. `cards` is the folder of the cards.
 /// Threads: any, as long as nobody changes the environment.
 std::string link_identity(const std::string& cards = "/sys/class/net");
 
-/// Looks at this machine. Takes some ten milliseconds.
-/// Errors: std::runtime_error if the operating system does not tell.
+/// Discovers this machine's hardware. Takes some ten milliseconds.
+/// Errors: std::runtime_error if the operating system has no answer.
 HardwareSnapshot discover_hardware();
 
-/// The same from a file that `lstopo --of xml` wrote, perhaps on another machine.
+/// Reads hardware from a file that `lstopo --of xml` wrote, perhaps on another machine.
 /// Errors: std::runtime_error naming the file.
 HardwareSnapshot hardware_from_file(const std::string& lstopo_xml_path);
 

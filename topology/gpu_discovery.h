@@ -17,13 +17,13 @@ struct Gpu {
 
 /// How one GPU reaches another.
 struct GpuLink {
-  int nvlinks = 0;              ///< That are up between the two; 0 if none, or nobody tells.
+  int nvlinks = 0;              ///< Active NVLinks between the two; 0 if none, or unknown.
   bool through_switch = false;  ///< They end at an NVSwitch and are shared by all pairs.
   bool peer_access = false;     ///< The one can read and write the other's memory.
-  int performance_rank = 0;     ///< As CUDA ranks its links: 0 is the best.
+  int performance_rank = 0;     ///< CUDA's rank of the link: 0 is the best.
 };
 
-/// [from][to]; what stands on the diagonal means nothing.
+/// [from][to]; the diagonal has no meaning.
 using GpuLinks = std::vector<std::vector<GpuLink>>;
 
 /// The GPUs that this process may use, by CUDA's index.

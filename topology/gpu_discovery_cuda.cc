@@ -11,7 +11,7 @@
 namespace kolo {
 namespace {
 
-/// CUDA's words for a failure, which the runtime then forgets: the next call starts clean.
+/// CUDA's text for a failure; clears the error, so that the next call starts clean.
 std::string explain(cudaError_t status) {
   cudaGetLastError();
   return cudaGetErrorString(status);

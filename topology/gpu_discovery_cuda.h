@@ -4,7 +4,7 @@
 
 namespace kolo {
 
-/// What `discover_gpus` is in a build with CUDA.
+/// `discover_gpus` in a build with CUDA.
 GpuInventory discover_cuda_gpus();
 
 }  // namespace kolo

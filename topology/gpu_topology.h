@@ -31,7 +31,7 @@ struct GpuTopology {
 };
 
 /// Finds each GPU in what hwloc saw, by its PCI address, and gives it the nearest network card. Of
-/// equally near cards the faster ones count, and they are dealt out in turn.
+/// equally near cards only the fastest count, and GPUs get them in rotation.
 ///
 /// Threads: pure.
 GpuTopology gpu_topology(const GpuInventory& inventory, const HardwareSnapshot& hardware);

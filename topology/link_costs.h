@@ -16,35 +16,35 @@ struct LinkCost {
 };
 
 /// Costs inside one node. Rates count bytes read plus bytes written by all ranks of a node at once,
-/// in lines that each rank wrote itself, by what the node works on again and again: sizes in
-/// between go over into each other, those outside are as the nearest. Source: measured on two cores
-/// of an AMD EPYC (AVX-512, 32 MiB of L3) with two ranks.
+/// in lines that each rank wrote itself, by working set: rates in between are interpolated, those
+/// beyond are the nearest one. Source of the defaults: measured on two cores of an AMD EPYC
+/// (AVX-512, 32 MiB of L3) with two ranks.
 struct MemoryCost {
   double latency_us = 0.3;               ///< From a flag's store until ranks that await it go on.
   double cached_bytes_per_us = 400'000;  ///< A working set of 1 MiB,
   double bytes_per_us_8m = 250'000;      ///< of 8 MiB,
   double bytes_per_us_32m = 90'000;      ///< of 32 MiB,
   double bytes_per_us = 65'000;          ///< of 64 MiB and more.
-  double shared_bytes_per_us = 40'000;   ///< In the cache, in lines that another rank wrote.
-  /// Of the caller's tensors, through slots in the cache to the rank that sums them and back;
-  /// beside reading and writing the tensors once. Counted once per byte.
+  double shared_bytes_per_us = 40'000;   ///< Rate of cached lines that another rank wrote.
+  /// Rate of the caller's tensors through slots in the cache, to the rank that sums them and back,
+  /// beside reading and writing the tensors once. Each byte counts once.
   double slot_bytes_per_us = 25'000;
 };
 
 /// Costs between nodes: of one node's link, full duplex, which its ranks share.
 struct NetworkCost {
-  double latency_us = 15;      ///< Of a message, beside sending and receiving it.
-  double bytes_per_us = 1200;  ///< In each direction.
-  double message_us = 1;       ///< What sending or receiving one more message costs a rank.
-  /// What a shaped link lets pass at once after it has rested, each way, as a token bucket does; 0
-  /// for links that are as fast as they are.
+  double latency_us = 15;      ///< Delay of a message, beside sending and receiving it.
+  double bytes_per_us = 1200;  ///< Rate in each direction.
+  double message_us = 1;       ///< Time of a rank to send or receive one more message.
+  /// Bytes in each direction that a shaped link passes at once after a rest, as a token bucket
+  /// does; 0: the link is not shaped.
   double burst_bytes = 0;
 };
 
 /// Costs of compression on one core.
 struct SelectorCost {
   double bytes_per_us = 10'000;  ///< Selection and casts; they move 12 bytes an element.
-  double pair_us = 0.02;         ///< A pair on its whole way: sent, summed and received.
+  double pair_us = 0.02;         ///< Time of a pair: sent, summed and received.
 };
 
 /// Costs of a job. The defaults stand for a shared-memory node and a 10 Gbit/s network.
@@ -58,23 +58,23 @@ struct LinkCosts {
   NetworkCost network = {};
   SelectorCost selector = {};
   LinkCost device{.latency_us = 5.0, .bytes_per_us = 360'000};  ///< Between devices of one node.
-  /// Device to host, each way. Its latency is that of two launches, of the copy and of the event
+  /// Device to host, and back. The latency is that of two launches: the copy, and the event
   /// behind it.
   LinkCost staging{.latency_us = 2 * 5.0, .bytes_per_us = 25'000};
   /// Between nodes as the device's own library reaches it, one node's link.
   LinkCost native_network{.latency_us = 15.0, .bytes_per_us = 1200};
-  /// What each node's link reaches, by node, in bytes per microsecond each way; 0 for a node of
-  /// which nothing is known. Empty: all as `network.bytes_per_us`, which is that of the slowest.
+  /// Rate of each node's link, by node, in bytes per microsecond in each direction; 0: unknown.
+  /// Empty: all as `network.bytes_per_us`, which is that of the slowest.
   std::vector<double> node_rates;
   double node_rate(int node) const {
     const auto index = static_cast<std::size_t>(node);
     const bool is_known = index < node_rates.size() && node_rates[index] > 0;
     return is_known ? node_rates[index] : network.bytes_per_us;
   }
-  double bucket_us = 0.2;  ///< What a bucket costs its rank, whatever its size.
-  double step_us = 0.05;   ///< What one step of a schedule costs beside its bytes.
+  double bucket_us = 0.2;  ///< Time of a rank for each bucket, whatever its size.
+  double step_us = 0.05;   ///< Time of each step of a schedule, beside its bytes.
   /// Cores that each rank has to itself; less than 1 where a machine has more ranks than cores. The
-  /// ranks of such a machine take turns to select what a sparse exchange sends.
+  /// ranks of such a machine select one after the other what a sparse exchange sends.
   double rank_cores = 1;
 };
 

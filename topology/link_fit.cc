@@ -129,7 +129,7 @@ MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults) 
   if (!samples.trips_us.empty()) cost.latency_us = median(samples.trips_us);
   const std::map<double, double> node_rates = rates(samples.own_passes, cost.latency_us);
   if (node_rates.empty()) return cost;
-  // What there was no time for is as what was measured next to it.
+  // Sizes that there was no time to measure have the rate of the nearest one.
   const auto at_most = [&](double mib) {
     const auto beyond = node_rates.upper_bound(mib * (1 << 20));
     return beyond == node_rates.begin() ? beyond->second : std::prev(beyond)->second;
@@ -163,7 +163,7 @@ NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaul
   NetworkCost cost = defaults;
   if (samples.round_trips_us.empty()) return cost;
   const double round_trip = undisturbed(samples.round_trips_us);
-  // Half of it is sending, the way, and receiving. What keeps a rank from the next message can be
+  // Half of it is sending, the wire, and receiving. What keeps a rank from the next message can be
   // more than its part of that, where the kernel works on after the program has been answered.
   double message_us = cost.message_us;
   if (!samples.bursts_us.empty() && samples.burst_messages > 1) {

@@ -10,14 +10,14 @@
 
 namespace kolo {
 
-/// What one rank measured inside its node while all ranks of the node did the same.
+/// Samples of one rank inside its node, measured by all ranks of the node at the same time.
 struct MemorySamples {
   struct Pass {
     double working_set_bytes = 0;  ///< Touched again and again, all ranks of the node together.
     double bytes = 0;              ///< Read plus written, by all of them.
     double us = 0;                 ///< Two trips included.
   };
-  /// What an algorithm does with a bucket of `bytes`.
+  /// The work of an algorithm on a bucket of `bytes`.
   struct Bucket {
     double bytes = 0;
     double us = 0;
@@ -32,32 +32,32 @@ struct MemorySamples {
   /// sum of the own part in tensor and slots to all of them, one trip, copies from slots; and a
   /// trip before and after.
   std::vector<Bucket> slots = {};
-  int ranks = 1;  ///< Of the node.
+  int ranks = 1;  ///< Ranks of the node.
 };
 
-/// What one rank measured with ranks of other nodes.
+/// Samples of one rank with ranks of other nodes.
 struct NetworkSamples {
-  /// So many bytes had come since a stream began.
+  /// The number of bytes that had arrived at a time after a stream began.
   struct Arrival {
     double bytes = 0;
     double us = 0;
   };
-  /// Bytes that went both ways without a pause.
+  /// Bytes in both directions without a pause.
   struct Stream {
-    int node = 0;  ///< At the other end.
+    int node = 0;  ///< The node at the other end.
     std::vector<Arrival> arrivals = {};
   };
-  std::vector<double> round_trips_us = {};  ///< Of a small message and its answer.
-  std::vector<double> bursts_us = {};       ///< Of `burst_messages` small ones and one answer.
+  std::vector<double> round_trips_us = {};  ///< A small message and its answer.
+  std::vector<double> bursts_us = {};       ///< `burst_messages` small messages, one answer.
   int burst_messages = 1;
   std::vector<Stream> streams = {};
 };
 
-/// What one rank knows of the costs after measuring; nothing where there was nothing to measure.
+/// The costs that one rank has measured; empty where there was nothing to measure.
 struct MeasuredCosts {
   std::optional<MemoryCost> memory = {};
   std::optional<NetworkCost> network = {};
-  std::vector<double> node_rates = {};  ///< As in `LinkCosts`: what each node's link reached here.
+  std::vector<double> node_rates = {};  ///< As in `LinkCosts`, of the links measured here.
 };
 
 /// Samples of one kind disagree if half of them took more than so many times the shortest one: then
@@ -82,9 +82,9 @@ std::optional<Disagreement> disagreement(const NetworkSamples& samples);
 ///
 /// Threads: pure; any.
 MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults = {});
-/// Of several streams, bandwidth and burst are those of the first.
+/// Bandwidth and burst are those of the first stream.
 NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaults = {});
-/// What the streams say of each node's link: both ends of a stream reached its rate.
+/// The rate of each node's link: both ends of a stream reach the rate of the stream.
 std::vector<double> fit_node_rates(const NetworkSamples& samples, int node, int num_nodes);
 
 /// One set of costs from what all ranks measured, by rank: the median of each node, of which the

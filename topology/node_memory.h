@@ -4,7 +4,7 @@
 
 namespace kolo {
 
-/// What moving bytes inside a node takes while a bucket of some size is worked on.
+/// The time of moving bytes inside a node while it works on a bucket of some size.
 ///
 /// Rates follow the node's working set through the sizes that were measured.
 /// Threads: immutable; any.
@@ -14,7 +14,7 @@ class NodeMemory {
 
   /// Bytes read or written, all ranks of the node together, in lines the reader wrote itself.
   double own_us(double bytes) const { return bytes * own_us_per_byte_; }
-  /// The same in lines that another rank wrote last, never faster than a rank's own lines.
+  /// Bytes in lines that another rank wrote last: never faster than in a rank's own lines.
   double shared_us(double bytes) const { return bytes * shared_us_per_byte_; }
 
  private:

@@ -6,12 +6,12 @@
 
 namespace kolo {
 
-/// Which share of all sums each of `num_nodes` nodes should make, so that `direct` between nodes
-/// takes least where their links differ.
+/// The share of all sums that each of `num_nodes` nodes should make, so that `direct` between nodes
+/// is fastest where their links differ.
 ///
 /// A node sends its contribution to what others sum and its own sums to n - 1 others, and receives
-/// as much. With a share w its link carries 1 + (n-2) w buckets each way; nobody's carries less
-/// than one. So faster nodes make more of the sums, and one that is slow enough makes none:
+/// as much. With a share w its link carries 1 + (n-2) w buckets in each direction, and never
+/// less than one. So faster nodes make more of the sums, and one that is slow enough makes none:
 ///
 ///   rates            2    1    2
 ///   equal shares    4/3  4/3  4/3  buckets, 4/3 of a bucket's time on the slow link

@@ -20,7 +20,7 @@ struct NvLinkEnd {
 /// becomes "0000:1b:00.0".
 std::string pci_address(std::string_view text);
 
-/// Counts the NVLinks between each two GPUs; `ends_of_gpu` tells, by GPU, where each of its links
+/// Counts the NVLinks between each two GPUs; `ends_of_gpu` lists, by GPU, where each of its links
 /// ends. GPUs behind NVSwitches reach each other with as many links as the one with fewer has
 /// there.
 ///

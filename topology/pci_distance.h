@@ -6,8 +6,8 @@
 
 namespace kolo {
 
-/// What lies between two PCI devices of a machine; nearer compares less. The classes are those of
-/// `nvidia-smi topo -m`.
+/// The distance between two PCI devices of a machine; nearer compares less. The classes are those
+/// of `nvidia-smi topo -m`.
 enum class PciDistance : std::uint8_t {
   kSelf,
   kSwitch,      ///< PIX: at most one PCIe switch.

@@ -10,7 +10,7 @@ namespace kolo {
 
 using Arrivals = std::span<const NetworkSamples::Arrival>;
 
-/// What a stream says of the link it came over. Units: bytes, and bytes per microsecond.
+/// The link that a stream came over. Units: bytes, and bytes per microsecond.
 struct StreamFit {
   double bytes_per_us;
   double burst_bytes;

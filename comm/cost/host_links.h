@@ -11,7 +11,7 @@ namespace kolo {
 
 /// Where the tensors of a host bucket live.
 enum class Packing {
-  kNone,  ///< In the bucket itself.
+  kNone,  ///< The tensors are in the bucket itself.
   kUser,  ///< Elsewhere, in the bucket's dtype.
   kCast,  ///< Elsewhere, in another dtype: every element is converted when it is copied.
 };

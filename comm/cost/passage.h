@@ -46,10 +46,10 @@ inline Passage slower(const Passage& a, const Passage& b) {
 /// `chunks` equal chunks, one after the other; at least 1, a fraction counts as its part.
 ///
 /// A link that saves up a burst while it rests passes at once the bytes that take `burst_us` at its
-/// rate. All-reduces that follow each other still move no more than the rate each way, so that is
-/// the least that they take:
+/// rate. All-reduces that follow each other still move no more than the rate in each direction:
+/// that is the least that they take:
 ///
-///   16 KiB up and down a tree, 138 us each way, in 40 us without the bytes     40 + 2 * 138
+///   16 KiB up and down a tree, 138 us per direction, 40 us without the bytes    40 + 2 * 138
 ///   the same with a burst of 256 KiB                                           138
 inline double pipeline_us(const Passage& one, double chunks, double burst_us = 0) {
   const double many = std::max(chunks, 1.0);

@@ -5,7 +5,7 @@
 
 namespace kolo {
 
-/// What compression did to one group of a gradient set on this rank in the last iteration.
+/// Compression of one group of a gradient set on this rank in the last iteration.
 struct CompressionStats {
   std::string tensors = {};       ///< "'fc1.weight' and 3 more".
   std::string path = {};          ///< The spec in force, with its route.
@@ -22,7 +22,7 @@ struct CompressionStats {
   double gradient_norm = 0.0;     ///< Euclidean norm of the combined gradients.
 };
 
-/// What was decided about one group of gradients whose spec left something open.
+/// The decision about one group of gradients whose spec left something open.
 struct CompressionDecision {
   std::string tensors = {};   ///< "'fc1.weight' and 3 more".
   std::size_t elements = 0;   ///< Elements in the group.

@@ -13,7 +13,7 @@ namespace kolo {
 /// follow from it.
 struct OptionEntry {
   std::string name;   ///< "fusion_bytes"
-  std::string value;  ///< What it takes: "BYTES", "DTYPE", "MS", ...
+  std::string value;  ///< The kind of value: "BYTES", "DTYPE", "MS", ...
   std::string help;
   /// Parses and checks `text`, then sets the field, or leaves it as it is. Errors: as in
   /// option_values.h.

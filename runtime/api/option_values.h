@@ -24,7 +24,7 @@ std::int64_t parse_number(const std::string& text, const OptionRange& range);
 
 /// "4M" -> 4194304: a number with an optional suffix K, M or G (powers of 1024).
 std::size_t parse_bytes(const std::string& text);
-/// The same within limits.
+/// The same number, which must be from `least` to `most`.
 std::size_t parse_bytes(const std::string& text, std::size_t least, std::size_t most);
 
 /// The shortest text that `parse_bytes` reads as `bytes`.

@@ -2,7 +2,7 @@
 
 namespace kolo {
 
-/// Of the library and of everything that ranks exchange: different versions do not talk.
+/// The version of the library and of all that ranks exchange: different versions do not connect.
 inline constexpr const char* kVersion = "0.1.0";
 
 }  // namespace kolo

@@ -25,7 +25,7 @@ constexpr char kSeparator = '\n';
 /// The time for measuring, out of 200 ms in all: the rest is for ranks that begin late and for the
 /// exchange of results.
 constexpr std::chrono::milliseconds kMeasureWithin{140};
-/// Of it, inside nodes.
+/// The part of it for the inside of nodes.
 constexpr std::chrono::milliseconds kNodeWithin{55};
 
 /// `text` of rank 0.
@@ -42,7 +42,7 @@ std::string describe(const Disagreement& doubt) {
                      doubt.shortest_us, doubt.median_us);
 }
 
-/// What one rank measured: its costs in the keys of `LinkCosts`, and why others are missing.
+/// The costs that one rank measured, in the keys of `LinkCosts`, and why others are missing.
 struct RankCosts {
   std::string costs = {};
   std::string doubt = {};  ///< Empty: none.
@@ -91,10 +91,10 @@ MeasuredCosts parse_measured(const std::string& text) {
   return measured;
 }
 
-/// What all ranks measured together, the same on all of them.
+/// The costs that all ranks measured together, the same on all of them.
 struct JobCosts {
   LinkCosts costs;
-  std::string doubt = {};  ///< Of the first rank that has one; empty: none.
+  std::string doubt = {};  ///< The doubt of the first rank that has one; empty: none.
 };
 
 JobCosts measure(Rendezvous& rendezvous, Transport& transport, const ProcessGrid& grid,

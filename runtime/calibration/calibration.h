@@ -12,7 +12,7 @@
 
 namespace kolo {
 
-/// What links cost, and how that is known.
+/// Link costs, and where they come from.
 struct Calibration {
   LinkCosts costs;
   /// For people: "measured in 143 ms", "read from PATH" or "defaults".

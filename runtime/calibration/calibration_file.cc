@@ -58,7 +58,7 @@ struct Loaded {
   json document = empty_document();
   bool is_own = true;        ///< May be replaced.
   std::string trouble = {};  ///< Empty: none.
-  bool is_expected = false;  ///< Of another version.
+  bool is_expected = false;  ///< The file is of another version.
 };
 
 Loaded load(const std::string& path) {

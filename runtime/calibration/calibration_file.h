@@ -29,7 +29,7 @@ class CalibrationFile {
   /// `path` empty: remembers nothing. `shape` names the job; see `job_shape`.
   CalibrationFile(std::string path, std::string shape);
 
-  /// As `parse_link_costs` takes them, unless they have expired at `now`, or lie in its future.
+  /// The costs, as `parse_link_costs` takes them, unless they expired before `now` or lie after it.
   std::optional<std::string> link_costs(Time now) const;
   /// Costs measured at `now`. Expired ones of all shapes are forgotten.
   void remember_link_costs(const std::string& link_costs, Time now);

@@ -28,7 +28,7 @@ double tail_us(const std::vector<NetworkSamples::Arrival>& arrivals) {
   return (last.us - before.us) / (last.bytes - before.bytes) * kStreamTailBytes;
 }
 
-/// What the asking leader wants next.
+/// The next request of the leader that asks.
 struct Request {
   enum class Kind : std::uint32_t { kRoundTrip, kBurst, kStream, kEnd };
   Kind kind = Kind::kEnd;
@@ -105,7 +105,7 @@ class PairProbe {
   /// returns false at one end, its next window of messages is marked as the last one:
   ///
   ///   this end   0 1 2 3 | 4 5 | 6 7 8 9      a window of 4; it ended after message 1 had come
-  ///   the peer   0 1 2 3 | 4 5 | 6 7 8 9      answered 2 to 5; message 6 told it of the end
+  ///   the peer   0 1 2 3 | 4 5 | 6 7 8 9      answered 2 to 5; message 6 brought it the end
   template <typename Condition>
   std::vector<NetworkSamples::Arrival> stream(Condition go_on) {
     struct Slot {
@@ -193,7 +193,7 @@ NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& gri
     }
     const int streams_left = std::max(1, rounds - round + 1);
     if (round == 1) {
-      // In later rounds neighbours may still be at work, which would be taken for latency.
+      // In later rounds neighbours may still be at work, which would count as latency.
       probe.meet();
       budget.begin(streams_left + 1);
       probe.ask_latencies(budget, samples);

@@ -24,11 +24,11 @@ constexpr int kPassWarmups = 2;
 constexpr int kPassSamples = 5;
 constexpr int kBucketWarmups = 2;
 constexpr int kBucketSamples = 10;
-/// What `flat` takes is little beside what ranks on shared cores wait for each other, so many are
-/// done in a row, as a program does.
+/// The time of one `flat` is short beside the time that ranks on shared cores wait for each other,
+/// so several run in a row, as in a program.
 constexpr int kGathersInARow = 8;
 constexpr std::size_t kGatherBytes = std::size_t{64} << 10;
-/// As large as the slots that buckets go through.
+/// The size of the slots that buckets go through.
 constexpr std::size_t kSlotBytes = std::size_t{512} << 10;
 
 /// The ranks of one node, measuring side by side. What they do begins and ends with a trip, both
@@ -78,7 +78,7 @@ class NodeProbe {
   /// for the first one, number 0, and what comes before it.
   bool go_on(int sample) { return sample <= 0 || ask_leader(budget_.affords()); }
 
-  /// What the node's first rank says.
+  /// The decision of the node's first rank.
   bool ask_leader(bool mine) {
     const int leader = ranks_.front();
     asked_ += 2;
@@ -131,15 +131,15 @@ class NodeProbe {
     passed_ = working_set;
   }
 
-  /// What the first sample of a working set will take, and what comes before it, by what those of
-  /// the last one took: fresh pages, and two passes.
+  /// The time of the first sample of a working set and of what comes before it, fresh pages and two
+  /// passes, extrapolated from the last working set.
   double least_us(std::size_t working_set) const {
     const double larger = static_cast<double>(working_set) / static_cast<double>(passed_);
     return larger * (fresh_us_ + kPassWarmups * kSlowerInALargerSet * pass_us_);
   }
 
   /// Each rank copies its operand, and after one trip sums all copies: what `flat` does. Copies
-  /// take turns, so that nobody writes what others still read.
+  /// alternate, so that nobody writes what others still read.
   void measure_gathers() {
     begin();
     if (ranks_.size() < 2 || 4 * kGatherBytes > room_) return;
@@ -167,7 +167,7 @@ class NodeProbe {
   }
 
   /// A tensor of this rank goes through its slot but for the part that it sums itself: what
-  /// `direct` does with tensors of the caller. Slots take turns.
+  /// `direct` does with tensors of the caller. Slots alternate.
   void measure_slots() {
     const std::size_t ranks = ranks_.size();
     const std::size_t part = kSlotBytes / ranks / kWireAlignment * kWireAlignment;

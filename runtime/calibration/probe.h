@@ -17,7 +17,7 @@ namespace kolo {
 /// Flags at the end of a rank's flags that measuring uses up; they are no bucket's.
 inline constexpr std::uint32_t kProbeFlags = 2;
 
-/// What measuring may use.
+/// The limits of measuring.
 struct ProbeLimits {
   TransportLimits transport;
   bool shares_cores = false;  ///< With other ranks of this machine, whatever their node.
@@ -42,11 +42,11 @@ struct ProbeTime {
 MemorySamples probe_node(Transport& transport, const ProcessGrid& grid, const ProbeLimits& limits,
                          const ProbeTime& time);
 
-/// Messages of a stream that are in flight each way: enough to keep any link busy.
+/// Messages of a stream in flight in each direction: enough to keep any link busy.
 inline constexpr std::size_t kStreamWindow = 4;
 inline constexpr std::size_t kStreamMessageBytes = std::size_t{32} << 10;
-/// Bytes of a stream that are still to come, each way, when it is decided that it ends: those in
-/// flight then, and those that the peer sends before it learns of the end.
+/// Bytes of a stream in each direction after the decision that it ends: those in flight then, and
+/// those that the peer sends before it learns of the end.
 inline constexpr std::size_t kStreamTailBytes = 2 * kStreamWindow * kStreamMessageBytes;
 
 /// Measures between the leaders of neighbouring nodes, in three rounds. Node k meets node k ^
@@ -103,7 +103,7 @@ class ProbeBudget {
 
   /// Whether this part has more than `us` left.
   bool affords(double us = 0) const { return us_until(part_end_) > us; }
-  /// The same of all parts that are left.
+  /// Whether all parts that are left have more than `us` together.
   bool affords_in_all(double us) const { return us_until(end_) > us; }
 
  private:

@@ -22,7 +22,7 @@ constexpr double kFew = 0.01, kMany = 0.04;
 constexpr int kRounds = 4;  // the first one finds the threshold
 constexpr double kBytesPerElement = 12;
 
-/// Of many magnitudes and in no order, the same in every run.
+/// Values of many magnitudes in no order, the same in every run.
 std::vector<float> noise() {
   std::vector<float> values(kCount);
   std::uint32_t state = 1;

@@ -26,7 +26,7 @@ void add_runtime_options(
     CLI::App& app, Options& options,
     const IsWanted& is_wanted = [](std::string_view) { return true; });
 
-/// For `CLI::Option::check`: the value is one of `names`; the error suggests the nearest one.
+/// A check for `CLI::Option`: the value is one of `names`; the error suggests the nearest one.
 std::function<std::string(const std::string& text)> one_of(std::vector<std::string> names);
 
 /// The bytes that each text stands for ("4M"). Errors: KoloError(kConfig) naming `flag` and text.

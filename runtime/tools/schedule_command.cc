@@ -20,7 +20,7 @@ namespace {
 constexpr int kMostRanks = 256;
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 
-/// For `CLI::Option::check`: `parse` takes the value.
+/// A check for `CLI::Option`: `parse` accepts the value.
 template <typename Parse>
 auto readable(Parse parse) {
   return [parse](const std::string& text) -> std::string {

@@ -29,7 +29,7 @@ struct Point {
   std::size_t x = 0, y = 0;
 };
 
-/// The classes of steps that are told apart by colour.
+/// The classes of steps, each of a colour.
 struct Look {
   std::string_view name;
   std::string_view fill;

@@ -14,12 +14,12 @@ namespace kolo {
 /// the earliest, kind, peer, ranges of elements, and the steps that it waits for.
 std::string schedule_table(std::span<const Schedule> schedules, const ProcessGrid& grid);
 
-/// The same as an SVG document: a column for each rank, rounds from top to bottom, a box for each
-/// step, arrows for messages, flags and accesses to the memory of a peer.
+/// The schedule as an SVG document: a column for each rank, rounds from top to bottom, a box for
+/// each step, arrows for messages, flags and accesses to the memory of a peer.
 std::string schedule_svg(std::span<const Schedule> schedules, const ProcessGrid& grid);
 
-/// What a step works on: "bucket[0,16) of rank 1 + scratch[0,16) -> bucket[0,16)". Ranges of `rank`
-/// itself name no rank; they hold their first element and not their last.
+/// The operands of a step: "bucket[0,16) of rank 1 + scratch[0,16) -> bucket[0,16)". Ranges of
+/// `rank` itself name no rank; they hold their first element and not their last.
 std::string operands_text(const Step& step, int rank);
 
 /// "4 ranks on 1 node".

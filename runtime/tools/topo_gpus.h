@@ -9,7 +9,7 @@
 
 namespace kolo {
 
-/// What `kolo-topo` tells about the GPUs of one node:
+/// The GPUs of one node, for `kolo-topo`:
 ///
 /// {absence: why there is none, or null,
 ///  devices: [{index, name, address, compute_capability, memory_bytes, numa_node, cpus,
@@ -19,7 +19,7 @@ namespace kolo {
 ///            distance}]]}
 nlohmann::json gpus_to_json(const GpuInventory& inventory, const HardwareSnapshot& hardware);
 
-/// The same for people, indented as part of a node. `hardware` is the node's, as JSON.
+/// The GPUs as text, indented as part of a node. `hardware` is the node's, as JSON.
 std::string gpus_to_text(const nlohmann::json& gpus, const nlohmann::json& hardware);
 
 }  // namespace kolo

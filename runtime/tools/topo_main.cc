@@ -33,7 +33,7 @@ constexpr std::array<std::string_view, 7> kRuntimeOptions = {
     "node_id",          "arena_bytes",     "link_costs",    "calibrate",
     "calibration_file", "connect_timeout", "reduce_threads"};
 
-/// What this machine has: `TopoReport::nodes`, as text.
+/// This machine's hardware: `TopoReport::nodes`, as text.
 std::string look_at_node(int reduce_threads) {
   const HardwareSnapshot hardware = discover_hardware();
   const nlohmann::json node = {{"hardware", to_json(hardware)},
@@ -48,7 +48,7 @@ void report_topology(const TopoOptions& options) {
   Connection connection = connect(*rendezvous, options.runtime);
   const ProcessGrid& grid = connection.grid;
 
-  // One rank looks at its node for all of the node's ranks.
+  // One rank discovers its node for all of the node's ranks.
   const int node = grid.node(rank);
   const std::vector<std::string> gathered = rendezvous->all_gather(
       grid.leader(node) == rank ? look_at_node(connection.reduce_threads) : std::string());

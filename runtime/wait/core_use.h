@@ -10,7 +10,7 @@ namespace kolo {
 /// The cores that a rank may use and the threads that compute on them.
 struct CoreUse {
   std::vector<int> cores;   ///< Numbers, ascending.
-  std::size_t threads = 1;  ///< That compute, the one that waits among them.
+  std::size_t threads = 1;  ///< Threads that compute, including the one that waits.
 };
 
 /// The threads that drive a rank's engine while its own threads compute.
@@ -24,7 +24,7 @@ CoreUse own_core_use();
 /// cores of the machine if there is no quota.
 std::size_t granted_cores();
 
-/// As text that ranks exchange, and back; any other text counts as one thread without cores.
+/// The text that ranks exchange, and back; any other text counts as one thread without cores.
 std::string to_text(const CoreUse& use);
 CoreUse core_use_of(const std::string& text);
 
@@ -36,7 +36,7 @@ bool fit(std::span<const CoreUse> ranks, std::size_t granted, std::size_t extra 
 /// The ranks that share cores with one of them, which is among them.
 struct CoreSharers {
   std::vector<CoreUse> node;     ///< Under one quota.
-  std::vector<CoreUse> machine;  ///< Of all nodes on the same machine, e.g. its containers.
+  std::vector<CoreUse> machine;  ///< Ranks of all nodes on this machine, e.g. its containers.
 };
 
 /// Whether both fit, those of the node also into its quota.

@@ -7,15 +7,15 @@
 namespace kolo {
 namespace {
 
-/// While something is pending the coordinator's clock and the peers' sockets must be looked at now
-/// and then.
+/// While something is pending the coordinator's clock and the peers' sockets must be polled now and
+/// then.
 constexpr Duration kPendingSleep = std::chrono::milliseconds(50);
-/// A device does not ring, so while it works it is asked this often.
+/// A device sends no wake-ups, so while it works it is polled this often.
 constexpr Duration kDeviceSleep = std::chrono::microseconds(20);
-/// An idle engine is rung.
+/// An idle engine is woken.
 constexpr Duration kNoLimit = Duration::max();
 
-/// What the next sleep may last.
+/// The most that the next sleep may take.
 Duration sleep_limit(const Engine& engine) {
   if (engine.device_busy()) return kDeviceSleep;
   return engine.idle() ? kNoLimit : kPendingSleep;
@@ -73,13 +73,13 @@ void Driver::attend(Next next) {
     return;
   }
   const Seated seated(*this, next);
-  // What is set out in the first poll can often go no further: the second finds out.
+  // After the first poll there is often nothing left to move: the second finds out.
   moved_ = engine_.poll() && (next == Next::kDrive || engine_.poll());
   has_polled_ = next == Next::kDrive;
 }
 
 bool Driver::go_on(TimePoint deadline) {
-  // Right after `attend` a poll finds nothing, and costs a turn on a shared core.
+  // Right after `attend` a poll finds nothing, and costs time on a shared core.
   const bool is_due = !std::exchange(has_polled_, false) || engine_.has_submissions();
   moved_ = is_due && engine_.poll();
   if (moved_) {

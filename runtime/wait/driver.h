@@ -39,7 +39,7 @@ namespace kolo {
 /// Errors:  whatever the engine or the transport throws ends the job; the seat becomes free.
 class Driver {
  public:
-  /// What the caller of `attend` does next.
+  /// The next call of the caller of `attend`.
   enum class Next : std::uint8_t { kUnknown, kDrive };
 
   /// `threads` are those that call `drive` and `attend`.
@@ -56,9 +56,9 @@ class Driver {
     }
   }
 
-  /// For a thread that has submitted work and goes its way: sets out what can be, and sees to the
-  /// rest being done in the background. A caller that is about to drive says so: then a call of the
-  /// engine's thread can wait until it no longer stands by.
+  /// For a thread that has submitted work and does not wait: starts what it can, and leaves the
+  /// rest to the background. A caller that is about to drive says so: then a call of the engine's
+  /// thread can wait until it no longer stands by.
   void attend(Next next);
 
   /// Drives when nobody else does, until the engine has ended.

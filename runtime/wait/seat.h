@@ -7,9 +7,9 @@ namespace kolo {
 
 /// The right to drive an engine: whoever sits polls it, nobody else touches it. Users' threads take
 /// the seat while they wait, the engine's own thread when nobody else does. Beside who sits, the
-/// word says whether
+/// value says whether
 ///
-///   called    the driver must poll again before it leaves: somebody submitted work and went away
+///   called    the driver must poll again before it leaves: somebody submitted work and left
 ///   wanted    a user's thread wants the seat of the engine's thread, and sleeps until it leaves
 ///   watched   the engine's thread sleeps on the transport's descriptors. While the seat is free
 ///             and watched, the transport is armed; whoever takes the seat then unarms it.
@@ -45,7 +45,7 @@ class Seat {
     }
   }
 
-  /// Leaves word with whoever sits. Returns false if nobody does.
+  /// Calls whoever sits. Returns false if nobody does.
   bool call() {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     while (!is_free(word)) {
@@ -73,9 +73,9 @@ class Seat {
 
   /// Gets up and ends the watch, if there was one. Threads: the driver's.
   Leave leave() { return leave_as(kNobody, 0); }
-  /// The same for a user's thread that has armed the transport again for the watch to go on.
+  /// Leaves as a user's thread that has armed the transport again, so that the watch goes on.
   Leave leave_watched() { return leave_as(kWatched, kWatched); }
-  /// The same for the engine's thread, which begins a watch with the transport armed.
+  /// Leaves as the engine's thread, which begins a watch with the transport armed.
   Leave leave_to_watch() { return leave_as(kWatched, 0); }
 
  private:

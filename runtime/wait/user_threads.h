@@ -14,7 +14,7 @@ class UserThreads {
   /// The calling thread uses the runtime, until it ends. Cost: one comparison when it is known.
   void enter() const;
 
-  /// For the coordinator; lives as long as this object.
+  /// The counter for the coordinator; lives as long as this object.
   const std::atomic<int>* count() const { return count_.get(); }
 
  private:
