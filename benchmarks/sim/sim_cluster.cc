@@ -71,16 +71,16 @@ Algorithm Cluster::algorithm(const BucketLayout& layout) const {
 
 // Every rank owns equal parts of equal chunks.
 BucketLayout Cluster::padded(BucketLayout layout, CompileOptions& options) const {
-  const bool on_device = layout.memory == MemoryKind::kDevice;
+  const bool on_device = layout.is_on_device();
   std::size_t& chunk_bytes = on_device ? options.device_chunk_bytes : options.chunk_bytes;
   const std::size_t chunks = chunk_count({0, layout.count}, layout.dtype, chunk_bytes);
   const std::size_t unit = kWireAlignment / size_of(layout.dtype);
   std::size_t parts = static_cast<std::size_t>(grid_.world_size()) * unit;
   if (on_device) parts = std::lcm(parts, device_padding(grid_, layout.dtype));
-  const std::size_t bytes = layout.count * size_of(layout.dtype);
+  const std::size_t bytes = layout.bytes();
   layout.count = round_up(std::max<std::size_t>(1, layout.count), chunks * parts);
   // Padding does not change the dependencies at the start.
-  options.eager_bytes = bytes <= options.eager_bytes ? layout.count * size_of(layout.dtype) : 0;
+  options.eager_bytes = bytes <= options.eager_bytes ? layout.bytes() : 0;
   chunk_bytes = layout.count / chunks * size_of(layout.dtype);
   return layout;
 }
@@ -88,7 +88,7 @@ BucketLayout Cluster::padded(BucketLayout layout, CompileOptions& options) const
 // Compilation compares each step with the parts in flight, so its time grows with their square.
 void Cluster::check_size(const BucketLayout& layout, const CompileOptions& options,
                          const Algorithm& algorithm) const {
-  const bool on_device = layout.memory == MemoryKind::kDevice;
+  const bool on_device = layout.is_on_device();
   const std::size_t chunks =
       chunk_count({0, layout.count}, layout.dtype,
                   on_device ? options.device_chunk_bytes : options.chunk_bytes);

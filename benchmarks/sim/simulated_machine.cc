@@ -75,7 +75,7 @@ bool SimulatedMachine::are_alike(const std::vector<double>& by_rank) const {
 }
 
 NodeMemory SimulatedMachine::memory_of(const BucketLayout& layout) const {
-  const auto bytes = static_cast<double>(layout.count * size_of(layout.dtype));
+  const auto bytes = static_cast<double>(layout.bytes());
   return {costs_.links.memory, bytes * grid_.local_size(grid_.leader(0))};
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "comm/base/check.h"
-#include "comm/collective/parts.h"
 
 namespace kolo {
 

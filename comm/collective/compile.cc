@@ -6,22 +6,17 @@
 #include <vector>
 
 #include "comm/collective/algorithm.h"
-#include "comm/collective/parts.h"
 #include "topology/node_shares.h"
 
 namespace kolo {
 namespace {
-
-std::size_t bytes_of(const BucketLayout& layout) { return layout.count * size_of(layout.dtype); }
-
-bool is_on_device(const BucketLayout& layout) { return layout.memory == MemoryKind::kDevice; }
 
 /// The least number of chunks in a window: while one is in flight, another is packed or summed.
 constexpr std::size_t kChunksInWindow = 2;
 
 bool has_window(const CompileContext& context) {
   return context.options.network_window > 0 && context.grid.num_nodes() > 1 &&
-         !is_on_device(context.layout);
+         !context.layout.is_on_device();
 }
 
 std::size_t host_chunk_bytes(const CompileContext& context) {
@@ -54,7 +49,7 @@ std::vector<Extent> device_pieces(const CompileContext& context) {
 }
 
 std::vector<Extent> pieces_of(const CompileContext& context, const Algorithm& algorithm) {
-  if (is_on_device(context.layout)) return device_pieces(context);
+  if (context.layout.is_on_device()) return device_pieces(context);
   if (const AlgorithmEntry* flat = algorithm.flat()) {
     if (flat->in_one_piece) return {{0, context.layout.count}};
     const auto own = flat->piece_bytes != nullptr ? flat->piece_bytes(context) : std::nullopt;
@@ -70,7 +65,7 @@ std::vector<double> shares_between_nodes(const CompileContext& context,
   const int nodes = context.grid.num_nodes();
   const bool one_rank_each = algorithm.hierarchy() != nullptr || nodes == context.grid.world_size();
   const bool may_differ =
-      !is_on_device(context.layout) && one_rank_each && algorithm.between_nodes().takes_shares;
+      !context.layout.is_on_device() && one_rank_each && algorithm.between_nodes().takes_shares;
   return may_differ ? node_shares(context.options.link_costs, nodes) : std::vector<double>{};
 }
 
@@ -96,7 +91,7 @@ void append_hierarchy(ScheduleBuilder& builder, const std::vector<Stage>& stages
                       const CompileContext& context, const Hierarchy& hierarchy) {
   const LocalHalves& local = *hierarchy.local->halves;
   const AppendStage cross = hierarchy.cross->exchange;
-  if (is_on_device(context.layout)) {
+  if (context.layout.is_on_device()) {
     return append_hierarchical(builder, stages, context.grid, local, cross);
   }
   for (const Stage& stage : stages) {
@@ -115,8 +110,8 @@ void append_flat(ScheduleBuilder& builder, const std::vector<Stage>& stages,
 Schedule finished(ScheduleBuilder builder, const CompileContext& context) {
   Schedule schedule = std::move(builder).build();
   schedule.eager =
-      !is_on_device(schedule.layout) &&
-      (context.grid.num_nodes() == 1 || bytes_of(schedule.layout) <= context.options.eager_bytes);
+      !schedule.layout.is_on_device() &&
+      (context.grid.num_nodes() == 1 || schedule.layout.bytes() <= context.options.eager_bytes);
   return schedule;
 }
 
@@ -132,7 +127,7 @@ Schedule compile_all_reduce(int rank, const BucketLayout& layout, const ProcessG
     stages.push_back({.group = all_ranks(grid), .extent = piece, .node_shares = shares});
   }
   ScheduleBuilder builder = make_builder(rank, algorithm.to_string(), context);
-  if (is_on_device(layout)) {
+  if (layout.is_on_device()) {
     // A launch packs many tensors at once, and packing a piece overlaps the collectives of the
     // last.
     for (const Stage& stage : stages) {
@@ -150,7 +145,7 @@ Schedule compile_all_reduce(int rank, const BucketLayout& layout, const ProcessG
 Schedule compile_broadcast(int rank, int root, const BucketLayout& layout, const ProcessGrid& grid,
                            const CompileOptions& options) {
   const CompileContext context{layout, grid, options};
-  const bool on_device = is_on_device(layout);
+  const bool on_device = layout.is_on_device();
   const auto append = on_device ? append_device_broadcast : append_broadcast;
   ScheduleBuilder builder = make_builder(rank, "broadcast", context);
   for (const Extent& piece :

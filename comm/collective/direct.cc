@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "comm/collective/algorithm.h"
 #include "comm/collective/compile_options.h"
-#include "comm/collective/parts.h"
 #include "topology/node_shares.h"
 
 namespace kolo {
@@ -78,7 +78,7 @@ void append(ScheduleBuilder& builder, const std::vector<Stage>& stages,
 std::optional<std::size_t> piece_bytes(const CompileContext& context) {
   if (!is_mapped(context)) return std::nullopt;
   const CompileOptions& options = context.options;
-  const std::size_t bytes = context.layout.count * size_of(context.layout.dtype);
+  const std::size_t bytes = context.layout.bytes();
   if (is_in_place(context)) return std::max<std::size_t>(bytes, 1);
   const std::size_t slot =
       bytes <= options.cached_bytes ? options.cached_slot_bytes : options.slot_bytes;

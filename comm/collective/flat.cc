@@ -1,4 +1,4 @@
-#include "comm/collective/parts.h"
+#include "comm/collective/algorithm.h"
 
 namespace kolo {
 namespace {

@@ -17,10 +17,6 @@ namespace {
   throw KoloError(Error{.code = ErrorCode::kConfig, .what = std::move(what)});
 }
 
-std::size_t bytes_of(const BucketLayout& layout) { return layout.count * size_of(layout.dtype); }
-
-bool is_on_device(const BucketLayout& layout) { return layout.memory == MemoryKind::kDevice; }
-
 /// Whether partial sums of the bucket would be rounded.
 bool rounds(const BucketLayout& layout) {
   return is_16bit_float(layout.dtype) && layout.op != ReduceOp::kMin && layout.op != ReduceOp::kMax;
@@ -53,7 +49,7 @@ std::string alternatives(const BucketLayout& layout, Predicate fits) {
 void check(const Algorithm& algorithm, const BucketLayout& layout, const CompileOptions& options) {
   if (!algorithm.takes(layout.memory)) {
     fail(fmt::format("algorithm {} does not take {} memory; there are {}", algorithm.to_string(),
-                     is_on_device(layout) ? "device" : "host",
+                     layout.is_on_device() ? "device" : "host",
                      alternatives(layout, [](const Algorithm&) { return true; })));
   }
   if (algorithm.needs_native() && !options.native_spans_nodes) {
@@ -78,9 +74,9 @@ Algorithm cheapest_hierarchy(const BucketLayout& layout, const CostModel& model,
     std::erase_if(candidates, [](const Algorithm& each) { return !each.sums_in_one_place(); });
   }
   return *std::ranges::min_element(candidates, {}, [&](const Algorithm& each) {
-    return is_on_device(layout)
-               ? model.predict_device_us(each, bytes_of(layout), options.device_chunk_bytes)
-               : model.predict_us(each, {.bytes = bytes_of(layout)});
+    return layout.is_on_device()
+               ? model.predict_device_us(each, layout.bytes(), options.device_chunk_bytes)
+               : model.predict_us(each, {.bytes = layout.bytes()});
   });
 }
 
@@ -90,15 +86,15 @@ HostBucket host_bucket(const BucketLayout& layout) {
   Packing packing = Packing::kNone;
   if (layout.placement == Placement::kUser) packing = Packing::kUser;
   if (layout.placement == Placement::kStaged) packing = Packing::kCast;
-  return {.bytes = bytes_of(layout), .reproducible = rounds(layout), .packing = packing};
+  return {.bytes = layout.bytes(), .reproducible = rounds(layout), .packing = packing};
 }
 
 Algorithm resolve_algorithm(const BucketLayout& layout, const ProcessGrid& grid,
                             const CompileOptions& options) {
   const CostModel model(grid, link_costs(options));
   if (options.algorithm.is_auto()) {
-    return is_on_device(layout)
-               ? model.choose_device(bytes_of(layout), device_limits(layout, options))
+    return layout.is_on_device()
+               ? model.choose_device(layout.bytes(), device_limits(layout, options))
                : model.choose(host_bucket(layout));
   }
   if (options.algorithm.is_any_hierarchy()) return cheapest_hierarchy(layout, model, options);
@@ -109,7 +105,7 @@ Algorithm resolve_algorithm(const BucketLayout& layout, const ProcessGrid& grid,
 
 std::size_t cheapest_chunk_bytes(const BucketLayout& layout, const ProcessGrid& grid,
                                  const CompileOptions& options) {
-  if (is_on_device(layout)) return options.chunk_bytes;
+  if (layout.is_on_device()) return options.chunk_bytes;
   const Algorithm algorithm = resolve_algorithm(layout, grid, options);
   const CostModel model(grid, costs_for_sizes(algorithm, options.link_costs));
   return model.chunk_bytes(algorithm, host_bucket(layout));
@@ -118,7 +114,7 @@ std::size_t cheapest_chunk_bytes(const BucketLayout& layout, const ProcessGrid& 
 std::string explain_device_algorithm(const BucketLayout& layout, const ProcessGrid& grid,
                                      const CompileOptions& options) {
   return CostModel(grid, link_costs(options))
-      .explain_device(resolve_algorithm(layout, grid, options), bytes_of(layout),
+      .explain_device(resolve_algorithm(layout, grid, options), layout.bytes(),
                       device_limits(layout, options));
 }
 

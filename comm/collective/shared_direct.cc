@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "comm/collective/parts.h"
+#include "comm/collective/algorithm.h"
 
 namespace kolo {
 namespace {

@@ -30,6 +30,9 @@ struct BucketLayout {
   MemoryKind memory = MemoryKind::kHost;  ///< kHost or kDevice.
   /// Contributions lie in tensors of their own, which are only read. Host buckets not in place.
   bool out_of_place = false;
+
+  std::size_t bytes() const { return count * size_of(dtype); }
+  bool is_on_device() const { return memory == MemoryKind::kDevice; }
 };
 
 /// Tensors in a bucket, and the parts that ranks own, start at multiples of this many bytes where

@@ -70,7 +70,7 @@ Executor::~Executor() = default;
 void Executor::add(Schedule schedule, Binding binding) {
   const BucketId bucket = binding.bucket;
   ensure(bucket < kMaxBuckets, "too many buckets for the message tag");
-  const bool on_device = schedule.layout.memory == MemoryKind::kDevice;
+  const bool on_device = schedule.layout.is_on_device();
   if (on_device) {
     check(lane_ != nullptr, "device memory without a device; see the option `device`");
   }

@@ -8,7 +8,7 @@ namespace kolo {
 
 ScheduleBuilder::ScheduleBuilder(int rank, std::string algorithm, BucketLayout layout,
                                  DeviceMessages messages, std::size_t window)
-    : is_staged_(layout.memory == MemoryKind::kDevice && !messages.are_direct), window_(window) {
+    : is_staged_(layout.is_on_device() && !messages.are_direct), window_(window) {
   schedule_.rank = rank;
   schedule_.algorithm = std::move(algorithm);
   schedule_.layout = layout;

@@ -28,7 +28,7 @@ StepProgress::StepProgress(const Schedule& schedule)
 }
 
 void StepProgress::begin() {
-  const bool has_end = schedule_.layout.memory == MemoryKind::kDevice;
+  const bool has_end = schedule_.layout.is_on_device();
   remaining_ = schedule_.steps.size() + (has_end ? 1 : 0);
   to_enqueue_ = device_steps_;
   missing_ = predecessors_;

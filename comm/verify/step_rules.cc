@@ -82,7 +82,7 @@ Complaint check_user_range(const Step& step, const Range& range, Access access,
 
 Complaint check_range(const Step& step, const Range& range, Access access, const Schedule& schedule,
                       const ProcessGrid& grid, const VerifyOptions& options) {
-  const bool on_device = schedule.layout.memory == MemoryKind::kDevice;
+  const bool on_device = schedule.layout.is_on_device();
   const bool is_shared = range.region == Region::kBucket || range.region == Region::kStaging;
   const bool own_only = on_device || is_message(step) || !is_shared ||
                         (access == Access::kWrite && range == step.target);
@@ -182,7 +182,7 @@ std::vector<int> meeting_members(const Step& step, int rank, const ProcessGrid& 
 std::optional<std::string> check_step(const Step& step, const Schedule& schedule,
                                       const ProcessGrid& grid, const VerifyOptions& options) {
   if (auto wrong = check_order(step, schedule, grid)) return wrong;
-  const bool on_device = schedule.layout.memory == MemoryKind::kDevice;
+  const bool on_device = schedule.layout.is_on_device();
   if (on_device && is_flag(step)) return "hands over memory of a device by a flag";
   if (!on_device && step.kind == StepKind::kNative) return "is not for a bucket of the host";
   for (const auto& [range, access] : accesses(step)) {

@@ -120,8 +120,8 @@ void install(GradientGroup& group, const PlanContext& context, Draft draft) {
     BucketPlan& plan = draft.buckets[index];
     Binding& binding = plan.binding;
     const bool staged = bucket.layout.placement != Placement::kInPlace;
-    const bool on_device = bucket.layout.memory == MemoryKind::kDevice;
-    const std::size_t bytes = bucket.layout.count * size_of(bucket.layout.dtype);
+    const bool on_device = bucket.layout.is_on_device();
+    const std::size_t bytes = bucket.layout.bytes();
     identity += fmt::format("{} {} {}\n", plan.schedule.algorithm, bucket.layout.count,
                             to_string(bucket.layout.dtype));
     if (bytes >= largest) {

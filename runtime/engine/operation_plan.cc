@@ -16,7 +16,7 @@ BucketLayout layout_of(const Operation& operation, const ProcessGrid& grid) {
                       .placement = Placement::kUser,
                       .memory = operation.buffer.memory,
                       .out_of_place = operation.input != nullptr};
-  if (layout.memory == MemoryKind::kDevice) {
+  if (layout.is_on_device()) {
     layout.placement = Placement::kStaged;
     const std::size_t unit = device_padding(grid, layout.dtype);
     layout.count = (layout.count + unit - 1) / unit * unit;
@@ -41,7 +41,7 @@ PlannedOperation plan_operation(const Operation& operation, const PlanContext& c
                                  .dtype = layout.dtype,
                                  .count = operation.buffer.count,
                                  .offset = 0}};
-  if (layout.memory == MemoryKind::kDevice) {
+  if (layout.is_on_device()) {
     auto packer = make_device_packer(context, planned.bucket.schedule, segments);
     binding.inputs = {nullptr};
     binding.stream_packer = packer;

@@ -12,7 +12,7 @@ namespace {
 
 CompileOptions compile_options(const BucketLayout& layout, const PlanInputs& inputs) {
   const Options& options = inputs.options;
-  const bool on_device = layout.memory == MemoryKind::kDevice;
+  const bool on_device = layout.is_on_device();
   check(!on_device || inputs.device,
         "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
   CompileOptions result{
@@ -32,7 +32,7 @@ CompileOptions compile_options(const BucketLayout& layout, const PlanInputs& inp
 /// it could not hold the tensors of all ranks of the node anyway.
 Stores unpack_stores(const BucketLayout& layout, const PlanInputs& inputs) {
   const auto local_size = static_cast<std::size_t>(inputs.grid.local_size(inputs.rank));
-  const std::size_t bytes = layout.count * size_of(layout.dtype) * local_size;
+  const std::size_t bytes = layout.bytes() * local_size;
   return inputs.cache_bytes > 0 && bytes > inputs.cache_bytes ? Stores::kStreaming
                                                               : Stores::kCached;
 }
@@ -62,9 +62,8 @@ BucketRequest all_reduce_request(std::string name, const BucketLayout& layout,
           .goal = Goal::all_reduce(inputs.grid.world_size()),
           .compile = [layout, options, &grid = inputs.grid](
                          int rank) { return compile_all_reduce(rank, layout, grid, options); },
-          .reason = layout.memory == MemoryKind::kDevice
-                        ? explain_device_algorithm(layout, inputs.grid, options)
-                        : std::string()};
+          .reason = layout.is_on_device() ? explain_device_algorithm(layout, inputs.grid, options)
+                                          : std::string()};
 }
 
 BucketRequest broadcast_request(std::string name, int root, const BucketLayout& layout,
