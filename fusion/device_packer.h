@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/device/device.h"
-#include "comm/schedule/stream_packer.h"
+#include "comm/schedule/packer.h"
 #include "fusion/chunk_table.h"
 #include "fusion/rebindable.h"
 

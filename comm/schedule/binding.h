@@ -10,7 +10,6 @@
 #include "comm/schedule/bucket_layout.h"
 #include "comm/schedule/codec.h"
 #include "comm/schedule/packer.h"
-#include "comm/schedule/stream_packer.h"
 
 namespace kolo {
 

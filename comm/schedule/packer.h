@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "comm/device/stream.h"
 #include "comm/kernels/reduce_kernels.h"
 
 namespace kolo {
@@ -26,6 +27,18 @@ class Packer {
   /// The longest piece that begins with element `offset`, but at most `count` > 0 elements.
   /// Before: the tensors have the bucket's dtype (Placement::kUser).
   virtual Piece piece(std::size_t offset, std::size_t count) = 0;
+};
+
+/// Moves elements between the caller's tensors and a staged device bucket, both in device memory;
+/// the counterpart of `Packer`. Calls enqueue and return. Threads: the executor's.
+class StreamPacker {
+ public:
+  virtual ~StreamPacker() = default;
+  /// Writes elements [offset, offset + count) of the bucket to `bucket`, cast from the tensors.
+  virtual void pack(Stream& stream, std::size_t offset, std::size_t count, void* bucket) = 0;
+  /// Writes elements [offset, offset + count) of the bucket, given at `bucket`, to the tensors.
+  virtual void unpack(Stream& stream, std::size_t offset, std::size_t count,
+                      const void* bucket) = 0;
 };
 
 }  // namespace kolo
