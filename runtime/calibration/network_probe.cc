@@ -29,10 +29,7 @@ double tail_us(const std::vector<NetworkSamples::Arrival>& arrivals) {
 }
 
 /// The next request of the leader that asks.
-struct Request {
-  enum class Kind : std::uint32_t { kRoundTrip, kBurst, kStream, kEnd };
-  Kind kind = Kind::kEnd;
-};
+enum class Request : std::uint32_t { kRoundTrip, kBurst, kStream, kEnd };
 
 /// One end of a pair of leaders. The one that asks decides how long anything goes on.
 class PairProbe {
@@ -46,7 +43,7 @@ class PairProbe {
 
   /// Makes the connection, once the neighbour is there: with more ranks than cores it can be busy
   /// with its memory for tens of milliseconds more.
-  void meet() { round_trip({.kind = Request::Kind::kRoundTrip}); }
+  void meet() { round_trip(Request::kRoundTrip); }
 
   /// Round trips and bursts alternate for all of the time, so that another program which takes a
   /// core for some milliseconds disturbs a part of both kinds.
@@ -54,30 +51,30 @@ class PairProbe {
     samples.burst_messages = kBurstMessages;
     do {
       for (int i = 0; i == 0 || (i < kRoundTripsPerBurst && budget.affords()); ++i) {
-        samples.round_trips_us.push_back(round_trip({.kind = Request::Kind::kRoundTrip}));
+        samples.round_trips_us.push_back(round_trip(Request::kRoundTrip));
       }
-      samples.bursts_us.push_back(round_trip({.kind = Request::Kind::kBurst}));
+      samples.bursts_us.push_back(round_trip(Request::kBurst));
     } while (budget.affords());
   }
 
   /// The peer answers each message by one as long, so both directions are busy.
   std::vector<NetworkSamples::Arrival> ask_stream(const ProbeBudget& budget) {
-    round_trip({.kind = Request::Kind::kStream});
+    round_trip(Request::kStream);
     return stream([&](const auto& arrivals) { return budget.affords(tail_us(arrivals)); });
   }
 
-  void end() { send(as_bytes(Request{.kind = Request::Kind::kEnd})); }
+  void end() { send(as_bytes(Request::kEnd)); }
 
   void answer() {
     for (;;) {
-      Request request;
+      Request request{};
       receive(as_writable_bytes(request));
-      if (request.kind == Request::Kind::kEnd) return;
-      Request rest;
-      const int more = request.kind == Request::Kind::kBurst ? kBurstMessages - 1 : 0;
+      if (request == Request::kEnd) return;
+      Request rest{};
+      const int more = request == Request::kBurst ? kBurstMessages - 1 : 0;
       for (int i = 0; i < more; ++i) receive(as_writable_bytes(rest));
       send(as_bytes(request));
-      if (request.kind == Request::Kind::kStream) stream([](const auto&) { return true; });
+      if (request == Request::kStream) stream([](const auto&) { return true; });
     }
   }
 
@@ -89,12 +86,12 @@ class PairProbe {
     return std::as_writable_bytes(std::span(&request, 1));
   }
 
-  double round_trip(const Request& request) {
+  double round_trip(Request request) {
     const Stopwatch watch(clock_);
     std::array<Completion, kBurstMessages> sent;
-    const std::size_t messages = request.kind == Request::Kind::kBurst ? kBurstMessages : 1;
+    const std::size_t messages = request == Request::kBurst ? kBurstMessages : 1;
     for (std::size_t i = 0; i < messages; ++i) start_send(as_bytes(request), sent[i]);
-    Request answer;
+    Request answer{};
     receive(as_writable_bytes(answer));
     const double us = watch.us();
     for (std::size_t i = 0; i < messages; ++i) finish(sent[i]);
