@@ -74,7 +74,8 @@ struct LinkCosts {
   double bucket_us = 0.2;  ///< Time of a rank for each bucket, whatever its size.
   double step_us = 0.05;   ///< Time of each step of a schedule, beside its bytes.
   /// Cores that each rank has to itself; less than 1 where a machine has more ranks than cores. The
-  /// ranks of such a machine select one after the other what a sparse exchange sends.
+  /// ranks of such a machine handle messages one after the other, and select what a sparse exchange
+  /// sends.
   double rank_cores = 1;
 };
 

@@ -25,7 +25,13 @@ double HostLinks::owners(double ranks) const {
 
 Passage HostLinks::messages(double in_a_row) const {
   return {.wait_us = costs_.network.latency_us,
-          .processor_us = in_a_row * costs_.network.message_us};
+          .processor_us = in_a_row * costs_.network.message_us / costs_.rank_cores};
+}
+
+Passage HostLinks::message_pair(double messages) const {
+  const double at_once = std::min(messages, costs_.rank_cores * ranks());
+  return {.wait_us = costs_.network.latency_us,
+          .processor_us = 2 * costs_.network.message_us * messages / at_once};
 }
 
 double HostLinks::flags_us(double local, double trips) const {
@@ -54,6 +60,7 @@ void Round::add(int from, int to) {
     most_local_ = std::max(most_local_, ++local_[source]);
   } else {
     most_remote_ = std::max({most_remote_, ++sent_[source], ++received_[target]});
+    ++all_remote_;
   }
 }
 
@@ -67,8 +74,7 @@ Passage Round::passage(double bytes) const {
                           links_.memory().shared_us(most_local_ * bytes);
   }
   if (most_remote_ > 0) {
-    // One message is sent before one is received, if not by the same rank.
-    between = links_.messages(2);
+    between = links_.message_pair(all_remote_);
     between.link_us = between.one_way_us = links_.link_us(most_remote_ * bytes);
   }
   return slower(inside, between);

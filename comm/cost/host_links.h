@@ -40,9 +40,13 @@ class HostLinks {
   /// at multiples of kWireAlignment bytes, so a small bucket has fewer owners than ranks.
   double owners(double ranks) const;
 
-  /// Messages between nodes that are in flight at once; one processor handles `in_a_row` of them in
-  /// sequence. The time of their bytes is not included.
+  /// Messages between nodes that are in flight at once; each rank handles `in_a_row` of them in
+  /// sequence, and shares its core with other ranks where they outnumber the cores. The time of
+  /// their bytes is not included.
   Passage messages(double in_a_row) const;
+  /// The same of one message, which one rank sends and another receives, while `messages` such
+  /// pairs are at work.
+  Passage message_pair(double messages) const;
   /// The time of a link for so many bytes in one direction.
   double link_us(double bytes) const { return bytes / costs_.network.bytes_per_us; }
   /// Steps of one rank that signals and awaits every peer of its node once per trip.
@@ -81,7 +85,7 @@ class Round {
  private:
   const HostLinks& links_;
   std::vector<int> sent_, received_, local_;  // messages, by node
-  int most_local_ = 0, most_remote_ = 0;
+  int most_local_ = 0, most_remote_ = 0, all_remote_ = 0;
 };
 
 /// The time of one transfer over a link.

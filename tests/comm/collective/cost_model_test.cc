@@ -205,6 +205,23 @@ TEST(CostModel, CountsStepsMessagesAndBuckets) {
   EXPECT_DOUBLE_EQ(whole_us(network, "flat", 0), 100 + 4 + agreement);
 }
 
+// Four hosts that are containers of one machine, as measured on its two cores.
+TEST(CostModel, RanksThatOutnumberCoresHandleMessagesOneAfterTheOther) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1, 1});
+  LinkCosts costs;
+  costs.network = {.latency_us = 0, .bytes_per_us = 116, .message_us = 7};
+  EXPECT_EQ(chosen(CostModel(grid, costs), 4), "flat");
+  const double flat_alone = predict_us(CostModel(grid, costs), "flat", {.bytes = 4});
+  const double tree_alone = predict_us(CostModel(grid, costs), "tree", {.bytes = 4});
+
+  costs.rank_cores = 0.5;
+  const CostModel shared(grid, costs);
+  EXPECT_EQ(chosen(shared, 4), "tree");
+  // Each rank sends and receives 3 messages; in a round of the tree at most two pairs are at work.
+  EXPECT_NEAR(predict_us(shared, "flat", {.bytes = 4}) - flat_alone, 6 * 7, 1e-9);
+  EXPECT_NEAR(predict_us(shared, "tree", {.bytes = 4}) - tree_alone, 0, 1e-9);
+}
+
 TEST(CostModel, ChunksFollowEachOtherAtThePaceOfTheBusiestResource) {
   const CostModel network(ProcessGrid::with_node_sizes({1, 1}), round_costs());
   const double first = 2 * (100 + 50) + 3 * 5;
