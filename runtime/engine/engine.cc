@@ -179,8 +179,7 @@ std::string Engine::describe_wait() const {
   return coordinator_.describe_wait() + "; " + executor_.describe_wait();
 }
 
-// --- The end of a job
-// -----------------------------------------------------------------------------
+// --- The end of a job ---------------------------------------------------------------------------
 
 void Engine::refuse(const Submission& submission) noexcept {
   if (const auto* operation = std::get_if<std::shared_ptr<Operation>>(&submission)) {
