@@ -6,7 +6,7 @@
 
 #include "comm/base/error.h"
 #include "tests/compression/compressed_cases.h"
-#include "tests/support/allocation_counter.h"
+#include "tests/support/allocations.h"
 
 namespace kolo::test {
 namespace {

@@ -1,13 +1,13 @@
 #pragma once
 
-// The tests of the suite. Include once per binary, and link allocation_counter.cc.
+// The tests of the suite. Include once per binary, and link allocations.cc.
 
 #include <numeric>
 
 #include "comm/base/error.h"
 #include "comm/base/half.h"
 #include "tests/conformance/device_conformance.h"
-#include "tests/support/allocation_counter.h"
+#include "tests/support/allocations.h"
 
 namespace kolo::test {
 

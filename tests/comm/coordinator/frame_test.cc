@@ -5,7 +5,7 @@
 #include <random>
 #include <tuple>
 
-#include "tests/support/allocation_counter.h"
+#include "tests/support/allocations.h"
 
 namespace kolo {
 namespace {

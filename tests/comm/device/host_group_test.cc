@@ -5,7 +5,7 @@
 
 #include "tests/comm/device/host_group_job.h"
 #include "tests/comm/device/local_group_conformance.h"
-#include "tests/support/allocation_counter.h"
+#include "tests/support/allocations.h"
 
 namespace kolo::test {
 namespace {

@@ -11,7 +11,7 @@
 #include "comm/base/error.h"
 #include "comm/rendezvous/hostlist.h"
 #include "comm/rendezvous/tcp_frame.h"
-#include "tests/support/allocation_counter.h"
+#include "tests/support/allocations.h"
 #include "tests/support/random_text.h"
 
 namespace kolo {

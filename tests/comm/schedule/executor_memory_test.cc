@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/comm/schedule/executor_rank.h"
-#include "tests/support/allocation_counter.h"
+#include "tests/support/allocations.h"
 
 namespace kolo {
 namespace {

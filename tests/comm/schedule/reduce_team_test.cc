@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/support/allocation_counter.h"
+#include "tests/support/allocations.h"
 
 namespace kolo {
 namespace {

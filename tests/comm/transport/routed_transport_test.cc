@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/allocation_counter.h"
+#include "tests/support/allocations.h"
 #include "tests/support/in_process_transport.h"
 #include "topology/process_grid.h"
 

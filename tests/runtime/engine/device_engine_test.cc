@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/allocation_counter.h"
+#include "tests/support/allocations.h"
 #include "tests/support/device/host_stream.h"
 #include "tests/support/engine_job.h"
 

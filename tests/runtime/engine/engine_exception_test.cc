@@ -17,7 +17,7 @@
 #include "runtime/plan/gradient_compression.h"
 #include "runtime/wait/driver.h"
 #include "runtime/wait/engine_thread.h"
-#include "tests/support/allocation_fault.h"
+#include "tests/support/allocations.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/rank_harness.h"
 #include "tests/support/throwing_transport.h"

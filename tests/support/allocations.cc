@@ -1,0 +1,55 @@
+#include "tests/support/allocations.h"
+
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+thread_local std::size_t total_calls = 0;
+thread_local std::size_t total_bytes = 0;
+thread_local std::size_t* requests_left = nullptr;
+
+void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
+  ++total_calls;
+  total_bytes += bytes;
+  if (requests_left != nullptr && *requests_left > 0 && --*requests_left == 0) return nullptr;
+  void* memory = nullptr;
+  return ::posix_memalign(&memory, alignment, bytes) == 0 ? memory : nullptr;
+}
+
+void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
+  if (void* memory = allocate(bytes, alignment)) return memory;
+  throw std::bad_alloc();
+}
+
+constexpr std::size_t kDefaultAlignment = alignof(std::max_align_t);
+
+}  // namespace
+
+// The forms for arrays call these. Those that do not throw are here too: a sanitizer brings its own,
+// which would not fit the operator delete below.
+void* operator new(std::size_t bytes) { return allocate_or_throw(bytes, kDefaultAlignment); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return allocate(bytes, kDefaultAlignment);
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return allocate_or_throw(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace kolo::test {
+
+AllocationCounter::AllocationCounter() : calls_before_(total_calls), bytes_before_(total_bytes) {}
+std::size_t AllocationCounter::calls() const { return total_calls - calls_before_; }
+std::size_t AllocationCounter::bytes() const { return total_bytes - bytes_before_; }
+
+AllocationFault::AllocationFault(std::size_t& left) { requests_left = &left; }
+AllocationFault::~AllocationFault() { requests_left = nullptr; }
+
+}  // namespace kolo::test
