@@ -1,13 +1,13 @@
 # kolo_precompile(target kind): the headers that most sources of a kind include are parsed once for all of them.
 #
-# Only headers of the standard library and of GoogleTest are among them, which do not change while one works. A
+# Only headers of the standard library, of GoogleTest and of CLI11 are among them, which do not change while one works. A
 # source still includes what it uses: the preset `clang` compiles without precompiled headers. With ccache they need
 # CCACHE_SLOPPINESS=pch_defines,time_macros, which the scripts set.
 #
 # Sources with flags of their own have SKIP_PRECOMPILE_HEADERS set, because they cannot use what was parsed without
 # these flags.
 #
-# The kinds differ in how they are compiled (-fPIC, -O1), so each has precompiled headers of its own.
+# The kinds differ in how they are compiled (-fPIC, -O1, sanitizers), so each has precompiled headers of its own.
 
 option(KOLO_PRECOMPILED_HEADERS "Parse the most used headers once" ${PROJECT_IS_TOP_LEVEL})
 
@@ -16,6 +16,7 @@ set(standard_headers <algorithm> <array> <atomic> <chrono> <cmath> <cstddef> <cs
 set(precompiled_for_library ${standard_headers})
 set(precompiled_for_test ${standard_headers} <filesystem> <initializer_list> <random> <set> <stdexcept> <thread>
   <gmock/gmock.h> <gtest/gtest.h>)
+set(precompiled_for_program ${standard_headers} <iostream> <CLI/CLI.hpp>)
 
 function(kolo_precompile target kind)
   if(NOT KOLO_PRECOMPILED_HEADERS)

@@ -1,6 +1,7 @@
 # kolo_library, kolo_executable and kolo_test: what all targets of this project share.
 
 find_package(Threads REQUIRED)
+find_package(CLI11 REQUIRED)
 include(KoloPrecompiledHeaders)
 
 function(kolo_target_defaults target)
@@ -38,11 +39,19 @@ function(kolo_library name)
   target_link_libraries(kolo_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
 endfunction()
 
+function(kolo_program_defaults target)
+  kolo_target_defaults(${target})
+  # Programs read their command lines and print; what is measured and trained is in libraries.
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+  target_link_libraries(${target} PRIVATE CLI11::CLI11)
+endfunction()
+
 # kolo_executable(kolo-topo SOURCES ... LINK ...)
 function(kolo_executable name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  kolo_target_defaults(${name})
+  kolo_program_defaults(${name})
+  kolo_precompile(${name} program)
   target_link_libraries(${name} PRIVATE ${ARG_LINK})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 endfunction()
@@ -52,7 +61,18 @@ function(kolo_test_defaults target)
   # What is tested is optimised, in its library; of tests themselves a quarter of the time to compile is saved.
   # (Clang warns of the loops of kernels that -O1 does not unroll.)
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANG_AND_ID:CXX,GNU>>:-O1>)
+  # The address sanitizer sees what tests do with memory. Undefined behaviour is looked for in the libraries: in tests,
+  # full of instances of templates, that would double the time to compile, and so does optimising here.
+  if(KOLO_SANITIZE MATCHES "address")
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0;-fno-sanitize=undefined>)
+  endif()
   target_link_libraries(${target} PRIVATE GTest::gmock)
+endfunction()
+
+# kolo_occupies(idle_test 1): in slots of CTest, of which scripts/test gives two a core. A test takes a core unless it
+# says otherwise: more if it starts ranks, less if it sleeps.
+function(kolo_occupies name slots)
+  set_tests_properties(${name} PROPERTIES PROCESSORS ${slots})
 endfunction()
 
 # kolo_test(process_grid_test LABEL unit SOURCES ... LINK ...): a GoogleTest binary that is one CTest
@@ -61,9 +81,10 @@ endfunction()
 #
 # The ranks of some tests of the tier ranks share one thread, where the thread sanitizer could find
 # nothing: its build does without the files ONE_THREAD_SOURCES and passes over the tests that
-# ONE_THREAD, a GoogleTest filter, names in the other files.
+# ONE_THREAD, a GoogleTest filter, names in the other files. No build with a sanitizer has the files
+# UNSANITIZED_SOURCES: proofs and counts over many shapes, which take long and touch no memory but vectors.
 function(kolo_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;ONE_THREAD" "SOURCES;ONE_THREAD_SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;ONE_THREAD" "SOURCES;ONE_THREAD_SOURCES;UNSANITIZED_SOURCES;LINK" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -73,13 +94,18 @@ function(kolo_test name)
   endif()
   kolo_require_no_threads(${ARG_ONE_THREAD_SOURCES})
   if(ARG_LABEL STREQUAL "unit")
-    kolo_require_no_threads(${ARG_SOURCES})
+    kolo_require_no_threads(${ARG_SOURCES} ${ARG_UNSANITIZED_SOURCES})
   endif()
   set(arguments)
   if(NOT KOLO_SANITIZE MATCHES "thread")
     list(APPEND ARG_SOURCES ${ARG_ONE_THREAD_SOURCES})
   elseif(ARG_ONE_THREAD)
     set(arguments --gtest_filter=-${ARG_ONE_THREAD})
+  endif()
+  if(NOT KOLO_SANITIZE)
+    list(APPEND ARG_SOURCES ${ARG_UNSANITIZED_SOURCES})
+  elseif(NOT ARG_SOURCES)
+    return()
   endif()
   add_executable(${name} ${ARG_SOURCES})
   kolo_test_defaults(${name})
@@ -90,6 +116,7 @@ function(kolo_test name)
   endif()
   add_dependencies(${ARG_LABEL}_tests ${name})
   add_test(NAME ${name} COMMAND ${name} ${arguments})
+  kolo_occupies(${name} 2)
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
     COST ${cost}  # Until CTest has seen how long it takes: the long ones first.
     ENVIRONMENT "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache"
@@ -118,7 +145,8 @@ function(kolo_script_test name)
     set(ARG_TIMEOUT 120)
   endif()
   add_test(NAME ${name} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
+  kolo_occupies(${name} 2)
+  set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} COST ${ARG_TIMEOUT}
     ENVIRONMENT "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache"
     SKIP_RETURN_CODE 77)
 endfunction()
@@ -137,5 +165,6 @@ function(kolo_launched_test name)
   math(EXPR rank_limit "${ARG_TIMEOUT} - 10")
   kolo_script_test(${name} LABEL ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
     COMMAND scripts/launch -n ${ARG_RANKS} --nodes ${ARG_NODES} --timeout ${rank_limit} -- ${ARG_COMMAND})
-  set_tests_properties(${name} PROPERTIES PROCESSORS ${ARG_RANKS})
+  math(EXPR slots "2 * ${ARG_RANKS}")
+  kolo_occupies(${name} ${slots})
 endfunction()
