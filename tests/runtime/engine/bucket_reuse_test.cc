@@ -112,7 +112,7 @@ TEST_P(BucketReuse, NewNamesNeverRunOutWhileRanksAreApart) {
 TEST_P(BucketReuse, WhatARejectedOperationHadIsUsedAgain) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {.chunk_bytes = 1024}, seed);
+    EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {.chunk_bytes = 64 << 10}, seed);
     // Half of the arena, so that the next one has room only if this one gives back.
     constexpr std::size_t kCount = 140'000;
     for (int round = 0; round < 3; ++round) {
