@@ -30,7 +30,7 @@ struct CoordinatorOptions {
   Duration stall_after = Duration::max();
 };
 
-/// What a rank submits, for errors and for judging whether it can go on.
+/// A submission as errors show it, and as the inspector of stalls judges it.
 struct Subject {
   std::string_view text;  ///< Description, one line per tensor; must live until the decision.
   const Waited& waited;   ///< Must live until the decision.

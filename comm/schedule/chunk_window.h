@@ -16,8 +16,8 @@ namespace kolo {
 ///
 ///   width 2     send 0   send 1   [0 is here]   send 2   [1 is here]   send 3   ...
 ///
-/// What goes to a peer waits for what comes from the same peer, or, along a ring, for the last that
-/// came at all: peers may be at different chunks, but none of them more than the width behind.
+/// A send to a peer waits for a receive from the same peer, or, along a ring, for the last receive
+/// from any: peers may be at different chunks, but none is behind by more than the width.
 /// Chunks wait for earlier ones only, so nothing waits in a circle.
 ///
 /// Threads: one. Cost: one dependency per message.

@@ -26,8 +26,8 @@ using Payloads = std::span<const std::span<std::byte>>;
 /// them in this order. Payloads have a planned capacity, so that schedules do not change with the
 /// data; they begin with the number of bytes in use, and only these travel.
 ///
-/// What a verb promises is what the verifier takes for granted of it; how elements are put into the
-/// order in which payloads stand side by side is the codec's business, if all ranks do it alike.
+/// The verifier takes the promises of the verbs for granted. In which order elements stand in
+/// neighbouring payloads is the codec's choice, if all ranks choose alike.
 ///
 /// Threads: the executor's. Nothing allocates once every verb has run.
 /// Errors:  KoloError(kInternal) for a payload that no peer can have sent.

@@ -48,7 +48,7 @@ class Doorbell {
     if (rest != kAwake) wake(rest, bits & ~before, event_fd);
   }
 
-  /// What was rung since the last answer, as bits of News; 0 if nothing. Threads: the owner's.
+  /// The rings since the last answer, as bits of News; 0 if there were none. Threads: the owner's.
   std::uint32_t answer() noexcept {
     if (state_.load(std::memory_order_relaxed) == kAwake) return 0;
     return state_.exchange(kAwake, std::memory_order_acq_rel);

@@ -18,7 +18,7 @@
 
 namespace kolo {
 
-/// Whoever a bucket belongs to. Threads: the engine's.
+/// The owner of a bucket: an operation or a gradient set. Threads: the engine's.
 class BucketOwner : public Waited {
  public:
   virtual ~BucketOwner() = default;
@@ -27,21 +27,21 @@ class BucketOwner : public Waited {
   /// Everything of its current iteration is on the device's streams; comes before
   /// `bucket_finished`.
   virtual void bucket_enqueued(std::size_t) {}
-  /// The owner's bucket number `index` has finished an iteration. The owner sees to what comes
-  /// next: another use of the name, a vote.
+  /// The owner's bucket number `index` has finished an iteration. The owner decides what follows:
+  /// another use of the name, a vote.
   virtual void bucket_finished(std::size_t index) = 0;
-  /// All ranks reject an iteration of one of its buckets: that fails, and every later one.
+  /// All ranks reject an iteration of one of its buckets: this one and all later ones fail.
   virtual void bucket_rejected(const Error& error) = 0;
-  /// Its buckets of which no rank goes on with any when `id` is rejected.
+  /// The owner's buckets that no rank continues once `id` is rejected.
   virtual std::vector<BucketId> buckets_rejected_with(BucketId id) const = 0;
 };
 
 /// All buckets of a job with their places in arena, flags and tags. Ranks add and remove in the
 /// coordinator's order of decisions, so the places are the same on all ranks.
 ///
-/// What a removed bucket had is given to later ones. Flags, counters and tags never go back: the
-/// next bucket of a number goes on with the iteration after its last, and the next of a flag above
-/// what it was raised to.
+/// Later buckets reuse what a removed one had. Flags, counters and tags never go back: the next
+/// bucket with the same number continues after its last iteration, and the next user of a flag
+/// above the value that it was raised to.
 ///
 /// Threads: the engine's.
 class BucketTable {
@@ -86,11 +86,11 @@ class BucketTable {
   std::size_t reserve(std::size_t bytes) { return arena_.allocate(bytes); }
   void release(std::size_t offset) { arena_.release(offset); }
 
-  /// Gives back what a bucket has. Before: every rank has finished the same iterations of it, and
-  /// begins none; if one was rejected, every rank has begun that one at most, and forgotten it.
+  /// Gives back what a bucket has. Before: every rank has finished the same iterations of it
+  /// and begins no other; if one was rejected, no rank has begun a later one, and all forgot it.
   ///
-  /// Of a rejected bucket some things are kept for good: everything, if its messages may still be
-  /// under way; its number, if some ranks' arrivals were counted.
+  /// A rejected bucket keeps some things for good: everything if its messages may still be in
+  /// flight; its number if arrivals of some ranks were counted.
   void remove(BucketId id);
 
   const Bucket& operator[](BucketId id) const { return *buckets_[id]; }

@@ -6,14 +6,14 @@
 
 namespace kolo {
 
-/// What the engine does at the moment, for the error that names it.
+/// What the engine is doing, for the error that names it.
 struct Activity {
   std::string_view verb = {};    ///< As `Error::verb`.
-  std::string_view bucket = {};  ///< Bucket or set, if it is at one.
+  std::string_view bucket = {};  ///< Bucket or set, if one is at work.
 };
 
-/// The exception that is being handled, as an error of `rank`. A KoloError keeps what it says, and
-/// gets what it leaves out; without memory it is kResources, everything else kInternal.
+/// The exception that is being handled, as an error of `rank`. A KoloError keeps its fields, and
+/// empty ones are filled in; std::bad_alloc is kResources, everything else kInternal.
 /// Before: inside a handler. Without memory for texts the error has none.
 Error caught_error(int rank, const Activity& activity) noexcept;
 

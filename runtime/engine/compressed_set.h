@@ -39,13 +39,13 @@ class CompressedSet {
   BucketId next(std::size_t number) const { return buckets_[number - kFirst].next(); }
   /// All schedules of all buckets.
   std::vector<BucketId> ids() const;
-  /// What each bucket is, for the plan's identity: a line each.
+  /// A line per bucket, as part of the plan's identity.
   std::string describe() const;
 
-  /// When bucket `number` began this iteration's step, and ended it.
+  /// Record when bucket `number` began and ended this iteration's step.
   void started(std::size_t number, TimePoint now) { buckets_[number - kFirst].span.began = now; }
   void finished(std::size_t number, TimePoint now) { buckets_[number - kFirst].span.ended = now; }
-  /// Both, of the i-th bucket.
+  /// Both times of the i-th bucket.
   Timeline::Span span(std::size_t i) const { return buckets_[i].span; }
 
   bool has(std::size_t gradient) const { return gradient < has_.size() && has_[gradient]; }
@@ -59,17 +59,17 @@ class CompressedSet {
 
   /// The next step carries all residuals along.
   void flush_next();
-  /// Of this rank; nothing if the tensor is in no group.
+  /// The norm on this rank; nothing if the tensor is in no group.
   std::optional<double> residual_norm(std::string_view tensor) const;
   std::vector<CompressionStats> stats() const;
   bool corrects_momentum(std::size_t gradient) const;
   bool is_warming_up(std::size_t gradient) const;
 
-  /// Writes one rank's step number, residuals and velocities to `state`, and the way back. Between
+  /// Copy this rank's step number, residuals and velocities to `state` and back. Between
   /// iterations. Errors: KoloError(kData) as `ErrorFeedback::load`; nothing has changed then.
   void save(CompressionState& state) const;
   void load(const CompressionState& state);
-  /// What this rank takes over from all ranks of another job, in order; see `remap`.
+  /// This rank's share of the states of all ranks of another job, in order; see `remap`.
   FeedbackState remap_from(std::span<const FeedbackState> old_ranks, double factor) const;
   /// Forgets residuals; returns their norm.
   double drop_residuals();

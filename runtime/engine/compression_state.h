@@ -13,13 +13,13 @@ namespace kolo {
 
 /// What a gradient set carries from one iteration to the next on one rank, for its checkpoint.
 struct CompressionState {
-  /// A gradient on a 16-bit wire: its exponent, which all ranks have alike, and what led to it.
+  /// A gradient on a 16-bit wire: its exponent, the same on all ranks, and the history behind it.
   struct Wire {
     std::string gradient;
     WireMemory memory;
     friend bool operator==(const Wire&, const Wire&) = default;
   };
-  std::uint64_t step = 0;  ///< The next one, which warm-ups go by.
+  std::uint64_t step = 0;  ///< The number of the next step; warm-ups count from it.
   std::vector<Wire> wires = {};
   FeedbackState feedback = {};
   friend bool operator==(const CompressionState&, const CompressionState&) = default;
@@ -30,8 +30,9 @@ struct CompressionState {
 std::vector<std::byte> to_bytes(const CompressionState& state);
 CompressionState compression_state_from(std::span<const std::byte> bytes);
 
-/// What any rank of another job has, from the states of all old ones in order: all but the
-/// feedback. What any of them was to tell about a wire in the next step, every new one tells. Pure.
+/// The part of the state that every rank of a new job shares, from those of all old ranks in order:
+/// everything but the feedback. What one old rank still had to report about a wire, every new one
+/// reports. Pure.
 /// Errors: KoloError(kData) if the ranks' steps or gradients differ, or there are none.
 CompressionState common_state(std::span<const CompressionState> old_ranks);
 

@@ -11,8 +11,8 @@ namespace kolo {
 /// goes on from there. First fit. Threads: one.
 class FlagRanges {
  public:
-  /// What flags are raised to: numbers of iterations, or of a device's launches, which follow an
-  /// order of their own. Flags that one use has had are not given to the other.
+  /// The values of a flag: numbers of iterations, or of a device's launches, which follow an order
+  /// of their own. A flag that has served one use is never given to the other.
   enum class Use : std::uint8_t { kIterations, kLaunches };
 
   struct Range {

@@ -63,14 +63,14 @@ class GradientGroup final : public BucketOwner {
   void* allocate_on_device(std::size_t bytes);
   /// Gives every gradient in device memory its ready event. `device` outlives the group's use.
   void attach(Device& device);
-  /// Of gradients on the host that are cast to a 16-bit wire; outlives every plan.
+  /// The state of gradients on the host that are cast to a 16-bit wire; outlives every plan.
   std::shared_ptr<WireState> wire_state(int ranks);
-  /// Of a gradient in device memory.
+  /// The event after which a gradient in device memory is ready.
   const Event& ready_event(std::size_t gradient) const { return events_.ready(gradient); }
   /// Where each gradient lives, and where those in the arena lie in this region of it.
   void placed(std::vector<BufferView> views, std::vector<std::optional<std::size_t>> arena_offsets,
               std::optional<std::size_t> arena_region);
-  /// Of a gradient in device memory, which gets its place with its bucket.
+  /// Sets the address of a gradient in device memory, which is known once its bucket is placed.
   void set_data(std::size_t gradient, void* data) { views_[gradient].data = data; }
   std::optional<std::size_t> arena_place(std::size_t gradient) const;
   std::optional<std::size_t> arena_region() const { return arena_region_; }
@@ -79,7 +79,7 @@ class GradientGroup final : public BucketOwner {
   void planned(Plan plan, std::vector<BucketId> buckets, std::vector<const Event*> finished_events,
                PlanSummary summary);
   const std::vector<BucketId>& buckets() const { return buckets_; }
-  /// What runs as bucket `index` in this iteration.
+  /// The bucket that runs as number `index` in this iteration.
   BucketId id_of(std::size_t index) const {
     return index < CompressedSet::kFirst ? buckets_[index] : compressed_.next(index);
   }

@@ -67,17 +67,17 @@ class GradientIterations {
 
   // --- The engine's thread --------------------------------------------------------------------
 
-  /// Iterations are written there, too. Before: the first one.
+  /// Iterations are also written to `timeline`. Call it before the first one.
   void write_to(std::shared_ptr<Timeline> timeline) { timeline_ = std::move(timeline); }
-  /// The buckets of `dense`, and those of the compressed set behind them, are what gradients are
-  /// in. Between iterations, or as the last part of one.
+  /// From now on gradients are in the buckets of `dense`, followed by those of the compressed set.
+  /// Between iterations, or as the last part of one.
   void plan(Plan dense) KOLO_EXCLUDES(mutex_);
   /// Begins the first iteration of a set that has nothing to vote on.
   void begin() KOLO_EXCLUDES(mutex_);
   /// Begins the first of `kMeasuredIterations`. They are timed, and the last one ends with a vote.
   /// `clock` outlives them.
   void begin_measured(const Clock& clock) KOLO_EXCLUDES(mutex_);
-  /// What these took; timing ends.
+  /// The times of the measured iterations; timing ends.
   DenseSteps take_dense_steps() KOLO_EXCLUDES(mutex_);
 
   void bucket_started(std::size_t index) KOLO_EXCLUDES(mutex_);

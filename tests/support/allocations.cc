@@ -26,8 +26,8 @@ constexpr std::size_t kDefaultAlignment = alignof(std::max_align_t);
 
 }  // namespace
 
-// The forms for arrays call these. Those that do not throw are here too: a sanitizer brings its own,
-// which would not fit the operator delete below.
+// The forms for arrays call these. Those that do not throw are here too: a sanitizer brings its
+// own, which would not fit the operator delete below.
 void* operator new(std::size_t bytes) { return allocate_or_throw(bytes, kDefaultAlignment); }
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   return allocate(bytes, kDefaultAlignment);
