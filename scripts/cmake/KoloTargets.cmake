@@ -75,6 +75,11 @@ function(kolo_occupies name slots)
   set_tests_properties(${name} PROPERTIES PROCESSORS ${slots})
 endfunction()
 
+# kolo_long(idle_test ...): `scripts/test --quick` does without these.
+function(kolo_long)
+  set_property(TEST ${ARGN} APPEND PROPERTY LABELS long)
+endfunction()
+
 # kolo_test(process_grid_test LABEL unit SOURCES ... LINK ...): a GoogleTest binary that is one CTest
 # test. LABEL is a tier of tests/README.md; the target <label>_tests builds all tests of a tier. To
 # CTest it is skipped only if all of its tests were; for CTest a skip hides a failure.
