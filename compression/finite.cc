@@ -10,15 +10,15 @@ namespace {
 
 /// Numbers between two checks for a bad one: without a branch for each number, compilers vectorise
 /// the loop.
-constexpr std::size_t kBlock = 1024;
+constexpr std::size_t kNumbersPerCheck = 1024;
 
 /// Works on floating-point numbers as `Bits`; infinities and NaN have all bits of `exponent` set.
 template <typename Bits>
 bool all_below(const void* data, std::size_t count, Bits exponent) {
   const std::span bits(static_cast<const Bits*>(data), count);
-  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+  for (std::size_t begin = 0; begin < count; begin += kNumbersPerCheck) {
     Bits bad = 0;
-    for (const Bits value : bits.subspan(begin, std::min(kBlock, count - begin))) {
+    for (const Bits value : bits.subspan(begin, std::min(kNumbersPerCheck, count - begin))) {
       bad = static_cast<Bits>(bad | static_cast<Bits>((value & exponent) == exponent));
     }
     if (bad != 0) return false;

@@ -7,12 +7,8 @@
 namespace kolo {
 namespace {
 
-std::byte* element(void* data, DType dtype, std::size_t index) {
-  return static_cast<std::byte*>(data) + index * size_of(dtype);
-}
-
-const std::byte* source_element(const Segment& segment, std::size_t index) {
-  return static_cast<const std::byte*>(segment.source()) + index * size_of(segment.dtype);
+std::byte* element(const BufferView& range, std::size_t index) {
+  return static_cast<std::byte*>(range.data) + index * size_of(range.dtype);
 }
 
 }  // namespace
@@ -22,17 +18,16 @@ void pack(std::span<const Segment> segments, const BufferView& range, std::size_
   const std::size_t end = begin + range.count;
   const auto zero = [&](std::size_t first, std::size_t last) {
     if (first == last) return;
-    std::memset(element(range.data, range.dtype, first - begin), 0,
-                (last - first) * size_of(range.dtype));
+    std::memset(element(range, first - begin), 0, (last - first) * size_of(range.dtype));
   };
   std::size_t packed_to = begin;
-  for_each_overlap(
-      segments, begin, end, [&](const Segment& segment, std::size_t first, std::size_t last) {
-        zero(packed_to, first);
-        convert(range.dtype, element(range.data, range.dtype, first - begin), segment.dtype,
-                source_element(segment, first - segment.offset), last - first, scale);
-        packed_to = last;
-      });
+  for_each_overlap(segments, begin, end,
+                   [&](const Segment& segment, std::size_t first, std::size_t last) {
+                     zero(packed_to, first);
+                     convert(range.dtype, element(range, first - begin), segment.dtype,
+                             segment.source_at(first), last - first, scale);
+                     packed_to = last;
+                   });
   zero(packed_to, end);
 }
 
@@ -40,10 +35,8 @@ void unpack(std::span<const Segment> segments, const BufferView& range, std::siz
             double scale, Stores stores) {
   for_each_overlap(segments, begin, begin + range.count,
                    [&](const Segment& segment, std::size_t first, std::size_t last) {
-                     convert(segment.dtype,
-                             element(segment.data, segment.dtype, first - segment.offset),
-                             range.dtype, element(range.data, range.dtype, first - begin),
-                             last - first, scale, stores);
+                     convert(segment.dtype, segment.at(first), range.dtype,
+                             element(range, first - begin), last - first, scale, stores);
                    });
 }
 

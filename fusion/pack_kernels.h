@@ -21,6 +21,14 @@ struct Segment {
 
   /// Memory of the contribution.
   const void* source() const { return input != nullptr ? input : data; }
+
+  /// The element at `position` of the bucket, and what it is packed from.
+  std::byte* at(std::size_t position) const {
+    return static_cast<std::byte*>(data) + (position - offset) * size_of(dtype);
+  }
+  const std::byte* source_at(std::size_t position) const {
+    return static_cast<const std::byte*>(source()) + (position - offset) * size_of(dtype);
+  }
 };
 
 /// Writes elements [begin, begin + range.count) of a bucket to `range`, each cast from its tensor

@@ -16,16 +16,6 @@
 namespace kolo {
 namespace {
 
-std::byte* element(const Segment& segment, std::size_t position) {
-  return static_cast<std::byte*>(segment.data) +
-         (position - segment.offset) * size_of(segment.dtype);
-}
-
-const std::byte* source_element(const Segment& segment, std::size_t position) {
-  return static_cast<const std::byte*>(segment.source()) +
-         (position - segment.offset) * size_of(segment.dtype);
-}
-
 constexpr std::size_t kLanes = 2;
 
 // The value of a raised flag in its lane: summed or averaged over any number of ranks that raise
@@ -91,7 +81,7 @@ void WirePacker::pack_tensor(const Segment& place, std::size_t first, std::size_
   const std::size_t end = end_of(place);
   if (first < end) {
     const std::size_t count = std::min(last, end) - first;
-    const void* const values = source_element(place, first);
+    const void* const values = place.source_at(first);
     const std::size_t too_large =
         to_wire(wire_, to, place.dtype, values, count, tensor.scale.exponent());
     const bool looks = tensor.may_be_too_small;
@@ -129,8 +119,8 @@ void WirePacker::unpack_tensor(const Segment& place, std::size_t first, std::siz
   const std::size_t end = end_of(place);
   std::uint16_t largest = 0;
   if (first < end) {
-    largest = from_wire(place.dtype, element(place, first), wire_, from,
-                        std::min(last, end) - first, tensor.scale.exponent(), stores);
+    largest = from_wire(place.dtype, place.at(first), wire_, from, std::min(last, end) - first,
+                        tensor.scale.exponent(), stores);
   }
   const MutexLock lock(mutex_);
   tensor.heard.largest = std::max(tensor.heard.largest, largest);

@@ -9,6 +9,11 @@ namespace kolo {
 using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 
+/// Microseconds, with their fraction.
+constexpr double to_us(Duration time) {
+  return std::chrono::duration<double, std::micro>(time).count();
+}
+
 /// `time` in nanoseconds, or the longest duration if it does not fit.
 constexpr Duration saturated(std::chrono::milliseconds time) {
   constexpr auto kLongest = std::chrono::duration_cast<std::chrono::milliseconds>(Duration::max());

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace kolo {
@@ -10,6 +13,17 @@ inline std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(' ');
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(' ') - begin + 1);
+}
+
+/// "'a', 'b' and 7 more": the first five names.
+inline std::string quoted(std::span<const std::string_view> names) {
+  constexpr std::size_t kMost = 5;
+  std::string text;
+  for (const std::string_view name : names.first(std::min(kMost, names.size()))) {
+    text += (text.empty() ? "'" : ", '") + std::string(name) + "'";
+  }
+  if (names.size() > kMost) text += " and " + std::to_string(names.size() - kMost) + " more";
+  return text;
 }
 
 }  // namespace kolo

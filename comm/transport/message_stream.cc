@@ -9,7 +9,7 @@ void MessageWriter::push(std::uint64_t tag, std::span<const std::byte> data, Com
 }
 
 void MessageWriter::push_copy(std::span<const std::byte> data) {
-  const FrameHeader header{0, data.size()};
+  const MessageHeader header{0, data.size()};
   if (next_ == queue_.size() && ring_.room() >= sizeof header + data.size()) {
     Outgoing message{.header = header, .data = data, .done = nullptr, .copy = {}, .written = 0};
     write_some(message);

@@ -11,7 +11,7 @@
 namespace kolo {
 
 /// What precedes each message in a byte ring.
-struct FrameHeader {
+struct MessageHeader {
   std::uint64_t tag = 0;
   std::uint64_t bytes = 0;
 };
@@ -37,7 +37,7 @@ class MessageWriter {
 
  private:
   struct Outgoing {
-    FrameHeader header;
+    MessageHeader header;
     std::span<const std::byte> data;
     Completion* done = nullptr;
     std::vector<std::byte> copy;
@@ -88,7 +88,7 @@ class MessageReader {
 
  private:
   ByteRing ring_;
-  FrameHeader header_;
+  MessageHeader header_;
   std::size_t header_filled_ = 0;
   std::span<std::byte> rest_;  ///< Where the rest of the current message goes.
 };

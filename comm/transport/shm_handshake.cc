@@ -19,8 +19,8 @@ constexpr std::size_t kLongestSecret = 256;
 constexpr std::uint32_t kMagic = 0x4f4c4f4b;  // "KOLO"
 constexpr std::uint32_t kVersion = 1;
 
-/// The fixed part of a hello; the secret follows it.
-struct HelloHeader {
+/// The fixed part of a handshake; the secret follows it.
+struct HandshakeHeader {
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
   std::int32_t rank = 0;
@@ -30,11 +30,11 @@ struct HelloHeader {
   std::uint64_t arena_bytes = 0;
 };
 
-constexpr std::size_t kLongestHello = sizeof(HelloHeader) + kLongestSecret;
-constexpr Duration kHelloWait = std::chrono::seconds(5);
+constexpr std::size_t kLongestHandshake = sizeof(HandshakeHeader) + kLongestSecret;
+constexpr Duration kHandshakeWait = std::chrono::seconds(5);
 
-struct Hello {
-  HelloHeader header;
+struct Handshake {
+  HandshakeHeader header;
   NodePeer peer;
 };
 
@@ -42,7 +42,7 @@ std::string socket_name(const NodeMembership& me, int rank) {
   return "kolo-" + me.job_id + "-" + std::to_string(rank);
 }
 
-HelloHeader own_header(const NodeMembership& me) {
+HandshakeHeader own_header(const NodeMembership& me) {
   return {.rank = me.rank,
           .flags_per_peer = me.limits.flags_per_peer,
           .counters = me.limits.counters,
@@ -50,8 +50,8 @@ HelloHeader own_header(const NodeMembership& me) {
           .arena_bytes = me.limits.arena_bytes};
 }
 
-bool send_hello(const NodeMembership& me, int socket, int arena_fd, int bell_fd) {
-  const HelloHeader header = own_header(me);
+bool send_handshake(const NodeMembership& me, int socket, int arena_fd, int bell_fd) {
+  const HandshakeHeader header = own_header(me);
   std::string bytes(sizeof header, '\0');
   std::memcpy(bytes.data(), &header, sizeof header);
   bytes += me.secret;
@@ -79,24 +79,24 @@ KoloError handshake_error(const NodeMembership& me, ErrorCode code, int peer, st
                          .what = std::move(what)});
 }
 
-/// The hello in a packet, if it is one of a rank that knows the secret.
-std::optional<Hello> parse_hello(const NodeMembership& me, Packet packet) {
-  Hello hello;
-  if (packet.bytes.size() < sizeof hello.header || packet.descriptors.size() != 2) {
+/// The handshake in a packet, if it is one of a rank that knows the secret.
+std::optional<Handshake> parse_handshake(const NodeMembership& me, Packet packet) {
+  Handshake handshake;
+  if (packet.bytes.size() < sizeof handshake.header || packet.descriptors.size() != 2) {
     return std::nullopt;
   }
-  std::memcpy(&hello.header, packet.bytes.data(), sizeof hello.header);
-  const auto secret = std::string_view(packet.bytes).substr(sizeof hello.header);
-  if (hello.header.magic != kMagic || !is_equal_in_constant_time(secret, me.secret)) {
+  std::memcpy(&handshake.header, packet.bytes.data(), sizeof handshake.header);
+  const auto secret = std::string_view(packet.bytes).substr(sizeof handshake.header);
+  if (handshake.header.magic != kMagic || !is_equal_in_constant_time(secret, me.secret)) {
     return std::nullopt;
   }
-  hello.peer.arena = std::move(packet.descriptors[0]);
-  hello.peer.bell = std::move(packet.descriptors[1]);
-  return hello;
+  handshake.peer.arena = std::move(packet.descriptors[0]);
+  handshake.peer.bell = std::move(packet.descriptors[1]);
+  return handshake;
 }
 
-void check_agreement(const NodeMembership& me, const HelloHeader& theirs) {
-  const HelloHeader mine = own_header(me);
+void check_agreement(const NodeMembership& me, const HandshakeHeader& theirs) {
+  const HandshakeHeader mine = own_header(me);
   const auto require = [&](auto a, auto b, std::string_view what) {
     if (a == b) return;
     throw handshake_error(me, ErrorCode::kConfig, theirs.rank,
@@ -111,16 +111,16 @@ void check_agreement(const NodeMembership& me, const HelloHeader& theirs) {
   require(mine.counters, theirs.counters, "counters");
 }
 
-NodePeer connect_to(const NodeMembership& me, int rank, int arena_fd, int bell_fd,
-                    TimePoint deadline) {
+NodePeer join_peer(const NodeMembership& me, int rank, int arena_fd, int bell_fd,
+                   TimePoint deadline) {
   FileDescriptor socket = connect_local(socket_name(me, rank), deadline);
   if (!is_same_user(socket.get())) {
     throw handshake_error(me, ErrorCode::kAuth, rank,
                           "another user listens on the socket of rank " + std::to_string(rank));
   }
   std::optional<Packet> packet;
-  if (send_hello(me, socket.get(), arena_fd, bell_fd)) {
-    packet = receive_packet(socket.get(), kLongestHello, deadline);
+  if (send_handshake(me, socket.get(), arena_fd, bell_fd)) {
+    packet = receive_packet(socket.get(), kLongestHandshake, deadline);
   }
   if (!packet) {
     throw handshake_error(me, ErrorCode::kPeerLost, rank,
@@ -130,43 +130,43 @@ NodePeer connect_to(const NodeMembership& me, int rank, int arena_fd, int bell_f
     throw handshake_error(me, ErrorCode::kAuth, rank,
                           "rank " + std::to_string(rank) + " refused this rank's job secret");
   }
-  std::optional<Hello> hello = parse_hello(me, std::move(*packet));
-  if (!hello || hello->header.rank != rank) {
+  std::optional<Handshake> handshake = parse_handshake(me, std::move(*packet));
+  if (!handshake || handshake->header.rank != rank) {
     throw handshake_error(
         me, ErrorCode::kAuth, rank,
         "who listens as rank " + std::to_string(rank) + " does not know the job's secret");
   }
-  check_agreement(me, hello->header);
-  hello->peer.socket = std::move(socket);
-  return std::move(hello->peer);
+  check_agreement(me, handshake->header);
+  handshake->peer.socket = std::move(socket);
+  return std::move(handshake->peer);
 }
 
-/// The hello of the next rank that connects and may join; strangers are turned away.
-Hello accept_hello(const NodeMembership& me, int listener, TimePoint deadline) {
+/// The handshake of the next rank that connects and may join; strangers are turned away.
+Handshake accept_handshake(const NodeMembership& me, int listener, TimePoint deadline) {
   for (;;) {
     FileDescriptor socket = accept_local(listener, deadline);
     if (!is_same_user(socket.get())) {
       log::warn("turned away a local connection of another user");
       continue;
     }
-    std::optional<Hello> hello;
+    std::optional<Handshake> handshake;
     try {
       const TimePoint now(std::chrono::steady_clock::now());
       auto packet =
-          receive_packet(socket.get(), kLongestHello, std::min(deadline, now + kHelloWait));
+          receive_packet(socket.get(), kLongestHandshake, std::min(deadline, now + kHandshakeWait));
       if (!packet) continue;
-      hello = parse_hello(me, std::move(*packet));
+      handshake = parse_handshake(me, std::move(*packet));
     } catch (const KoloError& error) {
       log::warn("turned away a local connection: " + error.error().what);
       continue;
     }
-    if (!hello) {
+    if (!handshake) {
       log::warn("authentication: turned away a local connection without the job's secret");
       send_packet(socket.get(), kRefusal);
       continue;
     }
-    hello->peer.socket = std::move(socket);
-    return std::move(*hello);
+    handshake->peer.socket = std::move(socket);
+    return std::move(*handshake);
   }
 }
 
@@ -186,22 +186,22 @@ std::vector<std::optional<NodePeer>> meet_node_peers(const NodeMembership& me, i
   std::vector<std::optional<NodePeer>> peers(ranks.size());
   const auto own_index = static_cast<std::size_t>(mine - ranks.begin());
   for (std::size_t i = 0; i < own_index; ++i) {
-    peers[i] = connect_to(me, ranks[i], arena_fd, bell_fd, deadline);
+    peers[i] = join_peer(me, ranks[i], arena_fd, bell_fd, deadline);
   }
   for (std::size_t missing = ranks.size() - own_index - 1; missing > 0;) {
-    Hello hello = accept_hello(me, listener.get(), deadline);
-    const auto found = std::find(mine + 1, ranks.end(), hello.header.rank);
+    Handshake handshake = accept_handshake(me, listener.get(), deadline);
+    const auto found = std::find(mine + 1, ranks.end(), handshake.header.rank);
     const auto index = static_cast<std::size_t>(found - ranks.begin());
     if (found == ranks.end() || peers[index]) {
       log::warn("turned away a local connection that claims to be rank " +
-                std::to_string(hello.header.rank));
+                std::to_string(handshake.header.rank));
       continue;
     }
     // The answer goes out even if limits differ, so that both sides can say what differs.
-    const bool answered = send_hello(me, hello.peer.socket.get(), arena_fd, bell_fd);
-    check_agreement(me, hello.header);
+    const bool answered = send_handshake(me, handshake.peer.socket.get(), arena_fd, bell_fd);
+    check_agreement(me, handshake.header);
     if (!answered) continue;  // It went away; another of that rank may come.
-    peers[index] = std::move(hello.peer);
+    peers[index] = std::move(handshake.peer);
     --missing;
   }
   return peers;

@@ -281,7 +281,7 @@ void ShmTransport::move_messages(Peer& peer) {
 
 void ShmTransport::read_data(Peer& peer) {
   const auto index = static_cast<std::size_t>(local_of_rank_[static_cast<std::size_t>(peer.rank)]);
-  const auto begin = [&](const FrameHeader& header) -> std::span<std::byte> {
+  const auto begin = [&](const MessageHeader& header) -> std::span<std::byte> {
     peer.receive = matcher_.take_receive(index, header.tag);
     if (peer.receive && header.bytes <= peer.receive->data.size()) {
       return peer.receive->data.first(header.bytes);
@@ -294,7 +294,7 @@ void ShmTransport::read_data(Peer& peer) {
     peer.unexpected.bytes.resize(header.bytes);
     return peer.unexpected.bytes;
   };
-  const auto end = [&](const FrameHeader& header) {
+  const auto end = [&](const MessageHeader& header) {
     if (peer.receive) {
       peer.traffic.data_received += header.bytes;
       peer.receive->done->bytes = header.bytes;
@@ -314,12 +314,12 @@ void ShmTransport::read_data(Peer& peer) {
 }
 
 void ShmTransport::read_control(Peer& peer) {
-  const auto begin = [&](const FrameHeader& header) -> std::span<std::byte> {
+  const auto begin = [&](const MessageHeader& header) -> std::span<std::byte> {
     peer.frame.peer = peer.rank;
     peer.frame.bytes.resize(header.bytes);
     return peer.frame.bytes;
   };
-  const auto end = [&](const FrameHeader& header) {
+  const auto end = [&](const MessageHeader& header) {
     peer.traffic.control_received += header.bytes;
     control_.push_back(std::exchange(peer.frame, {}));
   };

@@ -20,7 +20,7 @@ constexpr std::string_view kMemoryKeys = "memory_";
 constexpr std::string_view kNetworkKeys = "network_";
 constexpr std::string_view kNodeRates = "node_rates";
 /// Between the costs that a rank measured and the reason why it has no others.
-constexpr char kSeparator = '\n';
+constexpr char kDoubtFollows = '\n';
 
 /// The time for measuring, out of 200 ms in all: the rest is for ranks that begin late and for the
 /// exchange of results.
@@ -103,8 +103,8 @@ JobCosts measure(Rendezvous& rendezvous, Transport& transport, const ProcessGrid
   JobCosts result;
   std::vector<MeasuredCosts> measured;
   std::size_t doubting = 0;
-  for (const std::string& text : rendezvous.all_gather(mine.costs + kSeparator + mine.doubt)) {
-    const std::size_t end = text.find(kSeparator);
+  for (const std::string& text : rendezvous.all_gather(mine.costs + kDoubtFollows + mine.doubt)) {
+    const std::size_t end = text.find(kDoubtFollows);
     const std::string doubt = text.substr(end + 1);
     if (!doubt.empty() && ++doubting == 1) {
       result.doubt = fmt::format("rank {}, {}", measured.size(), doubt);

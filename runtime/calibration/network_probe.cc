@@ -16,7 +16,7 @@ constexpr int kBurstMessages = 16;
 constexpr std::byte kMore{0}, kLast{1};
 
 /// Rounds of the pairs of nodes.
-constexpr int kRounds = 3;
+constexpr int kPairRounds = 3;
 
 /// The time of a stream's tail at the rate of the last window. Until a window has come, the rate is
 /// that of all bytes so far.
@@ -179,8 +179,8 @@ NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& gri
   const int node = grid.node(transport.rank());
   if (grid.leader(node) != transport.rank()) return samples;
   ProbeBudget budget(time.clock, time.end);
-  const int rounds = std::min(kRounds, grid.num_nodes() - 1);
-  for (int round = 1; round <= kRounds; ++round) {
+  const int rounds = std::min(kPairRounds, grid.num_nodes() - 1);
+  for (int round = 1; round <= kPairRounds; ++round) {
     const int neighbour = node ^ round;
     if (neighbour >= grid.num_nodes()) continue;
     PairProbe probe(transport, grid.leader(neighbour), time.clock, limits.connect_timeout);

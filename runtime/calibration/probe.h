@@ -75,9 +75,7 @@ SelectorCost probe_selector();
 class Stopwatch {
  public:
   explicit Stopwatch(const Clock& clock) : clock_(clock), start_(clock.now()) {}
-  double us() const {
-    return std::chrono::duration<double, std::micro>(clock_.now() - start_).count();
-  }
+  double us() const { return to_us(clock_.now() - start_); }
 
  private:
   const Clock& clock_;
@@ -107,9 +105,7 @@ class ProbeBudget {
   bool affords_in_all(double us) const { return us_until(end_) > us; }
 
  private:
-  double us_until(TimePoint time) const {
-    return std::chrono::duration<double, std::micro>(time - clock_.now()).count();
-  }
+  double us_until(TimePoint time) const { return to_us(time - clock_.now()); }
 
   const Clock& clock_;
   const TimePoint end_;

@@ -14,14 +14,14 @@
 namespace kolo {
 namespace {
 
-constexpr char kSeparator = '\n';
+constexpr char kFieldEnd = '\n';
 
 std::string to_text(const RankPlace& place) {
-  return place.machine + kSeparator + place.links + kSeparator + to_text(place.cores);
+  return place.machine + kFieldEnd + place.links + kFieldEnd + to_text(place.cores);
 }
 
 RankPlace place_of(const std::string& text) {
-  const std::size_t first = text.find(kSeparator), second = text.find(kSeparator, first + 1);
+  const std::size_t first = text.find(kFieldEnd), second = text.find(kFieldEnd, first + 1);
   return {.cores = core_use_of(text.substr(second + 1)),
           .machine = text.substr(0, first),
           .links = text.substr(first + 1, second - first - 1)};

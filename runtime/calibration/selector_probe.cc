@@ -19,7 +19,7 @@ constexpr std::size_t kCount = std::size_t{1} << 18;
 /// which are 32 MiB together.
 constexpr std::size_t kGroups = 8;
 constexpr double kFew = 0.01, kMany = 0.04;
-constexpr int kRounds = 4;  // the first one finds the threshold
+constexpr int kSelections = 4;  // the first one finds the threshold
 constexpr double kBytesPerElement = 12;
 
 /// Values of many magnitudes in no order, the same in every run.
@@ -49,7 +49,7 @@ double step_us(double density, const std::vector<float>& gradient) {
   const std::span<std::byte> shares[] = {share}, results[] = {result};
   const SteadyClock clock;
   std::vector<double> steps_us;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kSelections; ++round) {
     tensors.assign(kGroups, gradient);
     for (std::size_t i = 0; i < kGroups; ++i) {
       TopKGroup& group = *groups[i];

@@ -5,25 +5,12 @@
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
+#include "comm/base/text.h"
 #include "runtime/engine/caught.h"
 #include "runtime/plan/compression_choice.h"
 #include "runtime/wait/waiting.h"
 
 namespace kolo {
-namespace {
-
-constexpr std::size_t kMostNamesQuoted = 5;
-
-std::string quote(const std::vector<std::string_view>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (i == kMostNamesQuoted) return text + fmt::format(" and {} more", names.size() - i);
-    text += fmt::format("{}'{}'", i == 0 ? "" : ", ", names[i]);
-  }
-  return text;
-}
-
-}  // namespace
 
 GradientIterations::GradientIterations(const std::string& name,
                                        const std::vector<GradientSpec>& gradients,
@@ -141,7 +128,7 @@ std::string GradientIterations::unmarked_names() const {
   for (std::size_t i = 0; i < gradients_.size(); ++i) {
     if (!marked_[i]) names.push_back(gradients_[i].name);
   }
-  return quote(names);
+  return quoted(names);
 }
 
 // --- The engine's thread ------------------------------------------------------------------------

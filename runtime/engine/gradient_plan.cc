@@ -1,12 +1,14 @@
 #include "runtime/engine/gradient_plan.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include "comm/base/text.h"
 #include "comm/collective/chunking.h"
 #include "fusion/segment_packer.h"
 #include "fusion/wire_packer.h"
@@ -15,20 +17,14 @@
 namespace kolo {
 namespace {
 
-constexpr std::size_t kMostNamesQuoted = 5;
-
-/// "bucket 2 of 'model' (fc1.weight, fc1.bias)".
+/// "bucket 2 of 'model' ('fc1.weight', 'fc1.bias')".
 std::string bucket_text(const GradientGroup& group, const PlannedBucket& bucket,
                         std::size_t index) {
-  std::string names;
-  for (std::size_t i = 0; i < bucket.segments.size(); ++i) {
-    if (i == kMostNamesQuoted) {
-      names += fmt::format(" and {} more", bucket.segments.size() - i);
-      break;
-    }
-    names += (i == 0 ? "" : ", ") + group.travelling()[bucket.segments[i].gradient].name;
+  std::vector<std::string_view> names;
+  for (const auto& segment : bucket.segments) {
+    names.push_back(group.travelling()[segment.gradient].name);
   }
-  return fmt::format("bucket {} of '{}' ({})", index, group.name(), names);
+  return fmt::format("bucket {} of '{}' ({})", index, group.name(), quoted(names));
 }
 
 /// Bytes of all gradients in host memory, in the dtypes in which they travel.

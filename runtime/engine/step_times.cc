@@ -10,10 +10,6 @@ namespace {
 
 constexpr std::size_t kColdSteps = 3;
 
-double microseconds(Duration time) {
-  return std::chrono::duration<double, std::micro>(time).count();
-}
-
 /// The time that a quarter of the warm steps stay below.
 double lower_quartile(std::vector<double> steps_us) {
   const std::span warm = std::span(steps_us).subspan(std::min(kColdSteps, steps_us.size()));
@@ -34,8 +30,8 @@ void StepTimes::end_step() {
   if (clock_ == nullptr) return;
   const TimePoint now = clock_->now();
   if (step_began_ && waited_since) {
-    steps_us_.push_back(microseconds(now - *step_began_));
-    waits_us_.push_back(microseconds(now - *waited_since));
+    steps_us_.push_back(to_us(now - *step_began_));
+    waits_us_.push_back(to_us(now - *waited_since));
   }
   step_began_ = now;
 }

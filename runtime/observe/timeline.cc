@@ -14,10 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double microseconds(Duration duration) {
-  return std::chrono::duration<double, std::micro>(duration).count();
-}
-
 /// On one line; a name may be any bytes.
 std::string line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -89,8 +85,8 @@ void Timeline::write(const Event& event) {
                      {"ph", "X"},
                      {"pid", rank_},
                      {"tid", row->second},
-                     {"ts", microseconds(event.span.began.time_since_epoch())},
-                     {"dur", microseconds(event.span.ended - event.span.began)},
+                     {"ts", to_us(event.span.began.time_since_epoch())},
+                     {"dur", to_us(event.span.ended - event.span.began)},
                      {"args", event.arguments}};
   file_ << ",\n" << line(json) << std::flush;
 }
