@@ -47,8 +47,6 @@ endfunction()
 
 function(kolo_program_defaults target)
   kolo_target_defaults(${target})
-  # Programs read their command lines and print; what is measured and trained is in libraries.
-  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
   target_link_libraries(${target} PRIVATE CLI11::CLI11)
 endfunction()
 
