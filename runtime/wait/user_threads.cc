@@ -6,7 +6,7 @@
 namespace kolo {
 namespace {
 
-/// The runtimes that one thread has used, the last one in front.
+/// The runtimes that one thread has used.
 class Runtimes {
  public:
   ~Runtimes() {
@@ -14,15 +14,10 @@ class Runtimes {
   }
 
   void enter(const std::shared_ptr<std::atomic<int>>& count) {
-    if (!counts_.empty() && counts_.front() == count) return;
-    const auto known = std::find(counts_.begin(), counts_.end(), count);
-    if (known != counts_.end()) {
-      std::iter_swap(counts_.begin(), known);
-      return;
-    }
+    if (std::find(counts_.begin(), counts_.end(), count) != counts_.end()) return;
     std::erase_if(counts_, [](const auto& other) { return other.use_count() == 1; });
     count->fetch_add(1, std::memory_order_acq_rel);
-    counts_.insert(counts_.begin(), count);
+    counts_.push_back(count);
   }
 
  private:
@@ -32,9 +27,12 @@ class Runtimes {
 
 }  // namespace
 
-void UserThreads::enter() const {
+constinit thread_local const std::atomic<int>* UserThreads::last_used_ = nullptr;
+
+void UserThreads::enter_another() const {
   thread_local Runtimes runtimes;
   runtimes.enter(count_);
+  last_used_ = count_.get();
 }
 
 }  // namespace kolo

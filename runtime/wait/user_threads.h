@@ -11,13 +11,20 @@ namespace kolo {
 /// Threads: any.
 class UserThreads {
  public:
-  /// The calling thread uses the runtime, until it ends. Cost: one comparison when it is known.
-  void enter() const;
+  /// The calling thread uses the runtime, until it ends. Cost: one comparison if this runtime is
+  /// the last one that it used.
+  void enter() const {
+    if (last_used_ != count_.get()) enter_another();
+  }
 
   /// The counter for the coordinator; lives as long as this object.
   const std::atomic<int>* count() const { return count_.get(); }
 
  private:
+  void enter_another() const;
+
+  /// By the calling thread, which keeps the counter alive.
+  static constinit thread_local const std::atomic<int>* last_used_;
   std::shared_ptr<std::atomic<int>> count_ = std::make_shared<std::atomic<int>>(0);
 };
 
