@@ -54,7 +54,7 @@ class Report(unittest.TestCase):
         (line,) = self.table(self.write("rows.json", rows))
         self.assertEqual(line["size"], "64K")
         self.assertEqual(line["mpi / kolo, arena"], "3.0")
-        self.assertEqual(line["mpi µs (its way)"], "20.0 (b, way)")
+        self.assertEqual(line["mpi µs (algorithm)"], "20.0 (b, way)")
         # Within a launch 10 to 4 and 5 to 6; the middle of both.
         self.assertEqual(line["kolo, arena / limit"], "1.67")
 
@@ -102,7 +102,7 @@ class Report(unittest.TestCase):
         self.assertEqual(line, {"size": "64K", "kolo, user µs": "7.0"})
         rows = [row("kolo", 10), row("mpi", 30), row("kolo", 3, size=4)]
         small, _ = self.table(self.write("gap.json", rows))
-        self.assertEqual((small["size"], small["mpi µs (its way)"], small["mpi / kolo, user"]), ("4", "–", "–"))
+        self.assertEqual((small["size"], small["mpi µs (algorithm)"], small["mpi / kolo, user"]), ("4", "–", "–"))
 
     def test_what_is_not_rows_is_named(self):
         for content in ({"ranks": 1}, [1], []):
