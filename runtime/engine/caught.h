@@ -6,7 +6,7 @@
 
 namespace kolo {
 
-/// What the engine is doing, for the error that names it.
+/// The engine's current activity, for the error that names it.
 struct Activity {
   std::string_view verb = {};    ///< As `Error::verb`.
   std::string_view bucket = {};  ///< Bucket or set, if one is at work.

@@ -31,8 +31,8 @@ std::vector<std::byte> to_bytes(const CompressionState& state);
 CompressionState compression_state_from(std::span<const std::byte> bytes);
 
 /// The part of the state that every rank of a new job shares, from those of all old ranks in order:
-/// everything but the feedback. What one old rank still had to report about a wire, every new one
-/// reports. Pure.
+/// everything but the feedback. If one old rank had something left to report about a wire, every
+/// new rank reports it. Pure.
 /// Errors: KoloError(kData) if the ranks' steps or gradients differ, or there are none.
 CompressionState common_state(std::span<const CompressionState> old_ranks);
 

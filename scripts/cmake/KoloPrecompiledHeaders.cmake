@@ -1,7 +1,7 @@
 # kolo_precompile(target kind): the headers that most sources of a kind include are parsed once for all of them.
 #
-# Only headers of the standard library, of GoogleTest and of CLI11 are among them, which do not change while one works. A
-# source still includes what it uses: the preset `clang` compiles without precompiled headers. With ccache they need
+# Only headers of the standard library, of GoogleTest and of CLI11 are among them, which do not change while one works.
+# A source still includes what it uses: the preset `clang` compiles without precompiled headers. With ccache they need
 # CCACHE_SLOPPINESS=pch_defines,time_macros, which the scripts set.
 #
 # Sources with flags of their own have SKIP_PRECOMPILE_HEADERS set, because they cannot use what was parsed without

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S python3 -B
 """scripts/bench-host and scripts/bench-cluster leave rows of every launch, tables and pictures, and nothing else.
 
-Called as `bench_scripts_test.py KOLO_BENCH`. Sizes are small: what is tested is the way, not the speed.
+Called as `bench_scripts_test.py KOLO_BENCH`. Sizes are small: files are tested, not speed.
 """
 
 import json
