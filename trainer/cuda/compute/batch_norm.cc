@@ -3,8 +3,6 @@
 namespace kolo::trainer::cuda {
 namespace {
 
-constexpr float kOne = 1.0f;
-constexpr float kZero = 0.0f;
 constexpr double kEpsilon = 1e-5;
 
 }  // namespace

@@ -57,7 +57,7 @@ struct PreferenceTraits {
 using OperationHandle = UniqueHandle<OperationTraits>;
 using LayoutHandle = UniqueHandle<LayoutTraits>;
 
-cudaDataType_t data_type(DType dtype) {
+cudaDataType_t blas_type(DType dtype) {
   if (dtype == DType::kBFloat16) return CUDA_R_16BF;
   if (dtype == DType::kFloat16) return CUDA_R_16F;
   return CUDA_R_32F;
@@ -95,7 +95,7 @@ void set(const OperationHandle& operation, cublasLtMatmulDescAttributes_t attrib
 
 LayoutHandle make_layout(const ColumnMajor::Matrix& m, DType dtype, std::size_t batch) {
   cublasLtMatrixLayout_t layout = nullptr;
-  check_blas(cublasLtMatrixLayoutCreate(&layout, data_type(dtype), m.rows, m.columns,
+  check_blas(cublasLtMatrixLayoutCreate(&layout, blas_type(dtype), m.rows, m.columns,
                                         static_cast<std::int64_t>(m.rows)),
              "cublasLtMatrixLayoutCreate");
   LayoutHandle handle(layout);

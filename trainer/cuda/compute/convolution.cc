@@ -35,9 +35,6 @@ auto choose(Dnn& dnn, DType dtype, const Offers& offers, int count,
   return best->algo;
 }
 
-constexpr float kOne = 1.0f;
-constexpr float kZero = 0.0f;
-
 }  // namespace
 
 Convolution::Convolution(Dnn& dnn, DType dtype, const ConvolutionShape& s)

@@ -6,7 +6,7 @@
 namespace kolo::trainer::cuda {
 namespace {
 
-cudnnDataType_t data_type(DType dtype) {
+cudnnDataType_t dnn_type(DType dtype) {
   if (dtype == DType::kBFloat16) return CUDNN_DATA_BFLOAT16;
   if (dtype == DType::kFloat16) return CUDNN_DATA_HALF;
   return CUDNN_DATA_FLOAT;
@@ -32,7 +32,7 @@ TensorDescriptor make_images(DType dtype, std::size_t images, std::size_t height
   cudnnTensorDescriptor_t descriptor = nullptr;
   check_dnn(cudnnCreateTensorDescriptor(&descriptor), "cudnnCreateTensorDescriptor");
   TensorDescriptor handle(descriptor);
-  check_dnn(cudnnSetTensor4dDescriptor(descriptor, CUDNN_TENSOR_NHWC, data_type(dtype),
+  check_dnn(cudnnSetTensor4dDescriptor(descriptor, CUDNN_TENSOR_NHWC, dnn_type(dtype),
                                        narrow<int>(images), narrow<int>(channels),
                                        narrow<int>(height), narrow<int>(width)),
             "cudnnSetTensor4dDescriptor");
@@ -44,7 +44,7 @@ FilterDescriptor make_filter(DType dtype, std::size_t outputs, std::size_t kerne
   cudnnFilterDescriptor_t descriptor = nullptr;
   check_dnn(cudnnCreateFilterDescriptor(&descriptor), "cudnnCreateFilterDescriptor");
   FilterDescriptor handle(descriptor);
-  check_dnn(cudnnSetFilter4dDescriptor(descriptor, data_type(dtype), CUDNN_TENSOR_NHWC,
+  check_dnn(cudnnSetFilter4dDescriptor(descriptor, dnn_type(dtype), CUDNN_TENSOR_NHWC,
                                        narrow<int>(outputs), narrow<int>(inputs),
                                        narrow<int>(kernel), narrow<int>(kernel)),
             "cudnnSetFilter4dDescriptor");

@@ -9,6 +9,10 @@
 
 namespace kolo::trainer::cuda {
 
+// Factors of cuDNN's results and of what is there already, passed by address.
+inline constexpr float kOne = 1.0f;
+inline constexpr float kZero = 0.0f;
+
 // Descriptors of cuDNN, each closed by its owner.
 
 struct TensorTraits {

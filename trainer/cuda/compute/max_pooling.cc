@@ -1,12 +1,6 @@
 #include "trainer/cuda/compute/max_pooling.h"
 
 namespace kolo::trainer::cuda {
-namespace {
-
-constexpr float kOne = 1.0f;
-constexpr float kZero = 0.0f;
-
-}  // namespace
 
 MaxPooling::MaxPooling(Dnn& dnn, DType dtype, const PoolingShape& s)
     : dnn_(dnn),
