@@ -28,9 +28,13 @@ function(kolo_library_defaults target)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
-# kolo_batches(target size): that many sources at a time, whose helpers must not share names, are compiled as one, in a
-# half to four fifths of the time.
+option(KOLO_BATCHES "Compile several sources at once: all of them in half the time, a change to one in more" ON)
+
+# kolo_batches(target size): that many sources at a time, whose helpers must not share names, are compiled as one.
 function(kolo_batches target size)
+  if(NOT KOLO_BATCHES)
+    return()
+  endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
   # GCC takes sources of a batch for headers, whose types must not be made of unnamed namespaces' types.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
@@ -126,6 +130,10 @@ function(kolo_test name)
   add_executable(${name} ${ARG_SOURCES})
   kolo_test_defaults(${name})
   kolo_precompile(${name} test)
+  kolo_batches(${name} 6)
+  # GCC must not see its operator new beside what is allocated with it.
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/support/allocations.cc
+    PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} kolo::stand_ins GTest::gtest_main)
   if(NOT TARGET ${ARG_LABEL}_tests)
     add_custom_target(${ARG_LABEL}_tests)

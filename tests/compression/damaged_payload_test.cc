@@ -12,17 +12,17 @@
 namespace kolo {
 namespace {
 
-constexpr std::uint64_t kSeed = 8;
+constexpr std::uint64_t kDamageSeed = 8;
 constexpr int kMutations = 30'000;
 
 TEST(DamagedPayload, IsRefusedOrHoldsPairsOfItsPlan) {
-  SCOPED_TRACE("seed " + std::to_string(kSeed));
-  std::mt19937_64 random(kSeed);
+  SCOPED_TRACE("seed " + std::to_string(kDamageSeed));
+  std::mt19937_64 random(kDamageSeed);
   int refused = 0, accepted = 0;
   Pairs decoded;
   for (int i = 0; i < kMutations; ++i) {
-    constexpr DType kWires[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
-    const PayloadPlan plan{.wire = kWires[i % 3],
+    constexpr DType kWireTypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+    const PayloadPlan plan{.wire = kWireTypes[i % 3],
                            .coding = random() % 2 == 0 ? IndexCoding::kU32 : IndexCoding::kU16Pages,
                            .domain = 1 + random() % 200'000,
                            .segments = 2,

@@ -17,7 +17,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr std::uint32_t kSeed = 53;
+constexpr std::uint32_t kFeedbackSeed = 53;
 
 // Small integers times 2^-6: all sums are exact.
 std::vector<float> lattice(std::mt19937& random, std::size_t count) {
@@ -35,7 +35,7 @@ std::vector<float> residual_of(const ErrorFeedback& feedback, std::size_t tensor
 
 // I4 on one rank: what was sent in all steps and what is left is what went in.
 TEST(ErrorFeedbackTest, NothingIsLostOverManySteps) {
-  std::mt19937 random(kSeed);
+  std::mt19937 random(kFeedbackSeed);
   ErrorFeedback feedback({{"a", 300}, {"b", 7}});
   std::vector<std::vector<float>> put_in = {std::vector<float>(300), std::vector<float>(7)};
   auto sent = put_in;
@@ -54,7 +54,7 @@ TEST(ErrorFeedbackTest, NothingIsLostOverManySteps) {
   }
   for (std::size_t t = 0; t < 2; ++t) {
     for (std::size_t i = 0; i < put_in[t].size(); ++i) {
-      ASSERT_EQ(sent[t][i] + feedback.residual(t)[i], put_in[t][i]) << "seed " << kSeed;
+      ASSERT_EQ(sent[t][i] + feedback.residual(t)[i], put_in[t][i]) << "seed " << kFeedbackSeed;
     }
   }
 }
@@ -71,7 +71,7 @@ TEST(ErrorFeedbackTest, OnlyWhatBecamePartOfTheResultLeavesTheResidual) {
 
 // I10, with the velocity too.
 TEST(ErrorFeedbackTest, AnAbortedStepChangesNoBit) {
-  std::mt19937 random(kSeed);
+  std::mt19937 random(kFeedbackSeed);
   for (const bool corrected : {false, true}) {
     ErrorFeedback feedback({{"a", 1000}},
                            corrected ? std::optional(MomentumCorrection{}) : std::nullopt);
@@ -84,11 +84,11 @@ TEST(ErrorFeedbackTest, AnAbortedStepChangesNoBit) {
       std::vector<float> bad = gradient;
       bad[random() % 1000] = step % 2 == 0 ? std::numeric_limits<float>::infinity()
                                            : std::numeric_limits<float>::quiet_NaN();
-      EXPECT_FALSE(feedback.fold(0, bad, 1.0f, 10, selected).finite) << "seed " << kSeed;
+      EXPECT_FALSE(feedback.fold(0, bad, 1.0f, 10, selected).finite) << "seed " << kFeedbackSeed;
       feedback.abort(0);
       ASSERT_EQ(feedback.save(), before);
       std::vector<float> sums(1000);
-      EXPECT_FALSE(feedback.fold_dense(0, bad, 1.0f, sums)) << "seed " << kSeed;
+      EXPECT_FALSE(feedback.fold_dense(0, bad, 1.0f, sums)) << "seed " << kFeedbackSeed;
       feedback.abort(0);
       ASSERT_EQ(feedback.save(), before);
 
@@ -117,7 +117,7 @@ TEST(ErrorFeedbackTest, StepsBeginAndEndOnce) {
 
 // Momentum on the gradient's side, without masking and with everything sent, is the optimizer's.
 TEST(MomentumCorrectionTest, DensityOneEqualsMomentumOfTheOptimizer) {
-  std::mt19937 random(kSeed);
+  std::mt19937 random(kFeedbackSeed);
   for (const bool nesterov : {false, true}) {
     for (const bool dense : {false, true}) {
       // Dense steps never mask; at density one masking would take all momentum away.
@@ -145,7 +145,7 @@ TEST(MomentumCorrectionTest, DensityOneEqualsMomentumOfTheOptimizer) {
           } else {
             expected = velocity[i] = 0.5f * velocity[i] + gradient[i];
           }
-          ASSERT_EQ(update[i], expected) << "seed " << kSeed << ", step " << step;
+          ASSERT_EQ(update[i], expected) << "seed " << kFeedbackSeed << ", step " << step;
         }
       }
     }
@@ -189,7 +189,7 @@ TEST(ErrorFeedbackTest, FlushingEmptiesTheResidual) {
 
 // I12: a run that goes on from a checkpoint gives the bits of one that was never interrupted.
 TEST(FeedbackStateTest, LoadingContinuesBitForBit) {
-  std::mt19937 random(kSeed);
+  std::mt19937 random(kFeedbackSeed);
   std::normal_distribution<float> normal;
   ErrorFeedback first({{"a", 500}, {"b", 20}}, MomentumCorrection{});
   const auto step = [&](ErrorFeedback& feedback, std::size_t t, std::vector<float>& gradient) {
@@ -246,7 +246,7 @@ TEST(FeedbackStateTest, RefusesWhatDoesNotFit) {
 
 // I12: the sum of all residuals over the number of ranks is what results are made of.
 TEST(FeedbackStateTest, RemappingKeepsTheMeanOfAllRanks) {
-  std::mt19937 random(kSeed);
+  std::mt19937 random(kFeedbackSeed);
   const std::pair<int, int> sizes[] = {{4, 4}, {4, 2}, {2, 8}, {8, 1}, {1, 4}, {6, 3}, {3, 6}};
   for (const auto& [old_size, new_size] : sizes) {
     std::vector<FeedbackState> old_ranks;
@@ -264,7 +264,7 @@ TEST(FeedbackStateTest, RemappingKeepsTheMeanOfAllRanks) {
     }
     for (std::size_t i = 0; i < 40; ++i) {
       ASSERT_EQ(remapped[i] * old_size, sum[i] * new_size)
-          << old_size << " to " << new_size << " ranks, seed " << kSeed;
+          << old_size << " to " << new_size << " ranks, seed " << kFeedbackSeed;
     }
   }
 }

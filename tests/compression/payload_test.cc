@@ -18,8 +18,8 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr std::uint32_t kSeed = 41;
-constexpr DType kWires[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+constexpr std::uint32_t kPayloadSeed = 41;
+constexpr DType kPayloadWires[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
 
 // Finite float32 of every kind: any bits, normal numbers, denormals, the edges of the wires.
 std::vector<float> finite_values(std::mt19937& random, std::size_t count) {
@@ -73,17 +73,17 @@ void expect_exact_split(const std::vector<float>& values, const std::vector<floa
     const float rest = values[i] - sent[i];
     ASSERT_EQ(static_cast<double>(values[i]) - static_cast<double>(sent[i]),
               static_cast<double>(rest))
-        << values[i] << ", seed " << kSeed;
-    ASSERT_EQ(sent[i] + rest, values[i]) << "seed " << kSeed;
+        << values[i] << ", seed " << kPayloadSeed;
+    ASSERT_EQ(sent[i] + rest, values[i]) << "seed " << kPayloadSeed;
   }
 }
 
 // I1. What is sent is zero or near the value, so that their difference is exact in float64. Numbers
 // of all magnitudes in even rounds, of about one magnitude in odd ones.
 TEST(ValueCodecTest, WhatIsSentAndWhatIsLeftAddUpExactly) {
-  std::mt19937 random(kSeed);
+  std::mt19937 random(kPayloadSeed);
   std::normal_distribution<float> normal;
-  for (const DType wire : kWires) {
+  for (const DType wire : kPayloadWires) {
     for (int round = 0; round < 40; ++round) {
       std::vector<float> values = finite_values(random, 5000);
       const int power = static_cast<int>(random() % 260) - 140;
@@ -97,7 +97,7 @@ TEST(ValueCodecTest, WhatIsSentAndWhatIsLeftAddUpExactly) {
 }
 
 TEST(ValueCodecTest, SplitsAreExactUpToTwiceTheLargestValue) {
-  std::mt19937 random(kSeed);
+  std::mt19937 random(kPayloadSeed);
   std::uniform_real_distribution<float> magnitude(-131008.0f, 131008.0f);
   std::vector<float> values(20000);
   for (float& value : values) value = magnitude(random);
@@ -146,7 +146,7 @@ std::vector<std::uint32_t> ascending_indices(std::mt19937& random, std::size_t d
 }
 
 TEST(IndexCodecTest, GivesBackEveryIndex) {
-  std::mt19937 random(kSeed);
+  std::mt19937 random(kPayloadSeed);
   for (const std::size_t domain :
        {std::size_t{1}, std::size_t{65536}, std::size_t{65537}, std::size_t{1000003},
         (std::size_t{1} << 24) + 5, std::size_t{1} << 32}) {
@@ -157,7 +157,7 @@ TEST(IndexCodecTest, GivesBackEveryIndex) {
       encode_indices(coding, domain, indices, bytes);
       std::vector<std::uint32_t> decoded(indices.size());
       decode_indices(coding, domain, bytes, decoded);
-      EXPECT_EQ(decoded, indices) << "domain " << domain << ", seed " << kSeed;
+      EXPECT_EQ(decoded, indices) << "domain " << domain << ", seed " << kPayloadSeed;
     }
   }
 }
@@ -227,12 +227,12 @@ Sample sample(std::mt19937& random, DType wire, IndexCoding coding) {
 }
 
 TEST(PayloadTest, GivesBackEveryPair) {
-  std::mt19937 random(kSeed);
+  std::mt19937 random(kPayloadSeed);
   for (int round = 0; round < 300; ++round) {
-    const DType wire = kWires[round % 3];
+    const DType wire = kPayloadWires[round % 3];
     const auto coding = round % 2 == 0 ? IndexCoding::kU32 : IndexCoding::kU16Pages;
     const Sample input = sample(random, wire, coding);
-    SCOPED_TRACE("round " + std::to_string(round) + ", seed " + std::to_string(kSeed));
+    SCOPED_TRACE("round " + std::to_string(round) + ", seed " + std::to_string(kPayloadSeed));
     std::vector<std::byte> bytes(input.plan.capacity());
     const std::size_t used = encode_payload(input.plan, input.segments, input.pairs, bytes);
     EXPECT_EQ(used, input.plan.bytes(input.pairs.size()));

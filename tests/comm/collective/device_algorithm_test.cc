@@ -20,7 +20,7 @@ namespace {
 using test::compile_all;
 using testing::HasSubstr;
 
-constexpr int kMostRanks = 8;
+constexpr int kMostDeviceRanks = 8;
 
 BucketLayout device_layout(const ProcessGrid& grid, std::size_t units) {
   return {.count = units * device_padding(grid, DType::kFloat32), .memory = MemoryKind::kDevice};
@@ -61,7 +61,7 @@ std::vector<std::string> launches(const Schedule& schedule, const std::vector<Ex
 class DeviceAlgorithmShapes : public testing::TestWithParam<std::string> {};
 
 TEST_P(DeviceAlgorithmShapes, SumEveryElementOnce) {
-  for (int ranks = 1; ranks <= kMostRanks; ++ranks) {
+  for (int ranks = 1; ranks <= kMostDeviceRanks; ++ranks) {
     test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
       const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
       const std::size_t unit_bytes = device_padding(grid, DType::kFloat32) * sizeof(float);
@@ -114,7 +114,7 @@ TEST(DeviceAlgorithms, SumEveryElementOnceForAnySizes) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
     const auto below = [&](std::size_t limit) { return random() % limit; };
-    std::vector<std::string> nodes(1 + below(kMostRanks));
+    std::vector<std::string> nodes(1 + below(kMostDeviceRanks));
     for (std::string& node : nodes) node = std::to_string(below(3));
     const ProcessGrid grid(nodes);
     const DType dtype =
@@ -199,7 +199,7 @@ TEST(DeviceAlgorithms, RefuseWhatTheyCannotDo) {
 }
 
 TEST(DeviceBroadcast, ReachesEveryRankFromEveryRoot) {
-  for (int ranks = 1; ranks <= kMostRanks; ++ranks) {
+  for (int ranks = 1; ranks <= kMostDeviceRanks; ++ranks) {
     test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
       const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
       for (int root = 0; root < ranks; ++root) {

@@ -11,9 +11,9 @@
 namespace kolo {
 namespace {
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t mib(std::size_t count) { return count << 20; }
 
-std::vector<ProcessGrid> grids() {
+std::vector<ProcessGrid> device_grids() {
   std::vector<ProcessGrid> result;
   for (const std::vector<int>& sizes : std::vector<std::vector<int>>{
            {1}, {2}, {8}, {1, 1}, {2, 2}, {8, 8}, {3, 2}, {1, 1, 1, 1, 1}, {8, 8, 8, 8}}) {
@@ -22,9 +22,9 @@ std::vector<ProcessGrid> grids() {
   return result;
 }
 
-std::vector<std::size_t> sizes() {
+std::vector<std::size_t> device_sizes() {
   std::vector<std::size_t> result{0};
-  for (std::size_t bytes = 1; bytes <= 1024 * kMiB; bytes *= 4) result.push_back(bytes);
+  for (std::size_t bytes = 1; bytes <= mib(1024); bytes *= 4) result.push_back(bytes);
   return result;
 }
 
@@ -47,14 +47,14 @@ std::vector<std::string> names_of(const DeviceLimits& limits) {
 }
 
 TEST(DeviceCostModel, ChoosesTheLowestPredictionAmongWhatIsAllowed) {
-  for (const ProcessGrid& grid : grids()) {
+  for (const ProcessGrid& grid : device_grids()) {
     const CostModel model(grid, {});
     for (const DeviceLimits& limits :
          {DeviceLimits{}, DeviceLimits{.reproducible = true},
           DeviceLimits{.native_spans_nodes = false},
           DeviceLimits{.reproducible = true, .native_spans_nodes = false}}) {
       const std::vector<std::string> names = names_of(limits);
-      for (const std::size_t bytes : sizes()) {
+      for (const std::size_t bytes : device_sizes()) {
         double best = std::numeric_limits<double>::infinity();
         for (const std::string& name : names) best = std::min(best, predict_us(model, name, bytes));
         const std::string chosen = model.choose_device(bytes, limits).to_string();
@@ -76,7 +76,7 @@ TEST(DeviceCostModel, KeepsToItsLimits) {
 }
 
 TEST(DeviceCostModel, PredictionsGrowWithBytesUpToAUnit) {
-  for (const ProcessGrid& grid : grids()) {
+  for (const ProcessGrid& grid : device_grids()) {
     const CostModel model(grid, {});
     for (const std::string& name : names_of({})) {
       double previous = 0;
@@ -131,12 +131,12 @@ TEST(DeviceCostModel, AgreesWithTheFormulas) {
 
 TEST(DeviceCostModel, PrefersTheLibraryUnlessItsNetworkIsPoor) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({8, 8});
-  EXPECT_EQ(CostModel(ProcessGrid::with_node_sizes({8}), {}).choose_device(64 * kMiB).to_string(),
+  EXPECT_EQ(CostModel(ProcessGrid::with_node_sizes({8}), {}).choose_device(mib(64)).to_string(),
             "native");
-  EXPECT_EQ(CostModel(grid, {}).choose_device(64 * kMiB).to_string(), "native");
+  EXPECT_EQ(CostModel(grid, {}).choose_device(mib(64)).to_string(), "native");
   LinkCosts sockets;
   sockets.network.bytes_per_us = 12'000;
-  EXPECT_THAT(CostModel(grid, sockets).choose_device(256 * kMiB).to_string(),
+  EXPECT_THAT(CostModel(grid, sockets).choose_device(mib(256)).to_string(),
               testing::StartsWith("hierarchical:native,"));
 }
 

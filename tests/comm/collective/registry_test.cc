@@ -22,10 +22,10 @@ using testing::HasSubstr;
 /// kind of memory that it takes, on every shape of 1 to 8 ranks.
 template <typename Visit>
 void for_each_use(Visit visit) {
-  constexpr int kMostRanks = 8;
+  constexpr int kMost = 8;
   for (const MemoryKind memory : {MemoryKind::kHost, MemoryKind::kDevice}) {
     for (const Algorithm& algorithm : algorithms_for(memory)) {
-      for (int ranks = 1; ranks <= kMostRanks; ++ranks) {
+      for (int ranks = 1; ranks <= kMost; ++ranks) {
         test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
           const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
           SCOPED_TRACE(algorithm.to_string() + " on " + test::shape_text(sizes));

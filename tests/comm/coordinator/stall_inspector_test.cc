@@ -19,7 +19,7 @@ using testing::StartsWith;
 using Finding = std::optional<StallInspector::Finding>;
 
 constexpr Topic kA{1, 0}, kB{2, 0}, kC{3, 0};
-constexpr StallInspector::Limits kLimits{.confirm_after = std::chrono::seconds(1),
+constexpr StallInspector::Limits kStallLimits{.confirm_after = std::chrono::seconds(1),
                                          .stall_after = std::chrono::seconds(60)};
 
 PendingTopic waits(const Topic& topic, std::string text) {
@@ -50,7 +50,7 @@ Frame report_of(const Frame& query, const Pending& pending) {
 
 /// An inspector, and the time at which it asks.
 struct Inspection {
-  explicit Inspection(int ranks, const StallInspector::Limits& limits = kLimits)
+  explicit Inspection(int ranks, const StallInspector::Limits& limits = kStallLimits)
       : inspector(ranks, limits) {}
 
   /// One inquiry, answered by each rank with what it has pending.
@@ -73,7 +73,7 @@ struct Inspection {
   /// What a suspicion leads to, which is confirmed after a while.
   Finding confirm(const std::vector<Pending>& pending) {
     EXPECT_FALSE(inspector.has_query()) << "asks again at once";
-    now += kLimits.confirm_after;
+    now += kStallLimits.confirm_after;
     return inquire(pending);
   }
 
@@ -240,7 +240,7 @@ TEST(StallInspector, ASetOfRanksIsStuckWhileAnotherRankRuns) {
 // Two threads per rank: one of rank 0's waits can end, so the rank may go on.
 TEST(StallInspector, ARankIsStuckOnlyIfAllItsWaitsAre) {
   Inspection job(2);
-  for (int i = 0; i < 3; ++i, job.now += kLimits.confirm_after) {
+  for (int i = 0; i < 3; ++i, job.now += kStallLimits.confirm_after) {
     job.inspector.stalled(kA);
     EXPECT_FALSE(
         job.inquire({{waits(kA, "'a'"), waits(kC, "'c'")}, {waits(kB, "'b'"), waits(kC, "'c'")}}));
@@ -270,7 +270,7 @@ TEST(StallInspector, OneNameWithTwoSignaturesIsAnErrorWhateverThreadsDo) {
 TEST(StallInspector, ARankThatIsAheadDoesNotDisagree) {
   constexpr Topic kKnown{bucket_key(3), 7};
   Inspection job(2);
-  for (int i = 0; i < 3; ++i, job.now += kLimits.confirm_after) {
+  for (int i = 0; i < 3; ++i, job.now += kStallLimits.confirm_after) {
     job.inspector.stalled(kKnown);
     EXPECT_FALSE(job.inquire(
         {{{.topic = kKnown, .text = "'x': [10]", .name = 42}},
@@ -289,7 +289,7 @@ TEST(StallInspector, TellsOnceWhichRankHasBeenWaitedForForLong) {
       EXPECT_FALSE(note->is_for_all_ranks);
       notes.push_back(note->text);
     }
-    job.now += kLimits.confirm_after;
+    job.now += kStallLimits.confirm_after;
   }
   EXPECT_THAT(notes,
               ElementsAre(HasSubstr("rank 0 waits for 'a', which ranks 1, 2 have not submitted")));
@@ -390,7 +390,7 @@ TEST(StallInspector, QuotesNoMoreThanAPersonReads) {
 }
 
 TEST(StallInspector, AConflictIsAskedBeforeComplaintsWhichOneInquiryAnswers) {
-  StallInspector inspector(1, kLimits);
+  StallInspector inspector(1, kStallLimits);
   inspector.stalled(kA);
   inspector.stalled({bucket_key(1), 4});
   inspector.conflict(kC);
@@ -407,7 +407,7 @@ TEST(StallInspector, AConflictIsAskedBeforeComplaintsWhichOneInquiryAnswers) {
 }
 
 TEST(StallInspector, CountsNoReportTwiceAndIgnoresStaleOnes) {
-  StallInspector inspector(2, kLimits);
+  StallInspector inspector(2, kStallLimits);
   const auto report = [&](int rank, const Frame& query, const Pending& pending) {
     return inspector.report(rank, report_of(query, pending), TimePoint{});
   };

@@ -17,8 +17,8 @@
 namespace kolo {
 namespace {
 
-constexpr std::uint64_t kSeed = 20261121;
-constexpr std::size_t kCounts[] = {0, 1, 15, 16, 33, 64, 127, 1009, 4097};
+constexpr std::uint64_t kWireSeed = 20261121;
+constexpr std::size_t kWireCounts[] = {0, 1, 15, 16, 33, 64, 127, 1009, 4097};
 constexpr int kExponents[] = {kLeastWireExponent, -20, -1, 0, 1, 7, 38, kMostWireExponent};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -54,12 +54,12 @@ std::vector<float> random_values(std::mt19937_64& random, std::size_t count, int
 }
 
 TEST(WireKernelsTest, AreTheReferenceOnEveryInstructionSet) {
-  std::mt19937_64 random(kSeed);
+  std::mt19937_64 random(kWireSeed);
   for (const std::int64_t target : test::simd_targets()) {
     const test::ScopedSimdTarget scoped(target);
-    SCOPED_TRACE(testing::Message() << kernel_target() << ", seed " << kSeed);
+    SCOPED_TRACE(testing::Message() << kernel_target() << ", seed " << kWireSeed);
     for (const auto& [wire, exponent] : wires()) {
-      for (const std::size_t count : kCounts) {
+      for (const std::size_t count : kWireCounts) {
         SCOPED_TRACE(testing::Message()
                      << to_string(wire) << " 2^" << exponent << ", " << count << " elements");
         const std::vector<float> values = random_values(random, count, exponent);
@@ -83,7 +83,7 @@ TEST(WireKernelsTest, AreTheReferenceOnEveryInstructionSet) {
 }
 
 TEST(WireKernelsTest, OtherFloatsTravelAsTheirValuesDo) {
-  std::mt19937_64 random(kSeed);
+  std::mt19937_64 random(kWireSeed);
   const std::vector<float> values = random_values(random, 333, 3);
   std::vector<Float16> halves;
   std::vector<BFloat16> brains;

@@ -64,7 +64,7 @@ class Variable {
   std::string name_;
 };
 
-std::optional<Error> error_of(const std::function<void()>& call) {
+std::optional<Error> thrown_by(const std::function<void()>& call) {
   try {
     call();
     return std::nullopt;
@@ -200,7 +200,7 @@ TEST(ParseBytes, RefusesEverythingElse) {
   for (const std::string text :
        {"", "K", "M4", "4 M", " 4M", "4M ", "4MB", "4KK", "4T", "1.5M", "+4", "-1", "-1K", "0x10",
         "8589934592G", "9007199254740992K", "9223372036854775808"}) {
-    const auto error = error_of([&] { parse_bytes(text); });
+    const auto error = thrown_by([&] { parse_bytes(text); });
     ASSERT_TRUE(error) << "'" << text << "'";
     EXPECT_EQ(error->code, ErrorCode::kConfig);
     EXPECT_THAT(error->what, HasSubstr("'" + text + "'"));

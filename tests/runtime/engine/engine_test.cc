@@ -216,16 +216,16 @@ TEST(Engine, BitsDoNotDependOnTimingOrFusion) {
 // Each input rounded once, summed in fp32 in rank order, scaled, rounded once.
 TEST(Engine, SixteenBitWireRoundsOnce) {
   EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.algorithm = "direct"}, 3);
-  constexpr std::size_t kCount = 257;
+  constexpr std::size_t kElements = 257;
   std::vector<std::shared_ptr<GradientGroup>> groups;
   for (int rank = 0; rank < 3; ++rank) {
     groups.push_back(std::make_shared<GradientGroup>(
-        "model", std::vector<GradientSpec>{{.name = "g", .shape = {kCount}}},
+        "model", std::vector<GradientSpec>{{.name = "g", .shape = {kElements}}},
         GradientOptions{.wire_dtype = DType::kBFloat16}));
     job.engine(rank).submit(groups.back());
   }
   job.run_until_registered(groups);
-  std::vector<std::vector<float>> input(3, std::vector<float>(kCount));
+  std::vector<std::vector<float>> input(3, std::vector<float>(kElements));
   for (int rank = 0; rank < 3; ++rank) {
     std::mt19937 values(static_cast<unsigned>(rank));
     auto& mine = input[static_cast<std::size_t>(rank)];
@@ -236,7 +236,7 @@ TEST(Engine, SixteenBitWireRoundsOnce) {
   }
   job.run_until_idle();
   const auto rounded = [](float value) { return to_float(to_bfloat16(value)); };
-  for (std::size_t i = 0; i < kCount; ++i) {
+  for (std::size_t i = 0; i < kElements; ++i) {
     const float sum = rounded(input[0][i]) + rounded(input[1][i]) + rounded(input[2][i]);
     const float expected = rounded(sum * static_cast<float>(1.0 / 3));
     for (const auto& group : groups)
@@ -248,8 +248,8 @@ TEST(Engine, SixteenBitWireRoundsOnce) {
 // all ranks, for every schedule that 16-bit buckets may take; one that is not finite stays so, and
 // changes no exponent.
 TEST(Engine, Float16WireFindsTheRangeOfEachGradient) {
-  constexpr std::size_t kCount = 1031;
-  constexpr int kRanks = 3, kIterations = 12, kInfiniteAt = 9;
+  constexpr std::size_t kElements = 1031;
+  constexpr int kJobRanks = 3, kIterations = 12, kInfiniteAt = 9;
   constexpr float kMagnitudes[] = {1e-25f, 1e20f};
   for (const auto& [nodes, algorithm] : std::vector<std::pair<std::vector<int>, std::string>>{
            {{3}, "direct"},
@@ -259,21 +259,21 @@ TEST(Engine, Float16WireFindsTheRangeOfEachGradient) {
     SCOPED_TRACE(algorithm + " on " + std::to_string(nodes.size()) + " nodes");
     EngineJob job(ProcessGrid::with_node_sizes(nodes), {.algorithm = algorithm}, 3);
     std::vector<std::shared_ptr<GradientGroup>> groups;
-    for (int rank = 0; rank < kRanks; ++rank) {
+    for (int rank = 0; rank < kJobRanks; ++rank) {
       groups.push_back(std::make_shared<GradientGroup>(
           "model",
-          std::vector<GradientSpec>{{.name = "small", .shape = {kCount}},
-                                    {.name = "large", .shape = {kCount}}},
+          std::vector<GradientSpec>{{.name = "small", .shape = {kElements}},
+                                    {.name = "large", .shape = {kElements}}},
           GradientOptions{.wire_dtype = DType::kFloat16}));
       job.engine(rank).submit(groups.back());
     }
     job.run_until_registered(groups);
     const auto at = [&](const auto& group, std::size_t g) {
-      return std::span(static_cast<float*>(group->view(g).data), kCount);
+      return std::span(static_cast<float*>(group->view(g).data), kElements);
     };
-    std::vector<double> mean(kCount);
+    std::vector<double> mean(kElements);
     for (int iteration = 0; iteration < kIterations; ++iteration) {
-      for (int rank = 0; rank < kRanks; ++rank) {
+      for (int rank = 0; rank < kJobRanks; ++rank) {
         auto& group = groups[static_cast<std::size_t>(rank)];
         for (const std::size_t g : {0u, 1u}) {
           std::mt19937 random(static_cast<unsigned>(rank));
@@ -287,19 +287,19 @@ TEST(Engine, Float16WireFindsTheRangeOfEachGradient) {
       }
       std::ranges::fill(mean, 0.0);
       for (const auto& group : groups) {
-        for (std::size_t i = 0; i < kCount; ++i) mean[i] += double{at(group, 1)[i]} / kRanks;
+        for (std::size_t i = 0; i < kElements; ++i) mean[i] += double{at(group, 1)[i]} / kJobRanks;
       }
       job.run_until_idle();
       for (const auto& group : groups) {
         ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
         for (const std::size_t g : {0u, 1u}) {
           ASSERT_EQ(
-              std::memcmp(at(group, g).data(), at(groups[0], g).data(), kCount * sizeof(float)), 0);
+              std::memcmp(at(group, g).data(), at(groups[0], g).data(), kElements * sizeof(float)), 0);
         }
       }
       EXPECT_EQ(std::isinf(at(groups[2], 0)[7]), iteration == kInfiniteAt);
       if (iteration < kInfiniteAt - 1) continue;
-      for (std::size_t i = 0; i < kCount; ++i) {
+      for (std::size_t i = 0; i < kElements; ++i) {
         // Contributions, a node's sum and the mean are rounded once each, within one binade of it.
         const double bound = 3 * 0x1p-11 * 1.5;
         EXPECT_NEAR(at(groups[1], 1)[i] / mean[i], 1.0, bound) << i;
