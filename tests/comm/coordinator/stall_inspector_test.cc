@@ -20,7 +20,7 @@ using Finding = std::optional<StallInspector::Finding>;
 
 constexpr Topic kA{1, 0}, kB{2, 0}, kC{3, 0};
 constexpr StallInspector::Limits kStallLimits{.confirm_after = std::chrono::seconds(1),
-                                         .stall_after = std::chrono::seconds(60)};
+                                              .stall_after = std::chrono::seconds(60)};
 
 PendingTopic waits(const Topic& topic, std::string text) {
   return {.topic = topic, .blocking = true, .text = std::move(text)};

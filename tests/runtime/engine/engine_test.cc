@@ -294,7 +294,8 @@ TEST(Engine, Float16WireFindsTheRangeOfEachGradient) {
         ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
         for (const std::size_t g : {0u, 1u}) {
           ASSERT_EQ(
-              std::memcmp(at(group, g).data(), at(groups[0], g).data(), kElements * sizeof(float)), 0);
+              std::memcmp(at(group, g).data(), at(groups[0], g).data(), kElements * sizeof(float)),
+              0);
         }
       }
       EXPECT_EQ(std::isinf(at(groups[2], 0)[7]), iteration == kInfiniteAt);
