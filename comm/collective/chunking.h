@@ -8,14 +8,6 @@
 
 namespace kolo {
 
-/// A contiguous run of bucket elements.
-struct Extent {
-  std::size_t offset = 0;
-  std::size_t count = 0;
-
-  std::size_t end() const { return offset + count; }
-};
-
 /// Part `index` of `parts` nearly equal parts of `whole`, cut at multiples of kWireAlignment bytes
 /// of the bucket. Parts cover `whole` exactly, in order; the last ones may be empty, and all but
 /// the first are when `whole` is tiny.

@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "comm/base/check.h"
 #include "comm/collective/algorithm.h"
+#include "comm/collective/exchange.h"
 #include "topology/node_shares.h"
 
 namespace kolo {
@@ -154,6 +156,15 @@ Schedule compile_broadcast(int rank, int root, const BucketLayout& layout, const
     append(builder, piece, root, grid);
   }
   return finished(std::move(builder), context);
+}
+
+Schedule compile_exchange(int rank, const Goal& goal, const BucketLayout& layout,
+                          const ProcessGrid& grid, const CompileOptions& options) {
+  check(layout.memory == MemoryKind::kHost && layout.placement == Placement::kUser,
+        "only all-reduce and broadcast take device memory");
+  ScheduleBuilder builder(rank, "exchange", layout);
+  append_exchange(builder, goal, grid, options);
+  return finished(std::move(builder), {layout, grid, options});
 }
 
 }  // namespace kolo

@@ -12,6 +12,15 @@ using BucketId = std::uint32_t;
 /// As many as fit the bucket field of a message's tag.
 inline constexpr BucketId kMaxBuckets = BucketId{1} << 12;
 
+/// A contiguous run of bucket elements.
+struct Extent {
+  std::size_t offset = 0;
+  std::size_t count = 0;
+
+  std::size_t end() const { return offset + count; }
+  friend bool operator==(const Extent&, const Extent&) = default;
+};
+
 /// Where the elements of a bucket come from and go to.
 enum class Placement : std::uint8_t {
   kInPlace,  ///< The tensors live in the bucket: nothing is packed.

@@ -189,7 +189,7 @@ void HostRun::reduce(const KernelPiece& piece, Operands& operands) {
   for (std::size_t first = piece.first; first < end;) {
     const Packer::Piece tensor = binding_.packer->piece(operand->offset + first, end - first);
     // The contents of a gap belong to no tensor, on any rank.
-    if (tensor.data != nullptr) reduce_tensor(step, first, tensor, operands);
+    if (tensor.input != nullptr) reduce_tensor(step, first, tensor, operands);
     first += tensor.count;
   }
 }

@@ -20,8 +20,9 @@ class Packer {
 
   /// Elements of the bucket that lie side by side in a tensor, or in a gap between tensors.
   struct Piece {
-    std::byte* data = nullptr;         ///< Where results go; null for a gap.
-    const std::byte* input = nullptr;  ///< Where contributions are: `data`, unless out of place.
+    std::byte* data = nullptr;  ///< Where results go; null if there are none.
+    /// Where contributions are: `data`, unless out of place; null for a gap.
+    const std::byte* input = nullptr;
     std::size_t count = 0;
   };
   /// The longest piece that begins with element `offset`, but at most `count` > 0 elements.

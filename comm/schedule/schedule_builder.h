@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -88,6 +89,10 @@ class ScheduleBuilder {
 
   /// How often the staging memory of a host bucket exists; see Schedule::staging_turns.
   void set_staging_turns(std::uint32_t turns) { schedule_.staging_turns = turns; }
+  /// Ranks of this node use as many flags between each other, where there are most.
+  void reserve_flags(std::uint32_t count) {
+    schedule_.flag_count = std::max(schedule_.flag_count, count);
+  }
   /// No rank's steps touch the bucket, which is not in place.
   void forgo_bucket() { schedule_.has_bucket = false; }
 

@@ -1,5 +1,6 @@
 #include "comm/verify/symbolic_play.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <tuple>
 #include <utility>
@@ -21,9 +22,8 @@ class Play {
       : steps_(steps), schedules_(steps.schedules()), goal_(goal), codecs_(schedules_) {}
 
   std::optional<std::string> play(std::span<const Node> order, const Meetings& meetings) {
-    const std::size_t world = schedules_.size();
-    for (std::size_t rank = 0; rank < world; ++rank) {
-      contents_[{static_cast<int>(rank), input_region()}] = Contents(contribution_of(rank, world));
+    for (const Goal::Part& part : goal_.parts) {
+      for (int rank : part.contributors) contribute(rank, in_bucket(part.extent));
     }
     std::map<std::tuple<std::size_t, int, std::uint32_t>, SymbolicRuns> messages;
     std::map<Node, SymbolicRuns> met;
@@ -73,28 +73,50 @@ class Play {
   }
 
   std::optional<std::string> check_result() {
-    SymbolicValue expected{.counts = all_once()};
-    expected.finishes = goal_.contributors.size() > 1 ? 1 : 0;
-    for (int rank : goal_.receivers) {
-      const std::size_t count = schedules_[static_cast<std::size_t>(rank)].layout.count;
-      std::size_t offset = 0;
-      for (const SymbolicRun& run : read({rank, result_region(), 0, count})) {
-        if (run.element != offset) {
-          return fmt::format("rank {} ends with element {} in the place of element {}", rank,
-                             run.element, offset);
-        }
-        if (run.value != expected) {
-          return fmt::format("rank {} ends with {} (scaled {} times) in element {}, not with {}",
-                             rank, describe(run.value), run.value.finishes, offset,
-                             describe(expected));
-        }
-        offset += run.count;
+    for (const Goal::Part& part : goal_.parts) {
+      for (int rank : part.receivers) {
+        if (auto wrong = check_part(rank, part)) return wrong;
       }
     }
     return std::nullopt;
   }
 
  private:
+  Extent in_bucket(Extent extent) const {
+    extent.count = std::min(extent.count, schedules_[0].layout.count - extent.offset);
+    return extent;
+  }
+
+  void contribute(int rank, const Extent& extent) {
+    if (extent.count == 0) return;
+    const SymbolicRun run{
+        .count = extent.count,
+        .value = contribution_of(static_cast<std::size_t>(rank), schedules_.size()),
+        .element = extent.offset};
+    contents_[{rank, input_region()}].write(extent.offset, {run});
+  }
+
+  std::optional<std::string> check_part(int rank, const Goal::Part& part) {
+    SymbolicValue expected{.counts = std::vector<std::uint16_t>(schedules_.size())};
+    for (int each : part.contributors) expected.counts[static_cast<std::size_t>(each)] = 1;
+    expected.finishes = part.sums() ? 1 : 0;
+    const Extent extent = in_bucket(part.extent);
+    std::size_t offset = extent.offset;
+    for (const SymbolicRun& run : read({rank, result_region(), offset, extent.count})) {
+      if (run.element != offset) {
+        return fmt::format("rank {} ends with element {} in the place of element {}", rank,
+                           run.element, offset);
+      }
+      if (run.value != expected) {
+        return fmt::format("rank {} ends with {} (scaled {} times) in element {}, not with {}",
+                           rank, describe(run.value), run.value.finishes, offset,
+                           describe(expected));
+      }
+      offset += run.count;
+    }
+    return std::nullopt;
+  }
+
   /// Writes the result of a step to `target`.
   std::optional<std::string> write(Node node, SymbolicRuns result, const Range& target) {
     for (SymbolicRun& run : result) {
@@ -111,12 +133,6 @@ class Play {
     std::vector<SymbolicRuns> sources;
     for (const Range& source : steps_[node].sources) sources.push_back(read(source));
     return codecs_.play(steps_.rank_of(node), steps_[node], sources, result);
-  }
-
-  std::vector<std::uint16_t> all_once() const {
-    std::vector<std::uint16_t> counts(schedules_.size());
-    for (int rank : goal_.contributors) counts[static_cast<std::size_t>(rank)] = 1;
-    return counts;
   }
 
   SymbolicRuns sum_of_sources(const Step& line) {

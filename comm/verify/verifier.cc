@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -52,6 +51,8 @@ class Verification {
   std::optional<std::string> check_shape() const {
     if (static_cast<int>(schedules_.size()) != grid_.world_size())
       return "not one schedule per rank";
+    if (goal_.count() != Goal::kWhole && goal_.count() != schedules_.front().layout.count)
+      return "the goal is of another length";
     for (int rank = 0; rank < grid_.world_size(); ++rank) {
       if (schedules_[static_cast<std::size_t>(rank)].rank != rank)
         return fmt::format("schedule {} is not rank {}'s", rank, rank);
@@ -294,17 +295,7 @@ class Verification {
   Meetings meetings_;
 };
 
-std::vector<int> all_ranks(int world_size) {
-  std::vector<int> ranks(static_cast<std::size_t>(world_size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
-
 }  // namespace
-
-Goal Goal::all_reduce(int world_size) { return {all_ranks(world_size), all_ranks(world_size)}; }
-
-Goal Goal::broadcast(int root, int world_size) { return {{root}, all_ranks(world_size)}; }
 
 std::optional<std::string> verify(std::span<const Schedule> schedules, const ProcessGrid& grid,
                                   const Goal& goal, const VerifyOptions& options) {

@@ -6,22 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "comm/schedule/goal.h"
 #include "comm/schedule/schedule.h"
 #include "topology/process_grid.h"
 
 namespace kolo {
-
-/// The purpose of a set of schedules, one per rank.
-struct Goal {
-  /// Ranks whose contribution must be in every element exactly once. All-reduce: all; broadcast:
-  /// the root.
-  std::vector<int> contributors;
-  /// Ranks that must end with the result.
-  std::vector<int> receivers;
-
-  static Goal all_reduce(int world_size);
-  static Goal broadcast(int root, int world_size);
-};
 
 /// Abilities of the job's network.
 struct VerifyOptions {
@@ -32,8 +21,9 @@ struct VerifyOptions {
 /// Plays the schedules of all ranks without data. Returns the first thing found wrong, with rank
 /// and step, or nothing if, for every possible timing:
 ///
-///  - every element at every receiver ends, in its place, with each contributor's part exactly
-///    once, scaled once (when there was anything to reduce);
+///  - every element of a part ends at its receivers, in its place, with each contributor's exactly
+///    once, scaled once (when there was anything to reduce); ranks read nothing of their own in the
+///    parts to which they do not contribute;
 ///  - every send meets one receive of equal length, every signal one await;
 ///  - payloads are whole, and those of a send and its receive planned alike; contributions are
 ///    merged in the order of ranks, and sums are narrowed by the counts of all;

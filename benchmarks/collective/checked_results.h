@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "benchmarks/collective/collective_case.h"
+#include "benchmarks/collective/collective_system.h"
+#include "runtime/api/kolo.h"
+
+namespace kolo::bench {
+
+/// Contributions whose result is known: exact in all dtypes, for up to 127 ranks.
+///
+/// To a sum, product, minimum or maximum a rank contributes 2 for one element in rotation, else 1,
+/// so that all elements of the result have one value. Elements that are moved tell rank and place.
+class CheckedResults {
+ public:
+  /// Ignores `what.home` and `what.in_place`. Errors: none.
+  CheckedResults(const Runtime& runtime, const CollectiveCase& what);
+
+  /// This rank's contribution, part by part.
+  const std::byte* contribution() const { return contribution_.data(); }
+
+  /// Number of wrong elements of the result in `run`, over all ranks. Collective.
+  std::uint64_t count_wrong(Runtime& runtime, CollectiveRun& run) const;
+  /// Number of changed elements of the contribution, over all ranks: a collective out of place
+  /// only reads it. Collective.
+  std::uint64_t count_changed(Runtime& runtime, CollectiveRun& run) const;
+
+ private:
+  std::size_t element_bytes_;
+  std::vector<std::byte> contribution_;
+  std::vector<std::byte> right_;  ///< The result of this rank.
+};
+
+}  // namespace kolo::bench

@@ -1,0 +1,164 @@
+#include "benchmarks/collective/choice_command.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "benchmarks/common/json_file.h"
+#include "benchmarks/peers/peer_factory.h"
+#include "comm/base/error.h"
+#include "comm/collective/cost_model.h"
+#include "runtime/api/version.h"
+#include "runtime/tools/command_line.h"
+
+namespace kolo::bench {
+namespace {
+
+/// "hier:ring" for "hierarchical:direct,ring", to keep the table narrow.
+std::string short_name(const std::string& algorithm) {
+  const std::size_t comma = algorithm.find(',');
+  return comma == std::string::npos ? algorithm : "hier:" + algorithm.substr(comma + 1);
+}
+
+std::string noise_text(const std::optional<PairedRatio>& noise) {
+  return noise ? fmt::format("{:.3f}", noise->median) : "-";
+}
+
+/// Medians, with predictions after a slash.
+void print(const ChoiceRow& row) {
+  fmt::print("  {:>10} {:<16} {:>10.2f} {:<16} {:>6.3f} {:>6} {:>11} {:>5.0f}% {:>6} ",
+             row.what.bytes, short_name(row.chosen.algorithm), row.chosen.median_us,
+             short_name(row.forced[row.best].algorithm), row.ratio.median, noise_text(row.noise),
+             fmt::format("{:.2f}-{:.2f}", row.ratio.low, row.ratio.high),
+             100 * row.ratio.slower_share, row.rounds);
+  for (const ChoiceCandidate& each : row.forced) {
+    fmt::print(" {}={:.2f}/{:.2f}", short_name(each.algorithm), each.median_us, each.predicted_us);
+  }
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+nlohmann::json to_json(const PairedRatio& ratio) {
+  return {{"median", ratio.median},
+          {"low", ratio.low},
+          {"high", ratio.high},
+          {"slower_share", ratio.slower_share}};
+}
+
+nlohmann::json to_json(const Runtime& runtime, const ChoiceRow& row) {
+  nlohmann::json forced = nlohmann::json::object();
+  for (const ChoiceCandidate& each : row.forced) {
+    forced[each.algorithm] = {{"median_us", each.median_us}, {"predicted_us", each.predicted_us}};
+  }
+  return {{"size", row.what.bytes},
+          {"memory", to_string(row.what.home)},
+          {"ranks", runtime.world_size()},
+          {"nodes", runtime.num_nodes()},
+          {"rounds", row.rounds},
+          {"chosen", row.chosen.algorithm},
+          {"median_us", row.chosen.median_us},
+          {"best_other", row.forced[row.best].algorithm},
+          {"ratio", to_json(row.ratio)},
+          {"noise", row.noise ? to_json(*row.noise) : nlohmann::json(nullptr)},
+          {"forced", std::move(forced)}};
+}
+
+/// Inside one node, and between nodes of one rank, nothing is hierarchical.
+std::vector<std::string> all_algorithms(const Runtime& runtime) {
+  const bool has_levels = runtime.num_nodes() > 1 && runtime.num_nodes() < runtime.world_size();
+  std::vector<std::string> names;
+  for (const Algorithm& algorithm : CostModel::host_algorithms()) {
+    if (has_levels || algorithm.flat() != nullptr) names.push_back(algorithm.to_string());
+  }
+  return names;
+}
+
+}  // namespace
+
+ChoiceCommand::ChoiceCommand(CLI::App& app)
+    : command_(
+          *app.add_subcommand("choice", "Time of auto beside the best algorithm forced by name")) {
+  command_
+      .add_option("--sizes", sizes_, "Bytes of float32, comma-separated, with suffixes K, M and G")
+      ->delimiter(',')
+      ->capture_default_str();
+  command_
+      .add_option("--algorithms", algorithms_,
+                  "Algorithms to force, separated by semicolons; default: all")
+      ->delimiter(';');
+  command_.add_option("--memory", home_, "Where gradients live: arena or user")
+      ->check(one_of({"arena", "user"}))
+      ->capture_default_str();
+  command_
+      .add_option("--seconds", options_.seconds,
+                  "Seconds for the timed iterations of each algorithm at each size")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command_
+      .add_option("--rounds", options_.rounds,
+                  "Largest number of rounds; each measures every algorithm")
+      ->check(CLI::Range(4, 10'000))
+      ->capture_default_str();
+  command_.add_option("--json", json_, "Write the rows to this file");
+  add_runtime_options(command_, runtime_, [](std::string_view name) {
+    return name != "algorithm" && name != "compression";
+  });
+}
+
+bool ChoiceCommand::run() {
+  runtime_ = options_from_environment(std::move(runtime_));
+  if (runtime_.algorithm != Options{}.algorithm) {
+    throw KoloError({.code = ErrorCode::kConfig,
+                     .what = "choice measures auto, so KOLO_ALGORITHM must not be set"});
+  }
+  options_.sizes = parse_sizes("--sizes", sizes_);
+  options_.what.home = home_ == "arena" ? Home::kArena : Home::kUser;
+  options_.what.wire = runtime_.wire_dtype;
+
+  Peers peers({});
+  peers.keep_launcher();
+  // A runtime has one algorithm, so there are several runtimes; only the first one's costs matter.
+  std::deque<Runtime> all;
+  all.push_back(Runtime::from_environment(runtime_));
+  Runtime& runtime = all.front();
+  const bool speaks = runtime.rank() == 0;
+  expect_output(runtime, json_);
+  if (algorithms_.empty()) algorithms_ = all_algorithms(runtime);
+  std::vector<Runtime*> runtimes{&runtime};
+  for (const std::string& algorithm : algorithms_) {
+    Options forced = runtime_;
+    forced.algorithm = algorithm;
+    forced.link_costs = runtime.link_costs();
+    forced.calibrate = "off";
+    runtimes.push_back(&all.emplace_back(Runtime::from_environment(forced)));
+  }
+
+  if (speaks) {
+    fmt::print("# kolo-bench choice, kolo {}: {} ranks on {} nodes, memory {}, medians in us\n",
+               kVersion, runtime.world_size(), runtime.num_nodes(), home_);
+    fmt::print(
+        "# ratio: auto to the best other, paired by rounds, with quartiles and the share of ");
+    fmt::print("rounds in which auto took 1.1 times as long; noise: auto to itself by name\n");
+    fmt::print("# {}\n# {:>10} {:<16} {:>10} {:<16} {:>6} {:>6} {:>11} {:>6} {:>6}  {}\n",
+               runtime.link_costs(), "size", "auto", "time", "best other", "ratio", "noise",
+               "quartiles", "slower", "rounds", "measured/predicted");
+  }
+  nlohmann::json rows = nlohmann::json::array();
+  double worst = 0;
+  const bool right = measure_choice(runtimes, algorithms_, options_, [&](const ChoiceRow& row) {
+    worst = std::max(worst, row.ratio.median);
+    rows.push_back(to_json(runtime, row));
+    if (speaks) print(row);
+  });
+  if (speaks) fmt::print("# auto takes at most {:.3f} of the best other\n", worst);
+  for (Runtime& each : all) each.close();
+  if (speaks) write_json(json_, rows);
+  return right;
+}
+
+}  // namespace kolo::bench

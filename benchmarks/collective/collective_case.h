@@ -1,0 +1,99 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+#include "comm/base/buffer_view.h"
+#include "comm/base/dtype.h"
+#include "comm/schedule/goal.h"
+
+namespace kolo::bench {
+
+/// Place of the memory of a case. Memory outside the arena belongs to the caller.
+enum class Home { kArena, kUser, kDevice, kDeviceUser };
+
+inline constexpr std::array kAllHomes = {Home::kArena, Home::kUser, Home::kDevice,
+                                         Home::kDeviceUser};
+
+constexpr std::string_view to_string(Home home) {
+  switch (home) {
+    case Home::kArena:
+      return "arena";
+    case Home::kUser:
+      return "user";
+    case Home::kDevice:
+      return "device";
+    case Home::kDeviceUser:
+      break;
+  }
+  return "device-user";
+}
+
+constexpr bool in_arena(Home home) { return home == Home::kArena || home == Home::kDevice; }
+
+constexpr MemoryKind memory_kind(Home home) {
+  return home == Home::kArena || home == Home::kUser ? MemoryKind::kHost : MemoryKind::kDevice;
+}
+
+/// The home with the same kind of memory for a system without an arena.
+constexpr Home without_arena(Home home) {
+  return memory_kind(home) == MemoryKind::kHost ? Home::kUser : Home::kDeviceUser;
+}
+
+/// The collective that a case measures, named as its command.
+enum class Verb {
+  kAllReduce,
+  kReduce,
+  kReduceScatter,
+  kAllGather,
+  kGather,
+  kScatter,
+  kAllToAll,
+  kBroadcast,
+};
+
+inline constexpr std::array kAllVerbs = {Verb::kAllReduce,  Verb::kReduce,  Verb::kReduceScatter,
+                                         Verb::kAllGather,  Verb::kGather,  Verb::kScatter,
+                                         Verb::kAllToAll,   Verb::kBroadcast};
+
+constexpr std::string_view to_string(Verb verb) {
+  constexpr std::string_view kNames[] = {"all-reduce", "reduce",  "reduce-scatter", "all-gather",
+                                         "gather",     "scatter", "all-to-all",     "broadcast"};
+  return kNames[static_cast<std::size_t>(verb)];
+}
+
+constexpr bool reduces(Verb verb) {
+  return verb == Verb::kAllReduce || verb == Verb::kReduce || verb == Verb::kReduceScatter;
+}
+
+/// The case that one row measures.
+struct CollectiveCase {
+  Verb verb = Verb::kAllReduce;
+  /// Of the buffer of all parts: what each rank contributes to a sum or has for all others, what
+  /// each rank has gathered.
+  std::size_t bytes = 0;
+  DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  std::optional<DType> wire = std::nullopt;
+  Home home = Home::kArena;
+  bool in_place = true;  ///< The sum replaces the contribution; else it goes to a second buffer.
+
+  std::size_t count() const { return bytes / size_of(dtype); }
+  /// Elements of one of `ranks` equal parts.
+  std::size_t part(int ranks) const { return count() / static_cast<std::size_t>(ranks); }
+  /// Rank 0 is the root.
+  Goal goal(int ranks) const;
+  /// Bytes that go over the busiest link of a rank, in multiples of `bytes`: of `busbw`, as in
+  /// nccl-tests.
+  double bus_factor(int ranks) const;
+};
+
+/// Elements that `rank` contributes to the case, and receives.
+struct CaseCounts {
+  std::size_t contributed = 0, received = 0;
+};
+CaseCounts counts_of(const CollectiveCase& what, int rank, int ranks);
+
+}  // namespace kolo::bench

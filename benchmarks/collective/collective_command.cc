@@ -1,0 +1,285 @@
+#include "benchmarks/collective/collective_command.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "benchmarks/collective/kolo_system.h"
+#include "benchmarks/common/json_file.h"
+#include "benchmarks/peers/peer_factory.h"
+#include "comm/base/error.h"
+#include "comm/kernels/reduce_kernels.h"
+#include "runtime/api/version.h"
+#include "runtime/tools/command_line.h"
+
+namespace kolo::bench {
+namespace {
+
+[[noreturn]] void fail(std::string what) {
+  throw KoloError({.code = ErrorCode::kConfig, .what = std::move(what)});
+}
+
+Home parse_home(const std::string& text) {
+  for (Home home : kAllHomes) {
+    if (text == to_string(home)) return home;
+  }
+  fail("--memory takes arena, user, device and device-user, not '" + text + "'");
+}
+
+/// Options of the runtime that concern gradients, or algorithms of their sums.
+constexpr std::array<std::string_view, 9> kOfGradients = {
+    "wire_dtype",        "algorithm",    "device_algorithm", "device",     "device_chunk_bytes",
+    "device_fusion_bytes", "fusion_bytes", "chunk_bytes",      "network_window"};
+
+bool starts_with_vowel(Verb verb) { return to_string(verb).starts_with('a'); }
+
+template <typename Value>
+nlohmann::json or_null(const std::optional<Value>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
+}
+
+template <typename Value>
+std::string or_dash(const std::optional<Value>& value) {
+  return value ? fmt::to_string(*value) : "-";
+}
+
+constexpr const char* kLine =
+    "{} {:>10} {:>10} {:>8} {:>7} {:>9} {:>11} {:>5} {:<26} {:>5} {:>10} {:>10} {:>10} {:>10} "
+    "{:>8} {:>8} {:>10} {:>6}\n";
+
+/// Notes that a reader needs to compare the rows of these systems.
+std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& options,
+                               const std::vector<std::string>& peers) {
+  const auto compares = [&](std::string_view name) { return std::ranges::count(peers, name) > 0; };
+  const bool one_node = runtime.num_nodes() == 1;
+  std::vector<std::string> all;
+  if (options.what.verb != Verb::kAllReduce) {
+    all.emplace_back(
+        options.what.verb == Verb::kBroadcast
+            ? "in place, in the caller's memory; rank 0 is the root"
+            : "out of place, in the caller's memory; rank 0 is the root where there is one");
+    all.emplace_back("p99: of rows with at least 100 iterations");
+    return all;
+  }
+  if (std::ranges::any_of(options.homes, in_arena)) {
+    all.emplace_back(
+        "arena: ranks of a node write into each other's gradients; mpi and gloo give each rank "
+        "private buffers, as kolo does with memory user");
+  }
+  if (compares("mpi") && !one_node) {
+    all.emplace_back(
+        "mpi, han: Open MPI's hierarchical component crashes in place (4.1.4), so there its "
+        "contribution is copied first, within the time");
+  }
+  if (compares("gloo") && one_node) {
+    all.emplace_back("gloo: TCP over the loopback; it has no shared memory");
+  }
+  if (compares("streaming")) {
+    all.emplace_back(
+        "streaming, from 64 KiB on: moves the bytes of an all-reduce in private memory; a "
+        "reference, no lower bound");
+  }
+  if (compares("limit")) {
+    all.emplace_back(
+        "limit, from 64 KiB on: a TCP stream of the least bytes that a node must send and receive; "
+        "a "
+        "lower bound where links and not processors take the time");
+  }
+  all.emplace_back("p99: of rows with at least 100 iterations");
+  return all;
+}
+
+void print_header(const Runtime& runtime, const CollectiveOptions& options,
+                  const std::vector<std::string>& peers) {
+  fmt::print("# kolo-bench {}, kolo {}, kernels {}\n", to_string(options.what.verb), kVersion,
+             kernel_target());
+  fmt::print("# {} ranks on {} nodes, {} cores here, times of the slowest rank\n",
+             runtime.world_size(), runtime.num_nodes(), std::thread::hardware_concurrency());
+  for (const std::string& note : notes(runtime, options, peers)) fmt::print("# {}\n", note);
+  fmt::print(fmt::runtime(kLine), "#", "size", "count", "dtype", "op", "system", "memory", "place",
+             "algo", "ranks", "time", "median", "min", "p99", "algbw", "busbw", "wire", "#wrong");
+  fmt::print(fmt::runtime(kLine), "#", "(B)", "(elements)", "", "", "", "", "", "", "", "(us)",
+             "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "(B)", "");
+}
+
+void print_row(const Runtime& runtime, const CollectiveRow& row) {
+  const auto two_digits = [](double us) { return fmt::format("{:.2f}", us); };
+  const auto three_digits = [](double rate) { return fmt::format("{:.3f}", rate); };
+  const Summary& time = row.time_us;
+  fmt::print(fmt::runtime(kLine), " ", row.what.bytes, row.what.count(), to_string(row.what.dtype),
+             to_string(row.what.op), row.system, to_string(row.what.home),
+             row.what.in_place ? "in" : "out", row.algorithm, runtime.world_size(),
+             two_digits(time.mean), two_digits(time.median), two_digits(time.min),
+             time.p99 ? two_digits(*time.p99) : "-", three_digits(row.algbw),
+             three_digits(row.busbw), or_dash(row.wire_bytes), or_dash(row.wrong));
+  std::fflush(stdout);
+}
+
+nlohmann::json to_json(const Runtime& runtime, const std::string& label, const CollectiveRow& row) {
+  return {{"collective", to_string(row.what.verb)},
+          {"system", row.system},
+          {"size", row.what.bytes},
+          {"count", row.what.count()},
+          {"dtype", to_string(row.what.dtype)},
+          {"op", to_string(row.what.op)},
+          {"wire_dtype", to_string(row.what.wire.value_or(row.what.dtype))},
+          {"algorithm", row.algorithm},
+          {"candidates", row.candidates},
+          {"ranks", runtime.world_size()},
+          {"nodes", runtime.num_nodes()},
+          {"memory", to_string(row.what.home)},
+          {"in_place", row.what.in_place},
+          {"iterations", row.iterations},
+          {"time_us", row.time_us.mean},
+          {"median_us", row.time_us.median},
+          {"min_us", row.time_us.min},
+          {"p99_us", or_null(row.time_us.p99)},
+          {"algbw_GBps", row.algbw},
+          {"busbw_GBps", row.busbw},
+          {"wire_bytes", or_null(row.wire_bytes)},
+          {"wrong", or_null(row.wrong)},
+          {"link_costs", runtime.link_costs()},
+          {"label", label}};
+}
+
+}  // namespace
+
+CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
+    : verb_(verb),
+      command_(*app.add_subcommand(
+          std::string(to_string(verb)),
+          fmt::format("Time and bandwidth of {} {} by size", starts_with_vowel(verb) ? "an" : "a",
+                      to_string(verb)))) {
+  const bool sums_gradients = verb == Verb::kAllReduce;
+  command_
+      .add_option("--sizes", sizes_,
+                  fmt::format("Bytes, comma-separated, with suffixes K, M and G; rounded down to "
+                              "whole elements{}",
+                              sums_gradients ? "" : " of equal parts. Of the parts of all ranks"))
+      ->delimiter(',')
+      ->capture_default_str();
+  command_
+      .add_option(
+          "--dtype", dtype_,
+          "Type of the elements: float32, float64, float16, bfloat16, int32, int64 or uint8")
+      ->capture_default_str();
+  if (reduces(verb)) {
+    command_.add_option("--op", op_, "Reduction: sum, average, min, max or prod")
+        ->capture_default_str();
+  }
+  command_
+      .add_option("--compare", compare_,
+                  fmt::format("Systems to measure beside Kolo: {}. A row of mpi is the best of "
+                              "Open MPI's algorithms, including its hierarchical component han{}",
+                              fmt::join(Peers::known(verb), ", "),
+                              sums_gradients
+                                  ? " (which crashes in place in 4.1.4, so the contribution is "
+                                    "copied first); gloo is TCP, over the loopback inside a node; "
+                                    "limit, from 64 KiB on, is a lower bound between nodes; "
+                                    "streaming is a reference inside a node"
+                                  : ""))
+      ->delimiter(',');
+  if (sums_gradients) add_all_reduce_options();
+  command_
+      .add_option("--iterations", options_.iterations,
+                  fmt::format("Timed iterations of a row; 0: by size, within --seconds, and at "
+                              "least {}",
+                              kLeastIterations))
+      ->check(CLI::Range(0, 1'000'000'000))
+      ->capture_default_str();
+  command_
+      .add_option("--seconds", options_.seconds,
+                  fmt::format("Seconds for the timed iterations of a row, which are at least {}",
+                              kLeastIterations))
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command_
+      .add_option("--warmup", options_.warmup,
+                  "Largest number of untimed iterations before each round")
+      ->check(CLI::Range(0, 1'000'000'000))
+      ->capture_default_str();
+  command_
+      .add_option("--rounds", options_.rounds,
+                  "Rounds within a size; each measures every system in turn")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command_.add_option("--json", json_, "Write the rows to this file");
+  command_.add_option("--label", label_, "Text that every row of the JSON carries");
+  add_runtime_options(command_, runtime_, [sums_gradients](std::string_view name) {
+    // Sums are checked element by element, so gradients are sent dense.
+    if (name == "compression") return false;
+    return sums_gradients || std::ranges::find(kOfGradients, name) == kOfGradients.end();
+  });
+}
+
+void CollectiveCommand::add_all_reduce_options() {
+  command_
+      .add_option(
+          "--memory", homes_,
+          "Where gradients live, comma-separated: arena (Kolo's, zero copy: ranks of a node "
+          "write into each other's gradients), user (the caller's, private), device and "
+          "device-user (the same on a GPU). Peers are measured in the caller's memory")
+      ->delimiter(',')
+      ->capture_default_str();
+  command_.add_flag("--out-of-place", out_of_place_,
+                    "Also measure with contribution and sum in separate buffers");
+}
+
+void CollectiveCommand::resolve() {
+  runtime_ = options_from_environment(std::move(runtime_));
+  const auto dtype = parse_dtype(dtype_);
+  const auto op = parse_reduce_op(op_);
+  if (!dtype) fail("--dtype: no dtype '" + dtype_ + "'");
+  if (!op) fail("--op: no operation '" + op_ + "'");
+  options_.what = {.verb = verb_, .dtype = *dtype, .op = *op};
+  options_.homes.clear();
+  if (verb_ == Verb::kAllReduce) {
+    options_.what.wire = runtime_.wire_dtype;
+    for (const std::string& home : homes_) options_.homes.push_back(parse_home(home));
+    if (out_of_place_) options_.places.push_back(false);
+  } else {
+    options_.homes = {Home::kUser};
+    options_.places = {verb_ == Verb::kBroadcast};
+  }
+  options_.sizes = parse_sizes("--sizes", sizes_);
+}
+
+bool CollectiveCommand::run() {
+  resolve();
+  const bool on_device = std::any_of(options_.homes.begin(), options_.homes.end(), [](Home home) {
+    return memory_kind(home) == MemoryKind::kDevice;
+  });
+  if (on_device && runtime_.device == "cpu") runtime_.device = "cuda";
+  const Peers peers(compare_, verb_);
+  Runtime runtime = Runtime::from_environment(runtime_);
+  std::vector<std::unique_ptr<CollectiveSystem>> systems;
+  systems.push_back(make_kolo_system(runtime));
+  for (auto& peer : peers.connect(runtime)) systems.push_back(std::move(peer));
+
+  const bool speaks = runtime.rank() == 0;
+  expect_output(runtime, json_);
+  if (speaks) print_header(runtime, options_, compare_);
+  nlohmann::json json = nlohmann::json::array();
+  bool right = true;
+  measure_collective(runtime, systems, options_, [&](const CollectiveRow& row) {
+    right &= row.wrong.value_or(0) == 0;
+    if (!speaks) return;
+    print_row(runtime, row);
+    json.push_back(to_json(runtime, label_, row));
+  });
+  systems.clear();
+  runtime.close();
+  if (speaks) write_json(json_, json);
+  return right;
+}
+
+}  // namespace kolo::bench

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "benchmarks/collective/collective_case.h"
+
+namespace kolo::bench {
+
+/// One algorithm for the all-reduce of one case: made once, run many times.
+class CollectiveRun {
+ public:
+  virtual ~CollectiveRun() = default;
+  /// Copies `count()` elements of the case to the contribution, or from the sum.
+  virtual void write(const void* elements) = 0;
+  virtual void read(void* elements) = 0;
+  /// Copies the contribution after a run; in place that is the sum.
+  virtual void read_contribution(void* elements) = 0;
+  /// Called before each timed `run`, for systems whose ranks must begin together.
+  virtual void align() {}
+  /// Blocks until the sum is complete.
+  virtual void run() = 0;
+  /// Called after a series of runs: when it returns, no rank waits in `run` for bytes that this
+  /// rank has not sent yet. For systems that send only inside their calls.
+  virtual void settle() {}
+  virtual std::string algorithm() const = 0;
+};
+
+/// A system under measurement.
+class CollectiveSystem {
+ public:
+  virtual ~CollectiveSystem() = default;
+  virtual std::string name() const = 0;
+  /// True if it has its own memory that is faster than the caller's. A system without such memory
+  /// is measured once for both homes.
+  virtual bool has_arena() const { return false; }
+  /// True if its runs make sums that can be checked; a limit or a reference only moves the bytes.
+  virtual bool sums() const { return true; }
+  /// True if it is measured for this size.
+  virtual bool covers([[maybe_unused]] std::size_t bytes) const { return true; }
+  /// Every algorithm it has for the case, at least one; the best counts. Collective.
+  /// Errors: KoloError(kConfig) if it cannot do the case.
+  virtual std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) = 0;
+  /// Payload bytes sent to other nodes so far, if the system counts them.
+  virtual std::optional<std::uint64_t> wire_bytes() const { return std::nullopt; }
+};
+
+}  // namespace kolo::bench

@@ -1,0 +1,206 @@
+#include "benchmarks/collective/kolo_system.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <thread>
+
+#include "benchmarks/collective/caller_memory.h"
+#include "benchmarks/common/host_memory.h"
+#include "comm/base/check.h"
+#include "comm/device/device.h"
+#include "comm/kernels/reduce_kernels.h"
+
+namespace kolo::bench {
+namespace {
+
+GradientSet register_one(Runtime& runtime, const CollectiveCase& what, void* data) {
+  // Sets of several cases exist at the same time.
+  const std::string name = fmt::format("all_reduce {} {}", to_string(what.home),
+                                       what.in_place ? "in place" : "out of place");
+  return runtime.register_gradients(
+      name,
+      {{.name = fmt::format("{} bytes", what.bytes),
+        .shape = {what.count()},
+        .dtype = what.dtype,
+        .data = data,
+        .memory = memory_kind(what.home)}},
+      {.op = what.op, .wire_dtype = what.wire, .compression = "none"});
+}
+
+/// By a call of its own, in the caller's memory; out of place, but for a broadcast.
+class CallRun final : public CollectiveRun {
+ public:
+  CallRun(Runtime& runtime, const CollectiveCase& what)
+      : runtime_(runtime),
+        what_(what),
+        name_(fmt::format("{} {} bytes", to_string(what.verb), what.bytes)),
+        memory_(what, runtime.rank(), runtime.world_size()),
+        counts_(counts_of(what, runtime.rank(), runtime.world_size())) {}
+
+  void write(const void* elements) override { memory_.write(elements); }
+  void read(void* elements) override { memory_.read(elements); }
+  void read_contribution(void* elements) override { memory_.read_contribution(elements); }
+  void run() override {
+    const void* const in = memory_.contribution();
+    const BufferView all = view(memory_.result(), what_.count());
+    const BufferView received = view(memory_.result(), counts_.received);
+    switch (what_.verb) {
+      case Verb::kAllReduce:
+        return runtime_.all_reduce(name_, in, all, what_.op);
+      case Verb::kReduce:
+        return runtime_.reduce(name_, in, all, kRoot, what_.op);
+      case Verb::kReduceScatter:
+        return runtime_.reduce_scatter(name_, in, received, what_.op);
+      case Verb::kAllGather:
+        return runtime_.all_gather(name_, in, all);
+      case Verb::kGather:
+        return runtime_.gather(name_, view(memory_.contribution(), counts_.contributed),
+                               memory_.result(), kRoot);
+      case Verb::kScatter:
+        return runtime_.scatter(name_, in, received, kRoot);
+      case Verb::kAllToAll:
+        return runtime_.all_to_all(name_, in, all);
+      case Verb::kBroadcast:
+        return runtime_.broadcast(name_, all, kRoot);
+    }
+  }
+  std::string algorithm() const override {
+    return what_.verb == Verb::kAllReduce ? runtime_.options().algorithm : "exchange";
+  }
+
+ private:
+  static constexpr int kRoot = 0;
+
+  BufferView view(void* data, std::size_t count) const {
+    return {.data = data, .count = count, .dtype = what_.dtype};
+  }
+
+  Runtime& runtime_;
+  const CollectiveCase what_;
+  const std::string name_;
+  CallerMemory memory_;
+  const CaseCounts counts_;
+};
+
+class HostRun final : public CollectiveRun {
+ public:
+  HostRun(Runtime& runtime, const CollectiveCase& what)
+      : contribution_(what.in_place ? HostMemory() : HostMemory(what.bytes)),
+        memory_(in_arena(what.home) ? HostMemory() : HostMemory(what.bytes)),
+        gradients_(register_one(runtime, what, memory_.data())) {}
+
+  void write(const void* elements) override {
+    const BufferView sum = gradients_.view(0);
+    std::memcpy(contribution_ ? contribution_.data() : sum.data, elements, sum.bytes());
+  }
+  void read(void* elements) override {
+    const BufferView sum = gradients_.view(0);
+    std::memcpy(elements, sum.data, sum.bytes());
+  }
+  void read_contribution(void* elements) override {
+    const BufferView sum = gradients_.view(0);
+    std::memcpy(elements, contribution_ ? contribution_.data() : sum.data, sum.bytes());
+  }
+  void run() override {
+    if (contribution_) {
+      const BufferView sum = gradients_.view(0);
+      convert(sum.dtype, sum.data, sum.dtype, contribution_.data(), sum.count, 1.0);
+    }
+    gradients_.ready(0);
+    gradients_.wait();
+  }
+  std::string algorithm() const override { return gradients_.plan().algorithm; }
+
+ private:
+  HostMemory contribution_;
+  HostMemory memory_;
+  GradientSet gradients_;
+};
+
+class DeviceRun final : public CollectiveRun {
+ public:
+  DeviceRun(Runtime& runtime, Device& device, const CollectiveCase& what)
+      : stream_(device.make_stream()),
+        written_(device.make_event()),
+        staging_(device.allocate(what.bytes, MemoryKind::kPinned)),
+        contribution_(what.in_place ? DeviceMemory()
+                                    : device.allocate(what.bytes, MemoryKind::kDevice)),
+        memory_(in_arena(what.home) ? DeviceMemory()
+                                    : device.allocate(what.bytes, MemoryKind::kDevice)),
+        gradients_(register_one(runtime, what, memory_.data())) {}
+
+  void write(const void* elements) override {
+    std::memcpy(staging_.data(), elements, staging_.bytes());
+    stream_->copy(contribution(), view_of(staging_));
+    finish();
+  }
+  void read(void* elements) override { fetch(elements, gradients_.view(0)); }
+  void read_contribution(void* elements) override { fetch(elements, contribution()); }
+  void run() override {
+    if (contribution_) stream_->copy(gradients_.view(0), view_of(contribution_));
+    gradients_.ready(0, {stream_->native()});
+    gradients_.wait();
+  }
+  std::string algorithm() const override { return gradients_.plan().algorithm; }
+
+ private:
+  BufferView view_of(const DeviceMemory& memory) const {
+    BufferView view = gradients_.view(0);
+    view.data = memory.data();
+    view.memory = memory.kind();
+    return view;
+  }
+  BufferView contribution() const {
+    return contribution_ ? view_of(contribution_) : gradients_.view(0);
+  }
+  void fetch(void* elements, const BufferView& source) {
+    stream_->copy(view_of(staging_), source);
+    finish();
+    std::memcpy(elements, staging_.data(), staging_.bytes());
+  }
+  void finish() {
+    stream_->record(*written_);
+    while (!written_->done()) std::this_thread::yield();
+  }
+
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Event> written_;
+  DeviceMemory staging_;
+  DeviceMemory contribution_;
+  DeviceMemory memory_;
+  GradientSet gradients_;
+};
+
+class KoloSystem final : public CollectiveSystem {
+ public:
+  explicit KoloSystem(Runtime& runtime) : runtime_(runtime) {}
+
+  std::string name() const override { return "kolo"; }
+  bool has_arena() const override { return true; }
+  std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
+    std::vector<std::unique_ptr<CollectiveRun>> runs;
+    const bool is_call = what.home == Home::kUser && !what.in_place && !what.wire;
+    if (what.verb != Verb::kAllReduce || is_call) {
+      runs.push_back(std::make_unique<CallRun>(runtime_, what));
+    } else if (memory_kind(what.home) == MemoryKind::kHost) {
+      runs.push_back(std::make_unique<HostRun>(runtime_, what));
+    } else {
+      ensure(runtime_.device() != nullptr, "a case in device memory without a device");
+      runs.push_back(std::make_unique<DeviceRun>(runtime_, *runtime_.device(), what));
+    }
+    return runs;
+  }
+  std::optional<std::uint64_t> wire_bytes() const override { return runtime_.network_bytes_sent(); }
+
+ private:
+  Runtime& runtime_;
+};
+
+}  // namespace
+
+std::unique_ptr<CollectiveSystem> make_kolo_system(Runtime& runtime) {
+  return std::make_unique<KoloSystem>(runtime);
+}
+
+}  // namespace kolo::bench

@@ -1,0 +1,66 @@
+#include "comm/schedule/goal.h"
+
+#include <numeric>
+#include <utility>
+
+namespace kolo {
+namespace {
+
+std::vector<int> all_ranks(int world_size) {
+  std::vector<int> ranks(static_cast<std::size_t>(world_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+int size_of_world(std::span<const std::size_t> counts) { return static_cast<int>(counts.size()); }
+
+/// Parts of `counts` elements; `ranks_of(i)` gives the contributors and the receivers of part i.
+template <typename RanksOf>
+Goal side_by_side(std::span<const std::size_t> counts, RanksOf ranks_of) {
+  Goal goal;
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    auto [contributors, receivers] = ranks_of(static_cast<int>(i));
+    goal.parts.push_back({{offset, counts[i]}, std::move(contributors), std::move(receivers)});
+    offset += counts[i];
+  }
+  return goal;
+}
+
+using Ranks = std::pair<std::vector<int>, std::vector<int>>;
+
+}  // namespace
+
+Goal Goal::all_reduce(int world_size, std::size_t count) {
+  return {{{{0, count}, all_ranks(world_size), all_ranks(world_size)}}};
+}
+
+Goal Goal::reduce(int root, int world_size, std::size_t count) {
+  return {{{{0, count}, all_ranks(world_size), {root}}}};
+}
+
+Goal Goal::broadcast(int root, int world_size, std::size_t count) {
+  return {{{{0, count}, {root}, all_ranks(world_size)}}};
+}
+
+Goal Goal::reduce_scatter(std::span<const std::size_t> counts) {
+  return side_by_side(counts, [&](int i) { return Ranks{all_ranks(size_of_world(counts)), {i}}; });
+}
+
+Goal Goal::all_gather(std::span<const std::size_t> counts) {
+  return side_by_side(counts, [&](int i) { return Ranks{{i}, all_ranks(size_of_world(counts))}; });
+}
+
+Goal Goal::gather(int root, std::span<const std::size_t> counts) {
+  return side_by_side(counts, [&](int i) { return Ranks{{i}, {root}}; });
+}
+
+Goal Goal::scatter(int root, std::span<const std::size_t> counts) {
+  return side_by_side(counts, [&](int i) { return Ranks{{root}, {i}}; });
+}
+
+Goal Goal::all_to_all(int world_size, std::span<const std::size_t> counts) {
+  return side_by_side(counts, [&](int i) { return Ranks{{i / world_size}, {i % world_size}}; });
+}
+
+}  // namespace kolo

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "comm/schedule/bucket_layout.h"
+
+namespace kolo {
+
+/// The purpose of a set of schedules, one per rank: for each part of a bucket, the ranks that
+/// contribute to it and those that end with the result.
+///
+///   | Collective     | parts             | contributors | receivers |
+///   | all-reduce     | 1                 | all          | all       |
+///   | reduce         | 1                 | all          | the root  |
+///   | broadcast      | 1                 | the root     | all       |
+///   | reduce-scatter | 1 for each r      | all          | r         |
+///   | all-gather     | 1 for each r      | r            | all       |
+///   | gather         | 1 for each r      | r            | the root  |
+///   | scatter        | 1 for each r      | the root     | r         |
+///   | all-to-all     | 1 for each (s, r) | s            | r         |
+///
+/// The bucket holds all parts side by side. A rank needs memory for those that it contributes to
+/// and those that it receives.
+struct Goal {
+  struct Part {
+    Extent extent;
+    std::vector<int> contributors;  ///< Ascending; each is in every element exactly once.
+    std::vector<int> receivers;     ///< Ascending.
+
+    bool sums() const { return contributors.size() > 1; }
+  };
+
+  /// A part of this count ends where the bucket ends.
+  static constexpr std::size_t kWhole = std::numeric_limits<std::size_t>::max();
+
+  std::vector<Part> parts;  ///< Ascending, side by side from offset 0 on; some may be empty.
+
+  /// Elements of all parts.
+  std::size_t count() const { return parts.empty() ? 0 : parts.back().extent.end(); }
+
+  /// The number of elements is that of the bucket, unless it is given.
+  static Goal all_reduce(int world_size, std::size_t count = kWhole);
+  static Goal reduce(int root, int world_size, std::size_t count = kWhole);
+  static Goal broadcast(int root, int world_size, std::size_t count = kWhole);
+  /// `counts`: elements of each rank's part.
+  static Goal reduce_scatter(std::span<const std::size_t> counts);
+  static Goal all_gather(std::span<const std::size_t> counts);
+  static Goal gather(int root, std::span<const std::size_t> counts);
+  static Goal scatter(int root, std::span<const std::size_t> counts);
+  /// `counts[s * world_size + r]`: elements that rank s has for rank r.
+  static Goal all_to_all(int world_size, std::span<const std::size_t> counts);
+};
+
+}  // namespace kolo

@@ -1,0 +1,171 @@
+#include "benchmarks/collective/collective_bench.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/collective/kolo_system.h"
+#include "benchmarks/peers/peer_systems.h"
+
+namespace kolo::bench {
+namespace {
+
+Runtime one_rank() { return Runtime::from_environment({}); }
+
+/// What a test wants to go wrong: after so many runs, one element of the sum.
+class FaultyRun final : public CollectiveRun {
+ public:
+  FaultyRun(const CollectiveCase& what, int good_runs) : data_(what.bytes), good_runs_(good_runs) {}
+  void write(const void* elements) override { std::memcpy(data_.data(), elements, data_.size()); }
+  void read(void* elements) override { std::memcpy(elements, data_.data(), data_.size()); }
+  void read_contribution(void* elements) override { read(elements); }
+  void run() override {
+    if (good_runs_-- <= 0) data_.back() ^= std::byte{1};
+  }
+  std::string algorithm() const override { return "faulty"; }
+
+ private:
+  std::vector<std::byte> data_;
+  int good_runs_;
+};
+
+/// Out of place, but writes to its contribution; the sum is right.
+class ScribblingSystem final : public CollectiveSystem {
+ public:
+  class Run final : public CollectiveRun {
+   public:
+    explicit Run(const CollectiveCase& what) : contribution_(what.bytes), sum_(what.bytes) {}
+    void write(const void* elements) override {
+      std::memcpy(contribution_.data(), elements, contribution_.size());
+    }
+    void read(void* elements) override { std::memcpy(elements, sum_.data(), sum_.size()); }
+    void read_contribution(void* elements) override {
+      std::memcpy(elements, contribution_.data(), contribution_.size());
+    }
+    void run() override {
+      sum_ = contribution_;
+      contribution_.front() ^= std::byte{1};
+    }
+    std::string algorithm() const override { return "scribbling"; }
+
+   private:
+    std::vector<std::byte> contribution_, sum_;
+  };
+
+  std::string name() const override { return "scribbling"; }
+  std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
+    std::vector<std::unique_ptr<CollectiveRun>> runs;
+    runs.push_back(std::make_unique<Run>(what));
+    return runs;
+  }
+};
+
+class FaultySystem final : public CollectiveSystem {
+ public:
+  explicit FaultySystem(std::vector<int> good_runs) : good_runs_(std::move(good_runs)) {}
+  std::string name() const override { return "faulty"; }
+  std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
+    cases.push_back(what);
+    std::vector<std::unique_ptr<CollectiveRun>> runs;
+    for (int good : good_runs_) runs.push_back(std::make_unique<FaultyRun>(what, good));
+    return runs;
+  }
+
+  std::vector<CollectiveCase> cases;
+
+ private:
+  std::vector<int> good_runs_;
+};
+
+std::vector<CollectiveRow> measure(Runtime& runtime, std::unique_ptr<CollectiveSystem> system,
+                                  const CollectiveOptions& options) {
+  std::vector<std::unique_ptr<CollectiveSystem>> systems;
+  systems.push_back(std::move(system));
+  return measure_collective(runtime, systems, options, [](const CollectiveRow&) {});
+}
+
+constexpr int kNever = 1'000'000;
+
+TEST(AllReduceBench, CountsAnElementThatIsWrongFromTheStart) {
+  Runtime runtime = one_rank();
+  const auto rows = measure(runtime, std::make_unique<FaultySystem>(std::vector{0}),
+                            {.sizes = {64}, .iterations = 4});
+  ASSERT_EQ(rows.size(), 1u);
+  // Before and after the timed iterations.
+  EXPECT_EQ(rows[0].wrong, 2u);
+}
+
+TEST(AllReduceBench, CountsAnElementThatBecomesWrong) {
+  Runtime runtime = one_rank();
+  const auto rows = measure(runtime, std::make_unique<FaultySystem>(std::vector{3}),
+                            {.sizes = {64}, .iterations = 4});
+  EXPECT_EQ(rows.at(0).wrong, 1u);
+}
+
+TEST(AllReduceBench, CountsWhatIsWrongInAWayThatIsNotTheBest) {
+  Runtime runtime = one_rank();
+  const auto rows = measure(runtime, std::make_unique<FaultySystem>(std::vector{kNever, 0, kNever}),
+                            {.sizes = {64}, .iterations = 4});
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_GE(rows[0].wrong.value_or(0), 1u);
+  EXPECT_EQ(rows[0].candidates.size(), 3u);
+}
+
+TEST(AllReduceBench, CountsAContributionThatDidNotStayAsItWas) {
+  Runtime runtime = one_rank();
+  const auto rows = measure(runtime, std::make_unique<ScribblingSystem>(),
+                            {.sizes = {64}, .places = {true, false}, .iterations = 4});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].wrong, 0u);  // In place nothing is left of it.
+  EXPECT_EQ(rows[1].wrong, 2u);
+}
+
+TEST(AllReduceBench, MeasuresEnoughIterationsForAMedianHoweverShortTheTime) {
+  Runtime runtime = one_rank();
+  const auto rows = measure(runtime, std::make_unique<FaultySystem>(std::vector{kNever}),
+                            {.sizes = {64}, .seconds = 1e-9});
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].iterations, kLeastIterations);
+  EXPECT_EQ(rows[0].time_us.p99, std::nullopt);
+}
+
+TEST(AllReduceBench, KnowsNoLimitInsideANode) {
+  Runtime runtime = one_rank();
+  EXPECT_THROW(make_wire_limit(runtime), KoloError);
+}
+
+TEST(AllReduceBench, MeasuresASystemWithoutAnArenaOnceForBothHomes) {
+  Runtime runtime = one_rank();
+  auto system = std::make_unique<FaultySystem>(std::vector{kNever});
+  const FaultySystem& seen = *system;
+  std::vector<std::unique_ptr<CollectiveSystem>> systems;
+  systems.push_back(make_kolo_system(runtime));
+  systems.push_back(std::move(system));
+  systems.push_back(make_streaming_reference(runtime));
+  const auto rows = measure_collective(runtime, systems,
+                                       {.sizes = {kLeastBoundBytes},
+                                        .homes = {Home::kArena, Home::kUser},
+                                        .places = {true, false},
+                                        .iterations = 3},
+                                       [](const CollectiveRow&) {});
+  std::vector<std::string> names;
+  for (const CollectiveRow& row : rows) {
+    names.push_back(row.system + " " + std::string(to_string(row.what.home)) +
+                    (row.what.in_place ? " in" : " out"));
+    EXPECT_EQ(row.iterations, 3);
+    EXPECT_EQ(row.wrong.has_value(), row.system != "streaming");
+    EXPECT_EQ(row.wrong.value_or(0), 0u);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"kolo arena in", "kolo arena out", "kolo user in",
+                                             "kolo user out", "faulty user in", "faulty user out",
+                                             "streaming user in", "streaming user out"}));
+  EXPECT_EQ(seen.cases.size(), 2u);
+}
+
+}  // namespace
+}  // namespace kolo::bench
