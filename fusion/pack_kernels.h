@@ -12,6 +12,7 @@ namespace kolo {
 /// One tensor's place in a bucket: the `count` elements of the user's `dtype` at `data` are
 /// elements [offset, offset + count) of the bucket, in the bucket's dtype.
 struct Segment {
+  /// Null for a tensor of which there is only a contribution, at `input`.
   void* data = nullptr;
   /// Out of place: memory from which `pack` reads instead, as many elements of the same dtype.
   const void* input = nullptr;

@@ -27,8 +27,8 @@ Packer::Piece SegmentPacker::piece(std::size_t offset, std::size_t count) {
   if (next == segments_.end()) return {.count = count};
   if (offset < next->offset) return {.count = std::min(count, next->offset - offset)};
   const std::size_t inside = offset - next->offset;
-  return {.data = static_cast<std::byte*>(next->data) + inside * size_of(dtype_),
-          .input = static_cast<const std::byte*>(next->source()) + inside * size_of(dtype_),
+  return {.data = next->data != nullptr ? next->at(offset) : nullptr,
+          .input = next->source_at(offset),
           .count = std::min(count, next->count - inside)};
 }
 

@@ -1,7 +1,6 @@
 #include "runtime/api/kolo.h"
 
 #include <exception>
-#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,7 +13,7 @@
 #include "runtime/engine/engine.h"
 #include "runtime/engine/gradient_group.h"
 #include "runtime/engine/late_registrations.h"
-#include "runtime/engine/operation.h"
+#include "runtime/engine/operation_calls.h"
 #include "runtime/engine/operation_pool.h"
 #include "runtime/observe/timeline.h"
 #include "runtime/plan/compression_choice.h"
@@ -41,6 +40,7 @@ class RuntimeState {
                 connection_.plane ? &*connection_.plane : nullptr, &team_, threads_.count()),
         driver_(
             std::make_shared<Driver>(engine_, *connection_.transport, connection_.wait, threads_)),
+        calls_(unused_operations_, rank(), grid().world_size()),
         exceptions_(std::uncaught_exceptions()),
         thread_(*driver_) {
     enter();
@@ -80,19 +80,19 @@ class RuntimeState {
     return event;
   }
 
-  std::shared_ptr<Operation> new_operation(OperationKind kind, std::string_view name) {
-    return unused_operations_.take(kind, name);
-  }
+  const OperationCalls& calls() const { return calls_; }
 
   /// Starts an operation, which goes on in the background.
-  Ticket submit(const std::shared_ptr<Operation>& operation) {
+  Ticket submit(const std::shared_ptr<Operation>& operation, NativeStream stream = {}) {
+    operation->ready = ready_event(operation->buffer, stream);
     engine_.submit(operation);
     driver_->attend(Driver::Next::kUnknown);
     return {operation->ticket, driver_, options_.operation_timeout};
   }
 
   /// Runs an operation, which the caller's thread drives.
-  void run(const std::shared_ptr<Operation>& operation) {
+  void run(const std::shared_ptr<Operation>& operation, NativeStream stream = {}) {
+    operation->ready = ready_event(operation->buffer, stream);
     engine_.submit(operation);
     operation->ticket->wait_within(options_.operation_timeout, driver_.get());
     unused_operations_.give_back(operation);
@@ -126,7 +126,7 @@ class RuntimeState {
 
   void close() {
     if (closed_) return;
-    run(new_operation(OperationKind::kClose, {}));
+    run(calls_.plain(OperationKind::kClose));
     closed_ = true;
   }
 
@@ -149,56 +149,12 @@ class RuntimeState {
   Engine engine_;
   const std::shared_ptr<Driver> driver_;
   OperationPool unused_operations_;
+  const OperationCalls calls_;
   LateRegistrations late_registrations_;
   const int exceptions_;
   bool closed_ = false;
   EngineThread thread_;
 };
-
-namespace {
-
-std::shared_ptr<Operation> new_all_reduce(RuntimeState& state, std::string_view name,
-                                          BufferView buffer, ReduceOp op, NativeStream stream) {
-  check(!name.empty(), "an operation needs a name");
-  check(buffer.data != nullptr || buffer.count == 0, "the buffer of an all-reduce is null");
-  auto operation = state.new_operation(OperationKind::kAllReduce, name);
-  operation->buffer = buffer;
-  operation->op = op;
-  operation->ready = state.ready_event(buffer, stream);
-  return operation;
-}
-
-std::shared_ptr<Operation> new_all_reduce(RuntimeState& state, std::string_view name,
-                                          const void* input, const BufferView& result,
-                                          ReduceOp op) {
-  check(!name.empty(), "an operation needs a name");
-  check(result.memory == MemoryKind::kHost, "out-of-place all-reduce takes host memory only");
-  check(input != nullptr && result.data != nullptr, "a buffer of an all-reduce is null");
-  const auto* const from = static_cast<const std::byte*>(input);
-  const auto* const to = static_cast<const std::byte*>(result.data);
-  check(std::less_equal<>()(from + result.bytes(), to) ||
-            std::less_equal<>()(to + result.bytes(), from),
-        "input and result of an all-reduce overlap; leave the input out to sum in place");
-  auto operation = state.new_operation(OperationKind::kAllReduce, name);
-  operation->buffer = result;
-  operation->input = input;
-  operation->op = op;
-  return operation;
-}
-
-std::shared_ptr<Operation> new_broadcast(RuntimeState& state, std::string_view name,
-                                         BufferView buffer, int root, NativeStream stream) {
-  check(!name.empty(), "an operation needs a name");
-  check(buffer.data != nullptr || buffer.count == 0, "the buffer of a broadcast is null");
-  check(root >= 0 && root < state.grid().world_size(), "the root of a broadcast is not a rank");
-  auto operation = state.new_operation(OperationKind::kBroadcast, name);
-  operation->buffer = buffer;
-  operation->root = root;
-  operation->ready = state.ready_event(buffer, stream);
-  return operation;
-}
-
-}  // namespace
 
 // --- Runtime ------------------------------------------------------------------------------------
 
@@ -249,33 +205,91 @@ GradientSet Runtime::register_gradients(std::string_view name, std::vector<Gradi
 
 Ticket Runtime::all_reduce_async(std::string_view name, BufferView buffer, ReduceOp op,
                                  NativeStream stream) {
-  return state_->submit(new_all_reduce(*state_, name, buffer, op, stream));
+  return state_->submit(state_->calls().all_reduce(name, buffer, op), stream);
 }
 
 void Runtime::all_reduce(std::string_view name, BufferView buffer, ReduceOp op,
                          NativeStream stream) {
-  state_->run(new_all_reduce(*state_, name, buffer, op, stream));
+  state_->run(state_->calls().all_reduce(name, buffer, op), stream);
 }
 
 Ticket Runtime::all_reduce_async(std::string_view name, const void* input, BufferView result,
                                  ReduceOp op) {
-  return state_->submit(new_all_reduce(*state_, name, input, result, op));
+  return state_->submit(state_->calls().all_reduce(name, input, result, op));
 }
 
 void Runtime::all_reduce(std::string_view name, const void* input, BufferView result, ReduceOp op) {
-  state_->run(new_all_reduce(*state_, name, input, result, op));
+  state_->run(state_->calls().all_reduce(name, input, result, op));
 }
 
 Ticket Runtime::broadcast_async(std::string_view name, BufferView buffer, int root,
                                 NativeStream stream) {
-  return state_->submit(new_broadcast(*state_, name, buffer, root, stream));
+  return state_->submit(state_->calls().broadcast(name, buffer, root), stream);
 }
 
 void Runtime::broadcast(std::string_view name, BufferView buffer, int root, NativeStream stream) {
-  state_->run(new_broadcast(*state_, name, buffer, root, stream));
+  state_->run(state_->calls().broadcast(name, buffer, root), stream);
 }
 
-void Runtime::barrier() { state_->run(state_->new_operation(OperationKind::kBarrier, "barrier")); }
+Ticket Runtime::reduce_async(std::string_view name, const void* input, BufferView result, int root,
+                             ReduceOp op) {
+  return state_->submit(state_->calls().reduce(name, input, result, root, op));
+}
+
+void Runtime::reduce(std::string_view name, const void* input, BufferView result, int root,
+                     ReduceOp op) {
+  state_->run(state_->calls().reduce(name, input, result, root, op));
+}
+
+Ticket Runtime::reduce_scatter_async(std::string_view name, const void* input, BufferView result,
+                                     ReduceOp op, PartCounts counts) {
+  return state_->submit(state_->calls().reduce_scatter(name, input, result, op, counts));
+}
+
+void Runtime::reduce_scatter(std::string_view name, const void* input, BufferView result,
+                             ReduceOp op, PartCounts counts) {
+  state_->run(state_->calls().reduce_scatter(name, input, result, op, counts));
+}
+
+Ticket Runtime::all_gather_async(std::string_view name, const void* input, BufferView result,
+                                 PartCounts counts) {
+  return state_->submit(state_->calls().all_gather(name, input, result, counts));
+}
+
+void Runtime::all_gather(std::string_view name, const void* input, BufferView result,
+                         PartCounts counts) {
+  state_->run(state_->calls().all_gather(name, input, result, counts));
+}
+
+Ticket Runtime::gather_async(std::string_view name, BufferView input, void* result, int root,
+                             PartCounts counts) {
+  return state_->submit(state_->calls().gather(name, input, result, root, counts));
+}
+
+void Runtime::gather(std::string_view name, BufferView input, void* result, int root,
+                     PartCounts counts) {
+  state_->run(state_->calls().gather(name, input, result, root, counts));
+}
+
+Ticket Runtime::scatter_async(std::string_view name, const void* input, BufferView result, int root,
+                              PartCounts counts) {
+  return state_->submit(state_->calls().scatter(name, input, result, root, counts));
+}
+
+void Runtime::scatter(std::string_view name, const void* input, BufferView result, int root,
+                      PartCounts counts) {
+  state_->run(state_->calls().scatter(name, input, result, root, counts));
+}
+
+Ticket Runtime::all_to_all_async(std::string_view name, const void* input, BufferView result) {
+  return state_->submit(state_->calls().all_to_all(name, input, result));
+}
+
+void Runtime::all_to_all(std::string_view name, const void* input, BufferView result) {
+  state_->run(state_->calls().all_to_all(name, input, result));
+}
+
+void Runtime::barrier() { state_->run(state_->calls().plain(OperationKind::kBarrier)); }
 
 std::uint64_t Runtime::network_bytes_sent() const { return state_->network_bytes_sent(); }
 

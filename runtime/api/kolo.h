@@ -57,6 +57,9 @@ struct PlanSummary {
   std::uint64_t hash = 0;  ///< Equal on all ranks.
 };
 
+/// Elements of each rank's part, by rank, the same on all ranks. Empty: all parts are equal.
+using PartCounts = std::span<const std::size_t>;
+
 /// A set of gradients that are summed together in every iteration.
 ///
 /// Threads: `ready` from any thread, once per gradient and iteration; `wait` from one thread.
@@ -227,6 +230,58 @@ class Runtime {
                          NativeStream stream = {});
   /// The same, and waits for the result.
   void broadcast(std::string_view name, BufferView buffer, int root, NativeStream stream = {});
+
+  // The operations below take host memory, any dtype, and as a rule two buffers: `input`, which is
+  // only read, and `result`. The two must not overlap. Name, lifetime of buffers and errors are as
+  // for an all-reduce. Elements are moved bit by bit; sums have the same bits on every run.
+
+  /// Combines `input` of all ranks, as many elements as `result` has on every rank, into `result`
+  /// of rank `root`; elsewhere `result.data` may be null. Null `input`: in place, in `result`,
+  /// which stays as it is on the other ranks.
+  Ticket reduce_async(std::string_view name, const void* input, BufferView result, int root,
+                      ReduceOp op = ReduceOp::kSum);
+  /// The same, and waits for the result.
+  void reduce(std::string_view name, const void* input, BufferView result, int root,
+              ReduceOp op = ReduceOp::kSum);
+
+  /// Combines `input` of all ranks, which holds the parts of all ranks in their order, and writes
+  /// part r to `result` of rank r. Null `input`: in place; `result` holds all parts, of which only
+  /// this rank's changes.
+  Ticket reduce_scatter_async(std::string_view name, const void* input, BufferView result,
+                              ReduceOp op = ReduceOp::kSum, PartCounts counts = {});
+  /// The same, and waits for the result.
+  void reduce_scatter(std::string_view name, const void* input, BufferView result,
+                      ReduceOp op = ReduceOp::kSum, PartCounts counts = {});
+
+  /// Copies `input` of all ranks, in their order, to `result` of every rank. Null `input`: in
+  /// place; this rank's part lies in its place in `result`.
+  Ticket all_gather_async(std::string_view name, const void* input, BufferView result,
+                          PartCounts counts = {});
+  /// The same, and waits for the result.
+  void all_gather(std::string_view name, const void* input, BufferView result,
+                  PartCounts counts = {});
+
+  /// Copies `input` of all ranks, in their order, to `result` of rank `root`; elsewhere `result`
+  /// may be null.
+  Ticket gather_async(std::string_view name, BufferView input, void* result, int root,
+                      PartCounts counts = {});
+  /// The same, and waits for the result.
+  void gather(std::string_view name, BufferView input, void* result, int root,
+              PartCounts counts = {});
+
+  /// Copies part r of `input` of rank `root`, which holds the parts of all ranks in their order, to
+  /// `result` of rank r; elsewhere `input` may be null.
+  Ticket scatter_async(std::string_view name, const void* input, BufferView result, int root,
+                       PartCounts counts = {});
+  /// The same, and waits for the result.
+  void scatter(std::string_view name, const void* input, BufferView result, int root,
+               PartCounts counts = {});
+
+  /// Copies part r of `input` of rank s to part s of `result` of rank r. Both hold as many
+  /// elements, in equal parts.
+  Ticket all_to_all_async(std::string_view name, const void* input, BufferView result);
+  /// The same, and waits for the result.
+  void all_to_all(std::string_view name, const void* input, BufferView result);
 
   /// Returns when every rank has called it.
   void barrier();

@@ -1,37 +1,121 @@
 #include "runtime/engine/operation.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <xxhash.h>
 
 #include "fusion/gradient.h"
 
 namespace kolo {
+namespace {
 
-std::string Operation::signature() const {
-  const std::size_t shape[] = {buffer.count};
-  const char* const place = buffer.memory == MemoryKind::kDevice ? " on device"
-                            : input != nullptr                   ? " out of place"
-                                                                 : "";
+/// More parts than these are told apart by a hash.
+constexpr std::size_t kMostPartsInText = 16;
+
+std::string_view verb(OperationKind kind) {
   switch (kind) {
     case OperationKind::kAllReduce:
-      return fmt::format("'{}': all_reduce {} {}{}", name, describe_shape(buffer.dtype, shape),
-                         to_string(op), place);
+      return "all_reduce";
     case OperationKind::kBroadcast:
-      return fmt::format("'{}': broadcast {} from rank {}{}", name,
-                         describe_shape(buffer.dtype, shape), root, place);
+      return "broadcast";
+    case OperationKind::kReduce:
+      return "reduce";
+    case OperationKind::kReduceScatter:
+      return "reduce_scatter";
+    case OperationKind::kAllGather:
+      return "all_gather";
+    case OperationKind::kGather:
+      return "gather";
+    case OperationKind::kScatter:
+      return "scatter";
+    case OperationKind::kAllToAll:
+      return "all_to_all";
     case OperationKind::kBarrier:
-      return fmt::format("'{}': barrier", name);
+      return "barrier";
     case OperationKind::kClose:
-      return "the end of the job";
+      return "close";
   }
   return {};
 }
 
+bool has_root(OperationKind kind) {
+  return kind == OperationKind::kBroadcast || kind == OperationKind::kReduce ||
+         kind == OperationKind::kGather || kind == OperationKind::kScatter;
+}
+
+bool reduces(OperationKind kind) {
+  return kind == OperationKind::kAllReduce || kind == OperationKind::kReduce ||
+         kind == OperationKind::kReduceScatter;
+}
+
+/// "float32 [10]", "float32 [10] each", "float32 [10, 20]".
+std::string describe_parts(DType dtype, const std::vector<std::size_t>& counts) {
+  if (counts.size() == 1) return describe_shape(dtype, counts) + " each";
+  if (counts.size() <= kMostPartsInText) {
+    return fmt::format("{} [{}]", to_string(dtype), fmt::join(counts, ", "));
+  }
+  return fmt::format("{} in {} parts (hash {:016x})", to_string(dtype), counts.size(),
+                     XXH3_64bits(counts.data(), counts.size() * sizeof(std::size_t)));
+}
+
+std::size_t square(std::size_t number) { return number * number; }
+
+}  // namespace
+
+std::string Operation::signature() const {
+  if (kind == OperationKind::kClose) return "the end of the job";
+  std::string text = fmt::format("'{}': {}", name, verb(kind));
+  if (kind == OperationKind::kBarrier) return text;
+  const std::size_t shape[] = {buffer.count};
+  text += " ";
+  text +=
+      counts.empty() ? describe_shape(buffer.dtype, shape) : describe_parts(buffer.dtype, counts);
+  if (reduces(kind)) text += fmt::format(" {}", to_string(op));
+  if (has_root(kind)) {
+    text += fmt::format(" {} rank {}",
+                        reduces(kind) || kind == OperationKind::kGather ? "to" : "from", root);
+  }
+  if (buffer.memory == MemoryKind::kDevice) return text + " on device";
+  return out_of_place ? text + " out of place" : text;
+}
+
+Goal Operation::goal(int world_size) const {
+  const auto ranks = static_cast<std::size_t>(world_size);
+  std::vector<std::size_t> parts = counts;
+  if (parts.size() == 1) {
+    parts.assign(kind == OperationKind::kAllToAll ? square(ranks) : ranks, counts.front());
+  }
+  switch (kind) {
+    case OperationKind::kBroadcast:
+      return Goal::broadcast(root, world_size, buffer.count);
+    case OperationKind::kReduce:
+      return Goal::reduce(root, world_size, buffer.count);
+    case OperationKind::kReduceScatter:
+      return Goal::reduce_scatter(parts);
+    case OperationKind::kAllGather:
+      return Goal::all_gather(parts);
+    case OperationKind::kGather:
+      return Goal::gather(root, parts);
+    case OperationKind::kScatter:
+      return Goal::scatter(root, parts);
+    case OperationKind::kAllToAll:
+      return Goal::all_to_all(world_size, parts);
+    case OperationKind::kAllReduce:
+    case OperationKind::kBarrier:
+    case OperationKind::kClose:
+      break;
+  }
+  return Goal::all_reduce(world_size, buffer.count);
+}
+
 OperationShape OperationShape::of(const Operation& operation) {
+  const bool has_parts = !operation.counts.empty();
   return {.kind = operation.kind,
-          .count = operation.buffer.count,
+          .count = has_parts ? 0 : operation.buffer.count,
+          .counts = operation.counts,
           .dtype = operation.buffer.dtype,
           .memory = operation.buffer.memory,
-          .out_of_place = operation.input != nullptr,
+          .out_of_place = operation.out_of_place,
           .op = operation.op,
           .root = operation.root};
 }

@@ -3,22 +3,40 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/base/buffer_view.h"
 #include "comm/device/device.h"
+#include "comm/schedule/goal.h"
 #include "runtime/engine/ticket_state.h"
 
 namespace kolo {
 
-enum class OperationKind : std::uint8_t { kAllReduce, kBroadcast, kBarrier, kClose };
+enum class OperationKind : std::uint8_t {
+  kAllReduce,
+  kBroadcast,
+  kReduce,
+  kReduceScatter,
+  kAllGather,
+  kGather,
+  kScatter,
+  kAllToAll,
+  kBarrier,
+  kClose,
+};
 
 /// One collective call on one buffer, as a user's thread submits it.
 struct Operation {
   OperationKind kind = OperationKind::kBarrier;
   std::string name = {};
+  /// The rank's result, or everything that it contributes and receives, part by part.
   BufferView buffer = {};
-  /// Out of place: the contribution, of the buffer's size; null where `buffer` holds it.
+  /// Out of place: the contribution; null where `buffer` holds it.
   const void* input = nullptr;
+  bool out_of_place = false;
+  /// Elements of each rank's part, or of each pair's, sender by sender; one number: all are equal.
+  /// Empty for operations without parts.
+  std::vector<std::size_t> counts = {};
   ReduceOp op = ReduceOp::kSum;
   int root = 0;
   /// Device memory: behind what the caller's stream does to the buffer; null when that is done.
@@ -27,12 +45,16 @@ struct Operation {
 
   /// What all ranks must submit alike: "'x': all_reduce float32 [10] sum".
   std::string signature() const;
+
+  /// Before: it moves elements, and every rank submits it alike.
+  Goal goal(int world_size) const;
 };
 
 /// The signature without the name, for comparing.
 struct OperationShape {
   OperationKind kind = OperationKind::kBarrier;
-  std::size_t count = 0;
+  std::size_t count = 0;  ///< Of operations without parts.
+  std::vector<std::size_t> counts = {};
   DType dtype = DType::kFloat32;
   MemoryKind memory = MemoryKind::kHost;
   bool out_of_place = false;

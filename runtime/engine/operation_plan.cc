@@ -1,7 +1,6 @@
 #include "runtime/engine/operation_plan.h"
 
-#include <utility>
-#include <vector>
+#include <algorithm>
 
 #include "comm/collective/chunking.h"
 #include "fusion/segment_packer.h"
@@ -9,13 +8,22 @@
 namespace kolo {
 namespace {
 
-BucketLayout layout_of(const Operation& operation, const ProcessGrid& grid) {
-  BucketLayout layout{.count = operation.buffer.count,
+bool contains(const std::vector<int>& ranks, int rank) {
+  return std::ranges::find(ranks, rank) != ranks.end();
+}
+
+template <typename Byte, typename Buffer>
+Byte* at(Buffer* buffer, const std::optional<std::size_t>& offset) {
+  return offset ? static_cast<Byte*>(buffer) + *offset : nullptr;
+}
+
+BucketLayout layout_of(const Operation& operation, const Goal& goal, const ProcessGrid& grid) {
+  BucketLayout layout{.count = goal.count(),
                       .dtype = operation.buffer.dtype,
                       .op = operation.op,
                       .placement = Placement::kUser,
                       .memory = operation.buffer.memory,
-                      .out_of_place = operation.input != nullptr};
+                      .out_of_place = operation.out_of_place};
   if (layout.is_on_device()) {
     layout.placement = Placement::kStaged;
     const std::size_t unit = device_padding(grid, layout.dtype);
@@ -24,32 +32,72 @@ BucketLayout layout_of(const Operation& operation, const ProcessGrid& grid) {
   return layout;
 }
 
+BucketRequest request_for(const Operation& operation, const Goal& goal, const BucketLayout& layout,
+                          const PlanInputs& inputs) {
+  switch (operation.kind) {
+    case OperationKind::kAllReduce:
+    case OperationKind::kBarrier:
+      return all_reduce_request(operation.name, layout, inputs);
+    case OperationKind::kBroadcast:
+      return broadcast_request(operation.name, operation.root, layout, inputs);
+    default:
+      return exchange_request(operation.name, goal, layout, inputs);
+  }
+}
+
 }  // namespace
 
+OperationTensors::OperationTensors(const Operation& operation, const Goal& goal, int rank) {
+  const DType dtype = operation.buffer.dtype;
+  std::size_t result = 0, input = 0;
+  for (const Goal::Part& part : goal.parts) {
+    const bool contributes = contains(part.contributors, rank);
+    const bool receives = contains(part.receivers, rank);
+    if (part.extent.count == 0 || !(contributes || receives)) continue;
+    const std::size_t bytes = part.extent.count * size_of(dtype);
+    Place place;
+    if (receives || !operation.out_of_place) {
+      place.result = result;
+      result += bytes;
+    }
+    if (contributes && operation.out_of_place) {
+      place.input = input;
+      input += bytes;
+    }
+    places_.push_back(place);
+    segments_.push_back({.data = at<std::byte>(operation.buffer.data, place.result),
+                         .input = at<const std::byte>(operation.input, place.input),
+                         .dtype = dtype,
+                         .count = part.extent.count,
+                         .offset = part.extent.offset});
+  }
+}
+
+void OperationTensors::bind(const Operation& operation) {
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    packer_->rebind(i, at<std::byte>(operation.buffer.data, places_[i].result),
+                    at<const std::byte>(operation.input, places_[i].input));
+  }
+}
+
 PlannedOperation plan_operation(const Operation& operation, const PlanContext& context) {
-  const BucketLayout layout = layout_of(operation, context.grid);
+  const Goal goal = operation.goal(context.grid.world_size());
+  const BucketLayout layout = layout_of(operation, goal, context.grid);
   const PlanInputs inputs = context.inputs();
   PlannedOperation planned{
-      .bucket = plan_bucket(operation.kind == OperationKind::kBroadcast
-                                ? broadcast_request(operation.name, operation.root, layout, inputs)
-                                : all_reduce_request(operation.name, layout, inputs),
-                            inputs),
-      .packer = {}};
+      .bucket = plan_bucket(request_for(operation, goal, layout, inputs), inputs),
+      .tensors = OperationTensors(operation, goal, context.transport.rank())};
   Binding& binding = planned.bucket.binding;
-  std::vector<Segment> segments{{.data = operation.buffer.data,
-                                 .input = operation.input,
-                                 .dtype = layout.dtype,
-                                 .count = operation.buffer.count,
-                                 .offset = 0}};
+  const std::vector<Segment>& segments = planned.tensors.segments();
   if (layout.is_on_device()) {
     auto packer = make_device_packer(context, planned.bucket.schedule, segments);
     binding.inputs = {nullptr};
     binding.stream_packer = packer;
-    planned.packer = std::move(packer);
+    planned.tensors.set_packer(std::move(packer));
   } else {
-    auto packer = std::make_shared<SegmentPacker>(layout.dtype, std::move(segments));
+    auto packer = std::make_shared<SegmentPacker>(layout.dtype, segments);
     binding.packer = packer;
-    planned.packer = std::move(packer);
+    planned.tensors.set_packer(std::move(packer));
   }
   return planned;
 }

@@ -26,6 +26,8 @@ class OperationPool {
     operation->ticket->reset();
     operation->buffer = {};
     operation->input = nullptr;
+    operation->out_of_place = false;
+    operation->counts.clear();
     operation->op = ReduceOp::kSum;
     operation->root = 0;
     operation->ready.reset();

@@ -18,12 +18,12 @@ OperationTopic::Need OperationTopic::need() const {
 
 void OperationTopic::proposed(const Topic& topic) { proposal_ = topic; }
 
-void OperationTopic::accepted(std::optional<BucketId> bucket, std::shared_ptr<Rebindable> packer) {
+void OperationTopic::accepted(std::optional<BucketId> bucket, OperationTensors tensors) {
   proposal_.reset();
   shape_ = OperationShape::of(head());
   bucket_ = bucket;
   is_rejected_ = false;
-  packer_ = std::move(packer);
+  tensors_ = std::move(tensors);
 }
 
 void OperationTopic::rejected(const Error& error) noexcept {
@@ -39,7 +39,7 @@ void OperationTopic::bucket_rejected(const Error& error) {
 
 void OperationTopic::arrived() {
   arrived_ = true;
-  if (packer_) packer_->rebind(0, head().buffer.data, head().input);
+  tensors_.bind(head());
 }
 
 std::shared_ptr<Operation> OperationTopic::take_head() noexcept {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "comm/coordinator/frame.h"
-#include "fusion/rebindable.h"
 #include "runtime/engine/bucket_table.h"
 #include "runtime/engine/operation.h"
+#include "runtime/engine/operation_plan.h"
 
 namespace kolo {
 
@@ -43,7 +43,7 @@ class OperationTopic final : public BucketOwner {
   void proposed(const Topic& topic);
   const std::optional<Topic>& proposal() const { return proposal_; }
   /// The proposal was accepted; the head's signature now has this bucket (none for kClose).
-  void accepted(std::optional<BucketId> bucket, std::shared_ptr<Rebindable> packer);
+  void accepted(std::optional<BucketId> bucket, OperationTensors tensors);
   /// The proposal was rejected: the head fails.
   void rejected(const Error& error) noexcept;
   /// The head has arrived; its buffer is bound to the bucket until it finishes.
@@ -73,7 +73,7 @@ class OperationTopic final : public BucketOwner {
   OperationShape shape_;           // that the bucket was made for
   std::optional<Topic> proposal_;  // undecided
   std::optional<BucketId> bucket_;
-  std::shared_ptr<Rebindable> packer_;
+  OperationTensors tensors_;
   bool is_held_ = false;
   bool is_rejected_ = false;  // the bucket
   bool arrived_ = false;      // the head, in the bucket

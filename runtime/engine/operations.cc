@@ -93,7 +93,7 @@ bool Operations::reject(const Topic& rejected, const Error& error) {
 void Operations::plan(OperationTopic& topic) {
   const Operation& head = topic.head();
   if (head.kind == OperationKind::kClose) {
-    topic.accepted(std::nullopt, nullptr);
+    topic.accepted(std::nullopt, {});
     topic.complete_head();
     closed_ = true;
     return;
@@ -107,7 +107,7 @@ void Operations::plan(OperationTopic& topic) {
   const BucketId id = buckets.add(std::move(planned.bucket), topic, 0, head.signature());
   buckets.set_name(id, name_key(topic_name(head)));
   by_age_.push_back(head.name);
-  topic.accepted(id, std::move(planned.packer));
+  topic.accepted(id, std::move(planned.tensors));
 }
 
 void Operations::fail_all(const Error& error) noexcept {

@@ -77,6 +77,17 @@ BucketRequest broadcast_request(std::string name, int root, const BucketLayout& 
           }};
 }
 
+BucketRequest exchange_request(std::string name, const Goal& goal, const BucketLayout& layout,
+                               const PlanInputs& inputs) {
+  const CompileOptions options = compile_options(layout, inputs);
+  return {.name = std::move(name),
+          .layout = layout,
+          .goal = goal,
+          .compile = [goal, layout, options, &grid = inputs.grid](int rank) {
+            return compile_exchange(rank, goal, layout, grid, options);
+          }};
+}
+
 BucketPlan plan_bucket(const BucketRequest& request, const PlanInputs& inputs) {
   if (inputs.options.verify_schedules) prove(request, inputs);
   const bool is_average = request.layout.op == ReduceOp::kAverage;

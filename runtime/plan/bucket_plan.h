@@ -48,6 +48,9 @@ BucketRequest all_reduce_request(std::string name, const BucketLayout& layout,
                                  const PlanInputs& inputs);
 BucketRequest broadcast_request(std::string name, int root, const BucketLayout& layout,
                                 const PlanInputs& inputs);
+/// Any other goal; see `compile_exchange`.
+BucketRequest exchange_request(std::string name, const Goal& goal, const BucketLayout& layout,
+                               const PlanInputs& inputs);
 
 /// What a bucket needs to run, before any memory is taken for it. The binding still lacks what is
 /// known later: packers, codec and inputs, and the places that `BucketTable` gives it.

@@ -1,0 +1,250 @@
+#include "runtime/engine/operation_calls.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+
+namespace kolo {
+namespace {
+
+[[noreturn]] void fail(std::string_view name, std::string_view what) {
+  throw UsageError(fmt::format("'{}': {}", name, what));
+}
+
+void require(bool condition, std::string_view name, std::string_view what) {
+  if (!condition) fail(name, what);
+}
+
+void check_memory(std::string_view name, const void* data, std::size_t count) {
+  require(data != nullptr || count == 0, name, "a buffer is null");
+}
+
+void check_host(std::string_view name, const BufferView& buffer) {
+  require(buffer.memory == MemoryKind::kHost, name,
+          "this operation takes host memory only; all-reduce and broadcast also take device memory "
+          "in place");
+}
+
+/// The two buffers, of so many elements, have no byte in common.
+void check_apart(std::string_view name, const void* input, std::size_t input_count,
+                 const void* result, std::size_t result_count, DType dtype) {
+  if (input == nullptr || result == nullptr) return;
+  const auto* const from = static_cast<const std::byte*>(input);
+  const auto* const to = static_cast<const std::byte*>(result);
+  require(std::less_equal<>()(from + input_count * size_of(dtype), to) ||
+              std::less_equal<>()(to + result_count * size_of(dtype), from),
+          name, "input and result overlap; leave the input out to work in place");
+}
+
+/// How many elements each rank's part has.
+class Parts {
+ public:
+  /// Without `counts`, each of `world_size` ranks has `each` elements.
+  Parts(std::string_view name, OperationCalls::Counts counts, int world_size, std::size_t each)
+      : counts_(counts), ranks_(static_cast<std::size_t>(world_size)), each_(each) {
+    if (!counts.empty() && counts.size() != ranks_) {
+      fail(name, fmt::format("there are {} counts for {} ranks", counts.size(), world_size));
+    }
+  }
+
+  std::size_t of(int rank) const {
+    return counts_.empty() ? each_ : counts_[static_cast<std::size_t>(rank)];
+  }
+  std::size_t sum() const {
+    return counts_.empty() ? each_ * ranks_
+                           : std::accumulate(counts_.begin(), counts_.end(), std::size_t{0});
+  }
+  /// For `Operation::counts`.
+  void write_to(std::vector<std::size_t>& counts) const {
+    const bool is_even =
+        std::ranges::adjacent_find(counts_, std::ranges::not_equal_to()) == counts_.end();
+    if (is_even) {
+      counts.assign(1, of(0));
+    } else {
+      counts.assign(counts_.begin(), counts_.end());
+    }
+  }
+
+ private:
+  OperationCalls::Counts counts_;
+  std::size_t ranks_;
+  std::size_t each_;
+};
+
+/// Without counts: the part of one rank where `count` elements are those of all.
+std::size_t part_of_all(std::string_view name, std::size_t count, int world_size,
+                        OperationCalls::Counts counts) {
+  const auto ranks = static_cast<std::size_t>(world_size);
+  if (counts.empty() && count % ranks != 0) {
+    fail(name, fmt::format("{} elements are not as many for each of {} ranks; give the counts",
+                           count, world_size));
+  }
+  return count / ranks;
+}
+
+void check_count(std::string_view name, std::string_view buffer, std::size_t count,
+                 std::size_t expected) {
+  if (count != expected) {
+    fail(name,
+         fmt::format("the {} has {} elements where the counts say {}", buffer, count, expected));
+  }
+}
+
+}  // namespace
+
+OperationCalls::New OperationCalls::make(OperationKind kind, std::string_view name) const {
+  check(!name.empty(), "an operation needs a name");
+  return pool_.take(kind, name);
+}
+
+OperationCalls::New OperationCalls::plain(OperationKind kind) const {
+  return pool_.take(kind, kind == OperationKind::kBarrier ? "barrier" : "");
+}
+
+void OperationCalls::check_root(std::string_view name, int root) const {
+  if (root < 0 || root >= world_size_) fail(name, fmt::format("the root {} is not a rank", root));
+}
+
+OperationCalls::New OperationCalls::all_reduce(std::string_view name, const BufferView& buffer,
+                                               ReduceOp op) const {
+  check_memory(name, buffer.data, buffer.count);
+  New operation = make(OperationKind::kAllReduce, name);
+  operation->buffer = buffer;
+  operation->op = op;
+  return operation;
+}
+
+OperationCalls::New OperationCalls::all_reduce(std::string_view name, const void* input,
+                                               const BufferView& result, ReduceOp op) const {
+  check_host(name, result);
+  require(input != nullptr && result.data != nullptr, name, "a buffer is null");
+  check_apart(name, input, result.count, result.data, result.count, result.dtype);
+  New operation = all_reduce(name, result, op);
+  operation->input = input;
+  operation->out_of_place = true;
+  return operation;
+}
+
+OperationCalls::New OperationCalls::broadcast(std::string_view name, const BufferView& buffer,
+                                              int root) const {
+  check_memory(name, buffer.data, buffer.count);
+  check_root(name, root);
+  New operation = make(OperationKind::kBroadcast, name);
+  operation->buffer = buffer;
+  operation->root = root;
+  return operation;
+}
+
+OperationCalls::New OperationCalls::reduce(std::string_view name, const void* input,
+                                           const BufferView& result, int root, ReduceOp op) const {
+  check_host(name, result);
+  check_root(name, root);
+  require(input != nullptr || result.data != nullptr || result.count == 0, name,
+          "both buffers are null");
+  check_apart(name, input, result.count, result.data, result.count, result.dtype);
+  New operation = make(OperationKind::kReduce, name);
+  operation->buffer = result;
+  operation->input = input;
+  operation->out_of_place = input != nullptr;
+  operation->root = root;
+  operation->op = op;
+  return operation;
+}
+
+OperationCalls::New OperationCalls::reduce_scatter(std::string_view name, const void* input,
+                                                   const BufferView& result, ReduceOp op,
+                                                   Counts counts) const {
+  check_host(name, result);
+  const bool in_place = input == nullptr;
+  const Parts parts(name, counts, world_size_,
+                    in_place ? part_of_all(name, result.count, world_size_, counts) : result.count);
+  check_count(name, "result", result.count, in_place ? parts.sum() : parts.of(rank_));
+  check_memory(name, result.data, result.count);
+  check_apart(name, input, parts.sum(), result.data, result.count, result.dtype);
+  New operation = make(OperationKind::kReduceScatter, name);
+  operation->buffer = result;
+  operation->input = input;
+  operation->out_of_place = !in_place;
+  operation->op = op;
+  parts.write_to(operation->counts);
+  return operation;
+}
+
+OperationCalls::New OperationCalls::all_gather(std::string_view name, const void* input,
+                                               const BufferView& result, Counts counts) const {
+  check_host(name, result);
+  const Parts parts(name, counts, world_size_,
+                    part_of_all(name, result.count, world_size_, counts));
+  check_count(name, "result", result.count, parts.sum());
+  check_memory(name, result.data, result.count);
+  check_apart(name, input, parts.of(rank_), result.data, result.count, result.dtype);
+  New operation = make(OperationKind::kAllGather, name);
+  operation->buffer = result;
+  operation->input = input;
+  operation->out_of_place = input != nullptr;
+  parts.write_to(operation->counts);
+  return operation;
+}
+
+OperationCalls::New OperationCalls::gather(std::string_view name, const BufferView& input,
+                                           void* result, int root, Counts counts) const {
+  check_host(name, input);
+  check_root(name, root);
+  const Parts parts(name, counts, world_size_, input.count);
+  check_count(name, "input", input.count, parts.of(rank_));
+  check_memory(name, input.data, input.count);
+  if (rank_ == root) {
+    check_memory(name, result, parts.sum());
+    check_apart(name, input.data, input.count, result, parts.sum(), input.dtype);
+  }
+  New operation = make(OperationKind::kGather, name);
+  operation->buffer = input;
+  operation->buffer.data = result;
+  operation->input = input.data;
+  operation->out_of_place = true;
+  operation->root = root;
+  parts.write_to(operation->counts);
+  return operation;
+}
+
+OperationCalls::New OperationCalls::scatter(std::string_view name, const void* input,
+                                            const BufferView& result, int root,
+                                            Counts counts) const {
+  check_host(name, result);
+  check_root(name, root);
+  const Parts parts(name, counts, world_size_, result.count);
+  check_count(name, "result", result.count, parts.of(rank_));
+  check_memory(name, result.data, result.count);
+  if (rank_ == root) {
+    check_memory(name, input, parts.sum());
+    check_apart(name, input, parts.sum(), result.data, result.count, result.dtype);
+  }
+  New operation = make(OperationKind::kScatter, name);
+  operation->buffer = result;
+  operation->input = input;
+  operation->out_of_place = true;
+  operation->root = root;
+  parts.write_to(operation->counts);
+  return operation;
+}
+
+OperationCalls::New OperationCalls::all_to_all(std::string_view name, const void* input,
+                                               const BufferView& result) const {
+  check_host(name, result);
+  const std::size_t each = part_of_all(name, result.count, world_size_, {});
+  check_memory(name, input, result.count);
+  check_memory(name, result.data, result.count);
+  check_apart(name, input, result.count, result.data, result.count, result.dtype);
+  New operation = make(OperationKind::kAllToAll, name);
+  operation->buffer = result;
+  operation->input = input;
+  operation->out_of_place = true;
+  operation->counts.assign(1, each);
+  return operation;
+}
+
+}  // namespace kolo
