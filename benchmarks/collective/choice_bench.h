@@ -14,7 +14,7 @@ namespace kolo::bench {
 
 struct ChoiceOptions {
   std::vector<std::size_t> sizes;  ///< Bytes.
-  CollectiveCase what = {};         ///< Dtype, wire and home of every case.
+  CollectiveCase what = {};        ///< Dtype, wire and home of every case.
   double seconds = 0.3;            ///< For the timed iterations of one algorithm at one size.
   int rounds = 60;  ///< Largest number of rounds; fewer where an iteration takes long.
 };

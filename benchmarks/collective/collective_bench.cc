@@ -166,10 +166,10 @@ class SizeBench {
 
   CollectiveRow summarised(const Contender& contender) {
     CollectiveRow row{.system = contender.system->name(),
-                     .what = contender.what,
-                     .algorithm = contender.run->algorithm(),
-                     .iterations = static_cast<int>(contender.times_us.size()),
-                     .time_us = summarise(contender.times_us)};
+                      .what = contender.what,
+                      .algorithm = contender.run->algorithm(),
+                      .iterations = static_cast<int>(contender.times_us.size()),
+                      .time_us = summarise(contender.times_us)};
     row.algbw = static_cast<double>(row.what.bytes) / row.time_us.mean / 1e3;
     row.busbw = row.algbw * row.what.bus_factor(runtime_.world_size());
     if (contender.system->sums()) row.wrong = contender.wrong;

@@ -14,15 +14,16 @@
 
 namespace kolo::bench {
 
-/// The least number of timed iterations of a row if `CollectiveOptions::iterations` is 0: enough for
-/// a median. A 99th percentile needs 100 (`Summary`), which large sizes on slow links do not reach.
+/// The least number of timed iterations of a row if `CollectiveOptions::iterations` is 0: enough
+/// for a median. A 99th percentile needs 100 (`Summary`), which large sizes on slow links do not
+/// reach.
 inline constexpr int kLeastIterations = 10;
 
 struct CollectiveOptions {
   std::vector<std::size_t> sizes;  ///< Bytes.
   std::vector<Home> homes = {Home::kArena};
   std::vector<bool> places = {true};  ///< In place (true), out of place (false).
-  CollectiveCase what = {};    ///< Dtype, operation and wire of every case.
+  CollectiveCase what = {};           ///< Dtype, operation and wire of every case.
   int iterations = 0;  ///< Per row; 0: by size, within `seconds`, and at least kLeastIterations.
   double seconds = 1;  ///< For the timed iterations of a row.
   int warmup = 5;      ///< Iterations before each round; fewer where iterations are few.

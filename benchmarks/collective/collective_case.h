@@ -54,9 +54,9 @@ enum class Verb {
   kBroadcast,
 };
 
-inline constexpr std::array kAllVerbs = {Verb::kAllReduce,  Verb::kReduce,  Verb::kReduceScatter,
-                                         Verb::kAllGather,  Verb::kGather,  Verb::kScatter,
-                                         Verb::kAllToAll,   Verb::kBroadcast};
+inline constexpr std::array kAllVerbs = {Verb::kAllReduce, Verb::kReduce,   Verb::kReduceScatter,
+                                         Verb::kAllGather, Verb::kGather,   Verb::kScatter,
+                                         Verb::kAllToAll,  Verb::kBroadcast};
 
 constexpr std::string_view to_string(Verb verb) {
   constexpr std::string_view kNames[] = {"all-reduce", "reduce",  "reduce-scatter", "all-gather",

@@ -37,8 +37,9 @@ Home parse_home(const std::string& text) {
 
 /// Options of the runtime that concern gradients, or algorithms of their sums.
 constexpr std::array<std::string_view, 9> kOfGradients = {
-    "wire_dtype",        "algorithm",    "device_algorithm", "device",     "device_chunk_bytes",
-    "device_fusion_bytes", "fusion_bytes", "chunk_bytes",      "network_window"};
+    "wire_dtype",   "algorithm",          "device_algorithm",
+    "device",       "device_chunk_bytes", "device_fusion_bytes",
+    "fusion_bytes", "chunk_bytes",        "network_window"};
 
 bool starts_with_vowel(Verb verb) { return to_string(verb).starts_with('a'); }
 
@@ -155,10 +156,10 @@ nlohmann::json to_json(const Runtime& runtime, const std::string& label, const C
 
 CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
     : verb_(verb),
-      command_(*app.add_subcommand(
-          std::string(to_string(verb)),
-          fmt::format("Time and bandwidth of {} {} by size", starts_with_vowel(verb) ? "an" : "a",
-                      to_string(verb)))) {
+      command_(
+          *app.add_subcommand(std::string(to_string(verb)),
+                              fmt::format("Time and bandwidth of {} {} by size",
+                                          starts_with_vowel(verb) ? "an" : "a", to_string(verb)))) {
   const bool sums_gradients = verb == Verb::kAllReduce;
   command_
       .add_option("--sizes", sizes_,

@@ -10,8 +10,8 @@
 
 namespace kolo::bench {
 
-/// `kolo-bench all-reduce`, `kolo-bench all-gather` and so on: time and bandwidth of a collective by
-/// size, as a table and as JSON.
+/// `kolo-bench all-reduce`, `kolo-bench all-gather` and so on: time and bandwidth of a collective
+/// by size, as a table and as JSON.
 class CollectiveCommand {
  public:
   /// Adds the command to `app`; this object outlives the parsing.

@@ -76,7 +76,7 @@ class KoloOverlap final : public OverlapSystem {
 /// One call for adjacent gradients.
 class FlatOverlap final : public OverlapSystem {
  public:
-  FlatOverlap(std::string name, std::unique_ptr<AllReduceRun> run, std::size_t count)
+  FlatOverlap(std::string name, std::unique_ptr<CollectiveRun> run, std::size_t count)
       : name_(std::move(name)), run_(std::move(run)), values_(count) {}
 
   std::string name() const override { return name_; }
@@ -96,14 +96,14 @@ class FlatOverlap final : public OverlapSystem {
 
  private:
   std::string name_;
-  std::unique_ptr<AllReduceRun> run_;
+  std::unique_ptr<CollectiveRun> run_;
   std::vector<float> values_;
 };
 
 /// One call for gradients in separate memory, which is copied to one buffer.
 class PackedOverlap final : public OverlapSystem {
  public:
-  PackedOverlap(std::string name, std::unique_ptr<AllReduceRun> run, std::size_t count)
+  PackedOverlap(std::string name, std::unique_ptr<CollectiveRun> run, std::size_t count)
       : name_(std::move(name)),
         run_(std::move(run)),
         memory_(count * sizeof(float)),
@@ -124,7 +124,7 @@ class PackedOverlap final : public OverlapSystem {
 
  private:
   std::string name_;
-  std::unique_ptr<AllReduceRun> run_;
+  std::unique_ptr<CollectiveRun> run_;
   HostMemory memory_;
   std::span<float> gradients_;
 };
@@ -132,7 +132,7 @@ class PackedOverlap final : public OverlapSystem {
 /// A call for each gradient. `counts` are those of the runs.
 class EachOverlap final : public OverlapSystem {
  public:
-  EachOverlap(std::string name, std::vector<std::unique_ptr<AllReduceRun>> runs,
+  EachOverlap(std::string name, std::vector<std::unique_ptr<CollectiveRun>> runs,
               std::vector<std::size_t> counts)
       : name_(std::move(name)), runs_(std::move(runs)), counts_(std::move(counts)) {}
 
@@ -164,12 +164,12 @@ class EachOverlap final : public OverlapSystem {
 
  private:
   std::string name_;
-  std::vector<std::unique_ptr<AllReduceRun>> runs_;
+  std::vector<std::unique_ptr<CollectiveRun>> runs_;
   std::vector<std::size_t> counts_;
 };
 
 /// Median time of a few runs, of the slowest rank.
-double probe_us(Runtime& runtime, AllReduceRun& run) {
+double probe_us(Runtime& runtime, CollectiveRun& run) {
   using Clock = std::chrono::steady_clock;
   std::vector<double> times;
   run.run();
@@ -185,17 +185,17 @@ double probe_us(Runtime& runtime, AllReduceRun& run) {
 /// Makes all-reduces by the fastest variant of a system, found once for each size.
 class FastestWays {
  public:
-  FastestWays(Runtime& runtime, AllReduceSystem& peer) : runtime_(runtime), peer_(peer) {}
+  FastestWays(Runtime& runtime, CollectiveSystem& peer) : runtime_(runtime), peer_(peer) {}
 
   /// In place, of `count` numbers. Collective.
-  std::unique_ptr<AllReduceRun> make(std::size_t count) {
+  std::unique_ptr<CollectiveRun> make(std::size_t count) {
     auto runs = peer_.prepare({.bytes = count * sizeof(float), .home = Home::kUser});
     if (!fastest_.contains(count)) fastest_[count] = find(runs, count);
     return std::move(runs[fastest_[count]]);
   }
 
  private:
-  std::size_t find(const std::vector<std::unique_ptr<AllReduceRun>>& runs, std::size_t count) {
+  std::size_t find(const std::vector<std::unique_ptr<CollectiveRun>>& runs, std::size_t count) {
     const std::vector<float> ones(count, 1.0f);
     std::vector<double> times_us;
     for (const auto& run : runs) {
@@ -206,7 +206,7 @@ class FastestWays {
   }
 
   Runtime& runtime_;
-  AllReduceSystem& peer_;
+  CollectiveSystem& peer_;
   std::map<std::size_t, std::size_t> fastest_;  // Index of the fastest variant, by count.
 };
 
@@ -218,7 +218,7 @@ std::unique_ptr<OverlapSystem> make_kolo_overlap(Runtime& runtime,
   return std::make_unique<KoloOverlap>(runtime, counts, home);
 }
 
-std::unique_ptr<OverlapSystem> make_blocking_overlap(Runtime& runtime, AllReduceSystem& peer,
+std::unique_ptr<OverlapSystem> make_blocking_overlap(Runtime& runtime, CollectiveSystem& peer,
                                                      const std::vector<std::size_t>& counts,
                                                      Calls calls) {
   FastestWays ways(runtime, peer);
@@ -229,7 +229,7 @@ std::unique_ptr<OverlapSystem> make_blocking_overlap(Runtime& runtime, AllReduce
     case Calls::kPacked:
       return std::make_unique<PackedOverlap>(peer.name(), ways.make(all), all);
     case Calls::kEach: {
-      std::vector<std::unique_ptr<AllReduceRun>> runs;
+      std::vector<std::unique_ptr<CollectiveRun>> runs;
       for (std::size_t count : counts) runs.push_back(ways.make(count));
       return std::make_unique<EachOverlap>(peer.name(), std::move(runs), counts);
     }

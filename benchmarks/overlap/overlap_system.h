@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "benchmarks/all_reduce/all_reduce_system.h"
+#include "benchmarks/collective/collective_system.h"
 #include "runtime/api/kolo.h"
 
 namespace kolo::bench {
@@ -61,7 +61,7 @@ std::unique_ptr<OverlapSystem> make_kolo_overlap(Runtime& runtime,
 
 /// A system with blocking calls only, by `calls` other than kBuckets, each by its fastest variant.
 /// `peer` outlives the result. Collective.
-std::unique_ptr<OverlapSystem> make_blocking_overlap(Runtime& runtime, AllReduceSystem& peer,
+std::unique_ptr<OverlapSystem> make_blocking_overlap(Runtime& runtime, CollectiveSystem& peer,
                                                      const std::vector<std::size_t>& counts,
                                                      Calls calls);
 

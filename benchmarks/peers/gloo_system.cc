@@ -15,7 +15,7 @@
 
 #include <fmt/format.h>
 
-#include "benchmarks/all_reduce/caller_memory.h"
+#include "benchmarks/collective/caller_memory.h"
 #include "benchmarks/common/exchange.h"
 #include "benchmarks/peers/network_address.h"
 #include "benchmarks/peers/peer_systems.h"
@@ -105,9 +105,9 @@ gloo::AllreduceOptions::Func function(ReduceOp op) {
   return static_cast<Function>(&gloo::sum<T>);
 }
 
-class GlooRun : public AllReduceRun {
+class GlooRun : public CollectiveRun {
  public:
-  GlooRun(const AllReduceCase& what, std::string algorithm)
+  GlooRun(const CollectiveCase& what, std::string algorithm)
       : memory_(what), algorithm_(std::move(algorithm)) {}
 
   void write(const void* elements) override { memory_.write(elements); }
@@ -138,7 +138,7 @@ class FunctionRun final : public GlooRun {
  public:
   template <typename T>
   FunctionRun(std::type_identity<T>, std::shared_ptr<gloo::Context> context, Tags& tags,
-              const AllReduceCase& what, std::string name,
+              const CollectiveCase& what, std::string name,
               gloo::AllreduceOptions::Algorithm algorithm)
       : GlooRun(what, std::move(name)),
         make_options_([this, context = std::move(context), &tags, algorithm, what] {
@@ -149,7 +149,7 @@ class FunctionRun final : public GlooRun {
           if (!memory_.in_place()) {
             options.setInput(static_cast<T*>(memory_.contribution()), what.count());
           }
-          options.setOutput(static_cast<T*>(memory_.sum()), what.count());
+          options.setOutput(static_cast<T*>(memory_.result()), what.count());
           return options;
         }) {}
 
@@ -164,8 +164,8 @@ class ClassRun final : public GlooRun {
  public:
   using Make = std::function<std::unique_ptr<gloo::Algorithm>(void*)>;
 
-  ClassRun(const AllReduceCase& what, std::string name, const Make& make)
-      : GlooRun(what, std::move(name)), made_(make(memory_.sum())) {}
+  ClassRun(const CollectiveCase& what, std::string name, const Make& make)
+      : GlooRun(what, std::move(name)), made_(make(memory_.result())) {}
 
   void run() override {
     memory_.copy_contribution();
@@ -179,11 +179,11 @@ class ClassRun final : public GlooRun {
 /// No elements: nothing to do, which Gloo would treat as a mistake.
 class EmptyRun final : public GlooRun {
  public:
-  explicit EmptyRun(const AllReduceCase& what) : GlooRun(what, "none") {}
+  explicit EmptyRun(const CollectiveCase& what) : GlooRun(what, "none") {}
   void run() override {}
 };
 
-class GlooSystem final : public AllReduceSystem {
+class GlooSystem final : public CollectiveSystem {
  public:
   explicit GlooSystem(Runtime& runtime) {
     const auto device = open_device(runtime);
@@ -194,10 +194,10 @@ class GlooSystem final : public AllReduceSystem {
 
   std::string name() const override { return "gloo"; }
 
-  std::vector<std::unique_ptr<AllReduceRun>> prepare(const AllReduceCase& what) override {
+  std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
     check(what.home == Home::kUser, "Gloo is measured in host memory; leave gloo out");
     check(what.op != ReduceOp::kAverage, "Gloo has no average; use --op sum with --compare gloo");
-    std::vector<std::unique_ptr<AllReduceRun>> runs;
+    std::vector<std::unique_ptr<CollectiveRun>> runs;
     if (what.count() == 0) {
       runs.push_back(std::make_unique<EmptyRun>(what));
       return runs;
@@ -216,8 +216,8 @@ class GlooSystem final : public AllReduceSystem {
 
  private:
   template <typename T>
-  void add_runs(std::type_identity<T> type, const AllReduceCase& what,
-                std::vector<std::unique_ptr<AllReduceRun>>& runs) {
+  void add_runs(std::type_identity<T> type, const CollectiveCase& what,
+                std::vector<std::unique_ptr<CollectiveRun>>& runs) {
     using Options = gloo::AllreduceOptions::Algorithm;
     const int count = narrow<int>(what.count());
     for (const auto& [way, number] :
@@ -243,7 +243,7 @@ class GlooSystem final : public AllReduceSystem {
 
 }  // namespace
 
-std::unique_ptr<AllReduceSystem> make_gloo_system(Runtime& runtime) {
+std::unique_ptr<CollectiveSystem> make_gloo_system(Runtime& runtime) {
   return std::make_unique<GlooSystem>(runtime);
 }
 

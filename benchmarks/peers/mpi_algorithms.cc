@@ -5,13 +5,59 @@
 namespace kolo::bench {
 namespace {
 
-/// Open MPI's numbers; without the linear algorithms, which are never the best.
+/// One of Open MPI's numbered algorithms.
 struct Numbered {
   int number;
   const char* name;
 };
-constexpr Numbered kTuned[] = {
-    {3, "recursive_doubling"}, {4, "ring"}, {5, "segmented_ring"}, {6, "rabenseifner"}};
+
+/// The variable of Open MPI's component `tuned` that selects the algorithm of a collective, and its
+/// values; without linear all-reduces, which are never the best, and without those for two ranks
+/// or an even number of them, which the component chooses by itself.
+struct Tuned {
+  const char* variable;
+  std::vector<Numbered> algorithms;
+};
+
+Tuned tuned(Verb verb) {
+  switch (verb) {
+    case Verb::kReduce:
+      return {"coll_tuned_reduce_algorithm",
+              {{1, "linear"},
+               {2, "chain"},
+               {3, "pipeline"},
+               {4, "binary"},
+               {5, "binomial"},
+               {7, "rabenseifner"}}};
+    case Verb::kReduceScatter:
+      return {
+          "coll_tuned_reduce_scatter_block_algorithm",
+          {{1, "linear"}, {2, "recursive_doubling"}, {3, "recursive_halving"}, {4, "butterfly"}}};
+    case Verb::kAllGather:
+      return {"coll_tuned_allgather_algorithm",
+              {{1, "linear"}, {2, "bruck"}, {3, "recursive_doubling"}, {4, "ring"}}};
+    case Verb::kGather:
+      return {"coll_tuned_gather_algorithm", {{1, "linear"}, {2, "binomial"}, {3, "linear_sync"}}};
+    case Verb::kScatter:
+      return {"coll_tuned_scatter_algorithm", {{1, "linear"}, {2, "binomial"}, {3, "linear_nb"}}};
+    case Verb::kAllToAll:
+      return {"coll_tuned_alltoall_algorithm",
+              {{1, "linear"}, {2, "pairwise"}, {3, "bruck"}, {4, "linear_sync"}}};
+    case Verb::kBroadcast:
+      return {"coll_tuned_bcast_algorithm",
+              {{1, "linear"},
+               {2, "chain"},
+               {3, "pipeline"},
+               {5, "binary"},
+               {6, "binomial"},
+               {8, "scatter_allgather"},
+               {9, "scatter_ring"}}};
+    case Verb::kAllReduce:
+      break;
+  }
+  return {"coll_tuned_allreduce_algorithm",
+          {{3, "recursive_doubling"}, {4, "ring"}, {5, "segmented_ring"}, {6, "rabenseifner"}}};
+}
 constexpr int kOwnChoice = 0;
 
 std::shared_ptr<const MPI_Comm> owned(MPI_Comm comm) {
@@ -61,16 +107,17 @@ bool has_two_levels() {
 
 void allow_mpi_algorithms() { ::setenv("OMPI_MCA_coll_tuned_use_dynamic_rules", "1", 0); }
 
-std::vector<MpiAlgorithm> find_mpi_algorithms() {
+std::vector<MpiAlgorithm> find_mpi_algorithms(Verb verb) {
   std::vector<MpiAlgorithm> algorithms;
   algorithms.push_back({.name = "default", .comm = duplicate_world()});
   int provided = 0;
   if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return algorithms;
   MPI_T_cvar_handle handle = nullptr;
   int count = 0;
-  const int variable = find_variable("coll_tuned_allreduce_algorithm");
+  const Tuned known = tuned(verb);
+  const int variable = find_variable(known.variable);
   if (variable >= 0 && MPI_T_cvar_handle_alloc(variable, nullptr, &handle, &count) == MPI_SUCCESS) {
-    for (const auto& [number, name] : kTuned) {
+    for (const auto& [number, name] : known.algorithms) {
       if (MPI_T_cvar_write(handle, &number) != MPI_SUCCESS) break;
       algorithms.push_back({.name = name, .comm = duplicate_world()});
     }

@@ -1,11 +1,13 @@
 #include <mpi.h>
 
 #include <cstring>
+#include <map>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
-#include "benchmarks/all_reduce/caller_memory.h"
+#include "benchmarks/collective/caller_memory.h"
 #include "benchmarks/peers/mpi_algorithms.h"
 #include "benchmarks/peers/peer_systems.h"
 #include "comm/base/check.h"
@@ -13,8 +15,8 @@
 namespace kolo::bench {
 namespace {
 
-MPI_Datatype mpi_type(DType dtype) {
-  switch (dtype) {
+MPI_Datatype mpi_type(const CollectiveCase& what) {
+  switch (what.dtype) {
     case DType::kFloat32:
       return MPI_FLOAT;
     case DType::kFloat64:
@@ -27,11 +29,12 @@ MPI_Datatype mpi_type(DType dtype) {
       return MPI_UINT8_T;
     case DType::kFloat16:
     case DType::kBFloat16:
+      if (!reduces(what.verb)) return MPI_UINT16_T;
       break;
   }
-  throw KoloError(
-      {.code = ErrorCode::kConfig,
-       .what = fmt::format("MPI cannot reduce {}; leave mpi out of --compare", to_string(dtype))});
+  throw KoloError({.code = ErrorCode::kConfig,
+                   .what = fmt::format("MPI cannot reduce {}; leave mpi out of --compare",
+                                       to_string(what.dtype))});
 }
 
 MPI_Op mpi_op(ReduceOp op) {
@@ -49,25 +52,64 @@ MPI_Op mpi_op(ReduceOp op) {
   return MPI_SUM;
 }
 
-class MpiRun final : public AllReduceRun {
+int rank_of(MPI_Comm comm) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  return rank;
+}
+
+int size_of(MPI_Comm comm) {
+  int size = 0;
+  MPI_Comm_size(comm, &size);
+  return size;
+}
+
+class MpiRun final : public CollectiveRun {
  public:
-  MpiRun(const AllReduceCase& what, MpiAlgorithm algorithm)
-      : type_(mpi_type(what.dtype)),
+  MpiRun(const CollectiveCase& what, MpiAlgorithm algorithm)
+      : verb_(what.verb),
+        type_(mpi_type(what)),
         op_(mpi_op(what.op)),
         count_(narrow<int>(what.count())),
-        memory_(what),
-        copy_(what.in_place && !algorithm.works_in_place ? HostMemory(what.bytes) : HostMemory()),
+        part_(narrow<int>(what.part(size_of(*algorithm.comm)))),
+        memory_(what, rank_of(*algorithm.comm), size_of(*algorithm.comm)),
+        copy_(what.verb == Verb::kAllReduce && what.in_place && !algorithm.works_in_place
+                  ? HostMemory(what.bytes)
+                  : HostMemory()),
         algorithm_(std::move(algorithm)) {}
 
   void write(const void* elements) override { memory_.write(elements); }
   void read(void* elements) override { memory_.read(elements); }
   void read_contribution(void* elements) override { memory_.read_contribution(elements); }
   void run() override {
-    if (copy_) std::memcpy(copy_.data(), memory_.sum(), memory_.bytes());
-    const void* const contribution = copy_                ? copy_.data()
-                                     : memory_.in_place() ? MPI_IN_PLACE
-                                                          : memory_.contribution();
-    MPI_Allreduce(contribution, memory_.sum(), count_, type_, op_, *algorithm_.comm);
+    MPI_Comm comm = *algorithm_.comm;
+    const void* const in = memory_.contribution();
+    void* const out = memory_.result();
+    switch (verb_) {
+      case Verb::kAllReduce:
+        return all_reduce();
+      case Verb::kReduce:
+        MPI_Reduce(in, out, count_, type_, op_, kRoot, comm);
+        return;
+      case Verb::kReduceScatter:
+        MPI_Reduce_scatter_block(in, out, part_, type_, op_, comm);
+        return;
+      case Verb::kAllGather:
+        MPI_Allgather(in, part_, type_, out, part_, type_, comm);
+        return;
+      case Verb::kGather:
+        MPI_Gather(in, part_, type_, out, part_, type_, kRoot, comm);
+        return;
+      case Verb::kScatter:
+        MPI_Scatter(in, part_, type_, out, part_, type_, kRoot, comm);
+        return;
+      case Verb::kAllToAll:
+        MPI_Alltoall(in, part_, type_, out, part_, type_, comm);
+        return;
+      case Verb::kBroadcast:
+        MPI_Bcast(out, count_, type_, kRoot, comm);
+        return;
+    }
   }
   /// UCX sends a queued message in the next call of MPI, and none follows while ranks wait for each
   /// other in Kolo. A barrier ensures such calls: no rank leaves it before all have entered.
@@ -75,29 +117,42 @@ class MpiRun final : public AllReduceRun {
   std::string algorithm() const override { return algorithm_.name + (copy_ ? ", copied" : ""); }
 
  private:
+  static constexpr int kRoot = 0;
+
+  void all_reduce() {
+    if (copy_) std::memcpy(copy_.data(), memory_.result(), memory_.result_bytes());
+    const void* const contribution = copy_                ? copy_.data()
+                                     : memory_.in_place() ? MPI_IN_PLACE
+                                                          : memory_.contribution();
+    MPI_Allreduce(contribution, memory_.result(), count_, type_, op_, *algorithm_.comm);
+  }
+
+  Verb verb_;
   MPI_Datatype type_;
   MPI_Op op_;
-  int count_;
+  int count_, part_;
   CallerMemory memory_;
   HostMemory copy_;  ///< Copy of the contribution, for an algorithm that does not work in place.
   MpiAlgorithm algorithm_;
 };
 
-class MpiSystem final : public AllReduceSystem {
+class MpiSystem final : public CollectiveSystem {
  public:
   std::string name() const override { return "mpi"; }
-  std::vector<std::unique_ptr<AllReduceRun>> prepare(const AllReduceCase& what) override {
+  std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
     check(what.op != ReduceOp::kAverage, "MPI has no average; use --op sum with --compare mpi");
     check(what.home == Home::kUser, "MPI is measured in host memory; leave mpi out");
-    std::vector<std::unique_ptr<AllReduceRun>> runs;
-    for (const MpiAlgorithm& algorithm : algorithms_) {
+    auto& algorithms = algorithms_[what.verb];
+    if (algorithms.empty()) algorithms = find_mpi_algorithms(what.verb);
+    std::vector<std::unique_ptr<CollectiveRun>> runs;
+    for (const MpiAlgorithm& algorithm : algorithms) {
       runs.push_back(std::make_unique<MpiRun>(what, algorithm));
     }
     return runs;
   }
 
  private:
-  std::vector<MpiAlgorithm> algorithms_ = find_mpi_algorithms();
+  std::map<Verb, std::vector<MpiAlgorithm>> algorithms_;
 };
 
 }  // namespace
@@ -110,6 +165,6 @@ MpiSession::MpiSession() {
 
 MpiSession::~MpiSession() { MPI_Finalize(); }
 
-std::unique_ptr<AllReduceSystem> make_mpi_system() { return std::make_unique<MpiSystem>(); }
+std::unique_ptr<CollectiveSystem> make_mpi_system() { return std::make_unique<MpiSystem>(); }
 
 }  // namespace kolo::bench

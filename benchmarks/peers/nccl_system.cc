@@ -42,9 +42,9 @@ Comm connect(Runtime& runtime) {
   return Comm(comm);
 }
 
-class NcclRun final : public AllReduceRun {
+class NcclRun final : public CollectiveRun {
  public:
-  NcclRun(ncclComm_t comm, int index, Device& device, const AllReduceCase& what)
+  NcclRun(ncclComm_t comm, int index, Device& device, const CollectiveCase& what)
       : comm_(comm),
         index_(index),
         what_(what),
@@ -83,13 +83,13 @@ class NcclRun final : public AllReduceRun {
 
   ncclComm_t comm_;
   int index_;
-  AllReduceCase what_;
+  CollectiveCase what_;
   CudaStreamHandle stream_;
   DeviceMemory sum_;
   DeviceMemory contribution_;  ///< Null in place.
 };
 
-class NcclSystem final : public AllReduceSystem {
+class NcclSystem final : public CollectiveSystem {
  public:
   NcclSystem(Runtime& runtime, Device& device)
       : device_(device), index_(cuda_index(device)), comm_([&] {
@@ -98,10 +98,10 @@ class NcclSystem final : public AllReduceSystem {
         }()) {}
 
   std::string name() const override { return "nccl"; }
-  std::vector<std::unique_ptr<AllReduceRun>> prepare(const AllReduceCase& what) override {
+  std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
     check(what.home == Home::kDeviceUser,
           "NCCL is measured in device memory; use --memory device or leave nccl out");
-    std::vector<std::unique_ptr<AllReduceRun>> runs;
+    std::vector<std::unique_ptr<CollectiveRun>> runs;
     runs.push_back(std::make_unique<NcclRun>(comm_.get(), index_, device_, what));
     return runs;
   }
@@ -114,7 +114,7 @@ class NcclSystem final : public AllReduceSystem {
 
 }  // namespace
 
-std::unique_ptr<AllReduceSystem> make_nccl_system(Runtime& runtime, Device& device) {
+std::unique_ptr<CollectiveSystem> make_nccl_system(Runtime& runtime, Device& device) {
   return std::make_unique<NcclSystem>(runtime, device);
 }
 

@@ -1,5 +1,6 @@
 #include "benchmarks/peers/peer_factory.h"
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -19,7 +20,7 @@ namespace {
 /// Only a job over TCP would use it.
 [[maybe_unused]] constexpr std::chrono::seconds kStartUp{60};
 
-using Make = std::function<std::unique_ptr<AllReduceSystem>(Runtime&)>;
+using Make = std::function<std::unique_ptr<CollectiveSystem>(Runtime&)>;
 
 const std::map<std::string, Make>& makers() {
   static const std::map<std::string, Make> all = {
@@ -51,13 +52,14 @@ struct Peers::Sessions {
 #endif
 };
 
-Peers::Peers(std::vector<std::string> names)
+Peers::Peers(std::vector<std::string> names, Verb verb)
     : names_(std::move(names)), sessions_(std::make_unique<Sessions>()) {
   for (const std::string& name : names_) {
-    if (!makers().contains(name)) {
+    const std::vector<std::string> all = known(verb);
+    if (std::ranges::find(all, name) == all.end()) {
       throw KoloError({.code = ErrorCode::kConfig,
-                       .what = fmt::format("cannot compare with '{}'; this build knows: {}", name,
-                                           fmt::join(known(), ", "))});
+                       .what = fmt::format("{}: cannot compare with '{}'; this build knows: {}",
+                                           to_string(verb), name, fmt::join(all, ", "))});
     }
 #if KOLO_WITH_MPI
     if (name == "mpi" && !sessions_->mpi) sessions_->mpi.emplace();
@@ -74,15 +76,17 @@ void Peers::keep_launcher() {
 #endif
 }
 
-std::vector<std::unique_ptr<AllReduceSystem>> Peers::connect(Runtime& runtime) const {
-  std::vector<std::unique_ptr<AllReduceSystem>> systems;
+std::vector<std::unique_ptr<CollectiveSystem>> Peers::connect(Runtime& runtime) const {
+  std::vector<std::unique_ptr<CollectiveSystem>> systems;
   for (const std::string& name : names_) systems.push_back(makers().at(name)(runtime));
   return systems;
 }
 
-std::vector<std::string> Peers::known() {
+std::vector<std::string> Peers::known(Verb verb) {
   std::vector<std::string> names;
-  for (const auto& [name, make] : makers()) names.push_back(name);
+  for (const auto& [name, make] : makers()) {
+    if (verb == Verb::kAllReduce || name == "mpi") names.push_back(name);
+  }
   return names;
 }
 

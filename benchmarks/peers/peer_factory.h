@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/all_reduce/all_reduce_system.h"
+#include "benchmarks/collective/collective_system.h"
 #include "runtime/api/kolo.h"
 
 namespace kolo::bench {
@@ -13,8 +13,8 @@ namespace kolo::bench {
 /// before the runtime, because whoever starts MPI also finalizes it.
 class Peers {
  public:
-  /// Errors: KoloError(kConfig) for a name that this build does not know.
-  explicit Peers(std::vector<std::string> names);
+  /// Errors: KoloError(kConfig) for a name that this build does not know, or not for this verb.
+  explicit Peers(std::vector<std::string> names, Verb verb = Verb::kAllReduce);
   ~Peers();
 
   /// Keeps MPI alive if this job was started by it, so that more than one runtime can be made.
@@ -23,11 +23,11 @@ class Peers {
   /// Connects the systems, in the order of their names. Collective; they do not outlive this and
   /// the runtime. Errors: KoloError(kConfig) for NCCL on a runtime without a device; those of the
   ///                  systems.
-  std::vector<std::unique_ptr<AllReduceSystem>> connect(Runtime& runtime) const;
+  std::vector<std::unique_ptr<CollectiveSystem>> connect(Runtime& runtime) const;
 
-  /// Names that this build knows: "limit", "streaming" and, if it has them, "mpi", "gloo" and
-  /// "nccl".
-  static std::vector<std::string> known();
+  /// Names that this build knows: for an all-reduce "limit", "streaming" and, if it has them,
+  /// "mpi", "gloo" and "nccl"; for the other collectives "mpi".
+  static std::vector<std::string> known(Verb verb = Verb::kAllReduce);
 
  private:
   struct Sessions;

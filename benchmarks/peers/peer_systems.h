@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "benchmarks/all_reduce/all_reduce_system.h"
+#include "benchmarks/collective/collective_system.h"
 #include "comm/device/device.h"
 #include "runtime/api/kolo.h"
 
@@ -24,18 +24,18 @@ class MpiSession {
 /// MPI_Allreduce on all ranks, by the best of MPI's algorithms. Before: an `MpiSession` that
 /// outlives it. Errors: prepare throws KoloError(kConfig) for 16-bit floats, which MPI cannot
 /// reduce.
-std::unique_ptr<AllReduceSystem> make_mpi_system();
+std::unique_ptr<CollectiveSystem> make_mpi_system();
 
 /// Gloo over TCP on all ranks (inside a node, TCP over the loopback), by the best of its
 /// algorithms. Algorithms that work in place only get the contribution copied first, within the
 /// time. Ranks exchange addresses through Kolo.
 /// Errors: prepare throws KoloError(kConfig) for 16-bit floats and averages.
-std::unique_ptr<AllReduceSystem> make_gloo_system(Runtime& runtime);
+std::unique_ptr<CollectiveSystem> make_gloo_system(Runtime& runtime);
 
 /// NCCL's all-reduce in device memory on all ranks, as its users call it: a communicator of its own
 /// on `device`, which outlives the system.
 /// Errors: those of `require_nccl`; prepare throws UsageError for host memory.
-std::unique_ptr<AllReduceSystem> make_nccl_system(Runtime& runtime, Device& device);
+std::unique_ptr<CollectiveSystem> make_nccl_system(Runtime& runtime, Device& device);
 
 /// The smallest size at which the limit and the reference are measured; below it, wake-ups take the
 /// time rather than bytes.
@@ -47,7 +47,7 @@ inline constexpr std::size_t kLeastBoundBytes = std::size_t{64} << 10;
 /// links have the same rate. One rank of each node works, and nothing is added to anything. Errors:
 /// KoloError(kConfig) on a single node, where no lower bound can be measured;
 ///         KoloError(kIo) if a neighbour cannot be reached; those of `network_address`.
-std::unique_ptr<AllReduceSystem> make_wire_limit(Runtime& runtime);
+std::unique_ptr<CollectiveSystem> make_wire_limit(Runtime& runtime);
 
 /// A reference inside a node: with P ranks and S bytes, each rank reads P streams of S/P bytes,
 /// adds them and writes P streams of S/P bytes, in private memory. That is the traffic of an
@@ -61,6 +61,6 @@ std::unique_ptr<AllReduceSystem> make_wire_limit(Runtime& runtime);
 /// time slices would only add the scheduler's time. The streams hold the contribution, because
 /// memory moves zeros faster than other numbers. Errors: KoloError(kConfig) between nodes; prepare
 /// throws UsageError for device memory.
-std::unique_ptr<AllReduceSystem> make_streaming_reference(Runtime& runtime);
+std::unique_ptr<CollectiveSystem> make_streaming_reference(Runtime& runtime);
 
 }  // namespace kolo::bench

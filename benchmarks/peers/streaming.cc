@@ -18,9 +18,9 @@ namespace {
 constexpr std::chrono::microseconds kRest{200};
 
 /// Threads: the main thread. Errors: those of the runtime.
-class StreamingRun final : public AllReduceRun {
+class StreamingRun final : public CollectiveRun {
  public:
-  StreamingRun(Runtime& runtime, const AllReduceCase& what, Stores stores)
+  StreamingRun(Runtime& runtime, const CollectiveCase& what, Stores stores)
       : runtime_(runtime), stores_(stores), bytes_(what.bytes) {
     const auto ranks = static_cast<std::size_t>(runtime.local_size());
     const auto me = static_cast<std::size_t>(runtime.local_rank());
@@ -93,16 +93,16 @@ class StreamingRun final : public AllReduceRun {
   std::vector<Streams> streams_;
 };
 
-class StreamingSystem final : public AllReduceSystem {
+class StreamingSystem final : public CollectiveSystem {
  public:
   explicit StreamingSystem(Runtime& runtime) : runtime_(runtime) {}
 
   std::string name() const override { return "streaming"; }
   bool sums() const override { return false; }
   bool covers(std::size_t bytes) const override { return bytes >= kLeastBoundBytes; }
-  std::vector<std::unique_ptr<AllReduceRun>> prepare(const AllReduceCase& what) override {
+  std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
     check(what.home == Home::kUser, "streaming is measured in host memory; leave streaming out");
-    std::vector<std::unique_ptr<AllReduceRun>> runs;
+    std::vector<std::unique_ptr<CollectiveRun>> runs;
     for (const Stores stores : {Stores::kCached, Stores::kStreaming}) {
       runs.push_back(std::make_unique<StreamingRun>(runtime_, what, stores));
     }
@@ -115,7 +115,7 @@ class StreamingSystem final : public AllReduceSystem {
 
 }  // namespace
 
-std::unique_ptr<AllReduceSystem> make_streaming_reference(Runtime& runtime) {
+std::unique_ptr<CollectiveSystem> make_streaming_reference(Runtime& runtime) {
   if (runtime.num_nodes() == 1) return std::make_unique<StreamingSystem>(runtime);
   throw KoloError({.code = ErrorCode::kConfig,
                    .what = "streaming is measured inside one node; between nodes compare with "

@@ -91,10 +91,10 @@ WireNeighbours::WireNeighbours(Runtime& runtime) {
 }
 
 /// Threads: the main thread. Errors: KoloError(kIo or kPeerLost).
-class WireRun final : public AllReduceRun {
+class WireRun final : public CollectiveRun {
  public:
   /// `neighbours` outlives it.
-  WireRun(Runtime& runtime, const WireNeighbours& neighbours, const AllReduceCase& what)
+  WireRun(Runtime& runtime, const WireNeighbours& neighbours, const CollectiveCase& what)
       : runtime_(runtime),
         neighbours_(neighbours),
         bytes_(2 * (static_cast<std::size_t>(runtime.num_nodes()) - 1) * what.bytes /
@@ -141,16 +141,16 @@ void WireRun::run() {
   }
 }
 
-class WireLimit final : public AllReduceSystem {
+class WireLimit final : public CollectiveSystem {
  public:
   explicit WireLimit(Runtime& runtime) : runtime_(runtime), neighbours_(runtime) {}
 
   std::string name() const override { return "limit"; }
   bool sums() const override { return false; }
   bool covers(std::size_t bytes) const override { return bytes >= kLeastBoundBytes; }
-  std::vector<std::unique_ptr<AllReduceRun>> prepare(const AllReduceCase& what) override {
+  std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
     check(what.home == Home::kUser, "the limit is measured in host memory; leave limit out");
-    std::vector<std::unique_ptr<AllReduceRun>> runs;
+    std::vector<std::unique_ptr<CollectiveRun>> runs;
     runs.push_back(std::make_unique<WireRun>(runtime_, neighbours_, what));
     return runs;
   }
@@ -162,7 +162,7 @@ class WireLimit final : public AllReduceSystem {
 
 }  // namespace
 
-std::unique_ptr<AllReduceSystem> make_wire_limit(Runtime& runtime) {
+std::unique_ptr<CollectiveSystem> make_wire_limit(Runtime& runtime) {
   if (runtime.num_nodes() > 1) return std::make_unique<WireLimit>(runtime);
   throw KoloError({.code = ErrorCode::kConfig,
                    .what = "limit is the wire between nodes; inside one node no lower bound can be "

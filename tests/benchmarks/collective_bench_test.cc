@@ -83,7 +83,7 @@ class FaultySystem final : public CollectiveSystem {
 };
 
 std::vector<CollectiveRow> measure(Runtime& runtime, std::unique_ptr<CollectiveSystem> system,
-                                  const CollectiveOptions& options) {
+                                   const CollectiveOptions& options) {
   std::vector<std::unique_ptr<CollectiveSystem>> systems;
   systems.push_back(std::move(system));
   return measure_collective(runtime, systems, options, [](const CollectiveRow&) {});
@@ -91,7 +91,7 @@ std::vector<CollectiveRow> measure(Runtime& runtime, std::unique_ptr<CollectiveS
 
 constexpr int kNever = 1'000'000;
 
-TEST(AllReduceBench, CountsAnElementThatIsWrongFromTheStart) {
+TEST(CollectiveBench, CountsAnElementThatIsWrongFromTheStart) {
   Runtime runtime = one_rank();
   const auto rows = measure(runtime, std::make_unique<FaultySystem>(std::vector{0}),
                             {.sizes = {64}, .iterations = 4});
@@ -100,14 +100,14 @@ TEST(AllReduceBench, CountsAnElementThatIsWrongFromTheStart) {
   EXPECT_EQ(rows[0].wrong, 2u);
 }
 
-TEST(AllReduceBench, CountsAnElementThatBecomesWrong) {
+TEST(CollectiveBench, CountsAnElementThatBecomesWrong) {
   Runtime runtime = one_rank();
   const auto rows = measure(runtime, std::make_unique<FaultySystem>(std::vector{3}),
                             {.sizes = {64}, .iterations = 4});
   EXPECT_EQ(rows.at(0).wrong, 1u);
 }
 
-TEST(AllReduceBench, CountsWhatIsWrongInAWayThatIsNotTheBest) {
+TEST(CollectiveBench, CountsWhatIsWrongInAWayThatIsNotTheBest) {
   Runtime runtime = one_rank();
   const auto rows = measure(runtime, std::make_unique<FaultySystem>(std::vector{kNever, 0, kNever}),
                             {.sizes = {64}, .iterations = 4});
@@ -116,7 +116,7 @@ TEST(AllReduceBench, CountsWhatIsWrongInAWayThatIsNotTheBest) {
   EXPECT_EQ(rows[0].candidates.size(), 3u);
 }
 
-TEST(AllReduceBench, CountsAContributionThatDidNotStayAsItWas) {
+TEST(CollectiveBench, CountsAContributionThatDidNotStayAsItWas) {
   Runtime runtime = one_rank();
   const auto rows = measure(runtime, std::make_unique<ScribblingSystem>(),
                             {.sizes = {64}, .places = {true, false}, .iterations = 4});
@@ -125,7 +125,7 @@ TEST(AllReduceBench, CountsAContributionThatDidNotStayAsItWas) {
   EXPECT_EQ(rows[1].wrong, 2u);
 }
 
-TEST(AllReduceBench, MeasuresEnoughIterationsForAMedianHoweverShortTheTime) {
+TEST(CollectiveBench, MeasuresEnoughIterationsForAMedianHoweverShortTheTime) {
   Runtime runtime = one_rank();
   const auto rows = measure(runtime, std::make_unique<FaultySystem>(std::vector{kNever}),
                             {.sizes = {64}, .seconds = 1e-9});
@@ -134,12 +134,12 @@ TEST(AllReduceBench, MeasuresEnoughIterationsForAMedianHoweverShortTheTime) {
   EXPECT_EQ(rows[0].time_us.p99, std::nullopt);
 }
 
-TEST(AllReduceBench, KnowsNoLimitInsideANode) {
+TEST(CollectiveBench, KnowsNoLimitInsideANode) {
   Runtime runtime = one_rank();
   EXPECT_THROW(make_wire_limit(runtime), KoloError);
 }
 
-TEST(AllReduceBench, MeasuresASystemWithoutAnArenaOnceForBothHomes) {
+TEST(CollectiveBench, MeasuresASystemWithoutAnArenaOnceForBothHomes) {
   Runtime runtime = one_rank();
   auto system = std::make_unique<FaultySystem>(std::vector{kNever});
   const FaultySystem& seen = *system;

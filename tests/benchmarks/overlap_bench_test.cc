@@ -77,9 +77,9 @@ TEST(OverlapBench, RunsOnKoloInEitherMemory) {
 }
 
 /// On one rank the sum is the contribution. Writes down the size of each call.
-class CountingPeer final : public AllReduceSystem {
+class CountingPeer final : public CollectiveSystem {
  public:
-  class Run final : public AllReduceRun {
+  class Run final : public CollectiveRun {
    public:
     Run(std::size_t bytes, std::string name, std::vector<std::size_t>& calls)
         : data_(bytes), name_(std::move(name)), calls_(calls) {}
@@ -96,8 +96,8 @@ class CountingPeer final : public AllReduceSystem {
   };
 
   std::string name() const override { return "counting"; }
-  std::vector<std::unique_ptr<AllReduceRun>> prepare(const AllReduceCase& what) override {
-    std::vector<std::unique_ptr<AllReduceRun>> runs;
+  std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
+    std::vector<std::unique_ptr<CollectiveRun>> runs;
     runs.push_back(std::make_unique<Run>(what.bytes, "only", calls));
     return runs;
   }

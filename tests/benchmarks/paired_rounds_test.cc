@@ -1,4 +1,4 @@
-#include "benchmarks/all_reduce/paired_rounds.h"
+#include "benchmarks/collective/paired_rounds.h"
 
 #include <gtest/gtest.h>
 

@@ -25,7 +25,7 @@ PATIENCE = 120
 BENCH_FIELDS = {
     "system", "size", "count", "dtype", "op", "algorithm", "ranks", "nodes", "memory", "in_place", "time_us",
     "median_us", "min_us", "p99_us", "algbw_GBps", "busbw_GBps", "wire_bytes", "wrong", "wire_dtype", "iterations", "candidates",
-    "label", "link_costs",
+    "label", "link_costs", "collective",
 }  # fmt: skip
 OVERLAP_FIELDS = {
     "system", "algorithm", "calls", "fusion_bytes", "gradients", "bytes", "ranks", "nodes", "memory", "iterations",
@@ -101,6 +101,21 @@ class Programs(unittest.TestCase):
                 self.assertGreaterEqual(row["median_us"], row["min_us"])
                 if row["system"] == bound:
                     self.assertEqual(row["algorithm"].split(",")[0], "wire" if nodes else "memory")
+
+    def test_bench_measures_every_collective_beside_mpi_and_finds_every_element_right(self):
+        factors = {"reduce": 1, "broadcast": 1, "reduce-scatter": 2 / 3, "all-gather": 2 / 3, "gather": 2 / 3,
+                   "scatter": 2 / 3, "all-to-all": 2 / 3}  # fmt: skip
+        for collective, factor in factors.items():
+            out = self.folder / "rows.json"
+            self.succeed("kolo-bench", collective, "--sizes", "0,12,100K", "--iterations", 4, "--compare", "mpi",
+                         "--json", out, ranks=3, nodes=2)  # fmt: skip
+            rows = json.loads(out.read_text())
+            self.assertEqual([row["system"] for row in rows], 3 * ["kolo", "mpi"])
+            for row in rows:
+                self.assertEqual(set(row), BENCH_FIELDS)
+                self.assertEqual((row["collective"], row["wrong"], row["memory"]), (collective, 0, "user"))
+                self.assertEqual(row["in_place"], collective == "broadcast")
+                self.assertAlmostEqual(row["busbw_GBps"], row["algbw_GBps"] * factor)
 
     def test_rows_say_what_travelled_whoever_asked_for_it(self):
         out = self.folder / "rows.json"

@@ -1,0 +1,56 @@
+#include "benchmarks/collective/collective_case.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace kolo::bench {
+namespace {
+
+constexpr int kRoot = 0;
+
+bool has(const std::vector<int>& ranks, int rank) {
+  return std::ranges::find(ranks, rank) != ranks.end();
+}
+
+}  // namespace
+
+Goal CollectiveCase::goal(int ranks) const {
+  const auto size = static_cast<std::size_t>(ranks);
+  const std::vector<std::size_t> parts(size, part(ranks));
+  switch (verb) {
+    case Verb::kReduce:
+      return Goal::reduce(kRoot, ranks, count());
+    case Verb::kReduceScatter:
+      return Goal::reduce_scatter(parts);
+    case Verb::kAllGather:
+      return Goal::all_gather(parts);
+    case Verb::kGather:
+      return Goal::gather(kRoot, parts);
+    case Verb::kScatter:
+      return Goal::scatter(kRoot, parts);
+    case Verb::kAllToAll:
+      return Goal::all_to_all(ranks, std::vector<std::size_t>(size * size, part(ranks)));
+    case Verb::kBroadcast:
+      return Goal::broadcast(kRoot, ranks, count());
+    case Verb::kAllReduce:
+      break;
+  }
+  return Goal::all_reduce(ranks, count());
+}
+
+double CollectiveCase::bus_factor(int ranks) const {
+  const double others = static_cast<double>(ranks - 1) / ranks;
+  if (verb == Verb::kAllReduce) return 2 * others;
+  return verb == Verb::kReduce || verb == Verb::kBroadcast ? 1 : others;
+}
+
+CaseCounts counts_of(const CollectiveCase& what, int rank, int ranks) {
+  CaseCounts counts;
+  for (const Goal::Part& part : what.goal(ranks).parts) {
+    if (has(part.contributors, rank)) counts.contributed += part.extent.count;
+    if (has(part.receivers, rank)) counts.received += part.extent.count;
+  }
+  return counts;
+}
+
+}  // namespace kolo::bench
