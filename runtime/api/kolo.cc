@@ -281,12 +281,14 @@ void Runtime::scatter(std::string_view name, const void* input, BufferView resul
   state_->run(state_->calls().scatter(name, input, result, root, counts));
 }
 
-Ticket Runtime::all_to_all_async(std::string_view name, const void* input, BufferView result) {
-  return state_->submit(state_->calls().all_to_all(name, input, result));
+Ticket Runtime::all_to_all_async(std::string_view name, const void* input, BufferView result,
+                                 PartCounts counts) {
+  return state_->submit(state_->calls().all_to_all(name, input, result, counts));
 }
 
-void Runtime::all_to_all(std::string_view name, const void* input, BufferView result) {
-  state_->run(state_->calls().all_to_all(name, input, result));
+void Runtime::all_to_all(std::string_view name, const void* input, BufferView result,
+                         PartCounts counts) {
+  state_->run(state_->calls().all_to_all(name, input, result, counts));
 }
 
 void Runtime::barrier() { state_->run(state_->calls().plain(OperationKind::kBarrier)); }

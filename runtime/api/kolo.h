@@ -277,11 +277,14 @@ class Runtime {
   void scatter(std::string_view name, const void* input, BufferView result, int root,
                PartCounts counts = {});
 
-  /// Copies part r of `input` of rank s to part s of `result` of rank r. Both hold as many
-  /// elements, in equal parts.
-  Ticket all_to_all_async(std::string_view name, const void* input, BufferView result);
+  /// Copies part r of `input` of rank s to part s of `result` of rank r. Without `counts` all parts
+  /// are equal; else `counts[s * world_size + r]`, the same on all ranks, is the number of elements
+  /// that rank s has for rank r.
+  Ticket all_to_all_async(std::string_view name, const void* input, BufferView result,
+                          PartCounts counts = {});
   /// The same, and waits for the result.
-  void all_to_all(std::string_view name, const void* input, BufferView result);
+  void all_to_all(std::string_view name, const void* input, BufferView result,
+                  PartCounts counts = {});
 
   /// Returns when every rank has called it.
   void barrier();

@@ -40,6 +40,10 @@ void check_apart(std::string_view name, const void* input, std::size_t input_cou
           name, "input and result overlap; leave the input out to work in place");
 }
 
+bool is_even(OperationCalls::Counts counts) {
+  return std::ranges::adjacent_find(counts, std::ranges::not_equal_to()) == counts.end();
+}
+
 /// How many elements each rank's part has.
 class Parts {
  public:
@@ -60,9 +64,7 @@ class Parts {
   }
   /// For `Operation::counts`.
   void write_to(std::vector<std::size_t>& counts) const {
-    const bool is_even =
-        std::ranges::adjacent_find(counts_, std::ranges::not_equal_to()) == counts_.end();
-    if (is_even) {
+    if (is_even(counts_)) {
       counts.assign(1, of(0));
     } else {
       counts.assign(counts_.begin(), counts_.end());
@@ -233,17 +235,36 @@ OperationCalls::New OperationCalls::scatter(std::string_view name, const void* i
 }
 
 OperationCalls::New OperationCalls::all_to_all(std::string_view name, const void* input,
-                                               const BufferView& result) const {
+                                               const BufferView& result, Counts counts) const {
   check_host(name, result);
-  const std::size_t each = part_of_all(name, result.count, world_size_, {});
-  check_memory(name, input, result.count);
+  const auto ranks = static_cast<std::size_t>(world_size_);
+  std::size_t sent = result.count;
+  if (!counts.empty()) {
+    if (counts.size() != ranks * ranks) {
+      fail(name,
+           fmt::format("there are {} counts for {} pairs of ranks", counts.size(), ranks * ranks));
+    }
+    std::size_t received = 0;
+    sent = 0;
+    for (std::size_t i = 0; i < ranks; ++i) {
+      sent += counts[static_cast<std::size_t>(rank_) * ranks + i];
+      received += counts[i * ranks + static_cast<std::size_t>(rank_)];
+    }
+    check_count(name, "result", result.count, received);
+  }
+  const std::size_t each = part_of_all(name, result.count, world_size_, counts);
+  check_memory(name, input, sent);
   check_memory(name, result.data, result.count);
-  check_apart(name, input, result.count, result.data, result.count, result.dtype);
+  check_apart(name, input, sent, result.data, result.count, result.dtype);
   New operation = make(OperationKind::kAllToAll, name);
   operation->buffer = result;
   operation->input = input;
   operation->out_of_place = true;
-  operation->counts.assign(1, each);
+  if (is_even(counts)) {
+    operation->counts.assign(1, counts.empty() ? each : counts.front());
+  } else {
+    operation->counts.assign(counts.begin(), counts.end());
+  }
   return operation;
 }
 

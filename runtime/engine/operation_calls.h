@@ -36,7 +36,8 @@ class OperationCalls {
              Counts counts) const;
   New scatter(std::string_view name, const void* input, const BufferView& result, int root,
               Counts counts) const;
-  New all_to_all(std::string_view name, const void* input, const BufferView& result) const;
+  New all_to_all(std::string_view name, const void* input, const BufferView& result,
+                 Counts counts) const;
   /// kBarrier or kClose.
   New plain(OperationKind kind) const;
 

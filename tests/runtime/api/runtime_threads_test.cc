@@ -61,6 +61,42 @@ TEST_P(RuntimeThreads, AllReduceBroadcastAndBarrier) {
   });
 }
 
+TEST_P(RuntimeThreads, CollectivesOfParts) {
+  Options options = test_options();
+  options.arena_bytes = std::size_t{16} << 20;
+  RuntimeJob(GetParam(), options).run([](Runtime& runtime) {
+    const auto ranks = static_cast<std::size_t>(runtime.world_size());
+    const auto mine = static_cast<float>(runtime.rank() + 1);
+    const auto sum = static_cast<float>(ranks * (ranks + 1) / 2);
+    const auto part_of_rank = [](std::size_t rank) { return static_cast<float>(rank + 1); };
+    for (const std::size_t count : std::initializer_list<std::size_t>{1, 1000, 40'000}) {
+      const std::string size = std::to_string(count);
+      for (int use = 0; use < 3; ++use) {
+        const std::vector<float> one(count, mine);
+        std::vector<float> all(count * ranks), spread(count * ranks), part(count);
+        runtime.all_gather("all_gather " + size, one.data(), view(all));
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          require(all[i] == part_of_rank(i / count), "all_gather");
+        }
+        Ticket ticket = runtime.all_to_all_async("all_to_all " + size, all.data(), view(spread));
+        runtime.reduce_scatter("reduce_scatter " + size, all.data(), view(part));
+        for (float value : part)
+          require(value == mine * static_cast<float>(ranks), "reduce_scatter");
+        ticket.wait();
+        for (float value : spread) require(value == mine, "all_to_all");
+        runtime.reduce("reduce " + size, one.data(), view(part), 0);
+        if (runtime.rank() == 0) {
+          for (float value : part) require(value == sum, "reduce");
+        }
+        runtime.scatter("scatter " + size, all.data(), view(part), 0);
+        for (float value : part) require(value == mine, "scatter");
+        runtime.gather("gather " + size, view(part), spread.data(), 0);
+        if (runtime.rank() == 0) require(spread == all, "gather");
+      }
+    }
+  });
+}
+
 TEST_P(RuntimeThreads, ManyAsynchronousOperationsInAnyOrder) {
   RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
     constexpr std::size_t kOperations = 20;

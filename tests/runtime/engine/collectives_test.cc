@@ -122,7 +122,7 @@ std::vector<Call> calls() {
       {.name = "all_to_all",
        .takes_counts = false,
        .make = [](const auto& calls, const auto& name, auto& b, const auto&, int,
-                  bool) { return calls.all_to_all(name, b.input.data(), view(b.result)); },
+                  bool) { return calls.all_to_all(name, b.input.data(), view(b.result), {}); },
        .goal =
            [](const auto& counts, int) {
              return Goal::all_to_all(
@@ -290,6 +290,24 @@ TEST(CollectiveMismatch, IsTheSameErrorEverywhereAndHarmsNothing) {
   }
 }
 
+TEST(CollectiveCalls, SendEachRankAsMuchAsTheCountsSay) {
+  const std::vector<std::size_t> counts{0, 5, 300, 7, 0, 1, 2, 64, 3};
+  const Goal goal = Goal::all_to_all(3, counts);
+  EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.verify_schedules = true}, 9);
+  std::vector<Buffers> buffers;
+  for (int rank = 0; rank < 3; ++rank) buffers.push_back(buffers_for(goal, rank, false));
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (int rank = 0; rank < 3; ++rank) {
+    OperationPool pool;
+    auto& mine = buffers[static_cast<std::size_t>(rank)];
+    operations.push_back(
+        job.submit(rank, *OperationCalls(pool, rank, 3)
+                              .all_to_all("x", mine.input.data(), view(mine.result), counts)));
+  }
+  job.finish(operations);
+  for (const Buffers& mine : buffers) EXPECT_EQ(mine.result, mine.expected);
+}
+
 TEST(CollectiveCalls, RefuseWhatCannotBeMeant) {
   OperationPool pool;
   const OperationCalls calls(pool, 1, 3);
@@ -316,13 +334,18 @@ TEST(CollectiveCalls, RefuseWhatCannotBeMeant) {
               }),
               testing::HasSubstr("the result has 3 elements where the counts say 2"));
   EXPECT_THAT(refused([&] {
-                calls.all_to_all("x", in.data(), {out.data(), 10, DType::kFloat32});
+                calls.all_to_all("x", in.data(), {out.data(), 10, DType::kFloat32}, {});
               }),
               testing::HasSubstr("10 elements are not as many for each of 3 ranks"));
-  EXPECT_THAT(refused([&] { calls.all_to_all("x", out.data(), result); }),
+  EXPECT_THAT(refused([&] { calls.all_to_all("x", out.data(), result, {}); }),
               testing::HasSubstr("overlap"));
-  EXPECT_THAT(refused([&] { calls.all_to_all("x", nullptr, result); }),
+  EXPECT_THAT(refused([&] { calls.all_to_all("x", nullptr, result, {}); }),
               testing::HasSubstr("a buffer is null"));
+  EXPECT_THAT(refused([&] { calls.all_to_all("x", in.data(), result, counts); }),
+              testing::HasSubstr("3 counts for 9 pairs of ranks"));
+  const std::vector<std::size_t> pairs{0, 1, 2, 3, 4, 5, 6, 7, 8};
+  EXPECT_THAT(refused([&] { calls.all_to_all("x", in.data(), result, pairs); }),
+              testing::HasSubstr("the result has 30 elements where the counts say 12"));
   BufferView device = result;
   device.memory = MemoryKind::kDevice;
   EXPECT_THAT(refused([&] { calls.all_gather("x", in.data(), device, {}); }),
