@@ -53,15 +53,14 @@ class Exchange {
  public:
   Exchange(const Goal& goal, const BucketLayout& layout, const ProcessGrid& grid,
            const CompileOptions& options)
-      : goal_(goal), layout_(layout), grid_(grid), options_(options) {
+      : layout_(layout), grid_(grid), options_(options), parts_(shared_out(goal)) {
     sums_in_one_place_ =
         is_16bit_float(layout.dtype) && layout.op != ReduceOp::kMin && layout.op != ReduceOp::kMax;
     slots_of_a_round_ = count_slots_of_a_round();
     const std::size_t piece_bytes = slot_bytes() / slots_of_a_round_;
-    for (const Goal::Part& part : goal.parts) {
-      if (part.extent.count > 0) {
-        rounds_ = std::max(rounds_, chunk_count(part.extent, layout.dtype, piece_bytes));
-      }
+    for (const Share& share : parts_) {
+      if (share.extent.count == 0) continue;
+      rounds_ = std::max(rounds_, chunk_count(share.extent, layout.dtype, piece_bytes));
     }
     for (std::size_t round = 0; round < rounds_; ++round) append_round(round, piece_bytes);
     give_slots();
@@ -89,6 +88,11 @@ class Exchange {
   }
 
  private:
+  /// A part, or as much of it as one rank sums.
+  struct Share : Goal::Part {
+    int adder = 0;  ///< Who sums it.
+  };
+
   /// One step of the way of a part in a round: the distance from contributor to receiver puts it in
   /// an order in which not all ranks begin with the same peer.
   struct Move {
@@ -100,6 +104,25 @@ class Exchange {
   std::size_t slot_bytes() const {
     const std::size_t bytes = layout_.bytes();
     return bytes <= options_.cached_bytes ? options_.cached_slot_bytes : options_.slot_bytes;
+  }
+
+  /// A receiver sums its part. The only receiver of a large bucket would sum and receive all of it,
+  /// while other processors and links are idle, so every rank sums a share for it.
+  std::vector<Share> shared_out(const Goal& goal) const {
+    std::vector<Share> shares;
+    for (const Goal::Part& part : goal.parts) {
+      const bool is_rooted = goal.parts.size() == 1 && part.sums() && part.receivers.size() == 1;
+      if (!is_rooted || part.contributors.size() == 2 || layout_.bytes() <= slot_bytes()) {
+        shares.push_back({part, part.receivers.front()});
+        continue;
+      }
+      for (std::size_t i = 0; i < part.contributors.size(); ++i) {
+        Share share{part, part.contributors[i]};
+        share.extent = part_of(part.extent, part.contributors.size(), i, layout_.dtype);
+        shares.push_back(std::move(share));
+      }
+    }
+    return shares;
   }
 
   /// The most slots that one rank uses in a round, but at least one.
@@ -121,8 +144,8 @@ class Exchange {
   void append_round(std::size_t round, std::size_t piece_bytes) {
     std::vector<Move> moves;
     std::vector<Extent> pieces;  // by part
-    for (std::size_t i = 0; i < goal_.parts.size(); ++i) {
-      const Goal::Part& part = goal_.parts[i];
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      const Share& part = parts_[i];
       const std::size_t count =
           part.extent.count == 0 ? 0 : chunk_count(part.extent, layout_.dtype, piece_bytes);
       const Extent piece =
@@ -130,15 +153,15 @@ class Exchange {
       pieces.push_back(piece);
       if (piece.count == 0) continue;
       for (int contributor : part.contributors) {
-        moves.push_back({distance(contributor, part.receivers.front()), i, contributor});
+        moves.push_back({distance(contributor, part.adder), i, contributor});
       }
     }
     std::ranges::sort(moves, {}, [](const Move& move) {
       return std::tuple(move.distance, move.contributor, move.part);
     });
-    std::vector<std::map<int, std::size_t>> handed(goal_.parts.size());
+    std::vector<std::map<int, std::size_t>> handed(parts_.size());
     for (const Move& move : moves) {
-      const Goal::Part& part = goal_.parts[move.part];
+      const Share& part = parts_[move.part];
       const Extent& piece = pieces[move.part];
       if (!part.sums()) {
         spread({.piece = piece, .holder = move.contributor}, part.receivers);
@@ -146,20 +169,19 @@ class Exchange {
         handed[move.part][move.contributor] = hand_over(piece, move.contributor, adder);
       }
     }
-    for (std::size_t i = 0; i < goal_.parts.size(); ++i) {
-      if (pieces[i].count > 0 && goal_.parts[i].sums()) {
-        append_sum(goal_.parts[i], pieces[i], handed[i]);
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      if (pieces[i].count > 0 && parts_[i].sums()) {
+        append_sum(parts_[i], pieces[i], handed[i]);
       }
     }
   }
 
-  /// The rank that adds up what `contributor` contributes: the receiver, or for another node one of
-  /// its own ranks.
-  int adder_of(const Goal::Part& part, int contributor) const {
-    const int receiver = part.receivers.front();
-    if (sums_in_one_place_ || grid_.same_node(contributor, receiver)) return receiver;
+  /// The rank that adds up what `contributor` contributes: that of the part, or for another node
+  /// one of its own ranks.
+  int adder_of(const Share& part, int contributor) const {
+    if (sums_in_one_place_ || grid_.same_node(contributor, part.adder)) return part.adder;
     const Ranks& peers = grid_.ranks_of_node(grid_.node(contributor));
-    return peers[static_cast<std::size_t>(receiver) % peers.size()];
+    return peers[static_cast<std::size_t>(part.adder) % peers.size()];
   }
 
   /// The contribution of `from`, for `to` to add up.
@@ -169,9 +191,8 @@ class Exchange {
     return add({.piece = piece, .holder = to, .sender = from});
   }
 
-  void append_sum(const Goal::Part& part, const Extent& piece,
+  void append_sum(const Share& part, const Extent& piece,
                   const std::map<int, std::size_t>& handed) {
-    const int receiver = part.receivers.front();
     std::map<int, std::vector<std::optional<std::size_t>>> addends;  // by adder
     std::vector<int> adders;  // in the order of their first contributions
     for (int contributor : part.contributors) {
@@ -183,17 +204,18 @@ class Exchange {
     }
     std::vector<std::optional<std::size_t>> all;
     for (int adder : adders) {
-      if (adder == receiver) {
+      if (adder == part.adder) {
         all.insert(all.end(), addends[adder].begin(), addends[adder].end());
         continue;
       }
-      Slice sum{.piece = piece, .holder = adder, .recipients = {receiver}};
+      Slice sum{.piece = piece, .holder = adder, .recipients = {part.adder}};
       // The only contribution of its node goes as it is.
       if (addends[adder].size() > 1) sum.addends = addends[adder];
       add(sum);
-      all.push_back(add({.piece = piece, .holder = receiver, .sender = adder}));
+      all.push_back(add({.piece = piece, .holder = part.adder, .sender = adder}));
     }
-    spread({.piece = piece, .holder = receiver, .addends = all, .finishes = true}, part.receivers);
+    spread({.piece = piece, .holder = part.adder, .addends = all, .finishes = true},
+           part.receivers);
   }
 
   /// Brings `slice` from its holder to all receivers.
@@ -233,10 +255,10 @@ class Exchange {
 
   void give_slots();
 
-  const Goal& goal_;
   const BucketLayout& layout_;
   const ProcessGrid& grid_;
   const CompileOptions& options_;
+  const std::vector<Share> parts_;
   bool sums_in_one_place_ = false;
   std::vector<Slice> slices_;
   std::size_t rounds_ = 0;

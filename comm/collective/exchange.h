@@ -20,7 +20,7 @@ namespace kolo {
 ///             contributors' slots -> a rank of their node, which sums -> the receiver
 ///
 /// The last form is for sums whose parts may be rounded: those of 16-bit floats are made in one
-/// place.
+/// place. If a large bucket has one receiver, each rank sums a share of it and hands it over.
 ///
 /// Before: the layout is Placement::kUser; goal, layout, grid and options are equal on all ranks.
 /// Cost:   per rank and element: one copy in and one out, and inside a node three flags at most.
