@@ -137,8 +137,9 @@ class Exchange {
     return most;
   }
 
+  /// From 1, the next rank, to the number of ranks, oneself: nobody waits for what a rank keeps.
   int distance(int from, int to) const {
-    return (to - from + grid_.world_size()) % grid_.world_size();
+    return 1 + (to - from + grid_.world_size() - 1) % grid_.world_size();
   }
 
   void append_round(std::size_t round, std::size_t piece_bytes) {
