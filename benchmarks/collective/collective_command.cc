@@ -163,9 +163,11 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
   const bool sums_gradients = verb == Verb::kAllReduce;
   command_
       .add_option("--sizes", sizes_,
-                  fmt::format("Bytes, comma-separated, with suffixes K, M and G; rounded down to "
-                              "whole elements{}",
-                              sums_gradients ? "" : " of equal parts. Of the parts of all ranks"))
+                  sums_gradients
+                      ? "Bytes, comma-separated, with suffixes K, M and G; rounded down to whole "
+                        "elements"
+                      : "Bytes of the parts of all ranks, comma-separated, with suffixes K, M and "
+                        "G; rounded down so that parts are equal")
       ->delimiter(',')
       ->capture_default_str();
   command_
