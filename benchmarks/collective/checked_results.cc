@@ -19,10 +19,6 @@ std::size_t moved(int rank, std::size_t element) {
   return 1 + (element + 7 * static_cast<std::size_t>(rank)) % kMostValue;
 }
 
-bool has(const std::vector<int>& ranks, int rank) {
-  return std::ranges::find(ranks, rank) != ranks.end();
-}
-
 double result_of(ReduceOp op, int world_size) {
   switch (op) {
     case ReduceOp::kSum:
@@ -74,8 +70,8 @@ CheckedResults::CheckedResults(const Runtime& runtime, const CollectiveCase& wha
     to.insert(to.end(), value.begin(), value.end());
   };
   for (const Goal::Part& part : what.goal(ranks).parts) {
-    const bool contributes = has(part.contributors, runtime.rank());
-    const bool receives = has(part.receivers, runtime.rank());
+    const bool contributes = part.contributes(runtime.rank());
+    const bool receives = part.receives(runtime.rank());
     if (!contributes && !receives) continue;
     for (std::size_t i = part.extent.offset; i < part.extent.end(); ++i) {
       const auto from = [&](int rank) -> const std::vector<std::byte>& {

@@ -8,10 +8,6 @@ namespace {
 
 constexpr int kRoot = 0;
 
-bool has(const std::vector<int>& ranks, int rank) {
-  return std::ranges::find(ranks, rank) != ranks.end();
-}
-
 }  // namespace
 
 Goal CollectiveCase::goal(int ranks) const {
@@ -47,8 +43,8 @@ double CollectiveCase::bus_factor(int ranks) const {
 CaseCounts counts_of(const CollectiveCase& what, int rank, int ranks) {
   CaseCounts counts;
   for (const Goal::Part& part : what.goal(ranks).parts) {
-    if (has(part.contributors, rank)) counts.contributed += part.extent.count;
-    if (has(part.receivers, rank)) counts.received += part.extent.count;
+    if (part.contributes(rank)) counts.contributed += part.extent.count;
+    if (part.receives(rank)) counts.received += part.extent.count;
   }
   return counts;
 }

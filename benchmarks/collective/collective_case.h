@@ -71,8 +71,7 @@ constexpr bool reduces(Verb verb) {
 /// The case that one row measures.
 struct CollectiveCase {
   Verb verb = Verb::kAllReduce;
-  /// Of the buffer of all parts: what each rank contributes to a sum or has for all others, what
-  /// each rank has gathered.
+  /// Size of the buffer that holds the parts of all ranks.
   std::size_t bytes = 0;
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -31,6 +32,8 @@ struct Goal {
     std::vector<int> receivers;     ///< Ascending.
 
     bool sums() const { return contributors.size() > 1; }
+    bool contributes(int rank) const { return std::ranges::binary_search(contributors, rank); }
+    bool receives(int rank) const { return std::ranges::binary_search(receivers, rank); }
   };
 
   /// A part of this count ends where the bucket ends.

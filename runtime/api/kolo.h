@@ -253,7 +253,8 @@ class Runtime {
   void reduce_scatter(std::string_view name, const void* input, BufferView result,
                       ReduceOp op = ReduceOp::kSum, PartCounts counts = {});
 
-  /// Copies `input` of all ranks, in their order, to `result` of every rank. Null `input`: in
+  /// Copies `input` of all ranks, in their order, to `result` of every rank. A rank with an empty
+  /// part passes any pointer but null. Null `input`: in
   /// place; this rank's part lies in its place in `result`.
   Ticket all_gather_async(std::string_view name, const void* input, BufferView result,
                           PartCounts counts = {});

@@ -120,4 +120,11 @@ OperationShape OperationShape::of(const Operation& operation) {
           .root = operation.root};
 }
 
+bool OperationShape::fits(const Operation& operation) const {
+  const std::size_t whole = operation.counts.empty() ? operation.buffer.count : 0;
+  return kind == operation.kind && count == whole && counts == operation.counts &&
+         dtype == operation.buffer.dtype && memory == operation.buffer.memory &&
+         out_of_place == operation.out_of_place && op == operation.op && root == operation.root;
+}
+
 }  // namespace kolo

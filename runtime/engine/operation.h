@@ -62,7 +62,8 @@ struct OperationShape {
   int root = 0;
 
   static OperationShape of(const Operation& operation);
-  friend bool operator==(const OperationShape&, const OperationShape&) = default;
+  /// Whether that is the shape of `operation`; allocates nothing.
+  bool fits(const Operation& operation) const;
 };
 
 }  // namespace kolo

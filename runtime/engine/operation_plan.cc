@@ -1,16 +1,10 @@
 #include "runtime/engine/operation_plan.h"
 
-#include <algorithm>
-
 #include "comm/collective/chunking.h"
 #include "fusion/segment_packer.h"
 
 namespace kolo {
 namespace {
-
-bool contains(const std::vector<int>& ranks, int rank) {
-  return std::ranges::find(ranks, rank) != ranks.end();
-}
 
 template <typename Byte, typename Buffer>
 Byte* at(Buffer* buffer, const std::optional<std::size_t>& offset) {
@@ -51,8 +45,8 @@ OperationTensors::OperationTensors(const Operation& operation, const Goal& goal,
   const DType dtype = operation.buffer.dtype;
   std::size_t result = 0, input = 0;
   for (const Goal::Part& part : goal.parts) {
-    const bool contributes = contains(part.contributors, rank);
-    const bool receives = contains(part.receivers, rank);
+    const bool contributes = part.contributes(rank);
+    const bool receives = part.receives(rank);
     if (part.extent.count == 0 || !(contributes || receives)) continue;
     const std::size_t bytes = part.extent.count * size_of(dtype);
     Place place;

@@ -12,8 +12,7 @@ int OperationTopic::waiters() const {
 
 OperationTopic::Need OperationTopic::need() const {
   if (queue_.empty() || proposal_ || arrived_ || is_held_) return Need::kNothing;
-  return bucket_ && !is_rejected_ && shape_ == OperationShape::of(head()) ? Need::kArrival
-                                                                          : Need::kProposal;
+  return bucket_ && !is_rejected_ && shape_.fits(head()) ? Need::kArrival : Need::kProposal;
 }
 
 void OperationTopic::proposed(const Topic& topic) { proposal_ = topic; }

@@ -10,18 +10,23 @@
 namespace kolo {
 namespace {
 
-CompileOptions compile_options(const BucketLayout& layout, const PlanInputs& inputs) {
+CompileOptions options_without_chunks(const BucketLayout& layout, const PlanInputs& inputs) {
   const Options& options = inputs.options;
   const bool on_device = layout.is_on_device();
   check(!on_device || inputs.device,
         "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
-  CompileOptions result{
-      .algorithm = on_device ? inputs.device_algorithm : inputs.algorithm,
-      .network_window = options.network_window,
-      .device_chunk_bytes = options.device_chunk_bytes,
-      .network_takes_device_memory = on_device && inputs.device->network_takes_memory,
-      .native_spans_nodes = on_device && inputs.device->native_spans_nodes,
-      .link_costs = inputs.costs};
+  return {.algorithm = on_device ? inputs.device_algorithm : inputs.algorithm,
+          .network_window = options.network_window,
+          .device_chunk_bytes = options.device_chunk_bytes,
+          .network_takes_device_memory = on_device && inputs.device->network_takes_memory,
+          .native_spans_nodes = on_device && inputs.device->native_spans_nodes,
+          .link_costs = inputs.costs};
+}
+
+/// With the chunks of the algorithm.
+CompileOptions compile_options(const BucketLayout& layout, const PlanInputs& inputs) {
+  const Options& options = inputs.options;
+  CompileOptions result = options_without_chunks(layout, inputs);
   result.chunk_bytes = options.chunk_bytes != kAutoBytes
                            ? options.chunk_bytes
                            : cheapest_chunk_bytes(layout, inputs.grid, result);
@@ -79,7 +84,7 @@ BucketRequest broadcast_request(std::string name, int root, const BucketLayout& 
 
 BucketRequest exchange_request(std::string name, const Goal& goal, const BucketLayout& layout,
                                const PlanInputs& inputs) {
-  const CompileOptions options = compile_options(layout, inputs);
+  const CompileOptions options = options_without_chunks(layout, inputs);
   return {.name = std::move(name),
           .layout = layout,
           .goal = goal,

@@ -25,10 +25,6 @@ float value_of(int rank, std::size_t element) {
   return static_cast<float>((rank + 1) * (static_cast<int>(element % 11) + 1));
 }
 
-bool has(const std::vector<int>& ranks, int rank) {
-  return std::ranges::find(ranks, rank) != ranks.end();
-}
-
 /// The buffers of one rank for a goal: part by part.
 struct Buffers {
   std::vector<float> input, result, expected;
@@ -37,8 +33,8 @@ struct Buffers {
 Buffers buffers_for(const Goal& goal, int rank, bool in_place) {
   Buffers buffers;
   for (const Goal::Part& part : goal.parts) {
-    const bool gives = has(part.contributors, rank);
-    const bool gets = has(part.receivers, rank);
+    const bool gives = part.contributes(rank);
+    const bool gets = part.receives(rank);
     for (std::size_t i = part.extent.offset; i < part.extent.end(); ++i) {
       float sum = 0;
       for (int each : part.contributors) sum += value_of(each, i);

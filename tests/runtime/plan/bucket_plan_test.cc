@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 namespace kolo {
 namespace {
@@ -42,6 +43,14 @@ TEST_F(BucketPlanTest, HasTheScheduleOfTheRankAndTheScaleOfTheOperation) {
   EXPECT_EQ(plan.schedule.algorithm, "ring");
   EXPECT_EQ(plan.binding.name, "weights");
   EXPECT_DOUBLE_EQ(plan.binding.scale, 1.0 / 3);
+}
+
+// `algorithm` is that of all-reduces; a ring would refuse to sum these.
+TEST_F(BucketPlanTest, AGatherOf16BitNumbersTakesNoAlgorithm) {
+  const Goal goal = Goal::all_gather(std::vector<std::size_t>{10, 20, 30});
+  const BucketLayout layout{
+      .count = goal.count(), .dtype = DType::kBFloat16, .placement = Placement::kUser};
+  EXPECT_NO_THROW(plan_bucket(exchange_request("parts", goal, layout, inputs()), inputs()));
 }
 
 TEST_F(BucketPlanTest, GoodSchedulesAreProved) {
