@@ -34,6 +34,7 @@ struct Contender {
   int iterations = 0;
   std::vector<double> times_us =
       {};  ///< Times of this rank, until they are reduced over the ranks.
+  double mean_us = 0;
   std::uint64_t wire_bytes = 0;
   std::uint64_t wrong = 0;
   bool hopeless = false;
@@ -69,6 +70,8 @@ class SizeBench {
     }
     for (Contender& contender : contenders_) {
       check_sums(contender);
+      contender.mean_us = summarise(contender.times_us).mean;
+      max_over_ranks(runtime_, {&contender.mean_us, 1});
       max_over_ranks(runtime_, contender.times_us);
     }
     return best_rows();
@@ -146,7 +149,7 @@ class SizeBench {
         CollectiveRow& best = rows.back();
         best.candidates.push_back(row.algorithm);
         best.wrong = row.wrong = sum(row.wrong, best.wrong);
-        if (row.time_us.median < best.time_us.median) {
+        if (row.slowest_us.median < best.slowest_us.median) {
           row.candidates = std::move(best.candidates);
           best = std::move(row);
         }
@@ -169,8 +172,9 @@ class SizeBench {
                       .what = contender.what,
                       .algorithm = contender.run->algorithm(),
                       .iterations = static_cast<int>(contender.times_us.size()),
-                      .time_us = summarise(contender.times_us)};
-    row.algbw = static_cast<double>(row.what.bytes) / row.time_us.mean / 1e3;
+                      .mean_us = contender.mean_us,
+                      .slowest_us = summarise(contender.times_us)};
+    row.algbw = static_cast<double>(row.what.bytes) / row.mean_us / 1e3;
     row.busbw = row.algbw * row.what.bus_factor(runtime_.world_size());
     if (contender.system->sums()) row.wrong = contender.wrong;
     if (contender.system->wire_bytes()) {

@@ -30,14 +30,18 @@ struct CollectiveOptions {
   int rounds = 5;      ///< Number of rounds within one size; each measures every system.
 };
 
-/// One case on one system. Times are those of the slowest rank of each iteration.
+/// One case on one system.
 struct CollectiveRow {
   std::string system;
   CollectiveCase what;
   std::string algorithm;  ///< If the system has several, the one with the least median.
   std::vector<std::string> candidates = {};  ///< All algorithms that were measured, with that one.
   int iterations = 0;
-  Summary time_us;
+  /// Mean time of an iteration on the rank where it is largest: what a loop of calls takes.
+  double mean_us = 0;
+  /// Of the slowest rank of each iteration: what a single call takes. Where ranks share cores they
+  /// take turns at being slow, and its mean exceeds the other.
+  Summary slowest_us;
   double algbw = 0, busbw = 0;  ///< GB/s (GB = 10^9 bytes), from the mean.
   /// Bytes per iteration of the rank that sent most; empty if the system does not count them.
   std::optional<std::uint64_t> wire_bytes = std::nullopt;

@@ -103,8 +103,10 @@ void print_header(const Runtime& runtime, const CollectiveOptions& options,
                   const std::vector<std::string>& peers) {
   fmt::print("# kolo-bench {}, kolo {}, kernels {}\n", to_string(options.what.verb), kVersion,
              kernel_target());
-  fmt::print("# {} ranks on {} nodes, {} cores here, times of the slowest rank\n",
-             runtime.world_size(), runtime.num_nodes(), std::thread::hardware_concurrency());
+  fmt::print(
+      "# {} ranks on {} nodes, {} cores here; time: mean of a loop; others: slowest rank of each "
+      "iteration\n",
+      runtime.world_size(), runtime.num_nodes(), std::thread::hardware_concurrency());
   for (const std::string& note : notes(runtime, options, peers)) fmt::print("# {}\n", note);
   fmt::print(fmt::runtime(kLine), "#", "size", "count", "dtype", "op", "system", "memory", "place",
              "algo", "ranks", "time", "median", "min", "p99", "algbw", "busbw", "wire", "#wrong");
@@ -115,11 +117,11 @@ void print_header(const Runtime& runtime, const CollectiveOptions& options,
 void print_row(const Runtime& runtime, const CollectiveRow& row) {
   const auto two_digits = [](double us) { return fmt::format("{:.2f}", us); };
   const auto three_digits = [](double rate) { return fmt::format("{:.3f}", rate); };
-  const Summary& time = row.time_us;
+  const Summary& time = row.slowest_us;
   fmt::print(fmt::runtime(kLine), " ", row.what.bytes, row.what.count(), to_string(row.what.dtype),
              to_string(row.what.op), row.system, to_string(row.what.home),
              row.what.in_place ? "in" : "out", row.algorithm, runtime.world_size(),
-             two_digits(time.mean), two_digits(time.median), two_digits(time.min),
+             two_digits(row.mean_us), two_digits(time.median), two_digits(time.min),
              time.p99 ? two_digits(*time.p99) : "-", three_digits(row.algbw),
              three_digits(row.busbw), or_dash(row.wire_bytes), or_dash(row.wrong));
   std::fflush(stdout);
@@ -140,10 +142,10 @@ nlohmann::json to_json(const Runtime& runtime, const std::string& label, const C
           {"memory", to_string(row.what.home)},
           {"in_place", row.what.in_place},
           {"iterations", row.iterations},
-          {"time_us", row.time_us.mean},
-          {"median_us", row.time_us.median},
-          {"min_us", row.time_us.min},
-          {"p99_us", or_null(row.time_us.p99)},
+          {"time_us", row.mean_us},
+          {"median_us", row.slowest_us.median},
+          {"min_us", row.slowest_us.min},
+          {"p99_us", or_null(row.slowest_us.p99)},
           {"algbw_GBps", row.algbw},
           {"busbw_GBps", row.busbw},
           {"wire_bytes", or_null(row.wire_bytes)},

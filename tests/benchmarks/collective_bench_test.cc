@@ -131,7 +131,7 @@ TEST(CollectiveBench, MeasuresEnoughIterationsForAMedianHoweverShortTheTime) {
                             {.sizes = {64}, .seconds = 1e-9});
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].iterations, kLeastIterations);
-  EXPECT_EQ(rows[0].time_us.p99, std::nullopt);
+  EXPECT_EQ(rows[0].slowest_us.p99, std::nullopt);
 }
 
 TEST(CollectiveBench, KnowsNoLimitInsideANode) {
