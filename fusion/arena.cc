@@ -13,7 +13,9 @@ constexpr std::size_t kPageBytes = 4096;
 
 }  // namespace
 
-ArenaAllocator::ArenaAllocator(std::size_t capacity_bytes) : capacity_(capacity_bytes) {}
+ArenaAllocator::ArenaAllocator(std::size_t capacity_bytes, std::string_view user,
+                               std::string_view option)
+    : capacity_(capacity_bytes), user_(user), option_(option) {}
 
 std::size_t ArenaAllocator::allocate(std::size_t bytes) {
   // Whole pages, so that committing the memory of one bucket commits no other's.
@@ -27,9 +29,9 @@ std::size_t ArenaAllocator::allocate(std::size_t bytes) {
   if (bytes > capacity_ || needed > capacity_ || offset > capacity_ - needed) {
     throw KoloError(
         {.code = ErrorCode::kResources,
-         .what = fmt::format("the arena has no room for a bucket of {} bytes: {} of {} bytes "
-                             "are free; raise arena_bytes (KOLO_ARENA_BYTES)",
-                             bytes, capacity_ - used(), capacity_)});
+         .what = fmt::format("the arena has no room for {} of {} bytes: {} of {} bytes are free; "
+                             "raise {}",
+                             user_, bytes, capacity_ - used(), capacity_, option_)});
   }
   used_.emplace(offset, needed);
   return offset;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <string_view>
 
 namespace kolo {
 
@@ -10,7 +11,9 @@ namespace kolo {
 /// every rank's arena. First fit. Threads: one.
 class ArenaAllocator {
  public:
-  explicit ArenaAllocator(std::size_t capacity_bytes);
+  /// `user` is what it serves and `option` what limits it, for errors.
+  explicit ArenaAllocator(std::size_t capacity_bytes, std::string_view user = "a bucket",
+                          std::string_view option = "arena_bytes (KOLO_ARENA_BYTES)");
 
   /// Errors: KoloError(kResources) naming the requested and the free bytes, and the option to
   ///         raise.
@@ -23,6 +26,7 @@ class ArenaAllocator {
 
  private:
   std::size_t capacity_;
+  std::string_view user_, option_;
   std::map<std::size_t, std::size_t> used_;  // offset -> bytes
 };
 

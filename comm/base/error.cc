@@ -66,6 +66,7 @@ int exit_status(ErrorCode code) {
 
 std::string Error::to_string() const {
   std::string text;
+  if (!group.empty()) text += fmt::format("group {}: ", group);
   if (rank >= 0) text += fmt::format("rank {}: ", rank);
   if (peer >= 0) text += fmt::format("peer {}: ", peer);
   if (!verb.empty()) text += verb;

@@ -36,12 +36,14 @@ struct Error {
   ErrorCode code = ErrorCode::kInternal;  ///< Class.
   int rank = -1;                          ///< Rank that found the failure.
   int peer = -1;                          ///< Rank that caused it.
+  std::string group = {};                 ///< Group that these are ranks of; empty: the job.
   std::string verb = {};                  ///< mark, agree, plan, start, run, complete or wait.
   std::string bucket = {};                ///< Bucket or tensor.
   std::string what = {};                  ///< The sentence a person reads.
   bool logged = false;  ///< True if this process has already written it to its log.
 
-  /// One line with the fields that apply: "rank 3: peer 1: agree of 'fc1.weight': ...".
+  /// One line with the fields that apply: "rank 3: peer 1: agree of 'fc1.weight': ...";
+  /// "group 'pp' [2, 5]: rank 0: ..." with a group.
   std::string to_string() const;
 };
 

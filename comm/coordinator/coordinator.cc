@@ -11,10 +11,6 @@
 namespace kolo {
 namespace {
 
-// The counters of the leader's memory: how many local arrivals a bucket has had, and how many of
-// its iterations all nodes have released.
-constexpr std::uint32_t kFirstReleasedCounter = kMaxBuckets;
-
 /// Between the complaints of a rank, each of which makes the root ask all ranks. It does not grow
 /// with the age of what is pending, so a rank that freezes late is noticed as soon as any other.
 Duration complaint_interval(const CoordinatorOptions& options) {
@@ -30,21 +26,25 @@ Duration check_interval(const CoordinatorOptions& options) {
 }  // namespace
 
 Coordinator::Coordinator(Transport& transport, const ProcessGrid& grid, const Clock& clock,
-                         CoordinatorOptions options, const std::atomic<int>* user_threads)
+                         CoordinatorOptions options, const std::atomic<int>* user_threads,
+                         ControlSwitch* control_switch)
     : transport_(transport),
       grid_(grid),
       clock_(clock),
-      options_(options),
+      options_(std::move(options)),
       user_threads_(user_threads),
+      switch_(control_switch),
       tree_(CombiningTree::build(transport.rank(), grid)),
       leader_(grid.leader(grid.node(transport.rank()))),
       local_size_(static_cast<std::uint64_t>(grid.local_size(transport.rank()))),
       negotiator_(tree_),
       inspector_(grid.world_size(),
-                 {.confirm_after = options.mismatch_after, .stall_after = options.stall_after}) {}
+                 {.confirm_after = options_.mismatch_after, .stall_after = options_.stall_after}) {}
 
+/// The leader's memory counts the local arrivals of each bucket, and behind those how many of its
+/// iterations all nodes have released.
 std::uint32_t Coordinator::released_counter(BucketId bucket) const {
-  return kFirstReleasedCounter + bucket;
+  return options_.buckets + bucket;
 }
 
 Topic Coordinator::propose(std::string_view name, std::uint64_t value, Negotiator::Rule rule,
@@ -116,7 +116,7 @@ bool Coordinator::poll() {
   receive();
   flush();  // A decision that came before a failure still counts.
   // A peer that left because of a failure has said which: that comes before its own absence.
-  if (const auto error = transport_.failure()) fail(*error);
+  if (const auto error = transport_.failure()) fail_with(*error);
   if (failure_) return true;
   count_arrivals();
   flush();
@@ -131,6 +131,7 @@ std::span<const Agreed> Coordinator::take_agreed() {
 
 void Coordinator::receive() {
   while (!failure_ && transport_.receive_control(incoming_)) {
+    if (switch_ != nullptr && switch_->take(incoming_)) continue;
     const auto frame = decode(incoming_.bytes);
     if (frame) {
       silence_.erase(incoming_.peer);
@@ -162,7 +163,7 @@ void Coordinator::handle(int peer, const Frame& frame) {
       conclude(inspector_.report(peer, frame, clock_.now()));
       break;
     case FrameKind::kWarn:
-      log::warn(frame.error.what);
+      warn(frame.error.what);
       break;
     case FrameKind::kPing:
       send(peer, {.kind = FrameKind::kPong});
@@ -274,15 +275,21 @@ void Coordinator::forget_rejected(const Frame& decision) {
 
 void Coordinator::conclude(const std::optional<StallInspector::Finding>& finding) {
   if (const auto warning = inspector_.take_warning()) {
-    log::warn(warning->text);
+    warn(warning->text);
     if (warning->is_for_all_ranks) {
       send_to_others({.kind = FrameKind::kWarn, .error = {.what = warning->text}});
     }
   }
   if (!finding) return;
   Error error = finding->error;
+  error.group = options_.group;
   log::report(error);
   negotiator_.reject(finding->topics, error);
+}
+
+void Coordinator::warn(std::string_view text) const {
+  log::warn(options_.group.empty() ? std::string(text)
+                                   : fmt::format("group {}: {}", options_.group, text));
 }
 
 template <typename Visit>
@@ -408,10 +415,15 @@ void Coordinator::complain(TimePoint now) {
 void Coordinator::expect_answer(int peer) { silence_.try_emplace(peer, Duration(0)); }
 
 void Coordinator::fail(const Error& error) {
+  Error named = error;
+  named.group = options_.group;
+  fail_with(std::move(named));
+}
+
+void Coordinator::fail_with(Error error) {
   if (failure_) return;
-  Error reported = error;
-  log::report(reported);
-  leave(reported);
+  log::report(error);
+  leave(error);
 }
 
 /// Tells every rank itself, since the tree may lead through the lost one. Ranks that were told pass

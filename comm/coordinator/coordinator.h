@@ -16,6 +16,7 @@
 #include "comm/coordinator/stall_inspector.h"
 #include "comm/coordinator/waited.h"
 #include "comm/schedule/bucket_layout.h"
+#include "comm/transport/control_switch.h"
 #include "comm/transport/transport.h"
 #include "topology/process_grid.h"
 
@@ -28,6 +29,10 @@ struct CoordinatorOptions {
   Duration peer_timeout = std::chrono::seconds(10);
   /// A topic that ranks wait for in vain for this long is an error; the largest value: never.
   Duration stall_after = Duration::max();
+  /// Numbers of buckets are below.
+  BucketId buckets = kMaxBuckets;
+  /// The group of ranks, for errors; empty: the whole job.
+  std::string group = {};
 };
 
 /// A submission as errors show it, and as the inspector of stalls judges it.
@@ -58,9 +63,11 @@ struct Agreed {
 class Coordinator {
  public:
   /// `user_threads` counts the threads of the program that have used the runtime and still run; it
-  /// outlives the coordinator. Null: those that wait are all there are.
+  /// outlives the coordinator. Null: those that wait are all there are. Control frames that are not
+  /// the coordinator's go to `control_switch`, if there is one, which outlives it, too.
   Coordinator(Transport& transport, const ProcessGrid& grid, const Clock& clock,
-              CoordinatorOptions options, const std::atomic<int>* user_threads = nullptr);
+              CoordinatorOptions options, const std::atomic<int>* user_threads = nullptr,
+              ControlSwitch* control_switch = nullptr);
 
   /// Proposes the next use of `name`. `text` describes it, one line per tensor; `waited` must live
   /// until the decision.
@@ -142,11 +149,13 @@ class Coordinator {
   bool forget(const Topic& topic);
   void forget_rejected(const Frame& decision);
   void conclude(const std::optional<StallInspector::Finding>& finding);
+  void warn(std::string_view text) const;
   Frame report(const Frame& query) const;
   template <typename Visit>
   void for_each_pending(Visit visit);
   template <typename Visit>
   void for_each_pending(Visit visit) const;
+  void fail_with(Error error);
   void complain(TimePoint now);
   void count_silence(TimePoint now, std::span<const int> awaited);
   void ping_silent(std::span<const int> awaited);
@@ -158,6 +167,7 @@ class Coordinator {
   const Clock& clock_;
   CoordinatorOptions options_;
   const std::atomic<int>* user_threads_;
+  ControlSwitch* switch_;
   CombiningTree tree_;
   int leader_;
   std::uint64_t local_size_;

@@ -9,7 +9,7 @@
 namespace kolo {
 
 using BucketId = std::uint32_t;
-/// As many as fit the bucket field of a message's tag.
+/// Of the whole job; its groups have fewer each. Message tags have room for both.
 inline constexpr BucketId kMaxBuckets = BucketId{1} << 12;
 
 /// A contiguous run of bucket elements.

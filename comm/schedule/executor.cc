@@ -11,7 +11,7 @@
 namespace kolo {
 namespace {
 
-static_assert(kMaxBuckets == BucketId{1} << kTagBucketBits);
+static_assert(kMaxBuckets < BucketId{1} << kTagBucketBits);
 
 /// Bytes that the kernels of one bucket write in one poll, for each thread.
 constexpr std::size_t kKernelBytesPerPoll = std::size_t{1} << 20;

@@ -7,13 +7,14 @@ namespace kolo {
 /// Label of a data message. A receive matches exactly one send, and a message of another bucket or
 /// iteration is told apart.
 ///
-///   bits  63..48  47..36  35..20     19..0
+///   bits  63..48  47..32  31..20     19..0
 ///         source  bucket  iteration  ordinal
 ///
 /// `source` is the sending rank, `ordinal` counts the messages from that rank to the receiver
 /// within one run of one schedule. Fields wrap around; two messages in flight are never so far
 /// apart that they become equal. A bucket's number may be used again: its iterations go on from
-/// those of the bucket that had the number before, so plans need no label of their own.
+/// those of the bucket that had the number before, so plans need no label of their own. The job has
+/// the lowest numbers, its groups have the others (see `GroupPlace`).
 struct Tag {
   std::uint32_t source = 0;
   std::uint32_t bucket = 0;
@@ -24,8 +25,8 @@ struct Tag {
 };
 
 inline constexpr int kTagOrdinalBits = 20;
-inline constexpr int kTagIterationBits = 16;
-inline constexpr int kTagBucketBits = 12;
+inline constexpr int kTagIterationBits = 12;
+inline constexpr int kTagBucketBits = 16;
 inline constexpr int kTagSourceBits = 16;
 
 constexpr std::uint64_t pack(const Tag& tag) {

@@ -147,11 +147,12 @@ class Transport : public MessageTransport {
   virtual void sleep(Duration limit) = 0;
 };
 
-/// Capacities that all ranks of a job share.
+/// Capacities that all ranks of a job, or of a group, share.
 struct TransportLimits {
   std::size_t arena_bytes = std::size_t{16} << 30;  ///< Address space; memory is committed on use.
   std::uint32_t flags_per_peer = 1U << 16;
   std::uint32_t counters = 1U << 14;
+  std::uint32_t buckets = 1U << 12;  ///< At a time; each needs two counters.
 };
 
 }  // namespace kolo

@@ -39,6 +39,7 @@ namespace kolo {
 
 class Device;
 class GradientGroup;
+class MemberState;
 class RuntimeState;
 
 /// The plan of a gradient set; it holds for all iterations until the set is planned again.
@@ -142,60 +143,71 @@ class GradientSet {
   bool is_warming_up(std::size_t index) const;
 
  private:
-  friend class Runtime;
-  GradientSet(RuntimeState& runtime, std::shared_ptr<GradientGroup> group);
+  friend class Group;
+  GradientSet(std::shared_ptr<MemberState> owner, std::shared_ptr<GradientGroup> group);
 
   [[noreturn]] void fail_late() const;
   void between_iterations(std::string_view call) const;
 
-  RuntimeState* runtime_;
+  std::shared_ptr<MemberState> owner_;
   std::shared_ptr<GradientGroup> group_;
 };
 
-/// One rank's connection to its job. Owns the engine thread; two of them in one process are fine,
-/// at once or in succession. Under mpirun MPI then runs until the process ends.
+/// Settings of a group; the same on all its members.
+struct GroupOptions {
+  /// For errors, and to tell groups of the same ranks apart; may be empty.
+  std::string name = {};
+  /// Address space of each member's arena in the group. Memory is committed when it is used.
+  std::size_t arena_bytes = std::size_t{256} << 20;
+};
+
+/// A group of ranks and its collectives. Ranks are numbered from 0 in each group. A group has names
+/// and errors of its own: names are those of other operations elsewhere, and whatever stalls or
+/// fails in it holds up nothing else, unless a rank is lost, which ends the job. Groups may
+/// overlap.
+///
+/// Groups use host memory, and connections and threads of the job: each costs a part of the arena
+/// of its members, which is given back when all have released it.
 ///
 /// Threads: any thread may call; each rank calls a collective once per name, and calls with
-///          different names may come in any order. Construct and destroy on the main thread.
+///          different names may come in any order.
 /// Errors:  after a failure (as opposed to a mismatch of one name) every later call throws the same
-///          error.
-class Runtime {
+///          error, which names the group.
+class Group {
  public:
-  /// Finds the job in the environment: Open MPI's `mpirun`, else RANK/WORLD_SIZE/MASTER_ADDR/
-  /// MASTER_PORT (torchrun), else SLURM_PROCID/SLURM_NTASKS, else a job of one rank. KOLO_*
-  /// variables fill every option that `options` leaves at its default.
-  static Runtime from_environment(Options options = {});
+  /// Leaves the other group unusable.
+  Group(Group&&) noexcept;
+  /// Leaves the other group unusable.
+  Group& operator=(Group&&) noexcept;
+  /// Releases the group once all members have done so, and waits for none of them. A group must not
+  /// outlive the runtime.
+  ~Group();
 
-  /// Joins the job that `rendezvous` describes. Collective.
-  Runtime(std::unique_ptr<Rendezvous> rendezvous, Options options);
-  /// Leaves the other runtime unusable.
-  Runtime(Runtime&&) noexcept;
-  /// Leaves the other runtime unusable.
-  Runtime& operator=(Runtime&&) noexcept;
-  /// Closes the runtime; logs errors instead of throwing them.
-  ~Runtime();
-
-  /// This process's rank, from 0 to world_size() - 1.
+  /// This process's rank in the group, from 0 to size() - 1.
   int rank() const;
-  /// Number of ranks in the job.
-  int world_size() const;
-  /// This process's rank within its node.
-  int local_rank() const;
-  /// Number of ranks on this node.
-  int local_size() const;
-  /// Index of this node, from 0 to num_nodes() - 1.
-  int node() const;
-  /// Number of nodes in the job.
-  int num_nodes() const;
-  /// The options in force, with defaults filled in.
-  const Options& options() const;
-  /// The link costs in force, as text for the option `link_costs`.
-  std::string link_costs() const;
-  /// The accelerator that the option `device` names; null for "cpu".
-  Device* device() const;
+  /// Number of ranks in the group.
+  int size() const;
+  /// Ranks of the job, by rank in the group.
+  const std::vector<int>& ranks_of_job() const;
+
+  /// Founds a group of these ranks of this group, in this order. Called by its members only, which
+  /// found groups of the same ranks and name in the same order, and all others in any order.
+  ///
+  /// Errors: UsageError for ranks that do not exist, come twice or leave out this one;
+  ///         KoloError(kMismatch, kResources, kStall), the same on every member that came;
+  ///         KoloError(kTimeout) after `operation_timeout`: a repeated call goes on waiting.
+  Group group(const std::vector<int>& ranks, GroupOptions options = {}) const;
+  /// Splits this group into one for each color, ordered by key and then by rank. Collective over
+  /// this group. A rank with a negative color gets none.
+  std::optional<Group> split(int color, int key, GroupOptions options = {}) const;
+  /// The group of the ranks of this group that share this rank's node. Collective over those.
+  Group node_group(GroupOptions options = {}) const;
+  /// The group of the ranks of this group that have the same place in their nodes, one per node.
+  /// Collective over those.
+  Group cross_group(GroupOptions options = {}) const;
 
   /// Agrees on a set of gradients with all ranks and plans its buckets. Collective; the set must
-  /// not outlive the runtime.
+  /// not outlive the group.
   ///
   /// Errors: KoloError(kMismatch), the same on every rank, naming rank, tensor and both values;
   ///         KoloError(kTimeout) if not all ranks have come within `operation_timeout`. The same
@@ -279,7 +291,7 @@ class Runtime {
                PartCounts counts = {});
 
   /// Copies part r of `input` of rank s to part s of `result` of rank r. Without `counts` all parts
-  /// are equal; else `counts[s * world_size + r]`, the same on all ranks, is the number of elements
+  /// are equal; else `counts[s * size() + r]`, the same on all ranks, is the number of elements
   /// that rank s has for rank r.
   Ticket all_to_all_async(std::string_view name, const void* input, BufferView result,
                           PartCounts counts = {});
@@ -290,15 +302,61 @@ class Runtime {
   /// Returns when every rank has called it.
   void barrier();
 
-  /// Payload bytes that this rank has sent to other nodes so far.
+  /// Payload bytes that this rank has sent to other nodes so far, in this group's own operations.
   std::uint64_t network_bytes_sent() const;
 
-  /// Waits until all ranks close, then stops the engine. Collective and idempotent. Later calls
+  /// Waits until all members close the group, then ends it. Collective and idempotent. Later calls
   /// fail with kShutdown.
   void close();
 
+ protected:
+  explicit Group(std::shared_ptr<MemberState> state);
+
+  std::shared_ptr<MemberState> state_;
+};
+
+/// One rank's connection to its job, and the group of all ranks. Owns the engine thread; two of
+/// them in one process are fine, at once or in succession. Under mpirun MPI then runs until the
+/// process ends.
+///
+/// Threads: as for a group. Construct and destroy on the main thread.
+class Runtime : public Group {
+ public:
+  /// Finds the job in the environment: Open MPI's `mpirun`, else RANK/WORLD_SIZE/MASTER_ADDR/
+  /// MASTER_PORT (torchrun), else SLURM_PROCID/SLURM_NTASKS, else a job of one rank. KOLO_*
+  /// variables fill every option that `options` leaves at its default.
+  static Runtime from_environment(Options options = {});
+
+  /// Joins the job that `rendezvous` describes. Collective.
+  Runtime(std::unique_ptr<Rendezvous> rendezvous, Options options);
+  /// Leaves the other runtime unusable.
+  Runtime(Runtime&&) noexcept;
+  /// Leaves the other runtime unusable.
+  Runtime& operator=(Runtime&&) noexcept;
+  /// Closes the runtime; logs errors instead of throwing them.
+  ~Runtime();
+
+  /// Number of ranks in the job.
+  int world_size() const;
+  /// This process's rank within its node.
+  int local_rank() const;
+  /// Number of ranks on this node.
+  int local_size() const;
+  /// Index of this node, from 0 to num_nodes() - 1.
+  int node() const;
+  /// Number of nodes in the job.
+  int num_nodes() const;
+  /// The options in force, with defaults filled in.
+  const Options& options() const;
+  /// The link costs in force, as text for the option `link_costs`.
+  std::string link_costs() const;
+  /// The accelerator that the option `device` names; null for "cpu".
+  Device* device() const;
+
  private:
-  std::unique_ptr<RuntimeState> state_;
+  explicit Runtime(std::unique_ptr<RuntimeState> runtime);
+
+  std::unique_ptr<RuntimeState> runtime_;
 };
 
 }  // namespace kolo

@@ -16,21 +16,24 @@ FlagRanges::Use flag_use(const Schedule& schedule) {
 
 }  // namespace
 
-BucketTable::BucketTable(Executor& executor, const ProcessGrid& grid, std::size_t arena_bytes,
-                         std::uint32_t flags)
-    : executor_(executor), grid_(grid), arena_(arena_bytes), flags_(flags) {}
+BucketTable::BucketTable(Executor& executor, const ProcessGrid& grid, const TransportLimits& limits)
+    : executor_(executor),
+      grid_(grid),
+      most_buckets_(limits.buckets),
+      arena_(limits.arena_bytes),
+      flags_(limits.flags_per_peer) {}
 
 BucketId BucketTable::add(BucketPlan plan, BucketOwner& owner, std::size_t index, std::string text,
                           std::optional<std::size_t> place) {
   Schedule& schedule = plan.schedule;
   Binding& binding = plan.binding;
   const auto flags = flags_.take(schedule.flag_count, flag_use(schedule));
-  if (!flags || (unused_.empty() && buckets_.size() >= kMaxBuckets)) {
+  if (!flags || (unused_.empty() && buckets_.size() >= most_buckets_)) {
     throw KoloError({.code = ErrorCode::kResources,
                      .what = fmt::format("no more than {} buckets and {} flags at a time in one "
-                                         "job; use fewer names or larger fusion_bytes and "
+                                         "job or group; use fewer names or larger fusion_bytes and "
                                          "chunk_bytes",
-                                         kMaxBuckets, flags_.limit())});
+                                         most_buckets_, flags_.limit())});
   }
   if (unused_.empty()) {
     unused_.insert(static_cast<BucketId>(buckets_.size()));
@@ -69,7 +72,7 @@ BucketId BucketTable::add(BucketPlan plan, BucketOwner& owner, std::size_t index
 
 bool BucketTable::is_crowded() const {
   const std::size_t in_use = buckets_.size() - unused_.size();
-  return in_use > kMaxBuckets / 4 * 3 || arena_.used() > arena_.capacity() / 4 * 3;
+  return in_use > most_buckets_ / 4 * 3 || arena_.used() > arena_.capacity() / 4 * 3;
 }
 
 void BucketTable::remove(BucketId id) {

@@ -11,6 +11,7 @@
 
 #include "comm/coordinator/waited.h"
 #include "comm/schedule/executor.h"
+#include "comm/transport/transport.h"
 #include "fusion/arena.h"
 #include "runtime/engine/flag_ranges.h"
 #include "runtime/plan/bucket_plan.h"
@@ -68,8 +69,7 @@ class BucketTable {
     State state = {};
   };
 
-  BucketTable(Executor& executor, const ProcessGrid& grid, std::size_t arena_bytes,
-              std::uint32_t flags);
+  BucketTable(Executor& executor, const ProcessGrid& grid, const TransportLimits& limits);
 
   /// Makes a bucket for `plan`, of whose binding the bucket, flags and places in the arena are
   /// filled in. One whose tensors have a `place` in the arena lies there, else it gets one.
@@ -99,6 +99,7 @@ class BucketTable {
  private:
   Executor& executor_;
   const ProcessGrid& grid_;
+  const BucketId most_buckets_;
   ArenaAllocator arena_;
   FlagRanges flags_;
   std::vector<std::unique_ptr<Bucket>> buckets_;  // removed ones, too, for their iterations

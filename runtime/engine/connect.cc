@@ -143,12 +143,14 @@ Connection connect(Rendezvous& rendezvous, const Options& options) {
       rendezvous.all_gather(rank == 0 ? random_bytes(kJobIdBytes + kSecretBytes) : std::string())
           .front();
   TransportLimits limits{.arena_bytes = options.arena_bytes};
+  TransportLimits with_groups = limits;
+  with_groups.arena_bytes += options.group_arena_bytes;
   std::unique_ptr<Transport> transport = std::make_unique<ShmTransport>(
       ShmTransport::Config{.job_id = hex(identity.substr(0, kJobIdBytes)),
                            .secret = identity.substr(kJobIdBytes),
                            .rank = rank,
                            .node_ranks = grid.ranks_of_node(grid.node(rank)),
-                           .limits = limits,
+                           .limits = with_groups,
                            .connect_within = options.connect_timeout},
       grid.world_size());
   if (grid.num_nodes() > 1) {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace kolo {
 namespace {
 
@@ -13,11 +15,14 @@ constexpr Duration kCauseWithin = std::chrono::milliseconds(500);
 constexpr Duration kFinalizeWithin = std::chrono::seconds(5);
 
 /// A stall ends a little before the time-out of the waits it blocks, and can tell more than they.
-CoordinatorOptions coordinator_options(const Options& options) {
+CoordinatorOptions coordinator_options(const Options& options, const TransportLimits& limits,
+                                       const EngineRole& role) {
   const Duration limit = saturated(options.operation_timeout);
   return {.mismatch_after = saturated(options.mismatch_after),
           .peer_timeout = saturated(options.peer_timeout),
-          .stall_after = limit == Duration(0) ? Duration::max() : limit / 10 * 9};
+          .stall_after = limit == Duration(0) ? Duration::max() : limit / 10 * 9,
+          .buckets = limits.buckets,
+          .group = role.group};
 }
 
 }  // namespace
@@ -25,17 +30,19 @@ CoordinatorOptions coordinator_options(const Options& options) {
 Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clocks,
                const Options& options, const Calibration& calibration,
                const TransportLimits& limits, DevicePlane* plane, ReduceTeam* team,
-               const std::atomic<int>* user_threads)
+               const std::atomic<int>* user_threads, const EngineRole& role)
     : transport_(transport),
       grid_(grid),
       clocks_(clocks),
       options_(options),
+      group_(role.group),
       calibration_(calibration),
-      coordinator_(transport, grid_, clocks.time_outs, coordinator_options(options), user_threads),
+      coordinator_(transport, grid_, clocks.time_outs, coordinator_options(options, limits, role),
+                   user_threads, role.control_switch),
       lane_(plane != nullptr ? std::make_optional<DeviceLane>(transport, grid_, *plane)
                              : std::nullopt),
       executor_(transport, lane_ ? &*lane_ : nullptr, team),
-      buckets_(executor_, grid_, limits.arena_bytes, limits.flags_per_peer),
+      buckets_(executor_, grid_, limits),
       context_{.buckets = buckets_,
                .executor = executor_,
                .transport = transport_,
@@ -155,7 +162,9 @@ void Engine::apply(const Frame& decision) {
   if (decision.kind == FrameKind::kAccept) {
     if (!operations_.accept(decision)) gradients_.accept(decision);
     if (operations_.closed() && !failure_) {
-      fail_all({.code = ErrorCode::kShutdown, .what = "the runtime is closed"});
+      fail_all({.code = ErrorCode::kShutdown,
+                .what = group_.empty() ? "the runtime is closed"
+                                       : fmt::format("group {} is closed", group_)});
     }
     return;
   }
@@ -195,6 +204,10 @@ void Engine::fail_device(const Error& error) {
   if (!device_failed_at_) device_failed_at_ = now;
   const bool is_effect = error.code == ErrorCode::kPeerLost;
   if (!is_effect || now - *device_failed_at_ >= kCauseWithin) coordinator_.fail(error);
+}
+
+void Engine::end_with_job(const Error& error) noexcept {
+  if (!failure_ && !ended()) fail_all(error);
 }
 
 /// Every part of it is done, whatever fails in another.

@@ -34,6 +34,13 @@ struct EngineClocks {
   const Clock& steps;      ///< Tells how long steps take, so it must be exact.
 };
 
+/// What an engine serves.
+struct EngineRole {
+  std::string group = {};  ///< The group as errors name it; empty: the whole job.
+  /// Of the job's engine, for the control frames of groups; outlives it. Null: there are none.
+  ControlSwitch* control_switch = nullptr;
+};
+
 /// One rank's path from "ready here" to "summed everywhere". `poll` never blocks and never throws;
 /// given transports that share a process, engines of many ranks run in one thread, in any order.
 ///
@@ -47,7 +54,7 @@ class Engine {
   Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clocks, const Options& options,
          const Calibration& calibration, const TransportLimits& limits,
          DevicePlane* plane = nullptr, ReduceTeam* team = nullptr,
-         const std::atomic<int>* user_threads = nullptr);
+         const std::atomic<int>* user_threads = nullptr, const EngineRole& role = {});
 
   /// Hands work to the engine. After a failure the work fails at once with the same error.
   void submit(std::shared_ptr<Operation> operation);
@@ -65,6 +72,12 @@ class Engine {
   /// Ends the job on all ranks with the exception that is being handled, which came up in `verb`
   /// outside `poll`. Before: inside a handler.
   void fail_with_exception(std::string_view verb) noexcept;
+
+  /// Ends this engine, a group's, because the job has ended with `error` on all ranks.
+  void end_with_job(const Error& error) noexcept;
+
+  /// Why everything fails from now on, if it does.
+  const std::optional<Error>& failure() const { return failure_; }
 
   /// Something was submitted that no poll has seen.
   bool has_submissions() const { return !queue_.empty(); }
@@ -110,6 +123,7 @@ class Engine {
   ProcessGrid grid_;
   const EngineClocks clocks_;
   const Options options_;
+  const std::string group_;  // as `EngineRole::group`
   const Calibration calibration_;
   Coordinator coordinator_;
   std::optional<DeviceLane> lane_;

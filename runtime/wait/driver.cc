@@ -16,15 +16,16 @@ constexpr Duration kDeviceSleep = std::chrono::microseconds(20);
 constexpr Duration kNoLimit = Duration::max();
 
 /// The most that the next sleep may take.
-Duration sleep_limit(const Engine& engine) {
-  if (engine.device_busy()) return kDeviceSleep;
-  return engine.idle() ? kNoLimit : kPendingSleep;
+Duration sleep_limit(const Engines& engines) {
+  if (engines.device_busy()) return kDeviceSleep;
+  return engines.idle() ? kNoLimit : kPendingSleep;
 }
 
 }  // namespace
 
-Driver::Driver(Engine& engine, Transport& transport, const WaitPolicy& policy, UserThreads threads)
-    : engine_(engine),
+Driver::Driver(Engines& engines, Transport& transport, const WaitPolicy& policy,
+               UserThreads threads)
+    : engines_(engines),
       transport_(transport),
       policy_(policy),
       threads_(std::move(threads)),
@@ -40,7 +41,7 @@ void Driver::guard(const Call& call) noexcept {
   try {
     call();
   } catch (...) {
-    engine_.fail_with_exception("wait");
+    engines_.fail_with_exception("wait");
   }
 }
 
@@ -74,36 +75,36 @@ void Driver::attend(Next next) {
   }
   const Seated seated(*this, next);
   // After the first poll there is often nothing left to move: the second finds out.
-  moved_ = engine_.poll() && (next == Next::kDrive || engine_.poll());
+  moved_ = engines_.poll() && (next == Next::kDrive || engines_.poll());
   has_polled_ = next == Next::kDrive;
 }
 
 bool Driver::go_on(TimePoint deadline) {
   // Right after `attend` a poll finds nothing, and costs time on a shared core.
-  const bool is_due = !std::exchange(has_polled_, false) || engine_.has_submissions();
-  moved_ = is_due && engine_.poll();
+  const bool is_due = !std::exchange(has_polled_, false) || engines_.has_submissions();
+  moved_ = is_due && engines_.poll();
   if (moved_) {
     spinner_.renew();
   } else if (!spinner_.pass(policy_.spin, policy_.keep_core)) {
     const TimePoint now = std::chrono::steady_clock::now();
     if (now >= deadline) return false;
-    const Duration limit = sleep_limit(engine_);
+    const Duration limit = sleep_limit(engines_);
     guard([&] { transport_.sleep(std::min({limit, kPendingSleep, deadline - now})); });
     spinner_.renew();
   }
-  return !engine_.ended();
+  return !engines_.ended();
 }
 
 void Driver::get_up(Next next) noexcept {
   for (;;) {
-    const bool idle = engine_.idle();
+    const bool idle = engines_.idle();
     const bool is_watched = seat_.is_watched();
     // If only news can move it on, the engine's thread may go on watching for them; not if the
     // caller will be back before they come.
     const bool can_watch =
-        idle || (next == Next::kUnknown && !moved_ && watch_limit_ <= sleep_limit(engine_));
+        idle || (next == Next::kUnknown && !moved_ && watch_limit_ <= sleep_limit(engines_));
     Seat::Leave left = Seat::Leave::kCalled;
-    if (is_watched && can_watch && !engine_.ended()) {
+    if (is_watched && can_watch && !engines_.ended()) {
       if (arm(idle)) {
         left = seat_.leave_watched();
         if (left == Seat::Leave::kLeft) return;
@@ -114,7 +115,7 @@ void Driver::get_up(Next next) noexcept {
       left = seat_.leave();
       if (left == Seat::Leave::kLeft) {
         const bool is_needed = !idle && next == Next::kUnknown;
-        if (is_needed || engine_.ended()) {
+        if (is_needed || engines_.ended()) {
           call_engine_thread(kDriveNow);
         } else if (is_watched) {
           call_engine_thread(kStandBy);
@@ -122,7 +123,7 @@ void Driver::get_up(Next next) noexcept {
         return;
       }
     }
-    moved_ = engine_.poll();
+    moved_ = engines_.poll();
   }
 }
 
@@ -142,7 +143,7 @@ void Driver::unarm() {
 
 void Driver::run() noexcept {
   std::uint64_t drives = 0;  // that it knew of when it last sat
-  while (!engine_.ended()) {
+  while (!engines_.ended()) {
     const bool may_drive = call_.answer() != static_cast<std::uint32_t>(kStandBy);
     if (!may_drive || seat_.end_watch() == Seat::Take::kRefused) {
       call_.sleep(kStandByTime);
@@ -151,7 +152,7 @@ void Driver::run() noexcept {
     guard([&] { transport_.disarm(); });
     const std::uint64_t known = std::exchange(drives, drives_.load(std::memory_order_relaxed));
     const bool was_driven = drives != known;
-    if (was_driven && engine_.idle()) {
+    if (was_driven && engines_.idle()) {
       if (seat_.leave() == Seat::Leave::kLeft) {
         // Nobody drives now, and perhaps nobody will.
         call_.sleep(kStandByTime);
@@ -166,17 +167,17 @@ Driver::Rest Driver::drive_for_all() {
   for (;;) {
     spinner_.renew();
     do {
-      moved_ = engine_.poll();
+      moved_ = engines_.poll();
       if (moved_) spinner_.renew();
-    } while (!seat_.is_wanted() && !engine_.ended() &&
+    } while (!seat_.is_wanted() && !engines_.ended() &&
              (moved_ || spinner_.pass(policy_.background_spin, policy_.keep_core)));
-    if (seat_.is_wanted() || engine_.ended()) {
+    if (seat_.is_wanted() || engines_.ended()) {
       if (seat_.leave() == Seat::Leave::kLeft) return Rest::kStandBy;
       continue;
     }
-    const Duration limit = sleep_limit(engine_);
+    const Duration limit = sleep_limit(engines_);
     watch_limit_ = limit;
-    if (!arm(engine_.idle())) continue;
+    if (!arm(engines_.idle())) continue;
     if (seat_.leave_to_watch() == Seat::Leave::kLeft) {
       watch(limit);
       return Rest::kWatched;

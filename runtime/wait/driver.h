@@ -11,17 +11,17 @@
 #include "comm/base/wait_policy.h"
 #include "comm/transport/doorbell.h"
 #include "comm/transport/transport.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/engines.h"
 #include "runtime/wait/seat.h"
 #include "runtime/wait/user_threads.h"
 #include "runtime/wait/wait_policy.h"
 
 namespace kolo {
 
-/// Drives an engine by whoever has reason to: a thread that waits polls the engine itself, and only
-/// when nobody waits and something is to be done does the engine's own thread (`EngineThread`).
-/// Then a blocking call costs no switch between threads, and while ranks fit the cores no system
-/// call.
+/// Drives the engines of a rank by whoever has reason to: a thread that waits polls the engine
+/// itself, and only when nobody waits and something is to be done does the engine's own thread
+/// (`EngineThread`). Then a blocking call costs no switch between threads, and while ranks fit the
+/// cores no system call.
 ///
 ///   the engine's thread    sleeps                                until
 ///   watching               on all descriptors of the transport   news, or a call; without a limit
@@ -42,8 +42,9 @@ class Driver {
   /// The next call of the caller of `attend`.
   enum class Next : std::uint8_t { kUnknown, kDrive };
 
-  /// `threads` are those that call `drive` and `attend`.
-  Driver(Engine& engine, Transport& transport, const WaitPolicy& policy, UserThreads threads = {});
+  /// `transport` is the job's; `threads` are those that call `drive` and `attend`.
+  Driver(Engines& engines, Transport& transport, const WaitPolicy& policy,
+         UserThreads threads = {});
 
   /// For a thread that waits: drives until `settled()`. Returns earlier, with `settled()` still
   /// false, if another user's thread drives, after `deadline`, and when the engine has ended.
@@ -91,7 +92,7 @@ class Driver {
   template <typename Call>
   void guard(const Call& call) noexcept;
 
-  Engine& engine_;
+  Engines& engines_;
   Transport& transport_;
   const WaitPolicy policy_;
   const UserThreads threads_;

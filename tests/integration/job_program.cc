@@ -3,6 +3,7 @@
 //
 //   all_reduce ROUNDS   single tensors of several sizes, dtypes and operations; every sum checked
 //   gradients ROUNDS    a set of gradients; exact sums checked, and a digest of all result bits
+//   groups ROUNDS       sums in groups of ranks that overlap; exact ones checked, and a digest
 //   mismatch CALL FIELD rank 1 submits another shape, dtype, op or name to all_reduce or
 //                       register_gradients; then everybody goes on with the next tensor
 //   endless CALL        all_reduce or gradients until something goes wrong
@@ -150,6 +151,60 @@ class Gradients {
   kolo::GradientSet set_;
 };
 
+/// Sums in groups that overlap, each at another point of its own work.
+class Groups {
+ public:
+  explicit Groups(Runtime& job) : job_(job) {
+    std::vector<int> reversed;
+    for (int rank = job.world_size(); rank-- > 0;) reversed.push_back(rank);
+    groups_.push_back(job.node_group({.name = "node"}));
+    groups_.push_back(job.cross_group({.name = "cross"}));
+    groups_.push_back(*job.split(job.rank() % 2, job.rank(), {.name = "parity"}));
+    groups_.push_back(job.group(reversed, {.name = "reversed"}));
+  }
+
+  /// Even rounds have exact sums.
+  void round(int round, Digest& digest) {
+    Digest own;
+    for (kolo::Group& group : groups_) sums(group, round, own);
+    // The results differ from group to group; together they are the same on all ranks.
+    auto all = static_cast<std::int64_t>(own.value());
+    const kolo::BufferView view{&all, 1, DType::kInt64};
+    job_.all_reduce("digest", view);
+    digest.add(view);
+  }
+
+ private:
+  static constexpr std::size_t kPart = 5000;
+
+  void sums(kolo::Group& group, int round, Digest& digest) {
+    const auto parts = static_cast<std::size_t>(group.size());
+    std::vector<float> input(parts * kPart), sum(parts * kPart), rooted(parts * kPart), part(kPart);
+    for (std::size_t i = 0; i < input.size(); ++i) {
+      input[i] = round % 2 == 0 ? static_cast<float>(whole(job_.rank(), round, i))
+                                : fraction(job_.rank(), round, i);
+    }
+    const auto view = [](std::vector<float>& data) {
+      return kolo::BufferView{data.data(), data.size(), DType::kFloat32};
+    };
+    group.all_reduce("sum", input.data(), view(sum));
+    group.reduce("root", input.data(), view(rooted), group.size() - 1);
+    group.reduce_scatter("parts", input.data(), view(part));
+    for (std::size_t i = 0; i < input.size(); ++i) {
+      int expected = 0;
+      for (int rank : group.ranks_of_job()) expected += whole(rank, round, i);
+      if (round % 2 != 0 || sum[i] == static_cast<float>(expected)) continue;
+      throw WrongSum("a group's sum: element " + std::to_string(i) + " is wrong");
+    }
+    digest.add(view(sum));
+    if (group.rank() == group.size() - 1) digest.add(view(rooted));
+    digest.add(view(part));
+  }
+
+  Runtime& job_;
+  std::vector<kolo::Group> groups_;
+};
+
 void say(const Runtime& job, const std::string& text) {
   const std::string line = "rank " + std::to_string(job.rank()) + ": " + text + "\n";
   std::fwrite(line.data(), 1, line.size(), stdout);
@@ -167,6 +222,10 @@ using Round = std::function<void(int, Digest&)>;
 Round round_of(Runtime& job, const std::string& call) {
   if (call == "all_reduce") {
     return [&job](int round, Digest& digest) { all_reduce_round(job, round, digest); };
+  }
+  if (call == "groups") {
+    auto groups = std::make_shared<Groups>(job);
+    return [groups](int round, Digest& digest) { groups->round(round, digest); };
   }
   auto gradients = std::make_shared<Gradients>(job);
   return [gradients](int round, Digest& digest) { gradients->round(round, digest); };
@@ -279,7 +338,7 @@ void idle(Runtime& job) {
 
 void play(Runtime& job, const Arguments& arguments) {
   const std::string& scene = arguments.at(0);
-  if (scene == "all_reduce" || scene == "gradients") {
+  if (scene == "all_reduce" || scene == "gradients" || scene == "groups") {
     work(job, scene, std::stoi(arguments.at(1)));
   } else if (scene == "mismatch") {
     mismatch(job, arguments.at(1), arguments.at(2));

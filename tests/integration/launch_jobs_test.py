@@ -7,22 +7,24 @@ import unittest
 
 import job
 
+CALLS = ("all_reduce", "gradients", "groups")
+
 
 class Launch(unittest.TestCase):
     def test_alone(self):
-        for call in ("all_reduce", "gradients"):
+        for call in CALLS:
             job.run_command([job.PROGRAM, call, 4]).digest(ranks=1, nodes=1)
 
     def test_like_torchrun(self):
         for ranks in (2, 4):
-            for call in ("all_reduce", "gradients"):
+            for call in CALLS:
                 with self.subTest(ranks=ranks, call=call):
                     job.run([call, 4], [ranks]).digest(ranks, nodes=1)
 
     @job.needs_mpi
     def test_by_mpirun(self):
         for ranks in (1, 2, 4):
-            for call in ("all_reduce", "gradients"):
+            for call in CALLS:
                 with self.subTest(ranks=ranks, call=call):
                     job.run_mpi([call, 4], ranks).digest(ranks, nodes=1)
 
@@ -30,19 +32,21 @@ class Launch(unittest.TestCase):
     @job.needs_ucx
     def test_several_nodes_by_mpirun(self):
         for nodes in (2, 3):
-            for call in ("all_reduce", "gradients"):
+            for call in CALLS:
                 with self.subTest(nodes=nodes, call=call):
                     job.run_mpi([call, 4], 4, nodes).digest(4, nodes)
 
     @job.needs_ucx
     def test_several_nodes_like_torchrun(self):
         for nodes in ([1, 1], [2, 2], [2, 1, 1]):
-            for call in ("all_reduce", "gradients"):
+            for call in CALLS:
                 with self.subTest(nodes=nodes, call=call):
-                    outcome = job.run([call, 4], nodes)
+                    # Costs that are measured on a busy machine may leave the network to one rank.
+                    outcome = job.run([call, 4], nodes, calibrate="off")
                     outcome.digest(sum(nodes), len(nodes))
                     sent = [int(count) for count in outcome.find(r"(\d+) bytes to other nodes")]
-                    self.assertGreater(min(sent), 0, outcome)
+                    if call != "groups":  # Their bytes are their own.
+                        self.assertGreater(min(sent), 0, outcome)
 
     def test_nothing_crosses_the_network_inside_a_node(self):
         self.assertEqual(job.run(["gradients", 2], [2]).find(r"(\d+) bytes to other nodes"), ["0", "0"])

@@ -52,6 +52,17 @@ class SameBits(unittest.TestCase):
     def test_direct_on_one_node(self):
         self.check_direct([3])
 
+    def check_groups(self, nodes):
+        digests = {job.run(["groups", ROUNDS], nodes).digest(sum(nodes), len(nodes)) for _ in range(2)}
+        self.assertEqual(len(digests), 1)
+
+    def test_groups_on_one_node(self):
+        self.check_groups([4])
+
+    @job.needs_ucx
+    def test_groups_on_two_nodes(self):
+        self.check_groups([2, 2])
+
     @job.needs_ucx
     def test_two_nodes(self):
         self.check([2, 2])

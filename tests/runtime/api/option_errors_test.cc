@@ -79,6 +79,7 @@ std::vector<BadValue> bad_values() {
       bad_bytes("device_chunk_bytes", &Options::device_chunk_bytes),
       bad_bytes("network_window", &Options::network_window),
       bad_bytes("arena_bytes", &Options::arena_bytes),
+      bad_bytes("group_arena_bytes", &Options::group_arena_bytes),
       {"chunk_bytes", "0", [](Options& o) { o.chunk_bytes = 0; }, kConfig, "from 1 to"},
       {"device_chunk_bytes", "0", [](Options& o) { o.device_chunk_bytes = 0; }, kConfig,
        "from 1 to"},

@@ -30,6 +30,7 @@ const std::map<std::string, std::string>& other_values() {
       {"chunk_bytes", "4K"},
       {"network_window", "3000M"},
       {"arena_bytes", "5G"},
+      {"group_arena_bytes", "6G"},
       {"node_id", "node b"},
       {"connect_timeout", "1"},
       {"mismatch_after", "2"},
@@ -109,9 +110,10 @@ TEST(OptionTable, OneNameInThreePlaces) {
 
 TEST(OptionTable, WhatRanksMustHaveAlikeIsJobWide) {
   const std::set<std::string> job_wide = {
-      "fusion_bytes",     "algorithm",           "wire_dtype",         "chunk_bytes",
-      "device_algorithm", "device_fusion_bytes", "device_chunk_bytes", "arena_bytes",
-      "link_costs",       "calibrate",           "network_window",     "verify_schedules"};
+      "fusion_bytes",      "algorithm",           "wire_dtype",         "chunk_bytes",
+      "device_algorithm",  "device_fusion_bytes", "device_chunk_bytes", "arena_bytes",
+      "group_arena_bytes", "link_costs",          "calibrate",          "network_window",
+      "verify_schedules"};
   for (const OptionEntry& entry : option_table()) {
     EXPECT_EQ(entry.job_wide, job_wide.contains(entry.name)) << entry.name;
   }

@@ -14,6 +14,7 @@ namespace kolo::test {
 /// For small jobs on one node, with mismatches found at once.
 inline Options test_options() {
   return {.arena_bytes = std::size_t{1} << 20,
+          .group_arena_bytes = std::size_t{16} << 20,
           .node_id = "a",
           .mismatch_after = std::chrono::milliseconds(50)};
 }

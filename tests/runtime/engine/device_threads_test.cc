@@ -14,6 +14,7 @@
 #include "tests/support/device/host_device.h"
 #include "tests/support/device/host_group.h"
 #include "tests/support/device/host_stream.h"
+#include "tests/support/lone_engine.h"
 #include "tests/support/memory_rendezvous.h"
 #include "tests/support/rank_harness.h"
 
@@ -37,7 +38,9 @@ class DeviceRank {
     engine_ = std::make_unique<Engine>(*connection_.transport, connection_.grid,
                                        EngineClocks{clock_, clock_}, kOptions,
                                        connection_.calibration, connection_.limits, &plane_);
-    driver_ = std::make_unique<Driver>(*engine_, *connection_.transport, WaitPolicy{});
+    lone_ = std::make_unique<test::LoneEngine>(*engine_, *connection_.transport, connection_.grid,
+                                               EngineClocks{clock_, clock_});
+    driver_ = std::make_unique<Driver>(lone_->engines(), *connection_.transport, WaitPolicy{});
     thread_ = std::make_unique<EngineThread>(*driver_);
   }
 
@@ -85,6 +88,7 @@ class DeviceRank {
   DevicePlane plane_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<test::LoneEngine> lone_;
   std::unique_ptr<Driver> driver_;
   std::unique_ptr<EngineThread> thread_;
 };

@@ -19,6 +19,7 @@
 #include "runtime/wait/engine_thread.h"
 #include "tests/support/allocations.h"
 #include "tests/support/engine_job.h"
+#include "tests/support/lone_engine.h"
 #include "tests/support/rank_harness.h"
 #include "tests/support/throwing_transport.h"
 
@@ -236,7 +237,8 @@ class DrivenRank {
  public:
   DrivenRank(Transport& transport, const ProcessGrid& grid, const WaitPolicy& policy)
       : engine_(transport, grid, {clock_, clock_}, {}, Calibration{}, EngineJob::kLimits),
-        driver_(engine_, transport, policy),
+        lone_(engine_, transport, grid, {clock_, clock_}),
+        driver_(lone_.engines(), transport, policy),
         thread_(driver_) {}
 
   std::shared_ptr<Operation> submit(OperationKind kind, const std::string& name) {
@@ -271,6 +273,7 @@ class DrivenRank {
   const SteadyClock clock_;
   std::vector<float> buffer_ = std::vector<float>(300, 1.0F);
   Engine engine_;
+  test::LoneEngine lone_;
   Driver driver_;
   EngineThread thread_;
 };

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/base/check.h"
+#include "comm/base/error.h"
+
+namespace kolo {
+
+/// Appends values to the bytes of a message: numbers little-endian, texts and lists after their
+/// lengths.
+class ByteWriter {
+ public:
+  explicit ByteWriter(std::vector<std::byte>& bytes) : bytes_(bytes) {}
+
+  template <std::unsigned_integral Number>
+  void number(Number value) {
+    for (std::size_t i = 0; i < sizeof(Number); ++i) {
+      bytes_.push_back(static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * i) & 0xFF));
+    }
+  }
+  void rank(int value) { number(static_cast<std::uint32_t>(value)); }
+  void text(const std::string& value) {
+    number(narrow<std::uint32_t>(value.size()));
+    for (char c : value) bytes_.push_back(static_cast<std::byte>(c));
+  }
+
+ private:
+  std::vector<std::byte>& bytes_;
+};
+
+/// Reads what `ByteWriter` wrote. After the first read beyond the end `ok()` is false and reads
+/// yield 0; nothing is read or allocated beyond the bytes.
+class ByteReader {
+ public:
+  explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  bool ok() const { return ok_; }
+  bool at_end() const { return bytes_.empty(); }
+
+  template <std::unsigned_integral Number>
+  Number number() {
+    if (!take(sizeof(Number))) return 0;
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < sizeof(Number); ++i) {
+      value |= static_cast<std::uint64_t>(taken_[i]) << (8 * i);
+    }
+    return static_cast<Number>(value);
+  }
+  int rank() { return static_cast<int>(number<std::uint32_t>()); }
+  std::string text() {
+    if (!take(number<std::uint32_t>())) return {};
+    return {reinterpret_cast<const char*>(taken_.data()), taken_.size()};
+  }
+  /// Number of list elements of at least `least_bytes` each; fails if they cannot be there.
+  std::size_t list(std::size_t least_bytes) {
+    const std::size_t count = number<std::uint32_t>();
+    if (count > bytes_.size() / least_bytes) ok_ = false;
+    return ok_ ? count : 0;
+  }
+
+ private:
+  bool take(std::size_t count) {
+    ok_ = ok_ && count <= bytes_.size();
+    if (!ok_) return false;
+    taken_ = bytes_.first(count);
+    bytes_ = bytes_.subspan(count);
+    return true;
+  }
+
+  std::span<const std::byte> bytes_, taken_;
+  bool ok_ = true;
+};
+
+/// An error that crosses ranks, without the mark that it was logged.
+inline void write_error(ByteWriter& writer, const Error& error) {
+  writer.number(static_cast<std::uint8_t>(error.code));
+  writer.rank(error.rank);
+  writer.rank(error.peer);
+  writer.text(error.group);
+  writer.text(error.verb);
+  writer.text(error.bucket);
+  writer.text(error.what);
+}
+
+/// Empty if these bytes are no error.
+inline std::optional<Error> read_error(ByteReader& reader) {
+  const auto code = reader.number<std::uint8_t>();
+  if (code > static_cast<std::uint8_t>(ErrorCode::kShutdown)) return std::nullopt;
+  Error error;
+  error.code = static_cast<ErrorCode>(code);
+  error.rank = reader.rank();
+  error.peer = reader.rank();
+  error.group = reader.text();
+  error.verb = reader.text();
+  error.bucket = reader.text();
+  error.what = reader.text();
+  return error;
+}
+
+}  // namespace kolo

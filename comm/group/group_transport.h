@@ -1,0 +1,120 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "comm/transport/control_switch.h"
+#include "comm/transport/transport.h"
+
+namespace kolo {
+
+/// Where a group's things are at one of its members. Each member chooses for itself, so nothing
+/// need be free at the same place on all of them.
+struct GroupPlace {
+  ControlSwitch::Number inbox = 0;  ///< Of its control frames.
+  std::uint32_t first_bucket = 0;   ///< In the tags of messages to this member.
+  std::uint64_t arena_offset = 0;   ///< Of its flags, counters and data; a whole page.
+
+  friend bool operator==(const GroupPlace&, const GroupPlace&) = default;
+};
+
+/// What a group has of a member's arena:
+///
+///   flags [writer][slot] | counters | data
+///                                   ^ page
+/// `writer` is the number of a member among those of its node.
+struct GroupLayout {
+  std::size_t counters_offset = 0;
+  std::size_t data_offset = 0;
+  std::size_t total_bytes = 0;
+
+  /// For `local_size` members on this node. Ranks of a node compute the same.
+  GroupLayout(const TransportLimits& limits, std::size_t local_size);
+};
+
+/// A group of ranks as its members know it.
+struct GroupMembers {
+  std::vector<int> ranks;          ///< Ranks of the job, by rank in the group.
+  std::vector<GroupPlace> places;  ///< By rank in the group.
+};
+
+/// The transport of a group: that of the job, with other numbers. Connections, mapped memory and
+/// doorbells are the job's; flags and counters lie in the group's part of the arena. So a group
+/// costs a part of each member's arena and no descriptor, thread or connection.
+///
+/// The job's transport moves everything on, for all groups: `poll` here does nothing.
+///
+/// Errors: `failure()` is that of the job's transport, which names ranks of the job.
+class GroupTransport final : public Transport {
+ public:
+  /// `job` and `inbox`, where the switch puts the frames of this group, outlive it. Before: this
+  /// rank is a member, and has committed and cleared its flags and counters (`clear`).
+  GroupTransport(Transport& job, GroupMembers members, const TransportLimits& limits,
+                 ControlInbox& inbox);
+
+  /// Commits and clears the flags and counters of a group at this rank, before peers know its
+  /// place. Errors: KoloError(kResources).
+  static void clear(Transport& job, std::uint64_t arena_offset, const GroupLayout& layout);
+
+  int rank() const override { return rank_; }
+  int world_size() const override { return static_cast<int>(members_.ranks.size()); }
+  bool takes_device_memory() const override { return job_.takes_device_memory(); }
+  void expect_messages_in(std::span<std::byte> memory) override { job_.expect_messages_in(memory); }
+
+  void isend(int peer, const Tag& tag, std::span<const std::byte> data, Completion& done) override;
+  void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override;
+  void abandon(const Tag& first) override;
+  void send_control(int peer, std::span<const std::byte> bytes) override;
+  bool receive_control(ControlFrame& frame) override;
+
+  bool is_mapped(int peer) const override { return at(locals_, peer) >= 0; }
+  std::span<std::byte> memory(int peer) override;
+  void commit(std::size_t offset, std::size_t bytes) override;
+  void signal(int peer, std::uint32_t slot, std::uint64_t value) override;
+  std::uint64_t signalled(int peer, std::uint32_t slot) const override;
+  std::uint64_t arrive(int owner, std::uint32_t counter) override;
+  std::uint64_t counter(int owner, std::uint32_t counter) const override;
+  void set_counter(std::uint32_t counter, std::uint64_t value) override;
+  void ring(int peer) override { job_.ring(at(members_.ranks, peer)); }
+
+  bool poll() override { return false; }
+  bool arm() override { return job_.arm(); }
+  void disarm() override { job_.disarm(); }
+  bool arm_idle() override { return job_.arm_idle(); }
+  void unarm() override { job_.unarm(); }
+  void sleep(Duration limit) override { job_.sleep(limit); }
+  std::vector<int> wake_fds() const override { return job_.wake_fds(); }
+
+  std::optional<Error> failure() const override { return job_.failure(); }
+  /// Nothing is sent any more; what is in flight stays so until the job's transport shuts down.
+  void shutdown(bool) override { closed_ = true; }
+  TrafficCounters traffic(int peer) const override {
+    return job_.traffic(at(members_.ranks, peer));
+  }
+
+ private:
+  template <typename Value>
+  static const Value& at(const std::vector<Value>& values, int peer) {
+    return values.at(static_cast<std::size_t>(peer));
+  }
+  Tag tag_at(int member, int source, const Tag& tag) const;
+  std::byte* part_of(int peer) const;
+  std::atomic<std::uint64_t>& flag(int owner, int writer, std::uint32_t slot) const;
+  std::atomic<std::uint64_t>& counter_word(int owner, std::uint32_t counter) const;
+
+  Transport& job_;
+  const GroupMembers members_;
+  const TransportLimits limits_;
+  ControlInbox& inbox_;
+  int rank_ = -1;
+  std::vector<int> locals_;        // by rank: number among the members of this node, or -1
+  std::vector<std::byte*> parts_;  // by rank: its part of the arena, if it is mapped
+  GroupLayout layout_;
+  std::vector<std::byte> framed_;
+  bool closed_ = false;
+};
+
+}  // namespace kolo

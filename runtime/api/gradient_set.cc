@@ -1,0 +1,127 @@
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+#include "comm/base/log.h"
+#include "runtime/api/runtime_state.h"
+
+namespace kolo {
+
+GradientSet::GradientSet(std::shared_ptr<MemberState> owner, std::shared_ptr<GradientGroup> group)
+    : owner_(std::move(owner)), group_(std::move(group)) {}
+
+GradientSet::GradientSet(GradientSet&&) noexcept = default;
+GradientSet& GradientSet::operator=(GradientSet&&) noexcept = default;
+
+GradientSet::~GradientSet() {
+  if (group_ && group_->iterations().in_flight()) {
+    log::warn(fmt::format(
+        "gradient set '{}' was destroyed in the middle of an iteration; its memory must "
+        "outlive the runtime",
+        group_->name()));
+  }
+}
+
+std::size_t GradientSet::size() const { return group_->gradients().size(); }
+
+BufferView GradientSet::view(std::size_t index) const {
+  check(index < size(), "no gradient has this index");
+  return group_->view(index);
+}
+
+void GradientSet::ready(std::size_t index) {
+  owner_->enter();
+  if (const auto bucket = group_->iterations().mark(index)) owner_->bucket_ready(*group_, *bucket);
+}
+
+void GradientSet::ready(std::size_t index, NativeStream stream) {
+  owner_->enter();
+  if (const auto bucket = group_->iterations().mark(index, stream)) {
+    owner_->bucket_ready(*group_, *bucket);
+  }
+}
+
+void GradientSet::wait() {
+  if (!group_->iterations().wait(owner_->options().operation_timeout, &owner_->driver()))
+    fail_late();
+}
+
+void GradientSet::wait(NativeStream stream) {
+  if (!group_->iterations().wait(owner_->options().operation_timeout, stream, &owner_->driver()))
+    fail_late();
+}
+
+void GradientSet::fail_late() const {
+  const auto timeout = owner_->options().operation_timeout;
+  throw KoloError({.code = ErrorCode::kTimeout,
+                   .verb = "complete",
+                   .bucket = group_->name(),
+                   .what = fmt::format("gradients are not combined after {} ms although no peer is "
+                                       "lost; operation_timeout sets this limit",
+                                       timeout.count())});
+}
+
+// --- Compression --------------------------------------------------------------------------------
+
+void GradientSet::flush_residuals() {
+  between_iterations("flush_residuals()");
+  group_->compressed().flush_next();
+}
+
+std::vector<std::byte> GradientSet::save_compression() const {
+  between_iterations("save_compression()");
+  return to_bytes(group_->save_compression());
+}
+
+void GradientSet::load_compression(std::span<const std::byte> state) {
+  between_iterations("load_compression()");
+  group_->load_compression(compression_state_from(state));
+}
+
+void GradientSet::remap_compression(std::span<const std::vector<std::byte>> states) {
+  between_iterations("remap_compression()");
+  std::vector<CompressionState> old_ranks;
+  for (const auto& state : states) old_ranks.push_back(compression_state_from(state));
+  group_->remap_compression(old_ranks, owner_->grid().world_size());
+}
+
+void GradientSet::drop_residuals() {
+  between_iterations("drop_residuals()");
+  log::warn(fmt::format("gradient set '{}': a residual of norm {:.6g} is dropped", group_->name(),
+                        group_->compressed().drop_residuals()));
+}
+
+std::optional<double> GradientSet::residual_norm(std::string_view gradient) const {
+  between_iterations("residual_norm()");
+  return group_->compressed().residual_norm(gradient);
+}
+
+std::vector<CompressionStats> GradientSet::compression_stats() const {
+  between_iterations("compression_stats()");
+  return group_->compressed().stats();
+}
+
+bool GradientSet::is_sparse(std::size_t index) const { return group_->compressed().has(index); }
+
+bool GradientSet::corrects_momentum(std::size_t index) const {
+  return group_->compressed().corrects_momentum(index);
+}
+
+bool GradientSet::is_warming_up(std::size_t index) const {
+  between_iterations("is_warming_up()");
+  return group_->compressed().is_warming_up(index);
+}
+
+void GradientSet::between_iterations(std::string_view call) const {
+  if (group_->iterations().in_flight()) {
+    throw UsageError(fmt::format("{} belongs between wait() and the next ready() of set '{}'", call,
+                                 group_->name()));
+  }
+}
+
+PlanSummary GradientSet::plan() const { return group_->summary(); }
+
+std::uint64_t GradientSet::too_large() const { return group_->too_large(); }
+
+}  // namespace kolo

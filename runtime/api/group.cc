@@ -1,0 +1,173 @@
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+#include "comm/base/log.h"
+#include "runtime/api/runtime_state.h"
+#include "runtime/plan/compression_choice.h"
+#include "runtime/plan/gradient_compression.h"
+
+namespace kolo {
+
+Group::Group(std::shared_ptr<MemberState> state) : state_(std::move(state)) {}
+Group::Group(Group&&) noexcept = default;
+Group& Group::operator=(Group&&) noexcept = default;
+Group::~Group() = default;
+
+int Group::rank() const {
+  state_->enter();
+  return state_->rank();
+}
+int Group::size() const { return state_->grid().world_size(); }
+const std::vector<int>& Group::ranks_of_job() const { return state_->ranks_of_job(); }
+
+// --- Groups of this group -----------------------------------------------------------------------
+
+Group Group::group(const std::vector<int>& ranks, GroupOptions options) const {
+  return Group(state_->found(ranks, options));
+}
+
+std::optional<Group> Group::split(int color, int key, GroupOptions options) const {
+  struct Place {
+    std::int32_t color, key;
+  };
+  static_assert(sizeof(Place) == 2 * sizeof(std::int32_t));
+  const Place mine{color, key};
+  std::vector<Place> places(static_cast<std::size_t>(size()));
+  state_->run(state_->calls().all_gather("split", &mine,
+                                         {places.data(), 2 * places.size(), DType::kInt32}, {}));
+  if (color < 0) return std::nullopt;
+  std::vector<int> ranks;
+  for (int each = 0; each < size(); ++each) {
+    if (places[static_cast<std::size_t>(each)].color == color) ranks.push_back(each);
+  }
+  std::ranges::stable_sort(ranks, {},
+                           [&](int each) { return places[static_cast<std::size_t>(each)].key; });
+  return group(ranks, std::move(options));
+}
+
+Group Group::node_group(GroupOptions options) const {
+  const ProcessGrid& grid = state_->grid();
+  return group(grid.ranks_of_node(grid.node(rank())), std::move(options));
+}
+
+Group Group::cross_group(GroupOptions options) const {
+  return group(state_->grid().cross_group(rank()), std::move(options));
+}
+
+std::uint64_t Group::network_bytes_sent() const { return state_->network_bytes_sent(); }
+
+void Group::close() { state_->close(); }
+
+// --- Collectives --------------------------------------------------------------------------------
+
+GradientSet Group::register_gradients(std::string_view name, std::vector<GradientSpec> gradients,
+                                      GradientOptions options) {
+  if (!options.wire_dtype) options.wire_dtype = state_->options().wire_dtype;
+  check(!name.empty(), "a gradient set needs a name");
+  check_gradients(gradients, options);
+  for (const GradientSpec& gradient : gradients) state_->check_memory(gradient.memory);
+  if (options.compression.empty()) options.compression = state_->options().compression;
+  resolve_compression(gradients, CompressionRules::parse(options.compression));
+  check_compression(gradients, options.op);
+  CompressionChoices choices = choose_compression(gradients, state_->grid(), state_->costs());
+  for (const CompressionDecision& decision : choices.decisions) {
+    if (rank() == 0) log::info("compression: " + to_string(decision));
+  }
+  auto group = std::make_shared<GradientGroup>(std::string(name), std::move(gradients), options,
+                                               std::move(choices));
+  return GradientSet(state_, state_->register_group(std::move(group)));
+}
+
+Ticket Group::all_reduce_async(std::string_view name, BufferView buffer, ReduceOp op,
+                               NativeStream stream) {
+  return state_->submit(state_->calls().all_reduce(name, buffer, op), stream);
+}
+
+void Group::all_reduce(std::string_view name, BufferView buffer, ReduceOp op, NativeStream stream) {
+  state_->run(state_->calls().all_reduce(name, buffer, op), stream);
+}
+
+Ticket Group::all_reduce_async(std::string_view name, const void* input, BufferView result,
+                               ReduceOp op) {
+  return state_->submit(state_->calls().all_reduce(name, input, result, op));
+}
+
+void Group::all_reduce(std::string_view name, const void* input, BufferView result, ReduceOp op) {
+  state_->run(state_->calls().all_reduce(name, input, result, op));
+}
+
+Ticket Group::broadcast_async(std::string_view name, BufferView buffer, int root,
+                              NativeStream stream) {
+  return state_->submit(state_->calls().broadcast(name, buffer, root), stream);
+}
+
+void Group::broadcast(std::string_view name, BufferView buffer, int root, NativeStream stream) {
+  state_->run(state_->calls().broadcast(name, buffer, root), stream);
+}
+
+Ticket Group::reduce_async(std::string_view name, const void* input, BufferView result, int root,
+                           ReduceOp op) {
+  return state_->submit(state_->calls().reduce(name, input, result, root, op));
+}
+
+void Group::reduce(std::string_view name, const void* input, BufferView result, int root,
+                   ReduceOp op) {
+  state_->run(state_->calls().reduce(name, input, result, root, op));
+}
+
+Ticket Group::reduce_scatter_async(std::string_view name, const void* input, BufferView result,
+                                   ReduceOp op, PartCounts counts) {
+  return state_->submit(state_->calls().reduce_scatter(name, input, result, op, counts));
+}
+
+void Group::reduce_scatter(std::string_view name, const void* input, BufferView result, ReduceOp op,
+                           PartCounts counts) {
+  state_->run(state_->calls().reduce_scatter(name, input, result, op, counts));
+}
+
+Ticket Group::all_gather_async(std::string_view name, const void* input, BufferView result,
+                               PartCounts counts) {
+  return state_->submit(state_->calls().all_gather(name, input, result, counts));
+}
+
+void Group::all_gather(std::string_view name, const void* input, BufferView result,
+                       PartCounts counts) {
+  state_->run(state_->calls().all_gather(name, input, result, counts));
+}
+
+Ticket Group::gather_async(std::string_view name, BufferView input, void* result, int root,
+                           PartCounts counts) {
+  return state_->submit(state_->calls().gather(name, input, result, root, counts));
+}
+
+void Group::gather(std::string_view name, BufferView input, void* result, int root,
+                   PartCounts counts) {
+  state_->run(state_->calls().gather(name, input, result, root, counts));
+}
+
+Ticket Group::scatter_async(std::string_view name, const void* input, BufferView result, int root,
+                            PartCounts counts) {
+  return state_->submit(state_->calls().scatter(name, input, result, root, counts));
+}
+
+void Group::scatter(std::string_view name, const void* input, BufferView result, int root,
+                    PartCounts counts) {
+  state_->run(state_->calls().scatter(name, input, result, root, counts));
+}
+
+Ticket Group::all_to_all_async(std::string_view name, const void* input, BufferView result,
+                               PartCounts counts) {
+  return state_->submit(state_->calls().all_to_all(name, input, result, counts));
+}
+
+void Group::all_to_all(std::string_view name, const void* input, BufferView result,
+                       PartCounts counts) {
+  state_->run(state_->calls().all_to_all(name, input, result, counts));
+}
+
+void Group::barrier() { state_->run(state_->calls().plain(OperationKind::kBarrier)); }
+
+}  // namespace kolo

@@ -1,0 +1,215 @@
+#include "runtime/api/runtime_state.h"
+
+#include <exception>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+#include "comm/base/log.h"
+
+namespace kolo {
+namespace {
+
+std::vector<int> all_ranks(const ProcessGrid& grid) {
+  std::vector<int> ranks(static_cast<std::size_t>(grid.world_size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+}  // namespace
+
+// --- MemberState ---------------------------------------------------------------------------------
+
+MemberState::MemberState(RuntimeState& runtime)
+    : runtime_(runtime),
+      engine_(runtime.engine()),
+      grid_(runtime.grid()),
+      rank_(runtime.rank()),
+      ranks_of_job_(all_ranks(grid_)),
+      calls_(unused_operations_, rank_, grid_.world_size()) {}
+
+MemberState::MemberState(RuntimeState& runtime, std::shared_ptr<GroupEngine> group)
+    : runtime_(runtime),
+      group_(std::move(group)),
+      engine_(group_->engine()),
+      grid_(group_->grid()),
+      rank_(group_->rank()),
+      ranks_of_job_(group_->ranks()),
+      calls_(unused_operations_, rank_, grid_.world_size()) {}
+
+MemberState::~MemberState() {
+  if (group_ != nullptr && !closed_) submit(calls_.plain(OperationKind::kClose));
+}
+
+void MemberState::enter() const { runtime_.enter(); }
+const LinkCosts& MemberState::costs() const { return runtime_.costs(); }
+const Options& MemberState::options() const { return runtime_.options(); }
+Driver& MemberState::driver() { return *runtime_.driver(); }
+
+/// Behind what `stream` does to a buffer in device memory.
+std::shared_ptr<const Event> MemberState::ready_event(const BufferView& buffer,
+                                                      NativeStream stream) {
+  check_memory(buffer.memory);
+  Device* const device = runtime_.device();
+  if (buffer.memory != MemoryKind::kDevice || device == nullptr) return nullptr;
+  std::shared_ptr<Event> event = device->make_event();
+  device->record(stream, *event);
+  return event;
+}
+
+void MemberState::check_memory(MemoryKind memory) const {
+  check(group_ == nullptr || memory != MemoryKind::kDevice,
+        "groups combine host memory only; use the whole job for device memory");
+}
+
+Ticket MemberState::submit(const std::shared_ptr<Operation>& operation, NativeStream stream) {
+  operation->ready = ready_event(operation->buffer, stream);
+  engine_.submit(operation);
+  driver().attend(Driver::Next::kUnknown);
+  return {operation->ticket, runtime_.driver(), options().operation_timeout};
+}
+
+void MemberState::run(const std::shared_ptr<Operation>& operation, NativeStream stream) {
+  operation->ready = ready_event(operation->buffer, stream);
+  engine_.submit(operation);
+  operation->ticket->wait_within(options().operation_timeout, &driver());
+  unused_operations_.give_back(operation);
+}
+
+std::shared_ptr<GradientGroup> MemberState::register_group(std::shared_ptr<GradientGroup> group) {
+  if (auto late = late_registrations_.take(*group)) {
+    group = std::move(late);
+  } else {
+    group->write_to(runtime_.timeline());
+    engine_.submit(group);
+  }
+  try {
+    group->registration().wait_within(options().operation_timeout, &driver());
+  } catch (const KoloError&) {
+    if (!group->registration().done()) late_registrations_.keep(std::move(group));
+    throw;
+  }
+  return group;
+}
+
+void MemberState::bucket_ready(GradientGroup& group,
+                               const GradientIterations::ReadyBucket& bucket) {
+  engine_.submit(group, bucket.index);
+  driver().attend(bucket.expects_wait ? Driver::Next::kDrive : Driver::Next::kUnknown);
+  if (bucket.is_last) group.iterations().end_marking();
+}
+
+std::shared_ptr<MemberState> MemberState::found(const std::vector<int>& ranks,
+                                                const GroupOptions& group_options) {
+  enter();
+  std::vector<int> ranks_of_job;
+  std::vector<bool> seen(ranks_of_job_.size());
+  for (int rank : ranks) {
+    check(rank >= 0 && rank < grid_.world_size(),
+          fmt::format("a group of rank {}, where there are {}", rank, grid_.world_size()));
+    const auto index = static_cast<std::size_t>(rank);
+    check(!seen[index], fmt::format("a group names rank {} twice", rank));
+    seen[index] = true;
+    ranks_of_job.push_back(ranks_of_job_[index]);
+  }
+  check(seen[static_cast<std::size_t>(rank_)],
+        fmt::format("rank {} founds a group without itself; only members call it", rank_));
+  check(group_options.arena_bytes > 0, "a group needs an arena");
+  return std::make_shared<MemberState>(
+      runtime_, runtime_.found(group_options.name, ranks_of_job, group_options.arena_bytes));
+}
+
+void MemberState::close() {
+  if (closed_) return;
+  run(calls_.plain(OperationKind::kClose));
+  closed_ = true;
+}
+
+// --- RuntimeState -------------------------------------------------------------------------------
+
+RuntimeState::RuntimeState(Rendezvous& rendezvous, Options options)
+    : options_(std::move(options)),
+      timeline_(options_.timeline.empty()
+                    ? nullptr
+                    : std::make_shared<Timeline>(options_.timeline, rendezvous.rank())),
+      connection_(connect(rendezvous, options_)),
+      team_(connection_.reduce_threads, connection_.wait),
+      engine_(*connection_.transport, connection_.grid,
+              {.time_outs = coarse_clock_, .steps = steady_clock_}, options_,
+              connection_.calibration, connection_.limits,
+              connection_.plane ? &*connection_.plane : nullptr, &team_, threads_.count(),
+              {.control_switch = &switch_}),
+      engines_(engine_, switch_,
+               {.transport = *connection_.transport,
+                .grid = connection_.grid,
+                .clocks = {.time_outs = coarse_clock_, .steps = steady_clock_},
+                .options = options_,
+                .calibration = connection_.calibration,
+                .team = &team_,
+                .user_threads = threads_.count()},
+               connection_.limits.arena_bytes,
+               connection_.limits.arena_bytes + options_.group_arena_bytes),
+      driver_(
+          std::make_shared<Driver>(engines_, *connection_.transport, connection_.wait, threads_)),
+      world_(std::make_shared<MemberState>(*this)),
+      exceptions_(std::uncaught_exceptions()),
+      thread_(*driver_) {
+  enter();
+}
+
+RuntimeState::~RuntimeState() {
+  if (world_->is_closed()) return;
+  // Unwinding: this rank cannot keep its part, so peers must not wait for it.
+  if (std::uncaught_exceptions() > exceptions_) {
+    abort("left the job because of an exception");
+    return;
+  }
+  try {
+    world_->close();
+  } catch (const KoloError& e) {
+    log::error(std::string("closing the runtime: ") + e.what());
+    abort("closed the runtime");
+  }
+}
+
+std::shared_ptr<GroupEngine> RuntimeState::found(const std::string& name,
+                                                 const std::vector<int>& ranks,
+                                                 std::size_t arena_bytes) {
+  auto founding = std::make_shared<GroupFounding>();
+  founding->name = name;
+  founding->ranks = ranks;
+  founding->arena_bytes = arena_bytes;
+  const std::string text =
+      GroupProposal{.name = name, .ranks = ranks, .settings = {}, .place = {}}.text();
+  bool is_new = true;
+  {
+    const MutexLock lock(mutex_);
+    if (const auto late = late_foundings_.extract(text)) {
+      founding = late.mapped();
+      is_new = false;
+    }
+  }
+  if (is_new) engines_.submit(founding);
+  if (founding->ticket.wait(options_.operation_timeout, driver_.get())) return founding->group;
+  {
+    const MutexLock lock(mutex_);
+    late_foundings_[text] = founding;
+  }
+  throw KoloError({.code = ErrorCode::kTimeout,
+                   .group = text,
+                   .what = fmt::format("not all members have founded it within {} ms; "
+                                       "operation_timeout sets this limit",
+                                       options_.operation_timeout.count())});
+}
+
+void RuntimeState::abort(std::string_view why) {
+  engine_.abort({.code = ErrorCode::kPeerLost,
+                 .rank = rank(),
+                 .peer = rank(),
+                 .what = fmt::format("rank {} {}", rank(), why)});
+  driver_->attend(Driver::Next::kUnknown);
+}
+
+}  // namespace kolo

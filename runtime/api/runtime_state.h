@@ -1,0 +1,130 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/base/mutex.h"
+#include "runtime/api/kolo.h"
+#include "runtime/api/late_registrations.h"
+#include "runtime/engine/connect.h"
+#include "runtime/engine/engines.h"
+#include "runtime/engine/operation_calls.h"
+#include "runtime/engine/operation_pool.h"
+#include "runtime/observe/timeline.h"
+#include "runtime/wait/driver.h"
+#include "runtime/wait/engine_thread.h"
+#include "runtime/wait/user_threads.h"
+
+namespace kolo {
+
+/// The part of this rank in a group, or in the job, as users' threads see it.
+class MemberState {
+ public:
+  /// The whole job.
+  explicit MemberState(RuntimeState& runtime);
+  /// A founded group.
+  MemberState(RuntimeState& runtime, std::shared_ptr<GroupEngine> group);
+  /// Releases a group without waiting for its other members.
+  ~MemberState();
+  MemberState(const MemberState&) = delete;
+  MemberState& operator=(const MemberState&) = delete;
+
+  /// The calling thread belongs to those whose calls the ranks may wait for.
+  void enter() const;
+
+  int rank() const { return rank_; }
+  const ProcessGrid& grid() const { return grid_; }
+  /// By rank in the group.
+  const std::vector<int>& ranks_of_job() const { return ranks_of_job_; }
+  const LinkCosts& costs() const;
+  const Options& options() const;
+  Driver& driver();
+  const OperationCalls& calls() const { return calls_; }
+
+  /// Starts an operation, which goes on in the background.
+  Ticket submit(const std::shared_ptr<Operation>& operation, NativeStream stream = {});
+  /// Runs an operation, which the caller's thread drives.
+  void run(const std::shared_ptr<Operation>& operation, NativeStream stream = {});
+
+  /// Returns the set when all ranks have agreed on it: `group`, or the one that this call repeats.
+  std::shared_ptr<GradientGroup> register_group(std::shared_ptr<GradientGroup> group);
+  void bucket_ready(GradientGroup& group, const GradientIterations::ReadyBucket& bucket);
+  /// Errors: UsageError if a group, which has no device, is given device memory.
+  void check_memory(MemoryKind memory) const;
+
+  /// Founds a group of ranks of this one. Errors: as `Group::group`.
+  std::shared_ptr<MemberState> found(const std::vector<int>& ranks, const GroupOptions& options);
+
+  std::uint64_t network_bytes_sent() const { return engine_.network_bytes_sent(); }
+
+  void close();
+  bool is_closed() const { return closed_; }
+
+ private:
+  std::shared_ptr<const Event> ready_event(const BufferView& buffer, NativeStream stream);
+
+  RuntimeState& runtime_;
+  const std::shared_ptr<GroupEngine> group_;  // null for the job
+  Engine& engine_;
+  const ProcessGrid& grid_;
+  const int rank_;
+  const std::vector<int> ranks_of_job_;
+  OperationPool unused_operations_;
+  const OperationCalls calls_;
+  LateRegistrations late_registrations_;
+  bool closed_ = false;
+};
+
+/// Everything that a runtime owns; members are destroyed in reverse: the thread first.
+class RuntimeState {
+ public:
+  RuntimeState(Rendezvous& rendezvous, Options options);
+  /// Closes the job, or leaves it if an exception destroys the runtime.
+  ~RuntimeState();
+  RuntimeState(const RuntimeState&) = delete;
+  RuntimeState& operator=(const RuntimeState&) = delete;
+
+  /// As that of `MemberState`.
+  void enter() const { threads_.enter(); }
+
+  const std::shared_ptr<MemberState>& world() const { return world_; }
+  int rank() const { return connection_.transport->rank(); }
+  const ProcessGrid& grid() const { return connection_.grid; }
+  const LinkCosts& costs() const { return connection_.calibration.costs; }
+  const Options& options() const { return options_; }
+  const std::shared_ptr<Timeline>& timeline() const { return timeline_; }
+  Device* device() const { return connection_.plane ? connection_.plane->device.get() : nullptr; }
+  Engine& engine() { return engine_; }
+  const std::shared_ptr<Driver>& driver() { return driver_; }
+
+  /// Waits for a group until all its members have come.
+  std::shared_ptr<GroupEngine> found(const std::string& name, const std::vector<int>& ranks,
+                                     std::size_t arena_bytes);
+
+ private:
+  void abort(std::string_view why);
+
+  const Options options_;
+  const std::shared_ptr<Timeline> timeline_;  // shared with gradient sets; null without the option
+  const CoarseClock coarse_clock_;
+  const SteadyClock steady_clock_;
+  const UserThreads threads_;
+  Connection connection_;
+  ReduceTeam team_;
+  ControlSwitch switch_;
+  Engine engine_;
+  Engines engines_;
+  const std::shared_ptr<Driver> driver_;
+  Mutex mutex_;
+  /// That have timed out; a call that is repeated goes on with the first one.
+  std::map<std::string, std::shared_ptr<GroupFounding>> late_foundings_ KOLO_GUARDED_BY(mutex_);
+  const std::shared_ptr<MemberState> world_;
+  const int exceptions_;
+  EngineThread thread_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,216 @@
+#include "runtime/engine/engines.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+
+namespace kolo {
+namespace {
+
+/// Of each group: a name takes a few, its staging memory included.
+constexpr std::uint32_t kGroupFlags = 1U << 12;
+
+ProcessGrid subgrid(const ProcessGrid& grid, const std::vector<int>& ranks) {
+  std::vector<std::string> nodes;
+  for (int rank : ranks) nodes.push_back(grid.node_id(grid.node(rank)));
+  return ProcessGrid(nodes);
+}
+
+/// A stall ends a little before the time-out of those that wait.
+GroupFounder::Patience patience_of(const Options& options) {
+  const Duration limit = saturated(options.operation_timeout);
+  return {.warn_after = saturated(options.mismatch_after),
+          .fail_after = limit == Duration(0) ? Duration::max() : limit / 10 * 9};
+}
+
+}  // namespace
+
+// --- GroupEngine --------------------------------------------------------------------------------
+
+GroupEngine::GroupEngine(const Shared& shared, GroupMembers members, const TransportLimits& limits,
+                         std::unique_ptr<ControlInbox> inbox, std::string text)
+    : ranks_(members.ranks),
+      text_(std::move(text)),
+      grid_(subgrid(shared.grid, ranks_)),
+      inbox_(std::move(inbox)),
+      transport_(shared.transport, std::move(members), limits, *inbox_),
+      engine_(transport_, grid_, shared.clocks, shared.options, shared.calibration, limits, nullptr,
+              shared.team, shared.user_threads, {.group = text_}) {}
+
+// --- Engines ------------------------------------------------------------------------------------
+
+Engines::Engines(Engine& job, ControlSwitch& control_switch, const GroupEngine::Shared& shared,
+                 std::size_t first_byte, std::size_t end_byte)
+    : job_(job),
+      switch_(control_switch),
+      shared_(shared),
+      first_byte_(first_byte),
+      founder_(shared.transport.rank(), patience_of(shared.options)),
+      arena_(end_byte - first_byte, "a group", "group_arena_bytes (KOLO_GROUP_ARENA_BYTES)") {
+  ensure(switch_.open(founders_inbox_) == ControlSwitch::kFounders, "another inbox came first");
+}
+
+Engines::~Engines() = default;
+
+void Engines::submit(std::shared_ptr<GroupFounding> founding) {
+  const std::shared_ptr<GroupFounding> refused = founding;
+  if (!submitted_.push(founding)) refused->ticket.fail(*job_.failure());
+}
+
+TransportLimits Engines::limits_of(const GroupFounding& founding) {
+  return {.arena_bytes = founding.arena_bytes,
+          .flags_per_peer = kGroupFlags,
+          .counters = 2 * kGroupBuckets,
+          .buckets = kGroupBuckets};
+}
+
+GroupLayout Engines::layout_of(const GroupFounding& founding) const {
+  const auto local = std::ranges::count_if(
+      founding.ranks, [&](int rank) { return shared_.transport.is_mapped(rank); });
+  return {limits_of(founding), static_cast<std::size_t>(local)};
+}
+
+bool Engines::has_submissions() const {
+  return job_.has_submissions() || !submitted_.empty() ||
+         std::ranges::any_of(
+             groups_, [](const Holding& each) { return each.group->engine().has_submissions(); });
+}
+
+bool Engines::idle() const {
+  return job_.idle() && submitted_.empty() && proposed_.empty() &&
+         std::ranges::all_of(groups_,
+                             [](const Holding& each) { return each.group->engine().idle(); });
+}
+
+bool Engines::poll_groups() noexcept {
+  if (job_.failure()) {
+    end_all(*job_.failure());
+    return false;
+  }
+  bool moved = false;
+  try {
+    moved = found();
+  } catch (...) {
+    job_.fail_with_exception("found");
+    return true;
+  }
+  for (const Holding& each : groups_) moved |= each.group->poll();
+  std::erase_if(groups_, [&](Holding& each) {
+    Engine& engine = each.group->engine();
+    if (!engine.ended()) return false;
+    switch_.close(each.place.inbox);
+    if (engine.failure()->code == ErrorCode::kShutdown) {
+      give_back(each.place);
+    } else {
+      ended_.push_back(std::move(each));
+    }
+    return true;
+  });
+  return moved;
+}
+
+/// Moves what is being founded on.
+bool Engines::found() {
+  submitted_.drain(drained_);
+  bool moved = !drained_.empty() || !founders_inbox_.empty();
+  for (const auto& founding : drained_) propose(founding);
+  drained_.clear();
+  while (!founders_inbox_.empty()) {
+    const ControlFrame frame = std::move(founders_inbox_.front());
+    founders_inbox_.pop_front();
+    founder_.receive(frame.peer, frame.bytes);
+  }
+  if (founder_.is_waiting()) founder_.tick(shared_.clocks.time_outs.now());
+  for (const GroupFounder::Outgoing& outgoing : founder_.take_outgoing()) {
+    ControlSwitch::address(ControlSwitch::kFounders, outgoing.bytes, framed_);
+    shared_.transport.send_control(outgoing.peer, framed_);
+  }
+  for (GroupFounder::Outcome& outcome : founder_.take_outcomes()) {
+    decide(std::move(outcome));
+    moved = true;
+  }
+  return moved;
+}
+
+void Engines::propose(const std::shared_ptr<GroupFounding>& founding) {
+  GroupProposal proposal{.name = founding->name,
+                         .ranks = founding->ranks,
+                         .settings = fmt::format("arena_bytes {}", founding->arena_bytes),
+                         .place = {}};
+  Proposed proposed{.founding = founding, .place = {}, .inbox = std::make_unique<ControlInbox>()};
+  try {
+    proposed.place = take_place(*founding);
+  } catch (const KoloError& e) {
+    proposal.obstacle = e.error();
+    proposal.obstacle->rank = shared_.transport.rank();
+  }
+  if (!proposal.obstacle) proposed.place->inbox = switch_.open(*proposed.inbox);
+  proposal.place = proposed.place.value_or(GroupPlace{});
+  const std::uint64_t id = founder_.propose(std::move(proposal), shared_.clocks.time_outs.now());
+  proposed_[id] = std::move(proposed);
+}
+
+/// All of a place but the inbox. Errors: KoloError(kResources).
+GroupPlace Engines::take_place(const GroupFounding& founding) {
+  if (free_buckets_.empty() && next_buckets_ == kMostGroups) {
+    throw KoloError(
+        {.code = ErrorCode::kResources,
+         .what = fmt::format("a rank can be in {} groups at a time; release some", kMostGroups)});
+  }
+  const GroupLayout layout = layout_of(founding);
+  GroupPlace place{.arena_offset = first_byte_ + arena_.allocate(layout.total_bytes)};
+  try {
+    GroupTransport::clear(shared_.transport, place.arena_offset, layout);
+  } catch (...) {
+    arena_.release(place.arena_offset - first_byte_);
+    throw;
+  }
+  if (free_buckets_.empty()) free_buckets_.insert(next_buckets_++);
+  place.first_bucket = kMaxBuckets + *free_buckets_.begin() * kGroupBuckets;
+  free_buckets_.erase(free_buckets_.begin());
+  return place;
+}
+
+void Engines::decide(GroupFounder::Outcome outcome) {
+  Proposed proposed = std::move(proposed_.extract(outcome.id).mapped());
+  GroupFounding& founding = *proposed.founding;
+  if (const Error* error = std::get_if<Error>(&outcome.result)) {
+    if (proposed.place) {
+      switch_.close(proposed.place->inbox);
+      give_back(*proposed.place);
+    }
+    return founding.ticket.fail(*error);
+  }
+  const GroupProposal named{
+      .name = founding.name, .ranks = founding.ranks, .settings = {}, .place = {}};
+  founding.group = std::make_shared<GroupEngine>(
+      shared_,
+      GroupMembers{.ranks = founding.ranks,
+                   .places = std::get<std::vector<GroupPlace>>(std::move(outcome.result))},
+      limits_of(founding), std::move(proposed.inbox), named.text());
+  groups_.push_back({.place = *proposed.place, .group = founding.group});
+  founding.ticket.complete();
+}
+
+void Engines::give_back(const GroupPlace& place) {
+  arena_.release(place.arena_offset - first_byte_);
+  free_buckets_.insert((place.first_bucket - kMaxBuckets) / kGroupBuckets);
+}
+
+/// The job is over. Its engine ends the transport.
+void Engines::end_all(const Error& error) noexcept {
+  submitted_.close();
+  submitted_.drain(drained_);
+  for (const auto& founding : drained_) founding->ticket.fail(error);
+  drained_.clear();
+  for (auto& [id, proposed] : proposed_) proposed.founding->ticket.fail(error);
+  proposed_.clear();
+  for (const Holding& each : groups_) {
+    each.group->engine().end_with_job(error);
+    each.group->engine().poll();
+  }
+}
+
+}  // namespace kolo

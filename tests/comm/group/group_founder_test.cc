@@ -1,0 +1,222 @@
+// Members found groups in any order, and learn alike when they cannot.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <random>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "comm/group/group_founder.h"
+
+namespace kolo {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// Founders that exchange bytes over channels which keep the order of each pair.
+class Founders {
+ public:
+  explicit Founders(int ranks, GroupFounder::Patience patience = {}) : results_(index(ranks)) {
+    for (int rank = 0; rank < ranks; ++rank) founders_.emplace_back(rank, patience);
+  }
+
+  std::uint64_t propose(int rank, GroupProposal proposal) {
+    return founders_[index(rank)].propose(std::move(proposal), now_);
+  }
+  void advance(Duration by) {
+    now_ += by;
+    for (GroupFounder& founder : founders_) founder.tick(now_);
+  }
+  /// Delivers everything, each step from a pair that the generator picks.
+  void deliver(std::mt19937_64& generator) {
+    for (;;) {
+      for (std::size_t rank = 0; rank < founders_.size(); ++rank) {
+        for (auto& outgoing : founders_[rank].take_outgoing()) {
+          channels_[{static_cast<int>(rank), outgoing.peer}].push_back(std::move(outgoing.bytes));
+        }
+        for (auto& outcome : founders_[rank].take_outcomes()) {
+          results_[rank].emplace(outcome.id, std::move(outcome.result));
+        }
+      }
+      std::erase_if(channels_, [](const auto& channel) { return channel.second.empty(); });
+      if (channels_.empty()) return;
+      auto channel =
+          std::next(channels_.begin(), static_cast<std::ptrdiff_t>(generator() % channels_.size()));
+      const std::vector<std::byte> bytes = std::move(channel->second.front());
+      channel->second.pop_front();
+      founders_[index(channel->first.second)].receive(channel->first.first, bytes);
+    }
+  }
+
+  bool is_decided(int rank, std::uint64_t id) const { return results_[index(rank)].contains(id); }
+  const std::vector<GroupPlace>& places(int rank, std::uint64_t id) const {
+    return std::get<std::vector<GroupPlace>>(results_[index(rank)].at(id));
+  }
+  const Error& error(int rank, std::uint64_t id) const {
+    return std::get<Error>(results_[index(rank)].at(id));
+  }
+  bool is_waiting() const {
+    return std::ranges::any_of(founders_, [](const auto& each) { return each.is_waiting(); });
+  }
+
+ private:
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+
+  TimePoint now_{};
+  std::vector<GroupFounder> founders_;
+  std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> channels_;
+  std::vector<std::map<std::uint64_t, std::variant<std::vector<GroupPlace>, Error>>> results_;
+};
+
+GroupProposal proposal_of(int rank, std::vector<int> ranks, std::uint64_t number = 1,
+                          std::string name = "g") {
+  return {.name = std::move(name),
+          .ranks = std::move(ranks),
+          .settings = "arena 1",
+          .place = {.inbox = number,
+                    .first_bucket = static_cast<std::uint32_t>(100 * rank),
+                    .arena_offset = number << 40}};
+}
+
+TEST(GroupFounder, TellsAllPlacesInTheOrderOfTheGroup) {
+  std::mt19937_64 generator(1);
+  Founders founders(4);
+  const std::vector<int> ranks{3, 0, 2};
+  std::map<int, std::uint64_t> ids;
+  for (int rank : ranks) ids[rank] = founders.propose(rank, proposal_of(rank, ranks));
+  founders.deliver(generator);
+  for (int rank : ranks) {
+    const auto& places = founders.places(rank, ids[rank]);
+    ASSERT_EQ(places.size(), 3u);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(places[i], proposal_of(ranks[i], ranks).place);
+    }
+  }
+  EXPECT_FALSE(founders.is_waiting());
+}
+
+TEST(GroupFounder, FoundsEverySubsetInAnyOrder) {
+  constexpr int kRanks = 5;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    std::mt19937_64 generator(seed);
+    Founders founders(kRanks);
+    std::vector<std::vector<int>> groups;
+    for (int mask = 1; mask < 1 << kRanks; ++mask) {
+      std::vector<int> ranks;
+      for (int rank = 0; rank < kRanks; ++rank) {
+        if ((mask >> rank & 1) != 0) ranks.push_back(rank);
+      }
+      std::ranges::shuffle(ranks, generator);
+      groups.push_back(ranks);
+    }
+    std::vector<std::pair<int, std::size_t>> proposals;
+    for (std::size_t group = 0; group < groups.size(); ++group) {
+      for (int rank : groups[group]) proposals.emplace_back(rank, group);
+    }
+    std::ranges::shuffle(proposals, generator);
+    std::map<std::pair<int, std::size_t>, std::uint64_t> ids;
+    for (const auto& [rank, group] : proposals) {
+      ids[{rank, group}] = founders.propose(rank, proposal_of(rank, groups[group], group));
+      if (generator() % 3 == 0) founders.deliver(generator);
+    }
+    founders.deliver(generator);
+    for (const auto& [rank, group] : proposals) {
+      const auto& places = founders.places(rank, ids[{rank, group}]);
+      ASSERT_EQ(places.size(), groups[group].size());
+      for (std::size_t i = 0; i < places.size(); ++i) {
+        EXPECT_EQ(places[i], proposal_of(groups[group][i], groups[group], group).place);
+      }
+    }
+  }
+}
+
+TEST(GroupFounder, TellsGroupsOfTheSameRanksApart) {
+  std::mt19937_64 generator(2);
+  Founders founders(2);
+  const std::vector<int> ranks{0, 1};
+  const auto propose_all = [&](int rank) {
+    return std::vector{founders.propose(rank, proposal_of(rank, ranks, 1)),
+                       founders.propose(rank, proposal_of(rank, ranks, 2, "other")),
+                       founders.propose(rank, proposal_of(rank, ranks, 3))};
+  };
+  const auto first = propose_all(0);
+  const auto second = propose_all(1);
+  founders.deliver(generator);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(founders.places(0, first[i])[1].inbox, i + 1);
+    EXPECT_EQ(founders.places(1, second[i])[0].inbox, i + 1);
+  }
+}
+
+TEST(GroupFounder, RefusesDifferentSettingsOnAllMembers) {
+  std::mt19937_64 generator(3);
+  Founders founders(3);
+  const std::vector<int> ranks{1, 2};
+  GroupProposal other = proposal_of(2, ranks);
+  other.settings = "arena 2";
+  const auto first = founders.propose(1, proposal_of(1, ranks));
+  const auto second = founders.propose(2, other);
+  founders.deliver(generator);
+  EXPECT_EQ(founders.error(1, first).to_string(), founders.error(2, second).to_string());
+  EXPECT_THAT(founders.error(1, first).to_string(),
+              AllOf(HasSubstr("'g' [1, 2]"), HasSubstr("arena 1"), HasSubstr("arena 2")));
+  EXPECT_EQ(founders.error(1, first).code, ErrorCode::kMismatch);
+}
+
+TEST(GroupFounder, TellsAllMembersOfAnObstacleOfOne) {
+  std::mt19937_64 generator(4);
+  Founders founders(3);
+  const std::vector<int> ranks{0, 1, 2};
+  GroupProposal obstructed = proposal_of(1, ranks);
+  obstructed.obstacle = {.code = ErrorCode::kResources, .rank = 1, .what = "no memory"};
+  const std::vector ids{founders.propose(0, proposal_of(0, ranks)), founders.propose(1, obstructed),
+                        founders.propose(2, proposal_of(2, ranks))};
+  founders.deliver(generator);
+  for (int rank = 0; rank < 3; ++rank) {
+    const Error& error = founders.error(rank, ids[static_cast<std::size_t>(rank)]);
+    EXPECT_EQ(error.code, ErrorCode::kResources);
+    EXPECT_EQ(error.to_string(), "group 'g' [0, 1, 2]: rank 1: no memory");
+  }
+}
+
+TEST(GroupFounder, NamesThoseThatDoNotComeAndCanBeAskedAgain) {
+  std::mt19937_64 generator(5);
+  Founders founders(4, {.warn_after = seconds(1), .fail_after = seconds(9)});
+  const std::vector<int> ranks{0, 2, 3};
+  const auto first = founders.propose(0, proposal_of(0, ranks));
+  const auto second = founders.propose(2, proposal_of(2, ranks));
+  founders.deliver(generator);
+  founders.advance(seconds(8));
+  founders.deliver(generator);
+  EXPECT_FALSE(founders.is_decided(0, first));
+  founders.advance(seconds(1));
+  founders.deliver(generator);
+  EXPECT_EQ(founders.error(0, first).code, ErrorCode::kStall);
+  EXPECT_THAT(founders.error(0, first).to_string(), HasSubstr("rank 3 of the job has not"));
+  EXPECT_EQ(founders.error(0, first).to_string(), founders.error(2, second).to_string());
+}
+
+TEST(GroupFounder, RefusesMalformedBytes) {
+  std::mt19937_64 generator(6);
+  for (int i = 0; i < 2000; ++i) {
+    GroupFounder founder(0, {});
+    founder.propose(proposal_of(0, {0, 1}), {});
+    std::vector<std::byte> bytes(generator() % 60);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(generator() % 4);
+    try {
+      founder.receive(1, bytes);
+    } catch (const KoloError& e) {
+      EXPECT_EQ(e.error().code, ErrorCode::kInternal);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo

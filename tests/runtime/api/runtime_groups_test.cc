@@ -1,0 +1,180 @@
+// Groups of whole runtimes, each rank a thread, as users make and use them.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/runtime/api/runtime_calls.h"
+
+namespace kolo::test {
+namespace {
+
+constexpr std::size_t kSmall = std::size_t{1} << 17;
+
+/// A sum over a group of what each rank of the job has: its rank plus one.
+void group_sums(Group& group, int rank_in_job, const std::string& name = "x") {
+  std::vector<float> data(100, static_cast<float>(rank_in_job + 1));
+  group.all_reduce(name, view(data));
+  float expected = 0;
+  for (int rank : group.ranks_of_job()) expected += static_cast<float>(rank + 1);
+  require(std::ranges::all_of(data, [=](float value) { return value == expected; }), "group sum");
+}
+
+TEST(RuntimeGroups, OverlapNestAndSplit) {
+  RuntimeJob(5, test_options()).run([](Runtime& runtime) {
+    const int rank = runtime.rank();
+    for (int turn = 0; turn < 3; ++turn) {
+      std::optional<Group> parity =
+          runtime.split(rank % 2, -rank, {.name = "parity", .arena_bytes = kSmall});
+      require(parity.has_value() && parity->size() == (rank % 2 == 0 ? 3 : 2), "size");
+      require(parity->ranks_of_job().front() == (rank % 2 == 0 ? 4 : 3), "ordered by key");
+      group_sums(*parity, rank);
+      if (rank <= 2) {
+        Group low = runtime.group({1, 2, 0}, {.name = "low", .arena_bytes = kSmall});
+        require(low.rank() == (rank + 2) % 3, "ordered as given");
+        group_sums(low, rank);
+        if (rank >= 1) {
+          Group nested = low.group({1, 0}, {.arena_bytes = kSmall});
+          require(nested.ranks_of_job() == std::vector<int>{2, 1}, "ranks of a group of a group");
+          group_sums(nested, rank);
+        }
+        low.close();
+      }
+      group_sums(runtime, rank, "all");
+      require(
+          !runtime.split(rank == 0 ? -1 : 3, 0, {.arena_bytes = kSmall}).has_value() == (rank == 0),
+          "no color");
+    }
+  });
+}
+
+TEST(RuntimeGroups, FollowNodes) {
+  RuntimeJob(3, test_options()).run([](Runtime& runtime) {
+    Group node = runtime.node_group({.arena_bytes = kSmall});
+    require(node.size() == 3 && node.rank() == runtime.rank(), "all on one node");
+    group_sums(node, runtime.rank());
+    Group cross = runtime.cross_group({.arena_bytes = kSmall});
+    require(cross.size() == 1 && cross.ranks_of_job().front() == runtime.rank(), "alone");
+    group_sums(cross, runtime.rank());
+  });
+}
+
+TEST(RuntimeGroups, CombineGradients) {
+  RuntimeJob(3, test_options()).run([](Runtime& runtime) {
+    if (runtime.rank() == 1) return;
+    Group group = runtime.group({2, 0}, {.name = "ends", .arena_bytes = std::size_t{1} << 18});
+    std::vector<float> mine(3000, static_cast<float>(runtime.rank()));
+    GradientSet gradients =
+        group.register_gradients("model", {{.name = "arena", .shape = {3000}},
+                                           {.name = "mine", .shape = {3000}, .data = mine.data()}});
+    for (int iteration = 0; iteration < 5; ++iteration) {
+      auto* arena = static_cast<float*>(gradients.view(0).data);
+      std::fill_n(arena, 3000, static_cast<float>(runtime.rank() + iteration));
+      std::ranges::fill(mine, static_cast<float>(runtime.rank()));
+      gradients.ready(1);
+      gradients.ready(0);
+      gradients.wait();
+      require(arena[2999] == static_cast<float>(1 + iteration), "average in the arena");
+      require(mine[0] == 1, "average in user memory");
+    }
+  });
+}
+
+TEST(RuntimeGroups, OfSeveralThreadsMoveIndependently) {
+  RuntimeJob(3, test_options()).run([](Runtime& runtime) {
+    const int rank = runtime.rank();
+    std::atomic<bool> failed{false};
+    const auto work = [&](const std::vector<int>& ranks, const std::string& name) {
+      try {
+        for (int turn = 0; turn < 5; ++turn) {
+          Group group = runtime.group(ranks, {.name = name, .arena_bytes = kSmall});
+          for (int use = 0; use < 20; ++use) group_sums(group, rank);
+          group.barrier();
+        }
+      } catch (const std::exception& e) {
+        failed = true;
+      }
+    };
+    std::vector<std::thread> threads;
+    for (int first = 0; first < 3; ++first) {
+      const int second = (first + 1) % 3;
+      if (rank != first && rank != second) continue;
+      threads.emplace_back(work, std::vector<int>{first, second}, "pair" + std::to_string(first));
+    }
+    threads.emplace_back(work, std::vector<int>{2, 1, 0}, "all");
+    for (std::thread& thread : threads) thread.join();
+    require(!failed, "a thread has failed");
+  });
+}
+
+TEST(RuntimeGroups, ReleasedInDifferentOrdersBlockNobody) {
+  RuntimeJob(2, test_options()).run([](Runtime& runtime) {
+    for (int turn = 0; turn < 20; ++turn) {
+      std::optional<Group> one = runtime.group({0, 1}, {.name = "one", .arena_bytes = kSmall});
+      std::optional<Group> other = runtime.group({0, 1}, {.name = "other", .arena_bytes = kSmall});
+      group_sums(*one, runtime.rank());
+      (runtime.rank() == 0 ? one : other).reset();
+      (runtime.rank() == 0 ? other : one).reset();
+    }
+  });
+}
+
+TEST(RuntimeGroups, ThatTimeOutGoOnWhenTheyAreCalledAgain) {
+  Options options = test_options();
+  options.operation_timeout = std::chrono::milliseconds(300);
+  std::atomic<bool> timed_out{false};
+  RuntimeJob(2, options).run([&](Runtime& runtime) {
+    if (runtime.rank() == 1) {
+      // The second member collects nothing, so only its own time runs out.
+      std::string error;
+      try {
+        runtime.group({0, 1}, {.name = "late", .arena_bytes = kSmall});
+      } catch (const KoloError& e) {
+        error = e.what();
+      }
+      require(error.find("'late' [0, 1]") != std::string::npos, error);
+      timed_out = true;
+    } else {
+      while (!timed_out) std::this_thread::yield();
+    }
+    Group group = runtime.group({0, 1}, {.name = "late", .arena_bytes = kSmall});
+    group_sums(group, runtime.rank());
+  });
+}
+
+TEST(RuntimeGroups, RefuseWrongRanks) {
+  RuntimeJob(2, test_options()).run([](Runtime& runtime) {
+    const auto refuses = [&](const std::vector<int>& ranks, const std::string& why) {
+      try {
+        runtime.group(ranks);
+      } catch (const UsageError& e) {
+        return std::string(e.what()).find(why) != std::string::npos;
+      }
+      return false;
+    };
+    require(refuses({0, 1, 2}, "rank 2"), "a rank that does not exist");
+    require(refuses({0, 1, 0}, "rank 0 twice"), "twice");
+    require(refuses({1 - runtime.rank()}, "without itself"), "without itself");
+    require(refuses({}, "without itself"), "nobody");
+    Group group = runtime.group({0, 1}, {.arena_bytes = kSmall});
+    group.close();
+    std::string error;
+    try {
+      group.barrier();
+    } catch (const KoloError& e) {
+      error = e.what();
+    }
+    require(error.find("is closed") != std::string::npos, "closed: " + error);
+    group_sums(runtime, runtime.rank());
+  });
+}
+
+}  // namespace
+}  // namespace kolo::test

@@ -1,0 +1,280 @@
+// Groups of ranks: founded by their members only, independent of each other, and given back.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/operation_calls.h"
+#include "tests/support/engine_job.h"
+#include "tests/support/group_job.h"
+
+namespace kolo {
+namespace {
+
+using test::error_of;
+using test::GroupJob;
+using test::view;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int kFiveRanks = 5;
+
+std::vector<ProcessGrid> grids_of_five() {
+  return {ProcessGrid::with_node_sizes({5}), ProcessGrid::with_node_sizes({2, 3}),
+          ProcessGrid::with_node_sizes({1, 1, 1, 1, 1}), ProcessGrid({"a", "b", "a", "b", "c"})};
+}
+
+std::string error_of(TicketState& ticket) {
+  try {
+    ticket.wait(std::chrono::milliseconds(1));
+    return {};
+  } catch (const KoloError& e) {
+    return e.what();
+  }
+}
+
+/// One member's part in an all-reduce and an all-gather of its group.
+struct Work {
+  Work(GroupEngine& group, std::size_t count, const std::string& name)
+      : sum(count, static_cast<float>(group.ranks()[static_cast<std::size_t>(group.rank())] + 1)),
+        mine(static_cast<float>(group.ranks()[static_cast<std::size_t>(group.rank())])),
+        all(group.ranks().size(), -1),
+        calls(pool, group.rank(), static_cast<int>(group.ranks().size())),
+        operations{calls.all_reduce(name, view(sum), ReduceOp::kSum),
+                   calls.all_gather(name + " gather", &mine, view(all), {})},
+        ranks(group.ranks()) {
+    for (const auto& operation : operations) group.engine().submit(operation);
+  }
+
+  bool done() const {
+    return std::ranges::all_of(operations, [](const auto& each) { return each->ticket->done(); });
+  }
+  void expect_right() const {
+    float expected = 0;
+    for (int rank : ranks) expected += static_cast<float>(rank + 1);
+    for (float value : sum) ASSERT_EQ(value, expected);
+    for (std::size_t i = 0; i < ranks.size(); ++i) ASSERT_EQ(all[i], static_cast<float>(ranks[i]));
+    for (const auto& operation : operations) ASSERT_EQ(error_of(*operation), "");
+  }
+
+  std::vector<float> sum;
+  float mine;
+  std::vector<float> all;
+  OperationPool pool;
+  OperationCalls calls;
+  std::vector<std::shared_ptr<Operation>> operations;
+  std::vector<int> ranks;
+};
+
+/// All members of these groups work, in an order of the seed.
+void expect_groups_work(GroupJob& job,
+                        const std::vector<std::vector<std::shared_ptr<GroupEngine>>>& groups,
+                        std::mt19937_64& generator) {
+  std::vector<GroupEngine*> members;
+  for (const auto& group : groups) {
+    for (const auto& member : group) members.push_back(member.get());
+  }
+  for (int use = 0; use < 2; ++use) {
+    std::ranges::shuffle(members, generator);
+    std::vector<std::unique_ptr<Work>> work;
+    for (GroupEngine* member : members) {
+      work.push_back(std::make_unique<Work>(*member, 50, "x"));
+    }
+    job.run_until(
+        [&] { return std::ranges::all_of(work, [](const auto& each) { return each->done(); }); });
+    for (const auto& each : work) each->expect_right();
+  }
+}
+
+void release(GroupJob& job, const std::vector<std::shared_ptr<GroupEngine>>& members) {
+  for (const auto& member : members) {
+    GroupJob::submit(member->engine(), {.kind = OperationKind::kClose});
+  }
+  job.run_until([&] {
+    return std::ranges::all_of(members, [](const auto& each) { return each->engine().ended(); });
+  });
+}
+
+TEST(Groups, EverySubsetOfFiveRanksWorksBesideAllOthers) {
+  const auto grids = grids_of_five();
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 generator(seed);
+    GroupJob job(grids[seed % grids.size()], seed, std::size_t{16} << 20);
+    std::vector<std::vector<int>> subsets;
+    for (int mask = 1; mask < 1 << kFiveRanks; ++mask) {
+      std::vector<int> ranks;
+      for (int rank = 0; rank < kFiveRanks; ++rank) {
+        if ((mask >> rank & 1) != 0) ranks.push_back(rank);
+      }
+      std::ranges::shuffle(ranks, generator);
+      subsets.push_back(ranks);
+    }
+    std::vector<std::pair<std::size_t, std::size_t>> order;  // subset, place in it
+    std::map<std::pair<std::size_t, std::size_t>, std::shared_ptr<GroupFounding>> foundings;
+    for (std::size_t subset = 0; subset < subsets.size(); ++subset) {
+      for (std::size_t i = 0; i < subsets[subset].size(); ++i) order.emplace_back(subset, i);
+    }
+    std::ranges::shuffle(order, generator);
+    for (const auto& [subset, i] : order) {
+      foundings[{subset, i}] = job.found(subsets[subset][i], subsets[subset]);
+    }
+    job.run_until([&] {
+      return std::ranges::all_of(foundings,
+                                 [](const auto& each) { return each.second->ticket.done(); });
+    });
+    std::vector<std::vector<std::shared_ptr<GroupEngine>>> groups(subsets.size());
+    for (std::size_t subset = 0; subset < subsets.size(); ++subset) {
+      for (std::size_t i = 0; i < subsets[subset].size(); ++i) {
+        ASSERT_EQ(error_of(foundings[{subset, i}]->ticket), "");
+        groups[subset].push_back(foundings[{subset, i}]->group);
+        ASSERT_EQ(groups[subset].back()->rank(), static_cast<int>(i));
+      }
+    }
+    expect_groups_work(job, groups, generator);
+    for (const auto& group : groups) release(job, group);
+  }
+}
+
+TEST(Groups, AStallOfOneHoldsUpNoOther) {
+  GroupJob job(ProcessGrid::with_node_sizes({2, 1}), 7);
+  const auto stalled = job.found_all({0, 1, 2}, "stalled");
+  const auto goes_on = job.found_all({2, 0}, "goes on");
+  std::vector<float> data(10, 1);
+  const auto waits = GroupJob::submit(
+      stalled[0]->engine(), {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data)});
+  std::mt19937_64 generator(7);
+  expect_groups_work(job, {goes_on}, generator);
+  EXPECT_FALSE(waits->ticket->done());
+  std::vector<std::vector<float>> others(2, std::vector<float>(10, 1));
+  std::vector<std::shared_ptr<Operation>> operations{waits};
+  for (std::size_t i = 1; i < 3; ++i) {
+    operations.push_back(GroupJob::submit(
+        stalled[i]->engine(),
+        {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(others[i - 1])}));
+  }
+  job.finish(operations);
+  EXPECT_EQ(data.front(), 3);
+}
+
+TEST(Groups, AMismatchNamesTheGroupOnItsMembersAndLeavesTheRestUsable) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    GroupJob job(grids_of_five()[seed % 4], seed);
+    const auto group = job.found_all({4, 1, 2}, "pp");
+    const auto other = job.found_all({1, 4, 0}, "dp");
+    std::vector<float> data(20, 1);
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (std::size_t i = 0; i < 3; ++i) {
+      BufferView buffer = view(data);
+      buffer.count = i == 1 ? 20 : 10;
+      operations.push_back(GroupJob::submit(
+          group[i]->engine(), {.kind = OperationKind::kBroadcast, .name = "x", .buffer = buffer}));
+    }
+    job.finish(operations);
+    EXPECT_THAT(error_of(*operations[0]),
+                AllOf(HasSubstr("group 'pp' [4, 1, 2]: "), HasSubstr("[20]"), HasSubstr("[10]")));
+    EXPECT_EQ(error_of(*operations[1]), error_of(*operations[0]));
+    EXPECT_EQ(error_of(*operations[2]), error_of(*operations[0]));
+    std::mt19937_64 generator(seed);
+    expect_groups_work(job, {group, other}, generator);
+  }
+}
+
+TEST(Groups, AFailureEndsItsGroupOnly) {
+  GroupJob job(ProcessGrid::with_node_sizes({2, 3}), 3);
+  const auto fails = job.found_all({0, 2, 3}, "fails");
+  const auto lives = job.found_all({0, 3}, "lives");
+  std::vector<float> data(10, 1);
+  const auto pending = GroupJob::submit(
+      fails[0]->engine(), {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data)});
+  fails[2]->engine().abort({.code = ErrorCode::kInternal, .rank = 2, .what = "broke"});
+  job.finish({pending}, std::chrono::milliseconds(1));
+  EXPECT_THAT(error_of(*pending), HasSubstr("rank 2: broke"));
+  std::mt19937_64 generator(3);
+  expect_groups_work(job, {lives}, generator);
+  const auto later = GroupJob::submit(
+      fails[1]->engine(), {.kind = OperationKind::kAllReduce, .name = "y", .buffer = view(data)});
+  job.finish({later}, std::chrono::milliseconds(1));
+  EXPECT_THAT(error_of(*later), HasSubstr("rank 2: broke"));
+}
+
+TEST(Groups, TheEndOfTheJobIsTheirs) {
+  GroupJob job(ProcessGrid::with_node_sizes({3}), 4);
+  const auto group = job.found_all({2, 0}, "g");
+  const auto half = job.found(1, {1, 2}, "never founded");
+  std::vector<float> data(10, 1);
+  const auto pending = GroupJob::submit(
+      group[0]->engine(), {.kind = OperationKind::kAllReduce, .name = "x", .buffer = view(data)});
+  job.engine(1).abort({.code = ErrorCode::kPeerLost, .rank = 1, .peer = 1, .what = "rank 1 left"});
+  job.run_until([&] { return pending->ticket->done() && half->ticket.done(); },
+                std::chrono::milliseconds(1));
+  EXPECT_THAT(error_of(*pending), HasSubstr("rank 1 left"));
+  EXPECT_THAT(error_of(half->ticket), HasSubstr("rank 1 left"));
+  job.run_until([&] { return job.engines(2).ended() && job.engines(1).ended(); },
+                std::chrono::milliseconds(10));
+  const auto late = job.found(2, {2, 0}, "late");
+  EXPECT_THAT(error_of(late->ticket), HasSubstr("rank 1 left"));
+}
+
+TEST(Groups, AMemberThatDoesNotComeIsNamed) {
+  Options options{.arena_bytes = GroupJob::kJobArena};
+  options.operation_timeout = std::chrono::seconds(10);
+  GroupJob job(ProcessGrid::with_node_sizes({3}), 5, std::size_t{1} << 20, options);
+  const std::vector<int> ranks{0, 1, 2};
+  const std::vector foundings{job.found(0, ranks, "all"), job.found(2, ranks, "all")};
+  job.run_until([&] { return foundings[0]->ticket.done() && foundings[1]->ticket.done(); },
+                std::chrono::milliseconds(100));
+  EXPECT_THAT(error_of(foundings[0]->ticket),
+              AllOf(HasSubstr("'all' [0, 1, 2]"), HasSubstr("rank 1 of the job has not")));
+  EXPECT_EQ(error_of(foundings[0]->ticket), error_of(foundings[1]->ticket));
+  std::mt19937_64 generator(5);
+  expect_groups_work(job, {job.found_all({2, 0}, "two")}, generator);
+}
+
+TEST(Groups, WhatOneCannotHoldNobodyGets) {
+  GroupJob job(ProcessGrid::with_node_sizes({2, 1}), 6, std::size_t{1} << 20);
+  const std::vector<int> ranks{2, 1};
+  const std::vector foundings{job.found(1, ranks, "large", std::size_t{1} << 30),
+                              job.found(2, ranks, "large", std::size_t{1} << 30)};
+  job.run_until([&] { return foundings[0]->ticket.done() && foundings[1]->ticket.done(); });
+  EXPECT_THAT(error_of(foundings[0]->ticket), AllOf(HasSubstr("'large'"), HasSubstr("arena")));
+  EXPECT_EQ(error_of(foundings[0]->ticket), error_of(foundings[1]->ticket));
+  const std::vector unequal{job.found(1, ranks, "unequal", 4096),
+                            job.found(2, ranks, "unequal", 8192)};
+  job.run_until([&] { return unequal[0]->ticket.done() && unequal[1]->ticket.done(); });
+  EXPECT_THAT(error_of(unequal[0]->ticket), AllOf(HasSubstr("4096"), HasSubstr("8192")));
+  std::mt19937_64 generator(6);
+  expect_groups_work(job, {job.found_all(ranks, "fits")}, generator);
+}
+
+TEST(Groups, HundredsComeAndGo) {
+  GroupJob job(ProcessGrid::with_node_sizes({2, 1}), 8, std::size_t{64} << 20);
+  std::mt19937_64 generator(8);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::vector<std::shared_ptr<GroupEngine>>> groups;
+    for (std::size_t i = 0; i < 200; ++i) {
+      groups.push_back(job.found_all({static_cast<int>(i % 3), static_cast<int>((i + 1) % 3)},
+                                     std::to_string(i)));
+    }
+    std::ranges::shuffle(groups, generator);
+    expect_groups_work(job, {groups.begin(), groups.begin() + 20}, generator);
+    for (const auto& group : groups) release(job, group);
+  }
+}
+
+TEST(Groups, OfOneRankNeedNobody) {
+  GroupJob job(ProcessGrid::with_node_sizes({2}), 9);
+  std::mt19937_64 generator(9);
+  const auto alone = job.found_all({1}, "alone");
+  expect_groups_work(job, {alone}, generator);
+  release(job, alone);
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/engine/engines.h"
+#include "tests/support/in_process_transport.h"
+#include "tests/support/seeded_scheduler.h"
+
+namespace kolo::test {
+
+/// As `EngineJob`, without devices, with the engines of groups.
+class GroupJob {
+ public:
+  static constexpr std::size_t kJobArena = std::size_t{1} << 19;
+
+  GroupJob(ProcessGrid grid, std::uint64_t seed, std::size_t groups_arena = std::size_t{4} << 20,
+           Options options = {.arena_bytes = kJobArena})
+      : options_(std::move(options)),
+        hub_(std::move(grid), {.arena_bytes = kJobArena + groups_arena,
+                               .flags_per_peer = kLimits.flags_per_peer,
+                               .counters = kLimits.counters}) {
+    std::vector<SeededScheduler::Pollable> pollables;
+    for (int rank = 0; rank < world_size(); ++rank) {
+      ranks_.push_back(std::make_unique<Rank>(*this, rank, groups_arena));
+      pollables.push_back([engines = &ranks_.back()->engines] { return engines->poll(); });
+    }
+    scheduler_ = std::make_unique<SeededScheduler>(seed, std::move(pollables));
+  }
+  /// Operations in flight refer to the engines.
+  ~GroupJob() {
+    for (const auto& rank : ranks_) rank->transport->shutdown(false);
+  }
+  GroupJob(const GroupJob&) = delete;
+  GroupJob& operator=(const GroupJob&) = delete;
+
+  int world_size() const { return hub_.grid().world_size(); }
+  ManualClock& clock() { return clock_; }
+  Engine& engine(int rank) { return at(rank).engine; }
+  Engines& engines(int rank) { return at(rank).engines; }
+
+  /// A rank begins to found a group.
+  std::shared_ptr<GroupFounding> found(int rank, const std::vector<int>& ranks,
+                                       const std::string& name = "g",
+                                       std::size_t arena_bytes = std::size_t{32} << 10) {
+    auto founding = std::make_shared<GroupFounding>();
+    founding->name = name;
+    founding->ranks = ranks;
+    founding->arena_bytes = arena_bytes;
+    engines(rank).submit(founding);
+    return founding;
+  }
+
+  /// All ranks of a group found it; by rank in the group.
+  std::vector<std::shared_ptr<GroupEngine>> found_all(const std::vector<int>& ranks,
+                                                      const std::string& name = "g") {
+    std::vector<std::shared_ptr<GroupFounding>> foundings;
+    for (int rank : ranks) foundings.push_back(found(rank, ranks, name));
+    run_until([&] {
+      return std::ranges::all_of(foundings, [](const auto& each) { return each->ticket.done(); });
+    });
+    std::vector<std::shared_ptr<GroupEngine>> members;
+    for (const auto& founding : foundings) members.push_back(founding->group);
+    return members;
+  }
+
+  static std::shared_ptr<Operation> submit(Engine& engine, Operation operation) {
+    auto shared = std::make_shared<Operation>(std::move(operation));
+    engine.submit(shared);
+    return shared;
+  }
+
+  void run_until(const std::function<bool()>& done, Duration tick = Duration(0)) {
+    std::size_t steps = 0;
+    scheduler_->run_until([&] {
+      if (++steps % kStepsPerTick == 0) clock_.advance(tick);
+      return done();
+    });
+  }
+  void finish(const std::vector<std::shared_ptr<Operation>>& operations,
+              Duration tick = Duration(0)) {
+    run_until(
+        [&] {
+          return std::ranges::all_of(operations,
+                                     [](const auto& each) { return each->ticket->done(); });
+        },
+        tick);
+  }
+
+ private:
+  static constexpr std::size_t kStepsPerTick = 50;
+  static constexpr TransportLimits kLimits{
+      .arena_bytes = kJobArena, .flags_per_peer = 1U << 12, .counters = 1U << 14};
+
+  struct Rank {
+    Rank(GroupJob& job, int rank, std::size_t groups_arena)
+        : transport(job.hub_.transport(rank)),
+          engine(*transport, job.hub_.grid(), {job.clock_, job.clock_}, job.options_,
+                 job.calibration_, kLimits, nullptr, nullptr, nullptr,
+                 {.control_switch = &control_switch}),
+          engines(engine, control_switch,
+                  {.transport = *transport,
+                   .grid = job.hub_.grid(),
+                   .clocks = {job.clock_, job.clock_},
+                   .options = job.options_,
+                   .calibration = job.calibration_},
+                  kJobArena, kJobArena + groups_arena) {}
+
+    std::unique_ptr<Transport> transport;
+    ControlSwitch control_switch;
+    Engine engine;
+    Engines engines;
+  };
+
+  Rank& at(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
+
+  const Options options_;
+  InProcessHub hub_;
+  ManualClock clock_;
+  Calibration calibration_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::unique_ptr<SeededScheduler> scheduler_;
+};
+
+}  // namespace kolo::test

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "runtime/engine/engines.h"
+
+namespace kolo::test {
+
+/// The engine of a job as a `Driver` takes it, with no room for groups.
+class LoneEngine {
+ public:
+  LoneEngine(Engine& engine, Transport& transport, const ProcessGrid& grid, EngineClocks clocks)
+      : engines_(engine, switch_,
+                 {.transport = transport,
+                  .grid = grid,
+                  .clocks = clocks,
+                  .options = options_,
+                  .calibration = calibration_},
+                 0, 0) {}
+
+  Engines& engines() { return engines_; }
+
+ private:
+  const Options options_;
+  const Calibration calibration_;
+  ControlSwitch switch_;
+  Engines engines_;
+};
+
+}  // namespace kolo::test
