@@ -10,16 +10,13 @@ namespace kolo {
 
 #if KOLO_WITH_UCX
 
-std::unique_ptr<MessageTransport> connect_network(Rendezvous& rendezvous) {
-  auto transport =
-      UcxTransport::create({.rank = rendezvous.rank(), .world_size = rendezvous.size()});
-  transport->connect(rendezvous.all_gather(transport->address()));
-  return transport;
+std::unique_ptr<NetworkTransport> open_network(int rank, int world_size) {
+  return UcxTransport::create({.rank = rank, .world_size = world_size});
 }
 
 #else
 
-std::unique_ptr<MessageTransport> connect_network(Rendezvous&) {
+std::unique_ptr<NetworkTransport> open_network(int, int) {
   throw KoloError(
       {.code = ErrorCode::kConfig,
        .what = "the job spans several nodes, but this build of Kolo has no network transport; "

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "comm/base/clock.h"
@@ -102,6 +103,16 @@ class MessageTransport {
   virtual void shutdown(bool orderly) = 0;
 
   virtual TrafficCounters traffic(int peer) const = 0;
+};
+
+/// Messages over a network, to ranks whose addresses are told to each other first.
+class NetworkTransport : public MessageTransport {
+ public:
+  /// What the others need to know to reach this rank; opaque bytes.
+  virtual std::string address() const = 0;
+
+  /// Takes the addresses of all ranks, by rank, once, before any message.
+  virtual void connect(std::vector<std::string> addresses) = 0;
 };
 
 /// How one rank reaches its peers: messages to any peer; shared memory and flags with

@@ -19,7 +19,7 @@ namespace kolo {
 ///         reported as lost when UCX notices: at once on a live host, never while a cut link or a
 ///         frozen host keeps the connection silent; bounding that takes heartbeats above this
 ///         layer.
-class UcxTransport : public MessageTransport {
+class UcxTransport : public NetworkTransport {
  public:
   struct Config {
     int rank = 0;
@@ -28,12 +28,6 @@ class UcxTransport : public MessageTransport {
   };
 
   static std::unique_ptr<UcxTransport> create(const Config& config);
-
-  /// What the others need to know to reach this rank; opaque bytes.
-  virtual std::string address() const = 0;
-
-  /// Takes the addresses of all ranks, by rank, once, before any message.
-  virtual void connect(std::vector<std::string> addresses) = 0;
 };
 
 }  // namespace kolo

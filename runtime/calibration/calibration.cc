@@ -19,6 +19,16 @@ namespace {
 constexpr std::string_view kMemoryKeys = "memory_";
 constexpr std::string_view kNetworkKeys = "network_";
 constexpr std::string_view kNodeRates = "node_rates";
+/// Of rank 0, which measures it for all.
+constexpr std::string_view kStepKey = "step_us";
+
+// Names in the exchange.
+constexpr const char* kRemembered = "remembered costs";
+constexpr const char* kFile = "calibration file";
+constexpr const char* kMeasured = "measured costs";
+constexpr const char* kStep = "time of a step";
+constexpr const char* kTime = "time of measuring";
+
 /// Between the costs that a rank measured and the reason why it has no others.
 constexpr char kDoubtFollows = '\n';
 
@@ -27,11 +37,6 @@ constexpr char kDoubtFollows = '\n';
 constexpr std::chrono::milliseconds kMeasureWithin{140};
 /// The part of it for the inside of nodes.
 constexpr std::chrono::milliseconds kNodeWithin{55};
-
-/// `text` of rank 0.
-std::string from_rank_0(Rendezvous& rendezvous, const std::string& text) {
-  return rendezvous.all_gather(rendezvous.rank() == 0 ? text : std::string()).front();
-}
 
 void append(std::string& text, const std::string& more) {
   text += (text.empty() || more.empty() ? "" : ",") + more;
@@ -97,13 +102,12 @@ struct JobCosts {
   std::string doubt = {};  ///< The doubt of the first rank that has one; empty: none.
 };
 
-JobCosts measure(Rendezvous& rendezvous, Transport& transport, const ProcessGrid& grid,
-                 const ProbeLimits& limits, double rank_cores) {
-  const RankCosts mine = measure_rank(transport, grid, limits);
+JobCosts combine(const std::vector<std::string>& texts, const ProcessGrid& grid,
+                 const LinkCosts& defaults) {
   JobCosts result;
   std::vector<MeasuredCosts> measured;
   std::size_t doubting = 0;
-  for (const std::string& text : rendezvous.all_gather(mine.costs + kDoubtFollows + mine.doubt)) {
+  for (const std::string& text : texts) {
     const std::size_t end = text.find(kDoubtFollows);
     const std::string doubt = text.substr(end + 1);
     if (!doubt.empty() && ++doubting == 1) {
@@ -114,58 +118,84 @@ JobCosts measure(Rendezvous& rendezvous, Transport& transport, const ProcessGrid
   if (doubting > 1) {
     result.doubt += fmt::format("; {} of {} ranks alike", doubting, measured.size());
   }
-  LinkCosts defaults;
-  defaults.rank_cores = rank_cores;
-  // Its costs are those of all ranks.
-  if (rendezvous.rank() == 0) defaults.step_us = probe_step_us(transport, SteadyClock());
   result.costs = combine_costs(measured, grid, defaults);
   return result;
 }
 
 }  // namespace
 
-Calibration calibrate(Rendezvous& rendezvous, Transport& transport, const ProcessGrid& grid,
-                      std::span<const RankPlace> places, const TransportLimits& limits,
-                      const Options& options) {
-  Calibration result{.costs = parse_link_costs(options.link_costs), .source = "defaults"};
-  if (options.calibrate == "off" || grid.world_size() == 1) return result;
-
-  const bool decides = rendezvous.rank() == 0;
+Calibrator::Calibrator(int rank, const ProcessGrid& grid, std::span<const RankPlace> places,
+                       const Options& options)
+    : rank_(rank), grid_(grid), places_(places), options_(options) {
+  if (!measures()) return;
   // Inside a node no choice changes the bits of a sum, so each run may measure anew.
   const bool remembers = options.calibration_file != "auto" || grid.num_nodes() > 1;
-  CalibrationFile file(decides && remembers ? calibration_path(options.calibration_file) : "",
-                       job_shape(places, grid));
-  const auto now = std::chrono::system_clock::now();
-  std::string costs = from_rank_0(rendezvous, file.link_costs(now).value_or(""));
-  std::string source = "read from " + file.path();
-  if (costs.empty()) {
-    const double own_cores = rank_cores(places);
-    const bool shares_cores =
-        own_cores < 1 ||
-        granted_cores() < static_cast<std::size_t>(grid.local_size(rendezvous.rank()));
-    const SteadyClock clock;
-    const Stopwatch watch(clock);
-    const JobCosts measured = measure(rendezvous, transport, grid,
+  file_ = std::make_unique<CalibrationFile>(
+      rank == 0 && remembers ? calibration_path(options.calibration_file) : "",
+      job_shape(places, grid));
+}
+
+Calibrator::~Calibrator() = default;
+
+bool Calibrator::measures() const { return options_.calibrate != "off" && grid_.world_size() > 1; }
+
+Calibration Calibrator::defaults() const {
+  return {.costs = parse_link_costs(options_.link_costs), .source = "defaults"};
+}
+
+void Calibrator::post(BatchedExchange& exchange) {
+  if (!measures()) return;
+  const auto costs = file_->link_costs(std::chrono::system_clock::now());
+  if (costs) {
+    exchange.post(kRemembered, *costs);
+    exchange.post(kFile, file_->path());
+  }
+}
+
+Calibration Calibrator::finish(BatchedExchange& exchange, Transport& transport,
+                               const TransportLimits& limits) {
+  if (!measures()) return defaults();
+  const std::string remembered = exchange.text_of_rank_0(kRemembered);
+  if (!remembered.empty()) {
+    return {.costs = parse_link_costs(options_.link_costs, parse_link_costs(remembered)),
+            .source = "read from " + exchange.text_of_rank_0(kFile)};
+  }
+  LinkCosts known;
+  known.rank_cores = rank_cores(places_);
+  const bool shares_cores =
+      known.rank_cores < 1 || granted_cores() < static_cast<std::size_t>(grid_.local_size(rank_));
+  const SteadyClock clock;
+  const Stopwatch watch(clock);
+  const RankCosts mine = measure_rank(transport, grid_,
                                       {.transport = limits,
                                        .shares_cores = shares_cores,
-                                       .connect_timeout = options.connect_timeout},
-                                      own_cores);
-    costs = from_rank_0(rendezvous, to_string(measured.costs));
-    source = fmt::format("measured in {:.0f} ms", watch.us() / 1e3);
-    if (measured.doubt.empty()) {
-      file.remember_link_costs(costs, now);
-    } else {
-      const std::string why = fmt::format(
-          "samples disagree ({}), so the costs that they give are ignored", measured.doubt);
-      source += "; " + why;
-      // Ranks that outnumber the cores of their machine keep each other busy.
-      if (decides)
-        (shares_cores ? log::info : log::warn)("measuring links on a busy machine: " + why);
+                                       .connect_timeout = options_.connect_timeout});
+  exchange.post(kMeasured, mine.costs + kDoubtFollows + mine.doubt);
+  if (rank_ == 0) {
+    // The steps of rank 0 are those of all ranks, and so is its time.
+    known.step_us = probe_step_us(transport, clock);
+    exchange.post(kStep, to_string(known, kStepKey));
+    exchange.post(kTime, fmt::format("{:.0f}", watch.us() / 1e3));
+  }
+  exchange.run();
+  const LinkCosts steps = parse_link_costs(exchange.text_of_rank_0(kStep), known);
+  const JobCosts measured = combine(exchange.texts(kMeasured), grid_, steps);
+  // As text, so that ranks that read them from a file next time hold the same.
+  const std::string costs = to_string(measured.costs);
+  std::string source = fmt::format("measured in {} ms", exchange.text_of_rank_0(kTime));
+  if (measured.doubt.empty()) {
+    file_->remember_link_costs(costs, std::chrono::system_clock::now());
+  } else {
+    const std::string why = fmt::format(
+        "samples disagree ({}), so the costs that they give are ignored", measured.doubt);
+    source += "; " + why;
+    // Ranks that outnumber the cores of their machine keep each other busy.
+    if (rank_ == 0) {
+      (shares_cores ? log::info : log::warn)("measuring links on a busy machine: " + why);
     }
   }
-  result.source = from_rank_0(rendezvous, source);
-  result.costs = parse_link_costs(options.link_costs, parse_link_costs(costs));
-  return result;
+  return {.costs = parse_link_costs(options_.link_costs, parse_link_costs(costs)),
+          .source = source};
 }
 
 }  // namespace kolo

@@ -1,9 +1,10 @@
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 
-#include "comm/rendezvous/rendezvous.h"
+#include "comm/rendezvous/batched_exchange.h"
 #include "comm/transport/transport.h"
 #include "runtime/api/options.h"
 #include "runtime/calibration/rank_place.h"
@@ -11,6 +12,8 @@
 #include "topology/process_grid.h"
 
 namespace kolo {
+
+class CalibrationFile;
 
 /// Link costs, and where they come from.
 struct Calibration {
@@ -23,13 +26,37 @@ struct Calibration {
 /// this shape whose costs are not older than `kCostsExpire`, else by measuring, for up to 200 ms in
 /// all, unless the option `calibrate` is off. Defaults stand in for what ranks measured whose
 /// samples disagree, as those of a busy machine do: one warning says so, and no file remembers
-/// them. Rank 0 decides, so that all ranks hold the same costs. The option `link_costs` overrides
-/// single ones.
+/// them. All ranks hold the same costs. The option `link_costs` overrides single ones.
 ///
-/// Collective. Before: nothing is in flight. Flags `limits.flags_per_peer` - 2 and up of all pairs
-/// are used up. Threads: as the transport. Errors: KoloError, those of rendezvous and transport.
-Calibration calibrate(Rendezvous& rendezvous, Transport& transport, const ProcessGrid& grid,
-                      std::span<const RankPlace> places, const TransportLimits& limits,
-                      const Options& options);
+///     Calibrator calibrator(...);     calibrator.post(exchange);
+///     exchange.run();                 // the round in which networks exchange their addresses
+///     calibrator.finish(exchange, transport, limits);   // one more round if it measures
+///
+/// Threads: as the transport. Errors: KoloError, those of rendezvous and transport.
+class Calibrator {
+ public:
+  /// Everything outlives it.
+  Calibrator(int rank, const ProcessGrid& grid, std::span<const RankPlace> places,
+             const Options& options);
+  ~Calibrator();
+
+  /// Posts what this rank knows before any transport is there.
+  void post(BatchedExchange& exchange);
+
+  /// Collective. Before: nothing is in flight. Flags `limits.flags_per_peer` - 2 and up of all
+  /// pairs are used up.
+  Calibration finish(BatchedExchange& exchange, Transport& transport,
+                     const TransportLimits& limits);
+
+ private:
+  Calibration defaults() const;
+  bool measures() const;
+
+  const int rank_;
+  const ProcessGrid& grid_;
+  const std::span<const RankPlace> places_;
+  const Options& options_;
+  std::unique_ptr<CalibrationFile> file_;  // if it measures or has a file
+};
 
 }  // namespace kolo

@@ -39,13 +39,14 @@ std::size_t cores_together(std::span<const RankPlace> places, const std::vector<
 
 }  // namespace
 
-std::vector<RankPlace> exchange_places(Rendezvous& rendezvous) {
-  const RankPlace own{
-      .cores = own_core_use(), .machine = machine_identity(), .links = link_identity()};
+std::string own_place() {
+  return to_text(
+      {.cores = own_core_use(), .machine = machine_identity(), .links = link_identity()});
+}
+
+std::vector<RankPlace> places_of(const std::vector<std::string>& texts) {
   std::vector<RankPlace> places;
-  for (const std::string& text : rendezvous.all_gather(to_text(own))) {
-    places.push_back(place_of(text));
-  }
+  for (const std::string& text : texts) places.push_back(place_of(text));
   return places;
 }
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "comm/rendezvous/rendezvous.h"
 #include "runtime/wait/core_use.h"
 #include "topology/process_grid.h"
 
@@ -17,8 +16,9 @@ struct RankPlace {
   std::string links = {};    ///< See `link_identity`.
 };
 
-/// The places of all ranks, by rank. Collective. Errors: those of the rendezvous.
-std::vector<RankPlace> exchange_places(Rendezvous& rendezvous);
+/// The place of this process, and the places of all ranks by rank, as they travel in an exchange.
+std::string own_place();
+std::vector<RankPlace> places_of(const std::vector<std::string>& texts);
 
 /// The ranks that share cores with `rank`.
 CoreSharers core_sharers(std::span<const RankPlace> places, const ProcessGrid& grid, int rank);

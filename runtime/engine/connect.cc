@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "comm/native/device_factory.h"
 #include "comm/native/group_factory.h"
 #include "comm/native/network_factory.h"
+#include "comm/rendezvous/batched_exchange.h"
 #include "comm/transport/routed_transport.h"
 #include "comm/transport/shm_transport.h"
 #include "compression/compression_rules.h"
@@ -60,16 +60,6 @@ std::vector<std::pair<std::string, std::string>> job_wide_settings(const Options
   return settings;
 }
 
-/// Values cannot contain it, whatever the user gives.
-constexpr char kSeparator = '\0';
-
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, kSeparator);) parts.push_back(part);
-  return parts;
-}
-
 /// "fusion_bytes is 7 on rank 2 and auto on ranks 0, 1"; empty if all ranks have one value.
 std::string difference(std::string_view name, const std::vector<std::string>& value_of_rank) {
   std::map<std::string, std::vector<int>> ranks_by_value;
@@ -86,39 +76,36 @@ std::string difference(std::string_view name, const std::vector<std::string>& va
   return fmt::format("{} is {}", name, text);
 }
 
-/// One exchange for all settings. Every rank compares alike and so throws the same error.
-void compare_settings(Rendezvous& rendezvous, const Options& options) {
-  const auto settings = job_wide_settings(options);
-  std::string own;
-  for (const auto& [name, value] : settings) own += value + kSeparator;
-  std::vector<std::vector<std::string>> settings_of_rank;
-  for (const std::string& text : rendezvous.all_gather(own)) {
-    settings_of_rank.push_back(split(text));
-  }
-  std::string found;
+// Names in the exchange; settings have names of their own.
+constexpr const char* kSetting = "setting ";
+constexpr const char* kNode = "node";
+constexpr const char* kIdentity = "identity";
+constexpr const char* kPlace = "place";
+constexpr const char* kAddress = "address";
+constexpr const char* kTakesDeviceMemory = "takes device memory";
+constexpr const char* kSelector = "selector";
+
+/// Every rank compares alike and so throws the same error.
+void compare_settings(BatchedExchange& exchange, const Options& options) {
   // The version comes first: ranks of other versions may have other settings.
-  for (std::size_t i = 0; i < settings.size() && found.empty(); ++i) {
-    std::vector<std::string> values;
-    for (const auto& theirs : settings_of_rank)
-      values.push_back(i < theirs.size() ? theirs[i] : "");
-    found = difference(settings[i].first, values);
+  for (const auto& [name, value] : job_wide_settings(options)) {
+    const std::string found = difference(name, exchange.texts(kSetting + name));
+    if (found.empty()) continue;
+    throw KoloError({.code = ErrorCode::kConfig,
+                     .what = "ranks were started differently: " + found +
+                             "; start all ranks with the same value"});
   }
-  if (found.empty()) return;
-  throw KoloError({.code = ErrorCode::kConfig,
-                   .what = "ranks were started differently: " + found +
-                           "; start all ranks with the same value"});
 }
 
 /// Measures the rate of selection for the choice of compression. Rank 0's rate counts for all
 /// ranks, so that all choose alike.
-void measure_selector(Rendezvous& rendezvous, const Options& options, LinkCosts& costs) {
-  const bool chooses = rendezvous.rank() == 0 && options.calibrate == "on" &&
+void post_selector(BatchedExchange& exchange, const Options& options) {
+  const bool chooses = exchange.rank() == 0 && options.calibrate == "on" &&
                        CompressionRules::parse(options.compression).leave_choices();
-  LinkCosts measured = costs;
-  if (chooses) measured.selector = probe_selector();
-  const std::string text =
-      rendezvous.all_gather(chooses ? to_string(measured, kSelectorKeys) : std::string()).front();
-  costs = parse_link_costs(options.link_costs, parse_link_costs(text, costs));
+  if (!chooses) return;
+  LinkCosts measured;
+  measured.selector = probe_selector();
+  exchange.post(kSelector, to_string(measured, kSelectorKeys));
 }
 
 int choose_reduce_threads(const Options& options, const CoreSharers& sharers, std::size_t granted) {
@@ -131,17 +118,25 @@ int choose_reduce_threads(const Options& options, const CoreSharers& sharers, st
 
 }  // namespace
 
-Connection connect(Rendezvous& rendezvous, const Options& options) {
-  const int rank = rendezvous.rank();
+Connection connect(Rendezvous& found, const Options& options) {
+  CountedRendezvous rendezvous(found);
+  BatchedExchange exchange(rendezvous);
+  const int rank = exchange.rank();
   const std::string node = node_identity(options.node_id);
   log::set_identity(rank, short_node_name(node));
-  compare_settings(rendezvous, options);
-  ProcessGrid grid(rendezvous.all_gather(node));
-
+  for (const auto& [name, value] : job_wide_settings(options)) {
+    exchange.post(kSetting + name, value);
+  }
+  exchange.post(kNode, node);
   // Rank 0 draws the identity of the job; every participant of the rendezvous may know it.
-  const std::string identity =
-      rendezvous.all_gather(rank == 0 ? random_bytes(kJobIdBytes + kSecretBytes) : std::string())
-          .front();
+  if (rank == 0) exchange.post(kIdentity, random_bytes(kJobIdBytes + kSecretBytes));
+  exchange.post(kPlace, own_place());
+  exchange.run();
+  compare_settings(exchange, options);
+  ProcessGrid grid(exchange.texts(kNode));
+  const std::string identity = exchange.text_of_rank_0(kIdentity);
+  const std::vector<RankPlace> places = places_of(exchange.texts(kPlace));
+
   TransportLimits limits{.arena_bytes = options.arena_bytes};
   TransportLimits with_groups = limits;
   with_groups.arena_bytes += options.group_arena_bytes;
@@ -153,14 +148,27 @@ Connection connect(Rendezvous& rendezvous, const Options& options) {
                            .limits = with_groups,
                            .connect_within = options.connect_timeout},
       grid.world_size());
+  std::unique_ptr<NetworkTransport> network;
   if (grid.num_nodes() > 1) {
-    transport =
-        std::make_unique<RoutedTransport>(std::move(transport), connect_network(rendezvous));
+    network = open_network(rank, grid.world_size());
+    exchange.post(kAddress, network->address());
+    exchange.post(kTakesDeviceMemory, network->takes_device_memory() ? "yes" : "no");
   }
-  const std::vector<RankPlace> places = exchange_places(rendezvous);
-  Calibration calibration = calibrate(rendezvous, *transport, grid, places, limits, options);
+  Calibrator calibrator(rank, grid, places, options);
+  calibrator.post(exchange);
+  post_selector(exchange, options);
+  if (grid.world_size() > 1) exchange.run();
+  bool network_takes_memory = false;
+  if (network != nullptr) {
+    network->connect(exchange.texts(kAddress));
+    // Schedules must be alike, so one rank that stages makes all stage.
+    network_takes_memory = std::ranges::count(exchange.texts(kTakesDeviceMemory), "no") == 0;
+    transport = std::make_unique<RoutedTransport>(std::move(transport), std::move(network));
+  }
+  Calibration calibration = calibrator.finish(exchange, *transport, limits);
   limits.flags_per_peer -= kProbeFlags;
-  measure_selector(rendezvous, options, calibration.costs);
+  calibration.costs = parse_link_costs(
+      options.link_costs, parse_link_costs(exchange.text_of_rank_0(kSelector), calibration.costs));
   std::optional<DevicePlane> plane;
   if (options.device != kNoDevice) {
     plane.emplace();
@@ -168,10 +176,7 @@ Connection connect(Rendezvous& rendezvous, const Options& options) {
     DeviceGroups groups = connect_groups(rendezvous, grid, *plane->device, options.connect_timeout);
     plane->node = std::move(groups.node);
     plane->world = std::move(groups.world);
-    // Schedules must be alike, so one rank that stages makes all stage.
-    const std::vector<std::string> answers =
-        rendezvous.all_gather(transport->takes_device_memory() ? "yes" : "no");
-    plane->network_takes_memory = std::count(answers.begin(), answers.end(), "no") == 0;
+    plane->network_takes_memory = network_takes_memory;
   }
   const CoreSharers sharers = core_sharers(places, grid, rank);
   const std::size_t granted = granted_cores();
@@ -182,7 +187,8 @@ Connection connect(Rendezvous& rendezvous, const Options& options) {
           .reduce_threads = reduce_threads,
           .wait = choose_wait_policy(sharers, granted, options.spin, reduce_threads),
           .calibration = std::move(calibration),
-          .plane = std::move(plane)};
+          .plane = std::move(plane),
+          .start_up_rounds = rendezvous.rounds()};
 }
 
 }  // namespace kolo

@@ -23,6 +23,9 @@ struct Connection {
   WaitPolicy wait = {};
   Calibration calibration;
   std::optional<DevicePlane> plane = {};  ///< With the option `device`.
+  /// Collective rounds of the rendezvous: one for places, one for addresses, one if links are
+  /// measured, and two for a device.
+  int start_up_rounds = 0;
 };
 
 /// Joins the job: compares versions and options, finds out who shares a node, and opens shared

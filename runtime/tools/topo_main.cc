@@ -62,7 +62,8 @@ void report_topology(const TopoOptions& options) {
   const nlohmann::json report = to_json(TopoReport{.grid = grid,
                                                    .nodes = std::move(nodes),
                                                    .costs = connection.calibration.costs,
-                                                   .costs_source = connection.calibration.source});
+                                                   .costs_source = connection.calibration.source,
+                                                   .start_up_rounds = connection.start_up_rounds});
   const std::string text = options.json ? report.dump(2) + "\n" : to_text(report);
   std::fputs(text.c_str(), stdout);
 }

@@ -114,6 +114,7 @@ json to_json(const TopoReport& report) {
           {"link_costs", to_json(report.costs)},
           {"node_rates", report.costs.node_rates},
           {"link_costs_source", report.costs_source},
+          {"start_up_rounds", report.start_up_rounds},
           {"predictions", predictions(CostModel(grid, report.costs))}};
 }
 

@@ -19,6 +19,7 @@ struct TopoReport {
   std::vector<nlohmann::json> nodes;
   LinkCosts costs;
   std::string costs_source;  ///< "measured in 120 ms", ...
+  int start_up_rounds = 0;   ///< See `Connection`.
 };
 
 /// The form in which a snapshot travels between ranks and appears in the report.
@@ -27,7 +28,7 @@ nlohmann::json to_json(const HardwareSnapshot& hardware);
 /// {ranks: [{rank, node, local_rank, cross_rank}],
 ///  nodes: [{node, id, name, ranks, hardware, gpus, reduce_threads}],
 ///  link_costs: {key of `parse_link_costs`: value}, node_rates: [bytes per microsecond, if links
-///  differ], link_costs_source,
+///  differ], link_costs_source, start_up_rounds,
 ///  predictions: [{bytes, chosen, chosen_16bit, chosen_device, chunk_bytes,
 ///                fusion_bytes, us: {algorithm: microseconds}}]}
 nlohmann::json to_json(const TopoReport& report);

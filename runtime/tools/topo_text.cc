@@ -156,8 +156,9 @@ bool is_shown(std::string_view cost, const Parts& parts) {
 }
 
 std::string costs_text(const json& report, const Parts& parts) {
-  std::string text =
-      fmt::format("\nLink costs ({})\n\n", report["link_costs_source"].get<std::string>());
+  std::string text = fmt::format(
+      "\nCollective rounds before the first operation: {}\n\nLink costs ({})\n\n",
+      report["start_up_rounds"].get<int>(), report["link_costs_source"].get<std::string>());
   const auto out = std::back_inserter(text);
   const auto add = [&](std::string_view name, double value, std::string_view meaning) {
     fmt::format_to(out, "  {:<28} {:>10.6g}{}{}\n", name, value, meaning.empty() ? "" : "   ",

@@ -26,6 +26,12 @@ namespace {
 constexpr TransportLimits kLimits{
     .arena_bytes = std::size_t{8} << 20, .flags_per_peer = 1U << 10, .counters = 1U << 10};
 
+std::vector<RankPlace> exchange_places(BatchedExchange& exchange) {
+  exchange.post("place", own_place());
+  exchange.run();
+  return places_of(exchange.texts("place"));
+}
+
 /// A job whose ranks are threads and whose nodes exchange messages by queues.
 struct Job {
   explicit Job(ProcessGrid grid)
@@ -37,8 +43,12 @@ struct Job {
     test::run_ranks(hub.grid().world_size(), [&](const test::RankRun& run) {
       const auto rank = static_cast<std::size_t>(run.rank());
       const auto transport = hub.transport(run.rank());
-      results[rank] = calibrate(*rendezvous[rank], *transport, hub.grid(),
-                                exchange_places(*rendezvous[rank]), kLimits, options);
+      BatchedExchange exchange(*rendezvous[rank]);
+      const std::vector<RankPlace> places = exchange_places(exchange);
+      Calibrator calibrator(run.rank(), hub.grid(), places, options);
+      calibrator.post(exchange);
+      exchange.run();
+      results[rank] = calibrator.finish(exchange, *transport, kLimits);
       for (int peer : hub.grid().ranks_of_node(hub.grid().node(run.rank()))) {
         for (std::uint32_t flag = 0; flag < kLimits.flags_per_peer - kProbeFlags; ++flag) {
           EXPECT_EQ(transport->signalled(peer, flag), 0u);
@@ -100,7 +110,8 @@ std::string shape_of(const std::vector<int>& sizes) {
   Job job(ProcessGrid::with_node_sizes(sizes));
   std::string shape;
   test::run_ranks(job.hub.grid().world_size(), [&](const test::RankRun& run) {
-    const auto places = exchange_places(*job.rendezvous[static_cast<std::size_t>(run.rank())]);
+    BatchedExchange exchange(*job.rendezvous[static_cast<std::size_t>(run.rank())]);
+    const auto places = exchange_places(exchange);
     if (run.rank() == 0) shape = job_shape(places, job.hub.grid());
   });
   return shape;
@@ -223,6 +234,7 @@ TEST(Calibration, LeavesTheArenaAsItWas) {
     const Connection connection =
         connect(*endpoints[rank], {.arena_bytes = std::size_t{64} << 20, .node_id = "a"});
     EXPECT_EQ(connection.limits.flags_per_peer, TransportLimits{}.flags_per_peer - kProbeFlags);
+    EXPECT_EQ(connection.start_up_rounds, 3);  // places; what rank 0 knows; measured costs
     const auto memory = connection.transport->memory(run.rank());
     EXPECT_TRUE(std::ranges::all_of(memory.first(std::size_t{32} << 20),
                                     [](std::byte byte) { return byte == std::byte{0}; }));

@@ -80,7 +80,8 @@ std::string text_of_job(int nodes, const nlohmann::json& gpus, const HardwareSna
       TopoReport{.grid = ProcessGrid(node_of_rank),
                  .nodes = std::vector<nlohmann::json>(static_cast<std::size_t>(nodes), node),
                  .costs = {},
-                 .costs_source = "defaults"}));
+                 .costs_source = "defaults",
+                 .start_up_rounds = 2}));
 }
 
 TEST_F(TopoGpus, TheReportLeavesOutWhatTheJobDoesNotHave) {

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/base/byte_codec.h"
+#include "comm/rendezvous/rendezvous.h"
+
+namespace kolo {
+
+/// Texts of all ranks under several names, exchanged together in few rounds. What ranks must know
+/// before they can say more begins a new round.
+///
+///     exchange.post("node", node);       // any number of names
+///     exchange.post("place", place);
+///     exchange.run();                    // one round, collective
+///     exchange.texts("node");            // by rank; empty from ranks that have posted none
+///
+/// Threads: as the rendezvous, which outlives it.
+class BatchedExchange {
+ public:
+  explicit BatchedExchange(Rendezvous& rendezvous) : rendezvous_(rendezvous) {}
+
+  int rank() const { return rendezvous_.rank(); }
+  int size() const { return rendezvous_.size(); }
+  Rendezvous& rendezvous() { return rendezvous_; }
+
+  void post(std::string name, std::string text) {
+    posted_.emplace_back(std::move(name), std::move(text));
+  }
+
+  /// Errors: those of `Rendezvous::all_gather`.
+  void run() {
+    std::vector<std::byte> bytes;
+    ByteWriter writer(bytes);
+    for (const auto& [name, text] : std::exchange(posted_, {})) {
+      writer.text(name);
+      writer.text(text);
+    }
+    const std::string mine(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const std::vector<std::string> all = rendezvous_.all_gather(mine);
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      ByteReader reader(std::as_bytes(std::span(all[rank])));
+      while (reader.ok() && !reader.at_end()) {
+        const std::string name = reader.text();
+        texts_[name].resize(all.size());
+        texts_[name][rank] = reader.text();
+      }
+    }
+  }
+
+  /// The texts of the last round in which any rank posted this name.
+  const std::vector<std::string>& texts(std::string_view name) {
+    std::vector<std::string>& texts = texts_[std::string(name)];
+    texts.resize(static_cast<std::size_t>(size()));
+    return texts;
+  }
+  const std::string& text_of_rank_0(std::string_view name) { return texts(name).front(); }
+
+ private:
+  Rendezvous& rendezvous_;
+  std::vector<std::pair<std::string, std::string>> posted_;
+  std::map<std::string, std::vector<std::string>> texts_;
+};
+
+/// A rendezvous that counts its rounds.
+class CountedRendezvous final : public Rendezvous {
+ public:
+  explicit CountedRendezvous(Rendezvous& counted) : counted_(counted) {}
+
+  int rank() const override { return counted_.rank(); }
+  int size() const override { return counted_.size(); }
+  std::vector<std::string> all_gather(const std::string& mine) override {
+    ++rounds_;
+    return counted_.all_gather(mine);
+  }
+  int rounds() const { return rounds_; }
+
+ private:
+  Rendezvous& counted_;
+  int rounds_ = 0;
+};
+
+}  // namespace kolo
