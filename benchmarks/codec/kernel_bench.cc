@@ -164,7 +164,7 @@ void register_all() {
   add_sizes(benchmark::RegisterBenchmark("streaming_add/float32", streaming_add));
   add_sizes(benchmark::RegisterBenchmark("convert/copy", convert_buffer, DType::kFloat32,
                                          DType::kFloat32, 1.0));
-  for (const DType dtype : kAllDTypes) {
+  for (const DType dtype : kNumberDTypes) {
     for (const std::size_t num_sources : {2u, 4u, 16u}) {
       const std::string name =
           "reduce/" + text(to_string(dtype)) + "/sources:" + std::to_string(num_sources);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/base/carrier.h"
 #include "comm/kernels/reduce_kernels.h"
 
 namespace kolo::bench {
@@ -19,25 +20,65 @@ std::size_t moved(int rank, std::size_t element) {
   return 1 + (element + 7 * static_cast<std::size_t>(rank)) % kMostValue;
 }
 
-double result_of(ReduceOp op, int world_size) {
+/// The value of an element to which rank `doubled` contributes 2 and others, of which there are
+/// some, 1.
+double result_of(ReduceOp op, int world_size, int doubled) {
   switch (op) {
     case ReduceOp::kSum:
       return world_size + 1;
     case ReduceOp::kAverage:
       return static_cast<double>(world_size + 1) / world_size;
     case ReduceOp::kMin:
-      return world_size == 1 ? 2 : 1;
+      return 1;
     case ReduceOp::kMax:
     case ReduceOp::kProd:
+      return 2;
+    case ReduceOp::kBitAnd:
+      return 0;
+    case ReduceOp::kBitOr:
+      return 3;
+    case ReduceOp::kBitXor:
+      return 2 + (world_size - 1) % 2;
+    case ReduceOp::kPremulSum:
       break;
   }
-  return 2;
+  double sum = scale_of(doubled);
+  for (int rank = 0; rank < world_size; ++rank) sum += scale_of(rank);
+  return sum;
 }
 
-std::vector<std::byte> element(DType dtype, double value) {
+/// As above, where 1 is true and 2 is false.
+bool truth_of(ReduceOp op, int world_size) {
+  if (op == ReduceOp::kBitXor) return (world_size - 1) % 2 == 1;
+  return carried(op, DType::kBool) == ReduceOp::kBitOr;
+}
+
+std::vector<std::byte> number(DType dtype, double value) {
   std::vector<std::byte> bytes(size_of(dtype));
   convert(dtype, bytes.data(), DType::kFloat64, &value, 1, 1.0);
   return bytes;
+}
+
+void append(std::vector<std::byte>& to, const std::vector<std::byte>& bytes) {
+  to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
+/// Of complex numbers the imaginary part is the negative of the real one; truth is in the last bit.
+std::vector<std::byte> element(DType dtype, double value) {
+  if (dtype == DType::kBool) value = static_cast<int>(value) % 2;
+  const DType carrier = Carrier::of(dtype).dtype;
+  std::vector<std::byte> bytes = number(carrier, value);
+  if (is_complex(dtype)) append(bytes, number(carrier, -value));
+  return bytes;
+}
+
+std::vector<std::byte> right_result(const CollectiveCase& what, int ranks, int doubled) {
+  if (what.dtype == DType::kBool) return element(what.dtype, truth_of(what.op, ranks) ? 1 : 0);
+  double result = result_of(what.op, ranks, doubled);
+  // It takes the same path as others: rounded to the wire and back.
+  if (what.wire)
+    convert(DType::kFloat64, &result, *what.wire, number(*what.wire, result).data(), 1, 1.0);
+  return element(what.dtype, result);
 }
 
 std::int64_t count_different(const std::vector<std::byte>& a, const std::vector<std::byte>& b,
@@ -61,14 +102,10 @@ CheckedResults::CheckedResults(const Runtime& runtime, const CollectiveCase& wha
   const int ranks = runtime.world_size();
   std::vector<std::vector<std::byte>> elements;  // by value
   for (int value = 0; value <= kMostValue; ++value) elements.push_back(element(what.dtype, value));
-  // The right sum takes the same path as others: rounded to the wire and back.
-  double sum = result_of(what.op, ranks);
-  const DType wire = what.wire.value_or(what.dtype);
-  convert(DType::kFloat64, &sum, wire, element(wire, sum).data(), 1, 1.0);
-  const std::vector<std::byte> right_sum = element(what.dtype, sum);
-  const auto append = [](std::vector<std::byte>& to, const std::vector<std::byte>& value) {
-    to.insert(to.end(), value.begin(), value.end());
-  };
+  std::vector<std::vector<std::byte>> results;  // by the rank that contributes 2
+  for (int rank = 0; rank < ranks && reduces(what.verb); ++rank) {
+    results.push_back(right_result(what, ranks, rank));
+  }
   for (const Goal::Part& part : what.goal(ranks).parts) {
     const bool contributes = part.contributes(runtime.rank());
     const bool receives = part.receives(runtime.rank());
@@ -78,7 +115,8 @@ CheckedResults::CheckedResults(const Runtime& runtime, const CollectiveCase& wha
         return elements[part.sums() ? summand(rank, ranks, i) : moved(rank, i)];
       };
       if (contributes) append(contribution_, from(runtime.rank()));
-      if (receives) append(right_, part.sums() ? right_sum : from(part.contributors.front()));
+      if (!receives) continue;
+      append(right_, part.sums() ? results[i % results.size()] : from(part.contributors.front()));
     }
   }
 }

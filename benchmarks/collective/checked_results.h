@@ -12,8 +12,8 @@ namespace kolo::bench {
 
 /// Contributions whose result is known: exact in all dtypes, for up to 127 ranks.
 ///
-/// To a sum, product, minimum or maximum a rank contributes 2 for one element in rotation, else 1,
-/// so that all elements of the result have one value. Elements that are moved tell rank and place.
+/// To a reduction a rank contributes 2 for one element in rotation, else 1, and multiplies it by
+/// its `scale_of` in a premultiplied sum. Elements that are moved tell rank and place.
 class CheckedResults {
  public:
   /// Ignores `what.home` and `what.in_place`. Errors: none.

@@ -68,6 +68,9 @@ constexpr bool reduces(Verb verb) {
   return verb == Verb::kAllReduce || verb == Verb::kReduce || verb == Verb::kReduceScatter;
 }
 
+/// By what a rank multiplies its contributions to premultiplied sums.
+constexpr int scale_of(int rank) { return 1 + rank % 2; }
+
 /// The case that one row measures.
 struct CollectiveCase {
   Verb verb = Verb::kAllReduce;

@@ -72,6 +72,12 @@ std::shared_ptr<gloo::Context> connect(Runtime& runtime,
   return context;
 }
 
+[[noreturn]] void refuse_gloo(const CollectiveCase& what) {
+  throw KoloError({.code = ErrorCode::kConfig,
+                   .what = fmt::format("Gloo is not compared for {} of {}; leave gloo out",
+                                       to_string(what.op), to_string(what.dtype))});
+}
+
 template <typename T>
 const gloo::ReductionFunction<T>* reduction(ReduceOp op) {
   switch (op) {
@@ -81,8 +87,7 @@ const gloo::ReductionFunction<T>* reduction(ReduceOp op) {
       return gloo::ReductionFunction<T>::max;
     case ReduceOp::kProd:
       return gloo::ReductionFunction<T>::product;
-    case ReduceOp::kSum:
-    case ReduceOp::kAverage:
+    default:
       break;
   }
   return gloo::ReductionFunction<T>::sum;
@@ -98,8 +103,7 @@ gloo::AllreduceOptions::Func function(ReduceOp op) {
       return static_cast<Function>(&gloo::max<T>);
     case ReduceOp::kProd:
       return static_cast<Function>(&gloo::product<T>);
-    case ReduceOp::kSum:
-    case ReduceOp::kAverage:
+    default:
       break;
   }
   return static_cast<Function>(&gloo::sum<T>);
@@ -196,7 +200,9 @@ class GlooSystem final : public CollectiveSystem {
 
   std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
     check(what.home == Home::kUser, "Gloo is measured in host memory; leave gloo out");
-    check(what.op != ReduceOp::kAverage, "Gloo has no average; use --op sum with --compare gloo");
+    if (!is_number(what.dtype) || !is_number_op(what.op) || what.op == ReduceOp::kAverage) {
+      refuse_gloo(what);
+    }
     std::vector<std::unique_ptr<CollectiveRun>> runs;
     if (what.count() == 0) {
       runs.push_back(std::make_unique<EmptyRun>(what));
@@ -206,9 +212,7 @@ class GlooSystem final : public CollectiveSystem {
       if constexpr (std::is_arithmetic_v<T>) {
         add_runs(type, what, runs);
       } else {
-        throw KoloError({.code = ErrorCode::kConfig,
-                         .what = fmt::format("Gloo is not compared for {}; leave gloo out",
-                                             to_string(what.dtype))});
+        refuse_gloo(what);
       }
     });
     return runs;

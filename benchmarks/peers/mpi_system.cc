@@ -15,6 +15,13 @@
 namespace kolo::bench {
 namespace {
 
+[[noreturn]] void refuse_mpi(const CollectiveCase& what) {
+  throw KoloError(
+      {.code = ErrorCode::kConfig,
+       .what = fmt::format("MPI is not compared for {} of {}; leave mpi out of --compare",
+                           to_string(what.op), to_string(what.dtype))});
+}
+
 MPI_Datatype mpi_type(const CollectiveCase& what) {
   switch (what.dtype) {
     case DType::kFloat32:
@@ -27,29 +34,46 @@ MPI_Datatype mpi_type(const CollectiveCase& what) {
       return MPI_INT64_T;
     case DType::kUInt8:
       return MPI_UINT8_T;
+    case DType::kInt8:
+      return MPI_INT8_T;
+    case DType::kComplex64:
+      return MPI_C_FLOAT_COMPLEX;
+    case DType::kComplex128:
+      return MPI_C_DOUBLE_COMPLEX;
     case DType::kFloat16:
     case DType::kBFloat16:
       if (!reduces(what.verb)) return MPI_UINT16_T;
       break;
+    case DType::kBool:
+    case DType::kFloat8E4M3:
+    case DType::kFloat8E5M2:
+      if (!reduces(what.verb)) return MPI_UINT8_T;
+      break;
   }
-  throw KoloError({.code = ErrorCode::kConfig,
-                   .what = fmt::format("MPI cannot reduce {}; leave mpi out of --compare",
-                                       to_string(what.dtype))});
+  refuse_mpi(what);
 }
 
-MPI_Op mpi_op(ReduceOp op) {
-  switch (op) {
+MPI_Op mpi_op(const CollectiveCase& what) {
+  switch (what.op) {
+    case ReduceOp::kSum:
+      return MPI_SUM;
     case ReduceOp::kMin:
       return MPI_MIN;
     case ReduceOp::kMax:
       return MPI_MAX;
     case ReduceOp::kProd:
       return MPI_PROD;
-    case ReduceOp::kSum:
+    case ReduceOp::kBitAnd:
+      return MPI_BAND;
+    case ReduceOp::kBitOr:
+      return MPI_BOR;
+    case ReduceOp::kBitXor:
+      return MPI_BXOR;
     case ReduceOp::kAverage:
+    case ReduceOp::kPremulSum:
       break;
   }
-  return MPI_SUM;
+  refuse_mpi(what);
 }
 
 int rank_of(MPI_Comm comm) {
@@ -69,7 +93,7 @@ class MpiRun final : public CollectiveRun {
   MpiRun(const CollectiveCase& what, MpiAlgorithm algorithm)
       : verb_(what.verb),
         type_(mpi_type(what)),
-        op_(mpi_op(what.op)),
+        op_(mpi_op(what)),
         count_(narrow<int>(what.count())),
         part_(narrow<int>(what.part(size_of(*algorithm.comm)))),
         memory_(what, rank_of(*algorithm.comm), size_of(*algorithm.comm)),
@@ -140,7 +164,6 @@ class MpiSystem final : public CollectiveSystem {
  public:
   std::string name() const override { return "mpi"; }
   std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
-    check(what.op != ReduceOp::kAverage, "MPI has no average; use --op sum with --compare mpi");
     check(what.home == Home::kUser, "MPI is measured in host memory; leave mpi out");
     auto& algorithms = algorithms_[what.verb];
     if (algorithms.empty()) algorithms = find_mpi_algorithms(what.verb);

@@ -9,9 +9,9 @@
 
 namespace kolo {
 
-/// Calls `visitor(std::type_identity<T>{})` with the C++ type T that holds one element of `dtype`.
+/// Calls `visitor(std::type_identity<T>{})` with the C++ type T that holds one number of `dtype`.
 ///
-/// Errors: an internal KoloError if `dtype` is none of the enumerators.
+/// Errors: an internal KoloError if `dtype` is none of `kNumberDTypes`.
 template <typename Visitor>
 decltype(auto) visit_dtype(DType dtype, Visitor&& visitor) {
   switch (dtype) {
@@ -27,10 +27,17 @@ decltype(auto) visit_dtype(DType dtype, Visitor&& visitor) {
       return visitor(std::type_identity<std::int64_t>{});
     case DType::kUInt8:
       return visitor(std::type_identity<std::uint8_t>{});
+    case DType::kInt8:
+      return visitor(std::type_identity<std::int8_t>{});
     case DType::kFloat32:
+    case DType::kBool:
+    case DType::kComplex64:
+    case DType::kComplex128:
+    case DType::kFloat8E4M3:
+    case DType::kFloat8E5M2:
       break;
   }
-  ensure(dtype == DType::kFloat32, "unknown dtype");
+  ensure(dtype == DType::kFloat32, "kernels compute with numbers only");
   return visitor(std::type_identity<float>{});
 }
 

@@ -17,13 +17,15 @@ enum class Overflow : std::uint8_t {
 /// outputs[k][i] = round(scale * (sources[0][i] op sources[1][i] op ...)), in the order of
 /// `sources`, the same bits for every k.
 ///
+/// Before:  dtype is one of `kNumberDTypes`, and `takes(op, dtype)` in comm/base/reduction.h.
 /// Shape:   every source and output holds `count` elements of `dtype`; alignment of an element
 ///          suffices. An output may be one of the sources; otherwise they do not overlap.
 /// Units:   count is elements.
 /// Sums:    float16 and bfloat16 are accumulated in float32 and rounded once (to nearest, ties to
 ///          even; NaN and infinities stay, `overflow` decides about other values out of range).
 ///          float32 and float64 are accumulated in their own type; integers wrap. kAverage sums
-///          (the caller passes scale = 1 / n). Min and max return NaN if any contribution is NaN,
+///          (the caller passes scale = 1 / n), and so does kPremulSum, of contributions that are
+///          multiplied already. Min and max return NaN if any contribution is NaN,
 ///          and order -0 before +0.
 /// NaN:     every NaN in a result is the quiet one with positive sign and empty payload.
 /// Scale:   applied in the accumulation type (integers: in double, truncated toward zero) before
@@ -46,11 +48,12 @@ enum class Stores : std::uint8_t {
   kStreaming,  ///< Past the cache, for data that would be evicted before it is read.
 };
 
-/// dst[i] = round(scale * src[i]), converted between any two dtypes of `dtype.h`.
+/// dst[i] = round(scale * src[i]), converted between any two of `kNumberDTypes`.
 ///
 /// Rounds as `reduce` with Overflow::kInfinity. Float to integer truncates toward zero and
 /// saturates; NaN gives 0. Computes in float32 between float32 and the 16-bit floats, else in
-/// double. `dst == src` is allowed if both dtypes are equal. Equal dtypes with scale 1.0 copy bits.
+/// double. `dst == src` is allowed if both dtypes are equal. Equal dtypes with scale 1.0 copy bits,
+/// of any dtype.
 /// `stores` is a hint that kernels of long arrays follow.
 void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
              double scale, Stores stores = Stores::kCached);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "comm/base/check.h"
 #include "comm/base/half.h"
 #include "comm/base/visit_dtype.h"
 
@@ -132,6 +133,27 @@ struct Max {
   }
 };
 
+struct BitAnd {
+  template <std::integral A>
+  static A apply(A a, A b) {
+    return static_cast<A>(a & b);
+  }
+};
+
+struct BitOr {
+  template <std::integral A>
+  static A apply(A a, A b) {
+    return static_cast<A>(a | b);
+  }
+};
+
+struct BitXor {
+  template <std::integral A>
+  static A apply(A a, A b) {
+    return static_cast<A>(a ^ b);
+  }
+};
+
 template <typename T, typename Op>
 void reduce_as(Outputs outputs, Sources sources, std::size_t count, double scale,
                Overflow overflow) {
@@ -145,12 +167,22 @@ void reduce_as(Outputs outputs, Sources sources, std::size_t count, double scale
   }
 }
 
+template <typename T, typename Op>
+void reduce_bits(Outputs outputs, Sources sources, std::size_t count, double scale) {
+  if constexpr (std::integral<T>) {
+    reduce_as<T, Op>(outputs, sources, count, scale, Overflow::kInfinity);
+  } else {
+    ensure(false, "bits are combined of integers only");
+  }
+}
+
 template <typename T>
 void reduce_as(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale,
                Overflow overflow) {
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kAverage:
+    case ReduceOp::kPremulSum:
       return reduce_as<T, Sum>(outputs, sources, count, scale, overflow);
     case ReduceOp::kProd:
       return reduce_as<T, Prod>(outputs, sources, count, scale, overflow);
@@ -158,6 +190,12 @@ void reduce_as(ReduceOp op, Outputs outputs, Sources sources, std::size_t count,
       return reduce_as<T, Min>(outputs, sources, count, scale, overflow);
     case ReduceOp::kMax:
       return reduce_as<T, Max>(outputs, sources, count, scale, overflow);
+    case ReduceOp::kBitAnd:
+      return reduce_bits<T, BitAnd>(outputs, sources, count, scale);
+    case ReduceOp::kBitOr:
+      return reduce_bits<T, BitOr>(outputs, sources, count, scale);
+    case ReduceOp::kBitXor:
+      return reduce_bits<T, BitXor>(outputs, sources, count, scale);
   }
 }
 

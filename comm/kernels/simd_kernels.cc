@@ -174,6 +174,7 @@ bool reduce_float(ReduceOp op, Outputs outputs, Sources sources, std::size_t cou
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kAverage:
+    case ReduceOp::kPremulSum:
       return reduce_lanes<L, Sum>(outputs, sources, count, scale);
     case ReduceOp::kProd:
       return reduce_lanes<L, Prod>(outputs, sources, count, scale);
@@ -181,15 +182,21 @@ bool reduce_float(ReduceOp op, Outputs outputs, Sources sources, std::size_t cou
       return reduce_lanes<L, Min>(outputs, sources, count, scale);
     case ReduceOp::kMax:
       return reduce_lanes<L, Max>(outputs, sources, count, scale);
+    case ReduceOp::kBitAnd:
+    case ReduceOp::kBitOr:
+    case ReduceOp::kBitXor:
+      break;
   }
   return false;
 }
 
-// Sums wrap, so they are the same for signed and unsigned.
+// Sums wrap, so they are the same for signed and unsigned. Bits have no width of their own.
 template <typename T>
 bool reduce_integer(ReduceOp op, Outputs outputs, Sources sources, std::size_t count,
                     double scale) {
   if (scale != 1.0) return false;
+  using Bytes = Plain<std::uint8_t>;
+  const std::size_t bytes = count * sizeof(T);
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kAverage:
@@ -198,7 +205,14 @@ bool reduce_integer(ReduceOp op, Outputs outputs, Sources sources, std::size_t c
       return reduce_lanes<Plain<T>, Min>(outputs, sources, count, scale);
     case ReduceOp::kMax:
       return reduce_lanes<Plain<T>, Max>(outputs, sources, count, scale);
+    case ReduceOp::kBitAnd:
+      return reduce_lanes<Bytes, BitAnd>(outputs, sources, bytes, scale);
+    case ReduceOp::kBitOr:
+      return reduce_lanes<Bytes, BitOr>(outputs, sources, bytes, scale);
+    case ReduceOp::kBitXor:
+      return reduce_lanes<Bytes, BitXor>(outputs, sources, bytes, scale);
     case ReduceOp::kProd:
+    case ReduceOp::kPremulSum:
       break;
   }
   return false;
@@ -231,6 +245,14 @@ bool reduce_on_target(DType dtype, ReduceOp op, Outputs outputs, Sources sources
       return reduce_integer<std::int64_t>(op, outputs, sources, count, scale);
     case DType::kUInt8:
       return reduce_integer<std::uint8_t>(op, outputs, sources, count, scale);
+    case DType::kInt8:
+      return reduce_integer<std::int8_t>(op, outputs, sources, count, scale);
+    case DType::kBool:
+    case DType::kComplex64:
+    case DType::kComplex128:
+    case DType::kFloat8E4M3:
+    case DType::kFloat8E5M2:
+      break;
   }
   return false;
 }

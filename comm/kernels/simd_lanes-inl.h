@@ -351,6 +351,27 @@ struct Max {
   }
 };
 
+struct BitAnd {
+  template <class V>
+  static V apply(V a, V b) {
+    return hn::And(a, b);
+  }
+};
+
+struct BitOr {
+  template <class V>
+  static V apply(V a, V b) {
+    return hn::Or(a, b);
+  }
+};
+
+struct BitXor {
+  template <class V>
+  static V apply(V a, V b) {
+    return hn::Xor(a, b);
+  }
+};
+
 }  // namespace HWY_NAMESPACE
 }  // namespace kolo::simd
 HWY_AFTER_NAMESPACE();

@@ -15,6 +15,7 @@ set(public_headers
   comm/base/dtype.h
   comm/base/error.h
   comm/base/native_stream.h
+  comm/base/reduction.h
   comm/rendezvous/rendezvous.h
   fusion/gradient.h
   runtime/api/compression_stats.h

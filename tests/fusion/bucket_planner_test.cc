@@ -36,7 +36,7 @@ class Model {
  public:
   explicit Model(unsigned seed) : random_(seed) {
     for (std::size_t i = 0, n = random_() % 40 + 1; i < n; ++i) {
-      const DType dtype = kAllDTypes[random_() % std::size(kAllDTypes)];
+      const DType dtype = kNumberDTypes[random_() % std::size(kNumberDTypes)];
       const std::size_t count = random_() % 6 == 0 ? 0 : random_() % 300;
       gradients_.push_back({.name = std::to_string(i),
                             .shape = {count},

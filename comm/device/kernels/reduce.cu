@@ -95,7 +95,13 @@ void launch(ReduceOp op, void* target, const Sources& sources, std::size_t count
       return launch<T, element::Min>(target, sources, count, scale, stream);
     case ReduceOp::kMax:
       return launch<T, element::Max>(target, sources, count, scale, stream);
+    case ReduceOp::kBitAnd:
+    case ReduceOp::kBitOr:
+    case ReduceOp::kBitXor:
+    case ReduceOp::kPremulSum:
+      break;
   }
+  ensure(false, "kernels of the device combine numbers by the operations of kNumberOps");
 }
 
 }  // namespace

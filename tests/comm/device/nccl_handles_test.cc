@@ -12,11 +12,11 @@ using testing::HasSubstr;
 
 TEST(NcclHandles, EveryTypeAndOperationHasItsOwn) {
   std::set<ncclDataType_t> types;
-  for (const DType dtype : kAllDTypes) types.insert(to_nccl(dtype));
-  EXPECT_EQ(types.size(), std::size(kAllDTypes));
+  for (const DType dtype : kNumberDTypes) types.insert(to_nccl(dtype));
+  EXPECT_EQ(types.size(), std::size(kNumberDTypes));
   std::set<ncclRedOp_t> ops;
-  for (const ReduceOp op : kAllReduceOps) ops.insert(to_nccl(op));
-  EXPECT_EQ(ops.size(), std::size(kAllReduceOps));
+  for (const ReduceOp op : kNumberOps) ops.insert(to_nccl(op));
+  EXPECT_EQ(ops.size(), std::size(kNumberOps));
   EXPECT_EQ(to_nccl(DType::kBFloat16), ncclBfloat16);
   EXPECT_EQ(to_nccl(ReduceOp::kAverage), ncclAvg);
   EXPECT_THROW(to_nccl(static_cast<DType>(100)), UsageError);

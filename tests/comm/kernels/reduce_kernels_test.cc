@@ -14,6 +14,7 @@
 
 #include "comm/base/error.h"
 #include "comm/base/half.h"
+#include "comm/base/reduction.h"
 #include "comm/base/visit_dtype.h"
 #include "comm/kernels/reference_kernels.h"
 #include "tests/support/simd_targets.h"
@@ -229,9 +230,17 @@ TEST_P(ReduceTest, DestinationMayBeAnySource) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, ReduceTest,
-                         testing::Combine(testing::ValuesIn(kAllDTypes),
-                                          testing::ValuesIn(kAllReduceOps)),
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const DType dtype : kNumberDTypes) {
+    for (const ReduceOp op : kAllReduceOps) {
+      if (takes(op, dtype)) cases.emplace_back(dtype, op);
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, ReduceTest, testing::ValuesIn(all_cases()),
                          [](const auto& param_info) {
                            return name(std::get<0>(param_info.param)) + "_" +
                                   name(std::get<1>(param_info.param));
@@ -268,8 +277,8 @@ TEST_P(ConvertTest, AllTargetsGiveTheBitsOfTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, ConvertTest,
-                         testing::Combine(testing::ValuesIn(kAllDTypes),
-                                          testing::ValuesIn(kAllDTypes)),
+                         testing::Combine(testing::ValuesIn(kNumberDTypes),
+                                          testing::ValuesIn(kNumberDTypes)),
                          [](const auto& param_info) {
                            return name(std::get<0>(param_info.param)) + "_to_" +
                                   name(std::get<1>(param_info.param));
@@ -371,6 +380,26 @@ TEST(ReduceSemantics, IntegersWrapAndScaleInDouble) {
       testing::ElementsAre(3, -3));
   EXPECT_THAT(reduced<std::uint8_t>(DType::kUInt8, ReduceOp::kProd, {{200, 3}, {2, 4}}),
               testing::ElementsAre(144, 12));
+}
+
+TEST(ReduceSemantics, Int8WrapsAndKeepsItsSign) {
+  const std::vector<std::vector<std::int8_t>> inputs = {{127, -128, 5}, {1, -1, -7}};
+  const auto reduce_by = [&](ReduceOp op) {
+    return reduced<std::int8_t>(DType::kInt8, op, inputs);
+  };
+  EXPECT_THAT(reduce_by(ReduceOp::kSum), testing::ElementsAre(-128, 127, -2));
+  EXPECT_THAT(reduce_by(ReduceOp::kMin), testing::ElementsAre(1, -128, -7));
+  EXPECT_THAT(reduce_by(ReduceOp::kMax), testing::ElementsAre(127, -1, 5));
+}
+
+TEST(ReduceSemantics, BitsAreCombinedOneByOne) {
+  const std::vector<std::vector<std::int32_t>> inputs = {{0b1100, -1}, {0b1010, 7}, {0b1111, 5}};
+  const auto reduce_by = [&](ReduceOp op) {
+    return reduced<std::int32_t>(DType::kInt32, op, inputs);
+  };
+  EXPECT_THAT(reduce_by(ReduceOp::kBitAnd), testing::ElementsAre(0b1000, 5));
+  EXPECT_THAT(reduce_by(ReduceOp::kBitOr), testing::ElementsAre(0b1111, -1));
+  EXPECT_THAT(reduce_by(ReduceOp::kBitXor), testing::ElementsAre(0b1001, -1 ^ 7 ^ 5));
 }
 
 TEST(ReduceSemantics, MinimumAndMaximumOrderZerosAndKeepNaN) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/base/reduction.h"
 #include "comm/collective/compile.h"
 #include "comm/kernels/reduce_kernels.h"
 #include "comm/kernels/reference_kernels.h"
@@ -252,12 +253,13 @@ inline std::vector<std::unique_ptr<Rank>> make_ranks(InProcessHub& hub, int help
   return ranks;
 }
 
-/// All dtypes, operations and placements. 16-bit sums are left to algorithms that round once.
+/// All numbers, operations and placements. 16-bit sums are left to algorithms that round once.
 inline std::vector<BucketLayout> all_layouts(const Job& job) {
   const bool rounds_once = sums_in_order(job.algorithm) || job.algorithm.ends_with("direct");
   std::vector<BucketLayout> layouts;
-  for (DType dtype : kAllDTypes) {
+  for (DType dtype : kNumberDTypes) {
     for (ReduceOp op : kAllReduceOps) {
+      if (!takes(op, dtype)) continue;
       const bool rounds = op != ReduceOp::kMin && op != ReduceOp::kMax;
       if (is_16bit_float(dtype) && rounds && !rounds_once) continue;
       for (Placement placement : {Placement::kInPlace, Placement::kStaged, Placement::kUser}) {

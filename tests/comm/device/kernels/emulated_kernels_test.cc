@@ -111,8 +111,8 @@ class EmulatedCopyTest : public testing::Test {
 
 TEST_F(EmulatedCopyTest, EveryPairOfDtypesBothWaysAsOnTheHost) {
   std::uint32_t seed = kSeed;
-  for (const DType tensor_dtype : kAllDTypes) {
-    for (const DType bucket_dtype : kAllDTypes) {
+  for (const DType tensor_dtype : kNumberDTypes) {
+    for (const DType bucket_dtype : kNumberDTypes) {
       for (const double scale : {1.0, 1.0 / 3}) {
         for (const auto direction : {CopyDirection::kPack, CopyDirection::kUnpack}) {
           for (const bool looks : {false, true}) {
@@ -202,8 +202,8 @@ void expect_equal_sums(DType dtype, ReduceOp op, std::size_t num_sources, std::s
 TEST(EmulatedReduceTest, EveryDtypeAndOperationAsOnTheHost) {
   for (const std::size_t resident_blocks : {1u, 4u}) {
     emulator::Device device({.seed = kSeed, .resident_blocks = resident_blocks});
-    for (const DType dtype : kAllDTypes) {
-      for (const ReduceOp op : kAllReduceOps) {
+    for (const DType dtype : kNumberDTypes) {
+      for (const ReduceOp op : kNumberOps) {
         expect_equal_sums(dtype, op, 3, 10007, 0, 1.0);
         expect_equal_sums(dtype, op, 2, 10007, 1, 1.0 / 3);
       }
@@ -214,7 +214,7 @@ TEST(EmulatedReduceTest, EveryDtypeAndOperationAsOnTheHost) {
 TEST(EmulatedReduceTest, AnyCountAlignmentAndNumberOfSources) {
   for (const std::size_t resident_blocks : {1u, 5u}) {
     emulator::Device device({.seed = kSeed + 1, .resident_blocks = resident_blocks});
-    for (const DType dtype : kAllDTypes) {
+    for (const DType dtype : kNumberDTypes) {
       for (const std::size_t count : {0u, 1u, 3u, 4u, 15u, 16u, 17u, 255u, 4096u}) {
         for (const std::size_t shift : {0u, 1u, 5u, 15u}) {
           expect_equal_sums(dtype, ReduceOp::kSum, 2, count, shift, 0.5);

@@ -1,0 +1,44 @@
+#include "comm/base/reduction.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "comm/base/check.h"
+
+namespace kolo {
+namespace {
+
+std::vector<std::string_view> dtypes_of(ReduceOp op) {
+  std::vector<std::string_view> names;
+  for (const DType dtype : kAllDTypes) {
+    if (takes(op, dtype)) names.push_back(to_string(dtype));
+  }
+  return names;
+}
+
+}  // namespace
+
+void check_reduction(std::string_view name, const Reduction& reduction, DType dtype) {
+  const auto& [op, scales] = reduction;
+  if (!takes(op, dtype)) {
+    throw UsageError(fmt::format("'{}': {} does not take {}, only {}", name, to_string(op),
+                                 to_string(dtype), fmt::join(dtypes_of(op), ", ")));
+  }
+  if (scales == Scales()) return;
+  if (!is_float(dtype) && !is_complex(dtype)) {
+    throw UsageError(
+        fmt::format("'{}': elements of {} cannot be scaled, only floating-point and "
+                    "complex ones",
+                    name, to_string(dtype)));
+  }
+  if (!std::isfinite(scales.before) || !std::isfinite(scales.after)) {
+    throw UsageError(fmt::format("'{}': the scales {} before and {} after are not both finite",
+                                 name, scales.before, scales.after));
+  }
+}
+
+}  // namespace kolo

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <string_view>
+
+#include "comm/base/dtype.h"
+
+namespace kolo {
+
+/// Factors of a reduction. Only floating-point and complex elements can be scaled.
+struct Scales {
+  /// Of each contribution, before contributions are combined. Equal on all ranks, but in a
+  /// premultiplied sum each rank's own, which may be another at each call.
+  double before = 1;
+  /// Of the result. Equal on all ranks.
+  double after = 1;
+
+  friend bool operator==(const Scales&, const Scales&) = default;
+};
+
+/// A reduction of contributions, made of its operation where nothing is scaled:
+///
+///     runtime.all_reduce("x", buffer, ReduceOp::kMax);
+///     runtime.all_reduce("x", buffer, {ReduceOp::kSum, {.before = 0.125}});
+///     runtime.all_reduce("x", buffer, {ReduceOp::kPremulSum, {.before = my_weight}});
+///
+/// result = after * (before * x_0 op before * x_1 op ...). Scaled contributions are rounded to the
+/// dtype before they are combined.
+struct Reduction {
+  ReduceOp op;
+  Scales scales;
+
+  // Implicit, so that an operation alone is a reduction.
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  constexpr Reduction(ReduceOp of = ReduceOp::kSum, Scales by = {}) : op(of), scales(by) {}
+};
+
+/// Whether `op` is defined on elements of `dtype`:
+///
+///                        float*   int*, uint8   bool   complex*   float8_*
+///   sum                    x           x        or        x
+///   average                x           x                  x
+///   min, max, prod         x           x       and, or, and
+///   bit_and, or, xor                   x         x
+///   premul_sum             x                              x
+constexpr bool takes(ReduceOp op, DType dtype) {
+  const bool is_bool = dtype == DType::kBool;
+  const bool is_integer = is_number(dtype) && !is_float(dtype);
+  switch (op) {
+    case ReduceOp::kSum:
+      return is_number(dtype) || is_bool || is_complex(dtype);
+    case ReduceOp::kAverage:
+      return is_number(dtype) || is_complex(dtype);
+    case ReduceOp::kMin:
+    case ReduceOp::kMax:
+    case ReduceOp::kProd:
+      return is_number(dtype) || is_bool;
+    case ReduceOp::kBitAnd:
+    case ReduceOp::kBitOr:
+    case ReduceOp::kBitXor:
+      return is_integer || is_bool;
+    case ReduceOp::kPremulSum:
+      return is_float(dtype) || is_complex(dtype);
+  }
+  return false;
+}
+
+/// Throws UsageError, which names `name`, unless the operation takes `dtype`, and the scales are
+/// finite and of elements that can be scaled.
+void check_reduction(std::string_view name, const Reduction& reduction, DType dtype);
+
+}  // namespace kolo

@@ -1,0 +1,143 @@
+#include "comm/base/reduction.h"
+
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/base/carrier.h"
+#include "comm/base/error.h"
+
+namespace kolo {
+namespace {
+
+std::string refusal(const Reduction& reduction, DType dtype) {
+  try {
+    check_reduction("x", reduction, dtype);
+  } catch (const UsageError& e) {
+    return e.what();
+  }
+  return {};
+}
+
+TEST(DTypes, HaveNamesThatAreRead) {
+  for (const DType dtype : kAllDTypes) EXPECT_EQ(parse_dtype(to_string(dtype)), dtype);
+  for (const ReduceOp op : kAllReduceOps) EXPECT_EQ(parse_reduce_op(to_string(op)), op);
+  EXPECT_EQ(parse_dtype("c64"), DType::kComplex64);
+  EXPECT_EQ(parse_reduce_op("bxor"), ReduceOp::kBitXor);
+  EXPECT_EQ(parse_dtype("int7"), std::nullopt);
+  EXPECT_EQ(parse_reduce_op("mean"), std::nullopt);
+}
+
+TEST(Carriers, AreNumbersOfTheSameSize) {
+  for (const DType dtype : kAllDTypes) {
+    const Carrier carrier = Carrier::of(dtype);
+    EXPECT_TRUE(is_number(carrier.dtype)) << to_string(dtype);
+    EXPECT_EQ(carrier.per_element * size_of(carrier.dtype), size_of(dtype)) << to_string(dtype);
+    EXPECT_TRUE(!is_number(dtype) || carrier.dtype == dtype) << to_string(dtype);
+  }
+}
+
+TEST(Carriers, TakeTheOperationsOfWhatTheyCarry) {
+  for (const DType dtype : kAllDTypes) {
+    for (const ReduceOp op : kAllReduceOps) {
+      EXPECT_TRUE(!takes(op, dtype) || takes(carried(op, dtype), Carrier::of(dtype).dtype))
+          << to_string(op) << " of " << to_string(dtype);
+    }
+  }
+}
+
+TEST(Carriers, OfTruthValuesGiveTruthValues) {
+  const auto combine = [](ReduceOp op, bool a, bool b) {
+    switch (carried(op, DType::kBool)) {
+      case ReduceOp::kBitAnd:
+        return a && b;
+      case ReduceOp::kBitXor:
+        return a != b;
+      default:
+        return a || b;
+    }
+  };
+  for (const bool a : {false, true}) {
+    for (const bool b : {false, true}) {
+      EXPECT_EQ(combine(ReduceOp::kSum, a, b), a || b);
+      EXPECT_EQ(combine(ReduceOp::kMax, a, b), std::max(a, b));
+      EXPECT_EQ(combine(ReduceOp::kMin, a, b), std::min(a, b));
+      EXPECT_EQ(combine(ReduceOp::kProd, a, b), a && b);
+      EXPECT_EQ(combine(ReduceOp::kBitAnd, a, b), a && b);
+      EXPECT_EQ(combine(ReduceOp::kBitOr, a, b), a || b);
+      EXPECT_EQ(combine(ReduceOp::kBitXor, a, b), a != b);
+    }
+  }
+}
+
+TEST(Reductions, TakeWhatTheTableSays) {
+  // The table of the user guide: sum, average, min, max, prod, bit_and, bit_or, bit_xor,
+  // premul_sum.
+  const auto row = [](DType dtype) {
+    std::string marks;
+    for (const ReduceOp op :
+         {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProd,
+          ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor, ReduceOp::kPremulSum}) {
+      marks += takes(op, dtype) ? 'x' : '-';
+    }
+    return marks;
+  };
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    EXPECT_EQ(row(dtype), "xxxxx---x") << to_string(dtype);
+  }
+  for (const DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt32, DType::kInt64}) {
+    EXPECT_EQ(row(dtype), "xxxxxxxx-") << to_string(dtype);
+  }
+  EXPECT_EQ(row(DType::kBool), "x-xxxxxx-");
+  for (const DType dtype : {DType::kComplex64, DType::kComplex128}) {
+    EXPECT_EQ(row(dtype), "xx------x") << to_string(dtype);
+  }
+  for (const DType dtype : {DType::kFloat8E4M3, DType::kFloat8E5M2}) {
+    EXPECT_EQ(row(dtype), "---------") << to_string(dtype);
+  }
+}
+
+TEST(Reductions, RefuseAllElseByName) {
+  for (const DType dtype : kAllDTypes) {
+    for (const ReduceOp op : kAllReduceOps) {
+      const std::string text = refusal(op, dtype);
+      if (takes(op, dtype)) {
+        EXPECT_EQ(text, "");
+      } else {
+        EXPECT_THAT(text, testing::HasSubstr("'x': " + std::string(to_string(op)) +
+                                             " does not take " + std::string(to_string(dtype))));
+      }
+    }
+  }
+  EXPECT_THAT(
+      refusal(ReduceOp::kPremulSum, DType::kInt8),
+      testing::HasSubstr("only float32, float64, float16, bfloat16, complex64, complex128"));
+}
+
+TEST(Reductions, ScaleFloatingPointAndComplexElementsOnly) {
+  for (const DType dtype : kAllDTypes) {
+    if (!takes(ReduceOp::kSum, dtype)) continue;
+    for (const Scales scales : {Scales{.before = 0.5}, Scales{.after = 2}}) {
+      const std::string text = refusal({ReduceOp::kSum, scales}, dtype);
+      if (is_float(dtype) || is_complex(dtype)) {
+        EXPECT_EQ(text, "");
+      } else {
+        EXPECT_THAT(text, testing::HasSubstr("'x': elements of " + std::string(to_string(dtype)) +
+                                             " cannot be scaled"));
+      }
+    }
+  }
+  EXPECT_THAT(refusal({ReduceOp::kSum, {.before = std::nan("")}}, DType::kFloat32),
+              testing::HasSubstr("nan before and 1 after are not both finite"));
+  EXPECT_THAT(refusal({ReduceOp::kSum, {.after = std::numeric_limits<double>::infinity()}},
+                      DType::kFloat32),
+              testing::HasSubstr("1 before and inf after are not both finite"));
+}
+
+}  // namespace
+}  // namespace kolo
