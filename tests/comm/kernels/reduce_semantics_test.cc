@@ -1,0 +1,166 @@
+// The bits that the reference kernels define, by example.
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/base/error.h"
+#include "comm/base/half.h"
+#include "comm/kernels/reduce_kernels.h"
+
+namespace kolo {
+namespace {
+
+template <typename T>
+std::vector<T> reduced(DType dtype, ReduceOp op, const std::vector<std::vector<T>>& inputs,
+                       double scale = 1.0) {
+  std::vector<const void*> sources;
+  for (const auto& input : inputs) sources.push_back(input.data());
+  std::vector<T> result(inputs[0].size());
+  reduce(dtype, op, result.data(), sources, result.size(), scale);
+  return result;
+}
+
+template <typename To, typename From>
+std::vector<To> converted(DType to, DType from, const std::vector<From>& input,
+                          double scale = 1.0) {
+  std::vector<To> result(input.size());
+  convert(to, result.data(), from, input.data(), input.size(), scale);
+  return result;
+}
+
+TEST(ReduceSemantics, HalfSumsAreRoundedOnce) {
+  // 2048 + 1 rounds back to 2048 in float16, so that a 16-bit chain would lose both ones.
+  const Float16 big = to_float16(2048.0f);
+  const Float16 one = to_float16(1.0f);
+  const auto sum = reduced<Float16>(DType::kFloat16, ReduceOp::kSum, {{big}, {one}, {one}});
+  EXPECT_EQ(to_float(sum[0]), 2050.0f);
+  const auto overflow = reduced<Float16>(DType::kFloat16, ReduceOp::kSum,
+                                         {{Float16{0x7bff}}, {Float16{0x7bff}}}, 0.5);
+  EXPECT_EQ(overflow[0].bits, 0x7bff) << "the sum must not overflow before it is scaled";
+}
+
+TEST(ReduceSemantics, SumsOnAWireStayFiniteAndInfinitiesInfinite) {
+  const std::vector<Float16> a = {{0x7bff}, {0xfbff}, {0x7c00}, {0x7c00}, {0x7bff}};
+  const std::vector<Float16> b = {{0x7bff}, {0xfbff}, {0x3c00}, {0xfc00}, {0x4c00}};
+  const std::vector<const void*> sources = {a.data(), b.data()};
+  std::vector<Float16> sum(a.size());
+  reduce(DType::kFloat16, ReduceOp::kSum, sum.data(), sources, sum.size(), 1.0, Overflow::kLargest);
+  EXPECT_THAT(sum, testing::ElementsAre(Float16{0x7bff}, Float16{0xfbff}, Float16{0x7c00},
+                                        Float16{0x7e00}, Float16{0x7bff}));
+  reduce(DType::kFloat16, ReduceOp::kSum, sum.data(), sources, sum.size(), 1.0);
+  EXPECT_THAT(sum, testing::ElementsAre(Float16{0x7c00}, Float16{0xfc00}, Float16{0x7c00},
+                                        Float16{0x7e00}, Float16{0x7c00}));
+  const BFloat16 brain{0x7f7f};
+  const std::vector<const void*> brains = {&brain, &brain};
+  BFloat16 product{};
+  reduce(DType::kBFloat16, ReduceOp::kSum, &product, brains, 1, 0.5, Overflow::kLargest);
+  EXPECT_EQ(product.bits, 0x7f80) << "the sum is infinite in float32 already";
+}
+
+TEST(ReduceSemantics, SumsGoInOrderOfSources) {
+  const auto sum = reduced<float>(DType::kFloat32, ReduceOp::kSum, {{1e30f}, {-1e30f}, {1.0f}});
+  EXPECT_EQ(sum[0], 1.0f);
+  const auto other = reduced<float>(DType::kFloat32, ReduceOp::kSum, {{1.0f}, {1e30f}, {-1e30f}});
+  EXPECT_EQ(other[0], 0.0f);
+}
+
+TEST(ReduceSemantics, MultiplyAndAddAreNotFused) {
+  const float a = 1.0f + 0x1p-12f;
+  const auto product = reduced<float>(DType::kFloat32, ReduceOp::kSum, {{a}, {a}}, 1.0 / 3.0);
+  const float factor = static_cast<float>(1.0 / 3.0);
+  EXPECT_EQ(product[0], (a + a) * factor);
+}
+
+TEST(ReduceSemantics, IntegersWrapAndScaleInDouble) {
+  constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
+  EXPECT_THAT(reduced<std::int32_t>(DType::kInt32, ReduceOp::kSum, {{kMax, -3}, {1, -4}}),
+              testing::ElementsAre(std::numeric_limits<std::int32_t>::min(), -7));
+  EXPECT_THAT(
+      reduced<std::int32_t>(DType::kInt32, ReduceOp::kAverage, {{5, -5}, {2, -2}}, 1.0 / 2.0),
+      testing::ElementsAre(3, -3));
+  EXPECT_THAT(reduced<std::uint8_t>(DType::kUInt8, ReduceOp::kProd, {{200, 3}, {2, 4}}),
+              testing::ElementsAre(144, 12));
+}
+
+TEST(ReduceSemantics, Int8WrapsAndKeepsItsSign) {
+  const std::vector<std::vector<std::int8_t>> inputs = {{127, -128, 5}, {1, -1, -7}};
+  const auto reduce_by = [&](ReduceOp op) {
+    return reduced<std::int8_t>(DType::kInt8, op, inputs);
+  };
+  EXPECT_THAT(reduce_by(ReduceOp::kSum), testing::ElementsAre(-128, 127, -2));
+  EXPECT_THAT(reduce_by(ReduceOp::kMin), testing::ElementsAre(1, -128, -7));
+  EXPECT_THAT(reduce_by(ReduceOp::kMax), testing::ElementsAre(127, -1, 5));
+}
+
+TEST(ReduceSemantics, BitsAreCombinedOneByOne) {
+  const std::vector<std::vector<std::int32_t>> inputs = {{0b1100, -1}, {0b1010, 7}, {0b1111, 5}};
+  const auto reduce_by = [&](ReduceOp op) {
+    return reduced<std::int32_t>(DType::kInt32, op, inputs);
+  };
+  EXPECT_THAT(reduce_by(ReduceOp::kBitAnd), testing::ElementsAre(0b1000, 5));
+  EXPECT_THAT(reduce_by(ReduceOp::kBitOr), testing::ElementsAre(0b1111, -1));
+  EXPECT_THAT(reduce_by(ReduceOp::kBitXor), testing::ElementsAre(0b1001, -1 ^ 7 ^ 5));
+}
+
+TEST(ReduceSemantics, MinimumAndMaximumOrderZerosAndKeepNaN) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::vector<float>> inputs = {{0.0f, -0.0f, nan, 1.0f, 2.0f},
+                                                  {-0.0f, 0.0f, 1.0f, nan, -3.0f}};
+  const auto lowest = reduced(DType::kFloat32, ReduceOp::kMin, inputs);
+  const auto highest = reduced(DType::kFloat32, ReduceOp::kMax, inputs);
+  for (const std::size_t zero : {0u, 1u}) {
+    EXPECT_TRUE(std::signbit(lowest[zero]));
+    EXPECT_FALSE(std::signbit(highest[zero]));
+  }
+  for (const std::size_t i : {2u, 3u}) {
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(lowest[i]), 0x7fc00000u);
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(highest[i]), 0x7fc00000u);
+  }
+  EXPECT_EQ(lowest[4], -3.0f);
+  EXPECT_EQ(highest[4], 2.0f);
+}
+
+TEST(ReduceSemantics, NoSourceIsAUsageError) {
+  float value = 0;
+  EXPECT_THROW(reduce(DType::kFloat32, ReduceOp::kSum, &value, {}, 1, 1.0), UsageError);
+  const void* const source = &value;
+  EXPECT_THROW(reduce(DType::kFloat32, ReduceOp::kSum, std::span<void* const>(),
+                      std::span(&source, 1), 1, 1.0),
+               UsageError);
+}
+
+TEST(ConvertSemantics, FloatToIntegerTruncatesAndSaturates) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT((converted<std::int32_t, double>(DType::kInt32, DType::kFloat64,
+                                               {1.9, -1.9, 1e10, -1e10, nan})),
+              testing::ElementsAre(1, -1, 2147483647, -2147483648LL, 0));
+  EXPECT_THAT((converted<std::uint8_t, float>(DType::kUInt8, DType::kFloat32,
+                                              {255.9f, -1.0f, 256.0f, 12.5f}, 1.0)),
+              testing::ElementsAre(255, 0, 255, 12));
+  EXPECT_THAT((converted<std::int32_t, std::int64_t>(DType::kInt32, DType::kInt64,
+                                                     {std::int64_t{1} << 40, -5}, 1.0)),
+              testing::ElementsAre(2147483647, -5));
+}
+
+TEST(ConvertSemantics, EqualDTypesCopyEvenSignallingNaNs) {
+  const std::vector<std::uint32_t> bits = {0x7f800001u, 0xffc12345u};
+  EXPECT_EQ((converted<std::uint32_t, std::uint32_t>(DType::kFloat32, DType::kFloat32, bits)),
+            bits);
+}
+
+TEST(ConvertSemantics, DoubleToHalfIsRoundedOnce) {
+  // Just above a tie of float16: rounded to float32 first, it would fall on the tie and then down.
+  const std::vector<double> above_tie = {1.0 + 0x1p-11 + 0x1p-40};
+  const auto half = converted<Float16>(DType::kFloat16, DType::kFloat64, above_tie);
+  EXPECT_EQ(half[0].bits, 0x3c01);
+}
+
+}  // namespace
+}  // namespace kolo
