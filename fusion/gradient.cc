@@ -54,10 +54,16 @@ void check_gradients(std::span<const GradientSpec> gradients, const GradientOpti
   check(!gradients.empty(), "a gradient set needs at least one gradient");
   check(!options.wire_dtype || is_float(*options.wire_dtype),
         "the wire dtype must be floating-point");
+  check(is_number_op(options.op),
+        fmt::format("gradients are combined by sum, average, min, max or prod, not by {}",
+                    to_string(options.op)));
   std::set<std::string_view> names;
   for (const GradientSpec& gradient : gradients) {
     check(!gradient.name.empty(), "a gradient needs a name");
     static_cast<void>(gradient.count());
+    check(is_number(gradient.dtype),
+          fmt::format("gradient '{}' is of {}; gradients are floating-point numbers or integers",
+                      gradient.name, to_string(gradient.dtype)));
     check(gradient.name.find('\n') == std::string::npos, "a gradient's name must be one line");
     check(names.insert(gradient.name).second,
           fmt::format("gradient '{}' appears twice in the set", gradient.name));

@@ -15,7 +15,7 @@ namespace kolo {
 struct GradientSpec {
   std::string name;                     ///< Unique within the set.
   std::vector<std::size_t> shape = {};  ///< Elements per dimension; empty means one element.
-  DType dtype = DType::kFloat32;        ///< Element type.
+  DType dtype = DType::kFloat32;        ///< Element type: one of `kNumberDTypes`.
   /// The gradient's memory. Null: the runtime allocates it; see `GradientSet::view`.
   void* data = nullptr;
   MemoryKind memory = MemoryKind::kHost;  ///< kHost or kDevice.
@@ -31,7 +31,7 @@ struct GradientSpec {
 
 /// What all gradients of a set have in common.
 struct GradientOptions {
-  ReduceOp op = ReduceOp::kAverage;  ///< How contributions are combined.
+  ReduceOp op = ReduceOp::kAverage;  ///< How contributions are combined: one of `kNumberOps`.
   /// Dtype of floating-point gradients on the wire; empty: the runtime's `wire_dtype` option, and
   /// if that is empty too, the dtype of each gradient.
   std::optional<DType> wire_dtype = std::nullopt;
@@ -47,8 +47,8 @@ std::string describe(std::span<const GradientSpec> gradients, const GradientOpti
 /// Dtype and shape for people: "float32 [3, 4]".
 std::string describe_shape(DType dtype, std::span<const std::size_t> shape);
 
-/// Throws UsageError on an empty set, an empty or repeated name, a shape that no memory can hold,
-/// or a wire dtype that is not floating-point.
+/// Throws UsageError on an empty set, an empty or repeated name, a shape that no memory can hold, a
+/// dtype or operation that is not of numbers, or a wire dtype that is not floating-point.
 void check_gradients(std::span<const GradientSpec> gradients, const GradientOptions& options);
 
 }  // namespace kolo

@@ -10,7 +10,7 @@ void SegmentPacker::rebind(std::size_t index, void* data, const void* input) {
 }
 
 void SegmentPacker::pack(std::size_t offset, std::size_t count, void* bucket) {
-  kolo::pack(segments_, {.data = bucket, .count = count, .dtype = dtype_}, offset, 1.0);
+  kolo::pack(segments_, {.data = bucket, .count = count, .dtype = dtype_}, offset, scale_);
 }
 
 void SegmentPacker::unpack(std::size_t offset, std::size_t count, const void* bucket,

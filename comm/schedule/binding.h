@@ -26,7 +26,10 @@ struct Binding {
   /// many bytes as `arena_needs` says.
   std::size_t arena_offset = 0;
   std::size_t staging_offset = 0;
-  double scale = 1.0;                                ///< Applied by the steps that finish.
+  double scale = 1.0;  ///< Applied by the steps that finish.
+  /// The packer scales contributions, so that reductions must not read tensors themselves. For host
+  /// buckets out of place, whose contributions may all the same be where results go.
+  bool packs_contributions = false;
   Stores unpack_stores = Stores::kCached;            ///< For host buckets; may differ by rank.
   std::shared_ptr<Packer> packer = {};               ///< For host buckets not in place.
   std::shared_ptr<Codec> codec = {};                 ///< For host buckets with codec steps.

@@ -9,6 +9,9 @@
 namespace kolo {
 namespace {
 
+/// Contributions that are packed before they are summed, at a time: they stay in the first cache.
+constexpr std::size_t kPackedBytes = std::size_t{16} << 10;
+
 Range part(Range range, std::size_t first, std::size_t count) {
   range.offset += first;
   range.count = count;
@@ -56,6 +59,7 @@ HostRun::HostRun(Transport& transport, const Schedule& schedule, const Binding& 
   for (Operands& operands : operands_) {
     operands.sources.reserve(most_sources);
     operands.outputs.reserve(most_mirrors + 1);
+    if (binding.packs_contributions) operands.packed = allocate_aligned(kPackedBytes);
   }
   payload_sources_.reserve(schedule.payloads.size());
   payload_targets_.reserve(schedule.payloads.size());
@@ -152,7 +156,7 @@ void HostRun::compute(const KernelPiece& piece, std::size_t thread) {
       binding_.packer->unpack(target.offset, piece.count, address(source), binding_.unpack_stores);
       break;
     case StepKind::kExchange:
-      exchange(piece);
+      binding_.packs_contributions ? unpack_and_pack(piece) : exchange(piece);
       break;
     default:
       break;
@@ -181,13 +185,25 @@ void HostRun::exchange(const KernelPiece& piece) {
   }
 }
 
+/// An exchange of contributions that are packed.
+void HostRun::unpack_and_pack(const KernelPiece& piece) {
+  const Step& step = *piece.step;
+  std::byte* const slot = address(part(step.target, piece.first, piece.count));
+  binding_.packer->unpack(step.mirrors[0].offset + piece.first, piece.count, slot,
+                          binding_.unpack_stores);
+  binding_.packer->pack(step.sources[1].offset + piece.first, piece.count, slot);
+}
+
 void HostRun::reduce(const KernelPiece& piece, Operands& operands) {
   const Step& step = *piece.step;
   const std::optional<Range> operand = tensor_operand(step);
   if (!operand) return reduce_tensor(step, piece.first, {.count = piece.count}, operands);
   const std::size_t end = piece.first + piece.count;
+  const std::size_t longest =
+      binding_.packs_contributions ? kPackedBytes / element_bytes_ : piece.count;
   for (std::size_t first = piece.first; first < end;) {
-    const Packer::Piece tensor = binding_.packer->piece(operand->offset + first, end - first);
+    const Packer::Piece tensor =
+        binding_.packer->piece(operand->offset + first, std::min(longest, end - first));
     // The contents of a gap belong to no tensor, on any rank.
     if (tensor.input != nullptr) reduce_tensor(step, first, tensor, operands);
     first += tensor.count;
@@ -201,10 +217,13 @@ void HostRun::reduce_tensor(const Step& step, std::size_t first, const Packer::P
     return range.region == Region::kUser ? tensor.data : address(part(range, first, count));
   };
   const auto source_at = [&](const Range& range) -> const void* {
-    if (range.region == Region::kInput) return tensor.input;
-    return output(range);
+    if (range.region != Region::kInput) return output(range);
+    if (!binding_.packs_contributions) return tensor.input;
+    binding_.packer->pack(range.offset + first, count, operands.packed.get());
+    return operands.packed.get();
   };
-  auto& [outputs, sources] = operands;
+  auto& outputs = operands.outputs;
+  auto& sources = operands.sources;
   outputs.assign(1, output(step.target));
   for (const Range& mirror : step.mirrors) outputs.push_back(output(mirror));
   sources.clear();

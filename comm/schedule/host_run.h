@@ -44,11 +44,13 @@ class HostRun {
   struct Operands {
     std::vector<void*> outputs;
     std::vector<const void*> sources;
+    AlignedMemory packed;  // a contribution, where it is packed before it is summed
   };
 
   CodecElements elements(const Range& range) const;
   void append_payloads(const Range& range, std::vector<std::span<std::byte>>& to) const;
   void exchange(const KernelPiece& piece);
+  void unpack_and_pack(const KernelPiece& piece);
   void reduce(const KernelPiece& piece, Operands& operands);
   void reduce_tensor(const Step& step, std::size_t first, const Packer::Piece& tensor,
                      Operands& operands);

@@ -81,22 +81,24 @@ GradientSet Group::register_gradients(std::string_view name, std::vector<Gradien
   return GradientSet(state_, state_->register_group(std::move(group)));
 }
 
-Ticket Group::all_reduce_async(std::string_view name, BufferView buffer, ReduceOp op,
+Ticket Group::all_reduce_async(std::string_view name, BufferView buffer, const Reduction& reduction,
                                NativeStream stream) {
-  return state_->submit(state_->calls().all_reduce(name, buffer, op), stream);
+  return state_->submit(state_->calls().all_reduce(name, buffer, reduction), stream);
 }
 
-void Group::all_reduce(std::string_view name, BufferView buffer, ReduceOp op, NativeStream stream) {
-  state_->run(state_->calls().all_reduce(name, buffer, op), stream);
+void Group::all_reduce(std::string_view name, BufferView buffer, const Reduction& reduction,
+                       NativeStream stream) {
+  state_->run(state_->calls().all_reduce(name, buffer, reduction), stream);
 }
 
 Ticket Group::all_reduce_async(std::string_view name, const void* input, BufferView result,
-                               ReduceOp op) {
-  return state_->submit(state_->calls().all_reduce(name, input, result, op));
+                               const Reduction& reduction) {
+  return state_->submit(state_->calls().all_reduce(name, input, result, reduction));
 }
 
-void Group::all_reduce(std::string_view name, const void* input, BufferView result, ReduceOp op) {
-  state_->run(state_->calls().all_reduce(name, input, result, op));
+void Group::all_reduce(std::string_view name, const void* input, BufferView result,
+                       const Reduction& reduction) {
+  state_->run(state_->calls().all_reduce(name, input, result, reduction));
 }
 
 Ticket Group::broadcast_async(std::string_view name, BufferView buffer, int root,
@@ -109,23 +111,23 @@ void Group::broadcast(std::string_view name, BufferView buffer, int root, Native
 }
 
 Ticket Group::reduce_async(std::string_view name, const void* input, BufferView result, int root,
-                           ReduceOp op) {
-  return state_->submit(state_->calls().reduce(name, input, result, root, op));
+                           const Reduction& reduction) {
+  return state_->submit(state_->calls().reduce(name, input, result, root, reduction));
 }
 
 void Group::reduce(std::string_view name, const void* input, BufferView result, int root,
-                   ReduceOp op) {
-  state_->run(state_->calls().reduce(name, input, result, root, op));
+                   const Reduction& reduction) {
+  state_->run(state_->calls().reduce(name, input, result, root, reduction));
 }
 
 Ticket Group::reduce_scatter_async(std::string_view name, const void* input, BufferView result,
-                                   ReduceOp op, PartCounts counts) {
-  return state_->submit(state_->calls().reduce_scatter(name, input, result, op, counts));
+                                   const Reduction& reduction, PartCounts counts) {
+  return state_->submit(state_->calls().reduce_scatter(name, input, result, reduction, counts));
 }
 
-void Group::reduce_scatter(std::string_view name, const void* input, BufferView result, ReduceOp op,
-                           PartCounts counts) {
-  state_->run(state_->calls().reduce_scatter(name, input, result, op, counts));
+void Group::reduce_scatter(std::string_view name, const void* input, BufferView result,
+                           const Reduction& reduction, PartCounts counts) {
+  state_->run(state_->calls().reduce_scatter(name, input, result, reduction, counts));
 }
 
 Ticket Group::all_gather_async(std::string_view name, const void* input, BufferView result,

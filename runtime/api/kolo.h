@@ -29,6 +29,7 @@
 #include "comm/base/dtype.h"
 #include "comm/base/error.h"
 #include "comm/base/native_stream.h"
+#include "comm/base/reduction.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "fusion/gradient.h"
 #include "runtime/api/compression_stats.h"
@@ -215,26 +216,29 @@ class Group {
   GradientSet register_gradients(std::string_view name, std::vector<GradientSpec> gradients,
                                  GradientOptions options = {});
 
-  /// Combines `buffer` over all ranks in place. `name` identifies the operation on all ranks. The
+  /// Combines `buffer` over all ranks in place. `reduction` is an operation that takes the dtype
+  /// (see `takes`), and may scale contributions and results; both are equal on all ranks but for
+  /// the scale of a premultiplied sum, which is the rank's own. Device memory takes the operations
+  /// of gradients, without scales. `name` identifies the operation on all ranks. The
   /// first use of a name costs one round of agreement; later uses reuse its plan. Device memory is
   /// read after the work enqueued on `stream` so far.
   ///
   /// The buffer must stay valid and untouched until the ticket is done, also when a wait has timed
   /// out. Errors: UsageError at the call; every other error through the ticket.
-  Ticket all_reduce_async(std::string_view name, BufferView buffer, ReduceOp op = ReduceOp::kSum,
-                          NativeStream stream = {});
+  Ticket all_reduce_async(std::string_view name, BufferView buffer,
+                          const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
   /// The same, and waits for the result.
-  void all_reduce(std::string_view name, BufferView buffer, ReduceOp op = ReduceOp::kSum,
-                  NativeStream stream = {});
+  void all_reduce(std::string_view name, BufferView buffer,
+                  const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
 
   /// The same out of place, in host memory: combines the elements at `input`, as many and of the
   /// same dtype as `result` has, into `result`. The two must not overlap; `input` is only read.
   /// Both must stay valid until the ticket is done.
   Ticket all_reduce_async(std::string_view name, const void* input, BufferView result,
-                          ReduceOp op = ReduceOp::kSum);
+                          const Reduction& reduction = ReduceOp::kSum);
   /// The same, and waits for the result.
   void all_reduce(std::string_view name, const void* input, BufferView result,
-                  ReduceOp op = ReduceOp::kSum);
+                  const Reduction& reduction = ReduceOp::kSum);
 
   /// Copies `buffer` of rank `root` to all ranks. Name, stream, lifetime of the buffer and errors
   /// are as for an all-reduce.
@@ -243,7 +247,8 @@ class Group {
   /// The same, and waits for the result.
   void broadcast(std::string_view name, BufferView buffer, int root, NativeStream stream = {});
 
-  // The operations below take host memory, any dtype, and as a rule two buffers: `input`, which is
+  // The operations below take host memory, and where they reduce a dtype that the operation takes,
+  // else any dtype; and as a rule two buffers: `input`, which is
   // only read, and `result`. The two must not overlap. Name, lifetime of buffers and errors are as
   // for an all-reduce. Elements are moved bit by bit; sums have the same bits on every run.
 
@@ -251,19 +256,19 @@ class Group {
   /// of rank `root`; elsewhere `result.data` may be null. Null `input`: in place, in `result`,
   /// which stays as it is on the other ranks.
   Ticket reduce_async(std::string_view name, const void* input, BufferView result, int root,
-                      ReduceOp op = ReduceOp::kSum);
+                      const Reduction& reduction = ReduceOp::kSum);
   /// The same, and waits for the result.
   void reduce(std::string_view name, const void* input, BufferView result, int root,
-              ReduceOp op = ReduceOp::kSum);
+              const Reduction& reduction = ReduceOp::kSum);
 
   /// Combines `input` of all ranks, which holds the parts of all ranks in their order, and writes
   /// part r to `result` of rank r. Null `input`: in place; `result` holds all parts, of which only
   /// this rank's changes.
   Ticket reduce_scatter_async(std::string_view name, const void* input, BufferView result,
-                              ReduceOp op = ReduceOp::kSum, PartCounts counts = {});
+                              const Reduction& reduction = ReduceOp::kSum, PartCounts counts = {});
   /// The same, and waits for the result.
   void reduce_scatter(std::string_view name, const void* input, BufferView result,
-                      ReduceOp op = ReduceOp::kSum, PartCounts counts = {});
+                      const Reduction& reduction = ReduceOp::kSum, PartCounts counts = {});
 
   /// Copies `input` of all ranks, in their order, to `result` of every rank. A rank with an empty
   /// part passes any pointer but null. Null `input`: in

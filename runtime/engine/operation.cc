@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <xxhash.h>
 
+#include "comm/base/carrier.h"
 #include "fusion/gradient.h"
 
 namespace kolo {
@@ -48,6 +49,24 @@ bool reduces(OperationKind kind) {
          kind == OperationKind::kReduceScatter;
 }
 
+/// In a premultiplied sum each rank has its own scale before.
+Scales common_scales(const Operation& operation) {
+  Scales scales = operation.scales;
+  if (operation.op == ReduceOp::kPremulSum) scales.before = 1;
+  return scales;
+}
+
+/// "sum", "sum scaled by 0.5 before and 2 after".
+std::string describe_reduction(const Operation& operation) {
+  const auto [before, after] = common_scales(operation);
+  std::string text(to_string(operation.op));
+  if (before != 1 || after != 1) text += " scaled by ";
+  if (before != 1) text += fmt::format("{} before", before);
+  if (before != 1 && after != 1) text += " and ";
+  if (after != 1) text += fmt::format("{} after", after);
+  return text;
+}
+
 /// "float32 [10]", "float32 [10] each", "float32 [10, 20]".
 std::string describe_parts(DType dtype, const std::vector<std::size_t>& counts) {
   if (counts.size() == 1) return describe_shape(dtype, counts) + " each";
@@ -70,7 +89,7 @@ std::string Operation::signature() const {
   text += " ";
   text +=
       counts.empty() ? describe_shape(buffer.dtype, shape) : describe_parts(buffer.dtype, counts);
-  if (reduces(kind)) text += fmt::format(" {}", to_string(op));
+  if (reduces(kind)) text += " " + describe_reduction(*this);
   if (has_root(kind)) {
     text += fmt::format(" {} rank {}",
                         reduces(kind) || kind == OperationKind::kGather ? "to" : "from", root);
@@ -81,15 +100,18 @@ std::string Operation::signature() const {
 
 Goal Operation::goal(int world_size) const {
   const auto ranks = static_cast<std::size_t>(world_size);
+  const std::size_t numbers = Carrier::of(buffer.dtype).per_element;
+  const std::size_t count = buffer.count * numbers;
   std::vector<std::size_t> parts = counts;
+  for (std::size_t& part : parts) part *= numbers;
   if (parts.size() == 1) {
-    parts.assign(kind == OperationKind::kAllToAll ? square(ranks) : ranks, counts.front());
+    parts.resize(kind == OperationKind::kAllToAll ? square(ranks) : ranks, parts.front());
   }
   switch (kind) {
     case OperationKind::kBroadcast:
-      return Goal::broadcast(root, world_size, buffer.count);
+      return Goal::broadcast(root, world_size, count);
     case OperationKind::kReduce:
-      return Goal::reduce(root, world_size, buffer.count);
+      return Goal::reduce(root, world_size, count);
     case OperationKind::kReduceScatter:
       return Goal::reduce_scatter(parts);
     case OperationKind::kAllGather:
@@ -105,7 +127,7 @@ Goal Operation::goal(int world_size) const {
     case OperationKind::kClose:
       break;
   }
-  return Goal::all_reduce(world_size, buffer.count);
+  return Goal::all_reduce(world_size, count);
 }
 
 OperationShape OperationShape::of(const Operation& operation) {
@@ -117,6 +139,7 @@ OperationShape OperationShape::of(const Operation& operation) {
           .memory = operation.buffer.memory,
           .out_of_place = operation.out_of_place,
           .op = operation.op,
+          .scales = common_scales(operation),
           .root = operation.root};
 }
 
@@ -124,7 +147,8 @@ bool OperationShape::fits(const Operation& operation) const {
   const std::size_t whole = operation.counts.empty() ? operation.buffer.count : 0;
   return kind == operation.kind && count == whole && counts == operation.counts &&
          dtype == operation.buffer.dtype && memory == operation.buffer.memory &&
-         out_of_place == operation.out_of_place && op == operation.op && root == operation.root;
+         out_of_place == operation.out_of_place && op == operation.op &&
+         scales == common_scales(operation) && root == operation.root;
 }
 
 }  // namespace kolo

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/base/buffer_view.h"
+#include "comm/base/reduction.h"
 #include "comm/device/device.h"
 #include "comm/schedule/goal.h"
 #include "runtime/engine/ticket_state.h"
@@ -38,6 +39,7 @@ struct Operation {
   /// Empty for operations without parts.
   std::vector<std::size_t> counts = {};
   ReduceOp op = ReduceOp::kSum;
+  Scales scales = {};
   int root = 0;
   /// Device memory: behind what the caller's stream does to the buffer; null when that is done.
   std::shared_ptr<const Event> ready = {};
@@ -46,7 +48,8 @@ struct Operation {
   /// What all ranks must submit alike: "'x': all_reduce float32 [10] sum".
   std::string signature() const;
 
-  /// Before: it moves elements, and every rank submits it alike.
+  /// Of the numbers that carry its elements. Before: it moves elements, and every rank submits it
+  /// alike.
   Goal goal(int world_size) const;
 };
 
@@ -59,6 +62,7 @@ struct OperationShape {
   MemoryKind memory = MemoryKind::kHost;
   bool out_of_place = false;
   ReduceOp op = ReduceOp::kSum;
+  Scales scales = {};  ///< Those on which ranks agree.
   int root = 0;
 
   static OperationShape of(const Operation& operation);

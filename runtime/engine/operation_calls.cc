@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/base/carrier.h"
 #include "comm/base/check.h"
 
 namespace kolo {
@@ -27,6 +28,13 @@ void check_host(std::string_view name, const BufferView& buffer) {
   require(buffer.memory == MemoryKind::kHost, name,
           "this operation takes host memory only; all-reduce and broadcast also take device memory "
           "in place");
+}
+
+void check_device(std::string_view name, const Reduction& reduction, DType dtype) {
+  require(is_number_op(reduction.op) && is_number_op(carried(reduction.op, dtype)), name,
+          fmt::format("devices cannot combine elements of {} by {}; copy them to host memory",
+                      to_string(dtype), to_string(reduction.op)));
+  require(reduction.scales == Scales(), name, "only reductions in host memory are scaled");
 }
 
 /// The two buffers, of so many elements, have no byte in common.
@@ -112,20 +120,24 @@ void OperationCalls::check_root(std::string_view name, int root) const {
 }
 
 OperationCalls::New OperationCalls::all_reduce(std::string_view name, const BufferView& buffer,
-                                               ReduceOp op) const {
+                                               const Reduction& reduction) const {
   check_memory(name, buffer.data, buffer.count);
+  check_reduction(name, reduction, buffer.dtype);
+  if (buffer.memory == MemoryKind::kDevice) check_device(name, reduction, buffer.dtype);
   New operation = make(OperationKind::kAllReduce, name);
   operation->buffer = buffer;
-  operation->op = op;
+  operation->op = reduction.op;
+  operation->scales = reduction.scales;
   return operation;
 }
 
 OperationCalls::New OperationCalls::all_reduce(std::string_view name, const void* input,
-                                               const BufferView& result, ReduceOp op) const {
+                                               const BufferView& result,
+                                               const Reduction& reduction) const {
   check_host(name, result);
   require(input != nullptr && result.data != nullptr, name, "a buffer is null");
   check_apart(name, input, result.count, result.data, result.count, result.dtype);
-  New operation = all_reduce(name, result, op);
+  New operation = all_reduce(name, result, reduction);
   operation->input = input;
   operation->out_of_place = true;
   return operation;
@@ -142,9 +154,11 @@ OperationCalls::New OperationCalls::broadcast(std::string_view name, const Buffe
 }
 
 OperationCalls::New OperationCalls::reduce(std::string_view name, const void* input,
-                                           const BufferView& result, int root, ReduceOp op) const {
+                                           const BufferView& result, int root,
+                                           const Reduction& reduction) const {
   check_host(name, result);
   check_root(name, root);
+  check_reduction(name, reduction, result.dtype);
   require(input != nullptr || result.data != nullptr || result.count == 0, name,
           "both buffers are null");
   check_apart(name, input, result.count, result.data, result.count, result.dtype);
@@ -153,14 +167,17 @@ OperationCalls::New OperationCalls::reduce(std::string_view name, const void* in
   operation->input = input;
   operation->out_of_place = input != nullptr;
   operation->root = root;
-  operation->op = op;
+  operation->op = reduction.op;
+  operation->scales = reduction.scales;
   return operation;
 }
 
 OperationCalls::New OperationCalls::reduce_scatter(std::string_view name, const void* input,
-                                                   const BufferView& result, ReduceOp op,
+                                                   const BufferView& result,
+                                                   const Reduction& reduction,
                                                    Counts counts) const {
   check_host(name, result);
+  check_reduction(name, reduction, result.dtype);
   const bool in_place = input == nullptr;
   const Parts parts(name, counts, world_size_,
                     in_place ? part_of_all(name, result.count, world_size_, counts) : result.count);
@@ -171,7 +188,8 @@ OperationCalls::New OperationCalls::reduce_scatter(std::string_view name, const 
   operation->buffer = result;
   operation->input = input;
   operation->out_of_place = !in_place;
-  operation->op = op;
+  operation->op = reduction.op;
+  operation->scales = reduction.scales;
   parts.write_to(operation->counts);
   return operation;
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "comm/base/buffer_view.h"
+#include "comm/base/reduction.h"
 #include "runtime/engine/operation.h"
 #include "runtime/engine/operation_pool.h"
 
@@ -22,14 +23,14 @@ class OperationCalls {
   using New = std::shared_ptr<Operation>;
   using Counts = std::span<const std::size_t>;
 
-  New all_reduce(std::string_view name, const BufferView& buffer, ReduceOp op) const;
+  New all_reduce(std::string_view name, const BufferView& buffer, const Reduction& reduction) const;
   New all_reduce(std::string_view name, const void* input, const BufferView& result,
-                 ReduceOp op) const;
+                 const Reduction& reduction) const;
   New broadcast(std::string_view name, const BufferView& buffer, int root) const;
   New reduce(std::string_view name, const void* input, const BufferView& result, int root,
-             ReduceOp op) const;
+             const Reduction& reduction) const;
   New reduce_scatter(std::string_view name, const void* input, const BufferView& result,
-                     ReduceOp op, Counts counts) const;
+                     const Reduction& reduction, Counts counts) const;
   New all_gather(std::string_view name, const void* input, const BufferView& result,
                  Counts counts) const;
   New gather(std::string_view name, const BufferView& input, void* result, int root,

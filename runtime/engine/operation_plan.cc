@@ -1,5 +1,6 @@
 #include "runtime/engine/operation_plan.h"
 
+#include "comm/base/carrier.h"
 #include "comm/collective/chunking.h"
 #include "fusion/segment_packer.h"
 
@@ -11,13 +12,24 @@ Byte* at(Buffer* buffer, const std::optional<std::size_t>& offset) {
   return offset ? static_cast<Byte*>(buffer) + *offset : nullptr;
 }
 
+/// Whether contributions are multiplied as they are packed; the same on all ranks. So they are
+/// without a step that could scale the result: where there is nothing to combine.
+bool scales_contributions(const Operation& operation, int world_size) {
+  return operation.op == ReduceOp::kPremulSum || operation.scales.before != 1 ||
+         (world_size == 1 && operation.scales.after != 1);
+}
+
 BucketLayout layout_of(const Operation& operation, const Goal& goal, const ProcessGrid& grid) {
-  BucketLayout layout{.count = goal.count(),
-                      .dtype = operation.buffer.dtype,
-                      .op = operation.op,
-                      .placement = Placement::kUser,
-                      .memory = operation.buffer.memory,
-                      .out_of_place = operation.out_of_place};
+  const DType dtype = operation.buffer.dtype;
+  // Where contributions are read from tensors and results go to tensors, an algorithm tells them
+  // apart if the bucket is out of place, whether or not they are the same tensors.
+  BucketLayout layout{
+      .count = goal.count(),
+      .dtype = Carrier::of(dtype).dtype,
+      .op = carried(operation.op, dtype),
+      .placement = Placement::kUser,
+      .memory = operation.buffer.memory,
+      .out_of_place = operation.out_of_place || scales_contributions(operation, grid.world_size())};
   if (layout.is_on_device()) {
     layout.placement = Placement::kStaged;
     const std::size_t unit = device_padding(grid, layout.dtype);
@@ -42,7 +54,7 @@ BucketRequest request_for(const Operation& operation, const Goal& goal, const Bu
 }  // namespace
 
 OperationTensors::OperationTensors(const Operation& operation, const Goal& goal, int rank) {
-  const DType dtype = operation.buffer.dtype;
+  const DType dtype = Carrier::of(operation.buffer.dtype).dtype;
   std::size_t result = 0, input = 0;
   for (const Goal::Part& part : goal.parts) {
     const bool contributes = part.contributes(rank);
@@ -68,6 +80,7 @@ OperationTensors::OperationTensors(const Operation& operation, const Goal& goal,
 }
 
 void OperationTensors::bind(const Operation& operation) {
+  if (scaling_) scaling_->set_scale(operation.scales.before * factor_);
   for (std::size_t i = 0; i < places_.size(); ++i) {
     packer_->rebind(i, at<std::byte>(operation.buffer.data, places_[i].result),
                     at<const std::byte>(operation.input, places_[i].input));
@@ -91,6 +104,12 @@ PlannedOperation plan_operation(const Operation& operation, const PlanContext& c
   } else {
     auto packer = std::make_shared<SegmentPacker>(layout.dtype, segments);
     binding.packer = packer;
+    const int ranks = context.grid.world_size();
+    binding.packs_contributions = scales_contributions(operation, ranks);
+    binding.scale *= operation.scales.after;
+    if (binding.packs_contributions) {
+      planned.tensors.set_scaling(packer, ranks == 1 ? operation.scales.after : 1.0);
+    }
     planned.tensors.set_packer(std::move(packer));
   }
   return planned;

@@ -8,6 +8,7 @@
 
 #include "fusion/pack_kernels.h"
 #include "fusion/rebindable.h"
+#include "fusion/segment_packer.h"
 #include "runtime/engine/operation.h"
 #include "runtime/engine/plan_context.h"
 
@@ -25,6 +26,11 @@ class OperationTensors {
   const std::vector<Segment>& segments() const { return segments_; }
   /// `packer` was made of the segments.
   void set_packer(std::shared_ptr<Rebindable> packer) { packer_ = std::move(packer); }
+  /// The same packer, if it multiplies contributions by a scale of each use; times `factor`.
+  void set_scaling(std::shared_ptr<SegmentPacker> scaling, double factor) {
+    scaling_ = std::move(scaling);
+    factor_ = factor;
+  }
 
   /// Before each use.
   void bind(const Operation& operation);
@@ -38,6 +44,8 @@ class OperationTensors {
   std::vector<Place> places_;  // by segment
   std::vector<Segment> segments_;
   std::shared_ptr<Rebindable> packer_;
+  std::shared_ptr<SegmentPacker> scaling_;  // null where contributions are not scaled
+  double factor_ = 1;
 };
 
 /// All that a bucket for one named operation needs.

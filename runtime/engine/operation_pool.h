@@ -29,6 +29,7 @@ class OperationPool {
     operation->out_of_place = false;
     operation->counts.clear();
     operation->op = ReduceOp::kSum;
+    operation->scales = {};
     operation->root = 0;
     operation->ready.reset();
     const MutexLock lock(mutex_);

@@ -111,6 +111,13 @@ TEST(CheckGradients, RefusesWhatCannotBeRegistered) {
   EXPECT_THAT(refusal({{.name = "twin"}, {.name = "x"}, {.name = "twin"}}, {}),
               HasSubstr("'twin' appears twice"));
   EXPECT_THAT(refusal(two_gradients(), {.wire_dtype = DType::kInt32}), HasSubstr("float"));
+  EXPECT_THAT(refusal({{.name = "a", .dtype = DType::kComplex64}}, {}),
+              HasSubstr("gradient 'a' is of complex64"));
+  EXPECT_THAT(refusal({{.name = "a", .dtype = DType::kBool}}, {}), HasSubstr("'a' is of bool"));
+  EXPECT_EQ(refusal({{.name = "a", .dtype = DType::kInt8}}, {}), "");
+  EXPECT_THAT(refusal(two_gradients(), {.op = ReduceOp::kBitOr}), HasSubstr("not by bit_or"));
+  EXPECT_THAT(refusal(two_gradients(), {.op = ReduceOp::kPremulSum}),
+              HasSubstr("not by premul_sum"));
   EXPECT_THAT(refusal({{.name = "a", .wire_dtype = DType::kInt32}}, {}), HasSubstr("'a' must be"));
 }
 
