@@ -92,6 +92,11 @@ struct CollectiveCase {
   double bus_factor(int ranks) const;
 };
 
+/// Whether sets of gradients take the dtype and the operation.
+constexpr bool fits_gradients(const CollectiveCase& what) {
+  return is_number(what.dtype) && is_number_op(what.op);
+}
+
 /// Elements that `rank` contributes to the case, and receives.
 struct CaseCounts {
   std::size_t contributed = 0, received = 0;

@@ -17,6 +17,7 @@
 #include "benchmarks/common/json_file.h"
 #include "benchmarks/peers/peer_factory.h"
 #include "comm/base/error.h"
+#include "comm/base/reduction.h"
 #include "comm/kernels/reduce_kernels.h"
 #include "runtime/api/version.h"
 #include "runtime/tools/command_line.h"
@@ -70,6 +71,9 @@ std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& 
             : "out of place, in the caller's memory; rank 0 is the root where there is one");
     all.emplace_back("p99: of rows with at least 100 iterations");
     return all;
+  }
+  if (!fits_gradients(options.what)) {
+    all.emplace_back("kolo: calls in the caller's memory; gradients are of other dtypes and sums");
   }
   if (std::ranges::any_of(options.homes, in_arena)) {
     all.emplace_back(
@@ -175,10 +179,17 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
   command_
       .add_option(
           "--dtype", dtype_,
-          "Type of the elements: float32, float64, float16, bfloat16, int32, int64 or uint8")
+          reduces(verb)
+              ? "Type of the elements: float32, float64, float16, bfloat16, int32, int64, uint8, "
+                "int8, bool, complex64 or complex128"
+              : "Type of the elements: float32, float64, float16, bfloat16, int32, int64, uint8, "
+                "int8, bool, complex64, complex128, float8_e4m3 or float8_e5m2")
       ->capture_default_str();
   if (reduces(verb)) {
-    command_.add_option("--op", op_, "Reduction: sum, average, min, max or prod")
+    command_
+        .add_option("--op", op_,
+                    "Reduction, which must take the dtype: sum, average, min, max, prod, bit_and, "
+                    "bit_or, bit_xor or premul_sum")
         ->capture_default_str();
   }
   command_
@@ -245,17 +256,29 @@ void CollectiveCommand::resolve() {
   const auto op = parse_reduce_op(op_);
   if (!dtype) fail("--dtype: no dtype '" + dtype_ + "'");
   if (!op) fail("--op: no operation '" + op_ + "'");
+  if (reduces(verb_) && !takes(*op, *dtype))
+    fail("--op " + op_ + " does not take --dtype " + dtype_);
   options_.what = {.verb = verb_, .dtype = *dtype, .op = *op};
   options_.homes.clear();
   if (verb_ == Verb::kAllReduce) {
     options_.what.wire = runtime_.wire_dtype;
     for (const std::string& home : homes_) options_.homes.push_back(parse_home(home));
     if (out_of_place_) options_.places.push_back(false);
+    if (!fits_gradients(options_.what)) measure_calls();
   } else {
     options_.homes = {Home::kUser};
     options_.places = {verb_ == Verb::kBroadcast};
   }
   options_.sizes = parse_sizes("--sizes", sizes_);
+}
+
+void CollectiveCommand::measure_calls() {
+  const std::string what = op_ + " of " + dtype_;
+  if (options_.what.wire) fail("--wire goes with gradients, which do not take " + what);
+  if (std::ranges::find(options_.homes, MemoryKind::kDevice, memory_kind) != options_.homes.end()) {
+    fail("--memory device and device-user hold gradients, which do not take " + what);
+  }
+  options_.homes = {Home::kUser};
 }
 
 bool CollectiveCommand::run() {

@@ -24,6 +24,8 @@ class CollectiveCommand {
 
  private:
   void resolve();
+  /// In place of gradients, which do not take the case.
+  void measure_calls();
 
   void add_all_reduce_options();
 

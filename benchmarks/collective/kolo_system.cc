@@ -28,13 +28,17 @@ GradientSet register_one(Runtime& runtime, const CollectiveCase& what, void* dat
       {.op = what.op, .wire_dtype = what.wire, .compression = "none"});
 }
 
-/// By a call of its own, in the caller's memory; out of place, but for a broadcast.
+/// By a call of its own, in the caller's memory.
 class CallRun final : public CollectiveRun {
  public:
   CallRun(Runtime& runtime, const CollectiveCase& what)
       : runtime_(runtime),
         what_(what),
-        name_(fmt::format("{} {} bytes", to_string(what.verb), what.bytes)),
+        name_(fmt::format("{} {} bytes{}", to_string(what.verb), what.bytes,
+                          what.in_place ? " in place" : "")),
+        reduction_(what.op, {.before = what.op == ReduceOp::kPremulSum
+                                           ? static_cast<double>(scale_of(runtime.rank()))
+                                           : 1.0}),
         memory_(what, runtime.rank(), runtime.world_size()),
         counts_(counts_of(what, runtime.rank(), runtime.world_size())) {}
 
@@ -47,11 +51,12 @@ class CallRun final : public CollectiveRun {
     const BufferView received = view(memory_.result(), counts_.received);
     switch (what_.verb) {
       case Verb::kAllReduce:
-        return runtime_.all_reduce(name_, in, all, what_.op);
+        return what_.in_place ? runtime_.all_reduce(name_, all, reduction_)
+                              : runtime_.all_reduce(name_, in, all, reduction_);
       case Verb::kReduce:
-        return runtime_.reduce(name_, in, all, kRoot, what_.op);
+        return runtime_.reduce(name_, in, all, kRoot, reduction_);
       case Verb::kReduceScatter:
-        return runtime_.reduce_scatter(name_, in, received, what_.op);
+        return runtime_.reduce_scatter(name_, in, received, reduction_);
       case Verb::kAllGather:
         return runtime_.all_gather(name_, in, all);
       case Verb::kGather:
@@ -79,6 +84,7 @@ class CallRun final : public CollectiveRun {
   Runtime& runtime_;
   const CollectiveCase what_;
   const std::string name_;
+  const Reduction reduction_;
   CallerMemory memory_;
   const CaseCounts counts_;
 };
@@ -180,7 +186,8 @@ class KoloSystem final : public CollectiveSystem {
   bool has_arena() const override { return true; }
   std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
     std::vector<std::unique_ptr<CollectiveRun>> runs;
-    const bool is_call = what.home == Home::kUser && !what.in_place && !what.wire;
+    const bool is_call =
+        what.home == Home::kUser && !what.wire && (!what.in_place || !fits_gradients(what));
     if (what.verb != Verb::kAllReduce || is_call) {
       runs.push_back(std::make_unique<CallRun>(runtime_, what));
     } else if (memory_kind(what.home) == MemoryKind::kHost) {

@@ -8,7 +8,8 @@
 namespace kolo::bench {
 
 /// A gradient set of one gradient, as in training. Out of place, the contribution is copied to the
-/// place of the sum, which is part of the time. Cases in device memory are on the runtime's device.
+/// place of the sum, which is part of the time. What gradients do not take, and other collectives,
+/// are calls of their own. Cases in device memory are on the runtime's device.
 /// `runtime` outlives the system.
 std::unique_ptr<CollectiveSystem> make_kolo_system(Runtime& runtime);
 

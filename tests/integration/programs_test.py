@@ -173,6 +173,28 @@ class Programs(unittest.TestCase):
                          "--dtype", dtype, "--op", operation, "--memory", "user")  # fmt: skip
         self.succeed("kolo-bench", "all-reduce", "--sizes", "64K", "--iterations", 5, "--wire", "bfloat16")
 
+    def test_bench_checks_calls_of_what_gradients_do_not_take(self):
+        cases = (
+            ("all-reduce", "bool", "bit_xor"), ("all-reduce", "int8", "bit_and"), ("all-reduce", "complex64", "average"),
+            ("reduce", "bool", "sum"), ("reduce-scatter", "float16", "premul_sum"), ("all-reduce", "float32", "premul_sum"),
+            ("all-to-all", "float8_e4m3", None), ("broadcast", "complex128", None),
+        )  # fmt: skip
+        for collective, dtype, operation in cases:
+            with self.subTest(collective=collective, dtype=dtype, operation=operation):
+                out = self.folder / "rows.json"
+                self.succeed("kolo-bench", collective, "--sizes", "999", "--iterations", 5, "--dtype", dtype, "--json", out,
+                             *(("--op", operation) if operation else ()), ranks=3)  # fmt: skip
+                (row,) = json.loads(out.read_text())
+                self.assertEqual((row["dtype"], row["memory"], row["wrong"]), (dtype, "user", 0))
+        for text, *options in (
+            ("--op bit_or does not take --dtype float32", "--op", "bit_or"),
+            ("--wire goes with gradients, which do not take sum of bool", "--dtype", "bool", "--wire", "float16"),
+            ("hold gradients, which do not take sum of bool", "--dtype", "bool", "--memory", "device"),
+        ):
+            refused = launch("kolo-bench", "all-reduce", *options, ranks=1)
+            self.assertEqual(refused.returncode, 78, refused.stderr)
+            self.assertIn(text, refused.stderr)
+
     def train(self, *arguments, nodes, steps=30, fusion_bytes="16K"):
         out = self.folder / "run.json"
         self.succeed(
