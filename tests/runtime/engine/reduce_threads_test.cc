@@ -74,6 +74,11 @@ std::string sum_tensors(Runtime& runtime) {
     fill(in, runtime.rank(), iteration);
     runtime.all_reduce("apart", input.data(), out);
     text += hash(out) + " ";
+    const Reduction weighted{ReduceOp::kPremulSum, {.before = 0.3 + runtime.rank()}};
+    runtime.all_reduce("weighted", input.data(), out, weighted);
+    text += hash(out) + " ";
+    runtime.all_reduce("weighted in place", in, weighted);
+    text += hash(in) + " ";
     runtime.all_reduce("alone", in, ReduceOp::kMax);
     text += hash(in) + " ";
   }
