@@ -5,44 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "comm/base/check.h"
 #include "comm/collective/algorithm.h"
-#include "comm/collective/exchange.h"
+#include "comm/collective/host_pieces.h"
 #include "topology/node_shares.h"
 
 namespace kolo {
 namespace {
-
-/// The least number of chunks in a window: while one is in flight, another is packed or summed.
-constexpr std::size_t kChunksInWindow = 2;
-
-bool has_window(const CompileContext& context) {
-  return context.options.network_window > 0 && context.grid.num_nodes() > 1 &&
-         !context.layout.is_on_device();
-}
-
-std::size_t host_chunk_bytes(const CompileContext& context) {
-  const CompileOptions& options = context.options;
-  if (!has_window(context)) return options.chunk_bytes;
-  return std::min(options.chunk_bytes, options.network_window / kChunksInWindow);
-}
-
-/// Chunks that fit the window; 0: all.
-std::size_t window_width(const CompileContext& context) {
-  if (!has_window(context)) return 0;
-  const std::size_t chunk_bytes = std::max(kWireAlignment, host_chunk_bytes(context));
-  return std::max(kChunksInWindow, context.options.network_window / chunk_bytes);
-}
-
-/// The bucket in pieces of at most `piece_bytes` that follow each other.
-std::vector<Extent> host_pieces(const BucketLayout& layout, std::size_t piece_bytes) {
-  const Extent whole{0, layout.count};
-  std::vector<Extent> pieces(chunk_count(whole, layout.dtype, piece_bytes));
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    pieces[i] = part_of(whole, pieces.size(), i, layout.dtype);
-  }
-  return pieces;
-}
 
 std::vector<Extent> device_pieces(const CompileContext& context) {
   const BucketLayout& layout = context.layout;
@@ -57,7 +25,7 @@ std::vector<Extent> pieces_of(const CompileContext& context, const Algorithm& al
     const auto own = flat->piece_bytes != nullptr ? flat->piece_bytes(context) : std::nullopt;
     if (own) return host_pieces(context.layout, *own);
   }
-  return host_pieces(context.layout, host_chunk_bytes(context));
+  return host_pieces(context.layout, context.grid, context.options);
 }
 
 /// The share of the sums that each node makes, for an algorithm that leaves this open. A host
@@ -80,7 +48,7 @@ ScheduleBuilder make_builder(int rank, std::string name, const CompileContext& c
           std::move(name),
           layout,
           {.are_direct = context.options.network_takes_device_memory, .staging_count = staging},
-          window_width(context)};
+          window_width(layout, context.grid, context.options)};
 }
 
 std::vector<int> all_ranks(const ProcessGrid& grid) {
@@ -111,9 +79,7 @@ void append_flat(ScheduleBuilder& builder, const std::vector<Stage>& stages,
 
 Schedule finished(ScheduleBuilder builder, const CompileContext& context) {
   Schedule schedule = std::move(builder).build();
-  schedule.eager =
-      !schedule.layout.is_on_device() &&
-      (context.grid.num_nodes() == 1 || schedule.layout.bytes() <= context.options.eager_bytes);
+  schedule.eager = may_be_eager(context.layout, context.grid, context.options);
   return schedule;
 }
 
@@ -144,27 +110,15 @@ Schedule compile_all_reduce(int rank, const BucketLayout& layout, const ProcessG
   return finished(std::move(builder), context);
 }
 
-Schedule compile_broadcast(int rank, int root, const BucketLayout& layout, const ProcessGrid& grid,
-                           const CompileOptions& options) {
+Schedule compile_device_broadcast(int rank, int root, const BucketLayout& layout,
+                                  const ProcessGrid& grid, const CompileOptions& options) {
   const CompileContext context{layout, grid, options};
-  const bool on_device = layout.is_on_device();
-  const auto append = on_device ? append_device_broadcast : append_broadcast;
   ScheduleBuilder builder = make_builder(rank, "broadcast", context);
-  for (const Extent& piece :
-       on_device ? device_pieces(context) : host_pieces(layout, host_chunk_bytes(context))) {
+  for (const Extent& piece : device_pieces(context)) {
     builder.next_chunk();
-    append(builder, piece, root, grid);
+    append_device_broadcast(builder, piece, root, grid);
   }
   return finished(std::move(builder), context);
-}
-
-Schedule compile_exchange(int rank, const Goal& goal, const BucketLayout& layout,
-                          const ProcessGrid& grid, const CompileOptions& options) {
-  check(layout.memory == MemoryKind::kHost && layout.placement == Placement::kUser,
-        "only all-reduce and broadcast take device memory");
-  ScheduleBuilder builder(rank, "exchange", layout);
-  append_exchange(builder, goal, grid, options);
-  return finished(std::move(builder), {layout, grid, options});
 }
 
 }  // namespace kolo

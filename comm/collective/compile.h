@@ -2,7 +2,6 @@
 
 #include "comm/collective/compile_options.h"
 #include "comm/collective/selection.h"
-#include "comm/schedule/goal.h"
 #include "comm/schedule/schedule.h"
 #include "topology/process_grid.h"
 
@@ -17,13 +16,8 @@ namespace kolo {
 Schedule compile_all_reduce(int rank, const BucketLayout& layout, const ProcessGrid& grid,
                             const CompileOptions& options);
 
-/// The schedule of `rank` that copies the bucket of `root` to all ranks. Errors: as above.
-Schedule compile_broadcast(int rank, int root, const BucketLayout& layout, const ProcessGrid& grid,
-                           const CompileOptions& options);
-
-/// The schedule of `rank` for any other goal, by `append_exchange`; see there. `layout` is in host
-/// memory and has Placement::kUser. Errors: UsageError otherwise.
-Schedule compile_exchange(int rank, const Goal& goal, const BucketLayout& layout,
-                          const ProcessGrid& grid, const CompileOptions& options);
+/// The schedule of `rank` that copies the device bucket of `root` to all ranks. Errors: as above.
+Schedule compile_device_broadcast(int rank, int root, const BucketLayout& layout,
+                                  const ProcessGrid& grid, const CompileOptions& options);
 
 }  // namespace kolo

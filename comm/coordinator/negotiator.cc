@@ -3,14 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/base/contains.h"
+
 namespace kolo {
-namespace {
-
-bool contains(const std::vector<int>& ranks, int rank) {
-  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
-}
-
-}  // namespace
 
 Negotiator::Negotiator(CombiningTree tree) : tree_(std::move(tree)) {}
 

@@ -16,8 +16,8 @@ int size_of_world(std::span<const std::size_t> counts) { return static_cast<int>
 
 /// Parts of `counts` elements; `ranks_of(i)` gives the contributors and the receivers of part i.
 template <typename RanksOf>
-Goal side_by_side(std::span<const std::size_t> counts, RanksOf ranks_of) {
-  Goal goal;
+Goal side_by_side(GoalKind kind, int root, std::span<const std::size_t> counts, RanksOf ranks_of) {
+  Goal goal{.kind = kind, .root = root, .parts = {}};
   std::size_t offset = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     auto [contributors, receivers] = ranks_of(static_cast<int>(i));
@@ -32,35 +32,46 @@ using Ranks = std::pair<std::vector<int>, std::vector<int>>;
 }  // namespace
 
 Goal Goal::all_reduce(int world_size, std::size_t count) {
-  return {{{{0, count}, all_ranks(world_size), all_ranks(world_size)}}};
+  return {.kind = GoalKind::kAllReduce,
+          .parts = {{{0, count}, all_ranks(world_size), all_ranks(world_size)}}};
 }
 
 Goal Goal::reduce(int root, int world_size, std::size_t count) {
-  return {{{{0, count}, all_ranks(world_size), {root}}}};
+  return {.kind = GoalKind::kReduce,
+          .root = root,
+          .parts = {{{0, count}, all_ranks(world_size), {root}}}};
 }
 
 Goal Goal::broadcast(int root, int world_size, std::size_t count) {
-  return {{{{0, count}, {root}, all_ranks(world_size)}}};
+  return {.kind = GoalKind::kBroadcast,
+          .root = root,
+          .parts = {{{0, count}, {root}, all_ranks(world_size)}}};
 }
 
 Goal Goal::reduce_scatter(std::span<const std::size_t> counts) {
-  return side_by_side(counts, [&](int i) { return Ranks{all_ranks(size_of_world(counts)), {i}}; });
+  return side_by_side(GoalKind::kReduceScatter, 0, counts, [&](int i) {
+    return Ranks{all_ranks(size_of_world(counts)), {i}};
+  });
 }
 
 Goal Goal::all_gather(std::span<const std::size_t> counts) {
-  return side_by_side(counts, [&](int i) { return Ranks{{i}, all_ranks(size_of_world(counts))}; });
+  return side_by_side(GoalKind::kAllGather, 0, counts, [&](int i) {
+    return Ranks{{i}, all_ranks(size_of_world(counts))};
+  });
 }
 
 Goal Goal::gather(int root, std::span<const std::size_t> counts) {
-  return side_by_side(counts, [&](int i) { return Ranks{{i}, {root}}; });
+  return side_by_side(GoalKind::kGather, root, counts, [&](int i) { return Ranks{{i}, {root}}; });
 }
 
 Goal Goal::scatter(int root, std::span<const std::size_t> counts) {
-  return side_by_side(counts, [&](int i) { return Ranks{{root}, {i}}; });
+  return side_by_side(GoalKind::kScatter, root, counts, [&](int i) { return Ranks{{root}, {i}}; });
 }
 
 Goal Goal::all_to_all(int world_size, std::span<const std::size_t> counts) {
-  return side_by_side(counts, [&](int i) { return Ranks{{i / world_size}, {i % world_size}}; });
+  return side_by_side(GoalKind::kAllToAll, 0, counts, [&](int i) {
+    return Ranks{{i / world_size}, {i % world_size}};
+  });
 }
 
 }  // namespace kolo

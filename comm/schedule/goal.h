@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <vector>
@@ -9,6 +10,19 @@
 #include "comm/schedule/bucket_layout.h"
 
 namespace kolo {
+
+/// What a goal is called, and how its parts are made; see `Goal`.
+enum class GoalKind : std::uint8_t {
+  kAllReduce,
+  kReduce,
+  kBroadcast,
+  kReduceScatter,
+  kAllGather,
+  kGather,
+  kScatter,
+  kAllToAll,
+  kOther,  ///< Any parts.
+};
 
 /// The purpose of a set of schedules, one per rank: for each part of a bucket, the ranks that
 /// contribute to it and those that end with the result.
@@ -39,6 +53,8 @@ struct Goal {
   /// A part of this count ends where the bucket ends.
   static constexpr std::size_t kWhole = std::numeric_limits<std::size_t>::max();
 
+  GoalKind kind = GoalKind::kOther;
+  int root = 0;             ///< Of a kind that has one.
   std::vector<Part> parts;  ///< Ascending, side by side from offset 0 on; some may be empty.
 
   /// Elements of all parts.

@@ -40,15 +40,8 @@ BucketLayout layout_of(const Operation& operation, const Goal& goal, const Proce
 
 BucketRequest request_for(const Operation& operation, const Goal& goal, const BucketLayout& layout,
                           const PlanInputs& inputs) {
-  switch (operation.kind) {
-    case OperationKind::kAllReduce:
-    case OperationKind::kBarrier:
-      return all_reduce_request(operation.name, layout, inputs);
-    case OperationKind::kBroadcast:
-      return broadcast_request(operation.name, operation.root, layout, inputs);
-    default:
-      return exchange_request(operation.name, goal, layout, inputs);
-  }
+  return goal.kind == GoalKind::kAllReduce ? all_reduce_request(operation.name, layout, inputs)
+                                           : goal_request(operation.name, goal, layout, inputs);
 }
 
 }  // namespace

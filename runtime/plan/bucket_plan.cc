@@ -10,23 +10,20 @@
 namespace kolo {
 namespace {
 
-CompileOptions options_without_chunks(const BucketLayout& layout, const PlanInputs& inputs) {
+CompileOptions options_for(const BucketLayout& layout, const PlanInputs& inputs,
+                           const AlgorithmRequest& algorithm) {
   const Options& options = inputs.options;
   const bool on_device = layout.is_on_device();
   check(!on_device || inputs.device,
         "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
-  return {.algorithm = on_device ? inputs.device_algorithm : inputs.algorithm,
-          .network_window = options.network_window,
-          .device_chunk_bytes = options.device_chunk_bytes,
-          .network_takes_device_memory = on_device && inputs.device->network_takes_memory,
-          .native_spans_nodes = on_device && inputs.device->native_spans_nodes,
-          .link_costs = inputs.costs};
-}
-
-/// With the chunks of the algorithm.
-CompileOptions compile_options(const BucketLayout& layout, const PlanInputs& inputs) {
-  const Options& options = inputs.options;
-  CompileOptions result = options_without_chunks(layout, inputs);
+  CompileOptions result{
+      .algorithm = algorithm,
+      .network_window = options.network_window,
+      .device_chunk_bytes = options.device_chunk_bytes,
+      .network_takes_device_memory = on_device && inputs.device->network_takes_memory,
+      .native_spans_nodes = on_device && inputs.device->native_spans_nodes,
+      .link_costs = inputs.costs};
+  // With the chunks of the algorithm.
   result.chunk_bytes = options.chunk_bytes != kAutoBytes
                            ? options.chunk_bytes
                            : cheapest_chunk_bytes(layout, inputs.grid, result);
@@ -61,7 +58,8 @@ void prove(const BucketRequest& request, const PlanInputs& inputs) {
 
 BucketRequest all_reduce_request(std::string name, const BucketLayout& layout,
                                  const PlanInputs& inputs) {
-  const CompileOptions options = compile_options(layout, inputs);
+  const CompileOptions options = options_for(
+      layout, inputs, layout.is_on_device() ? inputs.device_algorithm : inputs.algorithm);
   return {.name = std::move(name),
           .layout = layout,
           .goal = Goal::all_reduce(inputs.grid.world_size()),
@@ -71,26 +69,23 @@ BucketRequest all_reduce_request(std::string name, const BucketLayout& layout,
                                           : std::string()};
 }
 
-BucketRequest broadcast_request(std::string name, int root, const BucketLayout& layout,
-                                const PlanInputs& inputs) {
-  const CompileOptions options = compile_options(layout, inputs);
-  return {.name = std::move(name),
-          .layout = layout,
-          .goal = Goal::broadcast(root, inputs.grid.world_size()),
-          .compile = [root, layout, options, &grid = inputs.grid](int rank) {
-            return compile_broadcast(rank, root, layout, grid, options);
-          }};
-}
-
-BucketRequest exchange_request(std::string name, const Goal& goal, const BucketLayout& layout,
-                               const PlanInputs& inputs) {
-  const CompileOptions options = options_without_chunks(layout, inputs);
-  return {.name = std::move(name),
-          .layout = layout,
-          .goal = goal,
-          .compile = [goal, layout, options, &grid = inputs.grid](int rank) {
-            return compile_exchange(rank, goal, layout, grid, options);
-          }};
+BucketRequest goal_request(std::string name, const Goal& goal, const BucketLayout& layout,
+                           const PlanInputs& inputs) {
+  // The options that name an algorithm name one for all-reduces; chunks are those of the cheapest.
+  const CompileOptions options = options_for(layout, inputs, {});
+  BucketRequest request{.name = std::move(name), .layout = layout, .goal = goal, .compile = {}};
+  if (layout.is_on_device()) {
+    check(goal.kind == GoalKind::kBroadcast, "only all-reduce and broadcast take device memory");
+    request.goal = Goal::broadcast(goal.root, inputs.grid.world_size());  // With its padding.
+    request.compile = [root = goal.root, layout, options, &grid = inputs.grid](int rank) {
+      return compile_device_broadcast(rank, root, layout, grid, options);
+    };
+  } else {
+    request.compile = [goal, layout, options, &grid = inputs.grid](int rank) {
+      return compile_goal(rank, goal, layout, grid, options);
+    };
+  }
+  return request;
 }
 
 BucketPlan plan_bucket(const BucketRequest& request, const PlanInputs& inputs) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "comm/collective/compile.h"
+#include "comm/goals/compile_goal.h"
 #include "comm/schedule/executor.h"
 #include "comm/verify/verifier.h"
 #include "runtime/api/options.h"
@@ -40,17 +41,15 @@ struct BucketRequest {
   std::string reason = {};                    ///< Why a device bucket has this algorithm.
 };
 
-/// An all-reduce, or a broadcast from `root`, by the algorithm that inputs and layout lead to.
-/// `inputs` outlive the request.
+/// An all-reduce, by the algorithm that inputs and layout lead to. `inputs` outlive the request.
 /// Errors: UsageError for device memory without a device; KoloError(kConfig) as
 /// `resolve_algorithm`.
 BucketRequest all_reduce_request(std::string name, const BucketLayout& layout,
                                  const PlanInputs& inputs);
-BucketRequest broadcast_request(std::string name, int root, const BucketLayout& layout,
-                                const PlanInputs& inputs);
-/// Any other goal; see `compile_exchange`.
-BucketRequest exchange_request(std::string name, const Goal& goal, const BucketLayout& layout,
-                               const PlanInputs& inputs);
+/// Any other goal; see `compile_goal`. Device memory takes broadcasts. Errors: UsageError for
+/// device memory without a device, or if nothing serves the goal.
+BucketRequest goal_request(std::string name, const Goal& goal, const BucketLayout& layout,
+                           const PlanInputs& inputs);
 
 /// What a bucket needs to run, before any memory is taken for it. The binding still lacks what is
 /// known later: packers, codec and inputs, and the places that `BucketTable` gives it.

@@ -7,6 +7,7 @@
 #include "comm/base/check.h"
 #include "comm/collective/chunking.h"
 #include "comm/collective/compile.h"
+#include "comm/goals/compile_goal.h"
 #include "comm/verify/verifier.h"
 #include "tests/support/compiled_schedules.h"
 #include "tests/support/node_shapes.h"
@@ -166,7 +167,8 @@ TEST(Eager, IsWhatANodeSharesOrIsSmall) {
   const CompileOptions options{.eager_bytes = 4096};
   const auto is_eager = [&](const ProcessGrid& grid, std::size_t count) {
     const bool eager = compile_all_reduce(0, {.count = count}, grid, options).eager;
-    EXPECT_EQ(compile_broadcast(0, 1, {.count = count}, grid, options).eager, eager);
+    const Goal broadcast = Goal::broadcast(1, grid.world_size(), count);
+    EXPECT_EQ(compile_goal(0, broadcast, {.count = count}, grid, options).eager, eager);
     return eager;
   };
   EXPECT_TRUE(is_eager(node, 1 << 20));
@@ -183,11 +185,13 @@ TEST(Broadcast, ReachesEveryRankFromEveryRoot) {
       for (int root = 0; root < ranks; ++root) {
         for (Placement placement : {Placement::kInPlace, Placement::kStaged, Placement::kUser}) {
           const BucketLayout layout{.count = 100, .placement = placement};
+          const Goal goal = Goal::broadcast(root, ranks, layout.count);
           std::vector<Schedule> schedules;
           for (int rank = 0; rank < ranks; ++rank) {
-            schedules.push_back(compile_broadcast(rank, root, layout, grid, {.chunk_bytes = 256}));
+            schedules.push_back(
+                compile_goal(rank, goal, layout, grid, {.chunk_bytes = 256}, "tree"));
           }
-          const auto wrong = verify(schedules, grid, Goal::broadcast(root, ranks));
+          const auto wrong = verify(schedules, grid, goal);
           ASSERT_EQ(wrong, std::nullopt)
               << test::shape_text(sizes) << " root " << root << ": " << *wrong;
         }

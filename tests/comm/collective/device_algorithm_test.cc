@@ -195,7 +195,7 @@ TEST(DeviceAlgorithms, RefuseWhatTheyCannotDo) {
       UsageError);
   layout.count -= 1;
   EXPECT_THROW(compile_all_reduce(0, layout, grid, {}), UsageError);
-  EXPECT_THROW(compile_broadcast(0, 0, layout, grid, {}), UsageError);
+  EXPECT_THROW(compile_device_broadcast(0, 0, layout, grid, {}), UsageError);
 }
 
 TEST(DeviceBroadcast, ReachesEveryRankFromEveryRoot) {
@@ -211,7 +211,7 @@ TEST(DeviceBroadcast, ReachesEveryRankFromEveryRoot) {
               .staging_bytes = 4 * kWireAlignment};
           std::vector<Schedule> schedules;
           for (int rank = 0; rank < ranks; ++rank) {
-            schedules.push_back(compile_broadcast(rank, root, layout, grid, options));
+            schedules.push_back(compile_device_broadcast(rank, root, layout, grid, options));
           }
           expect_correct(schedules, grid, Goal::broadcast(root, ranks), options,
                          test::shape_text(sizes) + " root " + std::to_string(root));

@@ -50,7 +50,14 @@ TEST_F(BucketPlanTest, AGatherOf16BitNumbersTakesNoAlgorithm) {
   const Goal goal = Goal::all_gather(std::vector<std::size_t>{10, 20, 30});
   const BucketLayout layout{
       .count = goal.count(), .dtype = DType::kBFloat16, .placement = Placement::kUser};
-  EXPECT_NO_THROW(plan_bucket(exchange_request("parts", goal, layout, inputs()), inputs()));
+  EXPECT_NO_THROW(plan_bucket(goal_request("parts", goal, layout, inputs()), inputs()));
+}
+
+TEST_F(BucketPlanTest, ABroadcastOf16BitNumbersTakesNoAlgorithmOfAllReduces) {
+  const BucketLayout layout{
+      .count = 4096, .dtype = DType::kBFloat16, .placement = Placement::kUser};
+  const Goal goal = Goal::broadcast(1, 3, layout.count);
+  EXPECT_NO_THROW(plan_bucket(goal_request("weights", goal, layout, inputs()), inputs()));
 }
 
 TEST_F(BucketPlanTest, GoodSchedulesAreProved) {
@@ -59,9 +66,9 @@ TEST_F(BucketPlanTest, GoodSchedulesAreProved) {
     EXPECT_NO_THROW(plan_bucket(all_reduce_request("weights", layout_, inputs()), inputs()));
   }
   for (const std::size_t count : {std::size_t{0}, layout_.count}) {
-    EXPECT_NO_THROW(plan_bucket(
-        broadcast_request("weights", 1, {.count = count, .placement = Placement::kUser}, inputs()),
-        inputs()));
+    const BucketLayout layout{.count = count, .placement = Placement::kUser};
+    const Goal goal = Goal::broadcast(1, 3, count);
+    EXPECT_NO_THROW(plan_bucket(goal_request("weights", goal, layout, inputs()), inputs()));
   }
 }
 

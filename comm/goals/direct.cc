@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "comm/goals/goal_price.h"
+#include "comm/goals/slice_plan.h"
+#include "comm/goals/sums.h"
+
+namespace kolo {
+namespace {
+
+// What is moved takes the shortest way: a receiver of the node reads the contributor's slot, and a
+// piece enters each other node once. What is summed goes to its receiver, which sums in the order
+// of ranks, or first to a rank of its node, which adds up what its node contributes:
+//
+//   moved     contributor's slot -> receivers of its node
+//             contributor's slot -> slot of one receiver in another node -> the others there
+//   summed    contributors' slots -> the receiver
+//             contributors' slots -> a rank of their node -> the receiver
+void append_round(Slices& slices, const PieceRound& round) {
+  for (const Move& move : round.moves) {
+    const Share& share = round.shares[move.share];
+    if (share.sums()) continue;
+    spread(slices, {.piece = round.pieces[move.share], .holder = move.contributor},
+           share.receivers);
+  }
+  const auto handed = hand_over(slices, round);
+  for (std::size_t i = 0; i < handed.size(); ++i) {
+    if (handed[i].empty()) continue;
+    const Share& share = round.shares[i];
+    const Extent& piece = round.pieces[i];
+    std::vector<std::optional<std::size_t>> all;
+    if (handed[i].size() == 1 && handed[i].front().adder == share.adder) {
+      all = handed[i].front().slices;
+    } else {
+      for (const Addends& each : handed[i]) {
+        all.push_back(sum_of_node(slices, piece, each, share.adder));
+      }
+    }
+    spread(slices,
+           {.piece = piece, .holder = share.adder, .addends = std::move(all), .finishes = true},
+           share.receivers);
+  }
+}
+
+/// The only receiver of a large sum would sum and receive all of it, while other processors and
+/// links are idle.
+bool takes_shares(const Goal& goal, const BucketLayout& layout, const CompileOptions& options) {
+  return goal.kind == GoalKind::kReduce && goal.parts.front().contributors.size() > 2 &&
+         layout.bytes() > slot_bytes(layout.bytes(), options);
+}
+
+bool serves(const Goal&, const BucketLayout& layout, const ProcessGrid&) {
+  return layout.placement == Placement::kUser;
+}
+
+void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context) {
+  append_slices(builder, goal, context,
+                {.append_round = append_round,
+                 .in_shares = takes_shares(goal, builder.layout(), context.options)});
+}
+
+double predict_us(const HostLinks& links, const GoalSize& size, const CompileOptions& options) {
+  const GoalPrice price(links, size);
+  const auto slot = static_cast<double>(slot_bytes(static_cast<std::size_t>(size.bytes), options));
+  double bytes = price.direct_bytes();
+  double messages = price.direct_messages();
+  if (size.kind == GoalKind::kReduce && size.bytes > slot && price.ranks() > 2) {
+    // Each rank sums a share, and hands it over.
+    bytes *= 1 / price.nodes();
+    bytes += (price.nodes() - 1) / price.nodes() * size.bytes;
+    messages += price.ranks() - price.local();
+  }
+  const double rounds = std::max(1.0, price.part_bytes() * (messages + 1) / slot);
+  Passage one = links.messages(messages);
+  one.link_us = one.one_way_us = price.link_us(bytes, true) / rounds;
+  one.processor_us += price.copies_us() / rounds;
+  return price.rounds_us(one, rounds);
+}
+
+}  // namespace
+
+constinit const GoalAlgorithm goal_algorithms::direct{
+    .name = "direct", .serves = serves, .append = append, .predict_us = predict_us};
+
+}  // namespace kolo

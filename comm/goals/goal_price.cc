@@ -1,0 +1,94 @@
+#include "comm/goals/goal_price.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace kolo {
+
+double GoalPrice::doublings() const {
+  return std::bit_width(static_cast<unsigned>(links_.grid().num_nodes()) - 1U);
+}
+
+double GoalPrice::part_bytes() const {
+  switch (size_.kind) {
+    case GoalKind::kReduceScatter:
+    case GoalKind::kAllGather:
+    case GoalKind::kGather:
+    case GoalKind::kScatter:
+      return size_.bytes / ranks();
+    case GoalKind::kAllToAll:
+      return size_.bytes / (ranks() * ranks());
+    case GoalKind::kAllReduce:
+    case GoalKind::kReduce:
+    case GoalKind::kBroadcast:
+    case GoalKind::kOther:
+      break;
+  }
+  return size_.bytes;
+}
+
+double GoalPrice::direct_messages() const {
+  const double sums = size_.sums_in_one_place ? ranks() - local() : nodes() - 1;
+  switch (size_.kind) {
+    case GoalKind::kReduce:
+      return sums;
+    case GoalKind::kBroadcast:
+      return nodes() - 1;
+    case GoalKind::kReduceScatter:
+      return 2 * sums;
+    case GoalKind::kAllGather:
+      return 2 * (nodes() - 1);
+    case GoalKind::kGather:
+    case GoalKind::kScatter:
+      return ranks() - local();
+    case GoalKind::kAllReduce:
+    case GoalKind::kAllToAll:
+    case GoalKind::kOther:
+      break;
+  }
+  return 2 * (ranks() - local());
+}
+
+double GoalPrice::direct_bytes() const {
+  const double others = nodes() - 1;
+  const double addends = size_.sums_in_one_place ? local() : 1;
+  switch (size_.kind) {
+    case GoalKind::kAllReduce:
+    case GoalKind::kReduce:
+      return addends * others * size_.bytes;
+    case GoalKind::kBroadcast:
+      return others * size_.bytes;
+    case GoalKind::kReduceScatter:
+      return addends * others / nodes() * size_.bytes;
+    case GoalKind::kAllGather:
+    case GoalKind::kGather:
+    case GoalKind::kScatter:
+      return others / nodes() * size_.bytes;
+    case GoalKind::kAllToAll:
+    case GoalKind::kOther:
+      break;
+  }
+  return others / (nodes() * nodes()) * size_.bytes;
+}
+
+double GoalPrice::copies_us() const {
+  double moved = size_.bytes;  // Read and written, by all ranks of the busiest node.
+  if (size_.kind == GoalKind::kAllToAll) moved = 2 * size_.bytes / nodes();
+  if (size_.kind == GoalKind::kAllGather || size_.kind == GoalKind::kBroadcast ||
+      size_.kind == GoalKind::kReduce || size_.kind == GoalKind::kReduceScatter) {
+    moved = (local() + 1) * size_.bytes;
+  }
+  return 2 * links_.costs().step_us + links_.memory().own_us(2 * moved);
+}
+
+double GoalPrice::link_us(double bytes, bool is_crowded) const {
+  return links_.link_us(bytes) * (is_crowded && nodes() > 2 ? 1 + kCrowdedLinkLoss : 1);
+}
+
+double GoalPrice::rounds_us(const Passage& one, double rounds) const {
+  const NetworkCost& network = links_.costs().network;
+  return links_.costs().bucket_us +
+         pipeline_us(one, rounds, network.burst_bytes / network.bytes_per_us);
+}
+
+}  // namespace kolo

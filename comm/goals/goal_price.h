@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+
+#include "comm/goals/goal_algorithm.h"
+
+namespace kolo {
+
+/// The share of a link's time that is lost while several peers send to it at once, or it to
+/// several: packets queue before the link and are dropped. Source: docs/results.md, the other
+/// collectives: 0.14 to 0.19 between four hosts, nothing between two. It decides between ways that
+/// move equally many bytes, so that a number four times as small or large leads to the same
+/// choices, but for sizes at which they take equally long.
+inline constexpr double kCrowdedLinkLoss = 0.15;
+
+/// The terms of which the prices of algorithms for goals are made, for one goal among the ranks of
+/// `links`. Every node is taken to be as large as the largest.
+///
+/// Units: bytes; microseconds. Threads: immutable; any. `links` and `size` outlive it.
+class GoalPrice {
+ public:
+  GoalPrice(const HostLinks& links, const GoalSize& size) : links_(links), size_(size) {}
+
+  double nodes() const { return links_.grid().num_nodes(); }
+  double ranks() const { return links_.ranks(); }
+  double local() const { return links_.largest_node(); }
+  /// Rounds in which the number of nodes that know something doubles until all do.
+  double doublings() const;
+  /// Bytes of one part.
+  double part_bytes() const;
+  /// Messages that the busiest rank sends or receives if each contribution goes straight to its
+  /// receiver.
+  double direct_messages() const;
+  /// The bytes of these on the busiest link in one direction.
+  double direct_bytes() const;
+  /// Kernels of the busiest node: contributions are copied to slots, and results from them.
+  double copies_us() const;
+  /// A link that passes `bytes`, to or from several peers at once or one by one.
+  double link_us(double bytes, bool is_crowded) const;
+
+  /// The time of rounds that follow each other as closely as the busiest resource allows.
+  double rounds_us(const Passage& one, double rounds) const;
+
+ private:
+  const HostLinks& links_;
+  const GoalSize& size_;
+};
+
+}  // namespace kolo

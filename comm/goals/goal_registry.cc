@@ -1,0 +1,61 @@
+#include "comm/goals/goal_registry.h"
+
+#include <algorithm>
+
+#include "comm/base/check.h"
+#include "comm/base/nearest_name.h"
+#include "comm/goals/sums.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::string_view kAuto = "auto";
+
+#define KOLO_ADDRESS(name) &goal_algorithms::name,
+constexpr const GoalAlgorithm* kEntries[] = {KOLO_GOAL_ALGORITHMS(KOLO_ADDRESS)};
+#undef KOLO_ADDRESS
+
+}  // namespace
+
+std::span<const GoalAlgorithm* const> goal_algorithms_of_all() { return kEntries; }
+
+GoalAlgorithmRequest::GoalAlgorithmRequest(std::string_view text) {
+  if (text == kAuto) return;
+  const auto* const entry = std::ranges::find(kEntries, text, &GoalAlgorithm::name);
+  check(entry != std::end(kEntries), "algorithm " + describe_unknown(text, goal_algorithm_texts()));
+  algorithm_ = *entry;
+}
+
+std::vector<std::string> goal_algorithm_texts() {
+  std::vector<std::string> texts{std::string(kAuto)};
+  for (const GoalAlgorithm* entry : kEntries) texts.emplace_back(entry->name);
+  return texts;
+}
+
+double predict_us(const GoalAlgorithm& algorithm, const Goal& goal, const BucketLayout& layout,
+                  const GoalContext& context) {
+  const auto bytes = static_cast<double>(layout.bytes());
+  const HostLinks links(context.grid, context.options.link_costs, bytes);
+  return algorithm.predict_us(
+      links, {.kind = goal.kind, .bytes = bytes, .sums_in_one_place = sums_in_one_place(layout)},
+      context.options);
+}
+
+const GoalAlgorithm& resolve_goal_algorithm(const Goal& goal, const BucketLayout& layout,
+                                            const GoalContext& context,
+                                            const GoalAlgorithmRequest& request) {
+  const auto serves = [&](const GoalAlgorithm* each) {
+    return each->serves(goal, layout, context.grid);
+  };
+  if (request.algorithm() != nullptr && serves(request.algorithm())) return *request.algorithm();
+  std::vector<const GoalAlgorithm*> candidates;
+  std::ranges::copy_if(kEntries, std::back_inserter(candidates), serves);
+  check(!candidates.empty(),
+        "only all-reduce and broadcast take tensors that are in place or on a device");
+  if (context.grid.num_nodes() == 1) return *candidates.front();
+  return **std::ranges::min_element(candidates, {}, [&](const GoalAlgorithm* each) {
+    return predict_us(*each, goal, layout, context);
+  });
+}
+
+}  // namespace kolo

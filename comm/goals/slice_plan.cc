@@ -1,0 +1,150 @@
+#include "comm/goals/slice_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "comm/collective/chunking.h"
+#include "comm/goals/slice_writer.h"
+
+namespace kolo {
+namespace {
+
+std::vector<Share> shares_of(const Goal& goal, const BucketLayout& layout, bool in_shares) {
+  std::vector<Share> shares;
+  for (const Goal::Part& part : goal.parts) {
+    if (part.receivers.empty() || part.contributors.empty()) continue;
+    if (!in_shares || !part.sums() || part.receivers.size() > 1) {
+      shares.push_back({part, part.receivers.front()});
+      continue;
+    }
+    for (std::size_t i = 0; i < part.contributors.size(); ++i) {
+      Share share{part, part.contributors[i]};
+      share.extent = part_of(part.extent, part.contributors.size(), i, layout.dtype);
+      shares.push_back(std::move(share));
+    }
+  }
+  return shares;
+}
+
+class SlicePlan {
+ public:
+  SlicePlan(int rank, const Goal& goal, const BucketLayout& layout, const GoalContext& context,
+            const SliceRules& rules)
+      : layout_(layout),
+        grid_(context.grid),
+        rules_(rules),
+        node_(context.grid.node(rank)),
+        shares_(shares_of(goal, layout, rules.in_shares)),
+        moves_(moves_of(shares_)) {
+    const std::size_t memory = slot_bytes(layout.bytes(), context.options);
+    const std::size_t in_a_round = slots_of_a_round();
+    piece_bytes_ = std::min(memory / in_a_round, rules.most_piece_bytes);
+    make(slices_);
+    const std::size_t slot = std::max<std::size_t>(1, slices_.slot_count() * size_of(layout.dtype));
+    if (slices_.most_used() * slot <= memory) {
+      // Pieces stay until the next iteration has begun everywhere, of which their holder hears
+      // anyway; see Schedule::staging_turns.
+      slices_.give_slots(slices_.most_used(), 2);
+    } else {
+      slices_.give_slots(context.options.window * std::max(in_a_round, memory / slot), 1);
+    }
+  }
+
+  const Slices& slices() const { return slices_; }
+
+ private:
+  std::vector<Move> moves_of(std::span<const Share> shares) const {
+    std::vector<Move> moves;
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      if (shares[i].extent.count == 0) continue;
+      for (const int contributor : shares[i].contributors) {
+        const int ranks = grid_.world_size();
+        const int distance = 1 + (shares[i].adder - contributor + ranks - 1) % ranks;
+        moves.push_back({distance, i, contributor});
+      }
+    }
+    std::ranges::sort(moves, {}, [](const Move& move) {
+      return std::tuple(move.distance, move.contributor, move.share);
+    });
+    return moves;
+  }
+
+  /// The moves that go through their rounds together: all, or those of each distance.
+  template <typename Visit>
+  void for_each_phase(Visit visit) const {
+    const std::span<const Move> all = moves_;
+    if (!rules_.by_distance) return visit(all);
+    for (auto begin = all.begin(); begin != all.end();) {
+      const auto end = std::find_if(
+          begin, all.end(), [&](const Move& move) { return move.distance != begin->distance; });
+      visit(std::span(begin, end));
+      begin = end;
+    }
+  }
+
+  std::size_t pieces_of(const Share& share) const {
+    return share.extent.count == 0 ? 0 : chunk_count(share.extent, layout_.dtype, piece_bytes_);
+  }
+
+  /// Piece number `round` of the share.
+  Extent piece(const Share& share, std::size_t round) const {
+    const std::size_t count = pieces_of(share);
+    return round < count ? part_of(share.extent, count, round, layout_.dtype) : Extent{};
+  }
+
+  void append_round(Slices& slices, std::span<const Move> phase, std::size_t round) const {
+    std::vector<Extent> pieces(shares_.size());
+    std::vector<Move> moves;
+    for (const Move& move : phase) {
+      Extent& extent = pieces[move.share];
+      if (extent.count == 0) extent = piece(shares_[move.share], round);
+      if (extent.count > 0) moves.push_back(move);
+    }
+    rules_.append_round(slices, {.shares = shares_, .pieces = pieces, .moves = moves});
+  }
+
+  /// The most slots that one rank uses in a round, but at least one.
+  std::size_t slots_of_a_round() const {
+    std::size_t most = 1;
+    for_each_phase([&](std::span<const Move> phase) {
+      Slices slices(layout_, grid_, node_);
+      append_round(slices, phase, 0);
+      most = std::max(most, slices.most_used());
+    });
+    return most;
+  }
+
+  void make(Slices& slices) const {
+    for_each_phase([&](std::span<const Move> phase) {
+      std::size_t rounds = 0;
+      for (const Move& move : phase) rounds = std::max(rounds, pieces_of(shares_[move.share]));
+      for (std::size_t round = 0; round < rounds; ++round) append_round(slices, phase, round);
+    });
+  }
+
+  const BucketLayout& layout_;
+  const ProcessGrid& grid_;
+  const SliceRules& rules_;
+  int node_;
+  std::vector<Share> shares_;
+  std::vector<Move> moves_;
+  // While slots are counted a share is one piece.
+  std::size_t piece_bytes_ = std::numeric_limits<std::size_t>::max() / 2;
+  Slices slices_{layout_, grid_, node_};
+};
+
+}  // namespace
+
+std::size_t slot_bytes(std::size_t bytes, const CompileOptions& options) {
+  return bytes <= options.cached_bytes ? options.cached_slot_bytes : options.slot_bytes;
+}
+
+void append_slices(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context,
+                   const SliceRules& rules) {
+  const SlicePlan plan(builder.rank(), goal, builder.layout(), context, rules);
+  append_steps(builder, plan.slices());
+}
+
+}  // namespace kolo

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "comm/goals/goal_algorithm.h"
+#include "comm/goals/slices.h"
+#include "comm/schedule/goal.h"
+
+namespace kolo {
+
+/// A part of a goal, or as much of it as one rank sums.
+struct Share : Goal::Part {
+  int adder = 0;  ///< Who sums it; the first receiver of what is only moved.
+};
+
+/// A contribution to a share. The distance from contributor to adder puts moves in an order in
+/// which not all ranks begin with the same peer: from 1, the next rank, to the number of ranks,
+/// oneself, so that nobody waits for what a rank keeps.
+struct Move {
+  int distance = 0;
+  std::size_t share = 0;
+  int contributor = 0;
+};
+
+/// A round moves a piece of each share, some of which are empty.
+struct PieceRound {
+  std::span<const Share> shares;
+  std::span<const Extent> pieces;  ///< By share.
+  std::span<const Move> moves;     ///< Of pieces that are not empty, by distance.
+};
+
+/// How an algorithm moves pieces through slots.
+struct SliceRules {
+  void (*append_round)(Slices& slices, const PieceRound& round) = nullptr;
+  /// All pieces of the moves of one distance come before those of the next, so that a rank has
+  /// few peers at a time.
+  bool by_distance = false;
+  /// A sum with one receiver is made in shares, by all who contribute.
+  bool in_shares = false;
+  std::size_t most_piece_bytes = std::numeric_limits<std::size_t>::max();
+};
+
+/// The memory of a slot of each rank for a bucket of `bytes`, of which `CompileOptions::window`
+/// exist, all rounds together.
+std::size_t slot_bytes(std::size_t bytes, const CompileOptions& options);
+
+/// Appends the steps of one rank to the schedule: in rounds, each of which fills a slot's memory
+/// with the pieces that a rank holds at a time.
+void append_slices(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context,
+                   const SliceRules& rules);
+
+}  // namespace kolo

@@ -1,0 +1,101 @@
+#include "comm/goals/slice_writer.h"
+
+#include <utility>
+#include <vector>
+
+#include "comm/base/contains.h"
+
+namespace kolo {
+namespace {
+
+/// Writes down what one rank does with slices.
+class Writer {
+ public:
+  Writer(ScheduleBuilder& builder, const Slices& slices) : builder_(builder), slices_(slices) {}
+
+  void append() {
+    builder_.forgo_bucket();
+    builder_.set_staging_turns(slices_.turns());
+    builder_.reserve_flags(slices_.flags());
+    for (std::size_t i = 0; i < slices_.slots(); ++i) {
+      ranges_.push_back(builder_.staging(slices_.slot_count()));
+    }
+    for (const Slice& slice : slices_.kept()) append(slice);
+  }
+
+ private:
+  void append(const Slice& slice) {
+    if (slice.holder == builder_.rank()) {
+      hold(slice);
+    } else if (contains(slice.readers, builder_.rank())) {
+      builder_.await(slice.holder, in_slot(slice));
+      if (slice.to_readers) builder_.move(home(slice), in_slot(slice));
+    }
+    if (slice.to_readers) {
+      for (int reader : slice.readers) reply(slice, reader);
+    }
+    for (const auto& addend : slice.addends) {
+      if (addend) read_by(slice.holder, slices_.kept()[*addend]);
+    }
+  }
+
+  void hold(const Slice& slice) {
+    if (slice.sender) {
+      builder_.recv(*slice.sender, in_slot(slice));
+    } else if (!slice.addends.empty()) {
+      sum(slice);
+    } else if (slices_.needs_slot(slice)) {
+      builder_.move(in_slot(slice), input(slice));
+    }
+    for (int reader : slice.readers) builder_.signal(reader, in_slot(slice), Access::kRead);
+    for (int recipient : slice.recipients) builder_.send(recipient, in_slot(slice));
+    const bool is_there =
+        !slices_.needs_slot(slice) || (slice.is_contribution() && !builder_.layout().out_of_place);
+    if (slice.to_holder && !is_there) builder_.move(home(slice), in_slot(slice));
+  }
+
+  void sum(const Slice& slice) {
+    std::vector<Range> sources;
+    for (const auto& addend : slice.addends) {
+      sources.push_back(addend ? in_slot(slices_.kept()[*addend]) : input(slice));
+    }
+    const Range target = slices_.needs_slot(slice) ? in_slot(slice) : home(slice);
+    builder_.reduce(target, std::move(sources), slice.finishes);
+  }
+
+  /// `adder` has added up the slice.
+  void read_by(int adder, const Slice& slice) {
+    if (contains(slice.readers, adder)) reply(slice, adder);
+  }
+
+  void reply(const Slice& slice, int reader) {
+    if (!slices_.needs_reply(slice, reader)) return;
+    if (reader == builder_.rank()) {
+      builder_.signal(slice.holder, in_slot(slice), Access::kWrite);
+    } else if (slice.holder == builder_.rank()) {
+      builder_.await(reader, in_slot(slice));
+    }
+  }
+
+  Range in_slot(const Slice& slice) const {
+    return {slice.holder, Region::kStaging, ranges_[slice.slot].offset, slice.piece.count};
+  }
+  Range home(const Slice& slice) const {
+    return builder_.home(slice.piece.offset, slice.piece.count);
+  }
+  Range input(const Slice& slice) const {
+    return builder_.input(slice.piece.offset, slice.piece.count);
+  }
+
+  ScheduleBuilder& builder_;
+  const Slices& slices_;
+  std::vector<Range> ranges_;  // slots
+};
+
+}  // namespace
+
+void append_steps(ScheduleBuilder& builder, const Slices& slices) {
+  Writer(builder, slices).append();
+}
+
+}  // namespace kolo

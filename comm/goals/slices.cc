@@ -1,0 +1,78 @@
+#include "comm/goals/slices.h"
+
+#include <algorithm>
+
+#include "comm/base/contains.h"
+
+namespace kolo {
+
+std::size_t Slices::add(Slice slice) {
+  if (needs_slot(slice)) {
+    slot_count_ = std::max(slot_count_, slice.piece.count);
+    slice.slot = used_[slice.holder]++;
+    most_used_ = std::max(most_used_, used_[slice.holder]);
+  }
+  if (grid_.node(slice.holder) != node_) return kept_.size();
+  for (const int reader : slice.readers) told_.insert({slice.holder, reader});
+  kept_.push_back(std::move(slice));
+  return kept_.size() - 1;
+}
+
+void Slices::give_slots(std::size_t most, std::uint32_t turns) {
+  turns_ = turns;
+  slots_ = std::min(most_used_, most);
+  for (Slice& slice : kept_) {
+    if (needs_slot(slice)) slice.slot %= slots_;
+  }
+}
+
+std::uint32_t Slices::flags() const {
+  std::map<std::pair<int, int>, std::uint32_t> flags;
+  std::uint32_t most = 0;
+  for (const Slice& slice : kept_) {
+    for (const int reader : slice.readers) {
+      most = std::max(most, ++flags[{slice.holder, reader}]);
+      if (needs_reply(slice, reader)) most = std::max(most, ++flags[{reader, slice.holder}]);
+    }
+  }
+  return most;
+}
+
+std::vector<std::vector<int>> by_node(const ProcessGrid& grid, std::span<const int> ranks,
+                                      int holder) {
+  std::vector<std::vector<int>> members(static_cast<std::size_t>(grid.num_nodes()));
+  for (const int rank : ranks) {
+    if (rank != holder) members[static_cast<std::size_t>(grid.node(rank))].push_back(rank);
+  }
+  return members;
+}
+
+Slice relay(const Extent& piece, int contributor, int sender, Slice::Ranks members) {
+  const auto head = members.begin() + contributor % static_cast<std::ptrdiff_t>(members.size());
+  Slice slice{
+      .piece = piece, .holder = *head, .sender = sender, .to_readers = true, .to_holder = true};
+  members.erase(head);
+  slice.readers = std::move(members);
+  return slice;
+}
+
+void spread(Slices& slices, Slice slice, std::span<const int> receivers) {
+  slice.to_readers = true;
+  slice.to_holder = contains(receivers, slice.holder);
+  const auto own = static_cast<std::size_t>(slices.grid().node(slice.holder));
+  std::vector<std::vector<int>> members = by_node(slices.grid(), receivers, slice.holder);
+  std::vector<Slice> relayed;
+  for (std::size_t node = 0; node < members.size(); ++node) {
+    if (members[node].empty()) continue;
+    if (node == own) {
+      slice.readers = std::move(members[node]);
+      continue;
+    }
+    relayed.push_back(relay(slice.piece, slice.holder, slice.holder, std::move(members[node])));
+    slice.recipients.push_back(relayed.back().holder);
+  }
+  slices.add(std::move(slice));
+  for (Slice& each : relayed) slices.add(std::move(each));
+}
+
+}  // namespace kolo

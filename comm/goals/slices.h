@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "comm/schedule/bucket_layout.h"
+#include "topology/process_grid.h"
+
+namespace kolo {
+
+/// A piece in a slot of its holder, with all that happens to it there.
+struct Slice {
+  using Ranks = std::vector<int>;
+
+  Extent piece;
+  int holder = 0;
+  /// How it gets there: the holder receives it from `sender`, or sums `addends`; with neither, it
+  /// packs its own contribution.
+  std::optional<int> sender = {};
+  /// Slices of which it is the sum; empty: the holder's own contribution.
+  std::vector<std::optional<std::size_t>> addends = {};
+  bool finishes = false;   ///< As a sum, it is complete.
+  bool is_addend = false;  ///< Its holder, too, sums it.
+
+  Ranks readers = {};       ///< Ranks of the holder's node that read it.
+  Ranks recipients = {};    ///< Ranks of other nodes to which it is sent.
+  bool to_readers = false;  ///< It is in the result of its readers.
+  bool to_holder = false;   ///< It is in the result of its holder.
+
+  std::size_t slot = 0;
+
+  bool is_contribution() const { return !sender && addends.empty(); }
+  /// Only its holder needs it.
+  bool is_private() const { return readers.empty() && recipients.empty(); }
+};
+
+/// The slices of a collective, in an order in which each comes after those that it is made of.
+///
+/// All ranks append their steps in this order, so that the flags of two ranks agree and nobody
+/// waits in a circle. Each holder uses its slots in rotation. Of slices, only those of one node are
+/// kept: its ranks touch no others. The rest is counted, because slots are alike on all ranks.
+///
+/// Threads: one. Cost: memory grows with the slices that the node holds.
+class Slices {
+ public:
+  Slices(const BucketLayout& layout, const ProcessGrid& grid, int node)
+      : layout_(layout), grid_(grid), node_(node) {}
+
+  /// The number by which others name it as an addend; of no use outside its holder's node.
+  std::size_t add(Slice slice);
+  /// Gives slots to all slices: each holder has at most `most`, which exist `turns` times; see
+  /// Schedule::staging_turns. Two turns are for slots that an iteration uses once.
+  void give_slots(std::size_t most, std::uint32_t turns);
+
+  const BucketLayout& layout() const { return layout_; }
+  const ProcessGrid& grid() const { return grid_; }
+  std::span<const Slice> kept() const { return kept_; }
+  /// The most slots that one rank would use if it used none twice.
+  std::size_t most_used() const { return most_used_; }
+
+  std::size_t slots() const { return slots_; }
+  /// Elements of the longest piece in a slot.
+  std::size_t slot_count() const { return slot_count_; }
+  std::uint32_t turns() const { return turns_; }
+  /// Flags from one rank to another of the node, where there are most.
+  std::uint32_t flags() const;
+
+  bool needs_slot(const Slice& slice) const {
+    if (!slice.is_private() || slice.sender || slice.is_addend) return true;
+    return slice.is_contribution() && layout_.out_of_place;
+  }
+  /// Whether `reader` tells the holder that it has read the slice. With two turns a holder hears
+  /// of it in the next iteration, from ranks of which it reads something itself.
+  bool needs_reply(const Slice& slice, int reader) const {
+    return turns_ == 1 || !told_.contains({reader, slice.holder});
+  }
+
+ private:
+  const BucketLayout& layout_;
+  const ProcessGrid& grid_;
+  int node_;
+  std::vector<Slice> kept_;
+  std::map<int, std::size_t> used_;  // slots, by holder
+  std::size_t most_used_ = 0;
+  std::set<std::pair<int, int>> told_;  // (holder, reader)
+  std::size_t slots_ = 0;
+  std::size_t slot_count_ = 0;
+  std::uint32_t turns_ = 1;
+};
+
+/// The slice of a piece that one of `members`, ranks of one node, receives from `sender` for all of
+/// them. Pieces of different contributors enter a node at different ranks.
+Slice relay(const Extent& piece, int contributor, int sender, Slice::Ranks members);
+
+/// Brings `slice` from its holder to all receivers: each node gets it once, from the holder.
+void spread(Slices& slices, Slice slice, std::span<const int> receivers);
+
+/// The members of `ranks` in each node, but for `holder`; nodes in ascending order.
+std::vector<std::vector<int>> by_node(const ProcessGrid& grid, std::span<const int> ranks,
+                                      int holder);
+
+}  // namespace kolo

@@ -1,0 +1,218 @@
+#include "comm/goals/compile_goal.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "comm/verify/verifier.h"
+#include "tests/support/node_shapes.h"
+
+namespace kolo {
+namespace {
+
+// The number of shapes grows fast; sanitizers have seen all there is to see with fewer ranks.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kMostGoalRanks = 5;
+#else
+constexpr int kMostGoalRanks = 9;
+#endif
+
+struct Collective {
+  std::string name;
+  /// `counts`: elements of one part for each rank.
+  std::function<Goal(const std::vector<std::size_t>& counts, int root)> goal;
+  bool has_root = false;
+  bool only_out_of_place = false;
+};
+
+std::size_t sum(const std::vector<std::size_t>& counts) {
+  std::size_t total = 0;
+  for (const std::size_t count : counts) total += count;
+  return total;
+}
+
+/// Rank s has as many elements for rank r as both of their counts allow.
+Goal all_to_all(const std::vector<std::size_t>& counts) {
+  std::vector<std::size_t> all;
+  for (const std::size_t from : counts) {
+    for (const std::size_t to : counts) all.push_back(std::min(from, to));
+  }
+  return Goal::all_to_all(static_cast<int>(counts.size()), all);
+}
+
+std::vector<Collective> collectives() {
+  return {
+      {.name = "reduce",
+       .goal =
+           [](const auto& counts, int root) {
+             return Goal::reduce(root, static_cast<int>(counts.size()), sum(counts));
+           },
+       .has_root = true},
+      {.name = "broadcast",
+       .goal =
+           [](const auto& counts, int root) {
+             return Goal::broadcast(root, static_cast<int>(counts.size()), sum(counts));
+           },
+       .has_root = true},
+      {.name = "reduce_scatter",
+       .goal = [](const auto& counts, int) { return Goal::reduce_scatter(counts); }},
+      {.name = "all_gather",
+       .goal = [](const auto& counts, int) { return Goal::all_gather(counts); }},
+      {.name = "gather",
+       .goal = [](const auto& counts, int root) { return Goal::gather(root, counts); },
+       .has_root = true},
+      {.name = "scatter",
+       .goal = [](const auto& counts, int root) { return Goal::scatter(root, counts); },
+       .has_root = true},
+      {.name = "all_to_all",
+       .goal = [](const auto& counts, int) { return all_to_all(counts); },
+       .only_out_of_place = true},
+  };
+}
+
+struct Case {
+  Collective collective;
+  const GoalAlgorithm* algorithm;
+};
+
+/// Each algorithm with each collective that it serves on some nodes.
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  const std::vector<std::size_t> counts(6, 10);
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 2, 1, 2});
+  for (const Collective& collective : collectives()) {
+    const Goal goal = collective.goal(counts, 0);
+    const BucketLayout layout{.count = goal.count(), .placement = Placement::kUser};
+    for (const GoalAlgorithm* algorithm : goal_algorithms_of_all()) {
+      if (algorithm->serves(goal, layout, grid)) all.push_back({collective, algorithm});
+    }
+  }
+  return all;
+}
+
+void expect_reached(const Goal& goal, const ProcessGrid& grid, const BucketLayout& layout,
+                    const CompileOptions& options, const GoalAlgorithm& algorithm,
+                    const std::string& what) {
+  if (!algorithm.serves(goal, layout, grid)) return;
+  std::vector<Schedule> schedules;
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    schedules.push_back(compile_goal(rank, goal, layout, grid, options, algorithm));
+    ASSERT_EQ(schedules.back().algorithm, algorithm.name);
+  }
+  const auto wrong = verify(schedules, grid, goal);
+  ASSERT_EQ(wrong, std::nullopt) << what << " " << to_string(layout.dtype)
+                                 << (layout.out_of_place ? " out of place: " : ": ") << *wrong;
+}
+
+class GoalShapes : public testing::TestWithParam<Case> {
+ protected:
+  const Collective& collective() const { return GetParam().collective; }
+
+  void expect_correct(const Goal& goal, const ProcessGrid& grid, const CompileOptions& options,
+                      DType dtype, const std::string& what) {
+    for (const bool out_of_place : {false, true}) {
+      if (!out_of_place && collective().only_out_of_place) continue;
+      const BucketLayout layout{.count = goal.count(),
+                                .dtype = dtype,
+                                .placement = Placement::kUser,
+                                .out_of_place = out_of_place};
+      expect_reached(goal, grid, layout, options, *GetParam().algorithm, what);
+    }
+  }
+};
+
+TEST_P(GoalShapes, AreReached) {
+  const CompileOptions options{.chunk_bytes = 512, .slot_bytes = 512, .cached_slot_bytes = 512};
+  for (int ranks = 1; ranks <= kMostGoalRanks; ++ranks) {
+    test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
+      const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
+      for (const std::size_t count : {std::size_t{1}, std::size_t{331}}) {
+        if (count > 1 && ranks > 5) continue;
+        const std::vector<std::size_t> counts(static_cast<std::size_t>(ranks), count);
+        for (int root = 0; root < (collective().has_root ? ranks : 1); ++root) {
+          expect_correct(collective().goal(counts, root), grid, options, DType::kFloat32,
+                         test::shape_text(sizes) + " root " + std::to_string(root) + " count " +
+                             std::to_string(count));
+          if (testing::Test::HasFatalFailure()) return;
+        }
+      }
+    });
+  }
+}
+
+TEST_P(GoalShapes, AreReachedInUnevenParts) {
+  constexpr std::uint32_t kSeed = 20261123;
+  std::mt19937 random(kSeed);
+  const auto below = [&](std::size_t limit) { return random() % limit; };
+  for (int round = 0; round < 60; ++round) {
+    std::vector<int> sizes(1 + below(5));
+    std::size_t ranks = 0;
+    for (int& size : sizes) {
+      size = 1 + static_cast<int>(below(sizes.size() > 3 ? 2 : 3));
+      ranks += static_cast<std::size_t>(size);
+    }
+    std::vector<std::size_t> counts(ranks);
+    for (std::size_t& count : counts) count = below(3) == 0 ? 0 : below(200);
+    const CompileOptions options{.chunk_bytes = 64 + below(300),
+                                 .slot_bytes = 64 + below(300),
+                                 .cached_slot_bytes = 64 + below(300),
+                                 .window = 1 + below(3)};
+    const DType dtype = below(2) == 0 ? DType::kFloat32 : DType::kBFloat16;
+    expect_correct(collective().goal(counts, static_cast<int>(below(ranks))),
+                   ProcessGrid::with_node_sizes(sizes), options, dtype,
+                   test::shape_text(sizes) + " round " + std::to_string(round) + " seed " +
+                       std::to_string(kSeed));
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, GoalShapes, testing::ValuesIn(cases()), [](const auto& each) {
+  return each.param.collective.name + "_" + std::string(each.param.algorithm->name);
+});
+
+// Parts that no collective has: any contributors, any receivers.
+TEST(AnyGoal, IsReachedByEveryAlgorithmThatServesIt) {
+  constexpr std::uint32_t kSeed = 15;
+  std::mt19937 random(kSeed);
+  const auto below = [&](std::size_t limit) { return random() % limit; };
+  for (int round = 0; round < 150; ++round) {
+    std::vector<int> sizes(1 + below(3));
+    int ranks = 0;
+    for (int& size : sizes) ranks += size = 1 + static_cast<int>(below(3));
+    Goal goal;
+    std::size_t offset = 0;
+    for (std::size_t part = 1 + below(4); part > 0; --part) {
+      Goal::Part next{.extent = {offset, below(100)}, .contributors = {}, .receivers = {}};
+      for (int rank = 0; rank < ranks; ++rank) {
+        if (below(2) == 0) next.contributors.push_back(rank);
+        if (below(2) == 0) next.receivers.push_back(rank);
+      }
+      if (next.contributors.empty()) next.contributors.push_back(0);
+      offset += next.extent.count;
+      goal.parts.push_back(std::move(next));
+    }
+    const CompileOptions options{.slot_bytes = 64 + below(300),
+                                 .cached_slot_bytes = 64 + below(300),
+                                 .window = 1 + below(3)};
+    for (const GoalAlgorithm* algorithm : goal_algorithms_of_all()) {
+      for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+        expect_reached(goal, ProcessGrid::with_node_sizes(sizes),
+                       {.count = goal.count(),
+                        .dtype = dtype,
+                        .placement = Placement::kUser,
+                        .out_of_place = true},
+                       options, *algorithm,
+                       test::shape_text(sizes) + " round " + std::to_string(round) + " seed " +
+                           std::to_string(kSeed));
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo

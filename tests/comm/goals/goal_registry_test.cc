@@ -1,0 +1,83 @@
+#include "comm/goals/goal_registry.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "comm/base/error.h"
+#include "comm/goals/compile_goal.h"
+
+namespace kolo {
+namespace {
+
+std::vector<Goal> goals_of(int ranks, std::size_t count) {
+  const auto size = static_cast<std::size_t>(ranks);
+  const std::vector<std::size_t> counts(size, count / size);
+  return {Goal::reduce(0, ranks, count),
+          Goal::broadcast(0, ranks, count),
+          Goal::reduce_scatter(counts),
+          Goal::all_gather(counts),
+          Goal::gather(0, counts),
+          Goal::scatter(0, counts),
+          Goal::all_to_all(ranks, std::vector<std::size_t>(size * size, count / size / size))};
+}
+
+BucketLayout layout_of(const Goal& goal) {
+  return {.count = goal.count(), .placement = Placement::kUser, .out_of_place = true};
+}
+
+TEST(GoalRegistry, NamesAreReadAsTheyAreWritten) {
+  std::set<std::string> names;
+  for (const GoalAlgorithm* entry : goal_algorithms_of_all()) {
+    EXPECT_EQ(GoalAlgorithmRequest(entry->name).algorithm(), entry);
+    EXPECT_TRUE(names.emplace(entry->name).second) << entry->name;
+  }
+  EXPECT_EQ(GoalAlgorithmRequest("auto").algorithm(), nullptr);
+  EXPECT_THROW(GoalAlgorithmRequest("rign"), UsageError);
+  EXPECT_EQ(goal_algorithm_texts().size(), names.size() + 1);
+}
+
+TEST(GoalRegistry, EveryAlgorithmHasAPriceThatGrowsWithTheBytes) {
+  for (const std::vector<int>& sizes :
+       {std::vector{1, 1}, {1, 1, 1}, {1, 1, 1, 1}, {2, 2}, {2, 1, 2}, {4, 4, 4, 4, 4}}) {
+    const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
+    std::map<std::pair<const GoalAlgorithm*, GoalKind>, double> last;
+    for (std::size_t count = 256; count <= std::size_t{16} << 20; count *= 4) {
+      for (const Goal& goal : goals_of(grid.world_size(), count)) {
+        for (const GoalAlgorithm* entry : goal_algorithms_of_all()) {
+          if (!entry->serves(goal, layout_of(goal), grid)) continue;
+          const double us = predict_us(*entry, goal, layout_of(goal), {grid, {}});
+          if (std::isinf(us)) continue;
+          EXPECT_GT(us, (last[{entry, goal.kind}])) << entry->name << " " << count;
+          last[{entry, goal.kind}] = us;
+        }
+      }
+    }
+  }
+}
+
+TEST(GoalRegistry, ARequestThatDoesNotServeAGoalLeavesTheChoice) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1});
+  const Goal goal = Goal::all_gather(std::vector<std::size_t>{4, 4, 4});
+  const GoalContext context{grid, {}};
+  const auto name = [&](const char* request) {
+    return resolve_goal_algorithm(goal, layout_of(goal), context, request).name;
+  };
+  EXPECT_EQ(name("direct"), "direct");
+  ASSERT_FALSE(goal_algorithms::tree.serves(goal, layout_of(goal), grid));
+  EXPECT_EQ(name("tree"), name("auto"));
+}
+
+TEST(GoalRegistry, OnlyBroadcastsTakeTensorsInPlace) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 1});
+  const Goal gather = Goal::gather(0, std::vector<std::size_t>{4, 4, 4});
+  EXPECT_THROW(compile_goal(0, gather, {.count = 12}, grid, {}), UsageError);
+  EXPECT_NO_THROW(compile_goal(0, Goal::broadcast(0, 3, 12), {.count = 12}, grid, {}));
+}
+
+}  // namespace
+}  // namespace kolo
