@@ -46,7 +46,8 @@ struct GoalAlgorithm {
 /// the steps of NAME defines `goal_algorithms::NAME`.
 #define KOLO_GOAL_ALGORITHMS(ENTRY) \
   ENTRY(tree)                       \
-  ENTRY(direct)
+  ENTRY(direct)                     \
+  ENTRY(ring)
 
 namespace goal_algorithms {
 #define KOLO_DECLARE_GOAL_ALGORITHM(name) extern const GoalAlgorithm name;

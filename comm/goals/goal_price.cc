@@ -3,7 +3,15 @@
 #include <algorithm>
 #include <bit>
 
+#include "comm/goals/sums.h"
+
 namespace kolo {
+
+GoalSize size_of(const Goal& goal, const BucketLayout& layout) {
+  return {.kind = goal.kind,
+          .bytes = static_cast<double>(layout.bytes()),
+          .sums_in_one_place = sums_in_one_place(layout)};
+}
 
 double GoalPrice::doublings() const {
   return std::bit_width(static_cast<unsigned>(links_.grid().num_nodes()) - 1U);

@@ -13,6 +13,9 @@ namespace kolo {
 /// choices, but for sizes at which they take equally long.
 inline constexpr double kCrowdedLinkLoss = 0.15;
 
+/// The goal for a bucket of this layout.
+GoalSize size_of(const Goal& goal, const BucketLayout& layout);
+
 /// The terms of which the prices of algorithms for goals are made, for one goal among the ranks of
 /// `links`. Every node is taken to be as large as the largest.
 ///

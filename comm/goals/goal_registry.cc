@@ -4,7 +4,7 @@
 
 #include "comm/base/check.h"
 #include "comm/base/nearest_name.h"
-#include "comm/goals/sums.h"
+#include "comm/goals/goal_price.h"
 
 namespace kolo {
 namespace {
@@ -34,11 +34,9 @@ std::vector<std::string> goal_algorithm_texts() {
 
 double predict_us(const GoalAlgorithm& algorithm, const Goal& goal, const BucketLayout& layout,
                   const GoalContext& context) {
-  const auto bytes = static_cast<double>(layout.bytes());
-  const HostLinks links(context.grid, context.options.link_costs, bytes);
-  return algorithm.predict_us(
-      links, {.kind = goal.kind, .bytes = bytes, .sums_in_one_place = sums_in_one_place(layout)},
-      context.options);
+  const GoalSize size = size_of(goal, layout);
+  const HostLinks links(context.grid, context.options.link_costs, size.bytes);
+  return algorithm.predict_us(links, size, context.options);
 }
 
 const GoalAlgorithm& resolve_goal_algorithm(const Goal& goal, const BucketLayout& layout,

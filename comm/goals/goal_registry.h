@@ -11,7 +11,9 @@ namespace kolo {
 
 /// All algorithms for goals, preferred first among equals.
 ///
-///   direct      any goal          each contribution straight to its receivers, in slots
+///   tree      broadcast                         binomial between nodes, in the arena
+///   direct    any goal                          each contribution straight to its receivers
+///   ring      all-gather, broadcast, reduce     from node to node, piece after piece
 std::span<const GoalAlgorithm* const> goal_algorithms_of_all();
 
 /// The value of an option: the cheapest algorithm, or the one of that name for the goals that it
