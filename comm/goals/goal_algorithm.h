@@ -47,7 +47,8 @@ struct GoalAlgorithm {
 #define KOLO_GOAL_ALGORITHMS(ENTRY) \
   ENTRY(tree)                       \
   ENTRY(direct)                     \
-  ENTRY(ring)
+  ENTRY(ring)                       \
+  ENTRY(pairwise)
 
 namespace goal_algorithms {
 #define KOLO_DECLARE_GOAL_ALGORITHM(name) extern const GoalAlgorithm name;
