@@ -47,6 +47,7 @@ struct GoalAlgorithm {
 #define KOLO_GOAL_ALGORITHMS(ENTRY) \
   ENTRY(tree)                       \
   ENTRY(direct)                     \
+  ENTRY(bruck)                      \
   ENTRY(ring)                       \
   ENTRY(pairwise)
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
+#include "comm/goals/slice_plan.h"
 #include "comm/goals/sums.h"
 
 namespace kolo {
@@ -97,6 +99,16 @@ double GoalPrice::rounds_us(const Passage& one, double rounds) const {
   const NetworkCost& network = links_.costs().network;
   return links_.costs().bucket_us +
          pipeline_us(one, rounds, network.burst_bytes / network.bytes_per_us);
+}
+
+double GoalPrice::blocks_us(const Passage& all, double held, const CompileOptions& options) const {
+  const std::size_t slot = slot_bytes(static_cast<std::size_t>(size_.bytes), options);
+  if (held > static_cast<double>(slot)) return std::numeric_limits<double>::infinity();
+  Passage one = all;
+  // Each block is copied to the head's memory and from it.
+  one.processor_us += copies_us() + links_.memory().own_us(2 * held);
+  if (local() > 1) one.wait_us += 2 * links_.costs().memory.latency_us;
+  return rounds_us(one, 1);
 }
 
 }  // namespace kolo

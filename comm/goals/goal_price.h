@@ -43,6 +43,9 @@ class GoalPrice {
 
   /// The time of rounds that follow each other as closely as the busiest resource allows.
   double rounds_us(const Passage& one, double rounds) const;
+  /// The time of blocks that move at once, `held` bytes of them at one rank; infinite if a slot
+  /// does not hold them.
+  double blocks_us(const Passage& all, double held, const CompileOptions& options) const;
 
  private:
   const HostLinks& links_;

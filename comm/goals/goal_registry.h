@@ -11,10 +11,12 @@ namespace kolo {
 
 /// All algorithms for goals, preferred first among equals.
 ///
-///   tree      broadcast                         binomial between nodes, in the arena
-///   direct    any goal                          each contribution straight to its receivers
-///   ring      all-gather, broadcast, reduce     from node to node, piece after piece
-///   pairwise  gather, scatter, all-to-all       round after round, one peer at a time
+///   direct    any goal                             each contribution straight to its receivers
+///   tree      broadcast, gather, scatter, reduce   binomial between nodes: few messages
+///   bruck     all-gather, all-to-all,              rounds of doubling distance: few messages
+///             reduce-scatter
+///   ring      all-gather, broadcast, reduce        from node to node, piece after piece
+///   pairwise  gather, scatter, all-to-all          round after round, one peer at a time
 std::span<const GoalAlgorithm* const> goal_algorithms_of_all();
 
 /// The value of an option: the cheapest algorithm, or the one of that name for the goals that it
