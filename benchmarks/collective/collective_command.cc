@@ -233,7 +233,8 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
   add_runtime_options(command_, runtime_, [sums_gradients](std::string_view name) {
     // Sums are checked element by element, so gradients are sent dense.
     if (name == "compression") return false;
-    return sums_gradients || std::ranges::find(kOfGradients, name) == kOfGradients.end();
+    if (sums_gradients) return name != "collective_algorithm";
+    return std::ranges::find(kOfGradients, name) == kOfGradients.end();
   });
 }
 

@@ -71,7 +71,8 @@ class CallRun final : public CollectiveRun {
     }
   }
   std::string algorithm() const override {
-    return what_.verb == Verb::kAllReduce ? runtime_.options().algorithm : "exchange";
+    const Options& options = runtime_.options();
+    return what_.verb == Verb::kAllReduce ? options.algorithm : options.collective_algorithm;
   }
 
  private:

@@ -11,6 +11,7 @@
 #include "comm/base/check.h"
 #include "comm/collective/chunking.h"
 #include "comm/coordinator/combining_tree.h"
+#include "comm/goals/even_goal.h"
 
 namespace kolo::bench {
 namespace {
@@ -144,8 +145,18 @@ const SimulatorSchedules& Cluster::schedules(const SparseOptions& group) {
   const BucketLayout bucket = sparse_bucket(group, ReduceOp::kSum, Placement::kUser);
   const auto compile = [&](int rank) { return compile_sparse(rank, bucket, grid_, group); };
   const std::string what = "the route " + std::string(to_string(group.route));
-  sparse_.push_back(std::make_unique<SimulatorSchedules>(make_schedules(compile, what)));
-  return *sparse_.back();
+  others_.push_back(std::make_unique<SimulatorSchedules>(make_schedules(compile, what)));
+  return *others_.back();
+}
+
+const SimulatorSchedules& Cluster::schedules(const Goal& goal, const BucketLayout& layout,
+                                             const GoalAlgorithmRequest& request) {
+  const auto compile = [&](int rank) {
+    return compile_goal(rank, goal, layout, grid_, spec_.compile, request);
+  };
+  others_.push_back(std::make_unique<SimulatorSchedules>(
+      make_schedules(compile, std::string(to_string(goal.kind)))));
+  return *others_.back();
 }
 
 double Cluster::agreement_us() const {

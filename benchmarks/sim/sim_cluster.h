@@ -10,6 +10,7 @@
 
 #include "benchmarks/sim/simulator.h"
 #include "comm/collective/compile.h"
+#include "comm/goals/compile_goal.h"
 #include "compression/sparse_all_reduce.h"
 
 namespace kolo::bench {
@@ -72,6 +73,10 @@ class Cluster {
   /// long as the cluster. Errors: the same.
   const SimulatorSchedules& schedules(const SparseOptions& group);
 
+  /// The schedules of a collective that is not an all-reduce. The same.
+  const SimulatorSchedules& schedules(const Goal& goal, const BucketLayout& layout,
+                                      const GoalAlgorithmRequest& request);
+
   /// Time from the last rank being ready until all know it: up and down the tree of agreement.
   double agreement_us() const;
 
@@ -96,7 +101,7 @@ class Cluster {
   ProcessGrid grid_;
   Lateness lateness_;
   std::map<std::tuple<std::size_t, DType>, std::unique_ptr<SimulatorSchedules>> schedules_;
-  std::vector<std::unique_ptr<SimulatorSchedules>> sparse_;
+  std::vector<std::unique_ptr<SimulatorSchedules>> others_;
 };
 
 }  // namespace kolo::bench

@@ -9,7 +9,9 @@
 #include <map>
 
 #include "benchmarks/common/json_file.h"
+#include "benchmarks/sim/sim_arguments.h"
 #include "benchmarks/sim/sim_check.h"
+#include "benchmarks/sim/sim_collective.h"
 #include "benchmarks/sim/sim_step.h"
 #include "comm/base/error.h"
 #include "comm/base/output_file.h"
@@ -22,22 +24,6 @@ namespace {
 
 /// Share of TCP payload in the bits of an Ethernet with frames of 1500 bytes.
 constexpr double kPayloadShare = 0.957;
-
-struct Arguments {
-  std::vector<int> ranks = {8};
-  int ranks_per_node = 1;
-  int nodes = 0;
-  std::vector<double> gbit;
-  std::string link_costs, memory = "arena", json, wire, dtype = "float32";
-  std::vector<std::string> algorithms = {"auto"}, bytes = {"4", "1K", "64K", "1M", "16M", "64M"};
-  std::vector<std::string> models = {"resnet50"}, compressions = {"none"};
-  std::string chunk_bytes, fusion_bytes, eager_bytes;
-  ClusterSpec cluster;
-  int batch = 0;
-  double tflops = 60, compute_ms = 0;
-  std::vector<std::string> measured;
-  std::string column = "median_us";
-};
 
 const std::map<std::string, std::pair<Placement, MemoryKind>> kMemories = {
     {"arena", {Placement::kInPlace, MemoryKind::kHost}},
@@ -154,6 +140,35 @@ void run_all_reduce(const Arguments& arguments) {
                  row["algorithm"].get<std::string>(), us, algbw, algbw * 2 * (n - 1) / n);
       std::fflush(stdout);
       rows.push_back(std::move(row));
+    }
+  }
+  write_json(arguments.json, rows);
+}
+
+void run_collective(const Arguments& arguments) {
+  fmt::print("# kolo-sim collective, kolo {}: predicted, nothing was measured\n", kVersion);
+  fmt::print("# {:>10} {:>6} {:>6} {:>8} {:<15} {:<10} {:>7} {:>12} {:>12}\n", "size(B)", "ranks",
+             "nodes", "Gbit/s", "collective", "algo", "choice", "price(us)", "time(us)");
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Point& point : points(arguments)) {
+    Cluster cluster(cluster_spec(arguments, point));
+    for (const std::string& collective : arguments.collectives) {
+      for (const std::size_t bytes : parse_sizes("--bytes", arguments.bytes)) {
+        for (const CollectiveTime& each : collective_times(cluster, collective, bytes)) {
+          nlohmann::json row = describe(cluster, arguments);
+          row.update({{"size", bytes},
+                      {"collective", collective},
+                      {"algorithm", each.algorithm},
+                      {"is_choice", each.is_choice},
+                      {"price_us", each.predicted_us},
+                      {"time_us", each.simulated_us}});
+          fmt::print("  {:>10} {:>6} {:>6} {:>8.4g} {:<15} {:<10} {:>7} {:>12.2f} {:>12.2f}\n",
+                     bytes, point.ranks, cluster.spec().nodes, row["network_gbit"].get<double>(),
+                     collective, each.algorithm, each.is_choice ? "*" : "", each.predicted_us,
+                     each.simulated_us);
+          rows.push_back(std::move(row));
+        }
+      }
     }
   }
   write_json(arguments.json, rows);
@@ -281,64 +296,6 @@ void run_check(const Arguments& arguments) {
   write_json(arguments.json, json);
 }
 
-void add_costs(CLI::App& app, Arguments& arguments) {
-  app.add_option(
-      "--link-costs", arguments.link_costs,
-      "Link costs, KEY=VALUE,... as kolo-topo prints them; keys left out keep the values of "
-      "the measured rows (check) or their defaults");
-  app.add_option("--chunk-bytes", arguments.chunk_bytes,
-                 "Chunk size in bytes, with suffixes K, M and G [1M; device 32M]");
-  app.add_option(
-      "--eager-bytes", arguments.eager_bytes,
-      "Between nodes, buckets of at most this many bytes start without agreement [256K]");
-  app.add_option("--json", arguments.json, "Write the rows to this file");
-}
-
-void add_cluster(CLI::App& app, Arguments& arguments) {
-  app.add_option("--ranks", arguments.ranks, "Numbers of ranks, comma-separated")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  app.add_option("--nodes", arguments.nodes, "Number of nodes, in place of --ranks")
-      ->check(CLI::Range(1, 4096));
-  app.add_option("--ranks-per-node", arguments.ranks_per_node,
-                 "Ranks of each node; fewer ranks share one node")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  app.add_option("--gbit", arguments.gbit,
-                 "Rates of a node's link in Gbit/s, comma-separated, in place of the bandwidth in "
-                 "--link-costs; 95.7 % of the rate is payload")
-      ->delimiter(',')
-      ->check(CLI::PositiveNumber);
-  app.add_option("--algorithm", arguments.algorithms,
-                 "Algorithm, as for kolo-train; repeat the option for several")
-      ->capture_default_str();
-  app.add_option("--memory", arguments.memory,
-                 "arena (zero copy), user (packed), device or device-user (the same on a GPU)")
-      ->check(one_of({"arena", "user", "device", "device-user"}))
-      ->capture_default_str();
-  app.add_flag("--full", arguments.cluster.full,
-               "Play the schedule of every rank, even where one node can represent all");
-  Stragglers& stragglers = arguments.cluster.stragglers;
-  app.add_option("--late-us", stragglers.late_us,
-                 "Mean delay of a rank in microseconds, distributed exponentially; 0 or more")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber)
-      ->group("Stragglers");
-  app.add_option("--slow-share", stragglers.slow_share, "Share of ranks that are slow")
-      ->capture_default_str()
-      ->check(CLI::Range(0.0, 1.0))
-      ->group("Stragglers");
-  app.add_option("--slow-factor", stragglers.slow_factor,
-                 "Computing time of a slow rank, as a multiple of the others'")
-      ->capture_default_str()
-      ->check(CLI::Range(1.0, 1e6))
-      ->group("Stragglers");
-  app.add_option("--seed", stragglers.seed, "Seed that picks delayed and slow ranks")
-      ->capture_default_str()
-      ->group("Stragglers");
-}
-
 int main(int argc, char** argv) {
   CLI::App app("Predicts times on clusters by playing Kolo's own schedules in virtual time.",
                "kolo-sim");
@@ -353,6 +310,10 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->capture_default_str();
   all_reduce.add_option("--dtype", arguments.dtype, "Type of the elements")->capture_default_str();
+
+  CLI::App& collective =
+      *app.add_subcommand("collective", "Time of each algorithm for another collective, by size");
+  add_collectives(collective, arguments);
 
   CLI::App& step = *app.add_subcommand("step", "Time of a training step, and efficiency");
   step.add_option("--model", arguments.models, "Model: resnet50 (25 M parameters) or gpt1b (1 B)")
@@ -385,11 +346,14 @@ int main(int argc, char** argv) {
       ->check(one_of({"median_us", "time_us", "min_us", "p99_us"}))
       ->capture_default_str();
 
-  for (CLI::App* command : {&all_reduce, &step}) add_cluster(*command, arguments);
-  for (CLI::App* command : {&all_reduce, &step, &check}) add_costs(*command, arguments);
+  for (CLI::App* command : {&all_reduce, &collective, &step}) add_cluster(*command, arguments);
+  for (CLI::App* command : {&all_reduce, &step}) add_buckets(*command, arguments);
+  for (CLI::App* command : {&all_reduce, &collective, &step, &check})
+    add_costs(*command, arguments);
   return run_program(app, argc, argv, [&] {
     if (!arguments.json.empty()) expect_writable(arguments.json);
     if (all_reduce) run_all_reduce(arguments);
+    if (collective) run_collective(arguments);
     if (step) run_step(arguments);
     if (check) run_check(arguments);
     return true;

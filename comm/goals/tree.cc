@@ -118,15 +118,25 @@ void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& conte
   }
 }
 
+/// The messages along the edges of a tree, length by length.
+Passage hops(const HostLinks& links) {
+  const int nodes = links.grid().num_nodes();
+  Passage all;
+  for (int distance = 1; distance < nodes; distance *= 2) {
+    const int edges = (nodes - distance + 2 * distance - 1) / (2 * distance);
+    all += links.message_pair(edges);
+  }
+  return all;
+}
+
 double predict_broadcast_us(const HostLinks& links, const GoalSize& size,
                             const CompileOptions& options) {
   const GoalPrice price(links, size);
   const double chunk = std::min(
       size.bytes, static_cast<double>(host_chunk_bytes(links.grid(), MemoryKind::kHost, options)));
   const double rounds = chunk > 0 ? size.bytes / chunk : 1;
-  const double hops = price.doublings();
-  Passage one = hops * links.messages(2);
-  one.link_us = one.one_way_us = hops * links.link_us(chunk);
+  Passage one = hops(links);
+  one.link_us = one.one_way_us = price.doublings() * links.link_us(chunk);
   one.processor_us += price.copies_us() / rounds;
   return price.rounds_us(one, rounds);
 }
@@ -134,7 +144,7 @@ double predict_broadcast_us(const HostLinks& links, const GoalSize& size,
 double predict_us(const HostLinks& links, const GoalSize& size, const CompileOptions& options) {
   if (size.kind == GoalKind::kBroadcast) return predict_broadcast_us(links, size, options);
   const GoalPrice price(links, size);
-  Passage one = price.doublings() * links.messages(2);
+  Passage one = hops(links);
   one.link_us = one.one_way_us = price.link_us(price.direct_bytes(), false);
   const double blocks = size.kind == GoalKind::kReduce ? price.nodes() : 1;
   return price.blocks_us(one, blocks * size.bytes, options);

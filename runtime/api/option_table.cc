@@ -13,6 +13,7 @@
 #include "comm/base/error.h"
 #include "comm/base/nearest_name.h"
 #include "comm/collective/registry.h"
+#include "comm/goals/goal_registry.h"
 #include "compression/compression_rules.h"
 #include "runtime/api/option_values.h"
 #include "topology/link_costs.h"
@@ -256,6 +257,10 @@ const std::vector<OptionEntry>& option_table() {
     check_name(text);
     AlgorithmRequest{text};
   };
+  static const auto check_collective_algorithm = [](const std::string& text) {
+    check_name(text);
+    GoalAlgorithmRequest{text};
+  };
   static const std::vector<OptionEntry> table = {
       auto_bytes_option("fusion_bytes",
                         "largest bucket of gradients; 0 sends each gradient alone; auto takes the "
@@ -265,6 +270,10 @@ const std::vector<OptionEntry>& option_table() {
                   "auto, flat, ring, direct, halving_doubling, tree, hierarchical or "
                   "hierarchical:LOCAL,CROSS",
                   &Options::algorithm, true, check_algorithm),
+      text_option("collective_algorithm", "NAME",
+                  "algorithm of the other collectives in host memory: auto, direct, tree, bruck, "
+                  "ring or pairwise; where a collective has no such algorithm, auto",
+                  &Options::collective_algorithm, true, check_collective_algorithm),
       text_option(
           "device", "NAME",
           "accelerator of this rank: cpu (none), cuda (the GPU whose index is the local rank) or "

@@ -11,6 +11,7 @@ PlanInputs PlanContext::inputs() const {
                     .costs = costs,
                     .algorithm = algorithm,
                     .device_algorithm = device_algorithm,
+                    .collective_algorithm = collective_algorithm,
                     .cache_bytes = last_level_cache_bytes()};
   if (lane != nullptr) {
     inputs.device = {.network_takes_memory = lane->network_takes_memory(),

@@ -24,6 +24,7 @@ struct PlanContext {
   /// The options of these names, as they were parsed.
   AlgorithmRequest algorithm = options.algorithm;
   AlgorithmRequest device_algorithm = options.device_algorithm;
+  GoalAlgorithmRequest collective_algorithm = options.collective_algorithm;
 
   PlanInputs inputs() const;
 };

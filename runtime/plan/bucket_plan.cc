@@ -81,8 +81,9 @@ BucketRequest goal_request(std::string name, const Goal& goal, const BucketLayou
       return compile_device_broadcast(rank, root, layout, grid, options);
     };
   } else {
-    request.compile = [goal, layout, options, &grid = inputs.grid](int rank) {
-      return compile_goal(rank, goal, layout, grid, options);
+    request.compile = [goal, layout, options, algorithm = inputs.collective_algorithm,
+                       &grid = inputs.grid](int rank) {
+      return compile_goal(rank, goal, layout, grid, options, algorithm);
     };
   }
   return request;

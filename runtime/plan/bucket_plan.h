@@ -28,6 +28,7 @@ struct PlanInputs {
   /// The options of these names, as they were parsed.
   AlgorithmRequest algorithm = options.algorithm;
   AlgorithmRequest device_algorithm = options.device_algorithm;
+  GoalAlgorithmRequest collective_algorithm = options.collective_algorithm;
   std::optional<DeviceTraits> device = {};
   std::size_t cache_bytes = 0;  ///< Last level cache of the node; 0: unknown.
 };

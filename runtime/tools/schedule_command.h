@@ -1,6 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <vector>
+
+#include "comm/schedule/schedule.h"
+#include "topology/process_grid.h"
 
 namespace CLI {
 class App;
@@ -8,7 +13,7 @@ class App;
 
 namespace kolo {
 
-/// The subcommand `schedule`, which prints the schedules of an all-reduce without a job.
+/// The subcommand `schedule`, which prints the schedules of a collective without a job.
 class ScheduleCommand {
  public:
   /// Adds it to `app`, which outlives it.
@@ -21,6 +26,7 @@ class ScheduleCommand {
 
  private:
   struct Arguments {
+    std::string collective = "all-reduce";
     std::string algorithm = "auto";
     int ranks = 4;
     int nodes = 1;
@@ -28,6 +34,9 @@ class ScheduleCommand {
     std::string memory = "arena";
     std::string svg;
   };
+
+  /// The schedules of all ranks, by rank.
+  std::vector<Schedule> schedules(const ProcessGrid& grid, std::size_t bytes) const;
 
   CLI::App& command_;
   Arguments arguments_;

@@ -84,13 +84,15 @@ std::string operands_text(const Step& step, int rank) {
   return fmt::format("{}{}{}", fmt::join(sources, " + "), arrow, fmt::join(targets, ", "));
 }
 
-std::string schedule_table(std::span<const Schedule> schedules, const ProcessGrid& grid) {
+std::string schedule_table(std::span<const Schedule> schedules, const ProcessGrid& grid,
+                           std::string_view collective) {
   const ScheduleOrder order = order_of(schedules, grid);
   const BucketLayout& layout = schedules[0].layout;
   std::string text = fmt::format(
-      "all-reduce of {} elements of {} by {}: {}, {} rounds\n"
+      "{} of {} elements of {} by {}: {}, {} rounds\n"
       "  round: the first in which the step can run if each step takes one\n",
-      layout.count, to_string(layout.dtype), schedules[0].algorithm, grid_text(grid), order.rounds);
+      collective, layout.count, to_string(layout.dtype), schedules[0].algorithm, grid_text(grid),
+      order.rounds);
   for (const Schedule& schedule : schedules) append_rank(text, schedule, grid, order);
   return text;
 }

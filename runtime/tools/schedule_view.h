@@ -2,17 +2,20 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "comm/schedule/schedule.h"
 #include "topology/process_grid.h"
 
 namespace kolo {
 
-// Schedules of one all-reduce as people read them. `schedules[r]` is rank r's. Threads: pure; any.
+// Schedules of one collective as people read them. `schedules[r]` is rank r's. Threads: pure; any.
 
 /// Rank by rank a table with one line for each step: its number, the round in which it can run at
 /// the earliest, kind, peer, ranges of elements, and the steps that it waits for.
-std::string schedule_table(std::span<const Schedule> schedules, const ProcessGrid& grid);
+/// `collective`: its name, for the heading.
+std::string schedule_table(std::span<const Schedule> schedules, const ProcessGrid& grid,
+                           std::string_view collective = "all-reduce");
 
 /// The schedule as an SVG document: a column for each rank, rounds from top to bottom, a box for
 /// each step, arrows for messages, flags and accesses to the memory of a peer.

@@ -39,6 +39,7 @@ const std::map<std::string, std::string>& other_values() {
       {"spin", "17"},
       {"reduce_threads", "2"},
       {"device", "cuda:1"},
+      {"collective_algorithm", "bruck"},
       {"device_algorithm", "native"},
       {"device_fusion_bytes", "2M"},
       {"device_chunk_bytes", "1"},
@@ -113,7 +114,7 @@ TEST(OptionTable, WhatRanksMustHaveAlikeIsJobWide) {
       "fusion_bytes",      "algorithm",           "wire_dtype",         "chunk_bytes",
       "device_algorithm",  "device_fusion_bytes", "device_chunk_bytes", "arena_bytes",
       "group_arena_bytes", "link_costs",          "calibrate",          "network_window",
-      "verify_schedules"};
+      "verify_schedules",  "collective_algorithm"};
   for (const OptionEntry& entry : option_table()) {
     EXPECT_EQ(entry.job_wide, job_wide.contains(entry.name)) << entry.name;
   }
