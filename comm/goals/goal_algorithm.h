@@ -38,7 +38,8 @@ struct GoalAlgorithm {
   bool (*serves)(const Goal& goal, const BucketLayout& layout, const ProcessGrid& grid);
   /// Appends the steps of the builder's rank. All ranks call it with equal arguments. Pure.
   void (*append)(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context);
-  /// The predicted time in microseconds until the slowest rank is done, on several nodes. Pure.
+  /// The predicted time in microseconds until the slowest rank is done, on several nodes; infinite
+  /// for a goal that needs more memory than it may use. Pure.
   double (*predict_us)(const HostLinks& links, const GoalSize& size, const CompileOptions& options);
 };
 

@@ -1,6 +1,8 @@
 #include "comm/goals/goal_registry.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 
 #include "comm/base/check.h"
 #include "comm/base/nearest_name.h"
@@ -45,15 +47,17 @@ const GoalAlgorithm& resolve_goal_algorithm(const Goal& goal, const BucketLayout
   const auto serves = [&](const GoalAlgorithm* each) {
     return each->serves(goal, layout, context.grid);
   };
-  if (request.algorithm() != nullptr && serves(request.algorithm())) return *request.algorithm();
+  const auto us = [&](const GoalAlgorithm* each) {
+    return predict_us(*each, goal, layout, context);
+  };
+  const GoalAlgorithm* const asked = request.algorithm();
+  if (asked != nullptr && serves(asked) && std::isfinite(us(asked))) return *asked;
   std::vector<const GoalAlgorithm*> candidates;
   std::ranges::copy_if(kEntries, std::back_inserter(candidates), serves);
   check(!candidates.empty(),
         "only all-reduce and broadcast take tensors that are in place or on a device");
   if (context.grid.num_nodes() == 1) return *candidates.front();
-  return **std::ranges::min_element(candidates, {}, [&](const GoalAlgorithm* each) {
-    return predict_us(*each, goal, layout, context);
-  });
+  return **std::ranges::min_element(candidates, {}, us);
 }
 
 }  // namespace kolo

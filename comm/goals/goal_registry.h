@@ -20,7 +20,8 @@ namespace kolo {
 std::span<const GoalAlgorithm* const> goal_algorithms_of_all();
 
 /// The value of an option: the cheapest algorithm, or the one of that name for the goals that it
-/// serves and the cheapest for others. A value: text is parsed once, where it enters.
+/// serves, if they are not too large for it, and the cheapest for others. A value: text is parsed
+/// once, where it enters.
 class GoalAlgorithmRequest {
  public:
   GoalAlgorithmRequest() = default;  ///< "auto"
@@ -47,8 +48,8 @@ std::vector<std::string> goal_algorithm_texts();
 double predict_us(const GoalAlgorithm& algorithm, const Goal& goal, const BucketLayout& layout,
                   const GoalContext& context);
 
-/// The algorithm that is asked for, if it serves the goal, or else the cheapest; on a single node
-/// the first that serves it. Before: arguments are equal on all ranks. Pure.
+/// The algorithm that is asked for, if it serves the goal and holds it, or else the cheapest; on a
+/// single node the first that serves it. Before: arguments are equal on all ranks. Pure.
 const GoalAlgorithm& resolve_goal_algorithm(const Goal& goal, const BucketLayout& layout,
                                             const GoalContext& context,
                                             const GoalAlgorithmRequest& request);

@@ -72,6 +72,19 @@ TEST(GoalRegistry, ARequestThatDoesNotServeAGoalLeavesTheChoice) {
   EXPECT_EQ(name("tree"), name("auto"));
 }
 
+TEST(GoalRegistry, BlocksThatASlotDoesNotHoldLeaveTheChoice) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1, 1});
+  const GoalContext context{grid, {}};
+  for (const GoalAlgorithm* entry : goal_algorithms_of_all()) {
+    for (const Goal& small : goals_of(4, 256)) {
+      if (!entry->serves(small, layout_of(small), grid)) continue;
+      EXPECT_EQ(resolve_goal_algorithm(small, layout_of(small), context, *entry).name, entry->name);
+    }
+  }
+  const Goal large = Goal::gather(0, std::vector<std::size_t>(4, std::size_t{1} << 20));
+  EXPECT_NE(resolve_goal_algorithm(large, layout_of(large), context, "tree").name, "tree");
+}
+
 TEST(GoalRegistry, OnlyBroadcastsTakeTensorsInPlace) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 1});
   const Goal gather = Goal::gather(0, std::vector<std::size_t>{4, 4, 4});

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/goals/goal_registry.h"
 #include "runtime/engine/operation_calls.h"
 #include "tests/support/engine_job.h"
 
@@ -158,10 +159,13 @@ class Collectives : public testing::TestWithParam<Call> {
 };
 
 TEST_P(Collectives, GiveTheSameForAnyInterleaving) {
-  const std::vector<std::vector<int>> shapes = {{1}, {2}, {3}, {1, 1}, {2, 2}, {3, 1, 2}};
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+  const std::vector<std::vector<int>> shapes = {{1},    {2},       {3},         {1, 1},
+                                                {2, 2}, {3, 1, 2}, {1, 2, 1, 1}};
+  const std::vector<std::string> algorithms = goal_algorithm_texts();
+  for (std::uint64_t seed = 0; seed < algorithms.size(); ++seed) {
     for (const std::vector<int>& nodes : shapes) {
-      EngineJob job(ProcessGrid::with_node_sizes(nodes), {.verify_schedules = true}, seed);
+      EngineJob job(ProcessGrid::with_node_sizes(nodes),
+                    {.collective_algorithm = algorithms[seed], .verify_schedules = true}, seed);
       const auto ranks = static_cast<std::size_t>(job.world_size());
       for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{331}}) {
         std::vector<std::size_t> counts(ranks, count);
@@ -183,11 +187,15 @@ TEST_P(Collectives, GiveTheSameForAnyInterleaving) {
 }
 
 TEST_P(Collectives, MoveMoreThanTheirSlotsHold) {
-  for (const std::vector<int>& nodes : std::vector<std::vector<int>>{{2}, {3}, {2, 1}}) {
-    EngineJob job(ProcessGrid::with_node_sizes(nodes), {.verify_schedules = true}, 5);
-    const std::vector<std::size_t> counts(static_cast<std::size_t>(job.world_size()), 500'001);
-    expect_result(job, counts, 0, false, "large");
-    if (HasFatalFailure()) return;
+  for (const std::vector<int>& nodes : std::vector<std::vector<int>>{{2}, {3}, {2, 1}, {1, 1, 1}}) {
+    for (const char* algorithm : {"direct", "ring", "pairwise"}) {
+      if (nodes.size() == 1 && algorithm != std::string("direct")) continue;
+      EngineJob job(ProcessGrid::with_node_sizes(nodes),
+                    {.collective_algorithm = algorithm, .verify_schedules = nodes.size() == 1}, 5);
+      const std::vector<std::size_t> counts(static_cast<std::size_t>(job.world_size()), 500'001);
+      expect_result(job, counts, 0, false, "large");
+      if (HasFatalFailure()) return;
+    }
   }
 }
 
