@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,6 +32,10 @@ class ByteWriter {
     number(narrow<std::uint32_t>(value.size()));
     for (char c : value) bytes_.push_back(static_cast<std::byte>(c));
   }
+  void payload(std::span<const std::byte> value) {
+    number(narrow<std::uint32_t>(value.size()));
+    bytes_.insert(bytes_.end(), value.begin(), value.end());
+  }
 
  private:
   std::vector<std::byte>& bytes_;
@@ -54,9 +60,19 @@ class ByteReader {
     return static_cast<Number>(value);
   }
   int rank() { return static_cast<int>(number<std::uint32_t>()); }
+  std::span<const std::byte> payload() {
+    return take(number<std::uint32_t>()) ? taken_ : std::span<const std::byte>();
+  }
   std::string text() {
-    if (!take(number<std::uint32_t>())) return {};
-    return {reinterpret_cast<const char*>(taken_.data()), taken_.size()};
+    const std::span<const std::byte> bytes = payload();
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  /// One of these values.
+  template <typename Value, std::size_t kCount>
+  Value choice(const Value (&values)[kCount]) {
+    const auto chosen = static_cast<Value>(number<std::uint8_t>());
+    ok_ = ok_ && std::ranges::find(values, chosen) != std::end(values);
+    return ok_ ? chosen : values[0];
   }
   /// Number of list elements of at least `least_bytes` each; fails if they cannot be there.
   std::size_t list(std::size_t least_bytes) {

@@ -27,13 +27,14 @@ Duration check_interval(const CoordinatorOptions& options) {
 
 Coordinator::Coordinator(Transport& transport, const ProcessGrid& grid, const Clock& clock,
                          CoordinatorOptions options, const std::atomic<int>* user_threads,
-                         ControlSwitch* control_switch)
+                         ControlSwitch* control_switch, MessageFrames* messages)
     : transport_(transport),
       grid_(grid),
       clock_(clock),
       options_(std::move(options)),
       user_threads_(user_threads),
       switch_(control_switch),
+      messages_(messages),
       tree_(CombiningTree::build(transport.rank(), grid)),
       leader_(grid.leader(grid.node(transport.rank()))),
       local_size_(static_cast<std::uint64_t>(grid.local_size(transport.rank()))),
@@ -173,15 +174,23 @@ void Coordinator::handle(int peer, const Frame& frame) {
     case FrameKind::kFail:
       if (!failure_) failure_ = frame.error;
       break;
+    case FrameKind::kOffer:
+    case FrameKind::kTake:
+    case FrameKind::kRefuse:
+    case FrameKind::kRoom:
+      if (messages_ == nullptr || !messages_->receive(peer, frame)) fail_stray(peer);
+      break;
     default:
-      if (!negotiator_.receive(peer, frame)) {
-        fail({.code = ErrorCode::kInternal,
-              .rank = transport_.rank(),
-              .peer = peer,
-              .verb = "agree",
-              .what = "received a stray control frame"});
-      }
+      if (!negotiator_.receive(peer, frame)) fail_stray(peer);
   }
+}
+
+void Coordinator::fail_stray(int peer) {
+  fail({.code = ErrorCode::kInternal,
+        .rank = transport_.rank(),
+        .peer = peer,
+        .verb = "agree",
+        .what = "received a stray control frame"});
 }
 
 void Coordinator::send(int peer, const Frame& frame) {

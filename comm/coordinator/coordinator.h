@@ -43,6 +43,16 @@ struct Subject {
   std::uint64_t name = 0;
 };
 
+/// Takes the frames of messages between two ranks, which need no agreement.
+class MessageFrames {
+ public:
+  /// Returns false if the frame belongs to no message of this rank.
+  virtual bool receive(int peer, const Frame& frame) = 0;
+
+ protected:
+  ~MessageFrames() = default;
+};
+
 /// A bucket that is ready on all ranks.
 struct Agreed {
   BucketId bucket = 0;
@@ -64,10 +74,11 @@ class Coordinator {
  public:
   /// `user_threads` counts the threads of the program that have used the runtime and still run; it
   /// outlives the coordinator. Null: those that wait are all there are. Control frames that are not
-  /// the coordinator's go to `control_switch`, if there is one, which outlives it, too.
+  /// the coordinator's go to `control_switch` or to `messages`, if there are any, which outlive it,
+  /// too.
   Coordinator(Transport& transport, const ProcessGrid& grid, const Clock& clock,
               CoordinatorOptions options, const std::atomic<int>* user_threads = nullptr,
-              ControlSwitch* control_switch = nullptr);
+              ControlSwitch* control_switch = nullptr, MessageFrames* messages = nullptr);
 
   /// Proposes the next use of `name`. `text` describes it, one line per tensor; `waited` must live
   /// until the decision.
@@ -142,6 +153,7 @@ class Coordinator {
                 const Waited& waited);
   void receive();
   void handle(int peer, const Frame& frame);
+  void fail_stray(int peer);
   void send(int peer, const Frame& frame);
   void send_to_others(const Frame& frame, int except = -1);
   void flush();
@@ -168,6 +180,7 @@ class Coordinator {
   CoordinatorOptions options_;
   const std::atomic<int>* user_threads_;
   ControlSwitch* switch_;
+  MessageFrames* messages_;
   CombiningTree tree_;
   int leader_;
   std::uint64_t local_size_;

@@ -1,5 +1,8 @@
 #include "comm/coordinator/frame.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include <xxhash.h>
 
 #include "comm/base/byte_codec.h"
@@ -7,6 +10,27 @@
 
 namespace kolo {
 namespace {
+
+constexpr Delivery kAllDeliveries[] = {Delivery::kInOffer, Delivery::kBehindOffer,
+                                       Delivery::kOnDemand};
+
+void write(ByteWriter& writer, const Offer& offer) {
+  writer.number(offer.tag);
+  writer.number(offer.number);
+  writer.number(offer.count);
+  writer.number(static_cast<std::uint8_t>(offer.dtype));
+  writer.number(static_cast<std::uint8_t>(offer.delivery));
+}
+
+Offer read_offer(ByteReader& reader) {
+  Offer offer;
+  offer.tag = reader.number<std::uint64_t>();
+  offer.number = reader.number<std::uint64_t>();
+  offer.count = reader.number<std::uint64_t>();
+  offer.dtype = reader.choice(kAllDTypes);
+  offer.delivery = reader.choice(kAllDeliveries);
+  return offer;
+}
 
 constexpr std::size_t kTopicBytes = 16;
 constexpr std::size_t kLeastPendingBytes = kTopicBytes + 13;
@@ -27,7 +51,8 @@ Topic read_topic(ByteReader& reader) {
 
 bool has_topics(FrameKind kind) { return kind == FrameKind::kReject || kind == FrameKind::kQuery; }
 bool has_error(FrameKind kind) {
-  return kind == FrameKind::kReject || kind == FrameKind::kWarn || kind == FrameKind::kFail;
+  return kind == FrameKind::kReject || kind == FrameKind::kWarn || kind == FrameKind::kFail ||
+         kind == FrameKind::kRefuse;
 }
 
 }  // namespace
@@ -57,13 +82,17 @@ void encode(const Frame& frame, std::vector<std::byte>& bytes) {
     }
   }
   if (has_error(frame.kind)) write_error(writer, frame.error);
+  if (frame.kind == FrameKind::kOffer) {
+    write(writer, frame.offer);
+    writer.payload(frame.payload);
+  }
 }
 
 std::optional<Frame> decode(std::span<const std::byte> bytes) {
   ByteReader reader(bytes);
   Frame frame;
   const auto kind = reader.number<std::uint8_t>();
-  if (kind > static_cast<std::uint8_t>(FrameKind::kFail)) return std::nullopt;
+  if (kind > static_cast<std::uint8_t>(FrameKind::kRoom)) return std::nullopt;
   frame.kind = static_cast<FrameKind>(kind);
   frame.topic = read_topic(reader);
   frame.least = reader.number<std::uint64_t>();
@@ -88,6 +117,10 @@ std::optional<Frame> decode(std::span<const std::byte> bytes) {
     auto error = read_error(reader);
     if (!error) return std::nullopt;
     frame.error = std::move(*error);
+  }
+  if (frame.kind == FrameKind::kOffer) {
+    frame.offer = read_offer(reader);
+    frame.payload = reader.payload();
   }
   if (!reader.ok() || !reader.at_end()) return std::nullopt;
   return frame;

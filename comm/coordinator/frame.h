@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/base/dtype.h"
 #include "comm/base/error.h"
 #include "comm/schedule/bucket_layout.h"
 
@@ -47,6 +48,10 @@ enum class FrameKind : std::uint8_t {
   kPing,     ///< Any to any: are you there?
   kPong,     ///< The answer, also to kStalled.
   kFail,     ///< Any to any: the job has failed with `error`.
+  kOffer,    ///< Sender to receiver: a message of `offer`, with its elements if it is small.
+  kTake,     ///< Receiver to sender: it has a buffer for that message, which is to come now.
+  kRefuse,   ///< Receiver to sender: that message fails with `error` on both.
+  kRoom,     ///< Receiver to sender: there is room for more messages that come unasked.
 };
 
 /// One entry of a rank's report.
@@ -61,17 +66,43 @@ struct PendingTopic {
   bool past = false;
 };
 
-/// A message of the coordinator; fields that its kind does not use are empty.
+/// How the elements of a message between two ranks travel.
+enum class Delivery : std::uint8_t {
+  kInOffer,      ///< In the frame that offers it.
+  kBehindOffer,  ///< In a data message that follows unasked.
+  kOnDemand,     ///< In a data message that follows when the receiver takes the offer.
+};
+
+/// A message that its sender offers.
+struct Offer {
+  std::uint64_t tag = 0;     ///< The caller's.
+  std::uint64_t number = 0;  ///< Counts the messages from this sender to this receiver.
+  std::uint64_t count = 0;   ///< Elements.
+  DType dtype = DType::kFloat32;
+  Delivery delivery = Delivery::kInOffer;
+
+  friend bool operator==(const Offer&, const Offer&) = default;
+};
+
+/// A message of the coordinator, or one about messages between two ranks; fields that its kind does
+/// not use are empty.
 struct Frame {
   FrameKind kind = FrameKind::kPing;
-  Topic topic = {};            ///< kQuery: the one to describe in full.
-  std::uint64_t least = 0;     ///< kPropose, kAccept: a value. kQuery, kReport: the query's number.
-  std::uint64_t greatest = 0;  ///< kPropose, kAccept: a value.
+  Topic topic = {};  ///< kQuery: the one to describe in full.
+  /// kPropose, kAccept: a value. kQuery, kReport: the query's number. kTake, kRefuse: the
+  /// message's.
+  std::uint64_t least = 0;
+  /// kPropose, kAccept: a value. kTake, kRefuse, kRoom: bytes that came unasked and have since been
+  /// received.
+  std::uint64_t greatest = 0;
   std::vector<Topic> topics{};  ///< kReject. kQuery: topics that may have ended at some ranks.
   std::vector<PendingTopic> pending{};  ///< kReport.
   bool all_wait =
       false;      ///< kReport: every thread that uses the runtime waits for a pending topic.
-  Error error{};  ///< kReject, kWarn, kFail.
+  Error error{};  ///< kReject, kWarn, kFail, kRefuse.
+  Offer offer{};  ///< kOffer.
+  /// kOffer: the elements, if they are in it. Of a decoded frame these are among its bytes.
+  std::span<const std::byte> payload{};
 };
 
 /// Bytes of a frame: kind, then the fields that it uses, little-endian, counted lists and strings.

@@ -163,7 +163,8 @@ struct TransportLimits {
   std::size_t arena_bytes = std::size_t{16} << 30;  ///< Address space; memory is committed on use.
   std::uint32_t flags_per_peer = 1U << 16;
   std::uint32_t counters = 1U << 14;
-  std::uint32_t buckets = 1U << 12;  ///< At a time; each needs two counters.
+  /// Numbers of buckets, each with two counters; the last is that of messages between two ranks.
+  std::uint32_t buckets = 1U << 12;
 };
 
 }  // namespace kolo

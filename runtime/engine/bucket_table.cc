@@ -19,7 +19,7 @@ FlagRanges::Use flag_use(const Schedule& schedule) {
 BucketTable::BucketTable(Executor& executor, const ProcessGrid& grid, const TransportLimits& limits)
     : executor_(executor),
       grid_(grid),
-      most_buckets_(limits.buckets),
+      most_buckets_(limits.buckets - 1),
       arena_(limits.arena_bytes),
       flags_(limits.flags_per_peer) {}
 

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "comm/base/log.h"
+
 namespace kolo {
 namespace {
 
@@ -37,8 +39,9 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
       options_(options),
       group_(role.group),
       calibration_(calibration),
+      messages_(transport, limits.buckets - 1),
       coordinator_(transport, grid_, clocks.time_outs, coordinator_options(options, limits, role),
-                   user_threads, role.control_switch),
+                   user_threads, role.control_switch, &messages_),
       lane_(plane != nullptr ? std::make_optional<DeviceLane>(transport, grid_, *plane)
                              : std::nullopt),
       executor_(transport, lane_ ? &*lane_ : nullptr, team),
@@ -59,6 +62,8 @@ void Engine::submit(std::shared_ptr<GradientGroup> group) { enqueue(std::move(gr
 void Engine::submit(GradientGroup& group, std::size_t bucket) {
   enqueue(ReadyBucket{&group, bucket});
 }
+
+void Engine::submit(std::shared_ptr<Message> message) { enqueue(std::move(message)); }
 
 void Engine::abort(Error error) { enqueue(std::move(error)); }
 
@@ -121,9 +126,10 @@ bool Engine::receive() {
 /// Moves agreement on and applies what is decided.
 bool Engine::agree() {
   const bool moved = coordinator_.poll();
-  if (coordinator_.is_check_due(executor_.busy())) {
+  if (coordinator_.is_check_due(executor_.busy() || messages_.waiting())) {
     awaited_peers_.clear();
     executor_.append_awaited_peers(awaited_peers_);
+    messages_.append_awaited_peers(awaited_peers_);
     coordinator_.check_peers(awaited_peers_);
   }
   const std::vector<Frame> decisions = coordinator_.take_decisions();
@@ -143,7 +149,8 @@ bool Engine::start() {
 bool Engine::run() {
   if (failure_) return false;
   activity_ = {.verb = "run"};
-  const bool moved = executor_.poll();
+  const bool passed = messages_.poll();
+  const bool moved = executor_.poll() || passed;
   if (const auto error = executor_.device_failure()) {
     fail_device(*error);
   } else {
@@ -161,11 +168,7 @@ void Engine::complete() {
 void Engine::apply(const Frame& decision) {
   if (decision.kind == FrameKind::kAccept) {
     if (!operations_.accept(decision)) gradients_.accept(decision);
-    if (operations_.closed() && !failure_) {
-      fail_all({.code = ErrorCode::kShutdown,
-                .what = group_.empty() ? "the runtime is closed"
-                                       : fmt::format("group {} is closed", group_)});
-    }
+    if (operations_.closed() && !failure_) close();
     return;
   }
   for (const Topic& topic : decision.topics) {
@@ -181,20 +184,32 @@ bool Engine::device_busy() const {
 }
 
 bool Engine::idle() const {
-  return ended() || (!failure_ && !coordinator_.waiting() && !executor_.busy() && queue_.empty());
+  return ended() || (!failure_ && !coordinator_.waiting() && !executor_.busy() &&
+                     !messages_.waiting() && queue_.empty());
 }
 
 std::string Engine::describe_wait() const {
-  return coordinator_.describe_wait() + "; " + executor_.describe_wait();
+  return coordinator_.describe_wait() + "; " + executor_.describe_wait() + "; " +
+         messages_.describe_wait();
 }
 
 // --- The end of a job ---------------------------------------------------------------------------
+
+/// All ranks have agreed on it.
+void Engine::close() {
+  if (const auto stray = messages_.take_strays()) log::error(stray->to_string());
+  fail_all({.code = ErrorCode::kShutdown,
+            .what = group_.empty() ? "the runtime is closed"
+                                   : fmt::format("group {} is closed", group_)});
+}
 
 void Engine::refuse(const Submission& submission) noexcept {
   if (const auto* operation = std::get_if<std::shared_ptr<Operation>>(&submission)) {
     (*operation)->ticket->fail(*failure_);
   } else if (const auto* group = std::get_if<std::shared_ptr<GradientGroup>>(&submission)) {
     (*group)->fail(*failure_);
+  } else if (const auto* message = std::get_if<std::shared_ptr<Message>>(&submission)) {
+    (*message)->fail(*failure_);
   }
   // The group of a ready bucket has the error already, and whoever aborts has what it wanted.
 }
@@ -220,6 +235,7 @@ void Engine::fail_all(const Error& error) noexcept {
     succeeds([&] { transport_.poll(); });
     succeeds([&] { lane_->abort(); });
   }
+  messages_.fail_all(error);
   operations_.fail_all(error);
   gradients_.fail_all(error);
   for (const Submission& submission : drained_) refuse(submission);  // that `absorb` left over
@@ -242,6 +258,7 @@ void Engine::end() noexcept {
   if (!succeeds([&] { transport_.shutdown(is_orderly); })) {
     succeeds([&] { transport_.shutdown(false); });
   }
+  messages_.fail_transfers(*failure_);
   queue_.close();
   absorb();
   ended_.store(true, std::memory_order_release);

@@ -12,6 +12,7 @@
 
 #include "comm/base/clock.h"
 #include "comm/coordinator/coordinator.h"
+#include "comm/message/messages.h"
 #include "comm/schedule/executor.h"
 #include "comm/transport/transport.h"
 #include "fusion/ready_queue.h"
@@ -62,6 +63,8 @@ class Engine {
   /// The gradients of one bucket of a registered group are all computed. The group lives at least
   /// until its iteration ends.
   void submit(GradientGroup& group, std::size_t bucket);
+  /// Before: its peer and its buffer, in host memory, are checked.
+  void submit(std::shared_ptr<Message> message);
 
   /// Ends the job with this error on all ranks; whoever calls it reports it here. Threads: any.
   void abort(Error error);
@@ -90,15 +93,17 @@ class Engine {
   /// The job has ended, orderly or not: nothing is left to poll.
   bool ended() const { return ended_.load(std::memory_order_acquire); }
 
-  std::uint64_t network_bytes_sent() const { return runner_.network_bytes(); }
+  std::uint64_t network_bytes_sent() const {
+    return runner_.network_bytes() + messages_.network_bytes();
+  }
 
  private:
   struct ReadyBucket {
     GradientGroup* group;
     std::size_t bucket;
   };
-  using Submission =
-      std::variant<std::shared_ptr<Operation>, std::shared_ptr<GradientGroup>, ReadyBucket, Error>;
+  using Submission = std::variant<std::shared_ptr<Operation>, std::shared_ptr<GradientGroup>,
+                                  ReadyBucket, std::shared_ptr<Message>, Error>;
 
   void enqueue(Submission submission);
   bool move();
@@ -111,8 +116,10 @@ class Engine {
   void take(const std::shared_ptr<Operation>& operation) { operations_.submit(operation); }
   void take(const std::shared_ptr<GradientGroup>& group) { gradients_.submit(group); }
   void take(const ReadyBucket& ready) { gradients_.submit(*ready.group, ready.bucket); }
+  void take(const std::shared_ptr<Message>& message) { messages_.submit(message); }
   void take(const Error& error) { coordinator_.leave(error); }
   void apply(const Frame& decision);
+  void close();
   void refuse(const Submission& submission) noexcept;
   void fail_device(const Error& error);
   void fail_all(const Error& error) noexcept;
@@ -125,6 +132,7 @@ class Engine {
   const Options options_;
   const std::string group_;  // as `EngineRole::group`
   const Calibration calibration_;
+  Messages messages_;
   Coordinator coordinator_;
   std::optional<DeviceLane> lane_;
   Executor executor_;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <random>
 #include <tuple>
 
@@ -10,7 +12,7 @@
 namespace kolo {
 namespace {
 
-constexpr int kKinds = static_cast<int>(FrameKind::kFail) + 1;
+constexpr int kKinds = static_cast<int>(FrameKind::kRoom) + 1;
 
 using Random = std::mt19937_64;
 
@@ -46,13 +48,23 @@ Frame random_frame(FrameKind kind, Random& random) {
                  .past = random() % 2 == 0};
     }
   }
-  if (kind == FrameKind::kReject || kind == FrameKind::kWarn || kind == FrameKind::kFail) {
+  if (kind == FrameKind::kReject || kind == FrameKind::kWarn || kind == FrameKind::kFail ||
+      kind == FrameKind::kRefuse) {
     frame.error = {.code = static_cast<ErrorCode>(random() % 12),
                    .rank = static_cast<int>(random() % 100) - 1,
                    .peer = static_cast<int>(random() % 100) - 1,
                    .verb = random_text(random),
                    .bucket = random_text(random),
                    .what = random_text(random)};
+  }
+  if (kind == FrameKind::kOffer) {
+    static constexpr std::byte kElements[8]{std::byte{1}, std::byte{2}, std::byte{0xFF}};
+    frame.offer = {.tag = random(),
+                   .number = random(),
+                   .count = random(),
+                   .dtype = kAllDTypes[random() % std::size(kAllDTypes)],
+                   .delivery = static_cast<Delivery>(random() % 3)};
+    frame.payload = std::span(kElements).first(random() % 8);
   }
   return frame;
 }
@@ -63,6 +75,8 @@ void expect_equal(const Frame& a, const Frame& b) {
                     f.error.rank, f.error.peer, f.error.verb, f.error.bucket, f.error.what);
   };
   EXPECT_EQ(fields(a), fields(b));
+  EXPECT_EQ(a.offer, b.offer);
+  EXPECT_TRUE(std::ranges::equal(a.payload, b.payload));
   ASSERT_EQ(a.pending.size(), b.pending.size());
   for (std::size_t i = 0; i < a.pending.size(); ++i) {
     const auto pending_fields = [](const PendingTopic& p) {

@@ -20,6 +20,7 @@
 #include "tests/support/allocations.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/lone_engine.h"
+#include "tests/support/message_calls.h"
 #include "tests/support/rank_harness.h"
 #include "tests/support/throwing_transport.h"
 
@@ -49,8 +50,8 @@ std::vector<GradientSpec> model() {
   return gradients;
 }
 
-/// What a program does on each rank of a job: operations of all kinds and iterations of a gradient
-/// set. It goes on after errors.
+/// What a program does on each rank of a job: operations of all kinds, messages of all sizes and
+/// iterations of a gradient set. It goes on after errors.
 class Program {
  public:
   explicit Program(EngineJob& job) : job_(job) {}
@@ -63,6 +64,13 @@ class Program {
         Operation operation{.kind = kind, .name = "x" + std::to_string(static_cast<int>(kind))};
         if (kind != OperationKind::kBarrier) operation.buffer = test::view(buffers_[rank]);
         operations_.push_back(job_.submit(static_cast<int>(rank), std::move(operation)));
+      }
+    }
+    for (auto& data : messages_) {
+      for (int rank = 0; rank < job_.world_size(); ++rank) {
+        const int next = (rank + 1) % job_.world_size();
+        calls_.push_back(test::send(job_, rank, next, data, data.size()));
+        calls_.push_back(test::receive(job_, rank, kAnyRank, data, data.size()));
       }
     }
     for (std::size_t rank = 0; rank < ranks(); ++rank) {
@@ -92,7 +100,8 @@ class Program {
 
   bool everything_is_answered() const {
     return std::ranges::all_of(operations_, [](const auto& o) { return o->ticket->done(); }) &&
-           std::ranges::all_of(groups_, [](const auto& g) { return g->registration().done(); });
+           std::ranges::all_of(groups_, [](const auto& g) { return g->registration().done(); }) &&
+           test::are_over(calls_);
   }
 
  private:
@@ -117,6 +126,9 @@ class Program {
 
   EngineJob& job_;
   std::vector<std::vector<float>> buffers_;
+  std::vector<std::vector<float>> messages_{std::vector<float>(3), std::vector<float>(2000),
+                                            std::vector<float>(100'000)};
+  test::CalledMessages calls_;
   std::vector<std::shared_ptr<Operation>> operations_;
   std::vector<std::shared_ptr<GradientGroup>> groups_;
 };

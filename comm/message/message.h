@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "comm/base/buffer_view.h"
+#include "comm/base/error.h"
+#include "comm/transport/transport.h"
+
+namespace kolo {
+
+/// As the peer of a receive: whichever rank sends first.
+inline constexpr int kAnyRank = -1;
+
+/// What a receive got.
+struct Received {
+  int source = kAnyRank;  ///< Rank that sent it.
+  std::size_t count = 0;  ///< Number of elements, at most those of the buffer.
+};
+
+/// One call that sends or receives. `Messages` answers it once: with `complete` when its buffer is
+/// the caller's again, or with `fail`.
+class Message {
+ public:
+  enum class Kind : std::uint8_t { kSend, kReceive };
+
+  Message() = default;
+  Message(const Message&) = delete;
+  Message& operator=(const Message&) = delete;
+  virtual ~Message() = default;
+
+  virtual void complete() noexcept = 0;
+  virtual void fail(const Error& error) noexcept = 0;
+
+  /// "a receive from rank 1 with tag 5".
+  std::string describe() const;
+
+  Kind kind = Kind::kSend;
+  int peer = kAnyRank;
+  std::uint64_t tag = 0;
+  BufferView buffer = {};
+  Received received = {};    ///< Of a receive that is complete.
+  Completion transfer = {};  ///< Of its data message.
+};
+
+}  // namespace kolo

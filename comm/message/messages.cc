@@ -1,0 +1,343 @@
+#include "comm/message/messages.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/log.h"
+
+namespace kolo {
+namespace {
+
+/// No buffer has more elements.
+constexpr std::uint64_t kMostElements = std::numeric_limits<std::int64_t>::max() / 8;
+
+constexpr std::size_t kMostInText = 3;
+
+std::size_t bytes_of(const Offer& offer) {
+  return static_cast<std::size_t>(offer.count) * size_of(offer.dtype);
+}
+
+bool came_unasked(const Offer& offer) { return offer.delivery != Delivery::kOnDemand; }
+
+/// The label of a data message. The order of two with one label is that of their offers.
+Tag data_tag(BucketId bucket, int source, std::uint64_t number) {
+  return {
+      .source = static_cast<std::uint32_t>(source),
+      .bucket = bucket,
+      .ordinal = static_cast<std::uint32_t>(number & std::numeric_limits<std::uint32_t>::max())};
+}
+
+std::string describe_offer(int source, const Offer& offer) {
+  return fmt::format("rank {} sends {} elements of {} with tag {}", source, offer.count,
+                     to_string(offer.dtype), offer.tag);
+}
+
+/// Takes the place of a receive that refuses a message which comes nevertheless.
+class Discarded final : public Message {
+ public:
+  explicit Discarded(std::size_t bytes) : memory_(bytes) { kind = Kind::kReceive; }
+  void complete() noexcept override {}
+  void fail(const Error& /*error*/) noexcept override {}
+  std::span<std::byte> memory() { return memory_; }
+
+ private:
+  std::vector<std::byte> memory_;
+};
+
+}  // namespace
+
+void Messages::submit(const std::shared_ptr<Message>& message) {
+  if (message->kind == Message::Kind::kSend) return send(message);
+  if (const auto early = matching_.take_offer(*message)) {
+    join(early->source, early->offer, early->payload, message);
+  } else {
+    matching_.post(message);
+  }
+}
+
+// --- Sender -------------------------------------------------------------------------------------
+
+void Messages::send(const std::shared_ptr<Message>& message) {
+  const int peer = message->peer;
+  const std::span<const std::byte> data = message->buffer.as_bytes();
+  Peer& to = peers_[peer];
+  const Offer offer{.tag = message->tag,
+                    .number = to.next_number++,
+                    .count = message->buffer.count,
+                    .dtype = message->buffer.dtype,
+                    .delivery = delivery(to, *message)};
+  if (came_unasked(offer)) to.room -= data.size();
+  switch (offer.delivery) {
+    case Delivery::kInOffer:
+      give(peer, {.kind = FrameKind::kOffer, .offer = offer, .payload = data});
+      count_sent(peer, data.size());
+      message->complete();
+      return;
+    case Delivery::kBehindOffer:
+      transfers_.push_back({.message = message, .number = offer.number});
+      give(peer, {.kind = FrameKind::kOffer, .offer = offer});
+      start_sending(*message, offer.number, message->transfer);
+      return;
+    case Delivery::kOnDemand:
+      to.unanswered.push_back({offer.number, message});
+      ++unanswered_;
+      give(peer, {.kind = FrameKind::kOffer, .offer = offer});
+      return;
+  }
+}
+
+Delivery Messages::delivery(const Peer& to, const Message& message) const {
+  const std::size_t bytes = message.buffer.bytes();
+  if (bytes > to.room) return Delivery::kOnDemand;
+  if (bytes <= kMostInOffer) return Delivery::kInOffer;
+  // Inside a node the question costs less than a second copy of what comes before its receive.
+  const bool goes_ahead = bytes <= kMostBehindOffer && !transport_.is_mapped(message.peer);
+  return goes_ahead ? Delivery::kBehindOffer : Delivery::kOnDemand;
+}
+
+void Messages::start_sending(const Message& message, std::uint64_t number, Completion& done) {
+  const std::span<const std::byte> data = message.buffer.as_bytes();
+  transport_.isend(message.peer, data_tag(bucket_, transport_.rank(), number), data, done);
+  count_sent(message.peer, data.size());
+}
+
+bool Messages::taken(int peer, std::uint64_t number) {
+  in_hand_ = take_unanswered(peers_[peer], number);
+  if (in_hand_ == nullptr) return false;
+  transfers_.push_back({.message = in_hand_, .number = number});
+  start_sending(*in_hand_, number, in_hand_->transfer);
+  in_hand_.reset();
+  return true;
+}
+
+void Messages::refused(int peer, std::uint64_t number, const Error& error) {
+  if (const auto message = take_unanswered(peers_[peer], number)) return message->fail(error);
+  for (Transfer& transfer : transfers_) {
+    const Message& message = *transfer.message;
+    const bool is_it = message.kind == Message::Kind::kSend && message.peer == peer;
+    if (!is_it || transfer.number != number) continue;
+    transfer.refusal = error;  // Its buffer is not the caller's yet.
+    return;
+  }
+  log::error(error.to_string());
+}
+
+std::shared_ptr<Message> Messages::take_unanswered(Peer& peer, std::uint64_t number) {
+  const auto waits = std::ranges::find(peer.unanswered, number, &Unanswered::number);
+  if (waits == peer.unanswered.end()) return nullptr;
+  std::shared_ptr<Message> message = std::move(waits->message);
+  peer.unanswered.erase(waits);
+  --unanswered_;
+  return message;
+}
+
+bool Messages::make_room(int peer, std::uint64_t bytes) {
+  Peer& to = peers_[peer];
+  if (bytes > kRoom - to.room) return false;
+  to.room += bytes;
+  return true;
+}
+
+// --- Receiver -----------------------------------------------------------------------------------
+
+bool Messages::take_offer(int peer, const Frame& frame) {
+  const Offer& offer = frame.offer;
+  if (offer.count > kMostElements) return false;
+  const bool carries = offer.delivery == Delivery::kInOffer;
+  if (frame.payload.size() != (carries ? bytes_of(offer) : 0)) return false;
+  if (came_unasked(offer) && bytes_of(offer) > kMostBehindOffer) return false;
+  in_hand_ = matching_.take_receive(peer, offer.tag);
+  if (in_hand_ != nullptr) {
+    join(peer, offer, frame.payload, in_hand_);
+    in_hand_.reset();
+  } else {
+    matching_.keep(
+        {.source = peer, .offer = offer, .payload = {frame.payload.begin(), frame.payload.end()}});
+  }
+  return true;
+}
+
+void Messages::join(int source, const Offer& offer, std::span<const std::byte> payload,
+                    const std::shared_ptr<Message>& receive) {
+  if (offer.dtype != receive->buffer.dtype || offer.count > receive->buffer.count) {
+    return refuse(source, offer, *receive);
+  }
+  const std::size_t bytes = bytes_of(offer);
+  const std::span<std::byte> data = receive->buffer.as_bytes().first(bytes);
+  receive->received = {.source = source, .count = static_cast<std::size_t>(offer.count)};
+  if (offer.delivery == Delivery::kInOffer) {
+    if (bytes > 0) std::memcpy(data.data(), payload.data(), bytes);
+    receive->complete();
+    owe(source, bytes);
+    return;
+  }
+  transfers_.push_back({.message = receive, .number = offer.number});
+  start_receiving(source, offer.number, data, receive->transfer);
+  if (offer.delivery == Delivery::kBehindOffer) return owe(source, bytes);
+  give(source, {.kind = FrameKind::kTake,
+                .least = offer.number,
+                .greatest = std::exchange(peers_[source].owed, 0)});
+}
+
+void Messages::start_receiving(int source, std::uint64_t number, std::span<std::byte> data,
+                               Completion& done) {
+  transport_.irecv(source, data_tag(bucket_, source, number), data, done);
+}
+
+void Messages::refuse(int source, const Offer& offer, Message& receive) {
+  const int rank = transport_.rank();
+  const std::string offered = describe_offer(source, offer);
+  const Error error{.code = ErrorCode::kMismatch,
+                    .rank = rank,
+                    .peer = source,
+                    .verb = "run",
+                    .what = offer.dtype != receive.buffer.dtype
+                                ? fmt::format("{} to rank {}, which receives {}", offered, rank,
+                                              to_string(receive.buffer.dtype))
+                                : fmt::format("{} to rank {}, whose buffer holds {}", offered, rank,
+                                              receive.buffer.count)};
+  receive.fail(error);
+  if (offer.delivery == Delivery::kBehindOffer) {
+    const auto instead = std::make_shared<Discarded>(bytes_of(offer));
+    instead->received.source = source;
+    transfers_.push_back({.message = instead, .number = offer.number});
+    start_receiving(source, offer.number, instead->memory(), instead->transfer);
+  }
+  if (came_unasked(offer)) peers_[source].owed += bytes_of(offer);
+  give(source, {.kind = FrameKind::kRefuse,
+                .least = offer.number,
+                .greatest = std::exchange(peers_[source].owed, 0),
+                .error = error});
+}
+
+/// Tells the sender in time, so that it never finds less than half of the room for want of news.
+void Messages::owe(int peer, std::size_t bytes) {
+  Peer& from = peers_[peer];
+  from.owed += bytes;
+  if (from.owed < kRoom / 2) return;
+  give(peer, {.kind = FrameKind::kRoom, .greatest = std::exchange(from.owed, 0)});
+}
+
+// --- Both ---------------------------------------------------------------------------------------
+
+bool Messages::receive(int peer, const Frame& frame) {
+  if (frame.kind == FrameKind::kOffer) return take_offer(peer, frame);
+  if (!make_room(peer, frame.greatest)) return false;
+  if (frame.kind == FrameKind::kTake) return taken(peer, frame.least);
+  if (frame.kind == FrameKind::kRefuse) refused(peer, frame.least, frame.error);
+  return true;
+}
+
+/// A frame to this rank itself needs no transport.
+void Messages::give(int peer, const Frame& frame) {
+  if (peer == transport_.rank()) {
+    receive(peer, frame);
+    return;
+  }
+  encode(frame, outgoing_);
+  transport_.send_control(peer, outgoing_);
+}
+
+void Messages::count_sent(int peer, std::size_t bytes) {
+  if (transport_.is_mapped(peer)) return;
+  network_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+bool Messages::poll() {
+  bool any = false;
+  for (std::size_t i = 0; i < transfers_.size();) {
+    if (transfers_[i].message->transfer.state != Completion::State::kDone) {
+      ++i;
+      continue;
+    }
+    const Transfer over = std::exchange(transfers_[i], std::move(transfers_.back()));
+    transfers_.pop_back();
+    any = true;
+    if (over.refusal) {
+      over.message->fail(*over.refusal);
+    } else {
+      over.message->complete();
+    }
+  }
+  return any;
+}
+
+void Messages::append_awaited_peers(std::vector<int>& peers) const {
+  const auto append = [&](int peer) {
+    if (peer != transport_.rank()) peers.push_back(peer);
+  };
+  bool awaits_any = false;
+  matching_.for_each_receive([&](const Message& receive) {
+    if (receive.peer == kAnyRank) {
+      awaits_any = true;
+    } else {
+      append(receive.peer);
+    }
+  });
+  for (int peer = 0; awaits_any && peer < transport_.world_size(); ++peer) append(peer);
+  for (const auto& [peer, state] : peers_) {
+    if (!state.unanswered.empty()) append(peer);
+  }
+  for (const auto& [message, number, refusal] : transfers_) {
+    append(message->kind == Message::Kind::kSend ? message->peer : message->received.source);
+  }
+}
+
+std::string Messages::describe_wait() const {
+  std::string text;
+  std::size_t count = 0;
+  const auto add = [&](const Message& message) {
+    if (++count <= kMostInText) text += (text.empty() ? "" : ", ") + message.describe();
+  };
+  matching_.for_each_receive(add);
+  for (const auto& [peer, state] : peers_) {
+    for (const Unanswered& waits : state.unanswered) add(*waits.message);
+  }
+  for (const Transfer& transfer : transfers_) add(*transfer.message);
+  if (count > kMostInText) text += fmt::format(" and {} more", count - kMostInText);
+  return text.empty() ? "no message" : text;
+}
+
+// --- The end of a job ---------------------------------------------------------------------------
+
+std::optional<Error> Messages::take_strays() {
+  transport_.abandon({.bucket = bucket_});
+  const EarlyOffer* first = nullptr;
+  std::size_t count = 0;
+  matching_.for_each_offer([&](const EarlyOffer& early) {
+    ++count;
+    const auto place = [](const EarlyOffer& of) { return std::pair(of.source, of.offer.number); };
+    if (first == nullptr || place(early) < place(*first)) first = &early;
+  });
+  if (first == nullptr) return std::nullopt;
+  const int rank = transport_.rank();
+  return Error{.code = ErrorCode::kMismatch,
+               .rank = rank,
+               .peer = first->source,
+               .verb = "complete",
+               .what = describe_offer(first->source, first->offer) +
+                       fmt::format(" to rank {}, which has closed without receiving them", rank) +
+                       (count > 1 ? fmt::format(" and {} more", count - 1) : "")};
+}
+
+void Messages::fail_all(const Error& error) noexcept {
+  matching_.for_each_receive([&](Message& receive) { receive.fail(error); });
+  matching_.clear();
+  for (auto& [peer, state] : peers_) {
+    for (const Unanswered& waits : state.unanswered) waits.message->fail(error);
+    state.unanswered.clear();
+  }
+  unanswered_ = 0;
+  if (in_hand_ != nullptr) std::exchange(in_hand_, nullptr)->fail(error);
+}
+
+void Messages::fail_transfers(const Error& error) noexcept {
+  for (const Transfer& transfer : transfers_) transfer.message->fail(error);
+  transfers_.clear();
+}
+
+}  // namespace kolo

@@ -1,0 +1,355 @@
+// Messages between the engines of all ranks, in one thread and for any interleaving.
+
+#include "comm/message/messages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/engine.h"
+#include "tests/support/engine_job.h"
+#include "tests/support/message_calls.h"
+
+namespace kolo {
+namespace {
+
+using test::EngineJob;
+using test::receive;
+using test::send;
+using testing::AllOf;
+using testing::HasSubstr;
+
+using MessageCalls = test::CalledMessages;
+
+void finish_messages(EngineJob& job, const MessageCalls& calls, Duration tick = Duration(0)) {
+  job.run_until([&] { return test::are_over(calls); }, tick);
+}
+
+/// Sizes on both sides of each limit between the ways in which messages travel.
+constexpr std::size_t kMessageCounts[] = {0,
+                                          1,
+                                          Messages::kMostInOffer / 4,
+                                          Messages::kMostInOffer / 4 + 1,
+                                          Messages::kMostBehindOffer / 4,
+                                          Messages::kMostBehindOffer / 4 + 1};
+
+std::vector<float> numbered(std::size_t count, std::size_t first) {
+  std::vector<float> data(count);
+  for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<float>((first + i) % 1000);
+  return data;
+}
+
+const std::vector<std::vector<int>> kMessageShapes = {{1}, {2}, {1, 1}, {2, 1}, {2, 2}};
+
+// Every rank sends to every rank, itself too, with several tags; receives are submitted in another
+// order than sends, some from any rank. Messages of one pair and tag arrive in their order.
+TEST(EngineMessages, ArriveInOrderForAnyInterleaving) {
+  for (const std::vector<int>& shape : kMessageShapes) {
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      SCOPED_TRACE("seed " + std::to_string(seed));
+      EngineJob job(ProcessGrid::with_node_sizes(shape), {}, seed);
+      std::mt19937_64 random(seed);
+      const int ranks = job.world_size();
+      constexpr std::uint64_t kTags = 2;
+      constexpr std::size_t kEach = 6;
+      std::vector<std::function<void()>> actions;
+      std::vector<std::unique_ptr<std::vector<float>>> memory;
+      MessageCalls calls;
+      struct Expected {
+        std::shared_ptr<test::CalledMessage> call;
+        std::vector<float>* data;
+      };
+      std::map<std::tuple<int, int, std::uint64_t>, std::vector<Expected>> received;
+      for (int from = 0; from < ranks; ++from) {
+        for (int to = 0; to < ranks; ++to) {
+          for (std::uint64_t tag = 0; tag < kTags; ++tag) {
+            std::size_t sent = 0, asked = 0;
+            // Alternating runs of sends and receives.
+            while (sent < kEach || asked < kEach) {
+              if (sent < kEach && (asked == kEach || random() % 2 == 0)) {
+                const std::size_t count =
+                    kMessageCounts[(sent + tag + seed) % std::size(kMessageCounts)];
+                memory.push_back(std::make_unique<std::vector<float>>(numbered(count, sent++)));
+                calls.push_back(send(job, from, to, *memory.back(), tag));
+              } else {
+                memory.push_back(std::make_unique<std::vector<float>>(kMessageCounts[5], -1.0F));
+                calls.push_back(receive(job, to, from, *memory.back(), tag));
+                received[{from, to, tag}].push_back({calls.back(), memory.back().get()});
+                ++asked;
+              }
+              if (random() % 4 == 0) job.poll(random() % 30);
+            }
+          }
+        }
+      }
+      finish_messages(job, calls);
+      for (const auto& [key, expected] : received) {
+        const auto& [from, to, tag] = key;
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          const auto& [call, data] = expected[i];
+          ASSERT_EQ(call->text(), "");
+          const std::size_t count = kMessageCounts[(i + tag + seed) % std::size(kMessageCounts)];
+          ASSERT_EQ(call->received.source, from);
+          ASSERT_EQ(call->received.count, count) << from << " to " << to << ", number " << i;
+          data->resize(count);
+          ASSERT_EQ(*data, numbered(count, i));
+        }
+      }
+      job.run_until_idle();
+      EXPECT_EQ(job.close(), "");
+    }
+  }
+}
+
+TEST(EngineMessages, AreReceivedFromAnyRankOnceEach) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    EngineJob job(ProcessGrid::with_node_sizes({2, 2}), {}, seed);
+    std::vector<std::vector<float>> sent, got;
+    for (int rank = 0; rank < 4; ++rank) {
+      sent.push_back(numbered(kMessageCounts[2 + static_cast<std::size_t>(rank)],
+                              static_cast<std::size_t>(rank)));
+      got.emplace_back(kMessageCounts[5], -1.0F);
+    }
+    MessageCalls calls, receives;
+    for (std::size_t i = 0; i < 4; ++i) {
+      if (i % 2 == seed % 2) job.poll(seed * 10);
+      calls.push_back(send(job, static_cast<int>(i), 1, sent[i], 9));
+      receives.push_back(receive(job, 1, kAnyRank, got[i], 9));
+    }
+    finish_messages(job, calls);
+    finish_messages(job, receives);
+    std::vector<int> sources;
+    for (std::size_t i = 0; i < 4; ++i) {
+      const Received& received = receives[i]->received;
+      ASSERT_EQ(receives[i]->text(), "");
+      sources.push_back(received.source);
+      got[i].resize(received.count);
+      EXPECT_EQ(got[i], sent[static_cast<std::size_t>(received.source)]) << "seed " << seed;
+    }
+    EXPECT_THAT(sources, testing::UnorderedElementsAre(0, 1, 2, 3));
+  }
+}
+
+TEST(EngineMessages, OfEveryDtype) {
+  EngineJob job(ProcessGrid::with_node_sizes({1, 1}), {}, 3);
+  for (const DType dtype : kAllDTypes) {
+    for (const std::size_t count : {std::size_t{5}, std::size_t{100'000}}) {
+      std::vector<std::uint8_t> sent(count * size_of(dtype)), got(sent.size());
+      for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<std::uint8_t>(i * 7);
+      const MessageCalls calls = {
+          test::call(job, 0, Message::Kind::kSend, {sent.data(), count, dtype}, 1, 0),
+          test::call(job, 1, Message::Kind::kReceive, {got.data(), count, dtype}, 0, 0)};
+      finish_messages(job, calls);
+      EXPECT_EQ(got, sent) << to_string(dtype);
+    }
+  }
+}
+
+// A large message is on its way while its sender waits for one from the receiver.
+TEST(EngineMessages, LargeOnesCross) {
+  for (const std::vector<int>& shape : {std::vector<int>{2}, std::vector<int>{1, 1}}) {
+    EngineJob job(ProcessGrid::with_node_sizes(shape), {}, 5);
+    std::vector<float> out(200'000, 1.0F), in(200'000), back(200'000);
+    const MessageCalls calls = {send(job, 0, 1, out), send(job, 1, 0, out), receive(job, 0, 1, in),
+                                receive(job, 1, 0, back)};
+    finish_messages(job, calls);
+    EXPECT_EQ(in, out);
+    EXPECT_EQ(back, out);
+  }
+}
+
+TEST(EngineMessages, SmallOnesDoNotWaitForTheirReceiver) {
+  EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, 5);
+  std::vector<float> small(10), medium(1000), large(1'000'000);
+  finish_messages(job, {send(job, 0, 1, small), send(job, 0, 2, medium)});
+  const MessageCalls late = {send(job, 0, 1, large), send(job, 0, 2, large)};
+  job.poll(1000);
+  EXPECT_FALSE(late[0]->is_over() || late[1]->is_over());
+  EXPECT_THAT(job.engine(0).describe_wait(), HasSubstr("a send to rank 1 with tag 0"));
+  for (const int rank : {1, 2}) {
+    finish_messages(
+        job, {receive(job, rank, 0, rank == 1 ? small : medium), receive(job, rank, 0, large)});
+  }
+  finish_messages(job, late);
+}
+
+// Whoever sends and sends without being received has to wait: the receiver holds no more than the
+// room of one sender.
+TEST(EngineMessages, WhatCameUnaskedIsBounded) {
+  for (const std::vector<int>& shape : {std::vector<int>{2}, std::vector<int>{1, 1}}) {
+    EngineJob job(ProcessGrid::with_node_sizes(shape), {}, 6);
+    const std::size_t count = Messages::kMostInOffer / sizeof(float);
+    const std::size_t fit = Messages::kRoom / Messages::kMostInOffer;
+    std::vector<float> data(count, 2.0F), got(count);
+    for (int round = 0; round < 3; ++round) {
+      MessageCalls sends;
+      for (std::size_t i = 0; i < 3 * fit; ++i) sends.push_back(send(job, 0, 1, data));
+      job.poll(500);
+      const auto over = std::ranges::count_if(sends, [](const auto& c) { return c->is_over(); });
+      EXPECT_LE(static_cast<std::size_t>(over), fit);
+      EXPECT_GE(static_cast<std::size_t>(over), fit / 2);
+      for (std::size_t i = 0; i < 3 * fit; ++i) finish_messages(job, {receive(job, 1, 0, got)});
+      finish_messages(job, sends);
+      EXPECT_EQ(got, data);
+    }
+    EXPECT_EQ(job.close(), "");
+  }
+}
+
+TEST(EngineMessages, CountTheirBytesOnTheNetwork) {
+  EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, 7);
+  std::vector<float> data(70'000), got(70'000);
+  for (const int peer : {1, 2}) {
+    finish_messages(job, {send(job, 0, peer, data), receive(job, peer, 0, got)});
+  }
+  data.resize(10);
+  finish_messages(job, {send(job, 0, 2, data), receive(job, 2, 0, got)});
+  EXPECT_EQ(job.engine(0).network_bytes_sent(), 70'010 * sizeof(float));
+  EXPECT_EQ(job.engine(2).network_bytes_sent(), 0u);
+}
+
+/// Runs `job` to the end of both calls, whose errors are the same; the next message works.
+std::string common_message_error(EngineJob& job, const MessageCalls& calls) {
+  finish_messages(job, calls);
+  EXPECT_EQ(calls[0]->code(), ErrorCode::kMismatch);
+  EXPECT_EQ(calls[0]->text(), calls[1]->text());
+  for (const std::size_t count : kMessageCounts) {
+    std::vector<float> data = numbered(count, 3), got(count);
+    const MessageCalls next = {send(job, 0, 1, data), receive(job, 1, 0, got)};
+    finish_messages(job, next);
+    EXPECT_EQ(next[0]->text() + next[1]->text(), "");
+    EXPECT_EQ(got, data);
+  }
+  return calls[0]->text();
+}
+
+TEST(EngineMessages, ThatAreTooLongFailOnBothSides) {
+  for (const std::vector<int>& shape : {std::vector<int>{2}, std::vector<int>{1, 1}}) {
+    for (const bool sends_first : {true, false}) {
+      EngineJob job(ProcessGrid::with_node_sizes(shape), {}, 8);
+      std::vector<float> data(100'000), got(99'999, 5.0F);
+      MessageCalls calls(2);
+      const auto sends = [&] { calls[0] = send(job, 0, 1, data, 12); };
+      if (sends_first) sends();
+      job.poll(100);
+      calls[1] = receive(job, 1, kAnyRank, got, 12);
+      job.poll(100);
+      if (!sends_first) sends();
+      EXPECT_THAT(common_message_error(job, calls),
+                  HasSubstr("rank 0 sends 100000 elements of float32 with tag 12 to rank 1, whose "
+                            "buffer holds 99999"));
+      EXPECT_THAT(got, testing::Each(5.0F));
+    }
+  }
+}
+
+TEST(EngineMessages, OfAnotherDtypeFailOnBothSides) {
+  for (const std::vector<int>& shape : {std::vector<int>{2}, std::vector<int>{1, 1}}) {
+    EngineJob job(ProcessGrid::with_node_sizes(shape), {}, 9);
+    std::vector<float> data(100'000), got(100'000);
+    const MessageCalls calls = {
+        send(job, 0, 1, data),
+        test::call(job, 1, Message::Kind::kReceive, {got.data(), 50'000, DType::kInt64}, 0, 0)};
+    EXPECT_THAT(common_message_error(job, calls),
+                HasSubstr("rank 0 sends 100000 elements of float32 with tag 0 to rank 1, which "
+                          "receives int64"));
+  }
+}
+
+// Their senders had been answered: the receiver has the error, and the sender logs it.
+TEST(EngineMessages, ThatCameUnaskedAndDoNotFitAreLoggedByTheSender) {
+  for (const std::vector<int>& shape : {std::vector<int>{2}, std::vector<int>{1, 1}}) {
+    for (const std::size_t count : {std::size_t{10}, std::size_t{5000}}) {
+      if (shape[0] == 2 && count > 10) continue;
+      EngineJob job(ProcessGrid::with_node_sizes(shape), {}, 10);
+      std::vector<float> data(count), got(9);
+      finish_messages(job, {send(job, 0, 1, data, 4)});
+      testing::internal::CaptureStderr();
+      const MessageCalls refused = {receive(job, 1, 0, got, 4)};
+      finish_messages(job, refused);
+      job.run_until_idle();
+      job.poll(100);
+      const std::string text = "rank 0 sends " + std::to_string(count) + " elements of float32";
+      EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr(text));
+      EXPECT_THAT(refused[0]->text(), HasSubstr(text));
+      EXPECT_EQ(common_message_error(job, {refused[0], refused[0]}), refused[0]->text());
+      EXPECT_EQ(job.close(), "");
+    }
+  }
+}
+
+TEST(EngineMessages, ThatNobodyReceivesAreReportedAtTheEnd) {
+  for (const std::vector<int>& shape : {std::vector<int>{2}, std::vector<int>{1, 1}}) {
+    EngineJob job(ProcessGrid::with_node_sizes(shape), {}, 11);
+    std::vector<float> small(10), medium(5000), large(1'000'000), got(10);
+    const MessageCalls sends = {send(job, 0, 1, small, 3), send(job, 0, 1, medium, 4),
+                                send(job, 0, 1, large, 5)};
+    const MessageCalls receives = {receive(job, 0, 1, got, 6)};
+    job.poll(500);
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(job.close(), "") << "the transport reports none of it";
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                HasSubstr("rank 0 sends 10 elements of float32 with tag 3 to rank 1, which has "
+                          "closed without receiving them and 2 more"));
+    EXPECT_EQ(sends[0]->text(), "");
+    EXPECT_EQ(sends[2]->code(), ErrorCode::kShutdown);
+    EXPECT_EQ(receives[0]->code(), ErrorCode::kShutdown);
+  }
+}
+
+// The peer does not poll: it has frozen.
+TEST(EngineMessages, AFrozenPeerOfAWaitIsNamed) {
+  enum class Wait { kReceive, kReceiveFromAny, kSend };
+  for (const std::vector<int>& shape : {std::vector<int>{2}, std::vector<int>{1, 1}}) {
+    for (const Wait wait : {Wait::kReceive, Wait::kReceiveFromAny, Wait::kSend}) {
+      EngineJob job(ProcessGrid::with_node_sizes(shape), {}, 12, std::nullopt,
+                    {.poll = [](int rank, Engine& engine) { return rank == 0 && engine.poll(); }});
+      std::vector<float> data(1'000'000);
+      const MessageCalls calls = {wait == Wait::kSend      ? send(job, 0, 1, data)
+                                  : wait == Wait::kReceive ? receive(job, 0, 1, data)
+                                                           : receive(job, 0, kAnyRank, data)};
+      finish_messages(job, calls, std::chrono::milliseconds(100));
+      EXPECT_EQ(calls[0]->code(), ErrorCode::kPeerLost);
+      EXPECT_THAT(calls[0]->text(), AllOf(HasSubstr("rank 1 has been silent")));
+    }
+  }
+}
+
+// What the transport still reads or writes belongs to it until its end.
+TEST(EngineMessages, AFailureEndsAllCalls) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, seed);
+    std::vector<float> data(1'000'000), small(3);
+    MessageCalls calls;
+    for (int rank = 0; rank < 3; ++rank) {
+      const int next = (rank + 1) % 3;
+      calls.push_back(send(job, rank, next, data));
+      calls.push_back(receive(job, next, rank, data));
+      calls.push_back(receive(job, next, kAnyRank, small, 1));
+    }
+    job.poll(seed);
+    job.engine(2).abort(
+        {.code = ErrorCode::kPeerLost, .rank = 2, .peer = 2, .what = "rank 2 left"});
+    finish_messages(job, calls, std::chrono::milliseconds(10));
+    for (const auto& call : calls) {
+      if (call->code()) {
+        EXPECT_THAT(call->text(), HasSubstr("rank 2 left"));
+      }
+    }
+    EXPECT_EQ(calls[2]->code(), ErrorCode::kPeerLost);
+    const MessageCalls late = {send(job, 0, 1, small)};
+    finish_messages(job, late, std::chrono::milliseconds(10));
+    EXPECT_EQ(late[0]->code(), ErrorCode::kPeerLost);
+  }
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/message/message.h"
+#include "runtime/engine/caught.h"
+#include "tests/support/engine_job.h"
+
+namespace kolo::test {
+
+/// A message of a rank of an `EngineJob`, and what came of it.
+class CalledMessage final : public Message {
+ public:
+  CalledMessage(Kind with_kind, BufferView with_buffer, int with_peer, std::uint64_t with_tag) {
+    kind = with_kind;
+    buffer = with_buffer;
+    peer = with_peer;
+    tag = with_tag;
+  }
+
+  void complete() noexcept override { is_over_ = true; }
+  void fail(const Error& error) noexcept override {
+    if (!is_over_) error_ = copied(error);
+    is_over_ = true;
+  }
+
+  bool is_over() const { return is_over_; }
+  std::optional<ErrorCode> code() const {
+    return error_ ? std::optional(error_->code) : std::nullopt;
+  }
+  /// Of the error, or an empty text.
+  std::string text() const { return error_ ? error_->to_string() : std::string(); }
+
+ private:
+  bool is_over_ = false;
+  std::optional<Error> error_;
+};
+
+using CalledMessages = std::vector<std::shared_ptr<CalledMessage>>;
+
+inline std::shared_ptr<CalledMessage> call(EngineJob& job, int rank, Message::Kind kind,
+                                           BufferView buffer, int peer, std::uint64_t tag) {
+  auto message = std::make_shared<CalledMessage>(kind, buffer, peer, tag);
+  job.engine(rank).submit(message);
+  return message;
+}
+
+inline std::shared_ptr<CalledMessage> send(EngineJob& job, int from, int to,
+                                           std::vector<float>& data, std::uint64_t tag = 0) {
+  return call(job, from, Message::Kind::kSend, view(data), to, tag);
+}
+
+inline std::shared_ptr<CalledMessage> receive(EngineJob& job, int at, int from,
+                                              std::vector<float>& data, std::uint64_t tag = 0) {
+  return call(job, at, Message::Kind::kReceive, view(data), from, tag);
+}
+
+inline bool are_over(const CalledMessages& messages) {
+  return std::ranges::all_of(messages, [](const auto& message) { return message->is_over(); });
+}
+
+}  // namespace kolo::test
