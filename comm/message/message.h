@@ -1,23 +1,14 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "comm/base/buffer_view.h"
 #include "comm/base/error.h"
+#include "comm/message/received.h"
 #include "comm/transport/transport.h"
 
 namespace kolo {
-
-/// As the peer of a receive: whichever rank sends first.
-inline constexpr int kAnyRank = -1;
-
-/// What a receive got.
-struct Received {
-  int source = kAnyRank;  ///< Rank that sent it.
-  std::size_t count = 0;  ///< Number of elements, at most those of the buffer.
-};
 
 /// One call that sends or receives. `Messages` answers it once: with `complete` when its buffer is
 /// the caller's again, or with `fail`.

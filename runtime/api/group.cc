@@ -170,6 +170,22 @@ void Group::all_to_all(std::string_view name, const void* input, BufferView resu
   state_->run(state_->calls().all_to_all(name, input, result, counts));
 }
 
+Ticket Group::send_async(BufferView buffer, int peer, std::uint64_t tag) {
+  return state_->messages().send_async(buffer, peer, tag);
+}
+
+void Group::send(BufferView buffer, int peer, std::uint64_t tag) {
+  state_->messages().send(buffer, peer, tag);
+}
+
+ReceiveTicket Group::recv_async(BufferView buffer, int peer, std::uint64_t tag) {
+  return state_->messages().recv_async(buffer, peer, tag);
+}
+
+Received Group::recv(BufferView buffer, int peer, std::uint64_t tag) {
+  return state_->messages().recv(buffer, peer, tag);
+}
+
 void Group::barrier() { state_->run(state_->calls().plain(OperationKind::kBarrier)); }
 
 }  // namespace kolo

@@ -30,6 +30,7 @@
 #include "comm/base/error.h"
 #include "comm/base/native_stream.h"
 #include "comm/base/reduction.h"
+#include "comm/message/received.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "fusion/gradient.h"
 #include "runtime/api/compression_stats.h"
@@ -306,6 +307,34 @@ class Group {
 
   /// Returns when every rank has called it.
   void barrier();
+
+  // Messages between two ranks, in host memory and of any dtype, need no other rank and no name.
+  // Those that one rank sends to another with one tag are received in the order in which they were
+  // sent. A rank may send to itself. Lifetime of buffers is as for an all-reduce.
+
+  /// Sends `buffer` to rank `peer`. The ticket is done when the buffer may be reused: at once for a
+  /// small message (at least up to 4 KiB, as long as less than 1 MiB of such messages waits to be
+  /// received there), else not before the receiver has a buffer for it.
+  ///
+  /// Errors: UsageError at the call; KoloError(kMismatch), the same on both ranks, if the message
+  /// is
+  ///         longer than the buffer of its receive or of another dtype. If the ticket is done by
+  ///         then, the sender logs it. Later messages are not affected. A message that its receiver
+  ///         never asks for is logged there when the runtime closes.
+  Ticket send_async(BufferView buffer, int peer, std::uint64_t tag = 0);
+  /// The same, and waits until the buffer may be reused.
+  void send(BufferView buffer, int peer, std::uint64_t tag = 0);
+
+  /// Receives a message with this tag from rank `peer`, or from whichever rank sends first if it is
+  /// `kAnyRank`, into `buffer`, which may be longer than the message.
+  ///
+  /// Errors: as for `send_async`; KoloError(kPeerLost) if a rank that it may wait for is lost.
+  /// Cost:   while a receive from any rank waits, all ranks are asked for signs of life.
+  ReceiveTicket recv_async(BufferView buffer, int peer, std::uint64_t tag = 0);
+  /// The same, and waits for the message; returns its source and its number of elements.
+  /// Errors: also KoloError(kTimeout) after `operation_timeout`, naming peer and tag. The receive
+  ///         then goes on, so its buffer must outlive the runtime.
+  Received recv(BufferView buffer, int peer, std::uint64_t tag = 0);
 
   /// Payload bytes that this rank has sent to other nodes so far, in this group's own operations.
   std::uint64_t network_bytes_sent() const;

@@ -28,7 +28,8 @@ MemberState::MemberState(RuntimeState& runtime)
       grid_(runtime.grid()),
       rank_(runtime.rank()),
       ranks_of_job_(all_ranks(grid_)),
-      calls_(unused_operations_, rank_, grid_.world_size()) {}
+      calls_(unused_operations_, rank_, grid_.world_size()),
+      messages_(engine_, runtime.driver(), grid_.world_size(), options().operation_timeout) {}
 
 MemberState::MemberState(RuntimeState& runtime, std::shared_ptr<GroupEngine> group)
     : runtime_(runtime),
@@ -37,7 +38,8 @@ MemberState::MemberState(RuntimeState& runtime, std::shared_ptr<GroupEngine> gro
       grid_(group_->grid()),
       rank_(group_->rank()),
       ranks_of_job_(group_->ranks()),
-      calls_(unused_operations_, rank_, grid_.world_size()) {}
+      calls_(unused_operations_, rank_, grid_.world_size()),
+      messages_(engine_, runtime.driver(), grid_.world_size(), options().operation_timeout) {}
 
 MemberState::~MemberState() {
   if (group_ != nullptr && !closed_) submit(calls_.plain(OperationKind::kClose));

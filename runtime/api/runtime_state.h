@@ -14,6 +14,7 @@
 #include "runtime/engine/engines.h"
 #include "runtime/engine/operation_calls.h"
 #include "runtime/engine/operation_pool.h"
+#include "runtime/message/message_calls.h"
 #include "runtime/observe/timeline.h"
 #include "runtime/wait/driver.h"
 #include "runtime/wait/engine_thread.h"
@@ -44,6 +45,7 @@ class MemberState {
   const Options& options() const;
   Driver& driver();
   const OperationCalls& calls() const { return calls_; }
+  MessageCalls& messages() { return messages_; }
 
   /// Starts an operation, which goes on in the background.
   Ticket submit(const std::shared_ptr<Operation>& operation, NativeStream stream = {});
@@ -75,6 +77,7 @@ class MemberState {
   const std::vector<int> ranks_of_job_;
   OperationPool unused_operations_;
   const OperationCalls calls_;
+  MessageCalls messages_;
   LateRegistrations late_registrations_;
   bool closed_ = false;
 };

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/engine/ticket_state.h"
+#include "runtime/message/message_call.h"
 
 namespace kolo {
 
@@ -13,5 +14,16 @@ Ticket::Ticket(std::shared_ptr<TicketState> state, std::shared_ptr<Driver> drive
 bool Ticket::done() const { return state_->done(); }
 
 void Ticket::wait() { state_->wait_within(timeout_, driver_.get()); }
+
+ReceiveTicket::ReceiveTicket(std::shared_ptr<MessageCall> call, std::shared_ptr<Driver> driver,
+                             std::chrono::milliseconds timeout)
+    : call_(std::move(call)), driver_(std::move(driver)), timeout_(timeout) {}
+
+bool ReceiveTicket::done() const { return call_->done(); }
+
+Received ReceiveTicket::wait() {
+  call_->wait_within(timeout_, driver_.get());
+  return call_->received;
+}
 
 }  // namespace kolo

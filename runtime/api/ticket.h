@@ -3,9 +3,12 @@
 #include <chrono>
 #include <memory>
 
+#include "comm/message/received.h"
+
 namespace kolo {
 
 class Driver;
+class MessageCall;
 class TicketState;
 
 /// Completion handle of one asynchronous operation. Copies refer to the same operation. Threads:
@@ -28,6 +31,26 @@ class Ticket {
  private:
   std::shared_ptr<TicketState> state_;
   std::shared_ptr<Driver> driver_;  // shared because a ticket may outlive its runtime
+  std::chrono::milliseconds timeout_;
+};
+
+/// Completion handle of an asynchronous receive. Copies refer to the same receive. Threads: any.
+class ReceiveTicket {
+ public:
+  /// For the runtime; users get tickets from `recv_async`.
+  ReceiveTicket(std::shared_ptr<MessageCall> call, std::shared_ptr<Driver> driver,
+                std::chrono::milliseconds timeout);
+
+  /// True once the message is there, or the receive has failed. Never blocks.
+  bool done() const;
+
+  /// Blocks until done, then says what was received or throws the error of the receive.
+  /// Errors: as `Ticket::wait`; a time-out names peer and tag.
+  Received wait();
+
+ private:
+  std::shared_ptr<MessageCall> call_;
+  std::shared_ptr<Driver> driver_;
   std::chrono::milliseconds timeout_;
 };
 

@@ -40,6 +40,7 @@ void TicketState::wait_within(std::chrono::milliseconds timeout, Driver* driver)
   if (wait(timeout, driver)) return;
   throw KoloError({.code = ErrorCode::kTimeout,
                    .verb = "complete",
+                   .bucket = subject(),
                    .what = fmt::format("no result after {} ms although no peer is lost; "
                                        "operation_timeout sets this limit",
                                        timeout.count())});

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <optional>
+#include <string>
 
 #include "comm/base/error.h"
 #include "comm/base/mutex.h"
@@ -15,6 +16,14 @@ class Driver;
 /// number of threads.
 class TicketState {
  public:
+  TicketState() = default;
+  TicketState(const TicketState&) = delete;
+  TicketState& operator=(const TicketState&) = delete;
+  virtual ~TicketState() = default;
+
+  /// What is waited for, for the error of a wait that takes too long.
+  virtual std::string subject() const { return {}; }
+
   /// Ends it, well or with an error, unless it has ended. Threads: the engine's.
   void complete() noexcept KOLO_EXCLUDES(mutex_);
   void fail(const Error& error) noexcept KOLO_EXCLUDES(mutex_);

@@ -16,6 +16,7 @@ set(public_headers
   comm/base/error.h
   comm/base/native_stream.h
   comm/base/reduction.h
+  comm/message/received.h
   comm/rendezvous/rendezvous.h
   fusion/gradient.h
   runtime/api/compression_stats.h

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "comm/message/message.h"
+#include "runtime/engine/ticket_state.h"
+
+namespace kolo {
+
+/// A message that a user's thread sends or receives, with what it waits for.
+class MessageCall final : public Message, public TicketState {
+ public:
+  void complete() noexcept override { TicketState::complete(); }
+  void fail(const Error& error) noexcept override { TicketState::fail(error); }
+  std::string subject() const override { return describe(); }
+};
+
+}  // namespace kolo

@@ -1,0 +1,85 @@
+#include "runtime/message/message_calls.h"
+
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+
+namespace kolo {
+
+MessageCalls::MessageCalls(Engine& engine, std::shared_ptr<Driver> driver, int world_size,
+                           std::chrono::milliseconds timeout)
+    : engine_(engine), driver_(std::move(driver)), world_size_(world_size), timeout_(timeout) {}
+
+Ticket MessageCalls::send_async(const BufferView& buffer, int peer, std::uint64_t tag) {
+  return {start_in_background(Message::Kind::kSend, buffer, peer, tag), driver_, timeout_};
+}
+
+void MessageCalls::send(const BufferView& buffer, int peer, std::uint64_t tag) {
+  finish(start(Message::Kind::kSend, buffer, peer, tag));
+}
+
+ReceiveTicket MessageCalls::recv_async(const BufferView& buffer, int peer, std::uint64_t tag) {
+  return {start_in_background(Message::Kind::kReceive, buffer, peer, tag), driver_, timeout_};
+}
+
+Received MessageCalls::recv(const BufferView& buffer, int peer, std::uint64_t tag) {
+  return finish(start(Message::Kind::kReceive, buffer, peer, tag));
+}
+
+void MessageCalls::check_call(Message::Kind kind, const BufferView& buffer, int peer) const {
+  const bool sends = kind == Message::Kind::kSend;
+  const auto refuse = [&](const std::string& what) {
+    throw UsageError((sends ? "send: " : "recv: ") + what);
+  };
+  if (buffer.memory == MemoryKind::kDevice) refuse("messages lie in host memory only");
+  if (buffer.data == nullptr && buffer.count > 0) refuse("the buffer is null");
+  if ((peer >= 0 && peer < world_size_) || (peer == kAnyRank && !sends)) return;
+  refuse(fmt::format("the peer {} is not a rank{}", peer, sends ? "" : ", and not kAnyRank"));
+}
+
+MessageCalls::Call MessageCalls::start(Message::Kind kind, const BufferView& buffer, int peer,
+                                       std::uint64_t tag) {
+  check_call(kind, buffer, peer);
+  Call call = take_unused();
+  call->kind = kind;
+  call->peer = peer;
+  call->tag = tag;
+  call->buffer = buffer;
+  engine_.submit(std::shared_ptr<Message>(call));
+  return call;
+}
+
+MessageCalls::Call MessageCalls::start_in_background(Message::Kind kind, const BufferView& buffer,
+                                                     int peer, std::uint64_t tag) {
+  Call call = start(kind, buffer, peer, tag);
+  driver_->attend(Driver::Next::kUnknown);
+  return call;
+}
+
+/// A call that fails or takes too long is not used again.
+Received MessageCalls::finish(Call call) {
+  call->wait_within(timeout_, driver_.get());
+  const Received received = call->received;
+  give_back(std::move(call));
+  return received;
+}
+
+MessageCalls::Call MessageCalls::take_unused() {
+  const MutexLock lock(mutex_);
+  if (unused_.empty()) return std::make_shared<MessageCall>();
+  Call call = std::move(unused_.back());
+  unused_.pop_back();
+  return call;
+}
+
+/// Before: it is done, and nobody else refers to it but to drop it.
+void MessageCalls::give_back(Call call) {
+  call->reset();
+  const MutexLock lock(mutex_);
+  if (unused_.size() < kMostUnused) unused_.push_back(std::move(call));
+}
+
+}  // namespace kolo

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/base/buffer_view.h"
+#include "comm/base/mutex.h"
+#include "runtime/api/ticket.h"
+#include "runtime/engine/engine.h"
+#include "runtime/message/message_call.h"
+#include "runtime/wait/driver.h"
+
+namespace kolo {
+
+/// The calls of users' threads that send and receive: checks arguments, submits messages to the
+/// engine and waits for them. The contracts are those of `Runtime`. Threads: any.
+class MessageCalls {
+ public:
+  /// `engine` outlives it. `timeout` limits each wait.
+  MessageCalls(Engine& engine, std::shared_ptr<Driver> driver, int world_size,
+               std::chrono::milliseconds timeout);
+
+  Ticket send_async(const BufferView& buffer, int peer, std::uint64_t tag);
+  void send(const BufferView& buffer, int peer, std::uint64_t tag);
+  ReceiveTicket recv_async(const BufferView& buffer, int peer, std::uint64_t tag);
+  Received recv(const BufferView& buffer, int peer, std::uint64_t tag);
+
+ private:
+  using Call = std::shared_ptr<MessageCall>;
+  /// As many as threads that are likely to call at the same time.
+  static constexpr std::size_t kMostUnused = 16;
+
+  void check_call(Message::Kind kind, const BufferView& buffer, int peer) const;
+  Call start(Message::Kind kind, const BufferView& buffer, int peer, std::uint64_t tag);
+  Call start_in_background(Message::Kind kind, const BufferView& buffer, int peer,
+                           std::uint64_t tag);
+  Received finish(Call call);
+  Call take_unused() KOLO_EXCLUDES(mutex_);
+  void give_back(Call call) KOLO_EXCLUDES(mutex_);
+
+  Engine& engine_;
+  const std::shared_ptr<Driver> driver_;
+  const int world_size_;
+  const std::chrono::milliseconds timeout_;
+  Mutex mutex_;
+  std::vector<Call> unused_ KOLO_GUARDED_BY(mutex_);  // so that blocking calls allocate nothing
+};
+
+}  // namespace kolo

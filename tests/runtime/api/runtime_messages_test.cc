@@ -1,0 +1,177 @@
+// Messages between whole runtimes, one per thread.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "tests/runtime/api/runtime_calls.h"
+
+namespace kolo::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::vector<float> values_of(int rank, std::size_t count) {
+  std::vector<float> data(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    data[i] = static_cast<float>((i + static_cast<std::size_t>(rank) * 31) % 1000);
+  }
+  return data;
+}
+
+void require_values(const std::vector<float>& data, const Received& received, std::size_t count) {
+  require(received.count == count, "count " + std::to_string(received.count));
+  require(
+      std::ranges::equal(values_of(received.source, count), std::span(data).first(received.count)),
+      "values from rank " + std::to_string(received.source));
+}
+
+class RuntimeMessages : public testing::TestWithParam<int> {};
+
+TEST_P(RuntimeMessages, GoAroundARing) {
+  RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
+    const int n = runtime.world_size();
+    const int next = (runtime.rank() + 1) % n, previous = (runtime.rank() + n - 1) % n;
+    for (int round = 0; round < 20; ++round) {
+      for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 1000, 100'000}) {
+        std::vector<float> out = values_of(runtime.rank(), count), in(count + 1);
+        Ticket sent = runtime.send_async(view(out), next, count);
+        require_values(in, runtime.recv(view(in), previous, count), count);
+        sent.wait();
+      }
+    }
+    require(runtime.network_bytes_sent() == 0, "one node has no network");
+  });
+}
+
+TEST_P(RuntimeMessages, ArriveWhileNobodyWaits) {
+  std::atomic<int> there{0};
+  run_ranks(GetParam(), [&, job = std::make_shared<RuntimeJob>(GetParam(), test_options())](
+                            const RankRun& run) {
+    Runtime runtime = job->join(run.rank());
+    const int n = runtime.world_size();
+    std::vector<float> out = values_of(runtime.rank(), 300'000), in(out.size());
+    ReceiveTicket received = runtime.recv_async(view(in), kAnyRank);
+    Ticket sent = runtime.send_async(view(out), (runtime.rank() + 1) % n);
+    run.poll_until([] { return false; }, [&] { return received.done() && sent.done(); });
+    require_values(in, received.wait(), out.size());
+    sent.wait();
+    meet(run, there);
+  });
+}
+
+// Each thread and round has a tag of its own.
+TEST_P(RuntimeMessages, SeveralThreadsSendAndReceive) {
+  RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
+    const auto ranks = static_cast<std::size_t>(runtime.world_size());
+    run_ranks(3, [&](const RankRun& thread) {
+      const auto tag = static_cast<std::uint64_t>(thread.rank());
+      for (std::size_t round = 0; round < 5; ++round) {
+        const std::size_t count = 1 + round * 1500;
+        std::vector<float> out = values_of(runtime.rank(), count);
+        std::vector<Ticket> sent;
+        for (std::size_t peer = 0; peer < ranks; ++peer) {
+          sent.push_back(runtime.send_async(view(out), static_cast<int>(peer), tag + 3 * round));
+        }
+        for (std::size_t i = 0; i < ranks; ++i) {
+          std::vector<float> in(count);
+          require_values(in, runtime.recv(view(in), kAnyRank, tag + 3 * round), count);
+        }
+        for (Ticket& ticket : sent) ticket.wait();
+      }
+      all_reduce_works(runtime, "beside messages " + std::to_string(tag));
+    });
+  });
+}
+
+TEST_P(RuntimeMessages, ReachTheirOwnRank) {
+  RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
+    for (const std::size_t count : std::initializer_list<std::size_t>{0, 7, 500'000}) {
+      std::vector<float> out = values_of(runtime.rank(), count), in(count);
+      ReceiveTicket received = runtime.recv_async(view(in), runtime.rank());
+      runtime.send(view(out), runtime.rank());
+      require_values(in, received.wait(), count);
+    }
+  });
+}
+
+TEST_P(RuntimeMessages, ErrorsReachBothSidesAndHarmNothingElse) {
+  const int last = GetParam() - 1;
+  Texts texts(GetParam());
+  RuntimeJob(GetParam(), test_options()).run([&](Runtime& runtime) {
+    std::vector<float> data(10'000), few(10);
+    if (runtime.rank() == 0) {
+      texts.set(0, error_of([&] { runtime.send(view(data), last, 3); }));
+    }
+    if (runtime.rank() == last) {
+      const std::string text = error_of([&] { runtime.recv(view(few), 0, 3); });
+      if (last != 0) texts.set(last, text);
+    }
+    all_reduce_works(runtime, "after an error");
+  });
+  EXPECT_EQ(texts.all().front(), texts.all().back());
+  EXPECT_THAT(
+      texts.all().front(),
+      AllOf(HasSubstr("mismatch: "), HasSubstr("rank 0 sends 10000 elements of float32"),
+            HasSubstr("with tag 3 to rank " + std::to_string(last) + ", whose buffer holds 10")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, RuntimeMessages, testing::Values(2, 3));
+
+TEST(RuntimeMessage, AWaitThatTakesTooLongNamesPeerAndTag) {
+  Options options = test_options();
+  options.operation_timeout = std::chrono::milliseconds(100);
+  std::vector<float> never(4);
+  std::vector<float> large(100'000);
+  std::atomic<int> there{0};
+  run_ranks(2, [&, job = std::make_shared<RuntimeJob>(2, options)](const RankRun& run) {
+    Runtime runtime = job->join(run.rank());
+    if (run.rank() == 0) {
+      EXPECT_THAT(error_of([&] { runtime.recv(view(never), 1, 42); }),
+                  AllOf(HasSubstr("time-out"), HasSubstr("a receive from rank 1 with tag 42")));
+      EXPECT_THAT(error_of([&] { runtime.recv_async(view(never), kAnyRank, 43).wait(); }),
+                  AllOf(HasSubstr("time-out"), HasSubstr("a receive from any rank with tag 43")));
+      EXPECT_THAT(error_of([&] { runtime.send(view(large), 1, 44); }),
+                  AllOf(HasSubstr("time-out"), HasSubstr("a send to rank 1 with tag 44")));
+    }
+    meet(run, there);
+  });
+}
+
+TEST(RuntimeMessage, MisuseIsRefusedAtTheCall) {
+  RuntimeJob(2, test_options()).run([](Runtime& runtime) {
+    std::vector<float> data(4);
+    BufferView on_device = view(data), null = view(data);
+    on_device.memory = MemoryKind::kDevice;
+    null.data = nullptr;
+    EXPECT_THAT(error_of([&] { runtime.send(view(data), 2); }),
+                HasSubstr("send: the peer 2 is not a rank"));
+    EXPECT_THAT(error_of([&] { runtime.send(view(data), kAnyRank); }),
+                HasSubstr("peer -1 is not a rank"));
+    EXPECT_THAT(error_of([&] { runtime.recv(view(data), -2); }), HasSubstr("not kAnyRank"));
+    EXPECT_THAT(error_of([&] { runtime.recv(on_device, 0); }), HasSubstr("host memory only"));
+    EXPECT_THAT(error_of([&] { runtime.send(null, 0); }), HasSubstr("is null"));
+    all_reduce_works(runtime, "after misuse");
+  });
+}
+
+TEST(RuntimeMessage, IsNoCallAfterTheEnd) {
+  RuntimeJob(2, test_options()).run([](Runtime& runtime) {
+    std::vector<float> data(4);
+    ReceiveTicket never = runtime.recv_async(view(data), 1 - runtime.rank());
+    runtime.close();
+    EXPECT_THAT(error_of([&] { never.wait(); }), HasSubstr("shutdown"));
+    EXPECT_THAT(error_of([&] { runtime.send(view(data), 0); }), HasSubstr("shutdown"));
+  });
+}
+
+}  // namespace
+}  // namespace kolo::test
