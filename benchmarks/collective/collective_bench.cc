@@ -209,11 +209,9 @@ std::vector<CollectiveRow> measure_collective(
   std::vector<CollectiveRow> rows;
   for (std::size_t bytes : options.sizes) {
     CollectiveCase what = options.what;
-    // All-reduce and broadcast have no parts that would have to be equal.
-    const bool has_parts = what.verb != Verb::kAllReduce && what.verb != Verb::kBroadcast &&
-                           what.verb != Verb::kReduce;
     const std::size_t unit =
-        size_of(what.dtype) * static_cast<std::size_t>(has_parts ? runtime.world_size() : 1);
+        size_of(what.dtype) *
+        static_cast<std::size_t>(has_parts(what.verb) ? runtime.world_size() : 1);
     what.bytes = bytes / unit * unit;
     SizeBench bench(runtime, options, what);
     for (const auto& system : systems) {

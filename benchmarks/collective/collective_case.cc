@@ -8,6 +8,17 @@ namespace {
 
 constexpr int kRoot = 0;
 
+/// A message from each rank to its partner.
+Goal messages(int ranks, std::size_t count) {
+  Goal goal;
+  for (int rank = 0; rank < ranks; ++rank) {
+    goal.parts.push_back({.extent = {static_cast<std::size_t>(rank) * count, count},
+                          .contributors = {rank},
+                          .receivers = {partner(rank, ranks)}});
+  }
+  return goal;
+}
+
 }  // namespace
 
 Goal CollectiveCase::goal(int ranks) const {
@@ -28,6 +39,8 @@ Goal CollectiveCase::goal(int ranks) const {
       return Goal::all_to_all(ranks, std::vector<std::size_t>(size * size, part(ranks)));
     case Verb::kBroadcast:
       return Goal::broadcast(kRoot, ranks, count());
+    case Verb::kSendRecv:
+      return messages(ranks, count());
     case Verb::kAllReduce:
       break;
   }
@@ -36,6 +49,7 @@ Goal CollectiveCase::goal(int ranks) const {
 
 double CollectiveCase::bus_factor(int ranks) const {
   const double others = static_cast<double>(ranks - 1) / ranks;
+  if (verb == Verb::kSendRecv) return 2;  // There and back.
   if (verb == Verb::kAllReduce) return 2 * others;
   return verb == Verb::kReduce || verb == Verb::kBroadcast ? 1 : others;
 }

@@ -52,15 +52,17 @@ enum class Verb {
   kScatter,
   kAllToAll,
   kBroadcast,
+  kSendRecv,
 };
 
-inline constexpr std::array kAllVerbs = {Verb::kAllReduce, Verb::kReduce,   Verb::kReduceScatter,
-                                         Verb::kAllGather, Verb::kGather,   Verb::kScatter,
-                                         Verb::kAllToAll,  Verb::kBroadcast};
+inline constexpr std::array kAllVerbs = {Verb::kAllReduce, Verb::kReduce,    Verb::kReduceScatter,
+                                         Verb::kAllGather, Verb::kGather,    Verb::kScatter,
+                                         Verb::kAllToAll,  Verb::kBroadcast, Verb::kSendRecv};
 
 constexpr std::string_view to_string(Verb verb) {
-  constexpr std::string_view kNames[] = {"all-reduce", "reduce",  "reduce-scatter", "all-gather",
-                                         "gather",     "scatter", "all-to-all",     "broadcast"};
+  constexpr std::string_view kNames[] = {"all-reduce", "reduce",    "reduce-scatter",
+                                         "all-gather", "gather",    "scatter",
+                                         "all-to-all", "broadcast", "send-recv"};
   return kNames[static_cast<std::size_t>(verb)];
 }
 
@@ -71,10 +73,20 @@ constexpr bool reduces(Verb verb) {
 /// By what a rank multiplies its contributions to premultiplied sums.
 constexpr int scale_of(int rank) { return 1 + rank % 2; }
 
+/// Whether the buffer holds a part for each rank, which are equal.
+constexpr bool has_parts(Verb verb) {
+  return verb == Verb::kReduceScatter || verb == Verb::kAllGather || verb == Verb::kGather ||
+         verb == Verb::kScatter || verb == Verb::kAllToAll;
+}
+
+/// The rank with which `rank` exchanges messages: the first with the last, and so on; the middle
+/// one of an odd number with itself.
+constexpr int partner(int rank, int ranks) { return ranks - 1 - rank; }
+
 /// The case that one row measures.
 struct CollectiveCase {
   Verb verb = Verb::kAllReduce;
-  /// Size of the buffer that holds the parts of all ranks.
+  /// Size of the buffer that holds the parts of all ranks, or of a message.
   std::size_t bytes = 0;
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;

@@ -68,6 +68,8 @@ std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& 
     all.emplace_back(
         options.what.verb == Verb::kBroadcast
             ? "in place, in the caller's memory; rank 0 is the root"
+        : options.what.verb == Verb::kSendRecv
+            ? "ranks r and n-1-r send to each other in turns; time: there and back; busbw: one way"
             : "out of place, in the caller's memory; rank 0 is the root where there is one");
     all.emplace_back("p99: of rows with at least 100 iterations");
     return all;
@@ -169,7 +171,7 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
   const bool sums_gradients = verb == Verb::kAllReduce;
   command_
       .add_option("--sizes", sizes_,
-                  sums_gradients
+                  !has_parts(verb)
                       ? "Bytes, comma-separated, with suffixes K, M and G; rounded down to whole "
                         "elements"
                       : "Bytes of the parts of all ranks, comma-separated, with suffixes K, M and "

@@ -68,9 +68,12 @@ class CallRun final : public CollectiveRun {
         return runtime_.all_to_all(name_, in, all);
       case Verb::kBroadcast:
         return runtime_.broadcast(name_, all, kRoot);
+      case Verb::kSendRecv:
+        return ping_pong(view(memory_.contribution(), what_.count()), all);
     }
   }
   std::string algorithm() const override {
+    if (what_.verb == Verb::kSendRecv) return "ping-pong";
     const Options& options = runtime_.options();
     return what_.verb == Verb::kAllReduce ? options.algorithm : options.collective_algorithm;
   }
@@ -80,6 +83,23 @@ class CallRun final : public CollectiveRun {
 
   BufferView view(void* data, std::size_t count) const {
     return {.data = data, .count = count, .dtype = what_.dtype};
+  }
+
+  /// The first of two partners sends, and then the other.
+  void ping_pong(const BufferView& out, const BufferView& in) {
+    const int rank = runtime_.rank();
+    const int peer = partner(rank, runtime_.world_size());
+    if (rank < peer) {
+      runtime_.send(out, peer);
+      runtime_.recv(in, peer);
+    } else if (rank > peer) {
+      runtime_.recv(in, peer);
+      runtime_.send(out, peer);
+    } else {
+      ReceiveTicket received = runtime_.recv_async(in, peer);
+      runtime_.send(out, peer);
+      received.wait();
+    }
   }
 
   Runtime& runtime_;

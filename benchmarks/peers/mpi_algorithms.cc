@@ -53,6 +53,7 @@ Tuned tuned(Verb verb) {
                {8, "scatter_allgather"},
                {9, "scatter_ring"}}};
     case Verb::kAllReduce:
+    case Verb::kSendRecv:
       break;
   }
   return {"coll_tuned_allreduce_algorithm",
@@ -110,6 +111,7 @@ void allow_mpi_algorithms() { ::setenv("OMPI_MCA_coll_tuned_use_dynamic_rules", 
 std::vector<MpiAlgorithm> find_mpi_algorithms(Verb verb) {
   std::vector<MpiAlgorithm> algorithms;
   algorithms.push_back({.name = "default", .comm = duplicate_world()});
+  if (verb == Verb::kSendRecv) return algorithms;  // There is one way to send.
   int provided = 0;
   if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return algorithms;
   MPI_T_cvar_handle handle = nullptr;

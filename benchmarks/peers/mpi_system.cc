@@ -133,6 +133,9 @@ class MpiRun final : public CollectiveRun {
       case Verb::kBroadcast:
         MPI_Bcast(out, count_, type_, kRoot, comm);
         return;
+      case Verb::kSendRecv:
+        ping_pong(comm);
+        return;
     }
   }
   /// UCX sends a queued message in the next call of MPI, and none follows while ranks wait for each
@@ -142,6 +145,27 @@ class MpiRun final : public CollectiveRun {
 
  private:
   static constexpr int kRoot = 0;
+  static constexpr int kTag = 0;
+
+  /// The first of two partners sends, and then the other.
+  void ping_pong(MPI_Comm comm) {
+    const int rank = rank_of(comm);
+    const int peer = partner(rank, size_of(comm));
+    const auto send = [&] { MPI_Send(memory_.contribution(), count_, type_, peer, kTag, comm); };
+    const auto receive = [&] {
+      MPI_Recv(memory_.result(), count_, type_, peer, kTag, comm, MPI_STATUS_IGNORE);
+    };
+    if (rank == peer) {
+      MPI_Sendrecv(memory_.contribution(), count_, type_, peer, kTag, memory_.result(), count_,
+                   type_, peer, kTag, comm, MPI_STATUS_IGNORE);
+    } else if (rank < peer) {
+      send();
+      receive();
+    } else {
+      receive();
+      send();
+    }
+  }
 
   void all_reduce() {
     if (copy_) std::memcpy(copy_.data(), memory_.result(), memory_.result_bytes());

@@ -104,7 +104,7 @@ class Programs(unittest.TestCase):
 
     def test_bench_measures_every_collective_beside_mpi_and_finds_every_element_right(self):
         factors = {"reduce": 1, "broadcast": 1, "reduce-scatter": 2 / 3, "all-gather": 2 / 3, "gather": 2 / 3,
-                   "scatter": 2 / 3, "all-to-all": 2 / 3}  # fmt: skip
+                   "scatter": 2 / 3, "all-to-all": 2 / 3, "send-recv": 2}  # fmt: skip
         for collective, factor in factors.items():
             out = self.folder / "rows.json"
             self.succeed("kolo-bench", collective, "--sizes", "0,12,100K", "--iterations", 4, "--compare", "mpi",
