@@ -27,7 +27,7 @@ struct EarlyOffer {
 /// Before:  an offer asks `take_receive` first and is kept only if there is no receive for it; a
 ///          receive asks `take_offer` first and is posted only if there is no offer.
 /// Threads: one.
-/// Cost:    a scan over what is pending with that tag. Allocates nothing for tags in steady use.
+/// Cost:    a scan over what is pending with that tag. Allocates little for tags in steady use.
 class MessageMatching {
  public:
   /// The first receive that may take an offer from `source`, which then is no longer posted; null

@@ -11,6 +11,12 @@
 //                       when a line has come from standard input
 //   close               works once and closes; the last rank when a line has come from standard
 //   input leave | throw       the last rank ends after the first sum: orderly, or by an exception
+//   messages ROUNDS     every rank sends to every rank, itself too, by all ways that messages take
+//   unfit FIELD         rank 0 sends the last rank a message of another length or dtype; then
+//   messages receive             all ranks but the last wait for a message from it, or from any
+//   rank; it does
+//                       nothing
+//   huge                rank 0 sends the last rank a message of more than 4 GiB
 //   idle                works, says so, and then does nothing until standard input ends
 
 #include <cstdint>
@@ -19,6 +25,7 @@
 #include <functional>
 #include <initializer_list>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -336,6 +343,105 @@ void idle(Runtime& job) {
   work(job, "all_reduce", 1);
 }
 
+/// On both sides of each limit between the ways in which messages travel.
+constexpr std::size_t kMessageCounts[] = {0, 1, 1024, 1025, 65'536, 65'537, 1'000'000};
+
+void messages_round(Runtime& job, int round) {
+  std::vector<float> in(kMessageCounts[std::size(kMessageCounts) - 1]);
+  for (std::uint64_t tag = 0; tag < std::size(kMessageCounts); ++tag) {
+    const std::size_t count = kMessageCounts[tag];
+    std::vector<float> out(count);
+    for (std::size_t i = 0; i < count; ++i)
+      out[i] = static_cast<float>(whole(job.rank(), round, i));
+    std::vector<kolo::Ticket> sent;
+    for (int peer = 0; peer < job.world_size(); ++peer) {
+      sent.push_back(job.send_async({out.data(), count, DType::kFloat32}, peer, tag));
+    }
+    std::vector<bool> heard(static_cast<std::size_t>(job.world_size()));
+    for (int i = 0; i < job.world_size(); ++i) {
+      const bool names_peer = round % 2 == 0;
+      const kolo::Received got =
+          job.recv({in.data(), in.size(), DType::kFloat32}, names_peer ? i : kolo::kAnyRank, tag);
+      heard.at(static_cast<std::size_t>(got.source)) = true;
+      if (got.count != count) throw WrongSum("a message has another length");
+      for (std::size_t k = 0; k < count; ++k) {
+        if (in[k] == static_cast<float>(whole(got.source, round, k))) continue;
+        throw WrongSum("a message: element " + std::to_string(k) + " is wrong");
+      }
+    }
+    for (const bool each : heard) {
+      if (!each) throw WrongSum("a rank was not heard");
+    }
+    for (kolo::Ticket& ticket : sent) ticket.wait();
+    job.barrier();  // Nobody's message of the next round comes from any rank in this one.
+  }
+}
+
+void messages(Runtime& job, int rounds) {
+  for (int round = 0; round < rounds; ++round) messages_round(job, round);
+  const std::uint64_t network_bytes = job.network_bytes_sent();
+  job.close();
+  say(job, "all messages were right, " + std::to_string(network_bytes) + " bytes to other nodes");
+}
+
+void unfit(Runtime& job, const std::string& field) {
+  constexpr std::uint64_t kTag = 77;
+  std::vector<float> values(100'000);
+  const bool is_long = field == "length";
+  const kolo::BufferView into{values.data(), is_long ? std::size_t{10} : std::size_t{50'000},
+                              is_long ? DType::kFloat32 : DType::kInt64};
+  const int last = job.world_size() - 1;
+  try {
+    if (job.rank() == 0) job.send({values.data(), values.size(), DType::kFloat32}, last, kTag);
+    if (job.rank() == last) job.recv(into, 0, kTag);
+  } catch (const kolo::KoloError& e) {
+    say(job, "refused with " + std::to_string(exit_status(e.error().code)) + ": " + e.error().what);
+  }
+  messages(job, 2);
+}
+
+void receive(Runtime& job) {
+  std::vector<float> values(10);
+  const int last = job.world_size() - 1;
+  messages_round(job, 0);
+  say(job, "in the middle");
+  if (job.rank() == last) {
+    std::string line;
+    std::getline(std::cin, line);
+  } else {
+    job.recv({values.data(), values.size(), DType::kFloat32},
+             job.rank() % 2 == 0 ? last : kolo::kAnyRank, 5);
+  }
+}
+
+/// Memory of zeros, of which pages that are only read take no room.
+using Zeros = std::unique_ptr<std::uint8_t[], decltype(&std::free)>;
+
+void huge(Runtime& job) {
+  constexpr std::size_t kBytes = (std::size_t{4} << 30) + 12'345;
+  const int last = job.world_size() - 1;
+  const std::size_t marks[] = {0, std::size_t{1} << 32, kBytes - 1};
+  const Zeros zeros(static_cast<std::uint8_t*>(std::calloc(kBytes, 1)), &std::free);
+  if (zeros == nullptr) throw std::bad_alloc();
+  if (job.rank() == 0) {
+    for (const std::size_t mark : marks) zeros[mark] = static_cast<std::uint8_t>(mark % 251 + 1);
+    job.send({zeros.get(), kBytes, DType::kUInt8}, last);
+  }
+  if (job.rank() == last) {
+    const kolo::Received got = job.recv({zeros.get(), kBytes, DType::kUInt8}, 0);
+    if (got.count != kBytes) throw WrongSum("a huge message has another length");
+    for (const std::size_t mark : marks) {
+      if (zeros[mark] != mark % 251 + 1) throw WrongSum("a huge message is wrong");
+      zeros[mark] = 0;
+    }
+    for (std::size_t i = 0; i < kBytes; ++i) {
+      if (zeros[i] != 0) throw WrongSum("a huge message is wrong");
+    }
+  }
+  job.close();
+  say(job, "the huge message was right");
+}
+
 void play(Runtime& job, const Arguments& arguments) {
   const std::string& scene = arguments.at(0);
   if (scene == "all_reduce" || scene == "gradients" || scene == "groups") {
@@ -352,6 +458,14 @@ void play(Runtime& job, const Arguments& arguments) {
     part(job, scene == "throw");
   } else if (scene == "jobs") {
     jobs(job);
+  } else if (scene == "messages") {
+    messages(job, std::stoi(arguments.at(1)));
+  } else if (scene == "unfit") {
+    unfit(job, arguments.at(1));
+  } else if (scene == "receive") {
+    receive(job);
+  } else if (scene == "huge") {
+    huge(job);
   } else if (scene == "idle") {
     idle(job);
   } else {

@@ -323,6 +323,38 @@ TEST(EngineMessages, AFrozenPeerOfAWaitIsNamed) {
   }
 }
 
+TEST(EngineMessages, FramesThatBelongToNoMessageEndTheJob) {
+  constexpr std::byte kElements[8]{};
+  const Frame frames[] = {
+      {.kind = FrameKind::kTake, .least = 3},
+      {.kind = FrameKind::kRoom, .greatest = 1},
+      {.kind = FrameKind::kOffer, .offer = {.count = 1}},
+      {.kind = FrameKind::kOffer, .offer = {.count = 3}, .payload = kElements},
+      {.kind = FrameKind::kOffer,
+       .offer = {.count = 2, .delivery = Delivery::kOnDemand},
+       .payload = kElements},
+      {.kind = FrameKind::kOffer, .offer = {.count = 1, .delivery = Delivery::kBehindOffer}},
+      {.kind = FrameKind::kOffer,
+       .offer = {.count = std::uint64_t{1} << 62, .delivery = Delivery::kOnDemand}},
+      {.kind = FrameKind::kOffer,
+       .offer = {.count = Messages::kMostBehindOffer, .delivery = Delivery::kBehindOffer}},
+  };
+  for (const Frame& frame : frames) {
+    const bool is_sound = frame.offer.count == 1 && frame.offer.delivery != Delivery::kInOffer;
+    EngineJob job(ProcessGrid::with_node_sizes({2}), {}, 13);
+    std::vector<std::byte> bytes;
+    encode(frame, bytes);
+    job.transport(0).send_control(1, bytes);
+    std::vector<float> data(3);
+    const MessageCalls calls = {receive(job, 1, 0, data, 5)};
+    job.poll(100);
+    EXPECT_EQ(calls[0]->code() == ErrorCode::kInternal, !is_sound);
+    if (!is_sound) {
+      EXPECT_THAT(calls[0]->text(), HasSubstr("received a stray control frame"));
+    }
+  }
+}
+
 // What the transport still reads or writes belongs to it until its end.
 TEST(EngineMessages, AFailureEndsAllCalls) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
