@@ -51,6 +51,16 @@ void MessageMatching::post(std::shared_ptr<Message> receive) {
   ++receives_;
 }
 
+bool MessageMatching::withdraw(const Message& receive) {
+  const auto line = lines_.find(receive.tag);
+  if (line == lines_.end()) return false;
+  const auto is_it = [&](const auto& posted) { return posted.get() == &receive; };
+  if (std::erase_if(line->second.receives, is_it) == 0) return false;
+  --receives_;
+  forget_if_empty(line);
+  return true;
+}
+
 void MessageMatching::clear() {
   lines_.clear();
   receives_ = offers_ = 0;

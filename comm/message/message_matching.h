@@ -38,6 +38,8 @@ class MessageMatching {
   /// The first offer for this receive, which then is no longer kept.
   std::optional<EarlyOffer> take_offer(const Message& receive);
   void post(std::shared_ptr<Message> receive);
+  /// Returns false if it is not posted.
+  bool withdraw(const Message& receive);
 
   bool has_receives() const { return receives_ > 0; }
   bool has_offers() const { return offers_ > 0; }

@@ -59,6 +59,10 @@ void Messages::submit(const std::shared_ptr<Message>& message) {
   }
 }
 
+void Messages::withdraw(const std::shared_ptr<Message>& receive, const Error& error) {
+  if (matching_.withdraw(*receive)) receive->fail(error);
+}
+
 // --- Sender -------------------------------------------------------------------------------------
 
 void Messages::send(const std::shared_ptr<Message>& message) {

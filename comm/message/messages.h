@@ -48,6 +48,8 @@ class Messages final : public MessageFrames {
 
   /// Before: the caller keeps it until it is answered, and its peer and buffer are checked.
   void submit(const std::shared_ptr<Message>& message);
+  /// If no message has come for this receive, it fails with `error`; else nothing happens.
+  void withdraw(const std::shared_ptr<Message>& receive, const Error& error);
   bool receive(int peer, const Frame& frame) override;
   /// Answers those whose data message is there, or has left. Returns whether there was one.
   bool poll();

@@ -333,7 +333,8 @@ class Group {
   ReceiveTicket recv_async(BufferView buffer, int peer, std::uint64_t tag = 0);
   /// The same, and waits for the message; returns its source and its number of elements.
   /// Errors: also KoloError(kTimeout) after `operation_timeout`, naming peer and tag. The receive
-  ///         then goes on, so its buffer must outlive the runtime.
+  /// is
+  ///         then withdrawn, and the call may be made again.
   Received recv(BufferView buffer, int peer, std::uint64_t tag = 0);
 
   /// Payload bytes that this rank has sent to other nodes so far, in this group's own operations.

@@ -65,6 +65,10 @@ void Engine::submit(GradientGroup& group, std::size_t bucket) {
 
 void Engine::submit(std::shared_ptr<Message> message) { enqueue(std::move(message)); }
 
+void Engine::withdraw(std::shared_ptr<Message> receive, Error error) {
+  enqueue(Withdrawal{std::move(receive), std::move(error)});
+}
+
 void Engine::abort(Error error) { enqueue(std::move(error)); }
 
 void Engine::enqueue(Submission submission) {
@@ -211,7 +215,8 @@ void Engine::refuse(const Submission& submission) noexcept {
   } else if (const auto* message = std::get_if<std::shared_ptr<Message>>(&submission)) {
     (*message)->fail(*failure_);
   }
-  // The group of a ready bucket has the error already, and whoever aborts has what it wanted.
+  // The group of a ready bucket has the error already, as has a receive that is given up, and
+  // whoever aborts has what it wanted.
 }
 
 void Engine::fail_device(const Error& error) {

@@ -65,6 +65,8 @@ class Engine {
   void submit(GradientGroup& group, std::size_t bucket);
   /// Before: its peer and its buffer, in host memory, are checked.
   void submit(std::shared_ptr<Message> message);
+  /// Gives a receive up with this error, unless its message has come.
+  void withdraw(std::shared_ptr<Message> receive, Error error);
 
   /// Ends the job with this error on all ranks; whoever calls it reports it here. Threads: any.
   void abort(Error error);
@@ -102,8 +104,12 @@ class Engine {
     GradientGroup* group;
     std::size_t bucket;
   };
+  struct Withdrawal {
+    std::shared_ptr<Message> receive;
+    Error error;
+  };
   using Submission = std::variant<std::shared_ptr<Operation>, std::shared_ptr<GradientGroup>,
-                                  ReadyBucket, std::shared_ptr<Message>, Error>;
+                                  ReadyBucket, std::shared_ptr<Message>, Withdrawal, Error>;
 
   void enqueue(Submission submission);
   bool move();
@@ -117,6 +123,7 @@ class Engine {
   void take(const std::shared_ptr<GradientGroup>& group) { gradients_.submit(group); }
   void take(const ReadyBucket& ready) { gradients_.submit(*ready.group, ready.bucket); }
   void take(const std::shared_ptr<Message>& message) { messages_.submit(message); }
+  void take(const Withdrawal& which) { messages_.withdraw(which.receive, which.error); }
   void take(const Error& error) { coordinator_.leave(error); }
   void apply(const Frame& decision);
   void close();

@@ -59,9 +59,16 @@ MessageCalls::Call MessageCalls::start_in_background(Message::Kind kind, const B
   return call;
 }
 
-/// A call that fails or takes too long is not used again.
+/// A call that fails or takes too long is not used again. After a time-out a receive whose message
+/// has not come is withdrawn; one whose message is on its way gets it.
 Received MessageCalls::finish(Call call) {
-  call->wait_within(timeout_, driver_.get());
+  try {
+    call->wait_within(timeout_, driver_.get());
+  } catch (const KoloError& e) {
+    if (call->kind == Message::Kind::kSend || call->done()) throw;
+    engine_.withdraw(call, e.error());
+    if (!call->wait(timeout_, driver_.get())) throw;
+  }
   const Received received = call->received;
   give_back(std::move(call));
   return received;

@@ -113,6 +113,19 @@ TEST(MessageMatching, AReceiveFromAnyRankDoesNotOvertakeOneBeforeIt) {
   EXPECT_EQ(matching.take_receive(2, 7), nullptr);
 }
 
+TEST(MessageMatching, AReceiveThatIsWithdrawnTakesNothing) {
+  MessageMatching matching;
+  const auto first = std::make_shared<Unheeded>(2, 7);
+  const auto second = std::make_shared<Unheeded>(2, 7);
+  matching.post(first);
+  matching.post(second);
+  EXPECT_TRUE(matching.withdraw(*first));
+  EXPECT_FALSE(matching.withdraw(*first));
+  EXPECT_EQ(matching.take_receive(2, 7), second);
+  EXPECT_FALSE(matching.withdraw(*second));
+  EXPECT_FALSE(matching.has_receives());
+}
+
 TEST(MessageMatching, VisitsAllThatIsPending) {
   MessageMatching matching;
   for (std::uint64_t tag = 0; tag < 100; ++tag) {

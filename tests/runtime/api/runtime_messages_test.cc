@@ -146,6 +146,28 @@ TEST(RuntimeMessage, AWaitThatTakesTooLongNamesPeerAndTag) {
   });
 }
 
+// The receive that took too long must not take the message of the next one.
+TEST(RuntimeMessage, AReceiveThatTookTooLongIsWithdrawn) {
+  Options options = test_options();
+  options.operation_timeout = std::chrono::milliseconds(500);
+  std::atomic<int> late{0}, there{0};
+  run_ranks(2, [&, job = std::make_shared<RuntimeJob>(2, options)](const RankRun& run) {
+    Runtime runtime = job->join(run.rank());
+    std::vector<float> out = values_of(1, 50'000), never(out.size(), -1), in(out.size());
+    if (run.rank() == 0) {
+      EXPECT_THAT(error_of([&] { runtime.recv(view(never), 1); }), HasSubstr("time-out"));
+      ReceiveTicket received = runtime.recv_async(view(in), 1);
+      meet(run, late);
+      require_values(in, received.wait(), in.size());
+      EXPECT_EQ(never.front(), -1);
+    } else {
+      meet(run, late);
+      runtime.send(view(out), 0);
+    }
+    meet(run, there);
+  });
+}
+
 TEST(RuntimeMessage, MisuseIsRefusedAtTheCall) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
     std::vector<float> data(4);
