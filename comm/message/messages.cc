@@ -84,7 +84,7 @@ void Messages::send(const std::shared_ptr<Message>& message) {
     case Delivery::kBehindOffer:
       transfers_.push_back({.message = message, .number = offer.number});
       give(peer, {.kind = FrameKind::kOffer, .offer = offer});
-      start_sending(*message, offer.number, message->transfer);
+      start_sending(*message, offer.number);
       return;
     case Delivery::kOnDemand:
       to.unanswered.push_back({offer.number, message});
@@ -103,9 +103,10 @@ Delivery Messages::delivery(const Peer& to, const Message& message) const {
   return goes_ahead ? Delivery::kBehindOffer : Delivery::kOnDemand;
 }
 
-void Messages::start_sending(const Message& message, std::uint64_t number, Completion& done) {
+void Messages::start_sending(Message& message, std::uint64_t number) {
   const std::span<const std::byte> data = message.buffer.as_bytes();
-  transport_.isend(message.peer, data_tag(bucket_, transport_.rank(), number), data, done);
+  message.transfer = {};
+  transport_.isend(message.peer, data_tag(bucket_, transport_.rank(), number), data, message.transfer);
   count_sent(message.peer, data.size());
 }
 
@@ -113,7 +114,7 @@ bool Messages::taken(int peer, std::uint64_t number) {
   in_hand_ = take_unanswered(peers_[peer], number);
   if (in_hand_ == nullptr) return false;
   transfers_.push_back({.message = in_hand_, .number = number});
-  start_sending(*in_hand_, number, in_hand_->transfer);
+  start_sending(*in_hand_, number);
   in_hand_.reset();
   return true;
 }
@@ -180,7 +181,7 @@ void Messages::join(int source, const Offer& offer, std::span<const std::byte> p
     return;
   }
   transfers_.push_back({.message = receive, .number = offer.number});
-  start_receiving(source, offer.number, data, receive->transfer);
+  start_receiving(source, offer.number, data, *receive);
   if (offer.delivery == Delivery::kBehindOffer) return owe(source, bytes);
   give(source, {.kind = FrameKind::kTake,
                 .least = offer.number,
@@ -188,8 +189,9 @@ void Messages::join(int source, const Offer& offer, std::span<const std::byte> p
 }
 
 void Messages::start_receiving(int source, std::uint64_t number, std::span<std::byte> data,
-                               Completion& done) {
-  transport_.irecv(source, data_tag(bucket_, source, number), data, done);
+                               Message& message) {
+  message.transfer = {};
+  transport_.irecv(source, data_tag(bucket_, source, number), data, message.transfer);
 }
 
 void Messages::refuse(int source, const Offer& offer, Message& receive) {
@@ -209,7 +211,7 @@ void Messages::refuse(int source, const Offer& offer, Message& receive) {
     const auto instead = std::make_shared<Discarded>(bytes_of(offer));
     instead->received.source = source;
     transfers_.push_back({.message = instead, .number = offer.number});
-    start_receiving(source, offer.number, instead->memory(), instead->transfer);
+    start_receiving(source, offer.number, instead->memory(), *instead);
   }
   if (came_unasked(offer)) peers_[source].owed += bytes_of(offer);
   give(source, {.kind = FrameKind::kRefuse,

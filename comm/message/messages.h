@@ -96,9 +96,9 @@ class Messages final : public MessageFrames {
 
   void send(const std::shared_ptr<Message>& message);
   Delivery delivery(const Peer& to, const Message& message) const;
-  void start_sending(const Message& message, std::uint64_t number, Completion& done);
+  void start_sending(Message& message, std::uint64_t number);
   void start_receiving(int source, std::uint64_t number, std::span<std::byte> data,
-                       Completion& done);
+                       Message& message);
   void join(int source, const Offer& offer, std::span<const std::byte> payload,
             const std::shared_ptr<Message>& receive);
   void refuse(int source, const Offer& offer, Message& receive);
