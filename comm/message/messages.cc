@@ -106,7 +106,8 @@ Delivery Messages::delivery(const Peer& to, const Message& message) const {
 void Messages::start_sending(Message& message, std::uint64_t number) {
   const std::span<const std::byte> data = message.buffer.as_bytes();
   message.transfer = {};
-  transport_.isend(message.peer, data_tag(bucket_, transport_.rank(), number), data, message.transfer);
+  transport_.isend(message.peer, data_tag(bucket_, transport_.rank(), number), data,
+                   message.transfer);
   count_sent(message.peer, data.size());
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/collective/compile.h"
+#include "comm/goals/compile_goal.h"
 #include "comm/verify/verifier.h"
 #include "tests/support/compiled_schedules.h"
 #include "tests/support/node_shapes.h"
@@ -77,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, AliasedAllReduce,
                                          "hierarchical:direct,halving_doubling",
                                          "hierarchical:direct,tree", "hierarchical:ring,ring"));
 
-TEST(AliasedExchange, IsRightAsOutOfPlace) {
+TEST(AliasedGoals, AreRightAsOutOfPlaceByEveryAlgorithm) {
   for_each_grid([&](const ProcessGrid& grid, const std::string& shape) {
     const auto ranks = static_cast<std::size_t>(grid.world_size());
     for (const std::size_t count : {std::size_t{1}, std::size_t{331}}) {
@@ -86,12 +87,19 @@ TEST(AliasedExchange, IsRightAsOutOfPlace) {
         for (const Goal& goal :
              {Goal::reduce(grid.world_size() - 1, grid.world_size(), count * ranks),
               Goal::reduce_scatter(counts)}) {
-          std::vector<Schedule> schedules;
-          for (int rank = 0; rank < grid.world_size(); ++rank) {
-            schedules.push_back(compile_exchange(rank, goal, apart(goal.count()), grid,
-                                                 {.slot_bytes = slot, .cached_slot_bytes = slot}));
+          const BucketLayout layout = apart(goal.count());
+          for (const GoalAlgorithm* algorithm : goal_algorithms_of_all()) {
+            if (!algorithm->serves(goal, layout, grid)) continue;
+            std::vector<Schedule> schedules;
+            for (int rank = 0; rank < grid.world_size(); ++rank) {
+              schedules.push_back(compile_goal(rank, goal, layout, grid,
+                                               {.slot_bytes = slot, .cached_slot_bytes = slot},
+                                               *algorithm));
+            }
+            expect_right_when_aliased(
+                schedules, grid, goal,
+                std::string(algorithm->name) + " " + shape + " " + std::to_string(count));
           }
-          expect_right_when_aliased(schedules, grid, goal, shape + " " + std::to_string(count));
         }
       }
     }
