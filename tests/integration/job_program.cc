@@ -32,51 +32,21 @@
 #include <vector>
 
 #include "runtime/api/kolo.h"
+#include "tests/integration/job_groups.h"
+#include "tests/integration/job_values.h"
 
 namespace {
 
 using kolo::DType;
 using kolo::ReduceOp;
 using kolo::Runtime;
+using kolo::test::Digest;
+using kolo::test::fraction;
+using kolo::test::Groups;
+using kolo::test::sum_of_whole;
+using kolo::test::whole;
+using kolo::test::WrongSum;
 using Arguments = std::vector<std::string>;
-
-/// A sum that is not what it must be: as bad as a wrong answer can be.
-struct WrongSum : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-/// FNV-1a over all bits of all results, in order.
-class Digest {
- public:
-  void add(const kolo::BufferView& view) {
-    for (std::byte byte : view.as_bytes()) {
-      state_ = (state_ ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3;
-    }
-  }
-  std::uint64_t value() const { return state_; }
-
- private:
-  std::uint64_t state_ = 0xcbf29ce484222325;
-};
-
-/// Small whole numbers, so that sums are exact in every dtype, 16-bit ones included.
-int whole(int rank, int round, std::size_t i) {
-  return static_cast<int>((static_cast<std::size_t>(rank * 7 + round * 3) + i) % 17) - 8;
-}
-
-int sum_of_whole(int world_size, int round, std::size_t i) {
-  int sum = 0;
-  for (int rank = 0; rank < world_size; ++rank) sum += whole(rank, round, i);
-  return sum;
-}
-
-/// Numbers between -1 and 1 whose sums are rounded, so that the order of summing shows in the bits.
-float fraction(int rank, int round, std::size_t i) {
-  std::uint64_t bits = static_cast<std::uint64_t>(rank) << 48 ^
-                       static_cast<std::uint64_t>(round) << 40 ^ (i + 1) * 0x9e3779b97f4a7c15;
-  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
-  return static_cast<float>(static_cast<std::int64_t>(bits) >> 40) / 8388608.0F;
-}
 
 template <typename T>
 void reduce_and_check(Runtime& job, DType dtype, std::size_t count, int round, Digest& digest) {
@@ -156,60 +126,6 @@ class Gradients {
   Runtime& job_;
   std::vector<std::vector<float>> memory_;
   kolo::GradientSet set_;
-};
-
-/// Sums in groups that overlap, each at another point of its own work.
-class Groups {
- public:
-  explicit Groups(Runtime& job) : job_(job) {
-    std::vector<int> reversed;
-    for (int rank = job.world_size(); rank-- > 0;) reversed.push_back(rank);
-    groups_.push_back(job.node_group({.name = "node"}));
-    groups_.push_back(job.cross_group({.name = "cross"}));
-    groups_.push_back(*job.split(job.rank() % 2, job.rank(), {.name = "parity"}));
-    groups_.push_back(job.group(reversed, {.name = "reversed"}));
-  }
-
-  /// Even rounds have exact sums.
-  void round(int round, Digest& digest) {
-    Digest own;
-    for (kolo::Group& group : groups_) sums(group, round, own);
-    // The results differ from group to group; together they are the same on all ranks.
-    auto all = static_cast<std::int64_t>(own.value());
-    const kolo::BufferView view{&all, 1, DType::kInt64};
-    job_.all_reduce("digest", view);
-    digest.add(view);
-  }
-
- private:
-  static constexpr std::size_t kPart = 5000;
-
-  void sums(kolo::Group& group, int round, Digest& digest) {
-    const auto parts = static_cast<std::size_t>(group.size());
-    std::vector<float> input(parts * kPart), sum(parts * kPart), rooted(parts * kPart), part(kPart);
-    for (std::size_t i = 0; i < input.size(); ++i) {
-      input[i] = round % 2 == 0 ? static_cast<float>(whole(job_.rank(), round, i))
-                                : fraction(job_.rank(), round, i);
-    }
-    const auto view = [](std::vector<float>& data) {
-      return kolo::BufferView{data.data(), data.size(), DType::kFloat32};
-    };
-    group.all_reduce("sum", input.data(), view(sum));
-    group.reduce("root", input.data(), view(rooted), group.size() - 1);
-    group.reduce_scatter("parts", input.data(), view(part));
-    for (std::size_t i = 0; i < input.size(); ++i) {
-      int expected = 0;
-      for (int rank : group.ranks_of_job()) expected += whole(rank, round, i);
-      if (round % 2 != 0 || sum[i] == static_cast<float>(expected)) continue;
-      throw WrongSum("a group's sum: element " + std::to_string(i) + " is wrong");
-    }
-    digest.add(view(sum));
-    if (group.rank() == group.size() - 1) digest.add(view(rooted));
-    digest.add(view(part));
-  }
-
-  Runtime& job_;
-  std::vector<kolo::Group> groups_;
 };
 
 void say(const Runtime& job, const std::string& text) {

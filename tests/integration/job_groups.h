@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/integration/job_values.h"
+
+namespace kolo::test {
+
+/// Sums in groups that overlap, each at another point of its own work.
+class Groups {
+ public:
+  explicit Groups(Runtime& job) : job_(job) {
+    std::vector<int> reversed;
+    for (int rank = job.world_size(); rank-- > 0;) reversed.push_back(rank);
+    groups_.push_back(job.node_group({.name = "node"}));
+    groups_.push_back(job.cross_group({.name = "cross"}));
+    groups_.push_back(*job.split(job.rank() % 2, job.rank(), {.name = "parity"}));
+    groups_.push_back(job.group(reversed, {.name = "reversed"}));
+  }
+
+  /// Even rounds have exact sums.
+  void round(int round, Digest& digest) {
+    Digest own;
+    for (Group& group : groups_) sums(group, round, own);
+    // The results differ from group to group; together they are the same on all ranks.
+    auto all = static_cast<std::int64_t>(own.value());
+    const BufferView view{&all, 1, DType::kInt64};
+    job_.all_reduce("digest", view);
+    digest.add(view);
+  }
+
+ private:
+  static constexpr std::size_t kPart = 5000;
+
+  void sums(Group& group, int round, Digest& digest) {
+    const auto parts = static_cast<std::size_t>(group.size());
+    std::vector<float> input(parts * kPart), sum(parts * kPart), rooted(parts * kPart), part(kPart);
+    for (std::size_t i = 0; i < input.size(); ++i) {
+      input[i] = round % 2 == 0 ? static_cast<float>(whole(job_.rank(), round, i))
+                                : fraction(job_.rank(), round, i);
+    }
+    const auto view = [](std::vector<float>& data) {
+      return BufferView{data.data(), data.size(), DType::kFloat32};
+    };
+    group.all_reduce("sum", input.data(), view(sum));
+    group.reduce("root", input.data(), view(rooted), group.size() - 1);
+    group.reduce_scatter("parts", input.data(), view(part));
+    for (std::size_t i = 0; i < input.size(); ++i) {
+      int expected = 0;
+      for (int rank : group.ranks_of_job()) expected += whole(rank, round, i);
+      if (round % 2 != 0 || sum[i] == static_cast<float>(expected)) continue;
+      throw WrongSum("a group's sum: element " + std::to_string(i) + " is wrong");
+    }
+    digest.add(view(sum));
+    if (group.rank() == group.size() - 1) digest.add(view(rooted));
+    digest.add(view(part));
+  }
+
+  Runtime& job_;
+  std::vector<Group> groups_;
+};
+
+}  // namespace kolo::test
