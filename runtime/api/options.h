@@ -77,6 +77,9 @@ struct Options {
   std::chrono::milliseconds mismatch_after{1'000};
   /// A peer that others wait for and that is silent for this long is lost.
   std::chrono::milliseconds peer_timeout{10'000};
+  /// A tensor that ranks have waited for in vain for this long is an error on all ranks; 0: nine
+  /// tenths of `operation_timeout`, so that the error comes before the waits time out.
+  std::chrono::milliseconds stall_abort{0};
   /// Time limit of every wait while all peers are alive; 0: no limit.
   std::chrono::milliseconds operation_timeout{600'000};
   /// How long a waiting thread polls before it sleeps; 0: it sleeps at once. -1: 400 microseconds

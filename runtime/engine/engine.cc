@@ -16,18 +16,22 @@ constexpr Duration kCauseWithin = std::chrono::milliseconds(500);
 /// At an orderly end the device's groups have this long to end, too.
 constexpr Duration kFinalizeWithin = std::chrono::seconds(5);
 
-/// A stall ends a little before the time-out of the waits it blocks, and can tell more than they.
 CoordinatorOptions coordinator_options(const Options& options, const TransportLimits& limits,
                                        const EngineRole& role) {
-  const Duration limit = saturated(options.operation_timeout);
   return {.mismatch_after = saturated(options.mismatch_after),
           .peer_timeout = saturated(options.peer_timeout),
-          .stall_after = limit == Duration(0) ? Duration::max() : limit / 10 * 9,
+          .stall_after = stall_limit(options),
           .buckets = limits.buckets,
           .group = role.group};
 }
 
 }  // namespace
+
+Duration stall_limit(const Options& options) {
+  if (options.stall_abort.count() > 0) return saturated(options.stall_abort);
+  const Duration limit = saturated(options.operation_timeout);
+  return limit == Duration(0) ? Duration::max() : limit / 10 * 9;
+}
 
 Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clocks,
                const Options& options, const Calibration& calibration,

@@ -35,6 +35,10 @@ struct EngineClocks {
   const Clock& steps;      ///< Tells how long steps take, so it must be exact.
 };
 
+/// After how long a stall is an error; the longest duration: never. By default a little before the
+/// time-out of the waits it blocks, because it can tell more than they. Pure.
+Duration stall_limit(const Options& options);
+
 /// What an engine serves.
 struct EngineRole {
   std::string group = {};  ///< The group as errors name it; empty: the whole job.

@@ -18,11 +18,8 @@ ProcessGrid subgrid(const ProcessGrid& grid, const std::vector<int>& ranks) {
   return ProcessGrid(nodes);
 }
 
-/// A stall ends a little before the time-out of those that wait.
 GroupFounder::Patience patience_of(const Options& options) {
-  const Duration limit = saturated(options.operation_timeout);
-  return {.warn_after = saturated(options.mismatch_after),
-          .fail_after = limit == Duration(0) ? Duration::max() : limit / 10 * 9};
+  return {.warn_after = saturated(options.mismatch_after), .fail_after = stall_limit(options)};
 }
 
 }  // namespace

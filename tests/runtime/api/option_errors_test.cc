@@ -126,17 +126,19 @@ std::vector<BadValue> bad_values() {
       {"reduce_threads", "257", [](Options& o) { o.reduce_threads = 257; }, kConfig, "to 256"},
       {"reduce_threads", "-2", [](Options& o) { o.reduce_threads = -2; }, kConfig, "from 0"},
   };
-  const std::array<std::pair<std::string, milliseconds Options::*>, 4> times = {
+  const std::array<std::pair<std::string, milliseconds Options::*>, 5> times = {
       {{"connect_timeout", &Options::connect_timeout},
        {"mismatch_after", &Options::mismatch_after},
        {"peer_timeout", &Options::peer_timeout},
+       {"stall_abort", &Options::stall_abort},
        {"operation_timeout", &Options::operation_timeout}}};
+  const std::set<std::string> may_be_zero = {"stall_abort", "operation_timeout"};
   for (const auto& [name, field] : times) {
     values.push_back(bad_ms(name, field, milliseconds(-1), "-1"));
     values.push_back(bad_ms(name, field, kTooLong, kTooLongText));
     // Times 10^6 this is more than 2^63.
     values.push_back(bad_ms(name, field, milliseconds(10'000'000'000'000), "10000000000000"));
-    if (name != "operation_timeout") values.push_back(bad_ms(name, field, milliseconds(0), "0"));
+    if (!may_be_zero.contains(name)) values.push_back(bad_ms(name, field, milliseconds(0), "0"));
     values.push_back({.option = name, .text = "10s", .says = "milliseconds"});
   }
   return values;
