@@ -39,8 +39,9 @@ Coordinator::Coordinator(Transport& transport, const ProcessGrid& grid, const Cl
       leader_(grid.leader(grid.node(transport.rank()))),
       local_size_(static_cast<std::uint64_t>(grid.local_size(transport.rank()))),
       negotiator_(tree_),
-      inspector_(grid.world_size(),
-                 {.confirm_after = options_.mismatch_after, .stall_after = options_.stall_after}) {}
+      inspector_(grid.world_size(), {.confirm_after = options_.mismatch_after,
+                                     .warn_after = options_.warn_after,
+                                     .stall_after = options_.stall_after}) {}
 
 /// The leader's memory counts the local arrivals of each bucket, and behind those how many of its
 /// iterations all nodes have released.
@@ -326,7 +327,7 @@ std::string Coordinator::describe_wait() const {
 }
 
 Frame Coordinator::report(const Frame& query) const {
-  Frame frame{.kind = FrameKind::kReport, .least = query.least};
+  Frame frame{.kind = FrameKind::kReport, .least = query.least, .last = last_.at(clock_.now())};
   std::map<const Waited*, int> waiters;
   for_each_pending([&](const Pending& pending) {
     const int count = waiters[pending.waited] = pending.waited->waiters();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/base/clock.h"
+#include "comm/coordinator/last_act.h"
 #include "comm/coordinator/negotiator.h"
 #include "comm/coordinator/stall_inspector.h"
 #include "comm/coordinator/waited.h"
@@ -27,6 +28,9 @@ struct CoordinatorOptions {
   Duration mismatch_after = std::chrono::seconds(1);
   /// A peer that answers nothing for this long is lost.
   Duration peer_timeout = std::chrono::seconds(10);
+  /// After a topic has been waited for in vain for this long the root logs who lacks it, and what
+  /// those ranks did last; the largest value: never.
+  Duration warn_after = Duration::max();
   /// A topic that ranks wait for in vain for this long is an error; the largest value: never.
   Duration stall_after = Duration::max();
   /// Numbers of buckets are below.
@@ -104,6 +108,10 @@ class Coordinator {
   void end(BucketId bucket);
   /// That iteration, which others may not begin, is given up.
   void abandon(BucketId bucket);
+
+  /// This rank has done something that peers who miss it should know: "completed", "'x'". `verb`
+  /// lives on.
+  void did(std::string_view verb, std::string_view what) { last_.did(verb, what, clock_.now()); }
 
   /// Moves agreement on. Returns whether anything happened.
   bool poll();
@@ -193,6 +201,7 @@ class Coordinator {
   std::vector<std::uint64_t> agreements_;          // by bucket: arrivals that were agreed
   std::vector<Pending> begun_;                     // eager, not ended
   std::vector<std::uint64_t> ended_;               // eager, by bucket: iterations that have ended
+  LastActNote last_;
   std::vector<Frame> decisions_;
   std::vector<Agreed> agreed_, taken_;
   std::map<int, Duration> silence_;  // of peers that were asked something

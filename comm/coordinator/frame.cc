@@ -1,6 +1,7 @@
 #include "comm/coordinator/frame.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 
 #include <xxhash.h>
@@ -80,6 +81,8 @@ void encode(const Frame& frame, std::vector<std::byte>& bytes) {
       writer.number(pending.name);
       writer.text(pending.text);
     }
+    writer.text(frame.last.text);
+    writer.number(static_cast<std::uint64_t>(frame.last.age.count()));
   }
   if (has_error(frame.kind)) write_error(writer, frame.error);
   if (frame.kind == FrameKind::kOffer) {
@@ -112,6 +115,8 @@ std::optional<Frame> decode(std::span<const std::byte> bytes) {
       pending.name = reader.number<std::uint64_t>();
       pending.text = reader.text();
     }
+    frame.last.text = reader.text();
+    frame.last.age = std::chrono::milliseconds(reader.number<std::uint64_t>());
   }
   if (has_error(frame.kind)) {
     auto error = read_error(reader);

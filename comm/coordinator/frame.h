@@ -11,6 +11,7 @@
 
 #include "comm/base/dtype.h"
 #include "comm/base/error.h"
+#include "comm/coordinator/last_act.h"
 #include "comm/schedule/bucket_layout.h"
 
 namespace kolo {
@@ -98,9 +99,10 @@ struct Frame {
   std::vector<Topic> topics{};  ///< kReject. kQuery: topics that may have ended at some ranks.
   std::vector<PendingTopic> pending{};  ///< kReport.
   bool all_wait =
-      false;      ///< kReport: every thread that uses the runtime waits for a pending topic.
-  Error error{};  ///< kReject, kWarn, kFail, kRefuse.
-  Offer offer{};  ///< kOffer.
+      false;       ///< kReport: every thread that uses the runtime waits for a pending topic.
+  LastAct last{};  ///< kReport: what the rank did last.
+  Error error{};   ///< kReject, kWarn, kFail, kRefuse.
+  Offer offer{};   ///< kOffer.
   /// kOffer: the elements, if they are in it. Of a decoded frame these are among its bytes.
   std::span<const std::byte> payload{};
 };

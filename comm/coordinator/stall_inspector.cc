@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "comm/coordinator/stall_table.h"
+
 namespace kolo {
 namespace {
 
@@ -85,7 +87,7 @@ std::optional<StallInspector::Finding> StallInspector::report(int rank, const Fr
                                                               TimePoint now) {
   if (!asking_ || frame.least != query_) return std::nullopt;
   Report& report = reports_[rank];
-  report = {frame.pending, frame.all_wait};
+  report = {frame.pending, frame.all_wait, frame.last};
   std::erase_if(report.pending,
                 [&](const PendingTopic& entry) { return rejected_.contains(entry.topic); });
   std::ranges::stable_sort(report.pending, {}, &PendingTopic::topic);
@@ -281,20 +283,61 @@ bool StallInspector::is_crossed(const Topic& topic) const {
   return false;
 }
 
+std::vector<int> StallInspector::ranks_waiting(const Topic& topic) const {
+  std::vector<int> ranks;
+  for (const auto& [rank, report] : reports_) {
+    const PendingTopic* entry = find_pending(rank, topic);
+    if (entry != nullptr && entry->blocking) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+/// A stall is due once by itself, and then whenever the longest wait of the last table has doubled.
+bool StallInspector::is_table_due(TimePoint now) const {
+  return std::ranges::any_of(stalls_, [&](const auto& entry) {
+    const Stall& stall = entry.second;
+    return now - stall.since >= limits_.warn_after && (!stall.is_in_table || now >= next_table_);
+  });
+}
+
+/// Of all that is waited for in vain, the longest wait first.
+std::string StallInspector::make_table(TimePoint now) {
+  std::vector<StalledTensor> tensors;
+  std::set<int> missing;
+  Duration longest{};
+  for (auto& [topic, stall] : stalls_) {
+    stall.is_in_table = true;
+    longest = std::max(longest, now - stall.since);
+    StalledTensor tensor{
+        .age = std::chrono::duration_cast<std::chrono::milliseconds>(now - stall.since),
+        .waiting = ranks_waiting(topic),
+        .missing = ranks_without(topic)};
+    tensor.text = first_line(find_pending(tensor.waiting.front(), topic)->text);
+    missing.insert(tensor.missing.begin(), tensor.missing.end());
+    tensors.push_back(std::move(tensor));
+  }
+  next_table_ = later(now, longest);
+  std::ranges::stable_sort(tensors, std::ranges::greater{}, &StalledTensor::age);
+  std::vector<MissingRank> ranks;
+  for (const int rank : missing) {
+    const Report& report = reports_.at(rank);
+    MissingRank entry{.rank = rank, .last = report.last};
+    for (const PendingTopic& pending : report.pending) {
+      if (pending.blocking) entry.waits_for.push_back(first_line(pending.text));
+    }
+    ranks.push_back(std::move(entry));
+  }
+  return stall_table(tensors, ranks);
+}
+
 /// "rank 0 waits for 'a', which rank 1 has not submitted; ...".
 std::string StallInspector::describe_stalls(const std::vector<Topic>& topics) const {
   std::string text;
   for (std::size_t i = 0; i < topics.size(); ++i) {
     if (i > 0) text += "; ";
     if (i == kMostGroupsQuoted) return text + "...";
-    std::vector<int> waiting;
-    std::string name;
-    for (const auto& [rank, report] : reports_) {
-      const PendingTopic* entry = find_pending(rank, topics[i]);
-      if (entry == nullptr || !entry->blocking) continue;
-      waiting.push_back(rank);
-      name = first_line(entry->text);
-    }
+    const std::vector<int> waiting = ranks_waiting(topics[i]);
+    const std::string name = first_line(find_pending(waiting.back(), topics[i])->text);
     const std::vector<int> missing = ranks_without(topics[i]);
     text += fmt::format("{} {} for {}, which {} {} not submitted", ranks_text(waiting),
                         waiting.size() == 1 ? "waits" : "wait", name, ranks_text(missing),
@@ -342,6 +385,8 @@ std::optional<StallInspector::Finding> StallInspector::follow_stalls(TimePoint n
                     "submit: " +
                     describe_stalls(crossed),
                 .is_for_all_ranks = true};
+  } else if (is_table_due(now)) {
+    warning_ = {.text = make_table(now)};
   } else if (!forgotten.empty()) {
     warning_ = {.text = "still waiting: " + describe_stalls(forgotten) +
                         "; that rank is busy, or its program leaves this tensor out"};

@@ -24,7 +24,8 @@ namespace kolo {
 ///   stall          A thread waits for a topic that some ranks have not submitted, but can. If
 ///                  those ranks wait for something else, all ranks log a warning; if they are
 ///                  merely busy, the root logs one after `kPeriodsBeforeNote` times
-///                  `confirm_after`. After `stall_after` it is an error (kStall).
+///                  `confirm_after`. After `warn_after`, and each time the wait has doubled, the
+///                  root logs `stall_table`. After `stall_after` it is an error (kStall).
 ///
 /// Reports of one inquiry are not of one instant. Except for a conflict that the negotiator has
 /// found, a suspicion therefore counts only if a second inquiry, begun `confirm_after` later, shows
@@ -33,6 +34,7 @@ class StallInspector {
  public:
   struct Limits {
     Duration confirm_after{};
+    Duration warn_after = Duration::max();   ///< Until the table; the largest value: never.
     Duration stall_after = Duration::max();  ///< The largest value: never.
   };
 
@@ -78,6 +80,7 @@ class StallInspector {
   struct Report {
     std::vector<PendingTopic> pending;  // by topic
     bool all_wait = false;
+    LastAct last;
   };
   /// What some ranks have pending although others will never submit it.
   struct Suspicion {
@@ -90,6 +93,7 @@ class StallInspector {
     std::optional<TimePoint> crossed_since = {};  // the ranks that lack it wait for another one
     bool is_noted = false;                        // as waiting for busy ranks
     bool is_warned = false;                       // as crossed
+    bool is_in_table = false;                     // that has been logged
   };
 
   std::optional<Finding> conclude(TimePoint now);
@@ -100,6 +104,9 @@ class StallInspector {
   Finding explain(const Suspicion& suspicion) const;
   std::optional<Finding> follow_stalls(TimePoint now);
   bool is_crossed(const Topic& topic) const;
+  bool is_table_due(TimePoint now) const;
+  std::string make_table(TimePoint now);
+  std::vector<int> ranks_waiting(const Topic& topic) const;
   std::string describe_stalls(const std::vector<Topic>& topics) const;
   bool has_submitted(int rank, const Topic& topic) const;
   const PendingTopic* find_pending(int rank, const Topic& topic) const;
@@ -121,6 +128,7 @@ class StallInspector {
   TimePoint suspected_since_{};
   std::optional<TimePoint> confirm_at_;
   std::map<Topic, Stall> stalls_;
+  TimePoint next_table_{};    // of stalls that a table has shown
   std::set<Topic> rejected_;  // frames that say so may still be in flight
   std::optional<Warning> warning_;
 };

@@ -332,6 +332,10 @@ const std::vector<OptionEntry>& option_table() {
       ms_option("peer_timeout",
                 "a peer that others wait for and that is silent for this time is lost",
                 &Options::peer_timeout, 1),
+      ms_option("stall_warn",
+                "delay before rank 0 logs which tensors are waited for in vain, which ranks lack "
+                "them, and what those did last; 0: never",
+                &Options::stall_warn, 0),
       ms_option("stall_abort",
                 "a tensor that ranks have waited for in vain for this time is an error on all "
                 "ranks; 0: nine tenths of operation_timeout",

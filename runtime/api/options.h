@@ -77,6 +77,9 @@ struct Options {
   std::chrono::milliseconds mismatch_after{1'000};
   /// A peer that others wait for and that is silent for this long is lost.
   std::chrono::milliseconds peer_timeout{10'000};
+  /// When ranks have waited this long for a tensor that others have not submitted, the first rank
+  /// logs a table of such tensors, the missing ranks, and what those did last; 0: never.
+  std::chrono::milliseconds stall_warn{60'000};
   /// A tensor that ranks have waited for in vain for this long is an error on all ranks; 0: nine
   /// tenths of `operation_timeout`, so that the error comes before the waits time out.
   std::chrono::milliseconds stall_abort{0};

@@ -20,6 +20,8 @@ CoordinatorOptions coordinator_options(const Options& options, const TransportLi
                                        const EngineRole& role) {
   return {.mismatch_after = saturated(options.mismatch_after),
           .peer_timeout = saturated(options.peer_timeout),
+          .warn_after =
+              options.stall_warn.count() == 0 ? Duration::max() : saturated(options.stall_warn),
           .stall_after = stall_limit(options),
           .buckets = limits.buckets,
           .group = role.group};

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <random>
 #include <tuple>
@@ -47,6 +48,7 @@ Frame random_frame(FrameKind kind, Random& random) {
                  .name = random(),
                  .past = random() % 2 == 0};
     }
+    frame.last = {.text = random_text(random), .age = std::chrono::milliseconds(random())};
   }
   if (kind == FrameKind::kReject || kind == FrameKind::kWarn || kind == FrameKind::kFail ||
       kind == FrameKind::kRefuse) {
@@ -71,8 +73,9 @@ Frame random_frame(FrameKind kind, Random& random) {
 
 void expect_equal(const Frame& a, const Frame& b) {
   const auto fields = [](const Frame& f) {
-    return std::tie(f.kind, f.topic, f.least, f.greatest, f.topics, f.all_wait, f.error.code,
-                    f.error.rank, f.error.peer, f.error.verb, f.error.bucket, f.error.what);
+    return std::tie(f.kind, f.topic, f.least, f.greatest, f.topics, f.all_wait, f.last.text,
+                    f.last.age, f.error.code, f.error.rank, f.error.peer, f.error.verb,
+                    f.error.bucket, f.error.what);
   };
   EXPECT_EQ(fields(a), fields(b));
   EXPECT_EQ(a.offer, b.offer);

@@ -126,13 +126,14 @@ std::vector<BadValue> bad_values() {
       {"reduce_threads", "257", [](Options& o) { o.reduce_threads = 257; }, kConfig, "to 256"},
       {"reduce_threads", "-2", [](Options& o) { o.reduce_threads = -2; }, kConfig, "from 0"},
   };
-  const std::array<std::pair<std::string, milliseconds Options::*>, 5> times = {
+  const std::array<std::pair<std::string, milliseconds Options::*>, 6> times = {
       {{"connect_timeout", &Options::connect_timeout},
        {"mismatch_after", &Options::mismatch_after},
        {"peer_timeout", &Options::peer_timeout},
+       {"stall_warn", &Options::stall_warn},
        {"stall_abort", &Options::stall_abort},
        {"operation_timeout", &Options::operation_timeout}}};
-  const std::set<std::string> may_be_zero = {"stall_abort", "operation_timeout"};
+  const std::set<std::string> may_be_zero = {"stall_warn", "stall_abort", "operation_timeout"};
   for (const auto& [name, field] : times) {
     values.push_back(bad_ms(name, field, milliseconds(-1), "-1"));
     values.push_back(bad_ms(name, field, kTooLong, kTooLongText));

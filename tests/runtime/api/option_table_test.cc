@@ -35,6 +35,7 @@ const std::map<std::string, std::string>& other_values() {
       {"connect_timeout", "1"},
       {"mismatch_after", "2"},
       {"peer_timeout", "3"},
+      {"stall_warn", "5"},
       {"stall_abort", "4"},
       {"operation_timeout", "0"},
       {"spin", "17"},

@@ -40,5 +40,30 @@ TEST(RuntimeStall, IsTheSameErrorOnAllRanksAfterStallAbort) {
                                      HasSubstr("which rank 1 has not submitted")));
 }
 
+// The table names the rank that is busy and what it did last, which is not in the reports of those
+// that wait.
+TEST(RuntimeStall, ATableSaysWhatTheMissingRankDidLast) {
+  Options options = test_options();
+  options.mismatch_after = std::chrono::milliseconds(5);
+  options.stall_warn = std::chrono::milliseconds(20);
+  options.stall_abort = std::chrono::milliseconds(200);
+  std::atomic<bool> has_given_up{false};
+  RuntimeJob job(2, options);
+  ::testing::internal::CaptureStderr();
+  run_ranks(2, [&](const RankRun& run) {
+    Runtime runtime = job.join(run.rank());
+    all_reduce_works(runtime, "first");
+    if (run.rank() == 1) run.poll_until([] { return false; }, [&] { return has_given_up.load(); });
+    std::vector<float> data(10);
+    error_of([&] { runtime.all_reduce("late", view(data)); });
+    has_given_up = true;
+  });
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("1 tensor has waited for ranks that have not submitted it:\n"
+                        "  'late': all_reduce float32 [10] sum\n    for 0 s; waiting: rank 0; "
+                        "missing: rank 1\nwhat the missing ranks did last:\n"
+                        "  rank 1: completed 'first': all_reduce float32 [100] sum, "));
+}
+
 }  // namespace
 }  // namespace kolo::test

@@ -1,0 +1,83 @@
+#include "comm/coordinator/stall_table.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kMostTensors = 8;
+constexpr std::size_t kMostMissing = 16;
+constexpr std::size_t kMostRanges = 8;
+constexpr std::size_t kLongestText = 72;
+
+std::string shortened(std::string_view text) {
+  if (text.size() <= kLongestText) return std::string(text);
+  return std::string(text.substr(0, kLongestText)) + "...";
+}
+
+/// "61 s", "17 min" or "5 h", rounded down.
+std::string age_text(std::chrono::milliseconds age) {
+  using std::chrono::duration_cast, std::chrono::seconds, std::chrono::minutes, std::chrono::hours;
+  if (age < minutes(3)) return fmt::format("{} s", duration_cast<seconds>(age).count());
+  if (age < hours(3)) return fmt::format("{} min", duration_cast<minutes>(age).count());
+  return fmt::format("{} h", duration_cast<hours>(age).count());
+}
+
+/// "rank 3", "ranks 0, 2-5".
+std::string ranges_text(std::span<const int> ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  std::size_t ranges = 0;
+  for (std::size_t first = 0; first < ranks.size(); ++ranges) {
+    if (ranges == kMostRanges) return text + fmt::format(" and {} more", ranks.size() - first);
+    std::size_t end = first + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    text += fmt::format("{}{}", ranges == 0 ? "" : ", ", ranks[first]);
+    if (end - first > 1) text += fmt::format("-{}", ranks[end - 1]);
+    first = end;
+  }
+  return text;
+}
+
+std::string line_of(const MissingRank& rank) {
+  std::string text = fmt::format("\n  rank {}: ", rank.rank);
+  text += rank.last.text.empty()
+              ? "nothing yet"
+              : fmt::format("{}, {} ago", shortened(rank.last.text), age_text(rank.last.age));
+  if (rank.waits_for.empty()) return text;
+  text += fmt::format("\n    now waits for {}", shortened(rank.waits_for.front()));
+  if (rank.waits_for.size() > 1) text += fmt::format(" and {} more", rank.waits_for.size() - 1);
+  return text;
+}
+
+/// Ends a list of which `shown` entries at most are given.
+std::string rest_of(std::size_t size, std::size_t shown) {
+  return size <= shown ? "" : fmt::format("\n  ... and {} more", size - shown);
+}
+
+}  // namespace
+
+std::string stall_table(std::span<const StalledTensor> tensors,
+                        std::span<const MissingRank> missing) {
+  const bool one = tensors.size() == 1;
+  std::string text =
+      fmt::format("{} tensor{} waited for ranks that have not submitted {}:", tensors.size(),
+                  one ? " has" : "s have", one ? "it" : "them");
+  for (const StalledTensor& tensor : tensors.first(std::min(tensors.size(), kMostTensors))) {
+    text +=
+        fmt::format("\n  {}\n    for {}; waiting: {}; missing: {}", shortened(tensor.text),
+                    age_text(tensor.age), ranges_text(tensor.waiting), ranges_text(tensor.missing));
+  }
+  text += rest_of(tensors.size(), kMostTensors);
+  text += "\nwhat the missing ranks did last:";
+  for (const MissingRank& rank : missing.first(std::min(missing.size(), kMostMissing))) {
+    text += line_of(rank);
+  }
+  return text + rest_of(missing.size(), kMostMissing);
+}
+
+}  // namespace kolo

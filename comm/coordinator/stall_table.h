@@ -1,0 +1,39 @@
+#pragma once
+
+#include <chrono>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/coordinator/last_act.h"
+
+namespace kolo {
+
+/// A tensor that some ranks wait for and others have not submitted.
+struct StalledTensor {
+  std::string text = {};  ///< Description in one line.
+  std::chrono::milliseconds age{0};
+  std::vector<int> waiting = {};  ///< Ranks, ascending.
+  std::vector<int> missing = {};  ///< Ranks, ascending.
+};
+
+/// A rank that has not submitted a stalled tensor.
+struct MissingRank {
+  int rank = 0;
+  LastAct last = {};
+  std::vector<std::string> waits_for = {};  ///< Tensors, each described in one line.
+};
+
+/// The table that says who waits for whom, of short lines and no more than a person reads:
+///
+///   1 tensor has waited for ranks that have not submitted it:
+///     'grad 7': all_reduce float32 [1024] sum
+///       for 61 s; waiting: ranks 0, 2-3; missing: rank 1
+///   what the missing ranks did last:
+///     rank 1: completed 'grad 6': all_reduce float32 [64] sum, 62 s ago
+///
+/// Pure.
+std::string stall_table(std::span<const StalledTensor> tensors,
+                        std::span<const MissingRank> missing);
+
+}  // namespace kolo

@@ -1,0 +1,128 @@
+#include "comm/coordinator/stall_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "comm/coordinator/stall_inspector.h"
+
+namespace kolo {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(StallTable, ReadsLikeThis) {
+  const std::vector<StalledTensor> tensors = {
+      {.text = "'grad 7': all_reduce float32 [1024] sum",
+       .age = milliseconds(61'700),
+       .waiting = {0, 2, 3},
+       .missing = {1, 4}},
+      {.text = "'loss': all_reduce float32 [1] sum",
+       .age = minutes(17),
+       .waiting = {0},
+       .missing = {1}},
+  };
+  const std::vector<MissingRank> missing = {
+      {.rank = 1,
+       .last = {.text = "completed 'grad 6': all_reduce float32 [64] sum",
+                .age = milliseconds(62'300)}},
+      {.rank = 4,
+       .last = {.text = "registered 'model'", .age = hours(5)},
+       .waits_for = {"'b'", "'c'"}},
+      {.rank = 5}};
+  EXPECT_EQ(stall_table(tensors, missing),
+            R"(2 tensors have waited for ranks that have not submitted them:
+  'grad 7': all_reduce float32 [1024] sum
+    for 61 s; waiting: ranks 0, 2-3; missing: ranks 1, 4
+  'loss': all_reduce float32 [1] sum
+    for 17 min; waiting: rank 0; missing: rank 1
+what the missing ranks did last:
+  rank 1: completed 'grad 6': all_reduce float32 [64] sum, 62 s ago
+  rank 4: registered 'model', 5 h ago
+    now waits for 'b' and 1 more
+  rank 5: nothing yet)");
+}
+
+TEST(StallTable, IsNoLongerThanAPersonReadsHoweverMuchIsStalled) {
+  std::vector<int> odd, even;
+  for (int rank = 0; rank < 4096; ++rank) (rank % 2 == 0 ? even : odd).push_back(rank);
+  const std::string name = "'" + std::string(300, 'x') + "'";
+  const std::vector<StalledTensor> tensors(
+      300, {.text = name, .age = minutes(1), .waiting = even, .missing = odd});
+  std::vector<MissingRank> missing;
+  for (const int rank : odd) {
+    missing.push_back({.rank = rank,
+                       .last = {.text = "completed " + name, .age = milliseconds::max()},
+                       .waits_for = {name, name}});
+  }
+  const std::string table = stall_table(tensors, missing);
+  EXPECT_THAT(table, HasSubstr("300 tensors have waited"));
+  EXPECT_THAT(table, HasSubstr("missing: ranks 1, 3, 5, 7, 9, 11, 13, 15 and 2040 more"));
+  EXPECT_THAT(table, HasSubstr("... and 292 more"));
+  EXPECT_LE(std::ranges::count(table, '\n'), 60);
+  std::size_t longest = 0;
+  for (std::size_t begin = 0; begin < table.size();) {
+    const std::size_t end = std::min(table.find('\n', begin), table.size());
+    longest = std::max(longest, end - begin);
+    begin = end + 1;
+  }
+  EXPECT_LE(longest, 140U);
+}
+
+TEST(LastAct, KeepsTheBeginningOfALongText) {
+  LastActNote note;
+  const TimePoint start{};
+  EXPECT_EQ(note.at(start), LastAct{});
+  note.did("completed", std::string(100, 'a'), start);
+  const LastAct last = note.at(start + seconds(3));
+  EXPECT_EQ(last.text, "completed " + std::string(LastActNote::kMostBytes, 'a') + "...");
+  EXPECT_EQ(last.age, seconds(3));
+  note.did("registered", "'b'", start + seconds(1));
+  EXPECT_EQ(note.at(start + seconds(1)), (LastAct{.text = "registered 'b'"}));
+}
+
+/// Times of the tables that an inspector of two ranks logs within an hour, when rank 0 waits for
+/// two tensors from the start and after 40 s that rank 1 submits never.
+std::vector<int> table_seconds(Duration warn_after) {
+  StallInspector inspector(2, {.confirm_after = seconds(1), .warn_after = warn_after});
+  std::vector<int> times;
+  for (int second = 0; second <= 3600; ++second) {
+    const TimePoint now = TimePoint{} + seconds(second);
+    const Topic a{1, 0}, b{2, 0};
+    inspector.stalled(a);
+    const auto query = inspector.next_query();
+    Frame waiting{.kind = FrameKind::kReport, .least = query->least, .all_wait = true};
+    waiting.pending.push_back({.topic = a, .blocking = true, .text = "'a'\nmore"});
+    if (second >= 40) waiting.pending.push_back({.topic = b, .blocking = true, .text = "'b'"});
+    const Frame busy{.kind = FrameKind::kReport,
+                     .least = query->least,
+                     .last = {.text = "completed 'z'", .age = seconds(second)}};
+    EXPECT_FALSE(inspector.report(0, waiting, now));
+    EXPECT_FALSE(inspector.report(1, busy, now));
+    const auto warning = inspector.take_warning();
+    if (!warning || warning->text.starts_with("still waiting")) continue;
+    EXPECT_FALSE(warning->is_for_all_ranks);
+    EXPECT_THAT(warning->text, HasSubstr("  'a'\n    for"));
+    EXPECT_THAT(warning->text, HasSubstr("waiting: rank 0; missing: rank 1\n"));
+    EXPECT_THAT(warning->text, HasSubstr("rank 1: completed 'z', "));
+    times.push_back(second);
+  }
+  return times;
+}
+
+TEST(StallInspector, LogsATableAndAgainWhenTheWaitHasDoubled) {
+  EXPECT_THAT(table_seconds(seconds(60)), testing::ElementsAre(60, 120, 240, 480, 960, 1920));
+  EXPECT_THAT(table_seconds(Duration::max()), testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace kolo
