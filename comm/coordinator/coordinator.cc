@@ -159,6 +159,7 @@ void Coordinator::handle(int peer, const Frame& frame) {
     case FrameKind::kQuery:
       // The root asks about everything that is pending, so there is no need to complain as well.
       next_complaint_ = later(clock_.now(), complaint_interval(options_));
+      last_.look(clock_.now());
       send(peer, report(frame));
       break;
     case FrameKind::kReport:
@@ -230,6 +231,7 @@ void Coordinator::flush() {
   for (const Topic& topic : negotiator_.take_conflicts()) inspector_.conflict(topic);
   if (const auto query = inspector_.next_query()) {
     next_complaint_ = later(clock_.now(), complaint_interval(options_));
+    last_.look(clock_.now());
     send_to_others(*query);
     for (int peer = 0; peer < grid_.world_size(); ++peer) {
       if (peer != transport_.rank()) expect_answer(peer);
@@ -363,6 +365,7 @@ bool Coordinator::is_check_due(bool runs) {
 void Coordinator::check_peers(std::span<const int> awaited) {
   const TimePoint now = clock_.now();
   next_check_ = later(now, check_interval(options_));
+  last_.look(now);
   count_silence(now, awaited);
   if (failure_) return;
   complain(now);

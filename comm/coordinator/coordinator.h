@@ -109,9 +109,8 @@ class Coordinator {
   /// That iteration, which others may not begin, is given up.
   void abandon(BucketId bucket);
 
-  /// This rank has done something that peers who miss it should know: "completed", "'x'". `verb`
-  /// lives on.
-  void did(std::string_view verb, std::string_view what) { last_.did(verb, what, clock_.now()); }
+  /// What this rank does, for peers who miss it.
+  LastActNote& acts() { return last_; }
 
   /// Moves agreement on. Returns whether anything happened.
   bool poll();

@@ -47,7 +47,7 @@ void BucketRunner::finish(BucketId id) {
   ++state.iteration;
   state.running = false;
   if (bucket.is_eager) coordinator_.end(id);
-  coordinator_.did("completed", activity_.bucket);
+  coordinator_.acts().completed(bucket.text);
   network_bytes_.fetch_add(executor_.network_bytes(id), std::memory_order_relaxed);
   bucket.owner->bucket_finished(bucket.index);
   if (std::exchange(state.is_ready_again, false)) arrive(id);

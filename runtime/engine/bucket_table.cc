@@ -16,9 +16,11 @@ FlagRanges::Use flag_use(const Schedule& schedule) {
 
 }  // namespace
 
-BucketTable::BucketTable(Executor& executor, const ProcessGrid& grid, const TransportLimits& limits)
+BucketTable::BucketTable(Executor& executor, const ProcessGrid& grid, const TransportLimits& limits,
+                         LastActNote& acts)
     : executor_(executor),
       grid_(grid),
+      acts_(acts),
       most_buckets_(limits.buckets - 1),
       arena_(limits.arena_bytes),
       flags_(limits.flags_per_peer) {}
@@ -49,6 +51,7 @@ BucketId BucketTable::add(BucketPlan plan, BucketOwner& owner, std::size_t index
   }
   // An empty bucket has no signals of its own: a barrier is nothing but the agreement.
   const bool is_eager = schedule.eager && schedule.layout.count > 0;
+  acts_.keep();
   *buckets_[id] = {.owner = &owner,
                    .index = index,
                    .arena_offset = arena_offset,

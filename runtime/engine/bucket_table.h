@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/coordinator/last_act.h"
 #include "comm/coordinator/waited.h"
 #include "comm/schedule/executor.h"
 #include "comm/transport/transport.h"
@@ -69,7 +70,9 @@ class BucketTable {
     State state = {};
   };
 
-  BucketTable(Executor& executor, const ProcessGrid& grid, const TransportLimits& limits);
+  /// `acts` may refer to the text of a bucket. Everything outlives it.
+  BucketTable(Executor& executor, const ProcessGrid& grid, const TransportLimits& limits,
+              LastActNote& acts);
 
   /// Makes a bucket for `plan`, of whose binding the bucket, flags and places in the arena are
   /// filled in. One whose tensors have a `place` in the arena lies there, else it gets one.
@@ -99,6 +102,7 @@ class BucketTable {
  private:
   Executor& executor_;
   const ProcessGrid& grid_;
+  LastActNote& acts_;
   const BucketId most_buckets_;
   ArenaAllocator arena_;
   FlagRanges flags_;

@@ -51,7 +51,7 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
       lane_(plane != nullptr ? std::make_optional<DeviceLane>(transport, grid_, *plane)
                              : std::nullopt),
       executor_(transport, lane_ ? &*lane_ : nullptr, team),
-      buckets_(executor_, grid_, limits),
+      buckets_(executor_, grid_, limits, coordinator_.acts()),
       context_{.buckets = buckets_,
                .executor = executor_,
                .transport = transport_,

@@ -58,7 +58,7 @@ void GradientSets::plan(const std::shared_ptr<GradientGroup>& group) {
   replace(group->name());
   plan_gradients(*group, context_);
   agreed_[group->name()] = group;
-  coordinator_.did("registered", "'" + group->name() + "'");
+  coordinator_.acts().did("registered '" + group->name() + "'");
   votes_.begin(group);
 }
 

@@ -78,16 +78,31 @@ TEST(StallTable, IsNoLongerThanAPersonReadsHoweverMuchIsStalled) {
   EXPECT_LE(longest, 140U);
 }
 
-TEST(LastAct, KeepsTheBeginningOfALongText) {
+TEST(LastAct, IsShortAndAsOldAsTheLookThatFoundIt) {
   LastActNote note;
   const TimePoint start{};
+  note.look(start);
   EXPECT_EQ(note.at(start), LastAct{});
-  note.did("completed", std::string(100, 'a'), start);
-  const LastAct last = note.at(start + seconds(3));
-  EXPECT_EQ(last.text, "completed " + std::string(LastActNote::kMostBytes, 'a') + "...");
+  const std::string text(100, 'a');
+  note.completed(text);
+  note.look(start + seconds(1));
+  note.look(start + seconds(4));
+  const LastAct last = note.at(start + seconds(4));
+  EXPECT_EQ(last.text, "completed " + std::string(64, 'a') + "...");
   EXPECT_EQ(last.age, seconds(3));
-  note.did("registered", "'b'", start + seconds(1));
-  EXPECT_EQ(note.at(start + seconds(1)), (LastAct{.text = "registered 'b'"}));
+  note.did("registered 'b'");
+  note.look(start + seconds(5));
+  EXPECT_EQ(note.at(start + seconds(5)), (LastAct{.text = "registered 'b'"}));
+}
+
+TEST(LastAct, StaysWhenTheBucketGetsAnotherText) {
+  LastActNote note;
+  std::string text = "'x'";
+  note.completed(text);
+  note.keep();
+  text = "'y'";
+  note.look(TimePoint{});
+  EXPECT_EQ(note.at(TimePoint{}).text, "completed 'x'");
 }
 
 /// Times of the tables that an inspector of two ranks logs within an hour, when rank 0 waits for
