@@ -13,7 +13,7 @@
 namespace kolo {
 namespace {
 
-enum class Message : std::uint8_t {
+enum class FoundingMessage : std::uint8_t {
   kCome,     ///< Member to the first one: place and settings.
   kFounded,  ///< First one to members: all places.
   kRefused,  ///< First one to members: the error.
@@ -64,7 +64,7 @@ std::uint64_t GroupFounder::propose(GroupProposal proposal, TimePoint now) {
   }
   Outgoing& outgoing = outgoing_.emplace_back(Outgoing{.peer = first, .bytes = {}});
   ByteWriter writer(outgoing.bytes);
-  writer.number(static_cast<std::uint8_t>(Message::kCome));
+  writer.number(static_cast<std::uint8_t>(FoundingMessage::kCome));
   writer.number(key.first);
   writer.number(key.second);
   write(writer, self.place);
@@ -76,7 +76,7 @@ std::uint64_t GroupFounder::propose(GroupProposal proposal, TimePoint now) {
 
 void GroupFounder::receive(int peer, std::span<const std::byte> bytes) {
   ByteReader reader(bytes);
-  const auto kind = static_cast<Message>(reader.number<std::uint8_t>());
+  const auto kind = static_cast<FoundingMessage>(reader.number<std::uint8_t>());
   Key key;
   key.first = reader.number<std::uint64_t>();
   key.second = reader.number<std::uint64_t>();
@@ -88,7 +88,7 @@ void GroupFounder::receive(int peer, std::span<const std::byte> bytes) {
                      .what = "received a malformed message about a group"});
   };
   switch (kind) {
-    case Message::kCome: {
+    case FoundingMessage::kCome: {
       Member member;
       member.place = read_place(reader);
       member.settings = reader.text();
@@ -98,7 +98,7 @@ void GroupFounder::receive(int peer, std::span<const std::byte> bytes) {
       require(reader.ok() && reader.at_end());
       return come(peer, key, std::move(member));
     }
-    case Message::kFounded: {
+    case FoundingMessage::kFounded: {
       std::vector<GroupPlace> places(reader.list(kPlaceBytes));
       for (GroupPlace& place : places) place = read_place(reader);
       const auto found = proposed_.find(key);
@@ -108,7 +108,7 @@ void GroupFounder::receive(int peer, std::span<const std::byte> bytes) {
       require(places.size() == found->second.proposal.ranks.size());
       return decide(key, std::move(places));
     }
-    case Message::kRefused: {
+    case FoundingMessage::kRefused: {
       auto error = read_error(reader);
       require(error && reader.ok() && reader.at_end());
       return decide(key, std::move(*error));
@@ -156,8 +156,8 @@ void GroupFounder::answer(const Key& key, const Proposed& proposed,
     Outgoing& outgoing = outgoing_.emplace_back(Outgoing{.peer = rank, .bytes = {}});
     ByteWriter writer(outgoing.bytes);
     const auto* places = std::get_if<std::vector<GroupPlace>>(&result);
-    writer.number(
-        static_cast<std::uint8_t>(places != nullptr ? Message::kFounded : Message::kRefused));
+    writer.number(static_cast<std::uint8_t>(places != nullptr ? FoundingMessage::kFounded
+                                                              : FoundingMessage::kRefused));
     writer.number(key.first);
     writer.number(key.second);
     if (places != nullptr) {
