@@ -18,6 +18,7 @@
 #include "runtime/engine/operation_calls.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/node_shapes.h"
+#include "tests/support/sanitized.h"
 
 namespace kolo {
 namespace {
@@ -153,14 +154,6 @@ Bytes slice(const Bytes& bytes, std::size_t first, std::size_t count) {
   return {begin, begin + static_cast<std::ptrdiff_t>(count)};
 }
 
-/// Proving schedules of many chunks takes a quarter of a minute each under a sanitizer; the Release
-/// build proves them.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kVerifiesLarge = false;
-#else
-constexpr bool kVerifiesLarge = true;
-#endif
-
 /// The buffers of one rank in one collective, and what they hold afterwards.
 struct Place {
   Bytes input, result, expected;
@@ -244,7 +237,7 @@ TEST_P(Reductions, OfManyElementsAreScaledOnce) {
                                          std::pair(DType::kBFloat16, std::size_t{60'001}),
                                          std::pair(DType::kComplex128, std::size_t{1} << 16)}) {
         EngineJob job(ProcessGrid::with_node_sizes(GetParam()),
-                      {.verify_schedules = kVerifiesLarge}, 8);
+                      {.verify_schedules = !test::kSanitized}, 8);
         expect_reduced(job, verb,
                        {.op = ReduceOp::kPremulSum,
                         .dtype = dtype,
@@ -272,7 +265,7 @@ TEST(ScaledAllReduces, GiveTheSameByEveryAlgorithm) {
   for (const char* algorithm : {"flat", "direct", "ring", "halving_doubling", "tree",
                                 "hierarchical:direct,ring", "hierarchical:ring,ring"}) {
     EngineJob job(ProcessGrid::with_node_sizes({2, 2}),
-                  {.algorithm = algorithm, .verify_schedules = kVerifiesLarge}, 9);
+                  {.algorithm = algorithm, .verify_schedules = !test::kSanitized}, 9);
     for (const bool in_place : {false, true}) {
       for (const Scales scales : {Scales{.before = 0.5, .after = 4}, Scales{.after = 0.5}}) {
         for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kPremulSum, ReduceOp::kMax}) {
