@@ -20,7 +20,7 @@ namespace {
 //             contributors' slots -> a rank of their node -> the receiver
 void append_round(Slices& slices, const PieceRound& round) {
   for (const Move& move : round.moves) {
-    const Share& share = round.shares[move.share];
+    const SumShare& share = round.shares[move.share];
     if (share.sums()) continue;
     spread(slices, {.piece = round.pieces[move.share], .holder = move.contributor},
            share.receivers);
@@ -28,7 +28,7 @@ void append_round(Slices& slices, const PieceRound& round) {
   const auto handed = hand_over(slices, round);
   for (std::size_t i = 0; i < handed.size(); ++i) {
     if (handed[i].empty()) continue;
-    const Share& share = round.shares[i];
+    const SumShare& share = round.shares[i];
     const Extent& piece = round.pieces[i];
     std::vector<std::optional<std::size_t>> all;
     if (handed[i].size() == 1 && handed[i].front().adder == share.adder) {

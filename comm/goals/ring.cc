@@ -43,7 +43,7 @@ std::vector<Slice> chain(const Slices& slices, const Extent& piece, const Move& 
 void append_moves(Slices& slices, const PieceRound& round) {
   std::vector<std::vector<Slice>> chains;
   for (const Move& move : round.moves) {
-    const Share& share = round.shares[move.share];
+    const SumShare& share = round.shares[move.share];
     if (!share.sums()) {
       chains.push_back(chain(slices, round.pieces[move.share], move, share.receivers));
     }
@@ -60,7 +60,7 @@ void append_moves(Slices& slices, const PieceRound& round) {
   }
 }
 
-void append_sum(Slices& slices, const Share& share, const Extent& piece,
+void append_sum(Slices& slices, const SumShare& share, const Extent& piece,
                 const std::vector<Addends>& nodes) {
   Slice sum{.piece = piece, .holder = nodes.back().adder, .finishes = true};
   if (nodes.size() == 1) sum.addends = nodes.front().slices;

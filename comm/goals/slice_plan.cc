@@ -11,8 +11,8 @@
 namespace kolo {
 namespace {
 
-std::vector<Share> shares_of(const Goal& goal, const BucketLayout& layout, bool in_shares) {
-  std::vector<Share> shares;
+std::vector<SumShare> shares_of(const Goal& goal, const BucketLayout& layout, bool in_shares) {
+  std::vector<SumShare> shares;
   for (const Goal::Part& part : goal.parts) {
     if (part.receivers.empty() || part.contributors.empty()) continue;
     if (!in_shares || !part.sums() || part.receivers.size() > 1) {
@@ -20,7 +20,7 @@ std::vector<Share> shares_of(const Goal& goal, const BucketLayout& layout, bool 
       continue;
     }
     for (std::size_t i = 0; i < part.contributors.size(); ++i) {
-      Share share{part, part.contributors[i]};
+      SumShare share{part, part.contributors[i]};
       share.extent = part_of(part.extent, part.contributors.size(), i, layout.dtype);
       shares.push_back(std::move(share));
     }
@@ -55,7 +55,7 @@ class SlicePlan {
   const Slices& slices() const { return slices_; }
 
  private:
-  std::vector<Move> moves_of(std::span<const Share> shares) const {
+  std::vector<Move> moves_of(std::span<const SumShare> shares) const {
     std::vector<Move> moves;
     for (std::size_t i = 0; i < shares.size(); ++i) {
       if (shares[i].extent.count == 0) continue;
@@ -84,12 +84,12 @@ class SlicePlan {
     }
   }
 
-  std::size_t pieces_of(const Share& share) const {
+  std::size_t pieces_of(const SumShare& share) const {
     return share.extent.count == 0 ? 0 : chunk_count(share.extent, layout_.dtype, piece_bytes_);
   }
 
   /// Piece number `round` of the share.
-  Extent piece(const Share& share, std::size_t round) const {
+  Extent piece(const SumShare& share, std::size_t round) const {
     const std::size_t count = pieces_of(share);
     return round < count ? part_of(share.extent, count, round, layout_.dtype) : Extent{};
   }
@@ -128,7 +128,7 @@ class SlicePlan {
   const ProcessGrid& grid_;
   const SliceRules& rules_;
   int node_;
-  std::vector<Share> shares_;
+  std::vector<SumShare> shares_;
   std::vector<Move> moves_;
   // While slots are counted a share is one piece.
   std::size_t piece_bytes_ = std::numeric_limits<std::size_t>::max() / 2;

@@ -11,7 +11,7 @@
 namespace kolo {
 
 /// A part of a goal, or as much of it as one rank sums.
-struct Share : Goal::Part {
+struct SumShare : Goal::Part {
   int adder = 0;  ///< Who sums it; the first receiver of what is only moved.
 };
 
@@ -26,7 +26,7 @@ struct Move {
 
 /// A round moves a piece of each share, some of which are empty.
 struct PieceRound {
-  std::span<const Share> shares;
+  std::span<const SumShare> shares;
   std::span<const Extent> pieces;  ///< By share.
   std::span<const Move> moves;     ///< Of pieces that are not empty, by distance.
 };

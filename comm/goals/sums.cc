@@ -9,7 +9,7 @@ namespace {
 
 /// The rank that adds up what `contributor` contributes: that of the share, or for another node one
 /// of its own contributors.
-int adder_of(const Slices& slices, const Share& share, int contributor) {
+int adder_of(const Slices& slices, const SumShare& share, int contributor) {
   const ProcessGrid& grid = slices.grid();
   if (sums_in_one_place(slices.layout()) || grid.same_node(contributor, share.adder)) {
     return share.adder;
@@ -39,7 +39,7 @@ bool sums_in_one_place(const BucketLayout& layout) {
 std::vector<std::vector<Addends>> hand_over(Slices& slices, const PieceRound& round) {
   std::map<std::pair<std::size_t, int>, std::size_t> handed;  // by share and contributor
   for (const Move& move : round.moves) {
-    const Share& share = round.shares[move.share];
+    const SumShare& share = round.shares[move.share];
     if (!share.sums()) continue;
     const int adder = adder_of(slices, share, move.contributor);
     if (adder == move.contributor) continue;
@@ -48,7 +48,7 @@ std::vector<std::vector<Addends>> hand_over(Slices& slices, const PieceRound& ro
   }
   std::vector<std::vector<Addends>> result(round.shares.size());
   for (std::size_t i = 0; i < round.shares.size(); ++i) {
-    const Share& share = round.shares[i];
+    const SumShare& share = round.shares[i];
     if (!share.sums() || round.pieces[i].count == 0) continue;
     for (const int contributor : share.contributors) {
       const int adder = adder_of(slices, share, contributor);

@@ -160,7 +160,7 @@ struct GroupOptions {
   /// For errors, and to tell groups of the same ranks apart; may be empty.
   std::string name = {};
   /// Address space of each member's arena in the group. Memory is committed when it is used.
-  std::size_t arena_bytes = std::size_t{256} << 20;
+  std::size_t arena_bytes = std::size_t{64} << 20;
 };
 
 /// A group of ranks and its collectives. Ranks are numbered from 0 in each group. A group has names

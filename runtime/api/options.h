@@ -61,7 +61,7 @@ struct Options {
   /// Address space of a rank's arena. Memory is committed when a plan needs it.
   std::size_t arena_bytes = std::size_t{16} << 30;
   /// Address space of the arenas of all groups that a rank is in.
-  std::size_t group_arena_bytes = std::size_t{64} << 30;
+  std::size_t group_arena_bytes = std::size_t{16} << 30;
   /// Path for the timeline: the buckets and waits of each iteration are written to PATH.RANK, as
   /// trace events for Perfetto. Empty: none.
   std::string timeline = {};
