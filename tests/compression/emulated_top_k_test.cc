@@ -10,6 +10,7 @@
 #include "compression/kernels/top_k_workspace.h"
 #include "tests/compression/top_k_cases.h"
 #include "tests/support/cuda_emulator/device.h"
+#include "tests/support/sanitized.h"
 
 namespace kolo {
 namespace {
@@ -75,7 +76,11 @@ void expect_equal(const test::TopKCase& input, std::size_t k, std::uint32_t seed
 
 TEST(EmulatedTopK, EqualsTheProcessorForEveryKindOfNumber) {
   std::uint32_t seed = kSeed;
-  for (const std::size_t count : {1u, 3u, 7u, 2048u, 2049u}) {
+  // With more than a tile, the emulator is slow under sanitizers.
+  const std::vector<std::size_t> counts = test::kSanitized
+                                              ? std::vector<std::size_t>{1, 3, 7, 2049}
+                                              : std::vector<std::size_t>{1, 3, 7, 2048, 2049};
+  for (const std::size_t count : counts) {
     for (const test::TopKCase& input : test::top_k_cases(count, kSeed)) {
       for (const std::size_t k : test::top_k_ks(count)) {
         ++seed;
@@ -89,9 +94,8 @@ TEST(EmulatedTopK, EqualsTheProcessorForEveryKindOfNumber) {
 TEST(EmulatedTopK, EqualsTheProcessorOverManySectionsAndInEveryGrid) {
   constexpr std::size_t kCount = 24 * TopKPlan::kSmallestSection + 777;
   for (const test::TopKCase& input : test::top_k_cases(kCount, kSeed)) {
-    for (const std::size_t resident_blocks : {1u, 4u}) {
-      expect_equal(input, kCount / 100, kSeed, resident_blocks);
-    }
+    if (!test::kSanitized) expect_equal(input, kCount / 100, kSeed, 1);
+    expect_equal(input, kCount / 100, kSeed, 4);
   }
 }
 

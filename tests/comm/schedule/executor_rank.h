@@ -182,11 +182,16 @@ class Rank {
   /// The bytes of all elements, side by side.
   std::vector<std::byte> result(BucketId bucket) const {
     const Bucket& finished = buckets_[bucket];
-    std::vector<std::byte> bytes;
+    const std::size_t size = size_of(finished.dtype);
+    std::vector<std::byte> bytes(finished.layout.count * size);
+    std::size_t end = 0;
     for (std::size_t i = 0; i < finished.layout.count; ++i) {
       const std::byte* const from = finished.element(i);
-      if (from != nullptr) bytes.insert(bytes.end(), from, from + size_of(finished.dtype));
+      if (from == nullptr) continue;
+      std::memcpy(bytes.data() + end, from, size);
+      end += size;
     }
+    bytes.resize(end);
     return bytes;
   }
 

@@ -13,6 +13,7 @@
 
 #include "tests/comm/schedule/executor_rank.h"
 #include "tests/support/rank_harness.h"
+#include "tests/support/sanitized.h"
 
 namespace kolo {
 namespace {
@@ -25,6 +26,7 @@ using test::Rank;
 class ExecutorJobs : public testing::TestWithParam<Job> {
  protected:
   static constexpr std::uint64_t kIterations = 3;
+  static constexpr std::uint64_t kSeeds = test::kSanitized ? 1 : 2;
 
   CompileOptions options() const {
     return {.algorithm = GetParam().algorithm, .chunk_bytes = 256, .window = 2};
@@ -85,7 +87,7 @@ void ExecutorJobs::expect_exact_for_any_interleaving(const std::vector<BucketLay
 }
 
 TEST_P(ExecutorJobs, SumExactlyWithAllBucketsInFlightForAnyInterleaving) {
-  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     expect_exact_for_any_interleaving(all_layouts(GetParam()), seed);
   }
 }
@@ -105,7 +107,7 @@ TEST_P(ExecutorJobs, SumAnyCountExactlyForAnyInterleaving) {
                          .out_of_place = out_of_place});
     }
   }
-  for (std::uint64_t seed = 10; seed < 12; ++seed) {
+  for (std::uint64_t seed = 10; seed < 10 + kSeeds; ++seed) {
     expect_exact_for_any_interleaving(layouts, seed);
   }
 }

@@ -22,9 +22,16 @@ using test::EngineJob;
 using test::error_of;
 using test::view;
 
-/// Small integers, so that sums are exact in any order.
-float value_of(int rank, std::size_t element) {
-  return static_cast<float>((rank + 1) * (static_cast<int>(element % 11) + 1));
+/// The contribution of a rank to an element of a part is a factor of the rank times this: small
+/// integers, so that sums are exact in any order.
+std::vector<float> pattern(const Extent& elements, int factor) {
+  std::vector<float> values(elements.count);
+  int step = static_cast<int>(elements.offset % 11);
+  for (float& value : values) {
+    value = static_cast<float>(factor * (step + 1));
+    step = step == 10 ? 0 : step + 1;
+  }
+  return values;
 }
 
 /// The buffers of one rank for a goal: part by part.
@@ -34,17 +41,20 @@ struct Buffers {
 
 Buffers buffers_for(const Goal& goal, int rank, bool in_place) {
   Buffers buffers;
+  const auto append = [](std::vector<float>& to, const std::vector<float>& values) {
+    to.insert(to.end(), values.begin(), values.end());
+  };
   for (const Goal::Part& part : goal.parts) {
     const bool gives = part.contributes(rank);
     const bool gets = part.receives(rank);
-    for (std::size_t i = part.extent.offset; i < part.extent.end(); ++i) {
-      float sum = 0;
-      for (int each : part.contributors) sum += value_of(each, i);
-      if (gives && !in_place) buffers.input.push_back(value_of(rank, i));
-      if (gets || (gives && in_place)) {
-        buffers.result.push_back(gives && in_place ? value_of(rank, i) : -1);
-        buffers.expected.push_back(gets ? sum : value_of(rank, i));
-      }
+    if (!gives && !gets) continue;
+    const std::vector<float> own = pattern(part.extent, rank + 1);
+    int factors = 0;
+    for (int each : part.contributors) factors += each + 1;
+    if (gives && !in_place) append(buffers.input, own);
+    if (gets || in_place) {
+      append(buffers.result, gives && in_place ? own : std::vector<float>(own.size(), -1));
+      append(buffers.expected, gets ? pattern(part.extent, factors) : own);
     }
   }
   return buffers;

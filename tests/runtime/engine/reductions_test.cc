@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -54,13 +56,25 @@ void append_element(Bytes& to, DType dtype, Value value) {
   }
 }
 
-Bytes bytes_of(DType dtype, const Values& values) {
+/// Values of elements repeat after so many.
+constexpr std::size_t kPeriod = 12;
+
+/// `count` elements that repeat `values`.
+Bytes bytes_of(DType dtype, const Values& values, std::size_t count) {
   Bytes bytes;
   for (const Value& value : values) append_element(bytes, dtype, value);
+  const std::size_t size = count * size_of(dtype);
+  const std::size_t period = bytes.size();
+  bytes.resize(size);
+  // Each copy doubles the bytes that are there.
+  for (std::size_t done = period; done < size; done *= 2) {
+    std::memcpy(bytes.data() + done, bytes.data(), std::min(done, size - done));
+  }
   return bytes;
 }
 
-/// Small, so that results are exact in every dtype; truth values in every combination.
+/// Small, so that results are exact in every dtype; truth values in every combination. A function
+/// of `element % kPeriod`.
 Value value_of(DType dtype, int rank, std::size_t element) {
   const std::size_t mixed = element * 7 + static_cast<std::size_t>(rank) * (element % 3 + 1);
   if (dtype == DType::kBool) return static_cast<double>(mixed % 2);
@@ -109,14 +123,14 @@ struct Case {
     if (op == ReduceOp::kPremulSum) own.before *= 1 << rank;
     return {op, own};
   }
-  Values contribution(int rank) const {
+  Bytes contribution(int rank) const {
     Values values;
-    for (std::size_t i = 0; i < count; ++i) values.push_back(value_of(dtype, rank, i));
-    return values;
+    for (std::size_t i = 0; i < kPeriod; ++i) values.push_back(value_of(dtype, rank, i));
+    return bytes_of(dtype, values, count);
   }
-  Values result(int ranks) const {
+  Bytes result(int ranks) const {
     Values results;
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < kPeriod; ++i) {
       Value result = of_rank(0).scales.before * value_of(dtype, 0, i);
       for (int rank = 1; rank < ranks; ++rank) {
         const Value next = of_rank(rank).scales.before * value_of(dtype, rank, i);
@@ -125,7 +139,7 @@ struct Case {
       if (op == ReduceOp::kAverage) result /= ranks;
       results.push_back(result * scales.after);
     }
-    return results;
+    return bytes_of(dtype, results, count);
   }
   std::string text() const {
     return std::string(to_string(op)) + " " + std::string(to_string(dtype)) + " " +
@@ -168,7 +182,7 @@ void expect_reduced(EngineJob& job, Verb verb, const Case& what, bool in_place) 
   const int root = ranks - 1;
   Case parts = what;  // of all ranks, for a reduce-scatter
   if (verb == Verb::kReduceScatter) parts.count *= static_cast<std::size_t>(ranks);
-  const Bytes all = bytes_of(what.dtype, parts.result(ranks));
+  const Bytes all = parts.result(ranks);
   const std::size_t part = what.count * size_of(what.dtype);
   const std::string name =
       std::to_string(static_cast<int>(verb)) + parts.text() + (in_place ? " in place" : "");
@@ -176,7 +190,7 @@ void expect_reduced(EngineJob& job, Verb verb, const Case& what, bool in_place) 
   std::vector<std::shared_ptr<Operation>> operations;
   for (int rank = 0; rank < ranks; ++rank) {
     Place& place = places[static_cast<std::size_t>(rank)];
-    const Bytes contribution = bytes_of(what.dtype, parts.contribution(rank));
+    const Bytes contribution = parts.contribution(rank);
     place.input = contribution;
     place.result = in_place ? contribution : Bytes(contribution.size());
     place.expected = verb == Verb::kReduce && rank != root ? place.result : all;
@@ -209,8 +223,7 @@ void expect_reduced(EngineJob& job, Verb verb, const Case& what, bool in_place) 
     const Place& place = places[static_cast<std::size_t>(rank)];
     ASSERT_EQ(error_of(*operations[static_cast<std::size_t>(rank)]), "") << name;
     ASSERT_EQ(place.result, place.expected) << name << ", rank " << rank << " of " << ranks;
-    const Values contribution = parts.contribution(rank);
-    ASSERT_EQ(place.input, bytes_of(what.dtype, contribution)) << name << ": the input has changed";
+    ASSERT_EQ(place.input, parts.contribution(rank)) << name << ": the input has changed";
   }
 }
 
