@@ -46,13 +46,14 @@ class BenchScripts(unittest.TestCase):
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), sorted(names))
 
     def test_one_host(self):
-        self.succeed("bench-host", "--ranks", "2", "--sizes", "64K")
+        self.succeed("bench-host", "--ranks", "2", "--sizes", "64K", "--overlap-iterations", "3")
         rows = self.rows("host.json")
         bound = ["copies, bound"] if os.cpu_count() >= 2 else []
         self.assertEqual({row["label"] for row in rows if row["system"] == "mpi"}, {"copies", "CMA", "UCX", *bound})
         self.assertEqual({row["memory"] for row in rows if row["system"] == "kolo"}, {"arena", "user"})
         self.assertIn("streaming", {row["system"] for row in rows})
-        self.assertEqual({row["script"] for row in rows}, {f"scripts/bench-host --ranks 2 --sizes 64K --results {self.folder}"})
+        script = f"scripts/bench-host --ranks 2 --sizes 64K --overlap-iterations 3 --results {self.folder}"
+        self.assertEqual({row["script"] for row in rows}, {script})
         self.assertGreater(len(self.rows("host-overlap.json")), 3)
         self.assertIn("### 2 ranks on 1 node", (self.folder / "host.md").read_text())
         pictures = [f"{name}.{kind}" for name in ("host-2-ranks", "host-overlap-2-ranks") for kind in ("svg", "png")]

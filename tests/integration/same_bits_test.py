@@ -25,7 +25,8 @@ class SameBits(unittest.TestCase):
         cases = [
             *itertools.product(ROUNDS_ONCE, WIRES, ["4M"]),
             *itertools.product(ROUNDS_OFTEN, ["float32"], ["4M"]),
-            *itertools.product(ROUNDS_ONCE + ROUNDS_OFTEN, ["float32"], ["0", "64K"]),
+            *itertools.product(ROUNDS_ONCE + ROUNDS_OFTEN, ["float32"], ["64K"]),
+            *itertools.product(["auto", "ring"], ["float32"], ["0"]),
         ]
         for algorithm, wire, fusion in cases:
             with self.subTest(nodes=nodes, algorithm=algorithm, wire=wire, fusion=fusion):
