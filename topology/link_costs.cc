@@ -12,7 +12,7 @@ struct Field {
   std::string_view key;
   double& (*of)(LinkCosts&);
 
-  /// Rates, sizes and cores are divided by; times and bursts are not.
+  /// Rates, sizes and cores are divided by; times, bursts and losses are not.
   bool may_be_zero() const {
     const bool is_divisor = key.find("bytes") != std::string_view::npos || key.ends_with("cores");
     return !is_divisor || key.ends_with("burst_bytes");
@@ -29,7 +29,7 @@ double& at(LinkCosts& costs) {
   return costs.*Part.*Value;
 }
 
-constexpr std::array<Field, 22> kFields = {{
+constexpr std::array<Field, 23> kFields = {{
     {"memory_latency_us", at<&LinkCosts::memory, &MemoryCost::latency_us>},
     {"memory_cached_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::cached_bytes_per_us>},
     {"memory_bytes_per_us_8m", at<&LinkCosts::memory, &MemoryCost::bytes_per_us_8m>},
@@ -41,6 +41,7 @@ constexpr std::array<Field, 22> kFields = {{
     {"network_bytes_per_us", at<&LinkCosts::network, &NetworkCost::bytes_per_us>},
     {"network_message_us", at<&LinkCosts::network, &NetworkCost::message_us>},
     {"network_burst_bytes", at<&LinkCosts::network, &NetworkCost::burst_bytes>},
+    {"network_crowded_loss", at<&LinkCosts::network, &NetworkCost::crowded_loss>},
     {"selector_bytes_per_us", at<&LinkCosts::selector, &SelectorCost::bytes_per_us>},
     {"selector_pair_us", at<&LinkCosts::selector, &SelectorCost::pair_us>},
     {"device_latency_us", at<&LinkCosts::device, &LinkCost::latency_us>},

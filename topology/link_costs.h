@@ -39,6 +39,10 @@ struct NetworkCost {
   /// Bytes in each direction that a shaped link passes at once after a rest, as a token bucket
   /// does; 0: the link is not shaped.
   double burst_bytes = 0;
+  /// Share of a link's time that is lost while several peers send to it at once, or it to several:
+  /// packets queue before the link and are dropped. Source of the default: 0.14 to 0.19 between
+  /// four hosts (docs/results.md); nothing between two.
+  double crowded_loss = 0.15;
 };
 
 /// Costs of compression on one core.

@@ -63,7 +63,8 @@ void append(std::vector<std::byte>& to, const std::vector<std::byte>& bytes) {
   to.insert(to.end(), bytes.begin(), bytes.end());
 }
 
-/// Of complex numbers the imaginary part is the negative of the real one; truth is in the last bit.
+/// An element with `value`. The imaginary part of a complex number is the negative of its real one;
+/// a bool takes the last bit.
 std::vector<std::byte> element(DType dtype, double value) {
   if (dtype == DType::kBool) value = static_cast<int>(value) % 2;
   const DType carrier = Carrier::of(dtype).dtype;

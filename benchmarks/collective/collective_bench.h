@@ -39,8 +39,8 @@ struct CollectiveRow {
   int iterations = 0;
   /// Mean time of an iteration on the rank where it is largest: what a loop of calls takes.
   double mean_us = 0;
-  /// Of the slowest rank of each iteration: what a single call takes. Where ranks share cores they
-  /// take turns at being slow, and its mean exceeds the other.
+  /// The slowest rank's time in each iteration: what a single call takes. Where ranks share cores,
+  /// they take turns at being slow, and the mean of these times exceeds `mean_us`.
   Summary slowest_us;
   double algbw = 0, busbw = 0;  ///< GB/s (GB = 10^9 bytes), from the mean.
   /// Bytes per iteration of the rank that sent most; empty if the system does not count them.

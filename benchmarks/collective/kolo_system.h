@@ -7,10 +7,10 @@
 
 namespace kolo::bench {
 
-/// A gradient set of one gradient, as in training. Out of place, the contribution is copied to the
-/// place of the sum, which is part of the time. What gradients do not take, and other collectives,
-/// are calls of their own. Cases in device memory are on the runtime's device.
-/// `runtime` outlives the system.
+/// All-reduces run as a gradient set of one gradient, as in training; out of place, the time
+/// includes the copy of the contribution to the gradient. Reductions that gradients do not take and
+/// other collectives are direct calls. Cases in device memory use the runtime's device. `runtime`
+/// outlives the system.
 std::unique_ptr<CollectiveSystem> make_kolo_system(Runtime& runtime);
 
 }  // namespace kolo::bench

@@ -19,11 +19,11 @@ struct Carrier {
   }
 };
 
-/// The operation on carriers that is `op` on elements of `dtype`, which `op` takes. That of a
-/// premultiplied sum is the sum of contributions that are multiplied already.
+/// The operation on carriers that does what `op` does on elements of `dtype`. Before: `op` takes
+/// `dtype`. A premultiplied sum becomes a sum, because contributions are multiplied beforehand.
 constexpr ReduceOp carried(ReduceOp op, DType dtype) {
   if (dtype != DType::kBool) return op == ReduceOp::kPremulSum ? ReduceOp::kSum : op;
-  // Of bytes that are 0 or 1.
+  // A bool is a byte that is 0 or 1.
   switch (op) {
     case ReduceOp::kMin:
     case ReduceOp::kProd:

@@ -8,16 +8,16 @@ namespace kolo {
 
 /// Factors of a reduction. Only floating-point and complex elements can be scaled.
 struct Scales {
-  /// Of each contribution, before contributions are combined. Equal on all ranks, but in a
-  /// premultiplied sum each rank's own, which may be another at each call.
+  /// Multiplies each contribution before contributions are combined. Equal on all ranks, except in
+  /// a premultiplied sum, where each rank has its own and may change it at each call.
   double before = 1;
-  /// Of the result. Equal on all ranks.
+  /// Multiplies the result. Equal on all ranks.
   double after = 1;
 
   friend bool operator==(const Scales&, const Scales&) = default;
 };
 
-/// A reduction of contributions, made of its operation where nothing is scaled:
+/// An operation with its scales. An operation alone is a reduction that scales nothing:
 ///
 ///     runtime.all_reduce("x", buffer, ReduceOp::kMax);
 ///     runtime.all_reduce("x", buffer, {ReduceOp::kSum, {.before = 0.125}});

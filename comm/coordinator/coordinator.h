@@ -109,7 +109,7 @@ class Coordinator {
   /// That iteration, which others may not begin, is given up.
   void abandon(BucketId bucket);
 
-  /// What this rank does, for peers who miss it.
+  /// The note of this rank's last act, which stall reports quote.
   LastActNote& acts() { return last_; }
 
   /// Moves agreement on. Returns whether anything happened.

@@ -103,7 +103,7 @@ struct Frame {
   LastAct last{};  ///< kReport: what the rank did last.
   Error error{};   ///< kReject, kWarn, kFail, kRefuse.
   Offer offer{};   ///< kOffer.
-  /// kOffer: the elements, if they are in it. Of a decoded frame these are among its bytes.
+  /// kOffer: the elements, if the offer carries them. In a decoded frame they refer to its bytes.
   std::span<const std::byte> payload{};
 };
 

@@ -118,8 +118,7 @@ void Blocks::contribute(const std::map<int, std::size_t>& targets) {
   std::size_t place = memory_.offset;
   for (const auto& [target, offset] : targets) {
     for (const Item& item : items(node_, target)) {
-      if (std::ranges::find(item.contributors, builder_.rank()) == item.contributors.end())
-        continue;
+      if (!contains(item.contributors, builder_.rank())) continue;
       const Extent& from = extent(item);
       merge_into(packs, {place, from.offset, from.count});
       place += from.count;

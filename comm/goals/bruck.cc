@@ -51,10 +51,10 @@ void append_all_gather(ScheduleBuilder& builder, const Goal& goal, const Process
   blocks.deliver(places);
 }
 
-/// The way of the blocks of one node through the rounds of an all-to-all.
-class AllToAll {
+/// Where the blocks of one node are after each round of an all-to-all.
+class BlockPlaces {
  public:
-  AllToAll(const Blocks& blocks, int node) : blocks_(blocks), node_(node) {
+  BlockPlaces(const Blocks& blocks, int node) : blocks_(blocks), node_(node) {
     for (int j = 0; j < blocks.nodes(); ++j) places_.push_back(take(count_before(j, 1)));
   }
 
@@ -86,13 +86,14 @@ class AllToAll {
     return message;
   }
 
-  /// Of block j, where it is now.
+  /// Where block j is now.
   const Extent& place(int j) const { return places_[static_cast<std::size_t>(j)]; }
   /// Elements of memory so far.
   std::size_t used() const { return used_; }
 
  private:
-  /// Of block j here before the round of `distance`: it has gone the places of its lower bits.
+  /// The elements of block j here before the round of `distance`: it has gone the places of its
+  /// lower bits.
   std::size_t count_before(int j, int distance) const {
     const int from = wrapped(node_ - j % distance, blocks_.nodes());
     return blocks_.count(from, wrapped(from + j, blocks_.nodes()));
@@ -112,9 +113,9 @@ class AllToAll {
 std::size_t memory_of_all(const Blocks& blocks) {
   std::size_t most = 0;
   for (int node = 0; node < blocks.nodes(); ++node) {
-    AllToAll way(blocks, node);
-    for (int distance = 1; distance < blocks.nodes(); distance *= 2) way.round(distance);
-    most = std::max(most, way.used());
+    BlockPlaces blocks_of_node(blocks, node);
+    for (int distance = 1; distance < blocks.nodes(); distance *= 2) blocks_of_node.round(distance);
+    most = std::max(most, blocks_of_node.used());
   }
   return most;
 }
@@ -123,14 +124,14 @@ void append_all_to_all(ScheduleBuilder& builder, const Goal& goal, const Process
   Blocks blocks(builder, goal, grid);
   const int nodes = blocks.nodes();
   blocks.reserve(memory_of_all(blocks));
-  AllToAll way(blocks, blocks.node());
+  BlockPlaces block_places(blocks, blocks.node());
   std::map<int, std::size_t> places;
   for (int j = 0; j < nodes; ++j) {
-    places[wrapped(blocks.node() + j, nodes)] = way.place(j).offset;
+    places[wrapped(blocks.node() + j, nodes)] = block_places.place(j).offset;
   }
   blocks.fill(places);
   for (int distance = 1; distance < nodes; distance *= 2) {
-    const AllToAll::Message message = way.round(distance);
+    const BlockPlaces::Message message = block_places.round(distance);
     if (!blocks.is_head()) continue;
     std::size_t next = message.sent.offset;
     for (const Extent& block : message.blocks) {
@@ -143,7 +144,7 @@ void append_all_to_all(ScheduleBuilder& builder, const Goal& goal, const Process
   }
   places.clear();
   for (int j = 0; j < nodes; ++j) {
-    places[wrapped(blocks.node() - j, nodes)] = way.place(j).offset;
+    places[wrapped(blocks.node() - j, nodes)] = block_places.place(j).offset;
   }
   blocks.deliver(places);
 }

@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-// What is moved takes the shortest way: a receiver of the node reads the contributor's slot, and a
+// What is moved takes the shortest path: a receiver of the node reads the contributor's slot, and a
 // piece enters each other node once. What is summed goes to its receiver, which sums in the order
 // of ranks, or first to a rank of its node, which adds up what its node contributes:
 //

@@ -92,7 +92,8 @@ double GoalPrice::copies_us() const {
 }
 
 double GoalPrice::link_us(double bytes, bool is_crowded) const {
-  return links_.link_us(bytes) * (is_crowded && nodes() > 2 ? 1 + kCrowdedLinkLoss : 1);
+  const double loss = is_crowded && nodes() > 2 ? links_.costs().network.crowded_loss : 0;
+  return links_.link_us(bytes) * (1 + loss);
 }
 
 double GoalPrice::rounds_us(const Passage& one, double rounds) const {

@@ -6,13 +6,6 @@
 
 namespace kolo {
 
-/// The share of a link's time that is lost while several peers send to it at once, or it to
-/// several: packets queue before the link and are dropped. Source: docs/results.md, the other
-/// collectives: 0.14 to 0.19 between four hosts, nothing between two. It decides between ways that
-/// move equally many bytes, so that a number four times as small or large leads to the same
-/// choices, but for sizes at which they take equally long.
-inline constexpr double kCrowdedLinkLoss = 0.15;
-
 /// The goal for a bucket of this layout.
 GoalSize size_of(const Goal& goal, const BucketLayout& layout);
 

@@ -87,7 +87,7 @@ class Messages final : public MessageFrames {
     std::size_t owed = 0;           // bytes that came unasked and are received; it knows of none
     std::deque<Unanswered> unanswered;  // sends on demand, by number
   };
-  /// A data message under way.
+  /// A data message in flight.
   struct Transfer {
     std::shared_ptr<Message> message;
     std::uint64_t number = 0;

@@ -219,10 +219,10 @@ class Group {
 
   /// Combines `buffer` over all ranks in place. `reduction` is an operation that takes the dtype
   /// (see `takes`), and may scale contributions and results; both are equal on all ranks but for
-  /// the scale of a premultiplied sum, which is the rank's own. Device memory takes the operations
-  /// of gradients, without scales. `name` identifies the operation on all ranks. The
-  /// first use of a name costs one round of agreement; later uses reuse its plan. Device memory is
-  /// read after the work enqueued on `stream` so far.
+  /// the scale of a premultiplied sum, which is the rank's own. `name` identifies the operation
+  /// on all ranks. The first use of a name costs one round of agreement; later uses reuse its plan.
+  /// Device memory takes the operations of gradients, without scales, and is read after the work
+  /// enqueued on `stream` so far.
   ///
   /// The buffer must stay valid and untouched until the ticket is done, also when a wait has timed
   /// out. Errors: UsageError at the call; every other error through the ticket.
@@ -248,10 +248,10 @@ class Group {
   /// The same, and waits for the result.
   void broadcast(std::string_view name, BufferView buffer, int root, NativeStream stream = {});
 
-  // The operations below take host memory, and where they reduce a dtype that the operation takes,
-  // else any dtype; and as a rule two buffers: `input`, which is
-  // only read, and `result`. The two must not overlap. Name, lifetime of buffers and errors are as
-  // for an all-reduce. Elements are moved bit by bit; sums have the same bits on every run.
+  // The operations below take host memory. Those that reduce take the dtypes of their operation,
+  // the others any dtype. Most have two buffers, which must not overlap: `input`, which is only
+  // read, and `result`. Name, lifetime of buffers and errors are as for an all-reduce. Elements are
+  // moved bit by bit; sums have the same bits on every run.
 
   /// Combines `input` of all ranks, as many elements as `result` has on every rank, into `result`
   /// of rank `root`; elsewhere `result.data` may be null. Null `input`: in place, in `result`,
@@ -271,9 +271,9 @@ class Group {
   void reduce_scatter(std::string_view name, const void* input, BufferView result,
                       const Reduction& reduction = ReduceOp::kSum, PartCounts counts = {});
 
-  /// Copies `input` of all ranks, in their order, to `result` of every rank. A rank with an empty
-  /// part passes any pointer but null. Null `input`: in
-  /// place; this rank's part lies in its place in `result`.
+  /// Copies `input` of all ranks, in their order, to `result` of every rank. Null `input`: in
+  /// place; this rank's part lies in its place in `result`. A rank whose part is empty passes any
+  /// pointer but null.
   Ticket all_gather_async(std::string_view name, const void* input, BufferView result,
                           PartCounts counts = {});
   /// The same, and waits for the result.
@@ -316,9 +316,8 @@ class Group {
   /// small message (at least up to 4 KiB, as long as less than 1 MiB of such messages waits to be
   /// received there), else not before the receiver has a buffer for it.
   ///
-  /// Errors: UsageError at the call; KoloError(kMismatch), the same on both ranks, if the message
-  /// is
-  ///         longer than the buffer of its receive or of another dtype. If the ticket is done by
+  /// Errors: UsageError at the call. KoloError(kMismatch), the same on both ranks, if the message
+  ///         is longer than the buffer of its receive or of another dtype; if the ticket is done by
   ///         then, the sender logs it. Later messages are not affected. A message that its receiver
   ///         never asks for is logged there when the runtime closes.
   Ticket send_async(BufferView buffer, int peer, std::uint64_t tag = 0);
@@ -333,8 +332,7 @@ class Group {
   ReceiveTicket recv_async(BufferView buffer, int peer, std::uint64_t tag = 0);
   /// The same, and waits for the message; returns its source and its number of elements.
   /// Errors: also KoloError(kTimeout) after `operation_timeout`, naming peer and tag. The receive
-  /// is
-  ///         then withdrawn, and the call may be made again.
+  ///         is then withdrawn, and the call may be made again.
   Received recv(BufferView buffer, int peer, std::uint64_t tag = 0);
 
   /// Payload bytes that this rank has sent to other nodes so far, in this group's own operations.

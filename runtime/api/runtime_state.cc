@@ -42,7 +42,12 @@ MemberState::MemberState(RuntimeState& runtime, std::shared_ptr<GroupEngine> gro
       messages_(engine_, runtime.driver(), grid_.world_size(), options().operation_timeout) {}
 
 MemberState::~MemberState() {
-  if (group_ != nullptr && !closed_) submit(calls_.plain(OperationKind::kClose));
+  if (group_ == nullptr || closed_) return;
+  try {
+    submit(calls_.plain(OperationKind::kClose));
+  } catch (const std::exception& e) {
+    log::error(std::string("releasing a group: ") + e.what());
+  }
 }
 
 void MemberState::enter() const { runtime_.enter(); }

@@ -122,6 +122,7 @@ constexpr std::pair<std::string_view, std::string_view> kCostTexts[] = {
     {"network_bytes_per_us", "rate of a node's link, each way"},
     {"network_message_us", "time of a rank to send or receive one more message"},
     {"network_burst_bytes", "burst that a shaped link lets pass at once; 0: link is not shaped"},
+    {"network_crowded_loss", "share of a link's time lost while several peers send to it at once"},
     {"selector_bytes_per_us", "rate of selection for sparse gradients, one core"},
     {"selector_pair_us", "time of one sparse element: send, sum and receive"},
     {"device_latency_us", "delay between GPUs of a node"},

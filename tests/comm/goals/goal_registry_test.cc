@@ -85,6 +85,36 @@ TEST(GoalRegistry, BlocksThatASlotDoesNotHoldLeaveTheChoice) {
   EXPECT_NE(resolve_goal_algorithm(large, layout_of(large), context, "tree").name, "tree");
 }
 
+// Nobody measures how much crowded links lose, so it may be four times as much or as little as
+// believed: docs/decisions/0041-constants.md.
+TEST(GoalRegistry, AWrongLossOfCrowdedLinksHardlyMatters) {
+  constexpr double kTrue = NetworkCost{}.crowded_loss;
+  for (const auto& [truth, believed] :
+       {std::pair(kTrue, kTrue / 4), {kTrue, kTrue * 4}, {kTrue / 4, kTrue}, {kTrue * 4, kTrue}}) {
+    CompileOptions real, decider;
+    real.link_costs.network.crowded_loss = truth;
+    decider.link_costs.network.crowded_loss = believed;
+    for (const std::vector<int>& sizes : {std::vector{1, 1, 1}, {1, 1, 1, 1}, {4, 4, 4, 4}}) {
+      const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
+      for (std::size_t count = 256; count <= std::size_t{16} << 20; count *= 4) {
+        for (const Goal& goal : goals_of(grid.world_size(), count)) {
+          const BucketLayout layout = layout_of(goal);
+          const auto us = [&](const CompileOptions& options) {
+            const auto& taken = resolve_goal_algorithm(goal, layout, {grid, options}, "auto");
+            return std::pair(predict_us(taken, goal, layout, {grid, real}), taken.name);
+          };
+          const auto [best_us, best] = us(real);
+          const auto [taken_us, taken] = us(decider);
+          EXPECT_LE(taken_us, 1.25 * best_us)
+              << "goal " << static_cast<int>(goal.kind) << " of " << count << " on " << sizes.size()
+              << " nodes: " << taken << " in place of " << best << ", " << believed << " for "
+              << truth;
+        }
+      }
+    }
+  }
+}
+
 TEST(GoalRegistry, OnlyBroadcastsTakeTensorsInPlace) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 1});
   const Goal gather = Goal::gather(0, std::vector<std::size_t>{4, 4, 4});
