@@ -48,6 +48,7 @@ class Groups {
     group.all_reduce("sum", input.data(), view(sum));
     group.reduce("root", input.data(), view(rooted), group.size() - 1);
     group.reduce_scatter("parts", input.data(), view(part));
+    pass_on(group, input);
     for (std::size_t i = 0; i < input.size(); ++i) {
       int expected = 0;
       for (int rank : group.ranks_of_job()) expected += whole(rank, round, i);
@@ -57,6 +58,24 @@ class Groups {
     digest.add(view(sum));
     if (group.rank() == group.size() - 1) digest.add(view(rooted));
     digest.add(view(part));
+  }
+
+  /// Around the ring of a group's ranks, with one tag in all groups.
+  static void pass_on(Group& group, std::vector<float>& mine) {
+    const int ranks = group.size();
+    const int source = (group.rank() + ranks - 1) % ranks;
+    std::vector<float> received(mine.size()), expected(mine.size());
+    const auto view = [](std::vector<float>& data) {
+      return BufferView{data.data(), data.size(), DType::kFloat32};
+    };
+    Ticket sent = group.send_async(view(mine), (group.rank() + 1) % ranks);
+    const Received got = group.recv(view(received), kAnyRank);
+    sent.wait();
+    group.broadcast("of rank 0", view(expected = mine), 0);
+    const bool is_right = got.source == source && got.count == mine.size();
+    if (!is_right || (source == 0 && received != expected)) {
+      throw WrongSum("a group's message is wrong");
+    }
   }
 
   Runtime& job_;

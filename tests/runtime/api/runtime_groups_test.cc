@@ -114,6 +114,39 @@ TEST(RuntimeGroups, OfSeveralThreadsMoveIndependently) {
   });
 }
 
+// Messages of overlapping groups with one tag and equal ranks, sent in one order and received in
+// another: short ones, and ones that wait until they are asked for.
+TEST(RuntimeGroups, KeepTheirMessagesApart) {
+  RuntimeJob(4, test_options()).run([](Runtime& runtime) {
+    Group upward = runtime.group({0, 1, 2, 3}, {.name = "upward", .arena_bytes = kSmall});
+    Group downward = runtime.group({3, 2, 1, 0}, {.name = "downward", .arena_bytes = kSmall});
+    Group even_odd = *runtime.split(runtime.rank() % 2, runtime.rank(), {.arena_bytes = kSmall});
+    const std::vector<Group*> sent{&runtime, &upward, &downward, &even_odd};
+    const std::vector<Group*> received{&downward, &even_odd, &upward, &runtime};
+    for (const std::size_t count : {std::size_t{3}, std::size_t{100'000}}) {
+      const auto value = [](const Group& group, int source) {
+        return static_cast<float>(group.size() * 100 + group.ranks_of_job().front() * 10 + source);
+      };
+      std::vector<std::vector<float>> outgoing;
+      std::vector<Ticket> tickets;
+      for (Group* const group : sent) {
+        outgoing.emplace_back(count, value(*group, group->rank()));
+        tickets.push_back(
+            group->send_async(view(outgoing.back()), (group->rank() + 1) % group->size(), 7));
+      }
+      for (Group* const group : received) {
+        std::vector<float> data(count);
+        const int source = (group->rank() + group->size() - 1) % group->size();
+        const bool from_any = group == &upward || group == &even_odd;
+        const Received got = group->recv(view(data), from_any ? kAnyRank : source, 7);
+        require(got.source == source && got.count == count, "source and count");
+        require(std::ranges::count(data, value(*group, source)) == std::ssize(data), "elements");
+      }
+      for (Ticket& ticket : tickets) ticket.wait();
+    }
+  });
+}
+
 TEST(RuntimeGroups, ReleasedInDifferentOrdersBlockNobody) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
     for (int turn = 0; turn < 20; ++turn) {
