@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Messages between two ranks of real jobs: right by every way that they take, refused where they do not fit, and an
+"""Messages between two ranks of real jobs: right however they travel, refused where they do not fit, and an
 error that names the rank where it is lost while others wait for a message."""
 
 import signal
@@ -24,7 +24,7 @@ class Messages(unittest.TestCase):
         elements = 1 + 1024 + 1025 + 65536 + 65537 + 1000000
         for nodes in self.nodes():
             with self.subTest(nodes=nodes):
-                outcome = job.run(["messages", 2], nodes)
+                outcome = job.run(["messages", 2], nodes, calibrate="off")
                 others = sum(nodes) - nodes[0]
                 self.assertEqual(self.check_right(outcome, nodes), [2 * others * 4 * elements] * sum(nodes))
                 self.assertEqual(outcome.errors, "")
