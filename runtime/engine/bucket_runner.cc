@@ -30,7 +30,7 @@ void BucketRunner::arrive(BucketId id) {
 void BucketRunner::start(BucketId id) {
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);
-  activity_ = {.verb = "start", .bucket = first_line(bucket.text)};
+  activity_.begin(EngineVerb::kStart, first_line(bucket.text));
   state.running = true;
   bucket.owner->bucket_started(bucket.index);
   executor_.start(id, state.iteration);
@@ -43,7 +43,7 @@ void BucketRunner::enqueued(BucketId id) {
 void BucketRunner::finish(BucketId id) {
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);
-  activity_ = {.verb = "complete", .bucket = first_line(bucket.text)};
+  activity_.begin(EngineVerb::kComplete, first_line(bucket.text));
   ++state.iteration;
   state.running = false;
   if (bucket.is_eager) coordinator_.end(id);

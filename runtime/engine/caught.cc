@@ -15,16 +15,16 @@ Error completed(Error error, int rank, const Activity& activity) {
   // An error of its own invariants is this rank's. Others may come alike on all ranks, and then
   // read alike.
   if (error.rank < 0 && error.code == ErrorCode::kInternal) error.rank = rank;
-  if (error.verb.empty()) error.verb = activity.verb;
-  if (error.bucket.empty()) error.bucket = activity.bucket;
+  if (error.verb.empty()) error.verb = to_string(activity.verb());
+  if (error.bucket.empty()) error.bucket = activity.bucket();
   return error;
 }
 
 Error named(ErrorCode code, int rank, const Activity& activity, std::string what) {
   return {.code = code,
           .rank = rank,
-          .verb = std::string(activity.verb),
-          .bucket = std::string(activity.bucket),
+          .verb = std::string(to_string(activity.verb())),
+          .bucket = std::string(activity.bucket()),
           .what = std::move(what)};
 }
 

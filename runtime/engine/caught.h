@@ -3,13 +3,31 @@
 #include <string_view>
 
 #include "comm/base/error.h"
+#include "runtime/wait/pulse.h"
 
 namespace kolo {
 
-/// The engine's current activity, for the error that names it.
-struct Activity {
-  std::string_view verb = {};    ///< As `Error::verb`.
-  std::string_view bucket = {};  ///< Bucket or set, if one is at work.
+/// The engine's current activity, for the error that names it, and for a look from another thread.
+/// Threads: the engine's.
+class Activity {
+ public:
+  /// `pulse`, if there is one, outlives it.
+  explicit Activity(Pulse* pulse = nullptr) : pulse_(pulse) {}
+
+  /// `bucket` or set, if one is at work.
+  void begin(EngineVerb verb, std::string_view bucket = {}) {
+    verb_ = verb;
+    bucket_ = bucket;
+    if (pulse_ != nullptr) pulse_->beat(verb);
+  }
+
+  EngineVerb verb() const { return verb_; }
+  std::string_view bucket() const { return bucket_; }
+
+ private:
+  Pulse* const pulse_;
+  EngineVerb verb_ = EngineVerb::kMark;
+  std::string_view bucket_;
 };
 
 /// The exception that is being handled, as an error of `rank`. A KoloError keeps its fields, and

@@ -59,6 +59,7 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
                .lane = lane_ ? &*lane_ : nullptr,
                .options = options_,
                .costs = calibration_.costs},
+      activity_(role.pulse),
       runner_(coordinator_, executor_, buckets_, activity_),
       operations_(coordinator_, context_, runner_, activity_),
       gradients_(coordinator_, context_, runner_, clocks.steps, activity_) {}
@@ -86,13 +87,13 @@ bool Engine::poll() noexcept {
   try {
     return move();
   } catch (...) {
-    fail_with_exception(activity_.verb);
+    fail_with_exception(activity_.verb());
     return true;
   }
 }
 
-void Engine::fail_with_exception(std::string_view verb) noexcept {
-  if (activity_.verb != verb) activity_ = {.verb = verb};
+void Engine::fail_with_exception(EngineVerb verb) noexcept {
+  if (activity_.verb() != verb) activity_.begin(verb);
   const Error error = caught_error(transport_.rank(), activity_);
   if (failure_) return end();  // The first error is the one that counts, and peers have it.
   succeeds([&] { coordinator_.fail(error); });
@@ -114,7 +115,7 @@ bool Engine::move() {
 
 /// Takes what was submitted: gradients that are marked, operations, registrations.
 bool Engine::absorb() {
-  activity_ = {.verb = "mark"};
+  activity_.begin(EngineVerb::kMark);
   queue_.drain(drained_);
   for (const Submission& submission : drained_) {
     if (failure_) {
@@ -129,7 +130,7 @@ bool Engine::absorb() {
 }
 
 bool Engine::receive() {
-  activity_ = {.verb = "agree"};
+  activity_.begin(EngineVerb::kAgree);
   return transport_.poll();
 }
 
@@ -158,7 +159,7 @@ bool Engine::start() {
 /// Moves what has started on, to its end if it can.
 bool Engine::run() {
   if (failure_) return false;
-  activity_ = {.verb = "run"};
+  activity_.begin(EngineVerb::kRun);
   const bool passed = messages_.poll();
   const bool moved = executor_.poll() || passed;
   if (const auto error = executor_.device_failure()) {

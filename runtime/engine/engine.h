@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -44,6 +43,8 @@ struct EngineRole {
   std::string group = {};  ///< The group as errors name it; empty: the whole job.
   /// Of the job's engine, for the control frames of groups; outlives it. Null: there are none.
   ControlSwitch* control_switch = nullptr;
+  /// Shows the verb that the engine is in; outlives it. Null: nobody looks.
+  Pulse* pulse = nullptr;
 };
 
 /// One rank's path from "ready here" to "summed everywhere". `poll` never blocks and never throws;
@@ -80,7 +81,7 @@ class Engine {
 
   /// Ends the job on all ranks with the exception that is being handled, which came up in `verb`
   /// outside `poll`. Before: inside a handler.
-  void fail_with_exception(std::string_view verb) noexcept;
+  void fail_with_exception(EngineVerb verb) noexcept;
 
   /// Ends this engine, a group's, because the job has ended with `error` on all ranks.
   void end_with_job(const Error& error) noexcept;

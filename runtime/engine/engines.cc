@@ -34,7 +34,7 @@ GroupEngine::GroupEngine(const Shared& shared, GroupMembers members, const Trans
       inbox_(std::move(inbox)),
       transport_(shared.transport, std::move(members), limits, *inbox_),
       engine_(transport_, grid_, shared.clocks, shared.options, shared.calibration, limits, nullptr,
-              shared.team, shared.user_threads, {.group = text_}) {}
+              shared.team, shared.user_threads, {.group = text_, .pulse = shared.pulse}) {}
 
 // --- Engines ------------------------------------------------------------------------------------
 
@@ -87,10 +87,11 @@ bool Engines::poll_groups() noexcept {
     return false;
   }
   bool moved = false;
+  if (shared_.pulse != nullptr) shared_.pulse->beat(EngineVerb::kFound);
   try {
     moved = found();
   } catch (...) {
-    job_.fail_with_exception("found");
+    job_.fail_with_exception(EngineVerb::kFound);
     return true;
   }
   for (const Holding& each : groups_) moved |= each.group->poll();

@@ -5,7 +5,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,6 +33,7 @@ class GroupEngine {
     const Calibration& calibration;
     ReduceTeam* team = nullptr;
     const std::atomic<int>* user_threads = nullptr;
+    Pulse* pulse = nullptr;
   };
 
   /// `inbox` holds what has arrived for the group already. `text` names it in errors.
@@ -91,10 +91,12 @@ class Engines {
   bool has_submissions() const;
   bool idle() const;
   bool device_busy() const { return job_.device_busy(); }
-  void fail_with_exception(std::string_view verb) noexcept {
+  void fail_with_exception(EngineVerb verb) noexcept {
     job_.fail_with_exception(verb);
     if (job_.failure()) end_all(*job_.failure());
   }
+  /// Shows the verb that the driver is in, if somebody looks.
+  Pulse* pulse() const { return shared_.pulse; }
   /// The job's has ended.
   bool ended() const { return job_.ended(); }
 

@@ -36,7 +36,7 @@ bool GradientSets::accept(const Frame& decision) {
   const auto proposal = proposed_.find(decision.topic);
   if (proposal == proposed_.end()) return votes_.accept(decision);
   const std::shared_ptr<GradientGroup> group = proposal->second;
-  activity_ = {.verb = "plan", .bucket = group->name()};
+  activity_.begin(EngineVerb::kPlan, group->name());
   try {
     plan(group);
   } catch (const KoloError& e) {

@@ -64,14 +64,14 @@ bool Operations::accept(const Frame& decision) {
   const auto proposal = proposed_.extract(decision.topic);
   if (proposal.empty()) return false;
   OperationTopic& topic = *proposal.mapped();
-  activity_ = {.verb = "plan", .bucket = topic.head().name};
+  activity_.begin(EngineVerb::kPlan, topic.head().name);
   try {
     plan(topic);
   } catch (const KoloError& e) {
     if (!fails_alike(e.error())) throw;
     topic.rejected(e.error());
   }
-  activity_ = {.verb = "agree"};
+  activity_.begin(EngineVerb::kAgree);
   if (closed_) return true;
   advance(topic);
   vote_on_oldest();

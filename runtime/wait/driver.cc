@@ -38,10 +38,11 @@ Driver::Driver(Engines& engines, Transport& transport, const WaitPolicy& policy,
 /// Calls what the transport may refuse. Threads: the driver's.
 template <typename Call>
 void Driver::guard(const Call& call) noexcept {
+  if (Pulse* const pulse = engines_.pulse()) pulse->beat(EngineVerb::kWait);
   try {
     call();
   } catch (...) {
-    engines_.fail_with_exception("wait");
+    engines_.fail_with_exception(EngineVerb::kWait);
   }
 }
 

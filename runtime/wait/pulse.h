@@ -1,0 +1,64 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace kolo {
+
+/// What the thread that drives the engines is doing: a verb of the path of a gradient, or what is
+/// done for all engines of a rank.
+enum class EngineVerb : std::uint8_t {
+  kMark,
+  kAgree,
+  kPlan,
+  kStart,
+  kRun,
+  kComplete,
+  kFound,  ///< A group.
+  kWait,   ///< The transport sleeps, or is made ready for it.
+};
+
+/// As `Error::verb`.
+constexpr std::string_view to_string(EngineVerb verb) {
+  constexpr std::array<std::string_view, 8> kNames = {"mark", "agree",    "plan",  "start",
+                                                      "run",  "complete", "found", "wait"};
+  return kNames[static_cast<std::size_t>(verb)];
+}
+
+/// Shows other threads how the driver gets on: which verb it is in, and whether it is still in the
+/// same one as before.
+///
+/// Threads: `beat` is the driver's, `read` any.
+/// Cost:    `beat` is one relaxed store.
+class Pulse {
+ public:
+  struct Reading {
+    std::uint64_t beats = 0;  ///< So far.
+    EngineVerb verb = EngineVerb::kMark;
+
+    friend bool operator==(const Reading&, const Reading&) = default;
+  };
+
+  /// The driver begins with `verb`.
+  void beat(EngineVerb verb) noexcept {
+    word_.store(++beats_ << kVerbBits | static_cast<std::uint64_t>(verb),
+                std::memory_order_relaxed);
+  }
+
+  Reading read() const noexcept {
+    const std::uint64_t word = word_.load(std::memory_order_relaxed);
+    return {.beats = word >> kVerbBits,
+            .verb = static_cast<EngineVerb>(word & ((1U << kVerbBits) - 1))};
+  }
+
+ private:
+  static constexpr unsigned kVerbBits = 3;
+
+  std::uint64_t beats_ = 0;  // the driver's
+  std::atomic<std::uint64_t> word_{0};
+};
+
+}  // namespace kolo
