@@ -111,6 +111,7 @@ class Coordinator {
 
   /// The note of this rank's last act, which stall reports quote.
   LastActNote& acts() { return last_; }
+  const LastActNote& acts() const { return last_; }
 
   /// Moves agreement on. Returns whether anything happened.
   bool poll();

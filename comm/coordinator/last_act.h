@@ -1,12 +1,17 @@
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "comm/base/clock.h"
+#include "comm/base/mutex.h"
 
 namespace kolo {
 
@@ -21,25 +26,27 @@ struct LastAct {
 /// Remembers what this rank did last. What happens in every iteration only leaves a pointer: when
 /// it happened is noticed at the next look, so an age is a lower bound.
 ///
-/// Threads: one.
+/// Threads: one; `copy_text` any.
 class LastActNote {
  public:
   /// A bucket has completed. `text` stays in place, and unchanged until `keep`.
   void completed(const std::string& text) {
-    text_ = &text;
+    text_.store(&text, std::memory_order_release);
     ++acts_;
   }
   /// Something that happens rarely.
-  void did(std::string what) {
+  void did(std::string what) KOLO_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
     kept_ = std::move(what);
-    text_ = nullptr;
+    text_.store(nullptr, std::memory_order_relaxed);
     ++acts_;
   }
   /// The text of a completed bucket is about to change.
-  void keep() {
-    if (text_ == nullptr) return;
-    kept_ = completed_text();
-    text_ = nullptr;
+  void keep() KOLO_EXCLUDES(mutex_) {
+    if (text_.load(std::memory_order_relaxed) == nullptr) return;
+    const MutexLock lock(mutex_);  // Who copies the text of any bucket has ended.
+    kept_ = text();
+    text_.store(nullptr, std::memory_order_relaxed);
   }
   /// Notices what was done since the last look.
   void look(TimePoint now) {
@@ -47,23 +54,46 @@ class LastActNote {
   }
 
   /// Before: `look`, at the same time or before.
-  LastAct at(TimePoint now) const {
+  LastAct at(TimePoint now) const KOLO_EXCLUDES(mutex_) {
     if (acts_ == 0) return {};
-    return {.text = text_ != nullptr ? completed_text() : kept_,
+    const MutexLock lock(mutex_);
+    return {.text = text(),
             .age = std::chrono::duration_cast<std::chrono::milliseconds>(now - at_)};
+  }
+
+  /// Its text, as much as fits, without memory of its own; returns the number of bytes.
+  std::size_t copy_text(std::span<char> to) const KOLO_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    std::size_t bytes = 0;
+    for_each_part([&](std::string_view part) {
+      const std::size_t fitting = std::min(part.size(), to.size() - bytes);
+      std::copy_n(part.data(), fitting, to.data() + bytes);
+      bytes += fitting;
+    });
+    return bytes;
   }
 
  private:
   static constexpr std::size_t kMostBytes = 64;
 
-  std::string completed_text() const {
-    std::string text = "completed " + text_->substr(0, kMostBytes);
-    if (text_->size() > kMostBytes) text += "...";
+  template <typename Take>
+  void for_each_part(const Take& take) const KOLO_REQUIRES(mutex_) {
+    const std::string* const completed = text_.load(std::memory_order_acquire);
+    if (completed == nullptr) return take(kept_);
+    take("completed ");
+    take(std::string_view(*completed).substr(0, kMostBytes));
+    if (completed->size() > kMostBytes) take("...");
+  }
+
+  std::string text() const KOLO_REQUIRES(mutex_) {
+    std::string text;
+    for_each_part([&](std::string_view part) { text += part; });
     return text;
   }
 
-  const std::string* text_ = nullptr;  // of the bucket that completed last
-  std::string kept_;
+  mutable Mutex mutex_;  // held by who reads texts, and by who changes them
+  std::atomic<const std::string*> text_ = nullptr;  // of the bucket that completed last
+  std::string kept_ KOLO_GUARDED_BY(mutex_);
   std::uint64_t acts_ = 0, seen_ = 0;
   TimePoint at_{};
 };

@@ -334,11 +334,13 @@ const std::vector<OptionEntry>& option_table() {
                 &Options::peer_timeout, 1),
       ms_option("stall_warn",
                 "delay before rank 0 logs which tensors are waited for in vain, which ranks lack "
-                "them, and what those did last; 0: never",
+                "them, and what those did last, and before a rank logs that it is stuck in a call "
+                "(at most half of peer_timeout); 0: neither",
                 &Options::stall_warn, 0),
       ms_option("stall_abort",
                 "a tensor that ranks have waited for in vain for this time is an error on all "
-                "ranks; 0: nine tenths of operation_timeout",
+                "ranks, and a call in which a rank is stuck one of that rank; 0: nine tenths of "
+                "operation_timeout",
                 &Options::stall_abort, 0),
       ms_option("operation_timeout", "time limit of every wait; 0: none",
                 &Options::operation_timeout, 0),

@@ -78,10 +78,13 @@ struct Options {
   /// A peer that others wait for and that is silent for this long is lost.
   std::chrono::milliseconds peer_timeout{10'000};
   /// When ranks have waited this long for a tensor that others have not submitted, the first rank
-  /// logs a table of such tensors, the missing ranks, and what those did last; 0: never.
+  /// logs a table of such tensors, the missing ranks, and what those did last. A rank whose engine
+  /// does not return from a call logs that after this time, or half of `peer_timeout` if that is
+  /// shorter. 0: neither.
   std::chrono::milliseconds stall_warn{60'000};
-  /// A tensor that ranks have waited for in vain for this long is an error on all ranks; 0: nine
-  /// tenths of `operation_timeout`, so that the error comes before the waits time out.
+  /// A tensor that ranks have waited for in vain for this long is an error on all ranks; a call
+  /// that keeps the engine for this long one of the other threads of its rank. 0: nine tenths of
+  /// `operation_timeout`, so that the error comes before the waits time out.
   std::chrono::milliseconds stall_abort{0};
   /// Time limit of every wait while all peers are alive; 0: no limit.
   std::chrono::milliseconds operation_timeout{600'000};

@@ -147,7 +147,7 @@ RuntimeState::RuntimeState(Rendezvous& rendezvous, Options options)
               {.time_outs = coarse_clock_, .steps = steady_clock_}, options_,
               connection_.calibration, connection_.limits,
               connection_.plane ? &*connection_.plane : nullptr, &team_, threads_.count(),
-              {.control_switch = &switch_}),
+              {.control_switch = &switch_, .pulse = &pulse_}),
       engines_(engine_, switch_,
                {.transport = *connection_.transport,
                 .grid = connection_.grid,
@@ -155,13 +155,15 @@ RuntimeState::RuntimeState(Rendezvous& rendezvous, Options options)
                 .options = options_,
                 .calibration = connection_.calibration,
                 .team = &team_,
-                .user_threads = threads_.count()},
+                .user_threads = threads_.count(),
+                .pulse = &pulse_},
                connection_.limits.arena_bytes,
                connection_.limits.arena_bytes + options_.group_arena_bytes),
       driver_(
           std::make_shared<Driver>(engines_, *connection_.transport, connection_.wait, threads_)),
       world_(std::make_shared<MemberState>(*this)),
       exceptions_(std::uncaught_exceptions()),
+      watchdog_(make_watchdog()),
       thread_(*driver_) {
   enter();
 }
@@ -209,6 +211,31 @@ std::shared_ptr<GroupEngine> RuntimeState::found(const std::string& name,
                    .what = fmt::format("not all members have founded it within {} ms; "
                                        "operation_timeout sets this limit",
                                        options_.operation_timeout.count())});
+}
+
+std::unique_ptr<Watchdog> RuntimeState::make_watchdog() {
+  if (options_.stall_warn.count() == 0) return nullptr;
+  return std::make_unique<Watchdog>(
+      driver_->seat(), pulse_, engine_.acts(), Watchdog::limits(options_, stall_limit(options_)),
+      Watchdog::Duties{.warn = log::warn, .give_up = [this](const StallJudge::Verdict& verdict) {
+                         give_up(verdict);
+                       }});
+}
+
+/// Fails the waits of all threads but the one that is stuck. Should it come back, its engine ends
+/// the job with the same error.
+void RuntimeState::give_up(const StallJudge::Verdict& verdict) {
+  Error error{
+      .code = ErrorCode::kStall,
+      .rank = rank(),
+      .peer = rank(),
+      .verb = std::string(to_string(verdict.verb)),
+      .what = fmt::format("rank {} has not returned from a call for {:.3g} s and answers "
+                          "nobody; stall_abort sets this limit",
+                          rank(), std::chrono::duration<double>(verdict.stuck_for).count())};
+  log::report(error);
+  engine_.abort(error);
+  driver_->give_up(error);
 }
 
 void RuntimeState::abort(std::string_view why) {

@@ -18,7 +18,9 @@
 #include "runtime/observe/timeline.h"
 #include "runtime/wait/driver.h"
 #include "runtime/wait/engine_thread.h"
+#include "runtime/wait/pulse.h"
 #include "runtime/wait/user_threads.h"
+#include "runtime/wait/watchdog.h"
 
 namespace kolo {
 
@@ -82,7 +84,7 @@ class MemberState {
   bool closed_ = false;
 };
 
-/// Everything that a runtime owns; members are destroyed in reverse: the thread first.
+/// Everything that a runtime owns; members are destroyed in reverse: the threads first.
 class RuntimeState {
  public:
   RuntimeState(Rendezvous& rendezvous, Options options);
@@ -110,6 +112,8 @@ class RuntimeState {
 
  private:
   void abort(std::string_view why);
+  std::unique_ptr<Watchdog> make_watchdog();
+  void give_up(const StallJudge::Verdict& verdict);
 
   const Options options_;
   const std::shared_ptr<Timeline> timeline_;  // shared with gradient sets; null without the option
@@ -119,6 +123,7 @@ class RuntimeState {
   Connection connection_;
   ReduceTeam team_;
   ControlSwitch switch_;
+  Pulse pulse_;
   Engine engine_;
   Engines engines_;
   const std::shared_ptr<Driver> driver_;
@@ -127,6 +132,7 @@ class RuntimeState {
   std::map<std::string, std::shared_ptr<GroupFounding>> late_foundings_ KOLO_GUARDED_BY(mutex_);
   const std::shared_ptr<MemberState> world_;
   const int exceptions_;
+  const std::unique_ptr<Watchdog> watchdog_;  // also while the engine's thread ends
   EngineThread thread_;
 };
 

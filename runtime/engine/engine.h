@@ -100,6 +100,9 @@ class Engine {
   /// The job has ended, orderly or not: nothing is left to poll.
   bool ended() const { return ended_.load(std::memory_order_acquire); }
 
+  /// What it did last, for a look from another thread.
+  const LastActNote& acts() const { return coordinator_.acts(); }
+
   std::uint64_t network_bytes_sent() const {
     return runner_.network_bytes() + messages_.network_bytes();
   }

@@ -7,9 +7,6 @@
 namespace kolo {
 namespace {
 
-/// While something is pending the coordinator's clock and the peers' sockets must be polled now and
-/// then.
-constexpr Duration kPendingSleep = std::chrono::milliseconds(50);
 /// A device sends no wake-ups, so while it works it is polled this often.
 constexpr Duration kDeviceSleep = std::chrono::microseconds(20);
 /// An idle engine is woken.
@@ -78,6 +75,11 @@ void Driver::attend(Next next) {
   // After the first poll there is often nothing left to move: the second finds out.
   moved_ = engines_.poll() && (next == Next::kDrive || engines_.poll());
   has_polled_ = next == Next::kDrive;
+}
+
+void Driver::give_up(const Error& error) {
+  bystanders_.release(error);
+  if (!seat_.give_up()) call_engine_thread(kDriveNow);  // It has just come back.
 }
 
 bool Driver::go_on(TimePoint deadline) {

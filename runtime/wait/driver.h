@@ -12,6 +12,7 @@
 #include "comm/transport/doorbell.h"
 #include "comm/transport/transport.h"
 #include "runtime/engine/engines.h"
+#include "runtime/wait/bystanders.h"
 #include "runtime/wait/seat.h"
 #include "runtime/wait/user_threads.h"
 #include "runtime/wait/wait_policy.h"
@@ -65,6 +66,14 @@ class Driver {
   /// Drives when nobody else does, until the engine has ended.
   void run() noexcept;
 
+  /// The thread that drives has not come back from a call for too long: threads that wait for it
+  /// get `error`. Threads: any.
+  void give_up(const Error& error);
+  Bystanders& bystanders() { return bystanders_; }
+
+  /// For the watchdog.
+  Seat& seat() { return seat_; }
+
  private:
   /// A user's thread that has sat down gets up at the end of the scope.
   class Seated {
@@ -97,6 +106,7 @@ class Driver {
   const WaitPolicy policy_;
   const UserThreads threads_;
   Seat seat_;
+  Bystanders bystanders_;
 
   // The driver's, whoever it is.
   Spinner spinner_;

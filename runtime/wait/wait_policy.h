@@ -30,6 +30,10 @@ inline constexpr std::chrono::microseconds kSleepCost{100};
 WaitPolicy choose_wait_policy(const CoreSharers& sharers, std::size_t granted,
                               std::chrono::microseconds spin, int reduce_threads = 0);
 
+/// The longest sleep of a driver: the coordinator's clock and the peers' sockets must be polled now
+/// and then.
+inline constexpr Duration kPendingSleep = std::chrono::milliseconds(50);
+
 /// The engine's thread stands by for this long while users' threads drive the engine. Only the end
 /// of that time shows that nobody drives any more, and it takes a core from a user's thread for
 /// some 10 us: one in a thousand, if it is 10 ms.

@@ -5,6 +5,7 @@
 
 #include "comm/base/clock.h"
 #include "comm/base/mutex.h"
+#include "runtime/wait/bystanders.h"
 #include "runtime/wait/driver.h"
 
 namespace kolo {
@@ -29,7 +30,7 @@ inline TimePoint deadline_after(std::chrono::milliseconds timeout,
 
 /// Waits until `settled()`: by driving the engine if there is a driver and no other thread drives
 /// it, or else until the thread that drives notifies `changed`. Returns false if `deadline` comes
-/// first.
+/// first; throws if the thread that drives is given up.
 ///
 /// Before: `settled` may be called without the mutex, and changes under it.
 template <typename Settled>
@@ -37,10 +38,20 @@ bool wait_until(TimePoint deadline, Driver* driver, const Settled& settled, Mute
                 ConditionVariable& changed) {
   if (driver != nullptr) driver->drive(settled, deadline);
   if (settled()) return true;
-  MutexLock lock(mutex);
-  if (deadline != TimePoint::max()) return changed.wait_until(lock, deadline, settled);
-  changed.wait(lock, settled);
-  return true;
+  Bystanders* const bystanders = driver != nullptr ? &driver->bystanders() : nullptr;
+  const Bystanders::Place place(bystanders, mutex, changed);
+  const auto is_over = [&] { return settled() || place.is_released(); };
+  {
+    MutexLock lock(mutex);
+    if (deadline == TimePoint::max()) {
+      changed.wait(lock, is_over);
+    } else {
+      changed.wait_until(lock, deadline, is_over);
+    }
+  }
+  if (settled()) return true;
+  if (bystanders != nullptr) bystanders->throw_if_released();
+  return false;
 }
 
 }  // namespace kolo

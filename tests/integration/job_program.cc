@@ -18,6 +18,8 @@
 //                       nothing
 //   huge                rank 0 sends the last rank a message of more than 4 GiB
 //   idle                works, says so, and then does nothing until standard input ends
+//
+// SIGUSR1 holds the main thread where it is until SIGUSR2.
 
 #include <cstdint>
 #include <cstdio>
@@ -34,6 +36,7 @@
 #include "runtime/api/kolo.h"
 #include "tests/integration/job_groups.h"
 #include "tests/integration/job_values.h"
+#include "tests/integration/stuck_call.h"
 
 namespace {
 
@@ -393,6 +396,7 @@ void play(Runtime& job, const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   const Arguments arguments(argv + 1, argv + argc);
+  kolo::test::hold_main_thread_on_signal();
   int rank = -1;
   try {
     Runtime job = Runtime::from_environment();

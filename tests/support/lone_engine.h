@@ -7,13 +7,15 @@ namespace kolo::test {
 /// The engine of a job as a `Driver` takes it, with no room for groups.
 class LoneEngine {
  public:
-  LoneEngine(Engine& engine, Transport& transport, const ProcessGrid& grid, EngineClocks clocks)
+  LoneEngine(Engine& engine, Transport& transport, const ProcessGrid& grid, EngineClocks clocks,
+             Pulse* pulse = nullptr)
       : engines_(engine, switch_,
                  {.transport = transport,
                   .grid = grid,
                   .clocks = clocks,
                   .options = options_,
-                  .calibration = calibration_},
+                  .calibration = calibration_,
+                  .pulse = pulse},
                  0, 0) {}
 
   Engines& engines() { return engines_; }

@@ -13,18 +13,64 @@
 #include <vector>
 
 #include "comm/base/error.h"
+#include "comm/base/mutex.h"
 #include "comm/transport/transport.h"
 
 namespace kolo::test {
 
+/// Is told of each call of a transport before it does anything; `pass` may throw, and may block.
+class CallHook {
+ public:
+  virtual ~CallHook() = default;
+  virtual void pass(const char* call) = 0;
+};
+
+/// Holds the calls of one name while it is shut, as a system or a library does that does not
+/// return. Threads: any.
+class CallGate final : public CallHook {
+ public:
+  explicit CallGate(std::string call) : call_(std::move(call)) {}
+
+  void pass(const char* call) override {
+    if (call != call_) return;
+    MutexLock lock(mutex_);
+    holds_ = is_shut_;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !is_shut_; });
+    holds_ = false;
+  }
+  void shut() { set(true); }
+  void open() { set(false); }
+  /// Returns once a call is held.
+  void await_call() {
+    MutexLock lock(mutex_);
+    changed_.wait(lock, [this] { return holds_; });
+  }
+
+ private:
+  void set(bool is_shut) {
+    {
+      const MutexLock lock(mutex_);
+      is_shut_ = is_shut;
+    }
+    changed_.notify_all();
+  }
+
+  const std::string call_;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  bool is_shut_ KOLO_GUARDED_BY(mutex_) = false;
+  bool holds_ KOLO_GUARDED_BY(mutex_) = false;
+};
+
 /// Throws at one of the calls that it is told of: by turns an exception of the standard library, a
 /// KoloError, and something that is no exception class at all.
-class CallFault {
+class CallFault final : public CallHook {
  public:
   static constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
   explicit CallFault(std::size_t at = kNever) : at_(at) {}
 
-  void pass(const char* call) {
+  void pass(const char* call) override {
     if (calls_++ != at_ || is_over_) return;
     has_thrown_ = true;
     const std::string text = std::string("planned fault in ") + call;
@@ -45,15 +91,15 @@ class CallFault {
   std::atomic<bool> is_over_{false};
 };
 
-/// A transport each of whose calls but `ring` and constant properties may throw before it does
-/// anything, and whose messages may be changed on their way out.
+/// A transport each of whose calls but `ring` and constant properties may throw or block before it
+/// does anything, and whose messages may be changed on their way out.
 class ThrowingTransport final : public Transport {
  public:
   using Change = std::function<void(std::vector<std::byte>&)>;
 
-  /// `fault` outlives it. With a `change`, the transport below must copy what it sends.
-  ThrowingTransport(std::unique_ptr<Transport> transport, CallFault& fault, Change change = {})
-      : transport_(std::move(transport)), fault_(fault), change_(std::move(change)) {}
+  /// `hook` outlives it. With a `change`, the transport below must copy what it sends.
+  ThrowingTransport(std::unique_ptr<Transport> transport, CallHook& hook, Change change = {})
+      : transport_(std::move(transport)), hook_(hook), change_(std::move(change)) {}
 
   int rank() const override { return transport_->rank(); }
   int world_size() const override { return transport_->world_size(); }
@@ -64,96 +110,96 @@ class ThrowingTransport final : public Transport {
   void ring(int peer) override { transport_->ring(peer); }
 
   void expect_messages_in(std::span<std::byte> memory) override {
-    fault_.pass("expect_messages_in");
+    hook_.pass("expect_messages_in");
     transport_->expect_messages_in(memory);
   }
   void isend(int peer, const Tag& tag, std::span<const std::byte> data, Completion& done) override {
-    fault_.pass("isend");
+    hook_.pass("isend");
     if (!change_) return transport_->isend(peer, tag, data, done);
     std::vector<std::byte> changed(data.begin(), data.end());
     change_(changed);
     transport_->isend(peer, tag, changed, done);
   }
   void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override {
-    fault_.pass("irecv");
+    hook_.pass("irecv");
     transport_->irecv(peer, tag, data, done);
   }
   void abandon(const Tag& first) override {
-    fault_.pass("abandon");
+    hook_.pass("abandon");
     transport_->abandon(first);
   }
   void send_control(int peer, std::span<const std::byte> bytes) override {
-    fault_.pass("send_control");
+    hook_.pass("send_control");
     transport_->send_control(peer, bytes);
   }
   bool receive_control(ControlFrame& frame) override {
-    fault_.pass("receive_control");
+    hook_.pass("receive_control");
     return transport_->receive_control(frame);
   }
   bool poll() override {
-    fault_.pass("poll");
+    hook_.pass("poll");
     return transport_->poll();
   }
   bool arm() override {
-    fault_.pass("arm");
+    hook_.pass("arm");
     return transport_->arm();
   }
   bool arm_idle() override {
-    fault_.pass("arm_idle");
+    hook_.pass("arm_idle");
     return transport_->arm_idle();
   }
   void disarm() override {
-    fault_.pass("disarm");
+    hook_.pass("disarm");
     transport_->disarm();
   }
   void unarm() override {
-    fault_.pass("unarm");
+    hook_.pass("unarm");
     transport_->unarm();
   }
   void sleep(Duration limit) override {
-    fault_.pass("sleep");
+    hook_.pass("sleep");
     transport_->sleep(limit);
   }
   std::optional<Error> failure() const override {
-    fault_.pass("failure");
+    hook_.pass("failure");
     return transport_->failure();
   }
   void shutdown(bool orderly) override {
-    fault_.pass("shutdown");
+    hook_.pass("shutdown");
     transport_->shutdown(orderly);
   }
   std::span<std::byte> memory(int peer) override {
-    fault_.pass("memory");
+    hook_.pass("memory");
     return transport_->memory(peer);
   }
   void commit(std::size_t offset, std::size_t bytes) override {
-    fault_.pass("commit");
+    hook_.pass("commit");
     transport_->commit(offset, bytes);
   }
   void signal(int peer, std::uint32_t slot, std::uint64_t value) override {
-    fault_.pass("signal");
+    hook_.pass("signal");
     transport_->signal(peer, slot, value);
   }
   std::uint64_t signalled(int peer, std::uint32_t slot) const override {
-    fault_.pass("signalled");
+    hook_.pass("signalled");
     return transport_->signalled(peer, slot);
   }
   std::uint64_t arrive(int owner, std::uint32_t counter) override {
-    fault_.pass("arrive");
+    hook_.pass("arrive");
     return transport_->arrive(owner, counter);
   }
   std::uint64_t counter(int owner, std::uint32_t counter) const override {
-    fault_.pass("counter");
+    hook_.pass("counter");
     return transport_->counter(owner, counter);
   }
   void set_counter(std::uint32_t counter, std::uint64_t value) override {
-    fault_.pass("set_counter");
+    hook_.pass("set_counter");
     transport_->set_counter(counter, value);
   }
 
  private:
   const std::unique_ptr<Transport> transport_;
-  CallFault& fault_;
+  CallHook& hook_;
   const Change change_;
 };
 

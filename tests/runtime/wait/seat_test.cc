@@ -68,6 +68,39 @@ TEST(Seat, IsGivenUpByTheEngineThreadForAUser) {
   EXPECT_TRUE(drove);
 }
 
+TEST(Seat, WakesTheWatchdogWhenSomebodySits) {
+  Seat seat;
+  std::atomic<bool> is_over{false};
+  std::atomic<int> woken{0};
+  std::thread watchdog([&] {
+    while (!is_over) woken += seat.await_driver(is_over) ? 1 : 0;
+  });
+  while (woken < 3) {
+    if (seat.take() == Seat::Take::kRefused) ADD_FAILURE() << "nobody sat";
+    EXPECT_TRUE(seat.is_taken());
+    EXPECT_EQ(seat.leave(), Seat::Leave::kLeft);
+    ASSERT_EQ(seat.end_watch(), Seat::Take::kTaken);
+    EXPECT_EQ(seat.leave(), Seat::Leave::kLeft);
+  }
+  EXPECT_FALSE(seat.is_taken());
+  is_over = true;
+  seat.wake();
+  watchdog.join();
+}
+
+TEST(Seat, IsNotWaitedForWhenItsDriverIsGivenUp) {
+  Seat seat;
+  EXPECT_FALSE(seat.give_up()) << "nobody sits";
+  ASSERT_EQ(seat.end_watch(), Seat::Take::kTaken);
+  std::thread user([&] { EXPECT_FALSE(seat.await_engine()); });
+  while (!seat.is_wanted()) std::this_thread::yield();
+  EXPECT_TRUE(seat.give_up());
+  user.join();
+  EXPECT_EQ(seat.leave(), Seat::Leave::kCalled) << "it has come back";
+  EXPECT_EQ(seat.leave(), Seat::Leave::kLeft);
+  EXPECT_EQ(seat.take(), Seat::Take::kTaken);
+}
+
 // What is done is counted without a lock by whoever sits; work that is left with the driver must
 // not be forgotten when he leaves. Under ThreadSanitizer this also shows that the seat orders
 // memory.

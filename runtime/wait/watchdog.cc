@@ -1,0 +1,89 @@
+#include "runtime/wait/watchdog.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace kolo {
+namespace {
+
+double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
+
+}  // namespace
+
+Watchdog::Watchdog(Seat& seat, const Pulse& pulse, const LastActNote& acts,
+                   const StallJudge::Limits& limits, Duties duties)
+    : seat_(seat),
+      pulse_(pulse),
+      acts_(acts),
+      duties_(std::move(duties)),
+      judge_(limits),
+      thread_([this] { run(); }) {
+  ::pthread_setname_np(thread_.native_handle(), "kolo-watchdog");
+}
+
+Watchdog::~Watchdog() {
+  {
+    const MutexLock lock(mutex_);
+    is_over_ = true;
+  }
+  ends_.notify_all();
+  seat_.wake();
+  thread_.join();
+}
+
+/// Sleeps at least once an interval, so that a driver who comes and goes wakes it no more often.
+void Watchdog::run() {
+  do {
+    look();
+    if (seat_.await_driver(is_over_)) look();
+  } while (sleep());
+  look();  // The engine may just have moved on, and ended.
+}
+
+void Watchdog::look() {
+  const StallJudge::Verdict verdict =
+      judge_.look(seat_.is_taken(), pulse_.read(), std::chrono::steady_clock::now());
+  if (verdict.news == StallJudge::News::kNone) return;
+  try {
+    if (verdict.news == StallJudge::News::kGiveUp) {
+      duties_.give_up(verdict);
+    } else {
+      warn(verdict);
+    }
+  } catch (...) {
+    // There is no memory for the text.
+  }
+}
+
+void Watchdog::warn(const StallJudge::Verdict& verdict) const {
+  fmt::memory_buffer line;
+  const auto end = std::back_inserter(line);
+  if (verdict.news == StallJudge::News::kMovesAgain) {
+    fmt::format_to(end, "the engine moves again after {:.3g} s in '{}'", seconds(verdict.stuck_for),
+                   to_string(verdict.verb));
+  } else {
+    fmt::format_to(end,
+                   "the engine has not returned from '{}' for {:.3g} s; this rank cannot answer "
+                   "its peers meanwhile",
+                   to_string(verdict.verb), seconds(verdict.stuck_for));
+    std::array<char, 100> act;
+    const std::string_view last(act.data(), acts_.copy_text(act));
+    if (!last.empty()) fmt::format_to(end, "; last act: {}", last.substr(0, last.find('\n')));
+  }
+  duties_.warn({line.data(), line.size()});
+}
+
+/// For one interval. Returns false if it is over.
+bool Watchdog::sleep() {
+  MutexLock lock(mutex_);
+  return !ends_.wait_for(lock, judge_.interval(), [this] { return is_over_.load(); });
+}
+
+}  // namespace kolo

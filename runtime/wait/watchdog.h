@@ -1,0 +1,73 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <string_view>
+#include <thread>
+
+#include "comm/base/mutex.h"
+#include "comm/coordinator/last_act.h"
+#include "runtime/api/options.h"
+#include "runtime/wait/pulse.h"
+#include "runtime/wait/seat.h"
+#include "runtime/wait/stall_judge.h"
+#include "runtime/wait/wait_policy.h"
+
+namespace kolo {
+
+/// A thread that says on stderr when the thread that drives the engines of this rank does not come
+/// back from a call: of a driver, a library, an allocator, or the kernel. The rank answers none of
+/// its peers then, and nobody else could say why. The watchdog cannot end the call; after a limit
+/// it gives the thread up, so that others need not wait for it.
+///
+/// It looks at the driver's pulse a few times before a warning is due while somebody drives, and
+/// sleeps while nobody does: an idle rank has no thread that wakes.
+///
+/// The lines need no memory from the heap if they are short enough, because the allocator may be
+/// what is stuck.
+class Watchdog {
+ public:
+  /// What it does; its thread calls them.
+  struct Duties {
+    std::function<void(std::string_view line)> warn = {};
+    /// At most once.
+    std::function<void(const StallJudge::Verdict& verdict)> give_up = {};
+  };
+
+  /// All outlives it; `acts` are those of the job.
+  Watchdog(Seat& seat, const Pulse& pulse, const LastActNote& acts,
+           const StallJudge::Limits& limits, Duties duties);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  /// It warns after `stall_warn`, but before peers take the rank for lost, so after half of
+  /// `peer_timeout` at the latest; and not before a thread that merely sleeps must have come back.
+  /// It gives up after `stall_limit`, not before it has warned. Pure.
+  /// Before: `stall_warn` is not 0, which means no watchdog.
+  static StallJudge::Limits limits(const Options& options, Duration stall_limit) {
+    const Duration warn_after =
+        std::min(saturated(options.stall_warn), saturated(options.peer_timeout) / 2);
+    const Duration late = std::max(warn_after, 10 * kPendingSleep);
+    return {.warn_after = late, .give_up_after = std::max(stall_limit, late)};
+  }
+
+ private:
+  void run();
+  void look();
+  void warn(const StallJudge::Verdict& verdict) const;
+  bool sleep();
+
+  Seat& seat_;
+  const Pulse& pulse_;
+  const LastActNote& acts_;
+  const Duties duties_;
+  StallJudge judge_;
+  Mutex mutex_;
+  ConditionVariable ends_;
+  std::atomic<bool> is_over_{false};  // set under the mutex
+  std::thread thread_;
+};
+
+}  // namespace kolo

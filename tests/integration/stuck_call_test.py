@@ -1,0 +1,56 @@
+#!/usr/bin/env -S python3 -B
+"""A rank whose thread is stuck in a call while it drives the engine: its watchdog says so, and when the
+call has returned; the job goes on, or ends with one error on all ranks."""
+
+import signal
+import unittest
+
+import job
+
+STALL = 75
+STUCK = "the engine has not returned from '"
+MOVES = "the engine moves again after "
+
+
+class StuckCall(unittest.TestCase):
+    def check(self, nodes, call, awaited, **settings):
+        """Holds rank 0, which waits for the last rank, until it has said what is awaited."""
+        with job.started(["straggle", call], nodes, stall_warn=500, spin=0, **settings) as ranks:
+            for rank in ranks:
+                rank.read_until("in the middle")
+            job.wait_until(ranks[0].is_asleep, "rank 0 sleeps")
+            ranks[0].signal(signal.SIGUSR1)
+            job.wait_until(lambda: awaited in ranks[0].errors(), awaited)
+            ranks[0].signal(signal.SIGUSR2)
+            job.wait_until(lambda: MOVES in ranks[0].errors(), MOVES)
+            ranks[-1].process.stdin.write("go on\n")
+            ranks[-1].process.stdin.flush()
+            statuses = [rank.finish() for rank in ranks]
+            said = "".join(f"{rank.lines}\n{rank.errors()}" for rank in ranks)
+            self.assertNotIn(STUCK, "".join(rank.errors() for rank in ranks[1:]), said)
+            return statuses, [rank.lines[-1] for rank in ranks], said
+
+    def goes_on(self, nodes, call):
+        with self.subTest(nodes=nodes, call=call):
+            statuses, lines, said = self.check(nodes, call, STUCK)
+            self.assertEqual(statuses, [0] * sum(nodes), said)
+            self.assertEqual(len({line.partition("digest ")[2] for line in lines}), 1, said)
+
+    def test_is_reported_and_does_no_harm_if_it_returns(self):
+        self.goes_on([2], "all_reduce")
+        self.goes_on([3], "gradients")
+
+    @job.needs_ucx
+    def test_on_two_nodes(self):
+        self.goes_on([1, 1], "gradients")
+
+    def test_ends_the_job_with_one_error_after_stall_abort(self):
+        error = "rank 0 has not returned from a call for "
+        statuses, lines, said = self.check([2], "all_reduce", error, stall_abort=1000)
+        self.assertEqual(statuses, [STALL] * 2, said)
+        for line in lines:
+            self.assertIn(f"error {STALL} about rank 0: {error}", line, said)
+
+
+if __name__ == "__main__":
+    job.main()
