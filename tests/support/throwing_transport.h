@@ -36,7 +36,7 @@ class CallGate final : public CallHook {
     MutexLock lock(mutex_);
     holds_ = is_shut_;
     changed_.notify_all();
-    changed_.wait(lock, [this] { return !is_shut_; });
+    changed_.wait(lock, [this]() KOLO_REQUIRES(mutex_) { return !is_shut_; });
     holds_ = false;
   }
   void shut() { set(true); }
@@ -44,7 +44,7 @@ class CallGate final : public CallHook {
   /// Returns once a call is held.
   void await_call() {
     MutexLock lock(mutex_);
-    changed_.wait(lock, [this] { return holds_; });
+    changed_.wait(lock, [this]() KOLO_REQUIRES(mutex_) { return holds_; });
   }
 
  private:

@@ -50,7 +50,7 @@ class WatchdogLines {
   std::string await(const std::string& part) {
     MutexLock lock(mutex_);
     std::string found;
-    added_.wait_for(lock, kPatience, [&] {
+    added_.wait_for(lock, kPatience, [&]() KOLO_REQUIRES(mutex_) {
       const auto has = [&](const std::string& line) {
         return line.find(part) != std::string::npos;
       };
