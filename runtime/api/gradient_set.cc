@@ -42,6 +42,11 @@ void GradientSet::ready(std::size_t index, NativeStream stream) {
   }
 }
 
+void GradientSet::absent(std::size_t index) {
+  owner_->enter();
+  if (const auto bucket = group_->mark_absent(index)) owner_->bucket_ready(*group_, *bucket);
+}
+
 void GradientSet::wait() {
   if (!group_->iterations().wait(owner_->options().operation_timeout, &owner_->driver()))
     fail_late();

@@ -65,7 +65,8 @@ using PartCounts = std::span<const std::size_t>;
 
 /// A set of gradients that are summed together in every iteration.
 ///
-/// Threads: `ready` from any thread, once per gradient and iteration; `wait` from one thread.
+/// Threads: `ready` or `absent` from any thread, once per gradient and iteration; `wait` from one
+///          thread.
 /// Errors:  a set that has failed stays failed: every later call throws its error. After a mismatch
 ///          or a stall all ranks may register it again; after any other failure the job is over.
 class GradientSet {
@@ -94,13 +95,22 @@ class GradientSet {
   /// so far. Agreement starts at once; the data is read when the stream gets there.
   void ready(std::size_t index, NativeStream stream);
 
+  /// Marks gradient `index`, in host memory, as unused by this rank in the current iteration. It
+  /// counts as zeros (in a minimum, maximum or product as the element that changes no result), and
+  /// its memory, which need not hold anything, has the combined value after `wait` as on all ranks.
+  /// A residual of the gradient is sent as in any other iteration.
+  ///
+  /// Cost:   writes the gradient's memory once, in the calling thread; else as `ready`.
+  /// Errors: as `ready`; UsageError also if both are called in one iteration, and in device memory.
+  void absent(std::size_t index);
+
   /// Blocks until every gradient of this iteration holds the combined value, and begins the next
   /// iteration.
   ///
-  /// Errors: UsageError naming the gradients for which `ready` was not called; KoloError(kTimeout)
-  ///         after `operation_timeout`, when the call may be made again; KoloError(kPeerLost) for a
-  ///         lost peer, and other codes for a mismatch, a stall or a failure inside a rank, the
-  ///         same on every rank: then the set has failed.
+  /// Errors: UsageError naming the gradients that are not marked; KoloError(kTimeout) after
+  ///         `operation_timeout`, when the call may be made again; KoloError(kPeerLost) for a lost
+  ///         peer, and other codes for a mismatch, a stall or a failure inside a rank, the same on
+  ///         every rank: then the set has failed.
   void wait();
 
   /// For device memory: blocks until all work is enqueued on the device, and makes `stream` wait

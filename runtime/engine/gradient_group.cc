@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "comm/base/check.h"
 #include "comm/base/error.h"
+#include "comm/kernels/neutral.h"
 
 namespace kolo {
 GradientGroup::GradientGroup(std::string name, std::vector<GradientSpec> gradients,
@@ -120,6 +122,17 @@ void GradientGroup::remap_compression(std::span<const CompressionState> old_rank
   const double ratio = static_cast<double>(world_size) / static_cast<double>(old_ranks.size());
   state.feedback = compressed_.remap_from(feedback, averages ? ratio : 1.0);
   load_compression(state);
+}
+
+std::optional<GradientIterations::ReadyBucket> GradientGroup::mark_absent(std::size_t gradient) {
+  check(gradient < gradients_.size(), "no gradient has this index");
+  check(gradients_[gradient].memory == MemoryKind::kHost,
+        fmt::format("gradient '{}' is in device memory, so absent() cannot write it; set it to "
+                    "zero on a stream and call ready() on that",
+                    gradients_[gradient].name));
+  iterations_.claim(gradient, MarkCall::kAbsent);
+  fill_neutral(views_[gradient], options_.op);
+  return iterations_.mark_claimed(gradient);
 }
 
 PlanSummary GradientGroup::summary() const {

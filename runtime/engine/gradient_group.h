@@ -110,6 +110,9 @@ class GradientGroup final : public BucketOwner {
 
   // --- The user's threads ---------------------------------------------------------------------
 
+  /// Marks a gradient that this rank has none of: fills it with what changes no result. Errors: as
+  /// `GradientSet::absent`.
+  std::optional<GradientIterations::ReadyBucket> mark_absent(std::size_t gradient);
   const BufferView& view(std::size_t index) const { return views_[index]; }
   const std::vector<BufferView>& views() const { return views_; }
   PlanSummary summary() const;

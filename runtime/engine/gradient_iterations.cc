@@ -19,18 +19,47 @@ GradientIterations::GradientIterations(const std::string& name,
       gradients_(gradients),
       compressed_(compressed),
       events_(events),
+      calls_(gradients.size()),
       marked_(gradients.size()) {}
 
 // --- The user's threads -------------------------------------------------------------------------
 
 std::optional<GradientIterations::ReadyBucket> GradientIterations::mark(std::size_t gradient) {
-  check(gradient < gradients_.size(), "no gradient has this index");
+  const MutexLock lock(mutex_);
+  take(gradient, MarkCall::kReady);
+  return count(gradient);
+}
+
+void GradientIterations::claim(std::size_t gradient, MarkCall call) {
+  const MutexLock lock(mutex_);
+  take(gradient, call);
+}
+
+std::optional<GradientIterations::ReadyBucket> GradientIterations::mark_claimed(
+    std::size_t gradient) {
   const MutexLock lock(mutex_);
   if (error_) throw KoloError(*error_);
-  if (marked_[gradient]) {
-    throw UsageError(fmt::format("ready() was called twice for gradient '{}' in one iteration",
-                                 gradients_[gradient].name));
+  return count(gradient);
+}
+
+void GradientIterations::take(std::size_t gradient, MarkCall call) {
+  check(gradient < gradients_.size(), "no gradient has this index");
+  if (error_) throw KoloError(*error_);
+  MarkCall& former = calls_[gradient];
+  if (former == MarkCall::kNone) {
+    former = call;
+    return;
   }
+  const std::string& name = gradients_[gradient].name;
+  if (former != call) {
+    throw UsageError(fmt::format(
+        "ready() and absent() were both called for gradient '{}' in one iteration", name));
+  }
+  throw UsageError(fmt::format("{}() was called twice for gradient '{}' in one iteration",
+                               call == MarkCall::kReady ? "ready" : "absent", name));
+}
+
+std::optional<GradientIterations::ReadyBucket> GradientIterations::count(std::size_t gradient) {
   marked_[gradient] = true;
   const bool is_last = ++marks_ == gradients_.size();
   const auto bucket = readiness_->mark(gradient);
@@ -95,6 +124,7 @@ bool GradientIterations::wait_for(const std::atomic<std::size_t>& progress,
   compressed_.end_step();
   if (timeline_) write({.began = now, .ended = std::chrono::steady_clock::now()});
   marks_ = 0;
+  calls_.assign(calls_.size(), MarkCall::kNone);
   marked_.assign(marked_.size(), false);
   step_times_.end_step();
   begin_next();

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,9 @@
 namespace kolo {
 
 class Driver;
+
+/// How the user marks a gradient.
+enum class MarkCall : std::uint8_t { kNone, kReady, kAbsent };
 
 /// The iterations of a gradient set, where the user's threads and the engine's meet: those mark
 /// gradients and wait, this one counts the parts of an iteration (its buckets, and a vote if it
@@ -47,6 +51,9 @@ class GradientIterations {
   std::optional<ReadyBucket> mark(std::size_t gradient) KOLO_EXCLUDES(mutex_);
   /// The same for one in device memory that a stream is going to write.
   std::optional<ReadyBucket> mark(std::size_t gradient, NativeStream stream);
+  /// The same in two halves, between which the caller writes the gradient: `claim` has the errors.
+  void claim(std::size_t gradient, MarkCall call) KOLO_EXCLUDES(mutex_);
+  std::optional<ReadyBucket> mark_claimed(std::size_t gradient) KOLO_EXCLUDES(mutex_);
   /// The call that marked the last gradient returns.
   void end_marking() KOLO_EXCLUDES(mutex_);
   /// See `GradientSet::wait`; the caller's thread drives, if there is a driver. Returns false on
@@ -93,6 +100,8 @@ class GradientIterations {
   /// Waits until `progress` has counted the parts of this iteration, then ends it.
   bool wait_for(const std::atomic<std::size_t>& progress, std::chrono::milliseconds timeout,
                 Driver* driver) KOLO_EXCLUDES(mutex_);
+  void take(std::size_t gradient, MarkCall call) KOLO_REQUIRES(mutex_);
+  std::optional<ReadyBucket> count(std::size_t gradient) KOLO_REQUIRES(mutex_);
   void begin_next() KOLO_REQUIRES(mutex_);
   std::string unmarked_names() const KOLO_REQUIRES(mutex_);
   /// The iteration that is over, of which `wait` took so long.
@@ -109,7 +118,8 @@ class GradientIterations {
   std::optional<Readiness> readiness_ KOLO_GUARDED_BY(mutex_);  // dense buckets, then compressed
   std::size_t dense_ KOLO_GUARDED_BY(mutex_) = 0;               // buckets
   std::vector<Timeline::Span> spans_ KOLO_GUARDED_BY(mutex_);   // of dense ones, this iteration
-  std::vector<bool> marked_ KOLO_GUARDED_BY(mutex_);            // in this iteration
+  std::vector<MarkCall> calls_ KOLO_GUARDED_BY(mutex_);         // in this iteration, by gradient
+  std::vector<bool> marked_ KOLO_GUARDED_BY(mutex_);            // by calls that wrote it, too
   std::size_t marks_ KOLO_GUARDED_BY(mutex_) = 0;
   // Parts of former iterations, and with those of the current one.
   std::size_t ended_ KOLO_GUARDED_BY(mutex_) = 0;

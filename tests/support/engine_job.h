@@ -193,6 +193,12 @@ void mark(Engine& engine, GradientGroup& group, std::size_t gradient, Stream... 
   if (bucket) engine.submit(group, bucket->index);
 }
 
+/// Marks a gradient as `GradientSet::absent` does.
+inline void mark_absent(Engine& engine, GradientGroup& group, std::size_t gradient) {
+  const auto bucket = group.mark_absent(gradient);
+  if (bucket) engine.submit(group, bucket->index);
+}
+
 /// A view of all of `data`, for an operation.
 inline BufferView view(std::vector<float>& data) {
   return {data.data(), data.size(), DType::kFloat32};

@@ -110,6 +110,14 @@ TEST(RuntimeMisuse, IsAnErrorAtTheCallAndHarmsNothing) {
     set.ready(1);
     set.ready(0);
     set.wait();
+    set.absent(0);
+    expect(error_of([&] { set.absent(0); }), "absent() was called twice for gradient 'weight'");
+    expect(error_of([&] { set.ready(0); }), "both called for gradient 'weight'");
+    expect(error_of([&] { set.absent(2); }), "index");
+    expect(error_of([&] { set.wait(); }), "wait() before ready() for 'bias'");
+    set.ready(1);
+    expect(error_of([&] { set.absent(1); }), "both called for gradient 'bias'");
+    set.wait();
 
     std::vector<float> data(4);
     expect(error_of([&] { runtime.all_reduce("", view(data)); }), "name");
