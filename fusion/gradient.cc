@@ -35,10 +35,17 @@ std::string describe_shape(DType dtype, std::span<const std::size_t> shape) {
   return fmt::format("{} [{}]", to_string(dtype), fmt::join(shape, ", "));
 }
 
+std::string_view to_string(Divisor divisor) {
+  constexpr std::string_view kNames[] = {"all_ranks", "contributing_ranks", "samples"};
+  return kNames[static_cast<std::size_t>(divisor)];
+}
+
 std::string describe(std::span<const GradientSpec> gradients, const GradientOptions& options) {
-  std::string text =
-      fmt::format("{} gradients, {}, wire {}\n", gradients.size(), to_string(options.op),
-                  options.wire_dtype ? to_string(*options.wire_dtype) : "as it is");
+  std::string text = fmt::format(
+      "{} gradients, {}{}, wire {}\n", gradients.size(), to_string(options.op),
+      options.divisor == Divisor::kAllRanks ? ""
+                                            : fmt::format(" over {}", to_string(options.divisor)),
+      options.wire_dtype ? to_string(*options.wire_dtype) : "as it is");
   for (const GradientSpec& gradient : gradients) {
     text += fmt::format(
         "'{}': {} in {} {}memory", gradient.name, describe_shape(gradient.dtype, gradient.shape),
@@ -57,6 +64,10 @@ void check_gradients(std::span<const GradientSpec> gradients, const GradientOpti
   check(is_number_op(options.op),
         fmt::format("gradients are combined by sum, average, min, max or prod, not by {}",
                     to_string(options.op)));
+  const bool divides = options.divisor != Divisor::kAllRanks;
+  check(!divides || options.op == ReduceOp::kAverage,
+        fmt::format("the divisor {} is for averages, not for {}", to_string(options.divisor),
+                    to_string(options.op)));
   std::set<std::string_view> names;
   for (const GradientSpec& gradient : gradients) {
     check(!gradient.name.empty(), "a gradient needs a name");
@@ -71,6 +82,9 @@ void check_gradients(std::span<const GradientSpec> gradients, const GradientOpti
           fmt::format("the wire dtype of gradient '{}' must be a float type", gradient.name));
     check(gradient.memory != MemoryKind::kPinned,
           fmt::format("gradient '{}' is either in host or in device memory", gradient.name));
+    check(!divides || (is_float(gradient.dtype) && gradient.memory == MemoryKind::kHost),
+          fmt::format("the divisor {} is for floating-point gradients in host memory, not for '{}'",
+                      to_string(options.divisor), gradient.name));
   }
 }
 

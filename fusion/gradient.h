@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/base/buffer_view.h"
@@ -29,6 +31,16 @@ struct GradientSpec {
   std::size_t count() const;
 };
 
+/// What the sum of a gradient is divided by in an average.
+enum class Divisor : std::uint8_t {
+  kAllRanks,           ///< The number of ranks.
+  kContributingRanks,  ///< The number of ranks that have the gradient in this iteration.
+  kSamples,            ///< Samples of those ranks; each multiplies its gradient by its own.
+};
+
+/// "all_ranks", "contributing_ranks" or "samples".
+std::string_view to_string(Divisor divisor);
+
 /// What all gradients of a set have in common.
 struct GradientOptions {
   ReduceOp op = ReduceOp::kAverage;  ///< How contributions are combined: one of `kNumberOps`.
@@ -38,6 +50,14 @@ struct GradientOptions {
   /// Compression rules by name, for gradients without a spec of their own; empty: the runtime's
   /// `compression` option.
   std::string compression = {};
+  /// Of averages. Other divisors than all ranks are for floating-point gradients in host memory
+  /// that are not sent sparsely; see `GradientSet::absent` and `GradientSet::set_samples`.
+  ///
+  /// Rounding: gradients are averaged over all ranks, then multiplied by N / contributing ranks,
+  ///           or by N / samples, and rounded to their dtype. Where all ranks contribute, and so
+  ///           that factor is one, the bits are those of all ranks. With samples each contribution
+  ///           is rounded once more, after its multiplication.
+  Divisor divisor = Divisor::kAllRanks;
 };
 
 /// The set as text, which must be equal on all ranks: a line for the set, then one per gradient.
@@ -48,7 +68,8 @@ std::string describe(std::span<const GradientSpec> gradients, const GradientOpti
 std::string describe_shape(DType dtype, std::span<const std::size_t> shape);
 
 /// Throws UsageError on an empty set, an empty or repeated name, a shape that no memory can hold, a
-/// dtype or operation that is not of numbers, or a wire dtype that is not floating-point.
+/// dtype or operation that is not of numbers, a wire dtype that is not floating-point, or a divisor
+/// without an average or with a gradient that it is not for.
 void check_gradients(std::span<const GradientSpec> gradients, const GradientOptions& options);
 
 }  // namespace kolo

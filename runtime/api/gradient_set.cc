@@ -23,7 +23,7 @@ GradientSet::~GradientSet() {
   }
 }
 
-std::size_t GradientSet::size() const { return group_->gradients().size(); }
+std::size_t GradientSet::size() const { return group_->size(); }
 
 BufferView GradientSet::view(std::size_t index) const {
   check(index < size(), "no gradient has this index");
@@ -32,24 +32,26 @@ BufferView GradientSet::view(std::size_t index) const {
 
 void GradientSet::ready(std::size_t index) {
   owner_->enter();
-  if (const auto bucket = group_->iterations().mark(index)) owner_->bucket_ready(*group_, *bucket);
+  owner_->marked(*group_, group_->mark(index));
 }
 
 void GradientSet::ready(std::size_t index, NativeStream stream) {
   owner_->enter();
-  if (const auto bucket = group_->iterations().mark(index, stream)) {
-    owner_->bucket_ready(*group_, *bucket);
-  }
+  owner_->marked(*group_, group_->iterations().mark(index, stream));
 }
 
 void GradientSet::absent(std::size_t index) {
   owner_->enter();
-  if (const auto bucket = group_->mark_absent(index)) owner_->bucket_ready(*group_, *bucket);
+  owner_->marked(*group_, group_->mark_absent(index));
+}
+
+void GradientSet::set_samples(double samples) {
+  between_iterations("set_samples()");
+  group_->set_samples(samples);
 }
 
 void GradientSet::wait() {
-  if (!group_->iterations().wait(owner_->options().operation_timeout, &owner_->driver()))
-    fail_late();
+  if (!group_->wait(owner_->options().operation_timeout, &owner_->driver())) fail_late();
 }
 
 void GradientSet::wait(NativeStream stream) {

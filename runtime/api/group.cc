@@ -71,7 +71,7 @@ GradientSet Group::register_gradients(std::string_view name, std::vector<Gradien
   for (const GradientSpec& gradient : gradients) state_->check_memory(gradient.memory);
   if (options.compression.empty()) options.compression = state_->options().compression;
   resolve_compression(gradients, CompressionRules::parse(options.compression));
-  check_compression(gradients, options.op);
+  check_compression(gradients, options);
   CompressionChoices choices = choose_compression(gradients, state_->grid(), state_->costs());
   for (const CompressionDecision& decision : choices.decisions) {
     if (rank() == 0) log::info("compression: " + to_string(decision));

@@ -104,6 +104,17 @@ class GradientSet {
   /// Errors: as `ready`; UsageError also if both are called in one iteration, and in device memory.
   void absent(std::size_t index);
 
+  /// Sets this rank's number of samples, for this iteration and all later ones, in a set whose
+  /// divisor is `Divisor::kSamples`. Call it before the first `ready`, and between `wait` and
+  /// `ready` whenever it changes. `ready` then multiplies the gradient by it in the calling thread,
+  /// and `wait` divides the sum by the samples of all ranks that have the gradient. It need not be
+  /// a whole number; float16 gradients call for one near 1, such as samples / usual samples. With
+  /// zero samples the gradients count as zeros, whatever they hold.
+  ///
+  /// Errors: UsageError for another divisor, a negative or infinite number, and in the middle of an
+  ///         iteration.
+  void set_samples(double samples);
+
   /// Blocks until every gradient of this iteration holds the combined value, and begins the next
   /// iteration.
   ///

@@ -101,6 +101,12 @@ std::shared_ptr<GradientGroup> MemberState::register_group(std::shared_ptr<Gradi
   return group;
 }
 
+void MemberState::marked(GradientGroup& group,
+                         const std::optional<GradientIterations::ReadyBucket>& bucket) {
+  if (bucket) bucket_ready(group, *bucket);
+  if (const auto weights = group.mark_weights()) bucket_ready(group, *weights);
+}
+
 void MemberState::bucket_ready(GradientGroup& group,
                                const GradientIterations::ReadyBucket& bucket) {
   engine_.submit(group, bucket.index);

@@ -56,7 +56,8 @@ class MemberState {
 
   /// Returns the set when all ranks have agreed on it: `group`, or the one that this call repeats.
   std::shared_ptr<GradientGroup> register_group(std::shared_ptr<GradientGroup> group);
-  void bucket_ready(GradientGroup& group, const GradientIterations::ReadyBucket& bucket);
+  /// A call marked a gradient, and so completed this bucket or none.
+  void marked(GradientGroup& group, const std::optional<GradientIterations::ReadyBucket>& bucket);
   /// Errors: UsageError if a group, which has no device, is given device memory.
   void check_memory(MemoryKind memory) const;
 
@@ -69,6 +70,7 @@ class MemberState {
   bool is_closed() const { return closed_; }
 
  private:
+  void bucket_ready(GradientGroup& group, const GradientIterations::ReadyBucket& bucket);
   std::shared_ptr<const Event> ready_event(const BufferView& buffer, NativeStream stream);
 
   RuntimeState& runtime_;

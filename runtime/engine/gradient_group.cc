@@ -13,7 +13,8 @@ namespace kolo {
 GradientGroup::GradientGroup(std::string name, std::vector<GradientSpec> gradients,
                              GradientOptions options, CompressionChoices choices)
     : name_(std::move(name)),
-      gradients_(std::move(gradients)),
+      size_(gradients.size()),
+      gradients_(GradientDivisor::with_weights(std::move(gradients), options.divisor)),
       travelling_(gradients_),
       options_(std::move(options)),
       choices_(std::move(choices)) {}
@@ -45,10 +46,11 @@ std::shared_ptr<WireState> GradientGroup::wire_state(int ranks) {
 
 void GradientGroup::placed(std::vector<BufferView> views,
                            std::vector<std::optional<std::size_t>> arena_offsets,
-                           std::optional<std::size_t> arena_region) {
+                           std::optional<std::size_t> arena_region, int ranks) {
   views_ = std::move(views);
   arena_offsets_ = std::move(arena_offsets);
   arena_region_ = arena_region;
+  if (options_.divisor != Divisor::kAllRanks) divisor_.emplace(options_.divisor, views_, ranks);
 }
 
 std::optional<std::size_t> GradientGroup::arena_place(std::size_t gradient) const {
@@ -124,15 +126,36 @@ void GradientGroup::remap_compression(std::span<const CompressionState> old_rank
   load_compression(state);
 }
 
+std::optional<GradientIterations::ReadyBucket> GradientGroup::mark(std::size_t gradient) {
+  if (!divisor_) return iterations_.mark(gradient);
+  check(gradient < size_, "no gradient has this index");
+  divisor_->check_weight();
+  iterations_.claim(gradient, MarkCall::kReady);
+  divisor_->contribute(gradient);
+  return iterations_.mark_claimed(gradient);
+}
+
 std::optional<GradientIterations::ReadyBucket> GradientGroup::mark_absent(std::size_t gradient) {
-  check(gradient < gradients_.size(), "no gradient has this index");
+  check(gradient < size_, "no gradient has this index");
   check(gradients_[gradient].memory == MemoryKind::kHost,
         fmt::format("gradient '{}' is in device memory, so absent() cannot write it; set it to "
                     "zero on a stream and call ready() on that",
                     gradients_[gradient].name));
   iterations_.claim(gradient, MarkCall::kAbsent);
   fill_neutral(views_[gradient], options_.op);
+  if (divisor_) divisor_->lacks(gradient);
   return iterations_.mark_claimed(gradient);
+}
+
+bool GradientGroup::wait(std::chrono::milliseconds timeout, Driver* driver) {
+  if (!iterations_.wait(timeout, driver)) return false;
+  if (divisor_) divisor_->divide();
+  return true;
+}
+
+void GradientGroup::set_samples(double samples) {
+  check(divisor_.has_value(), "set_samples() is for sets whose divisor is samples");
+  divisor_->set_samples(samples);
 }
 
 PlanSummary GradientGroup::summary() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,6 +16,7 @@
 #include "comm/base/mutex.h"
 #include "comm/device/device.h"
 #include "fusion/bucket_planner.h"
+#include "fusion/gradient_divisor.h"
 #include "fusion/wire_state.h"
 #include "runtime/api/kolo.h"
 #include "runtime/engine/bucket_table.h"
@@ -42,8 +44,10 @@ class GradientGroup final : public BucketOwner {
   void write_to(std::shared_ptr<Timeline> timeline) { iterations_.write_to(std::move(timeline)); }
 
   const std::string& name() const { return name_; }
-  /// As they were registered.
+  /// As they were registered, with their weights behind them if the divisor needs some.
   const std::vector<GradientSpec>& gradients() const { return gradients_; }
+  /// Their number, without weights.
+  std::size_t size() const { return size_; }
   const GradientOptions& options() const { return options_; }
   /// Threads: any, as these have locks of their own.
   TicketState& registration() { return registration_; }
@@ -69,7 +73,7 @@ class GradientGroup final : public BucketOwner {
   const Event& ready_event(std::size_t gradient) const { return events_.ready(gradient); }
   /// Where each gradient lives, and where those in the arena lie in this region of it.
   void placed(std::vector<BufferView> views, std::vector<std::optional<std::size_t>> arena_offsets,
-              std::optional<std::size_t> arena_region);
+              std::optional<std::size_t> arena_region, int ranks);
   /// Sets the address of a gradient in device memory, which is known once its bucket is placed.
   void set_data(std::size_t gradient, void* data) { views_[gradient].data = data; }
   std::optional<std::size_t> arena_place(std::size_t gradient) const;
@@ -110,9 +114,19 @@ class GradientGroup final : public BucketOwner {
 
   // --- The user's threads ---------------------------------------------------------------------
 
+  /// Marks a gradient as complete. Errors: as `GradientSet::ready`.
+  std::optional<GradientIterations::ReadyBucket> mark(std::size_t gradient);
   /// Marks a gradient that this rank has none of: fills it with what changes no result. Errors: as
   /// `GradientSet::absent`.
   std::optional<GradientIterations::ReadyBucket> mark_absent(std::size_t gradient);
+  /// To be called after each mark: the weights of the iteration may be complete, too.
+  std::optional<GradientIterations::ReadyBucket> mark_weights() {
+    return iterations_.mark_weights();
+  }
+  /// See `GradientIterations::wait`; then divides by weights.
+  bool wait(std::chrono::milliseconds timeout, Driver* driver = nullptr);
+  /// As `GradientSet::set_samples`, with its errors.
+  void set_samples(double samples);
   const BufferView& view(std::size_t index) const { return views_[index]; }
   const std::vector<BufferView>& views() const { return views_; }
   PlanSummary summary() const;
@@ -125,6 +139,7 @@ class GradientGroup final : public BucketOwner {
 
  private:
   const std::string name_;
+  const std::size_t size_;
   const std::vector<GradientSpec> gradients_;
   std::vector<GradientSpec> travelling_;
   const GradientOptions options_;
@@ -141,7 +156,8 @@ class GradientGroup final : public BucketOwner {
   CompressedSet compressed_;
   GradientEvents events_;
   std::function<void()> cast_vote_;
-  GradientIterations iterations_{name_, gradients_, compressed_, events_};
+  std::optional<GradientDivisor> divisor_;  // if it needs weights, once they have a place
+  GradientIterations iterations_{name_, gradients_, size_, compressed_, events_};
 
   mutable Mutex mutex_;
   PlanSummary summary_ KOLO_GUARDED_BY(mutex_);

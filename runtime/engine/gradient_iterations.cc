@@ -13,10 +13,11 @@
 namespace kolo {
 
 GradientIterations::GradientIterations(const std::string& name,
-                                       const std::vector<GradientSpec>& gradients,
+                                       const std::vector<GradientSpec>& gradients, std::size_t size,
                                        CompressedSet& compressed, GradientEvents& events)
     : name_(name),
       gradients_(gradients),
+      size_(size),
       compressed_(compressed),
       events_(events),
       calls_(gradients.size()),
@@ -42,8 +43,16 @@ std::optional<GradientIterations::ReadyBucket> GradientIterations::mark_claimed(
   return count(gradient);
 }
 
+std::optional<GradientIterations::ReadyBucket> GradientIterations::mark_weights() {
+  if (size_ == gradients_.size()) return std::nullopt;
+  const MutexLock lock(mutex_);
+  if (error_) throw KoloError(*error_);
+  if (marks_ != size_) return std::nullopt;  // Or another thread has marked them.
+  return count(size_);
+}
+
 void GradientIterations::take(std::size_t gradient, MarkCall call) {
-  check(gradient < gradients_.size(), "no gradient has this index");
+  check(gradient < size_, "no gradient has this index");
   if (error_) throw KoloError(*error_);
   MarkCall& former = calls_[gradient];
   if (former == MarkCall::kNone) {
@@ -72,7 +81,7 @@ std::optional<GradientIterations::ReadyBucket> GradientIterations::count(std::si
 
 std::optional<GradientIterations::ReadyBucket> GradientIterations::mark(std::size_t gradient,
                                                                         NativeStream stream) {
-  check(gradient < gradients_.size(), "no gradient has this index");
+  check(gradient < size_, "no gradient has this index");
   check(gradients_[gradient].memory == MemoryKind::kDevice,
         "ready() on a stream is for gradients in device memory");
   events_.record(gradient, stream);
@@ -102,7 +111,7 @@ bool GradientIterations::wait_for(const std::atomic<std::size_t>& progress,
   std::size_t target = 0;
   {
     const MutexLock lock(mutex_);
-    if (!error_ && marks_ < gradients_.size()) {
+    if (!error_ && marks_ < size_) {
       throw UsageError(
           fmt::format("wait() before ready() for {} of set '{}'", unmarked_names(), name_));
     }
@@ -155,7 +164,7 @@ void GradientIterations::write(const Timeline::Span& waited) const {
 
 std::string GradientIterations::unmarked_names() const {
   std::vector<std::string_view> names;
-  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+  for (std::size_t i = 0; i < size_; ++i) {
     if (!marked_[i]) names.push_back(gradients_[i].name);
   }
   return quoted(names);

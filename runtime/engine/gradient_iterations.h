@@ -32,9 +32,10 @@ enum class MarkCall : std::uint8_t { kNone, kReady, kAbsent };
 /// Threads: any, under a lock of its own; whose a call is stands above it.
 class GradientIterations {
  public:
-  /// Everything outlives it. `compressed` and `events` are the set's.
+  /// Everything outlives it. `compressed` and `events` are the set's. The user marks the first
+  /// `size` gradients; one that follows holds weights.
   GradientIterations(const std::string& name, const std::vector<GradientSpec>& gradients,
-                     CompressedSet& compressed, GradientEvents& events);
+                     std::size_t size, CompressedSet& compressed, GradientEvents& events);
 
   // --- The user's threads ---------------------------------------------------------------------
 
@@ -54,6 +55,8 @@ class GradientIterations {
   /// The same in two halves, between which the caller writes the gradient: `claim` has the errors.
   void claim(std::size_t gradient, MarkCall call) KOLO_EXCLUDES(mutex_);
   std::optional<ReadyBucket> mark_claimed(std::size_t gradient) KOLO_EXCLUDES(mutex_);
+  /// Marks the weights, if there are any and all gradients are marked. Errors: as `mark`.
+  std::optional<ReadyBucket> mark_weights() KOLO_EXCLUDES(mutex_);
   /// The call that marked the last gradient returns.
   void end_marking() KOLO_EXCLUDES(mutex_);
   /// See `GradientSet::wait`; the caller's thread drives, if there is a driver. Returns false on
@@ -109,6 +112,7 @@ class GradientIterations {
 
   const std::string& name_;
   const std::vector<GradientSpec>& gradients_;
+  const std::size_t size_;  // without weights
   CompressedSet& compressed_;
   GradientEvents& events_;
   std::shared_ptr<Timeline> timeline_;  // shared with the runtime's other sets; may be null

@@ -46,10 +46,15 @@ struct Draft {
 
 PlannerOptions planner_options(const GradientGroup& group, const PlanContext& context,
                                std::size_t fusion_bytes) {
-  return {.gradients = group.options(),
-          .fusion_bytes = fusion_bytes,
-          .device_fusion_bytes = context.options.device_fusion_bytes,
-          .device_padding_bytes = device_padding(context.grid, DType::kUInt8)};
+  PlannerOptions options{.gradients = group.options(),
+                         .fusion_bytes = fusion_bytes,
+                         .device_fusion_bytes = context.options.device_fusion_bytes,
+                         .device_padding_bytes = device_padding(context.grid, DType::kUInt8)};
+  if (group.size() == group.gradients().size()) return options;
+  // Weights are known once all gradients are.
+  for (std::size_t i = group.size(); i-- > 0;) options.order.push_back(i);
+  options.order.push_back(group.size());
+  return options;
 }
 
 Draft draft(const GradientGroup& group, const PlanContext& context) {
@@ -88,7 +93,7 @@ void place_gradients(GradientGroup& group, const PlanContext& context) {
     }
     views.push_back(view);
   }
-  group.placed(std::move(views), places.offset_of, region);
+  group.placed(std::move(views), places.offset_of, region, context.grid.world_size());
 }
 
 std::shared_ptr<WirePacker> make_wire_packer(const PlannedBucket& bucket,
@@ -103,7 +108,7 @@ std::shared_ptr<WirePacker> make_wire_packer(const PlannedBucket& bucket,
 /// Makes the buckets of a draft.
 void install(GradientGroup& group, const PlanContext& context, Draft draft) {
   const auto& gradients = group.travelling();
-  PlanSummary summary{.gradients = gradients.size(),
+  PlanSummary summary{.gradients = group.size(),
                       .buckets = draft.plan.buckets.size(),
                       .fusion_bytes = draft.fusion_bytes,
                       .compression = summarize_compression(gradients)};
@@ -132,7 +137,7 @@ void install(GradientGroup& group, const PlanContext& context, Draft draft) {
       if (staged && !view.data) {
         group.set_data(planned.gradient, group.allocate_on_device(view.bytes()));
       }
-      summary.bytes += view.bytes();
+      if (planned.gradient < group.size()) summary.bytes += view.bytes();
       segments.push_back(
           {.data = view.data, .dtype = view.dtype, .count = view.count, .offset = planned.offset});
       if (on_device) binding.inputs.push_back(&group.ready_event(planned.gradient));

@@ -52,12 +52,16 @@ void resolve_compression(std::vector<GradientSpec>& gradients, const Compression
   }
 }
 
-void check_compression(const std::vector<GradientSpec>& gradients, ReduceOp op) {
-  if (op == ReduceOp::kSum || op == ReduceOp::kAverage) return;
+void check_compression(const std::vector<GradientSpec>& gradients, const GradientOptions& options) {
+  const bool sums = options.op == ReduceOp::kSum || options.op == ReduceOp::kAverage;
   for (const GradientSpec& gradient : gradients) {
-    check(gradient.compression.empty(),
-          fmt::format("gradient '{}': {} takes sums and averages, not {}", gradient.name,
-                      gradient.compression, to_string(op)));
+    if (gradient.compression.empty()) continue;
+    check(sums, fmt::format("gradient '{}': {} takes sums and averages, not {}", gradient.name,
+                            gradient.compression, to_string(options.op)));
+    check(options.divisor == Divisor::kAllRanks,
+          fmt::format("gradient '{}': {} takes the divisor all_ranks, not {}, because a residual "
+                      "would be divided by the weights of a later iteration",
+                      gradient.name, gradient.compression, to_string(options.divisor)));
   }
 }
 

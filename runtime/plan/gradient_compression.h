@@ -17,8 +17,8 @@ namespace kolo {
 void resolve_compression(std::vector<GradientSpec>& gradients, const CompressionRules& rules);
 
 /// Throws UsageError, naming the gradient, if one that is left to the plan is neither summed nor
-/// averaged.
-void check_compression(const std::vector<GradientSpec>& gradients, ReduceOp op);
+/// averaged over all ranks.
+void check_compression(const std::vector<GradientSpec>& gradients, const GradientOptions& options);
 
 /// How many gradients and elements travel how, for people: "4 of 8 gradients (99.8 % of
 /// elements) topk(0.01), 4 dense". Empty if none is compressed.

@@ -74,6 +74,8 @@ TEST(DescribeGradients, ChangesWithEverythingThatMatters) {
       [](auto& g, auto&) { g[0].wire_dtype = DType::kFloat16; },
       [](auto& g, auto&) { g[0].compression = "topk(0.01)"; },
       [](auto&, auto& o) { o.op = ReduceOp::kMax; },
+      [](auto&, auto& o) { o.divisor = Divisor::kContributingRanks; },
+      [](auto&, auto& o) { o.divisor = Divisor::kSamples; },
       [](auto&, auto& o) { o.wire_dtype = DType::kFloat32; },
   };
   for (std::size_t i = 0; i < std::size(changes); ++i) {
@@ -118,6 +120,15 @@ TEST(CheckGradients, RefusesWhatCannotBeRegistered) {
   EXPECT_THAT(refusal(two_gradients(), {.op = ReduceOp::kBitOr}), HasSubstr("not by bit_or"));
   EXPECT_THAT(refusal(two_gradients(), {.op = ReduceOp::kPremulSum}),
               HasSubstr("not by premul_sum"));
+  for (const Divisor divisor : {Divisor::kContributingRanks, Divisor::kSamples}) {
+    EXPECT_EQ(refusal(two_gradients(), {.divisor = divisor}), "");
+    EXPECT_THAT(refusal(two_gradients(), {.op = ReduceOp::kSum, .divisor = divisor}),
+                HasSubstr("for averages, not for sum"));
+    EXPECT_THAT(refusal({{.name = "a", .dtype = DType::kInt32}}, {.divisor = divisor}),
+                HasSubstr("not for 'a'"));
+    EXPECT_THAT(refusal({{.name = "a", .memory = MemoryKind::kDevice}}, {.divisor = divisor}),
+                HasSubstr("not for 'a'"));
+  }
   EXPECT_THAT(refusal({{.name = "a", .wire_dtype = DType::kInt32}}, {}), HasSubstr("'a' must be"));
 }
 

@@ -186,17 +186,25 @@ class EngineJob {
   std::unique_ptr<SeededScheduler> scheduler_;
 };
 
-/// Marks a gradient as `GradientSet::ready` does; `stream`, if given, belongs to a device gradient.
-template <typename... Stream>
-void mark(Engine& engine, GradientGroup& group, std::size_t gradient, Stream... stream) {
-  const auto bucket = group.iterations().mark(gradient, stream...);
+/// A gradient is marked, and so this bucket complete, or none.
+inline void submit_marked(Engine& engine, GradientGroup& group,
+                          const std::optional<GradientIterations::ReadyBucket>& bucket) {
   if (bucket) engine.submit(group, bucket->index);
+  if (const auto weights = group.mark_weights()) engine.submit(group, weights->index);
+}
+
+/// Marks a gradient as `GradientSet::ready` does.
+inline void mark(Engine& engine, GradientGroup& group, std::size_t gradient) {
+  submit_marked(engine, group, group.mark(gradient));
+}
+/// The same for one in device memory.
+inline void mark(Engine& engine, GradientGroup& group, std::size_t gradient, NativeStream stream) {
+  submit_marked(engine, group, group.iterations().mark(gradient, stream));
 }
 
 /// Marks a gradient as `GradientSet::absent` does.
 inline void mark_absent(Engine& engine, GradientGroup& group, std::size_t gradient) {
-  const auto bucket = group.mark_absent(gradient);
-  if (bucket) engine.submit(group, bucket->index);
+  submit_marked(engine, group, group.mark_absent(gradient));
 }
 
 /// A view of all of `data`, for an operation.

@@ -117,7 +117,24 @@ TEST(RuntimeMisuse, IsAnErrorAtTheCallAndHarmsNothing) {
     expect(error_of([&] { set.wait(); }), "wait() before ready() for 'bias'");
     set.ready(1);
     expect(error_of([&] { set.absent(1); }), "both called for gradient 'bias'");
+    expect(error_of([&] { set.set_samples(4); }), "between wait() and the next ready()");
     set.wait();
+    expect(error_of([&] { set.set_samples(4); }), "whose divisor is samples");
+
+    GradientSet weighted = runtime.register_gradients(
+        "weighted", {{.name = "weight", .shape = {3}}}, {.divisor = Divisor::kSamples});
+    expect(error_of([&] { weighted.ready(0); }), "set_samples() before");
+    expect(error_of([&] { weighted.set_samples(-1); }), "-1 samples");
+    expect(error_of([&] { weighted.ready(1); }), "index");
+    weighted.set_samples(runtime.rank() == 0 ? 3 : 1);
+    for (int iteration = 0; iteration < 2; ++iteration) {
+      auto* const values = static_cast<float*>(weighted.view(0).data);
+      std::fill_n(values, 3, runtime.rank() == 0 ? 4.0F : 8.0F);
+      weighted.ready(0);
+      expect(error_of([&] { weighted.ready(0); }), "twice");
+      weighted.wait();
+      require(values[2] == 5.0F, "the mean of all samples");
+    }
 
     std::vector<float> data(4);
     expect(error_of([&] { runtime.all_reduce("", view(data)); }), "name");

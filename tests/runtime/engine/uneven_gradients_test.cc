@@ -32,6 +32,13 @@ bool is_absent(int rank, std::size_t gradient, int iteration) {
   return gradient == 2 || (static_cast<std::size_t>(rank + iteration) + gradient) % 3 == 0;
 }
 
+/// Draws the values of a gradient.
+std::mt19937 values_of(int rank, std::size_t gradient, int iteration) {
+  return std::mt19937(static_cast<unsigned>((iteration * 100 + rank) * 100) +
+                      static_cast<unsigned>(gradient));
+}
+float draw(std::mt19937& random) { return std::uniform_real_distribution<float>(-1, 1)(random); }
+
 enum class Absence { kMarked, kZeroed };
 
 struct Set {
@@ -39,13 +46,15 @@ struct Set {
   std::string rules = "none";
   GradientOptions options = {};
   std::size_t fusion_bytes = 1U << 12;
+  bool all_have_all = false;
 };
 
 /// A set on all ranks of a job: even gradients in the arena, odd ones in memory of the test.
 class UnevenJob {
  public:
   UnevenJob(const Set& set, std::uint64_t seed)
-      : job_(ProcessGrid::with_node_sizes(set.nodes),
+      : all_have_all_(set.all_have_all),
+        job_(ProcessGrid::with_node_sizes(set.nodes),
              {.fusion_bytes = set.fusion_bytes,
               .algorithm = "direct",
               .chunk_bytes = 512,
@@ -87,17 +96,16 @@ class UnevenJob {
     }
     job_.run_until_idle();
     for (const auto& group : groups_) {
-      ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
+      ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
     }
   }
 
  private:
   void mark(int rank, std::size_t gradient, int iteration, Absence absence) {
     const std::span<float> mine = values(rank, gradient);
-    if (!is_absent(rank, gradient, iteration)) {
-      std::mt19937 random(static_cast<unsigned>((iteration * 100 + rank) * 100) +
-                          static_cast<unsigned>(gradient));
-      for (float& value : mine) value = std::uniform_real_distribution<float>(-1, 1)(random);
+    if (all_have_all_ || !is_absent(rank, gradient, iteration)) {
+      std::mt19937 random = values_of(rank, gradient, iteration);
+      for (float& value : mine) value = draw(random);
       test::mark(job_.engine(rank), group(rank), gradient);
     } else if (absence == Absence::kZeroed) {
       std::ranges::fill(mine, 0.0f);
@@ -108,6 +116,7 @@ class UnevenJob {
     }
   }
 
+  const bool all_have_all_;
   EngineJob job_;
   std::mt19937_64 random_;
   std::vector<std::vector<std::vector<float>>> memory_;  // by rank and gradient
@@ -175,8 +184,8 @@ TEST(AbsentGradients, ChangeNoMinimumMaximumOrProduct) {
                                               : -std::numeric_limits<float>::infinity();
       for (int rank = 0; rank < 3; ++rank) {
         if (is_absent(rank, gradient, 0)) continue;
-        std::mt19937 random(static_cast<unsigned>(rank * 100) + static_cast<unsigned>(gradient));
-        const float value = std::uniform_real_distribution<float>(-1, 1)(random);
+        std::mt19937 random = values_of(rank, gradient, 0);
+        const float value = draw(random);
         expected = op == ReduceOp::kProd  ? expected * value
                    : op == ReduceOp::kMin ? std::min(expected, value)
                                           : std::max(expected, value);
@@ -184,6 +193,69 @@ TEST(AbsentGradients, ChangeNoMinimumMaximumOrProduct) {
       EXPECT_EQ(job.values(1, gradient)[0], expected) << to_string(op) << " of " << gradient;
     }
   }
+}
+
+double samples_of(int rank, int iteration) { return 2.5 * ((rank + iteration) % 3); }
+
+// Also with zero samples, and of gradients that no rank has.
+TEST(Divisors, AreTheRanksOrSamplesThatHaveAGradient) {
+  std::uint64_t seed = 0;
+  for (const std::vector<int>& nodes : {std::vector<int>{1}, {3}, {1, 1, 1}, {2, 2}}) {
+    for (const Divisor divisor : {Divisor::kContributingRanks, Divisor::kSamples}) {
+      for (const bool on_wire : {false, true}) {
+        SCOPED_TRACE(test::shape_text(nodes) + " " + std::string(to_string(divisor)));
+        UnevenJob job(
+            {.nodes = nodes, .rules = on_wire ? "*=fp16" : "none", .options = {.divisor = divisor}},
+            ++seed);
+        for (int iteration = 0; iteration < kIterations; ++iteration) {
+          const auto weight = [&](int rank) {
+            return divisor == Divisor::kSamples ? samples_of(rank, iteration) : 1.0;
+          };
+          for (int rank = 0; divisor == Divisor::kSamples && rank < job.world_size(); ++rank) {
+            job.group(rank).set_samples(weight(rank));
+          }
+          job.run(iteration, Absence::kMarked);
+          for (std::size_t gradient = 0; gradient < kCounts.size(); ++gradient) {
+            std::vector<double> sum(kCounts[gradient]);
+            double weights = 0;
+            for (int rank = 0; rank < job.world_size(); ++rank) {
+              if (is_absent(rank, gradient, iteration)) continue;
+              std::mt19937 random = values_of(rank, gradient, iteration);
+              for (double& value : sum) value += weight(rank) * static_cast<double>(draw(random));
+              weights += weight(rank);
+            }
+            const double bound = on_wire ? 1e-2 : 1e-6;
+            for (std::size_t i = 0; i < sum.size(); ++i) {
+              const double expected = weights > 0 ? sum[i] / weights : 0;
+              ASSERT_NEAR(static_cast<double>(job.values(0, gradient)[i]), expected, bound)
+                  << "gradient " << gradient << ", element " << i << ", iteration " << iteration;
+            }
+            for (int rank = 1; rank < job.world_size(); ++rank) {
+              ASSERT_EQ(std::memcmp(job.values(rank, gradient).data(),
+                                    job.values(0, gradient).data(), sum.size() * sizeof(float)),
+                        0);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Divisors, DoNotMatterWhereAllRanksHaveAll) {
+  for (const char* rules : {"none", "*=fp16"}) {
+    Set set{.nodes = {2, 1}, .rules = rules, .all_have_all = true};
+    const std::vector<float> of_all = outcome_of(set, Absence::kMarked, 1).results;
+    set.options.divisor = Divisor::kContributingRanks;
+    EXPECT_EQ(outcome_of(set, Absence::kMarked, 2).results, of_all);
+  }
+}
+
+TEST(Divisors, AreNotInTheSummary) {
+  UnevenJob plain({.nodes = {2}}, 1),
+      divided({.nodes = {2}, .options = {.divisor = Divisor::kContributingRanks}}, 1);
+  EXPECT_EQ(divided.group(0).summary().gradients, kCounts.size());
+  EXPECT_EQ(divided.group(0).summary().bytes, plain.group(0).summary().bytes);
 }
 
 }  // namespace

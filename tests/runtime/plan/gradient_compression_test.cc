@@ -52,9 +52,10 @@ TEST(ResolveCompression, LargeMatricesOnTheHostBecomeSparse) {
   EXPECT_EQ(gradients[1].compression, "");
   EXPECT_EQ(gradients[2].compression, "topk(0.01)");
   EXPECT_EQ(gradients[3].compression, "");
-  EXPECT_NO_THROW(check_compression(gradients, ReduceOp::kAverage));
-  EXPECT_THROW(check_compression(gradients, ReduceOp::kMax), UsageError);
-  EXPECT_NO_THROW(check_compression(resolved("fp16"), ReduceOp::kMax));
+  EXPECT_NO_THROW(check_compression(gradients, {}));
+  EXPECT_THROW(check_compression(gradients, {.op = ReduceOp::kMax}), UsageError);
+  EXPECT_THROW(check_compression(gradients, {.divisor = Divisor::kContributingRanks}), UsageError);
+  EXPECT_NO_THROW(check_compression(resolved("fp16"), {.op = ReduceOp::kMax}));
   EXPECT_EQ(summarize_compression(gradients),
             "2 of 4 gradients (30.2 % of elements) dense, 2 of 4 gradients (69.8 % of elements) "
             "topk(0.01)");
