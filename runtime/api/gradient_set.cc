@@ -45,6 +45,11 @@ void GradientSet::absent(std::size_t index) {
   owner_->marked(*group_, group_->mark_absent(index));
 }
 
+void GradientSet::absent(std::size_t index, NativeStream stream) {
+  owner_->enter();
+  owner_->marked(*group_, group_->mark_absent(index, stream));
+}
+
 void GradientSet::set_samples(double samples) {
   between_iterations("set_samples()");
   group_->set_samples(samples);

@@ -95,14 +95,18 @@ class GradientSet {
   /// so far. Agreement starts at once; the data is read when the stream gets there.
   void ready(std::size_t index, NativeStream stream);
 
-  /// Marks gradient `index`, in host memory, as unused by this rank in the current iteration. It
-  /// counts as zeros (in a minimum, maximum or product as the element that changes no result), and
-  /// its memory, which need not hold anything, has the combined value after `wait` as on all ranks.
-  /// A residual of the gradient is sent as in any other iteration.
+  /// Marks gradient `index` as unused by this rank in the current iteration. It counts as zeros (in
+  /// a minimum, maximum or product as the element that changes no result), and its memory, which
+  /// need not hold anything, has the combined value after `wait` as on all ranks. A residual of the
+  /// gradient is sent as in any other iteration.
   ///
-  /// Cost:   writes the gradient's memory once, in the calling thread; else as `ready`.
-  /// Errors: as `ready`; UsageError also if both are called in one iteration, and in device memory.
+  /// Cost:   writes the gradient's memory once, host memory in the calling thread; else as `ready`.
+  /// Errors: as `ready`; UsageError also if both are called in one iteration, and for a minimum,
+  ///         maximum or product in device memory.
   void absent(std::size_t index);
+
+  /// The same for a gradient in device memory that the work enqueued on `stream` so far may use.
+  void absent(std::size_t index, NativeStream stream);
 
   /// Sets this rank's number of samples, for this iteration and all later ones, in a set whose
   /// divisor is `Divisor::kSamples`. Call it before the first `ready`, and between `wait` and

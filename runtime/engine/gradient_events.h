@@ -1,12 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "comm/base/check.h"
 #include "comm/device/device.h"
+#include "fusion/device_clear.h"
 #include "fusion/gradient.h"
 
 namespace kolo {
@@ -20,6 +22,7 @@ class GradientEvents {
   /// Gives every gradient in device memory its event. `device` outlives it.
   void attach(Device& device, std::span<const GradientSpec> gradients) {
     device_ = &device;
+    clear_ = std::make_unique<DeviceClear>(device);
     for (const GradientSpec& gradient : gradients) {
       const bool is_on_device = gradient.memory == MemoryKind::kDevice;
       ready_.push_back(is_on_device ? device.make_event() : nullptr);
@@ -36,6 +39,12 @@ class GradientEvents {
   void record(std::size_t gradient, NativeStream stream) {
     device_->record(stream, *ready_[gradient]);
   }
+  /// Sets the gradient to zero, behind what `stream`, if there is one, does now; it is ready behind
+  /// that.
+  void clear(std::size_t gradient, const BufferView& view, std::optional<NativeStream> stream) {
+    if (stream) record(gradient, *stream);
+    clear_->clear(gradient, view, *ready_[gradient]);
+  }
   /// `stream` goes on behind the results of all buckets.
   void await_all(NativeStream stream) {
     for (const Event* event : finished_) {
@@ -45,6 +54,7 @@ class GradientEvents {
 
  private:
   Device* device_ = nullptr;
+  std::unique_ptr<DeviceClear> clear_;
   std::vector<std::unique_ptr<Event>> ready_;  // by gradient; null in host memory
   std::vector<const Event*> finished_;
 };

@@ -135,14 +135,22 @@ std::optional<GradientIterations::ReadyBucket> GradientGroup::mark(std::size_t g
   return iterations_.mark_claimed(gradient);
 }
 
-std::optional<GradientIterations::ReadyBucket> GradientGroup::mark_absent(std::size_t gradient) {
+std::optional<GradientIterations::ReadyBucket> GradientGroup::mark_absent(
+    std::size_t gradient, std::optional<NativeStream> stream) {
   check(gradient < size_, "no gradient has this index");
-  check(gradients_[gradient].memory == MemoryKind::kHost,
-        fmt::format("gradient '{}' is in device memory, so absent() cannot write it; set it to "
-                    "zero on a stream and call ready() on that",
-                    gradients_[gradient].name));
+  const bool on_device = gradients_[gradient].memory == MemoryKind::kDevice;
+  const bool sums = options_.op == ReduceOp::kSum || options_.op == ReduceOp::kAverage;
+  check(!on_device || sums,
+        fmt::format("absent() for gradient '{}': in device memory it is for sums and averages, "
+                    "not for {}",
+                    gradients_[gradient].name, to_string(options_.op)));
+  check(on_device || !stream, "absent() on a stream is for gradients in device memory");
   iterations_.claim(gradient, MarkCall::kAbsent);
-  fill_neutral(views_[gradient], options_.op);
+  if (on_device) {
+    events_.clear(gradient, views_[gradient], stream);
+  } else {
+    fill_neutral(views_[gradient], options_.op);
+  }
   if (divisor_) divisor_->lacks(gradient);
   return iterations_.mark_claimed(gradient);
 }

@@ -118,7 +118,8 @@ class GradientGroup final : public BucketOwner {
   std::optional<GradientIterations::ReadyBucket> mark(std::size_t gradient);
   /// Marks a gradient that this rank has none of: fills it with what changes no result. Errors: as
   /// `GradientSet::absent`.
-  std::optional<GradientIterations::ReadyBucket> mark_absent(std::size_t gradient);
+  std::optional<GradientIterations::ReadyBucket> mark_absent(
+      std::size_t gradient, std::optional<NativeStream> stream = std::nullopt);
   /// To be called after each mark: the weights of the iteration may be complete, too.
   std::optional<GradientIterations::ReadyBucket> mark_weights() {
     return iterations_.mark_weights();

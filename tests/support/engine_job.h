@@ -202,9 +202,10 @@ inline void mark(Engine& engine, GradientGroup& group, std::size_t gradient, Nat
   submit_marked(engine, group, group.iterations().mark(gradient, stream));
 }
 
-/// Marks a gradient as `GradientSet::absent` does.
-inline void mark_absent(Engine& engine, GradientGroup& group, std::size_t gradient) {
-  submit_marked(engine, group, group.mark_absent(gradient));
+/// Marks a gradient as `GradientSet::absent` does; `stream`, if given, may use it.
+inline void mark_absent(Engine& engine, GradientGroup& group, std::size_t gradient,
+                        std::optional<NativeStream> stream = std::nullopt) {
+  submit_marked(engine, group, group.mark_absent(gradient, stream));
 }
 
 /// A view of all of `data`, for an operation.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
 #include <numeric>
 #include <random>
@@ -69,26 +70,34 @@ class DeviceTraining {
   }
 
   void mark(int rank, std::size_t gradient, int iteration) {
-    GradientGroup& group = this->group(rank);
+    write(rank, gradient, iteration);
+    test::mark(job.engine(rank), group(rank), gradient, NativeStream{&stream(rank)});
+  }
+
+  /// Enqueues the write of a gradient.
+  void write(int rank, std::size_t gradient, int iteration) {
     const auto scale = static_cast<float>(job.world_size());
-    stream(rank).enqueue([view = group.view(gradient), rank, gradient, iteration, scale] {
+    stream(rank).enqueue([view = group(rank).view(gradient), rank, gradient, iteration, scale] {
       auto* values = static_cast<float*>(view.data);
       for (std::size_t i = 0; i < view.count; ++i) {
         values[i] = scale * element(rank, i + gradient, iteration);
       }
       return true;
     });
-    test::mark(job.engine(rank), group, gradient, NativeStream{&stream(rank)});
   }
 
-  void expect_averages(int iteration) {
+  using Has = std::function<bool(int rank, std::size_t gradient)>;
+
+  /// The averages over all ranks of the gradients of those that `has` one.
+  void expect_averages(
+      int iteration, const Has& has = [](int, std::size_t) { return true; }) {
     for (int rank = 0; rank < job.world_size(); ++rank) {
       for (std::size_t gradient = 0; gradient < counts_.size(); ++gradient) {
         const BufferView view = group(rank).view(gradient);
         for (std::size_t i = 0; i < view.count; ++i) {
           float sum = 0;
           for (int other = 0; other < job.world_size(); ++other) {
-            sum += element(other, i + gradient, iteration);
+            if (has(other, gradient)) sum += element(other, i + gradient, iteration);
           }
           ASSERT_EQ(static_cast<const float*>(view.data)[i], sum)
               << "rank " << rank << " gradient " << gradient << " element " << i;
@@ -139,6 +148,42 @@ TEST_P(DeviceGradients, AverageForAnyInterleaving) {
         ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
       }
       training.expect_averages(iteration);
+    }
+  }
+}
+
+// Zeros come behind whatever streams of the program do with the former values.
+TEST_P(DeviceGradients, CountAsZerosWhereTheyAreAbsent) {
+  const auto is_absent = [](int rank, std::size_t gradient, int iteration) {
+    return gradient == 1 || (static_cast<std::size_t>(rank + iteration) + gradient) % 2 == 0;
+  };
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    DeviceTraining training(
+        GetParam().nodes,
+        {.device_algorithm = GetParam().algorithm, .device_fusion_bytes = 1000U * seed}, seed,
+        kCounts);
+    training.register_all(seed == 0);
+    for (int iteration = 0; iteration < 2; ++iteration) {
+      for (int rank = 0; rank < training.job.world_size(); ++rank) {
+        for (std::size_t gradient = 0; gradient < kCounts.size(); ++gradient) {
+          // An absent one holds values that count nowhere.
+          training.write(rank, gradient, iteration);
+          const NativeStream stream{&training.stream(rank)};
+          if (is_absent(rank, gradient, iteration)) {
+            test::mark_absent(training.job.engine(rank), training.group(rank), gradient, stream);
+          } else {
+            test::mark(training.job.engine(rank), training.group(rank), gradient, stream);
+          }
+        }
+      }
+      training.job.run_until_idle();
+      for (const auto& group : training.groups) {
+        ASSERT_TRUE(group->iterations().wait(std::chrono::milliseconds(1)));
+      }
+      training.expect_averages(iteration, [&](int rank, std::size_t gradient) {
+        return !is_absent(rank, gradient, iteration);
+      });
     }
   }
 }
