@@ -4,6 +4,9 @@
 //   all_reduce ROUNDS   single tensors of several sizes, dtypes and operations; every sum checked
 //   gradients ROUNDS    a set of gradients; exact sums checked, and a digest of all result bits
 //   groups ROUNDS       sums in groups of ranks that overlap; exact ones checked, and a digest
+//   uneven ROUNDS       gradients that some ranks lack, over contributing ranks and samples;
+//   checked,
+//                       and a digest
 //   mismatch CALL FIELD rank 1 submits another shape, dtype, op or name to all_reduce or
 //                       register_gradients; then everybody goes on with the next tensor
 //   endless CALL        all_reduce or gradients until something goes wrong
@@ -35,6 +38,7 @@
 
 #include "runtime/api/kolo.h"
 #include "tests/integration/job_groups.h"
+#include "tests/integration/job_uneven.h"
 #include "tests/integration/job_values.h"
 #include "tests/integration/stuck_call.h"
 
@@ -47,6 +51,7 @@ using kolo::test::Digest;
 using kolo::test::fraction;
 using kolo::test::Groups;
 using kolo::test::sum_of_whole;
+using kolo::test::UnevenGradients;
 using kolo::test::whole;
 using kolo::test::WrongSum;
 using Arguments = std::vector<std::string>;
@@ -152,6 +157,10 @@ Round round_of(Runtime& job, const std::string& call) {
   if (call == "groups") {
     auto groups = std::make_shared<Groups>(job);
     return [groups](int round, Digest& digest) { groups->round(round, digest); };
+  }
+  if (call == "uneven") {
+    auto gradients = std::make_shared<UnevenGradients>(job);
+    return [gradients](int round, Digest& digest) { gradients->round(round, digest); };
   }
   auto gradients = std::make_shared<Gradients>(job);
   return [gradients](int round, Digest& digest) { gradients->round(round, digest); };
@@ -363,7 +372,7 @@ void huge(Runtime& job) {
 
 void play(Runtime& job, const Arguments& arguments) {
   const std::string& scene = arguments.at(0);
-  if (scene == "all_reduce" || scene == "gradients" || scene == "groups") {
+  if (scene == "all_reduce" || scene == "gradients" || scene == "groups" || scene == "uneven") {
     work(job, scene, std::stoi(arguments.at(1)));
   } else if (scene == "mismatch") {
     mismatch(job, arguments.at(1), arguments.at(2));

@@ -53,16 +53,23 @@ class SameBits(unittest.TestCase):
     def test_direct_on_one_node(self):
         self.check_direct([3])
 
-    def check_groups(self, nodes):
-        digests = {job.run(["groups", ROUNDS], nodes).digest(sum(nodes), len(nodes)) for _ in range(2)}
+    def check_scene(self, scene, nodes):
+        digests = {job.run([scene, ROUNDS], nodes).digest(sum(nodes), len(nodes)) for _ in range(2)}
         self.assertEqual(len(digests), 1)
 
     def test_groups_on_one_node(self):
-        self.check_groups([4])
+        self.check_scene("groups", [4])
 
     @job.needs_ucx
     def test_groups_on_two_nodes(self):
-        self.check_groups([2, 2])
+        self.check_scene("groups", [2, 2])
+
+    def test_uneven_gradients_on_one_node(self):
+        self.check_scene("uneven", [3])
+
+    @job.needs_ucx
+    def test_uneven_gradients_on_two_nodes(self):
+        self.check_scene("uneven", [2, 2])
 
     @job.needs_ucx
     def test_two_nodes(self):

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <initializer_list>
 #include <string>
@@ -164,6 +165,49 @@ TEST_P(RuntimeThreads, AveragesGradientsThatSeveralThreadsMark) {
     }
   });
   EXPECT_THAT(hashes.all(), Each(hashes.all()[0]));
+}
+
+// The weights go with the last mark, whichever thread makes it.
+TEST_P(RuntimeThreads, DividesGradientsThatSeveralThreadsMarkByTheirWeights) {
+  RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
+    constexpr std::size_t kGradients = 7;
+    constexpr std::size_t kCount = 200;
+    std::vector<GradientSpec> specs;
+    for (std::size_t i = 0; i < kGradients; ++i) {
+      specs.push_back({.name = "g" + std::to_string(i), .shape = {kCount}});
+    }
+    GradientSet set = runtime.register_gradients("model", specs, {.divisor = Divisor::kSamples});
+    const auto samples = [](int rank) { return static_cast<float>(1 << rank); };
+    const auto has = [&](int rank, std::size_t gradient) {
+      return runtime.world_size() == 1 || gradient % 2 == 0 || rank % 2 == 0;
+    };
+    set.set_samples(samples(runtime.rank()));
+    for (int iteration = 0; iteration < 5; ++iteration) {
+      run_ranks(3, [&](const RankRun& thread) {
+        for (auto g = static_cast<std::size_t>(thread.rank()); g < kGradients; g += 3) {
+          std::fill_n(static_cast<float*>(set.view(g).data), kCount,
+                      static_cast<float>(runtime.rank()));
+          if (has(runtime.rank(), g)) {
+            set.ready(g);
+          } else {
+            set.absent(g);
+          }
+        }
+      });
+      set.wait();
+      for (std::size_t g = 0; g < kGradients; ++g) {
+        float sum = 0, weights = 0;
+        for (int rank = 0; rank < runtime.world_size(); ++rank) {
+          if (!has(rank, g)) continue;
+          sum += samples(rank) * static_cast<float>(rank);
+          weights += samples(rank);
+        }
+        const float value = static_cast<const float*>(set.view(g).data)[kCount - 1];
+        require(std::abs(value - sum / weights) < 1e-5F,
+                "gradient " + std::to_string(g) + " is " + std::to_string(value));
+      }
+    }
+  });
 }
 
 // Operations that nobody waits for are moved by the engine's thread.
