@@ -13,7 +13,7 @@
 namespace kolo {
 namespace {
 
-[[noreturn]] void fail(std::string what) {
+[[noreturn]] void refuse_choice(std::string what) {
   throw KoloError(Error{.code = ErrorCode::kConfig, .what = std::move(what)});
 }
 
@@ -46,20 +46,21 @@ std::string alternatives(const BucketLayout& layout, Predicate fits) {
   return fmt::format("{}", fmt::join(names, "; "));
 }
 
-void check(const Algorithm& algorithm, const BucketLayout& layout, const CompileOptions& options) {
+void check_fits(const Algorithm& algorithm, const BucketLayout& layout,
+                const CompileOptions& options) {
   if (!algorithm.takes(layout.memory)) {
-    fail(fmt::format("algorithm {} does not take {} memory; there are {}", algorithm.to_string(),
-                     layout.is_on_device() ? "device" : "host",
-                     alternatives(layout, [](const Algorithm&) { return true; })));
+    refuse_choice(fmt::format("algorithm {} does not take {} memory; there are {}",
+                              algorithm.to_string(), layout.is_on_device() ? "device" : "host",
+                              alternatives(layout, [](const Algorithm&) { return true; })));
   }
   if (algorithm.needs_native() && !options.native_spans_nodes) {
-    fail(fmt::format("algorithm {} needs the device's own library to reach all ranks; there are {}",
-                     algorithm.to_string(), alternatives(layout, [](const Algorithm& each) {
-                       return !each.needs_native();
-                     })));
+    refuse_choice(fmt::format(
+        "algorithm {} needs the device's own library to reach all ranks; there are {}",
+        algorithm.to_string(),
+        alternatives(layout, [](const Algorithm& each) { return !each.needs_native(); })));
   }
   if (rounds(layout) && !algorithm.sums_in_one_place()) {
-    fail(fmt::format(
+    refuse_choice(fmt::format(
         "algorithm {} would round {} partial sums at every hop; with 16-bit gradients or wire use "
         "one of {}",
         algorithm.to_string(), to_string(layout.dtype),
@@ -99,7 +100,7 @@ Algorithm resolve_algorithm(const BucketLayout& layout, const ProcessGrid& grid,
   }
   if (options.algorithm.is_any_hierarchy()) return cheapest_hierarchy(layout, model, options);
   const Algorithm algorithm = *options.algorithm.algorithm();
-  check(algorithm, layout, options);
+  check_fits(algorithm, layout, options);
   return algorithm;
 }
 

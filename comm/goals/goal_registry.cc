@@ -11,26 +11,27 @@
 namespace kolo {
 namespace {
 
-constexpr std::string_view kAuto = "auto";
+constexpr std::string_view kAutoGoal = "auto";
 
 #define KOLO_ADDRESS(name) &goal_algorithms::name,
-constexpr const GoalAlgorithm* kEntries[] = {KOLO_GOAL_ALGORITHMS(KOLO_ADDRESS)};
+constexpr const GoalAlgorithm* kGoalEntries[] = {KOLO_GOAL_ALGORITHMS(KOLO_ADDRESS)};
 #undef KOLO_ADDRESS
 
 }  // namespace
 
-std::span<const GoalAlgorithm* const> goal_algorithms_of_all() { return kEntries; }
+std::span<const GoalAlgorithm* const> goal_algorithms_of_all() { return kGoalEntries; }
 
 GoalAlgorithmRequest::GoalAlgorithmRequest(std::string_view text) {
-  if (text == kAuto) return;
-  const auto* const entry = std::ranges::find(kEntries, text, &GoalAlgorithm::name);
-  check(entry != std::end(kEntries), "algorithm " + describe_unknown(text, goal_algorithm_texts()));
+  if (text == kAutoGoal) return;
+  const auto* const entry = std::ranges::find(kGoalEntries, text, &GoalAlgorithm::name);
+  check(entry != std::end(kGoalEntries),
+        "algorithm " + describe_unknown(text, goal_algorithm_texts()));
   algorithm_ = *entry;
 }
 
 std::vector<std::string> goal_algorithm_texts() {
-  std::vector<std::string> texts{std::string(kAuto)};
-  for (const GoalAlgorithm* entry : kEntries) texts.emplace_back(entry->name);
+  std::vector<std::string> texts{std::string(kAutoGoal)};
+  for (const GoalAlgorithm* entry : kGoalEntries) texts.emplace_back(entry->name);
   return texts;
 }
 
@@ -53,7 +54,7 @@ const GoalAlgorithm& resolve_goal_algorithm(const Goal& goal, const BucketLayout
   const GoalAlgorithm* const asked = request.algorithm();
   if (asked != nullptr && serves(asked) && std::isfinite(us(asked))) return *asked;
   std::vector<const GoalAlgorithm*> candidates;
-  std::ranges::copy_if(kEntries, std::back_inserter(candidates), serves);
+  std::ranges::copy_if(kGoalEntries, std::back_inserter(candidates), serves);
   check(!candidates.empty(),
         "only all-reduce and broadcast take tensors that are in place or on a device");
   if (context.grid.num_nodes() == 1) return *candidates.front();

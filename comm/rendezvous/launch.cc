@@ -13,7 +13,7 @@
 namespace kolo {
 namespace {
 
-[[noreturn]] void fail(std::string what) {
+[[noreturn]] void fail_launch(std::string what) {
   throw KoloError(
       Error{.code = ErrorCode::kConfig, .verb = {}, .bucket = {}, .what = std::move(what)});
 }
@@ -69,7 +69,7 @@ class LaunchDetector {
 
   std::string required(const std::string& name) const {
     if (std::optional<std::string> value = get(name)) return *std::move(value);
-    fail(fmt::format("{} is not set", name));
+    fail_launch(fmt::format("{} is not set", name));
   }
 
   int number(const std::string& name, int low, int high) const {
@@ -78,7 +78,7 @@ class LaunchDetector {
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
     if (error != std::errc{} || stop != end || value < low || value > high) {
-      fail(fmt::format("{}='{}' is not a number from {} to {}", name, text, low, high));
+      fail_launch(fmt::format("{}='{}' is not a number from {} to {}", name, text, low, high));
     }
     return value;
   }
@@ -95,7 +95,8 @@ class LaunchDetector {
 
   Launch tcp(int rank, int size, std::string_view size_name, std::string host, int port,
              std::string job) const {
-    if (rank >= size) fail(fmt::format("rank {} does not exist with {}={}", rank, size_name, size));
+    if (rank >= size)
+      fail_launch(fmt::format("rank {} does not exist with {}={}", rank, size_name, size));
     return Launch{.kind = Launch::Kind::kTcp,
                   .rank = {},
                   .size = {},
@@ -141,7 +142,7 @@ Launch detect_launch(const Environment& environment, bool mpi_available,
     if (const std::optional<Launch> launch = detector.slurm()) return *launch;
   }
   if (by_mpi) {
-    fail(
+    fail_launch(
         fmt::format("started by {} but Kolo was built without MPI: configure with "
                     "-DKOLO_WITH_MPI=ON, or start the ranks with torchrun or srun",
                     open_mpi ? "mpirun (OMPI_COMM_WORLD_SIZE is set)"

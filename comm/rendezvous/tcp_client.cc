@@ -18,8 +18,6 @@ namespace {
 /// How much longer than rank 0 the others wait: its error names who is missing, ours cannot.
 constexpr std::chrono::seconds kGrace{2};
 
-TimePoint now() { return SteadyClock{}.now(); }
-
 [[noreturn]] void fail(ErrorCode code, const TcpOptions& options, std::string_view what,
                        std::string_view why) {
   throw KoloError(Error{
@@ -36,12 +34,12 @@ TimePoint now() { return SteadyClock{}.now(); }
 std::optional<TcpConnection::Frame> next_frame(TcpConnection& connection, TimePoint deadline) {
   for (;;) {
     if (auto frame = connection.take_frame()) {
-      if (frame->kind != FrameKind::kError) return frame;
+      if (frame->kind != TcpFrameKind::kError) return frame;
       const std::optional<Error> error = decode_error(frame->payload);
       connection.close(error ? error->to_string() : "it sent a malformed error");
       if (error) throw KoloError(*error);
     }
-    if (!connection.is_open() || now() >= deadline) return std::nullopt;
+    if (!connection.is_open() || TcpConnection::now() >= deadline) return std::nullopt;
     TcpConnection* const only = &connection;
     progress_until(deadline, -1, std::span(&only, 1));
   }
@@ -50,7 +48,7 @@ std::optional<TcpConnection::Frame> next_frame(TcpConnection& connection, TimePo
 TcpConnection join(const TcpOptions& options) {
   constexpr std::chrono::milliseconds kFirstPause{10};
   constexpr std::chrono::milliseconds kLongestPause{500};
-  const TimePoint deadline = now() + options.timeout + kGrace;
+  const TimePoint deadline = TcpConnection::now() + options.timeout + kGrace;
   const auto size = static_cast<std::size_t>(options.size);
   const std::size_t max_frame_bytes =
       size * (sizeof(std::uint64_t) + options.max_contribution_bytes);
@@ -59,12 +57,12 @@ TcpConnection join(const TcpOptions& options) {
                                           .job_hash = hash_job_id(options.job_id)});
   std::string why;
   std::chrono::milliseconds pause = kFirstPause;
-  while (now() < deadline) {
+  while (TcpConnection::now() < deadline) {
     if (FileDescriptor socket = connect_to(options.host, options.port, deadline, why)) {
       TcpConnection connection(std::move(socket), max_frame_bytes);
       connection.send(hello);
       const auto answer = next_frame(connection, deadline);
-      if (answer && answer->kind == FrameKind::kWelcome) return connection;
+      if (answer && answer->kind == TcpFrameKind::kWelcome) return connection;
       connection.close("it said nothing");
       why = connection.why_closed();
     }
@@ -81,8 +79,8 @@ TcpClient::TcpClient(const TcpOptions& options) : options_(options), connection_
 
 std::vector<std::string> TcpClient::all_gather(const std::string& mine) {
   check(mine.size() <= options_.max_contribution_bytes, "contribution to all_gather is too long");
-  connection_.send(encode_frame(FrameKind::kData, mine));
-  const auto answer = next_frame(connection_, now() + options_.timeout + kGrace);
+  connection_.send(encode_frame(TcpFrameKind::kData, mine));
+  const auto answer = next_frame(connection_, TcpConnection::now() + options_.timeout + kGrace);
   if (answer) {
     if (auto gathered = decode_gathered(answer->payload, options_.size)) return *gathered;
     connection_.close("it sent a malformed result");

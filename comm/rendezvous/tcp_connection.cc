@@ -132,7 +132,7 @@ bool progress_until(TimePoint until, int listener, std::span<TcpConnection* cons
 }
 
 void close_with_error(const Error& error, std::span<TcpConnection* const> connections) {
-  const std::string frame = encode_frame(FrameKind::kError, encode_error(error));
+  const std::string frame = encode_frame(TcpFrameKind::kError, encode_error(error));
   for (TcpConnection* connection : connections) connection->send(frame);
   const TimePoint deadline = SteadyClock{}.now() + std::chrono::seconds{1};
   std::vector<TcpConnection*> open(connections.begin(), connections.end());

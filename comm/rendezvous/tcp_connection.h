@@ -21,9 +21,12 @@ namespace kolo {
 class TcpConnection {
  public:
   struct Frame {
-    FrameKind kind = FrameKind::kData;
+    TcpFrameKind kind = TcpFrameKind::kData;
     std::string payload;
   };
+
+  /// The time that deadlines of connections refer to.
+  static TimePoint now() { return SteadyClock{}.now(); }
 
   /// Takes over a connected socket that does not block. Longer frames than `max_frame_bytes` are
   /// nonsense.

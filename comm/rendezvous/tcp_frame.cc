@@ -5,7 +5,7 @@
 namespace kolo {
 namespace {
 
-constexpr std::string_view kMagic = "KOLORDV\n";
+constexpr std::string_view kFrameMagic = "KOLORDV\n";
 
 template <std::unsigned_integral Number>
 void put(std::string& out, Number number) {
@@ -28,7 +28,7 @@ Number take(std::string_view& in) {
 }  // namespace
 
 std::string encode_hello(const Hello& hello) {
-  std::string bytes(kMagic);
+  std::string bytes(kFrameMagic);
   put(bytes, hello.version);
   put(bytes, hello.rank);
   put(bytes, hello.size);
@@ -38,12 +38,12 @@ std::string encode_hello(const Hello& hello) {
 }
 
 bool may_be_hello(std::string_view first_bytes) {
-  return kMagic.starts_with(first_bytes.substr(0, kMagic.size()));
+  return kFrameMagic.starts_with(first_bytes.substr(0, kFrameMagic.size()));
 }
 
 std::optional<Hello> decode_hello(std::string_view bytes) {
   if (bytes.size() != kHelloBytes || !may_be_hello(bytes)) return std::nullopt;
-  bytes.remove_prefix(kMagic.size());
+  bytes.remove_prefix(kFrameMagic.size());
   Hello hello;
   hello.version = take<std::uint32_t>(bytes);
   hello.rank = take<std::uint32_t>(bytes);
@@ -61,7 +61,7 @@ std::uint64_t hash_job_id(std::string_view job_id) {
   return hash;
 }
 
-std::string encode_frame(FrameKind kind, std::string_view payload) {
+std::string encode_frame(TcpFrameKind kind, std::string_view payload) {
   std::string bytes;
   bytes.reserve(kFrameHeaderBytes + payload.size());
   put(bytes, static_cast<std::uint32_t>(kind));
@@ -72,12 +72,12 @@ std::string encode_frame(FrameKind kind, std::string_view payload) {
 
 std::optional<FrameHeader> decode_frame_header(std::string_view bytes) {
   const auto kind = take<std::uint32_t>(bytes);
-  if (kind < static_cast<std::uint32_t>(FrameKind::kWelcome) ||
-      kind > static_cast<std::uint32_t>(FrameKind::kError)) {
+  if (kind < static_cast<std::uint32_t>(TcpFrameKind::kWelcome) ||
+      kind > static_cast<std::uint32_t>(TcpFrameKind::kError)) {
     return std::nullopt;
   }
   take<std::uint32_t>(bytes);
-  return FrameHeader{.kind = static_cast<FrameKind>(kind), .length = take<std::uint64_t>(bytes)};
+  return FrameHeader{.kind = static_cast<TcpFrameKind>(kind), .length = take<std::uint64_t>(bytes)};
 }
 
 std::string encode_gathered(const std::vector<std::string>& contributions) {

@@ -44,14 +44,14 @@ std::optional<Hello> decode_hello(std::string_view bytes);
 /// FNV-1a, 64 bits. Source: RFC 9923.
 std::uint64_t hash_job_id(std::string_view job_id);
 
-enum class FrameKind : std::uint32_t { kWelcome = 1, kData = 2, kError = 3 };
+enum class TcpFrameKind : std::uint32_t { kWelcome = 1, kData = 2, kError = 3 };
 
 struct FrameHeader {
-  FrameKind kind = FrameKind::kData;
+  TcpFrameKind kind = TcpFrameKind::kData;
   std::uint64_t length = 0;
 };
 
-std::string encode_frame(FrameKind kind, std::string_view payload);
+std::string encode_frame(TcpFrameKind kind, std::string_view payload);
 /// From at least kFrameHeaderBytes. Empty for an unknown kind.
 std::optional<FrameHeader> decode_frame_header(std::string_view bytes);
 

@@ -21,8 +21,6 @@ namespace {
 constexpr std::size_t kMostStrangers = 64;
 constexpr int kMostWarnings = 20;
 
-TimePoint now() { return SteadyClock{}.now(); }
-
 class Lobby {
  public:
   Lobby(FileDescriptor listener, const TcpOptions& options)
@@ -30,10 +28,10 @@ class Lobby {
         listener_(std::move(listener)),
         job_hash_(hash_job_id(options.job_id)),
         others_(static_cast<std::size_t>(options.size) - 1),
-        deadline_(now() + options.timeout) {}
+        deadline_(TcpConnection::now() + options.timeout) {}
 
   std::map<int, TcpConnection> await_members() {
-    while (members_.size() < others_ && now() < deadline_) {
+    while (members_.size() < others_ && TcpConnection::now() < deadline_) {
       try {
         step();
       } catch (const KoloError& failure) {
@@ -48,7 +46,7 @@ class Lobby {
       fail(contradictions_.empty() ? ErrorCode::kTimeout : ErrorCode::kConfig, std::move(what));
     }
     for (auto& [rank, connection] : members_)
-      connection.send(encode_frame(FrameKind::kWelcome, ""));
+      connection.send(encode_frame(TcpFrameKind::kWelcome, ""));
     return std::move(members_);
   }
 
@@ -95,7 +93,7 @@ class Lobby {
         drop_oldest_stranger("too many others have come and are silent, too");
       }
       strangers_.push_back({TcpConnection(std::move(socket), options_.max_contribution_bytes),
-                            now() + options_.hello_timeout});
+                            TcpConnection::now() + options_.hello_timeout});
     }
   }
 
@@ -127,7 +125,7 @@ class Lobby {
         const std::optional<Hello> hello = decode_hello(arrived.substr(0, kHelloBytes));
         connection.take(kHelloBytes);
         introduce(std::move(connection), *hello);
-      } else if (now() >= stranger.drop_at) {
+      } else if (TcpConnection::now() >= stranger.drop_at) {
         drop(connection, "it did not say who it is");
       } else {
         silent.push_back(std::move(stranger));
@@ -182,7 +180,7 @@ class Lobby {
                          .verb = {},
                          .bucket = {},
                          .what = fmt::format("rendezvous: rejected by rank 0: {}", why)};
-    connection.send(encode_frame(FrameKind::kError, encode_error(error)));
+    connection.send(encode_frame(TcpFrameKind::kError, encode_error(error)));
   }
 
   std::vector<TcpConnection*> members() {

@@ -28,7 +28,8 @@ std::vector<std::string> TcpServer::collect(const std::string& mine, TimePoint d
     for (auto& [rank, connection] : members_) {
       if (!given.contains(rank)) {
         if (auto frame = connection.take_frame()) {
-          if (frame->kind != FrameKind::kData) connection.close("it sent something else than data");
+          if (frame->kind != TcpFrameKind::kData)
+            connection.close("it sent something else than data");
           given.emplace(rank, std::move(frame->payload));
         }
       }
@@ -62,7 +63,7 @@ std::vector<std::string> TcpServer::collect(const std::string& mine, TimePoint d
 }
 
 void TcpServer::distribute(const std::vector<std::string>& contributions, TimePoint deadline) {
-  const std::string frame = encode_frame(FrameKind::kData, encode_gathered(contributions));
+  const std::string frame = encode_frame(TcpFrameKind::kData, encode_gathered(contributions));
   for (auto& [rank, connection] : members_) connection.send(frame);
   for (;;) {
     std::vector<int> slow;

@@ -5,7 +5,7 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kCacheLine = 64;
-constexpr std::size_t kPage = 4096;
+constexpr std::size_t kSegmentPage = 4096;
 
 constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -19,8 +19,8 @@ ShmLayout::ShmLayout(const TransportLimits& limits, std::size_t local_size)
   flags_ = round_up(sizeof(Doorbell), kCacheLine);
   counters_ = round_up(flags_ + local_size * limits.flags_per_peer * kWord, kCacheLine);
   rings_ = round_up(counters_ + limits.counters * kWord, kCacheLine);
-  data_ = round_up(rings_ + local_size * kRingPairBytes, kPage);
-  total_ = round_up(data_ + data_bytes_, kPage);
+  data_ = round_up(rings_ + local_size * kRingPairBytes, kSegmentPage);
+  total_ = round_up(data_ + data_bytes_, kSegmentPage);
 }
 
 }  // namespace kolo

@@ -29,9 +29,9 @@ TEST(TcpFrame, HelloIsToldFromOtherBytes) {
 }
 
 TEST(TcpFrame, FrameHeaderReadsBack) {
-  const auto header = decode_frame_header(encode_frame(FrameKind::kData, "12345"));
+  const auto header = decode_frame_header(encode_frame(TcpFrameKind::kData, "12345"));
   ASSERT_TRUE(header);
-  EXPECT_EQ(header->kind, FrameKind::kData);
+  EXPECT_EQ(header->kind, TcpFrameKind::kData);
   EXPECT_EQ(header->length, 5U);
   EXPECT_FALSE(decode_frame_header(std::string(kFrameHeaderBytes, '\0')));
   EXPECT_FALSE(decode_frame_header(std::string(kFrameHeaderBytes, '\xff')));

@@ -119,7 +119,7 @@ TEST_F(TcpRendezvousTest, ImpossibleHellosAreAnsweredAndDisturbNobody) {
     TcpConnection connection = stranger(encode_hello(hello));
     const auto frame = answer(connection);
     ASSERT_TRUE(frame) << why;
-    ASSERT_EQ(frame->kind, FrameKind::kError);
+    ASSERT_EQ(frame->kind, TcpFrameKind::kError);
     const auto error = decode_error(frame->payload);
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code, ErrorCode::kConfig);
@@ -148,8 +148,8 @@ TEST_F(TcpRendezvousTest, SecondOfTheSameRankIsRejected) {
   EXPECT_THAT(decode_error(answer(rejected)->payload)->what,
               HasSubstr("rank 1 has joined already"));
   auto third = run(options(2, 3));
-  EXPECT_EQ(answer(accepted)->kind, FrameKind::kWelcome);
-  accepted.send(encode_frame(FrameKind::kData, "b"));
+  EXPECT_EQ(answer(accepted)->kind, TcpFrameKind::kWelcome);
+  accepted.send(encode_frame(TcpFrameKind::kData, "b"));
   EXPECT_FALSE(first.get());
   EXPECT_FALSE(third.get());
 }
@@ -241,8 +241,8 @@ TEST_F(TcpRendezvousTest, StrangersDoNotTakeTheLastDescriptors) {
   auto first = run(mine);
   const auto welcome = answer(second);
   ASSERT_TRUE(welcome);
-  EXPECT_EQ(welcome->kind, FrameKind::kWelcome);
-  second.send(encode_frame(FrameKind::kData, "b"));
+  EXPECT_EQ(welcome->kind, TcpFrameKind::kWelcome);
+  second.send(encode_frame(TcpFrameKind::kData, "b"));
   const auto error = first.get();
   EXPECT_FALSE(error) << error->to_string();
 }
@@ -291,7 +291,7 @@ TEST_F(TcpRendezvousTest, RankThatLeavesIsNamedOnAll) {
   auto first = run(options(0, 3));
   auto third = run(options(2, 3));
   TcpConnection leaving = stranger(encode_hello(hello(1, 3)));
-  EXPECT_EQ(answer(leaving)->kind, FrameKind::kWelcome);
+  EXPECT_EQ(answer(leaving)->kind, TcpFrameKind::kWelcome);
   leaving.close("");
   for (auto* rank : {&first, &third}) {
     const auto error = rank->get();
@@ -304,8 +304,8 @@ TEST_F(TcpRendezvousTest, RankThatLeavesIsNamedOnAll) {
 TEST_F(TcpRendezvousTest, HugeLengthEndsTheRankThatAnnouncedIt) {
   auto first = run(options(0, 2));
   TcpConnection huge = stranger(encode_hello(hello(1, 2)));
-  EXPECT_EQ(answer(huge)->kind, FrameKind::kWelcome);
-  std::string header = encode_frame(FrameKind::kData, "");
+  EXPECT_EQ(answer(huge)->kind, TcpFrameKind::kWelcome);
+  std::string header = encode_frame(TcpFrameKind::kData, "");
   header[kFrameHeaderBytes - 2] = '\x7f';  // The length is now near 2^55.
   huge.send(header);
   const auto error = first.get();
