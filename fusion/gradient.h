@@ -54,9 +54,9 @@ struct GradientOptions {
   /// that are not sent sparsely; see `GradientSet::absent` and `GradientSet::set_samples`.
   ///
   /// Rounding: gradients are averaged over all ranks, then multiplied by N / contributing ranks,
-  ///           or by N / samples, and rounded to their dtype. Where all ranks contribute, and so
-  ///           that factor is one, the bits are those of all ranks. With samples each contribution
-  ///           is rounded once more, after its multiplication.
+  ///           or by N / samples, and rounded to their dtype. With contributing ranks, where all
+  ///           ranks contribute, the bits are those of all ranks. With samples each contribution
+  ///           is also rounded after its multiplication.
   Divisor divisor = Divisor::kAllRanks;
 };
 
