@@ -89,6 +89,8 @@ class GroupTransport final : public Transport {
   std::vector<int> wake_fds() const override { return job_.wake_fds(); }
 
   std::optional<Error> failure() const override { return job_.failure(); }
+  /// The job's transport stays.
+  void say_goodbye() override {}
   /// Nothing is sent any more; what is in flight stays so until the job's transport shuts down.
   void shutdown(bool) override { closed_ = true; }
   TrafficCounters traffic(int peer) const override {

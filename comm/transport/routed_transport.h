@@ -69,6 +69,10 @@ class RoutedTransport final : public Transport {
   std::vector<int> wake_fds() const override;
 
   std::optional<Error> failure() const override { return failure_; }
+  void say_goodbye() override {
+    local_->say_goodbye();
+    network_->say_goodbye();
+  }
   void shutdown(bool orderly) override;
   TrafficCounters traffic(int peer) const override { return way_to(peer).traffic(peer); }
 

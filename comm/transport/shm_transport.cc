@@ -216,9 +216,19 @@ void ShmTransport::disarm() {
   check_due_ = true;
 }
 
+void ShmTransport::say_goodbye() {
+  if (closed_) return;
+  for (const auto& peer : peers_) {
+    // A peer that has gone already needs no goodbye.
+    if (!peer->socket) continue;
+    ::send(peer->socket.get(), kGoodbye.data(), kGoodbye.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+}
+
 void ShmTransport::shutdown(bool orderly) {
   if (closed_) return;
   if (orderly) tell_strays();
+  if (orderly) say_goodbye();
   closed_ = true;
   matcher_.cancel();
   control_.clear();
@@ -229,10 +239,6 @@ void ShmTransport::shutdown(bool orderly) {
     if (peer->receive) peer->receive->done->state = Completion::State::kIdle;
     peer->receive.reset();
     if (!peer->socket) continue;
-    if (orderly) {
-      // A peer that has gone already needs no goodbye.
-      ::send(peer->socket.get(), kGoodbye.data(), kGoodbye.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
     ::shutdown(peer->socket.get(), SHUT_RDWR);
     peer->socket.reset();
     peer->ring(Doorbell::News::kUrgent);

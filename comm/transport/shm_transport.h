@@ -61,6 +61,7 @@ class ShmTransport final : public Transport {
   std::vector<int> wake_fds() const override { return {waiter_.get()}; }
 
   std::optional<Error> failure() const override { return failure_; }
+  void say_goodbye() override;
   void shutdown(bool orderly) override;
   TrafficCounters traffic(int peer) const override;
 

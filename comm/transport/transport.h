@@ -96,6 +96,10 @@ class MessageTransport {
   /// The first failure noticed, if any.
   virtual std::optional<Error> failure() const = 0;
 
+  /// This rank is about to leave after a failure that all ranks are being told of: peers report its
+  /// `shutdown` as no failure of its own. Best effort.
+  virtual void say_goodbye() = 0;
+
   /// Cancels everything in flight (pending completions become kIdle), lets mapped and connected
   /// peers know that this rank has gone, and releases what peers could wait for. `orderly` says
   /// that this is an agreed end, which peers do not report as a failure; a message that has arrived

@@ -130,11 +130,23 @@ class UcxTransportImpl final : public UcxTransport {
     return {event_fd_};
   }
 
+  /// A peer that only sends here would report the end of its connection as well.
+  void say_goodbye() override {
+    if (closed_) return;
+    say_goodbye_on_connections();
+    for (int rank = 0; rank < config_.world_size; ++rank) {
+      Peer& peer = peers_[rank];
+      const bool is_open = peer.endpoints != decltype(peer.endpoints){};
+      if (is_open || peer.said_goodbye || peer.traffic.data_received == 0) continue;
+      send_copy(peer, UcxLane::kControl, kControlTag | kGoodbyeBit, {});
+    }
+  }
+
   void shutdown(bool orderly) override {
     if (closed_) return;
     const TimePoint deadline =
         TimePoint(std::chrono::steady_clock::now()) + config_.shutdown_within;
-    if (orderly) say_goodbye();
+    if (orderly) say_goodbye_on_connections();
     closed_ = true;
     for (Operation& operation : operations_) {
       if (operation.receives && operation.request != nullptr) {
@@ -242,7 +254,7 @@ class UcxTransportImpl final : public UcxTransport {
   }
 
   /// On every connection, so that its goodbye is there before its end.
-  void say_goodbye() {
+  void say_goodbye_on_connections() {
     peers_.for_each_open(
         [&](Peer& peer, UcxLane lane) { send_copy(peer, lane, kControlTag | kGoodbyeBit, {}); });
   }

@@ -205,6 +205,8 @@ class InProcessTransport final : public Transport {
 
   std::optional<Error> failure() const override { return failure_; }
 
+  void say_goodbye() override { said_goodbye_ = true; }
+
   void shutdown(bool orderly) override {
     if (closed_) return;
     if (orderly) tell_strays();
@@ -213,7 +215,8 @@ class InProcessTransport final : public Transport {
     sent_.clear();
     matcher_.cancel();
     control_.clear();
-    mine().presence.store(orderly ? Presence::kLeft : Presence::kLost, std::memory_order_release);
+    mine().presence.store(orderly || said_goodbye_ ? Presence::kLeft : Presence::kLost,
+                          std::memory_order_release);
     for (const auto& station : stations_) station->ring(Doorbell::News::kUrgent);
   }
 
@@ -297,6 +300,7 @@ class InProcessTransport final : public Transport {
   std::deque<ControlFrame> control_;
   std::vector<TrafficCounters> traffic_;
   std::optional<Error> failure_;
+  bool said_goodbye_ = false;
   bool closed_ = false;
 };
 

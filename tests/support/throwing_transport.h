@@ -164,6 +164,10 @@ class ThrowingTransport final : public Transport {
     hook_.pass("failure");
     return transport_->failure();
   }
+  void say_goodbye() override {
+    fault_.pass("say_goodbye");
+    transport_->say_goodbye();
+  }
   void shutdown(bool orderly) override {
     hook_.pass("shutdown");
     transport_->shutdown(orderly);

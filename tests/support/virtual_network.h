@@ -187,6 +187,7 @@ class VirtualNetwork::End final : public MessageTransport {
   void disarm() override { refuse(); }
   std::vector<int> wake_fds() const override { return {}; }
   std::optional<Error> failure() const override { return std::nullopt; }
+  void say_goodbye() override {}
   void shutdown(bool) override {}
   TrafficCounters traffic(int) const override { return {}; }
 

@@ -35,6 +35,7 @@ class NetworkThatTakes final : public MessageTransport {
   void disarm() override {}
   std::vector<int> wake_fds() const override { return {}; }
   std::optional<Error> failure() const override { return std::nullopt; }
+  void say_goodbye() override {}
   void shutdown(bool) override {}
   TrafficCounters traffic(int) const override { return {}; }
   void expect_messages_in(std::span<std::byte> memory) override { expected.push_back(memory); }
