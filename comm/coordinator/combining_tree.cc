@@ -6,15 +6,19 @@ namespace kolo {
 
 CombiningTree CombiningTree::build(int rank, const ProcessGrid& grid, int arity) {
   const int node = grid.node(rank);
+  const int local = grid.local_rank(rank);
+  const auto& ranks = grid.ranks_of_node(node);
+  const auto in_node = [&](int index) { return ranks[static_cast<std::size_t>(index)]; };
   CombiningTree tree{.rank = rank, .root = grid.leader(0), .children = {}, .child_leaders = {}};
-  if (rank != grid.leader(node)) {
-    tree.parent = grid.leader(node);
+  const int last_local = std::min(arity * local + arity, static_cast<int>(ranks.size()) - 1);
+  for (int child = arity * local + 1; child <= last_local; ++child) {
+    tree.children.push_back(in_node(child));
+  }
+  if (local > 0) {
+    tree.parent = in_node((local - 1) / arity);
     return tree;
   }
   if (node > 0) tree.parent = grid.leader((node - 1) / arity);
-  for (int peer : grid.ranks_of_node(node)) {
-    if (peer != rank) tree.children.push_back(peer);
-  }
   const int last = std::min(arity * node + arity, grid.num_nodes() - 1);
   for (int child = arity * node + 1; child <= last; ++child) {
     tree.child_leaders.push_back(grid.leader(child));

@@ -6,8 +6,9 @@
 
 namespace kolo {
 
-/// One rank's place in the tree that agreement runs along: the ranks of a node hang on its leader,
-/// leaders form a tree of the given arity in the order of nodes. The root is the leader of node 0.
+/// One rank's place in the tree that agreement runs along: the ranks of a node form a tree of the
+/// given arity under its leader, leaders form another in the order of nodes. The root is the leader
+/// of node 0. So no rank has more than twice the arity of children, whatever the nodes are like.
 ///
 ///   nodes {0 1} {2 3} {4 5}, arity 2:      0 - 1, 2, 4        2 - 3        4 - 5
 ///

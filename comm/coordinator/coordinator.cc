@@ -1,30 +1,13 @@
 #include "comm/coordinator/coordinator.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
-#include <fmt/format.h>
-
+#include "comm/base/contains.h"
 #include "comm/base/log.h"
+#include "comm/coordinator/failure_notice.h"
 
 namespace kolo {
-namespace {
-
-/// Between the complaints of a rank, each of which makes the root ask all ranks. It does not grow
-/// with the age of what is pending, so a rank that freezes late is noticed as soon as any other.
-Duration complaint_interval(const CoordinatorOptions& options) {
-  return std::min(options.mismatch_after, options.peer_timeout / 8);
-}
-
-/// Short enough that a frozen peer is named within 1.25 `peer_timeout`, even if it freezes right
-/// after a complaint was answered.
-Duration check_interval(const CoordinatorOptions& options) {
-  return std::min(options.mismatch_after / 4, options.peer_timeout / 16);
-}
-
-}  // namespace
-
 Coordinator::Coordinator(Transport& transport, const ProcessGrid& grid, const Clock& clock,
                          CoordinatorOptions options, const std::atomic<int>* user_threads,
                          ControlSwitch* control_switch, MessageFrames* messages)
@@ -41,7 +24,9 @@ Coordinator::Coordinator(Transport& transport, const ProcessGrid& grid, const Cl
       negotiator_(tree_),
       inspector_(grid.world_size(), {.confirm_after = options_.mismatch_after,
                                      .warn_after = options_.warn_after,
-                                     .stall_after = options_.stall_after}) {}
+                                     .stall_after = options_.stall_after}),
+      inquiry_(tree_),
+      watch_(options_.peer_timeout) {}
 
 /// The leader's memory counts the local arrivals of each bucket, and behind those how many of its
 /// iterations all nodes have released.
@@ -136,7 +121,8 @@ void Coordinator::receive() {
     if (switch_ != nullptr && switch_->take(incoming_)) continue;
     const auto frame = decode(incoming_.bytes);
     if (frame) {
-      silence_.erase(incoming_.peer);
+      watch_.heard(incoming_.peer);
+      if (incoming_.peer == tree_.parent) parent_owes_answer_ = false;
       handle(incoming_.peer, *frame);
     } else {
       fail(
@@ -153,20 +139,23 @@ void Coordinator::receive() {
 void Coordinator::handle(int peer, const Frame& frame) {
   switch (frame.kind) {
     case FrameKind::kStalled:
-      inspector_.stalled(frame.topic);
+      if (!contains(tree_.children, peer)) return fail_stray(peer);
       send(peer, {.kind = FrameKind::kPong});
+      take_complaint(frame.topic);
       break;
     case FrameKind::kQuery:
-      // The root asks about everything that is pending, so there is no need to complain as well.
-      next_complaint_ = later(clock_.now(), complaint_interval(options_));
-      last_.look(clock_.now());
-      send(peer, report(frame));
+      if (peer != tree_.parent) return fail_stray(peer);
+      inquire(frame);
       break;
     case FrameKind::kReport:
-      conclude(inspector_.report(peer, frame, clock_.now()));
+      if (!contains(tree_.children, peer)) return fail_stray(peer);
+      inquiry_.report(peer, frame.least, frame.report);
+      answer();
       break;
     case FrameKind::kWarn:
+      if (peer != tree_.parent) return fail_stray(peer);
       warn(frame.error.what);
+      send_to_children(frame);
       break;
     case FrameKind::kPing:
       send(peer, {.kind = FrameKind::kPong});
@@ -174,7 +163,7 @@ void Coordinator::handle(int peer, const Frame& frame) {
     case FrameKind::kPong:
       break;
     case FrameKind::kFail:
-      if (!failure_) failure_ = frame.error;
+      if (!failure_) tell(frame.error, peer);
       break;
     case FrameKind::kOffer:
     case FrameKind::kTake:
@@ -200,11 +189,10 @@ void Coordinator::send(int peer, const Frame& frame) {
   transport_.send_control(peer, outgoing_);
 }
 
-void Coordinator::send_to_others(const Frame& frame, int except) {
+void Coordinator::send_to_children(const Frame& frame) {
+  if (tree_.children.empty()) return;
   encode(frame, outgoing_);
-  for (int peer = 0; peer < grid_.world_size(); ++peer) {
-    if (peer != transport_.rank() && peer != except) transport_.send_control(peer, outgoing_);
-  }
+  for (const int child : tree_.children) transport_.send_control(child, outgoing_);
 }
 
 void Coordinator::flush() {
@@ -229,15 +217,7 @@ void Coordinator::flush() {
     }
   }
   for (const Topic& topic : negotiator_.take_conflicts()) inspector_.conflict(topic);
-  if (const auto query = inspector_.next_query()) {
-    next_complaint_ = later(clock_.now(), complaint_interval(options_));
-    last_.look(clock_.now());
-    send_to_others(*query);
-    for (int peer = 0; peer < grid_.world_size(); ++peer) {
-      if (peer != transport_.rank()) expect_answer(peer);
-    }
-    conclude(inspector_.report(transport_.rank(), report(*query), clock_.now()));
-  }
+  if (const auto query = inspector_.next_query()) inquire(*query);
 }
 
 void Coordinator::count_arrivals() {
@@ -285,148 +265,6 @@ void Coordinator::forget_rejected(const Frame& decision) {
   }
 }
 
-void Coordinator::conclude(const std::optional<StallInspector::Finding>& finding) {
-  if (const auto warning = inspector_.take_warning()) {
-    warn(warning->text);
-    if (warning->is_for_all_ranks) {
-      send_to_others({.kind = FrameKind::kWarn, .error = {.what = warning->text}});
-    }
-  }
-  if (!finding) return;
-  Error error = finding->error;
-  error.group = options_.group;
-  log::report(error);
-  negotiator_.reject(finding->topics, error);
-}
-
-void Coordinator::warn(std::string_view text) const {
-  log::warn(options_.group.empty() ? std::string(text)
-                                   : fmt::format("group {}: {}", options_.group, text));
-}
-
-template <typename Visit>
-void Coordinator::for_each_pending(Visit visit) {
-  for (auto& [topic, proposal] : proposals_) visit(proposal.pending);
-  for (Pending& pending : arrivals_) visit(pending);
-  for (Pending& pending : begun_) visit(pending);
-}
-
-template <typename Visit>
-void Coordinator::for_each_pending(Visit visit) const {
-  for (const auto& [topic, proposal] : proposals_) visit(proposal.pending);
-  for (const Pending& pending : arrivals_) visit(pending);
-  for (const Pending& pending : begun_) visit(pending);
-}
-
-std::string Coordinator::describe_wait() const {
-  std::string text;
-  const auto add = [&](std::string_view topic) {
-    text += fmt::format("{}{}", text.empty() ? "agreement on " : ", ",
-                        topic.substr(0, topic.find('\n')));
-  };
-  for_each_pending([&](const Pending& pending) { add(pending.text); });
-  return text.empty() ? "no agreement" : text;
-}
-
-Frame Coordinator::report(const Frame& query) const {
-  Frame frame{.kind = FrameKind::kReport, .least = query.least, .last = last_.at(clock_.now())};
-  std::map<const Waited*, int> waiters;
-  for_each_pending([&](const Pending& pending) {
-    const int count = waiters[pending.waited] = pending.waited->waiters();
-    const bool is_in_full = pending.topic == query.topic;
-    frame.pending.push_back(
-        {.topic = pending.topic,
-         .blocking = count > 0,
-         .text = std::string(is_in_full ? pending.text
-                                        : pending.text.substr(0, pending.text.find('\n'))),
-         .name = pending.name});
-  });
-  for (const Topic& topic : query.topics) {
-    const auto bucket = bucket_of(topic.key);
-    if (bucket >= ended_.size() || ended_[bucket] <= topic.round) continue;
-    frame.pending.push_back({.topic = topic, .past = true});
-  }
-  int waiting = 0;
-  for (const auto& [waited, count] : waiters) waiting += count;
-  const int threads = user_threads_ == nullptr ? 0 : user_threads_->load(std::memory_order_acquire);
-  frame.all_wait = waiting > 0 && waiting >= threads;
-  return frame;
-}
-
-bool Coordinator::is_check_due(bool runs) {
-  if (failure_) return false;
-  if (runs || waiting()) return clock_.now() >= next_check_;
-  last_check_.reset();
-  if (!silence_.empty()) silence_.clear();
-  if (!watched_.empty()) watched_.clear();
-  return false;
-}
-
-void Coordinator::check_peers(std::span<const int> awaited) {
-  const TimePoint now = clock_.now();
-  next_check_ = later(now, check_interval(options_));
-  last_.look(now);
-  count_silence(now, awaited);
-  if (failure_) return;
-  complain(now);
-  inspector_.tick(now);
-  ping_silent(awaited);
-}
-
-/// Adds the time since the last check to the silence of peers. Time in which this rank itself was
-/// stopped proves nothing about them, so one check adds a quarter of the limit at most.
-void Coordinator::count_silence(TimePoint now, std::span<const int> awaited) {
-  const Duration elapsed = last_check_ ? now - *last_check_ : Duration(0);
-  last_check_ = now;
-  for (auto& [peer, silence] : silence_) {
-    silence += std::min(elapsed, options_.peer_timeout / 4);
-    if (silence < options_.peer_timeout) continue;
-    const bool is_awaited = std::find(awaited.begin(), awaited.end(), peer) != awaited.end();
-    const auto seconds = std::chrono::duration<double>(options_.peer_timeout).count();
-    fail({.code = ErrorCode::kPeerLost,
-          .rank = transport_.rank(),
-          .peer = peer,
-          .verb = is_awaited ? "run" : "agree",
-          .what = fmt::format("rank {} has been silent for {:.3g} s; if it was only slow, raise "
-                              "peer_timeout",
-                              peer, seconds)});
-    return;
-  }
-}
-
-/// A peer that something waits for in two consecutive checks is asked for a sign of life. A rank
-/// that owes the root a report may have frozen after an older frame of its own seemed to answer.
-void Coordinator::ping_silent(std::span<const int> awaited) {
-  const std::set<int> previous =
-      std::exchange(watched_, std::set<int>(awaited.begin(), awaited.end()));
-  for (const int rank : inspector_.silent_ranks()) watched_.insert(rank);
-  for (const int peer : watched_) {
-    if (!previous.contains(peer)) continue;
-    if (!silence_.contains(peer)) send(peer, {.kind = FrameKind::kPing});
-    expect_answer(peer);
-  }
-}
-
-/// One complaint stands for everything that is pending here: the root asks about all of it.
-void Coordinator::complain(TimePoint now) {
-  const Pending* oldest = nullptr;
-  for_each_pending([&](Pending& pending) {
-    if (!pending.since) pending.since = now;
-    if (oldest == nullptr || *pending.since < *oldest->since) oldest = &pending;
-  });
-  const Duration interval = complaint_interval(options_);
-  if (oldest == nullptr || now - *oldest->since < interval || now < next_complaint_) return;
-  next_complaint_ = later(now, interval);
-  if (tree_.root == transport_.rank()) {
-    inspector_.stalled(oldest->topic);
-  } else {
-    send(tree_.root, {.kind = FrameKind::kStalled, .topic = oldest->topic});
-    expect_answer(tree_.root);
-  }
-}
-
-void Coordinator::expect_answer(int peer) { silence_.try_emplace(peer, Duration(0)); }
-
 void Coordinator::fail(const Error& error) {
   Error named = error;
   named.group = options_.group;
@@ -439,12 +277,19 @@ void Coordinator::fail_with(Error error) {
   leave(error);
 }
 
-/// Tells every rank itself, since the tree may lead through the lost one. Ranks that were told pass
-/// nothing on.
 void Coordinator::leave(const Error& error) {
-  if (failure_) return;
+  if (!failure_) tell(error, -1);
+}
+
+/// Ends the job here and passes the notice on. An error of the job names no rank of a group.
+void Coordinator::tell(const Error& error, int teller) {
   failure_ = error;
-  send_to_others({.kind = FrameKind::kFail, .error = error}, error.peer);
+  const int lost = error.group == options_.group ? error.peer : -1;
+  encode({.kind = FrameKind::kFail, .error = error}, outgoing_);
+  for (const int rank : ranks_to_tell(grid_, tree_, lost, teller)) {
+    transport_.send_control(rank, outgoing_);
+  }
+  has_told_ = true;
 }
 
 }  // namespace kolo

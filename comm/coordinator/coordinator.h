@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,8 +11,10 @@
 #include <vector>
 
 #include "comm/base/clock.h"
+#include "comm/coordinator/inquiry.h"
 #include "comm/coordinator/last_act.h"
 #include "comm/coordinator/negotiator.h"
+#include "comm/coordinator/peer_watch.h"
 #include "comm/coordinator/stall_inspector.h"
 #include "comm/coordinator/waited.h"
 #include "comm/schedule/bucket_layout.h"
@@ -69,9 +70,12 @@ struct Agreed {
 /// agreement; the coordinator knows only which of them have begun and not ended here.
 ///
 /// Nothing is sent while nothing is pending. A rank whose oldest pending topic makes no progress
-/// complains to the root, which asks all ranks (`StallInspector`). Ranks that running buckets or
-/// inquiries wait for are pinged; a rank that does not answer within `peer_timeout` is lost. Both
-/// are repeated at bounded intervals, so a rank that freezes at any time is noticed.
+/// complains; one complaint per subtree and interval reaches the root, which asks all ranks
+/// (`StallInspector`). Questions go down the tree, and one report per subtree comes up (`Inquiry`).
+/// Ranks that running buckets or inquiries wait for are pinged; a rank that does not answer within
+/// `peer_timeout` is lost. Both are repeated at bounded intervals, so a rank that freezes at any
+/// time is noticed by its neighbours. That the job has failed goes along the tree, too, and around
+/// a lost rank (`ranks_to_tell`).
 ///
 /// Threads: one, the transport's. Never blocks.
 class Coordinator {
@@ -132,6 +136,8 @@ class Coordinator {
   /// The same for an error of this rank's program, which reports it itself.
   void leave(const Error& error);
   const std::optional<Error>& failure() const { return failure_; }
+  /// Whether the notice of the failure is on its way to all ranks.
+  bool has_told() const { return has_told_; }
 
   /// "agreement on 'x': ..., 'y': ...", or "no agreement".
   std::string describe_wait() const;
@@ -139,7 +145,7 @@ class Coordinator {
   /// Whether anything waits for other ranks, so that time matters, or a decision is to be taken.
   bool waiting() const {
     return !proposals_.empty() || !arrivals_.empty() || !begun_.empty() || !decisions_.empty() ||
-           inspector_.is_busy();
+           inspector_.is_busy() || inquiry_.is_open() || parent_owes_answer_;
   }
 
  private:
@@ -163,23 +169,25 @@ class Coordinator {
   void handle(int peer, const Frame& frame);
   void fail_stray(int peer);
   void send(int peer, const Frame& frame);
-  void send_to_others(const Frame& frame, int except = -1);
+  void send_to_children(const Frame& frame);
   void flush();
+  void inquire(const Frame& query);
+  void answer();
   void count_arrivals();
   bool forget(const Topic& topic);
   void forget_rejected(const Frame& decision);
   void conclude(const std::optional<StallInspector::Finding>& finding);
   void warn(std::string_view text) const;
-  Frame report(const Frame& query) const;
+  JointReport report(const Frame& query) const;
   template <typename Visit>
   void for_each_pending(Visit visit);
   template <typename Visit>
   void for_each_pending(Visit visit) const;
   void fail_with(Error error);
+  void tell(const Error& error, int teller);
   void complain(TimePoint now);
-  void count_silence(TimePoint now, std::span<const int> awaited);
-  void ping_silent(std::span<const int> awaited);
-  void expect_answer(int peer);
+  void take_complaint(const Topic& topic);
+  void pass_complaint(const Topic& topic);
   std::uint32_t released_counter(BucketId bucket) const;
 
   Transport& transport_;
@@ -193,7 +201,8 @@ class Coordinator {
   int leader_;
   std::uint64_t local_size_;
   Negotiator negotiator_;
-  StallInspector inspector_;
+  StallInspector inspector_;  // the root's
+  Inquiry inquiry_;
   std::map<std::uint64_t, std::uint64_t> rounds_;  // by key: decisions so far
   std::map<std::uint64_t, Error> refused_;         // by key: why the next use fails
   std::map<Topic, Proposal> proposals_;            // of this rank, undecided
@@ -204,14 +213,14 @@ class Coordinator {
   LastActNote last_;
   std::vector<Frame> decisions_;
   std::vector<Agreed> agreed_, taken_;
-  std::map<int, Duration> silence_;  // of peers that were asked something
-  std::set<int> watched_;            // peers that something waited for at the last check
+  PeerWatch watch_;
   TimePoint next_check_{};
-  std::optional<TimePoint> last_check_;  // none after a time in which nothing waited
   TimePoint next_complaint_{};
+  bool parent_owes_answer_ = false;  // to a complaint
   ControlFrame incoming_;
   std::vector<std::byte> outgoing_;
   std::optional<Error> failure_;
+  bool has_told_ = false;
 };
 
 }  // namespace kolo

@@ -1,10 +1,6 @@
 #include "comm/coordinator/frame.h"
 
-#include <algorithm>
-#include <chrono>
-#include <iterator>
-
-#include <xxhash.h>
+#include <utility>
 
 #include "comm/base/byte_codec.h"
 #include "comm/base/check.h"
@@ -33,23 +29,6 @@ Offer read_offer(ByteReader& reader) {
   return offer;
 }
 
-constexpr std::size_t kTopicBytes = 16;
-constexpr std::size_t kLeastPendingBytes = kTopicBytes + 13;
-constexpr unsigned kBlockingBit = 1;
-constexpr unsigned kPastBit = 2;
-
-void write(ByteWriter& writer, const Topic& topic) {
-  writer.number(topic.key);
-  writer.number(topic.round);
-}
-
-Topic read_topic(ByteReader& reader) {
-  Topic topic;
-  topic.key = reader.number<std::uint64_t>();
-  topic.round = reader.number<std::uint64_t>();
-  return topic;
-}
-
 bool has_topics(FrameKind kind) { return kind == FrameKind::kReject || kind == FrameKind::kQuery; }
 bool has_error(FrameKind kind) {
   return kind == FrameKind::kReject || kind == FrameKind::kWarn || kind == FrameKind::kFail ||
@@ -57,8 +36,6 @@ bool has_error(FrameKind kind) {
 }
 
 }  // namespace
-
-std::uint64_t name_key(std::string_view name) { return XXH3_64bits(name.data(), name.size()) >> 1; }
 
 void encode(const Frame& frame, std::vector<std::byte>& bytes) {
   bytes.clear();
@@ -71,19 +48,7 @@ void encode(const Frame& frame, std::vector<std::byte>& bytes) {
     writer.number(narrow<std::uint32_t>(frame.topics.size()));
     for (const Topic& topic : frame.topics) write(writer, topic);
   }
-  if (frame.kind == FrameKind::kReport) {
-    writer.number(static_cast<std::uint8_t>(frame.all_wait ? 1 : 0));
-    writer.number(narrow<std::uint32_t>(frame.pending.size()));
-    for (const PendingTopic& pending : frame.pending) {
-      write(writer, pending.topic);
-      writer.number(static_cast<std::uint8_t>((pending.blocking ? kBlockingBit : 0) |
-                                              (pending.past ? kPastBit : 0)));
-      writer.number(pending.name);
-      writer.text(pending.text);
-    }
-    writer.text(frame.last.text);
-    writer.number(static_cast<std::uint64_t>(frame.last.age.count()));
-  }
+  if (frame.kind == FrameKind::kReport) write(writer, frame.report);
   if (has_error(frame.kind)) write_error(writer, frame.error);
   if (frame.kind == FrameKind::kOffer) {
     write(writer, frame.offer);
@@ -105,18 +70,9 @@ std::optional<Frame> decode(std::span<const std::byte> bytes) {
     for (Topic& topic : frame.topics) topic = read_topic(reader);
   }
   if (frame.kind == FrameKind::kReport) {
-    frame.all_wait = reader.number<std::uint8_t>() != 0;
-    frame.pending.resize(reader.list(kLeastPendingBytes));
-    for (PendingTopic& pending : frame.pending) {
-      pending.topic = read_topic(reader);
-      const auto bits = reader.number<std::uint8_t>();
-      pending.blocking = (bits & kBlockingBit) != 0;
-      pending.past = (bits & kPastBit) != 0;
-      pending.name = reader.number<std::uint64_t>();
-      pending.text = reader.text();
-    }
-    frame.last.text = reader.text();
-    frame.last.age = std::chrono::milliseconds(reader.number<std::uint64_t>());
+    auto report = read_joint_report(reader);
+    if (!report) return std::nullopt;
+    frame.report = std::move(*report);
   }
   if (has_error(frame.kind)) {
     auto error = read_error(reader);

@@ -1,40 +1,17 @@
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "comm/base/dtype.h"
 #include "comm/base/error.h"
-#include "comm/coordinator/last_act.h"
-#include "comm/schedule/bucket_layout.h"
+#include "comm/coordinator/joint_report.h"
+#include "comm/coordinator/topic.h"
 
 namespace kolo {
-
-/// Something that ranks agree on: the `round`-th use of `key`. A key is the hash of a name while it
-/// is negotiated, or `bucket_key` with the iteration as round once buckets exist.
-struct Topic {
-  std::uint64_t key = 0;
-  std::uint64_t round = 0;
-
-  friend auto operator<=>(const Topic&, const Topic&) = default;
-};
-
-/// Key of a name: 63 bits of XXH3.
-std::uint64_t name_key(std::string_view name);
-
-/// Key of a bucket's readiness: the top bit is set, which no name's is.
-inline constexpr std::uint64_t kBucketKeyBit = std::uint64_t{1} << 63;
-constexpr std::uint64_t bucket_key(BucketId bucket) { return kBucketKeyBit | bucket; }
-constexpr bool is_bucket_key(std::uint64_t key) { return (key & kBucketKeyBit) != 0; }
-constexpr BucketId bucket_of(std::uint64_t key) {
-  return static_cast<BucketId>(key & ~kBucketKeyBit);
-}
 
 enum class FrameKind : std::uint8_t {
   kPropose,  ///< Up: my whole subtree proposes the topic, with the least and greatest value.
@@ -42,29 +19,17 @@ enum class FrameKind : std::uint8_t {
   kReject,   ///< Down: `topics` fail with `error`.
   kArrive,   ///< Up, between leaders: my subtree is ready for the topic.
   kRelease,  ///< Down, between leaders: all ranks are ready for the topic.
-  kStalled,  ///< Any rank to the root: the topic makes no progress here.
-  kQuery,    ///< Root to any rank: report what is pending at your rank.
-  kReport,   ///< Any rank to the root: the answer.
-  kWarn,     ///< Root to any rank: log `error.what` as a warning.
+  kStalled,  ///< Up: the topic makes no progress in my subtree.
+  kQuery,    ///< Down: report what is pending in your subtree.
+  kReport,   ///< Up: the answer.
+  kWarn,     ///< Down: log `error.what` as a warning.
   kPing,     ///< Any to any: are you there?
   kPong,     ///< The answer, also to kStalled.
-  kFail,     ///< Any to any: the job has failed with `error`.
+  kFail,     ///< Up and down, and around a lost rank: the job has failed with `error`.
   kOffer,    ///< Sender to receiver: a message of `offer`, with its elements if it is small.
   kTake,     ///< Receiver to sender: it has a buffer for that message, which is to come now.
   kRefuse,   ///< Receiver to sender: that message fails with `error` on both.
   kRoom,     ///< Receiver to sender: there is room for more messages that come unasked.
-};
-
-/// One entry of a rank's report.
-struct PendingTopic {
-  Topic topic;
-  bool blocking = false;  ///< A thread of the rank waits for it.
-  std::string text = {};  ///< Description, one line per tensor.
-  /// Uses of one name are matched in order, so two ranks that have different topics of one name
-  /// pending disagree. 0: the topic has no such name.
-  std::uint64_t name = 0;
-  /// The rank has submitted the topic and it has ended there: it is not pending.
-  bool past = false;
 };
 
 /// How the elements of a message between two ranks travel.
@@ -97,12 +62,9 @@ struct Frame {
   /// received.
   std::uint64_t greatest = 0;
   std::vector<Topic> topics{};  ///< kReject. kQuery: topics that may have ended at some ranks.
-  std::vector<PendingTopic> pending{};  ///< kReport.
-  bool all_wait =
-      false;       ///< kReport: every thread that uses the runtime waits for a pending topic.
-  LastAct last{};  ///< kReport: what the rank did last.
-  Error error{};   ///< kReject, kWarn, kFail, kRefuse.
-  Offer offer{};   ///< kOffer.
+  JointReport report{};         ///< kReport.
+  Error error{};                ///< kReject, kWarn, kFail, kRefuse.
+  Offer offer{};                ///< kOffer.
   /// kOffer: the elements, if the offer carries them. In a decoded frame they refer to its bytes.
   std::span<const std::byte> payload{};
 };

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "comm/coordinator/stall_table.h"
 
@@ -14,11 +13,6 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kMostGroupsQuoted = 8;
-
-/// "rank 3" or "ranks 0, 1, 2".
-std::string ranks_text(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
-}
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -30,17 +24,16 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 /// "rank 1 SINGULAR a; ranks 0, 2 PLURAL b".
-std::string quote(const std::map<std::string, std::vector<int>>& ranks_by_text,
-                  std::string_view singular, std::string_view plural) {
-  std::vector<std::pair<std::vector<int>, std::string>> groups;
-  for (const auto& [text, ranks] : ranks_by_text) groups.emplace_back(ranks, text);
-  std::sort(groups.begin(), groups.end());
+std::string quote(const std::map<std::string, RankSet>& ranks_by_text, std::string_view singular,
+                  std::string_view plural) {
+  std::vector<std::pair<std::string, RankSet>> kinds(ranks_by_text.begin(), ranks_by_text.end());
+  std::ranges::stable_sort(kinds, {}, [](const auto& kind) { return kind.second.first(); });
   std::string result;
-  for (std::size_t i = 0; i < groups.size(); ++i) {
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
     if (i == kMostGroupsQuoted) return result + "; ...";
-    const bool one = groups[i].first.size() == 1;
-    result += fmt::format("{}{} {} {}", i == 0 ? "" : "; ", ranks_text(groups[i].first),
-                          one ? singular : plural, groups[i].second);
+    const auto& [text, ranks] = kinds[i];
+    result += fmt::format("{}{} {} {}", i == 0 ? "" : "; ", ranks_text(ranks),
+                          ranks.count() == 1 ? singular : plural, text);
   }
   return result;
 }
@@ -48,7 +41,7 @@ std::string quote(const std::map<std::string, std::vector<int>>& ranks_by_text,
 }  // namespace
 
 StallInspector::StallInspector(int world_size, const Limits& limits)
-    : world_size_(world_size), limits_(limits) {}
+    : world_size_(static_cast<std::size_t>(world_size)), limits_(limits) {}
 
 void StallInspector::stalled(const Topic& topic) { stalled_.insert(topic); }
 
@@ -61,7 +54,6 @@ void StallInspector::tick(TimePoint now) {
 std::optional<Frame> StallInspector::next_query() {
   if (!has_query()) return std::nullopt;
   asking_ = true;
-  reports_.clear();
   asked_.clear();
   Frame query{.kind = FrameKind::kQuery, .least = ++query_};
   if (!conflicts_.empty()) {
@@ -78,39 +70,28 @@ std::optional<Frame> StallInspector::next_query() {
   };
   for (const Topic& topic : std::exchange(stalled_, {})) ask(topic);
   for (const Topic& topic : blocked_) ask(topic);
-  for (const auto& [rank, topic] : suspicion_.pending) ask(topic);
+  for (const Suspect& suspect : suspects_) std::ranges::for_each(suspect.topics, ask);
   query.topics.assign(asked_.begin(), asked_.end());
   return query;
 }
 
-std::optional<StallInspector::Finding> StallInspector::report(int rank, const Frame& frame,
-                                                              TimePoint now) {
-  if (!asking_ || frame.least != query_) return std::nullopt;
-  Report& report = reports_[rank];
-  report = {frame.pending, frame.all_wait, frame.last};
-  std::erase_if(report.pending,
-                [&](const PendingTopic& entry) { return rejected_.contains(entry.topic); });
-  std::ranges::stable_sort(report.pending, {}, &PendingTopic::topic);
-  if (static_cast<int>(reports_.size()) < world_size_) return std::nullopt;
-  asking_ = false;
+std::optional<StallInspector::Finding> StallInspector::report(JointReport report, TimePoint now) {
+  if (!std::exchange(asking_, false)) return std::nullopt;
+  report_ = std::move(report);
+  for (AlikeRanks& ranks : report_.alike) {
+    std::erase_if(ranks.pending,
+                  [&](const PendingTopic& entry) { return rejected_.contains(entry.topic); });
+  }
   std::optional<Finding> finding = conclude(now);
   if (finding) rejected_.insert(finding->topics.begin(), finding->topics.end());
   return finding;
 }
 
-std::vector<int> StallInspector::silent_ranks() const {
-  std::vector<int> ranks;
-  for (int rank = 0; asking_ && rank < world_size_; ++rank) {
-    if (!reports_.contains(rank)) ranks.push_back(rank);
-  }
-  return ranks;
-}
-
 std::optional<StallInspector::Finding> StallInspector::conclude(TimePoint now) {
   if (conflict_) return explain_conflict(*std::exchange(conflict_, std::nullopt));
   blocked_.clear();
-  for (const auto& [rank, report] : reports_) {
-    for (const PendingTopic& entry : report.pending) {
+  for (const AlikeRanks& ranks : report_.alike) {
+    for (const PendingTopic& entry : ranks.pending) {
       if (entry.blocking) blocked_.insert(entry.topic);
     }
   }
@@ -119,7 +100,7 @@ std::optional<StallInspector::Finding> StallInspector::conclude(TimePoint now) {
   if (suspicion.pending.empty()) suspicion = find_deadlock();
   std::optional<Finding> finding;
   if (suspicion.pending.empty()) {
-    suspicion_ = {};
+    suspects_.clear();
     finding = follow_stalls(now);
   } else if (is_confirmed(suspicion, now)) {
     finding = explain(suspicion);
@@ -133,42 +114,55 @@ std::optional<StallInspector::Finding> StallInspector::conclude(TimePoint now) {
   return finding;
 }
 
-const PendingTopic* StallInspector::find_pending(int rank, const Topic& topic) const {
-  const std::vector<PendingTopic>& pending = reports_.at(rank).pending;
-  const auto entry = std::ranges::lower_bound(pending, topic, {}, &PendingTopic::topic);
-  return entry != pending.end() && entry->topic == topic ? &*entry : nullptr;
+const PendingTopic* StallInspector::find_pending(const AlikeRanks& ranks, const Topic& topic) {
+  const auto entry = std::ranges::lower_bound(ranks.pending, topic, {}, &PendingTopic::topic);
+  return entry != ranks.pending.end() && entry->topic == topic ? &*entry : nullptr;
 }
 
-bool StallInspector::has_submitted(int rank, const Topic& topic) const {
-  if (find_pending(rank, topic) != nullptr) return true;
+bool StallInspector::waits(const AlikeRanks& ranks, const Topic& topic) {
+  const PendingTopic* entry = find_pending(ranks, topic);
+  return entry != nullptr && entry->blocking;
+}
+
+bool StallInspector::has_submitted(const AlikeRanks& ranks, const Topic& topic) const {
+  if (find_pending(ranks, topic) != nullptr) return true;
+  if (report_.unknown_from && topic >= *report_.unknown_from) return true;
   // A bucket's iteration may have ended at a rank that was not asked about it.
   return is_bucket_key(topic.key) && !asked_.contains(topic);
 }
 
-std::vector<int> StallInspector::ranks_without(const Topic& topic) const {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < world_size_; ++rank) {
-    if (!has_submitted(rank, topic)) ranks.push_back(rank);
+RankSet StallInspector::ranks_waiting(const Topic& topic) const {
+  RankSet waiting;
+  for (const AlikeRanks& ranks : report_.alike) {
+    if (waits(ranks, topic)) waiting.add(ranks.ranks);
   }
-  return ranks;
+  return waiting;
+}
+
+RankSet StallInspector::ranks_without(const Topic& topic) const {
+  RankSet missing;
+  for (const AlikeRanks& ranks : report_.alike) {
+    if (!has_submitted(ranks, topic)) missing.add(ranks.ranks);
+  }
+  return missing;
 }
 
 // --- Disagreement -------------------------------------------------------------------------------
 
 StallInspector::Finding StallInspector::explain_conflict(const Topic& topic) const {
-  std::map<int, std::vector<std::string>> lines;
+  std::vector<std::pair<const RankSet*, std::vector<std::string>>> lines;
   std::size_t longest = 0;
-  for (const auto& [rank, report] : reports_) {
-    if (const PendingTopic* entry = find_pending(rank, topic)) {
-      lines[rank] = lines_of(entry->text);
-      longest = std::max(longest, lines[rank].size());
+  for (const AlikeRanks& ranks : report_.alike) {
+    if (const PendingTopic* entry = find_pending(ranks, topic)) {
+      lines.emplace_back(&ranks.ranks, lines_of(entry->text));
+      longest = std::max(longest, lines.back().second.size());
     }
   }
-  std::map<std::string, std::vector<int>> ranks_by_line;
+  std::map<std::string, RankSet> ranks_by_line;
   for (std::size_t i = 0; i < longest && ranks_by_line.size() < 2; ++i) {
     ranks_by_line.clear();
-    for (const auto& [rank, text] : lines) {
-      ranks_by_line[i < text.size() ? text[i] : "nothing more"].push_back(rank);
+    for (const auto& [ranks, text] : lines) {
+      ranks_by_line[i < text.size() ? text[i] : "nothing more"].add(*ranks);
     }
   }
   return {{topic},
@@ -178,22 +172,23 @@ StallInspector::Finding StallInspector::explain_conflict(const Topic& topic) con
 }
 
 StallInspector::Suspicion StallInspector::find_disagreement() const {
-  std::map<std::uint64_t, std::vector<std::pair<int, const PendingTopic*>>> uses;  // by name
-  for (const auto& [rank, report] : reports_) {
-    for (const PendingTopic& entry : report.pending) {
-      if (entry.name != 0) uses[entry.name].emplace_back(rank, &entry);
+  using Use = std::pair<const AlikeRanks*, const PendingTopic*>;
+  std::map<std::uint64_t, std::vector<Use>> uses;  // by name
+  for (const AlikeRanks& ranks : report_.alike) {
+    for (const PendingTopic& entry : ranks.pending) {
+      if (entry.name != 0) uses[entry.name].emplace_back(&ranks, &entry);
     }
   }
   Suspicion suspicion{.is_disagreement = true};
   for (const auto& [name, entries] : uses) {
-    for (const auto& [rank, entry] : entries) {
-      for (const auto& [other_rank, other] : entries) {
-        if (other->topic == entry->topic || has_submitted(other_rank, entry->topic) ||
-            has_submitted(rank, other->topic)) {
+    for (const auto& [ranks, entry] : entries) {
+      for (const auto& [other_ranks, other] : entries) {
+        if (other->topic == entry->topic || has_submitted(*other_ranks, entry->topic) ||
+            has_submitted(*ranks, other->topic)) {
           continue;
         }
-        suspicion.pending.emplace(rank, entry->topic);
-        suspicion.pending.emplace(other_rank, other->topic);
+        suspicion.pending[ranks].insert(entry->topic);
+        suspicion.pending[other_ranks].insert(other->topic);
       }
     }
   }
@@ -203,43 +198,42 @@ StallInspector::Suspicion StallInspector::find_disagreement() const {
 // --- Deadlock -----------------------------------------------------------------------------------
 
 StallInspector::Suspicion StallInspector::find_deadlock() const {
-  std::map<int, std::vector<Topic>> stuck;  // by rank: what its threads wait for
-  for (const auto& [rank, report] : reports_) {
-    if (!report.all_wait) continue;
-    for (const PendingTopic& entry : report.pending) {
-      if (entry.blocking) stuck[rank].push_back(entry.topic);
+  Suspicion stuck;  // what all threads of some ranks wait for
+  for (const AlikeRanks& ranks : report_.alike) {
+    if (!ranks.all_wait) continue;
+    for (const PendingTopic& entry : ranks.pending) {
+      if (entry.blocking) stuck.pending[&ranks].insert(entry.topic);
     }
   }
   const auto is_hopeless = [&](const Topic& topic) {
-    return std::any_of(stuck.begin(), stuck.end(),
-                       [&](const auto& other) { return !has_submitted(other.first, topic); });
+    return std::any_of(stuck.pending.begin(), stuck.pending.end(),
+                       [&](const auto& other) { return !has_submitted(*other.first, topic); });
   };
   // What remains is the greatest set of ranks in which nobody can go on.
-  while (std::erase_if(stuck, [&](const auto& rank) {
-           return !std::all_of(rank.second.begin(), rank.second.end(), is_hopeless);
+  while (std::erase_if(stuck.pending, [&](const auto& ranks) {
+           return !std::all_of(ranks.second.begin(), ranks.second.end(), is_hopeless);
          }) > 0) {
   }
-  Suspicion suspicion;
-  for (const auto& [rank, topics] : stuck) {
-    for (const Topic& topic : topics) suspicion.pending.emplace(rank, topic);
-  }
-  return suspicion;
+  return stuck;
 }
 
 /// Whether an inquiry long enough ago showed the same of each of these ranks.
 bool StallInspector::is_confirmed(const Suspicion& suspicion, TimePoint now) {
-  std::set<int> ranks;
-  for (const auto& [rank, topic] : suspicion.pending) ranks.insert(rank);
-  std::erase_if(suspicion_.pending,
-                [&](const auto& entry) { return !ranks.contains(entry.first); });
-  const bool is_same = suspicion_.is_disagreement == suspicion.is_disagreement &&
-                       suspicion_.pending == suspicion.pending;
-  if (!is_same) {
-    suspicion_ = suspicion;
-    suspected_since_ = now;
-  }
+  std::vector<Suspect> suspects;
+  for (const auto& [ranks, topics] : suspicion.pending) suspects.push_back({ranks->ranks, topics});
+  const bool is_same = suspects_disagree_ == suspicion.is_disagreement &&
+                       std::ranges::all_of(suspects, [&](const Suspect& suspect) {
+                         RankSet before;
+                         for (const Suspect& other : suspects_) {
+                           if (other.topics == suspect.topics) before.add(other.ranks);
+                         }
+                         return before.lists(suspect.ranks);
+                       });
+  suspects_ = std::move(suspects);
+  suspects_disagree_ = suspicion.is_disagreement;
+  if (!is_same) suspected_since_ = now;
   if (is_same && now - suspected_since_ >= limits_.confirm_after) {
-    suspicion_ = {};
+    suspects_.clear();
     return true;
   }
   confirm_at_ = later(suspected_since_, limits_.confirm_after);
@@ -247,49 +241,40 @@ bool StallInspector::is_confirmed(const Suspicion& suspicion, TimePoint now) {
 }
 
 StallInspector::Finding StallInspector::explain(const Suspicion& suspicion) const {
-  Finding finding;
-  std::map<std::string, std::vector<int>> ranks_by_text;
-  for (const auto& [rank, topic] : suspicion.pending) {
-    ranks_by_text[first_line(find_pending(rank, topic)->text)].push_back(rank);
-    finding.topics.push_back(topic);
+  std::set<Topic> rejected;
+  std::map<std::string, std::set<const AlikeRanks*>> kinds_by_text;
+  for (const auto& [ranks, topics] : suspicion.pending) {
+    for (const Topic& topic : topics) {
+      kinds_by_text[first_line(find_pending(*ranks, topic)->text)].insert(ranks);
+      rejected.insert(topic);
+    }
   }
-  std::sort(finding.topics.begin(), finding.topics.end());
-  finding.topics.erase(std::unique(finding.topics.begin(), finding.topics.end()),
-                       finding.topics.end());
-  finding.error =
-      Error{.code = ErrorCode::kMismatch,
-            .verb = "agree",
-            .what = suspicion.is_disagreement
-                        ? "ranks disagree: " + quote(ranks_by_text, "submits", "submit")
-                        : "ranks wait for different tensors: " +
-                              quote(ranks_by_text, "waits for", "wait for") +
-                              "; every thread that uses Kolo on these ranks is waiting"};
-  return finding;
+  std::map<std::string, RankSet> ranks_by_text;
+  for (const auto& [text, kinds] : kinds_by_text) {
+    for (const AlikeRanks* ranks : kinds) ranks_by_text[text].add(ranks->ranks);
+  }
+  const std::string what =
+      suspicion.is_disagreement
+          ? "ranks disagree: " + quote(ranks_by_text, "submits", "submit")
+          : "ranks wait for different tensors: " + quote(ranks_by_text, "waits for", "wait for") +
+                "; every thread that uses Kolo on these ranks is waiting";
+  return {{rejected.begin(), rejected.end()},
+          Error{.code = ErrorCode::kMismatch, .verb = "agree", .what = what + ranks_left_out()}};
 }
 
 // --- Stalls -------------------------------------------------------------------------------------
 
 /// Whether a rank that waits for `topic` and a rank that has not submitted it wait for each other.
 bool StallInspector::is_crossed(const Topic& topic) const {
-  for (const int missing : ranks_without(topic)) {
-    for (const PendingTopic& other : reports_.at(missing).pending) {
-      if (!other.blocking) continue;
-      for (const auto& [rank, report] : reports_) {
-        const PendingTopic* entry = find_pending(rank, topic);
-        if (entry != nullptr && entry->blocking && !has_submitted(rank, other.topic)) return true;
-      }
-    }
-  }
-  return false;
-}
-
-std::vector<int> StallInspector::ranks_waiting(const Topic& topic) const {
-  std::vector<int> ranks;
-  for (const auto& [rank, report] : reports_) {
-    const PendingTopic* entry = find_pending(rank, topic);
-    if (entry != nullptr && entry->blocking) ranks.push_back(rank);
-  }
-  return ranks;
+  const auto waits_for = [&](const AlikeRanks& ranks) { return waits(ranks, topic); };
+  return std::ranges::any_of(report_.alike, [&](const AlikeRanks& missing) {
+    if (has_submitted(missing, topic)) return false;
+    return std::ranges::any_of(missing.pending, [&](const PendingTopic& other) {
+      return other.blocking && std::ranges::any_of(report_.alike, [&](const AlikeRanks& ranks) {
+               return waits_for(ranks) && !has_submitted(ranks, other.topic);
+             });
+    });
+  });
 }
 
 /// A stall is due once by itself, and then whenever the longest wait of the last table has doubled.
@@ -303,31 +288,41 @@ bool StallInspector::is_table_due(TimePoint now) const {
 /// Of all that is waited for in vain, the longest wait first.
 std::string StallInspector::make_table(TimePoint now) {
   std::vector<StalledTensor> tensors;
-  std::set<int> missing;
   Duration longest{};
   for (auto& [topic, stall] : stalls_) {
     stall.is_in_table = true;
     longest = std::max(longest, now - stall.since);
-    StalledTensor tensor{
-        .age = std::chrono::duration_cast<std::chrono::milliseconds>(now - stall.since),
-        .waiting = ranks_waiting(topic),
-        .missing = ranks_without(topic)};
-    tensor.text = first_line(find_pending(tensor.waiting.front(), topic)->text);
-    missing.insert(tensor.missing.begin(), tensor.missing.end());
-    tensors.push_back(std::move(tensor));
+    tensors.push_back(
+        {.text = text_of(topic),
+         .age = std::chrono::duration_cast<std::chrono::milliseconds>(now - stall.since),
+         .waiting = ranks_waiting(topic),
+         .missing = ranks_without(topic)});
   }
   next_table_ = later(now, longest);
   std::ranges::stable_sort(tensors, std::ranges::greater{}, &StalledTensor::age);
-  std::vector<MissingRank> ranks;
-  for (const int rank : missing) {
-    const Report& report = reports_.at(rank);
-    MissingRank entry{.rank = rank, .last = report.last};
-    for (const PendingTopic& pending : report.pending) {
-      if (pending.blocking) entry.waits_for.push_back(first_line(pending.text));
+  MissingRanks missing;
+  for (const AlikeRanks& ranks : report_.alike) {
+    if (std::ranges::all_of(stalls_,
+                            [&](const auto& stall) { return has_submitted(ranks, stall.first); })) {
+      continue;
     }
-    ranks.push_back(std::move(entry));
+    std::vector<std::string> waits_for;
+    for (const PendingTopic& pending : ranks.pending) {
+      if (pending.blocking) waits_for.push_back(first_line(pending.text));
+    }
+    missing.count += ranks.ranks.count();
+    for (const RankAct& act : ranks.acts) missing.first.push_back({act.rank, act.act, waits_for});
   }
-  return stall_table(tensors, ranks);
+  std::ranges::sort(missing.first, {}, &MissingRank::rank);
+  return stall_table(tensors, missing) + ranks_left_out();
+}
+
+/// What a topic that some ranks wait for is called.
+std::string StallInspector::text_of(const Topic& topic) const {
+  for (const AlikeRanks& ranks : report_.alike) {
+    if (waits(ranks, topic)) return first_line(find_pending(ranks, topic)->text);
+  }
+  return {};
 }
 
 /// "rank 0 waits for 'a', which rank 1 has not submitted; ...".
@@ -335,15 +330,21 @@ std::string StallInspector::describe_stalls(const std::vector<Topic>& topics) co
   std::string text;
   for (std::size_t i = 0; i < topics.size(); ++i) {
     if (i > 0) text += "; ";
-    if (i == kMostGroupsQuoted) return text + "...";
-    const std::vector<int> waiting = ranks_waiting(topics[i]);
-    const std::string name = first_line(find_pending(waiting.back(), topics[i])->text);
-    const std::vector<int> missing = ranks_without(topics[i]);
+    if (i == kMostGroupsQuoted) return text + "..." + ranks_left_out();
+    const RankSet waiting = ranks_waiting(topics[i]);
+    const RankSet missing = ranks_without(topics[i]);
     text += fmt::format("{} {} for {}, which {} {} not submitted", ranks_text(waiting),
-                        waiting.size() == 1 ? "waits" : "wait", name, ranks_text(missing),
-                        missing.size() == 1 ? "has" : "have");
+                        waiting.count() == 1 ? "waits" : "wait", text_of(topics[i]),
+                        ranks_text(missing), missing.count() == 1 ? "has" : "have");
   }
-  return text;
+  return text + ranks_left_out();
+}
+
+/// Ends a text about a report that does not know of all ranks.
+std::string StallInspector::ranks_left_out() const {
+  const std::size_t known = report_.ranks();
+  return known >= world_size_ ? ""
+                              : fmt::format(" (and {} more in other states)", world_size_ - known);
 }
 
 std::optional<StallInspector::Finding> StallInspector::follow_stalls(TimePoint now) {
@@ -351,7 +352,7 @@ std::optional<StallInspector::Finding> StallInspector::follow_stalls(TimePoint n
   std::vector<Topic> crossed, forgotten, late;
   bool is_news = false;
   for (const Topic& topic : blocked_) {
-    if (ranks_without(topic).empty()) continue;
+    if (ranks_without(topic).is_empty()) continue;
     const auto known = before.find(topic);
     Stall stall = known == before.end() ? Stall{.since = now} : known->second;
     if (now - stall.since >= limits_.stall_after) late.push_back(topic);

@@ -14,8 +14,8 @@
 
 namespace kolo {
 
-/// Decides at the root whether ranks that make no progress ever can. It asks every rank what it has
-/// pending and judges the reports. Pure state machine.
+/// Decides at the root whether ranks that make no progress ever can. It asks all ranks what they
+/// have pending and judges what they report together. Pure state machine.
 ///
 ///   disagreement   Ranks have submitted one name with different signatures: an error at once.
 ///   deadlock       In each rank of a set every thread that uses the runtime waits, and everything
@@ -29,7 +29,8 @@ namespace kolo {
 ///
 /// Reports of one inquiry are not of one instant. Except for a conflict that the negotiator has
 /// found, a suspicion therefore counts only if a second inquiry, begun `confirm_after` later, shows
-/// the same: then there was an instant at which all of it held.
+/// the same: then there was an instant at which all of it held. Ranks and topics that the bounded
+/// report leaves out lack nothing and are not stuck.
 class StallInspector {
  public:
   struct Limits {
@@ -61,31 +62,28 @@ class StallInspector {
     return !asking_ && (is_due_ || !stalled_.empty() || !conflicts_.empty());
   }
   /// The inquiry to begin now, if none is open and something is to be asked: a kQuery frame
-  /// for every rank.
+  /// for every rank, numbered from 1.
   std::optional<Frame> next_query();
 
-  /// Takes the kReport of `rank`; answers to former inquiries are ignored. Returns a finding when
-  /// the last report of an inquiry proves one.
-  std::optional<Finding> report(int rank, const Frame& frame, TimePoint now);
+  /// Takes the answer of all ranks to the open inquiry. Returns a finding if it proves one.
+  std::optional<Finding> report(JointReport report, TimePoint now);
 
   std::optional<Warning> take_warning() { return std::exchange(warning_, std::nullopt); }
   static constexpr int kPeriodsBeforeNote = 10;
 
   /// Whether an inquiry is open, or another one will follow.
   bool is_busy() const { return asking_ || confirm_at_.has_value(); }
-  /// Ranks whose report the open inquiry still lacks.
-  std::vector<int> silent_ranks() const;
 
  private:
-  struct Report {
-    std::vector<PendingTopic> pending;  // by topic
-    bool all_wait = false;
-    LastAct last;
-  };
   /// What some ranks have pending although others will never submit it.
   struct Suspicion {
-    std::set<std::pair<int, Topic>> pending = {};
+    std::map<const AlikeRanks*, std::set<Topic>> pending = {};  // of the last inquiry's report
     bool is_disagreement = false;
+  };
+  /// The same, to be found again in another report.
+  struct Suspect {
+    RankSet ranks;
+    std::set<Topic> topics;
   };
   /// A topic that is waited for and missing at some ranks.
   struct Stall {
@@ -106,13 +104,16 @@ class StallInspector {
   bool is_crossed(const Topic& topic) const;
   bool is_table_due(TimePoint now) const;
   std::string make_table(TimePoint now);
-  std::vector<int> ranks_waiting(const Topic& topic) const;
   std::string describe_stalls(const std::vector<Topic>& topics) const;
-  bool has_submitted(int rank, const Topic& topic) const;
-  const PendingTopic* find_pending(int rank, const Topic& topic) const;
-  std::vector<int> ranks_without(const Topic& topic) const;
+  std::string text_of(const Topic& topic) const;
+  std::string ranks_left_out() const;
+  bool has_submitted(const AlikeRanks& ranks, const Topic& topic) const;
+  static const PendingTopic* find_pending(const AlikeRanks& ranks, const Topic& topic);
+  static bool waits(const AlikeRanks& ranks, const Topic& topic);
+  RankSet ranks_waiting(const Topic& topic) const;
+  RankSet ranks_without(const Topic& topic) const;
 
-  int world_size_;
+  std::size_t world_size_;
   Limits limits_;
   std::set<Topic> stalled_;
   std::deque<Topic> conflicts_;
@@ -120,11 +121,12 @@ class StallInspector {
   std::uint64_t query_ = 0;
   bool asking_ = false;
   bool is_due_ = false;
-  bool is_complaint_ = false;  // that led to the open inquiry
-  std::set<Topic> asked_;      // the buckets' topics that the open inquiry asks about
-  std::set<Topic> blocked_;    // those that were waited for in the last inquiry
-  std::map<int, Report> reports_;
-  Suspicion suspicion_;  // of the last inquiry
+  bool is_complaint_ = false;      // that led to the open inquiry
+  std::set<Topic> asked_;          // the buckets' topics that the open inquiry asks about
+  std::set<Topic> blocked_;        // those that were waited for in the last inquiry
+  JointReport report_;             // of the last inquiry
+  std::vector<Suspect> suspects_;  // of the last inquiry
+  bool suspects_disagree_ = false;
   TimePoint suspected_since_{};
   std::optional<TimePoint> confirm_at_;
   std::map<Topic, Stall> stalls_;

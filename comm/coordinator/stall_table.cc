@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::size_t kMostTensors = 8;
 constexpr std::size_t kMostMissing = 16;
-constexpr std::size_t kMostRanges = 8;
 constexpr std::size_t kLongestText = 72;
 
 std::string shortened(std::string_view text) {
@@ -26,21 +25,6 @@ std::string age_text(std::chrono::milliseconds age) {
   if (age < minutes(3)) return fmt::format("{} s", duration_cast<seconds>(age).count());
   if (age < hours(3)) return fmt::format("{} min", duration_cast<minutes>(age).count());
   return fmt::format("{} h", duration_cast<hours>(age).count());
-}
-
-/// "rank 3", "ranks 0, 2-5".
-std::string ranges_text(std::span<const int> ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  std::size_t ranges = 0;
-  for (std::size_t first = 0; first < ranks.size(); ++ranges) {
-    if (ranges == kMostRanges) return text + fmt::format(" and {} more", ranks.size() - first);
-    std::size_t end = first + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    text += fmt::format("{}{}", ranges == 0 ? "" : ", ", ranks[first]);
-    if (end - first > 1) text += fmt::format("-{}", ranks[end - 1]);
-    first = end;
-  }
-  return text;
 }
 
 std::string line_of(const MissingRank& rank) {
@@ -61,8 +45,7 @@ std::string rest_of(std::size_t size, std::size_t shown) {
 
 }  // namespace
 
-std::string stall_table(std::span<const StalledTensor> tensors,
-                        std::span<const MissingRank> missing) {
+std::string stall_table(std::span<const StalledTensor> tensors, const MissingRanks& missing) {
   const bool one = tensors.size() == 1;
   std::string text =
       fmt::format("{} tensor{} waited for ranks that have not submitted {}:", tensors.size(),
@@ -74,10 +57,9 @@ std::string stall_table(std::span<const StalledTensor> tensors,
   }
   text += rest_of(tensors.size(), kMostTensors);
   text += "\nwhat the missing ranks did last:";
-  for (const MissingRank& rank : missing.first(std::min(missing.size(), kMostMissing))) {
-    text += line_of(rank);
-  }
-  return text + rest_of(missing.size(), kMostMissing);
+  const std::size_t shown = std::min(missing.first.size(), kMostMissing);
+  for (const MissingRank& rank : std::span(missing.first).first(shown)) text += line_of(rank);
+  return text + rest_of(missing.count, shown);
 }
 
 }  // namespace kolo

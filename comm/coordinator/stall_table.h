@@ -1,11 +1,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "comm/coordinator/last_act.h"
+#include "comm/coordinator/rank_set.h"
 
 namespace kolo {
 
@@ -13,8 +15,8 @@ namespace kolo {
 struct StalledTensor {
   std::string text = {};  ///< Description in one line.
   std::chrono::milliseconds age{0};
-  std::vector<int> waiting = {};  ///< Ranks, ascending.
-  std::vector<int> missing = {};  ///< Ranks, ascending.
+  RankSet waiting = {};
+  RankSet missing = {};
 };
 
 /// A rank that has not submitted a stalled tensor.
@@ -22,6 +24,12 @@ struct MissingRank {
   int rank = 0;
   LastAct last = {};
   std::vector<std::string> waits_for = {};  ///< Tensors, each described in one line.
+};
+
+/// All ranks that have not submitted a stalled tensor.
+struct MissingRanks {
+  std::size_t count = 0;
+  std::vector<MissingRank> first = {};  ///< The first of them at least, ascending.
 };
 
 /// The table that says who waits for whom, of short lines and no more than a person reads:
@@ -33,7 +41,6 @@ struct MissingRank {
 ///     rank 1: completed 'grad 6': all_reduce float32 [64] sum, 62 s ago
 ///
 /// Pure.
-std::string stall_table(std::span<const StalledTensor> tensors,
-                        std::span<const MissingRank> missing);
+std::string stall_table(std::span<const StalledTensor> tensors, const MissingRanks& missing);
 
 }  // namespace kolo

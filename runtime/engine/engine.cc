@@ -242,6 +242,7 @@ void Engine::fail_all(const Error& error) noexcept {
   failure_ = copied(error);
   const bool is_orderly = error.code == ErrorCode::kShutdown;
   succeeds([&] { executor_.cancel(); });
+  if (!is_orderly && coordinator_.has_told()) succeeds([&] { transport_.say_goodbye(); });
   if (lane_ && !is_orderly) {
     // So that peers hear of it before the device keeps this thread.
     succeeds([&] { transport_.poll(); });

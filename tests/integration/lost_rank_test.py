@@ -46,6 +46,12 @@ class LostRank(unittest.TestCase):
         self.check([2, 2], "gradients", signal.SIGSTOP)
         self.check([2, 2], "gradients", signal.SIGSTOP, lost=0)
 
+    @job.needs_ucx
+    def test_lost_between_two_other_nodes(self):
+        """Node 9 hangs on node 1 in the tree of agreement."""
+        for number in (signal.SIGKILL, signal.SIGSTOP):
+            self.check([1] * 10, "all_reduce", number)
+
 
 class Asleep(unittest.TestCase):
     """Ranks whose user's thread has the seat of the engine and sleeps, because one rank does nothing."""

@@ -47,9 +47,10 @@ void expect_consistent(const ProcessGrid& grid, int arity) {
     EXPECT_EQ(tree.child_leaders, elsewhere);
     EXPECT_LE(elsewhere.size(), static_cast<std::size_t>(arity));
     for (int child : elsewhere) EXPECT_EQ(grid.leader(grid.node(child)), child);
+    EXPECT_LE(tree.children.size() - elsewhere.size(), static_cast<std::size_t>(arity));
     if (!leads) {
-      EXPECT_THAT(tree.children, IsEmpty());
-      EXPECT_EQ(tree.parent, grid.leader(grid.node(rank)));
+      EXPECT_THAT(elsewhere, IsEmpty());
+      EXPECT_TRUE(grid.same_node(rank, tree.parent));
     }
 
     int at = rank;

@@ -41,11 +41,14 @@ struct Pending {
 };
 constexpr bool kAnotherThreadRuns = true;
 
-Frame report_of(const Frame& query, const Pending& pending) {
-  return {.kind = FrameKind::kReport,
-          .least = query.least,
-          .pending = pending.pending,
-          .all_wait = pending.all_wait};
+/// What the ranks of a job report together.
+JointReport joint_report(const std::vector<Pending>& pending) {
+  std::vector<JointReport> reports;
+  for (const Pending& of_rank : pending) {
+    reports.push_back(
+        report_of({.rank = static_cast<int>(reports.size())}, of_rank.pending, of_rank.all_wait));
+  }
+  return combine(std::move(reports));
 }
 
 /// An inspector, and the time at which it asks.
@@ -62,12 +65,7 @@ struct Inspection {
       return std::nullopt;
     }
     EXPECT_EQ(query->kind, FrameKind::kQuery);
-    Finding finding;
-    for (std::size_t rank = 0; rank < pending.size(); ++rank) {
-      EXPECT_FALSE(finding) << "before the last report";
-      finding = inspector.report(static_cast<int>(rank), report_of(*query, pending[rank]), now);
-    }
-    return finding;
+    return inspector.report(joint_report(pending), now);
   }
 
   /// What a suspicion leads to, which is confirmed after a while.
@@ -398,42 +396,53 @@ TEST(StallInspector, AConflictIsAskedBeforeComplaintsWhichOneInquiryAnswers) {
   ASSERT_TRUE(first);
   EXPECT_EQ(first->topic, kC);
   EXPECT_FALSE(inspector.next_query());  // One inquiry at a time.
-  inspector.report(0, report_of(*first, {}), TimePoint{});
+  inspector.report(joint_report({{}}), TimePoint{});
   const auto second = inspector.next_query();
   ASSERT_TRUE(second);
   EXPECT_THAT(second->topics, ElementsAre(Topic{bucket_key(1), 4}));
-  inspector.report(0, report_of(*second, {}), TimePoint{});
+  inspector.report(joint_report({{}}), TimePoint{});
   EXPECT_FALSE(inspector.next_query());
 }
 
-TEST(StallInspector, CountsNoReportTwiceAndIgnoresStaleOnes) {
+TEST(StallInspector, NumbersItsInquiriesAndTakesOneReportToEach) {
   StallInspector inspector(2, kStallLimits);
-  const auto report = [&](int rank, const Frame& query, const Pending& pending) {
-    return inspector.report(rank, report_of(query, pending), TimePoint{});
-  };
   EXPECT_FALSE(inspector.is_busy());
-
   inspector.conflict(kA);
   inspector.conflict(kB);
   const auto first = inspector.next_query();
   ASSERT_TRUE(first);
   EXPECT_TRUE(inspector.is_busy());
-  EXPECT_FALSE(report(1, *first, {submitted(kA, "y")}));
-  EXPECT_FALSE(report(1, *first, {submitted(kA, "y")}));  // Twice is once.
-  EXPECT_THAT(inspector.silent_ranks(), ElementsAre(0));
-  EXPECT_TRUE(report(0, *first, {submitted(kA, "x")}));
+  EXPECT_TRUE(inspector.report(joint_report({{submitted(kA, "x")}, {submitted(kA, "y")}}), {}));
   EXPECT_FALSE(inspector.is_busy());
-
   const auto second = inspector.next_query();
   ASSERT_TRUE(second);
   EXPECT_NE(second->least, first->least);
-  EXPECT_FALSE(report(0, *first, {submitted(kB, "x")}));
-  EXPECT_FALSE(report(1, *first, {submitted(kB, "y")}));
-  EXPECT_FALSE(report(0, *second, {submitted(kB, "x")}));
-  const Finding finding = report(1, *second, {submitted(kB, "y")});
+  const Finding finding =
+      inspector.report(joint_report({{submitted(kB, "x")}, {submitted(kB, "y")}}), {});
   ASSERT_TRUE(finding);
   EXPECT_THAT(finding->error.what, StartsWith("ranks disagree: rank 0 submits x"));
-  EXPECT_FALSE(report(1, *second, {}));  // After the end.
+}
+
+// Of ranks and topics that a bounded report leaves out nothing is known: they lack nothing.
+TEST(StallInspector, WhatAReportLeavesOutIsNotMissing) {
+  Inspection job(3);
+  const auto ask_for_a_minute = [&](const JointReport& report) {
+    Finding finding;
+    for (int second = 0; second <= 60; ++second, job.now += std::chrono::seconds(1)) {
+      job.inspector.stalled(kA);
+      EXPECT_TRUE(job.inspector.next_query());
+      finding = job.inspector.report(report, job.now);
+    }
+    return finding;
+  };
+  JointReport two_of_three = joint_report({{waits(kA, "'a'"), waits(kB, "'b'")}, {waits(kA, "")}});
+  two_of_three.unknown_from = kB;
+  EXPECT_FALSE(ask_for_a_minute(two_of_three));
+  const Finding finding = ask_for_a_minute(joint_report({{waits(kA, "'a'")}, {}}));
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(finding->error.what,
+            "no progress for 60 s: rank 0 waits for 'a', which rank 1 has not submitted (and 1 "
+            "more in other states)");
 }
 
 }  // namespace

@@ -1,0 +1,183 @@
+// What a coordinator does when nothing moves: it complains, inquires, reports and pings.
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/contains.h"
+#include "comm/base/log.h"
+#include "comm/coordinator/coordinator.h"
+
+namespace kolo {
+namespace {
+
+/// Between the complaints of a subtree, each of which makes the root ask all ranks. It does not
+/// grow with the age of what is pending, so a rank that freezes late is noticed as soon as any
+/// other.
+Duration complaint_interval(const CoordinatorOptions& options) {
+  return std::min(options.mismatch_after, options.peer_timeout / 8);
+}
+
+/// Short enough that a frozen peer is named within 1.25 `peer_timeout`, even if it freezes right
+/// after a complaint was answered.
+Duration check_interval(const CoordinatorOptions& options) {
+  return std::min(options.mismatch_after / 4, options.peer_timeout / 16);
+}
+
+}  // namespace
+
+void Coordinator::inquire(const Frame& query) {
+  // The root asks about everything that is pending, so there is no need to complain as well.
+  next_complaint_ = later(clock_.now(), complaint_interval(options_));
+  last_.look(clock_.now());
+  inquiry_.begin(query.least, report(query));
+  send_to_children(query);
+  for (const int child : tree_.children) watch_.expect(child);
+  answer();
+}
+
+/// Hands the report of this rank's subtree on when it is complete.
+void Coordinator::answer() {
+  auto report = inquiry_.take_complete();
+  if (!report) return;
+  if (tree_.root == transport_.rank()) {
+    conclude(inspector_.report(std::move(*report), clock_.now()));
+  } else {
+    send(tree_.parent,
+         {.kind = FrameKind::kReport, .least = inquiry_.number(), .report = std::move(*report)});
+  }
+}
+
+void Coordinator::conclude(const std::optional<StallInspector::Finding>& finding) {
+  if (const auto warning = inspector_.take_warning()) {
+    warn(warning->text);
+    if (warning->is_for_all_ranks) {
+      send_to_children({.kind = FrameKind::kWarn, .error = {.what = warning->text}});
+    }
+  }
+  if (!finding) return;
+  Error error = finding->error;
+  error.group = options_.group;
+  log::report(error);
+  negotiator_.reject(finding->topics, error);
+}
+
+void Coordinator::warn(std::string_view text) const {
+  log::warn(options_.group.empty() ? std::string(text)
+                                   : fmt::format("group {}: {}", options_.group, text));
+}
+
+template <typename Visit>
+void Coordinator::for_each_pending(Visit visit) {
+  for (auto& [topic, proposal] : proposals_) visit(proposal.pending);
+  for (Pending& pending : arrivals_) visit(pending);
+  for (Pending& pending : begun_) visit(pending);
+}
+
+template <typename Visit>
+void Coordinator::for_each_pending(Visit visit) const {
+  for (const auto& [topic, proposal] : proposals_) visit(proposal.pending);
+  for (const Pending& pending : arrivals_) visit(pending);
+  for (const Pending& pending : begun_) visit(pending);
+}
+
+std::string Coordinator::describe_wait() const {
+  std::string text;
+  const auto add = [&](std::string_view topic) {
+    text += fmt::format("{}{}", text.empty() ? "agreement on " : ", ",
+                        topic.substr(0, topic.find('\n')));
+  };
+  for_each_pending([&](const Pending& pending) { add(pending.text); });
+  return text.empty() ? "no agreement" : text;
+}
+
+JointReport Coordinator::report(const Frame& query) const {
+  std::vector<PendingTopic> topics;
+  std::map<const Waited*, int> waiters;
+  for_each_pending([&](const Pending& pending) {
+    const int count = waiters[pending.waited] = pending.waited->waiters();
+    const bool is_in_full = pending.topic == query.topic;
+    topics.push_back(
+        {.topic = pending.topic,
+         .blocking = count > 0,
+         .text = std::string(is_in_full ? pending.text
+                                        : pending.text.substr(0, pending.text.find('\n'))),
+         .name = pending.name});
+  });
+  for (const Topic& topic : query.topics) {
+    const auto bucket = bucket_of(topic.key);
+    if (bucket >= ended_.size() || ended_[bucket] <= topic.round) continue;
+    topics.push_back({.topic = topic, .past = true});
+  }
+  int waiting = 0;
+  for (const auto& [waited, count] : waiters) waiting += count;
+  const int threads = user_threads_ == nullptr ? 0 : user_threads_->load(std::memory_order_acquire);
+  return report_of({.rank = transport_.rank(), .act = last_.at(clock_.now())}, std::move(topics),
+                   waiting > 0 && waiting >= threads);
+}
+
+bool Coordinator::is_check_due(bool runs) {
+  if (failure_) return false;
+  if (runs || waiting()) return clock_.now() >= next_check_;
+  watch_.rest();
+  return false;
+}
+
+/// A rank that owes a report may have frozen after an older frame of its own seemed to answer, so
+/// it is pinged like the others.
+void Coordinator::check_peers(std::span<const int> awaited) {
+  const TimePoint now = clock_.now();
+  next_check_ = later(now, check_interval(options_));
+  last_.look(now);
+  if (const auto lost = watch_.check(now)) {
+    const bool is_awaited = contains(awaited, *lost);
+    const auto seconds = std::chrono::duration<double>(options_.peer_timeout).count();
+    return fail({.code = ErrorCode::kPeerLost,
+                 .rank = transport_.rank(),
+                 .peer = *lost,
+                 .verb = is_awaited ? "run" : "agree",
+                 .what = fmt::format("rank {} has been silent for {:.3g} s; if it was only slow, "
+                                     "raise peer_timeout",
+                                     *lost, seconds)});
+  }
+  complain(now);
+  inspector_.tick(now);
+  std::set<int> watched(awaited.begin(), awaited.end());
+  watched.insert(inquiry_.silent_children().begin(), inquiry_.silent_children().end());
+  for (const int peer : watch_.take_overdue(std::move(watched))) {
+    send(peer, {.kind = FrameKind::kPing});
+  }
+}
+
+/// One complaint stands for everything that is pending here: the root asks about all of it.
+void Coordinator::complain(TimePoint now) {
+  const Pending* oldest = nullptr;
+  for_each_pending([&](Pending& pending) {
+    if (!pending.since) pending.since = now;
+    if (oldest == nullptr || *pending.since < *oldest->since) oldest = &pending;
+  });
+  if (oldest == nullptr || now - *oldest->since < complaint_interval(options_)) return;
+  if (now >= next_complaint_) pass_complaint(oldest->topic);
+}
+
+/// At most one complaint in an interval goes up from a subtree: the inquiry asks about everything.
+/// That of a child may come a little early, since clocks tick.
+void Coordinator::take_complaint(const Topic& topic) {
+  if (later(clock_.now(), complaint_interval(options_) / 2) >= next_complaint_) {
+    pass_complaint(topic);
+  }
+}
+
+void Coordinator::pass_complaint(const Topic& topic) {
+  next_complaint_ = later(clock_.now(), complaint_interval(options_));
+  if (tree_.root == transport_.rank()) return inspector_.stalled(topic);
+  send(tree_.parent, {.kind = FrameKind::kStalled, .topic = topic});
+  watch_.expect(tree_.parent);
+  parent_owes_answer_ = true;
+}
+
+}  // namespace kolo

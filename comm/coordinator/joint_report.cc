@@ -1,0 +1,241 @@
+#include "comm/coordinator/joint_report.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace kolo {
+namespace {
+
+// --- Combining ----------------------------------------------------------------------------------
+
+/// Forgets the topics from `bound` on. A rank may then wait for something that nobody knows, so
+/// nobody may conclude that it is stuck.
+void cut(AlikeRanks& alike, const Topic& bound) {
+  const auto first = std::ranges::lower_bound(alike.pending, bound, {}, &PendingTopic::topic);
+  if (std::any_of(first, alike.pending.end(), [](const auto& entry) { return entry.blocking; })) {
+    alike.all_wait = false;
+  }
+  alike.pending.erase(first, alike.pending.end());
+}
+
+void add_acts(std::vector<RankAct>& acts, std::vector<RankAct> others) {
+  acts.insert(acts.end(), std::move_iterator(others.begin()), std::move_iterator(others.end()));
+  std::ranges::sort(acts, {}, &RankAct::rank);
+  if (acts.size() > AlikeRanks::kMostActs) acts.resize(AlikeRanks::kMostActs);
+}
+
+/// One entry for all ranks that report the same.
+void unite(std::vector<AlikeRanks>& entries) {
+  std::vector<AlikeRanks> united;
+  for (AlikeRanks& entry : entries) {
+    const auto same = std::ranges::find_if(united, [&](const AlikeRanks& other) {
+      return other.all_wait == entry.all_wait && other.pending == entry.pending;
+    });
+    if (same == united.end()) {
+      united.push_back(std::move(entry));
+    } else {
+      same->ranks.add(entry.ranks);
+      add_acts(same->acts, std::move(entry.acts));
+    }
+  }
+  entries = std::move(united);
+}
+
+/// The first topic that is too many.
+std::optional<Topic> topic_beyond(const std::vector<AlikeRanks>& entries, std::size_t most) {
+  std::set<Topic> topics;
+  for (const AlikeRanks& entry : entries) {
+    for (const PendingTopic& pending : entry.pending) topics.insert(pending.topic);
+  }
+  if (topics.size() <= most) return std::nullopt;
+  return *std::next(topics.begin(), static_cast<std::ptrdiff_t>(most));
+}
+
+/// Stragglers, which lack the most, and those that most ranks are like, tell the most.
+void leave_out_kinds(std::vector<AlikeRanks>& entries) {
+  if (entries.size() <= JointReport::kMostKinds) return;
+  const auto half = static_cast<std::ptrdiff_t>(JointReport::kMostKinds / 2);
+  std::ranges::stable_sort(entries, {}, [](const auto& entry) { return entry.pending.size(); });
+  std::stable_sort(entries.begin() + half, entries.end(),
+                   [](const auto& a, const auto& b) { return a.ranks.count() > b.ranks.count(); });
+  entries.resize(JointReport::kMostKinds);
+}
+
+void sort_by_rank(std::vector<AlikeRanks>& entries) {
+  std::ranges::sort(entries, {}, [](const AlikeRanks& entry) { return entry.ranks.first(); });
+}
+
+// --- Bytes --------------------------------------------------------------------------------------
+
+constexpr std::size_t kRangeBytes = 8;
+constexpr std::size_t kLeastActBytes = 16;
+constexpr std::size_t kLeastEntryBytes = 28;  // of the table
+constexpr std::size_t kLeastKindBytes = 21;
+
+/// How a kind of ranks has a topic of the table.
+enum class Having : std::uint8_t { kNot, kPending, kBlocking, kPast };
+constexpr Having kAllHavings[] = {Having::kNot, Having::kPending, Having::kBlocking, Having::kPast};
+
+Having having_of(const PendingTopic& entry) {
+  if (entry.past) return Having::kPast;
+  return entry.blocking ? Having::kBlocking : Having::kPending;
+}
+
+using TableKey = std::tuple<Topic, std::uint64_t, std::string_view>;
+
+TableKey key_of(const PendingTopic& entry) { return {entry.topic, entry.name, entry.text}; }
+
+void write(ByteWriter& writer, const RankSet& ranks) {
+  writer.number(static_cast<std::uint32_t>(ranks.count()));
+  writer.number(static_cast<std::uint32_t>(ranks.ranges().size()));
+  for (const RankSet::Range& range : ranks.ranges()) {
+    writer.rank(range.first);
+    writer.rank(range.last);
+  }
+}
+
+RankSet read_ranks(ByteReader& reader) {
+  const std::size_t count = reader.number<std::uint32_t>();
+  std::vector<RankSet::Range> ranges(reader.list(kRangeBytes));
+  for (RankSet::Range& range : ranges) {
+    range.first = reader.rank();
+    range.last = reader.rank();
+  }
+  return {std::move(ranges), count};
+}
+
+void write(ByteWriter& writer, const std::vector<RankAct>& acts) {
+  writer.number(static_cast<std::uint32_t>(acts.size()));
+  for (const RankAct& act : acts) {
+    writer.rank(act.rank);
+    writer.text(act.act.text);
+    writer.number(static_cast<std::uint64_t>(act.act.age.count()));
+  }
+}
+
+std::vector<RankAct> read_acts(ByteReader& reader) {
+  std::vector<RankAct> acts(reader.list(kLeastActBytes));
+  for (RankAct& act : acts) {
+    act.rank = reader.rank();
+    act.act.text = reader.text();
+    act.act.age = std::chrono::milliseconds(reader.number<std::uint64_t>());
+  }
+  return acts;
+}
+
+}  // namespace
+
+std::size_t JointReport::ranks() const {
+  std::size_t count = 0;
+  for (const AlikeRanks& entry : alike) count += entry.ranks.count();
+  return count;
+}
+
+JointReport report_of(RankAct act, std::vector<PendingTopic> pending, bool all_wait) {
+  std::ranges::sort(pending, {}, key_of);
+  const RankSet ranks(act.rank);
+  std::vector<JointReport> reports(1);
+  reports[0].alike.push_back({.ranks = ranks,
+                              .pending = std::move(pending),
+                              .all_wait = all_wait,
+                              .acts = {std::move(act)}});
+  return combine(std::move(reports));
+}
+
+JointReport combine(std::vector<JointReport> reports) {
+  JointReport all;
+  for (JointReport& report : reports) {
+    if (report.unknown_from && (!all.unknown_from || *report.unknown_from < *all.unknown_from)) {
+      all.unknown_from = report.unknown_from;
+    }
+    all.alike.insert(all.alike.end(), std::move_iterator(report.alike.begin()),
+                     std::move_iterator(report.alike.end()));
+  }
+  if (all.unknown_from) {
+    for (AlikeRanks& entry : all.alike) cut(entry, *all.unknown_from);
+  }
+  unite(all.alike);
+  sort_by_rank(all.alike);
+  leave_out_kinds(all.alike);
+  if (const auto bound = topic_beyond(all.alike, JointReport::kMostTopics)) {
+    all.unknown_from = bound;
+    for (AlikeRanks& entry : all.alike) cut(entry, *bound);
+    unite(all.alike);
+  }
+  sort_by_rank(all.alike);
+  return all;
+}
+
+void write(ByteWriter& writer, const JointReport& report) {
+  std::map<TableKey, std::size_t> table;
+  for (const AlikeRanks& alike : report.alike) {
+    for (const PendingTopic& entry : alike.pending) table.emplace(key_of(entry), 0);
+  }
+  writer.number(static_cast<std::uint32_t>(table.size()));
+  std::size_t place = 0;
+  for (auto& [key, number] : table) {
+    number = place++;
+    write(writer, std::get<Topic>(key));
+    writer.number(std::get<std::uint64_t>(key));
+    writer.text(std::string(std::get<std::string_view>(key)));
+  }
+  writer.number(static_cast<std::uint8_t>(report.unknown_from ? 1 : 0));
+  write(writer, report.unknown_from.value_or(Topic{}));
+  writer.number(static_cast<std::uint32_t>(report.alike.size()));
+  std::vector<Having> havings;
+  for (const AlikeRanks& alike : report.alike) {
+    write(writer, alike.ranks);
+    writer.number(static_cast<std::uint8_t>(alike.all_wait ? 1 : 0));
+    write(writer, alike.acts);
+    havings.assign(table.size(), Having::kNot);
+    for (const PendingTopic& entry : alike.pending) {
+      havings[table.at(key_of(entry))] = having_of(entry);
+    }
+    for (const Having having : havings) writer.number(static_cast<std::uint8_t>(having));
+  }
+}
+
+std::optional<JointReport> read_joint_report(ByteReader& reader) {
+  std::vector<PendingTopic> table(reader.list(kLeastEntryBytes));
+  for (PendingTopic& entry : table) {
+    entry.topic = read_topic(reader);
+    entry.name = reader.number<std::uint64_t>();
+    entry.text = reader.text();
+  }
+  const bool is_table = std::ranges::adjacent_find(table, [](const auto& entry, const auto& next) {
+                          return !(key_of(entry) < key_of(next));
+                        }) == table.end();
+  JointReport report;
+  const bool is_cut = reader.number<std::uint8_t>() != 0;
+  const Topic bound = read_topic(reader);
+  if (is_cut) report.unknown_from = bound;
+  const std::size_t kinds = reader.list(kLeastKindBytes + table.size());
+  if (!is_table || kinds > JointReport::kMostKinds) return std::nullopt;
+  report.alike.resize(kinds);
+  std::vector<Having> havings(table.size());
+  std::vector<bool> is_used(table.size());
+  for (AlikeRanks& alike : report.alike) {
+    alike.ranks = read_ranks(reader);
+    alike.all_wait = reader.number<std::uint8_t>() != 0;
+    alike.acts = read_acts(reader);
+    for (Having& having : havings) having = reader.choice(kAllHavings);
+    if (!reader.ok() || !alike.ranks.is_valid()) return std::nullopt;
+    const auto none = std::ranges::count(havings, Having::kNot);
+    alike.pending.reserve(havings.size() - static_cast<std::size_t>(none));
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      if (havings[i] == Having::kNot) continue;
+      is_used[i] = true;
+      PendingTopic& entry = alike.pending.emplace_back(table[i]);
+      entry.blocking = havings[i] == Having::kBlocking;
+      entry.past = havings[i] == Having::kPast;
+    }
+  }
+  if (!reader.ok() || std::ranges::find(is_used, false) != is_used.end()) return std::nullopt;
+  return report;
+}
+
+}  // namespace kolo

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/base/byte_codec.h"
+#include "comm/coordinator/last_act.h"
+#include "comm/coordinator/rank_set.h"
+#include "comm/coordinator/topic.h"
+
+namespace kolo {
+
+/// One entry of a rank's report.
+struct PendingTopic {
+  Topic topic;
+  bool blocking = false;  ///< A thread of the rank waits for it.
+  std::string text = {};  ///< Description, one line per tensor.
+  /// Uses of one name are matched in order, so two ranks that have different topics of one name
+  /// pending disagree. 0: the topic has no such name.
+  std::uint64_t name = 0;
+  /// The rank has submitted the topic and it has ended there: it is not pending.
+  bool past = false;
+
+  friend bool operator==(const PendingTopic&, const PendingTopic&) = default;
+};
+
+/// What a rank did last.
+struct RankAct {
+  int rank = 0;
+  LastAct act = {};
+
+  friend bool operator==(const RankAct&, const RankAct&) = default;
+};
+
+/// Ranks that report the same, so that one entry stands for all of them.
+struct AlikeRanks {
+  static constexpr std::size_t kMostActs = 16;
+
+  RankSet ranks;
+  std::vector<PendingTopic> pending{};  ///< By topic.
+  bool all_wait = false;        ///< Every thread that uses the runtime waits for a pending topic.
+  std::vector<RankAct> acts{};  ///< What the first few of them did last, by rank.
+
+  friend bool operator==(const AlikeRanks&, const AlikeRanks&) = default;
+};
+
+/// What the ranks of a subtree report, of bounded size however many they are: ranks that report the
+/// same share one entry. Of too many kinds some are left out, so nothing is known of their ranks;
+/// of too many topics those from `unknown_from` on. What is left out is never taken for missing.
+struct JointReport {
+  static constexpr std::size_t kMostKinds = 32;
+  static constexpr std::size_t kMostTopics = 4096;
+
+  std::vector<AlikeRanks> alike{};      ///< By first rank.
+  std::optional<Topic> unknown_from{};  ///< Of this topic and later ones nothing is known.
+
+  /// Ranks of which something is known.
+  std::size_t ranks() const;
+
+  friend bool operator==(const JointReport&, const JointReport&) = default;
+};
+
+/// The report of one rank.
+JointReport report_of(RankAct act, std::vector<PendingTopic> pending, bool all_wait);
+
+/// The reports of ranks that are in one of them only, in one. Pure.
+JointReport combine(std::vector<JointReport> reports);
+
+/// Bytes of a report: its topics and their texts once, then one byte per topic and kind.
+void write(ByteWriter& writer, const JointReport& report);
+
+/// The inverse. Empty if the bytes are no report.
+std::optional<JointReport> read_joint_report(ByteReader& reader);
+
+}  // namespace kolo

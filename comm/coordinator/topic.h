@@ -1,0 +1,37 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "comm/base/byte_codec.h"
+#include "comm/schedule/bucket_layout.h"
+
+namespace kolo {
+
+/// Something that ranks agree on: the `round`-th use of `key`. A key is the hash of a name while it
+/// is negotiated, or `bucket_key` with the iteration as round once buckets exist.
+struct Topic {
+  std::uint64_t key = 0;
+  std::uint64_t round = 0;
+
+  friend auto operator<=>(const Topic&, const Topic&) = default;
+};
+
+/// Key of a name: 63 bits of XXH3.
+std::uint64_t name_key(std::string_view name);
+
+/// Key of a bucket's readiness: the top bit is set, which no name's is.
+inline constexpr std::uint64_t kBucketKeyBit = std::uint64_t{1} << 63;
+constexpr std::uint64_t bucket_key(BucketId bucket) { return kBucketKeyBit | bucket; }
+constexpr bool is_bucket_key(std::uint64_t key) { return (key & kBucketKeyBit) != 0; }
+constexpr BucketId bucket_of(std::uint64_t key) {
+  return static_cast<BucketId>(key & ~kBucketKeyBit);
+}
+
+inline constexpr std::size_t kTopicBytes = 16;
+void write(ByteWriter& writer, const Topic& topic);
+Topic read_topic(ByteReader& reader);
+
+}  // namespace kolo

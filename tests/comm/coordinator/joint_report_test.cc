@@ -1,0 +1,179 @@
+// Reports of many ranks in one, of bounded size, and one rank's part in an inquiry.
+
+#include "comm/coordinator/joint_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "comm/coordinator/inquiry.h"
+
+namespace kolo {
+namespace {
+
+using testing::ElementsAre;
+using testing::SizeIs;
+
+RankSet ranks_from(int first, int last) {
+  RankSet set;
+  for (int rank = first; rank <= last; ++rank) set.add(rank);
+  return set;
+}
+
+TEST(RankSet, JoinsNeighboursWhateverTheOrder) {
+  std::vector<int> ranks(100);
+  for (int rank = 0; rank < 100; ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
+  std::mt19937 random(1);
+  std::ranges::shuffle(ranks, random);
+  RankSet set;
+  for (const int rank : ranks) set.add(rank);
+  EXPECT_THAT(set.ranges(), ElementsAre(RankSet::Range{0, 99}));
+  EXPECT_EQ(set.count(), 100U);
+  EXPECT_TRUE(set.lists(ranks_from(3, 99)));
+  EXPECT_FALSE(ranks_from(3, 99).lists(set));
+}
+
+TEST(RankSet, CountsWhatItDoesNotList) {
+  RankSet even;
+  for (int rank = 0; rank < 1000; rank += 2) even.add(rank);
+  EXPECT_THAT(even.ranges(), SizeIs(RankSet::kMostRanges));
+  EXPECT_EQ(even.count(), 500U);
+  EXPECT_EQ(even.listed(), RankSet::kMostRanges);
+  EXPECT_TRUE(even.is_valid());
+  EXPECT_EQ(ranges_text(even), "ranks 0, 2, 4, 6, 8, 10, 12, 14 and 492 more");
+}
+
+TEST(RankSet, IsWrittenInFullWhileItIsSmall) {
+  EXPECT_EQ(ranks_text(3), "rank 3");
+  EXPECT_EQ(ranks_text(ranks_from(0, 2)), "ranks 0, 1, 2");
+  EXPECT_EQ(ranges_text(ranks_from(0, 2)), "ranks 0-2");
+  EXPECT_EQ(ranks_text(ranks_from(0, 4095)), "ranks 0-4095");
+}
+
+PendingTopic pending_topic(std::uint64_t key, bool blocking = true) {
+  return {.topic = {key, 0}, .blocking = blocking, .text = "'" + std::to_string(key) + "'"};
+}
+
+std::vector<std::byte> bytes_of(const JointReport& report) {
+  std::vector<std::byte> bytes;
+  ByteWriter writer(bytes);
+  write(writer, report);
+  return bytes;
+}
+
+// Whatever the tree, the report of all ranks is the same: those that report the same share an
+// entry, with what the first of them did last.
+TEST(JointReport, DoesNotDependOnTheOrderOfCombining) {
+  std::vector<JointReport> reports;
+  for (int rank = 0; rank < 40; ++rank) {
+    const std::uint64_t kind = static_cast<std::uint64_t>(rank % 3);
+    reports.push_back(report_of({.rank = rank, .act = {.text = "act " + std::to_string(rank)}},
+                                {pending_topic(7), pending_topic(1 + kind, kind == 0)}, kind != 1));
+  }
+  const JointReport at_once = combine(reports);
+  ASSERT_THAT(at_once.alike, SizeIs(3));
+  EXPECT_THAT(at_once.alike[0].acts, SizeIs(14));
+  EXPECT_EQ(at_once.alike[0].acts[1].act.text, "act 3");
+  EXPECT_EQ(at_once.ranks(), 40U);
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    std::vector<JointReport> parts = reports;
+    while (parts.size() > 1) {
+      std::ranges::shuffle(parts, random);
+      const std::size_t taken = std::min<std::size_t>(parts.size(), 2 + random() % 5);
+      std::vector<JointReport> some(parts.end() - static_cast<std::ptrdiff_t>(taken), parts.end());
+      parts.resize(parts.size() - taken);
+      parts.push_back(combine(std::move(some)));
+    }
+    EXPECT_EQ(parts[0], at_once) << "seed " << seed;
+  }
+}
+
+// A straggler and the many remain when the ranks between are of too many kinds.
+TEST(JointReport, KeepsStragglersAndTheManyWhenThereAreTooManyKinds) {
+  constexpr int kPrefixes = 200;
+  std::vector<PendingTopic> all;
+  for (std::uint64_t key = 1; key <= kPrefixes; ++key) all.push_back(pending_topic(key));
+  std::vector<JointReport> reports;
+  for (int rank = 0; rank < 2 * kPrefixes; ++rank) {
+    const auto count = static_cast<std::ptrdiff_t>(std::min(rank, kPrefixes));
+    reports.push_back(report_of({.rank = 1000 - rank}, {all.begin(), all.begin() + count}, true));
+  }
+  const JointReport report = combine(std::move(reports));
+  EXPECT_THAT(report.alike, SizeIs(JointReport::kMostKinds));
+  const auto find = [&](std::size_t pending) {
+    return std::ranges::find_if(report.alike,
+                                [&](const auto& ranks) { return ranks.pending.size() == pending; });
+  };
+  ASSERT_NE(find(0), report.alike.end());
+  EXPECT_EQ(find(0)->ranks, RankSet(1000));
+  ASSERT_NE(find(kPrefixes), report.alike.end());
+  EXPECT_EQ(find(kPrefixes)->ranks, ranks_from(1000 - 2 * kPrefixes + 1, 1000 - kPrefixes));
+  EXPECT_LT(report.ranks(), 2U * kPrefixes);
+}
+
+// What is known of all ranks ends at one topic, and a rank that waits for a later one may go on.
+TEST(JointReport, KnowsNothingBeyondTooManyTopics) {
+  std::vector<PendingTopic> many;
+  for (std::uint64_t key = 0; key < JointReport::kMostTopics + 10; ++key) {
+    many.push_back(pending_topic(key));
+  }
+  const JointReport all =
+      combine({report_of({.rank = 0}, many, true), report_of({.rank = 1}, {pending_topic(0)}, true),
+               report_of({.rank = 2}, {pending_topic(5000)}, true)});
+  EXPECT_EQ(all.unknown_from, (Topic{JointReport::kMostTopics, 0}));
+  ASSERT_THAT(all.alike, SizeIs(3));
+  EXPECT_FALSE(all.alike[0].all_wait);
+  EXPECT_THAT(all.alike[0].pending, SizeIs(JointReport::kMostTopics));
+  EXPECT_TRUE(all.alike[1].all_wait);
+  EXPECT_FALSE(all.alike[2].all_wait);
+}
+
+TEST(JointReport, OfThousandsIsAsLongAsThatOfAFew) {
+  std::vector<PendingTopic> topics;
+  for (std::uint64_t key = 1; key <= 300; ++key) topics.push_back(pending_topic(key));
+  const auto size_of = [&](int ranks) {
+    std::vector<JointReport> reports;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const bool is_late = rank == ranks / 2;
+      reports.push_back(report_of({.rank = rank, .act = {.text = "completed 'x'"}},
+                                  is_late ? std::vector<PendingTopic>{} : topics, !is_late));
+    }
+    return bytes_of(combine(std::move(reports))).size();
+  };
+  EXPECT_LT(size_of(2000), size_of(40) + 64);
+  EXPECT_LT(size_of(40), size_of(2) + 1024);
+}
+
+TEST(Inquiry, IsAnsweredOnceWhenAllChildrenHave) {
+  const CombiningTree tree{
+      .rank = 0, .root = 0, .parent = -1, .children = {1, 2}, .child_leaders = {}};
+  Inquiry inquiry(tree);
+  const auto report = [](int rank) { return report_of({.rank = rank}, {}, false); };
+  EXPECT_FALSE(inquiry.is_open());
+  inquiry.begin(1, report(0));
+  inquiry.report(1, 1, report(1));
+  inquiry.report(1, 1, report(1));  // Twice is once.
+  EXPECT_THAT(inquiry.silent_children(), ElementsAre(2));
+  EXPECT_FALSE(inquiry.take_complete());
+
+  inquiry.begin(2, report(0));  // The first is given up.
+  inquiry.report(2, 1, report(2));
+  EXPECT_THAT(inquiry.silent_children(), ElementsAre(1, 2));
+  inquiry.report(2, 2, report(2));
+  inquiry.report(1, 2, report(1));
+  const auto complete = inquiry.take_complete();
+  ASSERT_TRUE(complete);
+  EXPECT_EQ(complete->ranks(), 3U);
+  EXPECT_FALSE(inquiry.take_complete());
+  EXPECT_FALSE(inquiry.is_open());
+  inquiry.report(1, 2, report(1));  // After the end.
+  EXPECT_FALSE(inquiry.is_open());
+}
+
+}  // namespace
+}  // namespace kolo
