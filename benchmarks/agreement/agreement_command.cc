@@ -7,9 +7,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "benchmarks/agreement/agreement_trips.h"
 #include "benchmarks/common/exchange.h"
 #include "benchmarks/common/json_file.h"
 #include "benchmarks/common/samples.h"
+#include "benchmarks/peers/peer_factory.h"
+#include "comm/rendezvous/rendezvous_factory.h"
 #include "runtime/api/kolo.h"
 #include "runtime/api/version.h"
 #include "runtime/tools/command_line.h"
@@ -56,8 +59,32 @@ AgreementRow measure(Runtime& runtime, std::size_t bytes, std::size_t agreements
   return row;
 }
 
+nlohmann::json to_json(const Runtime& runtime, std::string_view what, const Summary& time_us) {
+  return {{"measured", what},
+          {"ranks", runtime.world_size()},
+          {"nodes", runtime.num_nodes()},
+          {"median_us", time_us.median},
+          {"min_us", time_us.min},
+          {"p99_us", time_us.p99 ? nlohmann::json(*time_us.p99) : nullptr}};
+}
+
+void print_times(std::string_view what, const Summary& time_us) {
+  fmt::print("  {:>30} {:>10.1f} {:>10.1f} {:>10}\n", what, time_us.median, time_us.min,
+             time_us.p99 ? fmt::format("{:.1f}", *time_us.p99) : "-");
+}
+
+void print_trips(const AgreementTrips& trips) {
+  fmt::print("# {:>30} {:>10} {:>10} {:>10}\n", "us", "median", "min", "p99");
+  print_times("last rank ready to start", trips.agree_us);
+  if (!trips.network_us) return;
+  print_times("UCX round trip", *trips.network_us);
+  fmt::print("# the agreement takes {:.2f} round trips\n",
+             trips.agree_us.median / trips.network_us->median);
+}
+
 nlohmann::json to_json(const Runtime& runtime, const AgreementRow& row) {
-  return {{"bytes_under_way", row.bytes},
+  return {{"measured", "barrier"},
+          {"bytes_under_way", row.bytes},
           {"ranks", runtime.world_size()},
           {"nodes", runtime.num_nodes()},
           {"median_us", row.time_us.median},
@@ -90,15 +117,22 @@ AgreementCommand::AgreementCommand(CLI::App& app)
 
 bool AgreementCommand::run() {
   const std::vector<std::size_t> sizes = parse_sizes("--sizes", sizes_);
+  Peers launcher({});
+  launcher.keep_launcher();
+  const AgreementTrips trips = measure_trips(*rendezvous_from_environment(runtime_.connect_timeout),
+                                             runtime_, agreements_ * rounds_ * 10);
   Runtime runtime = Runtime::from_environment(runtime_);
   const bool speaks = runtime.rank() == 0;
   expect_output(runtime, json_);
   if (speaks) {
     fmt::print("# kolo-bench agreement, kolo {}: {} ranks on {} nodes, slowest rank, us\n",
                kVersion, runtime.world_size(), runtime.num_nodes());
+    print_trips(trips);
     fmt::print("# {:>10} {:>10} {:>10} {:>10}\n", "in flight", "median", "min", "p99");
   }
   nlohmann::json rows = nlohmann::json::array();
+  rows.push_back(to_json(runtime, "last rank ready to start", trips.agree_us));
+  if (trips.network_us) rows.push_back(to_json(runtime, "UCX round trip", *trips.network_us));
   for (const std::size_t size : sizes) {
     const AgreementRow row = measure(runtime, size, agreements_, rounds_);
     rows.push_back(to_json(runtime, row));

@@ -9,7 +9,8 @@
 
 namespace kolo::bench {
 
-/// `kolo-bench agreement`: the time that all ranks take to agree, alone and while a large bucket is
+/// `kolo-bench agreement`: the time from the last rank being ready for a bucket until it starts,
+/// beside a round trip of the network, and the time of barriers, alone and while a large bucket is
 /// in flight.
 class AgreementCommand {
  public:
