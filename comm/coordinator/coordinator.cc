@@ -145,6 +145,8 @@ void Coordinator::handle(int peer, const Frame& frame) {
       break;
     case FrameKind::kQuery:
       if (peer != tree_.parent) return fail_stray(peer);
+      // The report may take long: a rank below may be lost.
+      if (!tree_.children.empty()) send(peer, {.kind = FrameKind::kPong});
       inquire(frame);
       break;
     case FrameKind::kReport:

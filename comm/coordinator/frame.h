@@ -24,7 +24,7 @@ enum class FrameKind : std::uint8_t {
   kReport,   ///< Up: the answer.
   kWarn,     ///< Down: log `error.what` as a warning.
   kPing,     ///< Any to any: are you there?
-  kPong,     ///< The answer, also to kStalled.
+  kPong,     ///< The answer, also to kStalled, and to kQuery from a rank that has to ask others.
   kFail,     ///< Up and down, and around a lost rank: the job has failed with `error`.
   kOffer,    ///< Sender to receiver: a message of `offer`, with its elements if it is small.
   kTake,     ///< Receiver to sender: it has a buffer for that message, which is to come now.

@@ -1,24 +1,21 @@
 // Coordinators of all ranks in one thread: programs of several threads per rank that are correct,
-// deadlocked or stalled, and ranks that freeze, fail or stop.
+// deadlocked or stalled.
 
 #include "comm/coordinator/coordinator.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <deque>
 #include <map>
-#include <memory>
 #include <optional>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "tests/support/in_process_transport.h"
+#include "tests/comm/coordinator/coordinator_job.h"
 
 namespace kolo {
 namespace {
@@ -26,53 +23,12 @@ namespace {
 using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using test::CoordinatorJob;
+using test::kOptions;
+using test::kTick;
+using test::Wait;
 using testing::AllOf;
 using testing::HasSubstr;
-
-constexpr TransportLimits kLimits{
-    .arena_bytes = 4096, .flags_per_peer = 16, .counters = 2 * kMaxBuckets};
-constexpr CoordinatorOptions kOptions{
-    .mismatch_after = seconds(1), .peer_timeout = seconds(10), .stall_after = seconds(300)};
-constexpr Duration kTick = milliseconds(50);
-
-struct Wait final : Waited {
-  int waiters() const override { return count; }
-  int count = 0;
-};
-
-/// The coordinators of a job. Time stands still unless it is advanced.
-class Job {
- public:
-  explicit Job(const std::vector<int>& nodes, const CoordinatorOptions& options = kOptions)
-      : hub_(ProcessGrid::with_node_sizes(nodes), kLimits) {
-    for (int rank = 0; rank < size(); ++rank) {
-      threads_.emplace_back(0);
-      transports_.push_back(hub_.transport(rank));
-      coordinators_.push_back(std::make_unique<Coordinator>(*transports_.back(), hub_.grid(), clock,
-                                                            options, &threads_.back()));
-    }
-  }
-
-  int size() const { return hub_.grid().world_size(); }
-  Coordinator& coordinator(int rank) { return *coordinators_[static_cast<std::size_t>(rank)]; }
-  Transport& transport(int rank) { return *transports_[static_cast<std::size_t>(rank)]; }
-  /// Threads of the program that use the runtime of this rank.
-  std::atomic<int>& threads(int rank) { return threads_[static_cast<std::size_t>(rank)]; }
-
-  void poll(int rank, const std::vector<int>& awaited = {}) {
-    transport(rank).poll();
-    coordinator(rank).poll();
-    if (coordinator(rank).is_check_due(!awaited.empty())) coordinator(rank).check_peers(awaited);
-  }
-
-  ManualClock clock;
-
- private:
-  InProcessHub hub_;
-  std::deque<std::atomic<int>> threads_;
-  std::vector<std::unique_ptr<Transport>> transports_;
-  std::vector<std::unique_ptr<Coordinator>> coordinators_;
-};
 
 // --- Programs -----------------------------------------------------------------------------------
 
@@ -173,7 +129,7 @@ class Program {
     }
   }
 
-  Job job_;
+  CoordinatorJob job_;
   std::vector<UserThread> threads_;
   std::mt19937 random_;
   std::deque<Wait> waits_;
@@ -182,7 +138,9 @@ class Program {
   std::string log_;
 };
 
-const std::vector<std::vector<int>> kShapes = {{2}, {3}, {1, 1}, {2, 1}};
+/// The last two have ranks that hang on others than the first.
+const std::vector<std::vector<int>> kShapes = {{2},    {3},  {1, 1},
+                                               {2, 1}, {10}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
 
 int world_size(const std::vector<int>& nodes) {
   int size = 0;
@@ -315,136 +273,6 @@ TEST(MismatchRule, AStallWarnsAllRanksAndIsAnErrorAfterTheStallLimit) {
     EXPECT_EQ(thread.error->code, ErrorCode::kStall);
     EXPECT_THAT(thread.error->what, AllOf(HasSubstr("'tensor 0'"), HasSubstr("'tensor 1'")));
   }
-}
-
-// --- Life and death -----------------------------------------------------------------------------
-
-// A rank waits for a tensor that busy ranks do not submit. However long they have lived by then,
-// and whatever the mismatch period, a rank that freezes is named within 1.25 peer_timeout.
-TEST(Liveness, ARankThatFreezesLateIsNoticedAsSoonAsOneThatFreezesEarly) {
-  const auto expect_noticed = [](int frozen, Duration lived, const CoordinatorOptions& options) {
-    Job job({2, 1}, options);
-    Wait wait;
-    const int waiting = frozen == 2 ? 1 : 2;
-    job.coordinator(waiting).propose("x", 1, "'x'", wait);
-    const auto play = [&](Duration time, bool is_frozen) {
-      for (const TimePoint end = job.clock.now() + time; job.clock.now() < end;) {
-        for (int rank = 0; rank < 3; ++rank) {
-          if (rank != frozen || !is_frozen) job.poll(rank);
-        }
-        job.clock.advance(kTick);
-      }
-    };
-    play(lived, false);
-    ASSERT_FALSE(job.coordinator(waiting).failure());
-    play(options.peer_timeout * 5 / 4, true);
-    for (int rank = 0; rank < 3; ++rank) {
-      if (rank == frozen) continue;
-      const auto& failure = job.coordinator(rank).failure();
-      ASSERT_TRUE(failure) << "rank " << rank << " waits for frozen " << frozen;
-      EXPECT_EQ(failure->peer, frozen);
-    }
-  };
-  for (const int frozen : {0, 1, 2}) {
-    for (const Duration lived : {Duration(0), Duration(seconds(33)), Duration(seconds(500))}) {
-      for (const seconds peer_timeout : {seconds(2), seconds(10)}) {
-        for (const seconds mismatch_after : {seconds(1), seconds(60)}) {
-          SCOPED_TRACE(fmt::format("{} s of {} s, {} s", lived / seconds(1), peer_timeout.count(),
-                                   mismatch_after.count()));
-          expect_noticed(frozen, lived,
-                         {.mismatch_after = mismatch_after, .peer_timeout = peer_timeout});
-        }
-      }
-    }
-  }
-}
-
-// Rank 2's proposal crosses the query that it never answers.
-TEST(Liveness, AnOlderFrameIsNoAnswerToAnInquiry) {
-  Job job({3});
-  Wait wait, none;
-  job.coordinator(1).propose("x", 1, "'x'", wait);
-  const auto play = [&](Duration time, const std::vector<int>& ranks) {
-    for (const TimePoint end = job.clock.now() + time; job.clock.now() < end;) {
-      for (const int rank : ranks) job.poll(rank);
-      job.clock.advance(kTick);
-    }
-  };
-  play(2 * kOptions.mismatch_after, {0, 1});  // The query waits at rank 2.
-  job.coordinator(2).propose("y", 1, "'y'", none);
-  job.coordinator(2).poll();  // Sends, but has not received.
-  play(kTick, {0, 1});
-  play(2 * kOptions.peer_timeout, {0, 1});
-  ASSERT_TRUE(job.coordinator(0).failure());
-  EXPECT_EQ(job.coordinator(0).failure()->peer, 2);
-}
-
-// Both ranks are suspended for an hour and continued: no time has passed for the peer either.
-TEST(Liveness, TimeInWhichTheJudgeWasStoppedDoesNotCount) {
-  Job job({2});
-  for (int i = 0; i < 20; ++i) {
-    job.poll(0, {1});
-    job.clock.advance(milliseconds(250));
-  }
-  job.poll(1);
-  job.poll(0, {1});
-  job.clock.advance(milliseconds(250));
-  job.poll(0, {1});  // Asks.
-  job.clock.advance(hours(1));
-  job.poll(0, {1});
-  EXPECT_FALSE(job.coordinator(0).failure());
-  job.poll(1);
-  job.clock.advance(milliseconds(250));
-  job.poll(0, {1});
-  EXPECT_FALSE(job.coordinator(0).failure());
-}
-
-// Rank 1 says that rank 2 is lost and leaves. Rank 0 comes late and finds both.
-TEST(Liveness, APeersAccountOfAFailureComesBeforeThePeersAbsence) {
-  Job job({2, 1});
-  job.coordinator(1).fail({.code = ErrorCode::kPeerLost, .rank = 1, .peer = 2, .what = "2 froze"});
-  job.transport(1).shutdown(false);
-  job.poll(0);
-  ASSERT_TRUE(job.transport(0).failure());
-  ASSERT_TRUE(job.coordinator(0).failure());
-  EXPECT_EQ(job.coordinator(0).failure()->peer, 2);
-}
-
-// Rank 0 rejects a tensor, and its program ends because of that. Rank 1 finds both at once, and
-// fails for the same reason.
-TEST(Liveness, ADecisionThatCameBeforeAFailureCounts) {
-  Job job({2});
-  Wait wait;
-  job.coordinator(0).propose("x", 1, "'x': [1]", wait);
-  job.coordinator(1).propose("x", 2, "'x': [2]", wait);
-  std::vector<Frame> decisions;
-  testing::internal::CaptureStderr();
-  while (decisions.empty()) {
-    job.poll(1);
-    job.poll(0);
-    decisions = job.coordinator(0).take_decisions();
-  }
-  job.coordinator(0).leave({.code = ErrorCode::kPeerLost, .rank = 0, .what = "rank 0 left"});
-  testing::internal::GetCapturedStderr();
-  job.poll(1);
-  EXPECT_TRUE(job.coordinator(1).failure());
-  decisions = job.coordinator(1).take_decisions();
-  ASSERT_EQ(decisions.size(), 1U);
-  EXPECT_EQ(decisions[0].error.code, ErrorCode::kMismatch);
-}
-
-TEST(Liveness, LimitsOfAnyLengthDoNotOverflow) {
-  CoordinatorOptions options{.mismatch_after = saturated(milliseconds::max()),
-                             .peer_timeout = saturated(milliseconds(10'000'000'000'000)),
-                             .stall_after = Duration::max()};
-  Job job({2}, options);
-  Wait wait;
-  job.coordinator(0).propose("x", 1, "'x'", wait);
-  for (int i = 0; i < 1000; ++i) {
-    job.poll(0, {1});
-    job.clock.advance(seconds(1));
-  }
-  EXPECT_FALSE(job.coordinator(0).failure());
 }
 
 }  // namespace

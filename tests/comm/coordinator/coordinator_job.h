@@ -1,0 +1,62 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "comm/coordinator/coordinator.h"
+#include "tests/support/in_process_transport.h"
+
+namespace kolo::test {
+
+inline constexpr TransportLimits kLimits{
+    .arena_bytes = 4096, .flags_per_peer = 16, .counters = 2 * kMaxBuckets};
+inline constexpr CoordinatorOptions kOptions{.mismatch_after = std::chrono::seconds(1),
+                                             .peer_timeout = std::chrono::seconds(10),
+                                             .stall_after = std::chrono::seconds(300)};
+inline constexpr Duration kTick = std::chrono::milliseconds(50);
+
+struct Wait final : Waited {
+  int waiters() const override { return count; }
+  int count = 0;
+};
+
+/// The coordinators of a job. Time stands still unless it is advanced.
+class CoordinatorJob {
+ public:
+  explicit CoordinatorJob(const std::vector<int>& nodes,
+                          const CoordinatorOptions& options = kOptions)
+      : hub_(ProcessGrid::with_node_sizes(nodes), kLimits) {
+    for (int rank = 0; rank < size(); ++rank) {
+      threads_.emplace_back(0);
+      transports_.push_back(hub_.transport(rank));
+      coordinators_.push_back(std::make_unique<Coordinator>(*transports_.back(), hub_.grid(), clock,
+                                                            options, &threads_.back()));
+    }
+  }
+
+  int size() const { return hub_.grid().world_size(); }
+  Coordinator& coordinator(int rank) { return *coordinators_[static_cast<std::size_t>(rank)]; }
+  Transport& transport(int rank) { return *transports_[static_cast<std::size_t>(rank)]; }
+  /// Threads of the program that use the runtime of this rank.
+  std::atomic<int>& threads(int rank) { return threads_[static_cast<std::size_t>(rank)]; }
+
+  void poll(int rank, const std::vector<int>& awaited = {}) {
+    transport(rank).poll();
+    coordinator(rank).poll();
+    if (coordinator(rank).is_check_due(!awaited.empty())) coordinator(rank).check_peers(awaited);
+  }
+
+  ManualClock clock;
+
+ private:
+  InProcessHub hub_;
+  std::deque<std::atomic<int>> threads_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<std::unique_ptr<Coordinator>> coordinators_;
+};
+
+}  // namespace kolo::test

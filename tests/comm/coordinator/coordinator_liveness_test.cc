@@ -1,0 +1,166 @@
+// Coordinators of all ranks in one thread: ranks that freeze, fail or stop.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+#include <vector>
+
+#include "tests/comm/coordinator/coordinator_job.h"
+
+namespace kolo {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::CoordinatorJob;
+using test::kOptions;
+using test::kTick;
+using test::Wait;
+
+struct Freeze {
+  std::vector<int> nodes;
+  int frozen;
+  int waiting;
+};
+
+// A rank waits for a tensor that busy ranks do not submit. However long they have lived by then,
+// and whatever the mismatch period, a rank that freezes is named within 1.25 peer_timeout. Of ten
+// nodes node 9 hangs on node 1 in the tree, and the others on node 0.
+TEST(Liveness, ARankThatFreezesLateIsNoticedAsSoonAsOneThatFreezesEarly) {
+  const auto expect_noticed = [](const Freeze& freeze, Duration lived,
+                                 const CoordinatorOptions& options) {
+    CoordinatorJob job(freeze.nodes, options);
+    Wait wait;
+    job.coordinator(freeze.waiting).propose("x", 1, "'x'", wait);
+    const auto play = [&](Duration time, bool is_frozen) {
+      for (const TimePoint end = job.clock.now() + time; job.clock.now() < end;) {
+        // Twice, since a frame takes far less than a tick.
+        for (int i = 0; i < 2 * job.size(); ++i) {
+          const int rank = i % job.size();
+          if (rank != freeze.frozen || !is_frozen) job.poll(rank);
+        }
+        job.clock.advance(kTick);
+      }
+    };
+    play(lived, false);
+    ASSERT_FALSE(job.coordinator(freeze.waiting).failure());
+    play(options.peer_timeout * 5 / 4, true);
+    for (int rank = 0; rank < job.size(); ++rank) {
+      if (rank == freeze.frozen) continue;
+      const auto& failure = job.coordinator(rank).failure();
+      ASSERT_TRUE(failure) << "rank " << rank << " waits for frozen " << freeze.frozen;
+      EXPECT_EQ(failure->peer, freeze.frozen);
+    }
+  };
+  const std::vector<int> ten(10, 1);
+  const Freeze freezes[] = {{{2, 1}, 0, 2}, {{2, 1}, 1, 2}, {{2, 1}, 2, 1}, {ten, 0, 9},
+                            {ten, 1, 9},    {ten, 1, 5},    {ten, 9, 5},    {{10}, 1, 9}};
+  for (const Freeze& freeze : freezes) {
+    for (const Duration lived : {Duration(0), Duration(seconds(33)), Duration(seconds(500))}) {
+      for (const seconds peer_timeout : {seconds(2), seconds(10)}) {
+        for (const seconds mismatch_after : {seconds(1), seconds(60)}) {
+          SCOPED_TRACE(fmt::format("{} of {} ranks, {} s of {} s, {} s", freeze.frozen,
+                                   std::reduce(freeze.nodes.begin(), freeze.nodes.end()),
+                                   lived / seconds(1), peer_timeout.count(),
+                                   mismatch_after.count()));
+          expect_noticed(freeze, lived,
+                         {.mismatch_after = mismatch_after, .peer_timeout = peer_timeout});
+        }
+      }
+    }
+  }
+}
+
+// Rank 2's proposal crosses the query that it never answers.
+TEST(Liveness, AnOlderFrameIsNoAnswerToAnInquiry) {
+  CoordinatorJob job({3});
+  Wait wait, none;
+  job.coordinator(1).propose("x", 1, "'x'", wait);
+  const auto play = [&](Duration time, const std::vector<int>& ranks) {
+    for (const TimePoint end = job.clock.now() + time; job.clock.now() < end;) {
+      for (const int rank : ranks) job.poll(rank);
+      job.clock.advance(kTick);
+    }
+  };
+  play(2 * kOptions.mismatch_after, {0, 1});  // The query waits at rank 2.
+  job.coordinator(2).propose("y", 1, "'y'", none);
+  job.coordinator(2).poll();  // Sends, but has not received.
+  play(kTick, {0, 1});
+  play(2 * kOptions.peer_timeout, {0, 1});
+  ASSERT_TRUE(job.coordinator(0).failure());
+  EXPECT_EQ(job.coordinator(0).failure()->peer, 2);
+}
+
+// Both ranks are suspended for an hour and continued: no time has passed for the peer either.
+TEST(Liveness, TimeInWhichTheJudgeWasStoppedDoesNotCount) {
+  CoordinatorJob job({2});
+  for (int i = 0; i < 20; ++i) {
+    job.poll(0, {1});
+    job.clock.advance(milliseconds(250));
+  }
+  job.poll(1);
+  job.poll(0, {1});
+  job.clock.advance(milliseconds(250));
+  job.poll(0, {1});  // Asks.
+  job.clock.advance(hours(1));
+  job.poll(0, {1});
+  EXPECT_FALSE(job.coordinator(0).failure());
+  job.poll(1);
+  job.clock.advance(milliseconds(250));
+  job.poll(0, {1});
+  EXPECT_FALSE(job.coordinator(0).failure());
+}
+
+// Rank 1 says that rank 2 is lost and leaves. Rank 0 comes late and finds both.
+TEST(Liveness, APeersAccountOfAFailureComesBeforeThePeersAbsence) {
+  CoordinatorJob job({2, 1});
+  job.coordinator(1).fail({.code = ErrorCode::kPeerLost, .rank = 1, .peer = 2, .what = "2 froze"});
+  job.transport(1).shutdown(false);
+  job.poll(0);
+  ASSERT_TRUE(job.transport(0).failure());
+  ASSERT_TRUE(job.coordinator(0).failure());
+  EXPECT_EQ(job.coordinator(0).failure()->peer, 2);
+}
+
+// Rank 0 rejects a tensor, and its program ends because of that. Rank 1 finds both at once, and
+// fails for the same reason.
+TEST(Liveness, ADecisionThatCameBeforeAFailureCounts) {
+  CoordinatorJob job({2});
+  Wait wait;
+  job.coordinator(0).propose("x", 1, "'x': [1]", wait);
+  job.coordinator(1).propose("x", 2, "'x': [2]", wait);
+  std::vector<Frame> decisions;
+  testing::internal::CaptureStderr();
+  while (decisions.empty()) {
+    job.poll(1);
+    job.poll(0);
+    decisions = job.coordinator(0).take_decisions();
+  }
+  job.coordinator(0).leave({.code = ErrorCode::kPeerLost, .rank = 0, .what = "rank 0 left"});
+  testing::internal::GetCapturedStderr();
+  job.poll(1);
+  EXPECT_TRUE(job.coordinator(1).failure());
+  decisions = job.coordinator(1).take_decisions();
+  ASSERT_EQ(decisions.size(), 1U);
+  EXPECT_EQ(decisions[0].error.code, ErrorCode::kMismatch);
+}
+
+TEST(Liveness, LimitsOfAnyLengthDoNotOverflow) {
+  CoordinatorOptions options{.mismatch_after = saturated(milliseconds::max()),
+                             .peer_timeout = saturated(milliseconds(10'000'000'000'000)),
+                             .stall_after = Duration::max()};
+  CoordinatorJob job({2}, options);
+  Wait wait;
+  job.coordinator(0).propose("x", 1, "'x'", wait);
+  for (int i = 0; i < 1000; ++i) {
+    job.poll(0, {1});
+    job.clock.advance(seconds(1));
+  }
+  EXPECT_FALSE(job.coordinator(0).failure());
+}
+
+}  // namespace
+}  // namespace kolo
