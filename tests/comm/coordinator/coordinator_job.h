@@ -14,9 +14,9 @@ namespace kolo::test {
 
 inline constexpr TransportLimits kLimits{
     .arena_bytes = 4096, .flags_per_peer = 16, .counters = 2 * kMaxBuckets};
-inline constexpr CoordinatorOptions kOptions{.mismatch_after = std::chrono::seconds(1),
-                                             .peer_timeout = std::chrono::seconds(10),
-                                             .stall_after = std::chrono::seconds(300)};
+inline const CoordinatorOptions kOptions{.mismatch_after = std::chrono::seconds(1),
+                                         .peer_timeout = std::chrono::seconds(10),
+                                         .stall_after = std::chrono::seconds(300)};
 inline constexpr Duration kTick = std::chrono::milliseconds(50);
 
 struct Wait final : Waited {

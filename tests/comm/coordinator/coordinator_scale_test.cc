@@ -25,11 +25,11 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-constexpr CoordinatorOptions kScaleOptions{.mismatch_after = seconds(1),
-                                           .peer_timeout = seconds(10),
-                                           .warn_after = seconds(1),
-                                           .stall_after = seconds(600),
-                                           .buckets = 1024};
+const CoordinatorOptions kScaleOptions{.mismatch_after = seconds(1),
+                                       .peer_timeout = seconds(10),
+                                       .warn_after = seconds(1),
+                                       .stall_after = seconds(600),
+                                       .buckets = 1024};
 
 struct Blocked final : Waited {
   int waiters() const override { return 1; }
