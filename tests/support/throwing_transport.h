@@ -165,7 +165,7 @@ class ThrowingTransport final : public Transport {
     return transport_->failure();
   }
   void say_goodbye() override {
-    fault_.pass("say_goodbye");
+    hook_.pass("say_goodbye");
     transport_->say_goodbye();
   }
   void shutdown(bool orderly) override {
