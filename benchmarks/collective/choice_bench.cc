@@ -19,14 +19,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kHopeless = 2;
+constexpr double kHopelessRatio = 2;
 /// Rounds before any algorithm is dropped.
 constexpr int kFirstRounds = 2;
 constexpr int kWarmups = 3;
 constexpr int kMostIterationsPerRound = 100;
 
 /// "auto" or one algorithm on one case.
-struct Contender {
+struct Candidate {
   std::string name;
   std::unique_ptr<CollectiveRun> run;
   int iterations = 1;                 ///< Per round.
@@ -48,7 +48,7 @@ class ChoiceBench {
   }
 
   ChoiceRow measure(const CostModel& model) {
-    for (Contender& contender : contenders_) check_sums(contender);
+    for (Candidate& contender : contenders_) check_sums(contender);
     const int rounds = plan_rounds();
     std::vector<std::size_t> order(contenders_.size());
     std::iota(order.begin(), order.end(), 0);
@@ -62,7 +62,7 @@ class ChoiceBench {
       }
       if (round + 1 == kFirstRounds) drop_the_hopeless();
     }
-    for (Contender& contender : contenders_) {
+    for (Candidate& contender : contenders_) {
       check_sums(contender);
       contender.rounds = rounds_of(contender);
     }
@@ -72,7 +72,7 @@ class ChoiceBench {
   bool all_right() const { return wrong_ == 0; }
 
  private:
-  void check_sums(Contender& contender) {
+  void check_sums(Candidate& contender) {
     contender.run->write(sums_.contribution());
     contender.run->run();
     wrong_ += sums_.count_wrong(runtime_, *contender.run);
@@ -81,7 +81,7 @@ class ChoiceBench {
   /// Short rounds with several iterations each, of equal duration for all contenders.
   int plan_rounds() {
     double least_us = 0;
-    for (Contender& contender : contenders_) {
+    for (Candidate& contender : contenders_) {
       constexpr int kTrials = 3;
       std::vector<double> times_us = time(contender, kTrials);
       max_over_ranks(runtime_, times_us);
@@ -96,7 +96,7 @@ class ChoiceBench {
                                        std::max<double>(kLeastRounds, options_.rounds)));
   }
 
-  void time_round(Contender& contender) {
+  void time_round(Candidate& contender) {
     // Sums grow in place; a fresh contribution keeps them finite for a round.
     contender.run->write(sums_.contribution());
     for (int i = 0; i < std::min(kWarmups, contender.iterations); ++i) contender.run->run();
@@ -106,7 +106,7 @@ class ChoiceBench {
   }
 
   /// Collective.
-  RoundTimes rounds_of(const Contender& contender) const {
+  RoundTimes rounds_of(const Candidate& contender) const {
     std::vector<double> times_us = contender.times_us;
     max_over_ranks(runtime_, times_us);
     RoundTimes rounds;
@@ -116,7 +116,7 @@ class ChoiceBench {
     return rounds;
   }
 
-  static std::vector<double> time(Contender& contender, int iterations) {
+  static std::vector<double> time(Candidate& contender, int iterations) {
     std::vector<double> times_us;
     times_us.reserve(static_cast<std::size_t>(iterations));
     for (int i = 0; i < iterations; ++i) {
@@ -130,7 +130,7 @@ class ChoiceBench {
   /// "auto" stays, and so does its choice.
   void drop_the_hopeless() {
     std::vector<double> least_us;
-    for (const Contender& each : contenders_) {
+    for (const Candidate& each : contenders_) {
       least_us.push_back(std::ranges::min(rounds_of(each)));
     }
     const double best_us = std::ranges::min(least_us);
@@ -141,11 +141,11 @@ class ChoiceBench {
     std::ranges::sort(others, {}, [&](std::size_t i) { return least_us[i]; });
     // At least one rival stays.
     for (std::size_t i = 1; i < others.size(); ++i) {
-      contenders_[others[i]].hopeless = least_us[others[i]] > kHopeless * best_us;
+      contenders_[others[i]].hopeless = least_us[others[i]] > kHopelessRatio * best_us;
     }
   }
 
-  bool is_chosen(const Contender& each) const {
+  bool is_chosen(const Candidate& each) const {
     return &each == &contenders_.front() || each.name == contenders_.front().run->algorithm();
   }
 
@@ -153,17 +153,17 @@ class ChoiceBench {
     const HostBucket bucket{
         .bytes = what_.count() * size_of(what_.wire.value_or(what_.dtype)),
         .packing = what_.home == Home::kArena ? Packing::kNone : Packing::kUser};
-    const auto candidate = [&](const Contender& each) {
+    const auto candidate = [&](const Candidate& each) {
       const std::string algorithm = each.run->algorithm();
       return ChoiceCandidate{.algorithm = algorithm,
                              .median_us = summarise(each.rounds).median,
                              .predicted_us = model.predict_us(Algorithm::parse(algorithm), bucket)};
     };
-    const Contender& chosen = contenders_.front();
+    const Candidate& chosen = contenders_.front();
     ChoiceRow row{.what = what_, .chosen = candidate(chosen), .rounds = rounds};
     std::vector<RoundTimes> rivals;
     for (std::size_t i = 1; i < contenders_.size(); ++i) {
-      const Contender& each = contenders_[i];
+      const Candidate& each = contenders_[i];
       row.forced.push_back(candidate(each));
       // The algorithm that was chosen is not its own rival.
       rivals.push_back(is_chosen(each) ? RoundTimes{} : each.rounds);
@@ -179,7 +179,7 @@ class ChoiceBench {
   const ChoiceOptions& options_;
   const CollectiveCase what_;
   const CheckedResults sums_;
-  std::vector<Contender> contenders_;
+  std::vector<Candidate> contenders_;
   std::uint64_t wrong_ = 0;
 };
 

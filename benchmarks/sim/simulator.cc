@@ -16,7 +16,7 @@
 namespace kolo {
 namespace {
 
-using Step = SimulatorSchedules::Step;
+using PlayedStep = SimulatorSchedules::Step;
 
 using Task = SimulatedTask;
 
@@ -99,7 +99,7 @@ class Simulation {
   const SimulatorSchedules::Lines& lines(std::uint32_t bucket, std::uint32_t place) const {
     return buckets_[bucket].schedules->of_rank(machine_.rank(place).number);
   }
-  const Step& step(Task task, std::uint32_t place) const {
+  const PlayedStep& step(Task task, std::uint32_t place) const {
     return lines(task.bucket, place).steps[task.step];
   }
   int peer(Task task, std::uint32_t place) const {
@@ -153,7 +153,8 @@ class Simulation {
     for (std::uint32_t place = 0; place < machine_.places(); ++place) {
       run.first.push_back(run.missing.size());
       run.remaining.push_back(lines(bucket, place).steps.size());
-      for (const Step& line : lines(bucket, place).steps) run.missing.push_back(line.waits + 1);
+      for (const PlayedStep& line : lines(bucket, place).steps)
+        run.missing.push_back(line.waits + 1);
     }
   }
 
@@ -197,7 +198,7 @@ class Simulation {
     if (rank.ready(worker).empty()) return false;
     const Task task = rank.ready(worker).pop();
     rank.set_busy(worker, true);
-    const Step& line = step(task, place);
+    const PlayedStep& line = step(task, place);
     const bool is_message = line.worker == Worker::kMessages;
     const auto work_us =
         machine_.memory_us(line, memories_[task.bucket], is_message && is_inside(task, place));
@@ -217,7 +218,7 @@ class Simulation {
   }
 
   void done(Task task, std::uint32_t place) {
-    const Step& line = step(task, place);
+    const PlayedStep& line = step(task, place);
     machine_.rank(place).set_busy(line.worker, false);
     const bool gives = line.kind == StepKind::kSend || line.kind == StepKind::kSignal;
     if (gives && !is_inside(task, place)) {
@@ -275,14 +276,14 @@ class Simulation {
   using Meeting = std::tuple<std::uint32_t, int, std::uint32_t>;  // bucket, node or -1, ordinal
 
   Meeting meeting(Task task, std::uint32_t place) const {
-    const Step& line = step(task, place);
+    const PlayedStep& line = step(task, place);
     const int where = line.group == NativeGroup::kNode ? machine_.rank(place).node : -1;
     return {task.bucket, where, line.ordinal};
   }
 
   // Collectives of a node follow each other in the order in which all its ranks are there.
   void meet(Task task, std::uint32_t place) {
-    const Step& line = step(task, place);
+    const PlayedStep& line = step(task, place);
     const bool is_in_node = line.group == NativeGroup::kNode;
     const int node = machine_.rank(place).node;
     const std::size_t size = is_in_node ? grid_.ranks_of_node(node).size() : machine_.places();

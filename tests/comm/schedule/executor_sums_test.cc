@@ -25,7 +25,7 @@ using test::Rank;
 
 class ExecutorJobs : public testing::TestWithParam<Job> {
  protected:
-  static constexpr std::uint64_t kIterations = 3;
+  static constexpr std::uint64_t kIterations = test::kSanitized ? 2 : 3;
   static constexpr std::uint64_t kSeeds = test::kSanitized ? 1 : 2;
 
   CompileOptions options() const {
