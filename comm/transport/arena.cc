@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -93,11 +94,14 @@ Arena::Arena(FileDescriptor fd, std::size_t bytes) : fd_(std::move(fd)) {
 }
 
 Arena::Arena(Arena&& other) noexcept
-    : fd_(std::move(other.fd_)), memory_(std::exchange(other.memory_, {})) {}
+    : fd_(std::move(other.fd_)),
+      memory_(std::exchange(other.memory_, {})),
+      committed_(std::move(other.committed_)) {}
 
 Arena& Arena::operator=(Arena&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(memory_, other.memory_);
+  std::swap(committed_, other.committed_);
   return *this;
 }
 
@@ -119,12 +123,28 @@ bool Arena::populate(std::size_t offset, std::size_t bytes) {
   return true;
 }
 
+bool Arena::is_committed(std::size_t begin, std::size_t end) const {
+  const auto after = committed_.upper_bound(begin);
+  return after != committed_.begin() && std::prev(after)->second >= end;
+}
+
+void Arena::set_committed(std::size_t begin, std::size_t end) {
+  auto at = committed_.upper_bound(begin);
+  if (at != committed_.begin() && std::prev(at)->second >= begin) --at;
+  while (at != committed_.end() && at->first <= end) {
+    begin = std::min(begin, at->first);
+    end = std::max(end, at->second);
+    at = committed_.erase(at);
+  }
+  committed_.emplace(begin, end);
+}
+
 void Arena::commit(std::size_t offset, std::size_t bytes, const std::filesystem::path& root) {
   if (offset > size() || bytes > size() - offset) {
     throw_error(ErrorCode::kResources, "the arena needs " + std::to_string(offset + bytes) +
                                            " bytes and is limited to " + std::to_string(size()));
   }
-  if (bytes == 0) return;
+  if (bytes == 0 || is_committed(offset, offset + bytes)) return;
   // The kernel would rather end a process than refuse what does not fit: ask first. Pages of the
   // range that are there already need nothing.
   const AvailableMemory available = available_memory(root);
@@ -134,14 +154,14 @@ void Arena::commit(std::size_t offset, std::size_t bytes, const std::filesystem:
                     available.limit + " leaves " + std::to_string(available.bytes) +
                     "; give the job more memory, or register fewer gradients");
   }
-  if (populate(offset, bytes)) return;
-  int failed = 0;
-  do {
+  int failed = populate(offset, bytes) ? 0 : 1;
+  while (failed != 0) {
     failed = ::fallocate(fd(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
-  } while (failed != 0 && errno == EINTR);
-  if (failed != 0) {
-    throw_resources("the arena needs " + std::to_string(bytes) + " bytes of memory");
+    if (failed != 0 && errno != EINTR) {
+      throw_resources("the arena needs " + std::to_string(bytes) + " bytes of memory");
+    }
   }
+  set_committed(offset, offset + bytes);
 }
 
 }  // namespace kolo

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <span>
 
 #include "comm/base/unique_handle.h"
@@ -37,8 +38,8 @@ class Arena {
   std::byte* data() const { return memory_.data(); }
   std::size_t size() const { return memory_.size(); }
 
-  /// Makes a range real memory, so that touching it cannot fail later. `root` is for tests (see
-  /// `available_memory`).
+  /// Makes a range real memory, so that touching it cannot fail later. A range that is real already
+  /// costs a look-up. `root` is for tests (see `available_memory`).
   /// Errors: KoloError(kResources) that names the bytes needed, those available and what limits
   ///         them.
   void commit(std::size_t offset, std::size_t bytes, const std::filesystem::path& root = "/");
@@ -48,9 +49,12 @@ class Arena {
   /// Writes to the pages of a range, in the kernel, so that what cannot be had is an error here and
   /// no SIGBUS later. Unlike `fallocate` it takes huge pages. Returns false where it cannot.
   bool populate(std::size_t offset, std::size_t bytes);
+  bool is_committed(std::size_t begin, std::size_t end) const;
+  void set_committed(std::size_t begin, std::size_t end);
 
   FileDescriptor fd_;
   std::span<std::byte> memory_;
+  std::map<std::size_t, std::size_t> committed_;  // ends of ranges that do not touch, by beginning
 };
 
 }  // namespace kolo

@@ -1,7 +1,5 @@
 #include "runtime/engine/plan_context.h"
 
-#include "topology/cache.h"
-
 namespace kolo {
 
 PlanInputs PlanContext::inputs() const {
@@ -12,7 +10,7 @@ PlanInputs PlanContext::inputs() const {
                     .algorithm = algorithm,
                     .device_algorithm = device_algorithm,
                     .collective_algorithm = collective_algorithm,
-                    .cache_bytes = last_level_cache_bytes()};
+                    .cache_bytes = cache_bytes};
   if (lane != nullptr) {
     inputs.device = {.network_takes_memory = lane->network_takes_memory(),
                      .native_spans_nodes = lane->has_world_group()};

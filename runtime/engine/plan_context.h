@@ -9,6 +9,7 @@
 #include "fusion/device_packer.h"
 #include "runtime/engine/bucket_table.h"
 #include "runtime/plan/bucket_plan.h"
+#include "topology/cache.h"
 
 namespace kolo {
 
@@ -25,6 +26,7 @@ struct PlanContext {
   AlgorithmRequest algorithm = options.algorithm;
   AlgorithmRequest device_algorithm = options.device_algorithm;
   GoalAlgorithmRequest collective_algorithm = options.collective_algorithm;
+  std::size_t cache_bytes = last_level_cache_bytes();
 
   PlanInputs inputs() const;
 };

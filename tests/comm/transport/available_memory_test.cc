@@ -91,5 +91,20 @@ TEST(AvailableMemory, ThatAnArenaExceedsIsAnErrorThatNamesTheLimit) {
   }
 }
 
+// Ranges side by side are one; a gap is none.
+TEST(AvailableMemory, IsNotAskedForAgain) {
+  const PlayedSystem system;
+  system.write("proc/self/cgroup", "0::/\n");
+  system.write("sys/fs/cgroup/memory.max", std::to_string(10 * kMiB));
+  system.write("sys/fs/cgroup/memory.current", "0");
+  Arena arena = Arena::create(64 * kMiB);
+  for (const std::size_t place : {4, 0, 2, 1}) arena.commit(place * kMiB, kMiB, system.root());
+  system.write("sys/fs/cgroup/memory.current", std::to_string(10 * kMiB));
+  arena.commit(0, 3 * kMiB, system.root());
+  arena.commit(kMiB / 2, 2 * kMiB, system.root());
+  arena.commit(4 * kMiB, kMiB, system.root());
+  EXPECT_THROW(arena.commit(0, 5 * kMiB, system.root()), KoloError);
+}
+
 }  // namespace
 }  // namespace kolo
