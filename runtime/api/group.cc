@@ -5,6 +5,7 @@
 
 #include "comm/base/check.h"
 #include "comm/base/log.h"
+#include "runtime/api/row_reduction.h"
 #include "runtime/api/runtime_state.h"
 #include "runtime/plan/compression_choice.h"
 #include "runtime/plan/gradient_compression.h"
@@ -168,6 +169,12 @@ Ticket Group::all_to_all_async(std::string_view name, const void* input, BufferV
 void Group::all_to_all(std::string_view name, const void* input, BufferView result,
                        PartCounts counts) {
   state_->run(state_->calls().all_to_all(name, input, result, counts));
+}
+
+void Group::sparse_all_reduce(std::string_view name, const RowTable& table,
+                              std::span<const std::int64_t> indices, const void* rows,
+                              RowSums& sums, const RowOptions& options) {
+  RowReduction(*state_, name, table, options).run(indices, rows, sums);
 }
 
 Ticket Group::send_async(BufferView buffer, int peer, std::uint64_t tag) {

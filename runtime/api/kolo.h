@@ -35,6 +35,7 @@
 #include "fusion/gradient.h"
 #include "runtime/api/compression_stats.h"
 #include "runtime/api/options.h"
+#include "runtime/api/row_sums.h"
 #include "runtime/api/ticket.h"
 
 namespace kolo {
@@ -329,6 +330,29 @@ class Group {
   /// The same, and waits for the result.
   void all_to_all(std::string_view name, const void* input, BufferView result,
                   PartCounts counts = {});
+
+  /// Sums rows of a table over all ranks: the gradient of an embedding. `rows`, in host memory,
+  /// holds a row of `table.width` elements for each of `indices`, which may repeat and come in any
+  /// order. Each rank has as many as it likes, or none. The result, in `sums`, is either the sorted
+  /// indices that some rank had, with a row for each, or the whole table. Where `options` leave a
+  /// choice, the cost model predicts both ways from the numbers of rows of this call; all ranks
+  /// choose alike.
+  ///
+  /// A rank adds up its own rows of one index in their order, rounded to the dtype; the sums of
+  /// ranks are added in the order of ranks, rounded once more, and have the same bits on every run.
+  /// 16-bit floats are added in float32. A table that is exchanged is summed as by `all_reduce`.
+  ///
+  /// Errors: UsageError at the call, for an index outside the table, naming it, and for a dtype
+  ///         that is no number; KoloError(kMismatch), the same on every rank, for another table,
+  ///         operation or option; KoloError(kTimeout), after which `rows` must outlive the runtime
+  ///         and the name is not used again.
+  /// Cost:   a rank sends each of its distinct rows once and receives each row of the result once;
+  ///         three small exchanges, and two pairs of operations that are planned for the numbers of
+  ///         rows of this call. A table that is exchanged takes two small exchanges and an
+  ///         all-reduce whose plan is kept.
+  void sparse_all_reduce(std::string_view name, const RowTable& table,
+                         std::span<const std::int64_t> indices, const void* rows, RowSums& sums,
+                         const RowOptions& options = {});
 
   /// Returns when every rank has called it.
   void barrier();

@@ -85,6 +85,14 @@ void MemberState::run(const std::shared_ptr<Operation>& operation, NativeStream 
   unused_operations_.give_back(operation);
 }
 
+void MemberState::run_all(std::initializer_list<std::shared_ptr<Operation>> operations) {
+  for (const auto& operation : operations) engine_.submit(operation);
+  for (const auto& operation : operations) {
+    operation->ticket->wait_within(options().operation_timeout, &driver());
+    unused_operations_.give_back(operation);
+  }
+}
+
 std::shared_ptr<GradientGroup> MemberState::register_group(std::shared_ptr<GradientGroup> group) {
   if (auto late = late_registrations_.take(*group)) {
     group = std::move(late);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -53,6 +54,8 @@ class MemberState {
   Ticket submit(const std::shared_ptr<Operation>& operation, NativeStream stream = {});
   /// Runs an operation, which the caller's thread drives.
   void run(const std::shared_ptr<Operation>& operation, NativeStream stream = {});
+  /// The same of several in host memory, at once.
+  void run_all(std::initializer_list<std::shared_ptr<Operation>> operations);
 
   /// Returns the set when all ranks have agreed on it: `group`, or the one that this call repeats.
   std::shared_ptr<GradientGroup> register_group(std::shared_ptr<GradientGroup> group);

@@ -83,6 +83,7 @@ std::size_t square(std::size_t number) { return number * number; }
 
 std::string Operation::signature() const {
   if (kind == OperationKind::kClose) return "the end of the job";
+  if (!call.empty()) return fmt::format("'{}': {}", name, call);
   std::string text = fmt::format("'{}': {}", name, verb(kind));
   if (kind == OperationKind::kBarrier) return text;
   const std::size_t shape[] = {buffer.count};
@@ -140,7 +141,8 @@ OperationShape OperationShape::of(const Operation& operation) {
           .out_of_place = operation.out_of_place,
           .op = operation.op,
           .scales = common_scales(operation),
-          .root = operation.root};
+          .root = operation.root,
+          .call = operation.call};
 }
 
 bool OperationShape::fits(const Operation& operation) const {
@@ -148,7 +150,7 @@ bool OperationShape::fits(const Operation& operation) const {
   return kind == operation.kind && count == whole && counts == operation.counts &&
          dtype == operation.buffer.dtype && memory == operation.buffer.memory &&
          out_of_place == operation.out_of_place && op == operation.op &&
-         scales == common_scales(operation) && root == operation.root;
+         scales == common_scales(operation) && root == operation.root && call == operation.call;
 }
 
 }  // namespace kolo

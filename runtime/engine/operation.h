@@ -43,6 +43,13 @@ struct Operation {
   int root = 0;
   /// Device memory: behind what the caller's stream does to the buffer; null when that is done.
   std::shared_ptr<const Event> ready = {};
+  /// Of a call that several operations make up, for the first of them: what all ranks must call
+  /// alike, "sparse_all_reduce float32 [10, 4] sum".
+  std::string call = {};
+  /// One of the others, whose names are apart from those of users.
+  bool is_step = false;
+  /// Memory that its buffers point to, kept until it is over; null for a caller's buffers.
+  std::shared_ptr<const void> memory = {};
   std::shared_ptr<TicketState> ticket = std::make_shared<TicketState>();
 
   /// What all ranks must submit alike: "'x': all_reduce float32 [10] sum".
@@ -64,6 +71,7 @@ struct OperationShape {
   ReduceOp op = ReduceOp::kSum;
   Scales scales = {};  ///< Those on which ranks agree.
   int root = 0;
+  std::string call = {};
 
   static OperationShape of(const Operation& operation);
   /// Whether that is the shape of `operation`; allocates nothing.

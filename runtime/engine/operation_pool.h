@@ -32,6 +32,9 @@ class OperationPool {
     operation->scales = {};
     operation->root = 0;
     operation->ready.reset();
+    operation->call.clear();
+    operation->is_step = false;
+    operation->memory.reset();
     const MutexLock lock(mutex_);
     if (unused_.size() < kMost) unused_.push_back(std::move(operation));
   }

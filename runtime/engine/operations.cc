@@ -16,10 +16,10 @@ constexpr std::string_view kRetirement = "retirement";
 /// In a vote on it: an operation is not idle at this rank.
 constexpr std::uint64_t kBusyBit = std::uint64_t{1} << 63;
 
-/// Operations and gradient sets have name spaces of their own.
+/// Operations, steps of calls and gradient sets have name spaces of their own.
 std::string topic_name(const Operation& operation) {
-  return operation.kind == OperationKind::kClose ? std::string(kCloseName)
-                                                 : "operation " + operation.name;
+  if (operation.kind == OperationKind::kClose) return std::string(kCloseName);
+  return (operation.is_step ? "step " : "operation ") + operation.name;
 }
 
 }  // namespace
@@ -32,7 +32,7 @@ void Operations::submit(const std::shared_ptr<Operation>& operation) {
 
 OperationTopic& Operations::topic_of(const Operation& operation) {
   if (operation.kind == OperationKind::kClose) return close_;
-  return topics_.try_emplace(operation.name, *this).first->second;
+  return topics(operation.is_step).try_emplace(operation.name, *this).first->second;
 }
 
 void Operations::advance(OperationTopic& topic) {
@@ -101,12 +101,13 @@ void Operations::plan(OperationTopic& topic) {
   // All ranks have finished every use of the former signature, or forgotten one that was rejected,
   // before they propose a new one.
   BucketTable& buckets = context_.buckets;
-  std::erase(by_age_, head.name);
+  const Name name{.text = head.name, .is_step = head.is_step};
+  std::erase(by_age_, name);
   if (const auto former = topic.take_bucket()) buckets.remove(*former);
   PlannedOperation planned = plan_operation(head, context_);
   const BucketId id = buckets.add(std::move(planned.bucket), topic, 0, head.signature());
   buckets.set_name(id, name_key(topic_name(head)));
-  by_age_.push_back(head.name);
+  by_age_.push_back(name);
   topic.accepted(id, std::move(planned.tensors));
 }
 
@@ -114,6 +115,7 @@ void Operations::fail_all(const Error& error) noexcept {
   proposed_.clear();
   retirement_.reset();
   for (auto& [name, topic] : topics_) topic.fail_all(error);
+  for (auto& [name, topic] : steps_) topic.fail_all(error);
   close_.fail_all(error);
 }
 
@@ -121,21 +123,21 @@ void Operations::fail_all(const Error& error) noexcept {
 
 void Operations::vote_on_oldest() {
   if (retirement_ || by_age_.size() < 2 || !context_.buckets.is_crowded()) return;
-  const std::string& name = by_age_.front();
-  OperationTopic& oldest = topics_.at(name);
+  const Name& name = by_age_.front();
+  OperationTopic& oldest = topics(name.is_step).at(name.text);
   const BucketTable::State& state = context_.buckets[*oldest.bucket()].state;
   const std::uint64_t uses = state.rejected ? *state.rejected + 1 : state.iteration;
   const auto rank = static_cast<std::uint64_t>(context_.transport.rank());
   oldest.hold(true);
   const Topic vote = coordinator_.vote(kRetirement, oldest.is_idle() ? uses : kBusyBit | rank,
-                                       "whether '" + name + "' is still used", nobody_);
+                                       "whether '" + name.text + "' is still used", nobody_);
   retirement_ = {vote, name};
 }
 
 void Operations::retire(const Frame& decision) {
-  const std::string name = std::move(retirement_->name);
+  const Name name = std::move(retirement_->name);
   retirement_.reset();
-  OperationTopic& topic = topics_.at(name);
+  OperationTopic& topic = topics(name.is_step).at(name.text);
   topic.hold(false);
   std::erase(by_age_, name);
   if (decision.least != decision.greatest || (decision.least & kBusyBit) != 0) {
@@ -143,7 +145,7 @@ void Operations::retire(const Frame& decision) {
   } else {
     context_.buckets.remove(*topic.take_bucket());
     if (topic.is_idle()) {
-      topics_.erase(name);
+      topics(name.is_step).erase(name.text);
     } else {
       advance(topic);
     }

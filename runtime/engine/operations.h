@@ -45,15 +45,22 @@ class Operations {
   void advance(OperationTopic& topic);
 
  private:
+  using Topics = std::map<std::string, OperationTopic>;  // by name
+  struct Name {
+    std::string text;
+    bool is_step = false;
+    friend bool operator==(const Name&, const Name&) = default;
+  };
   /// A vote on whether this one, which is held, goes.
   struct Retirement {
     Topic vote;
-    std::string name;
+    Name name;
   };
   struct Nobody : Waited {
     int waiters() const override { return 0; }
   };
 
+  Topics& topics(bool is_step) { return is_step ? steps_ : topics_; }
   OperationTopic& topic_of(const Operation& operation);
   void plan(OperationTopic& topic);
   void vote_on_oldest();
@@ -63,10 +70,11 @@ class Operations {
   const PlanContext& context_;
   BucketRunner& runner_;
   Activity& activity_;
-  std::map<std::string, OperationTopic> topics_;  // by name
+  Topics topics_;
+  Topics steps_;  // of calls that several operations make up
   OperationTopic close_{*this};
   std::map<Topic, OperationTopic*> proposed_;
-  std::deque<std::string> by_age_;  // that have a bucket, oldest agreement first
+  std::deque<Name> by_age_;  // that have a bucket, oldest agreement first
   std::optional<Retirement> retirement_;
   Nobody nobody_;  // waits for a retirement
   bool closed_ = false;

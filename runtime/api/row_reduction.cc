@@ -1,0 +1,219 @@
+#include "runtime/api/row_reduction.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+#include "runtime/rows/row_price.h"
+
+namespace kolo {
+namespace {
+
+static_assert(sizeof(std::size_t) == sizeof(std::int64_t), "counts travel as int64");
+
+std::string_view to_string(RowForm form) {
+  constexpr std::string_view kNames[] = {"auto", "rows", "table"};
+  return kNames[static_cast<std::size_t>(form)];
+}
+
+BufferView view_of(std::vector<std::int64_t>& numbers) {
+  return {.data = numbers.data(), .count = numbers.size(), .dtype = DType::kInt64};
+}
+
+}  // namespace
+
+RowReduction::RowReduction(MemberState& state, std::string_view name, const RowTable& table,
+                           const RowOptions& options)
+    : state_(state),
+      name_(name),
+      table_(table),
+      options_(options),
+      ranks_(static_cast<std::size_t>(state.grid().world_size())) {
+  const auto require = [&](bool condition, std::string_view what) {
+    if (!condition) throw UsageError(fmt::format("'{}': {}", name, what));
+  };
+  check_reduction(name, options.op, table.dtype);
+  require(is_number(table.dtype), "rows are of numbers");
+  require(options.op == ReduceOp::kSum || options.op == ReduceOp::kAverage,
+          "rows are combined by sum or average");
+  require(options.exchange != RowForm::kTable || options.result != RowForm::kRows,
+          "a table that is exchanged does not tell which rows the result has");
+  constexpr std::size_t kMost = std::numeric_limits<std::int64_t>::max();
+  const std::size_t width = std::max<std::size_t>(row_bytes(), 1);
+  require(table.height <= kMost / width, "the table has more than 2^63 bytes");
+}
+
+void RowReduction::run(std::span<const std::int64_t> indices, const void* rows, RowSums& result) {
+  check_rows(name_, indices, table_.height);
+  if (rows == nullptr && !indices.empty() && table_.width > 0) {
+    throw UsageError(fmt::format("'{}': a buffer is null", name_));
+  }
+  // Until the call succeeds the result is empty: if it times out, operations still write to it.
+  memory_ = std::exchange(result, {}).memory_;
+  if (!memory_) memory_ = std::make_shared<RowMemory>();
+  memory_->own.assign(indices, table_.height);
+  rows_ = static_cast<const std::byte*>(rows);
+  if (!memory_->own.is_identity()) {
+    std::byte* const sums = memory_->own_sums.resize(memory_->own.indices.size() * row_bytes());
+    sum_rows(memory_->own, rows_, table_.width, table_.dtype, 1, sums);
+    rows_ = sums;
+  }
+  const RowOwners owners = agree();
+  if (options_.exchange == RowForm::kTable) {
+    exchange_table(result);
+  } else {
+    count_rows(owners);
+    exchanges_rows(owners) ? exchange_rows(result) : exchange_table(result);
+  }
+  result.memory_ = std::move(memory_);
+}
+
+std::string RowReduction::call() const {
+  return fmt::format("sparse_all_reduce {} [{}, {}] {}, result {}, exchange {}",
+                     to_string(table_.dtype), table_.height, table_.width, to_string(options_.op),
+                     to_string(options_.result), to_string(options_.exchange));
+}
+
+RowOwners RowReduction::agree() {
+  const int ranks = static_cast<int>(ranks_);
+  RowMemory& memory = *memory_;
+  memory.description = describe_rows(memory.own.indices, ranks);
+  memory.descriptions.resize(ranks_ * memory.description.size());
+  auto operation =
+      state_.calls().all_gather(name_, memory.description.data(), view_of(memory.descriptions), {});
+  operation->call = call();
+  operation->memory = memory_;
+  state_.run(operation);
+  return {memory.descriptions, ranks, table_.height};
+}
+
+void RowReduction::count_rows(const RowOwners& owners) {
+  memory_->own_counts = owners.counts(memory_->own.indices);
+  memory_->counts.resize(ranks_ * ranks_);
+  all_gather_counts("counts", memory_->own_counts.data(), memory_->counts.data(), ranks_);
+}
+
+bool RowReduction::exchanges_rows(const RowOwners& owners) const {
+  if (options_.exchange == RowForm::kRows || options_.result == RowForm::kRows) return true;
+  const RowTraffic traffic{.ranks = static_cast<int>(ranks_), .counts = memory_->counts};
+  const PlanInputs inputs{.rank = state_.rank(),
+                          .grid = state_.grid(),
+                          .options = state_.options(),
+                          .costs = state_.costs()};
+  const RowPrices prices = price_rows({.height = table_.height,
+                                       .width = table_.width,
+                                       .dtype = table_.dtype,
+                                       .busiest = static_cast<double>(traffic.busiest()),
+                                       .distinct = traffic.distinct(owners)},
+                                      inputs);
+  return prices.rows_us <= prices.table_us;
+}
+
+void RowReduction::exchange_rows(RowSums& result) {
+  const int rank = state_.rank();
+  RowMemory& memory = *memory_;
+  const RowTraffic traffic{.ranks = static_cast<int>(ranks_), .counts = memory.counts};
+  memory.received.resize(traffic.received(rank));
+  std::vector<std::size_t> elements = memory.counts;
+  for (std::size_t& count : elements) count *= table_.width;
+  const OperationCalls& calls = state_.calls();
+  const BufferView received{
+      .data = memory.received_rows.resize(memory.received.size() * row_bytes()),
+      .count = memory.received.size() * table_.width,
+      .dtype = table_.dtype};
+  state_.run_all({step(calls.all_to_all(step_name("indices to owners"), memory.own.indices.data(),
+                                        view_of(memory.received), memory.counts)),
+                  step(calls.all_to_all(step_name("rows to owners"), rows_, received, elements))});
+
+  memory.owned.assign(memory.received, table_.height);
+  memory.owned_count = static_cast<std::int64_t>(memory.owned.indices.size());
+  memory.owned_counts.resize(ranks_);
+  all_gather_counts("sums", &memory.owned_count, memory.owned_counts.data(), 1);
+
+  std::vector<std::size_t> counts(memory.owned_counts.begin(), memory.owned_counts.end());
+  std::size_t before = 0, all = 0;
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    if (static_cast<int>(r) < rank) before += counts[r];
+    all += counts[r];
+  }
+  memory.indices.resize(all);
+  std::ranges::copy(memory.owned.indices,
+                    memory.indices.begin() + static_cast<std::ptrdiff_t>(before));
+  const BufferView sums{.data = memory.rows.resize(all * row_bytes()),
+                        .count = all * table_.width,
+                        .dtype = table_.dtype};
+  const double scale = options_.op == ReduceOp::kAverage ? 1.0 / static_cast<double>(ranks_) : 1.0;
+  sum_rows(memory.owned, memory.received_rows.data(), table_.width, table_.dtype, scale,
+           memory.rows.data() + before * row_bytes());
+  elements = counts;
+  for (std::size_t& count : elements) count *= table_.width;
+  state_.run_all(
+      {step(calls.all_gather(step_name("indices"), nullptr, view_of(memory.indices), counts)),
+       step(calls.all_gather(step_name("rows"), nullptr, sums, elements))});
+
+  result.exchanged_rows_ = true;
+  result.is_table_ = options_.result == RowForm::kTable;
+  result.rows_ = sums;
+  if (!result.is_table_) return;
+  result.rows_ = cleared_table();
+  spread_rows(memory.indices, memory.rows.data(), row_bytes(), memory.table.data());
+}
+
+void RowReduction::exchange_table(RowSums& result) {
+  memory_->indices.clear();
+  const BufferView table = cleared_table();
+  spread_rows(memory_->own.indices, rows_, row_bytes(), memory_->table.data());
+  state_.run(step(state_.calls().all_reduce(step_name("table"), table, options_.op)));
+  result.exchanged_rows_ = false;
+  result.is_table_ = true;
+  result.rows_ = table;
+}
+
+BufferView RowReduction::cleared_table() {
+  const BufferView table{.data = memory_->table.resize(table_.height * row_bytes()),
+                         .count = table_.height * table_.width,
+                         .dtype = table_.dtype};
+  if (table.count > 0) std::memset(table.data, 0, table.bytes());
+  return table;
+}
+
+void RowReduction::all_gather_counts(std::string_view what, const void* mine, void* all,
+                                     std::size_t each) {
+  const BufferView result{.data = all, .count = each * ranks_, .dtype = DType::kInt64};
+  state_.run(step(state_.calls().all_gather(step_name(what), mine, result, {})));
+}
+
+std::shared_ptr<Operation> RowReduction::step(std::shared_ptr<Operation> operation) const {
+  operation->is_step = true;
+  operation->memory = memory_;
+  return operation;
+}
+
+/// No step's name ends in another one's, so steps of different calls have different names.
+std::string RowReduction::step_name(std::string_view step) const {
+  return fmt::format("{}: {}", name_, step);
+}
+
+// --- RowSums ------------------------------------------------------------------------------------
+
+RowSums::RowSums() = default;
+RowSums::RowSums(RowSums&& other) noexcept { *this = std::move(other); }
+RowSums& RowSums::operator=(RowSums&& other) noexcept {
+  is_table_ = std::exchange(other.is_table_, false);
+  exchanged_rows_ = std::exchange(other.exchanged_rows_, false);
+  rows_ = std::exchange(other.rows_, {});
+  memory_ = std::exchange(other.memory_, nullptr);
+  return *this;
+}
+RowSums::~RowSums() = default;
+
+std::span<const std::int64_t> RowSums::indices() const {
+  return memory_ ? std::span<const std::int64_t>(memory_->indices)
+                 : std::span<const std::int64_t>();
+}
+
+}  // namespace kolo

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "comm/base/buffer_view.h"
+#include "comm/base/dtype.h"
+
+namespace kolo {
+
+struct RowMemory;
+
+/// The shape of a table of which a row-sparse all-reduce sums rows; the same on all ranks.
+struct RowTable {
+  std::size_t height = 0;  ///< Rows.
+  std::size_t width = 0;   ///< Elements of a row.
+  DType dtype = DType::kFloat32;
+};
+
+/// A form of a gradient that is zero but for some rows.
+enum class RowForm : std::uint8_t {
+  kAuto,   ///< Whichever is predicted to take less time.
+  kRows,   ///< Some rows and their indices.
+  kTable,  ///< All rows of the table.
+};
+
+/// Settings of a row-sparse all-reduce; the same on all ranks.
+struct RowOptions {
+  ReduceOp op = ReduceOp::kSum;     ///< kSum or kAverage (the sum over the number of ranks).
+  RowForm result = RowForm::kAuto;  ///< Of the result; kAuto: that of the exchange.
+  /// How elements move: rows to the ranks that sum them and from these to all, or the whole table
+  /// by an all-reduce. A table that is exchanged cannot become rows.
+  RowForm exchange = RowForm::kAuto;
+};
+
+/// The result of a row-sparse all-reduce, equal on all ranks. Keeps its memory for further calls,
+/// so use one again. Threads: those of a plain value.
+class RowSums {
+ public:
+  RowSums();
+  /// Leaves the other one empty.
+  RowSums(RowSums&&) noexcept;
+  /// Leaves the other one empty.
+  RowSums& operator=(RowSums&&) noexcept;
+  ~RowSums();
+
+  /// Whether `rows` are all rows of the table, and not those of `indices`.
+  bool is_table() const { return is_table_; }
+  /// Whether rows were exchanged, and not the table.
+  bool exchanged_rows() const { return exchanged_rows_; }
+  /// The rows that some rank had, ascending. Empty if the table was exchanged.
+  std::span<const std::int64_t> indices() const;
+  /// One sum for each index, or for each row of the table; row after row.
+  BufferView rows() const { return rows_; }
+
+ private:
+  friend class RowReduction;
+
+  bool is_table_ = false;
+  bool exchanged_rows_ = false;
+  BufferView rows_ = {};
+  std::shared_ptr<RowMemory> memory_;  // shared with operations that have timed out
+};
+
+}  // namespace kolo

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "comm/base/dtype.h"
+
+namespace kolo {
+
+/// A list of rows, by index: the distinct indices, and the rows that have each of them.
+///
+///   rows of   7 2 7 5    indices    2 5 7
+///                        positions  1 3 0 2
+///                        ends       1 2 4
+struct RowOrder {
+  std::vector<std::int64_t> indices;   ///< Ascending.
+  std::vector<std::size_t> positions;  ///< Of rows in the list; of one index in their order there.
+  std::vector<std::size_t> ends;       ///< In `positions`, by index.
+  std::vector<std::size_t> scratch;    ///< For the next use.
+
+  /// Orders rows with these indices, which are less than `height`; memory is used again.
+  /// Cost: a pass over the list for each 11 bits of `height`; one if the list is ascending.
+  void assign(std::span<const std::int64_t> list, std::size_t height);
+
+  /// Whether the list is `indices`.
+  bool is_identity() const { return positions.empty(); }
+  /// Number of rows in the list.
+  std::size_t count() const { return is_identity() ? indices.size() : positions.size(); }
+};
+
+/// Throws UsageError, which names `name`, unless all indices lie in a table of `height` rows.
+void check_rows(std::string_view name, std::span<const std::int64_t> indices, std::size_t height);
+
+/// Adds up the rows of each index in their order, as `reduce` does, times `scale`, to `sums`, which
+/// may not overlap `rows`. A row has `width` elements of `dtype`. Pure.
+void sum_rows(const RowOrder& order, const std::byte* rows, std::size_t width, DType dtype,
+              double scale, std::byte* sums);
+
+/// Writes row i of `rows` to place `indices[i]` of `table`. Pure.
+void spread_rows(std::span<const std::int64_t> indices, const std::byte* rows,
+                 std::size_t row_bytes, std::byte* table);
+
+}  // namespace kolo

@@ -1,0 +1,86 @@
+#include "runtime/rows/row_price.h"
+
+#include <cmath>
+#include <cstdint>
+
+#include "comm/collective/selection.h"
+#include "comm/coordinator/combining_tree.h"
+#include "topology/node_memory.h"
+
+namespace kolo {
+namespace {
+
+/// Bytes that a row's index adds to it.
+constexpr double kIndexBytes = sizeof(std::int64_t);
+
+BucketLayout user_layout(DType dtype, std::size_t count) {
+  return {.count = count, .dtype = dtype, .placement = Placement::kUser};
+}
+
+/// One trip up and down.
+double agreement_us(const ProcessGrid& grid, const LinkCosts& costs) {
+  double us = grid.largest_node() > 1 ? 2 * costs.memory.latency_us : 0;
+  const int deepest = grid.leader(grid.num_nodes() - 1);
+  for (auto place = CombiningTree::build(deepest, grid); place.parent >= 0;
+       place = CombiningTree::build(place.parent, grid)) {
+    us += 2 * (costs.network.latency_us + 2 * costs.network.message_us);
+  }
+  return us;
+}
+
+class RowPricing {
+ public:
+  RowPricing(const RowSize& size, const PlanInputs& inputs)
+      : size_(size),
+        inputs_(inputs),
+        options_{.algorithm = inputs.algorithm,
+                 .network_window = inputs.options.network_window,
+                 .link_costs = inputs.costs} {}
+
+  /// The counts change at each call, so each exchange of rows is agreed on anew; the sums are
+  /// counted in between.
+  double rows_us() const {
+    const double ranks = inputs_.grid.world_size();
+    const double sent = ranks * size_.busiest;  // As if all ranks were as busy.
+    const double bytes = size_.row_bytes() + kIndexBytes;
+    return goal_us(GoalKind::kAllToAll, sent * bytes) +
+           goal_us(GoalKind::kAllGather, ranks * kIndexBytes) +
+           goal_us(GoalKind::kAllGather, size_.distinct * bytes) +
+           2 * agreement_us(inputs_.grid, inputs_.costs) +
+           memory_us((size_.busiest + size_.distinct / ranks) * size_.row_bytes());
+  }
+
+  double table_us() const {
+    const BucketLayout layout = user_layout(size_.dtype, size_.height * size_.width);
+    const Algorithm algorithm = resolve_algorithm(layout, inputs_.grid, options_);
+    return CostModel(inputs_.grid, inputs_.costs).predict_us(algorithm, host_bucket(layout));
+  }
+
+ private:
+  double goal_us(GoalKind kind, double bytes) const {
+    const BucketLayout layout = user_layout(DType::kUInt8, static_cast<std::size_t>(bytes));
+    const Goal goal{.kind = kind, .parts = {}};  // Prices take them to be equal.
+    const GoalContext context{.grid = inputs_.grid, .options = options_};
+    return predict_us(resolve_goal_algorithm(goal, layout, context, inputs_.collective_algorithm),
+                      goal, layout, context);
+  }
+
+  /// All ranks of a node read or write so many bytes each.
+  double memory_us(double bytes) const {
+    const double all = inputs_.grid.largest_node() * bytes;
+    return NodeMemory(inputs_.costs.memory, all).own_us(all);
+  }
+
+  const RowSize& size_;
+  const PlanInputs& inputs_;
+  const CompileOptions options_;
+};
+
+}  // namespace
+
+RowPrices price_rows(const RowSize& size, const PlanInputs& inputs) {
+  const RowPricing pricing(size, inputs);
+  return {.rows_us = pricing.rows_us(), .table_us = pricing.table_us()};
+}
+
+}  // namespace kolo

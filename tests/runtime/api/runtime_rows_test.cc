@@ -1,0 +1,309 @@
+// Row-sparse all-reduces of whole runtimes, each rank a thread.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <random>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include "comm/kernels/reduce_kernels.h"
+#include "tests/runtime/api/runtime_calls.h"
+
+namespace kolo::test {
+namespace {
+
+/// Rows that a rank has; equal seeds give equal ones.
+struct Rows {
+  std::vector<std::int64_t> indices;
+  std::vector<std::byte> elements;
+};
+
+/// Numbers of many magnitudes, so that their sums depend on the order.
+Rows draw_rows(unsigned seed, int rank, const RowTable& table, std::size_t most) {
+  std::mt19937 random(seed * 100 + static_cast<unsigned>(rank));
+  Rows rows;
+  const std::size_t count = table.height == 0 ? 0 : random() % (most + 1);
+  std::vector<double> numbers;
+  for (std::size_t i = 0; i < count; ++i) {
+    // Low ones come often.
+    rows.indices.push_back(static_cast<std::int64_t>(random() % (random() % table.height + 1)));
+    for (std::size_t j = 0; j < table.width; ++j) {
+      const auto digits = static_cast<double>(random() % 2001) - 1000;
+      numbers.push_back(std::ldexp(digits, static_cast<int>(random() % 9)));
+    }
+  }
+  rows.elements.resize(numbers.size() * size_of(table.dtype));
+  convert(table.dtype, rows.elements.data(), DType::kFloat64, numbers.data(), numbers.size(), 1);
+  return rows;
+}
+
+using Sums = std::map<std::int64_t, std::vector<std::byte>>;
+
+/// Adds up the rows of equal indices, in their order.
+Sums add_up(const std::vector<std::pair<std::int64_t, const std::byte*>>& rows,
+            const RowTable& table, double scale) {
+  std::map<std::int64_t, std::vector<const void*>> by_index;
+  for (const auto& [index, row] : rows) by_index[index].push_back(row);
+  Sums sums;
+  for (const auto& [index, same] : by_index) {
+    auto& sum = sums[index];
+    sum.resize(table.width * size_of(table.dtype));
+    reduce(table.dtype, ReduceOp::kSum, sum.data(), same, table.width, scale);
+  }
+  return sums;
+}
+
+/// What all ranks should get, by the contract.
+Sums expected_sums(const std::vector<Rows>& of_ranks, const RowTable& table, ReduceOp op) {
+  std::vector<Sums> own;
+  std::vector<std::pair<std::int64_t, const std::byte*>> all;
+  for (const Rows& rows : of_ranks) {
+    std::vector<std::pair<std::int64_t, const std::byte*>> listed;
+    for (std::size_t i = 0; i < rows.indices.size(); ++i) {
+      listed.emplace_back(rows.indices[i],
+                          rows.elements.data() + i * table.width * size_of(table.dtype));
+    }
+    own.push_back(add_up(listed, table, 1));
+  }
+  for (const Sums& sums : own) {
+    for (const auto& [index, sum] : sums) all.emplace_back(index, sum.data());
+  }
+  return add_up(all, table,
+                op == ReduceOp::kAverage ? 1.0 / static_cast<double>(of_ranks.size()) : 1.0);
+}
+
+void require_right(const RowSums& result, const Sums& expected, const RowTable& table,
+                   const std::string& what) {
+  const std::size_t row_bytes = table.width * size_of(table.dtype);
+  const auto* const rows = static_cast<const std::byte*>(result.rows().data);
+  const std::vector<std::byte> zeros(row_bytes);
+  const auto holds = [&](std::size_t place, const std::vector<std::byte>& row) {
+    return row_bytes == 0 || std::memcmp(rows + place * row_bytes, row.data(), row_bytes) == 0;
+  };
+  if (result.exchanged_rows()) {
+    require(result.indices().size() == expected.size(), what + ": indices");
+    std::size_t place = 0;
+    for (const auto& [index, row] : expected) {
+      require(result.indices()[place] == index, what + ": an index");
+      if (!result.is_table()) require(holds(place, row), what + ": a row");
+      ++place;
+    }
+  } else {
+    require(result.indices().empty() && result.is_table(), what + ": form");
+  }
+  const std::size_t height = result.is_table() ? table.height : expected.size();
+  require(result.rows().count == height * table.width && result.rows().dtype == table.dtype,
+          what + ": shape");
+  for (std::size_t i = 0; result.is_table() && i < table.height; ++i) {
+    const auto row = expected.find(static_cast<std::int64_t>(i));
+    require(holds(i, row == expected.end() ? zeros : row->second), what + ": a row of the table");
+  }
+}
+
+struct RowCase {
+  RowTable table;
+  std::size_t most_rows;
+};
+
+// Bits equal those of the definition, on every rank and for every seed. All ranks are of one node,
+// where an all-reduce adds in the order of ranks, too.
+TEST(RuntimeRows, AreSummedInTheOrderOfRanks) {
+  const std::vector<RowCase> cases{{{.height = 50, .width = 3}, 20},
+                                   {{.height = 1, .width = 1}, 7},
+                                   {{.height = 5000, .width = 1}, 300},
+                                   {{.height = 300, .width = 17, .dtype = DType::kFloat64}, 60},
+                                   {{.height = 40, .width = 5, .dtype = DType::kBFloat16}, 30},
+                                   {{.height = 40, .width = 5, .dtype = DType::kFloat16}, 30},
+                                   {{.height = 40, .width = 2, .dtype = DType::kInt32}, 30},
+                                   {{.height = 10, .width = 0}, 5},
+                                   {{.height = 0, .width = 4}, 0}};
+  for (const int ranks : {1, 2, 3, 5}) {
+    RuntimeJob(ranks, test_options()).run([&](Runtime& runtime) {
+      RowSums sums;
+      for (unsigned seed = 0; seed < 18; ++seed) {
+        const auto& [table, most_rows] = cases[seed % cases.size()];
+        for (const RowForm exchange : {RowForm::kAuto, RowForm::kRows, RowForm::kTable}) {
+          for (const RowForm form : {RowForm::kAuto, RowForm::kRows, RowForm::kTable}) {
+            if (exchange == RowForm::kTable && form == RowForm::kRows) continue;
+            const ReduceOp op = seed % 2 == 0 ? ReduceOp::kSum : ReduceOp::kAverage;
+            std::vector<Rows> of_ranks;
+            for (int rank = 0; rank < ranks; ++rank) {
+              of_ranks.push_back(draw_rows(seed, rank, table, most_rows));
+            }
+            const Rows& mine = of_ranks[static_cast<std::size_t>(runtime.rank())];
+            runtime.sparse_all_reduce("rows", table, mine.indices, mine.elements.data(), sums,
+                                      {.op = op, .result = form, .exchange = exchange});
+            require_right(sums, expected_sums(of_ranks, table, op), table,
+                          "seed " + std::to_string(seed));
+            require(form == RowForm::kAuto || sums.is_table() == (form == RowForm::kTable),
+                    "the form that was asked for");
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(RuntimeRows, OfOneIndexOnAllRanks) {
+  RuntimeJob(4, test_options()).run([](Runtime& runtime) {
+    const std::vector<std::int64_t> indices(100, 6);
+    const std::vector<float> rows(200, 1);
+    RowSums sums;
+    runtime.sparse_all_reduce("same", {.height = 7, .width = 2}, indices, rows.data(), sums,
+                              {.exchange = RowForm::kRows});
+    require(sums.indices().size() == 1 && sums.indices()[0] == 6, "one index");
+    const auto* const sum = static_cast<const float*>(sums.rows().data);
+    require(sums.rows().count == 2 && sum[0] == 400 && sum[1] == 400, "one row");
+  });
+}
+
+// The prices of so few rows are far apart.
+TEST(RuntimeRows, ChooseTheCheaperExchange) {
+  RuntimeJob(2, test_options()).run([](Runtime& runtime) {
+    RowSums sums;
+    const std::vector<std::int64_t> one{runtime.rank()};
+    const std::vector<float> row(64, 1);
+    const RowTable large{.height = 100'000, .width = 64};
+    runtime.sparse_all_reduce("few", large, one, row.data(), sums);
+    require(sums.exchanged_rows() && !sums.is_table(), "few rows of a large table");
+    require(sums.indices().size() == 2, "two rows");
+    std::vector<std::int64_t> all(4000);
+    std::iota(all.begin(), all.end(), 0);
+    const std::vector<float> rows(all.size() * 64, 1);
+    runtime.sparse_all_reduce("all", {.height = 4000, .width = 64}, all, rows.data(), sums);
+    require(!sums.exchanged_rows() && sums.is_table(), "all rows of a table");
+    require(static_cast<const float*>(sums.rows().data)[0] == 2, "their sum");
+  });
+}
+
+// A step's name is that of the call and more, which the name of another operation may be.
+TEST(RuntimeRows, LeaveNamesToOtherOperations) {
+  RuntimeJob(3, test_options()).run([](Runtime& runtime) {
+    RowSums sums;
+    const std::vector<std::int64_t> indices{runtime.rank(), 3};
+    const std::vector<float> rows(8, 1);
+    for (int turn = 0; turn < 3; ++turn) {
+      for (const char* name : {"x: rows", "x: counts", "x: indices", "x: sums", "x: table"}) {
+        all_reduce_works(runtime, name);
+      }
+      runtime.sparse_all_reduce("x", {.height = 4, .width = 4}, indices, rows.data(), sums,
+                                {.exchange = turn == 1 ? RowForm::kTable : RowForm::kRows});
+      require(turn == 1 || sums.indices().size() == 4, "indices");
+    }
+  });
+}
+
+TEST(RuntimeRows, MismatchesAreTheSameErrorOnAllRanks) {
+  struct Case {
+    RowTable table;
+    RowOptions options;
+  };
+  const std::vector<Case> others{
+      {{.height = 5, .width = 2}, {}},
+      {{.height = 4, .width = 3}, {}},
+      {{.height = 4, .width = 2, .dtype = DType::kInt32}, {}},
+      {{.height = 4, .width = 2}, {.op = ReduceOp::kAverage}},
+      {{.height = 4, .width = 2}, {.result = RowForm::kTable}},
+      {{.height = 4, .width = 2}, {.exchange = RowForm::kRows}},
+  };
+  Texts texts(3);
+  std::vector<std::string> seen;
+  RuntimeJob(3, test_options()).run([&](Runtime& runtime) {
+    const std::vector<std::int64_t> indices{3, 0, 3};
+    const std::vector<float> rows(9, 1);
+    RowSums sums;
+    std::string all;
+    for (const Case& other : others) {
+      const Case mine = runtime.rank() == 1 ? other : Case{{.height = 4, .width = 2}, {}};
+      all += error_of([&] {
+               runtime.sparse_all_reduce("x", mine.table, indices, rows.data(), sums, mine.options);
+             }) +
+             "\n";
+      runtime.sparse_all_reduce("x", {.height = 4, .width = 2}, indices, rows.data(), sums,
+                                {.result = RowForm::kRows});
+      require(sums.indices().size() == 2, "the next use works");
+    }
+    all += error_of([&] {
+      if (runtime.rank() == 1) {
+        all_reduce_works(runtime, "y");
+      } else {
+        runtime.sparse_all_reduce("y", {.height = 4, .width = 2}, indices, rows.data(), sums);
+      }
+    });
+    all_reduce_works(runtime, "y");
+    texts.set(runtime.rank(), all);
+  });
+  EXPECT_EQ(texts.all()[0], texts.all()[1]);
+  EXPECT_EQ(texts.all()[0], texts.all()[2]);
+  for (const char* part :
+       {"mismatch: ", "'x': sparse_all_reduce float32 [4, 2] sum, result auto, exchange auto",
+        "float32 [5, 2]", "int32 [4, 2]", "average", "result table", "exchange rows",
+        "'y': all_reduce float32 [100] sum"}) {
+    EXPECT_NE(texts.all()[0].find(part), std::string::npos) << part << " in\n" << texts.all()[0];
+  }
+}
+
+TEST(RuntimeRows, MisuseThrowsAtTheCall) {
+  RuntimeJob(2, test_options()).run([](Runtime& runtime) {
+    RowSums sums;
+    const std::vector<float> rows(4, 1);
+    const auto misuse = [&](const RowTable& table, const std::vector<std::int64_t>& indices,
+                            const void* data, const RowOptions& options, const char* part) {
+      const std::string error =
+          error_of([&] { runtime.sparse_all_reduce("x", table, indices, data, sums, options); });
+      require(error.starts_with("usage: ") && error.find(part) != std::string::npos, error);
+    };
+    misuse({.height = 4, .width = 2}, {0, 4}, rows.data(), {}, "index 4 at position 1");
+    misuse({.height = 4, .width = 2}, {-2}, rows.data(), {}, "index -2 at position 0");
+    misuse({.height = 4, .width = 2}, {0}, nullptr, {}, "null");
+    misuse({.height = 4, .width = 2}, {0}, rows.data(), {.op = ReduceOp::kMax}, "sum or average");
+    misuse({.height = 4, .width = 2, .dtype = DType::kBool}, {0}, rows.data(), {}, "numbers");
+    misuse({.height = 4, .width = 2}, {0}, rows.data(),
+           {.result = RowForm::kRows, .exchange = RowForm::kTable}, "does not tell");
+    runtime.sparse_all_reduce("x", {.height = 4, .width = 2}, std::vector<std::int64_t>{1},
+                              rows.data(), sums);
+  });
+}
+
+// Two names from two threads of each rank, at the same time, and in a group.
+TEST(RuntimeRows, OfSeveralThreads) {
+  RuntimeJob(3, test_options()).run([](Runtime& runtime) {
+    const GroupOptions options{.arena_bytes = std::size_t{1} << 17};
+    Group pair = runtime.rank() < 2 ? runtime.group({1, 0}, options) : runtime.group({2}, options);
+    std::atomic<bool> failed{false};
+    const auto work = [&](Group& group, const std::string& name) {
+      try {
+        const RowTable table{.height = 30, .width = 3};
+        RowSums sums;
+        for (unsigned seed = 0; seed < 10; ++seed) {
+          std::vector<Rows> of_ranks;
+          for (int rank = 0; rank < group.size(); ++rank) {
+            of_ranks.push_back(draw_rows(seed, rank, table, 20));
+          }
+          const Rows& mine = of_ranks[static_cast<std::size_t>(group.rank())];
+          group.sparse_all_reduce(name, table, mine.indices, mine.elements.data(), sums,
+                                  {.exchange = RowForm::kRows});
+          require_right(sums, expected_sums(of_ranks, table, ReduceOp::kSum), table, name);
+        }
+      } catch (const std::exception& e) {
+        failed = true;
+      }
+    };
+    std::thread a(work, std::ref<Group>(runtime), "a");
+    std::thread b(work, std::ref<Group>(runtime), "b");
+    work(pair, "a");
+    a.join();
+    b.join();
+    require(!failed, "a thread has failed");
+  });
+}
+
+}  // namespace
+}  // namespace kolo::test
