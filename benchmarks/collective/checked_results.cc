@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "benchmarks/collective/sparse_rows.h"
 #include "comm/base/carrier.h"
 #include "comm/kernels/reduce_kernels.h"
 
@@ -102,7 +103,12 @@ CheckedResults::CheckedResults(const Runtime& runtime, const CollectiveCase& wha
     : element_bytes_(size_of(what.dtype)) {
   const int ranks = runtime.world_size();
   std::vector<std::vector<std::byte>> elements;  // by value
-  for (int value = 0; value <= kMostValue; ++value) elements.push_back(element(what.dtype, value));
+  const int most = std::max(kMostValue, ranks + 1);
+  for (int value = 0; value <= most; ++value) elements.push_back(element(what.dtype, value));
+  if (what.verb == Verb::kSparseRows) {
+    add_rows(what, runtime.rank(), ranks, elements);
+    return;
+  }
   std::vector<std::vector<std::byte>> results;  // by the rank that contributes 2
   for (int rank = 0; rank < ranks && reduces(what.verb); ++rank) {
     results.push_back(right_result(what, ranks, rank));
@@ -119,6 +125,22 @@ CheckedResults::CheckedResults(const Runtime& runtime, const CollectiveCase& wha
       if (!receives) continue;
       append(right_, part.sums() ? results[i % results.size()] : from(part.contributors.front()));
     }
+  }
+}
+
+void CheckedResults::add_rows(const CollectiveCase& what, int rank, int ranks,
+                              const std::vector<std::vector<std::byte>>& elements) {
+  std::vector<std::vector<bool>> drawn;
+  for (int each = 0; each < ranks; ++each) drawn.push_back(rows_drawn(what, each, 0));
+  for (std::size_t i = 0; i < what.count(); ++i) {
+    std::size_t mine = 0, sum = 0;
+    for (int each = 0; each < ranks; ++each) {
+      if (!drawn[static_cast<std::size_t>(each)][i / what.width]) continue;
+      sum += summand(each, ranks, i);
+      if (each == rank) mine = summand(each, ranks, i);
+    }
+    append(contribution_, elements[mine]);
+    append(right_, elements[sum]);
   }
 }
 

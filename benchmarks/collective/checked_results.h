@@ -13,7 +13,8 @@ namespace kolo::bench {
 /// Contributions whose result is known: exact in all dtypes, for up to 127 ranks.
 ///
 /// To a reduction a rank contributes 2 for one element in rotation, else 1, and multiplies it by
-/// its `scale_of` in a premultiplied sum. Elements that are moved tell rank and place.
+/// its `scale_of` in a premultiplied sum. Elements that are moved tell rank and place. Rows of a
+/// table that a rank does not have are zero.
 class CheckedResults {
  public:
   /// Ignores `what.home` and `what.in_place`. Errors: none.
@@ -29,6 +30,9 @@ class CheckedResults {
   std::uint64_t count_changed(Runtime& runtime, CollectiveRun& run) const;
 
  private:
+  void add_rows(const CollectiveCase& what, int rank, int ranks,
+                const std::vector<std::vector<std::byte>>& elements);
+
   std::size_t element_bytes_;
   std::vector<std::byte> contribution_;
   std::vector<std::byte> right_;  ///< The result of this rank.

@@ -210,8 +210,9 @@ std::vector<CollectiveRow> measure_collective(
   for (std::size_t bytes : options.sizes) {
     CollectiveCase what = options.what;
     const std::size_t unit =
-        size_of(what.dtype) *
-        static_cast<std::size_t>(has_parts(what.verb) ? runtime.world_size() : 1);
+        size_of(what.dtype) * (has_parts(what.verb) ? static_cast<std::size_t>(runtime.world_size())
+                               : what.verb == Verb::kSparseRows ? what.width
+                                                                : 1);
     what.bytes = bytes / unit * unit;
     SizeBench bench(runtime, options, what);
     for (const auto& system : systems) {

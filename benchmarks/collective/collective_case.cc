@@ -42,6 +42,7 @@ Goal CollectiveCase::goal(int ranks) const {
     case Verb::kSendRecv:
       return messages(ranks, count());
     case Verb::kAllReduce:
+    case Verb::kSparseRows:
       break;
   }
   return Goal::all_reduce(ranks, count());
@@ -50,7 +51,7 @@ Goal CollectiveCase::goal(int ranks) const {
 double CollectiveCase::bus_factor(int ranks) const {
   const double others = static_cast<double>(ranks - 1) / ranks;
   if (verb == Verb::kSendRecv) return 2;  // There and back.
-  if (verb == Verb::kAllReduce) return 2 * others;
+  if (verb == Verb::kAllReduce || verb == Verb::kSparseRows) return 2 * others;
   return verb == Verb::kReduce || verb == Verb::kBroadcast ? 1 : others;
 }
 

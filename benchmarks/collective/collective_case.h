@@ -8,6 +8,7 @@
 #include "comm/base/buffer_view.h"
 #include "comm/base/dtype.h"
 #include "comm/schedule/goal.h"
+#include "runtime/api/row_sums.h"
 
 namespace kolo::bench {
 
@@ -53,21 +54,23 @@ enum class Verb {
   kAllToAll,
   kBroadcast,
   kSendRecv,
+  kSparseRows,  ///< An all-reduce of a table of which each rank has some rows.
 };
 
-inline constexpr std::array kAllVerbs = {Verb::kAllReduce, Verb::kReduce,    Verb::kReduceScatter,
-                                         Verb::kAllGather, Verb::kGather,    Verb::kScatter,
-                                         Verb::kAllToAll,  Verb::kBroadcast, Verb::kSendRecv};
+inline constexpr std::array kAllVerbs = {
+    Verb::kAllReduce, Verb::kReduce,   Verb::kReduceScatter, Verb::kAllGather, Verb::kGather,
+    Verb::kScatter,   Verb::kAllToAll, Verb::kBroadcast,     Verb::kSendRecv,  Verb::kSparseRows};
 
 constexpr std::string_view to_string(Verb verb) {
-  constexpr std::string_view kNames[] = {"all-reduce", "reduce",    "reduce-scatter",
-                                         "all-gather", "gather",    "scatter",
-                                         "all-to-all", "broadcast", "send-recv"};
+  constexpr std::string_view kNames[] = {"all-reduce", "reduce",     "reduce-scatter", "all-gather",
+                                         "gather",     "scatter",    "all-to-all",     "broadcast",
+                                         "send-recv",  "sparse-rows"};
   return kNames[static_cast<std::size_t>(verb)];
 }
 
 constexpr bool reduces(Verb verb) {
-  return verb == Verb::kAllReduce || verb == Verb::kReduce || verb == Verb::kReduceScatter;
+  return verb == Verb::kAllReduce || verb == Verb::kReduce || verb == Verb::kReduceScatter ||
+         verb == Verb::kSparseRows;
 }
 
 /// By what a rank multiplies its contributions to premultiplied sums.
@@ -93,7 +96,12 @@ struct CollectiveCase {
   std::optional<DType> wire = std::nullopt;
   Home home = Home::kArena;
   bool in_place = true;  ///< The sum replaces the contribution; else it goes to a second buffer.
+  // Of kSparseRows:
+  std::size_t width = 64;  ///< Elements of a row of the table.
+  double density = 0.01;   ///< Rows that each rank passes, relative to the table's.
+  RowForm rows_result = RowForm::kAuto, rows_exchange = RowForm::kAuto;
 
+  std::size_t height() const { return count() / width; }
   std::size_t count() const { return bytes / size_of(dtype); }
   /// Elements of one of `ranks` equal parts.
   std::size_t part(int ranks) const { return count() / static_cast<std::size_t>(ranks); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -42,7 +43,32 @@ constexpr std::array<std::string_view, 9> kOfGradients = {
     "device",       "device_chunk_bytes", "device_fusion_bytes",
     "fusion_bytes", "chunk_bytes",        "network_window"};
 
-bool starts_with_vowel(Verb verb) { return to_string(verb).starts_with('a'); }
+/// "an all-reduce", "a broadcast", ...
+std::string subject(Verb verb) {
+  if (verb == Verb::kSparseRows) return "an all-reduce of rows of a table";
+  const std::string_view name = to_string(verb);
+  return fmt::format("{} {}", name.starts_with('a') ? "an" : "a", name);
+}
+
+const char* sizes_help(Verb verb) {
+  if (verb == Verb::kSparseRows) {
+    return "Bytes of the table, comma-separated, with suffixes K, M and G; rounded down to whole "
+           "rows";
+  }
+  return has_parts(verb)
+             ? "Bytes of the parts of all ranks, comma-separated, with suffixes K, M and G; "
+               "rounded down so that parts are equal"
+             : "Bytes, comma-separated, with suffixes K, M and G; rounded down to whole elements";
+}
+
+std::string dtype_help(Verb verb) {
+  const std::string numbers =
+      "Type of the elements: float32, float64, float16, bfloat16, int32, int64, uint8";
+  if (verb == Verb::kSparseRows) return numbers + " or int8";
+  return numbers + (reduces(verb) ? ", int8, bool, complex64 or complex128"
+                                  : ", int8, bool, complex64, complex128, float8_e4m3 or "
+                                    "float8_e5m2");
+}
 
 template <typename Value>
 nlohmann::json or_null(const std::optional<Value>& value) {
@@ -70,6 +96,9 @@ std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& 
             ? "in place, in the caller's memory; rank 0 is the root"
         : options.what.verb == Verb::kSendRecv
             ? "ranks r and n-1-r send to each other in turns; time: there and back; busbw: one way"
+        : options.what.verb == Verb::kSparseRows
+            ? "size and bandwidths: of the table, with other rows at each call; mpi: an all-reduce "
+              "of the table; algo: what was exchanged"
             : "out of place, in the caller's memory; rank 0 is the root where there is one");
     all.emplace_back("p99: of rows with at least 100 iterations");
     return all;
@@ -134,30 +163,35 @@ void print_row(const Runtime& runtime, const CollectiveRow& row) {
 }
 
 nlohmann::json to_json(const Runtime& runtime, const std::string& label, const CollectiveRow& row) {
-  return {{"collective", to_string(row.what.verb)},
-          {"system", row.system},
-          {"size", row.what.bytes},
-          {"count", row.what.count()},
-          {"dtype", to_string(row.what.dtype)},
-          {"op", to_string(row.what.op)},
-          {"wire_dtype", to_string(row.what.wire.value_or(row.what.dtype))},
-          {"algorithm", row.algorithm},
-          {"candidates", row.candidates},
-          {"ranks", runtime.world_size()},
-          {"nodes", runtime.num_nodes()},
-          {"memory", to_string(row.what.home)},
-          {"in_place", row.what.in_place},
-          {"iterations", row.iterations},
-          {"time_us", row.mean_us},
-          {"median_us", row.slowest_us.median},
-          {"min_us", row.slowest_us.min},
-          {"p99_us", or_null(row.slowest_us.p99)},
-          {"algbw_GBps", row.algbw},
-          {"busbw_GBps", row.busbw},
-          {"wire_bytes", or_null(row.wire_bytes)},
-          {"wrong", or_null(row.wrong)},
-          {"link_costs", runtime.link_costs()},
-          {"label", label}};
+  nlohmann::json json = {{"collective", to_string(row.what.verb)},
+                         {"system", row.system},
+                         {"size", row.what.bytes},
+                         {"count", row.what.count()},
+                         {"dtype", to_string(row.what.dtype)},
+                         {"op", to_string(row.what.op)},
+                         {"wire_dtype", to_string(row.what.wire.value_or(row.what.dtype))},
+                         {"algorithm", row.algorithm},
+                         {"candidates", row.candidates},
+                         {"ranks", runtime.world_size()},
+                         {"nodes", runtime.num_nodes()},
+                         {"memory", to_string(row.what.home)},
+                         {"in_place", row.what.in_place},
+                         {"iterations", row.iterations},
+                         {"time_us", row.mean_us},
+                         {"median_us", row.slowest_us.median},
+                         {"min_us", row.slowest_us.min},
+                         {"p99_us", or_null(row.slowest_us.p99)},
+                         {"algbw_GBps", row.algbw},
+                         {"busbw_GBps", row.busbw},
+                         {"wire_bytes", or_null(row.wire_bytes)},
+                         {"wrong", or_null(row.wrong)},
+                         {"link_costs", runtime.link_costs()},
+                         {"label", label}};
+  if (row.what.verb == Verb::kSparseRows) {
+    json["width"] = row.what.width;
+    json["density"] = row.what.density;
+  }
+  return json;
 }
 
 }  // namespace
@@ -166,28 +200,13 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
     : verb_(verb),
       command_(
           *app.add_subcommand(std::string(to_string(verb)),
-                              fmt::format("Time and bandwidth of {} {} by size",
-                                          starts_with_vowel(verb) ? "an" : "a", to_string(verb)))) {
+                              fmt::format("Time and bandwidth of {} by size", subject(verb)))) {
   const bool sums_gradients = verb == Verb::kAllReduce;
-  command_
-      .add_option("--sizes", sizes_,
-                  !has_parts(verb)
-                      ? "Bytes, comma-separated, with suffixes K, M and G; rounded down to whole "
-                        "elements"
-                      : "Bytes of the parts of all ranks, comma-separated, with suffixes K, M and "
-                        "G; rounded down so that parts are equal")
-      ->delimiter(',')
-      ->capture_default_str();
-  command_
-      .add_option(
-          "--dtype", dtype_,
-          reduces(verb)
-              ? "Type of the elements: float32, float64, float16, bfloat16, int32, int64, uint8, "
-                "int8, bool, complex64 or complex128"
-              : "Type of the elements: float32, float64, float16, bfloat16, int32, int64, uint8, "
-                "int8, bool, complex64, complex128, float8_e4m3 or float8_e5m2")
-      ->capture_default_str();
-  if (reduces(verb)) {
+  command_.add_option("--sizes", sizes_, sizes_help(verb))->delimiter(',')->capture_default_str();
+  command_.add_option("--dtype", dtype_, dtype_help(verb))->capture_default_str();
+  if (verb == Verb::kSparseRows) {
+    add_sparse_rows_options();
+  } else if (reduces(verb)) {
     command_
         .add_option("--op", op_,
                     "Reduction, which must take the dtype: sum, average, min, max, prod, bit_and, "
@@ -253,6 +272,31 @@ void CollectiveCommand::add_all_reduce_options() {
                     "Also measure with contribution and sum in separate buffers");
 }
 
+void CollectiveCommand::add_sparse_rows_options() {
+  const std::map<std::string, RowForm> forms = {
+      {"auto", RowForm::kAuto}, {"rows", RowForm::kRows}, {"table", RowForm::kTable}};
+  CollectiveCase& what = options_.what;
+  command_.add_option("--width", what.width, "Elements of a row of the table")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command_
+      .add_option("--density", what.density,
+                  "Rows that each rank passes, relative to those of the table; drawn by Zipf's "
+                  "law, so that low ones come often")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  command_
+      .add_option("--result", what.rows_result,
+                  "Form of the result: rows, table or auto, that of the exchange")
+      ->transform(CLI::CheckedTransformer(forms))
+      ->default_str("auto");
+  command_
+      .add_option("--exchange", what.rows_exchange,
+                  "What travels: rows, table or auto, by predicted cost")
+      ->transform(CLI::CheckedTransformer(forms))
+      ->default_str("auto");
+}
+
 void CollectiveCommand::resolve() {
   runtime_ = options_from_environment(std::move(runtime_));
   const auto dtype = parse_dtype(dtype_);
@@ -261,7 +305,9 @@ void CollectiveCommand::resolve() {
   if (!op) fail("--op: no operation '" + op_ + "'");
   if (reduces(verb_) && !takes(*op, *dtype))
     fail("--op " + op_ + " does not take --dtype " + dtype_);
-  options_.what = {.verb = verb_, .dtype = *dtype, .op = *op};
+  options_.what.verb = verb_;
+  options_.what.dtype = *dtype;
+  options_.what.op = *op;
   options_.homes.clear();
   if (verb_ == Verb::kAllReduce) {
     options_.what.wire = runtime_.wire_dtype;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "benchmarks/collective/caller_memory.h"
+#include "benchmarks/collective/sparse_rows.h"
 #include "benchmarks/common/host_memory.h"
 #include "comm/base/check.h"
 #include "comm/device/device.h"
@@ -70,6 +71,8 @@ class CallRun final : public CollectiveRun {
         return runtime_.broadcast(name_, all, kRoot);
       case Verb::kSendRecv:
         return ping_pong(view(memory_.contribution(), what_.count()), all);
+      case Verb::kSparseRows:
+        break;  // By another run.
     }
   }
   std::string algorithm() const override {
@@ -209,7 +212,9 @@ class KoloSystem final : public CollectiveSystem {
     std::vector<std::unique_ptr<CollectiveRun>> runs;
     const bool is_call =
         what.home == Home::kUser && !what.wire && (!what.in_place || !fits_gradients(what));
-    if (what.verb != Verb::kAllReduce || is_call) {
+    if (what.verb == Verb::kSparseRows) {
+      runs.push_back(make_sparse_rows_run(runtime_, what));
+    } else if (what.verb != Verb::kAllReduce || is_call) {
       runs.push_back(std::make_unique<CallRun>(runtime_, what));
     } else if (memory_kind(what.home) == MemoryKind::kHost) {
       runs.push_back(std::make_unique<HostRun>(runtime_, what));

@@ -53,6 +53,7 @@ Tuned tuned(Verb verb) {
                {8, "scatter_allgather"},
                {9, "scatter_ring"}}};
     case Verb::kAllReduce:
+    case Verb::kSparseRows:
     case Verb::kSendRecv:
       break;
   }

@@ -111,6 +111,7 @@ class MpiRun final : public CollectiveRun {
     void* const out = memory_.result();
     switch (verb_) {
       case Verb::kAllReduce:
+      case Verb::kSparseRows:
         return all_reduce();
       case Verb::kReduce:
         MPI_Reduce(in, out, count_, type_, op_, kRoot, comm);

@@ -117,6 +117,21 @@ class Programs(unittest.TestCase):
                 self.assertEqual(row["in_place"], collective == "broadcast")
                 self.assertAlmostEqual(row["busbw_GBps"], row["algbw_GBps"] * factor)
 
+    def test_bench_measures_sparse_rows_beside_an_all_reduce_of_the_table(self):
+        for exchange in ("rows", "table", "auto"):
+            out = self.folder / "rows.json"
+            self.succeed("kolo-bench", "sparse-rows", "--sizes", "0,1K,200K", "--width", 8, "--density", 0.1,
+                         "--exchange", exchange, "--iterations", 5, "--compare", "mpi", "--json", out,
+                         ranks=3, nodes=2)  # fmt: skip
+            rows = json.loads(out.read_text())
+            self.assertEqual([(row["size"], row["system"]) for row in rows],
+                             [(size, system) for size in (0, 1024, 204800) for system in ("kolo", "mpi")])  # fmt: skip
+            for row in rows:
+                self.assertEqual(set(row), BENCH_FIELDS | {"width", "density"})
+                self.assertEqual((row["collective"], row["wrong"], row["width"]), ("sparse-rows", 0, 8))
+                if row["system"] == "kolo" and exchange != "auto":
+                    self.assertEqual(row["algorithm"], exchange)
+
     def test_rows_say_what_travelled_whoever_asked_for_it(self):
         out = self.folder / "rows.json"
         variables = {"KOLO_WIRE_DTYPE": "bfloat16", "KOLO_COMPRESSION": "fp16"}
