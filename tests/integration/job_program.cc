@@ -7,6 +7,7 @@
 //   uneven ROUNDS       gradients that some ranks lack, over contributing ranks and samples;
 //   checked,
 //                       and a digest
+//   rows ROUNDS         row-sparse all-reduces; exact sums checked, and a digest
 //   mismatch CALL FIELD rank 1 submits another shape, dtype, op or name to all_reduce or
 //                       register_gradients; then everybody goes on with the next tensor
 //   endless CALL        all_reduce or gradients until something goes wrong
@@ -38,6 +39,7 @@
 
 #include "runtime/api/kolo.h"
 #include "tests/integration/job_groups.h"
+#include "tests/integration/job_rows.h"
 #include "tests/integration/job_uneven.h"
 #include "tests/integration/job_values.h"
 #include "tests/integration/stuck_call.h"
@@ -51,6 +53,7 @@ using kolo::test::Digest;
 using kolo::test::fraction;
 using kolo::test::Groups;
 using kolo::test::sum_of_whole;
+using kolo::test::TableRows;
 using kolo::test::UnevenGradients;
 using kolo::test::whole;
 using kolo::test::WrongSum;
@@ -161,6 +164,10 @@ Round round_of(Runtime& job, const std::string& call) {
   if (call == "uneven") {
     auto gradients = std::make_shared<UnevenGradients>(job);
     return [gradients](int round, Digest& digest) { gradients->round(round, digest); };
+  }
+  if (call == "rows") {
+    auto rows = std::make_shared<TableRows>(job);
+    return [rows](int round, Digest& digest) { rows->round(round, digest); };
   }
   auto gradients = std::make_shared<Gradients>(job);
   return [gradients](int round, Digest& digest) { gradients->round(round, digest); };
@@ -372,7 +379,8 @@ void huge(Runtime& job) {
 
 void play(Runtime& job, const Arguments& arguments) {
   const std::string& scene = arguments.at(0);
-  if (scene == "all_reduce" || scene == "gradients" || scene == "groups" || scene == "uneven") {
+  if (scene == "all_reduce" || scene == "gradients" || scene == "groups" || scene == "uneven" ||
+      scene == "rows") {
     work(job, scene, std::stoi(arguments.at(1)));
   } else if (scene == "mismatch") {
     mismatch(job, arguments.at(1), arguments.at(2));
