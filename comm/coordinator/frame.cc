@@ -29,10 +29,12 @@ Offer read_offer(ByteReader& reader) {
   return offer;
 }
 
-bool has_topics(FrameKind kind) { return kind == FrameKind::kReject || kind == FrameKind::kQuery; }
+bool has_topics(FrameKind kind) {
+  return kind == FrameKind::kReject || kind == FrameKind::kQuery || kind == FrameKind::kInvite;
+}
 bool has_error(FrameKind kind) {
   return kind == FrameKind::kReject || kind == FrameKind::kWarn || kind == FrameKind::kFail ||
-         kind == FrameKind::kRefuse;
+         kind == FrameKind::kRefuse || kind == FrameKind::kDecline;
 }
 
 }  // namespace
@@ -54,13 +56,17 @@ void encode(const Frame& frame, std::vector<std::byte>& bytes) {
     write(writer, frame.offer);
     writer.payload(frame.payload);
   }
+  if (frame.kind == FrameKind::kInvite) {
+    writer.text(frame.text);
+    writer.payload(frame.terms);
+  }
 }
 
 std::optional<Frame> decode(std::span<const std::byte> bytes) {
   ByteReader reader(bytes);
   Frame frame;
   const auto kind = reader.number<std::uint8_t>();
-  if (kind > static_cast<std::uint8_t>(FrameKind::kRoom)) return std::nullopt;
+  if (kind > static_cast<std::uint8_t>(FrameKind::kDecline)) return std::nullopt;
   frame.kind = static_cast<FrameKind>(kind);
   frame.topic = read_topic(reader);
   frame.least = reader.number<std::uint64_t>();
@@ -82,6 +88,11 @@ std::optional<Frame> decode(std::span<const std::byte> bytes) {
   if (frame.kind == FrameKind::kOffer) {
     frame.offer = read_offer(reader);
     frame.payload = reader.payload();
+  }
+  if (frame.kind == FrameKind::kInvite) {
+    frame.text = reader.text();
+    const std::span<const std::byte> terms = reader.payload();
+    frame.terms.assign(terms.begin(), terms.end());
   }
   if (!reader.ok() || !reader.at_end()) return std::nullopt;
   return frame;

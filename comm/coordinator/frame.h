@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "comm/base/dtype.h"
@@ -30,6 +31,9 @@ enum class FrameKind : std::uint8_t {
   kTake,     ///< Receiver to sender: it has a buffer for that message, which is to come now.
   kRefuse,   ///< Receiver to sender: that message fails with `error` on both.
   kRoom,     ///< Receiver to sender: there is room for more messages that come unasked.
+  kJoined,   ///< Along the tree to all: one rank more has run out of data.
+  kInvite,   ///< Along the tree to all: ranks that have joined are to take part in `topics`.
+  kDecline,  ///< Up: a rank that has joined has no part in the topic, which fails with `error`.
 };
 
 /// How the elements of a message between two ranks travel.
@@ -61,12 +65,15 @@ struct Frame {
   /// kPropose, kAccept: a value. kTake, kRefuse, kRoom: bytes that came unasked and have since been
   /// received.
   std::uint64_t greatest = 0;
-  std::vector<Topic> topics{};  ///< kReject. kQuery: topics that may have ended at some ranks.
-  JointReport report{};         ///< kReport.
-  Error error{};                ///< kReject, kWarn, kFail, kRefuse.
-  Offer offer{};                ///< kOffer.
+  /// kReject, kInvite. kQuery: topics that may have ended at some ranks.
+  std::vector<Topic> topics{};
+  JointReport report{};  ///< kReport.
+  Error error{};         ///< kReject, kWarn, kFail, kRefuse, kDecline.
+  Offer offer{};         ///< kOffer.
   /// kOffer: the elements, if the offer carries them. In a decoded frame they refer to its bytes.
   std::span<const std::byte> payload{};
+  std::string text{};              ///< kInvite: as `Invitation::text`, if there is one topic.
+  std::vector<std::byte> terms{};  ///< kInvite: as `Invitation::terms`.
 };
 
 /// Bytes of a frame: kind, then the fields that it uses, little-endian, counted lists and strings.

@@ -13,7 +13,7 @@
 namespace kolo {
 namespace {
 
-constexpr int kKinds = static_cast<int>(FrameKind::kRoom) + 1;
+constexpr int kKinds = static_cast<int>(FrameKind::kDecline) + 1;
 
 using Random = std::mt19937_64;
 
@@ -56,13 +56,13 @@ Frame random_frame(FrameKind kind, Random& random) {
               .topics = {},
               .report = {},
               .error = {}};
-  if (kind == FrameKind::kReject || kind == FrameKind::kQuery) {
+  if (kind == FrameKind::kReject || kind == FrameKind::kQuery || kind == FrameKind::kInvite) {
     frame.topics.resize(random() % 5);
     for (Topic& topic : frame.topics) topic = random_topic(random);
   }
   if (kind == FrameKind::kReport) frame.report = random_report(random);
   if (kind == FrameKind::kReject || kind == FrameKind::kWarn || kind == FrameKind::kFail ||
-      kind == FrameKind::kRefuse) {
+      kind == FrameKind::kRefuse || kind == FrameKind::kDecline) {
     frame.error = {.code = static_cast<ErrorCode>(random() % 12),
                    .rank = static_cast<int>(random() % 100) - 1,
                    .peer = static_cast<int>(random() % 100) - 1,
@@ -79,6 +79,10 @@ Frame random_frame(FrameKind kind, Random& random) {
                    .delivery = static_cast<Delivery>(random() % 3)};
     frame.payload = std::span(kElements).first(random() % 8);
   }
+  if (kind == FrameKind::kInvite) {
+    frame.text = random_text(random);
+    frame.terms.resize(random() % 8, std::byte{7});
+  }
   return frame;
 }
 
@@ -90,6 +94,8 @@ void expect_equal(const Frame& a, const Frame& b) {
   EXPECT_EQ(fields(a), fields(b));
   EXPECT_EQ(a.offer, b.offer);
   EXPECT_TRUE(std::ranges::equal(a.payload, b.payload));
+  EXPECT_EQ(a.text, b.text);
+  EXPECT_EQ(a.terms, b.terms);
   EXPECT_EQ(a.report, b.report);
 }
 
@@ -162,7 +168,7 @@ TEST(Frame, DamagedIsNothingOrAnotherFrameAndAllocatesNoMoreThanItsSizeExplains)
 }
 
 TEST(Frame, ListLongerThanItsBytesIsRefusedBeforeItIsMade) {
-  for (FrameKind kind : {FrameKind::kReject, FrameKind::kReport}) {
+  for (FrameKind kind : {FrameKind::kReject, FrameKind::kReport, FrameKind::kInvite}) {
     std::vector<std::byte> bytes;
     encode({.kind = kind}, bytes);
     constexpr std::size_t kCountAt = 1 + 4 * sizeof(std::uint64_t);

@@ -1,0 +1,106 @@
+#include "comm/coordinator/invitations.h"
+
+#include "comm/base/contains.h"
+
+namespace kolo {
+namespace {
+
+constexpr int kThisRank = -1;
+
+Frame frame_of(const Invitation& invitation) {
+  return {.kind = FrameKind::kInvite,
+          .topics = {invitation.topic},
+          .text = invitation.text,
+          .terms = invitation.terms};
+}
+
+}  // namespace
+
+bool Invitations::is_neighbour(int peer) const {
+  return peer == tree_.parent || contains(tree_.children, peer);
+}
+
+void Invitations::pass_on(const Frame& frame, int from) {
+  if (tree_.parent >= 0 && tree_.parent != from) outgoing_.push_back({tree_.parent, frame});
+  for (const int child : tree_.children) {
+    if (child != from) outgoing_.push_back({child, frame});
+  }
+}
+
+/// Returns whether it is news.
+bool Invitations::note(const Invitation& invitation) {
+  const auto [latest, is_new] = latest_.try_emplace(invitation.topic.key, invitation);
+  if (!is_new) {
+    if (latest->second.topic.round >= invitation.topic.round) return false;
+    latest->second = invitation;
+  }
+  if (has_joined_) fresh_.push_back(invitation);
+  return true;
+}
+
+void Invitations::join() {
+  has_joined_ = true;
+  ++joined_;
+  pass_on({.kind = FrameKind::kJoined}, kThisRank);
+  // A new use of a name comes after the uses of the bucket that the name has had. Keys of buckets
+  // are greater than those of names.
+  const auto first_bucket = latest_.lower_bound(kBucketKeyBit);
+  for (auto it = first_bucket; it != latest_.end(); ++it) fresh_.push_back(it->second);
+  for (auto it = latest_.begin(); it != first_bucket; ++it) fresh_.push_back(it->second);
+}
+
+void Invitations::end() {
+  joined_ = 0;
+  has_joined_ = false;
+  latest_.clear();
+  ending_.clear();
+}
+
+void Invitations::invite(std::span<const Topic> topics) {
+  Frame news{.kind = FrameKind::kInvite};
+  for (const Topic& topic : topics) {
+    if (note({.topic = topic})) news.topics.push_back(topic);
+  }
+  if (!news.topics.empty()) pass_on(news, kThisRank);
+}
+
+void Invitations::invite(const Invitation& invitation) {
+  if (note(invitation)) pass_on(frame_of(invitation), kThisRank);
+}
+
+void Invitations::decline(const Topic& topic, const Error& error) {
+  if (!ending_.insert(topic).second) return;
+  if (tree_.parent < 0) {
+    declined_.push_back({topic, error});
+  } else {
+    outgoing_.push_back(
+        {tree_.parent, {.kind = FrameKind::kDecline, .topic = topic, .error = error}});
+  }
+}
+
+bool Invitations::receive(int peer, const Frame& frame) {
+  switch (frame.kind) {
+    case FrameKind::kJoined:
+      if (!is_neighbour(peer)) return false;
+      ++joined_;
+      pass_on(frame, peer);
+      return true;
+    case FrameKind::kInvite: {
+      if (!is_neighbour(peer)) return false;
+      Frame news = frame;
+      std::erase_if(news.topics, [&](const Topic& topic) {
+        return !note({.topic = topic, .text = frame.text, .terms = frame.terms});
+      });
+      if (!news.topics.empty()) pass_on(news, peer);
+      return true;
+    }
+    case FrameKind::kDecline:
+      if (!contains(tree_.children, peer)) return false;
+      decline(frame.topic, frame.error);
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace kolo

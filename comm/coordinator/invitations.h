@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/coordinator/combining_tree.h"
+#include "comm/coordinator/frame.h"
+
+namespace kolo {
+
+/// Something that other ranks do, for a rank that has joined.
+struct Invitation {
+  Topic topic;
+  std::string text{};              ///< What it is, if it is new to all ranks.
+  std::vector<std::byte> terms{};  ///< Of a new one: how to take part; empty: nobody can.
+};
+
+/// Which ranks have joined, and what they are invited to, as one rank sees it: frames in, frames
+/// out. Pure state machine: no thread, no clock, no transport.
+///
+/// A rank that has joined has run out of data, and takes part in what others still do. It cannot
+/// know what that is. So as soon as any rank has joined, each of the others tells all ranks what
+/// it begins, and what it had begun before. The news goes along the edges of the tree, away from
+/// where it comes from. Of one key a rank passes on only later rounds than before, whoever invites:
+/// a topic crosses each edge at most once in each direction.
+///
+/// Edges keep frames in order, and frames leave in the order in which calls make them. So the
+/// decision that a topic follows from reaches every rank before the invitation to it, and the
+/// invitation before the decision that all ranks have joined.
+///
+/// Declining goes up the tree, once per edge and topic.
+class Invitations {
+ public:
+  struct Outgoing {
+    int peer;
+    Frame frame;
+  };
+  struct Declined {
+    Topic topic;
+    Error error;
+  };
+
+  explicit Invitations(const CombiningTree& tree) : tree_(tree) {}
+
+  /// This rank joins.
+  void join();
+  /// All ranks have joined: everything begins anew. Invitations that have come may be taken yet.
+  void end();
+
+  /// Ranks that are known to have joined, this one included.
+  std::uint64_t joined() const { return joined_; }
+  bool has_joined() const { return has_joined_; }
+
+  /// This rank begins these topics, of which all ranks know. Before: it has not joined, but another
+  /// rank has.
+  void invite(std::span<const Topic> topics);
+  /// The same for a topic that is new to them.
+  void invite(const Invitation& invitation);
+  /// This rank, which has joined, has no part in the topic: it is to end with this error.
+  void decline(const Topic& topic, const Error& error);
+
+  /// Takes kJoined, kInvite and kDecline. Returns false for other kinds and for frames that this
+  /// peer has no business sending.
+  [[nodiscard]] bool receive(int peer, const Frame& frame);
+
+  std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
+  /// What this rank is invited to since it joined, what it may have missed before included: first
+  /// buckets, then new topics. Some may be over.
+  std::vector<Invitation> take_invitations() { return std::exchange(fresh_, {}); }
+  /// Root only: topics to reject.
+  std::vector<Declined> take_declined() { return std::exchange(declined_, {}); }
+
+ private:
+  bool is_neighbour(int peer) const;
+  bool note(const Invitation& invitation);
+  void pass_on(const Frame& frame, int from);
+
+  const CombiningTree& tree_;
+  std::uint64_t joined_ = 0;
+  bool has_joined_ = false;
+  std::map<std::uint64_t, Invitation> latest_;  // by key, of any rank
+  std::set<Topic> ending_;                      // that are declined
+  std::vector<Outgoing> outgoing_;
+  std::vector<Invitation> fresh_;
+  std::vector<Declined> declined_;
+};
+
+}  // namespace kolo
