@@ -5,7 +5,6 @@
 #include <limits>
 #include <type_traits>
 
-#include "comm/base/check.h"
 #include "comm/base/half.h"
 #include "comm/base/visit_dtype.h"
 
@@ -37,11 +36,22 @@ T neutral(ReduceOp op) {
 }  // namespace
 
 void fill_neutral(const BufferView& target, ReduceOp op) {
-  ensure(is_number_op(op), "only operations on numbers have a neutral element here");
   if (target.count == 0) return;
-  if (op == ReduceOp::kSum || op == ReduceOp::kAverage) {
-    std::memset(target.data, 0, target.bytes());
-    return;
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
+    case ReduceOp::kPremulSum:
+    case ReduceOp::kBitOr:
+    case ReduceOp::kBitXor:
+      std::memset(target.data, 0, target.bytes());
+      return;
+    case ReduceOp::kBitAnd:
+      std::memset(target.data, 0xFF, target.bytes());
+      return;
+    case ReduceOp::kMin:
+    case ReduceOp::kMax:
+    case ReduceOp::kProd:
+      break;
   }
   visit_dtype(target.dtype, [&]<typename T>(std::type_identity<T>) {
     std::fill_n(static_cast<T*>(target.data), target.count, neutral<T>(op));

@@ -6,10 +6,11 @@
 namespace kolo {
 
 /// Sets every element of `target`, in host memory, to the one that changes no result of `op`: zero
-/// for a sum or an average, one for a product, and the largest or lowest value, infinity where
-/// there is one, for a minimum or maximum.
+/// for a sum, an average, or and exclusive or of bits, one for a product, all bits for their
+/// conjunction, and the largest or lowest value, infinity where there is one, for a minimum or
+/// maximum.
 ///
-/// Before:  the dtype is one of `kNumberDTypes`, and `op` one of `kNumberOps`.
+/// Before:  the dtype is one of `kNumberDTypes`, and `op` takes it.
 /// Threads: pure; any.
 void fill_neutral(const BufferView& target, ReduceOp op);
 
