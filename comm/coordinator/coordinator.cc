@@ -26,6 +26,8 @@ Coordinator::Coordinator(Transport& transport, const ProcessGrid& grid, const Cl
                                      .warn_after = options_.warn_after,
                                      .stall_after = options_.stall_after}),
       inquiry_(tree_),
+      invitations_(tree_),
+      join_key_(name_key(kJoinName)),
       watch_(options_.peer_timeout) {}
 
 /// The leader's memory counts the local arrivals of each bucket, and behind those how many of its
@@ -52,6 +54,7 @@ Topic Coordinator::propose(std::string_view name, std::uint64_t value, Negotiato
                       .waited = &waited,
                       .name = rule == Negotiator::Rule::kEqualValues ? key : 0};
   negotiator_.propose(topic, value, rule);
+  if (invites_ && !proposal.pending.is_vote()) invite(proposal.pending);
   return topic;
 }
 
@@ -62,6 +65,7 @@ void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, const Subject
                        .waited = &subject.waited,
                        .name = subject.name,
                        .node_arrivals = local_size_ * (agreements_[bucket] + 1)});
+  if (invites_) invite(arrivals_.back());
   const std::uint64_t count = transport_.arrive(leader_, bucket);
   if (count % local_size_ != 0) return;
   // The last arrival of the node: alone it releases everybody, else the leader forwards.
@@ -80,6 +84,7 @@ void Coordinator::begin(BucketId bucket, std::uint64_t iteration, const Subject&
                     .text = subject.text,
                     .waited = &subject.waited,
                     .name = subject.name});
+  if (invites_) invite(begun_.back());
 }
 
 void Coordinator::end(BucketId bucket) {
@@ -167,6 +172,13 @@ void Coordinator::handle(int peer, const Frame& frame) {
     case FrameKind::kFail:
       if (!failure_) tell(frame.error, peer);
       break;
+    case FrameKind::kJoined:
+    case FrameKind::kInvite:
+    case FrameKind::kDecline:
+      flush();  // What the invitations to come may follow from goes first.
+      if (!invitations_.receive(peer, frame)) return fail_stray(peer);
+      pass_on_invitations();
+      break;
     case FrameKind::kOffer:
     case FrameKind::kTake:
     case FrameKind::kRefuse:
@@ -206,6 +218,7 @@ void Coordinator::flush() {
     if (decision.kind == FrameKind::kAccept) {
       forget(decision.topic);
       ++rounds_[decision.topic.key];
+      if (decision.topic.key == join_key_) end_join();
     } else {
       forget_rejected(decision);
     }
@@ -254,12 +267,12 @@ bool Coordinator::forget(const Topic& topic) {
 }
 
 /// A rank that had none of these topics pending was busy, and will come to the same use of the
-/// name: it then fails like those of the other ranks.
+/// name: it then fails like those of the other ranks. One that has joined will not.
 void Coordinator::forget_rejected(const Frame& decision) {
   bool was_waiting = false;
   for (const Topic& topic : decision.topics) was_waiting |= forget(topic);
   for (const Topic& topic : decision.topics) {
-    if (was_waiting) {
+    if (was_waiting || invitations_.has_joined()) {
       ++rounds_[topic.key];
     } else if (!is_bucket_key(topic.key)) {
       refused_[topic.key] = decision.error;

@@ -12,6 +12,7 @@
 
 #include "comm/base/clock.h"
 #include "comm/coordinator/inquiry.h"
+#include "comm/coordinator/invitations.h"
 #include "comm/coordinator/last_act.h"
 #include "comm/coordinator/negotiator.h"
 #include "comm/coordinator/peer_watch.h"
@@ -77,6 +78,9 @@ struct Agreed {
 /// time is noticed by its neighbours. That the job has failed goes along the tree, too, and around
 /// a lost rank (`ranks_to_tell`).
 ///
+/// While some ranks have joined, the others invite them to everything that they propose or begin
+/// (`Invitations`).
+///
 /// Threads: one, the transport's. Never blocks.
 class Coordinator {
  public:
@@ -112,6 +116,20 @@ class Coordinator {
   void end(BucketId bucket);
   /// That iteration, which others may not begin, is given up.
   void abandon(BucketId bucket);
+
+  /// This rank joins, which is a vote: when all ranks have joined, it is accepted, and they are
+  /// free again. Until then this rank takes part in what it is invited to, and proposes nothing
+  /// else of its own but votes. Before: nothing of its own is pending.
+  Topic join(const Waited& waited);
+  /// The rank that joined last, by the decision on that vote: of those that knew of the most others
+  /// the greatest.
+  static int last_to_join(const Frame& accepted) {
+    return static_cast<int>(static_cast<std::uint32_t>(accepted.greatest));
+  }
+  /// What it is invited to: to be taken after the decisions. New topics are not over.
+  std::vector<Invitation> take_invitations();
+  /// This rank, which has joined, has no part in the topic, which fails on all ranks.
+  void decline(const Topic& topic, Error error);
 
   /// The note of this rank's last act, which stall reports quote.
   LastActNote& acts() { return last_; }
@@ -149,6 +167,9 @@ class Coordinator {
   }
 
  private:
+  /// Of the vote; no other name is this one.
+  static constexpr std::string_view kJoinName = "join";
+
   struct Pending {
     Topic topic;
     std::string_view text;
@@ -157,6 +178,9 @@ class Coordinator {
     std::optional<TimePoint> since = {};  // set at its first check
     std::uint64_t node_arrivals = 0;      // that the leader counts when its node is ready
     bool forwarded = false;
+
+    /// Ranks that have joined cast votes by themselves.
+    bool is_vote() const { return name == 0 && !is_bucket_key(topic.key); }
   };
   struct Proposal {
     std::string text;
@@ -171,6 +195,11 @@ class Coordinator {
   void send(int peer, const Frame& frame);
   void send_to_children(const Frame& frame);
   void flush();
+  void pass_on_invitations();
+  void end_join();
+  static Invitation invitation_to(const Pending& pending);
+  void invite(const Pending& pending);
+  void invite_to_everything();
   void inquire(const Frame& query);
   void answer();
   void count_arrivals();
@@ -203,12 +232,15 @@ class Coordinator {
   Negotiator negotiator_;
   StallInspector inspector_;  // the root's
   Inquiry inquiry_;
+  Invitations invitations_;
+  const std::uint64_t join_key_;
   std::map<std::uint64_t, std::uint64_t> rounds_;  // by key: decisions so far
   std::map<std::uint64_t, Error> refused_;         // by key: why the next use fails
   std::map<Topic, Proposal> proposals_;            // of this rank, undecided
   std::vector<Pending> arrivals_;                  // of this rank, not agreed
   std::vector<std::uint64_t> agreements_;          // by bucket: arrivals that were agreed
   std::vector<Pending> begun_;                     // eager, not ended
+  bool invites_ = false;                           // other ranks have joined, this one has not
   std::vector<std::uint64_t> ended_;               // eager, by bucket: iterations that have ended
   LastActNote last_;
   std::vector<Frame> decisions_;

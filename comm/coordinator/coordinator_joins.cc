@@ -1,0 +1,89 @@
+// What a coordinator does while some ranks have run out of data.
+
+#include <span>
+#include <string>
+#include <utility>
+
+#include "comm/base/log.h"
+#include "comm/coordinator/coordinator.h"
+
+namespace kolo {
+
+Topic Coordinator::join(const Waited& waited) {
+  // The uses of names that others have given up, to which this rank does not come.
+  for (const auto& [key, error] : refused_) ++rounds_[key];
+  refused_.clear();
+  flush();
+  invitations_.join();
+  pass_on_invitations();
+  const auto rank = static_cast<std::uint32_t>(transport_.rank());
+  return vote(kJoinName, invitations_.joined() << 32 | rank, "join", waited);
+}
+
+void Coordinator::end_join() {
+  invitations_.end();
+  invites_ = false;
+}
+
+std::vector<Invitation> Coordinator::take_invitations() {
+  std::vector<Invitation> invitations = invitations_.take_invitations();
+  std::erase_if(invitations, [&](const Invitation& invitation) {
+    const Topic& topic = invitation.topic;
+    return !is_bucket_key(topic.key) && topic.round < rounds_[topic.key];
+  });
+  return invitations;
+}
+
+void Coordinator::decline(const Topic& topic, Error error) {
+  error.group = options_.group;
+  flush();
+  invitations_.decline(topic, error);
+  pass_on_invitations();
+}
+
+/// Before: frames that were made earlier have left.
+void Coordinator::pass_on_invitations() {
+  const bool invites = invitations_.joined() > 0 && !invitations_.has_joined();
+  if (invites && !invites_) invite_to_everything();
+  invites_ = invites;
+  for (const Invitations::Outgoing& outgoing : invitations_.take_outgoing()) {
+    send(outgoing.peer, outgoing.frame);
+  }
+  for (Invitations::Declined& declined : invitations_.take_declined()) {
+    log::report(declined.error);
+    negotiator_.reject({declined.topic}, declined.error);
+    flush();
+  }
+}
+
+Invitation Coordinator::invitation_to(const Pending& pending) {
+  if (is_bucket_key(pending.topic.key)) return {.topic = pending.topic};
+  return {.topic = pending.topic,
+          .text = std::string(pending.text.substr(0, pending.text.find('\n'))),
+          .terms = pending.waited->terms()};
+}
+
+void Coordinator::invite(const Pending& pending) {
+  const Invitation invitation = invitation_to(pending);
+  flush();  // May forget what is pending.
+  invitations_.invite(invitation);
+  pass_on_invitations();
+}
+
+/// What has ended here counts, too: a rank that has joined may have left it out. Uses of a bucket
+/// come before a new agreement on its name.
+void Coordinator::invite_to_everything() {
+  std::vector<Topic> topics;
+  for (std::size_t bucket = 0; bucket < ended_.size(); ++bucket) {
+    if (ended_[bucket] == 0) continue;
+    topics.push_back({bucket_key(static_cast<BucketId>(bucket)), ended_[bucket] - 1});
+  }
+  for (const Pending& pending : arrivals_) topics.push_back(pending.topic);
+  for (const Pending& pending : begun_) topics.push_back(pending.topic);
+  invitations_.invite(topics);
+  for (const auto& [topic, proposal] : proposals_) {
+    if (!proposal.pending.is_vote()) invitations_.invite(invitation_to(proposal.pending));
+  }
+}
+
+}  // namespace kolo

@@ -1,0 +1,133 @@
+// What coordinators tell a rank that has run out of data.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tests/comm/coordinator/coordinator_job.h"
+
+namespace kolo::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+struct WaitWithTerms final : Waited {
+  int waiters() const override { return 0; }
+  std::vector<std::byte> terms() const override { return {std::byte{42}}; }
+};
+
+void poll_all(CoordinatorJob& job, int rounds = 20) {
+  for (int round = 0; round < rounds; ++round) {
+    for (int rank = 0; rank < job.size(); ++rank) job.poll(rank);
+  }
+}
+
+std::vector<Topic> invited(Coordinator& coordinator) {
+  std::vector<Topic> topics;
+  for (const Invitation& each : coordinator.take_invitations()) topics.push_back(each.topic);
+  return topics;
+}
+
+constexpr BucketId kBucket = 3, kOther = 4;
+Topic use_of(BucketId bucket, std::uint64_t iteration) { return {bucket_key(bucket), iteration}; }
+
+TEST(CoordinatorJoin, InvitesToWhatHasEndedIsPendingAndBegins) {
+  CoordinatorJob job({2, 1});
+  const Wait wait;
+  Coordinator& joined = job.coordinator(2);
+  Coordinator& other = job.coordinator(1);
+  const Subject subject{.text = "'x'", .waited = wait};
+  for (std::uint64_t iteration = 0; iteration < 2; ++iteration) {
+    other.begin(kBucket, iteration, subject);
+    other.end(kBucket);
+  }
+  other.begin(kOther, 7, subject);
+  poll_all(job);
+  joined.join(wait);
+  poll_all(job);
+  EXPECT_THAT(invited(joined), ElementsAre(use_of(kBucket, 1), use_of(kOther, 7)));
+  other.end(kOther);
+  other.begin(kOther, 8, subject);
+  poll_all(job);
+  EXPECT_THAT(invited(joined), ElementsAre(use_of(kOther, 8)));
+}
+
+TEST(CoordinatorJoin, InvitesToProposalsOnTheirTermsButNotToVotes) {
+  CoordinatorJob job({2});
+  const Wait wait;
+  const WaitWithTerms terms;
+  job.coordinator(1).join(wait);
+  const Topic early = job.coordinator(0).propose("early", 1, "'early': line\nanother", terms);
+  poll_all(job);
+  const Topic late = job.coordinator(0).propose("late", 1, "'late'", wait);
+  job.coordinator(0).vote("vote", 1, "a vote", wait);
+  poll_all(job);
+  const auto invitations = job.coordinator(1).take_invitations();
+  ASSERT_EQ(invitations.size(), 2u);
+  EXPECT_EQ(invitations[0].topic, early);
+  EXPECT_EQ(invitations[0].text, "'early': line");
+  EXPECT_THAT(invitations[0].terms, ElementsAre(std::byte{42}));
+  EXPECT_EQ(invitations[1].topic, late);
+  EXPECT_THAT(invitations[1].terms, IsEmpty());
+}
+
+// What is declined is rejected on all ranks, and the next use of the name is the same one for all.
+TEST(CoordinatorJoin, WhatIsDeclinedIsRejectedEverywhere) {
+  for (const int joined : {0, 3}) {
+    CoordinatorJob job({2, 2});
+    const Wait wait;
+    job.coordinator(joined).join(wait);
+    poll_all(job);
+    const int other = joined == 0 ? 1 : 0;
+    const Topic topic = job.coordinator(other).propose("x", 1, "'x'", wait);
+    poll_all(job);
+    job.coordinator(joined).decline(topic, {.code = ErrorCode::kMismatch, .what = "no data"});
+    poll_all(job);
+    for (int rank = 0; rank < job.size(); ++rank) {
+      const auto decisions = job.coordinator(rank).take_decisions();
+      ASSERT_EQ(decisions.size(), 1u);
+      EXPECT_EQ(decisions[0].kind, FrameKind::kReject);
+      EXPECT_EQ(decisions[0].error.what, "no data");
+    }
+    // Ranks that are late come to the use that has failed; the one that has joined does not.
+    std::vector<Topic> topics(4);
+    for (int rank = 0; rank < job.size(); ++rank) {
+      auto& coordinator = job.coordinator(rank);
+      if (rank != joined && rank != other) coordinator.propose("x", 1, "'x'", wait);
+      EXPECT_EQ(coordinator.take_decisions().size(), rank != joined && rank != other ? 1u : 0u);
+      topics[static_cast<std::size_t>(rank)] = coordinator.propose("x", 1, "'x'", wait);
+    }
+    EXPECT_THAT(topics, ::testing::Each(Topic{topic.key, topic.round + 1}));
+    poll_all(job);
+    for (int rank = 0; rank < job.size(); ++rank) {
+      const auto decisions = job.coordinator(rank).take_decisions();
+      ASSERT_EQ(decisions.size(), 1u);
+      EXPECT_EQ(decisions[0].kind, FrameKind::kAccept);
+    }
+  }
+}
+
+TEST(CoordinatorJoin, EndsWithTheLastRank) {
+  CoordinatorJob job({2, 1});
+  const Wait wait;
+  for (const int rank : {1, 0, 2}) {
+    job.coordinator(rank).join(wait);
+    poll_all(job);
+  }
+  for (int rank = 0; rank < job.size(); ++rank) {
+    const auto decisions = job.coordinator(rank).take_decisions();
+    ASSERT_EQ(decisions.size(), 1u);
+    EXPECT_EQ(Coordinator::last_to_join(decisions[0]), 2);
+    EXPECT_FALSE(job.coordinator(rank).waiting());
+  }
+  job.coordinator(0).begin(kBucket, 0, {.text = "'x'", .waited = wait});
+  poll_all(job);
+  EXPECT_THAT(invited(job.coordinator(1)), IsEmpty());
+}
+
+}  // namespace
+}  // namespace kolo::test
