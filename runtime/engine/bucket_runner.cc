@@ -69,6 +69,17 @@ void BucketRunner::reject(const Topic& rejected, const Error& error) {
   bucket.owner->bucket_rejected(error);
 }
 
+std::uint64_t BucketRunner::uses_until(const Topic& topic) const {
+  const BucketTable::Bucket* const bucket = buckets_.find(bucket_of(topic.key));
+  if (bucket == nullptr || bucket->state.rejected || bucket->owner->failed()) return 0;
+  const std::uint64_t ended = bucket->state.iteration;
+  return topic.round < ended ? 0 : topic.round - ended + 1;
+}
+
+std::string_view BucketRunner::text_of(const Topic& topic) const {
+  return first_line(buckets_[bucket_of(topic.key)].text);
+}
+
 /// Peers may have started what this rank has not, and the reverse: all forget it.
 void BucketRunner::abandon(BucketId id) {
   const BucketTable::Bucket& bucket = buckets_[id];

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 
 #include "comm/coordinator/coordinator.h"
 #include "comm/schedule/executor.h"
@@ -38,6 +39,14 @@ class BucketRunner {
   /// All ranks reject an iteration of a bucket: its owner fails. If ranks may differ about whether
   /// it has run, the job does.
   void reject(const Topic& rejected, const Error& error);
+
+  /// Uses of a bucket up to this one, if ranks still take part in it, that have not ended here.
+  std::uint64_t uses_until(const Topic& topic) const;
+  /// See `BucketOwner::stand_in`. Before: `uses_until` is not zero.
+  std::string_view stand_in(const Topic& topic, std::uint64_t uses) {
+    return buckets_[bucket_of(topic.key)].owner->stand_in(uses);
+  }
+  std::string_view text_of(const Topic& topic) const;
 
   /// Bytes that finished buckets have sent to other nodes.
   std::uint64_t network_bytes() const { return network_bytes_.load(std::memory_order_relaxed); }

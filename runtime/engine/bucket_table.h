@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/coordinator/last_act.h"
@@ -32,8 +33,14 @@ class BucketOwner : public Waited {
   /// The owner's bucket number `index` has finished an iteration. The owner decides what follows:
   /// another use of the name, a vote.
   virtual void bucket_finished(std::size_t index) = 0;
+  /// Nothing of it runs any more.
+  virtual bool failed() const { return false; }
   /// All ranks reject an iteration of one of its buckets: this one and all later ones fail.
   virtual void bucket_rejected(const Error& error) = 0;
+  /// This rank has joined: its bucket takes part in this many uses that have not ended here,
+  /// without data of this rank, now or when it can. To be called again until they have ended.
+  /// Returns the obstacle if it never can; empty otherwise.
+  virtual std::string_view stand_in(std::uint64_t uses) = 0;
   /// The owner's buckets that no rank continues once `id` is rejected.
   virtual std::vector<BucketId> buckets_rejected_with(BucketId id) const = 0;
 };
@@ -96,6 +103,10 @@ class BucketTable {
   /// flight; its number if arrivals of some ranks were counted.
   void remove(BucketId id);
 
+  /// The bucket, if it is in use.
+  const Bucket* find(BucketId id) const {
+    return id < buckets_.size() && buckets_[id]->owner != nullptr ? buckets_[id].get() : nullptr;
+  }
   const Bucket& operator[](BucketId id) const { return *buckets_[id]; }
   State& state(BucketId id) { return buckets_[id]->state; }
 

@@ -62,7 +62,8 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
       activity_(role.pulse),
       runner_(coordinator_, executor_, buckets_, activity_),
       operations_(coordinator_, context_, runner_, activity_),
-      gradients_(coordinator_, context_, runner_, clocks.steps, activity_) {}
+      gradients_(coordinator_, context_, runner_, clocks.steps, activity_),
+      joining_(coordinator_, runner_, operations_, gradients_, transport.rank()) {}
 
 void Engine::submit(std::shared_ptr<Operation> operation) { enqueue(std::move(operation)); }
 void Engine::submit(std::shared_ptr<GradientGroup> group) { enqueue(std::move(group)); }
@@ -71,6 +72,8 @@ void Engine::submit(GradientGroup& group, std::size_t bucket) {
 }
 
 void Engine::submit(std::shared_ptr<Message> message) { enqueue(std::move(message)); }
+
+void Engine::submit(std::shared_ptr<JoinTicket> ticket) { enqueue(std::move(ticket)); }
 
 void Engine::withdraw(std::shared_ptr<Message> receive, Error error) {
   enqueue(Withdrawal{std::move(receive), std::move(error)});
@@ -136,7 +139,7 @@ bool Engine::receive() {
 
 /// Moves agreement on and applies what is decided.
 bool Engine::agree() {
-  const bool moved = coordinator_.poll();
+  bool moved = coordinator_.poll();
   if (coordinator_.is_check_due(executor_.busy() || messages_.waiting())) {
     awaited_peers_.clear();
     executor_.append_awaited_peers(awaited_peers_);
@@ -145,6 +148,7 @@ bool Engine::agree() {
   }
   const std::vector<Frame> decisions = coordinator_.take_decisions();
   for (const Frame& decision : decisions) apply(decision);
+  if (joining_.is_busy() && !failure_ && joining_.poll()) moved = true;
   return moved || !decisions.empty();
 }
 
@@ -178,12 +182,13 @@ void Engine::complete() {
 
 void Engine::apply(const Frame& decision) {
   if (decision.kind == FrameKind::kAccept) {
-    if (!operations_.accept(decision)) gradients_.accept(decision);
+    if (!operations_.accept(decision) && !gradients_.accept(decision)) joining_.accept(decision);
     if (operations_.closed() && !failure_) close();
     return;
   }
   for (const Topic& topic : decision.topics) {
-    if (operations_.reject(topic, decision.error) || gradients_.reject(topic, decision.error)) {
+    if (operations_.reject(topic, decision.error) || gradients_.reject(topic, decision.error) ||
+        joining_.reject(topic, decision.error)) {
       continue;
     }
     if (is_bucket_key(topic.key)) runner_.reject(topic, decision.error);
@@ -196,7 +201,7 @@ bool Engine::device_busy() const {
 
 bool Engine::idle() const {
   return ended() || (!failure_ && !coordinator_.waiting() && !executor_.busy() &&
-                     !messages_.waiting() && queue_.empty());
+                     !messages_.waiting() && !joining_.is_busy() && queue_.empty());
 }
 
 std::string Engine::describe_wait() const {
@@ -221,6 +226,8 @@ void Engine::refuse(const Submission& submission) noexcept {
     (*group)->fail(*failure_);
   } else if (const auto* message = std::get_if<std::shared_ptr<Message>>(&submission)) {
     (*message)->fail(*failure_);
+  } else if (const auto* ticket = std::get_if<std::shared_ptr<JoinTicket>>(&submission)) {
+    (*ticket)->fail(*failure_);
   }
   // The group of a ready bucket has the error already, as has a receive that is given up, and
   // whoever aborts has what it wanted.
@@ -251,6 +258,7 @@ void Engine::fail_all(const Error& error) noexcept {
   messages_.fail_all(error);
   operations_.fail_all(error);
   gradients_.fail_all(error);
+  joining_.fail_all(error);
   for (const Submission& submission : drained_) refuse(submission);  // that `absorb` left over
   linger_until_ = clocks_.time_outs.now() + (is_orderly ? kFinalizeWithin : kLinger);
   if (!succeeds([&] { linger(); })) end();

@@ -25,6 +25,7 @@
 #include "runtime/engine/operation.h"
 #include "runtime/engine/operations.h"
 #include "runtime/engine/plan_context.h"
+#include "runtime/join/joining.h"
 
 namespace kolo {
 
@@ -70,6 +71,8 @@ class Engine {
   void submit(GradientGroup& group, std::size_t bucket);
   /// Before: its peer and its buffer, in host memory, are checked.
   void submit(std::shared_ptr<Message> message);
+  /// This rank has run out of data. Before: it does nothing else until the ticket is done.
+  void submit(std::shared_ptr<JoinTicket> ticket);
   /// Gives a receive up with this error, unless its message has come.
   void withdraw(std::shared_ptr<Message> receive, Error error);
 
@@ -116,8 +119,9 @@ class Engine {
     std::shared_ptr<Message> receive;
     Error error;
   };
-  using Submission = std::variant<std::shared_ptr<Operation>, std::shared_ptr<GradientGroup>,
-                                  ReadyBucket, std::shared_ptr<Message>, Withdrawal, Error>;
+  using Submission =
+      std::variant<std::shared_ptr<Operation>, std::shared_ptr<GradientGroup>, ReadyBucket,
+                   std::shared_ptr<Message>, Withdrawal, std::shared_ptr<JoinTicket>, Error>;
 
   void enqueue(Submission submission);
   bool move();
@@ -132,6 +136,7 @@ class Engine {
   void take(const ReadyBucket& ready) { gradients_.submit(*ready.group, ready.bucket); }
   void take(const std::shared_ptr<Message>& message) { messages_.submit(message); }
   void take(const Withdrawal& which) { messages_.withdraw(which.receive, which.error); }
+  void take(const std::shared_ptr<JoinTicket>& ticket) { joining_.submit(ticket); }
   void take(const Error& error) { coordinator_.leave(error); }
   void apply(const Frame& decision);
   void close();
@@ -157,6 +162,7 @@ class Engine {
   BucketRunner runner_;
   Operations operations_;
   GradientSets gradients_;
+  Joining joining_;
   ReadyQueue<Submission> queue_;
   std::vector<Submission> drained_;
   std::vector<int> awaited_peers_;

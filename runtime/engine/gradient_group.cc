@@ -175,6 +175,37 @@ void GradientGroup::bucket_finished(std::size_t index) {
   if (iterations_.bucket_finished(index) && !failed()) cast_vote_();
 }
 
+std::string_view GradientGroup::stand_in(std::uint64_t) {
+  const bool sums = options_.op == ReduceOp::kSum || options_.op == ReduceOp::kAverage;
+  const auto is_on_device = [](const auto& each) { return each.memory == MemoryKind::kDevice; };
+  if (!sums && std::ranges::any_of(gradients_, is_on_device)) {
+    return "in device memory it has no element that leaves a result alone";
+  }
+  if (stand_in_ == StandIn::kNone) stand_in_ = StandIn::kDue;
+  return {};
+}
+
+/// The iteration is like one of a rank that marks all gradients absent, and waits.
+std::vector<std::size_t> GradientGroup::move_stand_in() {
+  std::vector<std::size_t> buckets;
+  if (stand_in_ == StandIn::kNone) return buckets;
+  if (failed()) {
+    stand_in_ = StandIn::kNone;
+  } else if (stand_in_ == StandIn::kDue) {
+    const auto take = [&](const auto& bucket) {
+      if (bucket) buckets.push_back(bucket->index);
+    };
+    stand_in_ = StandIn::kUnderWay;
+    for (std::size_t i = 0; i < size_; ++i) take(mark_absent(i));
+    take(mark_weights());
+    iterations_.begin_wait();
+  } else if (iterations_.is_over()) {
+    stand_in_ = StandIn::kNone;
+    wait(std::chrono::milliseconds(0));  // Returns at once.
+  }
+  return buckets;
+}
+
 void GradientGroup::fail(const Error& error) noexcept {
   iterations_.fail(error);
   registration_.fail(error);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -54,7 +55,7 @@ class GradientGroup final : public BucketOwner {
   GradientIterations& iterations() { return iterations_; }
   const GradientIterations& iterations() const { return iterations_; }
   /// Whether it has an error, which every later call throws.
-  bool failed() const { return iterations_.failed(); }
+  bool failed() const override { return iterations_.failed(); }
 
   // --- The engine's thread --------------------------------------------------------------------
 
@@ -107,6 +108,11 @@ class GradientGroup final : public BucketOwner {
   void bucket_enqueued(std::size_t) override { iterations_.bucket_enqueued(); }
   void bucket_finished(std::size_t index) override;
   void bucket_rejected(const Error& error) override { fail(error); }
+  std::string_view stand_in(std::uint64_t uses) override;
+  /// Whether an iteration without data of this rank is due or under way.
+  bool stands_in() const { return stand_in_ != StandIn::kNone; }
+  /// Begins or ends it if that is due. Returns the buckets that are ready.
+  std::vector<std::size_t> move_stand_in();
   /// All of them: without one, no iteration of the set ends.
   std::vector<BucketId> buckets_rejected_with(BucketId id) const override;
   /// Those that wait for its registration or for its gradients.
@@ -139,6 +145,9 @@ class GradientGroup final : public BucketOwner {
   void remap_compression(std::span<const CompressionState> old_ranks, int world_size);
 
  private:
+  /// An iteration without data of this rank.
+  enum class StandIn : std::uint8_t { kNone, kDue, kUnderWay };
+
   const std::string name_;
   const std::size_t size_;
   const std::vector<GradientSpec> gradients_;
@@ -157,6 +166,7 @@ class GradientGroup final : public BucketOwner {
   CompressedSet compressed_;
   GradientEvents events_;
   std::function<void()> cast_vote_;
+  StandIn stand_in_ = StandIn::kNone;
   std::optional<GradientDivisor> divisor_;  // if it needs weights, once they have a place
   GradientIterations iterations_{name_, gradients_, size_, compressed_, events_};
 

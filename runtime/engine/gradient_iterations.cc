@@ -197,6 +197,21 @@ DenseSteps GradientIterations::take_dense_steps() {
   return step_times_.take();
 }
 
+void GradientIterations::begin_wait() {
+  const MutexLock lock(mutex_);
+  step_times_.begin_wait();
+}
+
+bool GradientIterations::is_over() const {
+  const MutexLock lock(mutex_);
+  return finished_ >= target_;
+}
+
+bool GradientIterations::is_marked() const {
+  const MutexLock lock(mutex_);
+  return !error_ && marks_ > 0;
+}
+
 void GradientIterations::vote_ended() {
   {
     const MutexLock lock(mutex_);

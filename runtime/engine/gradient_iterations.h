@@ -94,6 +94,12 @@ class GradientIterations {
   void bucket_enqueued() KOLO_EXCLUDES(mutex_);
   /// Returns whether a vote is all that is left of the iteration.
   bool bucket_finished(std::size_t index) KOLO_EXCLUDES(mutex_);
+  /// `wait` is due, which counts as waiting from now on.
+  void begin_wait() KOLO_EXCLUDES(mutex_);
+  /// `wait` would return at once.
+  bool is_over() const KOLO_EXCLUDES(mutex_);
+  /// Gradients of an iteration are marked that no `wait` has ended.
+  bool is_marked() const KOLO_EXCLUDES(mutex_);
   /// The vote is decided and its outcome planned: the iteration that it was the last part of ends.
   void vote_ended() KOLO_EXCLUDES(mutex_);
   /// Fails what is under way, and every later call. The first error counts.

@@ -78,6 +78,28 @@ void GradientSets::replace(const std::string& name) {
   agreed_.erase(former);
 }
 
+std::optional<std::string> GradientSets::marked() const {
+  for (const auto& [name, group] : agreed_) {
+    if (group->iterations().is_marked()) return name;
+  }
+  return std::nullopt;
+}
+
+bool GradientSets::is_idle() const {
+  return proposed_.empty() && std::ranges::none_of(agreed_, [](const auto& item) {
+           return item.second->iterations().in_flight();
+         });
+}
+
+bool GradientSets::move_stand_ins() {
+  bool is_idle = true;
+  for (const auto& [name, group] : agreed_) {
+    for (const std::size_t bucket : group->move_stand_in()) submit(*group, bucket);
+    is_idle &= !group->stands_in();
+  }
+  return is_idle;
+}
+
 void GradientSets::fail_all(const Error& error) noexcept {
   votes_.clear();
   for (auto& [topic, group] : proposed_) group->fail(error);

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,14 @@ class GradientSets {
   /// Takes a decision. Returns false if it is about none of these.
   bool accept(const Frame& decision);
   bool reject(const Topic& topic, const Error& error);
+
+  /// The name of a set of which gradients of this rank are marked, and that no `wait` has ended.
+  std::optional<std::string> marked() const;
+  /// Nothing is proposed or under way.
+  bool is_idle() const;
+  /// Begins and ends iterations without data of this rank, as invited. Returns whether none is
+  /// left.
+  bool move_stand_ins();
 
   /// The job has failed: so does every set.
   void fail_all(const Error& error) noexcept;

@@ -12,14 +12,15 @@ int OperationTopic::waiters() const {
 
 OperationTopic::Need OperationTopic::need() const {
   if (queue_.empty() || proposal_ || arrived_ || is_held_) return Need::kNothing;
-  return bucket_ && !is_rejected_ && shape_.fits(head()) ? Need::kArrival : Need::kProposal;
+  return bucket_ && !is_rejected_ && made_for_.shape.fits(head()) ? Need::kArrival
+                                                                  : Need::kProposal;
 }
 
 void OperationTopic::proposed(const Topic& topic) { proposal_ = topic; }
 
 void OperationTopic::accepted(std::optional<BucketId> bucket, OperationTensors tensors) {
   proposal_.reset();
-  shape_ = OperationShape::of(head());
+  made_for_ = {.name = head().name, .shape = OperationShape::of(head())};
   bucket_ = bucket;
   is_rejected_ = false;
   tensors_ = std::move(tensors);
@@ -50,6 +51,18 @@ std::shared_ptr<Operation> OperationTopic::take_head() noexcept {
 void OperationTopic::fail_all(const Error& error) noexcept {
   proposal_.reset();
   while (!queue_.empty()) take_head()->ticket->fail(error);
+}
+
+std::vector<std::byte> OperationTopic::terms() const {
+  return to_bytes(OperationTerms{.name = head().name, .shape = OperationShape::of(head())});
+}
+
+std::string_view OperationTopic::stand_in(std::uint64_t uses) {
+  while (queue_.size() < uses) {
+    const std::string_view obstacle = all_.stand_in(made_for_);
+    if (!obstacle.empty()) return obstacle;
+  }
+  return {};
 }
 
 void OperationTopic::bucket_finished(std::size_t) {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "runtime/engine/bucket_table.h"
 #include "runtime/engine/operation.h"
 #include "runtime/engine/operation_plan.h"
+#include "runtime/join/stand_in.h"
 
 namespace kolo {
 
@@ -59,18 +62,21 @@ class OperationTopic final : public BucketOwner {
   std::optional<BucketId> take_bucket() { return std::exchange(bucket_, std::nullopt); }
 
   void bucket_finished(std::size_t index) override;
+  std::string_view stand_in(std::uint64_t uses) override;
   /// The bucket is not used again; the head fails if it is in it.
   void bucket_rejected(const Error& error) override;
   std::vector<BucketId> buckets_rejected_with(BucketId id) const override { return {id}; }
   /// With those whose use is queued behind the head.
   int waiters() const override;
+  /// Of the head.
+  std::vector<std::byte> terms() const override;
 
  private:
   std::shared_ptr<Operation> take_head() noexcept;
 
   Operations& all_;
   std::deque<std::shared_ptr<Operation>> queue_;
-  OperationShape shape_;           // that the bucket was made for
+  OperationTerms made_for_;        // the bucket
   std::optional<Topic> proposal_;  // undecided
   std::optional<BucketId> bucket_;
   OperationTensors tensors_;

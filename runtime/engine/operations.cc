@@ -1,5 +1,6 @@
 #include "runtime/engine/operations.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -117,6 +118,19 @@ void Operations::fail_all(const Error& error) noexcept {
   for (auto& [name, topic] : topics_) topic.fail_all(error);
   for (auto& [name, topic] : steps_) topic.fail_all(error);
   close_.fail_all(error);
+}
+
+// --- While this rank has joined ------------------------------------------------------------------
+
+bool Operations::is_idle() const {
+  return close_.is_idle() &&
+         std::ranges::all_of(topics_, [](const auto& topic) { return topic.second.is_idle(); });
+}
+
+std::string_view Operations::stand_in(const OperationTerms& terms) {
+  const std::string_view obstacle = obstacle_to(terms.shape, context_.transport.rank());
+  if (obstacle.empty()) submit(make_stand_in(terms, context_.grid.world_size()));
+  return obstacle;
 }
 
 // --- Names that go ------------------------------------------------------------------------------

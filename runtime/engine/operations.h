@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "comm/coordinator/coordinator.h"
 #include "runtime/engine/bucket_runner.h"
@@ -34,6 +35,12 @@ class Operations {
   /// Takes a decision. Returns false if it is about none of these.
   bool accept(const Frame& decision);
   bool reject(const Topic& topic, const Error& error);
+
+  /// Nothing is queued or under way.
+  bool is_idle() const;
+  /// This rank has joined, and takes part in the next use of a name on these terms. Returns the
+  /// obstacle if it cannot; empty otherwise.
+  std::string_view stand_in(const OperationTerms& terms);
 
   /// All ranks have agreed on the end of the job.
   bool closed() const { return closed_; }

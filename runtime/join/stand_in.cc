@@ -1,0 +1,138 @@
+#include "runtime/join/stand_in.h"
+
+#include <bit>
+#include <cstdint>
+
+#include "comm/base/aligned_memory.h"
+#include "comm/base/byte_codec.h"
+#include "comm/base/carrier.h"
+#include "comm/kernels/neutral.h"
+
+namespace kolo {
+namespace {
+
+constexpr OperationKind kAllKinds[] = {OperationKind::kAllReduce, OperationKind::kBroadcast,
+                                       OperationKind::kReduce,    OperationKind::kReduceScatter,
+                                       OperationKind::kAllGather, OperationKind::kGather,
+                                       OperationKind::kScatter,   OperationKind::kAllToAll,
+                                       OperationKind::kBarrier,   OperationKind::kClose};
+constexpr MemoryKind kAllMemories[] = {MemoryKind::kHost, MemoryKind::kDevice};
+
+/// An operation that owns its buffers.
+struct StandIn : Operation {
+  AlignedMemory result_memory, input_memory;
+};
+
+/// Whether scaling makes another element of the one that changes no result.
+bool scale_spoils(const OperationShape& shape) {
+  const double before = shape.scales.before;
+  switch (shape.op) {
+    case ReduceOp::kProd:
+      return before != 1;
+    case ReduceOp::kMin:
+    case ReduceOp::kMax:
+      return before <= 0;
+    default:
+      return false;
+  }
+}
+
+std::string_view obstacle_to_contributing(const OperationShape& shape, int rank) {
+  if (shape.kind == OperationKind::kReduce && shape.root == rank) return "it is the root";
+  return scale_spoils(shape) ? "no element leaves a result alone when it is scaled" : "";
+}
+
+}  // namespace
+
+std::vector<std::byte> to_bytes(const OperationTerms& terms) {
+  const OperationShape& shape = terms.shape;
+  std::vector<std::byte> bytes;
+  ByteWriter writer(bytes);
+  writer.text(terms.name);
+  writer.number(static_cast<std::uint8_t>(shape.kind));
+  writer.number(std::uint64_t{shape.count});
+  writer.number(narrow<std::uint32_t>(shape.counts.size()));
+  for (const std::size_t count : shape.counts) writer.number(std::uint64_t{count});
+  writer.number(static_cast<std::uint8_t>(shape.dtype));
+  writer.number(static_cast<std::uint8_t>(shape.memory));
+  writer.number(static_cast<std::uint8_t>(shape.out_of_place ? 1 : 0));
+  writer.number(static_cast<std::uint8_t>(shape.op));
+  writer.number(std::bit_cast<std::uint64_t>(shape.scales.before));
+  writer.number(std::bit_cast<std::uint64_t>(shape.scales.after));
+  writer.rank(shape.root);
+  return bytes;
+}
+
+std::optional<OperationTerms> operation_terms_from(std::span<const std::byte> bytes) {
+  ByteReader reader(bytes);
+  OperationTerms terms;
+  OperationShape& shape = terms.shape;
+  terms.name = reader.text();
+  shape.kind = reader.choice(kAllKinds);
+  shape.count = reader.number<std::uint64_t>();
+  shape.counts.resize(reader.list(sizeof(std::uint64_t)));
+  for (std::size_t& count : shape.counts) count = reader.number<std::uint64_t>();
+  shape.dtype = reader.choice(kAllDTypes);
+  shape.memory = reader.choice(kAllMemories);
+  shape.out_of_place = reader.number<std::uint8_t>() != 0;
+  shape.op = reader.choice(kAllReduceOps);
+  shape.scales.before = std::bit_cast<double>(reader.number<std::uint64_t>());
+  shape.scales.after = std::bit_cast<double>(reader.number<std::uint64_t>());
+  shape.root = reader.rank();
+  if (!reader.ok() || !reader.at_end()) return std::nullopt;
+  return terms;
+}
+
+std::string_view obstacle_to(const OperationShape& shape, int rank) {
+  if (shape.memory == MemoryKind::kDevice) return "it is in device memory";
+  switch (shape.kind) {
+    case OperationKind::kAllReduce:
+    case OperationKind::kReduceScatter:
+    case OperationKind::kReduce:
+      return obstacle_to_contributing(shape, rank);
+    case OperationKind::kBroadcast:
+    case OperationKind::kScatter:
+      return shape.root == rank ? "it is the root" : "";
+    case OperationKind::kAllGather:
+    case OperationKind::kGather:
+    case OperationKind::kAllToAll:
+      return "it has nothing to contribute";
+    case OperationKind::kBarrier:
+      return {};
+    case OperationKind::kClose:
+      break;
+  }
+  return "all ranks must join first";
+}
+
+std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_size) {
+  const OperationShape& shape = terms.shape;
+  auto part = std::make_shared<StandIn>();
+  part->kind = shape.kind;
+  part->name = terms.name;
+  part->buffer = {.data = nullptr, .count = shape.count, .dtype = shape.dtype};
+  part->counts = shape.counts;
+  part->op = shape.op;
+  part->scales = shape.scales;
+  part->out_of_place = shape.out_of_place;
+  part->root = shape.root;
+  if (shape.kind == OperationKind::kBarrier) return part;
+  // As if this rank had all parts; memory that is not used is not committed either.
+  const std::size_t numbers = part->goal(world_size).count();
+  const Carrier carrier = Carrier::of(shape.dtype);
+  const std::size_t bytes = numbers * size_of(carrier.dtype);
+  part->result_memory = allocate_aligned(bytes);
+  part->buffer.data = part->result_memory.get();
+  std::byte* contribution = part->result_memory.get();
+  if (shape.out_of_place) {
+    part->input_memory = allocate_aligned(bytes);
+    part->input = contribution = part->input_memory.get();
+  }
+  if (shape.kind != OperationKind::kBroadcast && shape.kind != OperationKind::kScatter) {
+    fill_neutral({.data = contribution, .count = numbers, .dtype = carrier.dtype},
+                 carried(shape.op, shape.dtype));
+  }
+  return part;
+}
+
+}  // namespace kolo

@@ -1,0 +1,233 @@
+// What a rank without data has no part in is the same error on all ranks.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/runtime/join/joined_job.h"
+#include "tests/support/node_shapes.h"
+
+namespace kolo::joined {
+namespace {
+
+using test::error_of;
+using ::testing::HasSubstr;
+
+struct Case {
+  const char* text;  ///< As the error describes it.
+  const char* why;
+  std::function<Operation(int rank, int ranks, std::vector<float>& data)> make;
+};
+
+constexpr std::size_t kCount = 12;
+
+BufferView part(std::vector<float>& data) { return {data.data(), kCount, DType::kFloat32}; }
+BufferView all_parts(std::vector<float>& data, int ranks) {
+  return {data.data(), kCount * static_cast<std::size_t>(ranks), DType::kFloat32};
+}
+const void* input_of(const std::vector<float>& data) { return data.data() + data.size() / 2; }
+
+/// The last rank is the one that has joined.
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"'x': all_gather float32 [12] each", "it has nothing to contribute",
+       [](int, int ranks, auto& data) {
+         return Operation{.kind = OperationKind::kAllGather,
+                          .name = "x",
+                          .buffer = all_parts(data, ranks),
+                          .input = input_of(data),
+                          .out_of_place = true,
+                          .counts = {kCount}};
+       }},
+      {"'x': gather float32 [12] each to rank 0", "it has nothing to contribute",
+       [](int, int ranks, auto& data) {
+         return Operation{.kind = OperationKind::kGather,
+                          .name = "x",
+                          .buffer = all_parts(data, ranks),
+                          .input = input_of(data),
+                          .out_of_place = true,
+                          .counts = {kCount}};
+       }},
+      {"'x': all_to_all float32 [12] each", "it has nothing to contribute",
+       [](int, int ranks, auto& data) {
+         return Operation{.kind = OperationKind::kAllToAll,
+                          .name = "x",
+                          .buffer = all_parts(data, ranks),
+                          .input = input_of(data),
+                          .out_of_place = true,
+                          .counts = {kCount}};
+       }},
+      {"'x': broadcast float32 [12] from rank", "it is the root",
+       [](int, int ranks, auto& data) {
+         return Operation{.kind = OperationKind::kBroadcast,
+                          .name = "x",
+                          .buffer = part(data),
+                          .root = ranks - 1};
+       }},
+      {"'x': scatter float32 [12] each from rank", "it is the root",
+       [](int, int ranks, auto& data) {
+         return Operation{.kind = OperationKind::kScatter,
+                          .name = "x",
+                          .buffer = part(data),
+                          .input = input_of(data),
+                          .out_of_place = true,
+                          .counts = {kCount},
+                          .root = ranks - 1};
+       }},
+      {"'x': reduce float32 [12] sum to rank", "it is the root",
+       [](int, int ranks, auto& data) {
+         return Operation{.kind = OperationKind::kReduce,
+                          .name = "x",
+                          .buffer = part(data),
+                          .input = input_of(data),
+                          .out_of_place = true,
+                          .root = ranks - 1};
+       }},
+      {"'x': all_reduce float32 [12] prod scaled by 2 before",
+       "no element leaves a result alone when it is scaled",
+       [](int, int, auto& data) {
+         return Operation{.kind = OperationKind::kAllReduce,
+                          .name = "x",
+                          .buffer = part(data),
+                          .op = ReduceOp::kProd,
+                          .scales = {.before = 2}};
+       }},
+  };
+  return all;
+}
+
+/// Ranks but the last use the operation while that one has joined. If they know it from before, it
+/// may be eager, so that it ends on some of them before the news comes: then the job fails.
+void decline(const std::vector<int>& nodes, const Case& what, bool is_known, unsigned seed) {
+  EngineJob job(ProcessGrid::with_node_sizes(nodes), options(), seed);
+  const int ranks = job.world_size();
+  std::vector<std::vector<float>> data(static_cast<std::size_t>(ranks));
+  const auto submit = [&](int rank) {
+    auto& mine = data[static_cast<std::size_t>(rank)];
+    mine.resize(2 * kCount * static_cast<std::size_t>(ranks), 1.0f);
+    return job.submit(rank, what.make(rank, ranks, mine));
+  };
+  std::vector<std::shared_ptr<Operation>> operations;
+  if (is_known) {
+    for (int rank = 0; rank < ranks; ++rank) operations.push_back(submit(rank));
+    job.finish(operations);
+    for (const auto& operation : operations) ASSERT_EQ(error_of(*operation), "");
+    operations.clear();
+  }
+  std::vector<std::shared_ptr<JoinTicket>> tickets{join(job, ranks - 1)};
+  if (seed % 2 == 0) job.poll(300);
+  for (int rank = 0; rank + 1 < ranks; ++rank) operations.push_back(submit(rank));
+  job.finish(operations);
+  const std::string text =
+      "rank " + std::to_string(ranks - 1) + " has joined and takes no part in " + what.text;
+  int failed = 0;
+  for (const auto& operation : operations) {
+    const std::string error = error_of(*operation);
+    if (is_known && error.empty()) continue;
+    ++failed;
+    EXPECT_THAT(error, HasSubstr(text));
+    EXPECT_THAT(error, HasSubstr(what.why));
+  }
+  if (is_known) job.poll(1000);
+  EXPECT_TRUE(failed > 0 || job.engine(0).failure());
+  if (job.engine(0).failure()) {
+    EXPECT_THAT(outcome(*tickets[0]), HasSubstr(text));
+    return;
+  }
+  // All go on, with this name, too.
+  std::vector<std::vector<float>> sums(static_cast<std::size_t>(ranks), {1, 2});
+  for (const char* name : {"y", "x"}) {
+    operations.clear();
+    for (int rank = 0; rank + 1 < ranks; ++rank) {
+      operations.push_back(
+          job.submit(rank, {.kind = OperationKind::kAllReduce,
+                            .name = name,
+                            .buffer = test::view(sums[static_cast<std::size_t>(rank)])}));
+    }
+    job.finish(operations);
+    for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
+  }
+  for (int rank = 0; rank + 1 < ranks; ++rank) tickets.push_back(join(job, rank));
+  job.run_until([&] {
+    return std::ranges::all_of(tickets, [](const auto& ticket) { return ticket->done(); });
+  });
+  for (const auto& ticket : tickets) EXPECT_EQ(outcome(*ticket), outcome(*tickets[0]));
+  operations.clear();
+  for (int rank = 0; rank < ranks; ++rank) operations.push_back(submit(rank));
+  job.finish(operations);
+  for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
+  EXPECT_EQ(job.close(), "");
+}
+
+TEST(Declined, IsWhatNeedsDataOfTheRank) {
+  for (const std::vector<int>& nodes : std::vector<std::vector<int>>{{2}, {1, 1}, {2, 1}}) {
+    for (const Case& what : cases()) {
+      for (const bool is_known : {false, true}) {
+        for (unsigned seed = 0; seed < seeds(4); ++seed) {
+          SCOPED_TRACE(test::shape_text(nodes) + ", " + what.text +
+                       (is_known ? ", known" : ", new") + ", seed " + std::to_string(seed));
+          decline(nodes, what, is_known, seed);
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(Declined, AreClosingAndNewGradientSets) {
+  for (unsigned seed = 0; seed < 10; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    EngineJob job(ProcessGrid::with_node_sizes({2, 1}), options(), seed);
+    std::vector<std::shared_ptr<JoinTicket>> tickets{join(job, 1)};
+    std::vector<std::shared_ptr<Operation>> ends;
+    std::vector<std::shared_ptr<GradientGroup>> sets;
+    const auto make_set = [](std::string name) {
+      return std::make_shared<GradientGroup>(
+          std::move(name), std::vector<GradientSpec>{{.name = "g", .shape = {10}}},
+          GradientOptions{});
+    };
+    for (const int rank : {0, 2}) {
+      ends.push_back(job.submit(rank, {.kind = OperationKind::kClose}));
+      sets.push_back(make_set("model"));
+      job.engine(rank).submit(sets.back());
+    }
+    job.finish(ends);
+    job.run_until_registered(sets);
+    for (const auto& end : ends) {
+      EXPECT_THAT(error_of(*end), HasSubstr("rank 1 has joined and takes no part in the end of the "
+                                            "job: all ranks must join first"));
+    }
+    for (const auto& set : sets) {
+      try {
+        set->registration().wait(std::chrono::milliseconds(1));
+        FAIL() << "it was registered";
+      } catch (const KoloError& e) {
+        EXPECT_THAT(e.what(), HasSubstr("takes no part in gradient set 'model'"));
+      }
+    }
+    for (const int rank : {2, 0}) {
+      tickets.push_back(join(job, rank));
+      job.poll(300);
+    }
+    expect_all_joined(job, tickets, "0");
+    sets.clear();
+    for (int rank = 0; rank < 3; ++rank) {
+      sets.push_back(make_set("model"));
+      job.engine(rank).submit(sets.back());
+    }
+    job.run_until_registered(sets);
+    for (const auto& set : sets) set->registration().wait(std::chrono::milliseconds(1));
+    EXPECT_EQ(job.close(), "");
+  }
+}
+
+}  // namespace
+}  // namespace kolo::joined

@@ -1,0 +1,56 @@
+#include "runtime/join/stand_in.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace kolo {
+namespace {
+
+// What other ranks are told of an operation is all that its signature has.
+TEST(OperationTerms, MakeTheSameSignature) {
+  std::vector<float> data(12);
+  const BufferView buffer{data.data(), 4, DType::kFloat32};
+  const Operation operations[] = {
+      {.kind = OperationKind::kAllReduce, .name = "x", .buffer = buffer, .op = ReduceOp::kMax},
+      {.kind = OperationKind::kAllReduce,
+       .name = "scaled",
+       .buffer = buffer,
+       .input = data.data() + 4,
+       .out_of_place = true,
+       .op = ReduceOp::kPremulSum,
+       .scales = {.before = 3, .after = 0.5}},
+      {.kind = OperationKind::kReduce,
+       .name = "complex",
+       .buffer = {data.data(), 2, DType::kComplex64},
+       .root = 2},
+      {.kind = OperationKind::kReduceScatter,
+       .name = "parts",
+       .buffer = buffer,
+       .counts = {4, 0, 8}},
+      {.kind = OperationKind::kScatter,
+       .name = "equal parts",
+       .buffer = buffer,
+       .input = data.data() + 4,
+       .out_of_place = true,
+       .counts = {4},
+       .root = 1},
+      {.kind = OperationKind::kBarrier, .name = "barrier"}};
+  for (const Operation& operation : operations) {
+    const std::vector<std::byte> bytes =
+        to_bytes(OperationTerms{.name = operation.name, .shape = OperationShape::of(operation)});
+    const auto terms = operation_terms_from(bytes);
+    ASSERT_TRUE(terms) << operation.name;
+    EXPECT_EQ(obstacle_to(terms->shape, 0), "") << operation.name;
+    EXPECT_EQ(make_stand_in(*terms, 3)->signature(), operation.signature());
+    EXPECT_TRUE(OperationShape::of(operation).fits(*make_stand_in(*terms, 3))) << operation.name;
+    for (std::size_t length = 0; length < bytes.size(); ++length) {
+      EXPECT_FALSE(operation_terms_from(std::span(bytes).first(length)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo
