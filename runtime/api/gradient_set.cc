@@ -32,21 +32,25 @@ BufferView GradientSet::view(std::size_t index) const {
 
 void GradientSet::ready(std::size_t index) {
   owner_->enter();
+  owner_->check_free();
   owner_->marked(*group_, group_->mark(index));
 }
 
 void GradientSet::ready(std::size_t index, NativeStream stream) {
   owner_->enter();
+  owner_->check_free();
   owner_->marked(*group_, group_->iterations().mark(index, stream));
 }
 
 void GradientSet::absent(std::size_t index) {
   owner_->enter();
+  owner_->check_free();
   owner_->marked(*group_, group_->mark_absent(index));
 }
 
 void GradientSet::absent(std::size_t index, NativeStream stream) {
   owner_->enter();
+  owner_->check_free();
   owner_->marked(*group_, group_->mark_absent(index, stream));
 }
 
@@ -56,10 +60,12 @@ void GradientSet::set_samples(double samples) {
 }
 
 void GradientSet::wait() {
+  owner_->check_free();
   if (!group_->wait(owner_->options().operation_timeout, &owner_->driver())) fail_late();
 }
 
 void GradientSet::wait(NativeStream stream) {
+  owner_->check_free();
   if (!group_->iterations().wait(owner_->options().operation_timeout, stream, &owner_->driver()))
     fail_late();
 }

@@ -384,6 +384,27 @@ class Group {
   ///         is then withdrawn, and the call may be made again.
   Received recv(BufferView buffer, int peer, std::uint64_t tag = 0);
 
+  /// This rank has run out of data: it takes part in what the other ranks still do, until all have
+  /// joined. Returns the rank that joined last (of several at the same time the greatest), the same
+  /// on all ranks, which may all go on then.
+  ///
+  /// In reductions, gradient sets and barriers it counts with elements that change no result: as
+  /// zeros in sums, and in averages, which still divide by all ranks unless the set has another
+  /// divisor. Gradients of this rank are absent, and their memory has the combined values, whose
+  /// residuals are sent. What it receives of a broadcast or scatter is lost. Where it would have
+  /// to contribute (all_gather, gather, all_to_all, its own data as a root, a reduce to it, new
+  /// gradient sets, `close`), and in single operations in device memory, all ranks get the same
+  /// KoloError(kMismatch), which names operation and rank; names and sets as after any mismatch.
+  /// Founding groups and messages wait for it to return.
+  ///
+  /// Threads: no other thread uses the group until it returns.
+  /// Errors:  KoloError(kUsage) in the middle of an iteration of a set. KoloError(kTimeout) if
+  ///          nobody has begun anything for `operation_timeout`: the call may be made again and
+  ///          goes on waiting; every other one is a UsageError.
+  /// Cost:    while some ranks have joined, each use of a name and each bucket costs at most two
+  ///          small frames more per edge of the tree of ranks; else nothing.
+  int join();
+
   /// Payload bytes that this rank has sent to other nodes so far, in this group's own operations.
   std::uint64_t network_bytes_sent() const;
 

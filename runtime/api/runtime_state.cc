@@ -51,6 +51,10 @@ MemberState::~MemberState() {
 }
 
 void MemberState::enter() const { runtime_.enter(); }
+void MemberState::check_free() const {
+  check(!has_joined_.load(std::memory_order_relaxed),
+        "this rank has joined; only join() may be called, until it returns");
+}
 const LinkCosts& MemberState::costs() const { return runtime_.costs(); }
 const Options& MemberState::options() const { return runtime_.options(); }
 Driver& MemberState::driver() { return *runtime_.driver(); }
@@ -72,6 +76,7 @@ void MemberState::check_memory(MemoryKind memory) const {
 }
 
 Ticket MemberState::submit(const std::shared_ptr<Operation>& operation, NativeStream stream) {
+  check_free();
   operation->ready = ready_event(operation->buffer, stream);
   engine_.submit(operation);
   driver().attend(Driver::Next::kUnknown);
@@ -79,6 +84,7 @@ Ticket MemberState::submit(const std::shared_ptr<Operation>& operation, NativeSt
 }
 
 void MemberState::run(const std::shared_ptr<Operation>& operation, NativeStream stream) {
+  check_free();
   operation->ready = ready_event(operation->buffer, stream);
   engine_.submit(operation);
   operation->ticket->wait_within(options().operation_timeout, &driver());
@@ -94,6 +100,7 @@ void MemberState::run_all(std::initializer_list<std::shared_ptr<Operation>> oper
 }
 
 std::shared_ptr<GradientGroup> MemberState::register_group(std::shared_ptr<GradientGroup> group) {
+  check_free();
   if (auto late = late_registrations_.take(*group)) {
     group = std::move(late);
   } else {
@@ -125,6 +132,7 @@ void MemberState::bucket_ready(GradientGroup& group,
 std::shared_ptr<MemberState> MemberState::found(const std::vector<int>& ranks,
                                                 const GroupOptions& group_options) {
   enter();
+  check_free();
   std::vector<int> ranks_of_job;
   std::vector<bool> seen(ranks_of_job_.size());
   for (int rank : ranks) {
@@ -140,6 +148,37 @@ std::shared_ptr<MemberState> MemberState::found(const std::vector<int>& ranks,
   check(group_options.arena_bytes > 0, "a group needs an arena");
   return std::make_shared<MemberState>(
       runtime_, runtime_.found(group_options.name, ranks_of_job, group_options.arena_bytes));
+}
+
+int MemberState::join() {
+  enter();
+  if (!join_) {
+    join_ = std::make_shared<JoinTicket>();
+    has_joined_.store(true, std::memory_order_relaxed);
+    engine_.submit(join_);
+  }
+  const auto leave = [this] {
+    has_joined_.store(false, std::memory_order_relaxed);
+    return std::exchange(join_, nullptr);
+  };
+  try {
+    // As long as others begin something, they get on.
+    std::uint64_t parts = join_->parts;
+    while (!join_->wait(options().operation_timeout, &driver())) {
+      const std::uint64_t before = std::exchange(parts, join_->parts);
+      if (parts != before) continue;
+      throw KoloError(
+          {.code = ErrorCode::kTimeout,
+           .verb = "join",
+           .what = fmt::format("not all ranks have joined, and none has begun anything for {} ms; "
+                               "operation_timeout sets this limit",
+                               options().operation_timeout.count())});
+    }
+  } catch (const KoloError&) {
+    if (join_->done()) leave();
+    throw;
+  }
+  return leave()->last;
 }
 
 void MemberState::close() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -39,6 +40,8 @@ class MemberState {
 
   /// The calling thread belongs to those whose calls the ranks may wait for.
   void enter() const;
+  /// Errors: UsageError while this rank has joined.
+  void check_free() const;
 
   int rank() const { return rank_; }
   const ProcessGrid& grid() const { return grid_; }
@@ -48,7 +51,10 @@ class MemberState {
   const Options& options() const;
   Driver& driver();
   const OperationCalls& calls() const { return calls_; }
-  MessageCalls& messages() { return messages_; }
+  MessageCalls& messages() {
+    check_free();
+    return messages_;
+  }
 
   /// Starts an operation, which goes on in the background.
   Ticket submit(const std::shared_ptr<Operation>& operation, NativeStream stream = {});
@@ -69,6 +75,8 @@ class MemberState {
 
   std::uint64_t network_bytes_sent() const { return engine_.network_bytes_sent(); }
 
+  /// As `Group::join`.
+  int join();
   void close();
   bool is_closed() const { return closed_; }
 
@@ -81,11 +89,13 @@ class MemberState {
   Engine& engine_;
   const ProcessGrid& grid_;
   const int rank_;
+  std::atomic<bool> has_joined_ = false;  // written by the only thread that uses the group then
   const std::vector<int> ranks_of_job_;
   OperationPool unused_operations_;
   const OperationCalls calls_;
   MessageCalls messages_;
   LateRegistrations late_registrations_;
+  std::shared_ptr<JoinTicket> join_;  // null unless this rank has joined
   bool closed_ = false;
 };
 

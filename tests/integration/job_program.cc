@@ -4,9 +4,8 @@
 //   all_reduce ROUNDS   single tensors of several sizes, dtypes and operations; every sum checked
 //   gradients ROUNDS    a set of gradients; exact sums checked, and a digest of all result bits
 //   groups ROUNDS       sums in groups of ranks that overlap; exact ones checked, and a digest
-//   uneven ROUNDS       gradients that some ranks lack, over contributing ranks and samples;
-//   checked,
-//                       and a digest
+//   uneven ROUNDS       gradients that some ranks lack, over contributing ranks and samples, and
+//                       ranks that join; checked, and a digest
 //   rows ROUNDS         row-sparse all-reduces; exact sums checked, and a digest
 //   mismatch CALL FIELD rank 1 submits another shape, dtype, op or name to all_reduce or
 //                       register_gradients; then everybody goes on with the next tensor
@@ -52,6 +51,7 @@ using kolo::Runtime;
 using kolo::test::Digest;
 using kolo::test::fraction;
 using kolo::test::Groups;
+using kolo::test::RunsOutOfData;
 using kolo::test::sum_of_whole;
 using kolo::test::TableRows;
 using kolo::test::UnevenGradients;
@@ -163,7 +163,11 @@ Round round_of(Runtime& job, const std::string& call) {
   }
   if (call == "uneven") {
     auto gradients = std::make_shared<UnevenGradients>(job);
-    return [gradients](int round, Digest& digest) { gradients->round(round, digest); };
+    auto joins = std::make_shared<RunsOutOfData>(job);
+    return [gradients, joins](int round, Digest& digest) {
+      gradients->round(round, digest);
+      joins->round(round, digest);
+    };
   }
   if (call == "rows") {
     auto rows = std::make_shared<TableRows>(job);

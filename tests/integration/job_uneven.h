@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,6 +89,75 @@ class UnevenGradients {
   std::vector<std::vector<float>> memory_;
   GradientSet contributing_;
   GradientSet samples_;
+};
+
+/// Ranks with data for different numbers of steps, each of a gradient set, a name that all know and
+/// one that is new.
+class RunsOutOfData {
+ public:
+  explicit RunsOutOfData(Runtime& job)
+      : job_(job),
+        gradients_(job.register_gradients(
+            "until all have joined",
+            {{.name = "small", .shape = {100}}, {.name = "large", .shape = {300'001}}},
+            {.op = ReduceOp::kSum})) {}
+
+  void round(int round, Digest& digest) {
+    const auto steps = [round](int rank) { return 1 + (rank + round) % 4; };
+    for (int step = 0; step < steps(job_.rank()); ++step) {
+      std::vector<int> active;
+      for (int rank = 0; rank < job_.world_size(); ++rank) {
+        if (steps(rank) > step) active.push_back(rank);
+      }
+      run_step(step, active, "step " + std::to_string(round) + "." + std::to_string(step));
+    }
+    std::int64_t last[] = {job_.join(), 0};
+    last[1] = -last[0];
+    job_.all_reduce("last to join", {last, 2, DType::kInt64}, ReduceOp::kMax);
+    if (last[0] != -last[1]) throw WrongSum("ranks differ about the last one to join");
+    for (std::size_t index = 0; index < gradients_.size(); ++index) {
+      digest.add(gradients_.view(index));
+    }
+  }
+
+ private:
+  void run_step(int step, const std::vector<int>& active, const std::string& name) {
+    for (std::size_t index = 0; index < gradients_.size(); ++index) {
+      const BufferView view = gradients_.view(index);
+      fill(static_cast<float*>(view.data), view.count, step);
+      gradients_.ready(index);
+    }
+    for (const std::string& each : {std::string("known"), name}) {
+      std::vector<float> values(5000);
+      fill(values.data(), values.size(), step);
+      job_.all_reduce(each, {values.data(), values.size(), DType::kFloat32});
+      check(values.data(), values.size(), step, active, each);
+    }
+    gradients_.wait();
+    for (std::size_t index = 0; index < gradients_.size(); ++index) {
+      const BufferView view = gradients_.view(index);
+      check(static_cast<const float*>(view.data), view.count, step, active, "gradient of " + name);
+    }
+  }
+
+  void fill(float* values, std::size_t count, int step) const {
+    for (std::size_t i = 0; i < count; ++i) {
+      values[i] = static_cast<float>(whole(job_.rank(), step, i));
+    }
+  }
+
+  static void check(const float* values, std::size_t count, int step,
+                    const std::vector<int>& active, const std::string& name) {
+    for (std::size_t i = 0; i < count; ++i) {
+      float sum = 0;
+      for (const int rank : active) sum += static_cast<float>(whole(rank, step, i));
+      if (values[i] == sum) continue;
+      throw WrongSum(name + ": element " + std::to_string(i) + " is wrong");
+    }
+  }
+
+  Runtime& job_;
+  GradientSet gradients_;
 };
 
 }  // namespace kolo::test

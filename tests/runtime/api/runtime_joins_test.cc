@@ -1,0 +1,119 @@
+// Ranks that run out of data, each in a thread of its own with a runtime of its own.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tests/runtime/api/runtime_calls.h"
+
+namespace kolo::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+TEST(RuntimeJoin, TakesPartUntilAllHaveJoined) {
+  constexpr int kRanks = 4, kEpochs = 3;
+  Texts last(kRanks);
+  RuntimeJob(kRanks, test_options()).run([&](Runtime& runtime) {
+    GradientSet set = runtime.register_gradients("model", {{.name = "w", .shape = {1000}}},
+                                                 {.divisor = Divisor::kContributingRanks});
+    std::string mine;
+    auto* const gradient = static_cast<float*>(set.view(0).data);
+    for (int epoch = 0; epoch < kEpochs; ++epoch) {
+      const auto steps = [epoch](int rank) { return 3 * ((rank + epoch) % kRanks); };
+      for (int step = 0; step < steps(runtime.rank()); ++step) {
+        float sum = 0, mean = 0, active = 0;
+        for (int rank = 0; rank < kRanks; ++rank) {
+          if (steps(rank) <= step) continue;
+          sum += static_cast<float>(rank + step);
+          ++active;
+        }
+        mean = sum / active;
+        std::fill_n(gradient, 1000, static_cast<float>(runtime.rank() + step));
+        set.ready(0);
+        std::vector<float> data(50, static_cast<float>(runtime.rank() + step));
+        runtime.all_reduce("x", view(data));
+        require(data[49] == sum, "a wrong sum");
+        runtime.barrier();
+        set.wait();
+        require(std::abs(gradient[999] - mean) < 1e-4f, "a wrong average");
+      }
+      mine += std::to_string(runtime.join()) + " ";
+    }
+    last.set(runtime.rank(), mine);
+    all_reduce_works(runtime, "x", 50);
+  });
+  EXPECT_THAT(last.all(), Each(last.all()[0]));
+}
+
+TEST(RuntimeJoin, OfAGroupConcernsNothingElse) {
+  RuntimeJob(3, test_options()).run([](Runtime& runtime) {
+    if (runtime.rank() == 2) return all_reduce_works(runtime, "all");
+    Group pair = runtime.group({0, 1}, {.arena_bytes = std::size_t{1} << 20});
+    std::vector<float> data{1};
+    if (pair.rank() == 1) pair.all_reduce("x", view(data));
+    require(pair.join() >= 0, "nobody was last");
+    require(data[0] == 1, "a wrong sum");
+    all_reduce_works(runtime, "all");
+  });
+}
+
+TEST(RuntimeJoin, WhatNeedsDataOfARankThatHasJoinedIsAnErrorOnAllOthers) {
+  constexpr int kRanks = 3;
+  Texts errors(kRanks - 1);
+  RuntimeJob(kRanks, test_options()).run([&](Runtime& runtime) {
+    if (runtime.rank() < kRanks - 1) {
+      std::vector<float> mine(1), all(kRanks);
+      errors.set(runtime.rank(),
+                 error_of([&] { runtime.all_gather("all", mine.data(), view(all)); }));
+    }
+    runtime.join();
+    all_reduce_works(runtime, "x");
+  });
+  EXPECT_THAT(errors.all(),
+              Each(AllOf(HasSubstr("mismatch"), HasSubstr("rank 2 has joined and takes no part in "
+                                                          "'all': all_gather float32 [1] each"))));
+}
+
+// The rank that has joined goes on waiting with the next call, and may call nothing else.
+TEST(RuntimeJoin, HasADeadline) {
+  Options options = test_options();
+  options.operation_timeout = std::chrono::milliseconds(250);
+  RuntimeJob job(2, options);
+  std::atomic<int> timed_out = 0, returned = 0;
+  run_ranks(2, [&](const RankRun& run) {
+    Options mine = options;
+    if (run.rank() == 1) mine.operation_timeout = std::chrono::seconds(60);
+    Runtime runtime = job.join(run.rank(), mine);
+    if (run.rank() == 1) {
+      meet(run, timed_out);
+      runtime.join();
+    } else {
+      require(
+          error_of([&] { runtime.join(); }).find("not all ranks have joined") != std::string::npos,
+          "no time-out");
+      std::vector<float> data(10);
+      for (const std::string& error :
+           {error_of([&] { runtime.all_reduce("x", view(data)); }),
+            error_of([&] { runtime.close(); }), error_of([&] { runtime.send(view(data), 1); })}) {
+        require(error.find("this rank has joined") != std::string::npos, error);
+      }
+      meet(run, timed_out);
+      while (!error_of([&] { runtime.join(); }).empty()) {
+      }
+    }
+    meet(run, returned);
+  });
+}
+
+}  // namespace
+}  // namespace kolo::test
