@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "comm/base/check.h"
+#include "fusion/place_runs.h"
 #include "fusion/wire_packer.h"
 
 namespace kolo {
@@ -61,12 +62,88 @@ Kind kind_of(const GradientSpec& gradient, DType dtype) {
           .is_cast = casts_are_apart && placement == Placement::kStaged};
 }
 
+using Gradients = std::vector<std::size_t>;
+
+/// The bucketed gradients of each kind, in an order of all.
+std::map<Kind, Gradients> by_kind(std::span<const GradientSpec> gradients,
+                                  const GradientOptions& options,
+                                  std::span<const std::size_t> order) {
+  std::map<Kind, Gradients> result;
+  for (const std::size_t index : order) {
+    const GradientSpec& gradient = gradients[index];
+    if (!gradient.compression.empty()) continue;
+    result[kind_of(gradient, bucket_dtype(gradient, options))].push_back(index);
+  }
+  return result;
+}
+
+/// An empty bucket of a kind.
+BucketLayout empty_layout(const Kind& kind, Placement placement, ReduceOp op) {
+  return {.count = 0, .dtype = kind.dtype, .op = op, .placement = placement, .memory = kind.memory};
+}
+
+void append(PlannedBucket& bucket, std::size_t index, const GradientSpec& gradient) {
+  BucketLayout& layout = bucket.layout;
+  const Placement placement = placement_of(gradient, layout.dtype);
+  if (placement == Placement::kStaged) layout.placement = placement;
+  const std::size_t offset = align_up(layout.count, layout.dtype);
+  bucket.segments.push_back({.gradient = index, .offset = offset, .count = gradient.count()});
+  layout.count = offset + gradient.count() + lanes_of(layout);
+}
+
+/// Fills buckets of gradients that may share one in any combination.
+void fill_greedily(std::vector<PlannedBucket>& buckets, std::span<const GradientSpec> gradients,
+                   const Kind& kind, const Gradients& members, std::size_t most_bytes,
+                   ReduceOp op) {
+  const auto fits = [&](const BucketLayout& layout, const GradientSpec& gradient) {
+    const std::size_t count =
+        align_up(layout.count, kind.dtype) + gradient.count() + lanes_of(layout);
+    return count * size_of(kind.dtype) <= most_bytes;
+  };
+  for (const std::size_t index : members) {
+    const GradientSpec& gradient = gradients[index];
+    if (index == members.front() || !fits(buckets.back().layout, gradient)) {
+      buckets.push_back(
+          {.layout = empty_layout(kind, placement_of(gradient, kind.dtype), op), .segments = {}});
+    }
+    append(buckets.back(), index, gradient);
+  }
+}
+
+/// Fills buckets of gradients that lie one after the other in the arena.
+void fill_with_neighbours(std::vector<PlannedBucket>& buckets,
+                          std::span<const GradientSpec> gradients, const Kind& kind,
+                          const Gradients& by_readiness, const Gradients& by_place,
+                          std::size_t most_bytes, ReduceOp op) {
+  std::vector<std::size_t> ready_after(gradients.size());
+  std::size_t ready = 0;
+  for (const std::size_t index : by_readiness) {
+    ready_after[index] = ready;
+    ready += gradients[index].count() * size_of(kind.dtype);
+  }
+  std::vector<PlacedGradient> placed;
+  for (const std::size_t index : by_place) {
+    placed.push_back({.bytes = gradients[index].count() * size_of(kind.dtype),
+                      .ready_after = ready_after[index]});
+  }
+  for (const PlaceRun& run : cut_into_runs(placed, most_bytes)) {
+    buckets.push_back({.layout = empty_layout(kind, Placement::kInPlace, op), .segments = {}});
+    for (std::size_t i = run.begin; i < run.end; ++i) {
+      append(buckets.back(), by_place[i], gradients[by_place[i]]);
+    }
+  }
+}
+
 /// Sorts buckets by the time at which their last gradient is ready; `order` is that of gradients.
 void sort_by_readiness(std::vector<PlannedBucket>& buckets, std::span<const std::size_t> order) {
   std::vector<std::size_t> turn(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) turn[order[i]] = i;
   std::ranges::sort(buckets, {}, [&](const PlannedBucket& bucket) {
-    return turn[bucket.segments.back().gradient];
+    std::size_t last = 0;
+    for (const PlannedSegment& segment : bucket.segments) {
+      last = std::max(last, turn[segment.gradient]);
+    }
+    return last;
   });
 }
 
@@ -78,16 +155,12 @@ DType bucket_dtype(const GradientSpec& gradient, const GradientOptions& options)
 }
 
 ArenaPlaces place_in_arena(std::span<const GradientSpec> gradients, const PlannerOptions& options) {
-  std::map<Kind, std::vector<std::size_t>> by_kind;
-  for (std::size_t index : resolve_order(gradients.size(), options.order)) {
-    const GradientSpec& gradient = gradients[index];
-    const Kind kind = kind_of(gradient, bucket_dtype(gradient, options.gradients));
-    if (kind.memory != MemoryKind::kHost || !kind.is_in_place) continue;
-    if (gradient.compression.empty()) by_kind[kind].push_back(index);
-  }
+  const Gradients order = resolve_order(
+      gradients.size(), options.place_order.empty() ? options.order : options.place_order);
   ArenaPlaces places;
   places.offset_of.resize(gradients.size());
-  for (const auto& [kind, indices] : by_kind) {
+  for (const auto& [kind, indices] : by_kind(gradients, options.gradients, order)) {
+    if (kind.memory != MemoryKind::kHost || !kind.is_in_place) continue;
     for (const std::size_t index : indices) {
       places.offset_of[index] = places.bytes;
       places.bytes += round_up(gradients[index].count() * size_of(kind.dtype), kWireAlignment);
@@ -97,39 +170,25 @@ ArenaPlaces place_in_arena(std::span<const GradientSpec> gradients, const Planne
 }
 
 Plan plan_buckets(std::span<const GradientSpec> gradients, const PlannerOptions& options) {
+  const Gradients order = resolve_order(gradients.size(), options.order);
+  const ReduceOp op = options.gradients.op;
+  std::map<Kind, Gradients> by_place;
+  if (!options.place_order.empty()) {
+    by_place =
+        by_kind(gradients, options.gradients, resolve_order(gradients.size(), options.place_order));
+  }
   Plan plan;
-  plan.bucket_of.resize(gradients.size());
-  std::map<Kind, std::size_t> open;  // The bucket that gradients of a kind go into.
-  const std::vector<std::size_t> order = resolve_order(gradients.size(), options.order);
-  for (std::size_t index : order) {
-    const GradientSpec& gradient = gradients[index];
-    if (!gradient.compression.empty()) continue;
-    const DType dtype = bucket_dtype(gradient, options.gradients);
-    const Placement placement = placement_of(gradient, dtype);
-    const bool on_device = gradient.memory == MemoryKind::kDevice;
-    const std::size_t limit = on_device ? options.device_fusion_bytes : options.fusion_bytes;
-    const auto fits = [&](const PlannedBucket& bucket) {
-      const std::size_t count =
-          align_up(bucket.layout.count, dtype) + gradient.count() + lanes_of(bucket.layout);
-      return count * size_of(dtype) <= limit;
-    };
-    const auto [place, is_first] = open.try_emplace(kind_of(gradient, dtype), plan.buckets.size());
-    if (is_first || !fits(plan.buckets[place->second])) {
-      place->second = plan.buckets.size();
-      plan.buckets.push_back({.layout = {.count = 0,
-                                         .dtype = dtype,
-                                         .op = options.gradients.op,
-                                         .placement = placement,
-                                         .memory = gradient.memory},
-                              .segments = {}});
+  for (const auto& [kind, members] : by_kind(gradients, options.gradients, order)) {
+    const std::size_t limit =
+        kind.memory == MemoryKind::kDevice ? options.device_fusion_bytes : options.fusion_bytes;
+    if (kind.is_in_place && by_place.contains(kind)) {
+      fill_with_neighbours(plan.buckets, gradients, kind, members, by_place[kind], limit, op);
+    } else {
+      fill_greedily(plan.buckets, gradients, kind, members, limit, op);
     }
-    PlannedBucket& bucket = plan.buckets[place->second];
-    if (placement == Placement::kStaged) bucket.layout.placement = placement;
-    const std::size_t offset = align_up(bucket.layout.count, dtype);
-    bucket.segments.push_back({.gradient = index, .offset = offset, .count = gradient.count()});
-    bucket.layout.count = offset + gradient.count() + lanes_of(bucket.layout);
   }
   sort_by_readiness(plan.buckets, order);
+  plan.bucket_of.resize(gradients.size());
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     PlannedBucket& bucket = plan.buckets[b];
     for (const PlannedSegment& segment : bucket.segments) plan.bucket_of[segment.gradient] = b;

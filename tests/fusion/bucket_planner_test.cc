@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <numeric>
 #include <random>
@@ -139,6 +140,35 @@ TEST(PlanBuckets, PlacesEachGradientOnceAlignedWithinTheLimitAndGreedily) {
       const std::size_t fused =
           aligned(end, layout.dtype) + next->segments[0].count + lanes_of(layout);
       ASSERT_GT(fused * size_of(layout.dtype), options.fusion_bytes);
+    }
+  }
+}
+
+// Gradients have their places in one order and are ready in another one.
+TEST(PlanBuckets, GivesGradientsInTheArenaTheirNeighbours) {
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Model model(seed);
+    PlannerOptions options = model.options();
+    options.place_order = last_registered_first(model.gradients().size());
+    const ArenaPlaces places = place_in_arena(model.gradients(), options);
+    const Plan plan = plan_buckets(model.gradients(), options);
+    std::vector<std::size_t> once = order_of(plan);
+    std::ranges::sort(once, std::greater<>());
+    ASSERT_EQ(once, options.place_order);
+    for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+      const auto& [layout, segments] = plan.buckets[b];
+      for (const PlannedSegment& segment : segments) {
+        ASSERT_EQ(plan.bucket_of[segment.gradient], b);
+        ASSERT_EQ(layout.placement == Placement::kInPlace,
+                  places.offset_of[segment.gradient].has_value());
+        if (layout.placement != Placement::kInPlace) continue;
+        ASSERT_EQ(*places.offset_of[segment.gradient] - *places.offset_of[segments[0].gradient],
+                  segment.offset * size_of(layout.dtype));
+      }
+      if (segments.size() > 1) {
+        ASSERT_LE(layout.bytes(), options.fusion_bytes);
+      }
     }
   }
 }
