@@ -5,6 +5,7 @@
 #include <chrono>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <utility>
 
 #include "benchmarks/common/exchange.h"
@@ -14,6 +15,8 @@ namespace kolo::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kGradientsPerLayer = 12;
 
 /// A fixed amount of computation, in registers and the first cache, in place of a backward pass. It
 /// takes longer if communication takes the core away, which a wait for the clock would hide.
@@ -55,7 +58,7 @@ class ComputeWork {
 class BackwardPass {
  public:
   BackwardPass(Runtime& runtime, const OverlapOptions& options)
-      : work_(runtime), gradients_(options.counts.size()) {
+      : work_(runtime), order_(options.order) {
     const double elements = std::accumulate(options.counts.begin(), options.counts.end(), 0.0);
     for (std::size_t count : options.counts) {
       units_.push_back(
@@ -66,7 +69,7 @@ class BackwardPass {
   /// Calls `ready` with each gradient once it is computed.
   template <typename Ready>
   void run(Ready&& ready) {
-    for (std::size_t i = gradients_; i-- > 0;) {
+    for (const std::size_t i : order_) {
       work_.run(units_[i]);
       ready(i);
     }
@@ -74,7 +77,7 @@ class BackwardPass {
 
  private:
   ComputeWork work_;
-  std::size_t gradients_;
+  const std::vector<std::size_t>& order_;
   std::vector<std::size_t> units_;
 };
 
@@ -92,8 +95,8 @@ double median_us(Runtime& runtime, std::vector<double> times) {
   return summarise(std::move(times)).median;
 }
 
-void communicate(OverlapSystem& system, std::size_t gradients) {
-  for (std::size_t i = gradients; i-- > 0;) system.ready(i);
+void communicate(OverlapSystem& system, const std::vector<std::size_t>& order) {
+  for (const std::size_t i : order) system.ready(i);
   system.finish();
 }
 
@@ -118,13 +121,31 @@ struct Times {
 std::vector<std::size_t> transformer_gradients(std::size_t layers, std::size_t width) {
   std::vector<std::size_t> counts;
   for (std::size_t layer = 0; layer < layers; ++layer) {
-    for (std::size_t count :
-         {width, width, 3 * width * width, 3 * width, width * width, width, width, width,
-          4 * width * width, 4 * width, 4 * width * width, width}) {
+    for (std::size_t count : std::array<std::size_t, kGradientsPerLayer>{
+             width, width, 3 * width * width, 3 * width, width * width, width, width, width,
+             4 * width * width, 4 * width, 4 * width * width, width}) {
       counts.push_back(count);
     }
   }
   return counts;
+}
+
+std::vector<std::size_t> backward_order(std::string_view name, std::size_t layers) {
+  constexpr std::mt19937::result_type kSeed = 1;
+  std::vector<std::size_t> layer(layers);
+  std::iota(layer.rbegin(), layer.rend(), std::size_t{0});
+  if (name == "registered") std::ranges::reverse(layer);
+  if (name == "late") std::rotate(layer.begin(), layer.begin() + 1, layer.end());
+  if (name == "shuffled") {
+    std::mt19937 random(kSeed);
+    for (std::size_t i = layers; i > 1; --i) std::swap(layer[i - 1], layer[random() % i]);
+  }
+  std::vector<std::size_t> order;
+  for (const std::size_t each : layer) {
+    for (std::size_t i = kGradientsPerLayer; i-- > 0;)
+      order.push_back(each * kGradientsPerLayer + i);
+  }
+  return order;
 }
 
 std::vector<OverlapRow> measure_overlap(Runtime& runtime,
@@ -140,8 +161,7 @@ std::vector<OverlapRow> measure_overlap(Runtime& runtime,
     for (std::size_t s = 0; s < systems.size(); ++s) {
       OverlapSystem& system = *systems[s];
       system.fill(0);  // so that sums which grow in place stay ordinary numbers
-      const double communication =
-          time_us(runtime, [&] { communicate(system, options.counts.size()); });
+      const double communication = time_us(runtime, [&] { communicate(system, options.order); });
       const double both = time_us(runtime, [&] {
         pass.run([&](std::size_t i) { system.ready(i); });
         system.finish();

@@ -20,11 +20,12 @@ namespace kolo::bench {
 namespace {
 
 void print(const Runtime& runtime, const OverlapOptions& options, const std::string& home,
-           const std::vector<OverlapRow>& rows) {
+           const std::string& order, const std::vector<OverlapRow>& rows) {
   const std::size_t elements =
       std::accumulate(options.counts.begin(), options.counts.end(), std::size_t{0});
-  fmt::print("# kolo-bench overlap, kolo {}: {} gradients, {:.1f} MB, memory {}\n", kVersion,
-             options.counts.size(), static_cast<double>(elements) * sizeof(float) / 1e6, home);
+  fmt::print("# kolo-bench overlap, kolo {}: {} gradients, {:.1f} MB, memory {}, order {}\n",
+             kVersion, options.counts.size(), static_cast<double>(elements) * sizeof(float) / 1e6,
+             home, order);
   fmt::print("# {} ranks on {} nodes, {} cores here, medians of the slowest rank, ms\n",
              runtime.world_size(), runtime.num_nodes(), std::thread::hardware_concurrency());
   fmt::print("# {:>6} {:>7} {:>10} {:<26} {:>9} {:>9} {:>9} {:>9} {:>8} {:>6}\n", "system", "calls",
@@ -39,7 +40,8 @@ void print(const Runtime& runtime, const OverlapOptions& options, const std::str
 }
 
 nlohmann::json to_json(const Runtime& runtime, const OverlapOptions& options,
-                       const std::string& home, const std::string& label, const OverlapRow& row) {
+                       const std::string& home, const std::string& order, const std::string& label,
+                       const OverlapRow& row) {
   const std::size_t elements =
       std::accumulate(options.counts.begin(), options.counts.end(), std::size_t{0});
   return {{"system", row.system},
@@ -52,6 +54,8 @@ nlohmann::json to_json(const Runtime& runtime, const OverlapOptions& options,
           {"ranks", runtime.world_size()},
           {"nodes", runtime.num_nodes()},
           {"memory", row.fusion_bytes ? home : "user"},
+          {"order", order},
+          {"bucket_order", runtime.options().bucket_order},
           {"iterations", options.iterations},
           {"compute_us", row.compute_us},
           {"communication_us", row.communication_us},
@@ -86,6 +90,14 @@ OverlapCommand::OverlapCommand(CLI::App& app)
           "alone")
       ->delimiter(',')
       ->capture_default_str();
+  command_
+      .add_option(
+          "--order", order_,
+          "Order in which the backward pass computes the layers, which are registered first "
+          "to last: reversed; registered; late (reversed, but the last layer at the end); "
+          "or shuffled (at random, the same on all ranks)")
+      ->check(one_of({"reversed", "registered", "late", "shuffled"}))
+      ->capture_default_str();
   command_.add_option("--memory", home_, "Where Kolo's gradients live: arena or user")
       ->check(one_of({"arena", "user"}))
       ->capture_default_str();
@@ -109,6 +121,7 @@ OverlapCommand::OverlapCommand(CLI::App& app)
 
 bool OverlapCommand::run() {
   options_.counts = transformer_gradients(layers_, width_);
+  options_.order = backward_order(order_, layers_);
   Peers peers(compare_);
   peers.keep_launcher();
   // A runtime has one fusion size, so there are several runtimes.
@@ -133,9 +146,9 @@ bool OverlapCommand::run() {
   const std::vector<OverlapRow> rows = measure_overlap(runtime, systems, options_);
   nlohmann::json json = nlohmann::json::array();
   for (const OverlapRow& row : rows) {
-    json.push_back(to_json(runtime, options_, home_, label_, row));
+    json.push_back(to_json(runtime, options_, home_, order_, label_, row));
   }
-  if (speaks) print(runtime, options_, home_, rows);
+  if (speaks) print(runtime, options_, home_, order_, rows);
   systems.clear();
   for (Runtime& each : runtimes) each.close();
   if (speaks) write_json(json_, json);

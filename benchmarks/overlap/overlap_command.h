@@ -25,7 +25,7 @@ class OverlapCommand {
   std::size_t layers_ = 6, width_ = 384;
   std::vector<std::string> fusion_sizes_ = {"0", "1M", "4M", "16M"};
   std::vector<std::string> compare_;
-  std::string home_ = "arena", json_, label_;
+  std::string home_ = "arena", order_ = "reversed", json_, label_;
   OverlapOptions options_;
 };
 

@@ -45,7 +45,7 @@ class OverlapSystem {
   /// Largest bucket, if the system makes buckets.
   virtual std::optional<std::size_t> fusion_bytes() const { return std::nullopt; }
 
-  /// Marks gradient `index` as computed. In descending order, each once per iteration.
+  /// Marks gradient `index` as computed: in any order, each once per iteration.
   virtual void ready(std::size_t index) = 0;
   /// Blocks until all gradients are summed.
   virtual void finish() = 0;

@@ -52,6 +52,9 @@ struct PlanSummary {
   std::size_t bytes = 0;         ///< Gradient bytes in the caller's dtypes.
   std::size_t wire_bytes = 0;    ///< Bytes that this rank sends to other nodes per iteration.
   std::size_t fusion_bytes = 0;  ///< Limit of a bucket in host memory, as given or chosen.
+  /// "registered": gradients share buckets in reverse order of their registration; "measured": in
+  /// that in which they became ready in the first iterations.
+  std::string bucket_order = {};
   std::string algorithm = {};    ///< Algorithm of the largest bucket.
   std::string compression = {};  ///< Number of gradients per compression spec; empty: all dense.
   std::string reason = {};       ///< Reason for the algorithm, for a bucket in device memory.

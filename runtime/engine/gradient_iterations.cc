@@ -70,6 +70,7 @@ void GradientIterations::take(std::size_t gradient, MarkCall call) {
 
 std::optional<GradientIterations::ReadyBucket> GradientIterations::count(std::size_t gradient) {
   marked_[gradient] = true;
+  if (mark_order_ && gradient < size_) mark_order_->mark(gradient);
   const bool is_last = ++marks_ == gradients_.size();
   const auto bucket = readiness_->mark(gradient);
   if (!bucket) return std::nullopt;
@@ -177,7 +178,6 @@ void GradientIterations::plan(Plan dense) {
   dense_ = dense.buckets.size();
   compressed_.append_to(dense);
   readiness_.emplace(dense);
-  spans_.assign(dense_, {});
 }
 
 void GradientIterations::begin() {
@@ -190,6 +190,19 @@ void GradientIterations::begin_measured(const Clock& clock) {
   step_times_.start(clock);
   until_vote_ = kMeasuredIterations;
   begin_next();
+}
+
+void GradientIterations::begin_observed() {
+  const MutexLock lock(mutex_);
+  mark_order_.emplace(size_);
+  until_vote_ = MarkOrder::kIterations;
+  begin_next();
+}
+
+std::vector<std::size_t> GradientIterations::take_order() {
+  const MutexLock lock(mutex_);
+  const auto observed = std::exchange(mark_order_, std::nullopt);
+  return observed->order();
 }
 
 DenseSteps GradientIterations::take_dense_steps() {
@@ -224,6 +237,9 @@ void GradientIterations::vote_ended() {
 void GradientIterations::begin_next() {
   ends_with_vote_ = until_vote_ == 1;
   if (until_vote_ > 0) --until_vote_;
+  if (mark_order_) mark_order_->begin_iteration();
+  // Until now they are those of the iteration that is over.
+  if (spans_.size() != dense_) spans_.assign(dense_, {});
   ended_ = target_;
   target_ += dense_ + compressed_.size() + (ends_with_vote_ ? 1 : 0);
 }

@@ -1,6 +1,7 @@
 #include "runtime/engine/gradient_plan.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -10,8 +11,10 @@
 
 #include "comm/base/text.h"
 #include "comm/collective/chunking.h"
+#include "fusion/measured_plan.h"
 #include "fusion/segment_packer.h"
 #include "fusion/wire_packer.h"
+#include "runtime/plan/bucket_order.h"
 #include "runtime/plan/gradient_compression.h"
 
 namespace kolo {
@@ -42,26 +45,50 @@ struct Draft {
   Plan plan;
   std::vector<BucketPlan> buckets;
   std::size_t fusion_bytes = 0;  // that was aimed at, in host memory
+  std::string_view order = "registered";
 };
+
+/// The order in which gradients are expected before it is measured: last registered first. Weights
+/// are known once all gradients are.
+std::vector<std::size_t> expected_order(const GradientGroup& group) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = group.size(); i-- > 0;) order.push_back(i);
+  for (std::size_t i = group.size(); i < group.gradients().size(); ++i) order.push_back(i);
+  return order;
+}
 
 PlannerOptions planner_options(const GradientGroup& group, const PlanContext& context,
                                std::size_t fusion_bytes) {
-  PlannerOptions options{.gradients = group.options(),
-                         .fusion_bytes = fusion_bytes,
-                         .device_fusion_bytes = context.options.device_fusion_bytes,
-                         .device_padding_bytes = device_padding(context.grid, DType::kUInt8)};
-  if (group.size() == group.gradients().size()) return options;
-  // Weights are known once all gradients are.
-  for (std::size_t i = group.size(); i-- > 0;) options.order.push_back(i);
-  options.order.push_back(group.size());
-  return options;
+  return {.gradients = group.options(),
+          .fusion_bytes = fusion_bytes,
+          .device_fusion_bytes = context.options.device_fusion_bytes,
+          .device_padding_bytes = device_padding(context.grid, DType::kUInt8),
+          .order = expected_order(group)};
 }
 
-Draft draft(const GradientGroup& group, const PlanContext& context) {
-  Draft draft;
-  draft.fusion_bytes = fusion_bytes(context, host_bytes(group));
-  draft.plan =
-      plan_buckets(group.travelling(), planner_options(group, context, draft.fusion_bytes));
+/// The size of buckets that a set aims at in host memory.
+std::size_t fusion_bytes_of(const GradientGroup& group, const PlanContext& context) {
+  return fusion_bytes(context, host_bytes(group));
+}
+
+Plan first_buckets(const GradientGroup& group, const PlanContext& context) {
+  const std::size_t bytes = fusion_bytes_of(group, context);
+  return plan_buckets(group.travelling(), planner_options(group, context, bytes));
+}
+
+/// The buckets by a measured order, if they are better.
+std::optional<Plan> measured_buckets(const GradientGroup& group, const PlanContext& context,
+                                     std::span<const std::size_t> order) {
+  PlannerOptions options = planner_options(group, context, fusion_bytes_of(group, context));
+  options.place_order = options.order;
+  std::ranges::copy(order, options.order.begin());  // Weights stay last.
+  return better_plan(group.travelling(), options, first_buckets(group, context));
+}
+
+/// Compiles the schedules of a plan.
+Draft draft(const GradientGroup& group, const PlanContext& context, Plan plan) {
+  Draft draft{
+      .plan = std::move(plan), .buckets = {}, .fusion_bytes = fusion_bytes_of(group, context)};
   const PlanInputs inputs = context.inputs();
   for (std::size_t index = 0; index < draft.plan.buckets.size(); ++index) {
     const PlannedBucket& bucket = draft.plan.buckets[index];
@@ -111,8 +138,10 @@ void install(GradientGroup& group, const PlanContext& context, Draft draft) {
   PlanSummary summary{.gradients = group.size(),
                       .buckets = draft.plan.buckets.size(),
                       .fusion_bytes = draft.fusion_bytes,
+                      .bucket_order = std::string(draft.order),
                       .compression = summarize_compression(gradients)};
-  std::string identity = describe(gradients, group.options());
+  std::string identity =
+      fmt::format("{}{:x}\n", describe(gradients, group.options()), fingerprint(draft.plan));
   std::size_t largest = 0;
   std::vector<BucketId> ids;
   std::vector<const Event*> finished_events;
@@ -177,7 +206,7 @@ void install(GradientGroup& group, const PlanContext& context, Draft draft) {
 
 void plan_gradients(GradientGroup& group, const PlanContext& context) {
   // Compiled before anything is allocated: an algorithm that does not fit leaves nothing behind.
-  Draft planned = draft(group, context);
+  Draft planned = draft(group, context, first_buckets(group, context));
   if (context.lane != nullptr) group.attach(context.lane->device());
   place_gradients(group, context);
   group.compressed().plan(group.travelling(), group.views(), group.options().op, group, context);
@@ -186,11 +215,25 @@ void plan_gradients(GradientGroup& group, const PlanContext& context) {
 
 void replan_gradients(GradientGroup& group, const PlanContext& context) {
   const std::vector<BucketId> former = group.buckets();
-  Draft planned = draft(group, context);
+  Draft planned = draft(group, context, first_buckets(group, context));
   group.compressed().plan(group.travelling(), group.views(), group.options().op, group, context,
                           kMeasuredIterations);
   install(group, context, std::move(planned));
   for (BucketId id : former) context.buckets.remove(id);
+}
+
+std::uint64_t reordered_buckets(const GradientGroup& group, const PlanContext& context,
+                                std::span<const std::size_t> order) {
+  const auto plan = measured_buckets(group, context, order);
+  return plan ? fingerprint(*plan) : 0;
+}
+
+void reorder_gradients(GradientGroup& group, const PlanContext& context,
+                       std::span<const std::size_t> order) {
+  Draft planned = draft(group, context, *measured_buckets(group, context, order));
+  planned.order = "measured";
+  for (BucketId id : group.buckets()) context.buckets.remove(id);
+  install(group, context, std::move(planned));
 }
 
 void remove_gradients(const GradientGroup& group, BucketTable& buckets) {

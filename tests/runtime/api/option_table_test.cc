@@ -25,6 +25,7 @@ const std::map<std::string, std::string>& other_values() {
   static const std::map<std::string, std::string> values = {
       {"fusion_bytes", "12345"},
       {"algorithm", "ring"},
+      {"bucket_order", "measured"},
       {"wire_dtype", "bfloat16"},
       {"compression", "*.bias=none,*=topk(0.01)"},
       {"chunk_bytes", "4K"},
@@ -112,11 +113,14 @@ TEST(OptionTable, OneNameInThreePlaces) {
 }
 
 TEST(OptionTable, WhatRanksMustHaveAlikeIsJobWide) {
-  const std::set<std::string> job_wide = {
-      "fusion_bytes",      "algorithm",           "wire_dtype",         "chunk_bytes",
-      "device_algorithm",  "device_fusion_bytes", "device_chunk_bytes", "arena_bytes",
-      "group_arena_bytes", "link_costs",          "calibrate",          "network_window",
-      "verify_schedules",  "collective_algorithm"};
+  const std::set<std::string> job_wide = {"fusion_bytes",       "algorithm",
+                                          "wire_dtype",         "chunk_bytes",
+                                          "device_algorithm",   "device_fusion_bytes",
+                                          "device_chunk_bytes", "arena_bytes",
+                                          "group_arena_bytes",  "link_costs",
+                                          "calibrate",          "network_window",
+                                          "verify_schedules",   "collective_algorithm",
+                                          "bucket_order"};
   for (const OptionEntry& entry : option_table()) {
     EXPECT_EQ(entry.job_wide, job_wide.contains(entry.name)) << entry.name;
   }
