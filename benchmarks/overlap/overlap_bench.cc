@@ -179,6 +179,7 @@ std::vector<OverlapRow> measure_overlap(Runtime& runtime,
                    .algorithm = systems[s]->algorithm(),
                    .calls = systems[s]->calls(),
                    .fusion_bytes = systems[s]->fusion_bytes(),
+                   .bucket_order = systems[s]->bucket_order(),
                    .compute_us = compute_us,
                    .communication_us = median_us(runtime, times[s].communication),
                    .iteration_us = median_us(runtime, times[s].iteration)};

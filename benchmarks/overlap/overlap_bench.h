@@ -38,6 +38,7 @@ struct OverlapRow {
   std::string algorithm;
   Calls calls = Calls::kBuckets;
   std::optional<std::size_t> fusion_bytes;
+  std::optional<std::string> bucket_order;
   double compute_us = 0;        ///< The backward pass without communication.
   double communication_us = 0;  ///< All gradients, without computation.
   double iteration_us = 0;      ///< Both.

@@ -28,14 +28,16 @@ void print(const Runtime& runtime, const OverlapOptions& options, const std::str
              home, order);
   fmt::print("# {} ranks on {} nodes, {} cores here, medians of the slowest rank, ms\n",
              runtime.world_size(), runtime.num_nodes(), std::thread::hardware_concurrency());
-  fmt::print("# {:>6} {:>7} {:>10} {:<26} {:>9} {:>9} {:>9} {:>9} {:>8} {:>6}\n", "system", "calls",
-             "fusion", "algo", "compute", "comm", "both", "exposed", "hidden", "#wrong");
+  fmt::print("# {:>6} {:>7} {:>10} {:<10} {:<26} {:>9} {:>9} {:>9} {:>9} {:>8} {:>6}\n", "system",
+             "calls", "fusion", "buckets", "algo", "compute", "comm", "both", "exposed", "hidden",
+             "#wrong");
   for (const OverlapRow& row : rows) {
-    fmt::print("  {:>6} {:>7} {:>10} {:<26} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>7.1f}% {:>6}\n",
-               row.system, to_string(row.calls),
-               row.fusion_bytes ? fmt::to_string(*row.fusion_bytes) : "-", row.algorithm,
-               row.compute_us / 1e3, row.communication_us / 1e3, row.iteration_us / 1e3,
-               row.exposed_us / 1e3, row.hidden_percent, row.wrong);
+    fmt::print(
+        "  {:>6} {:>7} {:>10} {:<10} {:<26} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>7.1f}% {:>6}\n",
+        row.system, to_string(row.calls),
+        row.fusion_bytes ? fmt::to_string(*row.fusion_bytes) : "-", row.bucket_order.value_or("-"),
+        row.algorithm, row.compute_us / 1e3, row.communication_us / 1e3, row.iteration_us / 1e3,
+        row.exposed_us / 1e3, row.hidden_percent, row.wrong);
   }
 }
 
@@ -55,7 +57,8 @@ nlohmann::json to_json(const Runtime& runtime, const OverlapOptions& options,
           {"nodes", runtime.num_nodes()},
           {"memory", row.fusion_bytes ? home : "user"},
           {"order", order},
-          {"bucket_order", runtime.options().bucket_order},
+          {"bucket_order",
+           row.bucket_order ? nlohmann::json(*row.bucket_order) : nlohmann::json(nullptr)},
           {"iterations", options.iterations},
           {"compute_us", row.compute_us},
           {"communication_us", row.communication_us},

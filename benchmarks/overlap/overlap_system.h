@@ -44,6 +44,8 @@ class OverlapSystem {
   virtual Calls calls() const = 0;
   /// Largest bucket, if the system makes buckets.
   virtual std::optional<std::size_t> fusion_bytes() const { return std::nullopt; }
+  /// The order by which they are made now: "registered" or "measured".
+  virtual std::optional<std::string> bucket_order() const { return std::nullopt; }
 
   /// Marks gradient `index` as computed: in any order, each once per iteration.
   virtual void ready(std::size_t index) = 0;

@@ -21,6 +21,7 @@
 #include "tests/support/engine_job.h"
 #include "tests/support/node_shapes.h"
 #include "tests/support/runtime_job.h"
+#include "tests/support/sanitized.h"
 
 namespace kolo {
 namespace {
@@ -29,6 +30,7 @@ using std::chrono::milliseconds;
 using Order = std::vector<std::size_t>;
 
 constexpr std::size_t kSetSize = 24, kElements = 64;
+constexpr unsigned kSeeds = test::kSanitized ? 1 : 3;
 constexpr int kMeasured = static_cast<int>(MarkOrder::kIterations);
 
 Order reversed() {
@@ -191,7 +193,7 @@ class MeasuredOrder : public testing::TestWithParam<std::vector<int>> {};
 
 TEST_P(MeasuredOrder, AnotherOrderChangesThePlanOnceOnAllRanks) {
   for (const Memory memory : {Memory::kArena, Memory::kUser, Memory::kBoth}) {
-    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+    for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
       SCOPED_TRACE(testing::Message() << "memory " << static_cast<int>(memory) << " seed " << seed);
       OrderedJob job({.nodes = GetParam(), .memory = memory}, seed);
       EXPECT_EQ(job.plan().bucket_order, "registered");
@@ -220,7 +222,7 @@ TEST_P(MeasuredOrder, ARankOfAnotherOrderKeepsThePlan) {
 // Whatever that leads to, it is the same everywhere, and every sum is right.
 TEST_P(MeasuredOrder, OrdersMayDifferFromRankToRankAndFromStepToStep) {
   for (const Memory memory : {Memory::kArena, Memory::kUser, Memory::kBoth}) {
-    for (unsigned seed = 0; seed < 3; ++seed) {
+    for (unsigned seed = 0; seed < kSeeds; ++seed) {
       SCOPED_TRACE(testing::Message() << "memory " << static_cast<int>(memory) << " seed " << seed);
       OrderedJob random({.nodes = GetParam(), .memory = memory}, seed);
       plans_of(random, [&](int rank, int iteration) {
