@@ -22,6 +22,7 @@ set(public_headers
   runtime/api/compression_stats.h
   runtime/api/kolo.h
   runtime/api/options.h
+  runtime/api/plan_summary.h
   runtime/api/row_sums.h
   runtime/api/ticket.h)
 foreach(header IN LISTS public_headers)
