@@ -16,7 +16,7 @@ constexpr std::size_t kLongestText = 72;
 
 std::string shortened(std::string_view text) {
   if (text.size() <= kLongestText) return std::string(text);
-  return std::string(text.substr(0, kLongestText)) + "...";
+  return fmt::format("{}...", text.substr(0, kLongestText));
 }
 
 /// "61 s", "17 min" or "5 h", rounded down.
