@@ -173,13 +173,14 @@ class EachOverlap final : public OverlapSystem {
 
 /// Median time of a few runs, of the slowest rank.
 double probe_us(Runtime& runtime, CollectiveRun& run) {
-  using Clock = std::chrono::steady_clock;
   std::vector<double> times;
   run.run();
   for (int i = 0; i < 5; ++i) {
-    const auto start = Clock::now();
+    const auto start = std::chrono::steady_clock::now();
     run.run();
-    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+    times.push_back(
+        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+            .count());
   }
   max_over_ranks(runtime, times);
   return summarise(std::move(times)).median;
