@@ -77,7 +77,8 @@ PayloadUse use_of(const Schedule& schedule, const Step& step) {
 std::size_t shared_elements_of(const Step& step, int rank) {
   std::size_t total = 0;
   for (const Range& source : step.sources) {
-    if (source.rank != rank && source.region == Region::kStaging) total += source.count;
+    const bool is_slot = source.region == Region::kStaging || source.region == Region::kLent;
+    if (source.rank != rank && is_slot) total += source.count;
   }
   return total;
 }

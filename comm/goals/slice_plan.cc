@@ -28,6 +28,12 @@ std::vector<SumShare> shares_of(const Goal& goal, const BucketLayout& layout, bo
   return shares;
 }
 
+/// Lending saves the way through a slot, and makes the holder wait for a reply: a flag there and
+/// one back.
+std::size_t least_lent(const MemoryCost& memory) {
+  return static_cast<std::size_t>(2 * memory.latency_us * memory.slot_bytes_per_us);
+}
+
 class SlicePlan {
  public:
   SlicePlan(int rank, const Goal& goal, const BucketLayout& layout, const GoalContext& context,
@@ -36,6 +42,7 @@ class SlicePlan {
         grid_(context.grid),
         rules_(rules),
         node_(context.grid.node(rank)),
+        least_lent_(least_lent(context.options.link_costs.memory)),
         shares_(shares_of(goal, layout, rules.in_shares)),
         moves_(moves_of(shares_)) {
     const std::size_t memory = slot_bytes(layout.bytes(), context.options);
@@ -109,7 +116,7 @@ class SlicePlan {
   std::size_t slots_of_a_round() const {
     std::size_t most = 1;
     for_each_phase([&](std::span<const Move> phase) {
-      Slices slices(layout_, grid_, node_);
+      Slices slices(layout_, grid_, node_, least_lent_);
       append_round(slices, phase, 0);
       most = std::max(most, slices.most_used());
     });
@@ -128,11 +135,12 @@ class SlicePlan {
   const ProcessGrid& grid_;
   const SliceRules& rules_;
   int node_;
+  std::size_t least_lent_;
   std::vector<SumShare> shares_;
   std::vector<Move> moves_;
   // While slots are counted a share is one piece.
   std::size_t piece_bytes_ = std::numeric_limits<std::size_t>::max() / 2;
-  Slices slices_{layout_, grid_, node_};
+  Slices slices_{layout_, grid_, node_, least_lent_};
 };
 
 }  // namespace

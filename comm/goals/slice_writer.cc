@@ -18,7 +18,7 @@ class Writer {
     builder_.set_staging_turns(slices_.turns());
     builder_.reserve_flags(slices_.flags());
     for (std::size_t i = 0; i < slices_.slots(); ++i) {
-      ranges_.push_back(builder_.staging(slices_.slot_count()));
+      ranges_.push_back(builder_.loan_slot(slices_.slot_count()));
     }
     for (const Slice& slice : slices_.kept()) append(slice);
   }
@@ -49,9 +49,12 @@ class Writer {
     }
     for (int reader : slice.readers) builder_.signal(reader, in_slot(slice), Access::kRead);
     for (int recipient : slice.recipients) builder_.send(recipient, in_slot(slice));
-    const bool is_there =
-        !slices_.needs_slot(slice) || (slice.is_contribution() && !builder_.layout().out_of_place);
-    if (slice.to_holder && !is_there) builder_.move(home(slice), in_slot(slice));
+    if (!slice.to_holder) return;
+    if (slice.is_contribution()) {
+      if (builder_.layout().out_of_place) builder_.move(home(slice), input(slice));
+    } else if (slices_.needs_slot(slice)) {
+      builder_.move(home(slice), in_slot(slice));
+    }
   }
 
   void sum(const Slice& slice) {
@@ -78,7 +81,12 @@ class Writer {
   }
 
   Range in_slot(const Slice& slice) const {
-    return {slice.holder, Region::kStaging, ranges_[slice.slot].offset, slice.piece.count};
+    const Range& slot = ranges_[slice.slot];
+    const Extent& piece = slice.piece;
+    if (!slices_.is_lent(slice)) {
+      return {slice.holder, Region::kStaging, slot.offset, piece.count};
+    }
+    return builder_.lent(slice.holder, piece.offset, piece.count, slot);
   }
   Range home(const Slice& slice) const {
     return builder_.home(slice.piece.offset, slice.piece.count);

@@ -49,8 +49,9 @@ struct Slice {
 /// Threads: one. Cost: memory grows with the slices that the node holds.
 class Slices {
  public:
-  Slices(const BucketLayout& layout, const ProcessGrid& grid, int node)
-      : layout_(layout), grid_(grid), node_(node) {}
+  /// Contributions of `least_lent` bytes and more are lent to their readers.
+  Slices(const BucketLayout& layout, const ProcessGrid& grid, int node, std::size_t least_lent)
+      : layout_(layout), grid_(grid), node_(node), least_lent_(least_lent) {}
 
   /// The number by which others name it as an addend; of no use outside its holder's node.
   std::size_t add(Slice slice);
@@ -72,19 +73,25 @@ class Slices {
   std::uint32_t flags() const;
 
   bool needs_slot(const Slice& slice) const {
-    if (!slice.is_private() || slice.sender || slice.is_addend) return true;
-    return slice.is_contribution() && layout_.out_of_place;
+    return !slice.is_private() || slice.sender || slice.is_addend;
+  }
+  /// Its slot is one of a loan, for readers that read it where it is if they can.
+  bool is_lent(const Slice& slice) const {
+    return slice.is_contribution() && !slice.readers.empty() &&
+           slice.piece.count * size_of(layout_.dtype) >= least_lent_;
   }
   /// Whether `reader` tells the holder that it has read the slice. With two turns a holder hears
-  /// of it in the next iteration, from ranks of which it reads something itself.
+  /// of it in the next iteration, from ranks of which it reads something itself; but that is too
+  /// late for what is lent.
   bool needs_reply(const Slice& slice, int reader) const {
-    return turns_ == 1 || !told_.contains({reader, slice.holder});
+    return turns_ == 1 || is_lent(slice) || !told_.contains({reader, slice.holder});
   }
 
  private:
   const BucketLayout& layout_;
   const ProcessGrid& grid_;
   int node_;
+  std::size_t least_lent_;
   std::vector<Slice> kept_;
   std::map<int, std::size_t> used_;  // slots, by holder
   std::size_t most_used_ = 0;

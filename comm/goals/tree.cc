@@ -102,7 +102,11 @@ void append_broadcast_in_pieces(ScheduleBuilder& builder, const Goal& goal,
 }
 
 bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid& grid) {
-  if (goal.kind == GoalKind::kBroadcast) return !layout.is_on_device() && !layout.out_of_place;
+  if (goal.kind == GoalKind::kBroadcast) {
+    // On one node there is no tree: what slots can hold goes through them.
+    const bool is_for_slots = grid.num_nodes() == 1 && layout.placement == Placement::kUser;
+    return !layout.is_on_device() && !layout.out_of_place && !is_for_slots;
+  }
   const bool has_blocks = goal.kind == GoalKind::kGather || goal.kind == GoalKind::kScatter ||
                           goal.kind == GoalKind::kReduce;
   return layout.placement == Placement::kUser && grid.num_nodes() > 1 && has_blocks;

@@ -72,6 +72,7 @@ class GroupTransport final : public Transport {
 
   bool is_mapped(int peer) const override { return at(locals_, peer) >= 0; }
   std::span<std::byte> memory(int peer) override;
+  std::span<const std::byte> shared_memory() override { return job_.shared_memory(); }
   void commit(std::size_t offset, std::size_t bytes) override;
   void signal(int peer, std::uint32_t slot, std::uint64_t value) override;
   std::uint64_t signalled(int peer, std::uint32_t slot) const override;

@@ -1,6 +1,7 @@
 #include "comm/schedule/host_run.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "comm/base/check.h"
@@ -16,6 +17,12 @@ Range part(Range range, std::size_t first, std::size_t count) {
   range.offset += first;
   range.count = count;
   return range;
+}
+
+bool lies_in(std::span<const std::byte> memory, const std::byte* begin, std::size_t bytes) {
+  const std::less<> before;
+  return begin != nullptr && !before(begin, memory.data()) &&
+         !before(memory.data() + memory.size(), begin + bytes);
 }
 
 bool is_tensor(const Range& range) {
@@ -51,6 +58,7 @@ HostRun::HostRun(Transport& transport, const Schedule& schedule, const Binding& 
   for (int rank = 0; rank < transport.world_size(); ++rank) {
     arenas_.push_back(transport.is_mapped(rank) ? transport.memory(rank).data() : nullptr);
   }
+  shared_ = transport.shared_memory();
   std::size_t most_sources = 0, most_mirrors = 0;
   for (const Step& step : schedule.steps) {
     most_sources = std::max(most_sources, step.sources.size());
@@ -80,7 +88,32 @@ std::byte* HostRun::address(const Range& range) const {
   const std::size_t offset = range.offset * element_bytes_;
   if (range.region == Region::kScratch) return scratch_.get() + offset;
   std::byte* const arena = arenas_[static_cast<std::size_t>(range.rank)];
+  if (range.region == Region::kLent) return arena + note(range).origin + offset;
   return arena + offset + (range.region == Region::kStaging ? turn_offset_ : binding_.arena_offset);
+}
+
+LoanNote& HostRun::note(const Range& lent) const {
+  return *reinterpret_cast<LoanNote*>(
+      address({lent.rank, Region::kStaging, lent.slot, lent.count}));
+}
+
+// Scaled contributions are nowhere yet. Pieces of one step that run side by side come to the same
+// decision.
+void HostRun::lend(const KernelPiece& piece) {
+  const Range& lent = piece.step->target;
+  const Range slot = Loan::of(lent, schedule_.layout).slot;
+  std::byte* const copy = address(slot) + kWireAlignment;
+  const Packer::Piece tensor = binding_.packer->piece(lent.offset, lent.count);
+  const bool is_readable = !binding_.packs_contributions && tensor.count == lent.count &&
+                           lies_in(shared_, tensor.input, lent.count * element_bytes_);
+  if (!is_readable) {
+    binding_.packer->pack(lent.offset + piece.first, piece.count,
+                          copy + piece.first * element_bytes_);
+  }
+  if (piece.first > 0) return;
+  const std::byte* const arena = arenas_[static_cast<std::size_t>(lent.rank)];
+  note(lent).origin = (is_readable ? tensor.input : copy) - arena -
+                      static_cast<std::ptrdiff_t>(lent.offset * element_bytes_);
 }
 
 std::span<std::byte> HostRun::payload(const Range& range) const {
@@ -150,16 +183,38 @@ void HostRun::compute(const KernelPiece& piece, std::size_t thread) {
               piece.count, 1.0);
       break;
     case StepKind::kPack:
-      binding_.packer->pack(source.offset, piece.count, address(target));
+      if (target.region == Region::kLent) {
+        lend(piece);
+      } else {
+        binding_.packer->pack(source.offset, piece.count, address(target));
+      }
       break;
     case StepKind::kUnpack:
-      binding_.packer->unpack(target.offset, piece.count, address(source), binding_.unpack_stores);
+      if (source.region == Region::kInput) {
+        copy_input(source);
+      } else {
+        binding_.packer->unpack(target.offset, piece.count, address(source),
+                                binding_.unpack_stores);
+      }
       break;
     case StepKind::kExchange:
       binding_.packs_contributions ? unpack_and_pack(piece) : exchange(piece);
       break;
     default:
       break;
+  }
+}
+
+void HostRun::copy_input(const Range& input) {
+  const DType dtype = schedule_.layout.dtype;
+  for (std::size_t at = input.offset; at < input.end();) {
+    const Packer::Piece piece = binding_.packer->piece(at, input.end() - at);
+    if (piece.input != nullptr && binding_.packs_contributions) {
+      binding_.packer->pack(at, piece.count, piece.data);
+    } else if (piece.input != nullptr) {
+      convert(dtype, piece.data, dtype, piece.input, piece.count, 1.0, binding_.unpack_stores);
+    }
+    at += piece.count;
   }
 }
 

@@ -7,6 +7,7 @@
 #include "comm/base/aligned_memory.h"
 #include "comm/schedule/binding.h"
 #include "comm/schedule/kernel_pieces.h"
+#include "comm/schedule/loan.h"
 #include "comm/schedule/schedule.h"
 #include "comm/transport/transport.h"
 
@@ -47,8 +48,11 @@ class HostRun {
     AlignedMemory packed;  // a contribution, where it is packed before it is summed
   };
 
+  LoanNote& note(const Range& lent) const;
+  void lend(const KernelPiece& piece);
   CodecElements elements(const Range& range) const;
   void append_payloads(const Range& range, std::vector<std::span<std::byte>>& to) const;
+  void copy_input(const Range& input);
   void exchange(const KernelPiece& piece);
   void unpack_and_pack(const KernelPiece& piece);
   void reduce(const KernelPiece& piece, Operands& operands);
@@ -59,8 +63,9 @@ class HostRun {
   const Binding& binding_;
   const std::size_t element_bytes_;
   const std::size_t turn_bytes_;
-  const Overflow overflow_;         // a dtype that was chosen for the wire has none
-  std::vector<std::byte*> arenas_;  // by rank; null where not mapped
+  const Overflow overflow_;            // a dtype that was chosen for the wire has none
+  std::vector<std::byte*> arenas_;     // by rank; null where not mapped
+  std::span<const std::byte> shared_;  // own memory that peers can read
   AlignedMemory scratch_;
   AlignedMemory payloads_;
   std::size_t turn_offset_;  // of this iteration's staging memory in the arena

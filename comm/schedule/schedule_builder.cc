@@ -86,12 +86,13 @@ void ScheduleBuilder::move(const Range& target, const Range& source,
                            std::optional<StepId> earlier) {
   if (target.count == 0) return;
   const bool packs = source.region == Region::kUser || source.region == Region::kInput;
-  const StepKind kind = packs                            ? StepKind::kPack
-                        : target.region == Region::kUser ? StepKind::kUnpack
-                                                         : StepKind::kCopy;
+  const StepKind kind = target.region == Region::kUser ? StepKind::kUnpack
+                        : packs                        ? StepKind::kPack
+                                                       : StepKind::kCopy;
   Step step{.kind = kind, .target = target, .sources = {source}};
   if (earlier) step.after.push_back(*earlier);
-  append(std::move(step), {source}, {target});
+  const bool lends = target.region == Region::kLent;
+  append(std::move(step), {source}, {lends ? Loan::of(target, layout()).slot : target});
 }
 
 void ScheduleBuilder::exchange(const Range& target, const Range& slot, const Range& source) {
@@ -232,8 +233,23 @@ void ScheduleBuilder::depend(Step& step, const Range& range, Access access) {
   }
 }
 
-void ScheduleBuilder::append(Step step, const std::vector<Range>& reads,
-                             const std::vector<Range>& writes) {
+std::vector<Range> ScheduleBuilder::with_loans(const std::vector<Range>& ranges) const {
+  std::vector<Range> result;
+  for (const Range& range : ranges) {
+    if (range.region != Region::kLent) {
+      result.push_back(range);
+      continue;
+    }
+    const Loan loan = Loan::of(range, layout());
+    result.insert(result.end(), {loan.tensors, loan.slot});
+  }
+  return result;
+}
+
+void ScheduleBuilder::append(Step step, const std::vector<Range>& lent_or_read,
+                             const std::vector<Range>& lent_or_written) {
+  const std::vector<Range> reads = with_loans(lent_or_read);
+  const std::vector<Range> writes = with_loans(lent_or_written);
   for (const Range& range : reads) depend(step, range, Access::kRead);
   for (const Range& range : writes) depend(step, range, Access::kWrite);
   std::sort(step.after.begin(), step.after.end());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/schedule/chunk_window.h"
+#include "comm/schedule/loan.h"
 #include "comm/schedule/schedule.h"
 
 namespace kolo {
@@ -81,6 +82,14 @@ class ScheduleBuilder {
   /// order, so that a slot has one offset on all of them.
   Range staging(std::size_t count);
 
+  /// A slot for up to `count` elements that are lent; as `staging`, beginning with the note.
+  Range loan_slot(std::size_t count) { return staging(loan_slot_count(count, layout().dtype)); }
+  /// Elements that `rank` contributes, lent by a slot that begins as `slot` does. Moving this
+  /// rank's contribution to it lends them. What hands it over hands over the tensors, too.
+  Range lent(int rank, std::size_t offset, std::size_t count, const Range& slot) const {
+    return {rank, Region::kLent, offset, count, slot.offset};
+  }
+
   /// A new payload that stands for `count` elements and takes at most `capacity` bytes. One made
   /// after another stands beside it: a range over both names both. Unless told what it holds as a
   /// rule, it is taken to be full.
@@ -151,7 +160,10 @@ class ScheduleBuilder {
   void append_recv(int peer, const Range& target);
 
   void append_codec(Step step);
-  void append(Step step, const std::vector<Range>& reads, const std::vector<Range>& writes);
+  /// What is lent in `ranges` gives way to what it stands for.
+  std::vector<Range> with_loans(const std::vector<Range>& ranges) const;
+  void append(Step step, const std::vector<Range>& lent_or_read,
+              const std::vector<Range>& lent_or_written);
   void depend(Step& step, const Range& range, Access access);
 
   Schedule schedule_;

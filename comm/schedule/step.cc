@@ -3,8 +3,8 @@
 namespace kolo {
 
 std::string_view to_string(Region region) {
-  static constexpr std::string_view kNames[] = {"bucket", "scratch", "user",
-                                                "input",  "staging", "payload"};
+  static constexpr std::string_view kNames[] = {"bucket",  "scratch", "user", "input",
+                                                "staging", "payload", "lent"};
   return kNames[static_cast<std::size_t>(region)];
 }
 

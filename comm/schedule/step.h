@@ -20,6 +20,7 @@ enum class Region : std::uint8_t {
   kStaging,  ///< Host: slots in the arena, for peers of the node to read and write. Device: private
              ///< pinned host memory that the network reads and writes.
   kPayload,  ///< Host: payloads of the bucket's codec, private to the rank and the run.
+  kLent,     ///< Host: what a rank contributes, for peers of the node to read: see loan.h.
 };
 
 /// `count` elements at `offset` of a region of `rank`'s memory.
@@ -28,6 +29,7 @@ struct Range {
   Region region = Region::kBucket;
   std::size_t offset = 0;
   std::size_t count = 0;
+  std::size_t slot = 0;  ///< kLent only: where its slot begins in kStaging.
 
   std::size_t end() const { return offset + count; }
   bool overlaps(const Range& other) const {
@@ -47,8 +49,8 @@ enum class StepKind : std::uint8_t {
   kAwait,     ///< Waits for flag `ordinal` from `peer`.
   kReduce,    ///< target = sources[0] op sources[1] op ..., in this order.
   kCopy,      ///< target = sources[0], between kBucket, kScratch and kStaging.
-  kPack,      ///< target = sources[0] (user or input), cast.
-  kUnpack,    ///< target (user) = sources[0] (possibly a peer's), cast.
+  kPack,      ///< target = sources[0] (user or input), cast; or lends these elements.
+  kUnpack,    ///< target (user) = sources[0] (possibly a peer's), cast; or = sources[0] (input).
   kExchange,  ///< mirrors[0] (user) = sources[0], a slot; and then target, the same slot, =
               ///< sources[1] (user or input). Both at once, for what is in the slot is in the
               ///< cache.

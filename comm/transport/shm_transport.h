@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "comm/base/mutex.h"
 #include "comm/transport/arena.h"
 #include "comm/transport/message_matcher.h"
 #include "comm/transport/shm_handshake.h"
@@ -91,6 +92,7 @@ class ShmTransport final : public Transport {
   std::vector<std::unique_ptr<Peer>> peers_;  ///< By local rank; `own_index_` is this rank.
   std::vector<int> local_of_rank_;            ///< -1: on another node.
   std::size_t own_index_ = 0;
+  Mutex commit_mutex_;  ///< Of what the own arena has committed.
   MessageMatcher matcher_;
   AbandonedRuns abandoned_;
   std::vector<ControlFrame> control_;

@@ -123,7 +123,7 @@ class NetworkTransport : public MessageTransport {
 /// peers of the same node ("mapped" peers, which always include this rank itself).
 ///
 /// Threads: one at a time, the one that drives the engine, calls everything, except `ring(rank())`,
-///          which any thread of the process may call.
+///          `memory` and `commit`, which any thread of the process may call.
 class Transport : public MessageTransport {
  public:
   virtual bool is_mapped(int peer) const = 0;
@@ -131,7 +131,12 @@ class Transport : public MessageTransport {
   /// The data region of a mapped peer's arena, at the address where it is mapped here.
   virtual std::span<std::byte> memory(int peer) = 0;
 
+  /// All of this rank's memory that mapped peers can read, at the same distance from
+  /// `memory(rank())` as here; that is a part of it.
+  virtual std::span<const std::byte> shared_memory() { return memory(rank()); }
+
   /// Commits memory for a range of this rank's own arena, so that touching it cannot fail later.
+  /// Threads: any.
   /// Errors: KoloError(kResources) that names the bytes needed and the limit.
   virtual void commit(std::size_t offset, std::size_t bytes) = 0;
 

@@ -42,6 +42,17 @@ SymbolicRuns combine(const SymbolicRuns& a, const SymbolicRuns& b) {
   return result;
 }
 
+bool is_same(const SymbolicRuns& a, const SymbolicRuns& b) {
+  std::size_t used_a = 0, used_b = 0;
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const std::size_t count = std::min(a[i].count - used_a, b[j].count - used_b);
+    if (a[i].value != b[j].value || a[i].element + used_a != b[j].element + used_b) return false;
+    if ((used_a += count) == a[i].count) ++i, used_a = 0;
+    if ((used_b += count) == b[j].count) ++j, used_b = 0;
+  }
+  return true;
+}
+
 Contents::Contents(SymbolicValue initial) { runs_.emplace(0, Start{std::move(initial), 0}); }
 
 SymbolicRuns Contents::read(std::size_t offset, std::size_t count) const {

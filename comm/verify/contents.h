@@ -37,6 +37,9 @@ using SymbolicRuns = std::vector<SymbolicRun>;
 /// where one of them is, or where they belong to different elements.
 SymbolicRuns combine(const SymbolicRuns& a, const SymbolicRuns& b);
 
+/// Whether `a` and `b`, which are equally long, are the same elements with the same values.
+bool is_same(const SymbolicRuns& a, const SymbolicRuns& b);
+
 /// A value for every element of one region of memory. Threads: one.
 class Contents {
  public:

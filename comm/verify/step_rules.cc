@@ -5,12 +5,21 @@
 
 #include <fmt/format.h>
 
+#include "comm/schedule/loan.h"
 #include "comm/verify/codec_rules.h"
 
 namespace kolo {
 namespace {
 
 using Complaint = std::optional<std::string>;
+
+std::vector<std::pair<Range, Access>> operands(const Step& step) {
+  std::vector<std::pair<Range, Access>> result;
+  for (const Range& source : step.sources) result.emplace_back(source, Access::kRead);
+  if (step.target.count > 0) result.emplace_back(step.target, Access::kWrite);
+  for (const Range& mirror : step.mirrors) result.emplace_back(mirror, Access::kWrite);
+  return result;
+}
 
 bool is_flag(const Step& step) {
   return step.kind == StepKind::kSignal || step.kind == StepKind::kAwait;
@@ -32,6 +41,8 @@ std::size_t size_of_region(const Schedule& schedule, Region region) {
       return schedule.layout.count;
     case Region::kInput:
       return schedule.layout.out_of_place ? schedule.layout.count : 0;
+    case Region::kLent:
+      return schedule.layout.is_on_device() ? 0 : schedule.layout.count;
     case Region::kPayload:
       return schedule.payloads.empty() ? 0 : schedule.payloads.back().end();
   }
@@ -69,10 +80,12 @@ Complaint check_user_range(const Step& step, const Range& range, Access access,
   if (range.region == Region::kInput && access == Access::kWrite) {
     return "writes to tensors that are only read";
   }
+  const bool is_user = schedule.layout.placement == Placement::kUser;
   const bool is_packed = step.kind == StepKind::kPack && range != step.target;
-  const bool is_unpacked = step.kind == StepKind::kUnpack && range == step.target;
-  const bool is_reduced =
-      step.kind == StepKind::kReduce && schedule.layout.placement == Placement::kUser;
+  const bool is_copied =
+      range.region == Region::kInput && range.offset == step.target.offset && is_user;
+  const bool is_unpacked = step.kind == StepKind::kUnpack && (range == step.target || is_copied);
+  const bool is_reduced = step.kind == StepKind::kReduce && is_user;
   const bool is_exchanged = step.kind == StepKind::kExchange && range != step.target;
   if (is_packed || is_unpacked || is_reduced || is_exchanged || step.kind == StepKind::kCodec) {
     return std::nullopt;
@@ -80,10 +93,29 @@ Complaint check_user_range(const Step& step, const Range& range, Access access,
   return "works in the caller's tensors";
 }
 
+// Peers read them as they are, and whoever lends them says which they are.
+Complaint check_lent_range(const Step& step, const Range& range, Access access,
+                           const Schedule& schedule) {
+  const Loan loan = Loan::of(range, schedule.layout);
+  if (schedule.layout.placement != Placement::kUser) return "lends elements that are cast";
+  if (loan.slot.end() > schedule.staging_count) return "lends by a slot beyond the end";
+  if (access == Access::kRead) {
+    const bool reads = step.kind == StepKind::kUnpack || step.kind == StepKind::kReduce ||
+                       step.kind == StepKind::kCopy || step.kind == StepKind::kSend;
+    return reads ? std::nullopt : Complaint("works in tensors that are lent");
+  }
+  if (step.kind != StepKind::kPack) return "writes to tensors that are lent";
+  if (step.sources.size() != 1 || step.sources[0] != loan.tensors) {
+    return "lends other elements than it says";
+  }
+  return std::nullopt;
+}
+
 Complaint check_range(const Step& step, const Range& range, Access access, const Schedule& schedule,
                       const ProcessGrid& grid, const VerifyOptions& options) {
   const bool on_device = schedule.layout.is_on_device();
-  const bool is_shared = range.region == Region::kBucket || range.region == Region::kStaging;
+  const bool is_shared = range.region == Region::kBucket || range.region == Region::kStaging ||
+                         range.region == Region::kLent;
   const bool own_only = on_device || is_message(step) || !is_shared ||
                         (access == Access::kWrite && range == step.target);
   if (range.rank != schedule.rank && (own_only || !grid.same_node(schedule.rank, range.rank))) {
@@ -91,6 +123,7 @@ Complaint check_range(const Step& step, const Range& range, Access access, const
   }
   if (range.end() > size_of_region(schedule, range.region)) return "touches memory beyond the end";
   if (on_device) return check_device_range(step, range, options);
+  if (range.region == Region::kLent) return check_lent_range(step, range, access, schedule);
   if (range.region == Region::kUser || range.region == Region::kInput) {
     return check_user_range(step, range, access, schedule);
   }
@@ -164,11 +197,17 @@ Complaint check_native(const Step& step, const Schedule& schedule, const Process
 
 }  // namespace
 
-std::vector<std::pair<Range, Access>> accesses(const Step& step) {
+std::vector<std::pair<Range, Access>> accesses(const Step& step, const BucketLayout& layout) {
   std::vector<std::pair<Range, Access>> result;
-  for (const Range& source : step.sources) result.emplace_back(source, Access::kRead);
-  if (step.target.count > 0) result.emplace_back(step.target, Access::kWrite);
-  for (const Range& mirror : step.mirrors) result.emplace_back(mirror, Access::kWrite);
+  for (const auto& [range, access] : operands(step)) {
+    if (range.region != Region::kLent) {
+      result.emplace_back(range, access);
+      continue;
+    }
+    const Loan loan = Loan::of(range, layout);
+    result.emplace_back(loan.slot, access);
+    if (access == Access::kRead) result.emplace_back(loan.tensors, access);
+  }
   return result;
 }
 
@@ -185,7 +224,7 @@ std::optional<std::string> check_step(const Step& step, const Schedule& schedule
   const bool on_device = schedule.layout.is_on_device();
   if (on_device && is_flag(step)) return "hands over memory of a device by a flag";
   if (!on_device && step.kind == StepKind::kNative) return "is not for a bucket of the host";
-  for (const auto& [range, access] : accesses(step)) {
+  for (const auto& [range, access] : operands(step)) {
     if (auto wrong = check_range(step, range, access, schedule, grid, options)) return wrong;
   }
   if (step.kind == StepKind::kNative) return check_native(step, schedule, grid);

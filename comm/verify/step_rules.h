@@ -11,8 +11,9 @@
 
 namespace kolo {
 
-/// The ranges that one step reads and writes itself, without those that it hands to a peer.
-std::vector<std::pair<Range, Access>> accesses(const Step& step);
+/// The ranges that one step reads and writes itself, without those that it hands to a peer. Of lent
+/// ones, those that they stand for.
+std::vector<std::pair<Range, Access>> accesses(const Step& step, const BucketLayout& layout);
 
 /// The ranks that meet in a native step of `rank`, in ascending order.
 std::vector<int> meeting_members(const Step& step, int rank, const ProcessGrid& grid);

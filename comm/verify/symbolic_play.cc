@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/schedule/loan.h"
 #include "comm/verify/codec_play.h"
 #include "comm/verify/contents.h"
 #include "comm/verify/step_rules.h"
@@ -64,7 +65,7 @@ class Play {
         case StepKind::kAwait:
           break;
       }
-      for (const auto& [range, access] : accesses(line)) {
+      for (const auto& [range, access] : accesses(line, schedules_[0].layout)) {
         if (access != Access::kWrite) continue;
         if (auto wrong = write(node, result, range)) return wrong;
       }
@@ -166,7 +167,16 @@ class Play {
   }
 
   SymbolicRuns read(const Range& range) {
+    if (range.region == Region::kLent) return read_lent(range);
     return contents_[{range.rank, range.region}].read(range.offset, range.count);
+  }
+
+  /// What the tensors hold, if that is what was copied to the slot.
+  SymbolicRuns read_lent(const Range& range) {
+    const Loan loan = Loan::of(range, schedules_[0].layout);
+    const SymbolicRuns tensors = read(loan.tensors);
+    const SymbolicRuns copy = read({range.rank, Region::kStaging, loan.slot.offset, range.count});
+    return is_same(tensors, copy) ? tensors : SymbolicRuns{{.count = range.count}};
   }
 
   // Contributions start, and results end, in the caller's tensors.

@@ -47,6 +47,9 @@ class Verification {
   const Step& step(Node node) const { return steps_[node]; }
   std::size_t rank_of(Node node) const { return steps_.rank_of(node); }
   std::string at(Node node) const { return steps_.text(node); }
+  std::vector<std::pair<Range, Access>> accesses_of(Node node) const {
+    return accesses(step(node), schedules_[rank_of(node)].layout);
+  }
 
   std::optional<std::string> check_shape() const {
     if (static_cast<int>(schedules_.size()) != grid_.world_size())
@@ -228,7 +231,7 @@ class Verification {
     };
     std::map<std::pair<int, Region>, std::vector<Use>> uses;
     for (Node node = 0; node < steps_.size(); ++node) {
-      for (const auto& [range, access] : accesses(step(node))) {
+      for (const auto& [range, access] : accesses_of(node)) {
         uses[{range.rank, range.region}].push_back({range, access, node});
       }
     }
@@ -255,7 +258,7 @@ class Verification {
   std::optional<std::string> check_visits() const {
     for (Node node = 0; node < steps_.size(); ++node) {
       const std::size_t visitor = rank_of(node);
-      for (const auto& [range, access] : accesses(step(node))) {
+      for (const auto& [range, access] : accesses_of(node)) {
         const auto owner = static_cast<std::size_t>(range.rank);
         if (owner == visitor || range.count == 0) continue;
         if (!timing_.any_precedes(steps_.first(owner), steps_.first(owner + 1), node)) {

@@ -152,6 +152,12 @@ TEST_P(GoalShapes, AreReached) {
   }
 }
 
+TEST_P(GoalShapes, AreReachedByLending) {
+  CompileOptions options{.chunk_bytes = 512, .slot_bytes = 512, .cached_slot_bytes = 512};
+  options.link_costs.memory.latency_us = 0;
+  reach(options);
+}
+
 TEST_P(GoalShapes, AreReachedInUnevenParts) {
   constexpr std::uint32_t kSeed = 20261123;
   std::mt19937 random(kSeed);
@@ -166,10 +172,11 @@ TEST_P(GoalShapes, AreReachedInUnevenParts) {
     std::vector<std::size_t> counts(ranks);
     for (std::size_t& count : counts) count = below(3) == 0 ? 0 : below(200);
     const std::size_t most = below(2) == 0 ? 300 : 1 << 20;
-    const CompileOptions options{.chunk_bytes = 64 + below(300),
-                                 .slot_bytes = 64 + below(most),
-                                 .cached_slot_bytes = 64 + below(most),
-                                 .window = 1 + below(3)};
+    CompileOptions options{.chunk_bytes = 64 + below(300),
+                           .slot_bytes = 64 + below(most),
+                           .cached_slot_bytes = 64 + below(most),
+                           .window = 1 + below(3)};
+    if (below(2) == 0) options.link_costs.memory.latency_us = 0;  // All is lent.
     const DType dtype = below(2) == 0 ? DType::kFloat32 : DType::kBFloat16;
     expect_correct(collective().goal(counts, static_cast<int>(below(ranks))),
                    ProcessGrid::with_node_sizes(sizes), options, dtype,
@@ -204,9 +211,10 @@ TEST(AnyGoal, IsReachedByEveryAlgorithmThatServesIt) {
       offset += next.extent.count;
       goal.parts.push_back(std::move(next));
     }
-    const CompileOptions options{.slot_bytes = 64 + below(300),
-                                 .cached_slot_bytes = 64 + below(300),
-                                 .window = 1 + below(3)};
+    CompileOptions options{.slot_bytes = 64 + below(300),
+                           .cached_slot_bytes = 64 + below(300),
+                           .window = 1 + below(3)};
+    if (below(2) == 0) options.link_costs.memory.latency_us = 0;  // All is lent.
     for (const GoalAlgorithm* algorithm : goal_algorithms_of_all()) {
       for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
         expect_reached(goal, ProcessGrid::with_node_sizes(sizes),

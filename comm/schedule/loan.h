@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/schedule/bucket_layout.h"
+#include "comm/schedule/step.h"
+
+namespace kolo {
+
+/// What a range of Region::kLent stands for. A pack of tensors to such a range lends them: if peers
+/// can read them where they are, it leaves a note that says where, else it copies them to the slot.
+/// Only the run knows which it was, so whoever reads the range depends on both.
+///
+///   slot   note | copy
+///          ^ kWireAlignment bytes
+struct Loan {
+  Range tensors;  ///< In kUser, or of a bucket out of place in kInput.
+  Range slot;     ///< In kStaging: the note and the copy.
+
+  /// Of elements of a bucket of this layout.
+  static Loan of(const Range& lent, const BucketLayout& layout);
+};
+
+/// The elements of a slot for `count` lent ones.
+std::size_t loan_slot_count(std::size_t count, DType dtype);
+
+/// Where element 0 of the bucket would be if it lay before those that are lent, in bytes from the
+/// beginning of their rank's memory; see `Transport::memory`.
+struct LoanNote {
+  std::int64_t origin = 0;
+};
+
+}  // namespace kolo

@@ -1,0 +1,145 @@
+#include "comm/schedule/loan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/goals/compile_goal.h"
+#include "comm/schedule/executor.h"
+#include "tests/support/in_process_transport.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kPart = 5000;
+
+/// One tensor of float32 for results and one for contributions. Each pointer is where element 0 of
+/// the bucket would be.
+class OneTensor final : public Packer {
+ public:
+  OneTensor(float* data, const float* input) : data_(data), input_(input) {}
+
+  void pack(std::size_t offset, std::size_t count, void* bucket) override {
+    std::copy_n(input_ + offset, count, static_cast<float*>(bucket));
+    packed_ += count;
+  }
+  void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores) override {
+    std::copy_n(static_cast<const float*>(bucket), count, data_ + offset);
+  }
+  Piece piece(std::size_t offset, std::size_t count) override {
+    return {.data = reinterpret_cast<std::byte*>(data_ + offset),
+            .input = reinterpret_cast<const std::byte*>(input_ + offset),
+            .count = count};
+  }
+  /// Elements that were copied to slots.
+  std::size_t packed() const { return packed_; }
+
+ private:
+  float* data_;
+  const float* input_;
+  std::size_t packed_ = 0;
+};
+
+enum class Where { kInArena, kElsewhere, kScaled };
+
+/// A rank that contributes its part to an all-gather, from the end of its arena or from elsewhere.
+class GatheringRank {
+ public:
+  GatheringRank(InProcessHub& hub, int rank, Where where)
+      : transport_(hub.transport(rank)), executor_(*transport_) {
+    const auto ranks = static_cast<std::size_t>(hub.grid().world_size());
+    const std::vector<std::size_t> counts(ranks, kPart);
+    const BucketLayout layout{
+        .count = ranks * kPart, .placement = Placement::kUser, .out_of_place = true};
+    Schedule schedule =
+        compile_goal(rank, Goal::all_gather(counts), layout, hub.grid(), {}, "direct");
+    result_.resize(layout.count);
+    elsewhere_.resize(kPart);
+    const auto arena = transport_->memory(rank);
+    input_ = where == Where::kInArena
+                 ? reinterpret_cast<float*>(arena.data() + arena.size() - kPart * sizeof(float))
+                 : elsewhere_.data();
+    tensor_ = std::make_shared<OneTensor>(result_.data(),
+                                          input_ - static_cast<std::size_t>(rank) * kPart);
+    executor_.add(std::move(schedule),
+                  {.name = "x", .packs_contributions = where == Where::kScaled, .packer = tensor_});
+  }
+  ~GatheringRank() { transport_->shutdown(false); }
+  GatheringRank(const GatheringRank&) = delete;
+  GatheringRank& operator=(const GatheringRank&) = delete;
+
+  void start(float value, std::uint64_t iteration) {
+    std::fill_n(input_, kPart, value);
+    executor_.start(0, iteration);
+  }
+  bool poll() {
+    transport_->poll();
+    executor_.poll();
+    return !executor_.busy();
+  }
+  float result_of(int rank, std::size_t index) const {
+    return result_[static_cast<std::size_t>(rank) * kPart + index];
+  }
+  std::size_t packed() const { return tensor_->packed(); }
+
+ private:
+  std::unique_ptr<Transport> transport_;
+  std::vector<float> result_, elsewhere_;
+  float* input_ = nullptr;
+  std::shared_ptr<OneTensor> tensor_;
+  Executor executor_;
+};
+
+// The ranks of a node need not be alike in it.
+TEST(Loan, IsReadWhereItIsOrFromASlot) {
+  InProcessHub hub(ProcessGrid::with_node_sizes({3, 1}));
+  const std::vector<Where> where{Where::kInArena, Where::kElsewhere, Where::kScaled,
+                                 Where::kInArena};
+  std::vector<std::unique_ptr<GatheringRank>> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    ranks.push_back(
+        std::make_unique<GatheringRank>(hub, rank, where[static_cast<std::size_t>(rank)]));
+  }
+  for (std::uint64_t iteration = 0; iteration < 3; ++iteration) {
+    const auto value = [&](int rank) {
+      return static_cast<float>(10 * iteration) + static_cast<float>(rank);
+    };
+    for (int rank = 0; rank < 4; ++rank) {
+      ranks[static_cast<std::size_t>(rank)]->start(value(rank), iteration);
+    }
+    for (bool done = false; !done;) {
+      done = true;
+      for (const auto& rank : ranks) done = rank->poll() && done;
+    }
+    for (const auto& rank : ranks) {
+      for (int from = 0; from < 4; ++from) {
+        for (const std::size_t index : {std::size_t{0}, kPart / 2, kPart - 1}) {
+          ASSERT_EQ(rank->result_of(from, index), value(from)) << "iteration " << iteration;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(ranks[0]->packed(), 0U);
+  EXPECT_EQ(ranks[1]->packed(), 3 * kPart);
+  EXPECT_EQ(ranks[2]->packed(), 2 * 3 * kPart) << "for others and for itself";
+}
+
+// The caller may write it again then.
+TEST(Loan, EndsWhenItHasBeenRead) {
+  InProcessHub hub(ProcessGrid::with_node_sizes({2}));
+  GatheringRank lender(hub, 0, Where::kInArena), reader(hub, 1, Where::kInArena);
+  lender.start(1, 0);
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(lender.poll());
+  reader.start(2, 0);
+  while (!lender.poll()) reader.poll();
+  while (!reader.poll()) lender.poll();
+  EXPECT_EQ(reader.result_of(0, kPart - 1), 1);
+}
+
+}  // namespace
+}  // namespace kolo
