@@ -32,6 +32,9 @@ int Runtime::local_size() const { return runtime_->grid().local_size(rank()); }
 int Runtime::node() const { return runtime_->grid().node(rank()); }
 int Runtime::num_nodes() const { return runtime_->grid().num_nodes(); }
 const Options& Runtime::options() const { return runtime_->options(); }
+std::shared_ptr<std::byte[]> Runtime::allocate(std::size_t bytes) {
+  return runtime_->allocate(bytes);
+}
 std::string Runtime::link_costs() const { return to_string(runtime_->costs()); }
 Device* Runtime::device() const { return runtime_->device(); }
 

@@ -324,8 +324,8 @@ const std::vector<OptionEntry>& option_table() {
                    "address space of a rank's arena; memory is committed when it is used",
                    &Options::arena_bytes, kLeastArena),
       bytes_option("group_arena_bytes",
-                   "address space of the arenas of all groups that a rank is in; memory is "
-                   "committed when it is used",
+                   "address space of the arenas of all groups that a rank is in, and of what "
+                   "`allocate` gives; memory is committed when it is used",
                    &Options::group_arena_bytes, kLeastArena),
       text_option("timeline", "PATH",
                   "writes the buckets and waits of each iteration to PATH.RANK, as trace events "

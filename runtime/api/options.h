@@ -66,7 +66,8 @@ struct Options {
   std::size_t network_window = std::size_t{1} << 20;
   /// Address space of a rank's arena. Memory is committed when a plan needs it.
   std::size_t arena_bytes = std::size_t{16} << 30;
-  /// Address space of the arenas of all groups that a rank is in.
+  /// Address space of the arenas of all groups that a rank is in, and of what `Runtime::allocate`
+  /// gives.
   std::size_t group_arena_bytes = std::size_t{16} << 30;
   /// Path for the timeline: the buckets and waits of each iteration are written to PATH.RANK, as
   /// trace events for Perfetto. Empty: none.

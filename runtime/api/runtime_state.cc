@@ -201,6 +201,9 @@ RuntimeState::RuntimeState(Rendezvous& rendezvous, Options options)
               connection_.calibration, connection_.limits,
               connection_.plane ? &*connection_.plane : nullptr, &team_, threads_.count(),
               {.control_switch = &switch_, .pulse = &pulse_}),
+      local_arena_(std::make_shared<LocalArena>(
+          connection_.limits.arena_bytes,
+          connection_.limits.arena_bytes + options_.group_arena_bytes)),
       engines_(engine_, switch_,
                {.transport = *connection_.transport,
                 .grid = connection_.grid,
@@ -210,8 +213,7 @@ RuntimeState::RuntimeState(Rendezvous& rendezvous, Options options)
                 .team = &team_,
                 .user_threads = threads_.count(),
                 .pulse = &pulse_},
-               connection_.limits.arena_bytes,
-               connection_.limits.arena_bytes + options_.group_arena_bytes),
+               *local_arena_),
       driver_(
           std::make_shared<Driver>(engines_, *connection_.transport, connection_.wait, threads_)),
       world_(std::make_shared<MemberState>(*this)),
@@ -264,6 +266,17 @@ std::shared_ptr<GroupEngine> RuntimeState::found(const std::string& name,
                    .what = fmt::format("not all members have founded it within {} ms; "
                                        "operation_timeout sets this limit",
                                        options_.operation_timeout.count())});
+}
+
+std::shared_ptr<std::byte[]> RuntimeState::allocate(std::size_t bytes) {
+  Transport& transport = *connection_.transport;
+  const std::size_t offset = local_arena_->allocate(bytes);
+  // Owns the place before anything throws.
+  std::shared_ptr<std::byte[]> memory(
+      transport.memory(rank()).data() + offset,
+      [arena = local_arena_, offset](std::byte*) { arena->release(offset); });
+  transport.commit(offset, bytes);
+  return memory;
 }
 
 std::unique_ptr<Watchdog> RuntimeState::make_watchdog() {

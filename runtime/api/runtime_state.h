@@ -124,6 +124,8 @@ class RuntimeState {
   /// Waits for a group until all its members have come.
   std::shared_ptr<GroupEngine> found(const std::string& name, const std::vector<int>& ranks,
                                      std::size_t arena_bytes);
+  /// As `Runtime::allocate`.
+  std::shared_ptr<std::byte[]> allocate(std::size_t bytes);
 
  private:
   void abort(std::string_view why);
@@ -140,6 +142,7 @@ class RuntimeState {
   ControlSwitch switch_;
   Pulse pulse_;
   Engine engine_;
+  const std::shared_ptr<LocalArena> local_arena_;  // shared with what is allocated in it
   Engines engines_;
   const std::shared_ptr<Driver> driver_;
   Mutex mutex_;

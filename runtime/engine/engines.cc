@@ -39,13 +39,12 @@ GroupEngine::GroupEngine(const Shared& shared, GroupMembers members, const Trans
 // --- Engines ------------------------------------------------------------------------------------
 
 Engines::Engines(Engine& job, ControlSwitch& control_switch, const GroupEngine::Shared& shared,
-                 std::size_t first_byte, std::size_t end_byte)
+                 LocalArena& arena)
     : job_(job),
       switch_(control_switch),
       shared_(shared),
-      first_byte_(first_byte),
       founder_(shared.transport.rank(), patience_of(shared.options)),
-      arena_(end_byte - first_byte, "a group", "group_arena_bytes (KOLO_GROUP_ARENA_BYTES)") {
+      arena_(arena) {
   ensure(switch_.open(founders_inbox_) == ControlSwitch::kFounders, "another inbox came first");
 }
 
@@ -158,11 +157,11 @@ GroupPlace Engines::take_place(const GroupFounding& founding) {
          .what = fmt::format("a rank can be in {} groups at a time; release some", kMostGroups)});
   }
   const GroupLayout layout = layout_of(founding);
-  GroupPlace place{.arena_offset = first_byte_ + arena_.allocate(layout.total_bytes)};
+  GroupPlace place{.arena_offset = arena_.allocate(layout.total_bytes)};
   try {
     GroupTransport::clear(shared_.transport, place.arena_offset, layout);
   } catch (...) {
-    arena_.release(place.arena_offset - first_byte_);
+    arena_.release(place.arena_offset);
     throw;
   }
   if (free_buckets_.empty()) free_buckets_.insert(next_buckets_++);
@@ -193,7 +192,7 @@ void Engines::decide(GroupFounder::Outcome outcome) {
 }
 
 void Engines::give_back(const GroupPlace& place) {
-  arena_.release(place.arena_offset - first_byte_);
+  arena_.release(place.arena_offset);
   free_buckets_.insert((place.first_bucket - kMaxBuckets) / kGroupBuckets);
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/group/group_founder.h"
-#include "fusion/arena.h"
+#include "fusion/local_arena.h"
 #include "fusion/ready_queue.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/ticket_state.h"
@@ -73,9 +73,9 @@ struct GroupFounding {
 /// Threads: `submit` any; everything else the driver's (see `Driver`).
 class Engines {
  public:
-  /// Groups have the part of the arena from `first_byte` to `end_byte`. `job` outlives it.
+  /// Groups lie in `arena`. It and `job` outlive the engines.
   Engines(Engine& job, ControlSwitch& control_switch, const GroupEngine::Shared& shared,
-          std::size_t first_byte, std::size_t end_byte);
+          LocalArena& arena);
   ~Engines();
   Engines(const Engines&) = delete;
   Engines& operator=(const Engines&) = delete;
@@ -128,10 +128,9 @@ class Engines {
   Engine& job_;
   ControlSwitch& switch_;
   const GroupEngine::Shared shared_;
-  const std::size_t first_byte_;
   ControlInbox founders_inbox_;
   GroupFounder founder_;
-  ArenaAllocator arena_;
+  LocalArena& arena_;
   std::set<std::uint32_t> free_buckets_;  // first ones of ranges that groups have given back
   std::uint32_t next_buckets_ = 0;        // ranges that were never taken follow
   ReadyQueue<std::shared_ptr<GroupFounding>> submitted_;

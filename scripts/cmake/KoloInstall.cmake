@@ -20,6 +20,7 @@ set(public_headers
   comm/rendezvous/rendezvous.h
   fusion/gradient.h
   runtime/api/compression_stats.h
+  runtime/api/gradient_set.h
   runtime/api/kolo.h
   runtime/api/options.h
   runtime/api/plan_summary.h

@@ -103,17 +103,19 @@ class GroupJob {
           engine(*transport, job.hub_.grid(), {job.clock_, job.clock_}, job.options_,
                  job.calibration_, kLimits, nullptr, nullptr, nullptr,
                  {.control_switch = &control_switch}),
+          arena(kJobArena, kJobArena + groups_arena),
           engines(engine, control_switch,
                   {.transport = *transport,
                    .grid = job.hub_.grid(),
                    .clocks = {job.clock_, job.clock_},
                    .options = job.options_,
                    .calibration = job.calibration_},
-                  kJobArena, kJobArena + groups_arena) {}
+                  arena) {}
 
     std::unique_ptr<Transport> transport;
     ControlSwitch control_switch;
     Engine engine;
+    LocalArena arena;
     Engines engines;
   };
 

@@ -16,7 +16,7 @@ class LoneEngine {
                   .options = options_,
                   .calibration = calibration_,
                   .pulse = pulse},
-                 0, 0) {}
+                 arena_) {}
 
   Engines& engines() { return engines_; }
 
@@ -24,6 +24,7 @@ class LoneEngine {
   const Options options_;
   const Calibration calibration_;
   ControlSwitch switch_;
+  LocalArena arena_{0, 0};
   Engines engines_;
 };
 
