@@ -92,14 +92,21 @@ std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& 
   std::vector<std::string> all;
   if (options.what.verb != Verb::kAllReduce) {
     all.emplace_back(
-        options.what.verb == Verb::kBroadcast
-            ? "in place, in the caller's memory; rank 0 is the root"
+        options.what.verb == Verb::kBroadcast ? "in place; rank 0 is the root"
         : options.what.verb == Verb::kSendRecv
             ? "ranks r and n-1-r send to each other in turns; time: there and back; busbw: one way"
         : options.what.verb == Verb::kSparseRows
             ? "size and bandwidths: of the table, with other rows at each call; mpi: an all-reduce "
               "of the table; algo: what was exchanged"
-            : "out of place, in the caller's memory; rank 0 is the root where there is one");
+            : "out of place; rank 0 is the root where there is one");
+    if (std::ranges::any_of(options.homes, in_arena)) {
+      all.emplace_back("arena: ranks of a node read each other's buffers; peers' are private");
+    }
+    if (compares("streaming")) {
+      all.emplace_back(
+          "streaming, from 64 KiB on: the copies and additions that no rank can avoid, in private "
+          "memory; a reference, no lower bound");
+    }
     all.emplace_back("p99: of rows with at least 100 iterations");
     return all;
   }
@@ -225,7 +232,19 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
                                     "streaming is a reference inside a node"
                                   : ""))
       ->delimiter(',');
-  if (sums_gradients) add_all_reduce_options();
+  if (!sums_gradients) homes_ = {std::string(to_string(Home::kUser))};
+  if (sums_gradients) {
+    add_all_reduce_options();
+  } else if (verb != Verb::kSendRecv && verb != Verb::kSparseRows) {
+    command_
+        .add_option("--memory", homes_,
+                    "Where buffers lie, comma-separated: user (the caller's, private) and arena "
+                    "(allocated by Kolo: ranks of a node read each other's). Peers are measured in "
+                    "the caller's memory")
+        ->delimiter(',')
+        ->check(CLI::IsMember({to_string(Home::kUser), to_string(Home::kArena)}))
+        ->capture_default_str();
+  }
   command_
       .add_option("--iterations", options_.iterations,
                   fmt::format("Timed iterations of a row; 0: by size, within --seconds, and at "
@@ -309,13 +328,12 @@ void CollectiveCommand::resolve() {
   options_.what.dtype = *dtype;
   options_.what.op = *op;
   options_.homes.clear();
+  for (const std::string& home : homes_) options_.homes.push_back(parse_home(home));
   if (verb_ == Verb::kAllReduce) {
     options_.what.wire = runtime_.wire_dtype;
-    for (const std::string& home : homes_) options_.homes.push_back(parse_home(home));
     if (out_of_place_) options_.places.push_back(false);
     if (!fits_gradients(options_.what)) measure_calls();
   } else {
-    options_.homes = {Home::kUser};
     options_.places = {verb_ == Verb::kBroadcast};
   }
   options_.sizes = parse_sizes("--sizes", sizes_);

@@ -29,18 +29,21 @@ GradientSet register_one(Runtime& runtime, const CollectiveCase& what, void* dat
       {.op = what.op, .wire_dtype = what.wire, .compression = "none"});
 }
 
-/// By a call of its own, in the caller's memory.
+/// By a call of its own, in the caller's memory or in memory that the runtime allocates.
 class CallRun final : public CollectiveRun {
  public:
   CallRun(Runtime& runtime, const CollectiveCase& what)
       : runtime_(runtime),
         what_(what),
-        name_(fmt::format("{} {} bytes{}", to_string(what.verb), what.bytes,
-                          what.in_place ? " in place" : "")),
+        name_(fmt::format("{} {} {} bytes{}", to_string(what.verb), to_string(what.home),
+                          what.bytes, what.in_place ? " in place" : "")),
         reduction_(what.op, {.before = what.op == ReduceOp::kPremulSum
                                            ? static_cast<double>(scale_of(runtime.rank()))
                                            : 1.0}),
-        memory_(what, runtime.rank(), runtime.world_size()),
+        memory_(in_arena(what.home)
+                    ? CallerMemory(what, runtime.rank(), runtime.world_size(),
+                                   [&](std::size_t bytes) { return runtime.allocate(bytes); })
+                    : CallerMemory(what, runtime.rank(), runtime.world_size())),
         counts_(counts_of(what, runtime.rank(), runtime.world_size())) {}
 
   void write(const void* elements) override { memory_.write(elements); }

@@ -85,7 +85,10 @@ std::vector<std::unique_ptr<CollectiveSystem>> Peers::connect(Runtime& runtime) 
 std::vector<std::string> Peers::known(Verb verb) {
   std::vector<std::string> names;
   for (const auto& [name, make] : makers()) {
-    if (verb == Verb::kAllReduce || name == "mpi") names.push_back(name);
+    const bool is_streamed = verb != Verb::kSendRecv && verb != Verb::kSparseRows;
+    if (verb == Verb::kAllReduce || name == "mpi" || (name == "streaming" && is_streamed)) {
+      names.push_back(name);
+    }
   }
   return names;
 }

@@ -26,7 +26,7 @@ class Peers {
   std::vector<std::unique_ptr<CollectiveSystem>> connect(Runtime& runtime) const;
 
   /// Names that this build knows: for an all-reduce "limit", "streaming" and, if it has them,
-  /// "mpi", "gloo" and "nccl"; for the other collectives "mpi".
+  /// "mpi", "gloo" and "nccl"; for the other collectives "mpi" and "streaming".
   static std::vector<std::string> known(Verb verb = Verb::kAllReduce);
 
  private:

@@ -49,12 +49,14 @@ inline constexpr std::size_t kLeastBoundBytes = std::size_t{64} << 10;
 ///         KoloError(kIo) if a neighbour cannot be reached; those of `network_address`.
 std::unique_ptr<CollectiveSystem> make_wire_limit(Runtime& runtime);
 
-/// A reference inside a node: with P ranks and S bytes, each rank reads P streams of S/P bytes,
-/// adds them and writes P streams of S/P bytes, in private memory. That is the traffic of an
-/// all-reduce in which each rank sums one part of all buffers and writes the result to all of them,
-/// without flags and without cache lines that move between cores.
+/// A reference inside a node: the copies and additions that no rank can avoid, in private memory,
+/// without flags and without cache lines that move between cores. With P ranks and S bytes:
 ///
-/// It is not a lower bound: its streams lie in private memory, so an all-reduce over shared buffers
+///   all-reduce               each rank reads P streams of S/P bytes, adds them and writes P
+///   streams reduce, reduce-scatter   the same, but it writes one stream all others each rank
+///   copies what it receives, its own part included
+///
+/// It is not a lower bound: its streams lie in private memory, so a collective over shared buffers
 /// finds lines in a shared cache that each stream here must load for itself.
 ///
 /// If ranks outnumber the cores, as many ranks as there are cores move the streams of all, because

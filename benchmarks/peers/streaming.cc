@@ -21,27 +21,25 @@ constexpr std::chrono::microseconds kRest{200};
 class StreamingRun final : public CollectiveRun {
  public:
   StreamingRun(Runtime& runtime, const CollectiveCase& what, Stores stores)
-      : runtime_(runtime), stores_(stores), bytes_(what.bytes) {
-    const auto ranks = static_cast<std::size_t>(runtime.local_size());
-    const auto me = static_cast<std::size_t>(runtime.local_rank());
-    const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
-    part_count_ = (what.bytes / sizeof(float) + ranks - 1) / ranks;
-    // One line more than a part, so that streams do not map to the same sets of a cache.
-    stride_ = (part_count_ * sizeof(float) / kMemoryAlignment + 1) * kMemoryAlignment;
-    const std::size_t workers = std::min(ranks, cores);
-    for (std::size_t rank = me; me < workers && rank < ranks; rank += workers) {
-      streams_.push_back(make_streams(ranks, what.in_place));
+      : runtime_(runtime), stores_(stores) {
+    const int ranks = runtime.local_size();
+    const int me = runtime.local_rank();
+    bytes_ = counts_of(what, me, ranks).contributed * size_of(what.dtype);
+    const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    const int workers = std::min(ranks, cores);
+    for (int rank = me; me < workers && rank < ranks; rank += workers) {
+      streams_.push_back(make_streams(what, rank, ranks));
     }
   }
 
   void write(const void* elements) override {
-    const std::size_t part_bytes = part_count_ * sizeof(float);
     for (const Streams& streams : streams_) {
-      std::size_t offset = 0;
-      for (std::byte* part = streams.contribution.data(); offset < bytes_; part += stride_) {
-        const std::size_t bytes = std::min(part_bytes, bytes_ - offset);
-        std::memcpy(part, static_cast<const std::byte*>(elements) + offset, bytes);
-        offset += bytes;
+      const std::size_t bytes = streams.count * sizeof(float);
+      for (std::size_t i = 0; i < streams.in.size(); ++i) {
+        std::byte* const stream = streams.contribution.data() + i * stride(streams.count);
+        for (std::size_t at = 0; bytes_ > 0 && at < bytes; at += bytes_) {
+          std::memcpy(stream + at, elements, std::min(bytes_, bytes - at));
+        }
       }
     }
   }
@@ -56,7 +54,7 @@ class StreamingRun final : public CollectiveRun {
   }
   void run() override {
     for (const Streams& streams : streams_) {
-      streaming_sum(streams.in, streams.out, part_count_, stores_);
+      streaming_sum(streams.in, streams.out, streams.count, stores_);
     }
   }
   std::string algorithm() const override {
@@ -66,30 +64,46 @@ class StreamingRun final : public CollectiveRun {
  private:
   /// The streams of one rank.
   struct Streams {
+    std::size_t count = 0;  ///< Floats per stream.
     HostMemory contribution;
-    HostMemory sum;  ///< Null in place.
+    HostMemory result;  ///< Null in place.
     std::vector<const float*> in;
     std::vector<float*> out;
   };
 
-  Streams make_streams(std::size_t ranks, bool in_place) const {
+  /// Bytes from one stream to the next: one line more than a stream, so that they do not map to the
+  /// same sets of a cache.
+  static std::size_t stride(std::size_t count) {
+    return (count * sizeof(float) / kMemoryAlignment + 1) * kMemoryAlignment;
+  }
+
+  static Streams make_streams(const CollectiveCase& what, int rank, int ranks) {
+    const auto parts = static_cast<std::size_t>(ranks);
+    const bool sums = reduces(what.verb);
+    const std::size_t sources = sums ? parts : 1;
+    const std::size_t targets = what.verb == Verb::kAllReduce ? parts : 1;
+    const bool is_there = what.verb == Verb::kBroadcast && counts_of(what, rank, ranks).contributed;
+    const std::size_t received = is_there ? 0 : counts_of(what, rank, ranks).received;
     Streams streams;
-    streams.contribution = HostMemory(ranks * stride_);
-    if (!in_place) streams.sum = HostMemory(ranks * stride_);
+    streams.count = sums ? (what.bytes / sizeof(float) + parts - 1) / parts
+                         : received * size_of(what.dtype) / sizeof(float);
+    const bool is_in_place = what.in_place && sums;
+    streams.contribution = HostMemory(sources * stride(streams.count));
+    if (!is_in_place) streams.result = HostMemory(targets * stride(streams.count));
     std::byte* const source = streams.contribution.data();
-    std::byte* const target = in_place ? source : streams.sum.data();
-    for (std::size_t part = 0; part < ranks; ++part) {
-      streams.in.push_back(reinterpret_cast<const float*>(source + part * stride_));
-      streams.out.push_back(reinterpret_cast<float*>(target + part * stride_));
+    std::byte* const target = is_in_place ? source : streams.result.data();
+    for (std::size_t i = 0; i < sources; ++i) {
+      streams.in.push_back(reinterpret_cast<const float*>(source + i * stride(streams.count)));
+    }
+    for (std::size_t i = 0; i < targets; ++i) {
+      streams.out.push_back(reinterpret_cast<float*>(target + i * stride(streams.count)));
     }
     return streams;
   }
 
   Runtime& runtime_;
   Stores stores_;
-  std::size_t bytes_;           ///< Of the contribution.
-  std::size_t part_count_ = 0;  ///< Floats per stream.
-  std::size_t stride_ = 0;      ///< Bytes from one stream to the next.
+  std::size_t bytes_ = 0;  ///< Of the contribution.
   std::vector<Streams> streams_;
 };
 
