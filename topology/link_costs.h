@@ -77,6 +77,8 @@ struct LinkCosts {
   }
   double bucket_us = 0.2;  ///< Time of a rank for each bucket, whatever its size.
   double step_us = 0.05;   ///< Time of each step of a schedule, beside its bytes.
+  /// Time of the system call by which a rank reads private memory of a peer, beside its bytes.
+  double private_read_us = 2;
   /// Cores that each rank has to itself; less than 1 where a machine has more ranks than cores. The
   /// ranks of such a machine handle messages one after the other, and select what a sparse exchange
   /// sends.

@@ -28,10 +28,13 @@ std::vector<SumShare> shares_of(const Goal& goal, const BucketLayout& layout, bo
   return shares;
 }
 
-/// Lending saves the way through a slot, and makes the holder wait for a reply: a flag there and
-/// one back.
-std::size_t least_lent(const MemoryCost& memory) {
-  return static_cast<std::size_t>(2 * memory.latency_us * memory.slot_bytes_per_us);
+/// Lending mapped memory saves the way through a slot, and makes the holder wait for a reply: a
+/// flag there and one back. Lending private memory saves the way of the bytes from core to core,
+/// and takes a call to the system.
+LeastLent least_lent(const LinkCosts& costs) {
+  const MemoryCost& memory = costs.memory;
+  return {.mapped = static_cast<std::size_t>(2 * memory.latency_us * memory.slot_bytes_per_us),
+          .unmapped = static_cast<std::size_t>(costs.private_read_us * memory.shared_bytes_per_us)};
 }
 
 class SlicePlan {
@@ -42,7 +45,7 @@ class SlicePlan {
         grid_(context.grid),
         rules_(rules),
         node_(context.grid.node(rank)),
-        least_lent_(least_lent(context.options.link_costs.memory)),
+        least_lent_(least_lent(context.options.link_costs)),
         shares_(shares_of(goal, layout, rules.in_shares)),
         moves_(moves_of(shares_)) {
     const std::size_t memory = slot_bytes(layout.bytes(), context.options);
@@ -135,7 +138,7 @@ class SlicePlan {
   const ProcessGrid& grid_;
   const SliceRules& rules_;
   int node_;
-  std::size_t least_lent_;
+  LeastLent least_lent_;
   std::vector<SumShare> shares_;
   std::vector<Move> moves_;
   // While slots are counted a share is one piece.

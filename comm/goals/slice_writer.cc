@@ -44,6 +44,8 @@ class Writer {
       builder_.recv(*slice.sender, in_slot(slice));
     } else if (!slice.addends.empty()) {
       sum(slice);
+    } else if (slices_.is_lent(slice)) {
+      builder_.lend(in_slot(slice), slices_.is_lent_for_copies(slice));
     } else if (slices_.needs_slot(slice)) {
       builder_.move(in_slot(slice), input(slice));
     }

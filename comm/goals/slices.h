@@ -40,6 +40,12 @@ struct Slice {
   bool is_private() const { return readers.empty() && recipients.empty(); }
 };
 
+/// From how many bytes on a contribution is lent to its readers.
+struct LeastLent {
+  std::size_t mapped = 0;    ///< If it lies in the arena.
+  std::size_t unmapped = 0;  ///< If it does not, and they can read it all the same.
+};
+
 /// The slices of a collective, in an order in which each comes after those that it is made of.
 ///
 /// All ranks append their steps in this order, so that the flags of two ranks agree and nobody
@@ -49,8 +55,7 @@ struct Slice {
 /// Threads: one. Cost: memory grows with the slices that the node holds.
 class Slices {
  public:
-  /// Contributions of `least_lent` bytes and more are lent to their readers.
-  Slices(const BucketLayout& layout, const ProcessGrid& grid, int node, std::size_t least_lent)
+  Slices(const BucketLayout& layout, const ProcessGrid& grid, int node, const LeastLent& least_lent)
       : layout_(layout), grid_(grid), node_(node), least_lent_(least_lent) {}
 
   /// The number by which others name it as an addend; of no use outside its holder's node.
@@ -78,7 +83,11 @@ class Slices {
   /// Its slot is one of a loan, for readers that read it where it is if they can.
   bool is_lent(const Slice& slice) const {
     return slice.is_contribution() && !slice.readers.empty() &&
-           slice.piece.count * size_of(layout_.dtype) >= least_lent_;
+           bytes_of(slice) >= least_lent_.mapped;
+  }
+  /// Readers may also copy it from private memory.
+  bool is_lent_for_copies(const Slice& slice) const {
+    return slice.to_readers && bytes_of(slice) >= least_lent_.unmapped;
   }
   /// Whether `reader` tells the holder that it has read the slice. With two turns a holder hears
   /// of it in the next iteration, from ranks of which it reads something itself; but that is too
@@ -88,10 +97,14 @@ class Slices {
   }
 
  private:
+  std::size_t bytes_of(const Slice& slice) const {
+    return slice.piece.count * size_of(layout_.dtype);
+  }
+
   const BucketLayout& layout_;
   const ProcessGrid& grid_;
   int node_;
-  std::size_t least_lent_;
+  LeastLent least_lent_;
   std::vector<Slice> kept_;
   std::map<int, std::size_t> used_;  // slots, by holder
   std::size_t most_used_ = 0;

@@ -73,6 +73,10 @@ class GroupTransport final : public Transport {
   bool is_mapped(int peer) const override { return at(locals_, peer) >= 0; }
   std::span<std::byte> memory(int peer) override;
   std::span<const std::byte> shared_memory() override { return job_.shared_memory(); }
+  bool is_open_to_peers() override { return job_.is_open_to_peers(); }
+  void read_memory(int peer, std::uint64_t address, std::span<std::byte> to) override {
+    job_.read_memory(at(members_.ranks, peer), address, to);
+  }
   void commit(std::size_t offset, std::size_t bytes) override;
   void signal(int peer, std::uint32_t slot, std::uint64_t value) override;
   std::uint64_t signalled(int peer, std::uint32_t slot) const override;

@@ -42,7 +42,8 @@ std::optional<Range> tensor_operand(const Step& step) {
 
 HostRun::HostRun(Transport& transport, const Schedule& schedule, const Binding& binding,
                  std::size_t threads)
-    : schedule_(schedule),
+    : transport_(transport),
+      schedule_(schedule),
       binding_(binding),
       element_bytes_(size_of(schedule.layout.dtype)),
       turn_bytes_(arena_needs(schedule).turn_bytes),
@@ -82,13 +83,19 @@ bool HostRun::runs(const Schedule& schedule, const Step& step) {
 
 void HostRun::begin(std::uint64_t iteration) {
   turn_offset_ = binding_.staging_offset + iteration % schedule_.staging_turns * turn_bytes_;
+  is_open_ = transport_.is_open_to_peers();
 }
 
 std::byte* HostRun::address(const Range& range) const {
   const std::size_t offset = range.offset * element_bytes_;
   if (range.region == Region::kScratch) return scratch_.get() + offset;
   std::byte* const arena = arenas_[static_cast<std::size_t>(range.rank)];
-  if (range.region == Region::kLent) return arena + note(range).origin + offset;
+  if (range.region == Region::kLent) {
+    const LoanNote& at = note(range);
+    std::byte* const origin =
+        at.is_private != 0 ? reinterpret_cast<std::byte*>(at.origin) : arena + at.origin;
+    return origin + offset;
+  }
   return arena + offset + (range.region == Region::kStaging ? turn_offset_ : binding_.arena_offset);
 }
 
@@ -104,16 +111,30 @@ void HostRun::lend(const KernelPiece& piece) {
   const Range slot = Loan::of(lent, schedule_.layout).slot;
   std::byte* const copy = address(slot) + kWireAlignment;
   const Packer::Piece tensor = binding_.packer->piece(lent.offset, lent.count);
-  const bool is_readable = !binding_.packs_contributions && tensor.count == lent.count &&
-                           lies_in(shared_, tensor.input, lent.count * element_bytes_);
-  if (!is_readable) {
+  const bool is_whole = !binding_.packs_contributions && tensor.count == lent.count;
+  const bool is_mapped = is_whole && lies_in(shared_, tensor.input, lent.count * element_bytes_);
+  const bool is_private = is_whole && !is_mapped && is_open_ && piece.step->for_copies;
+  if (!is_mapped && !is_private) {
     binding_.packer->pack(lent.offset + piece.first, piece.count,
                           copy + piece.first * element_bytes_);
   }
   if (piece.first > 0) return;
-  const std::byte* const arena = arenas_[static_cast<std::size_t>(lent.rank)];
-  note(lent).origin = (is_readable ? tensor.input : copy) - arena -
-                      static_cast<std::ptrdiff_t>(lent.offset * element_bytes_);
+  const std::byte* const from = is_mapped || is_private ? tensor.input : copy;
+  const std::byte* const base = is_private ? nullptr : arenas_[static_cast<std::size_t>(lent.rank)];
+  note(lent) = {.origin = from - base - static_cast<std::ptrdiff_t>(lent.offset * element_bytes_),
+                .is_private = is_private};
+}
+
+void HostRun::fetch(const Range& lent, const LoanNote& from) {
+  for (std::size_t at = lent.offset; at < lent.end();) {
+    const Packer::Piece piece = binding_.packer->piece(at, lent.end() - at);
+    if (piece.data != nullptr) {
+      transport_.read_memory(lent.rank,
+                             static_cast<std::uint64_t>(from.origin) + at * element_bytes_,
+                             {piece.data, piece.count * element_bytes_});
+    }
+    at += piece.count;
+  }
 }
 
 std::span<std::byte> HostRun::payload(const Range& range) const {
@@ -190,12 +211,7 @@ void HostRun::compute(const KernelPiece& piece, std::size_t thread) {
       }
       break;
     case StepKind::kUnpack:
-      if (source.region == Region::kInput) {
-        copy_input(source);
-      } else {
-        binding_.packer->unpack(target.offset, piece.count, address(source),
-                                binding_.unpack_stores);
-      }
+      unpack(target, source);
       break;
     case StepKind::kExchange:
       binding_.packs_contributions ? unpack_and_pack(piece) : exchange(piece);
@@ -203,6 +219,15 @@ void HostRun::compute(const KernelPiece& piece, std::size_t thread) {
     default:
       break;
   }
+}
+
+void HostRun::unpack(const Range& target, const Range& source) {
+  if (source.region == Region::kInput) return copy_input(source);
+  if (source.region == Region::kLent && source.rank != schedule_.rank) {
+    const LoanNote from = note(source);
+    if (from.is_private != 0) return fetch(source, from);
+  }
+  binding_.packer->unpack(target.offset, target.count, address(source), binding_.unpack_stores);
 }
 
 void HostRun::copy_input(const Range& input) {

@@ -50,8 +50,11 @@ class HostRun {
 
   LoanNote& note(const Range& lent) const;
   void lend(const KernelPiece& piece);
+  /// Copies what a peer lends from its private memory to this rank's tensors.
+  void fetch(const Range& lent, const LoanNote& from);
   CodecElements elements(const Range& range) const;
   void append_payloads(const Range& range, std::vector<std::span<std::byte>>& to) const;
+  void unpack(const Range& target, const Range& source);
   void copy_input(const Range& input);
   void exchange(const KernelPiece& piece);
   void unpack_and_pack(const KernelPiece& piece);
@@ -59,6 +62,7 @@ class HostRun {
   void reduce_tensor(const Step& step, std::size_t first, const Packer::Piece& tensor,
                      Operands& operands);
 
+  Transport& transport_;
   const Schedule& schedule_;
   const Binding& binding_;
   const std::size_t element_bytes_;
@@ -69,6 +73,7 @@ class HostRun {
   AlignedMemory scratch_;
   AlignedMemory payloads_;
   std::size_t turn_offset_;  // of this iteration's staging memory in the arena
+  bool is_open_ = false;     // peers can read private memory in this iteration
   std::vector<Operands> operands_;
   std::vector<std::span<std::byte>> payload_targets_, payload_sources_;  // of a codec step
 };

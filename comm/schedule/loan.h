@@ -8,9 +8,10 @@
 
 namespace kolo {
 
-/// What a range of Region::kLent stands for. A pack of tensors to such a range lends them: if peers
-/// can read them where they are, it leaves a note that says where, else it copies them to the slot.
-/// Only the run knows which it was, so whoever reads the range depends on both.
+/// What a range of Region::kLent stands for. A pack of tensors to such a range lends them: it
+/// leaves a note that says where the elements are. They stay where they are if peers can read them
+/// there, mapped in the arena or, to copy them, through the system. Else they are copied to the
+/// slot. Only the run knows which it was, so whoever reads the range depends on both.
 ///
 ///   slot   note | copy
 ///          ^ kWireAlignment bytes
@@ -25,10 +26,12 @@ struct Loan {
 /// The elements of a slot for `count` lent ones.
 std::size_t loan_slot_count(std::size_t count, DType dtype);
 
-/// Where element 0 of the bucket would be if it lay before those that are lent, in bytes from the
-/// beginning of their rank's memory; see `Transport::memory`.
+/// Where lent elements are.
 struct LoanNote {
+  /// Of element 0 of the bucket, as if it lay before them: bytes from the beginning of their rank's
+  /// memory (see `Transport::memory`); in private memory its address in their process.
   std::int64_t origin = 0;
+  std::int64_t is_private = 0;
 };
 
 }  // namespace kolo

@@ -91,8 +91,17 @@ void ScheduleBuilder::move(const Range& target, const Range& source,
                                                        : StepKind::kCopy;
   Step step{.kind = kind, .target = target, .sources = {source}};
   if (earlier) step.after.push_back(*earlier);
-  const bool lends = target.region == Region::kLent;
-  append(std::move(step), {source}, {lends ? Loan::of(target, layout()).slot : target});
+  append(std::move(step), {source}, {target});
+}
+
+void ScheduleBuilder::lend(const Range& lent, bool for_copies) {
+  if (lent.count == 0) return;
+  const Loan loan = Loan::of(lent, layout());
+  append({.kind = StepKind::kPack,
+          .target = lent,
+          .sources = {loan.tensors},
+          .for_copies = for_copies},
+         {loan.tensors}, {loan.slot});
 }
 
 void ScheduleBuilder::exchange(const Range& target, const Range& slot, const Range& source) {

@@ -84,8 +84,8 @@ class ScheduleBuilder {
 
   /// A slot for up to `count` elements that are lent; as `staging`, beginning with the note.
   Range loan_slot(std::size_t count) { return staging(loan_slot_count(count, layout().dtype)); }
-  /// Elements that `rank` contributes, lent by a slot that begins as `slot` does. Moving this
-  /// rank's contribution to it lends them. What hands it over hands over the tensors, too.
+  /// Elements that `rank` contributes, lent by a slot that begins as `slot` does. What hands them
+  /// over hands over the tensors, too.
   Range lent(int rank, std::size_t offset, std::size_t count, const Range& slot) const {
     return {rank, Region::kLent, offset, count, slot.offset};
   }
@@ -109,6 +109,9 @@ class ScheduleBuilder {
   void load(const Range& range);
   /// Brings the finished `range`, which lies in its rank's bucket, to `sink`.
   void deliver(const Range& range, Sink sink);
+  /// Lends this rank's contribution to `lent`, a range of kLent. `for_copies`: peers only move it
+  /// to their tensors.
+  void lend(const Range& lent, bool for_copies);
   /// Copies, packs or unpacks, whichever the regions ask for; after `earlier`, if there is one.
   void move(const Range& target, const Range& source, std::optional<StepId> earlier = std::nullopt);
   /// Unpacks `slot` to `target`, and packs `source` into it: a pass over the slot instead of two.

@@ -109,6 +109,7 @@ struct Step {
   /// kReduce, kDecode and combining kNative steps: this is the last operation on these
   /// elements, so the scale belongs to it (a native step averages).
   bool finishes = false;
+  bool for_copies = false;                 ///< kPack that lends: peers only unpack what it lends.
   NativeOp native = NativeOp::kAllReduce;  ///< kNative only.
   NativeGroup group = NativeGroup::kNode;  ///< kNative only.
   CodecVerb verb = CodecVerb::kFold;       ///< kCodec only.

@@ -42,6 +42,10 @@ class RoutedTransport final : public Transport {
 
   bool is_mapped(int peer) const override { return local_->is_mapped(peer); }
   std::span<std::byte> memory(int peer) override { return local_->memory(peer); }
+  bool is_open_to_peers() override { return local_->is_open_to_peers(); }
+  void read_memory(int peer, std::uint64_t address, std::span<std::byte> to) override {
+    local_->read_memory(peer, address, to);
+  }
   void commit(std::size_t offset, std::size_t bytes) override;
   void signal(int peer, std::uint32_t slot, std::uint64_t value) override {
     local_->signal(peer, slot, value);

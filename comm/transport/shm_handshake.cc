@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kLongestSecret = 256;
 constexpr std::uint32_t kMagic = 0x4f4c4f4b;  // "KOLO"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 
 /// The fixed part of a handshake; the secret follows it.
 struct HandshakeHeader {
@@ -28,6 +28,7 @@ struct HandshakeHeader {
   std::uint32_t counters = 0;
   std::uint32_t local_size = 0;
   std::uint64_t arena_bytes = 0;
+  MemoryToken token = {};
 };
 
 constexpr std::size_t kLongestHandshake = sizeof(HandshakeHeader) + kLongestSecret;
@@ -50,12 +51,13 @@ HandshakeHeader own_header(const NodeMembership& me) {
           .arena_bytes = me.limits.arena_bytes};
 }
 
-bool send_handshake(const NodeMembership& me, int socket, int arena_fd, int bell_fd) {
-  const HandshakeHeader header = own_header(me);
+bool send_handshake(const NodeMembership& me, int socket, const NodeOffer& offer) {
+  HandshakeHeader header = own_header(me);
+  header.token = offer.token;
   std::string bytes(sizeof header, '\0');
   std::memcpy(bytes.data(), &header, sizeof header);
   bytes += me.secret;
-  const std::array descriptors{arena_fd, bell_fd};
+  const std::array descriptors{offer.arena_fd, offer.bell_fd};
   return send_packet(socket, bytes, descriptors);
 }
 
@@ -92,6 +94,7 @@ std::optional<Handshake> parse_handshake(const NodeMembership& me, Packet packet
   }
   handshake.peer.arena = std::move(packet.descriptors[0]);
   handshake.peer.bell = std::move(packet.descriptors[1]);
+  handshake.peer.token = handshake.header.token;
   return handshake;
 }
 
@@ -111,15 +114,14 @@ void check_agreement(const NodeMembership& me, const HandshakeHeader& theirs) {
   require(mine.counters, theirs.counters, "counters");
 }
 
-NodePeer join_peer(const NodeMembership& me, int rank, int arena_fd, int bell_fd,
-                   TimePoint deadline) {
+NodePeer join_peer(const NodeMembership& me, int rank, const NodeOffer& offer, TimePoint deadline) {
   FileDescriptor socket = connect_local(socket_name(me, rank), deadline);
   if (!is_same_user(socket.get())) {
     throw handshake_error(me, ErrorCode::kAuth, rank,
                           "another user listens on the socket of rank " + std::to_string(rank));
   }
   std::optional<Packet> packet;
-  if (send_handshake(me, socket.get(), arena_fd, bell_fd)) {
+  if (send_handshake(me, socket.get(), offer)) {
     packet = receive_packet(socket.get(), kLongestHandshake, deadline);
   }
   if (!packet) {
@@ -172,8 +174,8 @@ Handshake accept_handshake(const NodeMembership& me, int listener, TimePoint dea
 
 }  // namespace
 
-std::vector<std::optional<NodePeer>> meet_node_peers(const NodeMembership& me, int arena_fd,
-                                                     int bell_fd) {
+std::vector<std::optional<NodePeer>> meet_node_peers(const NodeMembership& me,
+                                                     const NodeOffer& offer) {
   check(me.secret.size() <= kLongestSecret, "the job's secret is longer than 256 bytes");
   const auto& ranks = me.node_ranks;
   check(std::ranges::is_sorted(ranks), "the ranks of a node are not ascending");
@@ -186,7 +188,7 @@ std::vector<std::optional<NodePeer>> meet_node_peers(const NodeMembership& me, i
   std::vector<std::optional<NodePeer>> peers(ranks.size());
   const auto own_index = static_cast<std::size_t>(mine - ranks.begin());
   for (std::size_t i = 0; i < own_index; ++i) {
-    peers[i] = join_peer(me, ranks[i], arena_fd, bell_fd, deadline);
+    peers[i] = join_peer(me, ranks[i], offer, deadline);
   }
   for (std::size_t missing = ranks.size() - own_index - 1; missing > 0;) {
     Handshake handshake = accept_handshake(me, listener.get(), deadline);
@@ -198,7 +200,7 @@ std::vector<std::optional<NodePeer>> meet_node_peers(const NodeMembership& me, i
       continue;
     }
     // The answer goes out even if limits differ, so that both sides can say what differs.
-    const bool answered = send_handshake(me, handshake.peer.socket.get(), arena_fd, bell_fd);
+    const bool answered = send_handshake(me, handshake.peer.socket.get(), offer);
     check_agreement(me, handshake.header);
     if (!answered) continue;  // It went away; another of that rank may come.
     peers[index] = std::move(handshake.peer);

@@ -6,6 +6,7 @@
 
 #include "comm/base/clock.h"
 #include "comm/base/unique_handle.h"
+#include "comm/transport/peer_memory.h"
 #include "comm/transport/transport.h"
 
 namespace kolo {
@@ -17,7 +18,15 @@ struct NodeMembership {
   int rank = 0;                 ///< Of the world.
   std::vector<int> node_ranks;  ///< Ranks of the world on this node, ascending, `rank` included.
   TransportLimits limits;
+  bool opens_memory = true;  ///< Peers may read the memory of this process.
   Duration connect_within = std::chrono::seconds(30);
+};
+
+/// What this rank hands over; the descriptors stay its own.
+struct NodeOffer {
+  int arena_fd = -1;
+  int bell_fd = -1;
+  MemoryToken token = {};
 };
 
 /// What one peer handed over.
@@ -25,6 +34,7 @@ struct NodePeer {
   FileDescriptor socket;  ///< Stays open: its hang-up tells that the peer's process has ended.
   FileDescriptor arena;
   FileDescriptor bell;
+  MemoryToken token = {};
 };
 
 /// Introduces the ranks of one node to each other, by a rule that needs no server: each listens
@@ -35,8 +45,8 @@ struct NodePeer {
 /// Shape:  by local rank; this rank's own entry is empty.
 /// Errors: KoloError(kAuth) when a peer refuses the secret or does not know it; kConfig when limits
 ///         differ; kPeerLost, kTimeout or kIo when a peer does not come.
-std::vector<std::optional<NodePeer>> meet_node_peers(const NodeMembership& me, int arena_fd,
-                                                     int bell_fd);
+std::vector<std::optional<NodePeer>> meet_node_peers(const NodeMembership& me,
+                                                     const NodeOffer& offer);
 
 /// The packets that end a connection: an agreed end, and a refused hello.
 inline constexpr std::string_view kGoodbye = "goodbye";

@@ -17,7 +17,7 @@ ShmLayout::ShmLayout(const TransportLimits& limits, std::size_t local_size)
     : data_bytes_(limits.arena_bytes) {
   constexpr std::size_t kWord = sizeof(std::uint64_t);
   flags_ = round_up(sizeof(Doorbell), kCacheLine);
-  counters_ = round_up(flags_ + local_size * limits.flags_per_peer * kWord, kCacheLine);
+  counters_ = round_up(flags_ + local_size * (limits.flags_per_peer + 1) * kWord, kCacheLine);
   rings_ = round_up(counters_ + limits.counters * kWord, kCacheLine);
   data_ = round_up(rings_ + local_size * kRingPairBytes, kSegmentPage);
   total_ = round_up(data_ + data_bytes_, kSegmentPage);

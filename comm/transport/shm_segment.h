@@ -13,7 +13,7 @@ namespace kolo {
 
 /// What the memory of one rank holds and where. Every rank of a node computes the same offsets.
 ///
-///   doorbell | flags [writer][slot] | counters | rings [writer]{control, data} | data part
+///   doorbell | flags [writer]{slots, reads} | counters | rings [writer]{control, data} | data part
 ///                                                                              ^ page
 /// The parts before the data part are committed when the rank starts; `writer` is a local rank.
 class ShmLayout {
@@ -47,6 +47,9 @@ class ShmLayout {
   std::size_t total_ = 0;
 };
 
+/// Whether one process can read the memory of another one.
+enum class Reads : std::uint64_t { kUnknown, kNo, kYes };
+
 /// The parts of one rank's memory, by name. A view: the arena owns the bytes.
 class ShmSegment {
  public:
@@ -55,7 +58,11 @@ class ShmSegment {
 
   Doorbell& doorbell() const { return at<Doorbell>(0)[0]; }
   std::atomic<std::uint64_t>& flag(std::size_t writer, std::uint32_t slot) const {
-    return at<std::atomic<std::uint64_t>>(layout_->flags_offset())[writer * flags_per_peer_ + slot];
+    return flags(writer)[slot];
+  }
+  /// Whether `writer` can read the private memory of the rank: a `Reads`.
+  std::atomic<std::uint64_t>& reads(std::size_t writer) const {
+    return flags(writer)[flags_per_peer_];
   }
   std::atomic<std::uint64_t>& counter(std::uint32_t index) const {
     return at<std::atomic<std::uint64_t>>(layout_->counters_offset())[index];
@@ -71,6 +78,9 @@ class ShmSegment {
   }
 
  private:
+  std::atomic<std::uint64_t>* flags(std::size_t writer) const {
+    return at<std::atomic<std::uint64_t>>(layout_->flags_offset()) + writer * (flags_per_peer_ + 1);
+  }
   template <typename Word>
   Word* at(std::size_t offset) const {
     return reinterpret_cast<Word*>(memory_ + offset);

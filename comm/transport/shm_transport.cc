@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "comm/base/check.h"
 #include "comm/base/log.h"
 #include "comm/transport/message_stream.h"
+#include "comm/transport/peer_memory.h"
 
 namespace kolo {
 
@@ -47,7 +49,8 @@ struct ShmTransport::Peer {
   std::optional<MessageReader> control_in;
   std::optional<PostedReceive> receive;  ///< Of the message that is arriving.
   UnexpectedMessage unexpected;          ///< The message that is arriving, if there is no receive.
-  ControlFrame frame;                    ///< The control frame that is arriving.
+  PeerMemory private_memory;
+  ControlFrame frame;  ///< The control frame that is arriving.
   bool said_goodbye = false;
   TrafficCounters traffic;
 };
@@ -57,6 +60,7 @@ ShmTransport::ShmTransport(const Config& config, int world_size)
       world_size_(world_size),
       limits_(config.limits),
       layout_(config.limits, config.node_ranks.size()),
+      token_(std::random_device()()),
       waiter_(::epoll_create1(EPOLL_CLOEXEC)),
       local_of_rank_(static_cast<std::size_t>(world_size), -1),
       matcher_(config.node_ranks.size()) {
@@ -77,7 +81,9 @@ ShmTransport::ShmTransport(const Config& config, int world_size)
   Arena arena = Arena::create(layout_.total_bytes());
   arena.commit(0, layout_.data_offset());
   FileDescriptor bell_fd = make_event_fd();
-  auto met = meet_node_peers(config, arena.fd(), bell_fd.get());
+  NodeOffer offer{.arena_fd = arena.fd(), .bell_fd = bell_fd.get()};
+  if (config.opens_memory) offer.token = {reinterpret_cast<std::uint64_t>(&token_), token_};
+  auto met = meet_node_peers(config, offer);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const bool own = i == own_index_;
     peers_.push_back(std::make_unique<Peer>(
@@ -87,9 +93,18 @@ ShmTransport::ShmTransport(const Config& config, int world_size)
         own ? FileDescriptor() : std::move(met[i]->socket), layout_, limits_));
   }
   for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (i != own_index_) try_memory(*peers_[i], met[i]->token);
     peers_[i]->open_streams(own_segment(), own_index_, i);
     watch(i == own_index_ ? peers_[i]->bell_fd.get() : peers_[i]->socket.get(), i);
   }
+}
+
+/// Finds out whether this rank can read memory of the peer, and tells it.
+void ShmTransport::try_memory(Peer& peer, const MemoryToken& token) const {
+  peer.private_memory = PeerMemory(peer.socket.get());
+  const Reads reads = peer.private_memory.holds(token) ? Reads::kYes : Reads::kNo;
+  peer.segment.reads(own_index_)
+      .store(static_cast<std::uint64_t>(reads), std::memory_order_release);
 }
 
 ShmTransport::~ShmTransport() { shutdown(false); }
@@ -143,6 +158,27 @@ bool ShmTransport::is_mapped(int peer) const {
 }
 
 std::span<std::byte> ShmTransport::memory(int peer) { return peer_of(peer).segment.data(); }
+
+bool ShmTransport::is_open_to_peers() {
+  if (is_open_) return true;
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    const std::uint64_t reads = own_segment().reads(i).load(std::memory_order_acquire);
+    if (i != own_index_ && reads != static_cast<std::uint64_t>(Reads::kYes)) return false;
+  }
+  return is_open_ = true;
+}
+
+void ShmTransport::read_memory(int peer, std::uint64_t address, std::span<std::byte> to) {
+  const int failed = peer_of(peer).private_memory.read(address, to);
+  if (failed == 0) return;
+  throw KoloError(
+      {.code = ErrorCode::kPeerLost,
+       .rank = rank_,
+       .peer = peer,
+       .verb = {},
+       .bucket = {},
+       .what = "reading memory of rank " + std::to_string(peer) + ": " + std::strerror(failed)});
+}
 
 void ShmTransport::commit(std::size_t offset, std::size_t bytes) {
   if (offset > layout_.data_bytes() || bytes > layout_.data_bytes() - offset) {

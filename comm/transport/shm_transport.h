@@ -45,6 +45,8 @@ class ShmTransport final : public Transport {
 
   bool is_mapped(int peer) const override;
   std::span<std::byte> memory(int peer) override;
+  bool is_open_to_peers() override;
+  void read_memory(int peer, std::uint64_t address, std::span<std::byte> to) override;
   void commit(std::size_t offset, std::size_t bytes) override;
   void signal(int peer, std::uint32_t slot, std::uint64_t value) override;
   std::uint64_t signalled(int peer, std::uint32_t slot) const override;
@@ -70,6 +72,7 @@ class ShmTransport final : public Transport {
   struct Peer;
 
   Peer& peer_of(int rank) const;
+  void try_memory(Peer& peer, const MemoryToken& token) const;
   ShmSegment own_segment() const;
   std::atomic<std::uint64_t>& counter_word(int owner, std::uint32_t counter) const;
   void move_messages(Peer& peer);
@@ -88,6 +91,7 @@ class ShmTransport final : public Transport {
   const int world_size_;
   const TransportLimits limits_;
   const ShmLayout layout_;
+  const std::uint64_t token_;                 ///< By which peers know that they read this process.
   FileDescriptor waiter_;                     ///< epoll over the doorbell and the sockets.
   std::vector<std::unique_ptr<Peer>> peers_;  ///< By local rank; `own_index_` is this rank.
   std::vector<int> local_of_rank_;            ///< -1: on another node.
@@ -99,6 +103,7 @@ class ShmTransport final : public Transport {
   std::size_t next_control_ = 0;
   std::uint32_t quiet_polls_ = 0;  ///< Consecutive, since the sockets were last checked.
   bool check_due_ = false;
+  bool is_open_ = false;  ///< All peers have said that they can read this process.
   bool closed_ = false;
   std::optional<Error> failure_;
 };

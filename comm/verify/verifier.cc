@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -37,6 +38,7 @@ class Verification {
     if (auto wrong = check_launch_order()) return wrong;
     if (auto wrong = check_races()) return wrong;
     if (auto wrong = check_visits()) return wrong;
+    if (auto wrong = check_copies()) return wrong;
     return play_symbolically(steps_, timing_.order(), meetings_, goal_);
   }
 
@@ -270,6 +272,26 @@ class Verification {
         const Node end = takes_turns ? steps_.first(visitor + 1) : node + 1;
         if (!is_known_to(owner, begin, end)) {
           return at(node) + fmt::format(" touches memory of rank {} after it ends", owner);
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  // What is lent for copies may lie where peers can only copy it.
+  std::optional<std::string> check_copies() const {
+    using Key = std::tuple<int, std::size_t, std::size_t>;  // rank, slot, first element
+    const auto key = [](const Range& lent) { return Key{lent.rank, lent.slot, lent.offset}; };
+    std::set<Key> for_copies;
+    for (Node node = 0; node < steps_.size(); ++node) {
+      if (step(node).for_copies) for_copies.insert(key(step(node).target));
+    }
+    for (Node node = 0; node < steps_.size(); ++node) {
+      if (step(node).kind == StepKind::kUnpack) continue;
+      for (const Range& source : step(node).sources) {
+        const bool is_peers = static_cast<std::size_t>(source.rank) != rank_of(node);
+        if (source.region == Region::kLent && is_peers && for_copies.contains(key(source))) {
+          return at(node) + " works with what is lent for copies";
         }
       }
     }

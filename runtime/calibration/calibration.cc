@@ -19,14 +19,15 @@ namespace {
 constexpr std::string_view kMemoryKeys = "memory_";
 constexpr std::string_view kNetworkKeys = "network_";
 constexpr std::string_view kNodeRates = "node_rates";
-/// Of rank 0, which measures it for all.
+/// Of rank 0, which measures these for all.
 constexpr std::string_view kStepKey = "step_us";
+constexpr std::string_view kReadKey = "private_read_us";
 
 // Names in the exchange.
 constexpr const char* kRemembered = "remembered costs";
 constexpr const char* kFile = "calibration file";
 constexpr const char* kMeasured = "measured costs";
-constexpr const char* kStep = "time of a step";
+constexpr const char* kStep = "times of a step and a read";
 constexpr const char* kTime = "time of measuring";
 
 /// Between the costs that a rank measured and the reason why it has no others.
@@ -174,7 +175,8 @@ Calibration Calibrator::finish(BatchedExchange& exchange, Transport& transport,
   if (rank_ == 0) {
     // The steps of rank 0 are those of all ranks, and so is its time.
     known.step_us = probe_step_us(transport, clock);
-    exchange.post(kStep, to_string(known, kStepKey));
+    known.private_read_us = probe_private_read_us(clock).value_or(known.private_read_us);
+    exchange.post(kStep, to_string(known, kStepKey) + "," + to_string(known, kReadKey));
     exchange.post(kTime, fmt::format("{:.0f}", watch.us() / 1e3));
   }
   exchange.run();

@@ -67,6 +67,11 @@ NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& gri
 /// Before:  nothing is in flight. Threads: as the transport.
 double probe_step_us(Transport& transport, const Clock& clock);
 
+/// Measures on this core what the system call takes by which a rank reads a peer's private memory,
+/// in microseconds: one of this process, which costs as much. Empty where the system forbids it.
+/// Threads: any.
+std::optional<double> probe_private_read_us(const Clock& clock);
+
 /// Measures on this core, for some 40 ms, what the elements and the pairs of a top-k step take on
 /// one rank, from selection to result. Threads: any.
 SelectorCost probe_selector();

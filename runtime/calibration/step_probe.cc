@@ -5,6 +5,7 @@
 
 #include "comm/base/dtype.h"
 #include "comm/schedule/executor.h"
+#include "comm/transport/peer_memory.h"
 #include "runtime/calibration/probe.h"
 #include "topology/stream_fit.h"
 
@@ -36,6 +37,22 @@ Schedule chain(int rank) {
 }
 
 }  // namespace
+
+std::optional<double> probe_private_read_us(const Clock& clock) {
+  const PeerMemory self = PeerMemory::of_this_process();
+  const std::uint64_t word = 0;
+  std::uint64_t copy = 0;
+  std::vector<double> reads_us;
+  for (int run = 0; run < kRuns; ++run) {
+    const Stopwatch watch(clock);
+    if (self.read(reinterpret_cast<std::uint64_t>(&word),
+                  std::as_writable_bytes(std::span(&copy, 1))) != 0) {
+      return std::nullopt;
+    }
+    reads_us.push_back(watch.us());
+  }
+  return quantile(std::move(reads_us), 0.25);
+}
 
 double probe_step_us(Transport& transport, const Clock& clock) {
   constexpr BucketId kBucket = 0;

@@ -133,6 +133,7 @@ constexpr std::pair<std::string_view, std::string_view> kCostTexts[] = {
     {"native_network_bytes_per_us", "rate between nodes by the GPU library"},
     {"bucket_us", "time of a rank for each bucket"},
     {"step_us", "time of each step of a schedule, beside its bytes"},
+    {"private_read_us", "time of the call that reads a peer's private memory, beside its bytes"},
     {"rank_cores", "cores of each rank; below 1, ranks outnumber cores"},
 };
 

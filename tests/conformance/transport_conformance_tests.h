@@ -358,4 +358,29 @@ TEST_P(TransportConformance, MemoryBeyondTheArenaIsRefused) {
   }
 }
 
+TEST_P(TransportConformance, PeersCopyFromMemoryThatIsOpenToThem) {
+  const auto ranks = static_cast<std::size_t>(world_size());
+  constexpr std::size_t kBytes = 300'000;
+  std::vector<std::vector<std::byte>> memory;
+  for (std::size_t i = 0; i < ranks; ++i)
+    memory.emplace_back(kBytes, static_cast<std::byte>(i + 1));
+  std::size_t open = 0;
+  for (int reader = 0; reader < world_size(); ++reader) {
+    for (int owner = 0; owner < world_size(); ++owner) {
+      if (owner == reader || !rank(reader).is_mapped(owner)) continue;
+      if (!rank(owner).is_open_to_peers()) continue;
+      ++open;
+      const auto& theirs = memory[static_cast<std::size_t>(owner)];
+      for (const std::size_t count : {std::size_t{0}, std::size_t{1}, kBytes - 7}) {
+        std::vector<std::byte> copy(count + 1);
+        rank(reader).read_memory(owner, reinterpret_cast<std::uint64_t>(theirs.data() + 7),
+                                 std::span(copy).first(count));
+        EXPECT_TRUE(std::equal(copy.begin(), copy.end() - 1, theirs.begin()));
+        EXPECT_EQ(copy.back(), std::byte{0});
+      }
+    }
+  }
+  if (open == 0) GTEST_SKIP() << "no rank's memory is open to a peer";
+}
+
 }  // namespace kolo::test

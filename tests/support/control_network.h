@@ -99,6 +99,8 @@ class ControlNetwork {
     void irecv(int, const Tag&, std::span<std::byte>, Completion&) override { refuse(); }
     void abandon(const Tag&) override { refuse(); }
     std::span<std::byte> memory(int) override { return {}; }
+    bool is_open_to_peers() override { return false; }
+    void read_memory(int, std::uint64_t, std::span<std::byte>) override {}
     void commit(std::size_t, std::size_t) override { refuse(); }
     void signal(int, std::uint32_t, std::uint64_t) override { refuse(); }
     std::uint64_t signalled(int, std::uint32_t) const override { return 0; }

@@ -28,6 +28,7 @@ struct JobDevices {
 
 /// Optional wrappers between the ranks of an `EngineJob` and their transports and engines.
 struct JobWraps {
+  bool opens_memory = false;  ///< As `InProcessHub::open_memory`.
   std::function<std::unique_ptr<Transport>(int rank, std::unique_ptr<Transport>)> transport = {};
   std::function<bool(int rank, Engine&)> poll = {};
 };
@@ -40,6 +41,7 @@ class EngineJob {
   EngineJob(ProcessGrid grid, const Options& options, std::uint64_t seed,
             const std::optional<JobDevices>& devices = std::nullopt, const JobWraps& wraps = {})
       : hub_(std::move(grid), kLimits) {
+    if (wraps.opens_memory) hub_.open_memory();
     if (devices) make_planes(seed, *devices);
     const Calibration calibration{.costs = parse_link_costs(options.link_costs), .source = {}};
     std::vector<SeededScheduler::Pollable> pollables;

@@ -69,9 +69,10 @@ using Station = InProcessHub::Station;
 
 class InProcessTransport final : public Transport {
  public:
-  InProcessTransport(const ProcessGrid& grid, const TransportLimits& limits,
+  InProcessTransport(const InProcessHub& hub, const TransportLimits& limits,
                      const std::vector<std::unique_ptr<Station>>& stations, int rank)
-      : grid_(grid),
+      : hub_(hub),
+        grid_(hub.grid()),
         limits_(limits),
         stations_(stations),
         rank_(rank),
@@ -135,6 +136,11 @@ class InProcessTransport final : public Transport {
 
   std::span<std::byte> memory(int peer) override {
     return {mapped(peer).arena.get(), limits_.arena_bytes};
+  }
+
+  bool is_open_to_peers() override { return hub_.opens_memory(); }
+  void read_memory(int, std::uint64_t address, std::span<std::byte> to) override {
+    std::memcpy(to.data(), reinterpret_cast<const void*>(address), to.size());
   }
 
   void commit(std::size_t offset, std::size_t bytes) override {
@@ -288,6 +294,7 @@ class InProcessTransport final : public Transport {
     if (!failure_) failure_ = std::move(error);
   }
 
+  const InProcessHub& hub_;
   const ProcessGrid& grid_;
   const TransportLimits limits_;
   const std::vector<std::unique_ptr<Station>>& stations_;
@@ -320,7 +327,7 @@ std::unique_ptr<Transport> InProcessHub::transport(int rank) {
   check(rank >= 0 && rank < grid_.world_size(), "no such rank");
   Station& station = *stations_[static_cast<std::size_t>(rank)];
   check(!std::exchange(station.taken, true), "the transport of this rank was taken before");
-  return std::make_unique<InProcessTransport>(grid_, limits_, stations_, rank);
+  return std::make_unique<InProcessTransport>(*this, limits_, stations_, rank);
 }
 
 }  // namespace kolo

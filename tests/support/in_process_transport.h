@@ -30,6 +30,10 @@ class InProcessHub {
 
   const ProcessGrid& grid() const { return grid_; }
 
+  /// From now on ranks of a node may read each other's private memory.
+  void open_memory() { opens_memory_ = true; }
+  bool opens_memory() const { return opens_memory_; }
+
   /// The transport of one rank. Destroying it without `shutdown` is a disorderly one.
   /// Errors: UsageError if there is no such rank or it was taken before.
   std::unique_ptr<Transport> transport(int rank);
@@ -40,6 +44,7 @@ class InProcessHub {
  private:
   ProcessGrid grid_;
   TransportLimits limits_;
+  bool opens_memory_ = false;
   std::vector<std::unique_ptr<Station>> stations_;
 };
 

@@ -176,6 +176,11 @@ class ThrowingTransport final : public Transport {
     hook_.pass("memory");
     return transport_->memory(peer);
   }
+  bool is_open_to_peers() override { return transport_->is_open_to_peers(); }
+  void read_memory(int peer, std::uint64_t address, std::span<std::byte> to) override {
+    hook_.pass("read_memory");
+    transport_->read_memory(peer, address, to);
+  }
   void commit(std::size_t offset, std::size_t bytes) override {
     hook_.pass("commit");
     transport_->commit(offset, bytes);

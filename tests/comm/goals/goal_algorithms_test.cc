@@ -29,6 +29,12 @@ struct Collective {
   bool only_out_of_place = false;
 };
 
+/// Whatever its size and wherever it is.
+void lend_all(CompileOptions& options) {
+  options.link_costs.memory.latency_us = 0;
+  options.link_costs.private_read_us = 0;
+}
+
 std::size_t sum(const std::vector<std::size_t>& counts) {
   std::size_t total = 0;
   for (const std::size_t count : counts) total += count;
@@ -154,7 +160,7 @@ TEST_P(GoalShapes, AreReached) {
 
 TEST_P(GoalShapes, AreReachedByLending) {
   CompileOptions options{.chunk_bytes = 512, .slot_bytes = 512, .cached_slot_bytes = 512};
-  options.link_costs.memory.latency_us = 0;
+  lend_all(options);
   reach(options);
 }
 
@@ -176,7 +182,7 @@ TEST_P(GoalShapes, AreReachedInUnevenParts) {
                            .slot_bytes = 64 + below(most),
                            .cached_slot_bytes = 64 + below(most),
                            .window = 1 + below(3)};
-    if (below(2) == 0) options.link_costs.memory.latency_us = 0;  // All is lent.
+    if (below(2) == 0) lend_all(options);
     const DType dtype = below(2) == 0 ? DType::kFloat32 : DType::kBFloat16;
     expect_correct(collective().goal(counts, static_cast<int>(below(ranks))),
                    ProcessGrid::with_node_sizes(sizes), options, dtype,
@@ -214,7 +220,7 @@ TEST(AnyGoal, IsReachedByEveryAlgorithmThatServesIt) {
     CompileOptions options{.slot_bytes = 64 + below(300),
                            .cached_slot_bytes = 64 + below(300),
                            .window = 1 + below(3)};
-    if (below(2) == 0) options.link_costs.memory.latency_us = 0;  // All is lent.
+    if (below(2) == 0) lend_all(options);
     for (const GoalAlgorithm* algorithm : goal_algorithms_of_all()) {
       for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
         expect_reached(goal, ProcessGrid::with_node_sizes(sizes),

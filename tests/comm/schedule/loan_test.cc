@@ -56,8 +56,10 @@ class GatheringRank {
     const std::vector<std::size_t> counts(ranks, kPart);
     const BucketLayout layout{
         .count = ranks * kPart, .placement = Placement::kUser, .out_of_place = true};
+    CompileOptions options;
+    options.link_costs.private_read_us = 0;
     Schedule schedule =
-        compile_goal(rank, Goal::all_gather(counts), layout, hub.grid(), {}, "direct");
+        compile_goal(rank, Goal::all_gather(counts), layout, hub.grid(), options, "direct");
     result_.resize(layout.count);
     elsewhere_.resize(kPart);
     const auto arena = transport_->memory(rank);
@@ -95,9 +97,13 @@ class GatheringRank {
   Executor executor_;
 };
 
+/// Whether ranks of a node can read each other's private memory.
+class Loan : public testing::TestWithParam<bool> {};
+
 // The ranks of a node need not be alike in it.
-TEST(Loan, IsReadWhereItIsOrFromASlot) {
+TEST_P(Loan, IsReadWhereItIsOrFromASlot) {
   InProcessHub hub(ProcessGrid::with_node_sizes({3, 1}));
+  if (GetParam()) hub.open_memory();
   const std::vector<Where> where{Where::kInArena, Where::kElsewhere, Where::kScaled,
                                  Where::kInArena};
   std::vector<std::unique_ptr<GatheringRank>> ranks;
@@ -125,14 +131,15 @@ TEST(Loan, IsReadWhereItIsOrFromASlot) {
     }
   }
   EXPECT_EQ(ranks[0]->packed(), 0U);
-  EXPECT_EQ(ranks[1]->packed(), 3 * kPart);
+  EXPECT_EQ(ranks[1]->packed(), GetParam() ? 0 : 3 * kPart);
   EXPECT_EQ(ranks[2]->packed(), 2 * 3 * kPart) << "for others and for itself";
 }
 
 // The caller may write it again then.
-TEST(Loan, EndsWhenItHasBeenRead) {
+TEST_P(Loan, EndsWhenItHasBeenRead) {
   InProcessHub hub(ProcessGrid::with_node_sizes({2}));
-  GatheringRank lender(hub, 0, Where::kInArena), reader(hub, 1, Where::kInArena);
+  if (GetParam()) hub.open_memory();
+  GatheringRank lender(hub, 0, Where::kElsewhere), reader(hub, 1, Where::kInArena);
   lender.start(1, 0);
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(lender.poll());
   reader.start(2, 0);
@@ -140,6 +147,9 @@ TEST(Loan, EndsWhenItHasBeenRead) {
   while (!reader.poll()) lender.poll();
   EXPECT_EQ(reader.result_of(0, kPart - 1), 1);
 }
+
+INSTANTIATE_TEST_SUITE_P(Memory, Loan, testing::Bool(),
+                         [](const auto& each) { return each.param ? "open_to_peers" : "private"; });
 
 }  // namespace
 }  // namespace kolo

@@ -76,6 +76,35 @@ TEST(ShmProcess, AKilledPeerWakesAndIsNamedWhileThisRankSleeps) {
   EXPECT_EQ(transport.failure()->peer, 1);
 }
 
+TEST(ShmProcess, MemoryOfAKilledPeerCannotBeRead) {
+  const std::string job_id = unique_job_id();
+  ChildProcess child({"--child", job_id, "secret"});
+  ShmTransport transport(config_of(job_id, "secret", 0), 2);
+  await_hello(transport);
+  child.kill();
+  while (!transport.failure()) transport.poll();
+  std::byte byte{};
+  try {
+    transport.read_memory(1, reinterpret_cast<std::uint64_t>(&byte), {&byte, 1});
+    ADD_FAILURE() << "read it";
+  } catch (const KoloError& error) {
+    EXPECT_EQ(error.error().code, ErrorCode::kPeerLost);
+    EXPECT_EQ(error.error().peer, 1);
+  }
+}
+
+TEST(ShmProcess, MemoryIsClosedOnDemand) {
+  const std::string job_id = unique_job_id();
+  ChildProcess child({"--child", job_id, "secret"});
+  ShmTransport::Config config = config_of(job_id, "secret", 0);
+  config.opens_memory = false;
+  ShmTransport transport(config, 2);
+  await_hello(transport);  // The peer has tried by then.
+  EXPECT_FALSE(transport.is_open_to_peers());
+  transport.send_control(1, {});
+  EXPECT_EQ(child.wait(), 0);
+}
+
 TEST(ShmProcess, APeerThatLeavesInOrderIsNoFailure) {
   const std::string job_id = unique_job_id();
   ChildProcess child({"--child", job_id, "secret"});

@@ -26,7 +26,8 @@ class LoanVerifier : public testing::Test {
 
   static CompileOptions options() {
     CompileOptions options;
-    options.link_costs.memory.latency_us = 0;  // So that all are lent.
+    options.link_costs.memory.latency_us = 0;  // So that all are lent,
+    options.link_costs.private_read_us = 0;    // wherever they are.
     return options;
   }
 
@@ -86,6 +87,11 @@ TEST_F(LoanVerifier, KnowsTheSlot) {
   first(0, StepKind::kPack).target.slot += 1;
   EXPECT_THAT(complaint(), testing::AnyOf(HasSubstr("uses what nobody wrote"),
                                           HasSubstr("lends by a slot beyond the end")));
+}
+
+TEST_F(LoanVerifier, OnlyUnpacksWhatIsLentForCopies) {
+  first(1, StepKind::kUnpack).kind = StepKind::kReduce;
+  EXPECT_THAT(complaint(), HasSubstr("works with what is lent for copies"));
 }
 
 TEST_F(LoanVerifier, LendsNothingThatIsCast) {

@@ -214,6 +214,13 @@ TEST(Calibration, AStepIsAPartOfAChain) {
   EXPECT_TRUE(std::isfinite(step_us));
 }
 
+TEST(Calibration, AReadOfPrivateMemoryIsTimedWhereItIsAllowed) {
+  const auto read_us = probe_private_read_us(SteadyClock());
+  if (!read_us) GTEST_SKIP() << "this system forbids it";
+  EXPECT_GT(*read_us, 0);
+  EXPECT_EQ(probe_private_read_us(TickingClock()), 1000.0);
+}
+
 TEST(Calibration, ALostPeerEndsItWithAnError) {
   Job job(ProcessGrid::with_node_sizes({2}));
   auto gone = job.hub.transport(1);

@@ -139,16 +139,22 @@ struct Outcome {
   std::vector<std::string> failures = {};
 };
 
+/// Chunks are many, and all contributions are lent.
+Options options() {
+  return {.link_costs = "memory_latency_us=0,private_read_us=0", .chunk_bytes = 512};
+}
+
 /// Runs the program with a fault at one call of a transport.
 Outcome run_with_call_fault(const std::vector<int>& nodes, std::size_t at) {
   CallFault fault(at);
-  EngineJob job(ProcessGrid::with_node_sizes(nodes), {.chunk_bytes = 512}, at, std::nullopt,
-                {.transport = [&](int rank, std::unique_ptr<Transport> transport) {
-                  if (rank == kFaulty) {
-                    transport = std::make_unique<ThrowingTransport>(std::move(transport), fault);
-                  }
-                  return transport;
-                }});
+  EngineJob job(
+      ProcessGrid::with_node_sizes(nodes), options(), at, std::nullopt,
+      {.opens_memory = true, .transport = [&](int rank, std::unique_ptr<Transport> transport) {
+         if (rank == kFaulty) {
+           transport = std::make_unique<ThrowingTransport>(std::move(transport), fault);
+         }
+         return transport;
+       }});
   Program program(job);
   program.run();
   fault.end();
@@ -161,7 +167,7 @@ Outcome run_with_call_fault(const std::vector<int>& nodes, std::size_t at) {
 /// The same at one request for memory within `poll`.
 Outcome run_with_allocation_fault(const std::vector<int>& nodes, std::size_t at) {
   std::size_t left = at;
-  EngineJob job(ProcessGrid::with_node_sizes(nodes), {.chunk_bytes = 512}, at, std::nullopt,
+  EngineJob job(ProcessGrid::with_node_sizes(nodes), options(), at, std::nullopt,
                 {.poll = [&](int rank, Engine& engine) {
                   if (rank != kFaulty) return engine.poll();
                   const AllocationFault fault(left);
