@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -105,8 +106,11 @@ TEST(Executor, GivesTheSameBytesWithHelpers) {
       for (BucketId bucket = 0; bucket < layouts.size(); ++bucket) {
         if (helpers == 0) alone.push_back(ranks[0]->result(bucket));
         for (const auto& rank : ranks) {
-          // Not EXPECT_EQ, which would print megabytes.
-          EXPECT_TRUE(rank->result(bucket) == alone[bucket]) << "bucket " << bucket;
+          const std::vector<std::byte> bytes = rank->result(bucket);
+          ASSERT_EQ(bytes.size(), alone[bucket].size());
+          // At once, and without printing megabytes.
+          EXPECT_EQ(std::memcmp(bytes.data(), alone[bucket].data(), bytes.size()), 0)
+              << "bucket " << bucket;
         }
       }
     }

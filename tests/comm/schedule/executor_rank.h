@@ -48,23 +48,36 @@ inline double contribution(bool in_order, int rank, std::size_t index, std::uint
   return static_cast<double>(place * 0x9e3779b97f4a7c15u >> 40) / (1 << 20) - 8;
 }
 
-/// The value of one element of `layout`, as the reference kernel combines it.
-inline double combined(const BucketLayout& layout, bool in_order, int ranks, std::size_t index,
-                       std::uint64_t iteration) {
-  std::vector<std::array<std::byte, 8>> elements(static_cast<std::size_t>(ranks));
+/// As many elements as tests fill and compare at once, since calls for each take long unoptimised.
+inline constexpr std::size_t kMostAtOnce = 256;
+using SomeElements = std::array<double, kMostAtOnce>;
+
+/// What `rank` contributes to `count` elements from `begin` on.
+inline void contribute(SomeElements& values, bool in_order, int rank, std::size_t begin,
+                       std::size_t count, std::uint64_t iteration) {
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = contribution(in_order, rank, begin + i, iteration);
+  }
+}
+
+/// The values of `count` elements of `layout` from `begin` on, as the reference kernel combines
+/// them.
+inline SomeElements combined(const BucketLayout& layout, bool in_order, int ranks,
+                             std::size_t begin, std::size_t count, std::uint64_t iteration) {
+  SomeElements values;
+  std::vector<SomeElements> elements(static_cast<std::size_t>(ranks));  // Room for any dtype.
   std::vector<const void*> sources;
   for (int rank = 0; rank < ranks; ++rank) {
-    const double value = contribution(in_order, rank, index, iteration);
-    sources.push_back(elements[static_cast<std::size_t>(rank)].data());
-    reference::convert(layout.dtype, elements[static_cast<std::size_t>(rank)].data(),
-                       DType::kFloat64, &value, 1, 1.0);
+    contribute(values, in_order, rank, begin, count, iteration);
+    void* const source = elements[static_cast<std::size_t>(rank)].data();
+    reference::convert(layout.dtype, source, DType::kFloat64, values.data(), count, 1.0);
+    sources.push_back(source);
   }
-  std::array<std::byte, 8> result{};
-  reference::reduce(layout.dtype, layout.op, result.data(), sources, 1,
+  SomeElements result;
+  reference::reduce(layout.dtype, layout.op, result.data(), sources, count,
                     layout.op == ReduceOp::kAverage ? 1.0 / ranks : 1.0);
-  double value = 0;
-  reference::convert(DType::kFloat64, &value, layout.dtype, result.data(), 1, 1.0);
-  return value;
+  reference::convert(DType::kFloat64, values.data(), layout.dtype, result.data(), count, 1.0);
+  return values;
 }
 
 /// The caller's tensors of a bucket: of up to 45 elements each, with a gap of five before the next;
@@ -87,21 +100,27 @@ class UserTensors final : public Packer {
   }
 
   void pack(std::size_t offset, std::size_t count, void* bucket) override {
-    for (std::size_t i = 0; i < count; ++i) {
-      std::byte* const to = static_cast<std::byte*>(bucket) + i * size_of(bucket_dtype_);
-      const std::byte* const from = input(offset + i);
-      if (from == nullptr) {
-        std::memset(to, 0, size_of(bucket_dtype_));
+    auto* to = static_cast<std::byte*>(bucket);
+    for (const std::size_t end = offset + count; offset < end;) {
+      const Piece next = piece(offset, end - offset);
+      if (next.data == nullptr) {
+        std::memset(to, 0, next.count * size_of(bucket_dtype_));
       } else {
-        convert(bucket_dtype_, to, dtype_, from, 1, 1.0);
+        convert(bucket_dtype_, to, dtype_, next.input, next.count, 1.0);
       }
+      to += next.count * size_of(bucket_dtype_);
+      offset += next.count;
     }
   }
   void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores stores) override {
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto* const from = static_cast<const std::byte*>(bucket) + i * size_of(bucket_dtype_);
-      std::byte* const to = element(offset + i);
-      if (to != nullptr) convert(dtype_, to, bucket_dtype_, from, 1, 1.0, stores);
+    const auto* from = static_cast<const std::byte*>(bucket);
+    for (const std::size_t end = offset + count; offset < end;) {
+      const Piece next = piece(offset, end - offset);
+      if (next.data != nullptr) {
+        convert(dtype_, next.data, bucket_dtype_, from, next.count, 1.0, stores);
+      }
+      from += next.count * size_of(bucket_dtype_);
+      offset += next.count;
     }
   }
   Piece piece(std::size_t offset, std::size_t count) override {
@@ -171,11 +190,12 @@ class Rank {
 
   void start(BucketId bucket, std::uint64_t iteration) {
     const Bucket& started = buckets_[bucket];
-    for (std::size_t i = 0; i < started.layout.count; ++i) {
-      const double value = contribution(started.in_order, transport_->rank(), i, iteration);
-      std::byte* const to = started.input(i);
-      if (to != nullptr) convert(started.dtype, to, DType::kFloat64, &value, 1, 1.0);
-    }
+    SomeElements values;
+    for_each_run(started, [&](const Run& run, std::size_t begin) {
+      contribute(values, started.in_order, transport_->rank(), begin, run.count, iteration);
+      convert(started.dtype, run.input, DType::kFloat64, values.data(), run.count, 1.0);
+      return true;
+    });
     executor_.start(bucket, iteration);
   }
 
@@ -185,12 +205,11 @@ class Rank {
     const std::size_t size = size_of(finished.dtype);
     std::vector<std::byte> bytes(finished.layout.count * size);
     std::size_t end = 0;
-    for (std::size_t i = 0; i < finished.layout.count; ++i) {
-      const std::byte* const from = finished.element(i);
-      if (from == nullptr) continue;
-      std::memcpy(bytes.data() + end, from, size);
-      end += size;
-    }
+    for_each_run(finished, [&](const Run& run, std::size_t) {
+      std::memcpy(bytes.data() + end, run.data, run.count * size);
+      end += run.count * size;
+      return true;
+    });
     bytes.resize(end);
     return bytes;
   }
@@ -198,24 +217,16 @@ class Rank {
   /// Empty, or what is wrong with the result of an iteration.
   std::string wrong(BucketId bucket, std::uint64_t iteration) {
     const Bucket& finished = buckets_[bucket];
-    const BucketLayout& layout = finished.layout;
-    for (std::size_t i = 0; i < layout.count; ++i) {
-      const std::byte* const from = finished.element(i);
-      if (from == nullptr) continue;
-      if (layout.out_of_place && !holds_contribution(finished, i, iteration)) {
-        return "rank " + std::to_string(transport_->rank()) + " bucket " + std::to_string(bucket) +
-               " has another contribution in element " + std::to_string(i);
-      }
-      double value = 0;
-      convert(DType::kFloat64, &value, finished.dtype, from, 1, 1.0);
-      const double expected = combined(layout, finished.in_order, ranks_, i, iteration);
-      if (value == expected) continue;
-      return "rank " + std::to_string(transport_->rank()) + " bucket " + std::to_string(bucket) +
-             " (" + std::string(to_string(layout.dtype)) + " " + std::string(to_string(layout.op)) +
-             ") iteration " + std::to_string(iteration) + " element " + std::to_string(i) + ": " +
-             std::to_string(value) + " and not " + std::to_string(expected);
-    }
-    return {};
+    std::string text;
+    for_each_run(finished, [&](const Run& run, std::size_t begin) {
+      text = wrong(finished, run, begin, iteration);
+      return text.empty();
+    });
+    if (text.empty()) return {};
+    return "rank " + std::to_string(transport_->rank()) + " bucket " + std::to_string(bucket) +
+           " (" + std::string(to_string(finished.layout.dtype)) + " " +
+           std::string(to_string(finished.layout.op)) + ") iteration " + std::to_string(iteration) +
+           text;
   }
 
  private:
@@ -225,20 +236,53 @@ class Rank {
     DType dtype = DType::kFloat32;              // of the tensors
     std::byte* data = nullptr;                  // of one in place
     std::shared_ptr<UserTensors> tensors = {};  // of one that is not
-
-    std::byte* element(std::size_t index) const {
-      return tensors ? tensors->element(index) : data + index * size_of(dtype);
-    }
-    std::byte* input(std::size_t index) const {
-      return tensors ? tensors->input(index) : element(index);
-    }
   };
 
-  bool holds_contribution(const Bucket& bucket, std::size_t i, std::uint64_t iteration) const {
-    const double value = contribution(bucket.in_order, transport_->rank(), i, iteration);
-    std::array<std::byte, 8> expected{};
-    convert(bucket.dtype, expected.data(), DType::kFloat64, &value, 1, 1.0);
-    return std::equal(bucket.input(i), bucket.input(i) + size_of(bucket.dtype), expected.data());
+  /// Elements side by side, and the contributions to them.
+  struct Run {
+    std::byte* data = nullptr;
+    std::byte* input = nullptr;
+    std::size_t count = 0;
+  };
+
+  /// Calls `visit(run, begin)` for elements that lie side by side, a few at a time, leaving out
+  /// gaps, until it returns false.
+  template <typename Visit>
+  static void for_each_run(const Bucket& bucket, const Visit& visit) {
+    for (std::size_t begin = 0; begin < bucket.layout.count;) {
+      Run run{.count = std::min(kMostAtOnce, bucket.layout.count - begin)};
+      if (bucket.tensors) {
+        run = {.data = bucket.tensors->element(begin),
+               .input = bucket.tensors->input(begin),
+               .count = bucket.tensors->piece(begin, run.count).count};
+      } else {
+        run.data = run.input = bucket.data + begin * size_of(bucket.dtype);
+      }
+      if (run.data != nullptr && !visit(run, begin)) return;
+      begin += run.count;
+    }
+  }
+
+  std::string wrong(const Bucket& bucket, const Run& run, std::size_t begin,
+                    std::uint64_t iteration) const {
+    SomeElements values;
+    if (bucket.layout.out_of_place) {
+      contribute(values, bucket.in_order, transport_->rank(), begin, run.count, iteration);
+      SomeElements contributed;
+      convert(bucket.dtype, contributed.data(), DType::kFloat64, values.data(), run.count, 1.0);
+      if (std::memcmp(run.input, contributed.data(), run.count * size_of(bucket.dtype)) != 0) {
+        return " has another contribution in an element from " + std::to_string(begin) + " on";
+      }
+    }
+    convert(DType::kFloat64, values.data(), bucket.dtype, run.data, run.count, 1.0);
+    const SomeElements expected =
+        combined(bucket.layout, bucket.in_order, ranks_, begin, run.count, iteration);
+    for (std::size_t i = 0; i < run.count; ++i) {
+      if (values[i] == expected[i]) continue;
+      return " element " + std::to_string(begin + i) + ": " + std::to_string(values[i]) +
+             " and not " + std::to_string(expected[i]);
+    }
+    return {};
   }
 
   int ranks_;
