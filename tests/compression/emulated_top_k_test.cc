@@ -84,6 +84,7 @@ TEST(EmulatedTopK, EqualsTheProcessorForEveryKindOfNumber) {
     for (const test::TopKCase& input : test::top_k_cases(count, kSeed)) {
       for (const std::size_t k : test::top_k_ks(count)) {
         ++seed;
+        if (test::kSanitized && count > 7 && seed % 3 != 0) continue;
         expect_equal(input, k, seed, 1 + seed % 4);
       }
     }
@@ -93,9 +94,10 @@ TEST(EmulatedTopK, EqualsTheProcessorForEveryKindOfNumber) {
 // One block whose warps take several sections each, and several blocks; lists that overflow.
 TEST(EmulatedTopK, EqualsTheProcessorOverManySectionsAndInEveryGrid) {
   constexpr std::size_t kCount = 24 * TopKPlan::kSmallestSection + 777;
-  for (const test::TopKCase& input : test::top_k_cases(kCount, kSeed)) {
-    if (!test::kSanitized) expect_equal(input, kCount / 100, kSeed, 1);
-    expect_equal(input, kCount / 100, kSeed, 4);
+  const std::vector<test::TopKCase> cases = test::top_k_cases(kCount, kSeed);
+  for (std::size_t i = test::kSanitized ? 1 : 0; i < cases.size(); i += test::kSanitized ? 2 : 1) {
+    if (!test::kSanitized) expect_equal(cases[i], kCount / 100, kSeed, 1);
+    expect_equal(cases[i], kCount / 100, kSeed, 4);
   }
 }
 

@@ -8,14 +8,19 @@
 
 #include "comm/kernels/reduce_kernels.h"
 #include "tests/compression/exchange_shapes.h"
+#include "tests/support/sanitized.h"
 
 namespace kolo::test {
 namespace {
 
+/// Shapes from a seed, so many; fewer where a sanitizer takes its time, which sees the same code in
+/// each.
+constexpr int shapes(int many) { return kSanitized ? many / 4 : many; }
+
 // I2 and I6: the same result on all ranks, and the same bits, of results and residuals, whichever
 // way the pairs take.
 TEST_F(SparseExchangeTest, AllRoutesGiveAllRanksTheSameBits) {
-  for (int round = 0; round < 80; ++round) {
+  for (int round = 0; round < shapes(80); ++round) {
     const ExchangeShape shape = random_shape(random_);
     SCOPED_TRACE("round " + std::to_string(round) + ", seed " + std::to_string(kExchangeSeed) +
                  ": " + shape.text());
@@ -37,7 +42,7 @@ TEST_F(SparseExchangeTest, AllRoutesGiveAllRanksTheSameBits) {
 
 // I3 and I4: nothing is lost and nothing appears, in each step and over all of them.
 TEST_F(SparseExchangeTest, MassIsConservedExactly) {
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < shapes(60); ++round) {
     const ExchangeShape shape = random_shape(random_);
     SCOPED_TRACE("round " + std::to_string(round) + ", seed " + std::to_string(kExchangeSeed) +
                  ": " + shape.text());
