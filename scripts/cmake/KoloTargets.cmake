@@ -19,6 +19,11 @@ function(kolo_target_defaults target)
   if(KOLO_SANITIZE)
     target_compile_options(${target} PUBLIC
       $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KOLO_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>)
+    if(KOLO_SANITIZE MATCHES "undefined")
+      # Null pointers and dead objects end in the address sanitizer, too. These checks, at every access to a member,
+      # take a fifth of the time to compile.
+      target_compile_options(${target} PUBLIC $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=null,vptr>)
+    endif()
     target_link_options(${target} PUBLIC -fsanitize=${KOLO_SANITIZE})
   endif()
 endfunction()
@@ -40,16 +45,24 @@ function(kolo_batches target size)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# kolo_library(comm SOURCES ... PUBLIC deps ... PRIVATE deps ...): static library kolo_comm, kolo::comm.
+# kolo_library(comm SOURCES ... PUBLIC deps ... PRIVATE deps ...): static library kolo_comm, kolo::comm. DATA_PATH, a
+# regular expression, tells which sources move or combine data: in Release each of them is compiled by itself, so that
+# its speed does not depend on what is compiled with it.
 function(kolo_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "" "DATA_PATH" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(kolo_${name} STATIC ${ARG_SOURCES})
   add_library(kolo::${name} ALIAS kolo_${name})
   set_target_properties(kolo_${name} PROPERTIES EXPORT_NAME ${name})
   kolo_library_defaults(kolo_${name})
   kolo_precompile(kolo_${name} library)
-  # In Release each source is compiled by itself, so that no path of data depends on what is compiled with it.
-  if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
+  set(alone)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release" AND ARG_DATA_PATH)
+    set(alone ${ARG_SOURCES})
+    list(FILTER alone INCLUDE REGEX "${ARG_DATA_PATH}")
+    set_source_files_properties(${alone} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
+  # The sources of folders below are added later.
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR NOT ARG_DATA_PATH STREQUAL ".")
     kolo_batches(kolo_${name} 12)
   endif()
   target_link_libraries(kolo_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
