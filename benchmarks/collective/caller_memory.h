@@ -47,11 +47,14 @@ class CallerMemory {
   CallerMemory(const CollectiveCase& what, const CaseCounts& counts, const Allocate& allocate)
       : contributed_(counts.contributed * size_of(what.dtype)),
         received_(counts.received * size_of(what.dtype)),
-        result_(buffer(what.in_place ? std::max(contributed_, received_) : received_, allocate)),
+        result_(result_of(what, allocate)),
         contribution_(what.in_place ? nullptr : allocate(std::max<std::size_t>(contributed_, 1))) {}
 
-  static std::shared_ptr<void> buffer(std::size_t bytes, const Allocate& allocate) {
-    return bytes > 0 ? allocate(bytes) : nullptr;
+  /// Null for a rank that receives nothing of what there is.
+  std::shared_ptr<void> result_of(const CollectiveCase& what, const Allocate& allocate) const {
+    const std::size_t bytes = what.in_place ? std::max(contributed_, received_) : received_;
+    if (bytes == 0 && what.count() > 0) return nullptr;
+    return allocate(std::max<std::size_t>(bytes, 1));
   }
   static void copy(void* to, const void* from, std::size_t bytes) {
     if (bytes > 0) std::memcpy(to, from, bytes);

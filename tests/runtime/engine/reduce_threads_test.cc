@@ -31,11 +31,9 @@ double contribution(int rank, int iteration, std::size_t index) {
 }
 
 void fill(const BufferView& to, int rank, int iteration) {
-  for (std::size_t i = 0; i < to.count; ++i) {
-    const double value = contribution(rank, iteration, i);
-    reference::convert(to.dtype, static_cast<std::byte*>(to.data) + i * size_of(to.dtype),
-                       DType::kFloat64, &value, 1, 1.0);
-  }
+  std::vector<double> values(to.count);
+  for (std::size_t i = 0; i < to.count; ++i) values[i] = contribution(rank, iteration, i);
+  reference::convert(to.dtype, to.data, DType::kFloat64, values.data(), to.count, 1.0);
 }
 
 std::string hash(const BufferView& of) {
