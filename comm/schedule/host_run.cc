@@ -120,8 +120,9 @@ void HostRun::lend(const KernelPiece& piece) {
   }
   if (piece.first > 0) return;
   const std::byte* const from = is_mapped || is_private ? tensor.input : copy;
-  const std::byte* const base = is_private ? nullptr : arenas_[static_cast<std::size_t>(lent.rank)];
-  note(lent) = {.origin = from - base - static_cast<std::ptrdiff_t>(lent.offset * element_bytes_),
+  const std::byte* const arena = arenas_[static_cast<std::size_t>(lent.rank)];
+  const std::int64_t place = is_private ? reinterpret_cast<std::int64_t>(from) : from - arena;
+  note(lent) = {.origin = place - static_cast<std::int64_t>(lent.offset * element_bytes_),
                 .is_private = is_private};
 }
 
