@@ -96,7 +96,7 @@ struct CollectiveCase {
   std::optional<DType> wire = std::nullopt;
   Home home = Home::kArena;
   bool in_place = true;  ///< The sum replaces the contribution; else it goes to a second buffer.
-  // Of kSparseRows:
+  // For kSparseRows only:
   std::size_t width = 64;  ///< Elements of a row of the table.
   double density = 0.01;   ///< Rows that each rank passes, relative to the table's.
   RowForm rows_result = RowForm::kAuto, rows_exchange = RowForm::kAuto;

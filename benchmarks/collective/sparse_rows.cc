@@ -27,7 +27,7 @@ class SparseRowsRun final : public CollectiveRun {
     }
   }
 
-  /// Of equal indices the first has the row, the others have zeros.
+  /// Where an index repeats, its first row has the elements and the others have zeros.
   void write(const void* elements) override {
     next_ = 0;
     for (Turn& turn : turns_) {

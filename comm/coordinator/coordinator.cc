@@ -175,7 +175,7 @@ void Coordinator::handle(int peer, const Frame& frame) {
     case FrameKind::kJoined:
     case FrameKind::kInvite:
     case FrameKind::kDecline:
-      flush();  // What the invitations to come may follow from goes first.
+      flush();  // Decisions go first: invitations that are passed on may follow from them.
       if (!invitations_.receive(peer, frame)) return fail_stray(peer);
       pass_on_invitations();
       break;

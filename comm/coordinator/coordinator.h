@@ -167,7 +167,7 @@ class Coordinator {
   }
 
  private:
-  /// Of the vote; no other name is this one.
+  /// The vote that all ranks have joined goes by this name, and nothing else does.
   static constexpr std::string_view kJoinName = "join";
 
   struct Pending {

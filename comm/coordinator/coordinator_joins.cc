@@ -1,4 +1,4 @@
-// What a coordinator does while some ranks have run out of data.
+// The coordinator while some ranks have run out of data.
 
 #include <span>
 #include <string>
@@ -70,8 +70,8 @@ void Coordinator::invite(const Pending& pending) {
   pass_on_invitations();
 }
 
-/// What has ended here counts, too: a rank that has joined may have left it out. Uses of a bucket
-/// come before a new agreement on its name.
+/// Topics that have ended here count, too, because a rank that has joined may have left them out.
+/// Uses of a bucket come before a new agreement on its name.
 void Coordinator::invite_to_everything() {
   std::vector<Topic> topics;
   for (std::size_t bucket = 0; bucket < ended_.size(); ++bucket) {

@@ -27,8 +27,8 @@ struct Invitation {
 /// A rank that has joined has run out of data, and takes part in what others still do. It cannot
 /// know what that is. So as soon as any rank has joined, each of the others tells all ranks what
 /// it begins, and what it had begun before. The news goes along the edges of the tree, away from
-/// where it comes from. Of one key a rank passes on only later rounds than before, whoever invites:
-/// a topic crosses each edge at most once in each direction.
+/// where it comes from. A rank passes on only later rounds of a key than before, whoever invites,
+/// so a topic crosses each edge at most once in each direction.
 ///
 /// Edges keep frames in order, and frames leave in the order in which calls make them. So the
 /// decision that a topic follows from reaches every rank before the invitation to it, and the
@@ -70,8 +70,8 @@ class Invitations {
   [[nodiscard]] bool receive(int peer, const Frame& frame);
 
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
-  /// What this rank is invited to since it joined, what it may have missed before included: first
-  /// buckets, then new topics. Some may be over.
+  /// The invitations of this rank since it joined, first to buckets, then to new topics. They
+  /// include what it may have missed before. Some may be over.
   std::vector<Invitation> take_invitations() { return std::exchange(fresh_, {}); }
   /// Root only: topics to reject.
   std::vector<Declined> take_declined() { return std::exchange(declined_, {}); }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -280,17 +279,19 @@ class Verification {
 
   // What is lent for copies may lie where peers can only copy it.
   std::optional<std::string> check_copies() const {
-    using Key = std::tuple<int, std::size_t, std::size_t>;  // rank, slot, first element
-    const auto key = [](const Range& lent) { return Key{lent.rank, lent.slot, lent.offset}; };
-    std::set<Key> for_copies;
+    std::map<std::pair<int, std::size_t>, std::vector<Range>> for_copies;  // by rank and slot
     for (Node node = 0; node < steps_.size(); ++node) {
-      if (step(node).for_copies) for_copies.insert(key(step(node).target));
+      const Range& lent = step(node).target;
+      if (step(node).for_copies) for_copies[{lent.rank, lent.slot}].push_back(lent);
     }
     for (Node node = 0; node < steps_.size(); ++node) {
       if (step(node).kind == StepKind::kUnpack) continue;
       for (const Range& source : step(node).sources) {
         const bool is_peers = static_cast<std::size_t>(source.rank) != rank_of(node);
-        if (source.region == Region::kLent && is_peers && for_copies.contains(key(source))) {
+        const auto lent = for_copies.find({source.rank, source.slot});
+        if (source.region != Region::kLent || !is_peers || lent == for_copies.end()) continue;
+        if (std::ranges::any_of(lent->second,
+                                [&](const Range& each) { return each.overlaps(source); })) {
           return at(node) + " works with what is lent for copies";
         }
       }
