@@ -199,7 +199,9 @@ TEST_P(Collectives, GiveTheSameForAnyInterleaving) {
 }
 
 TEST_P(Collectives, MoveMoreThanTheirSlotsHold) {
-  for (const std::vector<int>& nodes : std::vector<std::vector<int>>{{2}, {3}, {2, 1}, {1, 1, 1}}) {
+  const auto shapes = test::kSanitized ? std::vector<std::vector<int>>{{3}, {2, 1}}
+                                       : std::vector<std::vector<int>>{{2}, {3}, {2, 1}, {1, 1, 1}};
+  for (const std::vector<int>& nodes : shapes) {
     for (const char* algorithm : {"direct", "ring", "pairwise"}) {
       if (nodes.size() == 1 && algorithm != std::string("direct")) continue;
       EngineJob job(ProcessGrid::with_node_sizes(nodes),

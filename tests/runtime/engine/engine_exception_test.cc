@@ -22,6 +22,7 @@
 #include "tests/support/lone_engine.h"
 #include "tests/support/message_calls.h"
 #include "tests/support/rank_harness.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/throwing_transport.h"
 
 namespace kolo {
@@ -202,7 +203,7 @@ TEST_P(EngineExceptions, ForWantOfMemoryAreOneErrorOnAllRanks) {
   constexpr std::size_t kNever = std::size_t{1} << 40;
   const Outcome clean = run_with_allocation_fault(GetParam(), kNever);
   ASSERT_THAT(clean.failures, Each(""));
-  for (std::size_t at = 1; at < clean.points; at += 3) {
+  for (std::size_t at = 1; at < clean.points; at += test::kSanitized ? 7 : 3) {
     const Outcome outcome = run_with_allocation_fault(GetParam(), at);
     if (!outcome.has_thrown) continue;
     EXPECT_THAT(outcome.failures[0], HasSubstr("out of memory")) << "request " << at;
