@@ -35,13 +35,15 @@ GroupPlace read_place(ByteReader& reader) {
   return place;
 }
 
-std::uint64_t hash_of(const GroupProposal& proposal) {
+std::uint64_t hash_of(const std::string& name, const std::vector<int>& ranks) {
   std::vector<std::byte> bytes;
   ByteWriter writer(bytes);
-  writer.text(proposal.name);
-  for (int rank : proposal.ranks) writer.rank(rank);
+  writer.text(name);
+  for (int rank : ranks) writer.rank(rank);
   return XXH3_64bits(bytes.data(), bytes.size());
 }
+
+int collector(const GroupProposal& proposal) { return *std::ranges::min_element(proposal.ranks); }
 
 }  // namespace
 
@@ -50,10 +52,13 @@ std::string GroupProposal::text() const {
 }
 
 std::uint64_t GroupFounder::propose(GroupProposal proposal, TimePoint now) {
-  const std::uint64_t hash = hash_of(proposal);
+  std::vector<int> ascending = proposal.ranks;
+  std::ranges::sort(ascending);
+  const std::uint64_t hash = hash_of(proposal.name, ascending);
   const Key key{hash, uses_[hash]++};
-  const int first = proposal.ranks.front();
+  const int first = ascending.front();
   Member self{.place = proposal.place,
+              .order = hash_of(proposal.name, proposal.ranks),
               .settings = proposal.settings,
               .obstacle = std::move(proposal.obstacle)};
   const std::uint64_t id = next_id_++;
@@ -68,6 +73,7 @@ std::uint64_t GroupFounder::propose(GroupProposal proposal, TimePoint now) {
   writer.number(key.first);
   writer.number(key.second);
   write(writer, self.place);
+  writer.number(self.order);
   writer.text(self.settings);
   writer.number(static_cast<std::uint8_t>(self.obstacle ? 1 : 0));
   if (self.obstacle) write_error(writer, *self.obstacle);
@@ -91,6 +97,7 @@ void GroupFounder::receive(int peer, std::span<const std::byte> bytes) {
     case FoundingMessage::kCome: {
       Member member;
       member.place = read_place(reader);
+      member.order = reader.number<std::uint64_t>();
       member.settings = reader.text();
       const bool has_obstacle = reader.number<std::uint8_t>() != 0;
       if (has_obstacle) member.obstacle = read_error(reader);
@@ -135,6 +142,14 @@ void GroupFounder::conclude(const Key& key) {
     if (found == came.end()) return;
     const Member& member = found->second;
     if (member.obstacle && !obstacle) obstacle = member.obstacle;
+    if (member.order != own.order && !mismatch) {
+      mismatch = {.code = ErrorCode::kMismatch,
+                  .verb = "found",
+                  .what = fmt::format(
+                      "the job's rank {} names the members in another order than rank {}, by whose "
+                      "list they are {}",
+                      rank, rank_, fmt::join(proposed.proposal.ranks, ", "))};
+    }
     if (member.settings != own.settings && !mismatch) {
       mismatch = {.code = ErrorCode::kMismatch,
                   .verb = "found",
@@ -190,15 +205,14 @@ void GroupFounder::tick(TimePoint now) {
   for (auto& [key, proposed] : proposed_) {
     const GroupProposal& proposal = proposed.proposal;
     const Duration waited = now - proposed.since;
-    if (proposal.ranks.front() != rank_ || waited < patience_.warn_after) continue;
+    if (collector(proposal) != rank_ || waited < patience_.warn_after) continue;
     std::vector<int> missing;
     std::ranges::copy_if(proposal.ranks, std::back_inserter(missing),
                          [&, &key = key](int rank) { return !came_.at(key).contains(rank); });
-    const std::string text = fmt::format(
-        "rank{} {} of the job {} not founded it; all members must name the same ranks "
-        "in the same order",
-        missing.size() == 1 ? "" : "s", fmt::join(missing, ", "),
-        missing.size() == 1 ? "has" : "have");
+    const std::string text =
+        fmt::format("rank{} {} of the job {} not founded it; all members must name the same ranks",
+                    missing.size() == 1 ? "" : "s", fmt::join(missing, ", "),
+                    missing.size() == 1 ? "has" : "have");
     if (waited >= patience_.fail_after) {
       late.emplace_back(key, Error{.code = ErrorCode::kStall, .verb = "found", .what = text});
     } else if (!std::exchange(proposed.warned, true)) {

@@ -19,7 +19,7 @@ namespace kolo {
 /// A group that this rank wants to found, as all its members must propose it.
 struct GroupProposal {
   std::string name;        ///< For people, and to tell groups of the same ranks apart.
-  std::vector<int> ranks;  ///< Of the job, by rank in the group; the first one collects.
+  std::vector<int> ranks;  ///< Of the job, by rank in the group; the least one collects.
   std::string settings;    ///< Must be equal on all members.
   GroupPlace place;        ///< Of this rank.
   /// Why this rank can have no place: then there is no group.
@@ -32,14 +32,15 @@ struct GroupProposal {
 /// Founds groups as one rank sees it: proposals and bytes in, bytes and places out. Pure state
 /// machine: no thread, no clock, no transport.
 ///
-/// Each member sends its place to the group's first member, which sends all places to each of them
+/// Each member sends its place to the one of the least rank, which sends all places to each of them
 /// once it has heard of everybody. Only members take part. Groups with the same ranks and name are
 /// told apart by how many there were before, so members found them in the same order; all others
 /// may be founded in any order and at the same time.
 ///
-/// If a member has an obstacle, all get that error once all have come. If one does not come, the
-/// first member warns after `warn_after`, and after `fail_after` refuses the group to those that
-/// came, with an error that names those that did not.
+/// If a member has an obstacle, or differs in the order of ranks or in settings, all get that error
+/// once all have come. If one does not come, the one that collects warns after `warn_after`, and
+/// after `fail_after` refuses the group to those that came, with an error that names those that did
+/// not.
 class GroupFounder {
  public:
   struct Patience {
@@ -75,10 +76,11 @@ class GroupFounder {
   std::vector<Outcome> take_outcomes() { return std::exchange(outcomes_, {}); }
 
  private:
-  /// A hash of ranks and name, and how many such groups there were before.
+  /// A hash of ranks, in ascending order, and name, and how many such groups there were before.
   using Key = std::pair<std::uint64_t, std::uint64_t>;
   struct Member {
     GroupPlace place;
+    std::uint64_t order = 0;  // a hash of the ranks as this member lists them
     std::string settings;
     std::optional<Error> obstacle;
   };

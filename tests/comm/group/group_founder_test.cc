@@ -170,6 +170,26 @@ TEST(GroupFounder, RefusesDifferentSettingsOnAllMembers) {
   EXPECT_EQ(founders.error(1, first).code, ErrorCode::kMismatch);
 }
 
+TEST(GroupFounder, RefusesAnotherOrderOfMembersOnAll) {
+  std::mt19937_64 generator(7);
+  Founders founders(4);
+  const std::vector<int> ranks{3, 1, 2}, others{1, 3, 2};
+  std::map<int, std::uint64_t> ids;
+  for (const int rank : ranks) {
+    ids[rank] = founders.propose(rank, proposal_of(rank, rank == 3 ? others : ranks));
+  }
+  founders.deliver(generator);
+  for (const int rank : ranks) {
+    const Error& error = founders.error(rank, ids[rank]);
+    EXPECT_EQ(error.code, ErrorCode::kMismatch);
+    EXPECT_THAT(error.to_string(), HasSubstr("the job's rank 3 names the members in another order "
+                                             "than rank 1, by whose list they are 3, 1, 2"));
+  }
+  for (const int rank : ranks) ids[rank] = founders.propose(rank, proposal_of(rank, ranks));
+  founders.deliver(generator);
+  for (const int rank : ranks) EXPECT_EQ(founders.places(rank, ids[rank]).size(), 3u);
+}
+
 TEST(GroupFounder, TellsAllMembersOfAnObstacleOfOne) {
   std::mt19937_64 generator(4);
   Founders founders(3);
