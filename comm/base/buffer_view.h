@@ -35,4 +35,18 @@ struct BufferView {
   std::span<std::byte> as_bytes() const { return {static_cast<std::byte*>(data), bytes()}; }
 };
 
+/// The buffers of one of several tensors that an operation takes together.
+struct TensorBuffers {
+  const void* input = nullptr;  ///< Only read; null where the operation works in place.
+  void* result = nullptr;       ///< Or what the operation works on in place.
+  /// Elements of each rank's part; of the whole tensor if the operation knows no parts.
+  std::size_t count = 0;
+};
+
+/// Tensors in host memory, of one element type.
+struct Tensors {
+  DType dtype = DType::kFloat32;
+  std::span<const TensorBuffers> each = {};
+};
+
 }  // namespace kolo

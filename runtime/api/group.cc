@@ -173,6 +173,82 @@ void Group::all_to_all(std::string_view name, const void* input, BufferView resu
   state_->run(state_->calls().all_to_all(name, input, result, counts));
 }
 
+// --- Grouped ------------------------------------------------------------------------------------
+
+Ticket Group::all_reduce_async(std::string_view name, const Tensors& tensors,
+                               const Reduction& reduction) {
+  return state_->submit(
+      state_->calls().grouped(OperationKind::kAllReduce, name, tensors, 0, reduction));
+}
+
+void Group::all_reduce(std::string_view name, const Tensors& tensors, const Reduction& reduction) {
+  state_->run(state_->calls().grouped(OperationKind::kAllReduce, name, tensors, 0, reduction));
+}
+
+Ticket Group::broadcast_async(std::string_view name, const Tensors& tensors, int root) {
+  return state_->submit(state_->calls().grouped(OperationKind::kBroadcast, name, tensors, root));
+}
+
+void Group::broadcast(std::string_view name, const Tensors& tensors, int root) {
+  state_->run(state_->calls().grouped(OperationKind::kBroadcast, name, tensors, root));
+}
+
+Ticket Group::reduce_async(std::string_view name, const Tensors& tensors, int root,
+                           const Reduction& reduction) {
+  return state_->submit(
+      state_->calls().grouped(OperationKind::kReduce, name, tensors, root, reduction));
+}
+
+void Group::reduce(std::string_view name, const Tensors& tensors, int root,
+                   const Reduction& reduction) {
+  state_->run(state_->calls().grouped(OperationKind::kReduce, name, tensors, root, reduction));
+}
+
+Ticket Group::reduce_scatter_async(std::string_view name, const Tensors& tensors,
+                                   const Reduction& reduction) {
+  return state_->submit(
+      state_->calls().grouped(OperationKind::kReduceScatter, name, tensors, 0, reduction));
+}
+
+void Group::reduce_scatter(std::string_view name, const Tensors& tensors,
+                           const Reduction& reduction) {
+  state_->run(state_->calls().grouped(OperationKind::kReduceScatter, name, tensors, 0, reduction));
+}
+
+Ticket Group::all_gather_async(std::string_view name, const Tensors& tensors) {
+  return state_->submit(state_->calls().grouped(OperationKind::kAllGather, name, tensors));
+}
+
+void Group::all_gather(std::string_view name, const Tensors& tensors) {
+  state_->run(state_->calls().grouped(OperationKind::kAllGather, name, tensors));
+}
+
+Ticket Group::gather_async(std::string_view name, const Tensors& tensors, int root) {
+  return state_->submit(state_->calls().grouped(OperationKind::kGather, name, tensors, root));
+}
+
+void Group::gather(std::string_view name, const Tensors& tensors, int root) {
+  state_->run(state_->calls().grouped(OperationKind::kGather, name, tensors, root));
+}
+
+Ticket Group::scatter_async(std::string_view name, const Tensors& tensors, int root) {
+  return state_->submit(state_->calls().grouped(OperationKind::kScatter, name, tensors, root));
+}
+
+void Group::scatter(std::string_view name, const Tensors& tensors, int root) {
+  state_->run(state_->calls().grouped(OperationKind::kScatter, name, tensors, root));
+}
+
+Ticket Group::all_to_all_async(std::string_view name, const Tensors& tensors) {
+  return state_->submit(state_->calls().grouped(OperationKind::kAllToAll, name, tensors));
+}
+
+void Group::all_to_all(std::string_view name, const Tensors& tensors) {
+  state_->run(state_->calls().grouped(OperationKind::kAllToAll, name, tensors));
+}
+
+// --- Rows, messages, barrier ---------------------------------------------------------------------
+
 void Group::sparse_all_reduce(std::string_view name, const RowTable& table,
                               std::span<const std::int64_t> indices, const void* rows,
                               RowSums& sums, const RowOptions& options) {

@@ -197,6 +197,50 @@ class Group {
   void all_to_all(std::string_view name, const void* input, BufferView result,
                   PartCounts counts = {});
 
+  // Grouped operations take several tensors of one dtype, in host memory, with one agreement, one
+  // plan and common messages. Each tensor gets what the operation on it alone would give it, with
+  // equal parts; either all of them have an input, where the operation can do without, or none.
+  // Buffers must not overlap, and stay valid until the ticket is done; the list need not.
+
+  /// `all_reduce` of several tensors.
+  Ticket all_reduce_async(std::string_view name, const Tensors& tensors,
+                          const Reduction& reduction = ReduceOp::kSum);
+  /// The same, and waits for the results.
+  void all_reduce(std::string_view name, const Tensors& tensors,
+                  const Reduction& reduction = ReduceOp::kSum);
+  /// `broadcast` of several tensors, which have no inputs.
+  Ticket broadcast_async(std::string_view name, const Tensors& tensors, int root);
+  /// The same, and waits for the results.
+  void broadcast(std::string_view name, const Tensors& tensors, int root);
+  /// `reduce` of several tensors.
+  Ticket reduce_async(std::string_view name, const Tensors& tensors, int root,
+                      const Reduction& reduction = ReduceOp::kSum);
+  /// The same, and waits for the results.
+  void reduce(std::string_view name, const Tensors& tensors, int root,
+              const Reduction& reduction = ReduceOp::kSum);
+  /// `reduce_scatter` of several tensors.
+  Ticket reduce_scatter_async(std::string_view name, const Tensors& tensors,
+                              const Reduction& reduction = ReduceOp::kSum);
+  /// The same, and waits for the results.
+  void reduce_scatter(std::string_view name, const Tensors& tensors,
+                      const Reduction& reduction = ReduceOp::kSum);
+  /// `all_gather` of several tensors.
+  Ticket all_gather_async(std::string_view name, const Tensors& tensors);
+  /// The same, and waits for the results.
+  void all_gather(std::string_view name, const Tensors& tensors);
+  /// `gather` of several tensors.
+  Ticket gather_async(std::string_view name, const Tensors& tensors, int root);
+  /// The same, and waits for the results.
+  void gather(std::string_view name, const Tensors& tensors, int root);
+  /// `scatter` of several tensors.
+  Ticket scatter_async(std::string_view name, const Tensors& tensors, int root);
+  /// The same, and waits for the results.
+  void scatter(std::string_view name, const Tensors& tensors, int root);
+  /// `all_to_all` of several tensors.
+  Ticket all_to_all_async(std::string_view name, const Tensors& tensors);
+  /// The same, and waits for the results.
+  void all_to_all(std::string_view name, const Tensors& tensors);
+
   /// Sums rows of a table over all ranks: the gradient of an embedding. `rows`, in host memory,
   /// holds a row of `table.width` elements for each of `indices`, which may repeat and come in any
   /// order. Each rank has as many as it likes, or none. The result, in `sums`, is either the sorted

@@ -1,5 +1,7 @@
 #include "runtime/engine/operation.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <xxhash.h>
@@ -10,8 +12,8 @@
 namespace kolo {
 namespace {
 
-/// More parts than these are told apart by a hash.
-constexpr std::size_t kMostPartsInText = 16;
+/// More parts or tensors than these are told apart by a hash.
+constexpr std::size_t kMostInText = 16;
 
 std::string_view verb(OperationKind kind) {
   switch (kind) {
@@ -44,11 +46,6 @@ bool has_root(OperationKind kind) {
          kind == OperationKind::kGather || kind == OperationKind::kScatter;
 }
 
-bool reduces(OperationKind kind) {
-  return kind == OperationKind::kAllReduce || kind == OperationKind::kReduce ||
-         kind == OperationKind::kReduceScatter;
-}
-
 /// In a premultiplied sum each rank has its own scale before.
 Scales common_scales(const Operation& operation) {
   Scales scales = operation.scales;
@@ -67,19 +64,60 @@ std::string describe_reduction(const Operation& operation) {
   return text;
 }
 
+std::uint64_t hash_of(const std::vector<std::size_t>& numbers) {
+  return XXH3_64bits(numbers.data(), numbers.size() * sizeof(std::size_t));
+}
+
 /// "float32 [10]", "float32 [10] each", "float32 [10, 20]".
 std::string describe_parts(DType dtype, const std::vector<std::size_t>& counts) {
   if (counts.size() == 1) return describe_shape(dtype, counts) + " each";
-  if (counts.size() <= kMostPartsInText) {
+  if (counts.size() <= kMostInText) {
     return fmt::format("{} [{}]", to_string(dtype), fmt::join(counts, ", "));
   }
   return fmt::format("{} in {} parts (hash {:016x})", to_string(dtype), counts.size(),
-                     XXH3_64bits(counts.data(), counts.size() * sizeof(std::size_t)));
+                     hash_of(counts));
+}
+
+std::vector<std::size_t> counts_of(const std::vector<TensorBuffers>& tensors) {
+  std::vector<std::size_t> counts;
+  counts.reserve(tensors.size());
+  for (const TensorBuffers& tensor : tensors) counts.push_back(tensor.count);
+  return counts;
+}
+
+/// "float32 [10] + [20]", "float32 [10] + [20] each".
+std::string describe_tensors(const Operation& operation) {
+  const std::vector<std::size_t> counts = counts_of(operation.tensors);
+  const std::string_view dtype = to_string(operation.buffer.dtype);
+  const std::string_view each = operation.counts.empty() ? "" : " each";
+  if (counts.size() <= kMostInText) {
+    return fmt::format("{} [{}]{}", dtype, fmt::join(counts, "] + ["), each);
+  }
+  return fmt::format("{} in {} tensors (hash {:016x}){}", dtype, counts.size(), hash_of(counts),
+                     each);
 }
 
 std::size_t square(std::size_t number) { return number * number; }
 
 }  // namespace
+
+bool reduces(OperationKind kind) {
+  return kind == OperationKind::kAllReduce || kind == OperationKind::kReduce ||
+         kind == OperationKind::kReduceScatter;
+}
+
+bool has_parts(OperationKind kind) {
+  switch (kind) {
+    case OperationKind::kReduceScatter:
+    case OperationKind::kAllGather:
+    case OperationKind::kGather:
+    case OperationKind::kScatter:
+    case OperationKind::kAllToAll:
+      return true;
+    default:
+      return false;
+  }
+}
 
 std::string Operation::signature() const {
   if (kind == OperationKind::kClose) return "the end of the job";
@@ -88,8 +126,12 @@ std::string Operation::signature() const {
   if (kind == OperationKind::kBarrier) return text;
   const std::size_t shape[] = {buffer.count};
   text += " ";
-  text +=
-      counts.empty() ? describe_shape(buffer.dtype, shape) : describe_parts(buffer.dtype, counts);
+  if (!tensors.empty()) {
+    text += describe_tensors(*this);
+  } else {
+    text +=
+        counts.empty() ? describe_shape(buffer.dtype, shape) : describe_parts(buffer.dtype, counts);
+  }
   if (reduces(kind)) text += " " + describe_reduction(*this);
   if (has_root(kind)) {
     text += fmt::format(" {} rank {}",
@@ -136,6 +178,7 @@ OperationShape OperationShape::of(const Operation& operation) {
   return {.kind = operation.kind,
           .count = has_parts ? 0 : operation.buffer.count,
           .counts = operation.counts,
+          .tensors = counts_of(operation.tensors),
           .dtype = operation.buffer.dtype,
           .memory = operation.buffer.memory,
           .out_of_place = operation.out_of_place,
@@ -148,6 +191,7 @@ OperationShape OperationShape::of(const Operation& operation) {
 bool OperationShape::fits(const Operation& operation) const {
   const std::size_t whole = operation.counts.empty() ? operation.buffer.count : 0;
   return kind == operation.kind && count == whole && counts == operation.counts &&
+         std::ranges::equal(tensors, operation.tensors, {}, {}, &TensorBuffers::count) &&
          dtype == operation.buffer.dtype && memory == operation.buffer.memory &&
          out_of_place == operation.out_of_place && op == operation.op &&
          scales == common_scales(operation) && root == operation.root && call == operation.call;

@@ -26,7 +26,12 @@ enum class OperationKind : std::uint8_t {
   kClose,
 };
 
-/// One collective call on one buffer, as a user's thread submits it.
+bool reduces(OperationKind kind);
+/// What a rank contributes or receives is a part for each rank, or one of these parts.
+bool has_parts(OperationKind kind);
+
+/// One collective call on one buffer, or on several that are grouped, as a user's thread submits
+/// it.
 struct Operation {
   OperationKind kind = OperationKind::kBarrier;
   std::string name = {};
@@ -38,6 +43,9 @@ struct Operation {
   /// Elements of each rank's part, or of each pair's, sender by sender; one number: all are equal.
   /// Empty for operations without parts.
   std::vector<std::size_t> counts = {};
+  /// Grouped: their buffers, instead of those above. A part of the operation is made up of the
+  /// parts of all tensors, one after the other.
+  std::vector<TensorBuffers> tensors = {};
   ReduceOp op = ReduceOp::kSum;
   Scales scales = {};
   int root = 0;
@@ -65,6 +73,7 @@ struct OperationShape {
   OperationKind kind = OperationKind::kBarrier;
   std::size_t count = 0;  ///< Of operations without parts.
   std::vector<std::size_t> counts = {};
+  std::vector<std::size_t> tensors = {};  ///< Elements of each one's part; empty if not grouped.
   DType dtype = DType::kFloat32;
   MemoryKind memory = MemoryKind::kHost;
   bool out_of_place = false;

@@ -104,6 +104,32 @@ void check_count(std::string_view name, std::string_view buffer, std::size_t cou
   }
 }
 
+/// What an operation on a tensor reads and writes at this rank, in parts of the tensor.
+struct Uses {
+  std::size_t input = 1, result = 1;
+  bool needs_input = false, needs_result = true;
+  bool is_in_place = false;  ///< Without an input: both are in the result.
+};
+
+Uses uses_of(OperationKind kind, bool is_root, std::size_t ranks) {
+  switch (kind) {
+    case OperationKind::kReduce:
+      return {.needs_result = is_root, .is_in_place = true};
+    case OperationKind::kReduceScatter:
+      return {.input = ranks, .is_in_place = true};
+    case OperationKind::kAllGather:
+      return {.result = ranks, .is_in_place = true};
+    case OperationKind::kGather:
+      return {.result = ranks, .needs_input = true, .needs_result = is_root};
+    case OperationKind::kScatter:
+      return {.input = ranks, .needs_input = is_root};
+    case OperationKind::kAllToAll:
+      return {.input = ranks, .result = ranks, .needs_input = true};
+    default:
+      return {.is_in_place = true};
+  }
+}
+
 }  // namespace
 
 OperationCalls::New OperationCalls::make(OperationKind kind, std::string_view name) const {
@@ -283,6 +309,44 @@ OperationCalls::New OperationCalls::all_to_all(std::string_view name, const void
   } else {
     operation->counts.assign(counts.begin(), counts.end());
   }
+  return operation;
+}
+
+OperationCalls::New OperationCalls::grouped(OperationKind kind, std::string_view name,
+                                            const Tensors& tensors, int root,
+                                            const Reduction& reduction) const {
+  const auto ranks = static_cast<std::size_t>(world_size_);
+  const DType dtype = tensors.dtype;
+  require(!tensors.each.empty(), name, "there are no tensors");
+  check_root(name, root);
+  if (reduces(kind)) check_reduction(name, reduction, dtype);
+  const Uses uses = uses_of(kind, rank_ == root, ranks);
+  const auto has_input = [](const TensorBuffers& tensor) {
+    return tensor.count > 0 && tensor.input != nullptr;
+  };
+  const bool out_of_place = !uses.is_in_place || std::ranges::any_of(tensors.each, has_input);
+  require(kind != OperationKind::kBroadcast || !out_of_place, name, "a broadcast takes no inputs");
+  std::size_t part = 0;
+  for (const TensorBuffers& tensor : tensors.each) {
+    part += tensor.count;
+    if (tensor.count == 0) continue;
+    const bool needs_input = uses.needs_input || (uses.is_in_place && out_of_place);
+    require(!needs_input || tensor.input != nullptr, name, "one tensor has no input");
+    require(!(uses.needs_result || !out_of_place) || tensor.result != nullptr, name,
+            "one tensor has no result");
+    check_apart(name, tensor.input, uses.input * tensor.count, tensor.result,
+                uses.result * tensor.count, dtype);
+  }
+  New operation = make(kind, name);
+  operation->out_of_place = out_of_place;
+  operation->tensors.assign(tensors.each.begin(), tensors.each.end());
+  operation->root = root;
+  if (reduces(kind)) {
+    operation->op = reduction.op;
+    operation->scales = reduction.scales;
+  }
+  operation->buffer = {.data = nullptr, .count = part, .dtype = dtype};
+  if (has_parts(kind)) operation->counts.assign(1, part);
   return operation;
 }
 

@@ -12,6 +12,11 @@ Byte* at(Buffer* buffer, const std::optional<std::size_t>& offset) {
   return offset ? static_cast<Byte*>(buffer) + *offset : nullptr;
 }
 
+TensorBuffers tensor_of(const Operation& operation, std::size_t index) {
+  if (!operation.tensors.empty()) return operation.tensors[index];
+  return {.input = operation.input, .result = operation.buffer.data};
+}
+
 /// Whether contributions are multiplied as they are packed; the same on all ranks. So they are
 /// without a step that could scale the result: where there is nothing to combine.
 bool scales_contributions(const Operation& operation, int world_size) {
@@ -47,36 +52,49 @@ BucketRequest request_for(const Operation& operation, const Goal& goal, const Bu
 }  // namespace
 
 OperationTensors::OperationTensors(const Operation& operation, const Goal& goal, int rank) {
-  const DType dtype = Carrier::of(operation.buffer.dtype).dtype;
-  std::size_t result = 0, input = 0;
+  std::vector<Place> ends(std::max<std::size_t>(operation.tensors.size(), 1),
+                          Place{.result = 0, .input = 0});
+  const Carrier carrier = Carrier::of(operation.buffer.dtype);
   for (const Goal::Part& part : goal.parts) {
     const bool contributes = part.contributes(rank);
     const bool receives = part.receives(rank);
     if (part.extent.count == 0 || !(contributes || receives)) continue;
-    const std::size_t bytes = part.extent.count * size_of(dtype);
-    Place place;
-    if (receives || !operation.out_of_place) {
-      place.result = result;
-      result += bytes;
+    std::size_t offset = part.extent.offset;
+    for (std::size_t tensor = 0; tensor < ends.size(); ++tensor) {
+      const std::size_t count = operation.tensors.empty()
+                                    ? part.extent.count
+                                    : operation.tensors[tensor].count * carrier.per_element;
+      if (count == 0) continue;
+      const std::size_t bytes = count * size_of(carrier.dtype);
+      Place& end = ends[tensor];
+      Place place{.tensor = tensor};
+      if (receives || !operation.out_of_place) {
+        place.result = end.result;
+        *end.result += bytes;
+      }
+      if (contributes && operation.out_of_place) {
+        place.input = end.input;
+        *end.input += bytes;
+      }
+      const TensorBuffers buffers = tensor_of(operation, tensor);
+      places_.push_back(place);
+      segments_.push_back({.data = at<std::byte>(buffers.result, place.result),
+                           .input = at<const std::byte>(buffers.input, place.input),
+                           .dtype = carrier.dtype,
+                           .count = count,
+                           .offset = offset});
+      offset += count;
     }
-    if (contributes && operation.out_of_place) {
-      place.input = input;
-      input += bytes;
-    }
-    places_.push_back(place);
-    segments_.push_back({.data = at<std::byte>(operation.buffer.data, place.result),
-                         .input = at<const std::byte>(operation.input, place.input),
-                         .dtype = dtype,
-                         .count = part.extent.count,
-                         .offset = part.extent.offset});
   }
 }
 
 void OperationTensors::bind(const Operation& operation) {
   if (scaling_) scaling_->set_scale(operation.scales.before * factor_);
   for (std::size_t i = 0; i < places_.size(); ++i) {
-    packer_->rebind(i, at<std::byte>(operation.buffer.data, places_[i].result),
-                    at<const std::byte>(operation.input, places_[i].input));
+    const Place& place = places_[i];
+    const TensorBuffers buffers = tensor_of(operation, place.tensor);
+    packer_->rebind(i, at<std::byte>(buffers.result, place.result),
+                    at<const std::byte>(buffers.input, place.input));
   }
 }
 

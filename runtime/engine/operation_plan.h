@@ -19,7 +19,8 @@ namespace kolo {
 class OperationTensors {
  public:
   OperationTensors() = default;
-  /// What `rank` contributes to `goal` and receives of it lies in its buffers part by part.
+  /// What `rank` contributes to `goal` and receives of it lies in its buffers part by part; in
+  /// those of each tensor, if it is grouped.
   OperationTensors(const Operation& operation, const Goal& goal, int rank);
 
   /// For the packer: their places in the bucket, and in the buffers of the first use.
@@ -36,9 +37,10 @@ class OperationTensors {
   void bind(const Operation& operation);
 
  private:
-  /// Bytes from the beginning of the result and of the contribution.
+  /// Bytes from the beginning of the result and of the contribution of a tensor.
   struct Place {
-    std::optional<std::size_t> result, input;
+    std::size_t tensor = 0;
+    std::optional<std::size_t> result = {}, input = {};
   };
 
   std::vector<Place> places_;  // by segment

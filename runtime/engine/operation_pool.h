@@ -28,6 +28,7 @@ class OperationPool {
     operation->input = nullptr;
     operation->out_of_place = false;
     operation->counts.clear();
+    operation->tensors.clear();
     operation->op = ReduceOp::kSum;
     operation->scales = {};
     operation->root = 0;

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <numeric>
 
 #include "comm/base/aligned_memory.h"
 #include "comm/base/byte_codec.h"
@@ -22,6 +23,22 @@ constexpr MemoryKind kAllMemories[] = {MemoryKind::kHost, MemoryKind::kDevice};
 struct StandIn : Operation {
   AlignedMemory result_memory, input_memory;
 };
+
+/// Divides the buffers, of so many elements, among the tensors of a grouped operation.
+void share_out(Operation& operation, std::span<const std::size_t> tensors, std::size_t elements) {
+  const std::size_t part = std::accumulate(tensors.begin(), tensors.end(), std::size_t{0});
+  const std::size_t parts = part == 0 ? 0 : elements / part;
+  std::size_t first = 0;
+  for (const std::size_t count : tensors) {
+    const std::size_t offset = first * size_of(operation.buffer.dtype);
+    const auto* const input = static_cast<const std::byte*>(operation.input);
+    auto* const result = static_cast<std::byte*>(operation.buffer.data);
+    operation.tensors.push_back({.input = input == nullptr ? nullptr : input + offset,
+                                 .result = result + offset,
+                                 .count = count});
+    first += count * parts;
+  }
+}
 
 /// Whether scaling makes another element of the one that changes no result.
 bool scale_spoils(const OperationShape& shape) {
@@ -53,6 +70,8 @@ std::vector<std::byte> to_bytes(const OperationTerms& terms) {
   writer.number(std::uint64_t{shape.count});
   writer.number(narrow<std::uint32_t>(shape.counts.size()));
   for (const std::size_t count : shape.counts) writer.number(std::uint64_t{count});
+  writer.number(narrow<std::uint32_t>(shape.tensors.size()));
+  for (const std::size_t count : shape.tensors) writer.number(std::uint64_t{count});
   writer.number(static_cast<std::uint8_t>(shape.dtype));
   writer.number(static_cast<std::uint8_t>(shape.memory));
   writer.number(static_cast<std::uint8_t>(shape.out_of_place ? 1 : 0));
@@ -72,6 +91,8 @@ std::optional<OperationTerms> operation_terms_from(std::span<const std::byte> by
   shape.count = reader.number<std::uint64_t>();
   shape.counts.resize(reader.list(sizeof(std::uint64_t)));
   for (std::size_t& count : shape.counts) count = reader.number<std::uint64_t>();
+  shape.tensors.resize(reader.list(sizeof(std::uint64_t)));
+  for (std::size_t& count : shape.tensors) count = reader.number<std::uint64_t>();
   shape.dtype = reader.choice(kAllDTypes);
   shape.memory = reader.choice(kAllMemories);
   shape.out_of_place = reader.number<std::uint8_t>() != 0;
@@ -128,6 +149,7 @@ std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_
     part->input_memory = allocate_aligned(bytes);
     part->input = contribution = part->input_memory.get();
   }
+  share_out(*part, shape.tensors, numbers / carrier.per_element);
   if (shape.kind != OperationKind::kBroadcast && shape.kind != OperationKind::kScatter) {
     fill_neutral({.data = contribution, .count = numbers, .dtype = carrier.dtype},
                  carried(shape.op, shape.dtype));

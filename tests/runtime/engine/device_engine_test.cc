@@ -121,12 +121,12 @@ class DeviceTraining {
 
 const std::vector<std::size_t> kCounts = {5, 64, 1, 100, 333, 17};
 
-struct Case {
+struct DeviceCase {
   std::vector<int> nodes;
   std::string algorithm;
 };
 
-class DeviceGradients : public testing::TestWithParam<Case> {};
+class DeviceGradients : public testing::TestWithParam<DeviceCase> {};
 
 // Buckets of one and of many gradients, small units, in the arena and packed. The host's
 // collectives report ranks that call them in different orders, so this shows the order of launches,
@@ -188,8 +188,8 @@ TEST_P(DeviceGradients, CountAsZerosWhereTheyAreAbsent) {
   }
 }
 
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
+std::vector<DeviceCase> all_cases() {
+  std::vector<DeviceCase> cases;
   for (const std::vector<int>& nodes : std::initializer_list<std::vector<int>>{
            {1}, {2}, {4}, {1, 1}, {2, 2}, {3, 3}, {2, 1, 1}, {1, 3}}) {
     for (const char* algorithm : {"auto", "native"}) cases.push_back({nodes, algorithm});

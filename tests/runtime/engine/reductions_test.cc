@@ -112,7 +112,7 @@ Value combined(ReduceOp op, DType dtype, Value a, Value b) {
 
 /// What the ranks of a job reduce: `scales.before` is that of rank 0, and in a premultiplied sum
 /// each further rank has twice that of the one before.
-struct Case {
+struct ReductionCase {
   ReduceOp op = ReduceOp::kSum;
   DType dtype = DType::kFloat32;
   Scales scales = {};
@@ -147,8 +147,8 @@ struct Case {
   }
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> cases;
+std::vector<ReductionCase> cases() {
+  std::vector<ReductionCase> cases;
   for (const DType dtype : kAllDTypes) {
     for (const ReduceOp op : kAllReduceOps) {
       if (!takes(op, dtype)) continue;
@@ -177,10 +177,10 @@ struct Place {
 enum class Verb { kAllReduce, kReduce, kReduceScatter };
 
 /// Runs a case as one collective, and compares all ranks' buffers byte by byte.
-void expect_reduced(EngineJob& job, Verb verb, const Case& what, bool in_place) {
+void expect_reduced(EngineJob& job, Verb verb, const ReductionCase& what, bool in_place) {
   const int ranks = job.world_size();
   const int root = ranks - 1;
-  Case parts = what;  // of all ranks, for a reduce-scatter
+  ReductionCase parts = what;  // of all ranks, for a reduce-scatter
   if (verb == Verb::kReduceScatter) parts.count *= static_cast<std::size_t>(ranks);
   const Bytes all = parts.result(ranks);
   const std::size_t part = what.count * size_of(what.dtype);
@@ -234,7 +234,7 @@ TEST_P(Reductions, GiveWhatAPlainComputationGives) {
     for (const bool in_place : {false, true}) {
       EngineJob job(ProcessGrid::with_node_sizes(GetParam()),
                     {.verify_schedules = !test::kSanitized}, 7);
-      for (const Case& what : cases()) {
+      for (const ReductionCase& what : cases()) {
         expect_reduced(job, verb, what, in_place);
         if (HasFatalFailure()) return;
       }

@@ -21,7 +21,7 @@ namespace {
 using test::error_of;
 using ::testing::HasSubstr;
 
-struct Case {
+struct DeclinedCase {
   const char* text;  ///< As the error describes it.
   const char* why;
   std::function<Operation(int rank, int ranks, std::vector<float>& data)> make;
@@ -36,8 +36,8 @@ BufferView all_parts(std::vector<float>& data, int ranks) {
 const void* input_of(const std::vector<float>& data) { return data.data() + data.size() / 2; }
 
 /// The last rank is the one that has joined.
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<DeclinedCase>& cases() {
+  static const std::vector<DeclinedCase> all = {
       {"'x': all_gather float32 [12] each", "it has nothing to contribute",
        [](int, int ranks, auto& data) {
          return Operation{.kind = OperationKind::kAllGather,
@@ -106,7 +106,8 @@ const std::vector<Case>& cases() {
 
 /// Ranks but the last use the operation while that one has joined. If they know it from before, it
 /// may be eager, so that it ends on some of them before the news comes: then the job fails.
-void decline(const std::vector<int>& nodes, const Case& what, bool is_known, unsigned seed) {
+void decline(const std::vector<int>& nodes, const DeclinedCase& what, bool is_known,
+             unsigned seed) {
   EngineJob job(ProcessGrid::with_node_sizes(nodes), options(), seed);
   const int ranks = job.world_size();
   std::vector<std::vector<float>> data(static_cast<std::size_t>(ranks));
@@ -169,7 +170,7 @@ void decline(const std::vector<int>& nodes, const Case& what, bool is_known, uns
 
 TEST(Declined, IsWhatNeedsDataOfTheRank) {
   for (const std::vector<int>& nodes : std::vector<std::vector<int>>{{2}, {1, 1}, {2, 1}}) {
-    for (const Case& what : cases()) {
+    for (const DeclinedCase& what : cases()) {
       for (const bool is_known : {false, true}) {
         for (unsigned seed = 0; seed < seeds(4); ++seed) {
           SCOPED_TRACE(test::shape_text(nodes) + ", " + what.text +

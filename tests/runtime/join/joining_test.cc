@@ -104,6 +104,7 @@ TEST(Joining, WaitsForOwnOperations) {
 struct Use {
   enum class Kind {
     kSum,
+    kGroupedSum,
     kAverageOutOfPlace,
     kMin,
     kProduct,
@@ -156,6 +157,13 @@ class Buffers {
       operation.out_of_place = true;
     }
     switch (use_.kind) {
+      case Kind::kGroupedSum: {
+        const std::size_t first = use_.count / 3;
+        operation.buffer.data = nullptr;
+        operation.tensors = {{.result = result_.data(), .count = first},
+                             {.result = result_.data() + first, .count = use_.count - first}};
+        break;
+      }
       case Kind::kAverageOutOfPlace:
         operation.op = ReduceOp::kAverage;
         break;

@@ -37,6 +37,16 @@ TEST(OperationTerms, MakeTheSameSignature) {
        .out_of_place = true,
        .counts = {4},
        .root = 1},
+      {.kind = OperationKind::kAllReduce,
+       .name = "grouped",
+       .buffer = {nullptr, 9, DType::kFloat32},
+       .out_of_place = true,
+       .tensors = {{data.data(), data.data() + 6, 5}, {nullptr, nullptr, 4}}},
+      {.kind = OperationKind::kReduceScatter,
+       .name = "grouped parts",
+       .buffer = {nullptr, 3, DType::kComplex64},
+       .counts = {3},
+       .tensors = {{nullptr, data.data(), 1}, {nullptr, data.data(), 2}}},
       {.kind = OperationKind::kBarrier, .name = "barrier"}};
   for (const Operation& operation : operations) {
     const std::vector<std::byte> bytes =

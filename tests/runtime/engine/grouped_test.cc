@@ -1,0 +1,297 @@
+// A grouped operation gives each of its tensors what the operation on that tensor alone gives it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/operation_calls.h"
+#include "tests/support/engine_job.h"
+
+namespace kolo {
+namespace {
+
+using test::EngineJob;
+using test::error_of;
+using testing::HasSubstr;
+
+/// What each rank's buffers of a tensor hold, in parts of the tensor.
+struct Collective {
+  std::string name;
+  OperationKind kind;
+  std::function<std::size_t(std::size_t ranks)> input_parts, result_parts;
+  bool can_be_in_place = false;
+  std::function<std::shared_ptr<Operation>(const OperationCalls& calls, const std::string& name,
+                                           const void* input, void* result, std::size_t count,
+                                           DType dtype, int root)>
+      alone = {};
+};
+
+std::size_t one(std::size_t) { return 1; }
+std::size_t all(std::size_t ranks) { return ranks; }
+
+std::vector<Collective> collectives() {
+  return {
+      {.name = "all_reduce",
+       .kind = OperationKind::kAllReduce,
+       .input_parts = one,
+       .result_parts = one,
+       .can_be_in_place = true,
+       .alone =
+           [](const auto& calls, const auto& name, const void* input, void* result,
+              std::size_t count, DType dtype, int) {
+             return input == nullptr
+                        ? calls.all_reduce(name, {result, count, dtype}, ReduceOp::kSum)
+                        : calls.all_reduce(name, input, {result, count, dtype}, ReduceOp::kSum);
+           }},
+      {.name = "reduce",
+       .kind = OperationKind::kReduce,
+       .input_parts = one,
+       .result_parts = one,
+       .can_be_in_place = true,
+       .alone =
+           [](const auto& calls, const auto& name, const void* input, void* result,
+              std::size_t count, DType dtype, int root) {
+             return calls.reduce(name, input, {result, count, dtype}, root, ReduceOp::kSum);
+           }},
+      {.name = "reduce_scatter",
+       .kind = OperationKind::kReduceScatter,
+       .input_parts = all,
+       .result_parts = one,
+       .alone =
+           [](const auto& calls, const auto& name, const void* input, void* result,
+              std::size_t count, DType dtype, int) {
+             return calls.reduce_scatter(name, input, {result, count, dtype}, ReduceOp::kSum, {});
+           }},
+      {.name = "all_gather",
+       .kind = OperationKind::kAllGather,
+       .input_parts = one,
+       .result_parts = all,
+       .can_be_in_place = true,
+       .alone =
+           [](const auto& calls, const auto& name, const void* input, void* result,
+              std::size_t count, DType dtype, int) {
+             return calls.all_gather(name, input, {result, count, dtype}, {});
+           }},
+      {.name = "gather",
+       .kind = OperationKind::kGather,
+       .input_parts = one,
+       .result_parts = all,
+       .alone =
+           [](const auto& calls, const auto& name, const void* input, void* result,
+              std::size_t count, DType dtype, int root) {
+             return calls.gather(name, {const_cast<void*>(input), count, dtype}, result, root, {});
+           }},
+      {.name = "scatter",
+       .kind = OperationKind::kScatter,
+       .input_parts = all,
+       .result_parts = one,
+       .alone =
+           [](const auto& calls, const auto& name, const void* input, void* result,
+              std::size_t count, DType dtype, int root) {
+             return calls.scatter(name, input, {result, count, dtype}, root, {});
+           }},
+      {.name = "all_to_all",
+       .kind = OperationKind::kAllToAll,
+       .input_parts = all,
+       .result_parts = all,
+       .alone =
+           [](const auto& calls, const auto& name, const void* input, void* result,
+              std::size_t count, DType dtype, int) {
+             return calls.all_to_all(name, input, {result, count, dtype}, {});
+           }},
+  };
+}
+
+/// The buffers of one tensor at one rank. Elements are small integers, so that sums are exact.
+struct Buffers {
+  std::vector<float> input, result;
+};
+
+/// `floats` is how many of them an element is.
+Buffers buffers_of(const Collective& collective, int rank, std::size_t ranks, std::size_t tensor,
+                   std::size_t floats, bool in_place) {
+  Buffers buffers;
+  buffers.result.resize(collective.result_parts(ranks) * floats);
+  buffers.input.resize(in_place ? 0 : collective.input_parts(ranks) * floats);
+  std::vector<float>& contribution = in_place ? buffers.result : buffers.input;
+  for (std::size_t i = 0; i < contribution.size(); ++i) {
+    contribution[i] = static_cast<float>((i + 5 * tensor) % 13 + static_cast<std::size_t>(rank));
+  }
+  return buffers;
+}
+
+class Grouped : public testing::TestWithParam<Collective> {
+ protected:
+  /// Runs the operation on tensors of so many elements together, and on each alone.
+  void expect_same(EngineJob& job, const std::vector<std::size_t>& counts, DType dtype,
+                   bool in_place) {
+    const std::size_t per_element = size_of(dtype) / sizeof(float);
+    const auto ranks = static_cast<std::size_t>(job.world_size());
+    const int root = job.world_size() - 1;
+    std::vector<std::vector<Buffers>> together(ranks), alone(ranks);
+    for (int use = 0; use < 2; ++use) {
+      std::vector<std::shared_ptr<Operation>> operations;
+      for (int rank = 0; rank < job.world_size(); ++rank) {
+        OperationPool pool;
+        const OperationCalls calls(pool, rank, job.world_size());
+        const auto me = static_cast<std::size_t>(rank);
+        together[me].clear();
+        alone[me].clear();
+        for (std::size_t t = 0; t < counts.size(); ++t) {
+          together[me].push_back(
+              buffers_of(GetParam(), rank, ranks, t, counts[t] * per_element, in_place));
+          alone[me].push_back(together[me].back());
+        }
+        std::vector<TensorBuffers> tensors;
+        for (std::size_t t = 0; t < counts.size(); ++t) {
+          Buffers& mine = together[me][t];
+          tensors.push_back({.input = in_place ? nullptr : mine.input.data(),
+                             .result = mine.result.data(),
+                             .count = counts[t]});
+        }
+        operations.push_back(job.submit(
+            rank, *calls.grouped(GetParam().kind, "all", {.dtype = dtype, .each = tensors}, root)));
+        for (std::size_t t = 0; t < counts.size(); ++t) {
+          Buffers& mine = alone[me][t];
+          if (counts[t] == 0) continue;
+          // The count of the operation alone is that of its `BufferView`.
+          const bool counts_all = GetParam().kind == OperationKind::kAllGather ||
+                                  GetParam().kind == OperationKind::kAllToAll;
+          operations.push_back(job.submit(
+              rank, *GetParam().alone(calls, "tensor " + std::to_string(t),
+                                      in_place ? nullptr : mine.input.data(), mine.result.data(),
+                                      counts[t] * (counts_all ? ranks : 1), dtype, root)));
+        }
+      }
+      job.finish(operations);
+      for (const auto& operation : operations) ASSERT_EQ(error_of(*operation), "");
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        for (std::size_t t = 0; t < counts.size(); ++t) {
+          EXPECT_EQ(together[rank][t].result, alone[rank][t].result)
+              << "rank " << rank << " tensor " << t << " use " << use;
+        }
+      }
+    }
+  }
+};
+
+TEST_P(Grouped, GivesEachTensorWhatItGetsAlone) {
+  for (const std::vector<int>& nodes :
+       std::vector<std::vector<int>>{{1}, {2}, {3}, {1, 1}, {2, 1}}) {
+    for (const bool in_place : {false, true}) {
+      if (in_place && !GetParam().can_be_in_place) continue;
+      EngineJob job(ProcessGrid::with_node_sizes(nodes), {.verify_schedules = true}, 3);
+      expect_same(job, {7, 0, 331, 1}, DType::kFloat32, in_place);
+      expect_same(job, {5}, DType::kFloat32, in_place);
+      expect_same(job, {3'000, 1, 2'000}, DType::kFloat32, in_place);
+      expect_same(job, std::vector<std::size_t>(40, 3), DType::kComplex64, in_place);
+      expect_same(job, {0, 0}, DType::kFloat32, in_place);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Grouped, testing::ValuesIn(collectives()),
+                         [](const auto& each) { return each.param.name; });
+
+TEST(GroupedBroadcast, CopiesAllTensorsOfTheRoot) {
+  EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.verify_schedules = true}, 4);
+  std::vector<std::vector<float>> first(3), second(3);
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto me = static_cast<std::size_t>(rank);
+    first[me].assign(100, static_cast<float>(rank));
+    second[me].assign(3, static_cast<float>(rank) + 10);
+    const TensorBuffers tensors[] = {{.result = first[me].data(), .count = 100},
+                                     {.result = second[me].data(), .count = 3}};
+    OperationPool pool;
+    operations.push_back(
+        job.submit(rank, *OperationCalls(pool, rank, 3)
+                              .grouped(OperationKind::kBroadcast, "x", {.each = tensors}, 1)));
+  }
+  job.finish(operations);
+  for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
+  for (const auto& values : first) EXPECT_THAT(values, testing::Each(1.0F));
+  for (const auto& values : second) EXPECT_THAT(values, testing::Each(11.0F));
+}
+
+/// Both ranks submit an all-reduce of tensors of these counts, or of one of 30 elements; returns
+/// the error of both.
+std::string error_of_all_reduces(EngineJob& job, const std::string& name,
+                                 const std::vector<std::vector<std::size_t>>& counts) {
+  std::vector<float> memory(100);
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (int rank = 0; rank < 2; ++rank) {
+    OperationPool pool;
+    const OperationCalls calls(pool, rank, 2);
+    std::vector<TensorBuffers> tensors;
+    std::size_t first = 0;
+    for (const std::size_t count : counts[static_cast<std::size_t>(rank)]) {
+      tensors.push_back({.result = memory.data() + first, .count = count});
+      first += count;
+    }
+    const auto operation =
+        tensors.empty()
+            ? calls.all_reduce(name, {memory.data(), 30, DType::kFloat32}, ReduceOp::kSum)
+            : calls.grouped(OperationKind::kAllReduce, name, {.each = tensors});
+    operations.push_back(job.submit(rank, *operation));
+  }
+  job.finish(operations);
+  EXPECT_EQ(error_of(*operations[1]), error_of(*operations[0]));
+  return error_of(*operations[0]);
+}
+
+TEST(GroupedMismatch, IsTheSameErrorEverywhereAndHarmsNothing) {
+  EngineJob job(ProcessGrid::with_node_sizes({1, 1}), {}, 5);
+  const std::vector<std::size_t> usual{10, 20};
+  const struct {
+    std::string what;
+    std::vector<std::size_t> odd;
+    std::string odd_text;
+  } pairs[] = {{"order", {20, 10}, "all_reduce float32 [20] + [10] sum"},
+               {"number", {10, 20, 1}, "all_reduce float32 [10] + [20] + [1] sum"},
+               {"one", {}, "all_reduce float32 [30] sum"},
+               {"many", std::vector<std::size_t>(30, 1), "all_reduce float32 in 30 tensors (hash"}};
+  for (const auto& pair : pairs) {
+    EXPECT_THAT(
+        error_of_all_reduces(job, pair.what, {usual, pair.odd}),
+        testing::AllOf(HasSubstr("all_reduce float32 [10] + [20] sum"), HasSubstr(pair.odd_text)));
+    EXPECT_EQ(error_of_all_reduces(job, pair.what, {usual, usual}), "");
+  }
+}
+
+TEST(GroupedCalls, NameWhatIsWrong) {
+  OperationPool pool;
+  const OperationCalls calls(pool, 0, 2);
+  std::vector<float> a(8), b(8);
+  const auto error = [&](OperationKind kind, const std::vector<TensorBuffers>& tensors,
+                         int root = 0) -> std::string {
+    try {
+      calls.grouped(kind, "x", {.each = tensors}, root);
+      return {};
+    } catch (const UsageError& e) {
+      return e.what();
+    }
+  };
+  using Kind = OperationKind;
+  EXPECT_THAT(error(Kind::kAllReduce, {}), HasSubstr("'x': there are no tensors"));
+  EXPECT_THAT(error(Kind::kAllReduce, {{a.data(), b.data(), 4}, {nullptr, a.data(), 4}}),
+              HasSubstr("one tensor has no input"));
+  EXPECT_THAT(error(Kind::kAllReduce, {{a.data(), nullptr, 4}}),
+              HasSubstr("one tensor has no result"));
+  EXPECT_THAT(error(Kind::kAllGather, {{a.data(), a.data() + 2, 4}}), HasSubstr("overlap"));
+  EXPECT_THAT(error(Kind::kBroadcast, {{a.data(), b.data(), 4}}),
+              HasSubstr("a broadcast takes no inputs"));
+  EXPECT_THAT(error(Kind::kScatter, {{nullptr, b.data(), 4}}), HasSubstr("has no input"));
+  EXPECT_EQ(error(Kind::kScatter, {{nullptr, b.data(), 4}}, 1), "");
+  EXPECT_THAT(error(Kind::kGather, {{a.data(), nullptr, 4}}), HasSubstr("has no result"));
+  EXPECT_EQ(error(Kind::kGather, {{a.data(), nullptr, 4}}, 1), "");
+  EXPECT_THAT(error(Kind::kReduce, {{nullptr, b.data(), 4}}, 2), HasSubstr("the root 2"));
+}
+
+}  // namespace
+}  // namespace kolo
