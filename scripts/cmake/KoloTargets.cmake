@@ -51,9 +51,20 @@ function(kolo_batches target size)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# kolo_library(comm SOURCES ... PUBLIC deps ... PRIVATE deps ...): static library kolo_comm, kolo::comm. DATA_PATH, a
-# regular expression, tells which sources move or combine data: in Release each of them is compiled by itself, so that
-# its speed does not depend on what is compiled with it.
+# kolo_data_path(comm "/(kernels|schedule)/"): the sources so far of the library that match this regular expression move
+# or combine data. In Release each of them is compiled by itself, so that its speed does not depend on what is compiled
+# with it.
+function(kolo_data_path name expression)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
+    return()
+  endif()
+  get_target_property(alone kolo_${name} SOURCES)
+  list(FILTER alone INCLUDE REGEX "${expression}")
+  set_source_files_properties(${alone} TARGET_DIRECTORY kolo_${name} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
+# kolo_library(comm SOURCES ... PUBLIC deps ... PRIVATE deps ...): static library kolo_comm, kolo::comm. DATA_PATH as for
+# kolo_data_path, but `.` also means the sources that are added later.
 function(kolo_library name)
   cmake_parse_arguments(ARG "" "DATA_PATH" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(kolo_${name} STATIC ${ARG_SOURCES})
@@ -61,13 +72,9 @@ function(kolo_library name)
   set_target_properties(kolo_${name} PROPERTIES EXPORT_NAME ${name})
   kolo_library_defaults(kolo_${name})
   kolo_precompile(kolo_${name} library)
-  set(alone)
-  if(CMAKE_BUILD_TYPE STREQUAL "Release" AND ARG_DATA_PATH)
-    set(alone ${ARG_SOURCES})
-    list(FILTER alone INCLUDE REGEX "${ARG_DATA_PATH}")
-    set_source_files_properties(${alone} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  if(ARG_DATA_PATH)
+    kolo_data_path(${name} "${ARG_DATA_PATH}")
   endif()
-  # The sources of folders below are added later.
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" OR NOT ARG_DATA_PATH STREQUAL ".")
     kolo_batches(kolo_${name} 12)
   endif()
