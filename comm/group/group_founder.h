@@ -32,7 +32,7 @@ struct GroupProposal {
 /// Founds groups as one rank sees it: proposals and bytes in, bytes and places out. Pure state
 /// machine: no thread, no clock, no transport.
 ///
-/// Each member sends its place to the one of the least rank, which sends all places to each of them
+/// Each member sends its place to the member of least rank, which sends all places to each of them
 /// once it has heard of everybody. Only members take part. Groups with the same ranks and name are
 /// told apart by how many there were before, so members found them in the same order; all others
 /// may be founded in any order and at the same time.

@@ -199,8 +199,8 @@ class Group {
 
   // Grouped operations take several tensors of one dtype, in host memory, with one agreement, one
   // plan and common messages. Each tensor gets what the operation on it alone would give it, with
-  // equal parts; either all of them have an input, where the operation can do without, or none.
-  // Buffers must not overlap, and stay valid until the ticket is done; the list need not.
+  // equal parts. Where an input may be null, it is null for all tensors or for none. Buffers must
+  // not overlap, and stay valid until the ticket is done; the list of tensors need not.
 
   /// `all_reduce` of several tensors.
   Ticket all_reduce_async(std::string_view name, const Tensors& tensors,

@@ -25,7 +25,8 @@ function(kolo_target_defaults target)
       target_compile_options(${target} PUBLIC $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=null,vptr>)
     endif()
     target_link_options(${target} PUBLIC -fsanitize=${KOLO_SANITIZE})
-    # Kernels are one text for all instruction sets; Release tests every one, and here a few show the text's faults.
+    # Kernels are compiled from one text for each instruction set. Release tests all of them; what a sanitizer finds in the
+    # text, it finds in any of them.
     set(unsanitized "HWY_SSSE3|HWY_SSE4")
     if(KOLO_SANITIZE MATCHES "thread")
       string(APPEND unsanitized "|HWY_AVX3")
@@ -64,7 +65,7 @@ function(kolo_data_path name expression)
 endfunction()
 
 # kolo_library(comm SOURCES ... PUBLIC deps ... PRIVATE deps ...): static library kolo_comm, kolo::comm. DATA_PATH as for
-# kolo_data_path, but `.` also means the sources that are added later.
+# kolo_data_path; `.` also covers sources that are added later.
 function(kolo_library name)
   cmake_parse_arguments(ARG "" "DATA_PATH" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(kolo_${name} STATIC ${ARG_SOURCES})
