@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <limits>
 #include <string>
 
@@ -98,7 +99,9 @@ TEST(AvailableMemory, IsNotAskedForAgain) {
   system.write("sys/fs/cgroup/memory.max", std::to_string(10 * kMiB));
   system.write("sys/fs/cgroup/memory.current", "0");
   Arena arena = Arena::create(64 * kMiB);
-  for (const std::size_t place : {4, 0, 2, 1}) arena.commit(place * kMiB, kMiB, system.root());
+  for (const std::size_t place : std::initializer_list<std::size_t>{4, 0, 2, 1}) {
+    arena.commit(place * kMiB, kMiB, system.root());
+  }
   system.write("sys/fs/cgroup/memory.current", std::to_string(10 * kMiB));
   arena.commit(0, 3 * kMiB, system.root());
   arena.commit(kMiB / 2, 2 * kMiB, system.root());
