@@ -205,7 +205,7 @@ void GroupFounder::tick(TimePoint now) {
   for (auto& [key, proposed] : proposed_) {
     const GroupProposal& proposal = proposed.proposal;
     const Duration waited = now - proposed.since;
-    if (collector(proposal) != rank_ || waited < patience_.warn_after) continue;
+    if (waited < patience_.warn_after || collector(proposal) != rank_) continue;
     std::vector<int> missing;
     std::ranges::copy_if(proposal.ranks, std::back_inserter(missing),
                          [&, &key = key](int rank) { return !came_.at(key).contains(rank); });

@@ -27,7 +27,7 @@ enum class OperationKind : std::uint8_t {
 };
 
 bool reduces(OperationKind kind);
-/// What a rank contributes or receives is a part for each rank, or one of these parts.
+/// Whether the elements are divided into a part for each rank, or for each pair.
 bool has_parts(OperationKind kind);
 
 /// One collective call on one buffer, or on several that are grouped, as a user's thread submits

@@ -104,7 +104,7 @@ void check_count(std::string_view name, std::string_view buffer, std::size_t cou
   }
 }
 
-/// What an operation on a tensor reads and writes at this rank, in parts of the tensor.
+/// The buffers of an operation on a tensor at this rank; sizes in parts of the tensor.
 struct Uses {
   std::size_t input = 1, result = 1;
   bool needs_input = false, needs_result = true;

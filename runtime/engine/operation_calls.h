@@ -39,7 +39,7 @@ class OperationCalls {
               Counts counts) const;
   New all_to_all(std::string_view name, const void* input, const BufferView& result,
                  Counts counts) const;
-  /// Of several tensors, by an operation of this kind. `root` and `reduction` where it has them.
+  /// One operation of this kind on several tensors. `root` and `reduction` count where it has them.
   New grouped(OperationKind kind, std::string_view name, const Tensors& tensors, int root = 0,
               const Reduction& reduction = ReduceOp::kSum) const;
   /// kBarrier or kClose.

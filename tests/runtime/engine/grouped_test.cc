@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,92 +18,58 @@ using test::EngineJob;
 using test::error_of;
 using testing::HasSubstr;
 
-/// What each rank's buffers of a tensor hold, in parts of the tensor.
+/// A kind of operation, with the sizes of its buffers in parts of a tensor.
 struct Collective {
   std::string name;
   OperationKind kind;
-  std::function<std::size_t(std::size_t ranks)> input_parts, result_parts;
+  bool has_all_inputs = false;   ///< The input holds a part for each rank.
+  bool has_all_results = false;  ///< So does the result.
   bool can_be_in_place = false;
-  std::function<std::shared_ptr<Operation>(const OperationCalls& calls, const std::string& name,
-                                           const void* input, void* result, std::size_t count,
-                                           DType dtype, int root)>
-      alone = {};
-};
 
-std::size_t one(std::size_t) { return 1; }
-std::size_t all(std::size_t ranks) { return ranks; }
+  std::size_t input_parts(std::size_t ranks) const { return has_all_inputs ? ranks : 1; }
+  std::size_t result_parts(std::size_t ranks) const { return has_all_results ? ranks : 1; }
+};
 
 std::vector<Collective> collectives() {
   return {
-      {.name = "all_reduce",
-       .kind = OperationKind::kAllReduce,
-       .input_parts = one,
-       .result_parts = one,
-       .can_be_in_place = true,
-       .alone =
-           [](const auto& calls, const auto& name, const void* input, void* result,
-              std::size_t count, DType dtype, int) {
-             return input == nullptr
-                        ? calls.all_reduce(name, {result, count, dtype}, ReduceOp::kSum)
-                        : calls.all_reduce(name, input, {result, count, dtype}, ReduceOp::kSum);
-           }},
-      {.name = "reduce",
-       .kind = OperationKind::kReduce,
-       .input_parts = one,
-       .result_parts = one,
-       .can_be_in_place = true,
-       .alone =
-           [](const auto& calls, const auto& name, const void* input, void* result,
-              std::size_t count, DType dtype, int root) {
-             return calls.reduce(name, input, {result, count, dtype}, root, ReduceOp::kSum);
-           }},
-      {.name = "reduce_scatter",
-       .kind = OperationKind::kReduceScatter,
-       .input_parts = all,
-       .result_parts = one,
-       .alone =
-           [](const auto& calls, const auto& name, const void* input, void* result,
-              std::size_t count, DType dtype, int) {
-             return calls.reduce_scatter(name, input, {result, count, dtype}, ReduceOp::kSum, {});
-           }},
+      {.name = "all_reduce", .kind = OperationKind::kAllReduce, .can_be_in_place = true},
+      {.name = "reduce", .kind = OperationKind::kReduce, .can_be_in_place = true},
+      {.name = "reduce_scatter", .kind = OperationKind::kReduceScatter, .has_all_inputs = true},
       {.name = "all_gather",
        .kind = OperationKind::kAllGather,
-       .input_parts = one,
-       .result_parts = all,
-       .can_be_in_place = true,
-       .alone =
-           [](const auto& calls, const auto& name, const void* input, void* result,
-              std::size_t count, DType dtype, int) {
-             return calls.all_gather(name, input, {result, count, dtype}, {});
-           }},
-      {.name = "gather",
-       .kind = OperationKind::kGather,
-       .input_parts = one,
-       .result_parts = all,
-       .alone =
-           [](const auto& calls, const auto& name, const void* input, void* result,
-              std::size_t count, DType dtype, int root) {
-             return calls.gather(name, {const_cast<void*>(input), count, dtype}, result, root, {});
-           }},
-      {.name = "scatter",
-       .kind = OperationKind::kScatter,
-       .input_parts = all,
-       .result_parts = one,
-       .alone =
-           [](const auto& calls, const auto& name, const void* input, void* result,
-              std::size_t count, DType dtype, int root) {
-             return calls.scatter(name, input, {result, count, dtype}, root, {});
-           }},
+       .has_all_results = true,
+       .can_be_in_place = true},
+      {.name = "gather", .kind = OperationKind::kGather, .has_all_results = true},
+      {.name = "scatter", .kind = OperationKind::kScatter, .has_all_inputs = true},
       {.name = "all_to_all",
        .kind = OperationKind::kAllToAll,
-       .input_parts = all,
-       .result_parts = all,
-       .alone =
-           [](const auto& calls, const auto& name, const void* input, void* result,
-              std::size_t count, DType dtype, int) {
-             return calls.all_to_all(name, input, {result, count, dtype}, {});
-           }},
+       .has_all_inputs = true,
+       .has_all_results = true},
   };
+}
+
+/// The operation on one tensor. `part` is the result, or for a gather as many elements of it as
+/// this rank contributes; `all` the result with the parts of all ranks.
+std::shared_ptr<Operation> on_one_tensor(const OperationCalls& calls, OperationKind kind,
+                                         const std::string& name, void* input,
+                                         const BufferView& part, const BufferView& all, int root) {
+  switch (kind) {
+    case OperationKind::kAllReduce:
+      return input == nullptr ? calls.all_reduce(name, part, ReduceOp::kSum)
+                              : calls.all_reduce(name, input, part, ReduceOp::kSum);
+    case OperationKind::kReduce:
+      return calls.reduce(name, input, part, root, ReduceOp::kSum);
+    case OperationKind::kReduceScatter:
+      return calls.reduce_scatter(name, input, part, ReduceOp::kSum, {});
+    case OperationKind::kAllGather:
+      return calls.all_gather(name, input, all, {});
+    case OperationKind::kGather:
+      return calls.gather(name, {input, part.count, part.dtype}, all.data, root, {});
+    case OperationKind::kScatter:
+      return calls.scatter(name, input, part, root, {});
+    default:
+      return calls.all_to_all(name, input, all, {});
+  }
 }
 
 /// The buffers of one tensor at one rank. Elements are small integers, so that sums are exact.
@@ -159,13 +124,11 @@ class Grouped : public testing::TestWithParam<Collective> {
         for (std::size_t t = 0; t < counts.size(); ++t) {
           Buffers& mine = alone[me][t];
           if (counts[t] == 0) continue;
-          // The count of the operation alone is that of its `BufferView`.
-          const bool counts_all = GetParam().kind == OperationKind::kAllGather ||
-                                  GetParam().kind == OperationKind::kAllToAll;
           operations.push_back(job.submit(
-              rank, *GetParam().alone(calls, "tensor " + std::to_string(t),
-                                      in_place ? nullptr : mine.input.data(), mine.result.data(),
-                                      counts[t] * (counts_all ? ranks : 1), dtype, root)));
+              rank, *on_one_tensor(calls, GetParam().kind, "tensor " + std::to_string(t),
+                                   in_place ? nullptr : mine.input.data(),
+                                   {mine.result.data(), counts[t], dtype},
+                                   {mine.result.data(), counts[t] * ranks, dtype}, root)));
         }
       }
       job.finish(operations);
