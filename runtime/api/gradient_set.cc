@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -62,6 +63,12 @@ void GradientSet::set_samples(double samples) {
 void GradientSet::wait() {
   owner_->check_free();
   if (!group_->wait(owner_->options().operation_timeout, &owner_->driver())) fail_late();
+}
+
+bool GradientSet::wait_for(std::chrono::milliseconds limit) {
+  owner_->check_free();
+  // 0 would be for ever.
+  return group_->wait(std::max(limit, std::chrono::milliseconds(1)), &owner_->driver());
 }
 
 void GradientSet::wait(NativeStream stream) {

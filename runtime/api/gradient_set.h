@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -82,6 +83,10 @@ class GradientSet {
   ///         peer, and other codes for a mismatch, a stall or a failure inside a rank, the same on
   ///         every rank: then the set has failed.
   void wait();
+
+  /// The same for at most `limit`. Returns false if the iteration is not over then; the call, or
+  /// `wait`, may be made again.
+  bool wait_for(std::chrono::milliseconds limit);
 
   /// For device memory: blocks until all work is enqueued on the device, and makes `stream` wait
   /// for the combined values. Gradients in host memory are complete on return.

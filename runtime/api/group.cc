@@ -252,6 +252,7 @@ void Group::all_to_all(std::string_view name, const Tensors& tensors) {
 void Group::sparse_all_reduce(std::string_view name, const RowTable& table,
                               std::span<const std::int64_t> indices, const void* rows,
                               RowSums& sums, const RowOptions& options) {
+  check(!name.empty(), "a row-sparse all-reduce needs a name");
   RowReduction(*state_, name, table, options).run(indices, rows, sums);
 }
 

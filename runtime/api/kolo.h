@@ -112,7 +112,9 @@ class Group {
   /// Combines `buffer` over all ranks in place. `reduction` is an operation that takes the dtype
   /// (see `takes`), and may scale contributions and results; both are equal on all ranks but for
   /// the scale of a premultiplied sum, which is the rank's own. `name` identifies the operation
-  /// on all ranks. The first use of a name costs one round of agreement; later uses reuse its plan.
+  /// on all ranks. The first use of a name costs one round of agreement; later uses reuse its plan,
+  /// and run one after the other. An operation with an empty name is named after its arguments:
+  /// all ranks then begin those with the same arguments in the same order.
   /// Device memory takes the operations of gradients, without scales, and is read after the work
   /// enqueued on `stream` so far.
   ///
@@ -372,6 +374,10 @@ class Runtime : public Group {
   ///          limits, like the arenas of groups.
   /// Errors:  KoloError(kResources) that names the bytes needed and the limit.
   std::shared_ptr<std::byte[]> allocate(std::size_t bytes);
+  /// Leaves the job at once, for a rank that cannot go on: the other ranks fail with an error of
+  /// kPeerLost that says `why`, and so does every later call here. A runtime that an exception
+  /// destroys does the same.
+  void abort(std::string_view why);
   /// The accelerator that the option `device` names; null for "cpu".
   Device* device() const;
 

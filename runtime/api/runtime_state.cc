@@ -224,7 +224,7 @@ RuntimeState::RuntimeState(Rendezvous& rendezvous, Options options)
 }
 
 RuntimeState::~RuntimeState() {
-  if (world_->is_closed()) return;
+  if (world_->is_closed() || has_left_) return;
   // Unwinding: this rank cannot keep its part, so peers must not wait for it.
   if (std::uncaught_exceptions() > exceptions_) {
     abort("left the job because of an exception");
@@ -305,6 +305,7 @@ void RuntimeState::give_up(const StallJudge::Verdict& verdict) {
 }
 
 void RuntimeState::abort(std::string_view why) {
+  has_left_ = true;
   engine_.abort({.code = ErrorCode::kPeerLost,
                  .rank = rank(),
                  .peer = rank(),

@@ -126,9 +126,10 @@ class RuntimeState {
                                      std::size_t arena_bytes);
   /// As `Runtime::allocate`.
   std::shared_ptr<std::byte[]> allocate(std::size_t bytes);
+  /// As `Runtime::abort`.
+  void abort(std::string_view why);
 
  private:
-  void abort(std::string_view why);
   std::unique_ptr<Watchdog> make_watchdog();
   void give_up(const StallJudge::Verdict& verdict);
 
@@ -149,6 +150,7 @@ class RuntimeState {
   /// That have timed out; a call that is repeated goes on with the first one.
   std::map<std::string, std::shared_ptr<GroupFounding>> late_foundings_ KOLO_GUARDED_BY(mutex_);
   const std::shared_ptr<MemberState> world_;
+  std::atomic<bool> has_left_ = false;  // the job, which needs no closing then
   const int exceptions_;
   const std::unique_ptr<Watchdog> watchdog_;  // also while the engine's thread ends
   EngineThread thread_;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "comm/base/check.h"
 #include "runtime/engine/ticket_state.h"
 #include "runtime/message/message_call.h"
 
@@ -14,6 +15,10 @@ Ticket::Ticket(std::shared_ptr<TicketState> state, std::shared_ptr<Driver> drive
 bool Ticket::done() const { return state_->done(); }
 
 void Ticket::wait() { state_->wait_within(timeout_, driver_.get()); }
+bool Ticket::wait_for(std::chrono::milliseconds limit) {
+  return state_->wait_at_most(limit, driver_.get());
+}
+int Ticket::event() { return state_->event(); }
 
 ReceiveTicket::ReceiveTicket(std::shared_ptr<MessageCall> call, std::shared_ptr<Driver> driver,
                              std::chrono::milliseconds timeout)
@@ -23,6 +28,17 @@ bool ReceiveTicket::done() const { return call_->done(); }
 
 Received ReceiveTicket::wait() {
   call_->wait_within(timeout_, driver_.get());
+  return call_->received;
+}
+
+bool ReceiveTicket::wait_for(std::chrono::milliseconds limit) {
+  return call_->wait_at_most(limit, driver_.get());
+}
+
+int ReceiveTicket::event() { return call_->event(); }
+
+Received ReceiveTicket::received() const {
+  check(done(), "received() before the receive is done");
   return call_->received;
 }
 

@@ -28,6 +28,16 @@ class Ticket {
   ///         its buffer must outlive the runtime.
   void wait();
 
+  /// Waits for at most `limit`, or not at all if that is not positive. Returns whether it is done,
+  /// so it may be called again.
+  /// Errors: that of the operation.
+  bool wait_for(std::chrono::milliseconds limit);
+
+  /// A descriptor that becomes readable when it is done, for poll, epoll or an event loop. It lives
+  /// as long as the operation or a ticket of it; only poll it.
+  /// Errors: KoloError(kResources) without a descriptor left.
+  int event();
+
  private:
   std::shared_ptr<TicketState> state_;
   std::shared_ptr<Driver> driver_;  // shared because a ticket may outlive its runtime
@@ -47,6 +57,11 @@ class ReceiveTicket {
   /// Blocks until done, then says what was received or throws the error of the receive.
   /// Errors: as `Ticket::wait`; a time-out names peer and tag.
   Received wait();
+
+  /// As those of `Ticket`; `received` says what a receive got that is done without an error.
+  bool wait_for(std::chrono::milliseconds limit);
+  int event();
+  Received received() const;
 
  private:
   std::shared_ptr<MessageCall> call_;

@@ -65,7 +65,11 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
       gradients_(coordinator_, context_, runner_, clocks.steps, activity_),
       joining_(coordinator_, runner_, operations_, gradients_, transport.rank()) {}
 
-void Engine::submit(std::shared_ptr<Operation> operation) { enqueue(std::move(operation)); }
+void Engine::submit(std::shared_ptr<Operation> operation) {
+  if (operation->name.empty()) operation->name = operation->arguments();
+  enqueue(std::move(operation));
+}
+
 void Engine::submit(std::shared_ptr<GradientGroup> group) { enqueue(std::move(group)); }
 void Engine::submit(GradientGroup& group, std::size_t bucket) {
   enqueue(ReadyBucket{&group, bucket});

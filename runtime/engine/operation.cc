@@ -121,8 +121,11 @@ bool has_parts(OperationKind kind) {
 
 std::string Operation::signature() const {
   if (kind == OperationKind::kClose) return "the end of the job";
-  if (!call.empty()) return fmt::format("'{}': {}", name, call);
-  std::string text = fmt::format("'{}': {}", name, verb(kind));
+  return fmt::format("'{}': {}", name, call.empty() ? arguments() : call);
+}
+
+std::string Operation::arguments() const {
+  std::string text(verb(kind));
   if (kind == OperationKind::kBarrier) return text;
   const std::size_t shape[] = {buffer.count};
   text += " ";

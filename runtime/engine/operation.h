@@ -60,6 +60,8 @@ struct Operation {
   std::shared_ptr<const void> memory = {};
   std::shared_ptr<TicketState> ticket = std::make_shared<TicketState>();
 
+  /// "all_reduce float32 [10] sum", which is also the name of an operation without one.
+  std::string arguments() const;
   /// What all ranks must submit alike: "'x': all_reduce float32 [10] sum".
   std::string signature() const;
 

@@ -13,7 +13,7 @@ namespace kolo {
 namespace {
 
 [[noreturn]] void fail(std::string_view name, std::string_view what) {
-  throw UsageError(fmt::format("'{}': {}", name, what));
+  throw UsageError(name.empty() ? std::string(what) : fmt::format("'{}': {}", name, what));
 }
 
 void require(bool condition, std::string_view name, std::string_view what) {
@@ -132,11 +132,6 @@ Uses uses_of(OperationKind kind, bool is_root, std::size_t ranks) {
 
 }  // namespace
 
-OperationCalls::New OperationCalls::make(OperationKind kind, std::string_view name) const {
-  check(!name.empty(), "an operation needs a name");
-  return pool_.take(kind, name);
-}
-
 OperationCalls::New OperationCalls::plain(OperationKind kind) const {
   return pool_.take(kind, kind == OperationKind::kBarrier ? "barrier" : "");
 }
@@ -150,7 +145,7 @@ OperationCalls::New OperationCalls::all_reduce(std::string_view name, const Buff
   check_memory(name, buffer.data, buffer.count);
   check_reduction(name, reduction, buffer.dtype);
   if (buffer.memory == MemoryKind::kDevice) check_device(name, reduction, buffer.dtype);
-  New operation = make(OperationKind::kAllReduce, name);
+  New operation = pool_.take(OperationKind::kAllReduce, name);
   operation->buffer = buffer;
   operation->op = reduction.op;
   operation->scales = reduction.scales;
@@ -173,7 +168,7 @@ OperationCalls::New OperationCalls::broadcast(std::string_view name, const Buffe
                                               int root) const {
   check_memory(name, buffer.data, buffer.count);
   check_root(name, root);
-  New operation = make(OperationKind::kBroadcast, name);
+  New operation = pool_.take(OperationKind::kBroadcast, name);
   operation->buffer = buffer;
   operation->root = root;
   return operation;
@@ -188,7 +183,7 @@ OperationCalls::New OperationCalls::reduce(std::string_view name, const void* in
   require(input != nullptr || result.data != nullptr || result.count == 0, name,
           "both buffers are null");
   check_apart(name, input, result.count, result.data, result.count, result.dtype);
-  New operation = make(OperationKind::kReduce, name);
+  New operation = pool_.take(OperationKind::kReduce, name);
   operation->buffer = result;
   operation->input = input;
   operation->out_of_place = input != nullptr;
@@ -210,7 +205,7 @@ OperationCalls::New OperationCalls::reduce_scatter(std::string_view name, const 
   check_count(name, "result", result.count, in_place ? parts.sum() : parts.of(rank_));
   check_memory(name, result.data, result.count);
   check_apart(name, input, parts.sum(), result.data, result.count, result.dtype);
-  New operation = make(OperationKind::kReduceScatter, name);
+  New operation = pool_.take(OperationKind::kReduceScatter, name);
   operation->buffer = result;
   operation->input = input;
   operation->out_of_place = !in_place;
@@ -228,7 +223,7 @@ OperationCalls::New OperationCalls::all_gather(std::string_view name, const void
   check_count(name, "result", result.count, parts.sum());
   check_memory(name, result.data, result.count);
   check_apart(name, input, parts.of(rank_), result.data, result.count, result.dtype);
-  New operation = make(OperationKind::kAllGather, name);
+  New operation = pool_.take(OperationKind::kAllGather, name);
   operation->buffer = result;
   operation->input = input;
   operation->out_of_place = input != nullptr;
@@ -247,7 +242,7 @@ OperationCalls::New OperationCalls::gather(std::string_view name, const BufferVi
     check_memory(name, result, parts.sum());
     check_apart(name, input.data, input.count, result, parts.sum(), input.dtype);
   }
-  New operation = make(OperationKind::kGather, name);
+  New operation = pool_.take(OperationKind::kGather, name);
   operation->buffer = input;
   operation->buffer.data = result;
   operation->input = input.data;
@@ -269,7 +264,7 @@ OperationCalls::New OperationCalls::scatter(std::string_view name, const void* i
     check_memory(name, input, parts.sum());
     check_apart(name, input, parts.sum(), result.data, result.count, result.dtype);
   }
-  New operation = make(OperationKind::kScatter, name);
+  New operation = pool_.take(OperationKind::kScatter, name);
   operation->buffer = result;
   operation->input = input;
   operation->out_of_place = true;
@@ -300,7 +295,7 @@ OperationCalls::New OperationCalls::all_to_all(std::string_view name, const void
   check_memory(name, input, sent);
   check_memory(name, result.data, result.count);
   check_apart(name, input, sent, result.data, result.count, result.dtype);
-  New operation = make(OperationKind::kAllToAll, name);
+  New operation = pool_.take(OperationKind::kAllToAll, name);
   operation->buffer = result;
   operation->input = input;
   operation->out_of_place = true;
@@ -337,7 +332,7 @@ OperationCalls::New OperationCalls::grouped(OperationKind kind, std::string_view
     check_apart(name, tensor.input, uses.input * tensor.count, tensor.result,
                 uses.result * tensor.count, dtype);
   }
-  New operation = make(kind, name);
+  New operation = pool_.take(kind, name);
   operation->out_of_place = out_of_place;
   operation->tensors.assign(tensors.each.begin(), tensors.each.end());
   operation->root = root;

@@ -46,7 +46,6 @@ class OperationCalls {
   New plain(OperationKind kind) const;
 
  private:
-  New make(OperationKind kind, std::string_view name) const;
   void check_root(std::string_view name, int root) const;
 
   OperationPool& pool_;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/transport/doorbell.h"
 #include "runtime/engine/caught.h"
 #include "runtime/wait/waiting.h"
 
@@ -18,6 +19,7 @@ void TicketState::end(std::optional<Error> error) noexcept {
     if (done_.load(std::memory_order_relaxed)) return;
     error_ = std::move(error);
     done_.store(true, std::memory_order_release);
+    if (event_) raise_event(event_.get());
   }
   changed_.notify_all();
 }
@@ -44,6 +46,22 @@ void TicketState::wait_within(std::chrono::milliseconds timeout, Driver* driver)
                    .what = fmt::format("no result after {} ms although no peer is lost; "
                                        "operation_timeout sets this limit",
                                        timeout.count())});
+}
+
+bool TicketState::wait_at_most(std::chrono::milliseconds limit, Driver* driver) {
+  if (limit.count() > 0) return wait(limit, driver);
+  if (!done()) return false;
+  throw_error();
+  return true;
+}
+
+int TicketState::event() {
+  const MutexLock lock(mutex_);
+  if (!event_) {
+    event_ = make_event_fd();
+    if (done_.load(std::memory_order_relaxed)) raise_event(event_.get());
+  }
+  return event_.get();
 }
 
 void TicketState::reset() {

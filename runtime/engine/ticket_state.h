@@ -7,6 +7,7 @@
 
 #include "comm/base/error.h"
 #include "comm/base/mutex.h"
+#include "comm/base/unique_handle.h"
 
 namespace kolo {
 
@@ -37,7 +38,14 @@ class TicketState {
   /// The same, but a time-out is KoloError(kTimeout).
   void wait_within(std::chrono::milliseconds timeout, Driver* driver);
 
-  /// Begins anew. Threads: the only one that waits, after `done`.
+  /// Waits for at most `limit`, or not at all if that is not positive. Returns whether it is done;
+  /// throws the operation's error.
+  bool wait_at_most(std::chrono::milliseconds limit, Driver* driver);
+
+  /// A descriptor that is readable once it is done; the same at every call.
+  int event() KOLO_EXCLUDES(mutex_);
+
+  /// Begins anew. Threads: the only one that waits, after `done`. Before: `event` was not called.
   void reset() KOLO_EXCLUDES(mutex_);
 
   /// The number of threads that wait. The coordinator reads it to tell a rank that cannot go on
@@ -52,6 +60,7 @@ class TicketState {
   ConditionVariable changed_;
   std::atomic<bool> done_{false};  // written under the mutex, read also without
   std::optional<Error> error_ KOLO_GUARDED_BY(mutex_);
+  FileDescriptor event_ KOLO_GUARDED_BY(mutex_);
   std::atomic<int> waiters_{0};
 };
 
