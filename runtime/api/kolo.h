@@ -32,6 +32,7 @@
 #include "comm/base/reduction.h"
 #include "comm/message/received.h"
 #include "comm/rendezvous/rendezvous.h"
+#include "comm/rendezvous/store_rendezvous.h"
 #include "fusion/gradient.h"
 #include "runtime/api/gradient_set.h"
 #include "runtime/api/options.h"

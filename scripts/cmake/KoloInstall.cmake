@@ -17,7 +17,9 @@ set(public_headers
   comm/base/native_stream.h
   comm/base/reduction.h
   comm/message/received.h
+  comm/rendezvous/key_value_store.h
   comm/rendezvous/rendezvous.h
+  comm/rendezvous/store_rendezvous.h
   fusion/gradient.h
   runtime/api/compression_stats.h
   runtime/api/gradient_set.h

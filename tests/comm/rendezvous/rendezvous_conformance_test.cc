@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "comm/rendezvous/single_rendezvous.h"
+#include "comm/rendezvous/store_rendezvous.h"
 #include "comm/rendezvous/tcp_rendezvous.h"
 #include "comm/rendezvous/tcp_socket.h"
 #include "tests/comm/rendezvous/rendezvous_conformance.h"
 #include "tests/support/memory_rendezvous.h"
+#include "tests/support/memory_store.h"
 #include "tests/support/sanitized.h"
 
 namespace kolo {
@@ -25,6 +27,15 @@ std::function<std::unique_ptr<Rendezvous>(int)> memory_job(int size) {
   auto endpoints = std::make_shared<std::vector<std::unique_ptr<Rendezvous>>>(
       make_memory_rendezvous(size, kTimeout));
   return [endpoints](int rank) { return std::move((*endpoints)[static_cast<std::size_t>(rank)]); };
+}
+
+std::function<std::unique_ptr<Rendezvous>(int)> store_job(int size) {
+  auto values = std::make_shared<test::SharedValues>();
+  return [=](int rank) {
+    return std::make_unique<StoreRendezvous>(
+        std::make_unique<test::MemoryStore>(*values),
+        StoreRendezvous::Config{.rank = rank, .size = size, .timeout = kTimeout});
+  };
 }
 
 std::function<std::unique_ptr<Rendezvous>(int)> tcp_job(int size, const std::string& host) {
@@ -74,6 +85,7 @@ std::vector<Case> cases() {
       test::kSanitized ? std::vector<int>{1, 2, 3, 4} : std::vector<int>{1, 2, 3, 4, 5, 8};
   for (const int size : sizes) {
     all.push_back({"Memory", size, memory_job});
+    all.push_back({"Store", size, store_job});
     all.push_back({"Tcp", size, [](int ranks) { return tcp_job(ranks, "127.0.0.1"); }});
   }
   all.push_back({"TcpByName", 3, [](int ranks) { return tcp_job(ranks, "localhost"); }});

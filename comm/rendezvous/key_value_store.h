@@ -1,0 +1,25 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace kolo {
+
+/// Strings under keys, shared by the ranks of a job: a launcher's store, or a framework's. Programs
+/// that bring their own implement it.
+///
+/// Keys are printable ASCII, a few dozen characters long. Values are any bytes.
+/// Threads: one at a time. Errors: failures of the store are KoloError(kIo).
+class KeyValueStore {
+ public:
+  virtual ~KeyValueStore() = default;
+
+  /// Stores a value under a key that has none yet, for all ranks to see.
+  virtual void set(const std::string& key, const std::string& value) = 0;
+
+  /// Waits until a key has a value and returns it. `timeout` is at least 1 ms.
+  /// Errors: KoloError(kTimeout) if there is no value by then. The key may be asked for again.
+  virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
+};
+
+}  // namespace kolo
