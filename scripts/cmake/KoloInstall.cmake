@@ -1,15 +1,22 @@
-# What `cmake --install` installs: the component `library` is the CMake package kolo (static libraries and
-# the public headers), the component `programs` is kolo-train, kolo-bench, kolo-sim and kolo-topo.
+# What `cmake --install` installs: the component `library` is the CMake package kolo (static libraries, the
+# shared library with the C interface, and the public headers), the component `programs` is kolo-train, kolo-bench, kolo-sim and kolo-topo.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# Headers name each other from the root of this tree ("comm/base/dtype.h"), so that root is installed too;
-# users write <kolo/kolo.h>.
-set(header_root ${CMAKE_INSTALL_INCLUDEDIR}/kolo)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/kolo)
 
-# runtime/api/kolo.h and all that it includes; the rest is not an interface.
+# Headers name each other from the root of this tree ("comm/base/dtype.h"). Installed, they lie below kolo/ and name each
+# other from there, so that nothing else of this project is on the include path of those who write <kolo/kolo.h>.
+function(kolo_install_header header destination)
+  file(READ ${header} text)
+  string(REGEX REPLACE "#include \"([a-z]+/)" "#include \"kolo/\\1" text "${text}")
+  cmake_path(GET header PARENT_PATH folder)
+  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/installed/${header} "${text}")
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/installed/${header} DESTINATION ${destination} COMPONENT library)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})
+endfunction()
+
 set(public_headers
   comm/base/buffer_view.h
   comm/base/dtype.h
@@ -30,9 +37,11 @@ set(public_headers
   runtime/api/ticket.h)
 foreach(header IN LISTS public_headers)
   cmake_path(GET header PARENT_PATH folder)
-  install(FILES ${header} DESTINATION ${header_root}/${folder} COMPONENT library)
+  kolo_install_header(${header} ${CMAKE_INSTALL_INCLUDEDIR}/kolo/${folder})
 endforeach()
-install(FILES runtime/include/kolo/kolo.h DESTINATION ${header_root} COMPONENT library)
+foreach(name IN ITEMS kolo kolo_c kolo_c_gradients)
+  kolo_install_header(runtime/include/kolo/${name}.h ${CMAKE_INSTALL_INCLUDEDIR}/kolo)
+endforeach()
 
 set(libraries kolo_topology kolo_comm kolo_fusion kolo_compression kolo_network_factory kolo_rendezvous_factory
   kolo_device_factory kolo_group_factory kolo_runtime)
@@ -43,8 +52,16 @@ foreach(library IN ITEMS kolo_mpi kolo_ucx kolo_cuda kolo_nccl)
 endforeach()
 install(TARGETS ${libraries} EXPORT koloTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
-  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} ${header_root})
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT koloTargets NAMESPACE kolo:: DESTINATION ${package_folder} COMPONENT library)
+
+# libkolo.so, for the component c of the package and for pkg-config.
+install(TARGETS kolo_c EXPORT koloCTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT koloCTargets NAMESPACE kolo:: DESTINATION ${package_folder} COMPONENT library)
+configure_file(scripts/cmake/kolo.pc.in kolo.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/kolo.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
 
 configure_package_config_file(scripts/cmake/koloConfig.cmake.in koloConfig.cmake
   INSTALL_DESTINATION ${package_folder})

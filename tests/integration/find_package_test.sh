@@ -19,4 +19,23 @@ if grep -rl "$(cd ../.. && pwd)" "$work/prefix" --include=*.cmake; then
   echo "FAILED: the package above names its source tree" >&2
   exit 1
 fi
-env -u OMPI_COMM_WORLD_SIZE -u RANK -u WORLD_SIZE -u SLURM_PROCID "$work/build/consumer"
+alone=(env -u OMPI_COMM_WORLD_SIZE -u RANK -u WORLD_SIZE -u SLURM_PROCID)
+"${alone[@]}" "$work/build/consumer"
+"${alone[@]}" "$work/build/c_consumer"
+
+# The same by pkg-config, in C alone.
+export PKG_CONFIG_PATH
+PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name kolo.pc)")
+read -ra flags <<<"$(pkg-config --cflags --libs --define-variable=prefix="$work/prefix" kolo)"
+cc -std=c11 -Wall -Wextra -Werror find_package/consumer.c -o "$work/consumer" "${flags[@]}"
+LD_LIBRARY_PATH=$(dirname "$PKG_CONFIG_PATH") "${alone[@]}" "$work/consumer"
+
+# Nothing of Kolo lies on the include path but the folder kolo.
+if [[ $(ls "$work/prefix/include") != kolo ]]; then
+  echo "FAILED: the include folder holds $(ls "$work/prefix/include")" >&2
+  exit 1
+fi
+if grep -rlE '#include "(comm|fusion|runtime|topology|compression)/' "$work/prefix/include"; then
+  echo "FAILED: the headers above name others that are not on the include path" >&2
+  exit 1
+fi

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <kolo/kolo_c.h>
+
+#include "comm/base/check.h"
+#include "runtime/api/kolo.h"
+
+namespace kolo {
+
+// Arguments of kolo_c.h as those of the C++ interface. Errors: UsageError that names the argument.
+
+/// A struct that begins with `size`: `given`, with the fields that its program does not know yet
+/// from `defaults`, which are all of them if it is null.
+template <typename Struct>
+Struct complete(const Struct* given, const Struct& defaults, std::string_view name) {
+  Struct result = defaults;
+  if (given == nullptr) return result;
+  check(given->size >= sizeof given->size && given->size <= sizeof(Struct),
+        fmt::format("{}.size is {}, not the {} of this version; set it by the _INIT macro", name,
+                    given->size, sizeof(Struct)));
+  std::memcpy(&result, given, given->size);
+  return result;
+}
+
+inline std::string_view text_or_empty(const char* text) { return text == nullptr ? "" : text; }
+
+template <typename Pointer>
+void check_given(Pointer* pointer, std::string_view name) {
+  check(pointer != nullptr, fmt::format("{} is null", name));
+}
+
+DType dtype_of(kolo_dtype dtype);
+/// Empty for KOLO_SAME_DTYPE.
+std::optional<DType> wire_dtype_of(kolo_dtype dtype);
+ReduceOp op_of(kolo_op op);
+MemoryKind memory_of(kolo_memory memory);
+BufferView buffer_of(const kolo_buffer& buffer);
+kolo_buffer buffer_of(const BufferView& view);
+
+/// A `kolo_call`.
+struct CallArguments {
+  explicit CallArguments(const kolo_call* call);
+
+  Reduction reduction(kolo_op op) const { return {op_of(op), scales}; }
+  /// Errors: if it has a scale, as the operation scales nothing.
+  void check_unscaled() const;
+  /// Errors: if it has counts, as the operation knows no parts.
+  void check_whole() const;
+
+  std::string_view name;
+  Scales scales;
+  PartCounts counts;
+  NativeStream stream;
+};
+
+}  // namespace kolo

@@ -1,0 +1,248 @@
+#include <kolo/kolo_c.h>
+
+#include "runtime/c/arguments.h"
+#include "runtime/c/guard.h"
+#include "runtime/c/handles.h"
+
+using kolo::buffer_of;
+using kolo::CallArguments;
+using kolo::check_given;
+using kolo::guarded;
+using kolo::TensorBuffers;
+using kolo::Tensors;
+using kolo::Ticket;
+
+namespace {
+
+/// Runs `blocking`, or starts `async` and gives its ticket.
+template <typename Blocking, typename Async>
+void run_or_start(kolo_ticket** ticket, const Blocking& blocking, const Async& async) {
+  if (ticket == nullptr) {
+    blocking();
+  } else {
+    *ticket = nullptr;
+    *ticket = new kolo_ticket{async()};
+  }
+}
+
+}  // namespace
+
+kolo_status kolo_all_reduce(kolo_group* group, const void* input, kolo_buffer result, kolo_op op,
+                            const kolo_call* call, kolo_ticket** ticket) {
+  return guarded([&] {
+    check_given(group, "group");
+    const CallArguments with(call);
+    with.check_whole();
+    const auto reduction = with.reduction(op);
+    const auto view = buffer_of(result);
+    kolo::Group& on = group->group;
+    if (input == nullptr) {
+      run_or_start(
+          ticket, [&] { on.all_reduce(with.name, view, reduction, with.stream); },
+          [&] { return on.all_reduce_async(with.name, view, reduction, with.stream); });
+    } else {
+      run_or_start(
+          ticket, [&] { on.all_reduce(with.name, input, view, reduction); },
+          [&] { return on.all_reduce_async(with.name, input, view, reduction); });
+    }
+  });
+}
+
+kolo_status kolo_broadcast(kolo_group* group, kolo_buffer buffer, int32_t root,
+                           const kolo_call* call, kolo_ticket** ticket) {
+  return guarded([&] {
+    check_given(group, "group");
+    const CallArguments with(call);
+    with.check_whole();
+    with.check_unscaled();
+    const auto view = buffer_of(buffer);
+    kolo::Group& on = group->group;
+    run_or_start(
+        ticket, [&] { on.broadcast(with.name, view, root, with.stream); },
+        [&] { return on.broadcast_async(with.name, view, root, with.stream); });
+  });
+}
+
+kolo_status kolo_reduce(kolo_group* group, const void* input, kolo_buffer result, int32_t root,
+                        kolo_op op, const kolo_call* call, kolo_ticket** ticket) {
+  return guarded([&] {
+    check_given(group, "group");
+    const CallArguments with(call);
+    with.check_whole();
+    const auto reduction = with.reduction(op);
+    const auto view = buffer_of(result);
+    kolo::Group& on = group->group;
+    run_or_start(
+        ticket, [&] { on.reduce(with.name, input, view, root, reduction); },
+        [&] { return on.reduce_async(with.name, input, view, root, reduction); });
+  });
+}
+
+kolo_status kolo_reduce_scatter(kolo_group* group, const void* input, kolo_buffer result,
+                                kolo_op op, const kolo_call* call, kolo_ticket** ticket) {
+  return guarded([&] {
+    check_given(group, "group");
+    const CallArguments with(call);
+    const auto reduction = with.reduction(op);
+    const auto view = buffer_of(result);
+    kolo::Group& on = group->group;
+    run_or_start(
+        ticket, [&] { on.reduce_scatter(with.name, input, view, reduction, with.counts); },
+        [&] { return on.reduce_scatter_async(with.name, input, view, reduction, with.counts); });
+  });
+}
+
+kolo_status kolo_all_gather(kolo_group* group, const void* input, kolo_buffer result,
+                            const kolo_call* call, kolo_ticket** ticket) {
+  return guarded([&] {
+    check_given(group, "group");
+    const CallArguments with(call);
+    with.check_unscaled();
+    const auto view = buffer_of(result);
+    kolo::Group& on = group->group;
+    run_or_start(
+        ticket, [&] { on.all_gather(with.name, input, view, with.counts); },
+        [&] { return on.all_gather_async(with.name, input, view, with.counts); });
+  });
+}
+
+kolo_status kolo_gather(kolo_group* group, kolo_buffer input, void* result, int32_t root,
+                        const kolo_call* call, kolo_ticket** ticket) {
+  return guarded([&] {
+    check_given(group, "group");
+    const CallArguments with(call);
+    with.check_unscaled();
+    const auto view = buffer_of(input);
+    kolo::Group& on = group->group;
+    run_or_start(
+        ticket, [&] { on.gather(with.name, view, result, root, with.counts); },
+        [&] { return on.gather_async(with.name, view, result, root, with.counts); });
+  });
+}
+
+kolo_status kolo_scatter(kolo_group* group, const void* input, kolo_buffer result, int32_t root,
+                         const kolo_call* call, kolo_ticket** ticket) {
+  return guarded([&] {
+    check_given(group, "group");
+    const CallArguments with(call);
+    with.check_unscaled();
+    const auto view = buffer_of(result);
+    kolo::Group& on = group->group;
+    run_or_start(
+        ticket, [&] { on.scatter(with.name, input, view, root, with.counts); },
+        [&] { return on.scatter_async(with.name, input, view, root, with.counts); });
+  });
+}
+
+kolo_status kolo_all_to_all(kolo_group* group, const void* input, kolo_buffer result,
+                            const kolo_call* call, kolo_ticket** ticket) {
+  return guarded([&] {
+    check_given(group, "group");
+    const CallArguments with(call);
+    with.check_unscaled();
+    const auto view = buffer_of(result);
+    kolo::Group& on = group->group;
+    run_or_start(
+        ticket, [&] { on.all_to_all(with.name, input, view, with.counts); },
+        [&] { return on.all_to_all_async(with.name, input, view, with.counts); });
+  });
+}
+
+kolo_status kolo_barrier(kolo_group* group) {
+  return guarded([&] {
+    check_given(group, "group");
+    group->group.barrier();
+  });
+}
+
+kolo_status kolo_join(kolo_group* group, int32_t* last_rank) {
+  return guarded([&] {
+    check_given(group, "group");
+    const int last = group->group.join();
+    if (last_rank != nullptr) *last_rank = last;
+  });
+}
+
+// --- Grouped
+// --------------------------------------------------------------------------------------
+
+namespace {
+
+/// Begins the collective on the tensors.
+Ticket start_grouped(kolo::Group& on, kolo_collective collective, const Tensors& tensors,
+                     int32_t root, kolo_op op, const CallArguments& with) {
+  switch (collective) {
+    case KOLO_ALL_REDUCE:
+      return on.all_reduce_async(with.name, tensors, with.reduction(op));
+    case KOLO_BROADCAST:
+      return on.broadcast_async(with.name, tensors, root);
+    case KOLO_REDUCE:
+      return on.reduce_async(with.name, tensors, root, with.reduction(op));
+    case KOLO_REDUCE_SCATTER:
+      return on.reduce_scatter_async(with.name, tensors, with.reduction(op));
+    case KOLO_ALL_GATHER:
+      return on.all_gather_async(with.name, tensors);
+    case KOLO_GATHER:
+      return on.gather_async(with.name, tensors, root);
+    case KOLO_SCATTER:
+      return on.scatter_async(with.name, tensors, root);
+    case KOLO_ALL_TO_ALL:
+      return on.all_to_all_async(with.name, tensors);
+    default:
+      throw kolo::UsageError(fmt::format("{} is not a collective", collective));
+  }
+}
+
+}  // namespace
+
+kolo_status kolo_grouped(kolo_group* group, kolo_collective collective, const kolo_tensor* tensors,
+                         size_t num_tensors, kolo_dtype dtype, int32_t root, kolo_op op,
+                         const kolo_call* call, kolo_ticket** ticket) {
+  return guarded([&] {
+    check_given(group, "group");
+    if (num_tensors > 0) check_given(tensors, "tensors");
+    const CallArguments with(call);
+    with.check_whole();
+    if (collective != KOLO_ALL_REDUCE && collective != KOLO_REDUCE &&
+        collective != KOLO_REDUCE_SCATTER) {
+      with.check_unscaled();
+    }
+    std::vector<TensorBuffers> each;
+    each.reserve(num_tensors);
+    for (size_t i = 0; i < num_tensors; ++i) {
+      each.push_back(
+          {.input = tensors[i].input, .result = tensors[i].result, .count = tensors[i].count});
+    }
+    const Tensors all{.dtype = kolo::dtype_of(dtype), .each = each};
+    const auto start = [&] { return start_grouped(group->group, collective, all, root, op, with); };
+    run_or_start(
+        ticket, [&] { start().wait(); }, start);
+  });
+}
+
+// --- Messages
+// -------------------------------------------------------------------------------------
+
+kolo_status kolo_send(kolo_group* group, kolo_buffer buffer, int32_t peer, uint64_t tag,
+                      kolo_ticket** ticket) {
+  return guarded([&] {
+    check_given(group, "group");
+    const auto view = buffer_of(buffer);
+    run_or_start(
+        ticket, [&] { group->group.send(view, peer, tag); },
+        [&] { return group->group.send_async(view, peer, tag); });
+  });
+}
+
+kolo_status kolo_recv(kolo_group* group, kolo_buffer buffer, int32_t peer, uint64_t tag,
+                      kolo_received* received, kolo_ticket** ticket) {
+  return guarded([&] {
+    check_given(group, "group");
+    const auto view = buffer_of(buffer);
+    const auto receive = [&] {
+      const kolo::Received got = group->group.recv(view, peer, tag);
+      if (received != nullptr) *received = {.source = got.source, .count = got.count};
+    };
+    run_or_start(ticket, receive, [&] { return group->group.recv_async(view, peer, tag); });
+  });
+}

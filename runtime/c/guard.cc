@@ -1,0 +1,86 @@
+#include "runtime/c/guard.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "runtime/api/version.h"
+
+namespace kolo {
+namespace {
+
+constexpr ErrorCode kCodes[] = {ErrorCode::kUsage,    ErrorCode::kData,      ErrorCode::kPeerLost,
+                                ErrorCode::kInternal, ErrorCode::kResources, ErrorCode::kIo,
+                                ErrorCode::kTimeout,  ErrorCode::kStall,     ErrorCode::kMismatch,
+                                ErrorCode::kAuth,     ErrorCode::kConfig,    ErrorCode::kShutdown};
+constexpr kolo_status kStatuses[] = {KOLO_USAGE,     KOLO_DATA, KOLO_PEER_LOST, KOLO_INTERNAL,
+                                     KOLO_RESOURCES, KOLO_IO,   KOLO_TIMEOUT,   KOLO_STALL,
+                                     KOLO_MISMATCH,  KOLO_AUTH, KOLO_CONFIG,    KOLO_SHUTDOWN};
+static_assert(std::size(kCodes) == std::size(kStatuses));
+
+kolo_status status_of(ErrorCode code) {
+  for (std::size_t i = 0; i < std::size(kCodes); ++i) {
+    if (kCodes[i] == code) return kStatuses[i];
+  }
+  return KOLO_INTERNAL;
+}
+
+std::optional<ErrorCode> code_of(kolo_status status) {
+  for (std::size_t i = 0; i < std::size(kCodes); ++i) {
+    if (kStatuses[i] == status) return kCodes[i];
+  }
+  return std::nullopt;
+}
+
+/// An error with the struct that shows it.
+struct LastError {
+  Error error;
+  std::string text;
+  kolo_error shown{};
+};
+
+// Belongs to the thread whose call failed, as errno does.
+thread_local std::unique_ptr<LastError> last_error;  // NOLINT
+
+}  // namespace
+
+kolo_status note_error(Error error) noexcept {
+  const kolo_status status = status_of(error.code);
+  try {
+    auto noted = std::make_unique<LastError>();
+    noted->text = error.to_string();
+    noted->error = std::move(error);
+    noted->shown = {.size = sizeof(kolo_error),
+                    .status = status,
+                    .rank = noted->error.rank,
+                    .peer = noted->error.peer,
+                    .group = noted->error.group.c_str(),
+                    .verb = noted->error.verb.c_str(),
+                    .tensor = noted->error.bucket.c_str(),
+                    .what = noted->error.what.c_str(),
+                    .text = noted->text.c_str()};
+    last_error = std::move(noted);
+  } catch (const std::bad_alloc&) {
+    last_error = nullptr;  // The status is all there is memory for.
+  }
+  return status;
+}
+
+}  // namespace kolo
+
+const kolo_error* kolo_last_error() {
+  return kolo::last_error == nullptr ? nullptr : &kolo::last_error->shown;
+}
+
+const char* kolo_status_name(kolo_status status) {
+  if (status == KOLO_OK) return "ok";
+  const auto code = kolo::code_of(status);
+  return code ? kolo::to_string(*code).data() : "unknown";  // Of a literal.
+}
+
+int kolo_exit_status(kolo_status status) {
+  if (status == KOLO_OK) return 0;
+  return kolo::exit_status(kolo::code_of(status).value_or(kolo::ErrorCode::kInternal));
+}
+
+const char* kolo_version() { return kolo::kVersion; }

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "comm/base/mutex.h"
+#include "runtime/api/kolo.h"
+
+// What the opaque types of kolo_c.h are.
+
+struct kolo_group {
+  /// The group of all ranks, which belongs to the runtime.
+  explicit kolo_group(kolo::Group& world) : group(world) {}
+  explicit kolo_group(kolo::Group&& founded) : owned(std::move(founded)), group(*owned) {}
+
+  std::optional<kolo::Group> owned;
+  kolo::Group& group;
+};
+
+struct kolo_runtime {
+  explicit kolo_runtime(kolo::Runtime&& opened) : runtime(std::move(opened)) {}
+
+  kolo::Runtime runtime;
+  kolo_group world{runtime};
+  std::string setting;     // the last text that was asked for
+  std::string link_costs;  // the same
+  kolo::Mutex mutex;
+  std::map<void*, std::shared_ptr<std::byte[]>> memory KOLO_GUARDED_BY(mutex);
+};
+
+struct kolo_ticket {
+  std::variant<kolo::Ticket, kolo::ReceiveTicket> ticket;
+};
+
+struct kolo_gradients {
+  kolo::GradientSet set;
+  std::string plan;              // the last texts that were asked for
+  std::string statistics;        //
+  std::vector<std::byte> state;  // as it was saved last
+};
+
+struct kolo_row_sums {
+  kolo::RowSums sums;
+};

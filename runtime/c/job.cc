@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include <kolo/kolo_c.h>
+
+#include "comm/base/nearest_name.h"
+#include "comm/rendezvous/store_rendezvous.h"
+#include "runtime/api/option_table.h"
+#include "runtime/c/arguments.h"
+#include "runtime/c/callback_store.h"
+#include "runtime/c/guard.h"
+#include "runtime/c/handles.h"
+
+using kolo::check_given;
+using kolo::guarded;
+using kolo::MutexLock;
+using kolo::OptionEntry;
+using kolo::Options;
+
+namespace {
+
+const OptionEntry& option_named(std::string_view name) {
+  const auto& table = kolo::option_table();
+  const auto entry = std::ranges::find(table, name, &OptionEntry::name);
+  if (entry != table.end()) return *entry;
+  std::vector<std::string> names;
+  for (const OptionEntry& each : table) names.push_back(each.name);
+  const auto nearest = kolo::nearest_name(name, names);
+  throw kolo::UsageError(fmt::format("there is no option '{}'{}", name,
+                                     nearest ? "; did you mean " + *nearest + "?" : ""));
+}
+
+Options options_of(const kolo_open_options& given) {
+  Options options;
+  if (given.num_settings > 0) check_given(given.settings, "settings");
+  for (size_t i = 0; i < given.num_settings; ++i) {
+    const kolo_setting& setting = given.settings[i];
+    check_given(setting.name, "the name of a setting");
+    check_given(setting.value, "the value of a setting");
+    const OptionEntry& entry = option_named(setting.name);
+    kolo::set_option(entry, options, entry.name, setting.value);
+  }
+  return options;
+}
+
+kolo::Runtime open(const kolo_open_options& given) {
+  Options options = options_of(given);
+  if (given.store == nullptr) return kolo::Runtime::from_environment(std::move(options));
+  options = kolo::options_from_environment(std::move(options));
+  const kolo::StoreRendezvous::Config config{.rank = given.rank,
+                                             .size = given.world_size,
+                                             .timeout = options.connect_timeout,
+                                             .prefix = std::string(kolo::text_or_empty(given.job))};
+  return {std::make_unique<kolo::StoreRendezvous>(
+              std::make_unique<kolo::CallbackStore>(*given.store), config),
+          std::move(options)};
+}
+
+}  // namespace
+
+kolo_status kolo_open(const kolo_open_options* options, kolo_runtime** runtime) {
+  return guarded([&] {
+    check_given(runtime, "runtime");
+    *runtime = nullptr;
+    const kolo_open_options given =
+        kolo::complete(options, kolo_open_options KOLO_OPEN_OPTIONS_INIT, "options");
+    *runtime = new kolo_runtime(open(given));
+  });
+}
+
+kolo_status kolo_close(kolo_runtime* runtime) {
+  return guarded([&] {
+    check_given(runtime, "runtime");
+    runtime->runtime.close();
+  });
+}
+
+kolo_status kolo_abort(kolo_runtime* runtime, const char* why) {
+  return guarded([&] {
+    check_given(runtime, "runtime");
+    runtime->runtime.abort(kolo::text_or_empty(why));
+  });
+}
+
+void kolo_release(kolo_runtime* runtime) { delete runtime; }
+
+kolo_status kolo_get_place(kolo_runtime* runtime, kolo_place* place) {
+  return guarded([&] {
+    check_given(runtime, "runtime");
+    check_given(place, "place");
+    const kolo::Runtime& job = runtime->runtime;
+    const kolo_place full{.size = place->size,
+                          .rank = job.rank(),
+                          .world_size = job.world_size(),
+                          .local_rank = job.local_rank(),
+                          .local_size = job.local_size(),
+                          .node = job.node(),
+                          .num_nodes = job.num_nodes()};
+    static_cast<void>(kolo::complete(place, full, "place"));  // Checks its size.
+    std::memcpy(place, &full, place->size);
+  });
+}
+
+kolo_status kolo_get_setting(kolo_runtime* runtime, const char* name, const char** value) {
+  return guarded([&] {
+    check_given(runtime, "runtime");
+    check_given(value, "value");
+    runtime->setting = option_named(kolo::text_or_empty(name)).get(runtime->runtime.options());
+    *value = runtime->setting.c_str();
+  });
+}
+
+const char* kolo_link_costs(kolo_runtime* runtime) {
+  const kolo_status status = guarded([&] { runtime->link_costs = runtime->runtime.link_costs(); });
+  return status == KOLO_OK ? runtime->link_costs.c_str() : "";
+}
+
+kolo_status kolo_allocate(kolo_runtime* runtime, size_t bytes, void** data) {
+  return guarded([&] {
+    check_given(runtime, "runtime");
+    check_given(data, "data");
+    *data = nullptr;
+    auto memory = runtime->runtime.allocate(bytes);
+    void* const place = memory.get();
+    const MutexLock lock(runtime->mutex);
+    runtime->memory.emplace(place, std::move(memory));
+    *data = place;
+  });
+}
+
+kolo_status kolo_free(kolo_runtime* runtime, void* data) {
+  return guarded([&] {
+    check_given(runtime, "runtime");
+    if (data == nullptr) return;
+    const MutexLock lock(runtime->mutex);
+    kolo::check(runtime->memory.erase(data) == 1, "kolo_allocate did not return this pointer");
+  });
+}
+
+kolo_group* kolo_world(kolo_runtime* runtime) { return &runtime->world; }

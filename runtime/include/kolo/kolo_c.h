@@ -1,0 +1,356 @@
+#ifndef KOLO_KOLO_C_H
+#define KOLO_KOLO_C_H
+
+/*
+ * Kolo's C interface: the one binary interface that stays compatible, in libkolo.so.1. This header
+ * holds the job, groups, collectives and messages, and includes that of gradients.
+ *
+ *     kolo_runtime* runtime = NULL;
+ *     if (kolo_open(NULL, &runtime) != KOLO_OK) return fail();  // mpirun, torchrun, srun or alone
+ *     kolo_group* world = kolo_world(runtime);
+ *     float x[1000] = ...;
+ *     kolo_all_reduce(world, NULL, (kolo_buffer){x, 1000, KOLO_FLOAT32}, KOLO_SUM, NULL, NULL);
+ *     kolo_release(runtime);
+ *
+ * Meaning, lifetimes, threads and costs are those of the C++ interface, <kolo/kolo.h>, where this
+ * header says nothing else.
+ *
+ * Errors:  nearly every function returns a status, KOLO_OK or the class of the error. The full
+ *          error of the calling thread's last failed call is `kolo_last_error`. Nothing is thrown.
+ * Structs: those that begin with `size` may grow. Set it to sizeof, which the _INIT macros do with
+ *          every default; a program built with an older header keeps working.
+ * Handles: each is released once. Release tickets whenever you like, groups, gradient sets and row
+ *          sums before the runtime that they come from.
+ * Text:    UTF-8, ends with a null byte. What a function returns as `const char*` belongs to the
+ *          handle that it was asked of, until the next call of the same function with it.
+ * Calls back: only those of a `kolo_store`, in the thread that calls `kolo_open`.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- Errors ----------------------------------------------------------------------------------- */
+
+typedef int32_t kolo_status;
+enum {
+  KOLO_OK = 0,
+  KOLO_USAGE = 1,     /* The caller broke the contract of a call. */
+  KOLO_DATA = 2,      /* Saved state is truncated, malformed or of another set. */
+  KOLO_PEER_LOST = 3, /* Another rank died, froze or became unreachable. */
+  KOLO_INTERNAL = 4,  /* An invariant of Kolo itself does not hold. */
+  KOLO_RESOURCES = 5, /* Out of descriptors, memory or arena space. */
+  KOLO_IO = 6,        /* A system call on a file or socket failed. */
+  KOLO_TIMEOUT = 7,   /* A deadline passed although every peer is alive. */
+  KOLO_STALL = 8,     /* Ranks waited too long for tensors that others had not submitted. */
+  KOLO_MISMATCH = 9,  /* Ranks disagree about a tensor's name, shape, dtype or operation. */
+  KOLO_AUTH = 10,     /* A peer did not know the secret of the job. */
+  KOLO_CONFIG = 11,   /* Options are unknown, malformed or contradict each other. */
+  KOLO_SHUTDOWN = 12  /* The runtime was closed before the operation finished. */
+};
+
+/* One error. Fields that do not apply are -1 or "". */
+typedef struct kolo_error {
+  size_t size;
+  kolo_status status;
+  int32_t rank;       /* Rank that found it. */
+  int32_t peer;       /* Rank that caused it. */
+  const char* group;  /* Group that these are ranks of; "": the job. */
+  const char* verb;   /* mark, agree, plan, start, run, complete or wait. */
+  const char* tensor; /* Bucket or tensor. */
+  const char* what;   /* The sentence a person reads. */
+  const char* text;   /* One line with all of that. */
+} kolo_error;
+
+/* The error of the last call of this thread that failed; NULL if none has. It belongs to the
+ * thread, until its next call fails. */
+const kolo_error* kolo_last_error(void);
+/* "peer lost", "mismatch", ... */
+const char* kolo_status_name(kolo_status status);
+/* The exit status by which scripts tell classes of errors: 64 usage, 69 peer lost, ... */
+int kolo_exit_status(kolo_status status);
+/* "0.1.0" */
+const char* kolo_version(void);
+
+/* --- Tensors ---------------------------------------------------------------------------------- */
+
+typedef int32_t kolo_dtype;
+enum {
+  KOLO_FLOAT32 = 0,
+  KOLO_FLOAT64 = 1,
+  KOLO_FLOAT16 = 2,
+  KOLO_BFLOAT16 = 3,
+  KOLO_INT32 = 4,
+  KOLO_INT64 = 5,
+  KOLO_UINT8 = 6,
+  KOLO_INT8 = 7,
+  KOLO_BOOL = 8,        /* A byte of value 0 or 1. */
+  KOLO_COMPLEX64 = 9,   /* Two float32. */
+  KOLO_COMPLEX128 = 10, /* Two float64. */
+  KOLO_FLOAT8_E4M3 = 11,
+  KOLO_FLOAT8_E5M2 = 12,
+  KOLO_SAME_DTYPE = -1 /* As a wire dtype: that of the gradient, or of the options. */
+};
+
+typedef int32_t kolo_op;
+enum {
+  KOLO_SUM = 0,
+  KOLO_MIN = 1,
+  KOLO_MAX = 2,
+  KOLO_PROD = 3,
+  KOLO_AVERAGE = 4,
+  KOLO_BIT_AND = 5,
+  KOLO_BIT_OR = 6,
+  KOLO_BIT_XOR = 7,
+  KOLO_PREMUL_SUM = 8 /* The sum of contributions, each times `scale_before` of its rank. */
+};
+
+typedef int32_t kolo_memory;
+enum {
+  KOLO_HOST = 0,
+  KOLO_DEVICE = 2 /* Of the device that the option `device` names. */
+};
+
+/* Contiguous elements. */
+typedef struct kolo_buffer {
+  void* data;
+  size_t count; /* Elements. */
+  kolo_dtype dtype;
+  kolo_memory memory;
+} kolo_buffer;
+
+/* --- The job ---------------------------------------------------------------------------------- */
+
+typedef struct kolo_runtime kolo_runtime; /* One rank's connection to its job. */
+typedef struct kolo_group kolo_group;     /* A group of ranks. */
+typedef struct kolo_ticket kolo_ticket;   /* One asynchronous operation. */
+
+/* An option by its name in the user guide: {"fusion_bytes", "4M"}. */
+typedef struct kolo_setting {
+  const char* name;
+  const char* value;
+} kolo_setting;
+
+/* A key-value store that all ranks share, through which they find each other. Both calls return 0,
+ * or anything else for a failure. Values are bytes. */
+typedef struct kolo_store {
+  size_t size;
+  void* context; /* The first argument of the calls. */
+  /* Stores a value under a key that has none yet. */
+  int (*set)(void* context, const char* key, const void* value, size_t bytes);
+  /* Waits for a value; it stays valid until the next call. */
+  int (*get)(void* context, const char* key, int64_t timeout_ms, const void** value, size_t* bytes);
+} kolo_store;
+#define KOLO_STORE_INIT \
+  { sizeof(kolo_store), NULL, NULL, NULL }
+
+typedef struct kolo_open_options {
+  size_t size;
+  /* Options that are not given here come from KOLO_* variables, else they have their defaults. */
+  const kolo_setting* settings;
+  size_t num_settings;
+  /* NULL: the environment tells rank, size and how to meet. */
+  const kolo_store* store;
+  int32_t rank;       /* With a store: this rank. */
+  int32_t world_size; /* With a store: number of ranks. */
+  const char* job;    /* With a store: begins all keys; another one for each job in a store. */
+} kolo_open_options;
+#define KOLO_OPEN_OPTIONS_INIT \
+  { sizeof(kolo_open_options), NULL, 0, NULL, 0, 1, "kolo" }
+
+/* Joins the job. Collective. `options` may be NULL. */
+kolo_status kolo_open(const kolo_open_options* options, kolo_runtime** runtime);
+/* Waits until all ranks close the job, and ends it. Collective; later calls fail. */
+kolo_status kolo_close(kolo_runtime* runtime);
+/* Leaves the job at once, for a rank that cannot go on: the others fail with `why`. */
+kolo_status kolo_abort(kolo_runtime* runtime, const char* why);
+/* Closes the job unless it is closed or aborted, and frees the handle; logs errors. NULL is fine.
+ */
+void kolo_release(kolo_runtime* runtime);
+
+/* Places of this rank. */
+typedef struct kolo_place {
+  size_t size;
+  int32_t rank, world_size;
+  int32_t local_rank, local_size; /* Within its node. */
+  int32_t node, num_nodes;
+} kolo_place;
+#define KOLO_PLACE_INIT \
+  { sizeof(kolo_place), 0, 0, 0, 0, 0, 0 }
+kolo_status kolo_get_place(kolo_runtime* runtime, kolo_place* place);
+/* The value of an option in force, as text. */
+kolo_status kolo_get_setting(kolo_runtime* runtime, const char* name, const char** value);
+/* The link costs in force, as text for the option `link_costs`. */
+const char* kolo_link_costs(kolo_runtime* runtime);
+
+/* Memory that the other ranks of the node read where it is, which saves copies; page-aligned, with
+ * undefined contents. Not collective; free it before the runtime is released. */
+kolo_status kolo_allocate(kolo_runtime* runtime, size_t bytes, void** data);
+kolo_status kolo_free(kolo_runtime* runtime, void* data);
+
+/* --- Groups ----------------------------------------------------------------------------------- */
+
+/* The group of all ranks; it belongs to the runtime. */
+kolo_group* kolo_world(kolo_runtime* runtime);
+
+typedef struct kolo_group_options {
+  size_t size;
+  const char* name;   /* For errors, and to tell groups of the same ranks apart. */
+  size_t arena_bytes; /* Address space of each member's arena. */
+} kolo_group_options;
+#define KOLO_GROUP_OPTIONS_INIT \
+  { sizeof(kolo_group_options), "", (size_t)64 << 20 }
+
+/* A group of these ranks of `parent`, in this order. Called by its members only. */
+kolo_status kolo_group_create(kolo_group* parent, const int32_t* ranks, size_t num_ranks,
+                              const kolo_group_options* options, kolo_group** group);
+/* One group for each color, ordered by key and then by rank. Collective over `parent`; NULL for a
+ * rank with a negative color. */
+kolo_status kolo_group_split(kolo_group* parent, int32_t color, int32_t key,
+                             const kolo_group_options* options, kolo_group** group);
+/* The ranks of `parent` on this node. */
+kolo_status kolo_group_node(kolo_group* parent, const kolo_group_options* options,
+                            kolo_group** group);
+/* The ranks of `parent` with the same place in their nodes. */
+kolo_status kolo_group_cross(kolo_group* parent, const kolo_group_options* options,
+                             kolo_group** group);
+/* Waits until all members close the group. Collective; later calls fail. */
+kolo_status kolo_group_close(kolo_group* group);
+/* Releases it without waiting for anyone. NULL and `kolo_world` are fine. */
+void kolo_group_release(kolo_group* group);
+
+int32_t kolo_group_rank(const kolo_group* group);
+int32_t kolo_group_size(const kolo_group* group);
+/* Writes the rank in the job of each rank of the group. */
+void kolo_group_ranks(const kolo_group* group, int32_t* ranks_of_job);
+/* Payload bytes that this rank has sent to other nodes in the group's own operations. */
+uint64_t kolo_network_bytes_sent(const kolo_group* group);
+
+/* --- Collectives ------------------------------------------------------------------------------ */
+
+/* What calls of an operation have in common; all fields may stay at their defaults. */
+typedef struct kolo_call {
+  size_t size;
+  /* Identifies the operation on all ranks. NULL: it is named after its arguments; operations with
+   * the same ones must then be called in one order on all ranks. Calls with one name run one after
+   * the other. */
+  const char* name;
+  double scale_before; /* Multiplies contributions. */
+  double scale_after;  /* Multiplies the result. */
+  /* Elements of each rank's part, of `num_counts` = ranks (for an all-to-all ranks * ranks, sender
+   * by sender), the same on all ranks. NULL: all parts are equal. */
+  const size_t* counts;
+  size_t num_counts;
+  void* stream; /* For device memory: a cudaStream_t. */
+} kolo_call;
+#define KOLO_CALL_INIT \
+  { sizeof(kolo_call), NULL, 1.0, 1.0, NULL, 0, NULL }
+
+/*
+ * Operations on one buffer, or on two that must not overlap: `input`, which is only read, and
+ * `result`. With NULL as `ticket` a call blocks until the operation is over. Otherwise it starts
+ * it and gives a ticket; the buffers then stay valid and untouched until the ticket is done.
+ * `call` may be NULL.
+ */
+
+/* Combines all ranks' elements; NULL as `input`: those of `result`. */
+kolo_status kolo_all_reduce(kolo_group* group, const void* input, kolo_buffer result, kolo_op op,
+                            const kolo_call* call, kolo_ticket** ticket);
+/* Copies `buffer` of rank `root` to all ranks. */
+kolo_status kolo_broadcast(kolo_group* group, kolo_buffer buffer, int32_t root,
+                           const kolo_call* call, kolo_ticket** ticket);
+/* Combines all ranks' elements on rank `root`; NULL as `input`: those of `result`. */
+kolo_status kolo_reduce(kolo_group* group, const void* input, kolo_buffer result, int32_t root,
+                        kolo_op op, const kolo_call* call, kolo_ticket** ticket);
+/* Combines all ranks' `input`, which holds a part for each rank; each gets its part as `result`.
+ * NULL as `input`: `result` holds all parts, and this rank's is combined in its place. */
+kolo_status kolo_reduce_scatter(kolo_group* group, const void* input, kolo_buffer result,
+                                kolo_op op, const kolo_call* call, kolo_ticket** ticket);
+/* Copies each rank's `input` to its part of `result` on all ranks; NULL as `input`: this rank's
+ * part is in its place. */
+kolo_status kolo_all_gather(kolo_group* group, const void* input, kolo_buffer result,
+                            const kolo_call* call, kolo_ticket** ticket);
+/* Copies each rank's `input` to its part of `result` on rank `root`; NULL elsewhere. */
+kolo_status kolo_gather(kolo_group* group, kolo_buffer input, void* result, int32_t root,
+                        const kolo_call* call, kolo_ticket** ticket);
+/* Copies part r of `input` of rank `root` to `result` of rank r; `input` is NULL elsewhere. */
+kolo_status kolo_scatter(kolo_group* group, const void* input, kolo_buffer result, int32_t root,
+                         const kolo_call* call, kolo_ticket** ticket);
+/* Copies part r of `input` of rank s to part s of `result` of rank r. */
+kolo_status kolo_all_to_all(kolo_group* group, const void* input, kolo_buffer result,
+                            const kolo_call* call, kolo_ticket** ticket);
+/* Returns when every rank has called it. */
+kolo_status kolo_barrier(kolo_group* group);
+
+typedef int32_t kolo_collective;
+enum {
+  KOLO_ALL_REDUCE = 0,
+  KOLO_BROADCAST = 1,
+  KOLO_REDUCE = 2,
+  KOLO_REDUCE_SCATTER = 3,
+  KOLO_ALL_GATHER = 4,
+  KOLO_GATHER = 5,
+  KOLO_SCATTER = 6,
+  KOLO_ALL_TO_ALL = 7
+};
+
+/* The buffers of one of several tensors. */
+typedef struct kolo_tensor {
+  const void* input; /* NULL in place; for all tensors or for none. */
+  void* result;
+  size_t count; /* Elements of each rank's part, or of the whole tensor without parts. */
+} kolo_tensor;
+
+/* One collective on several tensors in host memory, of equal parts, with one agreement and common
+ * messages. Takes of `root` and `op` what that collective has. The array need not outlive the
+ * call. */
+kolo_status kolo_grouped(kolo_group* group, kolo_collective collective, const kolo_tensor* tensors,
+                         size_t num_tensors, kolo_dtype dtype, int32_t root, kolo_op op,
+                         const kolo_call* call, kolo_ticket** ticket);
+
+/* This rank has run out of data: takes part in what the others do, until all have joined. Writes
+ * the rank that joined last. */
+kolo_status kolo_join(kolo_group* group, int32_t* last_rank);
+
+/* --- Messages --------------------------------------------------------------------------------- */
+
+enum { KOLO_ANY_RANK = -1 };
+
+typedef struct kolo_received {
+  int32_t source; /* Rank that sent it. */
+  size_t count;   /* Elements. */
+} kolo_received;
+
+/* Sends to rank `peer`. The operation is over when the buffer may be reused. */
+kolo_status kolo_send(kolo_group* group, kolo_buffer buffer, int32_t peer, uint64_t tag,
+                      kolo_ticket** ticket);
+/* Receives from rank `peer`, or from KOLO_ANY_RANK. `received` may be NULL; with a ticket see
+ * `kolo_ticket_received`. */
+kolo_status kolo_recv(kolo_group* group, kolo_buffer buffer, int32_t peer, uint64_t tag,
+                      kolo_received* received, kolo_ticket** ticket);
+
+/* --- Tickets ---------------------------------------------------------------------------------- */
+
+/* Writes whether it is done, with a result or an error; never blocks. */
+kolo_status kolo_ticket_test(kolo_ticket* ticket, int* done);
+/* Waits for at most `timeout_ms` (negative: `operation_timeout`, after which it is an error), and
+ * writes whether it is done. Returns the error of the operation. Any thread; again and again. */
+kolo_status kolo_ticket_wait(kolo_ticket* ticket, int64_t timeout_ms, int* done);
+/* A descriptor that becomes readable when it is done, for poll, epoll or an event loop. It belongs
+ * to the ticket; only poll it. */
+kolo_status kolo_ticket_event(kolo_ticket* ticket, int* descriptor);
+/* What a receive got, once it is done without an error. */
+kolo_status kolo_ticket_received(kolo_ticket* ticket, kolo_received* received);
+/* Forgets it; the operation goes on. NULL is fine. */
+void kolo_ticket_release(kolo_ticket* ticket);
+
+#ifdef __cplusplus
+}
+#endif
+
+#include <kolo/kolo_c_gradients.h>
+
+#endif

@@ -1,0 +1,135 @@
+#ifndef KOLO_KOLO_C_GRADIENTS_H
+#define KOLO_KOLO_C_GRADIENTS_H
+
+/* Sets of gradients and row-sparse all-reduces of Kolo's C interface, which kolo_c.h describes. */
+
+#include <kolo/kolo_c.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- Gradients -------------------------------------------------------------------------------- */
+
+typedef struct kolo_gradients kolo_gradients; /* A set of gradients. */
+
+typedef struct kolo_gradient {
+  size_t size;
+  const char* name;
+  const size_t* shape; /* Elements per dimension. */
+  size_t num_dimensions;
+  kolo_dtype dtype;
+  kolo_memory memory;
+  void* data;              /* NULL: in the arena; see `kolo_gradients_view`. */
+  const char* compression; /* "topk(0.01)", ...; NULL: the rules of the set. */
+  kolo_dtype wire_dtype;
+} kolo_gradient;
+#define KOLO_GRADIENT_INIT \
+  { sizeof(kolo_gradient), NULL, NULL, 0, KOLO_FLOAT32, KOLO_HOST, NULL, NULL, KOLO_SAME_DTYPE }
+
+typedef int32_t kolo_divisor;
+enum {
+  KOLO_ALL_RANKS = 0,
+  KOLO_CONTRIBUTING_RANKS = 1,
+  KOLO_SAMPLES = 2 /* See `kolo_gradients_set_samples`. */
+};
+
+typedef struct kolo_gradient_options {
+  size_t size;
+  kolo_op op;
+  kolo_dtype wire_dtype;
+  const char* compression; /* Rules by name; NULL: the option `compression`. */
+  kolo_divisor divisor;
+} kolo_gradient_options;
+#define KOLO_GRADIENT_OPTIONS_INIT \
+  { sizeof(kolo_gradient_options), KOLO_AVERAGE, KOLO_SAME_DTYPE, NULL, KOLO_ALL_RANKS }
+
+/* Agrees on a set with all ranks of the group and plans its buckets. Collective. The structs have
+ * one `size`. `options` may be NULL. */
+kolo_status kolo_register_gradients(kolo_group* group, const char* name,
+                                    const kolo_gradient* gradients, size_t num_gradients,
+                                    const kolo_gradient_options* options, kolo_gradients** set);
+void kolo_gradients_release(kolo_gradients* set);
+
+size_t kolo_gradients_size(const kolo_gradients* set);
+/* The memory of a gradient, which never moves. */
+kolo_status kolo_gradients_view(kolo_gradients* set, size_t index, kolo_buffer* view);
+
+/* Marks a gradient of this iteration as complete; its bucket starts when all of its are. */
+kolo_status kolo_gradients_ready(kolo_gradients* set, size_t index);
+/* The same in device memory, complete after the work enqueued on `stream`. */
+kolo_status kolo_gradients_ready_on(kolo_gradients* set, size_t index, void* stream);
+/* Marks a gradient as unused by this rank in this iteration. */
+kolo_status kolo_gradients_absent(kolo_gradients* set, size_t index);
+kolo_status kolo_gradients_absent_on(kolo_gradients* set, size_t index, void* stream);
+/* This rank's number of samples, from this iteration on. */
+kolo_status kolo_gradients_set_samples(kolo_gradients* set, double samples);
+/* Waits for at most `timeout_ms` (negative: `operation_timeout`, after which it is an error) until
+ * every gradient has the combined value, and writes whether the iteration is over. */
+kolo_status kolo_gradients_wait(kolo_gradients* set, int64_t timeout_ms, int* done);
+/* For device memory: waits until all work is enqueued, and lets `stream` wait for the values. */
+kolo_status kolo_gradients_wait_on(kolo_gradients* set, void* stream);
+
+/* The plan in force, the numbers of too large values, and statistics of compression, as JSON. */
+const char* kolo_gradients_plan(kolo_gradients* set);
+const char* kolo_gradients_statistics(kolo_gradients* set);
+
+enum {
+  KOLO_SPARSE = 1,            /* Sent sparsely in the next iteration: mark it without loss scale. */
+  KOLO_CORRECTS_MOMENTUM = 2, /* Momentum is applied already ("dgc"). */
+  KOLO_WARMING_UP = 4         /* A dense iteration that precedes sparse ones. */
+};
+kolo_status kolo_gradients_flags(kolo_gradients* set, size_t index, uint32_t* flags);
+
+/* Compression, between an iteration and the next. */
+
+/* Makes the next iteration dense and sends all residuals with it. Collective. */
+kolo_status kolo_gradients_flush(kolo_gradients* set);
+/* Discards all residuals. Collective. */
+kolo_status kolo_gradients_drop(kolo_gradients* set);
+/* This rank's compression state for its checkpoint; it belongs to the set until the next call. */
+kolo_status kolo_gradients_save(kolo_gradients* set, const void** state, size_t* bytes);
+/* Restores a state of the same set on the same number of ranks. */
+kolo_status kolo_gradients_load(kolo_gradients* set, const void* state, size_t bytes);
+/* Restores the states of all former ranks, in rank order, on any number of ranks. Collective, with
+ * equal states. */
+kolo_status kolo_gradients_remap(kolo_gradients* set, const void* const* states,
+                                 const size_t* bytes, size_t num_states);
+/* Euclidean norm of a gradient's residual at this rank; -1 if it is sent dense. */
+kolo_status kolo_gradients_residual_norm(kolo_gradients* set, const char* gradient, double* norm);
+
+/* --- Row-sparse all-reduce ---------------------------------------------------------------------
+ */
+
+typedef struct kolo_row_sums kolo_row_sums; /* A result, whose memory is used again. */
+
+typedef int32_t kolo_row_form;
+enum { KOLO_AUTO_FORM = 0, KOLO_ROWS = 1, KOLO_TABLE = 2 };
+
+typedef struct kolo_row_table {
+  size_t size;
+  size_t height; /* Rows. */
+  size_t width;  /* Elements of a row. */
+  kolo_dtype dtype;
+  kolo_op op;             /* KOLO_SUM or KOLO_AVERAGE. */
+  kolo_row_form result;   /* KOLO_AUTO_FORM: that of the exchange. */
+  kolo_row_form exchange; /* KOLO_AUTO_FORM: the one that is predicted to take less time. */
+} kolo_row_table;
+#define KOLO_ROW_TABLE_INIT \
+  { sizeof(kolo_row_table), 0, 0, KOLO_FLOAT32, KOLO_SUM, KOLO_AUTO_FORM, KOLO_AUTO_FORM }
+
+kolo_status kolo_row_sums_create(kolo_row_sums** sums);
+void kolo_row_sums_release(kolo_row_sums* sums);
+/* Sums rows of a table over all ranks: `rows` holds one for each of `indices`, which may repeat. */
+kolo_status kolo_sparse_all_reduce(kolo_group* group, const char* name, const kolo_row_table* table,
+                                   const int64_t* indices, size_t num_indices, const void* rows,
+                                   kolo_row_sums* sums);
+/* Writes 1 if the result is the whole table, 0 if it is the rows of `indices`. */
+kolo_status kolo_row_sums_get(kolo_row_sums* sums, int* is_table, const int64_t** indices,
+                              size_t* num_indices, kolo_buffer* rows);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,118 @@
+// Errors of the C interface: a status, and the full error beside it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/runtime/c/c_job.h"
+
+namespace c_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(CErrors, StatusesHaveNamesAndExitStatuses) {
+  EXPECT_STREQ(kolo_status_name(KOLO_OK), "ok");
+  EXPECT_STREQ(kolo_status_name(KOLO_PEER_LOST), "peer lost");
+  EXPECT_STREQ(kolo_status_name(99), "unknown");
+  EXPECT_EQ(kolo_exit_status(KOLO_OK), 0);
+  EXPECT_EQ(kolo_exit_status(KOLO_USAGE), 64);
+  EXPECT_EQ(kolo_exit_status(KOLO_MISMATCH), 76);
+  EXPECT_THAT(kolo_version(), HasSubstr("."));
+}
+
+TEST(CErrors, BelongToTheThreadWhoseCallFailed) {
+  EXPECT_EQ(kolo_open(nullptr, nullptr), KOLO_USAGE);
+  ASSERT_NE(kolo_last_error(), nullptr);
+  EXPECT_STREQ(kolo_last_error()->what, "runtime is null");
+  EXPECT_EQ(kolo_last_error()->status, KOLO_USAGE);
+  EXPECT_EQ(kolo_last_error()->peer, -1);
+  std::thread([] { EXPECT_EQ(kolo_last_error(), nullptr); }).join();
+}
+
+TEST(CErrors, OptionsThatDoNotExistAreRefused) {
+  const kolo_setting settings[] = {{"fusion_byte", "4M"}};
+  kolo_open_options options = KOLO_OPEN_OPTIONS_INIT;
+  options.settings = settings;
+  options.num_settings = 1;
+  kolo_runtime* runtime = nullptr;
+  EXPECT_EQ(kolo_open(&options, &runtime), KOLO_USAGE);
+  EXPECT_STREQ(kolo_last_error()->what,
+               "there is no option 'fusion_byte'; did you mean fusion_bytes?");
+  options.size = 1;
+  EXPECT_EQ(kolo_open(&options, &runtime), KOLO_USAGE);
+  EXPECT_THAT(kolo_last_error()->what, HasSubstr("options.size is 1"));
+  EXPECT_EQ(runtime, nullptr);
+}
+
+TEST(CErrors, AStoreThatFailsIsNamed) {
+  kolo_store store = KOLO_STORE_INIT;
+  store.set = [](void*, const char*, const void*, size_t) { return 1; };
+  store.get = [](void*, const char*, int64_t, const void**, size_t*) { return 1; };
+  kolo_open_options options = KOLO_OPEN_OPTIONS_INIT;
+  options.store = &store;
+  options.rank = 1;
+  options.world_size = 2;
+  kolo_runtime* runtime = nullptr;
+  EXPECT_EQ(kolo_open(&options, &runtime), KOLO_IO);
+  EXPECT_THAT(kolo_last_error()->what, HasSubstr("the store of the program cannot set"));
+}
+
+TEST(CErrors, UsageIsAnErrorAtTheCallAndHarmsNothing) {
+  run_job(2, [](kolo_runtime* runtime) {
+    kolo_group* const world = kolo_world(runtime);
+    std::vector<float> data(3);
+    kolo_buffer bad = view(data);
+    bad.dtype = 77;
+    require(kolo_all_reduce(world, nullptr, bad, KOLO_SUM, nullptr, nullptr) == KOLO_USAGE,
+            "dtype");
+    require(std::string(kolo_last_error()->what) == "77 is not a dtype", kolo_last_error()->what);
+    require(kolo_all_reduce(world, nullptr, view(data), 55, nullptr, nullptr) == KOLO_USAGE, "op");
+    require(kolo_all_reduce(nullptr, nullptr, view(data), KOLO_SUM, nullptr, nullptr) == KOLO_USAGE,
+            "group");
+    kolo_call call = KOLO_CALL_INIT;
+    call.scale_after = 2;
+    require(kolo_broadcast(world, view(data), 0, &call, nullptr) == KOLO_USAGE, "scale");
+    kolo_ticket* ticket = nullptr;
+    require(kolo_reduce(world, nullptr, view(data), 9, KOLO_SUM, nullptr, &ticket) == KOLO_USAGE,
+            "root");
+    require(ticket == nullptr, "no ticket of what was refused");
+    const char* value = nullptr;
+    ok(kolo_get_setting(runtime, "mismatch_after", &value));
+    require(std::string(value) == "50", "a setting");
+    void* memory = nullptr;
+    ok(kolo_allocate(runtime, 4096, &memory));
+    require(kolo_free(runtime, data.data()) == KOLO_USAGE, "memory of somebody else");
+    ok(kolo_free(runtime, memory));
+    kolo_place place = KOLO_PLACE_INIT;
+    ok(kolo_get_place(runtime, &place));
+    require(place.world_size == 2 && place.local_size == 2 && place.num_nodes == 1, "places");
+    require(std::string(kolo_link_costs(runtime)).find("network_latency_us") != std::string::npos,
+            "link costs");
+    ok(kolo_barrier(world));
+  });
+}
+
+TEST(CErrors, AMismatchNamesBothRanks) {
+  run_job(2, [](kolo_runtime* runtime) {
+    std::vector<float> data(kolo_group_rank(kolo_world(runtime)) == 0 ? 3 : 4);
+    kolo_call call = KOLO_CALL_INIT;
+    call.name = "loss";
+    require(kolo_all_reduce(kolo_world(runtime), nullptr, view(data), KOLO_SUM, &call, nullptr) ==
+                KOLO_MISMATCH,
+            "a mismatch");
+    const kolo_error& error = *kolo_last_error();
+    require(std::string(error.text).find("'loss': all_reduce float32 [3]") != std::string::npos &&
+                std::string(error.text).find("float32 [4]") != std::string::npos,
+            error.text);
+    ok(kolo_barrier(kolo_world(runtime)));
+    ok(kolo_close(runtime));
+  });
+}
+
+}  // namespace
+}  // namespace c_test

@@ -1,0 +1,170 @@
+// Gradient sets and row-sparse sums through the C interface.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/runtime/c/c_job.h"
+
+namespace c_test {
+namespace {
+
+kolo_gradient gradient(const char* name, const std::size_t* shape, void* data) {
+  kolo_gradient spec = KOLO_GRADIENT_INIT;
+  spec.name = name;
+  spec.shape = shape;
+  spec.num_dimensions = 1;
+  spec.data = data;
+  return spec;
+}
+
+TEST(CGradients, AreAveragedWhereverTheyLive) {
+  run_job(2, [](kolo_runtime* runtime) {
+    kolo_group* const world = kolo_world(runtime);
+    const auto me = static_cast<float>(kolo_group_rank(world));
+    const std::size_t shape[] = {1000};
+    std::vector<float> own(1000);
+    const kolo_gradient gradients[] = {gradient("own", shape, own.data()),
+                                       gradient("arena", shape, nullptr)};
+    kolo_gradients* set = nullptr;
+    ok(kolo_register_gradients(world, "model", gradients, 2, nullptr, &set));
+    kolo_buffer arena{};
+    ok(kolo_gradients_view(set, 1, &arena));
+    require(kolo_gradients_size(set) == 2 && arena.count == 1000, "the set");
+    for (int step = 0; step < 3; ++step) {
+      own.assign(1000, me);
+      static_cast<float*>(arena.data)[999] = 10 * me;
+      ok(kolo_gradients_ready(set, 0));
+      ok(kolo_gradients_ready(set, 1));
+      int done = 0;
+      while (done == 0) ok(kolo_gradients_wait(set, 50, &done));
+      require(own[0] == 0.5F && static_cast<float*>(arena.data)[999] == 5, "averages");
+    }
+    ok(kolo_gradients_ready(set, 0));
+    ok(kolo_gradients_absent(set, 1));
+    ok(kolo_gradients_wait(set, -1, nullptr));
+    require(static_cast<float*>(arena.data)[999] == 0, "an absent gradient");
+    require(nlohmann::json::parse(kolo_gradients_plan(set)).at("gradients") == 2, "the plan");
+    require(nlohmann::json::parse(kolo_gradients_statistics(set)).at("too_large") == 0, "counts");
+    kolo_gradients_release(set);
+  });
+}
+
+TEST(CGradients, KeepResidualsThatASavedStateRestores) {
+  run_job(2, [](kolo_runtime* runtime) {
+    kolo_group* const world = kolo_world(runtime);
+    const std::size_t shape[] = {64, 64};
+    std::vector<float> data(4096);
+    kolo_gradient gradients[] = {gradient("w", shape, data.data())};
+    gradients[0].num_dimensions = 2;
+    kolo_gradient_options options = KOLO_GRADIENT_OPTIONS_INIT;
+    options.compression = "topk(0.01,route=owners)";
+    kolo_gradients* set = nullptr;
+    ok(kolo_register_gradients(world, "model", gradients, 1, &options, &set));
+    uint32_t flags = 0;
+    ok(kolo_gradients_flags(set, 0, &flags));
+    require((flags & KOLO_SPARSE) != 0, "sparse");
+    const auto step = [&] {
+      for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i % 97);
+      ok(kolo_gradients_ready(set, 0));
+      ok(kolo_gradients_wait(set, -1, nullptr));
+      return data;
+    };
+    step();
+    double norm = 0;
+    ok(kolo_gradients_residual_norm(set, "w", &norm));
+    require(norm > 0, "a residual");
+    const void* state = nullptr;
+    std::size_t bytes = 0;
+    ok(kolo_gradients_save(set, &state, &bytes));
+    const std::vector<char> saved(static_cast<const char*>(state),
+                                  static_cast<const char*>(state) + bytes);
+    const std::vector<float> second = step();
+    step();
+    ok(kolo_gradients_load(set, saved.data(), saved.size()));
+    require(step() == second, "the same step again");
+    require(kolo_gradients_load(set, saved.data(), 3) == KOLO_DATA, "a state that is cut off");
+    ok(kolo_gradients_drop(set));
+    ok(kolo_gradients_residual_norm(set, "w", &norm));
+    require(norm == 0, "a dropped residual");
+    kolo_gradients_release(set);
+  });
+}
+
+TEST(CGradients, SamplesAreTheDivisor) {
+  run_job(2, [](kolo_runtime* runtime) {
+    kolo_group* const world = kolo_world(runtime);
+    const int me = kolo_group_rank(world);
+    const std::size_t shape[] = {3};
+    std::vector<float> data(3, me == 0 ? 1.0F : 5.0F);
+    const kolo_gradient gradients[] = {gradient("w", shape, data.data())};
+    kolo_gradient_options options = KOLO_GRADIENT_OPTIONS_INIT;
+    options.divisor = KOLO_SAMPLES;
+    kolo_gradients* set = nullptr;
+    ok(kolo_register_gradients(world, "model", gradients, 1, &options, &set));
+    ok(kolo_gradients_set_samples(set, me == 0 ? 3 : 1));
+    ok(kolo_gradients_ready(set, 0));
+    ok(kolo_gradients_wait(set, -1, nullptr));
+    require(data[0] == 2, "the mean over samples");
+    kolo_gradients_release(set);
+  });
+}
+
+// A program of an older header has smaller structs; the defaults fill in the rest.
+TEST(CGradients, StructsOfAnOlderHeaderAreComplete) {
+  run_job(1, [](kolo_runtime* runtime) {
+    struct Old {
+      std::size_t size;
+      const char* name;
+      const std::size_t* shape;
+      std::size_t num_dimensions;
+      kolo_dtype dtype;
+      kolo_memory memory;
+      void* data;
+    };
+    const std::size_t shape[] = {3};
+    std::vector<float> data(6);
+    const Old old[] = {{sizeof(Old), "a", shape, 1, KOLO_FLOAT32, KOLO_HOST, data.data()},
+                       {sizeof(Old), "b", shape, 1, KOLO_FLOAT32, KOLO_HOST, data.data() + 3}};
+    kolo_gradients* set = nullptr;
+    ok(kolo_register_gradients(kolo_world(runtime), "old",
+                               reinterpret_cast<const kolo_gradient*>(old), 2, nullptr, &set));
+    kolo_buffer second{};
+    ok(kolo_gradients_view(set, 1, &second));
+    require(second.data == data.data() + 3, "the second struct");
+    kolo_gradients_release(set);
+  });
+}
+
+TEST(CRows, AreSummed) {
+  run_job(2, [](kolo_runtime* runtime) {
+    kolo_group* const world = kolo_world(runtime);
+    const int64_t indices[] = {3, kolo_group_rank(world)};
+    const std::vector<float> rows{1, 2, 3, 4};
+    kolo_row_table table = KOLO_ROW_TABLE_INIT;
+    table.height = 1000;
+    table.width = 2;
+    table.exchange = KOLO_ROWS;
+    kolo_row_sums* sums = nullptr;
+    ok(kolo_row_sums_create(&sums));
+    ok(kolo_sparse_all_reduce(world, "embedding", &table, indices, 2, rows.data(), sums));
+    int is_table = 1;
+    const int64_t* found = nullptr;
+    std::size_t count = 0;
+    kolo_buffer result{};
+    ok(kolo_row_sums_get(sums, &is_table, &found, &count, &result));
+    require(is_table == 0 && count == 3 && found[2] == 3, "three rows");
+    require(static_cast<const float*>(result.data)[4] == 2, "a row of both ranks");
+    kolo_row_sums_release(sums);
+  });
+}
+
+}  // namespace
+}  // namespace c_test
