@@ -14,7 +14,7 @@ std::byte* element(const BufferView& range, std::size_t index) {
 }  // namespace
 
 void pack(std::span<const Segment> segments, const BufferView& range, std::size_t begin,
-          double scale) {
+          double scale, Stores stores) {
   const std::size_t end = begin + range.count;
   const auto zero = [&](std::size_t first, std::size_t last) {
     if (first == last) return;
@@ -25,7 +25,7 @@ void pack(std::span<const Segment> segments, const BufferView& range, std::size_
                    [&](const Segment& segment, std::size_t first, std::size_t last) {
                      zero(packed_to, first);
                      convert(range.dtype, element(range, first - begin), segment.dtype,
-                             segment.source_at(first), last - first, scale);
+                             segment.source_at(first), last - first, scale, stores);
                      packed_to = last;
                    });
   zero(packed_to, end);

@@ -45,7 +45,7 @@ struct Segment {
 /// Errors:  UsageError if two segments that touch the range are out of order or overlap.
 /// Cost:    one pass over the range; O(log segments) to find the first segment.
 void pack(std::span<const Segment> segments, const BufferView& range, std::size_t begin,
-          double scale);
+          double scale, Stores stores = Stores::kCached);
 
 /// The inverse: writes the elements of the tensors that lie in [begin, begin + range.count), cast
 /// from `range` and multiplied by `scale`. Other elements stay. Otherwise as `pack`.

@@ -9,8 +9,8 @@ void SegmentPacker::rebind(std::size_t index, void* data, const void* input) {
   segments_.at(index).input = input;
 }
 
-void SegmentPacker::pack(std::size_t offset, std::size_t count, void* bucket) {
-  kolo::pack(segments_, {.data = bucket, .count = count, .dtype = dtype_}, offset, scale_);
+void SegmentPacker::pack(std::size_t offset, std::size_t count, void* bucket, Stores stores) {
+  kolo::pack(segments_, {.data = bucket, .count = count, .dtype = dtype_}, offset, scale_, stores);
 }
 
 void SegmentPacker::unpack(std::size_t offset, std::size_t count, const void* bucket,

@@ -23,7 +23,7 @@ class SegmentPacker final : public Packer, public Rebindable {
   /// What is packed is multiplied by `scale`. `Binding::packs_contributions` says so to the run.
   void set_scale(double scale) { scale_ = scale; }
 
-  void pack(std::size_t offset, std::size_t count, void* bucket) override;
+  void pack(std::size_t offset, std::size_t count, void* bucket, Stores stores) override;
   void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores stores) override;
   Piece piece(std::size_t offset, std::size_t count) override;
 

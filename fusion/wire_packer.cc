@@ -60,7 +60,7 @@ void WirePacker::rebind(std::size_t index, void* data, const void* input) {
   places_.at(index).input = input;
 }
 
-void WirePacker::pack(std::size_t offset, std::size_t count, void* bucket) {
+void WirePacker::pack(std::size_t offset, std::size_t count, void* bucket, Stores /*stores*/) {
   auto* const to = static_cast<std::uint16_t*>(bucket);
   std::size_t packed_to = offset;
   const auto zero_up_to = [&](std::size_t position) {

@@ -40,7 +40,8 @@ class WirePacker final : public Packer, public Rebindable {
 
   void rebind(std::size_t index, void* data, const void* input) override;
 
-  void pack(std::size_t offset, std::size_t count, void* bucket) override;
+  /// Always through the cache.
+  void pack(std::size_t offset, std::size_t count, void* bucket, Stores stores) override;
   void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores stores) override;
   /// Errors: UsageError always, because no tensor has the bucket's dtype.
   Piece piece(std::size_t offset, std::size_t count) override;

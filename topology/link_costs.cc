@@ -29,7 +29,7 @@ double& at(LinkCosts& costs) {
   return costs.*Part.*Value;
 }
 
-constexpr std::array<Field, 24> kFields = {{
+constexpr std::array<Field, 26> kFields = {{
     {"memory_latency_us", at<&LinkCosts::memory, &MemoryCost::latency_us>},
     {"memory_cached_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::cached_bytes_per_us>},
     {"memory_bytes_per_us_8m", at<&LinkCosts::memory, &MemoryCost::bytes_per_us_8m>},
@@ -37,6 +37,8 @@ constexpr std::array<Field, 24> kFields = {{
     {"memory_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::bytes_per_us>},
     {"memory_shared_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::shared_bytes_per_us>},
     {"memory_slot_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::slot_bytes_per_us>},
+    {"memory_packed_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::packed_bytes_per_us>},
+    {"memory_streamed_bytes_per_us", at<&LinkCosts::memory, &MemoryCost::streamed_bytes_per_us>},
     {"network_latency_us", at<&LinkCosts::network, &NetworkCost::latency_us>},
     {"network_bytes_per_us", at<&LinkCosts::network, &NetworkCost::bytes_per_us>},
     {"network_message_us", at<&LinkCosts::network, &NetworkCost::message_us>},

@@ -29,6 +29,15 @@ struct MemoryCost {
   /// Rate of the caller's tensors through slots in the cache, to the rank that sums them and back,
   /// beside reading and writing the tensors once. Each byte counts once.
   double slot_bytes_per_us = 25'000;
+  /// Rate of contributions to a sum that another rank of the node makes: read, packed into slots
+  /// through the cache, and summed from there. Bytes that change ranks count, once.
+  double packed_bytes_per_us = 23'000;
+  double streamed_bytes_per_us = 20'000;  ///< The same, packed past the cache.
+
+  /// Whether the second costs clearly less: reading lines that another core holds can take several
+  /// times as long as reading them from memory. Close rates are left to the cache, in which a
+  /// larger bucket than the one that was measured fares better.
+  bool packs_past_cache() const { return streamed_bytes_per_us > 1.25 * packed_bytes_per_us; }
 };
 
 /// Costs between nodes: of one node's link, full duplex, which its ranks share.

@@ -49,9 +49,11 @@ std::map<double, double> rates(const std::vector<MemorySamples::Pass>& passes, d
   return sure.empty() ? all : sure;
 }
 
-constexpr std::array kRates = {&MemoryCost::cached_bytes_per_us, &MemoryCost::bytes_per_us_8m,
-                               &MemoryCost::bytes_per_us_32m,    &MemoryCost::bytes_per_us,
-                               &MemoryCost::shared_bytes_per_us, &MemoryCost::slot_bytes_per_us};
+constexpr std::array kRates = {
+    &MemoryCost::cached_bytes_per_us, &MemoryCost::bytes_per_us_8m,
+    &MemoryCost::bytes_per_us_32m,    &MemoryCost::bytes_per_us,
+    &MemoryCost::shared_bytes_per_us, &MemoryCost::slot_bytes_per_us,
+    &MemoryCost::packed_bytes_per_us, &MemoryCost::streamed_bytes_per_us};
 
 /// The slower of two nodes.
 MemoryCost slower(const MemoryCost& a, const MemoryCost& b) {
@@ -111,6 +113,8 @@ std::optional<Disagreement> disagreement(const MemorySamples& samples) {
   auto found = disagreement("trips", samples.trips_us);
   if (!found) found = disagreement("sums of small buckets", times_of(samples.gathers));
   if (!found) found = disagreement("sums through slots", times_of(samples.slots));
+  if (!found) found = disagreement("sums of packed parts", times_of(samples.packed));
+  if (!found) found = disagreement("sums of streamed parts", times_of(samples.streamed));
   std::map<double, std::vector<double>> passes;
   for (const auto& pass : samples.own_passes) passes[pass.working_set_bytes].push_back(pass.us);
   for (const auto& [working_set, times_us] : passes) {
@@ -156,6 +160,13 @@ MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults) 
     cost.shared_bytes_per_us = rate_of(samples.gathers, times, times + 1, 4, ranks * (ranks - 1));
   }
   if (!samples.slots.empty()) cost.slot_bytes_per_us = rate_of(samples.slots, 1, 4, 2, ranks - 1);
+  // All of it counts, so that nothing but its own samples decides which way is faster.
+  const auto handed_rate = [&](const std::vector<MemorySamples::Bucket>& buckets) {
+    const double us = undisturbed(times_of(buckets));
+    return (ranks - 1) * buckets.front().bytes / std::max(us - 3 * cost.latency_us, us / 2);
+  };
+  if (!samples.packed.empty()) cost.packed_bytes_per_us = handed_rate(samples.packed);
+  if (!samples.streamed.empty()) cost.streamed_bytes_per_us = handed_rate(samples.streamed);
   return cost;
 }
 

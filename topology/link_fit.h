@@ -32,6 +32,10 @@ struct MemorySamples {
   /// sum of the own part in tensor and slots to all of them, one trip, copies from slots; and a
   /// trip before and after.
   std::vector<Bucket> slots = {};
+  /// All of one size: what a reduce-scatter does with them: parts for others to slots, one trip, a
+  /// sum of the own part in tensor and slots; and a trip before and after. Written through the
+  /// cache, and past it.
+  std::vector<Bucket> packed = {}, streamed = {};
   int ranks = 1;  ///< Ranks of the node.
 };
 

@@ -26,6 +26,10 @@ NodeMemory::NodeMemory(const MemoryCost& cost, double working_set_bytes) {
     own_us_per_byte_ = before + (at - before) * std::min(position, 1.0);
   }
   shared_us_per_byte_ = std::max(1 / cost.shared_bytes_per_us, own_us_per_byte_);
+  const double packed =
+      cost.packs_past_cache() ? cost.streamed_bytes_per_us : cost.packed_bytes_per_us;
+  // Slots stay in the cache whatever the working set; the tensors that are read and written do not.
+  packed_us_per_byte_ = std::max(1 / packed, 3 * own_us_per_byte_);
 }
 
 }  // namespace kolo

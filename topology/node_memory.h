@@ -16,10 +16,13 @@ class NodeMemory {
   double own_us(double bytes) const { return bytes * own_us_per_byte_; }
   /// Bytes in lines that another rank wrote last: never faster than in a rank's own lines.
   double shared_us(double bytes) const { return bytes * shared_us_per_byte_; }
+  /// Bytes of contributions that one rank packs for another and that one sums.
+  double packed_us(double bytes) const { return bytes * packed_us_per_byte_; }
 
  private:
   double own_us_per_byte_;
   double shared_us_per_byte_;
+  double packed_us_per_byte_;
 };
 
 }  // namespace kolo

@@ -94,7 +94,8 @@ LinkCosts network_only(LinkCosts costs) {
   constexpr double kNoTime = std::numeric_limits<double>::infinity();
   costs.network.message_us = costs.step_us = 0;
   costs.memory.cached_bytes_per_us = costs.memory.bytes_per_us_8m = costs.memory.bytes_per_us_32m =
-      costs.memory.bytes_per_us = costs.memory.shared_bytes_per_us = kNoTime;
+      costs.memory.bytes_per_us = costs.memory.shared_bytes_per_us =
+          costs.memory.packed_bytes_per_us = costs.memory.streamed_bytes_per_us = kNoTime;
   return costs;
 }
 

@@ -83,12 +83,17 @@ double GoalPrice::direct_bytes() const {
 
 double GoalPrice::copies_us() const {
   double moved = size_.bytes;  // Read and written, by all ranks of the busiest node.
+  double packed_us = 0;
   if (size_.kind == GoalKind::kAllToAll) moved = 2 * size_.bytes / nodes();
-  if (size_.kind == GoalKind::kAllGather || size_.kind == GoalKind::kBroadcast ||
-      size_.kind == GoalKind::kReduce || size_.kind == GoalKind::kReduceScatter) {
+  if (size_.kind == GoalKind::kAllGather || size_.kind == GoalKind::kBroadcast) {
     moved = (local() + 1) * size_.bytes;
   }
-  return 2 * links_.costs().step_us + links_.memory().own_us(2 * moved);
+  if (size_.kind == GoalKind::kReduce || size_.kind == GoalKind::kReduceScatter) {
+    // Ranks of a node hand over all but what they add up themselves; nodes, their sums.
+    moved = nodes() > 1 ? 2 * size_.bytes : 0;
+    packed_us = links_.memory().packed_us((local() - 1) * size_.bytes);
+  }
+  return 2 * links_.costs().step_us + links_.memory().own_us(2 * moved) + packed_us;
 }
 
 double GoalPrice::link_us(double bytes, bool is_crowded) const {

@@ -30,7 +30,9 @@ struct Binding {
   /// The packer scales contributions, so that reductions must not read tensors themselves. For host
   /// buckets out of place, whose contributions may all the same be where results go.
   bool packs_contributions = false;
-  Stores unpack_stores = Stores::kCached;            ///< For host buckets; may differ by rank.
+  // For host buckets; may differ by rank:
+  Stores unpack_stores = Stores::kCached;            ///< Of results, to tensors.
+  Stores lend_stores = Stores::kCached;              ///< Of contributions, to slots (see Loan).
   std::shared_ptr<Packer> packer = {};               ///< For host buckets not in place.
   std::shared_ptr<Codec> codec = {};                 ///< For host buckets with codec steps.
   std::shared_ptr<StreamPacker> stream_packer = {};  ///< For staged device buckets.

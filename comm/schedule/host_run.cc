@@ -116,7 +116,7 @@ void HostRun::lend(const KernelPiece& piece) {
   const bool is_private = is_whole && !is_mapped && is_open_ && piece.step->for_copies;
   if (!is_mapped && !is_private) {
     binding_.packer->pack(lent.offset + piece.first, piece.count,
-                          copy + piece.first * element_bytes_);
+                          copy + piece.first * element_bytes_, binding_.lend_stores);
   }
   if (piece.first > 0) return;
   const std::byte* const from = is_mapped || is_private ? tensor.input : copy;
@@ -208,7 +208,7 @@ void HostRun::compute(const KernelPiece& piece, std::size_t thread) {
       if (target.region == Region::kLent) {
         lend(piece);
       } else {
-        binding_.packer->pack(source.offset, piece.count, address(target));
+        binding_.packer->pack(source.offset, piece.count, address(target), Stores::kCached);
       }
       break;
     case StepKind::kUnpack:
@@ -236,7 +236,7 @@ void HostRun::copy_input(const Range& input) {
   for (std::size_t at = input.offset; at < input.end();) {
     const Packer::Piece piece = binding_.packer->piece(at, input.end() - at);
     if (piece.input != nullptr && binding_.packs_contributions) {
-      binding_.packer->pack(at, piece.count, piece.data);
+      binding_.packer->pack(at, piece.count, piece.data, Stores::kCached);
     } else if (piece.input != nullptr) {
       convert(dtype, piece.data, dtype, piece.input, piece.count, 1.0, binding_.unpack_stores);
     }
@@ -272,7 +272,7 @@ void HostRun::unpack_and_pack(const KernelPiece& piece) {
   std::byte* const slot = address(part(step.target, piece.first, piece.count));
   binding_.packer->unpack(step.mirrors[0].offset + piece.first, piece.count, slot,
                           binding_.unpack_stores);
-  binding_.packer->pack(step.sources[1].offset + piece.first, piece.count, slot);
+  binding_.packer->pack(step.sources[1].offset + piece.first, piece.count, slot, Stores::kCached);
 }
 
 void HostRun::reduce(const KernelPiece& piece, Operands& operands) {
@@ -300,7 +300,7 @@ void HostRun::reduce_tensor(const Step& step, std::size_t first, const Packer::P
   const auto source_at = [&](const Range& range) -> const void* {
     if (range.region != Region::kInput) return output(range);
     if (!binding_.packs_contributions) return tensor.input;
-    binding_.packer->pack(range.offset + first, count, operands.packed.get());
+    binding_.packer->pack(range.offset + first, count, operands.packed.get(), Stores::kCached);
     return operands.packed.get();
   };
   auto& outputs = operands.outputs;

@@ -11,7 +11,8 @@ namespace kolo {
 /// What a range of Region::kLent stands for. A pack of tensors to such a range lends them: it
 /// leaves a note that says where the elements are. They stay where they are if peers can read them
 /// there, mapped in the arena or, to copy them, through the system. Else they are copied to the
-/// slot. Only the run knows which it was, so whoever reads the range depends on both.
+/// slot, as `Binding::lend_stores` says. Only the run knows which it was, so whoever reads the
+/// range depends on both.
 ///
 ///   slot   note | copy
 ///          ^ kWireAlignment bytes

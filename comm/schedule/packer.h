@@ -14,7 +14,8 @@ class Packer {
  public:
   virtual ~Packer() = default;
   /// Writes elements [offset, offset + count) of the bucket to `bucket`, cast from the tensors.
-  virtual void pack(std::size_t offset, std::size_t count, void* bucket) = 0;
+  /// `stores` is a hint, as in `convert`.
+  virtual void pack(std::size_t offset, std::size_t count, void* bucket, Stores stores) = 0;
   /// Writes elements [offset, offset + count) of the bucket, given at `bucket`, to the tensors.
   virtual void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores stores) = 0;
 

@@ -13,9 +13,9 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::array<std::size_t, 4> kWorkingSets = {kMiB, 8 * kMiB, 32 * kMiB, 64 * kMiB};
 /// Short passes are repeated, so that one sample is worth a clock's resolution and a late start.
 constexpr std::size_t kBytesPerSample = 4 * kMiB;
-/// Kinds of samples: trips, gathers, slots, passes over each working set. Each has its part of the
-/// time, so that one that is slow takes it from all others alike.
-constexpr int kParts = 3 + static_cast<int>(kWorkingSets.size());
+/// Kinds of samples: trips, gathers, slots, parts packed in two ways, passes over each working set.
+/// Each has its part of the time, so that one that is slow takes it from all others alike.
+constexpr int kParts = 5 + static_cast<int>(kWorkingSets.size());
 /// A pass over a larger working set takes so much longer for a byte, at most.
 constexpr double kSlowerInALargerSet = 3;
 constexpr int kTripSamples = 100;
@@ -53,6 +53,8 @@ class NodeProbe {
     measure_trips();
     measure_gathers();
     measure_slots();
+    measure_packing(Stores::kCached, samples_.packed);
+    measure_packing(Stores::kStreaming, samples_.streamed);
     for (const std::size_t working_set : kWorkingSets) measure_passes(working_set);
     return std::move(samples_);
   }
@@ -178,7 +180,7 @@ class NodeProbe {
       const std::size_t slot = (sample % 2 == 0 ? 1 : 2) * kSlotBytes;
       const Stopwatch watch(clock_);
       meet();
-      copy_peers_parts(slot, 0, part);
+      copy_peers_parts(slot, 0, part, Stores::kCached);
       meet();
       const std::size_t own = local_rank() * part;
       outputs_.clear();
@@ -188,7 +190,7 @@ class NodeProbe {
       sources_.assign(outputs_.begin(), outputs_.end());
       reduce(DType::kFloat32, ReduceOp::kSum, outputs_, sources_, part / sizeof(float), 1.0);
       meet();
-      copy_peers_parts(0, slot, part);
+      copy_peers_parts(0, slot, part, Stores::kCached);
       meet();
       const double us = watch.us();
       const auto bytes = static_cast<double>(ranks * part);
@@ -196,11 +198,39 @@ class NodeProbe {
     }
   }
 
-  void copy_peers_parts(std::size_t to, std::size_t from, std::size_t part) {
+  /// A tensor of this rank goes to its slot but for the part that this rank sums: what a
+  /// reduce-scatter does with tensors of the caller. Slots alternate.
+  void measure_packing(Stores stores, std::vector<MemorySamples::Bucket>& samples) {
+    const std::size_t ranks = ranks_.size();
+    const std::size_t part = kSlotBytes / ranks / kWireAlignment * kWireAlignment;
+    begin();
+    if (ranks < 2 || 3 * kSlotBytes > room_) return;
+    transport_.commit(0, 3 * kSlotBytes);
+    const std::size_t own = local_rank() * part;
+    for (int sample = -kBucketWarmups; sample < kBucketSamples && go_on(sample); ++sample) {
+      const std::size_t slot = (sample % 2 == 0 ? 1 : 2) * kSlotBytes;
+      const Stopwatch watch(clock_);
+      meet();
+      copy_peers_parts(slot, 0, part, stores);
+      meet();
+      sources_.clear();
+      for (int rank : ranks_) {
+        sources_.push_back(at(rank, own + (rank == transport_.rank() ? 0 : slot)));
+      }
+      reduce(DType::kFloat32, ReduceOp::kSum, at(transport_.rank(), own), sources_,
+             part / sizeof(float), 1.0);
+      meet();
+      const double us = watch.us();
+      const auto bytes = static_cast<double>(ranks * part);
+      if (sample >= 0) samples.push_back({.bytes = bytes, .us = us});
+    }
+  }
+
+  void copy_peers_parts(std::size_t to, std::size_t from, std::size_t part, Stores stores) {
     for (std::size_t peer = 0; peer < ranks_.size(); ++peer) {
       if (peer == local_rank()) continue;
       convert(DType::kFloat32, at(transport_.rank(), to + peer * part), DType::kFloat32,
-              at(transport_.rank(), from + peer * part), part / sizeof(float), 1.0);
+              at(transport_.rank(), from + peer * part), part / sizeof(float), 1.0, stores);
     }
   }
 

@@ -39,6 +39,11 @@ Stores unpack_stores(const BucketLayout& layout, const PlanInputs& inputs) {
                                                               : Stores::kCached;
 }
 
+/// How contributions are written to slots, for another rank to sum.
+Stores lend_stores(const PlanInputs& inputs) {
+  return inputs.costs.memory.packs_past_cache() ? Stores::kStreaming : Stores::kCached;
+}
+
 void prove(const BucketRequest& request, const PlanInputs& inputs) {
   std::vector<Schedule> schedules;
   for (int rank = 0; rank < inputs.grid.world_size(); ++rank) {
@@ -95,7 +100,8 @@ BucketPlan plan_bucket(const BucketRequest& request, const PlanInputs& inputs) {
   return {.schedule = request.compile(inputs.rank),
           .binding = {.name = request.name,
                       .scale = is_average ? 1.0 / inputs.grid.world_size() : 1.0,
-                      .unpack_stores = unpack_stores(request.layout, inputs)},
+                      .unpack_stores = unpack_stores(request.layout, inputs),
+                      .lend_stores = lend_stores(inputs)},
           .reason = request.reason};
 }
 

@@ -24,7 +24,7 @@ class GroupTensors final : public Packer {
     for (const FeedbackTensor& tensor : options.tensors) tensors.emplace_back(tensor.count);
   }
 
-  void pack(std::size_t offset, std::size_t count, void* bucket) override {
+  void pack(std::size_t offset, std::size_t count, void* bucket, Stores) override {
     auto* const to = static_cast<float*>(bucket);
     for_elements(offset, count, [&](std::size_t i, float* own) { to[i] = own ? *own : 0.0f; });
   }
@@ -86,7 +86,8 @@ class CompressedRank {
   void start(const Tensors& gradients) {
     running_ = group->is_dense() ? 1 : 0;
     tensors->tensors = gradients;
-    if (placement_ == Placement::kInPlace) tensors->pack(0, bucket_count(options_), memory());
+    if (placement_ == Placement::kInPlace)
+      tensors->pack(0, bucket_count(options_), memory(), Stores::kCached);
     executor_.start(running_, iterations_[running_]++);
   }
   bool poll() {

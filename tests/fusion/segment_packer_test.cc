@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <numeric>
 #include <vector>
 
 namespace kolo {
@@ -61,9 +63,27 @@ TEST_F(SegmentPieces, OutOfPlaceAreReadElsewhere) {
   EXPECT_EQ(piece.data, reinterpret_cast<std::byte*>(&b_[2]));
   EXPECT_EQ(piece.input, reinterpret_cast<const std::byte*>(&input[2]));
   std::vector<float> bucket(9);
-  packer_.pack(3, 9, bucket.data());
+  packer_.pack(3, 9, bucket.data(), Stores::kCached);
   EXPECT_EQ(bucket, (std::vector<float>{0, 0, 0, 1, 2, 3, 4, 5, 0}));
   EXPECT_EQ(b_, std::vector<float>(5));
+}
+
+// Long enough for stores past the cache, between tensors that are not.
+TEST(SegmentPacker, PacksTheSameBitsPastTheCache) {
+  constexpr std::size_t kLong = 3'000;
+  std::vector<float> tensor(kLong);
+  std::iota(tensor.begin(), tensor.end(), 1.0F);
+  std::array<float, 3> few = {7, 8, 9};
+  for (const double scale : {1.0, 0.5}) {
+    SegmentPacker packer(DType::kFloat32, {{.data = few.data(), .count = few.size(), .offset = 1},
+                                           {.data = tensor.data(), .count = kLong, .offset = 5}});
+    packer.set_scale(scale);
+    std::vector<float> cached(kLong + 6, -1), streamed(kLong + 6, -2);
+    packer.pack(0, cached.size(), cached.data(), Stores::kCached);
+    packer.pack(0, streamed.size(), streamed.data(), Stores::kStreaming);
+    EXPECT_EQ(streamed, cached);
+    EXPECT_EQ(streamed[5 + kLong - 1], static_cast<float>(scale) * tensor.back());
+  }
 }
 
 TEST_F(SegmentPieces, SkipAnEmptyTensor) {

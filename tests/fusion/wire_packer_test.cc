@@ -143,7 +143,7 @@ class WireJob {
       for (auto& packers : packers_) {
         auto& bucket = buckets.emplace_back(kElements);
         for (std::size_t i = 0; i < kElements; i += piece) {
-          packers[b]->pack(i, std::min(piece, kElements - i), &bucket[i]);
+          packers[b]->pack(i, std::min(piece, kElements - i), &bucket[i], Stores::kCached);
         }
       }
       for (const auto& bucket : buckets) sources.push_back(bucket.data());

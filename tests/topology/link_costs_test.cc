@@ -68,9 +68,21 @@ TEST(LinkCosts, TextReadsBackAsTheSame) {
   EXPECT_EQ(read.memory.latency_us, 0);
   EXPECT_EQ(read.memory.cached_bytes_per_us, 1.0 / 3);
   EXPECT_EQ(read.memory.bytes_per_us, 1e15);
+  EXPECT_NE(read.memory.packed_bytes_per_us, read.memory.streamed_bytes_per_us);
   EXPECT_NE(read.step_us, LinkCosts{}.step_us);
   EXPECT_EQ(to_string(parse_link_costs(to_string(read))), to_string(read));
   EXPECT_NE(to_string(read), to_string(LinkCosts{}));
+}
+
+TEST(LinkCosts, PacksPastTheCacheOnlyWhereThatIsClearlyFaster) {
+  EXPECT_FALSE(LinkCosts{}.memory.packs_past_cache());
+  const auto past_cache = [](const char* text) {
+    return parse_link_costs(text).memory.packs_past_cache();
+  };
+  // Cores that share a cache, and two that do not.
+  EXPECT_FALSE(past_cache("memory_packed_bytes_per_us=23600,memory_streamed_bytes_per_us=20900"));
+  EXPECT_TRUE(past_cache("memory_packed_bytes_per_us=3400,memory_streamed_bytes_per_us=19000"));
+  EXPECT_FALSE(past_cache("memory_packed_bytes_per_us=20000,memory_streamed_bytes_per_us=22000"));
 }
 
 TEST(LinkCosts, RatesOfNodesAreAList) {

@@ -51,6 +51,9 @@ MemorySamples memory_samples(const MemoryCost& truth, int ranks_of_node, Noise n
     samples.gathers.push_back({bytes, noise(8 * gather_us + trip_us)});
     samples.slots.push_back({bytes, noise(4 * trip_us + cache.own_us(ranks * 2 * bytes) +
                                           (ranks - 1) * bytes / truth.slot_bytes_per_us)});
+    const double handed = (ranks - 1) * bytes;
+    samples.packed.push_back({bytes, noise(3 * trip_us + handed / truth.packed_bytes_per_us)});
+    samples.streamed.push_back({bytes, noise(3 * trip_us + handed / truth.streamed_bytes_per_us)});
   }
   return samples;
 }
@@ -93,13 +96,17 @@ TEST(LinkFit, FindsTheCostsOfMemoryThroughNoise) {
                                .bytes_per_us_32m = 40'000.0,
                                .bytes_per_us = 20'000.0,
                                .shared_bytes_per_us = 9'000.0,
-                               .slot_bytes_per_us = 7'000.0};
+                               .slot_bytes_per_us = 7'000.0,
+                               .packed_bytes_per_us = 4'000.0,
+                               .streamed_bytes_per_us = 6'000.0};
         const MemoryCost fit = fit_memory(memory_samples(truth, ranks, Noise(seed)));
         EXPECT_NEAR(fit.latency_us / truth.latency_us, 1, 0.05);
         EXPECT_NEAR(fit.bytes_per_us / truth.bytes_per_us, 1, 0.05);
         EXPECT_NEAR(fit.cached_bytes_per_us / truth.cached_bytes_per_us, 1, 0.05);
         EXPECT_NEAR(fit.shared_bytes_per_us / truth.shared_bytes_per_us, 1, 0.05);
         EXPECT_NEAR(fit.slot_bytes_per_us / truth.slot_bytes_per_us, 1, 0.05);
+        EXPECT_NEAR(fit.packed_bytes_per_us / truth.packed_bytes_per_us, 1, 0.05);
+        EXPECT_NEAR(fit.streamed_bytes_per_us / truth.streamed_bytes_per_us, 1, 0.05);
         EXPECT_NEAR(fit.bytes_per_us_8m / truth.bytes_per_us_8m, 1, 0.05);
         EXPECT_NEAR(fit.bytes_per_us_32m / truth.bytes_per_us_32m, 1, 0.05);
       }

@@ -60,6 +60,29 @@ TEST(GoalRegistry, EveryAlgorithmHasAPriceThatGrowsWithTheBytes) {
   }
 }
 
+// They are packed in the way that is faster.
+TEST(GoalRegistry, SumsCostWhatContributionsTakeFromRankToRank) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2});
+  const auto price = [&](const Goal& goal, double packed, double streamed) {
+    CompileOptions options;
+    options.link_costs.memory.packed_bytes_per_us = packed;
+    options.link_costs.memory.streamed_bytes_per_us = streamed;
+    return predict_us(*GoalAlgorithmRequest("direct").algorithm(), goal, layout_of(goal),
+                      {grid, options});
+  };
+  for (const Goal& goal : goals_of(2, 1 << 20)) {
+    const double near_us = price(goal, 20'000, 15'000), far_us = price(goal, 3'000, 2'000);
+    EXPECT_EQ(price(goal, 3'000, 20'000), near_us);
+    EXPECT_EQ(price(goal, 20'000, 1), near_us);
+    const bool sums = goal.kind == GoalKind::kReduce || goal.kind == GoalKind::kReduceScatter;
+    if (sums) {
+      EXPECT_GT(far_us, 3 * near_us);
+    } else {
+      EXPECT_EQ(far_us, near_us);
+    }
+  }
+}
+
 TEST(GoalRegistry, ARequestThatDoesNotServeAGoalLeavesTheChoice) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1});
   const Goal goal = Goal::all_gather(std::vector<std::size_t>{4, 4, 4});

@@ -99,7 +99,7 @@ class UserTensors final : public Packer {
     return element(inputs_.empty() ? tensors_ : inputs_, index);
   }
 
-  void pack(std::size_t offset, std::size_t count, void* bucket) override {
+  void pack(std::size_t offset, std::size_t count, void* bucket, Stores) override {
     auto* to = static_cast<std::byte*>(bucket);
     for (const std::size_t end = offset + count; offset < end;) {
       const Piece next = piece(offset, end - offset);

@@ -24,9 +24,10 @@ class OneTensor final : public Packer {
  public:
   OneTensor(float* data, const float* input) : data_(data), input_(input) {}
 
-  void pack(std::size_t offset, std::size_t count, void* bucket) override {
+  void pack(std::size_t offset, std::size_t count, void* bucket, Stores stores) override {
     std::copy_n(input_ + offset, count, static_cast<float*>(bucket));
     packed_ += count;
+    if (stores == Stores::kStreaming) streamed_ += count;
   }
   void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores) override {
     std::copy_n(static_cast<const float*>(bucket), count, data_ + offset);
@@ -38,11 +39,13 @@ class OneTensor final : public Packer {
   }
   /// Elements that were copied to slots.
   std::size_t packed() const { return packed_; }
+  /// Those that went past the cache.
+  std::size_t streamed() const { return streamed_; }
 
  private:
   float* data_;
   const float* input_;
-  std::size_t packed_ = 0;
+  std::size_t packed_ = 0, streamed_ = 0;
 };
 
 enum class Where { kInArena, kElsewhere, kScaled };
@@ -68,8 +71,10 @@ class GatheringRank {
                  : elsewhere_.data();
     tensor_ = std::make_shared<OneTensor>(result_.data(),
                                           input_ - static_cast<std::size_t>(rank) * kPart);
-    executor_.add(std::move(schedule),
-                  {.name = "x", .packs_contributions = where == Where::kScaled, .packer = tensor_});
+    executor_.add(std::move(schedule), {.name = "x",
+                                        .packs_contributions = where == Where::kScaled,
+                                        .lend_stores = Stores::kStreaming,
+                                        .packer = tensor_});
   }
   ~GatheringRank() { transport_->shutdown(false); }
   GatheringRank(const GatheringRank&) = delete;
@@ -88,6 +93,7 @@ class GatheringRank {
     return result_[static_cast<std::size_t>(rank) * kPart + index];
   }
   std::size_t packed() const { return tensor_->packed(); }
+  std::size_t streamed() const { return tensor_->streamed(); }
 
  private:
   std::unique_ptr<Transport> transport_;
@@ -132,7 +138,9 @@ TEST_P(Loan, IsReadWhereItIsOrFromASlot) {
   }
   EXPECT_EQ(ranks[0]->packed(), 0U);
   EXPECT_EQ(ranks[1]->packed(), GetParam() ? 0 : 3 * kPart);
+  EXPECT_EQ(ranks[1]->streamed(), ranks[1]->packed());
   EXPECT_EQ(ranks[2]->packed(), 2 * 3 * kPart) << "for others and for itself";
+  EXPECT_EQ(ranks[2]->streamed(), 3 * kPart) << "only for others";
 }
 
 // The caller may write it again then.

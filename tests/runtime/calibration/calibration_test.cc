@@ -185,6 +185,8 @@ TEST(Calibration, NoTimeMeansOneSampleOfEachKind) {
     EXPECT_EQ(memory.trips_us.size(), 1u);
     EXPECT_EQ(memory.gathers.size(), local_size > 1 ? 1u : 0u);
     EXPECT_EQ(memory.slots.size(), local_size > 1 ? 1u : 0u);
+    EXPECT_EQ(memory.packed.size(), local_size > 1 ? 1u : 0u);
+    EXPECT_EQ(memory.streamed.size(), local_size > 1 ? 1u : 0u);
     EXPECT_EQ(memory.own_passes.size(), 1u);
     const NetworkSamples network = probe_network(*transport, job.hub.grid(), limits, none);
     const std::size_t asks = run.rank() == 0;

@@ -204,8 +204,11 @@ TEST_P(Collectives, MoveMoreThanTheirSlotsHold) {
   for (const std::vector<int>& nodes : shapes) {
     for (const char* algorithm : {"direct", "ring", "pairwise"}) {
       if (nodes.size() == 1 && algorithm != std::string("direct")) continue;
+      // On one node past the cache.
+      const char* const costs = nodes.size() == 1 ? "memory_streamed_bytes_per_us=1e6" : "";
       EngineJob job(ProcessGrid::with_node_sizes(nodes),
                     {.collective_algorithm = algorithm,
+                     .link_costs = costs,
                      .verify_schedules = nodes.size() == 1 && !test::kSanitized},
                     5);
       const std::vector<std::size_t> counts(static_cast<std::size_t>(job.world_size()),

@@ -45,6 +45,19 @@ TEST_F(BucketPlanTest, HasTheScheduleOfTheRankAndTheScaleOfTheOperation) {
   EXPECT_DOUBLE_EQ(plan.binding.scale, 1.0 / 3);
 }
 
+TEST_F(BucketPlanTest, LendsContributionsPastTheCacheWhereThatIsFaster) {
+  const Goal goal = Goal::reduce_scatter(std::vector<std::size_t>{10, 20, 30});
+  const BucketLayout layout{.count = goal.count(), .placement = Placement::kUser};
+  const auto stores = [&] {
+    return plan_bucket(goal_request("parts", goal, layout, inputs()), inputs()).binding.lend_stores;
+  };
+  costs_.memory.packed_bytes_per_us = 20'000;
+  costs_.memory.streamed_bytes_per_us = 10'000;
+  EXPECT_EQ(stores(), Stores::kCached);
+  costs_.memory.packed_bytes_per_us = 4'000;
+  EXPECT_EQ(stores(), Stores::kStreaming);
+}
+
 // `algorithm` is that of all-reduces; a ring would refuse to sum these.
 TEST_F(BucketPlanTest, AGatherOf16BitNumbersTakesNoAlgorithm) {
   const Goal goal = Goal::all_gather(std::vector<std::size_t>{10, 20, 30});
