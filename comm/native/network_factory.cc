@@ -10,13 +10,14 @@ namespace kolo {
 
 #if KOLO_WITH_UCX
 
-std::unique_ptr<NetworkTransport> open_network(int rank, int world_size) {
-  return UcxTransport::create({.rank = rank, .world_size = world_size});
+std::unique_ptr<NetworkTransport> open_network(int rank, int world_size,
+                                               const std::string& ucx_library) {
+  return UcxTransport::create({.rank = rank, .world_size = world_size, .library = ucx_library});
 }
 
 #else
 
-std::unique_ptr<NetworkTransport> open_network(int, int) {
+std::unique_ptr<NetworkTransport> open_network(int, int, const std::string&) {
   throw KoloError(
       {.code = ErrorCode::kConfig,
        .what = "the job spans several nodes, but this build of Kolo has no network transport; "

@@ -11,9 +11,10 @@
 namespace kolo {
 namespace {
 
-void set_default(ucp_config_t* config, const std::string& key, const char* value) {
+void set_default(const UcxLibrary& ucx, ucp_config_t* config, const std::string& key,
+                 const char* value) {
   if (std::getenv(("UCX_" + key).c_str()) != nullptr) return;
-  require_ucs(ucp_config_modify(config, key.c_str(), value), "UCX: setting " + key);
+  require_ucs(ucx, ucx.ucp_config_modify(config, key.c_str(), value), "UCX: setting " + key);
 }
 
 /// Whether this machine has a network device that moves data by itself (InfiniBand, RoCE, EFA ...).
@@ -45,22 +46,22 @@ class VariableDefault {
 
 }  // namespace
 
-void require_ucs(ucs_status_t status, std::string_view what) {
+void require_ucs(const UcxLibrary& ucx, ucs_status_t status, std::string_view what) {
   if (status == UCS_OK) return;
   throw KoloError(
-      {.code = ErrorCode::kIo, .what = std::string(what) + ": " + ucs_status_string(status)});
+      {.code = ErrorCode::kIo, .what = std::string(what) + ": " + ucx.ucs_status_string(status)});
 }
 
-UcpContext make_ucp_context(int world_size) {
+UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size) {
   ucp_config_t* read = nullptr;
-  require_ucs(ucp_config_read(nullptr, nullptr, &read), "UCX: reading its settings");
-  const UcpConfig config(read);
-  set_default(config.get(), "TLS", "^sm");
+  require_ucs(ucx, ucx.ucp_config_read(nullptr, nullptr, &read), "UCX: reading its settings");
+  const UcpConfig config(read, ucx.ucp_config_release);
+  set_default(ucx, config.get(), "TLS", "^sm");
   // An idle job sends nothing. The coordinator asks peers that something waits for.
-  set_default(config.get(), "KEEPALIVE_INTERVAL", "inf");
+  set_default(ucx, config.get(), "KEEPALIVE_INTERVAL", "inf");
   // Over TCP a rendezvous saves nothing, and its answer waits behind the data in the same
   // direction: two ranks then send alternately instead of simultaneously.
-  if (!has_rdma_device()) set_default(config.get(), "RNDV_THRESH", "inf");
+  if (!has_rdma_device()) set_default(ucx, config.get(), "RNDV_THRESH", "inf");
   ucp_params_t params{};
   params.field_mask =
       UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME;
@@ -68,18 +69,20 @@ UcpContext make_ucp_context(int world_size) {
   params.estimated_num_eps = static_cast<std::size_t>(world_size);
   params.name = "kolo";
   ucp_context_h context = nullptr;
-  require_ucs(ucp_init(&params, config.get(), &context), "UCX: finding network transports");
-  return UcpContext(context);
+  require_ucs(ucx,
+              ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context),
+              "UCX: finding network transports");
+  return {context, ucx.ucp_cleanup};
 }
 
-bool takes_cuda_memory(ucp_context_h context) {
+bool takes_cuda_memory(const UcxLibrary& ucx, ucp_context_h context) {
   ucp_context_attr_t attributes{};
   attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
-  require_ucs(ucp_context_query(context, &attributes), "UCX: memory types");
+  require_ucs(ucx, ucx.ucp_context_query(context, &attributes), "UCX: memory types");
   return (attributes.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
 }
 
-UcpWorker make_ucp_worker(ucp_context_h context) {
+UcpWorker make_ucp_worker(const UcxLibrary& ucx, ucp_context_h context) {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
@@ -90,8 +93,9 @@ UcpWorker make_ucp_worker(ucp_context_h context) {
   const VariableDefault no_keepalive("UCX_TCP_KEEPIDLE", "inf");
   // One system call moves as much as a receiver's buffer takes; UCX's own 64 KiB halve the rate.
   const VariableDefault long_segments("UCX_TCP_RX_SEG_SIZE", "256k");
-  require_ucs(ucp_worker_create(context, &params, &worker), "UCX: opening network transports");
-  return UcpWorker(worker);
+  require_ucs(ucx, ucx.ucp_worker_create(context, &params, &worker),
+              "UCX: opening network transports");
+  return {worker, ucx.ucp_worker_destroy};
 }
 
 }  // namespace kolo

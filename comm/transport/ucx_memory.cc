@@ -14,9 +14,9 @@ void UcxMemory::add(std::span<std::byte> memory) noexcept {
   params.address = memory.data();
   params.length = memory.size();
   ucp_mem_h handle = nullptr;
-  const ucs_status_t status = ucp_mem_map(context_, &params, &handle);
+  const ucs_status_t status = ucx_.ucp_mem_map(context_, &params, &handle);
   if (status != UCS_OK) {
-    log::info(std::string("UCX does not map memory: ") + ucs_status_string(status));
+    log::info(std::string("UCX does not map memory: ") + ucx_.ucs_status_string(status));
     return;
   }
   regions_.emplace(memory.data(), Region{.end = memory.data() + memory.size(), .handle = handle});
@@ -30,7 +30,7 @@ ucp_mem_h UcxMemory::find(std::span<const std::byte> range) const {
 }
 
 void UcxMemory::clear() noexcept {
-  for (const auto& [begin, region] : regions_) ucp_mem_unmap(context_, region.handle);
+  for (const auto& [begin, region] : regions_) ucx_.ucp_mem_unmap(context_, region.handle);
   regions_.clear();
 }
 

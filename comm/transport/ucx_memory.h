@@ -6,6 +6,8 @@
 #include <map>
 #include <span>
 
+#include "comm/transport/ucx_library.h"
+
 namespace kolo {
 
 /// Memory that messages come from and go to again and again, made known to the network once: where
@@ -15,7 +17,7 @@ namespace kolo {
 /// Before: nothing is in flight in what `clear` and the destructor forget. Threads: one.
 class UcxMemory {
  public:
-  explicit UcxMemory(ucp_context_h context) : context_(context) {}
+  UcxMemory(const UcxLibrary& ucx, ucp_context_h context) : ucx_(ucx), context_(context) {}
   ~UcxMemory() { clear(); }
   UcxMemory(const UcxMemory&) = delete;
   UcxMemory& operator=(const UcxMemory&) = delete;
@@ -35,6 +37,7 @@ class UcxMemory {
     ucp_mem_h handle = nullptr;
   };
 
+  const UcxLibrary& ucx_;
   ucp_context_h context_;
   std::multimap<const std::byte*, Region> regions_;  ///< By beginning; may overlap.
 };

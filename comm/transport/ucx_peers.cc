@@ -7,8 +7,8 @@
 
 namespace kolo {
 
-UcxPeers::UcxPeers(ucp_worker_h worker, int world_size)
-    : worker_(worker), peers_(static_cast<std::size_t>(world_size)) {
+UcxPeers::UcxPeers(const UcxLibrary& ucx, ucp_worker_h worker, int world_size)
+    : ucx_(ucx), worker_(worker), peers_(static_cast<std::size_t>(world_size)) {
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
     peers_[rank].owner = this;
     peers_[rank].rank = static_cast<int>(rank);
@@ -40,7 +40,7 @@ ucp_ep_h UcxPeers::endpoint(Peer& peer, UcxLane lane) {
     broken.owner->note_status(broken, status);
   };
   params.err_handler.arg = &peer;
-  const ucs_status_t status = ucp_ep_create(worker_, &params, &endpoint);
+  const ucs_status_t status = ucx_.ucp_ep_create(worker_, &params, &endpoint);
   if (status != UCS_OK) note_status(peer, status);
   return endpoint;
 }
@@ -63,7 +63,8 @@ void UcxPeers::flush(TimePoint deadline) {
   std::vector<ucs_status_ptr_t> flushing;
   for_each_open([&](Peer& peer, UcxLane lane) {
     const ucp_request_param_t param{};
-    flushing.push_back(ucp_ep_flush_nbx(peer.endpoints[static_cast<std::size_t>(lane)], &param));
+    flushing.push_back(
+        ucx_.ucp_ep_flush_nbx(peer.endpoints[static_cast<std::size_t>(lane)], &param));
   });
   wait_for(flushing, deadline);
 }
@@ -76,7 +77,7 @@ void UcxPeers::close(TimePoint deadline) {
       ucp_request_param_t param{};
       param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
       param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-      closing.push_back(ucp_ep_close_nbx(endpoint, &param));
+      closing.push_back(ucx_.ucp_ep_close_nbx(endpoint, &param));
       endpoint = nullptr;
     }
   }
@@ -86,11 +87,11 @@ void UcxPeers::close(TimePoint deadline) {
 void UcxPeers::wait_for(const std::vector<ucs_status_ptr_t>& requests, TimePoint deadline) {
   for (const ucs_status_ptr_t request : requests) {
     if (!UCS_PTR_IS_PTR(request)) continue;
-    while (ucp_request_check_status(request) == UCS_INPROGRESS &&
+    while (ucx_.ucp_request_check_status(request) == UCS_INPROGRESS &&
            TimePoint(std::chrono::steady_clock::now()) < deadline) {
-      ucp_worker_progress(worker_);
+      ucx_.ucp_worker_progress(worker_);
     }
-    ucp_request_free(request);
+    ucx_.ucp_request_free(request);
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "comm/base/clock.h"
 #include "comm/transport/transport.h"
+#include "comm/transport/ucx_library.h"
 
 namespace kolo {
 
@@ -33,7 +34,7 @@ class UcxPeers {
     TrafficCounters traffic;
   };
 
-  UcxPeers(ucp_worker_h worker, int world_size);
+  UcxPeers(const UcxLibrary& ucx, ucp_worker_h worker, int world_size);
   UcxPeers(const UcxPeers&) = delete;  // Endpoints point into it.
   UcxPeers& operator=(const UcxPeers&) = delete;
 
@@ -72,6 +73,7 @@ class UcxPeers {
  private:
   void wait_for(const std::vector<ucs_status_ptr_t>& requests, TimePoint deadline);
 
+  const UcxLibrary& ucx_;
   ucp_worker_h worker_;
   std::vector<std::string> addresses_;
   std::vector<Peer> peers_;    // by rank; never grows, since endpoints point into it

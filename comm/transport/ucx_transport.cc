@@ -38,12 +38,13 @@ class UcxTransportImpl final : public UcxTransport {
  public:
   explicit UcxTransportImpl(const Config& config)
       : config_(config),
-        context_(make_ucp_context(config.world_size)),
-        takes_device_memory_(takes_cuda_memory(context_.get())),
-        memory_(context_.get()),
-        worker_(make_ucp_worker(context_.get())),
-        peers_(worker_.get(), config.world_size) {
-    require_ucs(ucp_worker_get_efd(worker_.get(), &event_fd_), "UCX: event descriptor");
+        ucx_(load_ucx(config.library)),
+        context_(make_ucp_context(ucx_, config.world_size)),
+        takes_device_memory_(takes_cuda_memory(ucx_, context_.get())),
+        memory_(ucx_, context_.get()),
+        worker_(make_ucp_worker(ucx_, context_.get())),
+        peers_(ucx_, worker_.get(), config.world_size) {
+    require_ucs(ucx_, ucx_.ucp_worker_get_efd(worker_.get(), &event_fd_), "UCX: event descriptor");
   }
 
   ~UcxTransportImpl() override { shutdown(false); }
@@ -51,9 +52,10 @@ class UcxTransportImpl final : public UcxTransport {
   std::string address() const override {
     ucp_address_t* address = nullptr;
     std::size_t bytes = 0;
-    require_ucs(ucp_worker_get_address(worker_.get(), &address, &bytes), "UCX: own address");
+    require_ucs(ucx_, ucx_.ucp_worker_get_address(worker_.get(), &address, &bytes),
+                "UCX: own address");
     std::string copy(reinterpret_cast<const char*>(address), bytes);
-    ucp_worker_release_address(worker_.get(), address);
+    ucx_.ucp_worker_release_address(worker_.get(), address);
     return copy;
   }
 
@@ -87,8 +89,8 @@ class UcxTransportImpl final : public UcxTransport {
     operation.receives = true;
     ucp_request_param_t param = receive_param(operation);
     set_memory(param, data);
-    settle_receive(operation, ucp_tag_recv_nbx(worker_.get(), data.data(), data.size(), pack(tag),
-                                               kWholeTag, &param));
+    settle_receive(operation, ucx_.ucp_tag_recv_nbx(worker_.get(), data.data(), data.size(),
+                                                    pack(tag), kWholeTag, &param));
   }
 
   void abandon(const Tag& first) override { abandoned_.add(first); }
@@ -105,10 +107,10 @@ class UcxTransportImpl final : public UcxTransport {
 
   bool poll() override {
     if (closed_) return false;
-    bool moved = ucp_worker_progress(worker_.get()) != 0;
+    bool moved = ucx_.ucp_worker_progress(worker_.get()) != 0;
     // A peer may have said why it ends: that is read before its end is noted.
     for (int i = 0; peers_.has_broken() && i < kPollsBeforeAnEnd; ++i) {
-      if (ucp_worker_progress(worker_.get()) == 0) break;
+      if (ucx_.ucp_worker_progress(worker_.get()) == 0) break;
     }
     while (take_control_message()) moved = true;
     return note_lost_peer() || moved;
@@ -116,9 +118,9 @@ class UcxTransportImpl final : public UcxTransport {
 
   bool arm() override {
     if (closed_) return true;
-    const ucs_status_t status = ucp_worker_arm(worker_.get());
+    const ucs_status_t status = ucx_.ucp_worker_arm(worker_.get());
     if (status != UCS_OK && status != UCS_ERR_BUSY) {
-      fail(ErrorCode::kIo, -1, std::string("UCX cannot wait: ") + ucs_status_string(status));
+      fail(ErrorCode::kIo, -1, std::string("UCX cannot wait: ") + ucx_.ucs_status_string(status));
     }
     return status == UCS_OK;
   }
@@ -150,7 +152,7 @@ class UcxTransportImpl final : public UcxTransport {
     closed_ = true;
     for (Operation& operation : operations_) {
       if (operation.receives && operation.request != nullptr) {
-        ucp_request_cancel(worker_.get(), operation.request);
+        ucx_.ucp_request_cancel(worker_.get(), operation.request);
       }
     }
     if (orderly) peers_.flush(deadline);
@@ -218,13 +220,13 @@ class UcxTransportImpl final : public UcxTransport {
     param.user_data = &operation;
     set_memory(param, data);
     param.cb.send = [](void* request, ucs_status_t status, void* user_data) {
-      ucp_request_free(request);
       auto& sent = *static_cast<Operation*>(user_data);
+      sent.owner->ucx_.ucp_request_free(request);
       sent.request = nullptr;
       sent.owner->finish_send(sent, status);
     };
     const ucs_status_ptr_t request =
-        ucp_tag_send_nbx(endpoint, data.data(), data.size(), tag, &param);
+        ucx_.ucp_tag_send_nbx(endpoint, data.data(), data.size(), tag, &param);
     if (UCS_PTR_IS_PTR(request)) {
       operation.request = request;
     } else {
@@ -262,13 +264,13 @@ class UcxTransportImpl final : public UcxTransport {
   /// Takes what nobody has taken, since UCX warns of it otherwise. Control messages may come too
   /// late to matter, but after an agreed end a data message has lost its receive.
   void drop_unclaimed(bool orderly) {
-    ucp_worker_progress(worker_.get());
+    ucx_.ucp_worker_progress(worker_.get());
     ucp_tag_recv_info_t info{};
-    while (const ucp_tag_message_h message = ucp_tag_probe_nb(worker_.get(), 0, 0, 1, &info)) {
+    while (const ucp_tag_message_h message = ucx_.ucp_tag_probe_nb(worker_.get(), 0, 0, 1, &info)) {
       const ucp_request_param_t param{};
       const ucs_status_ptr_t request =
-          ucp_tag_msg_recv_nbx(worker_.get(), nullptr, 0, message, &param);
-      if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);
+          ucx_.ucp_tag_msg_recv_nbx(worker_.get(), nullptr, 0, message, &param);
+      if (UCS_PTR_IS_PTR(request)) ucx_.ucp_request_free(request);
       const bool is_control = (info.sender_tag & kControlMask) == kControlTag;
       const bool is_stray = !is_control && !abandoned_.covers(unpack(info.sender_tag));
       if (orderly && is_stray && !failure_) {
@@ -291,8 +293,8 @@ class UcxTransportImpl final : public UcxTransport {
                        void* user_data) {
       const bool has_length = status == UCS_OK || status == UCS_ERR_MESSAGE_TRUNCATED;
       const std::size_t bytes = has_length ? received->length : 0;
-      ucp_request_free(request);
       auto& finished = *static_cast<Operation*>(user_data);
+      finished.owner->ucx_.ucp_request_free(request);
       finished.request = nullptr;
       finished.called_back = true;
       finished.owner->finish_receive(finished, status, bytes);
@@ -335,7 +337,7 @@ class UcxTransportImpl final : public UcxTransport {
   bool take_control_message() {
     ucp_tag_recv_info_t info{};
     const ucp_tag_message_h message =
-        ucp_tag_probe_nb(worker_.get(), kControlTag, kControlMask, 1, &info);
+        ucx_.ucp_tag_probe_nb(worker_.get(), kControlTag, kControlMask, 1, &info);
     if (message == nullptr) return false;
     const auto source = static_cast<int>(info.sender_tag & kNoSource);
     Peer& peer = peers_[source];
@@ -350,8 +352,8 @@ class UcxTransportImpl final : public UcxTransport {
     operation.arrival = &arrival;
     const ucp_request_param_t param = receive_param(operation);
     const std::span<std::byte> memory = arrival.memory();
-    settle_receive(operation, ucp_tag_msg_recv_nbx(worker_.get(), memory.data(), memory.size(),
-                                                   message, &param));
+    settle_receive(operation, ucx_.ucp_tag_msg_recv_nbx(worker_.get(), memory.data(), memory.size(),
+                                                        message, &param));
     return true;
   }
 
@@ -363,7 +365,7 @@ class UcxTransportImpl final : public UcxTransport {
     if (lost == nullptr || failure_) return false;
     fail(ErrorCode::kPeerLost, lost->rank,
          "the connection to rank " + std::to_string(lost->rank) +
-             " broke: " + ucs_status_string(lost->status));
+             " broke: " + ucx_.ucs_status_string(lost->status));
     return true;
   }
 
@@ -378,6 +380,7 @@ class UcxTransportImpl final : public UcxTransport {
   }
 
   const Config config_;
+  const UcxLibrary& ucx_;
   UcpContext context_;
   const bool takes_device_memory_;
   UcxMemory memory_;

@@ -15,7 +15,8 @@ namespace kolo {
 /// therefore never wait for data.
 ///
 /// Before: every tag's `source` is the sending rank; UCX matches by tag alone. At most 65534 ranks.
-/// Errors: construction throws KoloError(kIo) with UCX's reason. A peer whose process ends is
+/// Errors: construction throws the errors of `load_ucx`, and KoloError(kIo) with UCX's reason. A
+/// peer whose process ends is
 ///         reported as lost when UCX notices: at once on a live host, never while a cut link or a
 ///         frozen host keeps the connection silent; bounding that takes heartbeats above this
 ///         layer.
@@ -24,6 +25,7 @@ class UcxTransport : public NetworkTransport {
   struct Config {
     int rank = 0;
     int world_size = 1;
+    std::string library = {};                            ///< See `load_ucx`.
     Duration shutdown_within = std::chrono::seconds(2);  ///< For telling peers goodbye.
   };
 

@@ -336,6 +336,10 @@ const std::vector<OptionEntry>& option_table() {
                   "identity of this rank's node, in place of host name and boot id: plays several "
                   "nodes on one machine",
                   &Options::node_id, false, check_name),
+      text_option("ucx_library", "PATH",
+                  "UCX's library libucp.so, which jobs across nodes load at start; empty: that of "
+                  "the system",
+                  &Options::ucx_library, false, check_path),
       ms_option("connect_timeout", "time limit of start-up", &Options::connect_timeout, 1),
       ms_option("mismatch_after",
                 "delay before Kolo checks which ranks have not submitted a tensor",

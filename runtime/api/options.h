@@ -78,6 +78,8 @@ struct Options {
   /// Identity of this rank's node, in place of host name and boot id: plays several nodes on one
   /// machine.
   std::string node_id = {};
+  /// Path of UCX's library libucp.so, which jobs across nodes load at start. Empty: the system's.
+  std::string ucx_library = {};
   /// Time limit of start-up (rendezvous and connections).
   std::chrono::milliseconds connect_timeout{60'000};
   /// Delay before Kolo checks which ranks have not submitted a tensor.

@@ -150,7 +150,7 @@ Connection connect(Rendezvous& found, const Options& options) {
       grid.world_size());
   std::unique_ptr<NetworkTransport> network;
   if (grid.num_nodes() > 1) {
-    network = open_network(rank, grid.world_size());
+    network = open_network(rank, grid.world_size(), options.ucx_library);
     exchange.post(kAddress, network->address());
     exchange.post(kTakesDeviceMemory, network->takes_device_memory() ? "yes" : "no");
   }

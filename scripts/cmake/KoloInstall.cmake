@@ -70,7 +70,6 @@ install(FILES
     ${CMAKE_CURRENT_BINARY_DIR}/koloConfig.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/koloConfigVersion.cmake
     scripts/cmake/FindNCCL.cmake
-    scripts/cmake/FindUCX.cmake
   DESTINATION ${package_folder} COMPONENT library)
 
 foreach(program IN ITEMS kolo-train kolo-bench kolo-sim kolo-topo)

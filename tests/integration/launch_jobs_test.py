@@ -48,6 +48,15 @@ class Launch(unittest.TestCase):
                     if call != "groups":  # Their bytes are their own.
                         self.assertGreater(min(sent), 0, outcome)
 
+    @job.needs_ucx
+    def test_only_jobs_across_nodes_load_ucx(self):
+        nowhere = "/nowhere/libucp.so.0"
+        job.run(["all_reduce", 1], [2], ucx_library=nowhere).digest(2, nodes=1)
+        outcome = job.run(["all_reduce", 1], [1, 1], ucx_library=nowhere)
+        self.assertEqual(outcome.statuses, [job.CONFIG] * 2, outcome)
+        reason = f"communication between nodes needs UCX: {nowhere}: .*; install UCX .*KOLO_UCX_LIBRARY"
+        self.assertEqual(len(outcome.find(f"({reason})")), 2, outcome)
+
     def test_nothing_crosses_the_network_inside_a_node(self):
         self.assertEqual(job.run(["gradients", 2], [2]).find(r"(\d+) bytes to other nodes"), ["0", "0"])
 

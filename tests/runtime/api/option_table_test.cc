@@ -33,6 +33,7 @@ const std::map<std::string, std::string>& other_values() {
       {"arena_bytes", "5G"},
       {"group_arena_bytes", "6G"},
       {"node_id", "node b"},
+      {"ucx_library", "/opt/ucx/lib/libucp.so.0"},
       {"connect_timeout", "1"},
       {"mismatch_after", "2"},
       {"peer_timeout", "3"},
