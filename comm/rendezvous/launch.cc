@@ -34,6 +34,11 @@ class LaunchDetector {
     return mpi(rank ? rank : optional_number("PMI_RANK"), optional_number("PMI_SIZE"));
   }
 
+  std::optional<Launch> pmix() const {
+    if (!get("PMIX_NAMESPACE") || !get("PMIX_RANK")) return std::nullopt;
+    return Launch{.kind = Launch::Kind::kPmix, .rank = {}, .size = {}, .tcp = {}};
+  }
+
   std::optional<Launch> torchrun() const {
     if (!get("RANK") && !get("WORLD_SIZE")) return std::nullopt;
     const int rank = number("RANK", 0, kMaxTcpRanks);
@@ -141,6 +146,7 @@ Launch detect_launch(const Environment& environment, bool mpi_available,
     if (const std::optional<Launch> launch = detector.torchrun()) return *launch;
     if (const std::optional<Launch> launch = detector.slurm()) return *launch;
   }
+  if (const std::optional<Launch> launch = detector.pmix()) return *launch;
   if (by_mpi) {
     fail_launch(
         fmt::format("started by {} but Kolo was built without MPI: configure with "

@@ -2,6 +2,7 @@
 
 #include "comm/base/error.h"
 #include "comm/rendezvous/launch.h"
+#include "comm/rendezvous/pmix_rendezvous.h"
 #include "comm/rendezvous/single_rendezvous.h"
 #include "comm/rendezvous/tcp_rendezvous.h"
 
@@ -41,6 +42,8 @@ std::unique_ptr<Rendezvous> rendezvous_from_environment(std::chrono::millisecond
   switch (launch.kind) {
     case Launch::Kind::kMpi:
       return mpi_rendezvous(launch, timeout);
+    case Launch::Kind::kPmix:
+      return std::make_unique<PmixRendezvous>(timeout);
     case Launch::Kind::kTcp:
       return make_tcp_rendezvous(launch.tcp);
     case Launch::Kind::kSingle:

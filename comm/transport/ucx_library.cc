@@ -13,8 +13,10 @@ namespace {
 
 constexpr const char* kSystemUcx = "libucp.so.0";
 
+std::string or_system(const std::string& file) { return file.empty() ? kSystemUcx : file; }
+
 SharedLibrary::Config ucx_config(const std::string& file) {
-  return {.file = file.empty() ? kSystemUcx : file,
+  return {.file = or_system(file),
           .purpose = "communication between nodes needs UCX",
           .remedy = fmt::format("install UCX {}.{} or later (package libucx0), or set "
                                 "KOLO_UCX_LIBRARY to the path of its libucp.so",
@@ -46,9 +48,9 @@ const UcxLibrary& load_ucx(const std::string& file) {
   const MutexLock lock(loaded.mutex);
   if (!loaded.library) {
     loaded.library.emplace(file);
-    loaded.file = file;
+    loaded.file = or_system(file);
   }
-  if (loaded.file != file) {
+  if (loaded.file != or_system(file)) {
     throw KoloError({.code = ErrorCode::kConfig,
                      .what = fmt::format("ucx_library='{}', but this process has loaded UCX from "
                                          "'{}' already",

@@ -71,6 +71,18 @@ TEST(Launch, PmiNeedsMpiUnlessSomethingElseTells) {
   EXPECT_EQ(detect(with(kTorchrun, "PMI_RANK", "1"), false).kind, Launch::Kind::kTcp);
 }
 
+TEST(Launch, WithoutMpiPmixServesItsLaunchers) {
+  const Variables pmix = {{"PMIX_NAMESPACE", "1"}, {"PMIX_RANK", "1"}};
+  EXPECT_EQ(detect(pmix).kind, Launch::Kind::kMpi);
+  EXPECT_EQ(detect(pmix, false).kind, Launch::Kind::kPmix);
+  EXPECT_EQ(detect(with(pmix, "OMPI_COMM_WORLD_SIZE", "2"), false).kind, Launch::Kind::kPmix);
+  EXPECT_EQ(detect(with(pmix, "OMPI_COMM_WORLD_SIZE", "1"), false).kind, Launch::Kind::kSingle);
+  Variables in_slurm = kSlurm;
+  in_slurm.insert(pmix.begin(), pmix.end());
+  EXPECT_EQ(detect(in_slurm, false).kind, Launch::Kind::kTcp);
+  EXPECT_EQ(detect(with(in_slurm, "OMPI_COMM_WORLD_SIZE", "2"), false).kind, Launch::Kind::kPmix);
+}
+
 TEST(Launch, OneRankNeedsNoLauncher) {
   EXPECT_EQ(detect({{"OMPI_COMM_WORLD_SIZE", "1"}}, false).kind, Launch::Kind::kSingle);
   EXPECT_EQ(detect({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).kind, Launch::Kind::kSingle);

@@ -39,6 +39,7 @@ TEST(UcxLibrary, NamesTheFunctionThatAnotherLibraryLacks) {
 TEST(UcxLibrary, IsLoadedOnce) {
   const UcxLibrary& ucx = load_ucx({});
   EXPECT_EQ(&load_ucx({}), &ucx);
+  EXPECT_EQ(&load_ucx("libucp.so.0"), &ucx);
   const Error error = error_of([] { load_ucx("/opt/libucp.so.0"); });
   EXPECT_EQ(error.code, ErrorCode::kConfig);
   EXPECT_THAT(error.what, HasSubstr("ucx_library='/opt/libucp.so.0'"));

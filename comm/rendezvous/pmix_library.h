@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/base/shared_library.h"
+
+namespace kolo {
+
+// The part of PMIx's interface that is used here, as pmix.h of versions 2 to 5 declares it; no
+// build needs that header. Source: PMIx Standard, versions 2.0 to 5.0.
+
+using PmixStatus = int;
+inline constexpr PmixStatus kPmixSuccess = 0;
+
+/// A process of a job, or all of them.
+struct PmixProcess {
+  char job[256];
+  std::uint32_t rank;
+};
+inline constexpr std::uint32_t kPmixAllRanks = UINT32_MAX - 1;
+
+enum class PmixType : std::uint16_t { kBool = 1, kInt = 6, kUint32 = 14, kBytes = 27 };
+
+struct PmixValue {
+  PmixType type;
+  union {
+    bool flag;
+    int integer;
+    std::uint32_t uint32;
+    struct {
+      char* begin;
+      std::size_t size;
+    } bytes;
+    void* longest[3];  // Other types are this long.
+  };
+};
+
+/// A named argument of a call.
+struct PmixInfo {
+  char key[512];
+  std::uint32_t flags;
+  PmixValue value;
+};
+
+inline constexpr const char* kPmixJobSize = "pmix.job.size";
+inline constexpr const char* kPmixCollectData = "pmix.collect";
+inline constexpr const char* kPmixTimeout = "pmix.timeout";  ///< Of an int, in seconds.
+inline constexpr std::uint8_t kPmixGlobal = 3;               ///< Data for all ranks.
+
+/// libpmix.so.2, loaded. Errors: those of `SharedLibrary`.
+class PmixLibrary {
+ public:
+  PmixLibrary();
+
+ private:
+  const SharedLibrary library_;
+
+ public:
+  PmixStatus (*const init)(PmixProcess* self, PmixInfo*, std::size_t) = library_.find("PMIx_Init");
+  PmixStatus (*const finalize)(const PmixInfo*, std::size_t) = library_.find("PMIx_Finalize");
+  PmixStatus (*const put)(std::uint8_t scope, const char* key,
+                          PmixValue*) = library_.find("PMIx_Put");
+  PmixStatus (*const commit)() = library_.find("PMIx_Commit");
+  PmixStatus (*const fence_nb)(const PmixProcess*, std::size_t, const PmixInfo*, std::size_t,
+                               void (*done)(PmixStatus, void*),
+                               void*) = library_.find("PMIx_Fence_nb");
+  /// The value and its bytes are the caller's, to be freed.
+  PmixStatus (*const get)(const PmixProcess*, const char* key, const PmixInfo*, std::size_t,
+                          PmixValue**) = library_.find("PMIx_Get");
+  const char* (*const error_string)(PmixStatus) = library_.find("PMIx_Error_string");
+};
+
+}  // namespace kolo
