@@ -44,7 +44,7 @@ foreach(name IN ITEMS kolo kolo_c kolo_c_gradients)
 endforeach()
 
 set(libraries kolo_topology kolo_comm kolo_fusion kolo_compression kolo_network_factory kolo_rendezvous_factory
-  kolo_device_factory kolo_group_factory kolo_runtime)
+  kolo_rendezvous_factory_without_mpi kolo_device_factory kolo_group_factory kolo_runtime)
 foreach(library IN ITEMS kolo_mpi kolo_ucx kolo_cuda kolo_nccl)
   if(TARGET ${library})
     list(APPEND libraries ${library})

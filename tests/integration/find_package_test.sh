@@ -30,6 +30,12 @@ read -ra flags <<<"$(pkg-config --cflags --libs --define-variable=prefix="$work/
 cc -std=c11 -Wall -Wextra -Werror find_package/consumer.c -o "$work/consumer" "${flags[@]}"
 LD_LIBRARY_PATH=$(dirname "$PKG_CONFIG_PATH") "${alone[@]}" "$work/consumer"
 
+# The library loads where there is neither MPI nor UCX.
+if readelf -d "$(dirname "$PKG_CONFIG_PATH")"/libkolo.so.1 | grep -E 'NEEDED.*lib(mpi|open-|pmix|uc[pst])'; then
+  echo "FAILED: libkolo.so.1 needs the libraries above" >&2
+  exit 1
+fi
+
 # Nothing of Kolo lies on the include path but the folder kolo.
 if [[ $(ls "$work/prefix/include") != kolo ]]; then
   echo "FAILED: the include folder holds $(ls "$work/prefix/include")" >&2
