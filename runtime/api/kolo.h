@@ -379,6 +379,11 @@ class Runtime : public Group {
   /// kPeerLost that says `why`, and so does every later call here. A runtime that an exception
   /// destroys does the same.
   void abort(std::string_view why);
+  /// The calling thread no longer counts among those that use the job, until its next call: for a
+  /// thread that has another one make a call, and waits for it by means of its own. Ranks whose
+  /// threads all wait for Kolo can submit nothing more, by which Kolo tells a deadlock from a slow
+  /// rank.
+  void leave_thread() const;
   /// The accelerator that the option `device` names; null for "cpu".
   Device* device() const;
 

@@ -110,6 +110,8 @@ class RuntimeState {
 
   /// As that of `MemberState`.
   void enter() const { threads_.enter(); }
+  /// As `Runtime::leave_thread`.
+  void leave_thread() const { threads_.leave(); }
 
   const std::shared_ptr<MemberState>& world() const { return world_; }
   int rank() const { return connection_.transport->rank(); }

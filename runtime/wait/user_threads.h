@@ -17,6 +17,9 @@ class UserThreads {
     if (last_used_ != count_.get()) enter_another();
   }
 
+  /// The calling thread does not use the runtime until it enters again.
+  void leave() const;
+
   /// The counter for the coordinator; lives as long as this object.
   const std::atomic<int>* count() const { return count_.get(); }
 

@@ -31,6 +31,19 @@ TEST(UserThreads, CountsEachThreadOnceWhileItRuns) {
   EXPECT_EQ(*others.count(), 0);
 }
 
+TEST(UserThreads, CountsNoThreadThatHasLeft) {
+  const UserThreads threads, others;
+  threads.leave();
+  threads.enter();
+  others.enter();
+  threads.leave();
+  threads.leave();
+  EXPECT_EQ(*threads.count(), 0);
+  EXPECT_EQ(*others.count(), 1);
+  threads.enter();
+  EXPECT_EQ(*threads.count(), 1);
+}
+
 TEST(UserThreads, MayEndBeforeTheirThreads) {
   for (int i = 0; i < 3; ++i) {
     const UserThreads threads;
