@@ -272,6 +272,9 @@ Received Group::recv(BufferView buffer, int peer, std::uint64_t tag) {
   return state_->messages().recv(buffer, peer, tag);
 }
 
+Ticket Group::barrier_async() {
+  return state_->submit(state_->calls().plain(OperationKind::kBarrier));
+}
 void Group::barrier() { state_->run(state_->calls().plain(OperationKind::kBarrier)); }
 
 }  // namespace kolo

@@ -267,6 +267,8 @@ class Group {
                          std::span<const std::int64_t> indices, const void* rows, RowSums& sums,
                          const RowOptions& options = {});
 
+  /// The ticket is done when every rank has called it.
+  Ticket barrier_async();
   /// Returns when every rank has called it.
   void barrier();
 

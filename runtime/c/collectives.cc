@@ -148,10 +148,12 @@ kolo_status kolo_all_to_all(kolo_group* group, const void* input, kolo_buffer re
   });
 }
 
-kolo_status kolo_barrier(kolo_group* group) {
+kolo_status kolo_barrier(kolo_group* group, kolo_ticket** ticket) {
   return guarded([&] {
     check_given(group, "group");
-    group->group.barrier();
+    kolo::Group& on = group->group;
+    run_or_start(
+        ticket, [&] { on.barrier(); }, [&] { return on.barrier_async(); });
   });
 }
 

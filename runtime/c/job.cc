@@ -85,6 +85,13 @@ kolo_status kolo_abort(kolo_runtime* runtime, const char* why) {
 
 void kolo_release(kolo_runtime* runtime) { delete runtime; }
 
+kolo_status kolo_leave_thread(kolo_runtime* runtime) {
+  return guarded([&] {
+    check_given(runtime, "runtime");
+    runtime->runtime.leave_thread();
+  });
+}
+
 kolo_status kolo_get_place(kolo_runtime* runtime, kolo_place* place) {
   return guarded([&] {
     check_given(runtime, "runtime");

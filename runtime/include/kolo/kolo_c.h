@@ -170,6 +170,9 @@ kolo_status kolo_abort(kolo_runtime* runtime, const char* why);
 /* Closes the job unless it is closed or aborted, and frees the handle; logs errors. NULL is fine.
  */
 void kolo_release(kolo_runtime* runtime);
+/* The calling thread no longer counts among those that use the job, until its next call: for a
+ * thread that has another one make a call, and waits for it by means of its own. */
+kolo_status kolo_leave_thread(kolo_runtime* runtime);
 
 /* Places of this rank. */
 typedef struct kolo_place {
@@ -282,8 +285,8 @@ kolo_status kolo_scatter(kolo_group* group, const void* input, kolo_buffer resul
 /* Copies part r of `input` of rank s to part s of `result` of rank r. */
 kolo_status kolo_all_to_all(kolo_group* group, const void* input, kolo_buffer result,
                             const kolo_call* call, kolo_ticket** ticket);
-/* Returns when every rank has called it. */
-kolo_status kolo_barrier(kolo_group* group);
+/* Is over when every rank has called it. */
+kolo_status kolo_barrier(kolo_group* group, kolo_ticket** ticket);
 
 typedef int32_t kolo_collective;
 enum {

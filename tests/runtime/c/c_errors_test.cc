@@ -93,7 +93,7 @@ TEST(CErrors, UsageIsAnErrorAtTheCallAndHarmsNothing) {
     require(place.world_size == 2 && place.local_size == 2 && place.num_nodes == 1, "places");
     require(std::string(kolo_link_costs(runtime)).find("network_latency_us") != std::string::npos,
             "link costs");
-    ok(kolo_barrier(world));
+    ok(kolo_barrier(world, nullptr));
   });
 }
 
@@ -109,8 +109,25 @@ TEST(CErrors, AMismatchNamesBothRanks) {
     require(std::string(error.text).find("'loss': all_reduce float32 [3]") != std::string::npos &&
                 std::string(error.text).find("float32 [4]") != std::string::npos,
             error.text);
-    ok(kolo_barrier(kolo_world(runtime)));
+    ok(kolo_barrier(kolo_world(runtime), nullptr));
     ok(kolo_close(runtime));
+  });
+}
+
+TEST(CErrors, AThreadThatLetsAnotherOneWaitIsNotWaitedFor) {
+  run_job(2, [](kolo_runtime* runtime) {
+    kolo_group* const world = kolo_world(runtime);
+    kolo_status status = KOLO_OK;
+    if (kolo_group_rank(world) == 0) {
+      ok(kolo_leave_thread(runtime));
+      std::thread helper([&] { status = kolo_barrier(world, nullptr); });
+      helper.join();
+    } else {
+      float data = 0;
+      const kolo_buffer view{&data, 1, KOLO_FLOAT32, KOLO_HOST};
+      status = kolo_all_reduce(world, nullptr, view, KOLO_SUM, nullptr, nullptr);
+    }
+    require(status == KOLO_MISMATCH, "neither rank can submit anything more");
   });
 }
 
