@@ -24,6 +24,7 @@ test_packages=(
   clang clang-format-14 clang-tidy-14
   iproute2                          # scripts/cluster
   strace gnuplot-nox
+  python3-numpy                     # arrays in the tests of python/
 )
 
 # For the target `docs`.

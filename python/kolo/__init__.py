@@ -1,0 +1,84 @@
+"""Kolo: collectives and gradient averaging for data-parallel programs.
+
+    import numpy as np, kolo
+
+    with kolo.open() as job:            # mpirun, torchrun, srun or alone
+        x = np.ones(1000, np.float32)
+        job.all_reduce(x)               # in place, over all ranks
+
+Everything goes through Kolo's C library, libkolo.so.1, which is loaded at the first `open`; KOLO_LIBRARY names it where
+it lies neither beside this package nor where the loader looks.
+
+The reference is in the docstrings: `help(kolo.Runtime)`, `help(kolo.Group)`, `help(kolo.GradientSet)`.
+"""
+
+from __future__ import annotations
+
+from ._buffers import Memory
+from ._errors import (
+    AuthenticationError,
+    ConfigError,
+    DataError,
+    DeadlineError,
+    InternalError,
+    IoError,
+    KoloError,
+    MismatchError,
+    PeerLostError,
+    ResourceError,
+    ShutdownError,
+    StallError,
+    Status,
+    UsageError,
+)
+from ._gradients import Gradient, GradientFlags, GradientSet
+from ._group import Group
+from ._library import library
+from ._messages import ANY_RANK
+from ._rows import Rows
+from ._runtime import Runtime, open
+from ._store import Store
+from ._ticket import Received, Ticket
+
+__version__ = "0.1.0"
+
+
+def library_version() -> str:
+    """The version of the C library."""
+    return str(library().kolo_version().decode())
+
+
+__all__ = [
+    "ANY_RANK",
+    "AuthenticationError",
+    "ConfigError",
+    "DataError",
+    "DeadlineError",
+    "Gradient",
+    "GradientFlags",
+    "GradientSet",
+    "Group",
+    "InternalError",
+    "IoError",
+    "KoloError",
+    "Memory",
+    "MismatchError",
+    "PeerLostError",
+    "Received",
+    "ResourceError",
+    "Rows",
+    "Runtime",
+    "ShutdownError",
+    "StallError",
+    "Status",
+    "Store",
+    "Ticket",
+    "UsageError",
+    "library_version",
+    "open",
+]
+
+for _name in __all__:  # Errors and help() name what users import.
+    if hasattr(globals()[_name], "__module__"):
+        globals()[_name].__module__ = __name__
+del _name

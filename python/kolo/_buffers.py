@@ -1,0 +1,222 @@
+"""Which memory a call uses: that of NumPy arrays, of the buffer protocol, of DLPack, or what the user says."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+from typing import Any, Sequence
+
+from . import _c, _dlpack, _dtypes
+from ._errors import UsageError
+
+# The address of buffers without elements: the C interface takes null for a buffer that is left out.
+_NOTHING = ctypes.create_string_buffer(64)
+_NOWHERE = ctypes.addressof(_NOTHING)
+
+
+class Memory:
+    """Contiguous elements at an address, for memory that no array object describes.
+
+    Every operation takes one in place of an array. `owner` is kept alive with it.
+
+        memory = kolo.Memory(tensor.data_ptr(), tensor.numel(), "bfloat16", owner=tensor)
+        job.all_reduce(memory)
+    """
+
+    __slots__ = ("address", "count", "dtype", "shape", "owner", "is_device", "read_only")
+
+    def __init__(
+        self,
+        address: int,
+        count: int,
+        dtype: Any,
+        owner: object = None,
+        *,
+        is_device: bool = False,
+        read_only: bool = False,
+        shape: tuple[int, ...] | None = None,
+    ) -> None:
+        self.address = address or _NOWHERE
+        """Of the first element."""
+        self.count = count
+        """Number of elements."""
+        self.dtype = dtype if type(dtype) is _dtypes.DType else _dtypes.of_any(dtype)
+        self.owner = owner
+        self.is_device = is_device
+        """Whether it is memory of the device that the option `device` names."""
+        self.read_only = read_only
+        self.shape = (count,) if shape is None else shape
+
+    @property
+    def nbytes(self) -> int:
+        return self.count * self.dtype.itemsize
+
+    def overlaps(self, other: Memory) -> bool:
+        return self.address < other.address + other.nbytes and other.address < self.address + self.nbytes
+
+    def parameter(self) -> _c.kolo_buffer:
+        return _c.kolo_buffer(
+            self.address, self.count, self.dtype.code, _c.KOLO_DEVICE if self.is_device else _c.KOLO_HOST
+        )
+
+    def __repr__(self) -> str:
+        return f"<kolo.Memory of {self.count} {self.dtype.name} at {self.address:#x}>"
+
+
+def memory_of(source: Any, what: str = "x", *, writable: bool = False) -> Memory:
+    """The elements of an array, where they lie.
+
+    `what` is its name in errors. Errors: UsageError if it is no array, not contiguous in C order, of a type
+    that Kolo does not take, or if it shall be `writable` and is not.
+    """
+    try:
+        memory = _memory_of(source, what)
+    except UsageError:
+        raise
+    except (TypeError, ValueError, BufferError, RuntimeError) as error:
+        raise UsageError(f"{what}: {error}") from error
+    if writable and memory.read_only:
+        raise UsageError(f"{what} is read-only, and the operation writes to it; pass a writable array")
+    return memory
+
+
+def _memory_of(source: Any, what: str) -> Memory:
+    if isinstance(source, Memory):
+        return source
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(source, numpy.ndarray):
+        return _of_ndarray(source, what)
+    if numpy is not None and isinstance(source, numpy.generic):  # Its own interface is that of a copy.
+        copy = numpy.asarray(source)
+        copy.flags.writeable = False
+        return _of_ndarray(copy, what)
+    if hasattr(source, "__dlpack__") and hasattr(source, "__dlpack_device__"):
+        return _of_dlpack(source, what)
+    if hasattr(source, "__array_interface__"):
+        return _of_array_interface(source, what)
+    try:
+        view = memoryview(source)
+    except TypeError:
+        raise UsageError(
+            f"{what} is a {type(source).__name__}, not an array; pass a NumPy array (numpy.array(...)), "
+            "or anything with the buffer protocol or __dlpack__"
+        ) from None
+    return _of_memoryview(view, what)
+
+
+def _not_contiguous(what: str) -> UsageError:
+    return UsageError(
+        f"{what} is not contiguous in C order; numpy.ascontiguousarray({what}) makes a copy that is "
+        "(of a torch tensor: .contiguous())"
+    )
+
+
+def _of_ndarray(array: Any, what: str) -> Memory:
+    interface = array.__array_interface__
+    if interface["strides"] is not None and not array.flags.c_contiguous:
+        raise _not_contiguous(what)
+    address, read_only = interface["data"]
+    return Memory(
+        address, array.size, _dtypes.of_numpy(array.dtype), array, read_only=read_only, shape=interface["shape"]
+    )
+
+
+def _is_contiguous(shape: Sequence[int], strides: Sequence[int] | None, step: int) -> bool:
+    """`step`: the stride between neighbours. Dimensions of one element may have any stride."""
+    if strides is None or 0 in shape:
+        return True
+    for extent, stride in zip(reversed(shape), reversed(strides)):
+        if extent != 1 and stride != step:
+            return False
+        step *= extent
+    return True
+
+
+def _of_dlpack(source: Any, what: str) -> Memory:
+    exported = _dlpack.export(source)
+    if not _is_contiguous(exported.shape, exported.strides, 1):
+        raise _not_contiguous(what)
+    return Memory(
+        exported.address,
+        math.prod(exported.shape),
+        exported.dtype,
+        (source, exported.capsule),
+        is_device=exported.is_device,
+        read_only=exported.read_only,
+        shape=exported.shape,
+    )
+
+
+def _of_array_interface(source: Any, what: str) -> Memory:
+    interface = source.__array_interface__
+    dtype = _dtypes.of_typestr(interface["typestr"])
+    shape = tuple(interface["shape"])
+    if not _is_contiguous(shape, interface.get("strides"), dtype.itemsize):
+        raise _not_contiguous(what)
+    data = interface.get("data")
+    if data is None:
+        return _of_memoryview(memoryview(source), what)
+    address, read_only = data
+    return Memory(address, math.prod(shape), dtype, (source, interface), read_only=read_only, shape=shape)
+
+
+class _PyBuffer(ctypes.Structure):
+    _fields_ = [
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    ]
+
+
+def _address_of(view: memoryview) -> int:
+    """Works for read-only memory, unlike `ctypes.c_char.from_buffer`."""
+    buffer = _PyBuffer()
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), ctypes.byref(buffer), 0)
+    address = buffer.buf or 0
+    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
+    return address
+
+
+def _of_memoryview(view: memoryview, what: str) -> Memory:
+    """The view stays exported, so that a bytearray cannot be resized meanwhile."""
+    if not view.c_contiguous:
+        raise _not_contiguous(what)
+    dtype = _dtypes.of_format(view.format, view.itemsize)
+    count = view.nbytes // view.itemsize
+    return Memory(_address_of(view), count, dtype, view, read_only=view.readonly, shape=view.shape or ())
+
+
+def new_array(shape: tuple[int, ...], dtype: _dtypes.DType, like: Any = None) -> Any:
+    """A new NumPy array for a result, of the type of the array `like` if that is NumPy's.
+
+    Errors: UsageError without NumPy.
+    """
+    try:
+        import numpy
+    except ImportError:
+        raise UsageError("the result needs an array, and NumPy is not installed; pass `out`") from None
+    return numpy.empty(shape, like.dtype if isinstance(like, numpy.ndarray) else _dtypes.to_numpy(dtype))
+
+
+def array_at(memory: Memory) -> Any:
+    """The elements of host memory as a NumPy array of its shape, which keeps `memory` alive; without NumPy a
+    flat memoryview of bytes."""
+    data: Any = (ctypes.c_char * memory.nbytes).from_address(memory.address)
+    data._memory = memory  # The array's base holds it.
+    try:
+        import numpy
+    except ImportError:
+        return memoryview(data).cast("B")
+    dtype = _dtypes.to_numpy(memory.dtype)
+    if memory.count == 0:
+        return numpy.empty(memory.shape, dtype)
+    return numpy.frombuffer(data, dtype=dtype).reshape(memory.shape)

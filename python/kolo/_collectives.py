@@ -1,0 +1,368 @@
+"""The collectives of a group."""
+
+from __future__ import annotations
+
+import itertools
+from ctypes import byref, c_size_t, c_void_p
+from typing import Any, Callable, Sequence
+
+from . import _c, _pairs
+from ._errors import UsageError, check
+from ._handle import Handle
+from ._library import library
+from ._pairs import Pair, Parts
+from ._ticket import Ticket, wait_at_once
+
+OPS = {
+    "sum": _c.KOLO_SUM,
+    "min": _c.KOLO_MIN,
+    "max": _c.KOLO_MAX,
+    "prod": _c.KOLO_PROD,
+    "average": _c.KOLO_AVERAGE,
+    "bit_and": _c.KOLO_BIT_AND,
+    "bit_or": _c.KOLO_BIT_OR,
+    "bit_xor": _c.KOLO_BIT_XOR,
+    "premul_sum": _c.KOLO_PREMUL_SUM,
+}
+
+
+def choice(choices: dict[str, int], value: str, what: str) -> int:
+    try:
+        return choices[value]
+    except (KeyError, TypeError):
+        raise UsageError(f"{what} is one of {', '.join(choices)}, not {value!r}") from None
+
+
+def _call(
+    name: str | None,
+    scale_before: float = 1.0,
+    scale_after: float = 1.0,
+    counts: list[int] | None = None,
+    stream: int | None = None,
+) -> _c.kolo_call | None:
+    if name is None and counts is None and stream is None and scale_before == 1.0 == scale_after:
+        return None
+    return _c.sized(
+        _c.kolo_call,
+        name=name.encode() if name else None,
+        scale_before=scale_before,
+        scale_after=scale_after,
+        counts=(c_size_t * len(counts))(*counts) if counts else None,
+        num_counts=len(counts) if counts else 0,
+        stream=stream,
+    )
+
+
+def _is_list(x: Any) -> bool:
+    return isinstance(x, (list, tuple))
+
+
+class Collectives:
+    """What all ranks of a group do together.
+
+    **Results.** `all_reduce`, `broadcast` and `reduce` change `x`; the others return a new NumPy array. With `out`,
+    `x` is only read and the result is written there. Each returns the array that has the result. With `out`, shapes
+    do not matter, only numbers of elements; without, the first dimension of an array with a part for each rank is
+    the rank. Whether an operation is in place is the same on all ranks; of `reduce` only the root says so.
+
+    **Arrays** are contiguous, and of one type on all ranks: NumPy arrays, objects with the buffer protocol or with
+    `__dlpack__` (CPU tensors of torch), or `kolo.Memory`. A list of arrays of one type is one operation, with one
+    agreement and common messages, and returns a list.
+
+    **Names.** `name` identifies an operation on all ranks. Without one an operation is named after its arguments;
+    operations with the same arguments must then be called in one order on all ranks.
+
+    **wait=False** starts the operation and returns a `Ticket`. Until that is done the arrays belong to Kolo.
+
+    Threads: any, except that operations without a name keep one order per group.
+    Errors: UsageError at the call; MismatchError, the same on every rank, if ranks disagree; PeerLostError;
+            StallError; DeadlineError. A KeyboardInterrupt ends the wait and not the operation.
+    """
+
+    rank: int
+    size: int
+    _handle: Handle
+    _pointer: Any
+
+    # --- on a tensor -------------------------------------------------------------------------------
+
+    def all_reduce(
+        self,
+        x: Any,
+        op: str = "sum",
+        *,
+        out: Any = None,
+        name: str | None = None,
+        scale_before: float = 1.0,
+        scale_after: float = 1.0,
+        stream: int | None = None,
+        wait: bool = True,
+    ) -> Any:
+        """Combines the elements of all ranks, on all ranks.
+
+        `op` is sum, min, max, prod, average, bit_and, bit_or, bit_xor, or premul_sum: the sum of contributions, each
+        times `scale_before` of its rank. Otherwise the scales, of contributions and of the result, are equal on all
+        ranks. `stream`: for device memory, a cudaStream_t.
+        """
+        code = choice(OPS, op, "op")
+        call = _call(name, scale_before, scale_after, None, stream)
+        if _is_list(x):
+            pairs = [_pairs.whole(*each) for each in _zipped(x, out)]
+            return self._run_grouped("all_reduce", _c.KOLO_ALL_REDUCE, pairs, call, wait, op=code)
+        pair = _pairs.whole(x, out)
+        return self._run("all_reduce", library().kolo_all_reduce, _from_to(pair) + (code,), pair, call, wait)
+
+    def broadcast(
+        self, x: Any, root: int = 0, *, name: str | None = None, stream: int | None = None, wait: bool = True
+    ) -> Any:
+        """Copies `x` of rank `root` to `x` of all ranks."""
+        call = _call(name, stream=stream)
+        if _is_list(x):
+            pairs = [_pairs.whole(each, None) for each in x]
+            return self._run_grouped("broadcast", _c.KOLO_BROADCAST, pairs, call, wait, root=root)
+        pair = _pairs.whole(x, None)
+        arguments = (pair.memory.parameter(), root)
+        return self._run("broadcast", library().kolo_broadcast, arguments, pair, call, wait)
+
+    def reduce(
+        self,
+        x: Any,
+        root: int = 0,
+        op: str = "sum",
+        *,
+        out: Any = None,
+        name: str | None = None,
+        scale_before: float = 1.0,
+        scale_after: float = 1.0,
+        wait: bool = True,
+    ) -> Any:
+        """Combines the elements of all ranks on rank `root`: in its `x`, or in its `out` after a copy. The other ranks'
+        `x` are only read, and they get None."""
+        code = choice(OPS, op, "op")
+        call = _call(name, scale_before, scale_after)
+        is_root = self.rank == root
+        if _is_list(x):
+            pairs = [_pairs.reduced(*each, is_root) for each in _zipped(x, out)]
+            return self._run_grouped("reduce", _c.KOLO_REDUCE, pairs, call, wait, root, code)
+        pair = _pairs.reduced(x, out, is_root)
+        return self._run("reduce", library().kolo_reduce, _from_to(pair) + (root, code), pair, call, wait)
+
+    # --- on tensors with a part for each rank ------------------------------------------------------
+
+    def reduce_scatter(
+        self,
+        x: Any = None,
+        op: str = "sum",
+        *,
+        out: Any = None,
+        counts: Sequence[int] | None = None,
+        name: str | None = None,
+        scale_before: float = 1.0,
+        scale_after: float = 1.0,
+        wait: bool = True,
+    ) -> Any:
+        """Combines `x` of all ranks, which has a part for each rank; rank r gets part r.
+
+        Shape:  x is [size, ...], the result [...]. With `counts`, the elements of each rank's part, the same on all
+                ranks, the result has one dimension.
+        Without x: in place; `out` has all parts, of which only this rank's changes.
+        """
+        code = choice(OPS, op, "op")
+        parts = self._parts(counts, x, out)
+        call = _call(name, scale_before, scale_after, parts.counts)
+        if _is_list(x) or _is_list(out):
+            pairs = [_pairs.scattered(*each, parts) for each in _zipped(x, out)]
+            return self._run_grouped("reduce_scatter", _c.KOLO_REDUCE_SCATTER, pairs, call, wait, op=code)
+        pair = _pairs.scattered(x, out, parts)
+        return self._run("reduce_scatter", library().kolo_reduce_scatter, _from_to(pair) + (code,), pair, call, wait)
+
+    def all_gather(
+        self,
+        x: Any = None,
+        *,
+        out: Any = None,
+        counts: Sequence[int] | None = None,
+        name: str | None = None,
+        wait: bool = True,
+    ) -> Any:
+        """Copies `x` of all ranks, in their order, to all ranks.
+
+        Shape:  x is [...], the result [size, ...]. With `counts`, the elements of each rank's `x`, the same on all
+                ranks, the result has one dimension.
+        Without x: in place; this rank's part lies in its place in `out`.
+        """
+        parts = self._parts(counts, x, out)
+        call = _call(name, counts=parts.counts)
+        if _is_list(x) or _is_list(out):
+            pairs = [_pairs.gathered(*each, parts) for each in _zipped(x, out)]
+            return self._run_grouped("all_gather", _c.KOLO_ALL_GATHER, pairs, call, wait)
+        pair = _pairs.gathered(x, out, parts)
+        return self._run("all_gather", library().kolo_all_gather, _from_to(pair), pair, call, wait)
+
+    def gather(
+        self,
+        x: Any,
+        root: int = 0,
+        *,
+        out: Any = None,
+        counts: Sequence[int] | None = None,
+        name: str | None = None,
+        wait: bool = True,
+    ) -> Any:
+        """Copies `x` of all ranks, in their order, to rank `root`; the others get None. Shapes are those of
+        `all_gather`."""
+        parts = self._parts(counts, x, out)
+        call = _call(name, counts=parts.counts)
+        is_root = self.rank == root
+        if _is_list(x):
+            pairs = [_pairs.gathered(*each, parts, is_root) for each in _zipped(x, out)]
+            return self._run_grouped("gather", _c.KOLO_GATHER, pairs, call, wait, root)
+        pair = _pairs.gathered(_given(x), out, parts, is_root)
+        assert pair.input is not None
+        arguments = (pair.input.parameter(), pair.result_address, root)
+        return self._run("gather", library().kolo_gather, arguments, pair, call, wait)
+
+    def scatter(
+        self,
+        x: Any = None,
+        root: int = 0,
+        *,
+        out: Any = None,
+        counts: Sequence[int] | None = None,
+        name: str | None = None,
+        wait: bool = True,
+    ) -> Any:
+        """Copies part r of `x` of rank `root` to rank r. Shapes are those of `reduce_scatter`; the other ranks pass no
+        `x`, and need `out`."""
+        parts = self._parts(counts, x, out)
+        call = _call(name, counts=parts.counts)
+        is_root = self.rank == root
+        if _is_list(x) or _is_list(out):
+            pairs = [
+                _pairs.scattered(_given(each[0]), each[1], parts) if is_root else _pairs.received(each[1], parts)
+                for each in _zipped(x if is_root else None, out)
+            ]
+            return self._run_grouped("scatter", _c.KOLO_SCATTER, pairs, call, wait, root)
+        pair = _pairs.scattered(_given(x), out, parts) if is_root else _pairs.received(out, parts)
+        return self._run("scatter", library().kolo_scatter, _from_to(pair) + (root,), pair, call, wait)
+
+    def all_to_all(
+        self,
+        x: Any,
+        *,
+        out: Any = None,
+        counts: Sequence[int] | Sequence[Sequence[int]] | None = None,
+        name: str | None = None,
+        wait: bool = True,
+    ) -> Any:
+        """Copies part r of `x` of rank s to part s of the result of rank r.
+
+        Shape: x and the result are [size, ...]. With `counts`, of [sender][receiver], the same on all ranks, the
+               result has one dimension.
+        """
+        flat = _flat(counts, self.size)
+        call = _call(name, counts=flat)
+        if _is_list(x):
+            parts = self._parts(counts, x, out)
+            pairs = [_pairs.exchanged(*each, parts, parts) for each in _zipped(x, out)]
+            return self._run_grouped("all_to_all", _c.KOLO_ALL_TO_ALL, pairs, call, wait)
+        sent = Parts(self.rank, self.size, flat and flat[self.rank * self.size : (self.rank + 1) * self.size])
+        got = Parts(self.rank, self.size, flat and flat[self.rank :: self.size])
+        pair = _pairs.exchanged(x, out, sent, got)
+        return self._run("all_to_all", library().kolo_all_to_all, _from_to(pair), pair, call, wait)
+
+    # --- how they run ------------------------------------------------------------------------------
+
+    def _parts(self, counts: Any, x: Any, out: Any) -> Parts:
+        if counts is not None and (_is_list(x) or _is_list(out)):
+            raise UsageError("operations on lists of arrays have equal parts; leave the counts out")
+        return Parts(self.rank, self.size, counts)
+
+    def _run(
+        self,
+        what: str,
+        function: Callable[..., int],
+        arguments: tuple[Any, ...],
+        pair: Pair,
+        call: _c.kolo_call | None,
+        wait: bool,
+    ) -> Any:
+        ticket = c_void_p()
+        check(function(self._pointer, *arguments, call, byref(ticket)))
+        return self._hand_out(what, ticket, pair, pair.value, call, wait)
+
+    def _run_grouped(
+        self,
+        what: str,
+        collective: int,
+        pairs: list[Pair],
+        call: _c.kolo_call | None,
+        wait: bool,
+        root: int = 0,
+        op: int = _c.KOLO_SUM,
+    ) -> Any:
+        if not pairs:
+            raise UsageError("the list of arrays is empty")
+        dtype = pairs[0].memory.dtype
+        for pair in pairs:
+            if pair.memory.dtype is not dtype:
+                both = f"{dtype.name} and {pair.memory.dtype.name}"
+                raise UsageError(f"arrays of one operation have one type, not {both}")
+            if pair.memory.is_device:
+                raise UsageError("operations on lists of arrays take host memory only")
+        tensors = (_c.kolo_tensor * len(pairs))(
+            *(_c.kolo_tensor(pair.input_address, pair.result_address, pair.count) for pair in pairs)
+        )
+        ticket = c_void_p()
+        arguments = (collective, tensors, len(pairs), dtype.code, root, op)
+        check(library().kolo_grouped(self._pointer, *arguments, call, byref(ticket)))
+        values = [pair.value for pair in pairs]
+        is_elsewhere = all(value is None for value in values)
+        return self._hand_out(what, ticket, pairs, None if is_elsewhere else values, call, wait)
+
+    def _hand_out(
+        self, what: str, ticket: Any, buffers: Any, value: Any, call: _c.kolo_call | None, wait: bool
+    ) -> Any:
+        name = call.name.decode() if call is not None and call.name else what
+        # The group, too, lives until the operation is done.
+        return self._answer(ticket, (self, buffers), lambda _: value, name, wait)
+
+    def _answer(self, ticket: Any, buffers: Any, finish: Callable[[Any], Any], name: str, wait: bool) -> Any:
+        if wait:
+            return wait_at_once(self._handle, ticket, buffers, finish, name)
+        self._handle.sweep()
+        return Ticket(self._handle, ticket, buffers, finish, name)
+
+
+def _from_to(pair: Pair) -> tuple[Any, ...]:
+    """The arguments `input` and `result` of the C interface."""
+    result = pair.result
+    if result is not None:
+        return pair.input_address, result.parameter()
+    memory = pair.memory
+    return pair.input_address, _c.kolo_buffer(None, memory.count, memory.dtype.code, _c.KOLO_HOST)
+
+
+def _given(x: Any) -> Any:
+    if x is None:
+        raise UsageError("this rank needs an `x`")
+    return x
+
+
+def _zipped(x: Any, out: Any) -> list[tuple[Any, Any]]:
+    """The arrays of an operation on lists, either of which may be left out."""
+    xs = x if x is not None else itertools.repeat(None, len(out))
+    outs = out if out is not None else itertools.repeat(None, len(x))
+    if x is not None and out is not None and (not _is_list(out) or len(x) != len(out)):
+        raise UsageError("x and out are lists of as many arrays")
+    return list(zip(xs, outs))
+
+
+def _flat(counts: Any, size: int) -> list[int] | None:
+    if counts is None:
+        return None
+    rows = [row if isinstance(row, (list, tuple)) or hasattr(row, "__len__") else [row] for row in counts]
+    flat = [int(count) for row in rows for count in row]
+    if len(flat) != size * size:
+        raise UsageError(f"there are {len(flat)} counts for {size * size} pairs of ranks")
+    return flat

@@ -1,0 +1,103 @@
+"""Memory of objects that speak DLPack, such as CPU tensors of torch or arrays of JAX, without their libraries."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from typing import Any, NamedTuple
+
+from . import _dtypes
+
+_CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
+_READ_ONLY = 1
+
+
+class _Device(Structure):
+    _fields_ = [("kind", c_int32), ("index", c_int32)]
+
+
+class _Type(Structure):
+    _fields_ = [("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16)]
+
+
+class _Tensor(Structure):
+    _fields_ = [
+        ("data", c_void_p),
+        ("device", _Device),
+        ("num_dimensions", c_int32),
+        ("dtype", _Type),
+        ("shape", POINTER(c_int64)),
+        ("strides", POINTER(c_int64)),
+        ("byte_offset", c_uint64),
+    ]
+
+
+class _Versioned(Structure):
+    _fields_ = [
+        ("major", c_uint32),
+        ("minor", c_uint32),
+        ("context", c_void_p),
+        ("deleter", c_void_p),
+        ("flags", c_uint64),
+        ("tensor", _Tensor),
+    ]
+
+
+class Exported(NamedTuple):
+    """What an object exports; valid while `capsule` lives."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    """In elements; None: contiguous in C order."""
+    dtype: _dtypes.DType
+    is_device: bool
+    read_only: bool
+    capsule: Any
+
+
+_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_get_pointer.restype = c_void_p
+_get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.restype = ctypes.c_int
+_is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+def _capsule_of(source: Any, kind: int) -> Any:
+    # On a device: nobody waits; Kolo orders its reads by the stream that the user gives.
+    stream = {"stream": -1} if kind == _CUDA else {}
+    try:
+        return source.__dlpack__(max_version=(1, 0), **stream)
+    except TypeError:  # Before version 1 of the protocol.
+        return source.__dlpack__(**stream)
+
+
+def export(source: Any) -> Exported:
+    """The memory of an object with `__dlpack__` and `__dlpack_device__`, where it lies.
+
+    Errors: TypeError for a device or an element type that Kolo does not take; whatever the object raises.
+    """
+    kind = int(source.__dlpack_device__()[0])
+    if kind not in (_CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED):
+        raise TypeError(f"its memory is on a device of kind {kind} (DLPack); Kolo takes host memory and CUDA's")
+    capsule = _capsule_of(source, kind)
+    read_only = False
+    if _is_valid(capsule, b"dltensor_versioned"):
+        versioned = _Versioned.from_address(_get_pointer(capsule, b"dltensor_versioned"))
+        if versioned.major > 1:
+            raise TypeError(f"it speaks version {versioned.major} of DLPack, where Kolo knows 1")
+        read_only = bool(versioned.flags & _READ_ONLY)
+        tensor = versioned.tensor
+    else:
+        tensor = _Tensor.from_address(_get_pointer(capsule, b"dltensor"))
+    dimensions = range(tensor.num_dimensions)
+    return Exported(
+        address=(tensor.data or 0) + tensor.byte_offset,
+        shape=tuple(tensor.shape[i] for i in dimensions),
+        strides=tuple(tensor.strides[i] for i in dimensions) if tensor.strides else None,
+        dtype=_dtypes.of_dlpack(tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes),
+        is_device=kind == _CUDA,
+        read_only=read_only,
+        capsule=capsule,
+    )

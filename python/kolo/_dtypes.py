@@ -1,0 +1,140 @@
+"""The element types that Kolo moves, by every name that other libraries have for them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+
+class DType(NamedTuple):
+    """One element type."""
+
+    code: int
+    """Its number in the C interface."""
+    name: str
+    """Its name in Kolo's options and errors."""
+    itemsize: int
+    """Bytes of an element."""
+    numpy: str
+    """Its name in NumPy, ml_dtypes and torch."""
+    dlpack: tuple[int, int]
+    """Its type code and bits in DLPack."""
+
+
+_SIGNED, _UNSIGNED, _FLOAT, _BFLOAT, _COMPLEX, _BOOL = 0, 1, 2, 4, 5, 6
+_FLOAT8_E4M3FN, _FLOAT8_E5M2 = 10, 12
+
+DTYPES = (
+    DType(0, "float32", 4, "float32", (_FLOAT, 32)),
+    DType(1, "float64", 8, "float64", (_FLOAT, 64)),
+    DType(2, "float16", 2, "float16", (_FLOAT, 16)),
+    DType(3, "bfloat16", 2, "bfloat16", (_BFLOAT, 16)),
+    DType(4, "int32", 4, "int32", (_SIGNED, 32)),
+    DType(5, "int64", 8, "int64", (_SIGNED, 64)),
+    DType(6, "uint8", 1, "uint8", (_UNSIGNED, 8)),
+    DType(7, "int8", 1, "int8", (_SIGNED, 8)),
+    DType(8, "bool", 1, "bool", (_BOOL, 8)),
+    DType(9, "complex64", 8, "complex64", (_COMPLEX, 64)),
+    DType(10, "complex128", 16, "complex128", (_COMPLEX, 128)),
+    DType(11, "float8_e4m3", 1, "float8_e4m3fn", (_FLOAT8_E4M3FN, 8)),
+    DType(12, "float8_e5m2", 1, "float8_e5m2", (_FLOAT8_E5M2, 8)),
+)
+
+BY_CODE = {dtype.code: dtype for dtype in DTYPES}
+_BY_NAME = {dtype.name: dtype for dtype in DTYPES} | {dtype.numpy: dtype for dtype in DTYPES}
+_BY_DLPACK = {dtype.dlpack: dtype for dtype in DTYPES}
+_NAMES = ", ".join(dtype.numpy for dtype in DTYPES)
+
+_KINDS = {"f": "float", "i": "int", "u": "uint", "c": "complex", "b": "bool"}
+_FORMATS = {**dict.fromkeys("efd", "f"), **dict.fromkeys("bhilqn", "i"), **dict.fromkeys("BHILQNc", "u"), "?": "b"}
+_SWAPPED = "<" if sys.byteorder == "big" else ">"
+
+
+def unknown(what: object) -> TypeError:
+    return TypeError(f"elements of type {what} are not among those that Kolo takes: {_NAMES}")
+
+
+def _of_kind(kind: str, itemsize: int, what: object) -> DType:
+    name = "bool" if kind == "b" else f"{_KINDS.get(kind)}{8 * itemsize}"
+    try:
+        return _BY_NAME[name]
+    except KeyError:
+        raise unknown(what) from None
+
+
+def of_typestr(text: str) -> DType:
+    """The type that `__array_interface__` calls, for example, "<f4"."""
+    if text[0] in _SWAPPED + "!" and int(text[2:]) > 1:
+        raise unknown(text)
+    return _of_kind(text[1], int(text[2:]), text)
+
+
+def of_format(text: str, itemsize: int) -> DType:
+    """The type that the buffer protocol calls, for example, "d" or "Zf"."""
+    letters = text.lstrip("@=<" if sys.byteorder == "little" else "@=>!")
+    if letters[:1] == "Z" and letters[1:] in ("f", "d"):
+        return _of_kind("c", itemsize, text)
+    if letters not in _FORMATS:
+        raise unknown(f"'{text}'")
+    return _of_kind(_FORMATS[letters], itemsize, f"'{text}'")
+
+
+def of_dlpack(code: int, bits: int, lanes: int) -> DType:
+    dtype = _BY_DLPACK.get((code, bits))
+    if dtype is None or lanes != 1:
+        raise unknown(f"{code} of {bits} bits and {lanes} lanes (DLPack)")
+    return dtype
+
+
+_numpy_dtypes: dict[Any, DType] = {}
+
+
+def of_numpy(dtype: Any) -> DType:
+    """The type of a `numpy.dtype`, those of ml_dtypes included."""
+    known = _numpy_dtypes.get(dtype)
+    if known is None:
+        known = _BY_NAME.get(dtype.name)
+        if known is None or known.numpy != dtype.name or not dtype.isnative:
+            raise unknown(dtype)
+        _numpy_dtypes[dtype] = known
+    return known
+
+
+def of_any(dtype: Any) -> DType:
+    """The type that a user names: "bfloat16", numpy.float32, numpy.dtype("f4"), torch.float32."""
+    if isinstance(dtype, DType):
+        return dtype
+    name = dtype if isinstance(dtype, str) else str(dtype)
+    known = _BY_NAME.get(name.rpartition("torch.")[2] if not isinstance(dtype, str) else name)
+    if known is None and dtype is not None:
+        numpy = sys.modules.get("numpy")
+        try:
+            return of_numpy(numpy.dtype(dtype)) if numpy else _of_python(dtype)
+        except TypeError:
+            pass
+    if known is None:
+        raise unknown(dtype)
+    return known
+
+
+def _of_python(dtype: Any) -> DType:
+    for own, name in ((float, "float64"), (int, "int64"), (bool, "bool"), (complex, "complex128")):
+        if dtype is own:
+            return _BY_NAME[name]
+    raise unknown(dtype)
+
+
+def to_numpy(dtype: DType) -> Any:
+    """The `numpy.dtype`. Errors: ImportError without NumPy, or without ml_dtypes where that has it."""
+    import numpy
+
+    try:
+        return numpy.dtype(dtype.numpy)
+    except TypeError:
+        pass
+    try:
+        import ml_dtypes
+    except ImportError:
+        what = f"NumPy has {dtype.numpy} only with the package ml_dtypes; install it, or pass `out`"
+        raise ImportError(what) from None
+    return numpy.dtype(getattr(ml_dtypes, dtype.numpy))

@@ -1,0 +1,187 @@
+"""Errors of Kolo as exceptions, one class for each class of errors."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, NoReturn
+
+from . import _c
+from ._library import library
+
+
+class Status(enum.IntEnum):
+    """The class of an error."""
+
+    OK = _c.KOLO_OK
+    USAGE = _c.KOLO_USAGE
+    DATA = _c.KOLO_DATA
+    PEER_LOST = _c.KOLO_PEER_LOST
+    INTERNAL = _c.KOLO_INTERNAL
+    RESOURCES = _c.KOLO_RESOURCES
+    IO = _c.KOLO_IO
+    TIMEOUT = _c.KOLO_TIMEOUT
+    STALL = _c.KOLO_STALL
+    MISMATCH = _c.KOLO_MISMATCH
+    AUTH = _c.KOLO_AUTH
+    CONFIG = _c.KOLO_CONFIG
+    SHUTDOWN = _c.KOLO_SHUTDOWN
+
+
+class KoloError(Exception):
+    """What every error of Kolo is. Fields that do not apply are None or empty.
+
+    Its text is one line with all fields, the same on all ranks where they have a common cause.
+    """
+
+    status: Status = Status.INTERNAL
+    """The class of the error, for programs that do not tell classes by exceptions."""
+    rank: int | None = None
+    """The rank that found it."""
+    peer: int | None = None
+    """The rank that caused it."""
+    group: str = ""
+    """The group that these are ranks of; empty: the job."""
+    verb: str = ""
+    """Where it happened: mark, agree, plan, start, run, complete or wait."""
+    tensor: str = ""
+    """The tensor or bucket."""
+    what: str = ""
+    """The sentence that says what happened."""
+
+    def __init__(self, text: str = "", **fields: Any) -> None:
+        super().__init__(text)
+        self.what = text
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+    @property
+    def exit_status(self) -> int:
+        """The status by which scripts tell classes of errors, for `sys.exit`: 69 for a lost peer."""
+        return int(library().kolo_exit_status(self.status))
+
+
+class UsageError(KoloError, ValueError):
+    """The caller broke the contract of a call."""
+
+    status = Status.USAGE
+
+
+class DataError(KoloError, ValueError):
+    """Saved state is truncated, malformed or of another set."""
+
+    status = Status.DATA
+
+
+class PeerLostError(KoloError, ConnectionError):
+    """Another rank (`peer`) died, froze or became unreachable. Every later call fails, too."""
+
+    status = Status.PEER_LOST
+
+
+class InternalError(KoloError, RuntimeError):
+    """An invariant of Kolo itself does not hold; please report it."""
+
+
+class ResourceError(KoloError, MemoryError):
+    """Out of descriptors, memory or arena space."""
+
+    status = Status.RESOURCES
+
+
+class IoError(KoloError, OSError):
+    """A system call on a file or socket failed."""
+
+    status = Status.IO
+
+
+class DeadlineError(KoloError, TimeoutError):
+    """A deadline passed although every peer is alive."""
+
+    status = Status.TIMEOUT
+
+
+class StallError(KoloError, TimeoutError):
+    """Ranks waited too long for tensors that others had not submitted."""
+
+    status = Status.STALL
+
+
+class MismatchError(KoloError, ValueError):
+    """Ranks disagree about a tensor's name, shape, dtype or operation."""
+
+    status = Status.MISMATCH
+
+
+class AuthenticationError(KoloError, PermissionError):
+    """A peer did not know the secret of the job."""
+
+    status = Status.AUTH
+
+
+class ConfigError(KoloError, ValueError):
+    """Options are unknown, malformed or contradict each other."""
+
+    status = Status.CONFIG
+
+
+class ShutdownError(KoloError, RuntimeError):
+    """The runtime was closed before the operation finished, or before it began."""
+
+    status = Status.SHUTDOWN
+
+
+_CLASSES: dict[int, type[KoloError]] = {
+    each.status: each
+    for each in (
+        UsageError,
+        DataError,
+        PeerLostError,
+        InternalError,
+        ResourceError,
+        IoError,
+        DeadlineError,
+        StallError,
+        MismatchError,
+        AuthenticationError,
+        ConfigError,
+        ShutdownError,
+    )
+}
+
+
+def _text(value: bytes | None) -> str:
+    return value.decode("utf-8", "replace") if value else ""
+
+
+def _rank(value: int) -> int | None:
+    return value if value >= 0 else None
+
+
+def last_error(status: int) -> KoloError:
+    """The error of the calling thread's last call, which returned `status`."""
+    pointer = library().kolo_last_error()
+    if not pointer:
+        return _CLASSES.get(status, KoloError)(f"status {status}")
+    error = pointer.contents
+    return _CLASSES.get(error.status, KoloError)(
+        _text(error.text),
+        rank=_rank(error.rank),
+        peer=_rank(error.peer),
+        group=_text(error.group),
+        verb=_text(error.verb),
+        tensor=_text(error.tensor),
+        what=_text(error.what),
+    )
+
+
+def raise_last(status: int) -> NoReturn:
+    raise last_error(status)
+
+
+def check(status: int) -> None:
+    """Raises the error of the call that returned `status`, unless that is KOLO_OK."""
+    if status:
+        raise last_error(status)

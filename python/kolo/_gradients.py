@@ -1,0 +1,290 @@
+"""Sets of gradients: marked one by one during a backward pass, combined bucket by bucket."""
+
+from __future__ import annotations
+
+import enum
+import json
+from ctypes import addressof, byref, c_char, c_double, c_size_t, c_uint32, c_void_p, string_at
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+
+from . import _c, _dtypes
+from ._buffers import Memory, array_at, memory_of
+from ._collectives import OPS, choice
+from ._errors import UsageError, check
+from ._library import library
+from ._wait import call, stepper, wait
+
+_DIVISORS = {
+    "all_ranks": _c.KOLO_ALL_RANKS,
+    "contributing_ranks": _c.KOLO_CONTRIBUTING_RANKS,
+    "samples": _c.KOLO_SAMPLES,
+}
+
+
+class Gradient(NamedTuple):
+    """One gradient of a set. Without `data` it lies in the arena, where no copy is needed: `GradientSet` gives the
+    array."""
+
+    shape: Sequence[int] = ()
+    """Not needed with `data`."""
+    dtype: Any = "float32"
+    """Not needed with `data`."""
+    data: Any = None
+    """An array that Kolo reads and writes where it is."""
+    compression: str | None = None
+    """For example "topk(0.01)"; None: the rules of the set."""
+    wire_dtype: Any = None
+    """None: that of the set."""
+
+
+class GradientFlags(enum.IntFlag):
+    """What compression does with a gradient in the next iteration."""
+
+    SPARSE = _c.KOLO_SPARSE
+    """It is sent sparsely: mark it without loss scale."""
+    CORRECTS_MOMENTUM = _c.KOLO_CORRECTS_MOMENTUM
+    """Momentum is applied already ("dgc")."""
+    WARMING_UP = _c.KOLO_WARMING_UP
+    """A dense iteration that precedes sparse ones."""
+
+
+class GradientSet:
+    """A registered set of gradients. Each iteration marks each of them, in any order, and waits:
+
+        gradients = job.register_gradients("model", {"weight": (gradient array), "bias": kolo.Gradient((10,))})
+        gradients["bias"][:] = ...
+        gradients.ready("bias")      # its bucket starts when all of its gradients are ready
+        ...
+        gradients.wait()             # every gradient is now the average over all ranks
+
+    `gradients[i]` and `gradients[name]` are NumPy arrays over the memory that Kolo uses. From `ready` until `wait`
+    returns it belongs to Kolo. The set keeps arrays alive; arrays of the arena keep the set alive.
+
+    Threads: `ready` and `absent` from any; `wait` from one.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    """Of the gradients, in the order of their indices."""
+
+    def __init__(self, group: Any, pointer: Any, name: str, specs: dict[str, tuple[Gradient, Memory | None]]) -> None:
+        self.name = name
+        self.names = tuple(specs)
+        self._group = group
+        self._pointer = pointer
+        self._release = library().kolo_gradients_release
+        self._index = {each: index for index, each in enumerate(self.names)}
+        self._user_memory = [memory for _, memory in specs.values()]
+        self._shapes = [tuple(gradient.shape) for gradient, _ in specs.values()]
+        self._is_open = False  # Between a mark and the end of its iteration.
+
+    # --- memory ------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __getitem__(self, which: int | str) -> Any:
+        memory = self.memory(which)
+        if memory.is_device:
+            raise UsageError("the gradient is in device memory, which NumPy has no arrays for; see memory()")
+        return array_at(memory)
+
+    def memory(self, which: int | str) -> Memory:
+        """The memory of a gradient, which never moves."""
+        index = self._at(which)
+        view = _c.kolo_buffer()
+        check(library().kolo_gradients_view(self._pointer, index, byref(view)))
+        is_device = view.memory == _c.KOLO_DEVICE
+        owner = (self, self._user_memory[index])
+        return Memory(
+            view.data, view.count, _dtypes.BY_CODE[view.dtype], owner, is_device=is_device, shape=self._shapes[index]
+        )
+
+    def _at(self, which: int | str) -> int:
+        if isinstance(which, str):
+            try:
+                return self._index[which]
+            except KeyError:
+                raise UsageError(f"the set {self.name!r} has no gradient {which!r}") from None
+        index = which if which >= 0 else which + len(self.names)
+        if not 0 <= index < len(self.names):
+            raise IndexError(f"the set {self.name!r} has {len(self.names)} gradients, not a number {which}")
+        return index
+
+    # --- an iteration ------------------------------------------------------------------------------
+
+    def ready(self, which: int | str, *, stream: int | None = None) -> None:
+        """Marks a gradient as complete; in device memory, after the work enqueued on `stream`. May sum small buckets
+        in the caller's thread."""
+        index = self._at(which)
+        self._is_open = True
+        if stream is None:
+            check(library().kolo_gradients_ready(self._pointer, index))
+        else:
+            check(library().kolo_gradients_ready_on(self._pointer, index, stream))
+
+    def absent(self, which: int | str, *, stream: int | None = None) -> None:
+        """Marks a gradient as unused by this rank in this iteration: it counts as zeros, and has the average
+        afterwards."""
+        index = self._at(which)
+        self._is_open = True
+        if stream is None:
+            check(library().kolo_gradients_absent(self._pointer, index))
+        else:
+            check(library().kolo_gradients_absent_on(self._pointer, index, stream))
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Waits until every gradient has the combined value.
+
+        `timeout` is in seconds; None: the option `operation_timeout`.
+        Errors: DeadlineError, after which it may be called again; KeyboardInterrupt, likewise; a set that failed
+                otherwise stays failed.
+        """
+        step = stepper(library().kolo_gradients_wait, self._pointer)
+        wait(step, timeout, self._group._handle.operation_timeout_ms, lambda: self.name)
+        self._is_open = False
+
+    def wait_on(self, stream: int) -> None:
+        """For device memory: waits until all work is enqueued, and lets `stream` wait for the values."""
+        self._call(library().kolo_gradients_wait_on, stream)
+        self._is_open = False
+
+    def set_samples(self, samples: float) -> None:
+        """This rank's number of samples, from this iteration on; for the divisor "samples"."""
+        check(library().kolo_gradients_set_samples(self._pointer, samples))
+
+    # --- what it does ------------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """Buckets, algorithm, bytes on the wire, and decisions on compression."""
+        return dict(json.loads(library().kolo_gradients_plan(self._pointer)))
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """Numbers of too large values, and what compression has saved."""
+        return dict(json.loads(library().kolo_gradients_statistics(self._pointer)))
+
+    def flags(self, which: int | str) -> GradientFlags:
+        flags = c_uint32()
+        check(library().kolo_gradients_flags(self._pointer, self._at(which), byref(flags)))
+        return GradientFlags(flags.value)
+
+    # --- compression, between an iteration and the next --------------------------------------------
+
+    def flush_residuals(self) -> None:
+        """Makes the next iteration dense and sends all residuals with it. Collective."""
+        self._call(library().kolo_gradients_flush)
+
+    def drop_residuals(self) -> None:
+        """Discards all residuals. Collective."""
+        self._call(library().kolo_gradients_drop)
+
+    def save_compression(self) -> bytes:
+        """This rank's compression state for its checkpoint."""
+        state, size = c_void_p(), c_size_t()
+        check(library().kolo_gradients_save(self._pointer, byref(state), byref(size)))
+        return string_at(state, size.value) if size.value else b""
+
+    def load_compression(self, state: bytes) -> None:
+        """Restores a state of the same set on the same number of ranks."""
+        check(library().kolo_gradients_load(self._pointer, state, len(state)))
+
+    def remap_compression(self, states: Sequence[bytes]) -> None:
+        """Restores the states of all former ranks, in rank order, on any number of ranks. Collective, with equal
+        states."""
+        copies = [(c_char * len(state)).from_buffer_copy(state) for state in states]
+        addresses = (c_void_p * len(copies))(*(addressof(copy) for copy in copies))
+        sizes = (c_size_t * len(copies))(*(len(state) for state in states))
+        self._call(library().kolo_gradients_remap, addresses, sizes, len(copies), keep=copies)
+
+    def residual_norm(self, which: int | str) -> float:
+        """Euclidean norm of a gradient's residual at this rank; -1 if it is sent dense."""
+        norm = c_double()
+        name = self.names[self._at(which)].encode()
+        check(library().kolo_gradients_residual_norm(self._pointer, name, byref(norm)))
+        return norm.value
+
+    def _call(self, function: Any, *arguments: Any, keep: Any = None) -> None:
+        """A call that blocks and has no ticket."""
+        call(self._group._handle.pointer, function, self._pointer, *arguments, keep=(self, keep))
+
+    def __repr__(self) -> str:
+        return f"<kolo.GradientSet {self.name!r}: {len(self)} gradients>"
+
+    def __del__(self) -> None:
+        handle = self._group._handle
+        if not handle.is_ours():
+            return
+        if self._is_open:  # Kolo may still use the memory of an iteration that nobody waited for.
+            handle.keep(self._user_memory)
+        self._release(self._pointer)
+
+
+def _specs(gradients: Mapping[str, Any] | Sequence[Any]) -> dict[str, tuple[Gradient, Memory | None]]:
+    """Gradients by name, each with the user's memory."""
+    named = gradients if isinstance(gradients, Mapping) else {str(i): each for i, each in enumerate(gradients)}
+    specs: dict[str, tuple[Gradient, Memory | None]] = {}
+    for name, each in named.items():
+        spec = each if isinstance(each, Gradient) else Gradient(data=each)
+        memory = None
+        if spec.data is not None:
+            memory = memory_of(spec.data, f"the gradient {name!r}", writable=True)
+            spec = spec._replace(shape=memory.shape, dtype=memory.dtype)
+        specs[name] = (spec, memory)
+    return specs
+
+
+def _wire(dtype: Any) -> int:
+    return _c.KOLO_SAME_DTYPE if dtype is None else _dtypes.of_any(dtype).code
+
+
+def _struct(name: str, spec: Gradient, memory: Memory | None) -> _c.kolo_gradient:
+    is_device = memory is not None and memory.is_device
+    return _c.sized(
+        _c.kolo_gradient,
+        name=name.encode(),
+        shape=(c_size_t * len(spec.shape))(*spec.shape),
+        num_dimensions=len(spec.shape),
+        dtype=_dtypes.of_any(spec.dtype).code,
+        memory=_c.KOLO_DEVICE if is_device else _c.KOLO_HOST,
+        data=memory.address if memory is not None else None,
+        compression=spec.compression.encode() if spec.compression else None,
+        wire_dtype=_wire(spec.wire_dtype),
+    )
+
+
+def register(
+    group: Any,
+    name: str,
+    gradients: Mapping[str, Any] | Sequence[Any],
+    op: str,
+    wire_dtype: Any,
+    compression: str | None,
+    divisor: str,
+) -> GradientSet:
+    specs = _specs(gradients)
+    structs = [_struct(key, spec, memory) for key, (spec, memory) in specs.items()]
+    options = _c.sized(
+        _c.kolo_gradient_options,
+        op=choice(OPS, op, "op"),
+        wire_dtype=_wire(wire_dtype),
+        compression=compression.encode() if compression is not None else None,
+        divisor=choice(_DIVISORS, divisor, "divisor"),
+    )
+    pointer = c_void_p()
+    call(
+        group._handle.pointer,
+        library().kolo_register_gradients,
+        group._pointer,
+        name.encode(),
+        (_c.kolo_gradient * len(structs))(*structs),
+        len(structs),
+        byref(options),
+        byref(pointer),
+        keep=(group, specs, structs),
+    )
+    return GradientSet(group, pointer, name, specs)

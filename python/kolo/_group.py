@@ -1,0 +1,184 @@
+"""Groups of ranks."""
+
+from __future__ import annotations
+
+from ctypes import byref, c_int32, c_void_p
+from types import TracebackType
+from typing import Any, Mapping, Sequence
+
+from . import _c
+from ._collectives import Collectives
+from ._errors import UsageError, check
+from ._gradients import GradientSet, register
+from ._handle import Handle
+from ._library import library
+from ._messages import Messages
+from ._rows import Rows, sum_rows
+from ._wait import call
+
+ARENA_BYTES = 64 << 20
+"""Default address space of a member's arena in a group."""
+
+
+class Group(Collectives, Messages):
+    """A group of ranks and its collectives. Ranks are numbered from 0 in each group.
+
+    A group has names and errors of its own. It is released with the last reference, once all members have released
+    it; nobody waits for that, as opposed to `close`.
+    """
+
+    rank: int
+    """This process's rank in the group, from 0 to size - 1."""
+    size: int
+    """Number of ranks in the group."""
+    ranks_of_job: tuple[int, ...]
+    """The ranks of the job, by rank in the group."""
+    name: str
+    """What errors call it."""
+
+    def __init__(self, handle: Handle, pointer: Any, name: str) -> None:
+        lib = library()
+        self._handle = handle
+        self._pointer = pointer
+        self.name = name
+        self.rank = lib.kolo_group_rank(pointer)
+        self.size = lib.kolo_group_size(pointer)
+        ranks = (c_int32 * self.size)()
+        lib.kolo_group_ranks(pointer, ranks)
+        self.ranks_of_job = tuple(ranks)
+
+    # --- groups of this group ----------------------------------------------------------------------
+
+    def group(self, ranks: Sequence[int], *, name: str = "", arena_bytes: int = ARENA_BYTES) -> Group:
+        """Founds a group of these ranks of this group, in this order. Called by its members only.
+
+        `name` is for errors, and tells groups of the same ranks apart. `arena_bytes`: address space of each member's
+        arena. Both are the same on all members.
+        """
+        array = (c_int32 * len(ranks))(*ranks)
+        return _required(self._found(library().kolo_group_create, (array, len(ranks)), name, arena_bytes))
+
+    def split(
+        self, color: int | None, key: int | None = None, *, name: str = "", arena_bytes: int = ARENA_BYTES
+    ) -> Group | None:
+        """Splits this group into one for each color, ordered by key (default: the rank) and then by rank. Collective.
+        A rank whose color is None or negative gets None."""
+        places = (-1 if color is None else color, self.rank if key is None else key)
+        return self._found(library().kolo_group_split, places, name, arena_bytes)
+
+    def node_group(self, *, name: str = "", arena_bytes: int = ARENA_BYTES) -> Group:
+        """The group of the ranks of this group on this node. Collective over those."""
+        return _required(self._found(library().kolo_group_node, (), name, arena_bytes))
+
+    def cross_group(self, *, name: str = "", arena_bytes: int = ARENA_BYTES) -> Group:
+        """The group of the ranks of this group with the same place in their nodes, one of each node. Collective over
+        those."""
+        return _required(self._found(library().kolo_group_cross, (), name, arena_bytes))
+
+    def _found(self, function: Any, arguments: tuple[Any, ...], name: str, arena_bytes: int) -> Group | None:
+        options = _c.sized(_c.kolo_group_options, name=name.encode(), arena_bytes=arena_bytes)
+        pointer = c_void_p()
+        self._call(function, *arguments, byref(options), byref(pointer))
+        return _Founded(self, pointer, name) if pointer else None
+
+    # --- all ranks together ------------------------------------------------------------------------
+
+    def barrier(self, *, wait: bool = True) -> Any:
+        """Returns when every rank has called it; with `wait=False` a `Ticket` that is done then."""
+        ticket = c_void_p()
+        check(library().kolo_barrier(self._pointer, byref(ticket)))
+        return self._answer(ticket, (self,), lambda _: None, "barrier", wait)
+
+    def join(self) -> int:
+        """This rank has run out of data: takes part in what the others do, until all have joined. Returns the rank
+        that joined last. No other thread uses the group meanwhile."""
+        last = c_int32()
+        self._call(library().kolo_join, byref(last))
+        return last.value
+
+    def register_gradients(
+        self,
+        name: str,
+        gradients: Mapping[str, Any] | Sequence[Any],
+        *,
+        op: str = "average",
+        wire_dtype: Any = None,
+        compression: str | None = None,
+        divisor: str = "all_ranks",
+    ) -> GradientSet:
+        """Agrees on a set of gradients with all ranks and plans its buckets. Collective.
+
+        `gradients` are arrays, which Kolo then reads and writes where they are, or `kolo.Gradient`s, by name or in a
+        list. Names, shapes, types and options are the same on all ranks.
+        `wire_dtype`: of what is sent, for example "bfloat16"; None: the option `wire_dtype`.
+        `compression`: rules by name; None: the option `compression`.
+        `divisor` of an average: "all_ranks", "contributing_ranks", or "samples", see `GradientSet.set_samples`.
+        """
+        return register(self, name, gradients, op, wire_dtype, compression, divisor)
+
+    def sparse_all_reduce(
+        self,
+        indices: Any,
+        rows: Any,
+        height: int,
+        *,
+        name: str | None = None,
+        op: str = "sum",
+        result: str = "auto",
+        exchange: str = "auto",
+    ) -> Rows:
+        """Sums rows of a table over all ranks: the gradient of an embedding.
+
+        Shape:  `rows` is [n, width], a row for each of `indices`, which is int64 [n], may repeat, and is below
+                `height`, the rows of the table.
+        `op` is sum or average. `exchange` is "rows", "table", or "auto": the one that is predicted to take less time.
+        `result` is "rows", which an exchange of the table does not give, "table", or "auto": that of the exchange.
+        """
+        return sum_rows(self, indices, rows, height, name, op, result, exchange)
+
+    @property
+    def network_bytes_sent(self) -> int:
+        """Payload bytes that this rank has sent to other nodes in the group's own operations."""
+        return int(library().kolo_network_bytes_sent(self._pointer))
+
+    def close(self) -> None:
+        """Waits until all members close the group. Collective; later calls fail."""
+        self._call(library().kolo_group_close)
+
+    def _call(self, function: Any, *arguments: Any) -> None:
+        """A call that blocks and has no ticket."""
+        call(self._handle.pointer, function, self._pointer, *arguments, keep=self)
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes the group, unless the block ended by an exception: then nobody may be left to wait for."""
+        if kind is None:
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<kolo.{type(self).__name__} {self.name!r}: rank {self.rank} of {self.size}>"
+
+
+class _Founded(Group):
+    """A group other than that of all ranks: it has a handle of its own."""
+
+    def __init__(self, parent: Group, pointer: Any, name: str) -> None:
+        self._release = library().kolo_group_release
+        super().__init__(parent._handle, pointer, name)
+
+    def __del__(self) -> None:
+        if self._handle.is_ours():
+            self._release(self._pointer)
+
+
+_Founded.__name__ = _Founded.__qualname__ = "Group"
+
+
+def _required(group: Group | None) -> Group:
+    if group is None:
+        raise UsageError("the library gave no group")
+    return group

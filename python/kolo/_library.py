@@ -1,0 +1,55 @@
+"""Finds and loads libkolo."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import pathlib
+from typing import Any, Iterator
+
+from . import _c
+
+NAME = "libkolo.so.1"
+
+
+def _candidates() -> Iterator[str]:
+    """Where it may be, the first that exists wins: beside the package, in the build folder of a source
+    tree, and wherever the loader looks."""
+    package = pathlib.Path(__file__).resolve().parent
+    root = package.parent.parent
+    yield str(package / NAME)
+    if (root / "CMakeLists.txt").exists() and (root / "runtime").is_dir():
+        yield str(root / "build" / "lib" / NAME)
+    yield NAME
+
+
+def _load(path: str) -> ctypes.CDLL:
+    loaded = ctypes.CDLL(path)
+    try:
+        _c.declare(loaded)
+    except AttributeError as error:
+        raise OSError(f"{path} does not fit this package: {error}") from None
+    return loaded
+
+
+@functools.lru_cache(maxsize=None)
+def library() -> Any:
+    """The C library with its functions declared; loaded at the first call.
+
+    Errors: ImportError that names all places where it was looked for, and why each was not taken.
+    """
+    named = os.environ.get("KOLO_LIBRARY")
+    tried = []
+    for path in [named] if named else _candidates():
+        if not named and os.sep in path and not os.path.exists(path):
+            tried.append(f"{path}: no such file")
+            continue
+        try:
+            return _load(path)
+        except OSError as error:
+            tried.append(str(error) if path in str(error) else f"{path}: {error}")
+    places = "\n  ".join(tried)
+    if named:
+        raise ImportError(f"the library that KOLO_LIBRARY names cannot be loaded:\n  {places}")
+    raise ImportError(f"{NAME} was not found anywhere; KOLO_LIBRARY may name it:\n  {places}")

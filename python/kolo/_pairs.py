@@ -1,0 +1,163 @@
+"""The buffers of one tensor in a collective: which it reads, which it writes, and how large they must be."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple, Sequence
+
+from ._buffers import Memory, memory_of, new_array
+from ._errors import UsageError
+
+
+class Pair(NamedTuple):
+    """`input` is None in place, `result` where this rank gets none."""
+
+    input: Memory | None
+    result: Memory | None
+    value: Any
+    """What the call returns."""
+    count: int  # type: ignore[assignment]  # Of elements, and not of a value in the tuple.
+    """Elements of each rank's part, or of the whole tensor without parts."""
+
+    @property
+    def memory(self) -> Memory:
+        """One that has the type of both."""
+        memory = self.result or self.input
+        assert memory is not None
+        return memory
+
+    @property
+    def input_address(self) -> int | None:
+        return self.input.address if self.input is not None else None
+
+    @property
+    def result_address(self) -> int | None:
+        return self.result.address if self.result is not None else None
+
+
+class Parts:
+    """The elements of each rank's part: `counts`, or as many for each."""
+
+    def __init__(self, rank: int, size: int, counts: Sequence[int] | None = None) -> None:
+        self.rank = rank
+        self.size = size
+        self.counts = [int(count) for count in counts] if counts is not None else None
+        if self.counts is not None and len(self.counts) != size:
+            raise UsageError(f"there are {len(self.counts)} counts for {size} ranks")
+
+    def mine(self, each: int) -> int:
+        return each if self.counts is None else self.counts[self.rank]
+
+    def all(self, each: int) -> int:
+        return each * self.size if self.counts is None else sum(self.counts)
+
+    def each_of(self, memory: Memory, what: str) -> int:
+        """The elements of a part, where `memory` has the parts of all ranks."""
+        if self.counts is None and memory.count % self.size:
+            ranks = f"each of {self.size} ranks"
+            raise UsageError(f"{what} has {memory.count} elements, not as many for {ranks}; give counts")
+        if self.counts is not None and memory.count != self.all(0):
+            raise UsageError(f"{what} has {memory.count} elements where the counts say {self.all(0)}")
+        return memory.count // self.size
+
+    def shape_of_part(self, memory: Memory, what: str) -> tuple[int, ...]:
+        """The shape of this rank's part of an array whose first dimension is the rank."""
+        if self.counts is not None:
+            return (self.counts[self.rank],)
+        if not memory.shape or memory.shape[0] != self.size:
+            raise UsageError(
+                f"{what} has the shape {memory.shape}; its first dimension is to be the {self.size} ranks. "
+                f"Reshape it, or pass `out`, with which only numbers of elements count"
+            )
+        return memory.shape[1:]
+
+
+def _host(memory: Memory, what: str) -> Memory:
+    if memory.is_device:
+        raise UsageError(f"{what} is device memory, which only all_reduce and broadcast take, in place")
+    return memory
+
+
+def _result(out: Any, source: Memory, count: int) -> Memory:
+    result = _host(memory_of(out, "out", writable=True), "out")
+    if result.dtype is not source.dtype:
+        raise UsageError(f"out has elements of {result.dtype.name}, x of {source.dtype.name}")
+    if result.count != count:
+        raise UsageError(f"out has {result.count} elements where {count} are needed")
+    if result.overlaps(source):
+        raise UsageError("x and out overlap; leave one of them out to work in place")
+    return result
+
+
+def _needed(out: Any) -> Any:
+    if out is None:
+        raise UsageError("this rank needs `out`: without x the result's size is not known here")
+    return out
+
+
+def whole(x: Any, out: Any) -> Pair:
+    """One tensor, in place unless there is another array `out`."""
+    if out is None or out is x:
+        memory = memory_of(x, "x", writable=True)
+        return Pair(None, memory, x, memory.count)
+    source = _host(memory_of(x, "x"), "x")
+    return Pair(source, _result(out, source, source.count), out, source.count)
+
+
+def reduced(x: Any, out: Any, is_root: bool) -> Pair:
+    """One tensor that is combined on one rank, in place on all: only the root knows whether it wants the result
+    elsewhere, and has x copied there first."""
+    if not is_root:
+        source = _host(memory_of(x, "x"), "x")
+        return Pair(None, source, None, source.count)  # It stays as it is.
+    pair = whole(x, out)
+    if pair.input is not None and pair.result is not None:
+        ctypes.memmove(pair.result.address, pair.input.address, pair.input.nbytes)
+    return pair._replace(input=None)
+
+
+def gathered(x: Any, out: Any, parts: Parts, has_result: bool = True) -> Pair:
+    """This rank's part `x`, and the parts of all ranks `out`. Without x: in its place in `out`."""
+    if x is None:
+        result = _host(memory_of(_needed(out), "out", writable=True), "out")
+        return Pair(None, result, out, parts.each_of(result, "out"))
+    source = _host(memory_of(x, "x"), "x")
+    if source.count != parts.mine(source.count):
+        raise UsageError(f"x has {source.count} elements where the counts say {parts.mine(0)}")
+    if not has_result:
+        return Pair(source, None, None, source.count)
+    total = parts.all(source.count)
+    if out is None:
+        shape = (parts.size, *source.shape) if parts.counts is None else (total,)
+        out = new_array(shape, source.dtype, like=x)
+    return Pair(source, _result(out, source, total), out, source.count)
+
+
+def scattered(x: Any, out: Any, parts: Parts) -> Pair:
+    """The parts of all ranks `x`, and this rank's part `out`. Without x: all parts are in `out`."""
+    if x is None:
+        result = _host(memory_of(_needed(out), "out", writable=True), "out")
+        return Pair(None, result, out, parts.each_of(result, "out"))
+    source = _host(memory_of(x, "x"), "x")
+    part = parts.mine(parts.each_of(source, "x"))
+    if out is None:
+        out = new_array(parts.shape_of_part(source, "x"), source.dtype, like=x)
+    return Pair(source, _result(out, source, part), out, part)
+
+
+def received(out: Any, parts: Parts) -> Pair:
+    """This rank's part `out` of an array on another rank."""
+    result = _host(memory_of(_needed(out), "out", writable=True), "out")
+    if result.count != parts.mine(result.count):
+        raise UsageError(f"out has {result.count} elements where the counts say {parts.mine(0)}")
+    return Pair(None, result, out, result.count)
+
+
+def exchanged(x: Any, out: Any, sent: Parts, got: Parts) -> Pair:
+    """A part for each rank `x`, and a part from each rank `out`."""
+    source = _host(memory_of(x, "x"), "x")
+    part = sent.each_of(source, "x")
+    total = got.all(part)
+    if out is None:
+        out = new_array(source.shape if got.counts is None else (total,), source.dtype, like=x)
+    return Pair(source, _result(out, source, total), out, part)

@@ -1,0 +1,108 @@
+"""Row-sparse all-reduce: sums of some rows of a table."""
+
+from __future__ import annotations
+
+from ctypes import POINTER, byref, c_int, c_int64, c_size_t, c_void_p, cast
+from typing import Any
+
+from . import _c, _dtypes
+from ._buffers import Memory, array_at, memory_of
+from ._collectives import OPS, choice
+from ._errors import UsageError, check
+from ._library import library
+from ._wait import call
+
+_FORMS = {"auto": _c.KOLO_AUTO_FORM, "rows": _c.KOLO_ROWS, "table": _c.KOLO_TABLE}
+_OPS = {name: OPS[name] for name in ("sum", "average")}
+
+
+class Rows:
+    """The result of a row-sparse all-reduce: the rows that some rank had, or the whole table."""
+
+    indices: Any
+    """int64 [n], ascending; None: `rows` is the whole table."""
+    rows: Any
+    """[n, width], or [height, width]."""
+
+    def __init__(self, indices: Any, rows: Any) -> None:
+        self.indices = indices
+        self.rows = rows
+
+    @property
+    def is_table(self) -> bool:
+        return self.indices is None
+
+    def add_to(self, table: Any, factor: float = 1.0) -> None:
+        """Adds `factor` times the rows to those of a NumPy array [height, width]."""
+        if self.is_table:
+            table += factor * self.rows
+        else:
+            table[self.indices] += factor * self.rows  # No index comes twice.
+
+    def __repr__(self) -> str:
+        return "<kolo.Rows: the table>" if self.is_table else f"<kolo.Rows: {len(self.indices)}>"
+
+
+class _Sums:
+    """Owns a `kolo_row_sums*`, whose memory the arrays of a result share."""
+
+    def __init__(self) -> None:
+        self.pointer = c_void_p()
+        self._release = library().kolo_row_sums_release
+        check(library().kolo_row_sums_create(byref(self.pointer)))
+
+    def __del__(self) -> None:
+        self._release(self.pointer)
+
+
+def sum_rows(
+    group: Any, indices: Any, rows: Any, height: int, name: str | None, op: str, result: str, exchange: str
+) -> Rows:
+    chosen = memory_of(indices, "indices")
+    if chosen.dtype.name != "int64":
+        raise UsageError(f"indices are int64, not {chosen.dtype.name}")
+    values = memory_of(rows, "rows")
+    if len(values.shape) != 2 or values.shape[0] != chosen.count:
+        raise UsageError(f"rows has the shape {values.shape}, not [{chosen.count}, width] for {chosen.count} indices")
+    width = values.shape[1]
+    table = _c.sized(
+        _c.kolo_row_table,
+        height=height,
+        width=width,
+        dtype=values.dtype.code,
+        op=choice(_OPS, op, "op"),
+        result=choice(_FORMS, result, "result"),
+        exchange=choice(_FORMS, exchange, "exchange"),
+    )
+    if name is None:
+        name = f"rows of {height} x {width} {values.dtype.name}"
+    sums = _Sums()
+    call(
+        group._handle.pointer,
+        library().kolo_sparse_all_reduce,
+        group._pointer,
+        name.encode(),
+        byref(table),
+        cast(chosen.address, POINTER(c_int64)),
+        chosen.count,
+        values.address,
+        sums.pointer,
+        keep=(group, chosen, values, sums),
+    )
+    return _result_of(sums, width)
+
+
+def _result_of(sums: _Sums, width: int) -> Rows:
+    is_table = c_int()
+    indices = POINTER(c_int64)()
+    num_indices = c_size_t()
+    rows = _c.kolo_buffer()
+    arguments = (byref(is_table), byref(indices), byref(num_indices), byref(rows))
+    check(library().kolo_row_sums_get(sums.pointer, *arguments))
+    dtype = _dtypes.BY_CODE[rows.dtype]
+    height = rows.count // width if width else 0
+    values = array_at(Memory(rows.data, rows.count, dtype, sums, shape=(height, width)))
+    if is_table.value:
+        return Rows(None, values)
+    address = cast(indices, c_void_p).value or 0
+    return Rows(array_at(Memory(address, num_indices.value, "int64", sums)), values)

@@ -1,0 +1,236 @@
+"""A rank's connection to its job."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import re
+import sys
+import threading
+from ctypes import byref, c_char_p, c_void_p
+from ctypes import pointer as pointer_to
+from types import TracebackType
+from typing import Any, Sequence
+
+from . import _c, _dtypes
+from ._buffers import Memory, array_at
+from ._errors import KoloError, UsageError, check
+from ._group import Group
+from ._handle import Handle
+from ._library import library
+from ._store import Callbacks, Store
+from ._wait import call
+
+# Runtimes that are open: each stays so until it is closed or aborted, or the process ends.
+_open_runtimes: set[Runtime] = set()
+
+
+class Runtime(Group):
+    """One rank's connection to its job, and the group of all ranks. `kolo.open` makes it.
+
+        with kolo.open() as job:
+            job.all_reduce(x)
+
+    A block that ends by an exception leaves the job at once, so that the other ranks fail, too, rather than wait; one
+    that ends well closes it, which waits for them. So does the end of the process for a runtime that nobody closed.
+
+    Threads: any. Open and close it on the main thread.
+    """
+
+    world_size: int
+    """Number of ranks in the job; the same as `size`."""
+    local_rank: int
+    """This process's rank within its node."""
+    local_size: int
+    """Number of ranks on this node."""
+    node: int
+    """Index of this node, from 0 to num_nodes - 1."""
+    num_nodes: int
+    """Number of nodes in the job."""
+
+    def __init__(self, pointer: Any) -> None:
+        lib = library()
+        handle = Handle(pointer, _milliseconds(_setting(pointer, "operation_timeout")))
+        super().__init__(handle, lib.kolo_world(pointer), "")
+        place = _c.sized(_c.kolo_place)
+        check(lib.kolo_get_place(pointer, byref(place)))
+        self.world_size = place.world_size
+        self.local_rank = place.local_rank
+        self.local_size = place.local_size
+        self.node = place.node
+        self.num_nodes = place.num_nodes
+        _open_runtimes.add(self)
+
+    @property
+    def is_open(self) -> bool:
+        """False once it was closed or aborted, and in a forked process, which has no part in the job."""
+        return self in _open_runtimes and self._handle.is_ours()
+
+    def setting(self, name: str) -> str:
+        """The value of an option in force, as text."""
+        return _setting(self._handle.pointer, name)
+
+    @property
+    def link_costs(self) -> str:
+        """The link costs in force, as text for the option `link_costs`."""
+        return str(library().kolo_link_costs(self._handle.pointer).decode())
+
+    def allocate(self, shape: int | Sequence[int], dtype: Any = "float32") -> Any:
+        """A NumPy array in memory that the other ranks of the node read where it is, which saves copies.
+
+        Its contents are undefined. The memory is freed with the last array over it, and may outlive `close`. Not
+        collective. Without NumPy: a memoryview of bytes.
+        Errors: ResourceError that names the bytes needed and the limit, the option `group_arena_bytes`.
+        """
+        dimensions = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
+        if any(extent < 0 for extent in dimensions):
+            raise UsageError(f"a shape has no negative extents: {dimensions}")
+        kind = _dtypes.of_any(dtype)
+        count = math.prod(dimensions)
+        owner = _ArenaMemory(self._handle, max(1, count * kind.itemsize))
+        return array_at(Memory(owner.address, count, kind, owner, shape=dimensions))
+
+    def close(self) -> None:
+        """Waits until all ranks close the job, and ends it. Collective; later calls fail. Closing again does
+        nothing."""
+        if not self.is_open:
+            return
+        pointer = self._handle.pointer
+        call(pointer, library().kolo_close, pointer, keep=self)
+        self._leave()
+
+    def abort(self, why: str) -> None:
+        """Leaves the job at once, for a rank that cannot go on: the others fail with PeerLostError, which says
+        `why`. Not collective; any thread."""
+        if not self.is_open:
+            return
+        check(library().kolo_abort(self._handle.pointer, why.encode()))
+        self._leave()
+
+    def _leave(self) -> None:
+        _open_runtimes.discard(self)
+        self._handle.sweep()
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None or (isinstance(error, SystemExit) and not error.code):
+            self.close()
+        else:
+            self.abort(_why(error))
+
+
+class _ArenaMemory:
+    """Owns memory of `kolo_allocate`."""
+
+    def __init__(self, handle: Handle, size: int) -> None:
+        self._handle = handle
+        self._free = library().kolo_free
+        data = c_void_p()
+        check(library().kolo_allocate(handle.pointer, size, byref(data)))
+        self.address: int = data.value or 0
+
+    def __del__(self) -> None:
+        if self._handle.is_ours() and hasattr(self, "address"):
+            self._free(self._handle.pointer, self.address)
+
+
+def open(  # noqa: A001  # As in `kolo.open`.
+    *,
+    store: Store | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
+    job: str = "kolo",
+    **options: Any,
+) -> Runtime:
+    """Joins the job. Collective; call it on the main thread.
+
+    The environment tells rank, size and how ranks meet: mpirun, torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT),
+    srun, or none of them for a job of one rank. With a `store`, which all ranks share, `rank` and `world_size` tell,
+    and `job` begins all keys: another one for each job in a store.
+
+    `options` are those of the user guide: `kolo.open(fusion_bytes="4M", algorithm="ring")`. Those that are not given
+    come from KOLO_* variables, else have their defaults.
+
+    Errors: ConfigError and UsageError for options; DeadlineError that names missing ranks after `connect_timeout`.
+            A KeyboardInterrupt is raised when the call returns.
+    """
+    settings = [_c.kolo_setting(name.encode(), _text(value).encode()) for name, value in options.items()]
+    fields: dict[str, Any] = {
+        "settings": (_c.kolo_setting * len(settings))(*settings),
+        "num_settings": len(settings),
+        "world_size": 1,
+        "job": job.encode(),
+    }
+    callbacks = None
+    if store is not None:
+        if rank is None or world_size is None:
+            raise UsageError("with a store, kolo.open needs rank and world_size")
+        callbacks = Callbacks(store)
+        fields |= {"store": pointer_to(callbacks.struct), "rank": rank, "world_size": world_size}
+    elif rank is not None or world_size is not None:
+        raise UsageError("kolo.open takes rank and world_size with a store; without, the environment tells them")
+    pointer = c_void_p()
+    try:
+        check(library().kolo_open(byref(_c.sized(_c.kolo_open_options, **fields)), byref(pointer)))
+    except KoloError as error:
+        if callbacks is not None and callbacks.error is not None:
+            if not isinstance(callbacks.error, Exception):
+                raise callbacks.error from None  # KeyboardInterrupt
+            raise error from callbacks.error
+        raise
+    return Runtime(pointer)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    return _dtypes.of_any(value).name
+
+
+def _setting(pointer: Any, name: str) -> str:
+    value = c_char_p()
+    check(library().kolo_get_setting(pointer, name.encode(), byref(value)))
+    return (value.value or b"").decode()
+
+
+def _milliseconds(text: str) -> int:
+    found = re.match(r"\d+", text)
+    return int(found[0]) if found else 0
+
+
+def _why(error: BaseException | None) -> str:
+    text = str(error).partition("\n")[0]
+    return f"left the job because of {type(error).__name__}" + (f": {text}" if text else "")
+
+
+def _uncaught() -> BaseException | None:
+    """The exception that ends the process, if one does."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    return error if not hasattr(sys, "ps1") else None  # At a prompt the process goes on.
+
+
+@atexit.register
+def _end() -> None:
+    """Leaves the jobs that nobody has left. No thread can be started any more, so this is not interruptible."""
+    error = _uncaught()
+    for runtime in list(_open_runtimes):
+        if not runtime.is_open:
+            continue
+        try:
+            if error is not None:
+                runtime.abort(_why(error))
+            else:
+                check(library().kolo_close(runtime._handle.pointer))
+        except KoloError as failure:
+            print(failure, file=sys.stderr)
+            library().kolo_abort(runtime._handle.pointer, _why(failure).encode())
+        _open_runtimes.discard(runtime)
+    for thread in threading.enumerate():
+        if thread.name == "kolo call":
+            thread.join(1.0)  # It is on its way out; a thread that comes back later would be in the way.

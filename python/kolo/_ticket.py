@@ -1,0 +1,133 @@
+"""Tickets of operations in flight."""
+
+from __future__ import annotations
+
+import os
+from ctypes import byref, c_int
+from typing import Any, Callable, Generator, NamedTuple
+
+from . import _c
+from ._errors import check
+from ._handle import Handle
+from ._library import library
+from ._wait import is_interruptible, stepper, wait
+
+
+class Received(NamedTuple):
+    """What a receive got."""
+
+    source: int
+    """The rank that sent it."""
+    count: int  # type: ignore[assignment]  # Of elements, and not of a value in the tuple.
+    """Number of elements."""
+
+
+class Ticket:
+    """One operation in flight, from a call with `wait=False`.
+
+    The arrays of the operation belong to Kolo until it is done: do not write to them, and do not read results.
+    Ticket and arrays may be dropped at any time; the operation goes on and keeps its memory.
+
+        ticket = job.all_reduce(x, wait=False)
+        ...
+        ticket.wait()        # or: await ticket
+
+    Threads: any.
+    """
+
+    __slots__ = ("_ticket", "_handle", "_buffers", "_finish", "_name", "__weakref__")
+
+    def __init__(self, handle: Handle, ticket: Any, buffers: Any, finish: Callable[[Any], Any], name: str) -> None:
+        self._ticket = ticket
+        self._handle = handle
+        self._buffers = buffers
+        self._finish = finish
+        self._name = name
+
+    def done(self) -> bool:
+        """Whether it has a result or an error. Never blocks."""
+        done = c_int()
+        check(library().kolo_ticket_test(self._ticket, byref(done)))
+        if done.value:
+            self._buffers = None
+        return bool(done.value)
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Waits for the result and returns it: what the call without `wait=False` returns.
+
+        `timeout` is in seconds; None: the option `operation_timeout`. May be called again, also after an error.
+        Errors: that of the operation, the same on every rank; DeadlineError, after which the operation goes on;
+                KeyboardInterrupt, likewise.
+        """
+        step = stepper(library().kolo_ticket_wait, self._ticket)
+        wait(step, timeout, self._handle.operation_timeout_ms, lambda: self._name)
+        self._buffers = None
+        return self._finish(self._ticket)
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when it is done, for `select` and event loops. It belongs to the
+        ticket; only poll it."""
+        descriptor = c_int()
+        check(library().kolo_ticket_event(self._ticket, byref(descriptor)))
+        return descriptor.value
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if not self.done():
+            import asyncio
+
+            loop = asyncio.get_running_loop()
+            readable = loop.create_future()
+            # A descriptor of its own, because a loop has one reader for each.
+            descriptor = os.dup(self.fileno())
+            loop.add_reader(descriptor, _set, readable)
+            try:
+                yield from readable
+            finally:
+                loop.remove_reader(descriptor)
+                os.close(descriptor)
+        return self.wait()
+
+    def __repr__(self) -> str:
+        return f"<kolo.Ticket of {self._name}>"
+
+    def __del__(self) -> None:
+        if not self._handle.is_ours():
+            return
+        if self._buffers is None:
+            self._handle.library.kolo_ticket_release(self._ticket)
+        else:
+            self._handle.park(self._ticket, self._buffers)
+            self._handle.sweep()
+
+
+def _set(future: Any) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def received(ticket: Any) -> Received:
+    """What a receive got that is done."""
+    got = _c.kolo_received()
+    check(library().kolo_ticket_received(ticket, byref(got)))
+    return Received(got.source, got.count)
+
+
+def wait_at_once(handle: Handle, ticket: Any, buffers: Any, finish: Callable[[Any], Any], name: str) -> Any:
+    """Waits for an operation that nobody has a ticket of. An operation that is interrupted, or takes too long, goes on
+    with its buffers."""
+    lib = library()
+    done = c_int()
+    # Most operations end within the first slice.
+    first = 100 if is_interruptible() else -1
+    try:
+        check(lib.kolo_ticket_wait(ticket, first, byref(done)))
+        if not done.value:
+            step = stepper(lib.kolo_ticket_wait, ticket)
+            wait(step, None, handle.operation_timeout_ms, lambda: name)
+        result = finish(ticket)
+    except BaseException:
+        handle.park(ticket, buffers)
+        handle.sweep()
+        raise
+    lib.kolo_ticket_release(ticket)
+    return result

@@ -1,0 +1,95 @@
+"""Waits that a signal interrupts: Python runs its handlers, and so raises KeyboardInterrupt, only between calls of
+its main thread."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from ctypes import byref, c_int
+from typing import Any, Callable
+
+from ._errors import DeadlineError, KoloError, check, last_error
+from ._library import library
+
+SLICE_MS = 100
+"""After at most this long a wait of the main thread looks for signals."""
+
+Step = Callable[[int], bool]
+"""Waits for at most so many milliseconds (negative: as long as the library does), and returns whether it is over."""
+
+
+def is_interruptible() -> bool:
+    """Whether the caller's thread is the one that handles signals."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def wait(step: Step, limit: float | None, default_ms: int, subject: Callable[[], str]) -> None:
+    """Waits until `step` says that it is over.
+
+    `limit` is in seconds; None: `default_ms`, where 0 is for ever. `subject` names what is waited for.
+    Errors: DeadlineError; those of `step`; KeyboardInterrupt, and whatever a handler of signals raises.
+    """
+    if limit is None and not is_interruptible():
+        step(-1)
+        return
+    total_ms = (default_ms or None) if limit is None else max(0.0, limit * 1000)
+    end = None if total_ms is None else time.monotonic() + total_ms / 1000
+    while True:
+        left_ms = None if end is None else max(0, math.ceil(1000 * (end - time.monotonic())))
+        if left_ms is None or (left_ms > SLICE_MS and is_interruptible()):
+            is_over = step(SLICE_MS)
+        else:
+            is_over = step(left_ms)
+        if is_over:
+            return
+        if left_ms == 0:
+            setting = "; operation_timeout sets this limit" if limit is None else ""
+            what = f"no result after {total_ms:.0f} ms although no peer is lost{setting}"
+            raise DeadlineError(f"{subject()}: {what}", verb="complete", tensor=subject(), what=what)
+
+
+def stepper(function: Callable[..., int], handle: Any) -> Step:
+    """The step of a wait in the C interface: `function(handle, timeout_ms, &done)`."""
+    done = c_int()
+    reference = byref(done)
+
+    def step(timeout_ms: int) -> bool:
+        check(function(handle, timeout_ms, reference))
+        return bool(done.value)
+
+    return step
+
+
+class _Call(threading.Thread):
+    """One call of the C interface in a thread of its own, which nobody waits for when the process ends."""
+
+    def __init__(self, function: Callable[..., int], arguments: tuple[Any, ...], keep: Any) -> None:
+        super().__init__(name="kolo call", daemon=True)
+        self._function = function
+        self._arguments = arguments
+        self._keep = keep
+        self.error: KoloError | None = None
+
+    def run(self) -> None:
+        status = self._function(*self._arguments)
+        if status:
+            self.error = last_error(status)  # The library keeps it for this thread.
+
+
+def call(runtime: Any, function: Callable[..., int], *arguments: Any, keep: Any = None) -> None:
+    """Makes a call that blocks and has no ticket. The main thread has it made by another thread, and leaves the
+    `runtime` meanwhile: Kolo tells a deadlock from a slow rank by the threads that could still call.
+
+    After an exception of a handler of signals, such as KeyboardInterrupt, the call goes on until the runtime leaves
+    the job; its arguments, and `keep`, stay alive.
+    """
+    if not is_interruptible():
+        check(function(*arguments))
+        return
+    thread = _Call(function, arguments, keep)
+    thread.start()
+    check(library().kolo_leave_thread(runtime))
+    thread.join()
+    if thread.error is not None:
+        raise thread.error

@@ -1,0 +1,573 @@
+"""What the ranks of the jobs in jobs_test.py do: `scenes.py NAME`. Each scene ends with an assertion, or well."""
+
+import asyncio
+import gc
+import itertools
+import os
+import pathlib
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import kolo  # noqa: E402  (the path comes first)
+
+NUMBERS = ("float32", "float64", "float16", "int32", "int64", "uint8", "int8")
+COMPLEX = ("complex64", "complex128")
+DTYPES_OF = {
+    "sum": NUMBERS + COMPLEX + ("bool",),
+    "average": NUMBERS + COMPLEX,
+    "min": NUMBERS + ("bool",),
+    "max": NUMBERS + ("bool",),
+    "prod": NUMBERS + ("bool",),
+    "bit_and": ("int32", "int64", "uint8", "int8", "bool"),
+    "bit_or": ("int32", "int64", "uint8", "int8", "bool"),
+    "bit_xor": ("int32", "int64", "uint8", "int8", "bool"),
+    "premul_sum": ("float32", "float64", "float16") + COMPLEX,
+}
+COMBINE = {
+    "sum": np.add,
+    "average": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "prod": np.multiply,
+    "bit_and": np.bitwise_and,
+    "bit_or": np.bitwise_or,
+    "bit_xor": np.bitwise_xor,
+    "premul_sum": np.add,
+}
+
+
+def contribution(rank, count, dtype):
+    """Small numbers, so that every sum and product of a few ranks is exact."""
+    values = (np.arange(count) * 7 + 3 * rank) % 4
+    return values.astype(dtype)
+
+
+def combined(op, ranks, count, dtype):
+    parts = [contribution(rank, count, dtype) for rank in range(ranks)]
+    if op == "premul_sum":
+        parts = [part * np.array(rank + 1, dtype) for rank, part in enumerate(parts)]
+    total = parts[0]
+    for part in parts[1:]:
+        total = COMBINE[op](total, part)
+    if op == "average":
+        total = (total / ranks).astype(dtype)  # Towards zero, as Kolo divides integers.
+    return total
+
+
+def same(result, expected):
+    assert result.dtype == expected.dtype and result.shape == expected.shape, (result, expected)
+    assert np.array_equal(result, expected), (result, expected)
+
+
+def groups_of(job):
+    """The job, and a group that counts its ranks backwards."""
+    yield job
+    yield job.split(0, key=-job.rank, name="backwards")
+
+
+def all_reduces(job):
+    for group in groups_of(job):
+        for op, dtypes in DTYPES_OF.items():
+            for dtype, count in itertools.product(dtypes, (0, 1, 4, 17)):
+                check_all_reduce(group, op, dtype, count)
+        check_all_reduce(group, "sum", "float32", 300_001)
+
+
+def check_all_reduce(group, op, dtype, count):
+    expected = combined(op, group.size, count, dtype)
+    scale = group.rank + 1.0 if op == "premul_sum" else 1.0
+    x = contribution(group.rank, count, dtype)
+    assert group.all_reduce(x.copy(), op, out=None, scale_before=scale) is not x
+    in_place = x.copy()
+    assert group.all_reduce(in_place, op, scale_before=scale) is in_place
+    same(in_place, expected)
+    x.flags.writeable = False
+    same(group.all_reduce(x, op, out=np.empty_like(x), scale_before=scale), expected)
+    ticket = group.all_reduce(x, op, out=np.empty_like(x), name=f"{op} {dtype} {count}", scale_before=scale, wait=False)
+    same(ticket.wait(), expected)
+    assert ticket.done()
+
+
+def collectives(job):
+    for group in groups_of(job):
+        for dtype, count in itertools.product(("float32", "int8", "complex128", "bool"), (0, 1, 5, 40_000)):
+            for wait in (True, False):
+                check_collectives(group, dtype, count, wait)
+        uneven(group)
+        lists(group)
+
+
+def check_collectives(group, dtype, count, wait):
+    rank, size = group.rank, group.size
+
+    def run(call, *arguments, **options):
+        return call(*arguments, **options) if wait else call(*arguments, wait=False, **options).wait()
+
+    parts = np.stack([contribution(each, count, dtype) for each in range(size)])
+    mine = parts[rank].copy()
+    root = size - 1
+    same(run(group.all_gather, mine), parts)
+    out = np.zeros((size, count), dtype)
+    out[rank] = mine
+    same(run(group.all_gather, out=out), parts)
+    gathered = run(group.gather, mine, root)
+    assert (gathered is None) == (rank != root)
+    if rank == root:
+        same(gathered, parts)
+    if rank == root:
+        same(run(group.scatter, parts, root), mine)
+    else:
+        same(run(group.scatter, root=root, out=np.empty(count, dtype)), mine)
+    same(run(group.broadcast, mine.copy() if rank == root else np.empty(count, dtype), root), parts[root])
+    mixed = np.stack([contribution(rank * size + each, count, dtype) for each in range(size)])
+    expected = np.stack([contribution(each * size + rank, count, dtype) for each in range(size)])
+    same(run(group.all_to_all, mixed), expected)
+    total = combined("sum", size, count, dtype)
+    for in_place in (True, False):
+        x = mine.copy()
+        result = run(group.reduce, x, root, out=None if in_place or rank != root else np.empty(count, dtype))
+        if rank == root:
+            same(result, total)
+        else:
+            assert result is None
+            same(x, mine)
+    whole = contribution(rank, count * size, dtype).reshape(size, count)
+    total = combined("sum", size, count * size, dtype).reshape(size, count)
+    same(run(group.reduce_scatter, whole), total[rank])
+    run(group.reduce_scatter, out=whole)
+    same(whole[rank], total[rank])
+
+
+def uneven(group):
+    """Parts of other sizes on each rank."""
+    rank, size = group.rank, group.size
+    counts = [3 * each for each in range(size)]
+    parts = [np.full(count, each, np.int64) for each, count in enumerate(counts)]
+    everything = np.concatenate(parts)
+    same(group.all_gather(parts[rank], counts=counts), everything)
+    gathered = group.gather(parts[rank], counts=counts)
+    if rank == 0:
+        same(gathered, everything)
+        same(group.scatter(everything, counts=counts), parts[0])
+    else:
+        same(group.scatter(counts=counts, out=np.empty(counts[rank], np.int64)), parts[rank])
+    same(group.reduce_scatter(everything.copy(), counts=counts), parts[rank] * size)
+    table = [[sender + 2 * receiver for receiver in range(size)] for sender in range(size)]
+    sent = np.concatenate([np.full(table[rank][each], 10 * rank + each) for each in range(size)])
+    got = np.concatenate([np.full(table[each][rank], 10 * each + rank) for each in range(size)])
+    same(group.all_to_all(sent, counts=table), got)
+    same(group.all_to_all(sent, counts=sum(table, [])), got)
+
+
+def lists(group):
+    """Several arrays at once."""
+    rank, size = group.rank, group.size
+    counts = (5, 0, 1000)
+    xs = [contribution(rank, count, "float32") for count in counts]
+    totals = [combined("sum", size, count, "float32") for count in counts]
+    for result, total in zip(group.all_reduce(xs, out=[np.empty_like(x) for x in xs]), totals):
+        same(result, total)
+    for result, x in zip(group.all_gather(xs), xs):
+        same(result[rank], x)
+    reduced = group.reduce([x.copy() for x in xs], size - 1, wait=False).wait()
+    assert (reduced is None) == (rank != size - 1)
+    stacks = [np.stack([x] * size) for x in xs]
+    for result, total in zip(group.reduce_scatter(stacks), totals):
+        same(result, total)
+    for result, count in zip(group.all_to_all(stacks), counts):
+        same(result, np.stack([contribution(each, count, "float32") for each in range(size)]))
+    for result in group.broadcast([np.full(count, rank) for count in counts], 1):
+        assert np.all(result == 1)
+    if rank == 0:
+        got = group.scatter(stacks)
+    else:
+        got = group.scatter(out=[np.empty(count, np.float32) for count in counts])
+    for result, count in zip(got, counts):
+        same(result, contribution(0, count, "float32"))
+
+
+def gradients(job):
+    for options in ({}, {"op": "sum"}, {"wire_dtype": "bfloat16"}, {"divisor": "samples"}):
+        weight = np.full((3, 4), job.rank, np.float32)
+        spec = {"weight": weight, "bias": kolo.Gradient((5,)), "scale": kolo.Gradient((), "float32")}
+        held = job.register_gradients(f"model {options}", spec, **options)
+        assert held.names == ("weight", "bias", "scale") and len(held) == 3
+        for step in range(1, 4):
+            if "divisor" in options:
+                held.set_samples(1 + 2 * job.rank)
+            weight[:] = job.rank + step
+            held["bias"][:] = 2 * job.rank
+            held[2][()] = 1
+            held.ready("weight")
+            held.ready(-1)
+            if job.rank == 0 and not options:
+                held.absent("bias")
+            else:
+                held.ready(1)
+            held.wait()
+            ranks = np.arange(job.size)
+            weights = 2 * ranks + 1 if "divisor" in options else np.ones(job.size)
+            divisor = 1 if options.get("op") == "sum" else weights.sum()
+            same(weight, np.full((3, 4), (weights * (ranks + step)).sum() / divisor, np.float32))
+            same(held["bias"], np.full(5, (weights * 2 * ranks).sum() / divisor, np.float32))
+            assert held["scale"].shape == ()
+        assert held.plan["gradients"] == 3 and held.statistics["too_large"] == 0
+    for bad in (lambda: held[7], lambda: held["nothing"], lambda: held.ready("nothing")):
+        try:
+            bad()
+        except (kolo.UsageError, IndexError):
+            continue
+        raise AssertionError("a gradient that does not exist")
+    bias = held["bias"]
+    del held
+    gc.collect()
+    bias[:] = 1  # The array keeps the set.
+
+
+def compression(job):
+    rng = np.random.default_rng(7)
+    grads = job.register_gradients("sparse", {"w": kolo.Gradient((128, 64))}, compression="topk(0.1)")
+    for _ in range(3):
+        grads["w"][:] = rng.standard_normal((128, 64))
+        grads.ready(0)
+        grads.wait()
+    state = grads.save_compression()
+    norm = grads.residual_norm("w")
+    grads.load_compression(state)
+    grads.remap_compression([state] * job.size)
+    grads.drop_residuals()
+    grads.flush_residuals()
+    assert isinstance(grads.flags("w"), kolo.GradientFlags)
+    assert isinstance(state, bytes) and norm >= -1
+
+
+def rows(job):
+    indices = np.array([2, job.rank, 2])
+    values = np.ones((3, 4), np.float32)
+    expected = np.zeros((100_000, 4), np.float32)
+    expected[2] += 2 * job.size
+    for rank in range(job.size):
+        expected[rank] += 1
+    for exchange, result in itertools.product(("rows", "table"), ("rows", "table", "auto")):
+        if (exchange, result) == ("table", "rows"):
+            continue  # A table does not tell which rows it has.
+        got = job.sparse_all_reduce(indices, values, len(expected), exchange=exchange, result=result)
+        table = np.zeros_like(expected)
+        got.add_to(table)
+        same(table, expected)
+        assert got.is_table == (result == "table" or (result == "auto" and exchange == "table"))
+    assert got.is_table
+    kept = got.rows
+    del got
+    gc.collect()
+    same(kept, expected)  # The array keeps the memory.
+    none = np.empty(0, np.int64)
+    empty = job.sparse_all_reduce(none, np.empty((0, 4), np.float32), 10, exchange="rows", result="rows")
+    assert empty.rows.shape == (0, 4) and len(empty.indices) == 0
+
+
+def messages(job):
+    peer = 1 - job.rank
+    if job.rank > 1:
+        return
+    for count in (0, 3, 100_000):
+        x = np.arange(count, dtype=np.int32)
+        ticket = job.send(x + job.rank, peer, tag=count, wait=False)
+        got = np.empty(count + 2, np.int32)
+        assert job.recv(got, tag=count) == (peer, count)
+        same(got[:count], x + peer)
+        ticket.wait()
+    ticket = job.recv(np.empty(3), peer, 9, wait=False)
+    job.send(bytes(24), peer, 8)
+    job.send(np.ones(3), peer, 9)
+    assert ticket.wait().source == peer
+    assert job.recv(bytearray(24), peer, 8).count == 24
+
+
+def groups(job):
+    with job.split(job.rank % 2, name="halves") as half:
+        assert half.ranks_of_job == tuple(range(job.rank % 2, job.size, 2)) and half.name == "halves"
+        half.barrier()
+    node = job.node_group(name="node")
+    assert node.size == job.local_size and node.rank == job.local_rank
+    cross = job.cross_group()
+    assert cross.size == job.num_nodes
+    assert job.split(None) is None
+    mine = job.group([job.rank])
+    same(mine.all_reduce(np.ones(2)), np.ones(2))
+    last = job.size - 1
+    if job.rank == last:
+        time.sleep(0.1)
+    assert 0 <= job.join() <= last
+    assert job.network_bytes_sent >= 0 and job.setting("fusion_bytes") == "4M" and "=" in job.link_costs
+    del half, node, cross, mine
+    gc.collect()
+    job.barrier()
+
+
+def arena(job):
+    x = job.allocate((100, 10), "float32")
+    x[:] = job.rank
+    job.all_reduce(x)
+    y = x[50:]
+    del x
+    gc.collect()
+    assert np.all(y == sum(range(job.size)))
+    assert job.allocate(0).shape == (0,) and job.allocate((), "int64").shape == ()
+    try:
+        job.allocate(1 << 50, "uint8")
+    except kolo.ResourceError as error:
+        assert "group_arena_bytes" in str(error), error
+    job.close()
+    job.close()
+    y[:] = 1  # Memory outlives the job.
+    try:
+        job.all_reduce(y)
+    except kolo.ShutdownError:
+        return
+    raise AssertionError("a closed job")
+
+
+def mismatch(job):
+    count = 3 if job.rank == 1 else 2
+    for collective in ("all_reduce", "broadcast"):
+        try:
+            getattr(job, collective)(np.ones(count), name="gradient 7")
+        except kolo.MismatchError as error:
+            assert "'gradient 7'" in error.what and "rank 1" in error.what and error.verb == "agree", vars(error)
+            assert error.exit_status == 76 and error.status == kolo.Status.MISMATCH
+        else:
+            raise AssertionError("no mismatch")
+    job.all_reduce(np.ones(2), name="gradient 8")
+
+
+def misuse(job):
+    x = np.ones((job.size, 4))
+    for wrong in (
+        lambda: job.all_reduce(x, "mean"),
+        lambda: job.all_reduce(x.T),
+        lambda: job.all_reduce(x, out=np.ones(3)),
+        lambda: job.all_reduce(x, out=np.ones((job.size, 4), np.float32)),
+        lambda: job.all_reduce(x.reshape(-1)[:-1], out=x.reshape(-1)[1:]),
+        lambda: job.all_reduce(x.astype(bool), "average"),
+        lambda: job.all_reduce([x, x.astype(int)]),
+        lambda: job.all_reduce([]),
+        lambda: job.broadcast(x, root=99),
+        lambda: job.reduce_scatter(x[0]),
+        lambda: job.all_gather(x, counts=[1] * job.size),
+        lambda: job.all_gather(),
+        lambda: job.all_to_all(np.ones(job.size * 2 + 1)),
+        lambda: job.send(x, 99),
+        lambda: job.send(x, 0, tag=-1),
+        lambda: job.recv(b"abc", 0),
+        lambda: job.register_gradients("wrong", {"a": x.T}),
+        lambda: job.sparse_all_reduce(np.zeros(1, np.int32), x[:1], 10),
+        lambda: job.sparse_all_reduce(np.array([10]), x[:1], 10, name="rows"),
+        lambda: kolo.open(rank=1),
+    ):
+        try:
+            wrong()
+        except kolo.UsageError:
+            continue
+        raise AssertionError("no error")
+    for options in ({"fusion_bites": "4M"}, {"fusion_bytes": "lots"}):
+        try:
+            kolo.open(**options)
+        except (kolo.UsageError, kolo.ConfigError) as error:
+            assert "fusion_bytes" in str(error), error
+            continue
+        raise AssertionError("no error")
+    job.barrier()
+
+
+def dropped(job):
+    """Operations whose tickets and arrays nobody holds."""
+    pending = []
+    for i in range(20):
+        job.all_reduce(np.full(10_000, float(i)), name=f"dropped {i}", wait=False)
+        pending.append(job.all_reduce(np.full(10_000, float(i)), name=f"held {i}", wait=False))
+    job.send(np.full(50_000, 7.0), (job.rank + 1) % job.size, wait=False)
+    gc.collect()
+    noise = [np.full(10_000, -1.0) for _ in range(50)]
+    got = np.empty(50_000)
+    job.recv(got, (job.rank - 1) % job.size)
+    assert np.all(got == 7) and noise
+    for i, ticket in enumerate(pending):
+        same(ticket.wait(), np.full(10_000, float(i * job.size)))
+    job.barrier()
+    job._handle.sweep()
+    gc.collect()
+
+
+def awaited(job):
+    async def one(i):
+        ticket = job.all_reduce(np.full(3, i), name=f"task {i}", wait=False)
+        first, second = await asyncio.gather(waited(ticket), waited(ticket))
+        assert first is second
+        same(first, np.full(3, i * job.size))
+
+    async def waited(ticket):
+        return await ticket
+
+    async def every():
+        await asyncio.gather(*(one(i) for i in range(10)))
+
+    asyncio.run(every())
+
+
+def threads(job):
+    errors = []
+
+    def work(index):
+        try:
+            for _ in range(20):
+                same(job.all_reduce(np.full(8, index), name=f"thread {index}"), np.full(8, index * job.size))
+        except BaseException as error:
+            errors.append(error)
+
+    workers = [threading.Thread(target=work, args=(index,)) for index in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not errors, errors
+
+
+def forked(job):
+    """A child process that ends leaves the job alone."""
+    held = job.allocate(10)
+    child = os.fork()
+    if child == 0:
+        del held, job
+        gc.collect()
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    job.all_reduce(held)
+
+
+def early(job):
+    """The last rank closes the job while the others wait for it."""
+    try:
+        if job.rank == job.size - 1:
+            job.close()
+        job.all_reduce(np.ones(3), name="gradient 7")
+    except kolo.MismatchError as error:
+        print("noticed:", error)
+
+
+# Waits, each with what its peers do not do.
+WAITS = {
+    "all_reduce": lambda job: job.all_reduce(np.ones(3)),
+    "ticket": lambda job: job.all_reduce(np.ones(3), wait=False).wait(),
+    "recv": lambda job: job.recv(np.ones(3), 1),
+    "barrier": lambda job: job.barrier(),
+    "register": lambda job: job.register_gradients("model", {"a": np.ones(3)}),
+    "split": lambda job: job.split(0),
+    "close": lambda job: job.close(),
+}
+
+
+def interrupted(job):
+    """Rank 0 is interrupted; the others learn it from a call of their own."""
+    for_whom = sys.argv[2]
+    if job.rank == 0:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        WAITS[for_whom](job)
+        raise AssertionError("not interrupted")
+    try:
+        job.recv(np.empty(1), 0, tag=77)
+    except kolo.PeerLostError as error:
+        assert error.peer == 0 and "KeyboardInterrupt" in str(error), error
+        print("heard of it", flush=True)
+        raise
+
+
+def lost(job):
+    """Somebody kills the last rank."""
+    x = np.ones(1000)
+    job.all_reduce(x)
+    print("in the middle", flush=True)
+    for _ in range(10**9):
+        job.all_reduce(x)
+
+
+def deadline(job):
+    if job.rank == 0:
+        for call in (lambda: job.recv(np.empty(1), 1, wait=False).wait(0.05), lambda: WAITS["recv"](job)):
+            try:
+                call()
+            except kolo.DeadlineError as error:
+                print("late:", error)
+                continue
+            raise AssertionError("no deadline")
+        job.send(np.ones(1), 1)
+        return
+    ticket = job.recv(np.empty(1), 0, wait=False)
+    while not ticket.done():
+        try:
+            ticket.wait()
+        except kolo.DeadlineError:
+            continue  # It may be waited for again.
+    job.send(np.ones(1), 0)
+    job.send(np.ones(3), 0)
+
+
+def main():
+    name = sys.argv[1]
+    if name == "open_only":
+        kolo.open().all_reduce(np.ones(3))  # Nobody closes it.
+        return
+    if name == "uncaught":
+        job = kolo.open()
+        if job.rank == 1:
+            raise RuntimeError("no more data")
+        job.recv(np.empty(1), 1)
+    if name == "stored":
+        stored()
+        return
+    with kolo.open(fusion_bytes="4M") as job:
+        for each in name.split(","):
+            globals()[each](job)
+
+
+class FileStore:
+    """Values as files of a folder."""
+
+    def __init__(self, folder):
+        self._folder = pathlib.Path(folder)
+
+    def set(self, key, value):
+        path = self._folder / key.encode().hex()
+        path.with_suffix(".new").write_bytes(value)
+        path.with_suffix(".new").rename(path)
+
+    def get(self, key, timeout):
+        end = time.monotonic() + timeout
+        path = self._folder / key.encode().hex()
+        while not path.exists():
+            if time.monotonic() > end:
+                raise TimeoutError(key)
+            time.sleep(0.005)
+        return path.read_bytes()
+
+
+def stored():
+    rank, size = int(os.environ["SCENE_RANK"]), 2
+    for job in ("first", "second"):
+        with kolo.open(store=FileStore(sys.argv[2]), rank=rank, world_size=size, job=job) as runtime:
+            same(runtime.all_reduce(np.ones(2)), np.full(2, float(size)))
+    try:
+        kolo.open(store=object(), rank=rank, world_size=size)
+    except kolo.KoloError as error:
+        assert isinstance(error.__cause__, AttributeError), error.__cause__
+        return
+    raise AssertionError("no store")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Finds a Python with NumPy for the tests of this folder, and the library that they load.
+
+A test file is called as `NAME.py`, or as `NAME.py LIBRARY mpi=1 ucx=1` if it starts jobs. It imports this file first.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+PACKAGE = pathlib.Path(__file__).resolve().parents[1]
+ROOT = PACKAGE.parent
+
+
+def has_numpy(python):
+    try:
+        return subprocess.run([python, "-c", "import numpy"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def enter_python_with_numpy():
+    """Goes on in a Python that has NumPy: this one, or the system's. Ends with 77 and the reason without one."""
+    if has_numpy(sys.executable):
+        return
+    for python in ("/usr/bin/python3", "/usr/local/bin/python3"):
+        if has_numpy(python):
+            os.execv(python, [python, "-B", *sys.argv])
+    print("skipped: no Python with NumPy was found; on Debian the package python3-numpy has it")
+    sys.exit(77)
+
+
+def main():
+    """Runs the tests of the calling file; 77 if there was nothing to run."""
+    program = unittest.main(argv=[sys.argv[0], "-v"], exit=False)
+    if not program.result.wasSuccessful():
+        sys.exit(1)
+    if len(program.result.skipped) == program.result.testsRun:
+        print("skipped:", *{reason for _, reason in program.result.skipped})
+        sys.exit(77)
+
+
+sys.path.insert(0, str(PACKAGE))
