@@ -24,20 +24,20 @@ std::vector<std::string_view> dtypes_of(ReduceOp op) {
 
 void check_reduction(std::string_view name, const Reduction& reduction, DType dtype) {
   const auto& [op, scales] = reduction;
+  const auto whose = [&] { return name.empty() ? "" : fmt::format("'{}': ", name); };
   if (!takes(op, dtype)) {
-    throw UsageError(fmt::format("'{}': {} does not take {}, only {}", name, to_string(op),
+    throw UsageError(fmt::format("{}{} does not take {}, only {}", whose(), to_string(op),
                                  to_string(dtype), fmt::join(dtypes_of(op), ", ")));
   }
   if (scales == Scales()) return;
   if (!is_float(dtype) && !is_complex(dtype)) {
     throw UsageError(
-        fmt::format("'{}': elements of {} cannot be scaled, only floating-point and "
-                    "complex ones",
-                    name, to_string(dtype)));
+        fmt::format("{}elements of {} cannot be scaled, only floating-point and complex ones",
+                    whose(), to_string(dtype)));
   }
   if (!std::isfinite(scales.before) || !std::isfinite(scales.after)) {
-    throw UsageError(fmt::format("'{}': the scales {} before and {} after are not both finite",
-                                 name, scales.before, scales.after));
+    throw UsageError(fmt::format("{}the scales {} before and {} after are not both finite", whose(),
+                                 scales.before, scales.after));
   }
 }
 

@@ -15,9 +15,9 @@
 namespace kolo {
 namespace {
 
-std::string refusal(const Reduction& reduction, DType dtype) {
+std::string refusal(const Reduction& reduction, DType dtype, std::string_view name = "x") {
   try {
-    check_reduction("x", reduction, dtype);
+    check_reduction(name, reduction, dtype);
   } catch (const UsageError& e) {
     return e.what();
   }
@@ -117,6 +117,9 @@ TEST(Reductions, RefuseAllElseByName) {
   EXPECT_THAT(
       refusal(ReduceOp::kPremulSum, DType::kInt8),
       testing::HasSubstr("only float32, float64, float16, bfloat16, complex64, complex128"));
+  EXPECT_THAT(refusal(ReduceOp::kMin, DType::kComplex64, ""),
+              testing::AllOf(testing::HasSubstr("min does not take complex64"),
+                             testing::Not(testing::HasSubstr("''"))));
 }
 
 TEST(Reductions, ScaleFloatingPointAndComplexElementsOnly) {
