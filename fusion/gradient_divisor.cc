@@ -56,7 +56,14 @@ void GradientDivisor::contribute(std::size_t gradient) const {
 }
 
 void GradientDivisor::divide() const {
-  for (std::size_t i = 0; i + 1 < views_.size(); ++i) multiply(views_[i], factor(weights()[i]));
+  for (std::size_t i = 0; i + 1 < views_.size(); ++i) divide(i);
+}
+
+void GradientDivisor::divide(std::size_t gradient) const {
+  const double by = factor(weights()[gradient]);
+  if (by == 1) return;
+  multiply(views_[gradient], by);
+  weights()[gradient] = 1;
 }
 
 double GradientDivisor::factor(double average_weight) const {

@@ -39,6 +39,8 @@ class GradientDivisor {
   void lacks(std::size_t gradient) const { weights()[gradient] = 0; }
   /// Makes averages over all ranks those over the weights of an iteration that is over.
   void divide() const;
+  /// The same for one gradient, which is then divided for good.
+  void divide(std::size_t gradient) const;
 
  private:
   double* weights() const { return static_cast<double*>(views_.back().data); }

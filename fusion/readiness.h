@@ -17,6 +17,8 @@ class Readiness {
   /// one missing; the bucket then starts to count for the next iteration.
   std::optional<std::size_t> mark(std::size_t gradient);
 
+  std::size_t bucket_of(std::size_t gradient) const { return bucket_of_[gradient]; }
+
  private:
   std::vector<std::size_t> bucket_of_;
   std::vector<std::size_t> size_, missing_;  // gradients, by bucket

@@ -77,6 +77,11 @@ void GradientSet::wait(NativeStream stream) {
     fail_late();
 }
 
+void GradientSet::wait(std::size_t index) {
+  owner_->check_free();
+  if (!group_->wait_for(index, owner_->options().operation_timeout, &owner_->driver())) fail_late();
+}
+
 void GradientSet::fail_late() const {
   const auto timeout = owner_->options().operation_timeout;
   throw KoloError({.code = ErrorCode::kTimeout,

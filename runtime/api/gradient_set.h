@@ -22,7 +22,7 @@ class MemberState;
 /// A set of gradients that are summed together in every iteration.
 ///
 /// Threads: `ready` or `absent` from any thread, once per gradient and iteration; `wait` from one
-///          thread.
+///          thread at a time.
 /// Errors:  a set that has failed stays failed: every later call throws its error. After a mismatch
 ///          or a stall all ranks may register it again; after any other failure the job is over.
 class GradientSet {
@@ -91,6 +91,14 @@ class GradientSet {
   /// For device memory: blocks until all work is enqueued on the device, and makes `stream` wait
   /// for the combined values. Gradients in host memory are complete on return.
   void wait(NativeStream stream);
+
+  /// Blocks until gradient `index` of this iteration holds the combined value, so that an update
+  /// can go layer by layer. Mark all gradients first, and end the iteration by `wait()`: until that
+  /// returns, the memory may be read, not written. In any order, as often as wanted; returns at
+  /// once for a gradient that is complete already. See the option `priority`.
+  ///
+  /// Errors: as `wait()`; UsageError also for a wrong index.
+  void wait(std::size_t index);
 
   /// The plan in force. With compression "auto" it may change once, after the 20th iteration.
   PlanSummary plan() const;

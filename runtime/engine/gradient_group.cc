@@ -166,6 +166,14 @@ bool GradientGroup::wait(std::chrono::milliseconds timeout, Driver* driver) {
   return true;
 }
 
+bool GradientGroup::wait_for(std::size_t gradient, std::chrono::milliseconds timeout,
+                             Driver* driver) {
+  check(gradient < size_, "no gradient has this index");
+  if (!iterations_.wait_for(gradient, timeout, driver)) return false;
+  if (divisor_) divisor_->divide(gradient);
+  return true;
+}
+
 void GradientGroup::set_samples(double samples) {
   check(divisor_.has_value(), "set_samples() is for sets whose divisor is samples");
   divisor_->set_samples(samples);

@@ -135,6 +135,9 @@ class GradientGroup final : public BucketOwner {
   }
   /// See `GradientIterations::wait`; then divides by weights.
   bool wait(std::chrono::milliseconds timeout, Driver* driver = nullptr);
+  /// See `GradientIterations::wait_for`, with the errors of `GradientSet::wait`; then divides this
+  /// gradient by its weight.
+  bool wait_for(std::size_t gradient, std::chrono::milliseconds timeout, Driver* driver = nullptr);
   /// As `GradientSet::set_samples`, with its errors.
   void set_samples(double samples);
   const BufferView& view(std::size_t index) const { return views_[index]; }

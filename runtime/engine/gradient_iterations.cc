@@ -95,30 +95,25 @@ void GradientIterations::end_marking() {
 }
 
 bool GradientIterations::wait(std::chrono::milliseconds timeout, Driver* driver) {
-  return wait_for(finished_, timeout, driver);
+  return wait_until_all(finished_, timeout, driver);
 }
 
 bool GradientIterations::wait(std::chrono::milliseconds timeout, NativeStream stream,
                               Driver* driver) {
   check(events_.has_device(), "wait() on a stream is for gradients in device memory");
-  if (!wait_for(enqueued_, timeout, driver)) return false;
+  if (!wait_until_all(enqueued_, timeout, driver)) return false;
   events_.await_all(stream);
   return true;
 }
 
-bool GradientIterations::wait_for(const std::atomic<std::size_t>& progress,
-                                  std::chrono::milliseconds timeout, Driver* driver) {
+bool GradientIterations::wait_until_all(const std::atomic<std::size_t>& progress,
+                                        std::chrono::milliseconds timeout, Driver* driver) {
   const TimePoint now = std::chrono::steady_clock::now();
   std::size_t target = 0;
   {
     const MutexLock lock(mutex_);
-    if (!error_ && marks_ < size_) {
-      throw UsageError(
-          fmt::format("wait() before ready() for {} of set '{}'", unmarked_names(), name_));
-    }
+    begin_waiting(now);
     target = target_;
-    prompt_waits_.waits(now);
-    step_times_.begin_wait();
   }
   const auto settled = [&] {
     return failed() || progress.load(std::memory_order_acquire) >= target;
@@ -139,6 +134,51 @@ bool GradientIterations::wait_for(const std::atomic<std::size_t>& progress,
   step_times_.end_step();
   begin_next();
   return true;
+}
+
+bool GradientIterations::wait_for(std::size_t gradient, std::chrono::milliseconds timeout,
+                                  Driver* driver) {
+  const TimePoint now = std::chrono::steady_clock::now();
+  {
+    const MutexLock lock(mutex_);
+    begin_waiting(now);
+    if (error_) throw KoloError(*error_);
+    if (is_combined(gradient)) {
+      step_times_.pause_wait();
+      return true;
+    }
+    awaited_ = gradient;
+    awaited_is_over_.store(false, std::memory_order_relaxed);
+  }
+  const auto settled = [&] { return failed() || awaited_is_over_.load(std::memory_order_acquire); };
+  bool in_time = false;
+  {
+    const Waiting waiting(waiters_);
+    in_time = wait_until(deadline_after(timeout, now), driver, settled, mutex_, changed_);
+  }
+  const MutexLock lock(mutex_);
+  awaited_.reset();
+  if (error_) throw KoloError(*error_);
+  if (!in_time) return false;
+  step_times_.pause_wait();
+  if (timeline_) {
+    timeline_->wait(name_, {.began = now, .ended = std::chrono::steady_clock::now()});
+  }
+  return true;
+}
+
+bool GradientIterations::is_combined(std::size_t gradient) const {
+  if (!is_over_[readiness_->bucket_of(gradient)]) return false;
+  return size_ == gradients_.size() || is_over_[readiness_->bucket_of(size_)];
+}
+
+void GradientIterations::begin_waiting(TimePoint now) {
+  if (!error_ && marks_ < size_) {
+    throw UsageError(
+        fmt::format("wait() before ready() for {} of set '{}'", unmarked_names(), name_));
+  }
+  prompt_waits_.waits(now);
+  step_times_.begin_wait();
 }
 
 bool GradientIterations::all_enqueued() const {
@@ -178,6 +218,8 @@ void GradientIterations::plan(Plan dense) {
   dense_ = dense.buckets.size();
   compressed_.append_to(dense);
   readiness_.emplace(dense);
+  // If an iteration is under way, all its buckets are over.
+  is_over_.assign(dense.buckets.size(), true);
 }
 
 void GradientIterations::begin() {
@@ -240,6 +282,7 @@ void GradientIterations::begin_next() {
   if (mark_order_) mark_order_->begin_iteration();
   // Until now they are those of the iteration that is over.
   if (spans_.size() != dense_) spans_.assign(dense_, {});
+  is_over_.assign(is_over_.size(), false);
   ended_ = target_;
   target_ += dense_ + compressed_.size() + (ends_with_vote_ ? 1 : 0);
 }
@@ -263,7 +306,7 @@ void GradientIterations::bucket_enqueued() {
 
 bool GradientIterations::bucket_finished(std::size_t index) {
   if (index >= CompressedSet::kFirst) compressed_.finished(index, std::chrono::steady_clock::now());
-  bool is_over = false, is_vote_left = false;
+  bool is_due = false, is_vote_left = false;
   {
     const MutexLock lock(mutex_);
     if (timeline_ && index < CompressedSet::kFirst) {
@@ -272,10 +315,17 @@ bool GradientIterations::bucket_finished(std::size_t index) {
     const bool is_on_host = index >= CompressedSet::kFirst || !events_.is_on_device(index);
     if (is_on_host) ++enqueued_;
     ++finished_;
-    is_over = finished_ == target_;
+    is_due = finished_ == target_;
+    const std::size_t bucket =
+        index >= CompressedSet::kFirst ? dense_ + (index - CompressedSet::kFirst) : index;
+    is_over_[bucket] = true;
+    if (awaited_ && is_combined(*awaited_)) {
+      awaited_is_over_.store(true, std::memory_order_release);
+      is_due = true;
+    }
     is_vote_left = ends_with_vote_ && finished_ + 1 == target_;
   }
-  if (is_over) changed_.notify_all();
+  if (is_due) changed_.notify_all();
   return is_vote_left;
 }
 

@@ -64,6 +64,9 @@ class GradientIterations {
   /// time-out.
   bool wait(std::chrono::milliseconds timeout, Driver* driver = nullptr);
   bool wait(std::chrono::milliseconds timeout, NativeStream stream, Driver* driver = nullptr);
+  /// See `GradientSet::wait` of one gradient: waits for it and for the weights, if there are any.
+  bool wait_for(std::size_t gradient, std::chrono::milliseconds timeout, Driver* driver = nullptr)
+      KOLO_EXCLUDES(mutex_);
   /// Whether `wait` on a stream would return at once.
   bool all_enqueued() const KOLO_EXCLUDES(mutex_);
 
@@ -114,8 +117,12 @@ class GradientIterations {
 
  private:
   /// Waits until `progress` has counted the parts of this iteration, then ends it.
-  bool wait_for(const std::atomic<std::size_t>& progress, std::chrono::milliseconds timeout,
-                Driver* driver) KOLO_EXCLUDES(mutex_);
+  bool wait_until_all(const std::atomic<std::size_t>& progress, std::chrono::milliseconds timeout,
+                      Driver* driver) KOLO_EXCLUDES(mutex_);
+  /// Its bucket is over in this iteration, and that of the weights.
+  bool is_combined(std::size_t gradient) const KOLO_REQUIRES(mutex_);
+  /// A thread is about to wait. Errors: UsageError for gradients that are not marked.
+  void begin_waiting(TimePoint now) KOLO_REQUIRES(mutex_);
   void take(std::size_t gradient, MarkCall call) KOLO_REQUIRES(mutex_);
   std::optional<ReadyBucket> count(std::size_t gradient) KOLO_REQUIRES(mutex_);
   void begin_next() KOLO_REQUIRES(mutex_);
@@ -133,6 +140,8 @@ class GradientIterations {
   mutable Mutex mutex_;
   ConditionVariable changed_;
   std::optional<Readiness> readiness_ KOLO_GUARDED_BY(mutex_);  // dense buckets, then compressed
+  std::vector<bool> is_over_ KOLO_GUARDED_BY(mutex_);  // in this iteration, by bucket as above
+  std::optional<std::size_t> awaited_ KOLO_GUARDED_BY(mutex_);  // gradient, by `wait_for`
   std::size_t dense_ KOLO_GUARDED_BY(mutex_) = 0;               // buckets
   std::vector<Timeline::Span> spans_ KOLO_GUARDED_BY(mutex_);   // of dense ones, this iteration
   std::vector<MarkCall> calls_ KOLO_GUARDED_BY(mutex_);         // in this iteration, by gradient
@@ -150,6 +159,7 @@ class GradientIterations {
   // Written under the lock, read also without.
   std::atomic<std::size_t> enqueued_{0};  // parts, over all iterations
   std::atomic<std::size_t> finished_{0};
+  std::atomic<bool> awaited_is_over_{false};
   std::atomic<bool> has_failed_{false};
   std::atomic<int> waiters_{0};
 };

@@ -25,13 +25,19 @@ void StepTimes::begin_wait() {
   if (clock_ != nullptr && !wait_began_) wait_began_ = clock_->now();
 }
 
+void StepTimes::pause_wait() {
+  const auto began = std::exchange(wait_began_, std::nullopt);
+  if (clock_ != nullptr && began) paused_wait_ += clock_->now() - *began;
+}
+
 void StepTimes::end_step() {
   const auto waited_since = std::exchange(wait_began_, std::nullopt);
+  const Duration waited_before = std::exchange(paused_wait_, Duration{0});
   if (clock_ == nullptr) return;
   const TimePoint now = clock_->now();
   if (step_began_ && waited_since) {
     steps_us_.push_back(to_us(now - *step_began_));
-    waits_us_.push_back(to_us(now - *waited_since));
+    waits_us_.push_back(to_us(waited_before + (now - *waited_since)));
   }
   step_began_ = now;
 }

@@ -16,8 +16,10 @@ class StepTimes {
   /// outlives `take`.
   void start(const Clock& clock) { clock_ = &clock; }
 
-  /// `wait` is called; of several calls in one iteration the first one counts.
+  /// `wait` is called; of several calls without a pause the first one counts.
   void begin_wait();
+  /// The wait goes on later in this iteration; the time until then does not count as one.
+  void pause_wait();
   /// The last `wait` of an iteration returns.
   void end_step();
 
@@ -29,6 +31,7 @@ class StepTimes {
  private:
   const Clock* clock_ = nullptr;  // null while times are not noted
   std::optional<TimePoint> step_began_, wait_began_;
+  Duration paused_wait_{0};  // before the last pause
   std::vector<double> steps_us_, waits_us_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
+#include <utility>
 
 #include "comm/base/clock.h"
 #include "comm/base/wait_policy.h"
@@ -47,8 +49,12 @@ class PromptWaits {
   /// The call that marked the last gradient returns. Its own time does not count: it may have
   /// summed a bucket.
   void goes_on(TimePoint now) { went_on_ = now; }
-  /// The thread waits.
-  void waits(TimePoint now) { expected_ = now - went_on_ < kHandOver; }
+  /// The thread waits. Only the first wait after `goes_on` counts.
+  void waits(TimePoint now) {
+    if (const auto since = std::exchange(went_on_, std::nullopt)) {
+      expected_ = now - *since < kHandOver;
+    }
+  }
 
   bool expected() const { return expected_; }
 
@@ -56,7 +62,7 @@ class PromptWaits {
   /// To hand work to another thread takes 5 to 20 us, so a wait that comes sooner finds it undone.
   static constexpr std::chrono::microseconds kHandOver{20};
 
-  TimePoint went_on_{};
+  std::optional<TimePoint> went_on_;
   bool expected_ = false;
 };
 

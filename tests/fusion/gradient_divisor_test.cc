@@ -66,6 +66,21 @@ TEST(GradientDivisor, MultipliesBySamplesAndDividesByTheirAverage) {
   EXPECT_THAT(pair.second, ElementsAre(20, 25));
 }
 
+TEST(GradientDivisor, DividesAGradientOnce) {
+  for (const Divisor divisor : {Divisor::kContributingRanks, Divisor::kSamples}) {
+    DividedPair pair(divisor);
+    pair.weights = {0.5, 1.0 / 3};
+    const float factor = divisor == Divisor::kSamples ? 2.0F : 1.5F;  // Of 1.5 ranks, which are 2.
+    pair.divisor.divide(0);
+    pair.divisor.divide(0);
+    EXPECT_THAT(pair.first, ElementsAre(factor, 2 * factor, 3 * factor));
+    EXPECT_THAT(pair.second, ElementsAre(4, 5));
+    pair.divisor.divide();
+    EXPECT_THAT(pair.first, ElementsAre(factor, 2 * factor, 3 * factor));
+    EXPECT_THAT(pair.second, ElementsAre(12, 15));
+  }
+}
+
 TEST(GradientDivisor, TakesNothingOfARankWithoutSamples) {
   DividedPair pair(Divisor::kSamples);
   pair.first = {kNaN, kNaN, kNaN};

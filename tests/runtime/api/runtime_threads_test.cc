@@ -224,6 +224,41 @@ TEST_P(RuntimeThreads, AveragesGradientsThatSeveralThreadsMark) {
   EXPECT_THAT(hashes.all(), Each(hashes.all()[0]));
 }
 
+// Layer by layer, first to last, as an update would; now and then the engine has time to finish
+// some before they are asked for.
+TEST_P(RuntimeThreads, WaitsForGradientsOneByOne) {
+  RuntimeJob job(GetParam(), test_options());
+  run_ranks(job.size(), [&](const RankRun& run) {
+    Options options = job.options();
+    options.fusion_bytes = 4096;
+    Runtime runtime = job.join(run.rank(), options);
+    constexpr std::size_t kGradients = 20;
+    std::vector<GradientSpec> specs;
+    for (std::size_t i = 0; i < kGradients; ++i) {
+      specs.push_back({.name = "g" + std::to_string(i), .shape = {300 + i}});
+    }
+    GradientSet set = runtime.register_gradients("model", specs);
+    require(set.plan().buckets > 2, "several buckets");
+    for (int iteration = 0; iteration < 20; ++iteration) {
+      for (std::size_t g = kGradients; g-- > 0;) {
+        std::fill_n(static_cast<float*>(set.view(g).data), specs[g].shape[0],
+                    static_cast<float>(runtime.rank() * 2 + iteration));
+        set.ready(g);
+      }
+      if (iteration % 5 == 4) set.wait(kGradients - 1);
+      for (std::size_t g = 0; g < kGradients; ++g) {
+        set.wait(g);
+        const auto* values = static_cast<const float*>(set.view(g).data);
+        const auto expected = static_cast<float>(runtime.world_size() - 1 + iteration);
+        require(std::all_of(values, values + specs[g].shape[0],
+                            [=](float value) { return value == expected; }),
+                "gradient " + std::to_string(g) + " is " + std::to_string(values[0]));
+      }
+      set.wait();
+    }
+  });
+}
+
 // The weights go with the last mark, whichever thread makes it.
 TEST_P(RuntimeThreads, DividesGradientsThatSeveralThreadsMarkByTheirWeights) {
   RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {

@@ -125,6 +125,7 @@ class OrderedJob {
     job_.run_until_idle();
     std::set<std::uint64_t> plans;
     for (const auto& group : groups_) {
+      for (std::size_t g = 0; g < kSetSize; ++g) EXPECT_TRUE(group->wait_for(g, milliseconds(1)));
       EXPECT_TRUE(group->iterations().wait(milliseconds(1)));
       plans.insert(group->summary().hash);
     }

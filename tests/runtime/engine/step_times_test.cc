@@ -80,6 +80,32 @@ TEST(StepTimes, CountAWaitThatIsTriedAgainFromItsFirstCall) {
   EXPECT_EQ(user.times().take(), (DenseSteps{.step_us = 37, .exposed_us = 27}));
 }
 
+TEST(StepTimes, LeaveOutWhatIsDoneBetweenTheWaitsOfAStep) {
+  User user;
+  user.start();
+  for (int i = 0; i < 5; ++i) {
+    user.compute(10);
+    user.begin_wait(20);
+    user.times().pause_wait();
+    user.compute(5);
+    user.begin_wait(7);
+    user.times().pause_wait();
+    user.step(1, 2);
+  }
+  EXPECT_EQ(user.times().take(), (DenseSteps{.step_us = 45, .exposed_us = 29}));
+}
+
+TEST(StepTimes, ThatAreTakenDuringAWaitLetItGoOn) {
+  User user;
+  user.start();
+  user.warm_up();
+  user.begin_wait(500);
+  user.times().take();
+  user.times().pause_wait();
+  user.step(1, 1);
+  EXPECT_EQ(user.times().take(), kNothing);
+}
+
 TEST(StepTimes, AreLowerQuartilesOfWarmSteps) {
   User user;
   user.start();

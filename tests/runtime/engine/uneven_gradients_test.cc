@@ -47,6 +47,7 @@ struct Set {
   GradientOptions options = {};
   std::size_t fusion_bytes = 1U << 12;
   bool all_have_all = false;
+  bool waits_for_each = false;  ///< Some of them more than once, before all.
 };
 
 /// A set on all ranks of a job: even gradients in the arena, odd ones in memory of the test.
@@ -54,6 +55,7 @@ class UnevenJob {
  public:
   UnevenJob(const Set& set, std::uint64_t seed)
       : all_have_all_(set.all_have_all),
+        waits_for_each_(set.waits_for_each),
         job_(ProcessGrid::with_node_sizes(set.nodes),
              {.fusion_bytes = set.fusion_bytes,
               .algorithm = "direct",
@@ -96,6 +98,9 @@ class UnevenJob {
     }
     job_.run_until_idle();
     for (const auto& group : groups_) {
+      for (std::size_t i = 0; waits_for_each_ && i < 2 * kCounts.size(); ++i) {
+        ASSERT_TRUE(group->wait_for(random_() % kCounts.size(), std::chrono::milliseconds(1)));
+      }
       ASSERT_TRUE(group->wait(std::chrono::milliseconds(1)));
     }
   }
@@ -117,6 +122,7 @@ class UnevenJob {
   }
 
   const bool all_have_all_;
+  const bool waits_for_each_;
   EngineJob job_;
   std::mt19937_64 random_;
   std::vector<std::vector<std::vector<float>>> memory_;  // by rank and gradient
@@ -248,6 +254,21 @@ TEST(Divisors, DoNotMatterWhereAllRanksHaveAll) {
     const std::vector<float> of_all = outcome_of(set, Absence::kMarked, 1).results;
     set.options.divisor = Divisor::kContributingRanks;
     EXPECT_EQ(outcome_of(set, Absence::kMarked, 2).results, of_all);
+  }
+}
+
+// Gradients that are waited for one by one are divided once, and residuals are those of any other
+// iteration.
+TEST(Divisors, AreTheSameWhereGradientsAreWaitedForOneByOne) {
+  for (const Divisor divisor : {Divisor::kAllRanks, Divisor::kContributingRanks}) {
+    for (const char* rules : {"none", "g5=topk(0.05,route=owners)"}) {
+      Set set{.nodes = {2, 1}, .rules = rules, .options = {.divisor = divisor}};
+      const Outcome at_once = outcome_of(set, Absence::kMarked, 1);
+      set.waits_for_each = true;
+      const Outcome one_by_one = outcome_of(set, Absence::kMarked, 2);
+      EXPECT_EQ(one_by_one.results, at_once.results);
+      EXPECT_TRUE(one_by_one.states == at_once.states);
+    }
   }
 }
 

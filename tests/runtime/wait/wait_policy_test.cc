@@ -167,6 +167,9 @@ TEST(PromptWaits, AreExpectedAfterOne) {
   EXPECT_TRUE(waits.expected());
   iterate(microseconds(500));
   EXPECT_FALSE(waits.expected()) << "it computed before it waited";
+  iterate(microseconds(1));
+  waits.waits(now);
+  EXPECT_TRUE(waits.expected()) << "the first of several waits counts";
 }
 
 TEST(CoreUse, ReadsBackFromText) {

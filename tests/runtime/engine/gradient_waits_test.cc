@@ -1,0 +1,157 @@
+// Waits for single gradients of a set.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/base/error.h"
+#include "tests/support/engine_job.h"
+#include "tests/support/node_shapes.h"
+
+namespace kolo {
+namespace {
+
+using std::chrono::milliseconds;
+using test::EngineJob;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::size_t kWaited = 6;  // Gradients.
+constexpr milliseconds kAtOnce{1}, kWithoutEnd{0};
+
+/// Two gradients share a bucket: 0 and 1, 2 and 3, 4 and 5.
+class WaitedSet {
+ public:
+  explicit WaitedSet(const std::vector<int>& nodes, std::uint64_t seed = 1)
+      : job_(ProcessGrid::with_node_sizes(nodes),
+             {.fusion_bytes = 2 * 64 * sizeof(float), .bucket_order = "registered"}, seed) {
+    for (int rank = 0; rank < job_.world_size(); ++rank) {
+      std::vector<GradientSpec> specs;
+      for (std::size_t g = 0; g < kWaited; ++g) {
+        specs.push_back({.name = "g" + std::to_string(g), .shape = {kElements}});
+      }
+      groups_.push_back(
+          std::make_shared<GradientGroup>("model", specs, GradientOptions{.op = ReduceOp::kSum}));
+      job_.engine(rank).submit(groups_.back());
+    }
+    job_.run_until_registered(groups_);
+  }
+
+  EngineJob& job() { return job_; }
+  GradientGroup& group(int rank) { return *groups_[static_cast<std::size_t>(rank)]; }
+
+  void mark(int rank, std::size_t gradient, float value) {
+    std::fill_n(values(rank, gradient), kElements, value);
+    test::mark(job_.engine(rank), group(rank), gradient);
+  }
+  float value(int rank, std::size_t gradient) { return values(rank, gradient)[kElements - 1]; }
+
+ private:
+  static constexpr std::size_t kElements = 50;
+
+  float* values(int rank, std::size_t gradient) {
+    return static_cast<float*>(group(rank).view(gradient).data);
+  }
+
+  EngineJob job_;
+  std::vector<std::shared_ptr<GradientGroup>> groups_;
+};
+
+/// The text of the error that `call` throws, or an empty one.
+template <typename Call>
+std::string error_text(const Call& call) {
+  try {
+    call();
+    return {};
+  } catch (const KoloError& e) {
+    return e.what();
+  }
+}
+
+TEST(GradientWaits, EndWithTheBucketOfTheGradient) {
+  for (const std::vector<int>& nodes : {std::vector<int>{2}, {1, 1}}) {
+    SCOPED_TRACE(test::shape_text(nodes));
+    WaitedSet set(nodes);
+    ASSERT_EQ(set.group(0).summary().buckets, 3u);
+    for (int iteration = 1; iteration <= 3; ++iteration) {
+      const auto sum = static_cast<float>(3 * iteration);
+      for (std::size_t g = kWaited; g-- > 0;) set.mark(0, g, static_cast<float>(iteration));
+      for (const std::size_t g : {2U, 3U}) set.mark(1, g, static_cast<float>(2 * iteration));
+      set.job().poll(1000);
+      EXPECT_TRUE(set.group(0).wait_for(3, kAtOnce));
+      EXPECT_TRUE(set.group(0).wait_for(2, kAtOnce));
+      EXPECT_EQ(set.value(0, 2), sum);
+      EXPECT_EQ(set.value(0, 3), sum);
+      for (const std::size_t g : {0U, 1U, 4U, 5U}) {
+        EXPECT_FALSE(set.group(0).wait_for(g, kAtOnce)) << "gradient " << g;
+      }
+      EXPECT_FALSE(set.group(0).wait(kAtOnce)) << "others are under way";
+
+      for (const std::size_t g : {5U, 4U, 1U, 0U})
+        set.mark(1, g, static_cast<float>(2 * iteration));
+      set.job().run_until_idle();
+      for (int rank = 0; rank < 2; ++rank) {
+        for (std::size_t g = 0; g < kWaited; ++g) {
+          EXPECT_TRUE(set.group(rank).wait_for(g, kAtOnce)) << "gradient " << g;
+          EXPECT_EQ(set.value(rank, g), sum) << "gradient " << g;
+        }
+        EXPECT_TRUE(set.group(rank).iterations().in_flight()) << "until wait() ends it";
+        EXPECT_TRUE(set.group(rank).wait(kAtOnce));
+      }
+    }
+  }
+}
+
+TEST(GradientWaits, AreForSetsWhoseGradientsAreAllMarked) {
+  WaitedSet set({1});
+  EXPECT_THAT(error_text([&] { set.group(0).wait_for(kWaited, kAtOnce); }),
+              HasSubstr("no gradient has this index"));
+  for (std::size_t g = 2; g < kWaited; ++g) set.mark(0, g, 1);
+  set.job().poll(100);
+  EXPECT_THAT(error_text([&] { set.group(0).wait_for(3, kAtOnce); }),
+              AllOf(HasSubstr("wait() before ready() for 'g0', 'g1' of set 'model'"),
+                    Not(HasSubstr("'g3'"))));
+  for (const std::size_t g : {1U, 0U}) set.mark(0, g, 1);
+  set.job().run_until_idle();
+  EXPECT_TRUE(set.group(0).wait_for(3, kAtOnce));
+  EXPECT_TRUE(set.group(0).wait(kAtOnce));
+}
+
+// One that waits, and one that comes later.
+TEST(GradientWaits, GetTheErrorOfTheSet) {
+  WaitedSet set({1, 1});
+  for (std::size_t g = 0; g < kWaited; ++g) set.mark(0, g, 1);
+  std::string text;
+  std::thread waiting([&] { text = error_text([&] { set.group(0).wait_for(3, kWithoutEnd); }); });
+  while (set.group(0).waiters() == 0) std::this_thread::yield();
+  set.group(0).fail({.code = ErrorCode::kPeerLost, .what = "rank 1 went away"});
+  waiting.join();
+  EXPECT_THAT(text, HasSubstr("rank 1 went away"));
+  EXPECT_THAT(error_text([&] { set.group(0).wait_for(0, kAtOnce); }),
+              HasSubstr("rank 1 went away"));
+}
+
+// A thread sleeps until another one, which drives, has its gradient.
+TEST(GradientWaits, AreWokenByTheThreadThatDrives) {
+  WaitedSet set({1, 1});
+  for (std::size_t g = 0; g < kWaited; ++g) set.mark(0, g, 1);
+  bool is_there = false;
+  std::thread waiting([&] { is_there = set.group(0).wait_for(3, kWithoutEnd); });
+  while (set.group(0).waiters() == 0) std::this_thread::yield();
+  for (std::size_t g = kWaited; g-- > 0;) set.mark(1, g, 1);
+  set.job().run_until_idle();
+  waiting.join();
+  EXPECT_TRUE(is_there);
+  EXPECT_EQ(set.value(0, 3), 2);
+  EXPECT_TRUE(set.group(0).wait(kAtOnce));
+}
+
+}  // namespace
+}  // namespace kolo
