@@ -22,6 +22,10 @@ bool has_messages(const Schedule& schedule) {
   });
 }
 
+bool leaves_node(const Step& step, const Transport& transport) {
+  return step.kind == StepKind::kSend && !transport.is_mapped(step.peer);
+}
+
 }  // namespace
 
 struct Executor::Run {
@@ -38,9 +42,18 @@ struct Executor::Run {
     }
     if (lane == nullptr) {
       host.emplace(transport, schedule, binding, threads);
+      const auto leaves = [&](const Step& step) { return leaves_node(step, transport); };
+      const auto messages = std::ranges::count_if(schedule.steps, leaves);
+      const bool has_turns = binding.urgency > 0 && !schedule.eager && messages > 0;
+      if (has_turns) sender.emplace(binding.urgency, static_cast<std::size_t>(messages));
     } else {
       device = lane->prepare(schedule, binding);
     }
+  }
+
+  /// Whether a step waits for its turn among those of other buckets.
+  bool takes_turns(StepId id, const Transport& transport) const {
+    return sender && leaves_node(schedule.steps[id], transport);
   }
 
   Schedule schedule;
@@ -49,6 +62,7 @@ struct Executor::Run {
   std::optional<NativeGroup> native_group;  // if there are native steps
   std::optional<HostRun> host;              // of a host bucket
   std::unique_ptr<DeviceRun> device;        // of a device bucket
+  std::optional<SendTurns::Sender> sender;  // if it takes turns
   std::vector<Completion> completions;      // of messages
   std::size_t kernel_progress = 0;          // elements of the first kernel that are done
   std::optional<StepId> waiting_native;     // ready, but others come first
@@ -132,7 +146,9 @@ void Executor::start(BucketId bucket, std::uint64_t iteration) {
   if (run.host) run.host->begin(iteration);
   if (run.device) lane_->begin(*run.device, iteration);
   run.progress.begin();
-  active_.push_back(&run);
+  if (run.sender) turns_.begin(*run.sender);
+  const auto urgency = [](const Run* active) { return active->binding.urgency; };
+  active_.insert(std::ranges::upper_bound(active_, run.binding.urgency, {}, urgency), &run);
   if (run.device && run.progress.is_enqueued()) seal(run);
 }
 
@@ -140,6 +156,7 @@ void Executor::abandon(BucketId bucket) {
   Run& run = *runs_.at(bucket);
   ensure(run.running && run.host.has_value(), "abandoned a bucket that is not running");
   std::erase(active_, &run);
+  if (run.sender) turns_.forget(*run.sender);
   run.running = false;
   run.abandoned = true;
   run.pending.clear();
@@ -158,7 +175,11 @@ bool Executor::poll() {
       moved = true;
     }
   }
-  for (Run* run : active_) moved |= advance(*run);
+  turns_.begin_round();
+  for (Run* run : active_) {
+    moved |= advance(*run);
+    if (run->sender) turns_.pass(*run->sender);
+  }
   moved |= std::erase_if(active_, [this](Run* run) {
              if (!run->progress.is_complete()) return false;
              run->running = false;
@@ -242,6 +263,7 @@ bool Executor::complete_pending(Run& run) {
     }
     run.pending[i] = run.pending.back();
     run.pending.pop_back();
+    if (run.takes_turns(id, transport_)) turns_.completed(*run.sender);
     run.progress.complete(id);
     moved = true;
   }
@@ -249,8 +271,17 @@ bool Executor::complete_pending(Run& run) {
 }
 
 bool Executor::issue_ready(Run& run) {
-  const bool any = !run.progress.messages.empty();
-  while (!run.progress.messages.empty()) issue(run, run.progress.messages.pop());
+  bool any = false;
+  while (const auto held = run.sender ? turns_.release(*run.sender) : std::nullopt) {
+    issue(run, *held);
+    any = true;
+  }
+  while (!run.progress.messages.empty()) {
+    const StepId id = run.progress.messages.pop();
+    if (run.takes_turns(id, transport_) && turns_.hold(*run.sender, id)) continue;
+    issue(run, id);
+    any = true;
+  }
   return any;
 }
 
@@ -269,6 +300,7 @@ void Executor::issue(Run& run, StepId id) {
         message = message.first(used_payload_bytes(message));
       }
       if (!transport_.is_mapped(step.peer)) run.network_bytes += message.size();
+      if (run.takes_turns(id, transport_)) turns_.sent(*run.sender);
       transport_.isend(step.peer, tag_from(transport_.rank()), message, run.completions[id]);
       run.pending.push_back(id);
       break;
@@ -397,6 +429,7 @@ void Executor::cancel() {
         {.bucket = run->binding.bucket, .iteration = static_cast<std::uint32_t>(run->iteration)});
   }
   for (Run* run : active_) {
+    if (run->sender) turns_.forget(*run->sender);
     run->running = false;
     run->pending.clear();
     run->waiting_native.reset();

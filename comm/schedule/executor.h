@@ -13,15 +13,17 @@
 #include "comm/schedule/kernel_pieces.h"
 #include "comm/schedule/reduce_team.h"
 #include "comm/schedule/schedule.h"
+#include "comm/schedule/send_turns.h"
 #include "comm/transport/transport.h"
 
 namespace kolo {
 
 /// Runs schedules: the only code with I/O pending. Many buckets may be in flight; steps whose
 /// predecessors are complete start in the order of their schedule, messages and flags before
-/// kernels. Kernels of host buckets run in `poll`, long ones in parts; with a team, those that are
-/// ready run side by side, cut into pieces. Local steps of device buckets are enqueued on streams
-/// (see DeviceLane), as soon as what comes before them is enqueued or complete.
+/// kernels; buckets go on in the order of their urgency. Kernels of host buckets run in `poll`,
+/// long ones in parts; with a team, those that are ready run side by side, cut into pieces. Local
+/// steps of device buckets are enqueued on streams (see DeviceLane), as soon as what comes before
+/// them is enqueued or complete.
 ///
 /// Threads: one, which the team helps within `poll`. Never blocks, never throws from `poll`. Steady
 /// state allocates nothing: all memory of a run is made by `add`. Before it is destroyed with
@@ -77,7 +79,7 @@ class Executor {
 
   bool busy() const { return !active_.empty(); }
 
-  /// What the oldest running bucket waits for ("bucket 'x' iteration 7: recv 0 from rank 2, ...").
+  /// What the first running bucket waits for ("bucket 'x' iteration 7: recv 0 from rank 2, ...").
   std::string describe_wait() const;
   /// Ranks that running buckets wait for; may repeat.
   void append_awaited_peers(std::vector<int>& peers) const;
@@ -109,7 +111,8 @@ class Executor {
   ReduceTeam* team_;
   const std::size_t threads_;               // that compute
   std::vector<std::unique_ptr<Run>> runs_;  // by bucket
-  std::vector<Run*> active_;                // in order of start
+  std::vector<Run*> active_;                // in order of urgency, then of start
+  SendTurns turns_;
   std::vector<BucketId> finished_, taken_finished_;
   std::vector<BucketId> enqueued_, taken_enqueued_;
   std::vector<KernelPiece> pieces_;  // that are computed

@@ -39,6 +39,18 @@ struct Letter {
   UnexpectedMessage message;
 };
 
+/// A message that is in the memory of its receiver.
+struct Receipt {
+  int receiver = -1;
+  std::uint64_t tag = 0;
+};
+
+/// A send whose receipt is awaited.
+struct OpenSend {
+  Receipt receipt;
+  Completion* done = nullptr;
+};
+
 }  // namespace
 
 struct InProcessHub::Station {
@@ -60,6 +72,7 @@ struct InProcessHub::Station {
 
   Mutex mutex;
   std::vector<Letter> letters KOLO_GUARDED_BY(mutex);
+  std::vector<Receipt> receipts KOLO_GUARDED_BY(mutex);
   std::vector<ControlFrame> control KOLO_GUARDED_BY(mutex);
 };
 
@@ -94,6 +107,10 @@ class InProcessTransport final : public Transport {
     station.ring(Doorbell::News::kMail);
     traffic_of(peer).data_sent += data.size();
     done.state = Completion::State::kPending;
+    if (hub_.completes_on_receipt()) {
+      open_sends_.push_back({{peer, pack(tag)}, &done});
+      return;
+    }
     sent_.push_back(&done);
     mine().ring(Doorbell::News::kMail);  // The send completes in my next poll.
   }
@@ -183,10 +200,13 @@ class InProcessTransport final : public Transport {
       Station& station = mine();
       const MutexLock lock(station.mutex);
       letters_.swap(station.letters);
+      receipts_.swap(station.receipts);
       control_arrived_.swap(station.control);
     }
     for (Letter& letter : letters_) accept(letter);
     letters_.clear();
+    for (const Receipt& receipt : receipts_) close_send(receipt);
+    receipts_.clear();
     for (ControlFrame& frame : control_arrived_) {
       traffic_of(frame.peer).control_received += frame.bytes.size();
       control_.push_back(std::move(frame));
@@ -218,7 +238,9 @@ class InProcessTransport final : public Transport {
     if (orderly) tell_strays();
     closed_ = true;
     for (Completion* done : sent_) done->state = Completion::State::kIdle;
+    for (const OpenSend& open : open_sends_) open.done->state = Completion::State::kIdle;
     sent_.clear();
+    open_sends_.clear();
     matcher_.cancel();
     control_.clear();
     mine().presence.store(orderly || said_goodbye_ ? Presence::kLeft : Presence::kLost,
@@ -268,6 +290,21 @@ class InProcessTransport final : public Transport {
     traffic_of(peer).data_received += bytes.size();
     receive.done->bytes = bytes.size();
     receive.done->state = Completion::State::kDone;
+    if (!hub_.completes_on_receipt()) return;
+    Station& station = station_of(peer);
+    {
+      const MutexLock lock(station.mutex);
+      station.receipts.push_back({rank_, receive.tag});
+    }
+    station.ring(Doorbell::News::kMail);
+  }
+
+  void close_send(const Receipt& receipt) {
+    const auto sent = std::ranges::find_if(open_sends_, [&](const OpenSend& open) {
+      return open.receipt.receiver == receipt.receiver && open.receipt.tag == receipt.tag;
+    });
+    sent->done->state = Completion::State::kDone;
+    open_sends_.erase(sent);
   }
 
   void tell_strays() {
@@ -301,8 +338,10 @@ class InProcessTransport final : public Transport {
   const int rank_;
   MessageMatcher matcher_;
   AbandonedRuns abandoned_;
-  std::vector<Completion*> sent_;  ///< To be completed in the next poll.
-  std::vector<Letter> letters_;    ///< Swapped with the mailbox, so that both keep their capacity.
+  std::vector<Completion*> sent_;     ///< To be completed in the next poll.
+  std::vector<OpenSend> open_sends_;  ///< To be completed when they are received.
+  std::vector<Receipt> receipts_;     ///< Swapped like the letters.
+  std::vector<Letter> letters_;  ///< Swapped with the mailbox, so that both keep their capacity.
   std::vector<ControlFrame> control_arrived_;
   std::deque<ControlFrame> control_;
   std::vector<TrafficCounters> traffic_;

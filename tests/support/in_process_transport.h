@@ -16,7 +16,7 @@ inline constexpr TransportLimits kInProcessLimits{
 /// the heap instead of mapped memory. Ranks of one node of the grid are mapped, others only
 /// exchange messages. Fresh arenas are filled with 0xCB, so that reading what nobody wrote shows.
 ///
-/// Sends complete in the sender's next `poll`, as if the wire took time.
+/// Sends complete in the sender's next `poll`, as if the wire took time, or when they are received.
 ///
 /// Threads: the transports may be used by one thread, in any order (a seeded order replays an
 ///          interleaving), or each by a thread of its own.
@@ -34,6 +34,11 @@ class InProcessHub {
   void open_memory() { opens_memory_ = true; }
   bool opens_memory() const { return opens_memory_; }
 
+  /// From now on a send completes only once its message is in the memory that the receiver has for
+  /// it, as large ones do on a network.
+  void complete_sends_on_receipt() { completes_on_receipt_ = true; }
+  bool completes_on_receipt() const { return completes_on_receipt_; }
+
   /// The transport of one rank. Destroying it without `shutdown` is a disorderly one.
   /// Errors: UsageError if there is no such rank or it was taken before.
   std::unique_ptr<Transport> transport(int rank);
@@ -45,6 +50,7 @@ class InProcessHub {
   ProcessGrid grid_;
   TransportLimits limits_;
   bool opens_memory_ = false;
+  bool completes_on_receipt_ = false;
   std::vector<std::unique_ptr<Station>> stations_;
 };
 
