@@ -168,8 +168,10 @@ bool GradientIterations::wait_for(std::size_t gradient, std::chrono::millisecond
 }
 
 bool GradientIterations::is_combined(std::size_t gradient) const {
-  if (!is_over_[readiness_->bucket_of(gradient)]) return false;
-  return size_ == gradients_.size() || is_over_[readiness_->bucket_of(size_)];
+  const auto is_over = [&](std::size_t member) KOLO_REQUIRES(mutex_) {
+    return ends_[readiness_->bucket_of(member)] >= begun_;
+  };
+  return is_over(gradient) && (size_ == gradients_.size() || is_over(size_));
 }
 
 void GradientIterations::begin_waiting(TimePoint now) {
@@ -219,7 +221,7 @@ void GradientIterations::plan(Plan dense) {
   compressed_.append_to(dense);
   readiness_.emplace(dense);
   // If an iteration is under way, all its buckets are over.
-  is_over_.assign(dense.buckets.size(), true);
+  ends_.assign(dense.buckets.size(), begun_);
 }
 
 void GradientIterations::begin() {
@@ -282,7 +284,7 @@ void GradientIterations::begin_next() {
   if (mark_order_) mark_order_->begin_iteration();
   // Until now they are those of the iteration that is over.
   if (spans_.size() != dense_) spans_.assign(dense_, {});
-  is_over_.assign(is_over_.size(), false);
+  ++begun_;
   ended_ = target_;
   target_ += dense_ + compressed_.size() + (ends_with_vote_ ? 1 : 0);
 }
@@ -318,7 +320,7 @@ bool GradientIterations::bucket_finished(std::size_t index) {
     is_due = finished_ == target_;
     const std::size_t bucket =
         index >= CompressedSet::kFirst ? dense_ + (index - CompressedSet::kFirst) : index;
-    is_over_[bucket] = true;
+    ++ends_[bucket];
     if (awaited_ && is_combined(*awaited_)) {
       awaited_is_over_.store(true, std::memory_order_release);
       is_due = true;

@@ -140,7 +140,8 @@ class GradientIterations {
   mutable Mutex mutex_;
   ConditionVariable changed_;
   std::optional<Readiness> readiness_ KOLO_GUARDED_BY(mutex_);  // dense buckets, then compressed
-  std::vector<bool> is_over_ KOLO_GUARDED_BY(mutex_);  // in this iteration, by bucket as above
+  std::size_t begun_ KOLO_GUARDED_BY(mutex_) = 0;               // iterations
+  std::vector<std::size_t> ends_ KOLO_GUARDED_BY(mutex_);       // of them, by bucket as above
   std::optional<std::size_t> awaited_ KOLO_GUARDED_BY(mutex_);  // gradient, by `wait_for`
   std::size_t dense_ KOLO_GUARDED_BY(mutex_) = 0;               // buckets
   std::vector<Timeline::Span> spans_ KOLO_GUARDED_BY(mutex_);   // of dense ones, this iteration

@@ -245,6 +245,28 @@ TEST(DeviceEngine, AStreamWaitsInsteadOfTheProcessor) {
   }
 }
 
+// The end of an iteration that a stream waits for is not that of the next one, which has begun.
+TEST(DeviceEngine, AGradientIsWaitedForInItsIteration) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    DeviceTraining training({1, 1}, {.device_fusion_bytes = 1000, .device_chunk_bytes = 1024}, seed,
+                            kCounts);
+    training.register_all(true);
+    training.mark_all(0);
+    for (int rank = 0; rank < 2; ++rank) {
+      GradientIterations& iterations = training.group(rank).iterations();
+      training.job.run_until([&] { return iterations.all_enqueued(); });
+      ASSERT_TRUE(iterations.wait(std::chrono::milliseconds(1), {&training.stream(rank)}));
+    }
+    training.mark_all(1);
+    GradientGroup& group = training.group(0);
+    while (!group.wait_for(0, std::chrono::milliseconds(1))) training.job.poll(50);
+    EXPECT_EQ(static_cast<const float*>(group.view(0).data)[0],
+              element(0, 0, 1) + element(1, 0, 1));
+    training.job.run_until_idle();
+  }
+}
+
 TEST(DeviceEngine, BitsDoNotDependOnTiming) {
   for (const char* algorithm : {"native", "hierarchical:native,direct"}) {
     std::vector<std::byte> reference;
