@@ -173,18 +173,16 @@ void check_bucket_order(const std::string& text) {
 
 void check_path(const std::string& text) { check_plain_text(text, kLongestPath); }
 
-OptionEntry verify_schedules_option() {
-  return {.name = "verify_schedules",
+OptionEntry switch_option(std::string name, std::string help, bool Options::*field) {
+  return {.name = std::move(name),
           .value = "on|off",
-          .help =
-              "on: prove the schedules of all ranks when a bucket is planned, and name the step "
-              "that is wrong",
+          .help = std::move(help),
           .set =
-              [](Options& options, const std::string& text) {
+              [field](Options& options, const std::string& text) {
                 check_switch(text);
-                options.verify_schedules = text == "on";
+                options.*field = text == "on";
               },
-          .get = [](const Options& options) { return options.verify_schedules ? "on" : "off"; },
+          .get = [field](const Options& options) { return options.*field ? "on" : "off"; },
           .job_wide = true};
 }
 
@@ -277,6 +275,10 @@ const std::vector<OptionEntry>& option_table() {
                   "more be sent before the last gradient is ready) or auto (measured where no bit "
                   "of a sum depends on buckets)",
                   &Options::bucket_order, true, check_bucket_order),
+      switch_option("priority",
+                    "on: gradients that were registered first, which are needed first, overtake "
+                    "others between nodes; for updates that go layer by layer",
+                    &Options::priority),
       text_option("algorithm", "NAME",
                   "auto, flat, ring, direct, halving_doubling, tree, hierarchical or "
                   "hierarchical:LOCAL,CROSS",
@@ -331,7 +333,10 @@ const std::vector<OptionEntry>& option_table() {
                   "writes the buckets and waits of each iteration to PATH.RANK, as trace events "
                   "for Perfetto",
                   &Options::timeline, false, check_path),
-      verify_schedules_option(),
+      switch_option("verify_schedules",
+                    "on: prove the schedules of all ranks when a bucket is planned, and name the "
+                    "step that is wrong",
+                    &Options::verify_schedules),
       text_option("node_id", "TEXT",
                   "identity of this rank's node, in place of host name and boot id: plays several "
                   "nodes on one machine",

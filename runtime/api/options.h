@@ -28,6 +28,10 @@ struct Options {
   /// same buckets, those replace the first ones. "auto": measured where no bit of a sum depends on
   /// buckets.
   std::string bucket_order = "auto";
+  /// Buckets of gradients that were registered first, which the next forward pass needs first,
+  /// overtake others between nodes, message by message. It changes no bit. For updates that go
+  /// layer by layer: see `GradientSet::wait(index)`.
+  bool priority = false;
   /// "auto", "flat", "ring", "direct", "halving_doubling", "tree", "hierarchical" or
   /// "hierarchical:LOCAL,CROSS".
   std::string algorithm = "auto";

@@ -180,6 +180,7 @@ void install(GradientGroup& group, const PlanContext& context, Draft draft) {
     } else if (staged) {
       binding.packer = std::make_shared<SegmentPacker>(bucket.layout.dtype, std::move(segments));
     }
+    if (context.options.priority) binding.urgency = urgency_of(bucket, group.size());
     const std::string text = binding.name;
     const auto place = staged ? std::nullopt : group.arena_place(bucket.segments.front().gradient);
     const BucketId id = context.buckets.add(std::move(plan), group, index, text, place);

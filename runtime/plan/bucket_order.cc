@@ -23,6 +23,14 @@ bool measures_order(const Options& options, const AlgorithmRequest& asked, const
   return options.bucket_order == "measured" || !bits_depend_on_buckets(asked, grid);
 }
 
+std::uint32_t urgency_of(const PlannedBucket& bucket, std::size_t gradients) {
+  std::size_t first = gradients;
+  for (const PlannedSegment& segment : bucket.segments) {
+    first = std::min(first, segment.gradient < gradients ? segment.gradient : 0);
+  }
+  return static_cast<std::uint32_t>(first) + 1;
+}
+
 std::uint64_t fingerprint(const Plan& plan) {
   std::vector<std::uint64_t> words;
   for (const PlannedBucket& bucket : plan.buckets) {

@@ -22,6 +22,11 @@ bool bits_depend_on_buckets(const AlgorithmRequest& asked, const ProcessGrid& gr
 bool measures_order(const Options& options, const AlgorithmRequest& asked, const ProcessGrid& grid,
                     std::span<const GradientSpec> gradients, std::size_t buckets);
 
+/// How soon a forward pass needs what is in a bucket; the smaller, the sooner. Gradients are needed
+/// in the order of their registration, and what follows the first `gradients` of a set, the
+/// weights, with the first. Never 0. Threads: pure; any.
+std::uint32_t urgency_of(const PlannedBucket& bucket, std::size_t gradients);
+
 /// A fingerprint of which gradients share a bucket, and where in it each lies; never 0.
 std::uint64_t fingerprint(const Plan& plan);
 

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -136,6 +139,91 @@ TEST(GradientWaits, GetTheErrorOfTheSet) {
   EXPECT_THAT(text, HasSubstr("rank 1 went away"));
   EXPECT_THAT(error_text([&] { set.group(0).wait_for(0, kAtOnce); }),
               HasSubstr("rank 1 went away"));
+}
+
+/// Two gradients on three nodes, in buckets that need agreement, whose bits depend on the order of
+/// additions.
+class UrgentSet {
+ public:
+  UrgentSet(bool priority, std::uint64_t seed)
+      : job_(ProcessGrid::with_node_sizes({1, 1, 1}),
+             {.fusion_bytes = 0,
+              .priority = priority,
+              .algorithm = "ring",
+              .chunk_bytes = 4096,
+              .network_window = 1U << 14},
+             seed) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      std::vector<GradientSpec> specs;
+      for (std::size_t g = 0; g < 2; ++g) {
+        specs.push_back({.name = "g" + std::to_string(g), .shape = {kCount}});
+      }
+      groups_.push_back(
+          std::make_shared<GradientGroup>("model", specs, GradientOptions{.op = ReduceOp::kSum}));
+      job_.engine(rank).submit(groups_.back());
+    }
+    job_.run_until_registered(groups_);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      std::mt19937 random(static_cast<unsigned>(rank));
+      for (std::size_t g = 0; g < 2; ++g) {
+        for (float& value : values(rank, g)) {
+          value = std::uniform_real_distribution<float>(-1, 1)(random);
+        }
+      }
+    }
+  }
+
+  /// Marks the second gradient, and the first one when that has begun to be sent.
+  void mark_all() {
+    for (const std::size_t g : {1U, 0U}) {
+      for (int rank = 0; rank < kRanks; ++rank) {
+        test::mark(job_.engine(rank), *groups_[static_cast<std::size_t>(rank)], g);
+      }
+      job_.poll(100);
+    }
+  }
+  bool has(std::size_t gradient) { return groups_[0]->wait_for(gradient, kAtOnce); }
+  EngineJob& job() { return job_; }
+
+  std::vector<float> results() {
+    std::vector<float> all;
+    for (const std::size_t g : {0U, 1U}) {
+      for (int rank = 0; rank < kRanks; ++rank) {
+        EXPECT_TRUE(std::ranges::equal(values(rank, g), values(0, g)));
+      }
+      all.insert(all.end(), values(0, g).begin(), values(0, g).end());
+    }
+    return all;
+  }
+
+ private:
+  static constexpr int kRanks = 3;
+  static constexpr std::size_t kCount = 70'000;
+
+  std::span<float> values(int rank, std::size_t gradient) {
+    const BufferView view = groups_[static_cast<std::size_t>(rank)]->view(gradient);
+    return {static_cast<float*>(view.data), view.count};
+  }
+
+  EngineJob job_;
+  std::vector<std::shared_ptr<GradientGroup>> groups_;
+};
+
+// The first gradient is marked last. It is there first only with priority; the bits are the same.
+TEST(GradientWaits, OfUrgentGradientsEndFirst) {
+  std::vector<float> expected;
+  for (const bool priority : {false, true}) {
+    for (std::uint64_t seed = 0; seed < 2; ++seed) {
+      UrgentSet set(priority, seed);
+      set.mark_all();
+      while (!set.has(0) && !set.has(1)) set.job().poll(20);
+      EXPECT_EQ(set.has(1), !priority) << "seed " << seed;
+      set.job().run_until_idle();
+      const std::vector<float> results = set.results();
+      if (expected.empty()) expected = results;
+      EXPECT_TRUE(results == expected) << "other bits, priority " << priority << ", seed " << seed;
+    }
+  }
 }
 
 // A thread sleeps until another one, which drives, has its gradient.

@@ -49,6 +49,18 @@ TEST(MeasuresOrder, NotWhereItCannotMatter) {
   EXPECT_FALSE(measures_order(options, {}, grid, gradients, 2));
 }
 
+TEST(Urgency, IsThatOfTheGradientThatIsNeededFirst) {
+  const auto urgency = [](const std::vector<std::size_t>& gradients) {
+    PlannedBucket bucket;
+    for (const std::size_t gradient : gradients) bucket.segments.push_back({.gradient = gradient});
+    return urgency_of(bucket, 5);
+  };
+  EXPECT_EQ(urgency({0}), 1u);
+  EXPECT_LT(urgency({1, 0}), urgency({3, 2}));
+  EXPECT_LT(urgency({3, 2}), urgency({4}));
+  EXPECT_EQ(urgency({5}), urgency({0})) << "weights";
+}
+
 TEST(Fingerprint, TellsPlansApart) {
   const auto plan = [](const std::vector<std::vector<std::size_t>>& buckets) {
     Plan result;
