@@ -52,7 +52,8 @@ void add_optimizer_options(CLI::App& app, Config& c) {
                  "Share of --lr that is left at the last step, 0 to 1 (cosine schedule)");
   app.add_option("--warmup-steps", c.warmup_steps,
                  "Steps in which the learning rate rises linearly to --lr");
-  app.add_option("--clip-norm", c.clip_norm, "Limit of the norm of all gradients; 0: none");
+  app.add_option("--clip-norm", c.clip_norm,
+                 "Limit of the norm of all gradients; 0: none, as --priority on needs");
   app.add_option("--weight-decay", c.optimizer_options.weight_decay,
                  "Decay of matrices and kernels per step, times the learning rate; 0 or more");
   app.add_option("--momentum", c.optimizer_options.momentum, "sgd: momentum, 0 to below 1");

@@ -1,15 +1,30 @@
 #include "trainer/loop/distributed_optimizer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "trainer/config_error.h"
+#include "trainer/kernels/vector.h"
 #include "trainer/loop/parameter_exchange.h"
 #include "trainer/optimizer/gradient_norm.h"
 
 namespace kolo::trainer {
+
+namespace {
+
+bool has_priority(const Runtime& runtime, const UpdateGate::Options& options) {
+  if (runtime.options().priority && UpdateGate::needs_all(options)) {
+    throw_config_error(
+        "--priority on: parameters are updated before all gradients are there, which clipping and "
+        "loss scaling need; set --clip-norm 0 and --loss-scale off, or leave --priority off");
+  }
+  return runtime.options().priority;
+}
+
+}  // namespace
 
 DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& parameters,
                                            std::unique_ptr<Optimizer> optimizer,
@@ -17,6 +32,7 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
     : parameters_(parameters),
       optimizer_(std::move(optimizer)),
       gate_(options),
+      goes_one_by_one_(has_priority(runtime, options)),
       clock_(clock),
       gradients_(register_gradients(runtime, parameters, MemoryKind::kHost)),
       is_sparse_(parameters.size()),
@@ -45,6 +61,14 @@ DistributedOptimizer::~DistributedOptimizer() {
 }
 
 DistributedOptimizer::Report DistributedOptimizer::step(float lr) {
+  const UpdateVerdict verdict = goes_one_by_one_ ? update_one_by_one(lr) : update_at_once(lr);
+  begin_step();
+  return {.gradient_norm = verdict.gradient_norm,
+          .exposed = std::exchange(exposed_, Duration{0}),
+          .is_skipped = verdict.is_skipped};
+}
+
+UpdateVerdict DistributedOptimizer::update_at_once(float lr) {
   communicate([&] { gradients_.wait(); });
   for (std::size_t i = 0; i < parameters_.size(); ++i) scale_sparse(i, gate_.loss_scale());
   const float unclipped = 1.0f / gate_.loss_scale();
@@ -53,10 +77,20 @@ DistributedOptimizer::Report DistributedOptimizer::step(float lr) {
   if (!verdict.is_skipped) {
     optimizer_->step(lr, has_directions ? unclipped : verdict.gradient_scale);
   }
-  begin_step();
-  return {.gradient_norm = verdict.gradient_norm,
-          .exposed = std::exchange(exposed_, Duration{0}),
-          .is_skipped = verdict.is_skipped};
+  return verdict;
+}
+
+/// Numbers that are not finite end the job, since there is no loss scale: nothing takes them.
+UpdateVerdict DistributedOptimizer::update_one_by_one(float lr) {
+  double squares = 0.0;
+  optimizer_->begin_step();
+  for (std::size_t i = 0; i < parameters_.size() && std::isfinite(squares); ++i) {
+    communicate([&] { gradients_.wait(i); });
+    squares += sum_of_squares(parameters_[i].gradient());
+    if (std::isfinite(squares)) optimizer_->update(i, lr, 1.0f);
+  }
+  communicate([&] { gradients_.wait(); });
+  return gate_.judge(std::sqrt(squares));
 }
 
 void DistributedOptimizer::begin_step() {

@@ -16,7 +16,8 @@ namespace kolo::trainer {
 /// arena; each is marked as soon as the backward pass has written it, and a step waits for the
 /// averages. A sparse gradient with momentum correction has no momentum in the optimizer. An
 /// adaptive optimizer preconditions sparse gradients before they are marked, from the first step
-/// after a dense warm-up; such steps are not clipped.
+/// after a dense warm-up; such steps are not clipped. With the runtime's option `priority` the
+/// update goes parameter by parameter, first to last, each as soon as its average is there.
 ///
 /// Collective: every rank makes one, with equal parameters, and calls `step` equally often.
 /// Threads: one. `runtime`, `parameters` and `clock` outlive it.
@@ -30,7 +31,8 @@ class DistributedOptimizer {
     bool is_skipped;  ///< See UpdateGate.
   };
 
-  /// Registers the gradients and gives all ranks the parameters of rank 0.
+  /// Registers the gradients and gives all ranks the parameters of rank 0. Errors: those of the
+  /// runtime; KoloError(kConfig) for `priority` if the gate needs all gradients.
   DistributedOptimizer(Runtime& runtime, ParameterSet& parameters,
                        std::unique_ptr<Optimizer> optimizer, const UpdateGate::Options& options,
                        const Clock& clock);
@@ -49,6 +51,8 @@ class DistributedOptimizer {
   std::vector<CompressionStats> compression_stats() const { return gradients_.compression_stats(); }
 
  private:
+  UpdateVerdict update_at_once(float lr);
+  UpdateVerdict update_one_by_one(float lr);
   /// Determines which gradients are sparse in the next step; that may change after any step.
   void begin_step();
   void leave_out_momentum(std::size_t index);
@@ -65,6 +69,7 @@ class DistributedOptimizer {
   ParameterSet& parameters_;
   std::unique_ptr<Optimizer> optimizer_;
   UpdateGate gate_;
+  const bool goes_one_by_one_;
   const Clock& clock_;
   Duration exposed_{0};  // Since the last step.
   GradientSet gradients_;

@@ -33,6 +33,7 @@ std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, co
   if (runtime.options().device == "cpu") {
     return std::make_unique<CpuLearner>(config, runtime, task);
   }
+  if (runtime.options().priority) throw_config_error("--priority on: needs --device cpu");
   return make_device_learner(config, runtime, task);
 }
 

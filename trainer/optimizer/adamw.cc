@@ -18,7 +18,7 @@ float bias_correction(float beta, std::int64_t steps) {
 }  // namespace
 
 AdamW::AdamW(ParameterSet& parameters, const OptimizerOptions& options)
-    : parameters_(parameters),
+    : Optimizer(parameters),
       options_(options),
       own_moment_(parameters.size()),
       next_own_moment_(parameters.size()),
@@ -29,16 +29,13 @@ AdamW::AdamW(ParameterSet& parameters, const OptimizerOptions& options)
   }
 }
 
-void AdamW::step(float lr, float gradient_scale) {
-  ++steps_;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (has_direction_[i]) {
-      step_along_direction(i, lr, gradient_scale);
-    } else {
-      step_along_gradient(i, lr, gradient_scale);
-    }
-    std::swap(own_moment_[i], next_own_moment_[i]);
+void AdamW::update(std::size_t parameter, float lr, float gradient_scale) {
+  if (has_direction_[parameter]) {
+    step_along_direction(parameter, lr, gradient_scale);
+  } else {
+    step_along_gradient(parameter, lr, gradient_scale);
   }
+  std::swap(own_moment_[parameter], next_own_moment_[parameter]);
 }
 
 void AdamW::leave_out_momentum(std::size_t parameter) {

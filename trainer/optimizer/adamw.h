@@ -19,7 +19,8 @@ namespace kolo::trainer {
 class AdamW final : public Optimizer {
  public:
   AdamW(ParameterSet& parameters, const OptimizerOptions& options);
-  void step(float lr, float gradient_scale) override;
+  void begin_step() override { ++steps_; }
+  void update(std::size_t parameter, float lr, float gradient_scale) override;
   void leave_out_momentum(std::size_t parameter) override;
   void observe(std::size_t parameter, int ranks) override;
   void precondition(std::size_t parameter, int ranks) override;
@@ -29,7 +30,6 @@ class AdamW final : public Optimizer {
   void step_along_gradient(std::size_t parameter, float lr, float gradient_scale);
   void step_along_direction(std::size_t parameter, float lr, float gradient_scale);
 
-  ParameterSet& parameters_;
   OptimizerOptions options_;
   // All by parameter.
   std::vector<Tensor> first_moment_, second_moment_;

@@ -13,10 +13,21 @@ namespace kolo::trainer {
 /// Matrices and kernels decay; vectors (biases, gains) do not.
 class Optimizer {
  public:
+  /// `parameters` outlives it.
+  explicit Optimizer(ParameterSet& parameters) : parameters_(parameters) {}
   virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
 
   /// Updates all parameters with their gradients, which are first multiplied by `gradient_scale`.
-  virtual void step(float lr, float gradient_scale) = 0;
+  void step(float lr, float gradient_scale) {
+    begin_step();
+    for (std::size_t i = 0; i < parameters_.size(); ++i) update(i, lr, gradient_scale);
+  }
+
+  /// The same in parts: a step begins; then each parameter is updated once, in any order.
+  virtual void begin_step() = 0;
+  virtual void update(std::size_t parameter, float lr, float gradient_scale) = 0;
 
   /// Announces that averages of this parameter, by its index, will already contain momentum.
   /// Before: the optimizer is not adaptive.
@@ -33,6 +44,9 @@ class Optimizer {
 
   /// True if `precondition` changes the gradient; averages then have no norm to clip.
   virtual bool is_adaptive() const = 0;
+
+ protected:
+  ParameterSet& parameters_;
 };
 
 inline bool decays(const Parameter& parameter) { return parameter.shape().size() > 1; }

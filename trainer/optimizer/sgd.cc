@@ -5,19 +5,17 @@
 namespace kolo::trainer {
 
 Sgd::Sgd(ParameterSet& parameters, const OptimizerOptions& options)
-    : parameters_(parameters), options_(options), momentum_(parameters.size(), options.momentum) {
+    : Optimizer(parameters), options_(options), momentum_(parameters.size(), options.momentum) {
   for (std::size_t i = 0; i < parameters.size(); ++i) velocity_.emplace_back(parameters[i].shape());
 }
 
-void Sgd::step(float lr, float gradient_scale) {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    Parameter& parameter = parameters_[i];
-    sgd_update({.lr = lr,
-                .momentum = momentum_[i],
-                .weight_decay = decays(parameter) ? weight_decay(i) : 0.0f,
-                .gradient_scale = gradient_scale},
-               parameter.gradient(), velocity_[i].span(), parameter.value());
-  }
+void Sgd::update(std::size_t index, float lr, float gradient_scale) {
+  Parameter& parameter = parameters_[index];
+  sgd_update({.lr = lr,
+              .momentum = momentum_[index],
+              .weight_decay = decays(parameter) ? weight_decay(index) : 0.0f,
+              .gradient_scale = gradient_scale},
+             parameter.gradient(), velocity_[index].span(), parameter.value());
 }
 
 float Sgd::weight_decay(std::size_t parameter) const {

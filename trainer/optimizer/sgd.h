@@ -15,7 +15,8 @@ namespace kolo::trainer {
 class Sgd final : public Optimizer {
  public:
   Sgd(ParameterSet& parameters, const OptimizerOptions& options);
-  void step(float lr, float gradient_scale) override;
+  void begin_step() override {}
+  void update(std::size_t parameter, float lr, float gradient_scale) override;
   void leave_out_momentum(std::size_t parameter) override { momentum_[parameter] = 0.0f; }
   void observe(std::size_t, int) override {}
   void precondition(std::size_t, int) override {}
@@ -24,7 +25,6 @@ class Sgd final : public Optimizer {
  private:
   float weight_decay(std::size_t parameter) const;
 
-  ParameterSet& parameters_;
   OptimizerOptions options_;
   std::vector<float> momentum_;  // by parameter
   std::vector<Tensor> velocity_;

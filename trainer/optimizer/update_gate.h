@@ -27,6 +27,11 @@ class UpdateGate {
     LossScaler::Options loss_scale = {};
   };
 
+  /// Whether all gradients decide about each parameter: they are clipped, or a step may be skipped.
+  static bool needs_all(const Options& options) {
+    return options.clip_norm > 0 || options.loss_scale.mode != LossScaler::Mode::kOff;
+  }
+
   explicit UpdateGate(const Options& options);
 
   double clip_norm() const { return clip_norm_; }
