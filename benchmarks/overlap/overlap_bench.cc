@@ -56,31 +56,39 @@ class ComputeWork {
   double unit_us_ = std::numeric_limits<double>::infinity();
 };
 
-/// The backward pass, cut at the gradients.
-class BackwardPass {
+/// The backward pass and the update, cut at the gradients.
+class Pass {
  public:
-  BackwardPass(Runtime& runtime, const OverlapOptions& options)
-      : work_(runtime), order_(options.order) {
+  Pass(Runtime& runtime, const OverlapOptions& options) : work_(runtime), order_(options.order) {
     const double elements = std::accumulate(options.counts.begin(), options.counts.end(), 0.0);
     for (std::size_t count : options.counts) {
-      units_.push_back(
-          work_.units_of(options.compute_ms * 1000 * static_cast<double>(count) / elements));
+      const double share = static_cast<double>(count) / elements;
+      units_.push_back(work_.units_of(options.compute_ms * 1000 * share));
+      update_units_.push_back(work_.units_of(options.update_ms * 1000 * share));
     }
   }
 
   /// Calls `ready` with each gradient once it is computed.
   template <typename Ready>
-  void run(Ready&& ready) {
+  void run_backward(Ready&& ready) {
     for (const std::size_t i : order_) {
       work_.run(units_[i]);
       ready(i);
+    }
+  }
+  /// Calls `await` with each gradient before it is updated, first to last.
+  template <typename Await>
+  void run_update(Await&& await) {
+    for (std::size_t i = 0; i < update_units_.size(); ++i) {
+      await(i);
+      work_.run(update_units_[i]);
     }
   }
 
  private:
   ComputeWork work_;
   const std::vector<std::size_t>& order_;
-  std::vector<std::size_t> units_;
+  std::vector<std::size_t> units_, update_units_;
 };
 
 /// Microseconds that `work` takes here; all ranks begin together.
@@ -97,17 +105,34 @@ double median_us(Runtime& runtime, std::vector<double> times) {
   return summarise(std::move(times)).median;
 }
 
+/// Backward pass, communication and update. Returns the microseconds from the end of the backward
+/// pass to the sums of the first layer.
+double iterate(OverlapSystem& system, Pass& pass) {
+  pass.run_backward([&](std::size_t i) { system.ready(i); });
+  const auto start = Clock::now();
+  Clock::time_point first = start;
+  bool is_finished = false;
+  pass.run_update([&](std::size_t i) {
+    if (!is_finished && !system.await(i)) {
+      system.finish();
+      is_finished = true;
+    }
+    if (i < kGradientsPerLayer) first = Clock::now();
+  });
+  if (!is_finished) system.finish();
+  return std::chrono::duration<double, std::micro>(first - start).count();
+}
+
 void communicate(OverlapSystem& system, const std::vector<std::size_t>& order) {
   for (const std::size_t i : order) system.ready(i);
   system.finish();
 }
 
 /// Every rank gives its number plus one.
-std::uint64_t count_wrong(Runtime& runtime, OverlapSystem& system, BackwardPass& pass) {
+std::uint64_t count_wrong(Runtime& runtime, OverlapSystem& system, Pass& pass) {
   const int ranks = runtime.world_size();
   system.fill(static_cast<float>(runtime.rank() + 1));
-  pass.run([&](std::size_t i) { system.ready(i); });
-  system.finish();
+  iterate(system, pass);
   auto wrong = static_cast<std::int64_t>(
       system.count_other_than(static_cast<float>(ranks * (ranks + 1) / 2)));
   runtime.all_reduce("bench wrong", {&wrong, 1, DType::kInt64}, ReduceOp::kSum);
@@ -115,7 +140,7 @@ std::uint64_t count_wrong(Runtime& runtime, OverlapSystem& system, BackwardPass&
 }
 
 struct Times {
-  std::vector<double> communication, iteration;
+  std::vector<double> communication, iteration, first;
 };
 
 }  // namespace
@@ -153,24 +178,26 @@ std::vector<std::size_t> backward_order(std::string_view name, std::size_t layer
 std::vector<OverlapRow> measure_overlap(Runtime& runtime,
                                         const std::vector<std::unique_ptr<OverlapSystem>>& systems,
                                         const OverlapOptions& options) {
-  BackwardPass pass(runtime, options);
+  Pass pass(runtime, options);
   std::vector<double> compute;
   std::vector<Times> times(systems.size());
   for (int iteration = -options.warmup; iteration < options.iterations; ++iteration) {
     const bool counts = iteration >= 0;
-    const double alone = time_us(runtime, [&] { pass.run([](std::size_t) {}); });
+    const double alone = time_us(runtime, [&] {
+      pass.run_backward([](std::size_t) {});
+      pass.run_update([](std::size_t) {});
+    });
     if (counts) compute.push_back(alone);
     for (std::size_t s = 0; s < systems.size(); ++s) {
       OverlapSystem& system = *systems[s];
       system.fill(0);  // so that sums which grow in place stay ordinary numbers
       const double communication = time_us(runtime, [&] { communicate(system, options.order); });
-      const double both = time_us(runtime, [&] {
-        pass.run([&](std::size_t i) { system.ready(i); });
-        system.finish();
-      });
+      double first = 0;
+      const double both = time_us(runtime, [&] { first = iterate(system, pass); });
       if (!counts) continue;
       times[s].communication.push_back(communication);
       times[s].iteration.push_back(both);
+      times[s].first.push_back(first);
     }
   }
 
@@ -182,9 +209,11 @@ std::vector<OverlapRow> measure_overlap(Runtime& runtime,
                    .calls = systems[s]->calls(),
                    .fusion_bytes = systems[s]->fusion_bytes(),
                    .bucket_order = systems[s]->bucket_order(),
+                   .priority = systems[s]->priority(),
                    .compute_us = compute_us,
                    .communication_us = median_us(runtime, times[s].communication),
-                   .iteration_us = median_us(runtime, times[s].iteration)};
+                   .iteration_us = median_us(runtime, times[s].iteration),
+                   .first_us = median_us(runtime, times[s].first)};
     row.exposed_us = row.iteration_us - row.compute_us;
     row.hidden_percent = 100 * (1 - row.exposed_us / row.communication_us);
     row.wrong = count_wrong(runtime, *systems[s], pass);

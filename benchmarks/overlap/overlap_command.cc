@@ -28,15 +28,17 @@ void print(const Runtime& runtime, const OverlapOptions& options, const std::str
              home, order);
   fmt::print("# {} ranks on {} nodes, {} cores here, medians of the slowest rank, ms\n",
              runtime.world_size(), runtime.num_nodes(), std::thread::hardware_concurrency());
-  fmt::print("# {:>6} {:>7} {:>10} {:<10} {:<26} {:>9} {:>9} {:>9} {:>9} {:>8} {:>6}\n", "system",
-             "calls", "fusion", "buckets", "algo", "compute", "comm", "both", "exposed", "hidden",
-             "#wrong");
+  fmt::print("# {:>6} {:>7} {:>10} {:<10} {:<8} {:<26} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>6}\n",
+             "system", "calls", "fusion", "buckets", "priority", "algo", "compute", "comm", "both",
+             "first", "exposed", "hidden", "#wrong");
   for (const OverlapRow& row : rows) {
     fmt::print(
-        "  {:>6} {:>7} {:>10} {:<10} {:<26} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>7.1f}% {:>6}\n",
+        "  {:>6} {:>7} {:>10} {:<10} {:<8} {:<26} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} "
+        "{:>7.1f}% {:>6}\n",
         row.system, to_string(row.calls),
         row.fusion_bytes ? fmt::to_string(*row.fusion_bytes) : "-", row.bucket_order.value_or("-"),
-        row.algorithm, row.compute_us / 1e3, row.communication_us / 1e3, row.iteration_us / 1e3,
+        row.priority ? (*row.priority ? "on" : "off") : "-", row.algorithm, row.compute_us / 1e3,
+        row.communication_us / 1e3, row.iteration_us / 1e3, row.first_us / 1e3,
         row.exposed_us / 1e3, row.hidden_percent, row.wrong);
   }
 }
@@ -59,10 +61,13 @@ nlohmann::json to_json(const Runtime& runtime, const OverlapOptions& options,
           {"order", order},
           {"bucket_order",
            row.bucket_order ? nlohmann::json(*row.bucket_order) : nlohmann::json(nullptr)},
+          {"priority", row.priority ? nlohmann::json(*row.priority) : nlohmann::json(nullptr)},
+          {"update_ms", options.update_ms},
           {"iterations", options.iterations},
           {"compute_us", row.compute_us},
           {"communication_us", row.communication_us},
           {"iteration_us", row.iteration_us},
+          {"first_us", row.first_us},
           {"exposed_us", row.exposed_us},
           {"hidden_percent", row.hidden_percent},
           {"wrong", row.wrong},
@@ -85,6 +90,20 @@ OverlapCommand::OverlapCommand(CLI::App& app)
       .add_option("--compute-ms", options_.compute_ms,
                   "Computing time of the backward pass in milliseconds")
       ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command_
+      .add_option(
+          "--update-ms", options_.update_ms,
+          "Computing time of the update in milliseconds, which goes layer by layer, first to "
+          "last, where a system can wait for one gradient")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command_
+      .add_option("--priority", priorities_,
+                  "Whether first gradients overtake others between nodes: off, on, or both, "
+                  "comma-separated and measured alternately")
+      ->check(one_of({"off", "on"}))
+      ->delimiter(',')
       ->capture_default_str();
   command_
       .add_option(
@@ -118,7 +137,7 @@ OverlapCommand::OverlapCommand(CLI::App& app)
   command_.add_option("--json", json_, "Write the rows to this file");
   command_.add_option("--label", label_, "Text that every row of the JSON carries");
   add_runtime_options(command_, runtime_, [](std::string_view name) {
-    return name != "fusion_bytes" && name != "compression";
+    return name != "fusion_bytes" && name != "priority" && name != "compression";
   });
 }
 
@@ -127,14 +146,17 @@ bool OverlapCommand::run() {
   options_.order = backward_order(order_, layers_);
   Peers peers(compare_);
   peers.keep_launcher();
-  // A runtime has one fusion size, so there are several runtimes.
+  // A runtime has one fusion size and one priority, so there are several runtimes.
   std::deque<Runtime> runtimes;
   std::vector<std::unique_ptr<OverlapSystem>> systems;
   for (const std::size_t size : parse_sizes("--fusion-sizes", fusion_sizes_)) {
-    runtime_.fusion_bytes = size;
-    Runtime& runtime = runtimes.emplace_back(Runtime::from_environment(runtime_));
-    systems.push_back(
-        make_kolo_overlap(runtime, options_.counts, home_ == "arena" ? Home::kArena : Home::kUser));
+    for (const std::string& priority : priorities_) {
+      runtime_.fusion_bytes = size;
+      runtime_.priority = priority == "on";
+      Runtime& runtime = runtimes.emplace_back(Runtime::from_environment(runtime_));
+      systems.push_back(make_kolo_overlap(runtime, options_.counts,
+                                          home_ == "arena" ? Home::kArena : Home::kUser));
+    }
   }
   Runtime& runtime = runtimes.front();
   const bool speaks = runtime.rank() == 0;

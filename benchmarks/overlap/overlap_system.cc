@@ -30,6 +30,7 @@ class KoloOverlap final : public OverlapSystem {
  public:
   KoloOverlap(Runtime& runtime, const std::vector<std::size_t>& counts, Home home)
       : fusion_bytes_(runtime.options().fusion_bytes),
+        priority_(runtime.options().priority),
         memory_(in_arena(home) ? HostMemory() : HostMemory(total(counts) * sizeof(float))),
         gradients_(runtime.register_gradients("model", specs(counts),
                                               {.op = ReduceOp::kSum, .compression = "none"})) {}
@@ -41,7 +42,12 @@ class KoloOverlap final : public OverlapSystem {
   std::optional<std::string> bucket_order() const override {
     return gradients_.plan().bucket_order;
   }
+  std::optional<bool> priority() const override { return priority_; }
   void ready(std::size_t index) override { gradients_.ready(index); }
+  bool await(std::size_t index) override {
+    gradients_.wait(index);
+    return true;
+  }
   void finish() override { gradients_.wait(); }
 
   void fill(float value) override {
@@ -72,6 +78,7 @@ class KoloOverlap final : public OverlapSystem {
   }
 
   std::size_t fusion_bytes_;
+  bool priority_;
   HostMemory memory_;
   GradientSet gradients_;
 };

@@ -46,9 +46,14 @@ class OverlapSystem {
   virtual std::optional<std::size_t> fusion_bytes() const { return std::nullopt; }
   /// The order by which they are made now: "registered" or "measured".
   virtual std::optional<std::string> bucket_order() const { return std::nullopt; }
+  /// Whether gradients that were registered first overtake others, if the system has that option.
+  virtual std::optional<bool> priority() const { return std::nullopt; }
 
   /// Marks gradient `index` as computed: in any order, each once per iteration.
   virtual void ready(std::size_t index) = 0;
+  /// Blocks until gradient `index` is summed, if the system can wait for one; returns false if not.
+  /// Between the last `ready` and `finish`.
+  virtual bool await(std::size_t /*index*/) { return false; }
   /// Blocks until all gradients are summed.
   virtual void finish() = 0;
 

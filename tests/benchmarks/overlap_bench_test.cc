@@ -96,7 +96,45 @@ TEST(OverlapBench, RunsOnKoloInEitherMemory) {
     const auto rows = measure_overlap(runtime, systems, options);
     EXPECT_EQ(rows.at(0).wrong, 0u);
     EXPECT_EQ(rows.at(0).fusion_bytes, runtime.options().fusion_bytes);
+    EXPECT_EQ(rows.at(0).priority, false);
   }
+}
+
+/// Waits for single gradients, and notes in which order.
+class WaitingSystem final : public OverlapSystem {
+ public:
+  std::string name() const override { return "waiting"; }
+  std::string algorithm() const override { return "none"; }
+  Calls calls() const override { return Calls::kBuckets; }
+  void ready(std::size_t) override {}
+  bool await(std::size_t index) override {
+    awaited.push_back(index);
+    return true;
+  }
+  void finish() override { ends.push_back(awaited.size()); }
+  void fill(float) override {}
+  std::uint64_t count_other_than(float) override { return 0; }
+
+  std::vector<std::size_t> awaited, ends;
+};
+
+TEST(OverlapBench, UpdatesLayerByLayerWhereASystemCanWaitForOne) {
+  Runtime runtime = Runtime::from_environment({});
+  auto waiting = std::make_unique<WaitingSystem>();
+  const WaitingSystem& seen = *waiting;
+  std::vector<std::unique_ptr<OverlapSystem>> systems;
+  systems.push_back(std::move(waiting));
+  const auto rows = measure_overlap(runtime, systems,
+                                    {.counts = {5, 1, 3},
+                                     .order = {2, 1, 0},
+                                     .compute_ms = 0.01,
+                                     .update_ms = 0.01,
+                                     .iterations = 1,
+                                     .warmup = 0});
+  // Communication alone waits for all at once; then come the iteration and the check.
+  EXPECT_EQ(seen.awaited, (std::vector<std::size_t>{0, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(seen.ends, (std::vector<std::size_t>{0, 3, 6}));
+  EXPECT_GE(rows.at(0).iteration_us, rows[0].first_us);
 }
 
 /// On one rank the sum is the contribution. Writes down the size of each call.
