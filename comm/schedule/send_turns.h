@@ -16,7 +16,7 @@ namespace kolo {
 /// For buckets that all ranks are ready to run, which excludes eager ones. Ranks may then hold back
 /// different buckets without a deadlock: of all that are ready everywhere and not finished
 /// everywhere, no rank holds back the most urgent one. So it finishes, and another one is the most
-/// urgent. See docs/decisions/0055-urgent-buckets-send-first.md.
+/// urgent. See docs/decisions/0056-urgent-buckets-send-first.md.
 ///
 /// Threads: one. Steady state allocates nothing.
 class SendTurns {
