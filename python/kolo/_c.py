@@ -296,6 +296,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "kolo_gradients_absent_on": (c_int32, [c_void_p, c_size_t, c_void_p]),
     "kolo_gradients_set_samples": (c_int32, [c_void_p, c_double]),
     "kolo_gradients_wait": (c_int32, [c_void_p, c_int64, POINTER(c_int)]),
+    "kolo_gradients_wait_one": (c_int32, [c_void_p, c_size_t]),
     "kolo_gradients_wait_on": (c_int32, [c_void_p, c_void_p]),
     "kolo_gradients_plan": (c_char_p, [c_void_p]),
     "kolo_gradients_statistics": (c_char_p, [c_void_p]),

@@ -147,6 +147,11 @@ class GradientSet:
         wait(step, timeout, self._group._handle.operation_timeout_ms, lambda: self.name)
         self._is_open = False
 
+    def wait_one(self, which: int | str) -> None:
+        """Waits until one gradient has the combined value, for an update layer by layer. Mark all gradients first,
+        and end the iteration by `wait`; until then only read the array. See the option `priority`."""
+        self._call(library().kolo_gradients_wait_one, self._at(which))
+
     def wait_on(self, stream: int) -> None:
         """For device memory: waits until all work is enqueued, and lets `stream` wait for the values."""
         self._call(library().kolo_gradients_wait_on, stream)

@@ -15,7 +15,8 @@ class Store(Protocol):
         """Stores a value under a key that has none yet."""
 
     def get(self, key: str, timeout: float) -> bytes:
-        """Waits for a value, for at most `timeout` seconds; raises any exception if there is none."""
+        """Waits for a value, for at most `timeout` seconds; raises TimeoutError if there is none then, and any other
+        exception for a failure."""
 
 
 class Callbacks:
@@ -43,5 +44,5 @@ class Callbacks:
             size[0] = len(self._value)
         except BaseException as error:
             self.error = error
-            return 1
+            return _c.KOLO_TIMEOUT if isinstance(error, TimeoutError) else 1
         return 0

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 
-#include "comm/base/clock.h"
 #include "comm/base/error.h"
 #include "runtime/c/arguments.h"
 
@@ -21,13 +20,11 @@ void CallbackStore::set(const std::string& key, const std::string& value) {
 }
 
 std::string CallbackStore::get(const std::string& key, std::chrono::milliseconds timeout) {
-  const TimePoint deadline = SteadyClock().now() + timeout;
   const void* value = nullptr;
   std::size_t bytes = 0;
-  if (store_.get(store_.context, key.c_str(), timeout.count(), &value, &bytes) == 0) {
-    return {static_cast<const char*>(value), bytes};
-  }
-  const bool is_late = SteadyClock().now() >= deadline;
+  const int outcome = store_.get(store_.context, key.c_str(), timeout.count(), &value, &bytes);
+  if (outcome == 0) return {static_cast<const char*>(value), bytes};
+  const bool is_late = outcome == KOLO_TIMEOUT;
   throw KoloError({.code = is_late ? ErrorCode::kTimeout : ErrorCode::kIo,
                    .what = fmt::format("the store of the program has no '{}'{}", key,
                                        is_late ? " in time" : "")});

@@ -171,6 +171,10 @@ kolo_status kolo_gradients_wait(kolo_gradients* set, int64_t timeout_ms, int* do
   });
 }
 
+kolo_status kolo_gradients_wait_one(kolo_gradients* set, size_t index) {
+  return on_set(set, [&](kolo::GradientSet& of) { of.wait(index); });
+}
+
 kolo_status kolo_gradients_wait_on(kolo_gradients* set, void* stream) {
   return on_set(set, [&](kolo::GradientSet& of) { of.wait({stream}); });
 }

@@ -135,7 +135,7 @@ typedef struct kolo_setting {
 } kolo_setting;
 
 /* A key-value store that all ranks share, through which they find each other. Both calls return 0,
- * or anything else for a failure. Values are bytes. */
+ * KOLO_TIMEOUT if there is no value in time, or anything else for a failure. Values are bytes. */
 typedef struct kolo_store {
   size_t size;
   void* context; /* The first argument of the calls. */

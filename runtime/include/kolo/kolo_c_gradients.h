@@ -67,6 +67,9 @@ kolo_status kolo_gradients_set_samples(kolo_gradients* set, double samples);
 /* Waits for at most `timeout_ms` (negative: `operation_timeout`, after which it is an error) until
  * every gradient has the combined value, and writes whether the iteration is over. */
 kolo_status kolo_gradients_wait(kolo_gradients* set, int64_t timeout_ms, int* done);
+/* Waits until one gradient has the combined value, for an update layer by layer. Mark all gradients
+ * first, and end the iteration by `kolo_gradients_wait`; until then only read the memory. */
+kolo_status kolo_gradients_wait_one(kolo_gradients* set, size_t index);
 /* For device memory: waits until all work is enqueued, and lets `stream` wait for the values. */
 kolo_status kolo_gradients_wait_on(kolo_gradients* set, void* stream);
 

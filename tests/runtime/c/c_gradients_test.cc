@@ -43,6 +43,8 @@ TEST(CGradients, AreAveragedWhereverTheyLive) {
       static_cast<float*>(arena.data)[999] = 10 * me;
       ok(kolo_gradients_ready(set, 0));
       ok(kolo_gradients_ready(set, 1));
+      ok(kolo_gradients_wait_one(set, 1));
+      require(static_cast<float*>(arena.data)[999] == 5, "one average");
       int done = 0;
       while (done == 0) ok(kolo_gradients_wait(set, 50, &done));
       require(own[0] == 0.5F && static_cast<float*>(arena.data)[999] == 5, "averages");

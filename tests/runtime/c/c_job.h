@@ -54,7 +54,7 @@ class Store {
       auto& values = mine.store->values_;
       if (!mine.store->changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms),
                                          [&] { return values.contains(key); })) {
-        return 1;
+        return static_cast<int>(KOLO_TIMEOUT);
       }
       mine.last = values.at(key);
       *value = mine.last.data();
