@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from ctypes import byref, c_size_t, c_void_p
+from ctypes import c_size_t
 from typing import Any, Callable, Sequence
 
 from . import _c, _pairs
-from ._errors import UsageError, check
+from ._errors import UsageError
 from ._handle import Handle
 from ._library import library
 from ._pairs import Pair, Parts
-from ._ticket import Ticket, wait_at_once
+from ._ticket import Ticket
 
 OPS = {
     "sum": _c.KOLO_SUM,
@@ -287,9 +287,7 @@ class Collectives:
         call: _c.kolo_call | None,
         wait: bool,
     ) -> Any:
-        ticket = c_void_p()
-        check(function(self._pointer, *arguments, call, byref(ticket)))
-        return self._hand_out(what, ticket, pair, pair.value, call, wait)
+        return self._start(what, pair, pair.value, call, wait, function, *arguments)
 
     def _run_grouped(
         self,
@@ -313,25 +311,26 @@ class Collectives:
         tensors = (_c.kolo_tensor * len(pairs))(
             *(_c.kolo_tensor(pair.input_address, pair.result_address, pair.count) for pair in pairs)
         )
-        ticket = c_void_p()
-        arguments = (collective, tensors, len(pairs), dtype.code, root, op)
-        check(library().kolo_grouped(self._pointer, *arguments, call, byref(ticket)))
         values = [pair.value for pair in pairs]
-        is_elsewhere = all(value is None for value in values)
-        return self._hand_out(what, ticket, pairs, None if is_elsewhere else values, call, wait)
+        value = None if all(each is None for each in values) else values
+        arguments = (collective, tensors, len(pairs), dtype.code, root, op)
+        return self._start(what, pairs, value, call, wait, library().kolo_grouped, *arguments)
 
-    def _hand_out(
-        self, what: str, ticket: Any, buffers: Any, value: Any, call: _c.kolo_call | None, wait: bool
+    def _start(
+        self,
+        what: str,
+        buffers: Any,
+        value: Any,
+        call: _c.kolo_call | None,
+        wait: bool,
+        function: Callable[..., int],
+        *arguments: Any,
     ) -> Any:
         name = call.name.decode() if call is not None and call.name else what
         # The group, too, lives until the operation is done.
-        return self._answer(ticket, (self, buffers), lambda _: value, name, wait)
-
-    def _answer(self, ticket: Any, buffers: Any, finish: Callable[[Any], Any], name: str, wait: bool) -> Any:
-        if wait:
-            return wait_at_once(self._handle, ticket, buffers, finish, name)
-        self._handle.sweep()
-        return Ticket(self._handle, ticket, buffers, finish, name)
+        ticket = Ticket(self._handle, (self, buffers), lambda _: value, name)
+        ticket.begin(function, self._pointer, *arguments, call)
+        return ticket.wait() if wait else ticket
 
 
 def _from_to(pair: Pair) -> tuple[Any, ...]:

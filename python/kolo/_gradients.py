@@ -215,7 +215,7 @@ class GradientSet:
 
     def _call(self, function: Any, *arguments: Any, keep: Any = None) -> None:
         """A call that blocks and has no ticket."""
-        call(self._group._handle.pointer, function, self._pointer, *arguments, keep=(self, keep))
+        call(function, self._pointer, *arguments, runtime=self._group._handle.pointer, keep=(self, keep))
 
     def __repr__(self) -> str:
         return f"<kolo.GradientSet {self.name!r}: {len(self)} gradients>"
@@ -282,7 +282,6 @@ def register(
     )
     pointer = c_void_p()
     call(
-        group._handle.pointer,
         library().kolo_register_gradients,
         group._pointer,
         name.encode(),
@@ -290,6 +289,7 @@ def register(
         len(structs),
         byref(options),
         byref(pointer),
+        runtime=group._handle.pointer,
         keep=(group, specs, structs),
     )
     return GradientSet(group, pointer, name, specs)

@@ -8,12 +8,13 @@ from typing import Any, Mapping, Sequence
 
 from . import _c
 from ._collectives import Collectives
-from ._errors import UsageError, check
+from ._errors import UsageError
 from ._gradients import GradientSet, register
 from ._handle import Handle
 from ._library import library
 from ._messages import Messages
 from ._rows import Rows, sum_rows
+from ._ticket import Ticket
 from ._wait import call
 
 ARENA_BYTES = 64 << 20
@@ -85,9 +86,9 @@ class Group(Collectives, Messages):
 
     def barrier(self, *, wait: bool = True) -> Any:
         """Returns when every rank has called it; with `wait=False` a `Ticket` that is done then."""
-        ticket = c_void_p()
-        check(library().kolo_barrier(self._pointer, byref(ticket)))
-        return self._answer(ticket, (self,), lambda _: None, "barrier", wait)
+        ticket = Ticket(self._handle, self, lambda _: None, "barrier")
+        ticket.begin(library().kolo_barrier, self._pointer)
+        return ticket.wait() if wait else ticket
 
     def join(self) -> int:
         """This rank has run out of data: takes part in what the others do, until all have joined. Returns the rank
@@ -147,7 +148,7 @@ class Group(Collectives, Messages):
 
     def _call(self, function: Any, *arguments: Any) -> None:
         """A call that blocks and has no ticket."""
-        call(self._handle.pointer, function, self._pointer, *arguments, keep=self)
+        call(function, self._pointer, *arguments, runtime=self._handle.pointer, keep=self)
 
     def __enter__(self) -> Group:
         return self

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from ctypes import byref, c_void_p
-from typing import Any, Callable
+from typing import Any
 
 from . import _c
 from ._buffers import memory_of
-from ._errors import UsageError, check
+from ._errors import UsageError
 from ._handle import Handle
 from ._library import library
-from ._ticket import received
+from ._ticket import Ticket, received
 
 ANY_RANK: int = _c.KOLO_ANY_RANK
 """As `peer` of a receive: whichever rank sends first."""
@@ -22,16 +21,15 @@ class Messages:
 
     _handle: Handle
     _pointer: Any
-    _answer: Callable[..., Any]
 
     def send(self, x: Any, peer: int, tag: int = 0, *, wait: bool = True) -> Any:
         """Sends the elements of `x` to rank `peer`. It is over when `x` may be changed again: at once for a small
         message, else not before the receiver has an array for it, so two ranks that first send and then receive wait
         for each other."""
         memory = memory_of(x, "x")
-        ticket = c_void_p()
-        check(library().kolo_send(self._pointer, memory.parameter(), peer, _tag(tag), byref(ticket)))
-        return self._answer(ticket, (self, memory), lambda _: None, f"send to rank {peer}, tag {tag}", wait)
+        ticket = Ticket(self._handle, (self, memory), lambda _: None, f"send to rank {peer}, tag {tag}")
+        ticket.begin(library().kolo_send, self._pointer, memory.parameter(), peer, _tag(tag))
+        return ticket.wait() if wait else ticket
 
     def recv(self, x: Any, peer: int = ANY_RANK, tag: int = 0, *, wait: bool = True) -> Any:
         """Receives a message into `x`, which may be longer, from rank `peer` or from any; returns `Received(source,
@@ -41,10 +39,10 @@ class Messages:
                 the receive stays posted, and the message still goes to `x`.
         """
         memory = memory_of(x, "x", writable=True)
-        ticket = c_void_p()
-        check(library().kolo_recv(self._pointer, memory.parameter(), peer, _tag(tag), None, byref(ticket)))
         source = "any rank" if peer == ANY_RANK else f"rank {peer}"
-        return self._answer(ticket, (self, memory), received, f"recv from {source}, tag {tag}", wait)
+        ticket = Ticket(self._handle, (self, memory), received, f"recv from {source}, tag {tag}")
+        ticket.begin(library().kolo_recv, self._pointer, memory.parameter(), peer, _tag(tag), None)
+        return ticket.wait() if wait else ticket
 
 
 def _tag(tag: int) -> int:

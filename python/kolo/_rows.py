@@ -78,7 +78,6 @@ def sum_rows(
         name = f"rows of {height} x {width} {values.dtype.name}"
     sums = _Sums()
     call(
-        group._handle.pointer,
         library().kolo_sparse_all_reduce,
         group._pointer,
         name.encode(),
@@ -87,6 +86,7 @@ def sum_rows(
         chosen.count,
         values.address,
         sums.pointer,
+        runtime=group._handle.pointer,
         keep=(group, chosen, values, sums),
     )
     return _result_of(sums, width)

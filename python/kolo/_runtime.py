@@ -34,7 +34,7 @@ class Runtime(Group):
     A block that ends by an exception leaves the job at once, so that the other ranks fail, too, rather than wait; one
     that ends well closes it, which waits for them. So does the end of the process for a runtime that nobody closed.
 
-    Threads: any. Open and close it on the main thread.
+    Threads: any.
     """
 
     world_size: int
@@ -96,7 +96,7 @@ class Runtime(Group):
         if not self.is_open:
             return
         pointer = self._handle.pointer
-        call(pointer, library().kolo_close, pointer, keep=self)
+        call(library().kolo_close, pointer, runtime=pointer, keep=self)
         self._leave()
 
     def abort(self, why: str) -> None:
@@ -146,7 +146,7 @@ def open(  # noqa: A001  # As in `kolo.open`.
     job: str = "kolo",
     **options: Any,
 ) -> Runtime:
-    """Joins the job. Collective; call it on the main thread.
+    """Joins the job. Collective.
 
     The environment tells rank, size and how ranks meet: mpirun, torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT),
     srun, or none of them for a job of one rank. With a `store`, which all ranks share, `rank` and `world_size` tell,
@@ -155,8 +155,9 @@ def open(  # noqa: A001  # As in `kolo.open`.
     `options` are those of the user guide: `kolo.open(fusion_bytes="4M", algorithm="ring")`. Those that are not given
     come from KOLO_* variables, else have their defaults.
 
-    Errors: ConfigError and UsageError for options; DeadlineError that names missing ranks after `connect_timeout`.
-            A KeyboardInterrupt is raised when the call returns.
+    Threads: any; a store is called from another thread.
+    Errors:  ConfigError and UsageError for options; DeadlineError that names missing ranks after `connect_timeout`.
+             An exception of the store is the cause of the error. After a KeyboardInterrupt end the process.
     """
     settings = [_c.kolo_setting(name.encode(), _text(value).encode()) for name, value in options.items()]
     fields: dict[str, Any] = {
@@ -175,13 +176,9 @@ def open(  # noqa: A001  # As in `kolo.open`.
         raise UsageError("kolo.open takes rank and world_size with a store; without, the environment tells them")
     pointer = c_void_p()
     try:
-        check(library().kolo_open(byref(_c.sized(_c.kolo_open_options, **fields)), byref(pointer)))
+        call(library().kolo_open, byref(_c.sized(_c.kolo_open_options, **fields)), byref(pointer), keep=callbacks)
     except KoloError as error:
-        if callbacks is not None and callbacks.error is not None:
-            if not isinstance(callbacks.error, Exception):
-                raise callbacks.error from None  # KeyboardInterrupt
-            raise error from callbacks.error
-        raise
+        raise error from (callbacks.error if callbacks is not None else None)
     return Runtime(pointer)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from ctypes import byref, c_int
+from ctypes import byref, c_int, c_void_p
 from typing import Any, Callable, Generator, NamedTuple
 
 from . import _c
 from ._errors import check
 from ._handle import Handle
 from ._library import library
-from ._wait import is_interruptible, stepper, wait
+from ._wait import SLICE_MS, is_interruptible, stepper, wait
 
 
 class Received(NamedTuple):
@@ -37,12 +37,19 @@ class Ticket:
 
     __slots__ = ("_ticket", "_handle", "_buffers", "_finish", "_name", "__weakref__")
 
-    def __init__(self, handle: Handle, ticket: Any, buffers: Any, finish: Callable[[Any], Any], name: str) -> None:
-        self._ticket = ticket
+    def __init__(self, handle: Handle, buffers: Any, finish: Callable[[Any], Any], name: str) -> None:
+        """For groups. It exists before the operation begins, so that an interrupt at any time finds an owner of the
+        buffers."""
+        self._ticket = c_void_p()
         self._handle = handle
         self._buffers = buffers
         self._finish = finish
         self._name = name
+
+    def begin(self, function: Callable[..., int], *arguments: Any) -> None:
+        """For groups: begins the operation by a call whose last argument is the ticket."""
+        self._handle.sweep()
+        check(function(*arguments, byref(self._ticket)))
 
     def done(self) -> bool:
         """Whether it has a result or an error. Never blocks."""
@@ -60,7 +67,9 @@ class Ticket:
                 KeyboardInterrupt, likewise.
         """
         step = stepper(library().kolo_ticket_wait, self._ticket)
-        wait(step, timeout, self._handle.operation_timeout_ms, lambda: self._name)
+        # Most operations end within the first slice.
+        if timeout is not None or not step(SLICE_MS if is_interruptible() else -1):
+            wait(step, timeout, self._handle.operation_timeout_ms, lambda: self._name)
         self._buffers = None
         return self._finish(self._ticket)
 
@@ -91,13 +100,12 @@ class Ticket:
         return f"<kolo.Ticket of {self._name}>"
 
     def __del__(self) -> None:
-        if not self._handle.is_ours():
+        if not self._ticket or not self._handle.is_ours():
             return
         if self._buffers is None:
             self._handle.library.kolo_ticket_release(self._ticket)
         else:
             self._handle.park(self._ticket, self._buffers)
-            self._handle.sweep()
 
 
 def _set(future: Any) -> None:
@@ -110,24 +118,3 @@ def received(ticket: Any) -> Received:
     got = _c.kolo_received()
     check(library().kolo_ticket_received(ticket, byref(got)))
     return Received(got.source, got.count)
-
-
-def wait_at_once(handle: Handle, ticket: Any, buffers: Any, finish: Callable[[Any], Any], name: str) -> Any:
-    """Waits for an operation that nobody has a ticket of. An operation that is interrupted, or takes too long, goes on
-    with its buffers."""
-    lib = library()
-    done = c_int()
-    # Most operations end within the first slice.
-    first = 100 if is_interruptible() else -1
-    try:
-        check(lib.kolo_ticket_wait(ticket, first, byref(done)))
-        if not done.value:
-            step = stepper(lib.kolo_ticket_wait, ticket)
-            wait(step, None, handle.operation_timeout_ms, lambda: name)
-        result = finish(ticket)
-    except BaseException:
-        handle.park(ticket, buffers)
-        handle.sweep()
-        raise
-    lib.kolo_ticket_release(ticket)
-    return result

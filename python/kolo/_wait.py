@@ -77,7 +77,7 @@ class _Call(threading.Thread):
             self.error = last_error(status)  # The library keeps it for this thread.
 
 
-def call(runtime: Any, function: Callable[..., int], *arguments: Any, keep: Any = None) -> None:
+def call(function: Callable[..., int], *arguments: Any, runtime: Any = None, keep: Any = None) -> None:
     """Makes a call that blocks and has no ticket. The main thread has it made by another thread, and leaves the
     `runtime` meanwhile: Kolo tells a deadlock from a slow rank by the threads that could still call.
 
@@ -89,7 +89,8 @@ def call(runtime: Any, function: Callable[..., int], *arguments: Any, keep: Any 
         return
     thread = _Call(function, arguments, keep)
     thread.start()
-    check(library().kolo_leave_thread(runtime))
+    if runtime is not None:
+        check(library().kolo_leave_thread(runtime))
     thread.join()
     if thread.error is not None:
         raise thread.error

@@ -10,7 +10,6 @@ import sys
 import tempfile
 import threading
 import unittest
-from unittest import mock
 
 import support
 
@@ -58,10 +57,6 @@ class Interrupt(Exception):
 class Waits(unittest.TestCase):
     def setUp(self):
         self.steps = []
-        library = mock.Mock(**{"kolo_leave_thread.return_value": 0})
-        patched = mock.patch.object(_wait, "library", return_value=library)
-        patched.start()
-        self.addCleanup(patched.stop)
 
     def step(self, over_after):
         def step(timeout_ms):
@@ -113,7 +108,7 @@ class Waits(unittest.TestCase):
         try:
             signal.setitimer(signal.ITIMER_REAL, 0.05)
             with self.assertRaises(Interrupt):
-                _wait.call(None, lambda: int(not released.wait(60)))
+                _wait.call(lambda: int(not released.wait(60)))
         finally:
             signal.signal(signal.SIGALRM, before)
             released.set()
@@ -123,7 +118,7 @@ class Waits(unittest.TestCase):
         before = signal.signal(signal.SIGALRM, lambda *_: seen.append(1))
         try:
             signal.setitimer(signal.ITIMER_REAL, 0.02)
-            _wait.call(None, lambda: 0 if _poll(lambda: seen) else 1)
+            _wait.call(lambda: 0 if _poll(lambda: seen) else 1)
         finally:
             signal.signal(signal.SIGALRM, before)
 

@@ -95,6 +95,14 @@ class Endings(unittest.TestCase):
                 self.assertEqual(survivor, PEER_LOST_EXIT, ranks[1].errors())
                 self.assertIn("heard of it", ranks[1].lines, ranks[1].errors())
 
+    def test_an_interrupt_ends_the_wait_for_ranks_that_do_not_come(self):
+        variables = job.environment(library=LIBRARY) | {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+        rank = job.Rank(0, ["-B", SCENES, "unmet"], variables | {"MASTER_PORT": str(job.free_port())})
+        try:
+            self.assertEqual(rank.finish(), -signal.SIGINT, rank.errors())
+        finally:
+            rank.close()
+
     def test_a_peer_that_is_killed(self):
         with started("lost") as ranks:
             for rank in ranks:
