@@ -11,6 +11,7 @@ from . import _c, _dtypes
 from ._buffers import Memory, array_at, memory_of
 from ._collectives import OPS, choice
 from ._errors import UsageError, check
+from ._handle import Owned
 from ._library import library
 from ._wait import call, stepper, wait
 
@@ -72,7 +73,7 @@ class GradientSet:
         self.names = tuple(specs)
         self._group = group
         self._pointer = pointer
-        self._release = library().kolo_gradients_release
+        self._owned = Owned(pointer, library().kolo_gradients_release, made_of=group._owned)
         self._index = {each: index for index, each in enumerate(self.names)}
         self._user_memory = [memory for _, memory in specs.values()]
         self._shapes = [tuple(gradient.shape) for gradient, _ in specs.values()]
@@ -221,12 +222,9 @@ class GradientSet:
         return f"<kolo.GradientSet {self.name!r}: {len(self)} gradients>"
 
     def __del__(self) -> None:
-        handle = self._group._handle
-        if not handle.is_ours():
-            return
         if self._is_open:  # Kolo may still use the memory of an iteration that nobody waited for.
-            handle.keep(self._user_memory)
-        self._release(self._pointer)
+            self._group._handle.keep(self._user_memory)
+        self._owned.drop()
 
 
 def _specs(gradients: Mapping[str, Any] | Sequence[Any]) -> dict[str, tuple[Gradient, Memory | None]]:

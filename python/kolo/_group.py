@@ -10,7 +10,7 @@ from . import _c
 from ._collectives import Collectives
 from ._errors import UsageError
 from ._gradients import GradientSet, register
-from ._handle import Handle
+from ._handle import Handle, Owned
 from ._library import library
 from ._messages import Messages
 from ._rows import Rows, sum_rows
@@ -37,9 +37,10 @@ class Group(Collectives, Messages):
     name: str
     """What errors call it."""
 
-    def __init__(self, handle: Handle, pointer: Any, name: str) -> None:
+    def __init__(self, handle: Handle, owned: Owned, pointer: Any, name: str) -> None:
         lib = library()
         self._handle = handle
+        self._owned = owned  # Of the group, or of the runtime that the group of all ranks belongs to.
         self._pointer = pointer
         self.name = name
         self.rank = lib.kolo_group_rank(pointer)
@@ -80,7 +81,10 @@ class Group(Collectives, Messages):
         options = _c.sized(_c.kolo_group_options, name=name.encode(), arena_bytes=arena_bytes)
         pointer = c_void_p()
         self._call(function, *arguments, byref(options), byref(pointer))
-        return _Founded(self, pointer, name) if pointer else None
+        if not pointer:
+            return None
+        owned = Owned(pointer, library().kolo_group_release, made_of=self._owned)
+        return Group(self._handle, owned, pointer, name)
 
     # --- all ranks together ------------------------------------------------------------------------
 
@@ -163,20 +167,8 @@ class Group(Collectives, Messages):
     def __repr__(self) -> str:
         return f"<kolo.{type(self).__name__} {self.name!r}: rank {self.rank} of {self.size}>"
 
-
-class _Founded(Group):
-    """A group other than that of all ranks: it has a handle of its own."""
-
-    def __init__(self, parent: Group, pointer: Any, name: str) -> None:
-        self._release = library().kolo_group_release
-        super().__init__(parent._handle, pointer, name)
-
     def __del__(self) -> None:
-        if self._handle.is_ours():
-            self._release(self._pointer)
-
-
-_Founded.__name__ = _Founded.__qualname__ = "Group"
+        self._owned.drop()
 
 
 def _required(group: Group | None) -> Group:

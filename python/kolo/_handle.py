@@ -1,37 +1,76 @@
-"""The runtime's handle, which lives as long as anything that was made of it, and what must outlive the user's
-references."""
+"""Handles of the C library: when they are released, and what must outlive the user's references."""
 
 from __future__ import annotations
 
 import collections
 import os
 from ctypes import byref, c_int
-from typing import Any
+from typing import Any, Callable
 
 from ._library import library
 
 
-class Handle:
-    """Owns a `kolo_runtime*`. Groups, gradient sets, arena memory and tickets hold it."""
+class Owned:
+    """Owns a pointer, which is released when its owner and everything that was made of it have dropped it.
 
-    def __init__(self, pointer: int, operation_timeout_ms: int) -> None:
+    A count, and no `__del__`: the finalizers of a reference cycle run in any order. Threads: any, also in the middle
+    of each other, where the garbage collector runs.
+    """
+
+    def __init__(self, pointer: Any, release: Callable[[Any], Any], made_of: Owned | None = None) -> None:
         self.pointer = pointer
-        self.operation_timeout_ms = operation_timeout_ms
-        """0: no limit."""
-        self.is_over = False
-        """The job was closed or left."""
-        self.library = library()
+        self._release_pointer = release
+        self._made_of = made_of
         self._process = os.getpid()
-        self._parked: collections.deque[tuple[Any, Any]] = collections.deque()
-        self._kept: list[Any] = []
+        # Their methods are atomic.
+        self._users = collections.deque([self])
+        self._not_released = collections.deque([self])
+        if made_of is not None:
+            made_of.hold()
 
     def is_ours(self) -> bool:
-        """False in a process that was forked from the one that opened the runtime: nothing is released there."""
+        """False in a process that was forked from the one that made it: nothing is released there."""
         return os.getpid() == self._process
+
+    def hold(self) -> None:
+        self._users.append(self)
+
+    def drop(self) -> None:
+        self._users.pop()
+        if self._users or not self.is_ours():
+            return
+        try:
+            self._not_released.pop()
+        except IndexError:  # Another thread was faster.
+            return
+        self._release()
+        if self._made_of is not None:
+            self._made_of.drop()
+
+    def is_released(self) -> bool:
+        return not self._not_released
+
+    def _release(self) -> None:
+        self._release_pointer(self.pointer)
+
+
+class Handle(Owned):
+    """The `kolo_runtime*`, and operations in flight that nobody waits for."""
+
+    def __init__(self, pointer: Any, operation_timeout_ms: int) -> None:
+        self.library = library()
+        self.operation_timeout_ms = operation_timeout_ms
+        """0: no limit."""
+        self._parked: collections.deque[tuple[Any, Any]] = collections.deque()
+        self._kept: list[Any] = []
+        super().__init__(pointer, self.library.kolo_release)
 
     def park(self, ticket: Any, buffers: Any) -> None:
         """Takes over an operation in flight that nobody will wait for: its buffers live until it is done."""
-        self._parked.append((ticket, buffers))
+        if self.is_released():
+            self.library.kolo_ticket_release(ticket)
+        else:
+            self._parked.append((ticket, buffers))
 
     def keep(self, buffers: Any) -> None:
         """Keeps buffers as long as the runtime."""
@@ -53,9 +92,9 @@ class Handle:
             else:
                 self._parked.append((ticket, buffers))
 
-    def __del__(self) -> None:
-        if not self.is_ours():
-            return
-        self.library.kolo_release(self.pointer)
-        for ticket, _ in self._parked:
+    def _release(self) -> None:
+        super()._release()
+        while self._parked:
+            ticket, _ = self._parked.popleft()
             self.library.kolo_ticket_release(ticket)
+        self._kept.clear()

@@ -9,6 +9,7 @@ from . import _c, _dtypes
 from ._buffers import Memory, array_at, memory_of
 from ._collectives import OPS, choice
 from ._errors import UsageError, check
+from ._handle import Owned
 from ._library import library
 from ._wait import call
 
@@ -46,13 +47,13 @@ class Rows:
 class _Sums:
     """Owns a `kolo_row_sums*`, whose memory the arrays of a result share."""
 
-    def __init__(self) -> None:
+    def __init__(self, group: Any) -> None:
         self.pointer = c_void_p()
-        self._release = library().kolo_row_sums_release
         check(library().kolo_row_sums_create(byref(self.pointer)))
+        self._owned = Owned(self.pointer, library().kolo_row_sums_release, made_of=group._owned)
 
     def __del__(self) -> None:
-        self._release(self.pointer)
+        self._owned.drop()
 
 
 def sum_rows(
@@ -76,7 +77,7 @@ def sum_rows(
     )
     if name is None:
         name = f"rows of {height} x {width} {values.dtype.name}"
-    sums = _Sums()
+    sums = _Sums(group)
     call(
         library().kolo_sparse_all_reduce,
         group._pointer,

@@ -16,7 +16,7 @@ from . import _c, _dtypes
 from ._buffers import Memory, array_at
 from ._errors import KoloError, UsageError, check
 from ._group import Group
-from ._handle import Handle
+from ._handle import Handle, Owned
 from ._library import library
 from ._store import Callbacks, Store
 from ._wait import call
@@ -51,7 +51,7 @@ class Runtime(Group):
     def __init__(self, pointer: Any) -> None:
         lib = library()
         handle = Handle(pointer, _milliseconds(_setting(pointer, "operation_timeout")))
-        super().__init__(handle, lib.kolo_world(pointer), "")
+        super().__init__(handle, handle, lib.kolo_world(pointer), "")
         place = _c.sized(_c.kolo_place)
         check(lib.kolo_get_place(pointer, byref(place)))
         self.world_size = place.world_size
@@ -127,15 +127,15 @@ class _ArenaMemory:
     """Owns memory of `kolo_allocate`."""
 
     def __init__(self, handle: Handle, size: int) -> None:
-        self._handle = handle
-        self._free = library().kolo_free
+        lib = library()
         data = c_void_p()
-        check(library().kolo_allocate(handle.pointer, size, byref(data)))
+        check(lib.kolo_allocate(handle.pointer, size, byref(data)))
         self.address: int = data.value or 0
+        self._owned = Owned(data, lambda place: lib.kolo_free(handle.pointer, place), made_of=handle)
 
     def __del__(self) -> None:
-        if self._handle.is_ours() and hasattr(self, "address"):
-            self._free(self._handle.pointer, self.address)
+        if hasattr(self, "_owned"):
+            self._owned.drop()
 
 
 def open(  # noqa: A001  # As in `kolo.open`.

@@ -47,10 +47,10 @@ class Scenes(unittest.TestCase):
         self.check("messages,groups,arena", ranks=3)
 
     def test_alone(self):
-        self.check("all_reduces,gradients,rows,arena", ranks=1)
+        self.check("all_reduces,gradients,rows,cycles,arena", ranks=1)
 
     def test_dropped_tickets_tasks_and_threads(self):
-        self.check("dropped,awaited,threads,forked")
+        self.check("dropped,cycles,awaited,threads,forked")
 
     def test_misuse(self):
         self.check("misuse")

@@ -404,6 +404,23 @@ def dropped(job):
     gc.collect()
 
 
+def cycles(job):
+    """What a reference cycle holds is finalized in any order."""
+    for order in itertools.permutations(range(4)):
+        alone = kolo.open() if job.size == 1 else job
+        group = alone.split(0)
+        held = group.register_gradients("model", {"a": kolo.Gradient((3,))})
+        things = [alone, group, held, alone.allocate(10)]
+        ring = [things[i] for i in order]
+        ring.append(ring)
+        ring.append(group.all_reduce(np.ones(5), wait=False))
+        if alone is not job:
+            alone.close()
+        del alone, group, held, things, ring
+        gc.collect()
+    job.barrier()
+
+
 def awaited(job):
     async def one(i):
         ticket = job.all_reduce(np.full(3, i), name=f"task {i}", wait=False)
