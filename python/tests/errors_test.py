@@ -1,6 +1,8 @@
 #!/usr/bin/env -S python3 -B
-"""Errors as exceptions, waits that signals interrupt, and where the library is looked for: without a job."""
+"""Errors as exceptions, waits that signals interrupt, handles, and where the library is looked for: without a job."""
 
+import gc
+import itertools
 import os
 import pathlib
 import pickle
@@ -14,7 +16,7 @@ import unittest
 import support
 
 import kolo
-from kolo import _errors, _library, _store, _wait
+from kolo import _errors, _handle, _library, _store, _wait
 
 
 class Classes(unittest.TestCase):
@@ -130,6 +132,28 @@ def _poll(condition):
             return True
         turn.wait(0.01)
     return False
+
+
+class Handles(unittest.TestCase):
+    def test_they_are_released_after_what_was_made_of_them(self):
+        class Thing:
+            def __init__(self, owned):
+                self.owned = owned
+
+            def __del__(self):
+                self.owned.drop()
+
+        for order in itertools.permutations(range(3)):
+            released = []
+            job = _handle.Owned("job", released.append)
+            group = _handle.Owned("group", released.append, made_of=job)
+            gradients = _handle.Owned("gradients", released.append, made_of=group)
+            owned = [job, group, gradients]
+            ring = [Thing(owned[i]) for i in order]
+            ring.append(ring)
+            del ring
+            gc.collect()
+            self.assertEqual(released, ["gradients", "group", "job"])
 
 
 class Stores(unittest.TestCase):
