@@ -209,6 +209,7 @@ def gradients(job):
                 held.absent("bias")
             else:
                 held.ready(1)
+            held.wait_one("weight")
             held.wait()
             ranks = np.arange(job.size)
             weights = 2 * ranks + 1 if "divisor" in options else np.ones(job.size)
