@@ -1,0 +1,24 @@
+"""Kolo in PyTorch: the backend `kolo` of torch.distributed, for CPU tensors.
+
+    torch.distributed.init_process_group("kolo")    # torchrun, mpirun and srun alike
+
+torch finds the backend by its name once Kolo is installed; in a source tree import this module first.
+"""
+
+from __future__ import annotations
+
+import torch.distributed
+
+from ._backend import KoloBackend, create
+from ._hooks import bf16_hook, fp16_hook
+
+__all__ = ["KoloBackend", "bf16_hook", "fp16_hook", "register"]
+
+
+def register() -> None:
+    """Makes the backend known to torch.distributed. Doing so again does nothing."""
+    if "KOLO" not in torch.distributed.Backend._plugins:
+        torch.distributed.Backend.register_backend("kolo", create, extended_api=True, devices=["cpu"])
+
+
+register()

@@ -1,0 +1,37 @@
+"""Communication hooks for DDP: gradients travel in 16 bits.
+
+    model = DistributedDataParallel(model)
+    model.register_comm_hook(None, kolo.torch.bf16_hook)
+
+torch reads the annotations, so these are no strings.
+
+As torch's `bf16_compress_hook`, but sums are in float32: each contribution is rounded once, and the result once.
+"""
+
+from typing import Any, Optional
+
+import torch
+import torch.distributed as dist
+
+
+def bf16_hook(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Averages a bucket in bfloat16. `group`: the process group; None: that of all ranks."""
+    return _averaged(group, bucket, torch.bfloat16)
+
+
+def fp16_hook(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Averages a bucket in float16. Gradients beyond its range become infinite; scale the loss, or take bfloat16."""
+    return _averaged(group, bucket, torch.float16)
+
+
+def _averaged(
+    group: Optional[dist.ProcessGroup], bucket: dist.GradBucket, dtype: torch.dtype
+) -> torch.futures.Future[torch.Tensor]:
+    gradients = bucket.buffer()
+    work = dist.all_reduce(gradients.to(dtype), dist.ReduceOp.AVG, group=group, async_op=True)
+    assert work is not None
+
+    def widened(done: torch.futures.Future[Any]) -> torch.Tensor:
+        return gradients.copy_(done.value()[0])
+
+    return work.get_future().then(widened)

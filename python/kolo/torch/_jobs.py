@@ -1,0 +1,58 @@
+"""Which of Kolo's groups serves a process group."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Sequence
+
+from torch.distributed import DistStoreError
+
+import kolo
+
+
+class TorchStore:
+    """A store of torch as one of Kolo's."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def set(self, key: str, value: bytes) -> None:
+        self._store.set(key, value)
+
+    def get(self, key: str, timeout: float) -> bytes:
+        try:
+            self._store.wait([key], timedelta(seconds=timeout))
+        except DistStoreError as error:
+            raise TimeoutError(str(error)) from error
+        return bytes(self._store.get(key))
+
+
+class Jobs:
+    """The job that the default process group opened, and the groups in it."""
+
+    def __init__(self) -> None:
+        self._default: kolo.Runtime | None = None
+
+    def member(
+        self, store: Any, rank: int, size: int, ranks: Sequence[int], name: str, timeout: timedelta
+    ) -> kolo.Group:
+        """The group of `size` ranks that this one is in. `ranks`: their numbers in the default group; empty: this is
+        the default group. Collective over the members."""
+        default = self._default
+        if ranks and default is not None and default.is_open:
+            return default.group(list(ranks), name=name)
+        runtime = self._open(store, rank, size, timeout)
+        if not ranks:
+            self._default = runtime
+        return runtime
+
+    def _open(self, store: Any, rank: int, size: int, timeout: timedelta) -> kolo.Runtime:
+        # A store may outlive process groups: each round of ranks that come has keys of its own.
+        comers = store.add("kolo ranks", 1)
+        return kolo.open(
+            store=TorchStore(store),
+            rank=rank,
+            world_size=size,
+            job=f"kolo {(comers - 1) // size}",
+            operation_timeout=max(1, round(timeout.total_seconds() * 1000)),
+        )

@@ -1,0 +1,33 @@
+"""torch's reductions as Kolo's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch._C._distributed_c10d import ReduceOp
+
+from kolo import UsageError
+
+_NAMES = {
+    ReduceOp.RedOpType.SUM: "sum",
+    ReduceOp.RedOpType.AVG: "average",
+    ReduceOp.RedOpType.PRODUCT: "prod",
+    ReduceOp.RedOpType.MIN: "min",
+    ReduceOp.RedOpType.MAX: "max",
+    ReduceOp.RedOpType.BAND: "bit_and",
+    ReduceOp.RedOpType.BOR: "bit_or",
+    ReduceOp.RedOpType.BXOR: "bit_xor",
+    ReduceOp.RedOpType.PREMUL_SUM: "premul_sum",
+}
+
+
+def reduction(op: Any) -> dict[str, Any]:
+    """The keywords `op` and `scale_before` of Kolo's operations for a `ReduceOp` or a `RedOpType`."""
+    kind = op.op if isinstance(op, ReduceOp) else op
+    name = _NAMES.get(kind)
+    if name is None:
+        raise UsageError(f"Kolo has no reduction {op}; it has {', '.join(str(each) for each in _NAMES)}")
+    if name != "premul_sum":
+        return {"op": name}
+    factor = op.factor
+    return {"op": name, "scale_before": float(factor)}

@@ -1,0 +1,104 @@
+"""Tensors as memory that Kolo's operations use."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import torch
+
+from kolo import Memory, UsageError, _dtypes
+
+_BY_TORCH = {
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+    torch.int32: "int32",
+    torch.int64: "int64",
+    torch.uint8: "uint8",
+    torch.int8: "int8",
+    torch.bool: "bool",
+    torch.complex64: "complex64",
+    torch.complex128: "complex128",
+    torch.float8_e4m3fn: "float8_e4m3",
+    torch.float8_e5m2: "float8_e5m2",
+}
+_DTYPES = {dtype: _dtypes.of_any(name) for dtype, name in _BY_TORCH.items()}
+_BYTES = _dtypes.of_any("uint8")
+
+
+def number_memory(tensor: torch.Tensor) -> Memory:
+    """The elements of a contiguous tensor, for operations that compute with them.
+
+    Errors: UsageError for a type that Kolo does not take.
+    """
+    dtype = _DTYPES.get(tensor.dtype)
+    if dtype is None:
+        raise UsageError(f"Kolo reduces no elements of {tensor.dtype}, only those of {', '.join(map(str, _DTYPES))}")
+    return Memory(tensor.data_ptr(), tensor.numel(), dtype, tensor)
+
+
+def moved_memory(tensor: torch.Tensor) -> Memory:
+    """The same for operations that only move elements, of any type: of unknown ones the bytes."""
+    dtype = _DTYPES.get(tensor.dtype)
+    if dtype is None:
+        return Memory(tensor.data_ptr(), tensor.numel() * tensor.element_size(), _BYTES, tensor)
+    return Memory(tensor.data_ptr(), tensor.numel(), dtype, tensor)
+
+
+def check_dense(tensors: Sequence[torch.Tensor]) -> None:
+    """Errors: UsageError for sparse tensors, and for those that are not in host memory."""
+    for tensor in tensors:
+        if tensor.layout != torch.strided:
+            raise UsageError(f"the backend kolo takes dense tensors, not {tensor.layout}; call to_dense() first")
+        if tensor.device.type != "cpu":
+            raise UsageError(f"the backend kolo takes CPU tensors, not those on {tensor.device}")
+
+
+class Staging:
+    """Contiguous stand-ins of tensors, and what copies results from them when the operation is over."""
+
+    def __init__(self) -> None:
+        self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def read(self, tensor: torch.Tensor) -> torch.Tensor:
+        """`tensor` with its elements one after the other."""
+        return tensor.detach().contiguous()
+
+    def written(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The same for a tensor that gets a result, and whose elements may be read."""
+        plain = tensor.detach()
+        if plain.is_contiguous():
+            return plain
+        copy = plain.contiguous()
+        self._copies.append((plain, copy))
+        return copy
+
+    def joined(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        """One tensor for the elements of all of them, which get a result."""
+        total = sum(tensor.numel() for tensor in tensors)
+        whole = torch.empty(total, dtype=tensors[0].dtype)
+        offset = 0
+        for tensor in tensors:
+            part = whole[offset : offset + tensor.numel()].view(tensor.shape)
+            self._copies.append((tensor.detach(), part))
+            offset += tensor.numel()
+        return whole
+
+    def finish(self) -> None:
+        """Copies the results. After it, nothing is left to copy."""
+        for tensor, copy in self._copies:
+            tensor.copy_(copy)
+        self._copies.clear()
+
+
+def concatenated(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The elements of all tensors, one after the other."""
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+
+
+def check_one_type(tensors: Sequence[torch.Tensor]) -> None:
+    """Errors: UsageError unless all tensors have one element type."""
+    if len({tensor.dtype for tensor in tensors}) > 1:
+        raise UsageError("the tensors of one operation have one element type")
+

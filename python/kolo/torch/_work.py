@@ -1,0 +1,93 @@
+"""One operation in flight, as torch sees it."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any, Callable, Sequence
+
+import torch
+from torch._C._distributed_c10d import Work
+
+from kolo import Ticket
+
+from ._completions import completions
+
+
+class KoloWork(Work):
+    """Work over tickets. It holds all tensors that it needs, so both may be dropped before it is done.
+
+    `wait` drives the engine in the caller's own thread. Whoever asks for the future has it completed by a thread that
+    sleeps on the tickets' descriptors.
+    """
+
+    def __init__(
+        self, tickets: Sequence[Ticket], finish: Callable[[], None], result: Any, source: int | None = None
+    ) -> None:
+        super().__init__()
+        self._tickets = tickets
+        self._finish = finish
+        self._result = result
+        self._source = source
+        self._future: torch.futures.Future[Any] | None = None
+        self._lock = threading.RLock()  # A future may be complete, and so finish this work, as it is made.
+        self._is_finished = False
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Waits until it is done; no timeout: that of the group. Raises the operation's error."""
+        seconds = timeout.total_seconds()
+        for ticket in self._tickets:
+            got = ticket.wait(seconds if seconds > 0 else None)
+            if self._source is None and got is not None:
+                self._source = getattr(got, "source", None)
+        self.finish()
+        return True
+
+    def finish(self) -> Any:
+        """After all tickets: puts results where they belong, once. Returns what a future holds."""
+        with self._lock:
+            if not self._is_finished:
+                self._finish()
+                self._is_finished = True
+        return self._result
+
+    @property
+    def tickets(self) -> Sequence[Ticket]:
+        return self._tickets
+
+    def is_completed(self) -> bool:
+        return all(ticket.done() for ticket in self._tickets)
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> BaseException | None:
+        if not self.is_completed():
+            return None
+        try:
+            self.wait()
+        except Exception as error:
+            return error
+        return None
+
+    def result(self) -> Any:
+        self.wait()
+        return self._result
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def source_rank(self) -> int:
+        """The rank that a receive from any rank got its message from."""
+        self.wait()
+        return -1 if self._source is None else self._source
+
+    def _source_rank(self) -> int:
+        return self.source_rank()
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future of the list of result tensors."""
+        with self._lock:
+            if self._future is None:
+                self._future = completions().future_of(self)
+            return self._future

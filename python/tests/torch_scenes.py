@@ -1,0 +1,277 @@
+"""What ranks of a torch job do, each scene with its own checks; `torch_test.py` starts them.
+
+    torch_scenes.py SCENE    with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
+"""
+
+import itertools
+import os
+import pathlib
+import sys
+from datetime import timedelta
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import kolo
+import kolo.torch
+
+COUNTS = (0, 1, 4, 4097, 300_000)
+NUMBERS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8, torch.int8)
+
+
+def values(rank, count, dtype):
+    """Small whole numbers, so that sums and products are exact in every type."""
+    return ((torch.arange(count) + rank) % 3 + 1).to(dtype)
+
+
+def check(actual, expected, what):
+    if not torch.equal(actual.float(), expected.float()):
+        raise AssertionError(f"{what}: {actual} instead of {expected}")
+
+
+def finish(work, is_async):
+    if is_async:
+        work.wait()
+
+
+def reductions():
+    """Every operation, type and size, at once and asynchronously, on all ranks and on some."""
+    size, me = dist.get_world_size(), dist.get_rank()
+    some = dist.new_group(list(range(size))[::-1][:2])
+    ops = {
+        dist.ReduceOp.SUM: lambda each: torch.stack(each).sum(0),
+        dist.ReduceOp.PRODUCT: lambda each: torch.stack(each).prod(0),
+        dist.ReduceOp.MIN: lambda each: torch.stack(each).min(0).values,
+        dist.ReduceOp.MAX: lambda each: torch.stack(each).max(0).values,
+    }
+    for dtype, count, is_async in itertools.product(NUMBERS, COUNTS, (False, True)):
+        for op, expected in ops.items():
+            tensor = values(me, count, dtype)
+            finish(dist.all_reduce(tensor, op, async_op=is_async), is_async)
+            each = [values(rank, count, dtype).double() for rank in range(size)]
+            check(tensor, expected(each), f"all_reduce {op} {dtype} {count}")
+    for dtype in (torch.int32, torch.uint8):
+        tensor = values(me, 9, dtype)
+        dist.all_reduce(tensor, dist.ReduceOp.BOR)
+        check(tensor, values(0, 9, dtype) | values(1, 9, dtype) | values(2 % size, 9, dtype), "bor")
+    mean = torch.full((5,), float(me))
+    dist.all_reduce(mean, dist.ReduceOp.AVG)
+    check(mean, torch.full((5,), (size - 1) / 2), "average")
+    if me >= size - 2:
+        tensor = torch.full((7,), float(me))
+        dist.all_reduce(tensor, group=some)
+        check(tensor, torch.full((7,), float(2 * size - 3)), "in a group")
+    tensor = values(me, 12, torch.float32).view(3, 4).t()
+    dist.all_reduce(tensor)
+    check(tensor, torch.stack([values(r, 12, torch.float32) for r in range(size)]).sum(0).view(3, 4).t(), "strides")
+
+
+def parts():
+    """Operations that give ranks parts, of equal and of unequal sizes, and of types that are only moved."""
+    size, me = dist.get_world_size(), dist.get_rank()
+    for dtype, count in itertools.product((torch.float32, torch.int16, torch.bool, torch.complex64), (0, 1, 4097)):
+        mine = values(me, count, torch.int32).to(dtype)
+        every = [values(rank, count, torch.int32).to(dtype) for rank in range(size)]
+        got = [torch.empty_like(mine) for _ in range(size)]
+        dist.all_gather(got, mine)
+        whole = torch.empty(size * count, dtype=dtype)
+        dist.all_gather_into_tensor(whole, mine)
+        for rank in range(size):
+            assert torch.equal(got[rank], every[rank]), (dtype, count)
+            assert torch.equal(whole[rank * count : (rank + 1) * count], every[rank])
+        dist.gather(mine, got if me == 0 else None, 0)
+        part = torch.empty_like(mine)
+        dist.scatter(part, every if me == 0 else None, 0)
+        assert torch.equal(part, every[me])
+        dist.broadcast(part, size - 1)
+        assert torch.equal(part, every[-1])
+        swapped = torch.empty(size * count, dtype=dtype)
+        dist.all_to_all_single(swapped, torch.cat(every))
+        assert all(torch.equal(swapped[r * count : (r + 1) * count], every[me]) for r in range(size))
+    # What Gloo of torch 2.9 and JAX got wrong, and FSDP needs.
+    for repeat in range(20):
+        inputs = torch.arange(size * 1000, dtype=torch.float32) * (me + 1)
+        out = torch.empty(1000)
+        dist.reduce_scatter_tensor(out, inputs, dist.ReduceOp.AVG if repeat % 2 else dist.ReduceOp.SUM)
+        factor = size * (size + 1) / 2 / (size if repeat % 2 else 1)
+        check(out, torch.arange(me * 1000, (me + 1) * 1000) * factor, "reduce_scatter")
+    uneven = [torch.full((rank + 1,), float(me)) for rank in range(size)]
+    received = [torch.empty(me + 1) for _ in range(size)]
+    dist.all_to_all(received, uneven)
+    assert all(torch.equal(received[rank], torch.full((me + 1,), float(rank))) for rank in range(size))
+    gathered = [torch.empty(rank + 1) for rank in range(size)]
+    dist.all_gather(gathered, torch.full((me + 1,), float(me)))
+    assert all(torch.equal(gathered[rank], torch.full((rank + 1,), float(rank))) for rank in range(size))
+    objects = [None] * size
+    dist.all_gather_object(objects, {"rank": me, "text": "x" * 1000 * me})
+    assert [each["rank"] for each in objects] == list(range(size))
+
+
+def messages():
+    size, me = dist.get_world_size(), dist.get_rank()
+    sends = [dist.isend(torch.full((3,), float(me)), peer, tag=peer) for peer in range(size) if peer != me]
+    for peer in range(size):
+        if peer != me:
+            got = torch.empty(3)
+            assert dist.recv(got, peer, tag=me) == peer
+            check(got, torch.full((3,), float(peer)), "message")
+    for work in sends:
+        work.wait()
+    pairs = [dist.P2POp(dist.isend, torch.full((2,), float(me)), (me + 1) % size)]
+    got = torch.empty(2)
+    pairs.append(dist.P2POp(dist.irecv, got, (me - 1) % size))
+    for work in dist.batch_isend_irecv(pairs):
+        work.wait()
+    check(got, torch.full((2,), float((me - 1) % size)), "batch")
+
+
+def trained(wrap):
+    """Trains a small model that `wrap` makes parallel; returns its weights and last losses."""
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(20, 50), torch.nn.Tanh(), torch.nn.Linear(50, 5))
+    parallel = wrap(model)
+    optimizer = torch.optim.SGD(parallel.parameters(), lr=0.1, momentum=0.9)
+    for step in range(12):
+        torch.manual_seed(100 * step + dist.get_rank())
+        loss = parallel(torch.randn(16, 20)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return torch.cat([each.detach().reshape(-1) for each in model.parameters()])
+
+
+def ddp():
+    """DDP over Kolo trains as it does over Gloo, to the order of additions; hooks and static graphs included."""
+    gloo = dist.new_group(backend="gloo")
+    expected = trained(lambda model: DistributedDataParallel(model, process_group=gloo))
+    for keywords in ({}, {"gradient_as_bucket_view": True}, {"static_graph": True}, {"bucket_cap_mb": 0.001}):
+        weights = trained(lambda model: DistributedDataParallel(model, **keywords))
+        assert torch.allclose(weights, expected, rtol=1e-5, atol=1e-6), keywords
+        others = [torch.empty_like(weights) for _ in range(dist.get_world_size())]
+        dist.all_gather(others, weights)
+        assert all(torch.equal(other, weights) for other in others), "all ranks have the same bits"
+    for hook in (kolo.torch.bf16_hook, kolo.torch.fp16_hook):
+        def hooked(model):
+            parallel = DistributedDataParallel(model)
+            parallel.register_comm_hook(None, hook)
+            return parallel
+
+        assert torch.allclose(trained(hooked), expected, rtol=0.05, atol=0.02), hook
+
+
+def functional():
+    """Functional collectives and DTensor."""
+    import torch.distributed._functional_collectives as functional_collectives
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    size, me = dist.get_world_size(), dist.get_rank()
+    total = functional_collectives.all_reduce(torch.full((3,), float(me + 1)), "sum", dist.group.WORLD)
+    check(functional_collectives.wait_tensor(total), torch.full((3,), size * (size + 1) / 2), "functional all_reduce")
+    rows = functional_collectives.all_gather_tensor(torch.full((2,), float(me)), 0, dist.group.WORLD)
+    check(functional_collectives.wait_tensor(rows), torch.arange(float(size)).repeat_interleave(2), "functional all_gather")
+    part = functional_collectives.reduce_scatter_tensor(torch.ones(2 * size), "avg", 0, dist.group.WORLD)
+    check(functional_collectives.wait_tensor(part), torch.ones(2), "functional reduce_scatter")
+    mesh = init_device_mesh("cpu", (size,))
+    whole = torch.arange(float(6 * size)).view(2 * size, 3)
+    sharded = distribute_tensor(whole, mesh, [Shard(0)])
+    check(sharded.redistribute(mesh, [Replicate()]).to_local(), whole, "DTensor")
+    ones = distribute_tensor(torch.ones(3, 1), mesh, [Replicate()])
+    check((sharded @ ones).full_tensor(), whole.sum(1, keepdim=True), "a product of DTensors")
+
+
+def fsdp():
+    """FSDP2: the same losses as one rank with all samples."""
+    from torch.distributed.fsdp import fully_shard
+
+    def model():
+        torch.manual_seed(3)
+        return torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 16))
+
+    size, me = dist.get_world_size(), dist.get_rank()
+    sharded, alone = model(), model()
+    for layer in sharded:
+        fully_shard(layer)
+    fully_shard(sharded)
+    ours, theirs = torch.optim.SGD(sharded.parameters(), lr=0.1), torch.optim.SGD(alone.parameters(), lr=0.1)
+    for step in range(5):
+        torch.manual_seed(step)
+        samples = torch.randn(8 * size, 16)
+        ours.zero_grad()
+        theirs.zero_grad()
+        sharded(samples[8 * me : 8 * me + 8]).square().mean().backward()
+        alone(samples).square().mean().backward()
+        ours.step()
+        theirs.step()
+    for mine, expected in zip(sharded.parameters(), alone.parameters()):
+        assert torch.allclose(mine.full_tensor(), expected, rtol=1e-4, atol=1e-6)
+
+
+def dropped():
+    """Works and tensors that nobody holds."""
+    for _ in range(50):
+        dist.all_reduce(torch.ones(10_000), async_op=True)
+    future = dist.all_reduce(torch.ones(3), async_op=True).get_future()
+    check(future.wait()[0], torch.full((3,), float(dist.get_world_size())), "future")
+    chained = dist.all_reduce(torch.ones(3), async_op=True).get_future().then(lambda done: done.value()[0] * 2)
+    check(chained.wait(), torch.full((3,), 2.0 * dist.get_world_size()), "then")
+
+
+def mismatch():
+    """Ranks that call different operations: the error names both."""
+    try:
+        dist.all_reduce(torch.ones(3 + dist.get_rank()))
+    except kolo.MismatchError as error:
+        assert "all_reduce float32 [3] sum" in str(error) and "[4]" in str(error), error
+    else:
+        raise AssertionError("no error")
+    try:
+        dist.all_reduce(torch.ones(3 + dist.get_rank()), async_op=True).get_future().wait()
+    except Exception as error:  # torch makes it a RuntimeError.
+        assert "all_reduce float32 [4] sum" in str(error), error
+    else:
+        raise AssertionError("no error of the future")
+    dist.barrier()
+
+
+def lost():
+    """One rank dies; the others get an error that names it."""
+    if dist.get_rank() == 1:
+        os._exit(9)
+    try:
+        while True:
+            dist.all_reduce(torch.ones(3))
+    except kolo.PeerLostError as error:
+        assert error.peer == 1, error
+        print("lost rank 1")
+    os._exit(0)
+
+
+def abandoned():
+    """A script that ends without destroying its group."""
+    dist.all_reduce(torch.ones(3))
+    dist.all_reduce(torch.ones(3), async_op=True).get_future()
+    os.environ["KEEP_GROUP"] = "1"
+
+
+def again():
+    """The group is made anew in the same processes."""
+    dist.destroy_process_group()
+    dist.init_process_group("kolo")
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    check(tensor, torch.full((3,), float(dist.get_world_size())), "after another start")
+
+
+def main():
+    dist.init_process_group("kolo", timeout=timedelta(seconds=60))
+    for scene in sys.argv[1].split(","):
+        globals()[scene]()
+    if "KEEP_GROUP" not in os.environ:
+        dist.destroy_process_group()
+
+
+main()

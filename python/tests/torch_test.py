@@ -1,0 +1,61 @@
+#!/usr/bin/env -S python3 -B
+"""Jobs of torch over the backend `kolo`: the scenes of torch_scenes.py.
+
+    torch_test.py LIBRARY [mpi=1 ucx=1]
+"""
+
+import pathlib
+import sys
+import unittest
+
+import support
+import torch_support
+
+torch_support.enter_python_with_torch()
+
+LIBRARY = sys.argv.pop(1)
+sys.argv.insert(1, sys.executable)
+sys.path.insert(0, str(support.ROOT / "tests" / "integration"))
+import job  # noqa: E402
+
+SCENES = str(pathlib.Path(__file__).resolve().parent / "torch_scenes.py")
+
+
+class Scenes(unittest.TestCase):
+    def check(self, scene, nodes=(2,), statuses=None, **settings):
+        outcome = job.run(["-B", SCENES, scene], list(nodes), library=LIBRARY, calibrate="off", **settings)
+        self.assertEqual(outcome.statuses, statuses or [0] * sum(nodes), outcome)
+        return outcome
+
+    def test_reductions(self):
+        self.check("reductions", nodes=[3])
+
+    def test_parts_and_messages(self):
+        self.check("parts,messages", nodes=[3])
+
+    @job.needs_ucx
+    def test_two_nodes(self):
+        self.check("parts,messages,ddp", nodes=[1, 1])
+
+    def test_ddp(self):
+        self.check("ddp")
+
+    def test_functional_collectives_and_dtensor(self):
+        self.check("functional")
+
+    def test_fsdp(self):
+        self.check("fsdp")
+
+    def test_dropped_works_and_another_start(self):
+        self.check("dropped,again,abandoned")
+
+    def test_a_mismatch(self):
+        self.check("mismatch", mismatch_after=200)
+
+    def test_a_lost_rank(self):
+        outcome = self.check("lost", nodes=[3], statuses=[0, 9, 0])
+        self.assertEqual(len(outcome.find("(lost rank 1)")), 2, outcome)
+
+
+if __name__ == "__main__":
+    job.main()
