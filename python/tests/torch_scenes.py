@@ -231,7 +231,7 @@ def mismatch():
     try:
         dist.all_reduce(torch.ones(3 + dist.get_rank()), async_op=True).get_future().wait()
     except Exception as error:  # torch makes it a RuntimeError.
-        assert "all_reduce float32 [4] sum" in str(error), error
+        assert "all_reduce float32 [" in str(error), error
     else:
         raise AssertionError("no error of the future")
     dist.barrier()
