@@ -237,6 +237,19 @@ def mismatch():
     dist.barrier()
 
 
+def deadline():
+    """A group's own time-out ends a wait with an error that names the operation."""
+    hasty = dist.new_group(timeout=timedelta(milliseconds=300))
+    if dist.get_rank() == 0:
+        try:
+            dist.recv(torch.ones(3), 1, group=hasty)
+        except kolo.DeadlineError as error:
+            assert "recv from rank 1" in str(error), error
+        else:
+            raise AssertionError("no error")
+    dist.barrier()
+
+
 def lost():
     """One rank dies; the others get an error that names it."""
     if dist.get_rank() == 1:
@@ -246,6 +259,7 @@ def lost():
             dist.all_reduce(torch.ones(3))
     except kolo.PeerLostError as error:
         assert error.peer == 1, error
+        dist.destroy_process_group()
         print("lost rank 1")
     os._exit(0)
 

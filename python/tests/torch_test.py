@@ -53,6 +53,9 @@ class Scenes(unittest.TestCase):
         # A thread that waits for a future may still call something, so only `stall_abort` ends that wait.
         self.check("mismatch", mismatch_after=200, stall_abort=2000)
 
+    def test_a_deadline(self):
+        self.check("deadline")
+
     def test_a_lost_rank(self):
         outcome = self.check("lost", nodes=[3], statuses=[0, 9, 0])
         self.assertEqual(len(outcome.find("(lost rank 1)")), 2, outcome)

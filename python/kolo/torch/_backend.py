@@ -240,7 +240,7 @@ class KoloBackend(Backend):
             rank = (self.rank() + step) % self.size()
             if sent[rank].numel() > 0:
                 tickets.append(self.group.send(moved_memory(sent[rank]), rank, tag, wait=False))
-        return KoloWork(tickets, staging.finish, result)
+        return self._work(tickets, staging.finish, result)
 
     # --- messages ----------------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class KoloBackend(Backend):
         (tensor,) = tensors
         check_dense(tensors)
         ticket = self.group.send(moved_memory(Staging().read(tensor)), peer, tag, wait=False)
-        return KoloWork([ticket], _nothing, tensors)
+        return self._work([ticket], _nothing, tensors)
 
     def recv(self, tensors: list[Tensor], peer: int, tag: int = 0) -> KoloWork:
         return self._receive(tensors, peer, tag)
@@ -260,7 +260,7 @@ class KoloBackend(Backend):
         (tensor,) = tensors
         staging = Staging()
         buffer = moved_memory(self._written(staging, tensor))
-        return KoloWork([self.group.recv(buffer, peer, tag, wait=False)], staging.finish, tensors)
+        return self._work([self.group.recv(buffer, peer, tag, wait=False)], staging.finish, tensors)
 
     # --- all ranks together ------------------------------------------------------------------------
 
@@ -277,8 +277,12 @@ class KoloBackend(Backend):
 
     def shutdown(self) -> None:
         """Ends the process group when all its ranks do."""
-        if isinstance(self.group, kolo.Runtime):
+        if not isinstance(self.group, kolo.Runtime):
+            return
+        try:
             self.group.close()
+        except kolo.KoloError:  # The job has failed: there is nobody to wait for, and its error was raised before.
+            self.group.abort("left a job that failed")
 
     # --- how they run ------------------------------------------------------------------------------
 
@@ -286,7 +290,10 @@ class KoloBackend(Backend):
         self, call: Callable[..., Ticket], *arguments: Any, staging: Staging, result: Any, **keywords: Any
     ) -> KoloWork:
         self._sequence += 1
-        return KoloWork([call(*arguments, wait=False, **keywords)], staging.finish, result)
+        return self._work([call(*arguments, wait=False, **keywords)], staging.finish, result)
+
+    def _work(self, tickets: list[Ticket], finish: Callable[[], None], result: Any) -> KoloWork:
+        return KoloWork(tickets, finish, result, self._options._timeout)
 
     def _written(self, staging: Staging, tensor: Tensor) -> Tensor:
         check_dense([tensor])

@@ -22,22 +22,24 @@ class KoloWork(Work):
     """
 
     def __init__(
-        self, tickets: Sequence[Ticket], finish: Callable[[], None], result: Any, source: int | None = None
+        self, tickets: Sequence[Ticket], finish: Callable[[], None], result: Any, timeout: timedelta
     ) -> None:
+        """`finish` puts results where they belong when all tickets are done. `timeout`: of waits that give none."""
         super().__init__()
         self._tickets = tickets
         self._finish = finish
         self._result = result
-        self._source = source
+        self._timeout = timeout
+        self._source: int | None = None
         self._future: torch.futures.Future[Any] | None = None
         self._lock = threading.RLock()  # A future may be complete, and so finish this work, as it is made.
         self._is_finished = False
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Waits until it is done; no timeout: that of the group. Raises the operation's error."""
-        seconds = timeout.total_seconds()
+        seconds = (timeout if timeout > timedelta(0) else self._timeout).total_seconds()
         for ticket in self._tickets:
-            got = ticket.wait(seconds if seconds > 0 else None)
+            got = ticket.wait(seconds)
             if self._source is None and got is not None:
                 self._source = getattr(got, "source", None)
         self.finish()
