@@ -103,7 +103,7 @@ JointReport Coordinator::report(const Frame& query) const {
     const bool is_in_full = pending.topic == query.topic;
     topics.push_back(
         {.topic = pending.topic,
-         .blocking = count > 0,
+         .blocking = count > 0 || pending.waited->is_watched(),
          .text = std::string(is_in_full ? pending.text
                                         : pending.text.substr(0, pending.text.find('\n'))),
          .name = pending.name});

@@ -11,6 +11,9 @@ class Waited {
  public:
   /// How many threads wait for it now. Threads: the coordinator's.
   virtual int waiters() const = 0;
+  /// Whether the program waits for it in a way of its own, such as a descriptor, so that it must
+  /// not stay undecided for ever. Threads: as above.
+  virtual bool is_watched() const { return false; }
   /// How a rank that has joined takes part in what is proposed; empty: none can. Threads: as above.
   virtual std::vector<std::byte> terms() const { return {}; }
 

@@ -1,5 +1,7 @@
 #include "runtime/engine/operation_topic.h"
 
+#include <algorithm>
+
 #include "runtime/engine/operations.h"
 
 namespace kolo {
@@ -8,6 +10,11 @@ int OperationTopic::waiters() const {
   int count = 0;
   for (const auto& operation : queue_) count += operation->ticket->waiters();
   return count;
+}
+
+bool OperationTopic::is_watched() const {
+  return std::ranges::any_of(queue_,
+                             [](const auto& operation) { return operation->ticket->is_watched(); });
 }
 
 OperationTopic::Need OperationTopic::need() const {

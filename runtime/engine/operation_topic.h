@@ -68,6 +68,7 @@ class OperationTopic final : public BucketOwner {
   std::vector<BucketId> buckets_rejected_with(BucketId id) const override { return {id}; }
   /// With those whose use is queued behind the head.
   int waiters() const override;
+  bool is_watched() const override;
   /// Of the head.
   std::vector<std::byte> terms() const override;
 

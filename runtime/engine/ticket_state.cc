@@ -60,6 +60,7 @@ int TicketState::event() {
   if (!event_) {
     event_ = make_event_fd();
     if (done_.load(std::memory_order_relaxed)) raise_event(event_.get());
+    is_watched_.store(true, std::memory_order_relaxed);
   }
   return event_.get();
 }

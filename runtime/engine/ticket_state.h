@@ -48,6 +48,9 @@ class TicketState {
   /// Begins anew. Threads: the only one that waits, after `done`. Before: `event` was not called.
   void reset() KOLO_EXCLUDES(mutex_);
 
+  /// Whether `event` was called: somebody waits, though no thread does so here.
+  bool is_watched() const { return is_watched_.load(std::memory_order_relaxed); }
+
   /// The number of threads that wait. The coordinator reads it to tell a rank that cannot go on
   /// from one that is busy.
   const std::atomic<int>& waiters() const { return waiters_; }
@@ -62,6 +65,7 @@ class TicketState {
   std::optional<Error> error_ KOLO_GUARDED_BY(mutex_);
   FileDescriptor event_ KOLO_GUARDED_BY(mutex_);
   std::atomic<int> waiters_{0};
+  std::atomic<bool> is_watched_{false};
 };
 
 }  // namespace kolo

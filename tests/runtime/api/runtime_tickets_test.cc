@@ -66,6 +66,26 @@ TEST(RuntimeTickets, GiveTheErrorOfTheOperationPieceByPiece) {
   for (const std::string& error : errors.all()) EXPECT_THAT(error, HasSubstr("mismatch"));
 }
 
+// Rank 1 neither submits the tensor nor waits, and might submit it as far as Kolo knows.
+TEST(RuntimeTickets, AStallEndsAWaitThroughADescriptor) {
+  Options options = test_options();
+  options.stall_abort = milliseconds(200);
+  std::string error;
+  std::atomic<bool> is_over{false};
+  RuntimeJob(2, options).run([&](Runtime& runtime) {
+    if (runtime.rank() == 0) {
+      std::vector<float> data(10);
+      Ticket ticket = runtime.all_reduce_async("x", view(data));
+      require(is_readable(ticket.event(), milliseconds(60'000)), "no end");
+      error = error_of([&] { ticket.wait(); });
+      is_over = true;
+    } else {
+      while (!is_over) std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
+  EXPECT_THAT(error, AllOf(HasSubstr("stall"), HasSubstr("'x'"), HasSubstr("rank 1")));
+}
+
 TEST(RuntimeTickets, AnIterationIsWaitedForPieceByPiece) {
   std::atomic<int> iterations{0};
   RuntimeJob(2, test_options()).run([&](Runtime& runtime) {
