@@ -76,9 +76,10 @@ TEST(RuntimeTickets, AStallEndsAWaitThroughADescriptor) {
     if (runtime.rank() == 0) {
       std::vector<float> data(10);
       Ticket ticket = runtime.all_reduce_async("x", view(data));
-      require(is_readable(ticket.event(), milliseconds(60'000)), "no end");
-      error = error_of([&] { ticket.wait(); });
+      const bool has_ended = is_readable(ticket.event(), milliseconds(60'000));
       is_over = true;
+      require(has_ended, "no end");
+      error = error_of([&] { ticket.wait(); });
     } else {
       while (!is_over) std::this_thread::sleep_for(milliseconds(1));
     }
