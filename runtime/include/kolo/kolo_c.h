@@ -308,7 +308,7 @@ typedef struct kolo_tensor {
 } kolo_tensor;
 
 /* One collective on several tensors in host memory, of equal parts, with one agreement and common
- * messages. Takes of `root` and `op` what that collective has. The array need not outlive the
+ * messages. `root` and `op` count where the collective has them. The array need not outlive the
  * call. */
 kolo_status kolo_grouped(kolo_group* group, kolo_collective collective, const kolo_tensor* tensors,
                          size_t num_tensors, kolo_dtype dtype, int32_t root, kolo_op op,
