@@ -39,6 +39,36 @@ struct ReleaseValue {
 };
 using OwnedValue = std::unique_ptr<PmixValue, ReleaseValue>;
 
+[[noreturn]] void fail(const PmixLibrary& pmix, PmixStatus status, const char* call) {
+  throw KoloError({.code = ErrorCode::kPeerLost,
+                   .what = fmt::format("rendezvous: {}: {}", call, pmix.error_string(status))});
+}
+
+/// PMIx in this process, from the first rendezvous until the process ends. A process that left it
+/// in between would be missing in a fence that quicker ones have already begun.
+class PmixSession {
+ public:
+  static const PmixSession& of_process() {
+    static const PmixSession session;
+    return session;
+  }
+  PmixSession(const PmixSession&) = delete;
+  PmixSession& operator=(const PmixSession&) = delete;
+
+  const PmixLibrary& library() const { return pmix_; }
+  const PmixProcess& self() const { return self_; }
+
+ private:
+  PmixSession() {
+    const PmixStatus status = pmix_.init(&self_, nullptr, 0);
+    if (status != kPmixSuccess) fail(pmix_, status, "PMIx_Init");
+  }
+  ~PmixSession() { pmix_.finalize(nullptr, 0); }
+
+  const PmixLibrary pmix_;
+  PmixProcess self_{};
+};
+
 /// Values stay with PMIx: each rendezvous of this process has keys of its own.
 unsigned next_rendezvous() {
   static std::atomic<unsigned> count{0};
@@ -50,14 +80,9 @@ unsigned next_rendezvous() {
 class PmixRendezvous::Client {
  public:
   explicit Client(milliseconds timeout) : timeout_(timeout) {
-    require(pmix_.init(&self_, nullptr, 0), "PMIx_Init");
     const OwnedValue size = get(kPmixAllRanks, kPmixJobSize, PmixType::kUint32);
     size_ = narrow<int>(size->uint32);
   }
-  ~Client() { pmix_.finalize(nullptr, 0); }
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
-
   int rank() const { return static_cast<int>(self_.rank); }
   int size() const { return size_; }
 
@@ -127,15 +152,14 @@ class PmixRendezvous::Client {
   }
 
   void require(PmixStatus status, const char* call) const {
-    if (status == kPmixSuccess) return;
-    throw KoloError({.code = ErrorCode::kPeerLost,
-                     .what = fmt::format("rendezvous: {}: {}", call, pmix_.error_string(status))});
+    if (status != kPmixSuccess) fail(pmix_, status, call);
   }
 
-  const PmixLibrary pmix_;
+  const PmixSession& session_ = PmixSession::of_process();
+  const PmixLibrary& pmix_ = session_.library();
+  const PmixProcess& self_ = session_.self();
   const milliseconds timeout_;
   const unsigned rendezvous_ = next_rendezvous();
-  PmixProcess self_{};
   int size_ = 0;
   unsigned round_ = 0;
 };
