@@ -1,11 +1,8 @@
 #include "comm/rendezvous/pmix_rendezvous.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <future>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -19,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Of a call that is done before it returns, and then calls nobody back.
+/// The status of a call that is done when it returns; it then calls nobody back.
 constexpr PmixStatus kPmixDoneAtOnce = -157;
 
 PmixInfo argument(std::string_view key, PmixType type) {
@@ -83,6 +80,7 @@ class PmixRendezvous::Client {
     const OwnedValue size = get(kPmixAllRanks, kPmixJobSize, PmixType::kUint32);
     size_ = narrow<int>(size->uint32);
   }
+
   int rank() const { return static_cast<int>(self_.rank); }
   int size() const { return size_; }
 
@@ -113,8 +111,8 @@ class PmixRendezvous::Client {
     require(pmix_.commit(), "PMIx_Commit");
   }
 
-  /// Returns when all ranks have come, who then have what each had put before. A thread of PMIx
-  /// says so, perhaps when nobody waits any more.
+  /// Returns when all ranks have come; they then have all that each had put before. A thread of
+  /// PMIx says so, perhaps when nobody waits any more.
   void fence() {
     PmixInfo collect = argument(kPmixCollectData, PmixType::kBool);
     collect.value.flag = true;

@@ -79,7 +79,8 @@ class Executor {
 
   bool busy() const { return !active_.empty(); }
 
-  /// What the first running bucket waits for ("bucket 'x' iteration 7: recv 0 from rank 2, ...").
+  /// The steps that the first running bucket waits for ("bucket 'x' iteration 7: recv 0 from rank
+  /// 2, ...").
   std::string describe_wait() const;
   /// Ranks that running buckets wait for; may repeat.
   void append_awaited_peers(std::vector<int>& peers) const;

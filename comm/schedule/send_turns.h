@@ -14,8 +14,8 @@ namespace kolo {
 /// under way. So it fills the gaps, and delays the urgent one by one message at most.
 ///
 /// For buckets that all ranks are ready to run, which excludes eager ones. Ranks may then hold back
-/// different buckets without a deadlock: of all that are ready everywhere and not finished
-/// everywhere, no rank holds back the most urgent one. So it finishes, and another one is the most
+/// different buckets without a deadlock: no rank holds back the most urgent one among those that
+/// are ready everywhere and not finished everywhere. So it finishes, and another one is the most
 /// urgent. See docs/decisions/0056-urgent-buckets-send-first.md.
 ///
 /// Threads: one. Steady state allocates nothing.

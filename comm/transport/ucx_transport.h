@@ -16,10 +16,9 @@ namespace kolo {
 ///
 /// Before: every tag's `source` is the sending rank; UCX matches by tag alone. At most 65534 ranks.
 /// Errors: construction throws the errors of `load_ucx`, and KoloError(kIo) with UCX's reason. A
-/// peer whose process ends is
-///         reported as lost when UCX notices: at once on a live host, never while a cut link or a
-///         frozen host keeps the connection silent; bounding that takes heartbeats above this
-///         layer.
+///         peer whose process ends is reported as lost when UCX notices: at once on a live host,
+///         never while a cut link or a frozen host keeps the connection silent; bounding that takes
+///         heartbeats above this layer.
 class UcxTransport : public NetworkTransport {
  public:
   struct Config {

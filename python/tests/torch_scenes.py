@@ -13,6 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import _make_nccl_premul_sum
 from torch.nn.parallel import DistributedDataParallel
 
 import kolo
@@ -60,6 +61,9 @@ def reductions():
     mean = torch.full((5,), float(me))
     dist.all_reduce(mean, dist.ReduceOp.AVG)
     check(mean, torch.full((5,), (size - 1) / 2), "average")
+    weighted = torch.full((5,), float(me))
+    dist.all_reduce(weighted, _make_nccl_premul_sum(2.0))
+    check(weighted, torch.full((5,), float(size * (size - 1))), "premultiplied sum")
     if me >= size - 2:
         tensor = torch.full((7,), float(me))
         dist.all_reduce(tensor, group=some)

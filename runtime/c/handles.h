@@ -12,7 +12,7 @@
 #include "comm/base/mutex.h"
 #include "runtime/api/kolo.h"
 
-// What the opaque types of kolo_c.h are.
+// The opaque types of kolo_c.h.
 
 struct kolo_group {
   /// The group of all ranks, which belongs to the runtime.

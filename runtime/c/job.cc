@@ -52,6 +52,7 @@ kolo::Runtime open(const kolo_open_options& given) {
                                              .size = given.world_size,
                                              .timeout = options.connect_timeout,
                                              .prefix = std::string(kolo::text_or_empty(given.job))};
+  if (given.rank == 0) kolo::warn_about_unknown_variables();
   return {std::make_unique<kolo::StoreRendezvous>(
               std::make_unique<kolo::CallbackStore>(*given.store), config),
           std::move(options)};

@@ -21,8 +21,8 @@
  *          every default; a program built with an older header keeps working.
  * Handles: each is released once. Release tickets whenever you like, groups, gradient sets and row
  *          sums before the runtime that they come from.
- * Text:    UTF-8, ends with a null byte. What a function returns as `const char*` belongs to the
- *          handle that it was asked of, until the next call of the same function with it.
+ * Text:    UTF-8, ends with a null byte. A `const char*` that a function returns belongs to the
+ *          handle that was its argument, until the next call of the same function with it.
  * Calls back: only those of a `kolo_store`, in the thread that calls `kolo_open`.
  */
 
