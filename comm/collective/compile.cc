@@ -118,7 +118,9 @@ Schedule compile_device_broadcast(int rank, int root, const BucketLayout& layout
     builder.next_chunk();
     append_device_broadcast(builder, piece, root, grid);
   }
-  return finished(std::move(builder), context);
+  Schedule schedule = finished(std::move(builder), context);
+  schedule.mutual = false;
+  return schedule;
 }
 
 }  // namespace kolo

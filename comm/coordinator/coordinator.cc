@@ -259,10 +259,11 @@ void Coordinator::count_arrivals() {
   }
 }
 
+/// With an iteration of an eager bucket all of them are forgotten: ranks may be in different ones.
 bool Coordinator::forget(const Topic& topic) {
-  const auto is_topic = [&](const Pending& pending) { return pending.topic == topic; };
-  return proposals_.erase(topic) + std::erase_if(arrivals_, is_topic) +
-             std::erase_if(begun_, is_topic) >
+  return proposals_.erase(topic) +
+             std::erase_if(arrivals_, [&](const Pending& p) { return p.topic == topic; }) +
+             std::erase_if(begun_, [&](const Pending& p) { return p.topic.key == topic.key; }) >
          0;
 }
 

@@ -17,6 +17,7 @@ Schedule compile_goal(int rank, const Goal& goal, const BucketLayout& layout,
   algorithm.append(builder, goal, context);
   Schedule schedule = std::move(builder).build();
   schedule.eager = may_be_eager(layout, grid, options);
+  schedule.mutual = goal.is_mutual(grid.world_size());
   return schedule;
 }
 

@@ -1,5 +1,7 @@
 #include "comm/schedule/goal.h"
 
+#include <algorithm>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -72,6 +74,22 @@ Goal Goal::all_to_all(int world_size, std::span<const std::size_t> counts) {
   return side_by_side(GoalKind::kAllToAll, 0, counts, [&](int i) {
     return Ranks{{i / world_size}, {i % world_size}};
   });
+}
+
+bool Goal::is_mutual(int world_size) const {
+  const auto ranks = static_cast<std::size_t>(world_size);
+  std::vector<bool> hears(ranks * ranks);  // receiver by contributor
+  for (const Part& part : parts) {
+    if (part.extent.count == 0) continue;
+    for (const int receiver : part.receivers) {
+      for (const int contributor : part.contributors) {
+        hears[static_cast<std::size_t>(receiver) * ranks + static_cast<std::size_t>(contributor)] =
+            true;
+      }
+    }
+  }
+  for (std::size_t rank = 0; rank < ranks; ++rank) hears[rank * ranks + rank] = true;
+  return std::ranges::all_of(hears, std::identity());
 }
 
 }  // namespace kolo

@@ -59,6 +59,9 @@ struct Goal {
 
   /// Elements of all parts.
   std::size_t count() const { return parts.empty() ? 0 : parts.back().extent.end(); }
+  /// Whether each of `world_size` ranks receives something that every rank contributes to, so that
+  /// none is done before all have begun.
+  bool is_mutual(int world_size) const;
 
   /// The number of elements is that of the bucket, unless it is given.
   static Goal all_reduce(int world_size, std::size_t count = kWhole);

@@ -45,6 +45,8 @@ struct Schedule {
   std::uint32_t staging_turns = 1;
   /// A rank may start an iteration as soon as it is ready there, and need not know that others are.
   bool eager = false;
+  /// No rank ends an iteration before all ranks have begun it; equal on all ranks.
+  bool mutual = true;
   /// Flags between this rank and any one peer; equal on all ranks of a node, which number the flags
   /// of all their buckets alike.
   std::uint32_t flag_count = 0;

@@ -58,7 +58,10 @@ void BucketRunner::reject(const Topic& rejected, const Error& error) {
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);
   const bool is_past = state.iteration > rejected.round;
-  if (is_past || (state.running && !bucket.is_eager)) {
+  // Ranks that disagree hear of it, and this one does at its next use. When a single rank declines,
+  // perhaps nobody would.
+  const bool may_be_past = bucket.is_eager && !bucket.is_mutual && error.rank < 0;
+  if ((is_past && !may_be_past) || (state.running && !bucket.is_eager)) {
     // A thread submitted it after its rank was judged stuck. Ranks may differ about whether it
     // started (an eager one: whether it is over), so no rank can go on.
     coordinator_.fail(error);

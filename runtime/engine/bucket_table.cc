@@ -56,6 +56,7 @@ BucketId BucketTable::add(BucketPlan plan, BucketOwner& owner, std::size_t index
                    .index = index,
                    .arena_offset = arena_offset,
                    .is_eager = is_eager,
+                   .is_mutual = schedule.mutual,
                    .network_bytes = traffic(schedule, elsewhere).bytes,
                    .text = std::move(text),
                    .first_flag = flags->first,
@@ -83,7 +84,7 @@ void BucketTable::remove(BucketId id) {
   State& state = bucket.state;
   bucket.owner = nullptr;
   if (state.rejected) {
-    if (bucket.is_eager && grid_.num_nodes() > 1) return;
+    if (bucket.is_eager && (grid_.num_nodes() > 1 || !bucket.is_mutual)) return;
     state.iteration = *state.rejected + 1;
   }
   if (!state.rejected || bucket.is_eager) unused_.insert(id);

@@ -68,6 +68,7 @@ class BucketTable {
     std::size_t index = 0;                         ///< The owner's number for it.
     std::optional<std::size_t> arena_offset = {};  ///< What it has of the arena for itself.
     bool is_eager = false;                         ///< Starts as soon as it is ready here.
+    bool is_mutual = true;                         ///< See `Schedule::mutual`.
     std::size_t network_bytes = 0;                 ///< Sent to other nodes per iteration.
     std::string text = {};                         ///< What it is, for errors.
     std::uint64_t name = 0;                        ///< `Subject::name`; 0 for gradients.
@@ -100,7 +101,8 @@ class BucketTable {
   /// and begins no other; if one was rejected, no rank has begun a later one, and all forgot it.
   ///
   /// A rejected bucket keeps some things for good: everything if its messages may still be in
-  /// flight; its number if arrivals of some ranks were counted.
+  /// flight, or if some ranks may be past the iteration; its number if arrivals of some ranks were
+  /// counted.
   void remove(BucketId id);
 
   /// The bucket, if it is in use.
