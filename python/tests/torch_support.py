@@ -11,16 +11,16 @@ CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / "
 
 
 def enter_python_with_torch():
-    """Goes on in a Python that has torch 2.14 or later: this one, that of KOLO_TORCH_PYTHON, or the one that
+    """Goes on in a Python that has torch 2.7 or later: this one, that of KOLO_TORCH_PYTHON, or the one that
     scripts/torch-check installs. Ends with 77 and the reason without one."""
     if os.environ.get("KOLO_TORCH_PYTHON") == sys.executable:
         return
     if CUDA.exists():
         os.environ["LD_LIBRARY_PATH"] = f"{CUDA}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-    script = "import torch; v = torch.__version__.split('.'); assert (int(v[0]), int(v[1])) >= (2, 14)"
+    script = "import torch; v = torch.__version__.split('.'); assert (int(v[0]), int(v[1])) >= (2, 7)"
     for python in (os.environ.get("KOLO_TORCH_PYTHON"), str(CACHE / "bin" / "python"), sys.executable):
         if python and os.path.exists(python) and subprocess.run([python, "-c", script], capture_output=True).returncode == 0:
             os.environ["KOLO_TORCH_PYTHON"] = python
             os.execv(python, [python, "-B", *sys.argv])
-    print("skipped: no Python with torch 2.14 or later was found; scripts/torch-check installs one")
+    print("skipped: no Python with torch 2.7 or later was found; scripts/torch-check installs one")
     sys.exit(77)

@@ -2,17 +2,18 @@
 
     torch.distributed.init_process_group("kolo")    # torchrun, mpirun and srun alike
 
-torch finds the backend by its name once Kolo is installed; in a source tree import this module first.
+torch 2.14 and later find the backend by its name once Kolo is installed. With torch 2.7 to 2.13, and in a source tree,
+import this module first.
 """
 
 from __future__ import annotations
 
 import torch.distributed
 
-from ._backend import KoloBackend, create
+from ._creation import create
 from ._hooks import bf16_hook, fp16_hook
 
-__all__ = ["KoloBackend", "bf16_hook", "fp16_hook", "register"]
+__all__ = ["bf16_hook", "fp16_hook", "register"]
 
 
 def register() -> None:

@@ -29,5 +29,5 @@ def reduction(op: Any) -> dict[str, Any]:
         raise UsageError(f"Kolo has no reduction {op}; it has {', '.join(str(each) for each in _NAMES)}")
     if name != "premul_sum":
         return {"op": name}
-    factor = op.factor
+    _, factor = op.__getstate__()  # Older torch has no attribute for it.
     return {"op": name, "scale_before": float(factor)}

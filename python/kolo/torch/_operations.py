@@ -1,0 +1,327 @@
+"""The operations of torch.distributed over one of Kolo's groups."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch._C._distributed_c10d import Backend
+
+import kolo
+from kolo import Memory, Ticket, UsageError
+
+from ._ops import reduction
+from ._tensors import Staging, check_dense, check_one_type, concatenated, moved_memory, number_memory
+from ._work import KoloWork
+
+# Messages of an all-to-all of uneven parts have tags above those of the user.
+_PARTS_TAG = 1 << 32
+
+
+class Operations:
+    """The part that both forms of a process group share: torch's operations as calls of Kolo's.
+
+    A form derives from this class first and from its class of torch second. Methods have the names of torch 2.14;
+    options that are not read may be left out, as older torch does.
+    torch gives operations no names: those with the same arguments meet in the order in which each rank calls them.
+    Results are those of Kolo's operations: the same bits on all ranks and in every run.
+
+    Threads: any, except that collectives keep one order on all ranks.
+    Errors: those of Kolo, as exceptions of the call or of `Work.wait`; each names rank, peer and operation.
+    """
+
+    rank: Callable[[], int]
+    size: Callable[[], int]
+
+    def __init__(self, group: kolo.Group, timeout: timedelta) -> None:
+        super().__init__(group.rank, group.size)  # type: ignore[call-arg]  # torch's class
+        self.group = group
+        """What serves it."""
+        self._options = Backend.Options("kolo", timeout=timeout)
+        self._sequence = 0
+        self._part_messages = 0
+
+    # --- what it is --------------------------------------------------------------------------------
+
+    def getBackendName(self) -> str:  # noqa: N802  # torch's name
+        return "kolo"
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._options._timeout = timeout
+
+    def _set_sequence_number_for_group(self) -> None:
+        self._sequence = 0
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
+
+    # --- one tensor from or to all -----------------------------------------------------------------
+
+    def broadcast(self, tensors: list[Tensor], opts: Any) -> KoloWork:
+        (tensor,) = tensors
+        staging = Staging()
+        buffer = moved_memory(self._written(staging, tensor))
+        return self._collective(self.group.broadcast, buffer, opts.rootRank, staging=staging, result=tensors)
+
+    def allreduce(self, tensors: list[Tensor], opts: Any) -> KoloWork:
+        staging = Staging()
+        check_one_type(tensors)
+        buffers = [number_memory(self._written(staging, tensor)) for tensor in tensors]
+        return self._collective(
+            self.group.all_reduce, _one_or_list(buffers), staging=staging, result=tensors, **reduction(opts.reduceOp)
+        )
+
+    def allreduce_coalesced(self, tensors: list[Tensor], opts: Any) -> KoloWork:
+        return self.allreduce(tensors, opts)
+
+    def allreduce_sparse(self, tensors: list[Tensor], opts: Any) -> KoloWork:
+        check_dense(tensors)
+        return self.allreduce(tensors, opts)
+
+    def reduce(self, tensors: list[Tensor], opts: Any) -> KoloWork:
+        (tensor,) = tensors
+        staging = Staging()
+        buffer = number_memory(self._written(staging, tensor))
+        return self._collective(
+            self.group.reduce, buffer, opts.rootRank, staging=staging, result=tensors, **reduction(opts.reduceOp)
+        )
+
+    # --- parts of all ranks ------------------------------------------------------------------------
+
+    def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any) -> KoloWork:
+        return self._gather_all([output], [tensor], [output])
+
+    def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> KoloWork:
+        return self._gather_all(outputs, inputs, outputs)
+
+    def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> KoloWork:
+        (tensor,), (parts,) = inputs, outputs
+        staging = Staging()
+        self._check(parts, inputs)
+        counts = [part.numel() for part in parts]
+        whole = moved_memory(staging.joined(parts))
+        return self._collective(
+            self.group.all_gather,
+            moved_memory(staging.read(tensor)),
+            out=whole,
+            counts=_bytes_of(counts, parts[0], whole),
+            staging=staging,
+            result=outputs,
+        )
+
+    def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> KoloWork:
+        staging = Staging()
+        # One list of parts for each rank.
+        parts_of = list(zip(*outputs)) if len(outputs) == self.size() else outputs
+        wholes = [staging.joined(parts) for parts in parts_of]
+        return self._gather_all(wholes, inputs, outputs, staging)
+
+    def _gather_all(
+        self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], result: Any, staging: Staging | None = None
+    ) -> KoloWork:
+        staging = staging or Staging()
+        self._check(outputs, inputs)
+        contributions = [moved_memory(staging.read(tensor)) for tensor in inputs]
+        wholes = [moved_memory(staging.written(tensor)) for tensor in outputs]
+        # FSDP gathers in place: what a rank contributes lies where it belongs.
+        parts = None if _overlap(contributions, wholes) else _one_or_list(contributions)
+        return self._collective(self.group.all_gather, parts, out=_one_or_list(wholes), staging=staging, result=result)
+
+    def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> KoloWork:
+        (tensor,) = inputs
+        staging = Staging()
+        is_root = self.rank() == opts.rootRank
+        self._check(outputs[0] if is_root else [], inputs)
+        return self._collective(
+            self.group.gather,
+            moved_memory(staging.read(tensor)),
+            opts.rootRank,
+            out=moved_memory(staging.joined(outputs[0])) if is_root else None,
+            staging=staging,
+            result=outputs,
+        )
+
+    def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> KoloWork:
+        (output,) = outputs
+        staging = Staging()
+        is_root = self.rank() == opts.rootRank
+        self._check(outputs, inputs[0] if is_root else [])
+        return self._collective(
+            self.group.scatter,
+            moved_memory(concatenated(inputs[0])) if is_root else None,
+            opts.rootRank,
+            out=moved_memory(staging.written(output)),
+            staging=staging,
+            result=outputs,
+        )
+
+    def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> KoloWork:
+        (output,), (parts,) = outputs, inputs
+        staging = Staging()
+        self._check(outputs, parts)
+        return self._collective(
+            self.group.reduce_scatter,
+            number_memory(concatenated(parts)),
+            out=number_memory(staging.written(output)),
+            counts=[part.numel() for part in parts],
+            staging=staging,
+            result=outputs,
+            **reduction(opts.reduceOp),
+        )
+
+    def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any) -> KoloWork:
+        return self.reduce_scatter_single_coalesced([output], [tensor], opts)
+
+    def reduce_scatter_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any) -> KoloWork:
+        staging = Staging()
+        self._check(outputs, inputs)
+        contributions = [number_memory(staging.read(tensor)) for tensor in inputs]
+        parts = [number_memory(staging.written(tensor)) for tensor in outputs]
+        in_place = _overlap(parts, contributions)
+        return self._collective(
+            self.group.reduce_scatter,
+            None if in_place else _one_or_list(contributions),
+            out=_one_or_list(contributions if in_place else parts),
+            staging=staging,
+            result=outputs,
+            **reduction(opts.reduceOp),
+        )
+
+    # --- parts of all ranks for all ranks ----------------------------------------------------------
+
+    def all_to_all_single(
+        self, output: Tensor, tensor: Tensor, output_splits: list[int], input_splits: list[int], opts: Any
+    ) -> KoloWork:
+        staging = Staging()
+        self._check([output], [tensor])
+        sent, got = staging.read(tensor), staging.written(output)
+        if not output_splits and not input_splits:
+            return self._collective(
+                self.group.all_to_all, moved_memory(sent), out=moved_memory(got), staging=staging, result=[output]
+            )
+        return self._exchange(
+            _split(sent, input_splits, self.size()), _split(got, output_splits, self.size()), staging, [output]
+        )
+
+    def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any) -> KoloWork:
+        staging = Staging()
+        self._check(outputs, inputs)
+        sent = [staging.read(tensor) for tensor in inputs]
+        got = [staging.written(tensor) for tensor in outputs]
+        return self._exchange(sent, got, staging, outputs)
+
+    def _exchange(self, sent: list[Tensor], got: list[Tensor], staging: Staging, result: list[Tensor]) -> KoloWork:
+        """Messages between all pairs of ranks, whose sizes only the two of a pair know."""
+        tag = _PARTS_TAG + self._part_messages % _PARTS_TAG
+        self._part_messages += 1
+        self._sequence += 1
+        tickets = []
+        for rank, part in enumerate(got):
+            if rank == self.rank():
+                part.copy_(sent[rank].view(part.shape))
+            elif part.numel() > 0:
+                tickets.append(self.group.recv(moved_memory(part), rank, tag, wait=False))
+        for step in range(1, self.size()):
+            rank = (self.rank() + step) % self.size()
+            if sent[rank].numel() > 0:
+                tickets.append(self.group.send(moved_memory(sent[rank]), rank, tag, wait=False))
+        return self._work(tickets, staging.finish, result)
+
+    # --- messages ----------------------------------------------------------------------------------
+
+    def send(self, tensors: list[Tensor], peer: int, tag: int = 0) -> KoloWork:
+        (tensor,) = tensors
+        check_dense(tensors)
+        ticket = self.group.send(moved_memory(Staging().read(tensor)), peer, tag, wait=False)
+        return self._work([ticket], _nothing, tensors)
+
+    def recv(self, tensors: list[Tensor], peer: int, tag: int = 0) -> KoloWork:
+        return self._receive(tensors, peer, tag)
+
+    def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> KoloWork:
+        return self._receive(tensors, kolo.ANY_RANK, tag)
+
+    def _receive(self, tensors: list[Tensor], peer: int, tag: int) -> KoloWork:
+        (tensor,) = tensors
+        staging = Staging()
+        buffer = moved_memory(self._written(staging, tensor))
+        return self._work([self.group.recv(buffer, peer, tag, wait=False)], staging.finish, tensors)
+
+    # --- all ranks together ------------------------------------------------------------------------
+
+    def barrier(self, opts: Any) -> KoloWork:
+        arrived = torch.zeros(1, dtype=torch.uint8)
+        return self._collective(
+            self.group.all_reduce, number_memory(arrived), name="barrier of torch", staging=Staging(), result=[arrived]
+        )
+
+    def abort(self) -> None:
+        """Leaves the job, so that no rank waits for this one."""
+        if isinstance(self.group, kolo.Runtime):
+            self.group.abort("aborted the process group")
+
+    def shutdown(self) -> None:
+        """Ends the process group when all its ranks do."""
+        if not isinstance(self.group, kolo.Runtime):
+            return
+        try:
+            self.group.close()
+        except kolo.KoloError:  # The job has failed: there is nobody to wait for, and its error was raised before.
+            self.group.abort("left a job that failed")
+
+    # --- how they run ------------------------------------------------------------------------------
+
+    def _collective(
+        self, call: Callable[..., Ticket], *arguments: Any, staging: Staging, result: Any, **keywords: Any
+    ) -> KoloWork:
+        self._sequence += 1
+        return self._work([call(*arguments, wait=False, **keywords)], staging.finish, result)
+
+    def _work(self, tickets: list[Ticket], finish: Callable[[], None], result: Any) -> KoloWork:
+        return KoloWork(tickets, finish, result, self._options._timeout)
+
+    def _written(self, staging: Staging, tensor: Tensor) -> Tensor:
+        check_dense([tensor])
+        return staging.written(tensor)
+
+    def _check(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
+        both = [*outputs, *inputs]
+        check_dense(both)
+        check_one_type(both)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _one_or_list(buffers: list[Memory]) -> Any:
+    return buffers[0] if len(buffers) == 1 else buffers
+
+
+def _overlap(parts: list[Memory], wholes: list[Memory]) -> bool:
+    """Whether a rank's part lies in the memory for those of all ranks. Errors: UsageError if it is so for some only."""
+    overlaps = {part.overlaps(whole) for part, whole in zip(parts, wholes) if part.count > 0}
+    if len(overlaps) > 1:
+        raise UsageError("some tensors of one operation are in place and others are not")
+    return True in overlaps
+
+
+def _bytes_of(counts: list[int], part: Tensor, memory: Memory) -> list[int] | None:
+    """Counts of `memory`'s elements, which may be bytes of those that `part` has. None: all are equal."""
+    if len(set(counts)) == 1:
+        return None
+    scale = part.element_size() // memory.dtype.itemsize
+    return [scale * count for count in counts]
+
+
+def _split(tensor: Tensor, splits: list[int], size: int) -> list[Tensor]:
+    """Parts of the first dimension, one for each rank."""
+    if not splits:
+        if tensor.shape[0] % size != 0:
+            raise UsageError(f"{tensor.shape[0]} rows are not as many for each of {size} ranks; give the split sizes")
+        splits = [tensor.shape[0] // size] * size
+    if sum(splits) != tensor.shape[0] or len(splits) != size:
+        raise UsageError(f"split sizes {splits} for {size} ranks do not make up the {tensor.shape[0]} rows of the tensor")
+    return list(tensor.split(splits))
