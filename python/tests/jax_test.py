@@ -1,0 +1,42 @@
+#!/usr/bin/env -S python3 -B
+"""Jobs of JAX processes: the scenes of jax_scenes.py.
+
+    jax_test.py LIBRARY
+"""
+
+import os
+import pathlib
+import sys
+import unittest
+
+import jax_support
+import support
+
+jax_support.enter_python_with_jax()
+
+LIBRARY = sys.argv.pop(1)
+sys.argv.insert(1, sys.executable)
+sys.path.insert(0, str(support.ROOT / "tests" / "integration"))
+import job  # noqa: E402
+
+SCENES = str(pathlib.Path(__file__).resolve().parent / "jax_scenes.py")
+
+# Ranks play two devices each, on the CPU also where there are others.
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+
+
+class Scenes(unittest.TestCase):
+    def check(self, scene, ranks):
+        outcome = job.run(["-B", SCENES, scene], [ranks], library=LIBRARY, calibrate="off")
+        self.assertFalse(any(outcome.statuses), outcome)
+
+    def test_trees(self):
+        self.check("trees,memory,inside_jit", ranks=3)
+
+    def test_training(self):
+        self.check("training", ranks=2)
+
+
+if __name__ == "__main__":
+    job.main()
