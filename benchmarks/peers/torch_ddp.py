@@ -7,8 +7,8 @@ Prints the median time of a training step with each backend, and without any exc
 the difference. Then all-reduces by size. One thread per rank; bind ranks to cores. See docs/pytorch.md.
 """
 
-import argparse
-import json
+import contextlib
+import itertools
 import os
 import pathlib
 import statistics
@@ -19,92 +19,31 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
 import torch
 import torch.distributed as dist
-from torch import nn
+import torch_runs
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
 import kolo.torch
 
 
-class Gpt(nn.Module):
-    """A byte-level GPT without tricks."""
-
-    def __init__(self, width=256, layers=4, context=128):
-        super().__init__()
-        self.tokens = nn.Embedding(256, width)
-        self.places = nn.Parameter(torch.zeros(context, width))
-        layer = nn.TransformerEncoderLayer(width, width // 64, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True)
-        self.blocks = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
-        self.head = nn.Linear(width, 256)
-        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(context))
-
-    def forward(self, batch):
-        return self.head(self.blocks(self.tokens(batch) + self.places, self.mask, is_causal=True))
-
-
-def mlp():
-    model = nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
-    inputs, targets = torch.randn(128, 784), torch.randint(10, (128,))
-    return model, lambda step: nn.functional.cross_entropy(step(inputs), targets)
-
-
-def gpt():
-    batch = torch.randint(256, (4, 129))
-    return Gpt(), lambda step: nn.functional.cross_entropy(step(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
-
-
-class Training:
-    """A model that trains with DDP."""
-
-    def __init__(self, make, group, hook=None, is_synced=True):
-        torch.manual_seed(0)
-        model, self._loss = make()
-        self._parallel = DistributedDataParallel(model, process_group=group)
-        if hook is not None:
-            self._parallel.register_comm_hook(group, hook)
-        self._optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        self._is_synced = is_synced
-        self.times = []
-
-    def steps(self, number):
-        for _ in range(number):
-            dist.barrier()
-            began = time.perf_counter()
-            self._optimizer.zero_grad(set_to_none=False)
-            if self._is_synced:
-                loss = self._loss(self._parallel)
-                loss.backward()
-            else:
-                with self._parallel.no_sync():
-                    loss = self._loss(self._parallel)
-                    loss.backward()
-            self._optimizer.step()
-            self.times.append(1e3 * (time.perf_counter() - began))
-        return loss.item()
+def training(make, group, hook=None, is_synced=True):
+    model, loss = make()
+    parallel = DistributedDataParallel(model, process_group=group)
+    if hook is not None:
+        parallel.register_comm_hook(group, hook)
+    return torch_runs.Training(parallel, loss, contextlib.nullcontext if is_synced else parallel.no_sync)
 
 
 def measure_models(gloo, options):
-    for name, make in (("mlp 1.9 M", mlp), ("gpt d 256", gpt)):
+    for name, make in (("mlp 1.9 M", torch_runs.mlp), ("gpt d 256", torch_runs.gpt)):
         runs = {
-            "none": Training(make, None, is_synced=False),
-            "kolo": Training(make, None),
-            "gloo": Training(make, gloo),
-            "kolo bf16": Training(make, None, kolo.torch.bf16_hook),
-            "gloo bf16": Training(make, gloo, bf16_compress_hook),
+            "none": training(make, None, is_synced=False),
+            "kolo": training(make, None),
+            "gloo": training(make, gloo),
+            "kolo bf16": training(make, None, kolo.torch.bf16_hook),
+            "gloo bf16": training(make, gloo, bf16_compress_hook),
         }
-        losses = {}
-        for block in range(options.blocks + 1):
-            if block == 1:
-                for run in runs.values():
-                    run.times.clear()
-            for system, run in runs.items():
-                losses[system] = run.steps(options.steps)
-        # The slowest rank's.
-        medians = torch.tensor([statistics.median(run.times) for run in runs.values()])
-        dist.all_reduce(medians, dist.ReduceOp.MAX)
-        alone = medians[0].item()
-        for system, median in zip(runs, medians.tolist()):
-            yield {"model": name, "system": system, "step_ms": median, "exposed_ms": median - alone, "loss": losses[system]}
+        yield from torch_runs.measured_in_turns(name, runs, options)
 
 
 def measure_sizes(gloo):
@@ -123,22 +62,11 @@ def measure_sizes(gloo):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=10, help="steps of a block")
-    parser.add_argument("--blocks", type=int, default=4, help="blocks of each system, in turns")
-    parser.add_argument("--json", metavar="FILE")
-    options = parser.parse_args()
-
+    options = torch_runs.parser_of(__doc__).parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("kolo")
     gloo = dist.new_group(backend="gloo")
-    rows = []
-    for row in (*measure_models(gloo, options), *measure_sizes(gloo)):
-        rows.append(row)
-        if dist.get_rank() == 0:
-            print("  ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items()), flush=True)
-    if dist.get_rank() == 0 and options.json:
-        pathlib.Path(options.json).write_text(json.dumps({"torch": torch.__version__, "ranks": dist.get_world_size(), "rows": rows}, indent=1))
+    torch_runs.report(itertools.chain(measure_models(gloo, options), measure_sizes(gloo)), options)
     dist.destroy_process_group()
 
 

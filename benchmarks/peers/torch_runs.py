@@ -1,0 +1,116 @@
+"""Models that train with PyTorch in turns over several systems, in one job: what the benchmarks torch_*.py share."""
+
+import argparse
+import contextlib
+import json
+import pathlib
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+class Gpt(nn.Module):
+    """A byte-level GPT without tricks."""
+
+    def __init__(self, width=256, layers=4, context=128):
+        super().__init__()
+        self.tokens = nn.Embedding(256, width)
+        self.places = nn.Parameter(torch.zeros(context, width))
+        layer = nn.TransformerEncoderLayer(width, width // 64, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True)
+        self.blocks = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.head = nn.Linear(width, 256)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(context))
+
+    def forward(self, batch):
+        return self.head(self.blocks(self.tokens(batch) + self.places, self.mask, is_causal=True))
+
+
+def gpt():
+    """A model, equal on all ranks, and its loss on this rank's samples."""
+    torch.manual_seed(0)
+    model = Gpt()
+    torch.manual_seed(1 + dist.get_rank())
+    batch = torch.randint(256, (4, 129))
+    return model, lambda step: nn.functional.cross_entropy(step(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+
+
+def mlp():
+    """The same for a smaller model."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
+    torch.manual_seed(1 + dist.get_rank())
+    inputs, targets = torch.randn(128, 784), torch.randint(10, (128,))
+    return model, lambda step: nn.functional.cross_entropy(step(inputs), targets)
+
+
+class Training:
+    """A model that trains, as one of the systems makes it parallel.
+
+    `context`: made for each step, around its forward and backward pass.
+    """
+
+    def __init__(self, parallel, loss, context=contextlib.nullcontext):
+        self._parallel = parallel
+        self._loss = loss
+        self._context = context
+        self._optimizer = torch.optim.SGD(parallel.parameters(), lr=0.01)
+        self.times = []
+        """Of the steps, in milliseconds."""
+
+    def steps(self, number):
+        """Trains; returns the last loss."""
+        for _ in range(number):
+            dist.barrier()
+            began = time.perf_counter()
+            self._optimizer.zero_grad(set_to_none=False)
+            with self._context():
+                loss = self._loss(self._parallel)
+                loss.backward()
+            self._optimizer.step()
+            self.times.append(1e3 * (time.perf_counter() - began))
+        return loss.item()
+
+
+def measured_in_turns(name, runs, options):
+    """Rows with the median step of each run, after a first block that does not count. The first run is the one that
+    exchanges nothing; exposed is the difference to it."""
+    losses = {}
+    for block in range(options.blocks + 1):
+        if block == 1:
+            for run in runs.values():
+                run.times.clear()
+        for system, run in runs.items():
+            losses[system] = run.steps(options.steps)
+    # The slowest rank's.
+    medians = torch.tensor([statistics.median(run.times) for run in runs.values()])
+    dist.all_reduce(medians, dist.ReduceOp.MAX)
+    alone = medians[0].item()
+    return [
+        {"model": name, "system": system, "step_ms": median, "exposed_ms": median - alone, "loss": losses[system]}
+        for system, median in zip(runs, medians.tolist())
+    ]
+
+
+def parser_of(description):
+    """The options that the benchmarks share."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=10, help="steps of a block")
+    parser.add_argument("--blocks", type=int, default=4, help="blocks of each system, in turns")
+    parser.add_argument("--json", metavar="FILE")
+    return parser
+
+
+def report(rows, options):
+    """Prints rows as they come, on rank 0, and writes the file of `--json`. Returns all of them."""
+    kept = []
+    for row in rows:
+        kept.append(row)
+        if dist.get_rank() == 0:
+            print("  ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items()), flush=True)
+    if dist.get_rank() == 0 and options.json:
+        found = {"torch": torch.__version__, "ranks": dist.get_world_size(), "rows": kept}
+        pathlib.Path(options.json).write_text(json.dumps(found, indent=1))
+    return kept
