@@ -23,14 +23,17 @@ def _install(python):
             sys.exit(77)
 
 
-def enter_python_with_jax():
-    """Goes on in a Python that has JAX: that of KOLO_JAX_PYTHON, this one, or one in a cache, where it is installed
-    when needed. Ends with 77 and the reason without one."""
+def enter_python_with_jax(may_install):
+    """Goes on in a Python that has JAX: that of KOLO_JAX_PYTHON, this one, or one in a cache, where it may be
+    installed. Ends with 77 and the reason without one."""
     if os.environ.get("KOLO_JAX_PYTHON") == sys.executable:
         return
     cached = str(CACHE / "bin" / "python")
     python = next(filter(_has_jax, (os.environ.get("KOLO_JAX_PYTHON", ""), sys.executable, cached)), None)
     if python is None:
+        if not may_install:
+            print("skipped: no Python with JAX was found; KOLO_JAX_PYTHON names one, scripts/torch-check makes one")
+            sys.exit(77)
         _install(cached)
         python = cached
     os.environ["KOLO_JAX_PYTHON"] = python

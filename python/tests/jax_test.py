@@ -1,7 +1,9 @@
 #!/usr/bin/env -S python3 -B
 """Jobs of JAX processes: the scenes of jax_scenes.py.
 
-    jax_test.py LIBRARY
+    jax_test.py LIBRARY [install=1]
+
+`install=1` makes a Python with JAX (0.6 GB, in a cache) where none is found; without it the test is skipped then.
 """
 
 import os
@@ -12,7 +14,8 @@ import unittest
 import jax_support
 import support
 
-jax_support.enter_python_with_jax()
+jax_support.enter_python_with_jax(may_install="install=1" in sys.argv)
+sys.argv = [each for each in sys.argv if each != "install=1"]
 
 LIBRARY = sys.argv.pop(1)
 sys.argv.insert(1, sys.executable)
