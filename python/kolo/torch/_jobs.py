@@ -27,6 +27,15 @@ class TorchStore:
         return bytes(self._store.get(key))
 
 
+def open_job(store: Any, rank: int, size: int, **options: Any) -> kolo.Runtime:
+    """Joins a job of `size` ranks that share a store of torch. Collective; with the options of `kolo.open`."""
+    # A store may outlive jobs: each round of ranks that come has keys of its own.
+    comers = store.add("kolo ranks", 1)
+    return kolo.open(
+        store=TorchStore(store), rank=rank, world_size=size, job=f"kolo {(comers - 1) // size}", **options
+    )
+
+
 class Jobs:
     """The job that the default process group opened, and the groups in it."""
 
@@ -41,18 +50,8 @@ class Jobs:
         default = self._default
         if ranks and default is not None and default.is_open:
             return default.group(list(ranks), name=name)
-        runtime = self._open(store, rank, size, timeout)
+        limit_ms = max(1, round(timeout.total_seconds() * 1000))
+        runtime = open_job(store, rank, size, operation_timeout=limit_ms)
         if not ranks:
             self._default = runtime
         return runtime
-
-    def _open(self, store: Any, rank: int, size: int, timeout: timedelta) -> kolo.Runtime:
-        # A store may outlive process groups: each round of ranks that come has keys of its own.
-        comers = store.add("kolo ranks", 1)
-        return kolo.open(
-            store=TorchStore(store),
-            rank=rank,
-            world_size=size,
-            job=f"kolo {(comers - 1) // size}",
-            operation_timeout=max(1, round(timeout.total_seconds() * 1000)),
-        )

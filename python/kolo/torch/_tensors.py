@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+import ctypes
+from typing import Any, Sequence
 
 import torch
 
@@ -24,6 +25,7 @@ _BY_TORCH = {
     torch.float8_e5m2: "float8_e5m2",
 }
 _DTYPES = {dtype: _dtypes.of_any(name) for dtype, name in _BY_TORCH.items()}
+_TORCH_DTYPES = {own: dtype for dtype, own in _DTYPES.items()}
 _BYTES = _dtypes.of_any("uint8")
 
 
@@ -50,9 +52,24 @@ def check_dense(tensors: Sequence[torch.Tensor]) -> None:
     """Errors: UsageError for sparse tensors, and for those that are not in host memory."""
     for tensor in tensors:
         if tensor.layout != torch.strided:
-            raise UsageError(f"the backend kolo takes dense tensors, not {tensor.layout}; call to_dense() first")
+            raise UsageError(f"Kolo takes dense tensors here, not {tensor.layout}; call to_dense() first")
         if tensor.device.type != "cpu":
-            raise UsageError(f"the backend kolo takes CPU tensors, not those on {tensor.device}")
+            raise UsageError(f"Kolo takes CPU tensors here, not those on {tensor.device}")
+
+
+def tensor_at(memory: Memory) -> torch.Tensor:
+    """The elements of host memory as a tensor of its shape, which keeps `memory` alive.
+
+    Errors: UsageError for a type that torch does not have.
+    """
+    dtype = _TORCH_DTYPES.get(memory.dtype)
+    if dtype is None:
+        raise UsageError(f"torch has no elements of type {memory.dtype.name}")
+    if memory.count == 0:
+        return torch.empty(memory.shape, dtype=dtype)
+    data: Any = (ctypes.c_char * memory.nbytes).from_address(memory.address)
+    data._memory = memory  # The tensor's storage holds it.
+    return torch.frombuffer(data, dtype=dtype).view(memory.shape)
 
 
 class Staging:

@@ -22,9 +22,10 @@ class KoloWork(Work):
     """
 
     def __init__(
-        self, tickets: Sequence[Ticket], finish: Callable[[], None], result: Any, timeout: timedelta
+        self, tickets: Sequence[Ticket], finish: Callable[[], None], result: Any, timeout: timedelta | None
     ) -> None:
-        """`finish` puts results where they belong when all tickets are done. `timeout`: of waits that give none."""
+        """`finish` puts results where they belong when all tickets are done. `timeout`: of waits that give none;
+        None: the option `operation_timeout`."""
         super().__init__()
         self._tickets = tickets
         self._finish = finish
@@ -37,7 +38,8 @@ class KoloWork(Work):
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Waits until it is done; no timeout: that of the group. Raises the operation's error."""
-        seconds = (timeout if timeout > timedelta(0) else self._timeout).total_seconds()
+        limit = timeout if timeout > timedelta(0) else self._timeout
+        seconds = None if limit is None else limit.total_seconds()
         for ticket in self._tickets:
             got = ticket.wait(seconds)
             if self._source is None and got is not None:
