@@ -1,0 +1,211 @@
+"""All-reduces of tensors."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import torch
+from torch import Tensor
+
+from kolo.torch._tensors import Staging, check_dense, number_memory
+
+from ._compression import Compression
+from ._handles import Handle, Operation, synchronize
+from ._process_sets import ProcessSet, global_process_set
+from ._reduce_op import chosen, name_of
+
+Tensors = Sequence[Tensor]
+
+
+def allreduce_async(
+    tensor: Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle:
+    """Combines the elements of all ranks in a new tensor. Returns a handle for `poll` and `synchronize`.
+
+    `op`: Average unless given. Elements are multiplied by `prescale_factor` before and by `postscale_factor` after.
+    `name` identifies the operation on all ranks. Without one an operation is named after its arguments; those with the
+    same arguments are then called in one order on all ranks.
+    """
+    reduction = _Reduction(chosen(op, average), prescale_factor, postscale_factor, process_set)
+    return _Single(reduction.start([tensor], name, in_place=False))
+
+
+def allreduce_async_(
+    tensor: Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle:
+    """As `allreduce_async`, in place."""
+    reduction = _Reduction(chosen(op, average), prescale_factor, postscale_factor, process_set)
+    return _Single(reduction.start([tensor], name, in_place=True))
+
+
+def allreduce(
+    tensor: Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    compression: Any = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor:
+    """The elements of all ranks combined, in a new tensor. Differentiable: gradients are combined in the same way."""
+    reduction = _Reduction(chosen(op, average), prescale_factor, postscale_factor, process_set)
+    return _compressed([tensor], name, compression, reduction)[0]
+
+
+def allreduce_(
+    tensor: Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor:
+    """As `allreduce`, in place, and not differentiable."""
+    reduction = _Reduction(chosen(op, average), prescale_factor, postscale_factor, process_set)
+    synchronize(reduction.start([tensor], name, in_place=True))
+    return tensor
+
+
+def grouped_allreduce_async(
+    tensors: Tensors,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle:
+    """As `allreduce_async` for several tensors, which share an agreement and messages; those of one type do."""
+    reduction = _Reduction(chosen(op, average), prescale_factor, postscale_factor, process_set)
+    return reduction.start(tensors, name, in_place=False)
+
+
+def grouped_allreduce_async_(
+    tensors: Tensors,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle:
+    """As `grouped_allreduce_async`, in place."""
+    reduction = _Reduction(chosen(op, average), prescale_factor, postscale_factor, process_set)
+    return reduction.start(tensors, name, in_place=True)
+
+
+def grouped_allreduce(
+    tensors: Tensors,
+    average: bool | None = None,
+    name: str | None = None,
+    compression: Any = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[Tensor]:
+    """As `allreduce` for several tensors."""
+    reduction = _Reduction(chosen(op, average), prescale_factor, postscale_factor, process_set)
+    return _compressed(tensors, name, compression, reduction)
+
+
+def grouped_allreduce_(
+    tensors: Tensors,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[Tensor]:
+    """As `grouped_allreduce`, in place, and not differentiable."""
+    reduction = _Reduction(chosen(op, average), prescale_factor, postscale_factor, process_set)
+    return list(synchronize(reduction.start(tensors, name, in_place=True)))
+
+
+class _Reduction:
+    """What an all-reduce and the one of its gradients have in common."""
+
+    def __init__(self, op: int, before: float, after: float, process_set: ProcessSet) -> None:
+        self._op = name_of(op)
+        self._before = before
+        self._after = after
+        self._process_set = process_set
+
+    def start(self, tensors: Tensors, name: str | None, in_place: bool) -> Operation:
+        check_dense(tensors)
+        if not tensors:
+            raise ValueError("the list of tensors is empty")
+        group = self._process_set.group()
+        staging = Staging()
+        if in_place:
+            results = list(tensors)
+            inputs = outputs = [staging.written(tensor) for tensor in tensors]
+        else:
+            inputs = [staging.read(tensor) for tensor in tensors]
+            results = outputs = [torch.empty_like(tensor) for tensor in inputs]
+        tickets = []
+        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+            alike = [index for index, tensor in enumerate(tensors) if tensor.dtype == dtype]
+            x = [number_memory(outputs[index]) for index in alike]
+            if not in_place:
+                out, x = x, [number_memory(inputs[index]) for index in alike]
+            else:
+                out = None
+            one = len(tensors) == 1
+            tickets.append(
+                group.all_reduce(
+                    x[0] if one else x,
+                    self._op,
+                    out=out and (out[0] if one else out),
+                    name=name and f"allreduce.{name}" + ("" if one else f".{dtype}"),
+                    scale_before=self._before,
+                    scale_after=self._after,
+                    wait=False,
+                )
+            )
+        return Operation(tickets, results, staging.finish)
+
+
+class _Single:
+    """A handle of one tensor."""
+
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+
+    def done(self) -> bool:
+        return self._operation.done()
+
+    def result(self) -> Tensor:
+        return self._operation.result()[0]
+
+
+def _compressed(tensors: Tensors, name: str | None, compression: Any, reduction: _Reduction) -> list[Tensor]:
+    pairs = [compression.compress(tensor) for tensor in tensors]
+    reduced = _AllReduce.apply(reduction, name, *(tensor for tensor, _ in pairs))
+    return [compression.decompress(tensor, context) for tensor, (_, context) in zip(reduced, pairs)]
+
+
+class _AllReduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, reduction: _Reduction, name: str | None, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.reduction = reduction
+        return tuple(synchronize(reduction.start(tensors, name, in_place=False)))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        return None, None, *_AllReduce.apply(ctx.reduction, None, *gradients)

@@ -1,0 +1,387 @@
+"""The other collectives of tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from kolo import Memory, Ticket
+from kolo.torch._tensors import Staging, check_dense, moved_memory, number_memory
+
+from ._allreduce import allreduce, grouped_allreduce
+from ._compression import Compression
+from ._errors import internal_errors
+from ._handles import Handle, Operation, Sized, synchronize
+from ._job import current, rank
+from ._process_sets import ProcessSet, global_process_set
+from ._reduce_op import Average, Sum, name_of
+
+# --- allgather --------------------------------------------------------------------------------------
+
+
+def allgather_async(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> Handle:
+    """Concatenates the tensors of all ranks, in their order, along the first dimension, of which each rank may have
+    another extent. Returns a handle for `poll` and `synchronize`."""
+    return _First(_gather([tensor], name, process_set))
+
+
+def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> Tensor:
+    """As `allgather_async`. Differentiable: a rank gets its part of the average of the gradients."""
+    return _AllGather.apply(process_set, name, tensor)[0]
+
+
+def grouped_allgather_async(
+    tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle:
+    """As `allgather_async` for several tensors."""
+    return _gather(tensors, name, process_set)
+
+
+def grouped_allgather(
+    tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Tensor]:
+    """As `allgather` for several tensors."""
+    return list(_AllGather.apply(process_set, name, *tensors))
+
+
+def _gather(tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet) -> Handle:
+    _check_rows(tensors)
+    group = process_set.group()
+    sent = [Staging().read(tensor) for tensor in tensors]
+    rows = torch.tensor([tensor.shape[0] for tensor in sent])
+    rows_of = torch.empty((group.size, len(sent)), dtype=rows.dtype)
+
+    def begin() -> Operation:
+        outputs, tickets = [], []
+        for index, tensor in enumerate(sent):
+            heights = rows_of[:, index].tolist()
+            outputs.append(tensor.new_empty((sum(heights), *tensor.shape[1:])))
+            whole = moved_memory(outputs[-1])
+            counts = _elements_of(heights, tensor, whole)
+            tickets.append(
+                group.all_gather(
+                    moved_memory(tensor), out=whole, counts=counts, name=_part(name, "allgather", index), wait=False
+                )
+            )
+        return Operation(tickets, outputs)
+
+    ticket = group.all_gather(
+        number_memory(rows), out=number_memory(rows_of), name=_part(name, "allgather", "rows"), wait=False
+    )
+    return _sized(ticket, begin, name, process_set)
+
+
+class _AllGather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, process_set: ProcessSet, name: str | None, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.process_set = process_set
+        ctx.rows = [tensor.shape[0] for tensor in tensors if tensor.dim() > 0]
+        return tuple(synchronize(_gather(tensors, name, process_set)))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        process_set = ctx.process_set
+        averages = grouped_allreduce(gradients, process_set=process_set)
+        rows_of = allgather(torch.tensor([ctx.rows]), process_set=process_set)
+        firsts = rows_of[: process_set.rank()].sum(0).tolist()
+        mine = [each.narrow(0, first, rows) for each, first, rows in zip(averages, firsts, ctx.rows)]
+        return None, None, *mine
+
+
+# --- broadcast --------------------------------------------------------------------------------------
+
+
+def broadcast_async_(
+    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle:
+    """Copies the tensor of rank `root_rank` of the job to that of all ranks. Returns a handle for `poll` and
+    `synchronize`."""
+    check_dense([tensor])
+    staging = Staging()
+    memory = moved_memory(staging.written(tensor))
+    root = process_set.root(root_rank)
+    ticket = process_set.group().broadcast(memory, root, name=_part(name, "broadcast"), wait=False)
+    return Operation([ticket], tensor, staging.finish)
+
+
+def broadcast_(
+    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Tensor:
+    """As `broadcast_async_`; returns the tensor."""
+    synchronize(broadcast_async_(tensor, root_rank, name, process_set))
+    return tensor
+
+
+def broadcast_async(
+    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle:
+    """As `broadcast_async_`, in a new tensor."""
+    check_dense([tensor])
+    return broadcast_async_(tensor.detach().clone(), root_rank, name, process_set)
+
+
+def broadcast(
+    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Tensor:
+    """As `broadcast_async`. Differentiable: the root gets the average of the gradients."""
+    return _Broadcast.apply(tensor, root_rank, name, process_set)
+
+
+class _Broadcast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, root_rank: int, name: str | None, process_set: ProcessSet) -> Tensor:
+        ctx.root_rank = root_rank
+        ctx.process_set = process_set
+        return synchronize(broadcast_async(tensor, root_rank, name, process_set))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+        average = allreduce(gradient, process_set=ctx.process_set)
+        return average if rank() == ctx.root_rank else torch.zeros_like(average), None, None, None
+
+
+# --- alltoall ---------------------------------------------------------------------------------------
+
+
+def alltoall_async(
+    tensor: Tensor,
+    splits: Tensor | Sequence[int] | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle:
+    """Sends each rank a slice of the first dimension, and concatenates the slices that all ranks send to this one.
+
+    `splits`: rows for each rank; None: as many for each. Returns a handle; `synchronize` gives the tensor, and the
+    rows that came from each rank.
+    """
+    return _exchange(tensor, splits, name, process_set)
+
+
+def alltoall(
+    tensor: Tensor,
+    splits: Tensor | Sequence[int] | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """As `alltoall_async`; returns the received splits only where `splits` are given. Differentiable."""
+    output, received = _AllToAll.apply(tensor, splits, name, process_set)
+    return output if splits is None else (output, received)
+
+
+def _exchange(tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet) -> Handle:
+    _check_rows([tensor])
+    group = process_set.group()
+    sent = Staging().read(tensor)
+    heights = _splits(splits, tensor.shape[0], group.size)
+    received_dtype = splits.dtype if isinstance(splits, Tensor) else torch.int32
+    mine = torch.tensor(heights)
+    heights_of = torch.empty((group.size, group.size), dtype=mine.dtype)
+
+    def begin() -> Operation:
+        received = heights_of[:, group.rank]
+        output = sent.new_empty((int(received.sum()), *sent.shape[1:]))
+        parts, whole = moved_memory(sent[: sum(heights)]), moved_memory(output)
+        counts = [_elements_of(row, sent, parts) for row in heights_of.tolist()]
+        ticket = group.all_to_all(parts, out=whole, counts=counts, name=_part(name, "alltoall"), wait=False)
+        return Operation([ticket], (output, received.to(received_dtype)))
+
+    ticket = group.all_gather(
+        number_memory(mine), out=number_memory(heights_of), name=_part(name, "alltoall", "rows"), wait=False
+    )
+    return _sized(ticket, begin, name, process_set)
+
+
+def _splits(splits: Any, rows: int, size: int) -> list[int]:
+    if splits is None:
+        if rows % size != 0:
+            raise ValueError(f"{rows} rows are not as many for each of {size} ranks; give splits")
+        return [rows // size] * size
+    if isinstance(splits, Tensor) and (splits.is_floating_point() or splits.is_complex()):
+        raise ValueError(f"splits are whole numbers, not {splits.dtype}")
+    heights = [int(height) for height in splits]
+    if len(heights) != size:
+        raise ValueError(f"there are {len(heights)} splits for {size} ranks")
+    if min(heights) < 0 or sum(heights) > rows:
+        raise ValueError(f"the splits {heights} are not rows of a tensor that has {rows}")
+    return heights
+
+
+class _AllToAll(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet) -> Any:
+        ctx.process_set = process_set
+        ctx.shape = tensor.shape
+        output, ctx.received = synchronize(_exchange(tensor, splits, name, process_set))
+        ctx.mark_non_differentiable(ctx.received)
+        return output, ctx.received
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Any, ...]:
+        sent_back, _ = alltoall(gradient, ctx.received, process_set=ctx.process_set)
+        if sent_back.shape != ctx.shape:  # Rows that were sent nowhere.
+            sent_back = torch.cat([sent_back, sent_back.new_zeros((ctx.shape[0] - len(sent_back), *ctx.shape[1:]))])
+        return sent_back, None, None, None
+
+
+# --- reducescatter ----------------------------------------------------------------------------------
+
+
+def reducescatter_async(
+    tensor: Tensor,
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle:
+    """Combines the tensors of all ranks and gives each a slice of the first dimension. Where ranks do not divide it,
+    the first ones get a row more. Returns a handle for `poll` and `synchronize`."""
+    return _First(_scatter([tensor], name, op, process_set, prescale_factor, postscale_factor))
+
+
+def reducescatter(
+    tensor: Tensor,
+    name: str | None = None,
+    compression: Any = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Tensor:
+    """As `reducescatter_async`. Differentiable, of sums and averages."""
+    factors = (prescale_factor, postscale_factor)
+    return grouped_reducescatter([tensor], name, compression, op, process_set, *factors)[0]
+
+
+def grouped_reducescatter_async(
+    tensors: Sequence[Tensor],
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle:
+    """As `reducescatter_async` for several tensors."""
+    return _scatter(tensors, name, op, process_set, prescale_factor, postscale_factor)
+
+
+def grouped_reducescatter(
+    tensors: Sequence[Tensor],
+    name: str | None = None,
+    compression: Any = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[Tensor]:
+    """As `reducescatter` for several tensors."""
+    pairs = [compression.compress(tensor) for tensor in tensors]
+    factors = (prescale_factor, postscale_factor)
+    parts = _ReduceScatter.apply(name, op, process_set, factors, *(tensor for tensor, _ in pairs))
+    return [compression.decompress(part, context) for part, (_, context) in zip(parts, pairs)]
+
+
+def _scatter(
+    tensors: Sequence[Tensor], name: str | None, op: int, process_set: ProcessSet, before: float, after: float
+) -> Operation:
+    _check_rows(tensors)
+    group = process_set.group()
+    parts, tickets = [], []
+    for index, tensor in enumerate(tensors):
+        sent = Staging().read(tensor)
+        each, more = divmod(sent.shape[0], group.size)
+        heights = [each + (rank < more) for rank in range(group.size)]
+        parts.append(sent.new_empty((heights[group.rank], *sent.shape[1:])))
+        whole = number_memory(sent)
+        tickets.append(
+            group.reduce_scatter(
+                whole,
+                name_of(op),
+                out=number_memory(parts[-1]),
+                counts=_elements_of(heights, sent, whole),
+                name=_part(name, "reducescatter", index),
+                scale_before=before,
+                scale_after=after,
+                wait=False,
+            )
+        )
+    return Operation(tickets, parts)
+
+
+class _ReduceScatter(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, name: str | None, op: int, process_set: ProcessSet, factors: tuple[float, float], *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.process_set = process_set
+        ctx.factor = factors[0] * factors[1] * (process_set.group().size if op == Sum else 1)
+        return tuple(synchronize(_scatter(tensors, name, op, process_set, *factors)))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        scaled = [gradient * ctx.factor for gradient in gradients]
+        return None, None, None, None, *grouped_allgather(scaled, process_set=ctx.process_set)
+
+
+# --- all ranks together -----------------------------------------------------------------------------
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Returns when every rank has called it."""
+    with internal_errors():
+        process_set.group().barrier()
+
+
+def join(device: int = -1) -> int:
+    """This rank has run out of data: it takes part in what the others do, until all have joined. Returns the rank that
+    joined last. `device` says nothing."""
+    with internal_errors():
+        return current().runtime.join()
+
+
+# --- parts ------------------------------------------------------------------------------------------
+
+
+class _First:
+    """A handle of one tensor over a grouped operation."""
+
+    def __init__(self, grouped: Handle) -> None:
+        self._grouped = grouped
+
+    def done(self) -> bool:
+        return self._grouped.done()
+
+    def result(self) -> Tensor:
+        return self._grouped.result()[0]
+
+
+def _sized(sizes: Ticket, begin: Callable[[], Handle], name: str | None, process_set: ProcessSet) -> Handle:
+    latest = current().latest_sized
+    key = (process_set.process_set_id, name)
+    handle = latest[key] = Sized(sizes, begin, latest.get(key))
+    return handle
+
+
+def _check_rows(tensors: Sequence[Tensor]) -> None:
+    check_dense(tensors)
+    if not tensors:
+        raise ValueError("the list of tensors is empty")
+    for tensor in tensors:
+        if tensor.dim() == 0:
+            raise ValueError("a tensor without dimensions has no rows; view it as one of shape [1]")
+
+
+def _elements_of(heights: Sequence[int], tensor: Tensor, memory: Memory) -> list[int]:
+    """Elements of `memory` in so many rows of `tensor`: bytes where Kolo does not have its type."""
+    scale = tensor.element_size() // memory.dtype.itemsize
+    return [height * math.prod(tensor.shape[1:]) * scale for height in heights]
+
+
+def _part(name: str | None, verb: str, part: Any = None) -> str | None:
+    """The name of an operation that is a part of the one that the user calls `name`."""
+    if name is None:
+        return None
+    return f"{verb}.{name}" if part is None else f"{verb}.{name}.{part}"

@@ -1,0 +1,149 @@
+"""What gives all ranks the state of one: parameters, optimizers, objects."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, Iterable, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ._collectives import allgather, broadcast_, broadcast_async_
+from ._handles import synchronize
+from ._job import rank, size
+from ._process_sets import ProcessSet, global_process_set
+
+
+def broadcast_parameters(params: Any, root_rank: int) -> None:
+    """Gives all ranks the parameters of rank `root_rank`, in place.
+
+    `params`: a `state_dict()`, or a list of tensors or of pairs of name and tensor; also `named_parameters()` itself.
+    Errors: ValueError for anything else; HorovodInternalError that names the parameter where ranks differ.
+    """
+    named: list[Any]
+    if isinstance(params, dict):
+        named = sorted(params.items())
+    elif isinstance(params, Iterable) and not isinstance(params, Tensor):
+        named = [each if isinstance(each, tuple) else (None, each) for each in params]
+    else:
+        raise ValueError(f"params is a dict or a list of parameters, not a {type(params).__name__}")
+    others = [str(name) for name, each in named if not isinstance(each, Tensor)]
+    if others:
+        raise ValueError(f"params has other things than tensors, which hvd.broadcast_object takes: {', '.join(others)}")
+    handles = [broadcast_async_(each, root_rank, name) for name, each in named]
+    for handle in handles:
+        synchronize(handle)
+
+
+class _Place(NamedTuple):
+    """Stands for a tensor in a state that travels as an object."""
+
+    number: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, model: Any = None) -> None:
+    """Gives all ranks the options and the state of the optimizer of rank `root_rank`. State that it has not yet made is
+    dropped on the others, too. `model` says nothing.
+
+    Errors: ValueError for LBFGS, and if the optimizers have other parameters.
+    """
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("the state of torch.optim.LBFGS cannot be broadcast")
+    tensors: list[Tensor] = []
+    state = _without_tensors(optimizer.state_dict(), tensors) if rank() == root_rank else None
+    state = broadcast_object(state, root_rank, "optimizer state")
+    if rank() != root_rank:
+        _check_parameters(optimizer, state)
+        places = sorted(set(_places(state)))
+        tensors = [torch.empty(place.shape, dtype=place.dtype) for place in places]
+    broadcast_parameters([(f"optimizer state.{index}", each) for index, each in enumerate(tensors)], root_rank)
+    if rank() != root_rank:
+        _take(optimizer, _with_tensors(state, tensors))
+
+
+def _without_tensors(value: Any, tensors: list[Tensor]) -> Any:
+    """`value` with a place for each tensor, which go to `tensors`."""
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        return _Place(len(tensors) - 1, tuple(value.shape), value.dtype)
+    if isinstance(value, dict):
+        return {key: _without_tensors(each, tensors) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_without_tensors(each, tensors) for each in value)
+    return value
+
+
+def _with_tensors(value: Any, tensors: list[Tensor]) -> Any:
+    if isinstance(value, _Place):
+        return tensors[value.number]
+    if isinstance(value, dict):
+        return {key: _with_tensors(each, tensors) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_with_tensors(each, tensors) for each in value)
+    return value
+
+
+def _places(value: Any) -> Iterable[_Place]:
+    if isinstance(value, _Place):
+        yield value
+    elif isinstance(value, (dict, list, tuple)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _places(each)
+
+
+def _check_parameters(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    here = [len(group["params"]) for group in optimizer.param_groups]
+    there = [len(group["params"]) for group in state["param_groups"]]
+    if here != there:
+        raise ValueError(f"the optimizer has groups of {here} parameters here, of {there} on the root")
+
+
+def _take(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Takes over a state in place: schedulers and wrapped optimizers hold the groups."""
+    parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    numbers = [number for group in state["param_groups"] for number in group["params"]]
+    for mine, theirs in zip(optimizer.param_groups, state["param_groups"]):
+        mine.update((key, value) for key, value in theirs.items() if key != "params")
+    by_number = dict(zip(numbers, parameters))
+    optimizer.state.clear()
+    optimizer.state.update((by_number.get(key, key), value) for key, value in state["state"].items())
+
+
+def broadcast_object(
+    obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """Returns the object of rank `root_rank`, on all ranks. It is pickled: by cloudpickle where that is installed."""
+    name = name or "object"
+    content = _to_bytes(obj) if rank() == root_rank else None
+    length = torch.tensor([0 if content is None else len(content)])
+    broadcast_(length, root_rank, f"{name}.bytes", process_set)
+    if content is None:
+        content = torch.empty(int(length), dtype=torch.uint8)
+    broadcast_(content, root_rank, name, process_set)
+    return obj if rank() == root_rank else _from_bytes(content)
+
+
+def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
+    """Returns the objects of all ranks, in their order."""
+    name = name or "object"
+    content = _to_bytes(obj)
+    lengths = allgather(torch.tensor([len(content)]), f"{name}.bytes").tolist()
+    parts = allgather(content, name).split(lengths)
+    assert len(parts) == size()
+    return [_from_bytes(part) for part in parts]
+
+
+def _to_bytes(obj: Any) -> Tensor:
+    try:
+        import cloudpickle
+    except ImportError:
+        pickled = pickle.dumps(obj)
+    else:
+        pickled = cloudpickle.dumps(obj)
+    return torch.frombuffer(bytearray(pickled), dtype=torch.uint8)
+
+
+def _from_bytes(content: Tensor) -> Any:
+    return pickle.loads(content.numpy().tobytes())

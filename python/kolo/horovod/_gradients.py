@@ -1,0 +1,197 @@
+"""The gradients of an optimizer on their way between ranks."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Callable
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from kolo import Gradient, GradientSet
+from kolo.torch._tensors import tensor_at
+
+from ._allreduce import allreduce_
+from ._job import Job, current
+from ._process_sets import ProcessSet
+from ._reduce_op import Max, name_of
+from ._sparse import sparse_allreduce_async
+
+_WIRE_DTYPES = (torch.float32, torch.float64)
+
+
+class Exchange:
+    """Combines the gradients of some parameters over all ranks, once per step, as soon as each is ready.
+
+    Gradients are copied into Kolo's arena, from where the other ranks of the node read them, and back: the program may
+    set them to None, or keep them. Parameters with sparse gradients are exchanged row by row. Which ones these are, all
+    ranks agree on in the first step of a job, so in that nothing overlaps with the backward pass.
+
+    Threads: the one of the backward pass, then that of `finish`.
+    """
+
+    def __init__(
+        self,
+        parameters: dict[str, Parameter],
+        process_set: ProcessSet,
+        op: int,
+        compression: Any,
+        predivide_factor: float,
+        sparse_as_dense: bool,
+    ) -> None:
+        self._name = ""
+        self._names = list(parameters)
+        self._parameters = list(parameters.values())
+        self._process_set = process_set
+        self._op = op
+        self._kolo_op = name_of(op)
+        self._compression = compression
+        self._predivide_factor = predivide_factor
+        self._sparse_as_dense = sparse_as_dense
+        self._job: Job | None = None
+        self._sparse_dims: dict[int, int] = {}
+        self._dense: dict[int, _Dense] = {}
+        self._set: GradientSet | None = None
+
+    @torch.no_grad()
+    def ready(self, index: int) -> None:
+        """A gradient is complete. Before the first step is over it waits for `finish`."""
+        if self._job is current() and index in self._dense:
+            self._send(self._dense[index])
+
+    @torch.no_grad()
+    def finish(self) -> None:
+        """Sends what is not yet sent, and gives every parameter the combined gradient. Gradients that this rank has not
+        count as zeros. Collective."""
+        if self._job is not current():
+            self._agree()
+        for dense in self._dense.values():
+            if not dense.is_sent:
+                self._send(dense)
+        for index, sparse_dim in self._sparse_dims.items():
+            self._exchange_rows(index, sparse_dim)
+        if self._set is not None:
+            self._set.wait()
+        for dense in self._dense.values():
+            self._receive(dense)
+
+    def discard(self) -> None:
+        """Ends a step that has begun, without results. Collective."""
+        if self._set is None or not any(dense.is_sent for dense in self._dense.values()):
+            return
+        for dense in self._dense.values():
+            if not dense.is_sent:
+                self._set.absent(dense.place)
+            dense.is_sent = False
+        self._set.wait()
+
+    def _agree(self) -> None:
+        """With the other ranks: which gradients are sparse, and the names, shapes and types of the others."""
+        self._name = current().next_name("optimizer", self._process_set)
+        sparse_dims = torch.tensor([self._sparse_dim(parameter) for parameter in self._parameters])
+        allreduce_(sparse_dims, name=f"{self._name}.sparse", op=Max, process_set=self._process_set)
+        self._sparse_dims = {index: dim for index, dim in enumerate(sparse_dims.tolist()) if dim > 0}
+        specs: dict[str, Gradient] = {}
+        self._dense = {}
+        self._set = None
+        for index, (name, parameter) in enumerate(zip(self._names, self._parameters)):
+            if index not in self._sparse_dims and parameter.numel() > 0:
+                dense = _Dense(name, parameter, len(specs), self._compression)
+                self._dense[index] = dense
+                specs[name] = dense.gradient
+        if specs:
+            self._set = self._process_set.group().register_gradients(self._name, specs, op=self._kolo_op)
+            for dense in self._dense.values():
+                dense.view = tensor_at(self._set.memory(dense.place))
+        self._job = current()
+
+    def _sparse_dim(self, parameter: Parameter) -> int:
+        """Sparse dimensions of a gradient that travels by rows; 0: it is dense, or there is none."""
+        gradient = parameter.grad
+        return 0 if gradient is None or not gradient.is_sparse or self._sparse_as_dense else gradient.sparse_dim()
+
+    def _send(self, dense: _Dense) -> None:
+        assert self._set is not None
+        gradient = dense.parameter.grad
+        if gradient is None:
+            self._set.absent(dense.place)
+        else:
+            if gradient.is_sparse:
+                if not self._sparse_as_dense:
+                    raise ValueError(
+                        f"the gradient {dense.name!r} was dense in the first step and is sparse now; pass "
+                        "sparse_as_dense=True to hvd.DistributedOptimizer"
+                    )
+                gradient = gradient.to_dense()
+            dense.write(gradient)
+            if self._predivide_factor != 1.0:
+                dense.view.div_(self._predivide_factor)
+            self._set.ready(dense.place)
+        dense.is_sent = True
+
+    def _receive(self, dense: _Dense) -> None:
+        dense.is_sent = False
+        parameter = dense.parameter
+        if not parameter.requires_grad:
+            return
+        combined = dense.read()
+        if parameter.grad is None:
+            parameter.grad = torch.empty_like(parameter)
+        if parameter.grad.is_sparse:
+            parameter.grad = combined.mul(self._predivide_factor).to_sparse(parameter.grad.sparse_dim())
+            return
+        parameter.grad.copy_(combined)
+        if self._predivide_factor != 1.0:
+            parameter.grad.mul_(self._predivide_factor)
+
+    def _exchange_rows(self, index: int, sparse_dim: int) -> None:
+        parameter = self._parameters[index]
+        gradient = parameter.grad
+        if gradient is None:
+            gradient = torch.zeros_like(parameter)
+        if not gradient.is_sparse:
+            gradient = gradient.to_sparse(sparse_dim)
+        name = f"{self._name}.{self._names[index]}"
+        parameter.grad = sparse_allreduce_async(gradient, name, self._op, self._process_set)()
+
+
+class _Dense:
+    """A gradient that lies in the arena while it travels."""
+
+    view: Tensor
+    """Its place there."""
+
+    def __init__(self, name: str, parameter: Parameter, place: int, compression: Any) -> None:
+        self.name = name
+        self.parameter = parameter
+        self.place = place
+        """In the gradient set."""
+        self.is_sent = False
+        wire_dtype = getattr(compression, "wire_dtype", None) if parameter.dtype in _WIRE_DTYPES else None
+        self._compression = None if wire_dtype else compression
+        self._context: Any = None
+        sample = parameter.detach()
+        if self._compression is not None:
+            sample, self._context = compression.compress(torch.zeros_like(sample))
+        self.gradient = Gradient(sample.shape, sample.dtype, wire_dtype=wire_dtype)
+
+    def write(self, gradient: Tensor) -> None:
+        if self._compression is not None:
+            gradient, self._context = self._compression.compress(gradient)
+        self.view.copy_(gradient)
+
+    def read(self) -> Tensor:
+        return self.view if self._compression is None else self._compression.decompress(self.view, self._context)
+
+
+def on_gradient(parameter: Parameter, owner: Any, call: Callable[[Any, int], None], index: int) -> Any:
+    """Calls `call(owner, index)` after each backward pass through `parameter`, as long as `owner` lives."""
+    reference = weakref.ref(owner)
+
+    def hook(_: Tensor) -> None:
+        living = reference()
+        if living is not None:
+            call(living, index)
+
+    return parameter.register_post_accumulate_grad_hook(hook)

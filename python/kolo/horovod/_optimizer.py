@@ -1,0 +1,254 @@
+"""DistributedOptimizer."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections import Counter
+from typing import Any, Callable, Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ._compression import Compression
+from ._errors import internal_errors
+from ._gradients import Exchange, on_gradient
+from ._job import size
+from ._process_sets import ProcessSet, global_process_set
+from ._reduce_op import Average, name_of
+
+
+def DistributedOptimizer(  # noqa: N802  # Horovod's name
+    optimizer: torch.optim.Optimizer,
+    named_parameters: Iterable[tuple[str, Parameter]] | None = None,
+    compression: Any = Compression.none,
+    backward_passes_per_step: int = 1,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: int | Sequence[Sequence[Tensor]] | None = None,
+    sparse_as_dense: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Returns `optimizer` as one whose `step` first combines the gradients of all ranks. They are sent while the
+    backward pass makes others.
+
+    named_parameters: names for errors, usually `model.named_parameters()`, of all parameters.
+    compression: `hvd.Compression.fp16` or `bf16`, or a class of yours.
+    backward_passes_per_step: after so many backward passes gradients are sent; until then they accumulate here.
+    op: the reduction.
+    gradient_predivide_factor: an average divides by it before the sum, and multiplies by it after.
+    groups, num_groups: are checked, and say nothing: Kolo plans which gradients travel together.
+    sparse_as_dense: sparse gradients travel as dense ones.
+    process_set: the ranks that take part; on the others `step` uses their own gradients.
+
+    To change gradients before the update:
+
+        optimizer.synchronize()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        with optimizer.skip_synchronize():
+            optimizer.step()
+
+    Errors: ValueError for arguments; `step`, `synchronize` and `zero_grad` have their own.
+    """
+    name_of(op)
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor needs op=hvd.Average")
+    if num_groups != 0:
+        warnings.warn("the argument num_groups is deprecated; pass groups", DeprecationWarning, stacklevel=2)
+    if backward_passes_per_step <= 0:
+        raise ValueError(f"backward_passes_per_step is at least 1, not {backward_passes_per_step}")
+    _check_groups(num_groups if groups is None else groups)
+    parameters = _named(optimizer, named_parameters)
+
+    # One that is wrapped anew loses its former wrapping.
+    own = type(optimizer).__bases__[1] if isinstance(optimizer, _Distributed) else type(optimizer)
+    kind = type(own.__name__, (_Distributed, own), {"__module__": own.__module__})
+    made: Any = object.__new__(kind)
+    # All but methods of the object's own, which a scheduler may have put there: they would hide those of the class.
+    made.__dict__.update((key, value) for key, value in vars(optimizer).items() if key not in vars(_Distributed))
+    made._hvd_steps = _Steps(backward_passes_per_step)
+    if process_set.included() and size() > 1:
+        exchange = Exchange(parameters, process_set, op, compression, gradient_predivide_factor, sparse_as_dense)
+        made._hvd_steps.attach(exchange, parameters)
+    return made
+
+
+def _named(
+    optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, Parameter]] | None
+) -> dict[str, Parameter]:
+    """The parameters of the optimizer that need gradients, by name, in an order that does not depend on the optimizer
+    where they have names."""
+    ours = {
+        id(parameter): (f"parameter {index}.{place}", parameter)
+        for index, group in enumerate(optimizer.param_groups)
+        for place, parameter in enumerate(group["params"])
+    }
+    named = list(ours.values()) if named_parameters is None else list(named_parameters)
+    if any(not isinstance(each, tuple) or len(each) != 2 for each in named):
+        raise ValueError("named_parameters is a list of pairs of name and parameter, such as model.named_parameters()")
+    twice = [name for name, times in Counter(name for name, _ in named).items() if times > 1]
+    if twice:
+        raise ValueError(f"named_parameters has names more than once: {', '.join(twice)}")
+    keys = {id(parameter) for _, parameter in named}
+    missing = [name for key, (name, _) in ours.items() if key not in keys]
+    if missing:
+        raise ValueError(
+            f"named_parameters lacks parameters of the optimizer: {', '.join(missing)} (by group and place)"
+        )
+    first_names: dict[int, str] = {}
+    for name, parameter in named:
+        if id(parameter) in ours and parameter.requires_grad:
+            first_names.setdefault(id(parameter), name)
+    return {name: ours[key][1] for key, name in first_names.items()}
+
+
+def _check_groups(groups: Any) -> None:
+    if groups is None or (isinstance(groups, int) and groups >= 0):
+        return
+    if not isinstance(groups, list):
+        raise ValueError("groups is a number of groups, or a list of lists of parameters")
+    members = [each for group in groups for each in group]
+    if any(not isinstance(each, Tensor) for each in members):
+        raise ValueError("groups has something other than parameters")
+    if len({id(each) for each in members}) < len(members):
+        raise ValueError("groups has a parameter twice")
+
+
+class _Steps:
+    """Where an optimizer is between two updates."""
+
+    def __init__(self, passes_per_step: int) -> None:
+        self.passes_per_step = passes_per_step
+        self.is_synchronized = False
+        self.should_synchronize = True
+        self._exchange: Exchange | None = None
+        self._names: dict[int, str] = {}  # by id of the parameter
+        self._passes_left: list[int] = []
+        self._hooks: list[Any] = []
+
+    def attach(self, exchange: Exchange, parameters: dict[str, Parameter]) -> None:
+        """From now on gradients of these parameters are exchanged."""
+        self._exchange = exchange
+        self._names = {id(parameter): name for name, parameter in parameters.items()}
+        self._passes_left = [self.passes_per_step] * len(parameters)
+        for index, parameter in enumerate(parameters.values()):
+            self._hooks.append(on_gradient(parameter, self, _Steps._count, index))
+
+    @property
+    def is_distributed(self) -> bool:
+        return self._exchange is not None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there are gradients of a step that is not over."""
+        return any(left < self.passes_per_step for left in self._passes_left)
+
+    def _count(self, index: int) -> None:
+        """A backward pass has made a gradient."""
+        assert self._exchange is not None
+        if self._passes_left[index] == 0:
+            raise AssertionError(
+                f"the gradient {list(self._names.values())[index]!r} was computed more than backward_passes_per_step="
+                f"{self.passes_per_step} times before step() or synchronize(); pass a larger backward_passes_per_step "
+                "to hvd.DistributedOptimizer to accumulate gradients"
+            )
+        self._passes_left[index] -= 1
+        if self._passes_left[index] == 0:
+            with internal_errors():
+                self._exchange.ready(index)
+
+    def synchronize(self) -> None:
+        if self._exchange is not None:
+            with internal_errors():
+                self._exchange.finish()
+            self._passes_left = [self.passes_per_step] * len(self._passes_left)
+        self.is_synchronized = True
+
+    def reset(self) -> None:
+        """Forgets a step that has begun. Collective if one has."""
+        if self._exchange is not None and self.has_begun:
+            with internal_errors():
+                self._exchange.discard()
+        self._passes_left = [self.passes_per_step] * len(self._passes_left)
+        self.is_synchronized = False
+        self.should_synchronize = True
+
+    def check_covers(self, param_groups: list[dict[str, Any]]) -> None:
+        """Errors: ValueError if a parameter would be updated by this rank's own gradient."""
+        for index, group in enumerate(param_groups):
+            for place, parameter in enumerate(group["params"]):
+                if parameter.requires_grad and id(parameter) not in self._names:
+                    raise ValueError(
+                        f"parameter {place} of group {index} was added, or needs gradients, only since "
+                        "hvd.DistributedOptimizer was called, so ranks would drift apart; wrap the optimizer anew"
+                    )
+
+    def __del__(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+
+class _Distributed(torch.optim.Optimizer):
+    """What `DistributedOptimizer` adds to the class of an optimizer."""
+
+    _hvd_steps: _Steps
+
+    def synchronize(self) -> None:
+        """Waits until all gradients are combined, for programs that change them before `step`."""
+        steps = self._hvd_steps
+        if steps.is_distributed:
+            steps.check_covers(self.param_groups)
+        steps.synchronize()
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """`step` within the block updates at once, after a call of `synchronize`."""
+        self._hvd_steps.should_synchronize = False
+        try:
+            yield
+        finally:
+            self._hvd_steps.should_synchronize = True
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Combines the gradients of all ranks, and updates the parameters. Gradients that a `closure` computes are
+        combined each time it is called."""
+        steps = self._hvd_steps
+        if steps.should_synchronize and steps.is_synchronized:
+            warnings.warn(
+                "step() after synchronize() combines the gradients once more; call it within "
+                "optimizer.skip_synchronize()",
+                stacklevel=2,
+            )
+        if steps.should_synchronize and closure is None:
+            self.synchronize()
+        loss = super().step(self._combining(closure) if steps.should_synchronize and closure else closure)
+        steps.is_synchronized = False
+        return loss
+
+    def _combining(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        def combining() -> Any:
+            loss = closure()
+            self.synchronize()
+            return loss
+
+        return combining
+
+    def zero_grad(self, *arguments: Any, **keywords: Any) -> None:
+        """Errors: AssertionError between a backward pass and `step` or `synchronize`."""
+        if self._hvd_steps.has_begun:
+            raise AssertionError(
+                "zero_grad() was called after backward() and before step() or synchronize(), while gradients may be on "
+                "their way; call it after step()"
+            )
+        super().zero_grad(*arguments, **keywords)
+
+    def load_state_dict(self, *arguments: Any, **keywords: Any) -> None:
+        self._hvd_steps.reset()
+        super().load_state_dict(*arguments, **keywords)
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Another number of backward passes, between two steps."""
+        self._hvd_steps.passes_per_step = passes
+        self._hvd_steps.reset()

@@ -1,0 +1,51 @@
+"""The reductions."""
+
+from __future__ import annotations
+
+import enum
+import warnings
+
+
+class ReduceOp(enum.IntEnum):
+    """How elements of different ranks are combined. The numbers are Horovod's."""
+
+    Average = 0
+    Sum = 1
+    Adasum = 2
+    Min = 3
+    Max = 4
+    Product = 5
+
+
+Average = ReduceOp.Average
+Sum = ReduceOp.Sum
+Adasum = ReduceOp.Adasum
+Min = ReduceOp.Min
+Max = ReduceOp.Max
+Product = ReduceOp.Product
+
+_NAMES = {Average: "average", Sum: "sum", Min: "min", Max: "max", Product: "prod"}
+
+
+def name_of(op: int) -> str:
+    """Kolo's name of a reduction. Errors: ValueError if it has none."""
+    if op == Adasum:
+        raise ValueError(
+            "Kolo has no Adasum; use op=hvd.Average, and scale the learning rate with the number of ranks instead"
+        )
+    try:
+        return _NAMES[ReduceOp(op)]
+    except ValueError:
+        raise ValueError(f"op is one of hvd.Average, Sum, Min, Max and Product, not {op!r}") from None
+
+
+def chosen(op: int | None, average: bool | None) -> int:
+    """The reduction that the arguments `op` and `average`, its predecessor, say: by default the average."""
+    if average is None:
+        return Average if op is None else op
+    if op is not None:
+        raise ValueError("op replaces average; pass only op")
+    warnings.warn(
+        "the argument average is deprecated; pass op=hvd.Average or op=hvd.Sum", DeprecationWarning, stacklevel=3
+    )
+    return Average if average else Sum

@@ -1,0 +1,32 @@
+"""What the scenes of kolo.horovod compare with."""
+
+import contextlib
+
+import torch
+
+import kolo.horovod as hvd
+
+
+def values(rank, shape, dtype=torch.float32):
+    """Small whole numbers, so that sums and products are exact in every type."""
+    return ((torch.arange(torch.Size(shape).numel()).view(shape) + rank) % 3 + 1).to(dtype)
+
+
+def check(actual, expected, what):
+    if actual.shape != expected.shape or not torch.equal(actual.double(), expected.double()):
+        raise AssertionError(f"{what}: {actual} instead of {expected}")
+
+
+@contextlib.contextmanager
+def raises(kind, *texts):
+    try:
+        yield
+    except kind as error:
+        for text in texts:
+            assert text in str(error), f"{text!r} is not in: {error}"
+    else:
+        raise AssertionError(f"no {kind.__name__}")
+
+
+def same_on_all_ranks(tensor):
+    check(tensor, hvd.broadcast(tensor, 0), "other bits than on rank 0")

@@ -1,0 +1,228 @@
+"""What ranks of a job of kolo.horovod do, each scene with its own checks; `horovod_test.py` starts them.
+
+horovod_scenes.py SCENE[,SCENE...]    with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or under mpirun
+"""
+
+import os
+import sys
+
+import torch
+
+import kolo
+import kolo.horovod as hvd
+from horovod_checks import check, raises, same_on_all_ranks
+from horovod_operation_scenes import allreduces, collectives, derivatives, joins, places, sets  # noqa: F401
+from horovod_training_scenes import (  # noqa: F401
+    accumulation,
+    batch,
+    branches,
+    network,
+    norms,
+    optimizers,
+    sgd,
+    states,
+    tables,
+    weights,
+)
+
+# --- errors -----------------------------------------------------------------------------------------
+
+
+def misuse():
+    """Errors of arguments and of the order of calls, which every rank finds alone."""
+    model = network()
+    named = list(model.named_parameters())
+    twice = [*named[:-1], (named[0][0], named[-1][1])]
+    for arguments, text in (
+        ({"named_parameters": twice}, "names more than once: 0.weight"),
+        ({"named_parameters": named[1:]}, "lacks parameters of the optimizer: parameter 0.0"),
+        ({"named_parameters": list(model.parameters())}, "pairs of name and parameter"),
+        ({"backward_passes_per_step": 0}, "at least 1"),
+        ({"gradient_predivide_factor": 2.0, "op": hvd.Sum}, "needs op=hvd.Average"),
+        ({"op": hvd.Adasum}, "Kolo has no Adasum; use op=hvd.Average"),
+        ({"groups": "many"}, "groups is a number of groups"),
+        ({"groups": [["weight"]]}, "something other than parameters"),
+        ({"groups": [[named[0][1]], [named[0][1]]]}, "a parameter twice"),
+    ):
+        with raises(ValueError, text):
+            hvd.DistributedOptimizer(sgd(model), **arguments)
+    optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
+
+    def backward():
+        model(batch(0, hvd.rank())).square().mean().backward()
+
+    backward()
+    with raises(AssertionError, "zero_grad() was called after backward()"):
+        optimizer.zero_grad()
+    with raises(AssertionError, "more than backward_passes_per_step=1 times"):
+        backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    backward()
+    optimizer.load_state_dict(optimizer.state_dict())
+    backward()
+    optimizer.step()
+    extra = torch.nn.Parameter(torch.ones(2))
+    optimizer.add_param_group({"params": [extra]})
+    backward()
+    with raises(ValueError, "parameter 0 of group 1", "wrap the optimizer anew"):
+        optimizer.step()
+    optimizer = hvd.DistributedOptimizer(optimizer, [*model.named_parameters(), ("extra", extra)])
+    backward()
+    optimizer.step()
+    with raises(ValueError, "pass only op"):
+        hvd.allreduce(torch.ones(2), average=True, op=hvd.Sum)
+    with raises(ValueError, "op is one of"):
+        hvd.allreduce(torch.ones(2), op=17)
+    with raises(ValueError, "Adasum"):
+        hvd.allreduce(torch.ones(2), op=hvd.Adasum)
+    with raises(ValueError, "sparse"):
+        hvd.allreduce(torch.ones(2).to_sparse())
+    with raises(ValueError, "meta"):
+        hvd.allreduce(torch.ones(2, device="meta"))
+    with raises(ValueError, "averaged or summed"):
+        hvd.sparse_allreduce_async(torch.ones(2).to_sparse(), "x", hvd.Max)
+    with raises(ValueError, "list of tensors is empty"):
+        hvd.grouped_allreduce([])
+    with raises(ValueError, "without dimensions"):
+        hvd.allgather(torch.tensor(1.0))
+    with raises(ValueError, "splits for"):
+        hvd.alltoall(torch.ones(4), [4])
+    with raises(ValueError, "whole numbers"):
+        hvd.alltoall(torch.ones(4), torch.ones(hvd.size()))
+    with raises(ValueError, "are not rows"):
+        hvd.alltoall(torch.ones(4), [5] * hvd.size())
+    with raises(ValueError, "root_rank 9"):
+        hvd.broadcast(torch.ones(2), 9)
+    with raises(ValueError, "KOLO_TIMELINE=trace.json"):
+        hvd.start_timeline("trace.json")
+    hvd.stop_timeline()
+    with raises(AttributeError, "torchrun"):
+        hvd.elastic.run  # noqa: B018
+
+
+def mismatch():
+    """Ranks that disagree: the same error on all, which names both sides; the job goes on."""
+    with raises(hvd.HorovodInternalError, "'allreduce.x'", "all_reduce float32 [3] average", "[4]") as _:
+        hvd.allreduce(torch.ones(3 + hvd.rank()), name="x")
+    try:
+        hvd.allgather(torch.ones(2, 3 + hvd.rank()), name="rows")
+    except hvd.HorovodInternalError as error:
+        assert isinstance(error.__cause__, kolo.MismatchError), error
+    else:
+        raise AssertionError("no error")
+    handle = hvd.allreduce_async(torch.ones(3 + hvd.rank()), name="y")
+    with raises(hvd.HorovodInternalError, "'allreduce.y'"):
+        hvd.synchronize(handle)
+    with raises(hvd.HorovodInternalError, "'broadcast.weight'"):
+        hvd.broadcast_parameters({"weight": torch.ones(3 + hvd.rank())}, root_rank=0)
+    model = torch.nn.Linear(3 + hvd.rank(), 2)
+    optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
+    model(torch.ones(1, 3 + hvd.rank())).sum().backward()
+    with raises(hvd.HorovodInternalError, "weight"):
+        optimizer.step()
+    hvd.barrier()
+
+
+def lost():
+    """A rank dies; the others get an error that names it."""
+    if hvd.rank() == 1:
+        os._exit(9)
+    with raises(hvd.HorovodInternalError, "rank 1"):
+        while True:
+            hvd.allreduce(torch.ones(3))
+    print("lost rank 1")
+    os._exit(0)
+
+
+# --- jobs -------------------------------------------------------------------------------------------
+
+
+def again():
+    """The job ends, and another one begins in the same processes; with process sets and communicators."""
+
+    class Communicator:
+        """As mpi4py has them."""
+
+        def __init__(self, ranks):
+            self._ranks = ranks
+
+        def Get_size(self):  # noqa: N802
+            return len(self._ranks)
+
+        def Get_rank(self):  # noqa: N802
+            return self._ranks.index(rank)
+
+    rank, size = hvd.rank(), hvd.size()
+    model = network()
+    optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
+
+    def train():
+        optimizer.zero_grad()
+        model(batch(0, hvd.rank())).square().mean().backward()
+        optimizer.step()
+        same_on_all_ranks(weights(model))
+
+    train()
+    stale = hvd.add_process_set([0])
+    hvd.shutdown()
+    hvd.shutdown()
+    assert not hvd.is_initialized() and stale.process_set_id is None
+    for call in (
+        hvd.rank,
+        hvd.size,
+        hvd.local_rank,
+        hvd.barrier,
+        hvd.stop_timeline,
+        lambda: hvd.allreduce(torch.ones(2)),
+    ):
+        with raises(ValueError, "hvd.init()"):
+            call()
+    one, both = hvd.ProcessSet([0]), hvd.ProcessSet([0, 1])
+    hvd.init(comm=Communicator(list(range(size))), process_sets=[one, both])
+    hvd.init()
+    assert hvd.is_initialized() and hvd.rank() == rank and both.process_set_id == 2
+    if both.included():
+        check(hvd.allreduce(torch.ones(2), op=hvd.Sum, process_set=both), torch.full((2,), 2.0), "a set of init")
+    hvd.shutdown()
+    hvd.init(comm=list(range(size)), process_sets="dynamic")
+    check(hvd.allreduce(torch.ones(2), op=hvd.Sum), torch.full((2,), float(size)), "after another start")
+    train()
+    hvd.shutdown()
+    with raises(ValueError, "comm is not all"):
+        hvd.init(comm=[1, 0])
+    assert not hvd.is_initialized()
+    with raises(ValueError, "process_sets[1]", "already"):
+        hvd.init(process_sets=[hvd.ProcessSet([0]), hvd.ProcessSet([0])])
+    hvd.init()
+    optimizers()
+
+
+def beside():
+    """torch.distributed, too, in one program."""
+    import torch.distributed as dist
+
+    for backend in ("gloo", "kolo"):
+        dist.init_process_group(backend)
+        tensor = torch.ones(2)
+        dist.all_reduce(tensor)
+        check(tensor, hvd.allreduce(torch.ones(2), op=hvd.Sum), backend)
+        dist.destroy_process_group()
+
+
+def unclosed():
+    """A script that ends without a shutdown, with operations that nobody waits for."""
+    hvd.allreduce_async(torch.ones(1000))
+    hvd.allgather_async(torch.ones(hvd.rank() + 1))
+    os.environ["KEEP_JOB"] = "1"
+
+
+def main():
+    hvd.init()
+    for scene in sys.argv[1].split(","):
+        globals()[scene]()
+    if "KEEP_JOB" not in os.environ:
+        hvd.shutdown()
+
+
+main()

@@ -1,0 +1,109 @@
+#!/usr/bin/env -S python3 -B
+"""Jobs of kolo.horovod: the scenes of horovod_scenes.py, and the script horovod_script.py.
+
+horovod_test.py LIBRARY [mpi=1 ucx=1]
+"""
+
+import os
+import pathlib
+import sys
+import unittest
+
+import support
+import torch_support
+
+torch_support.enter_python_with_torch()
+
+LIBRARY = sys.argv.pop(1)
+sys.argv.insert(1, sys.executable)
+sys.path.insert(0, str(support.ROOT / "tests" / "integration"))
+import job  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+SCENES = str(HERE / "horovod_scenes.py")
+SCRIPT = str(HERE / "horovod_script.py")
+os.environ["PYTHONPATH"] = str(support.PACKAGE)  # The script only imports.
+SETTINGS = {"library": LIBRARY, "calibrate": "off"}
+
+
+class Scenes(unittest.TestCase):
+    def check(self, *scenes, nodes=(2,), statuses=None, **settings):
+        outcome = job.run(["-B", SCENES, *scenes], list(nodes), **SETTINGS, **settings)
+        self.assertEqual(outcome.statuses, statuses or [0] * sum(nodes), outcome)
+        return outcome
+
+    def test_operations(self):
+        self.check("places,allreduces,collectives", nodes=[3])
+
+    def test_derivatives_process_sets_and_joins(self):
+        self.check("derivatives,sets,joins", nodes=[3])
+
+    def test_optimizers(self):
+        self.check("optimizers,accumulation,branches,states")
+
+    def test_sparse_gradients_and_batch_normalization(self):
+        self.check("tables,norms", nodes=[3])
+
+    def test_misuse(self):
+        self.check("misuse")
+
+    def test_alone(self):
+        self.check("places,allreduces,collectives,derivatives,optimizers,accumulation,states,norms,unclosed", nodes=[1])
+
+    @job.needs_ucx
+    def test_nodes_of_unequal_size(self):
+        self.check("places", "2,1", nodes=[2, 1])
+        self.check("optimizers,collectives,sets", nodes=[2, 1])
+
+    def test_other_starts_and_torch_beside(self):
+        self.check("again,beside,unclosed", nodes=[3])
+
+    def test_a_mismatch(self):
+        self.check("mismatch", mismatch_after=200)
+
+    def test_a_lost_rank(self):
+        outcome = self.check("lost", nodes=[3], statuses=[0, 9, 0])
+        self.assertEqual(len(outcome.find("(lost rank 1)")), 2, outcome)
+
+    @job.needs_mpi
+    def test_under_mpirun(self):
+        outcome = job.run_mpi(["-B", SCENES, "places,optimizers,again"], 3, **SETTINGS)
+        self.assertEqual(outcome.statuses, [0], outcome)
+
+
+class Script(unittest.TestCase):
+    """A script written for Horovod, with another import, has the losses of one process on the joined batches."""
+
+    def losses(self, outcome):
+        self.assertFalse(any(outcome.statuses), outcome)
+        return [float(loss) for loss in outcome.find(r"^loss (\S+)$")]
+
+    def check(self, outcome):
+        expected = self.losses(job.run(["-B", SCRIPT, "--one-process", "2"], [1], **SETTINGS))
+        losses = self.losses(outcome)
+        self.assertEqual(len(losses), 12)
+        self.assertEqual(len(outcome.find("(the first of 2 ranks here is done)")), 1, outcome)
+        # float32 sums in another order: 12 steps of about 2**-24 each, which momentum amplifies.
+        for loss, other in zip(losses, expected):
+            self.assertAlmostEqual(loss, other, delta=1e-5 * abs(other))
+        self.assertLess(losses[-1], losses[0] * 2 / 3)
+
+    @job.needs_mpi
+    def test_under_mpirun(self):
+        self.check(job.run_mpi(["-B", SCRIPT], 2, **SETTINGS))
+
+    def test_under_torchrun(self):
+        torchrun = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nproc-per-node",
+            2,
+            "--master-port",
+            job.free_port(),
+        ]
+        self.check(job.run_command([*torchrun, SCRIPT], **SETTINGS))
+
+
+if __name__ == "__main__":
+    job.main()

@@ -1,0 +1,279 @@
+"""Scenes of horovod_scenes.py: optimizers, their state, batch normalization. Each compares with one process that has
+the batches of all ranks."""
+
+import copy
+import warnings
+
+import torch
+
+import kolo.horovod as hvd
+from horovod_checks import check, raises, same_on_all_ranks
+
+
+def network(seed=1):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(20, 50), torch.nn.Tanh(), torch.nn.Linear(50, 5))
+
+
+def batch(step, rank, count=16):
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    return torch.randn(count, 20, generator=generator)
+
+
+def joined(step, count=16):
+    return torch.cat([batch(step, rank, count) for rank in range(hvd.size())])
+
+
+def weights(model):
+    return torch.cat([each.detach().reshape(-1) for each in model.parameters()])
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def alone(make=sgd, steps=8, seed=1):
+    """The weights that one process gets on the batches of all ranks."""
+    model = network(seed)
+    optimizer = make(model)
+    for step in range(steps):
+        optimizer.zero_grad()
+        model(joined(step)).square().mean().backward()
+        optimizer.step()
+    return weights(model)
+
+
+def trained(make=sgd, zero_grad=lambda optimizer: optimizer.zero_grad(), steps=8, **arguments):
+    model = network()
+    optimizer = hvd.DistributedOptimizer(make(model), named_parameters=model.named_parameters(), **arguments)
+    for step in range(steps):
+        zero_grad(optimizer)
+        model(batch(step, hvd.rank())).square().mean().backward()
+        optimizer.step()
+    same_on_all_ranks(weights(model))
+    return weights(model)
+
+
+def close(actual, expected, what, rtol=1e-5, atol=1e-6):
+    assert torch.allclose(actual, expected, rtol=rtol, atol=atol), f"{what}: {(actual - expected).abs().max()}"
+
+
+def optimizers():
+    """Ranks train as one process does with the batches of all, to the order of additions."""
+    expected = alone()
+    close(trained(), expected, "gradients that are None before each pass")
+    close(trained(zero_grad=lambda each: each.zero_grad(set_to_none=False)), expected, "gradients that are kept")
+    close(trained(gradient_predivide_factor=4.0), expected, "predivided")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        close(trained(num_groups=2), expected, "groups")
+    assert any("num_groups is deprecated" in str(each.message) for each in caught)
+
+    def adam(model):
+        return torch.optim.AdamW(model.parameters(), lr=0.01)
+
+    close(trained(adam), alone(adam), "AdamW", atol=1e-4)
+    for compression in (hvd.Compression.fp16, hvd.Compression.bf16, Rounded):
+        weights_now = trained(compression=compression)
+        close(weights_now, expected, compression, rtol=0.02, atol=0.02)
+        assert hvd.size() == 1 or not torch.equal(weights_now, expected), f"{compression} changes nothing"
+
+    # Beyond the range of float16.
+    model = torch.nn.Linear(3, 1, bias=False)
+    torch.nn.init.zeros_(model.weight)
+    steep = torch.optim.SGD(model.parameters(), lr=1.0)
+    steep = hvd.DistributedOptimizer(steep, model.named_parameters(), compression=hvd.Compression.fp16)
+    for _ in range(3):
+        steep.zero_grad()
+        (model(torch.ones(1, 3)) * 2.0**20).sum().backward()
+        steep.step()
+    assert torch.isfinite(model.weight).all() and (model.weight < 0).all(), model.weight
+
+    def summed(model):
+        return torch.optim.SGD(model.parameters(), lr=0.1 / hvd.size(), momentum=0.9)
+
+    close(trained(summed, op=hvd.Sum), expected, "sums")
+    close(trained(steps=1, op=hvd.Max), trained(steps=1, op=hvd.Max), "largest elements")
+
+
+class Rounded:
+    """A compressor of a user."""
+
+    @staticmethod
+    def compress(tensor):
+        return tensor.bfloat16().reshape(-1), tensor.shape
+
+    @staticmethod
+    def decompress(tensor, shape):
+        return tensor.float().view(shape)
+
+
+def accumulation():
+    """Several backward passes for each step; clipping between `synchronize` and `step`."""
+    model, theirs = network(), network()
+    optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters(), backward_passes_per_step=2)
+    plain = sgd(theirs)
+    for step in range(0, 8, 2):
+        optimizer.zero_grad()
+        plain.zero_grad()
+        for each in (step, step + 1):
+            model(batch(each, hvd.rank())).square().mean().backward()
+            theirs(joined(each)).square().mean().backward()
+        optimizer.synchronize()
+        for each in (model, theirs):
+            torch.nn.utils.clip_grad_norm_(each.parameters(), 0.1)
+        with optimizer.skip_synchronize():
+            optimizer.step()
+        plain.step()
+    close(weights(model), weights(theirs), "two passes for a step, clipped")
+    optimizer.set_backward_passes_per_step(1)
+    optimizer.zero_grad()
+    model(batch(9, hvd.rank())).square().mean().backward()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        optimizer.synchronize()
+        optimizer.step()
+    assert any("skip_synchronize" in str(each.message) for each in caught)
+    # A closure computes the gradients.
+    alike = copy.deepcopy(model)
+    plain = sgd(alike)
+    plain.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    for each, other, samples in ((model, optimizer, batch(10, hvd.rank())), (alike, plain, joined(10))):
+
+        def closure(model=each, optimizer=other, samples=samples):
+            optimizer.zero_grad()
+            loss = model(samples).square().mean()
+            loss.backward()
+            return loss
+
+        other.step(closure)
+    close(weights(model), weights(alike), "a closure")
+    # Fewer passes than promised: what there is, is sent.
+    optimizer.set_backward_passes_per_step(3)
+    optimizer.zero_grad()
+    model(torch.full((1, 20), float(hvd.rank()))).sum().backward()
+    optimizer.step()
+    same_on_all_ranks(weights(model))
+
+
+def branches():
+    """Parts of the model that some ranks, or all, do not use in a step."""
+    shared, mine = (
+        torch.nn.Linear(4, 4, bias=False),
+        torch.nn.ModuleList(torch.nn.Linear(4, 1, bias=False) for _ in range(hvd.size() + 1)),
+    )
+    model = torch.nn.ModuleDict({"shared": shared, "branches": mine})
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), model.named_parameters())
+    for step in range(3):
+        before = copy.deepcopy(model)
+        optimizer.zero_grad()
+        used = (hvd.rank() + step) % hvd.size()
+        x = torch.full((1, 4), float(hvd.rank() + 1))
+        mine[used](shared(x)).sum().backward()
+        optimizer.step()
+        same_on_all_ranks(weights(model))
+        for branch in range(hvd.size()):
+            rank = (branch - step) % hvd.size()
+            gradient = before.shared(torch.full((1, 4), float(rank + 1))) / hvd.size()
+            close(mine[branch].weight, before.branches[branch].weight - gradient, "a branch")
+        close(mine[-1].weight, before.branches[-1].weight, "the one that nobody uses")
+
+
+def tables():
+    """Sparse gradients of an embedding, row by row and as dense ones; a rank without any in the first step."""
+    for sparse_as_dense, kind in ((False, torch.optim.SGD), (True, torch.optim.SGD), (False, torch.optim.SparseAdam)):
+        models = []
+        for _ in range(2):
+            torch.manual_seed(2)
+            models.append(torch.nn.Embedding(30, 4, sparse=True))
+        ours, theirs = models
+        plain = kind(theirs.parameters(), lr=0.5)
+        optimizer = hvd.DistributedOptimizer(
+            kind(ours.parameters(), lr=0.5), ours.named_parameters(), sparse_as_dense=sparse_as_dense
+        )
+        for step in range(3):
+            rows_of = [(torch.arange(4) * (rank + 1) + step) % 10 for rank in range(hvd.size()) if step > 0 or rank > 0]
+            optimizer.zero_grad()
+            plain.zero_grad()
+            if step > 0 or hvd.rank() > 0:
+                ours(rows_of[hvd.rank() - (step == 0)]).square().sum().backward()
+            (sum(theirs(rows).square().sum() for rows in rows_of) / hvd.size()).backward()
+            if not (sparse_as_dense and step == 0):
+                theirs.weight.grad = theirs.weight.grad.coalesce()
+            optimizer.step()
+            plain.step()
+            close(ours.weight, theirs.weight, f"{kind.__name__} of an embedding, as dense: {sparse_as_dense}")
+    tensor = torch.sparse_coo_tensor([[0, hvd.rank(), 0], [1, 1, 1]], [1.0, 2.0, 3.0], (3, 2), check_invariants=True)
+    total = hvd.sparse_allreduce_async(tensor, "matrix", hvd.Sum)()
+    expected = torch.zeros(3, 2)
+    for rank in range(hvd.size()):
+        expected[0, 1] += 4
+        expected[rank, 1] += 2
+    check(total.to_dense(), expected, "a sparse matrix")
+
+
+def states():
+    """The state of one rank's optimizer for all, before and after wrapping; options included."""
+    for make in (
+        lambda model, lr: torch.optim.Adam(model.parameters(), lr=lr, amsgrad=True),
+        lambda model, lr: torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9),
+        lambda model, lr: torch.optim.SGD(model.parameters(), lr=lr),
+    ):
+        model = network(hvd.rank())
+        optimizer = make(model, 0.01 * (hvd.rank() + 1))
+        if hvd.rank() == 0:
+            model(batch(0, 0)).square().mean().backward()
+            optimizer.step()
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+        wrapped = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+        assert isinstance(wrapped, type(optimizer)) and type(wrapped).__name__ == type(optimizer).__name__
+        hvd.broadcast_optimizer_state(wrapped, root_rank=0)
+        states_of = hvd.allgather_object(wrapped.state_dict())
+        for state in states_of:
+            assert str(state) == str(states_of[0]), state
+        assert wrapped.param_groups[0]["lr"] == 0.01
+        model(batch(1, hvd.rank())).square().mean().backward()
+        wrapped.step()
+        scheduler.step()
+        assert wrapped.param_groups[0]["lr"] == 0.005, "schedulers of the optimizer that was wrapped"
+        same_on_all_ranks(weights(model))
+        hvd.broadcast_parameters(list(model.named_parameters()), root_rank=0)
+        hvd.broadcast_parameters(list(model.parameters()), root_rank=0)
+    with raises(ValueError, "LBFGS"):
+        hvd.broadcast_optimizer_state(torch.optim.LBFGS(network().parameters()), root_rank=0)
+    with raises(ValueError, "a dict or a list"):
+        hvd.broadcast_parameters(3, root_rank=0)
+    with raises(ValueError, "other things than tensors", "epoch"):
+        hvd.broadcast_parameters({"epoch": 3}, root_rank=0)
+
+
+def norms():
+    """SyncBatchNorm as one process normalizes the batches of all ranks, which differ in size."""
+    torch.manual_seed(4)
+    ours, theirs = hvd.SyncBatchNorm(3), torch.nn.BatchNorm2d(3)
+    theirs.load_state_dict(ours.state_dict())
+    counts = [rank + 1 for rank in range(hvd.size())]
+    for _ in range(3):
+        whole = torch.randn(sum(counts), 3, 4, 5) * 3 + 1
+        first = sum(counts[: hvd.rank()])
+        mine = whole[first : first + counts[hvd.rank()]].clone().requires_grad_()
+        whole.requires_grad_()
+        out = ours(mine)
+        expected = theirs(whole)
+        close(out, expected[first : first + counts[hvd.rank()]], "normalized", atol=1e-5)
+        for module in (ours, theirs):
+            module.zero_grad()
+        (out.square() * torch.arange(5)).sum().backward()
+        (expected.square() * torch.arange(5)).sum().backward()
+        close(mine.grad, whole.grad[first : first + counts[hvd.rank()]], "gradient", rtol=1e-4, atol=1e-4)
+        for name in ("weight", "bias"):
+            total = hvd.allreduce(getattr(ours, name).grad, op=hvd.Sum)
+            close(total, getattr(theirs, name).grad, name, rtol=1e-4, atol=1e-4)
+    for name in ("running_mean", "running_var", "num_batches_tracked"):
+        close(getattr(ours, name).float(), getattr(theirs, name).float(), name)
+    ours.eval(), theirs.eval()
+    close(ours(whole), theirs(whole), "evaluated")
+    with raises(ValueError, "two dimensions"):
+        ours.train()(torch.ones(3))
