@@ -41,6 +41,9 @@ struct TensorBuffers {
   void* result = nullptr;       ///< Or what the operation works on in place.
   /// Elements of each rank's part; of the whole tensor if the operation knows no parts.
   std::size_t count = 0;
+  /// Where parts differ, instead of `count`: elements of each rank's part, or for an all-to-all of
+  /// each pair's, sender by sender.
+  std::span<const std::size_t> counts = {};
 };
 
 /// Tensors in host memory, of one element type.

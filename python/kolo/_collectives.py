@@ -67,7 +67,7 @@ class Collectives:
 
     **Arrays** are contiguous, and of one type on all ranks: NumPy arrays, objects with the buffer protocol or with
     `__dlpack__` (CPU tensors of torch), or `kolo.Memory`. A list of arrays of one type is one operation, with one
-    agreement and common messages, and returns a list.
+    agreement and common messages, and returns a list; its `counts` are a list of those of each array.
 
     **Names.** `name` identifies an operation on all ranks. Without one an operation is named after its arguments;
     operations with the same arguments must then be called in one order on all ranks.
@@ -168,11 +168,14 @@ class Collectives:
         Without x: in place; `out` has all parts, of which only this rank's changes.
         """
         code = choice(OPS, op, "op")
-        parts = self._parts(counts, x, out)
-        call = _call(name, scale_before, scale_after, parts.counts)
         if _is_list(x) or _is_list(out):
-            pairs = [_pairs.scattered(*each, parts) for each in _zipped(x, out)]
+            both = _zipped(x, out)
+            each = self._parts_of_each(counts, len(both))
+            pairs = [_pairs.scattered(*arrays, parts) for arrays, parts in zip(both, each)]
+            call = _call(name, scale_before, scale_after, _joined([parts.counts for parts in each]))
             return self._run_grouped("reduce_scatter", _c.KOLO_REDUCE_SCATTER, pairs, call, wait, op=code)
+        parts = Parts(self.rank, self.size, counts)
+        call = _call(name, scale_before, scale_after, parts.counts)
         pair = _pairs.scattered(x, out, parts)
         return self._run("reduce_scatter", library().kolo_reduce_scatter, _from_to(pair) + (code,), pair, call, wait)
 
@@ -191,11 +194,14 @@ class Collectives:
                 ranks, the result has one dimension.
         Without x: in place; this rank's part lies in its place in `out`.
         """
-        parts = self._parts(counts, x, out)
-        call = _call(name, counts=parts.counts)
         if _is_list(x) or _is_list(out):
-            pairs = [_pairs.gathered(*each, parts) for each in _zipped(x, out)]
+            both = _zipped(x, out)
+            each = self._parts_of_each(counts, len(both))
+            pairs = [_pairs.gathered(*arrays, parts) for arrays, parts in zip(both, each)]
+            call = _call(name, counts=_joined([parts.counts for parts in each]))
             return self._run_grouped("all_gather", _c.KOLO_ALL_GATHER, pairs, call, wait)
+        parts = Parts(self.rank, self.size, counts)
+        call = _call(name, counts=parts.counts)
         pair = _pairs.gathered(x, out, parts)
         return self._run("all_gather", library().kolo_all_gather, _from_to(pair), pair, call, wait)
 
@@ -211,12 +217,15 @@ class Collectives:
     ) -> Any:
         """Copies `x` of all ranks, in their order, to rank `root`; the others get None. Shapes are those of
         `all_gather`."""
-        parts = self._parts(counts, x, out)
-        call = _call(name, counts=parts.counts)
         is_root = self.rank == root
         if _is_list(x):
-            pairs = [_pairs.gathered(*each, parts, is_root) for each in _zipped(x, out)]
+            both = _zipped(x, out)
+            each = self._parts_of_each(counts, len(both))
+            pairs = [_pairs.gathered(*arrays, parts, is_root) for arrays, parts in zip(both, each)]
+            call = _call(name, counts=_joined([parts.counts for parts in each]))
             return self._run_grouped("gather", _c.KOLO_GATHER, pairs, call, wait, root)
+        parts = Parts(self.rank, self.size, counts)
+        call = _call(name, counts=parts.counts)
         pair = _pairs.gathered(_given(x), out, parts, is_root)
         assert pair.input is not None
         arguments = (pair.input.parameter(), pair.result_address, root)
@@ -234,15 +243,18 @@ class Collectives:
     ) -> Any:
         """Copies part r of `x` of rank `root` to rank r. Shapes are those of `reduce_scatter`; the other ranks pass no
         `x`, and need `out`."""
-        parts = self._parts(counts, x, out)
-        call = _call(name, counts=parts.counts)
         is_root = self.rank == root
         if _is_list(x) or _is_list(out):
+            both = _zipped(x if is_root else None, out)
+            each = self._parts_of_each(counts, len(both))
             pairs = [
-                _pairs.scattered(_given(each[0]), each[1], parts) if is_root else _pairs.received(each[1], parts)
-                for each in _zipped(x if is_root else None, out)
+                _pairs.scattered(_given(xs), outs, parts) if is_root else _pairs.received(outs, parts)
+                for (xs, outs), parts in zip(both, each)
             ]
+            call = _call(name, counts=_joined([parts.counts for parts in each]))
             return self._run_grouped("scatter", _c.KOLO_SCATTER, pairs, call, wait, root)
+        parts = Parts(self.rank, self.size, counts)
+        call = _call(name, counts=parts.counts)
         pair = _pairs.scattered(_given(x), out, parts) if is_root else _pairs.received(out, parts)
         return self._run("scatter", library().kolo_scatter, _from_to(pair) + (root,), pair, call, wait)
 
@@ -260,23 +272,25 @@ class Collectives:
         Shape: x and the result are [size, ...]. With `counts`, of [sender][receiver], the same on all ranks, the
                result has one dimension.
         """
+        if _is_list(x):
+            both = _zipped(x, out)
+            flats = [_flat(each, self.size) for each in _counts_of_each(counts, len(both))]
+            pairs = [_pairs.exchanged(*arrays, *self._sent_and_got(flat)) for arrays, flat in zip(both, flats)]
+            return self._run_grouped("all_to_all", _c.KOLO_ALL_TO_ALL, pairs, _call(name, counts=_joined(flats)), wait)
         flat = _flat(counts, self.size)
         call = _call(name, counts=flat)
-        if _is_list(x):
-            parts = self._parts(counts, x, out)
-            pairs = [_pairs.exchanged(*each, parts, parts) for each in _zipped(x, out)]
-            return self._run_grouped("all_to_all", _c.KOLO_ALL_TO_ALL, pairs, call, wait)
-        sent = Parts(self.rank, self.size, flat and flat[self.rank * self.size : (self.rank + 1) * self.size])
-        got = Parts(self.rank, self.size, flat and flat[self.rank :: self.size])
-        pair = _pairs.exchanged(x, out, sent, got)
+        pair = _pairs.exchanged(x, out, *self._sent_and_got(flat))
         return self._run("all_to_all", library().kolo_all_to_all, _from_to(pair), pair, call, wait)
 
     # --- how they run ------------------------------------------------------------------------------
 
-    def _parts(self, counts: Any, x: Any, out: Any) -> Parts:
-        if counts is not None and (_is_list(x) or _is_list(out)):
-            raise UsageError("operations on lists of arrays have equal parts; leave the counts out")
-        return Parts(self.rank, self.size, counts)
+    def _parts_of_each(self, counts: Any, arrays: int) -> list[Parts]:
+        return [Parts(self.rank, self.size, each) for each in _counts_of_each(counts, arrays)]
+
+    def _sent_and_got(self, flat: list[int] | None) -> tuple[Parts, Parts]:
+        """The parts that this rank has for all, and those that all have for it."""
+        sent = flat and flat[self.rank * self.size : (self.rank + 1) * self.size]
+        return Parts(self.rank, self.size, sent), Parts(self.rank, self.size, flat and flat[self.rank :: self.size])
 
     def _run(
         self,
@@ -355,6 +369,23 @@ def _zipped(x: Any, out: Any) -> list[tuple[Any, Any]]:
     if x is not None and out is not None and (not _is_list(out) or len(x) != len(out)):
         raise UsageError("x and out are lists of as many arrays")
     return list(zip(xs, outs))
+
+
+def _counts_of_each(counts: Any, arrays: int) -> list[Any]:
+    """The counts of each array of a list."""
+    if counts is None:
+        return [None] * arrays
+    each = list(counts)
+    if not all(hasattr(one, "__len__") for one in each):
+        raise UsageError("an operation on a list of arrays takes a list of counts for each array")
+    if len(each) != arrays:
+        raise UsageError(f"there are counts for {len(each)} arrays, not for {arrays}")
+    return each
+
+
+def _joined(counts: list[list[int] | None]) -> list[int] | None:
+    """Counts of all arrays, one after the other; None if there are none."""
+    return [count for each in counts for count in each or []] or None
 
 
 def _flat(counts: Any, size: int) -> list[int] | None:

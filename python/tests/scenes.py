@@ -181,6 +181,7 @@ def lists(group):
         same(result, total)
     for result, count in zip(group.all_to_all(stacks), counts):
         same(result, np.stack([contribution(each, count, "float32") for each in range(size)]))
+    grouped_parts(group)
     for result in group.broadcast([np.full(count, rank) for count in counts], 1):
         assert np.all(result == 1)
     if rank == 0:
@@ -189,6 +190,32 @@ def lists(group):
         got = group.scatter(out=[np.empty(count, np.float32) for count in counts])
     for result, count in zip(got, counts):
         same(result, contribution(0, count, "float32"))
+
+
+def grouped_parts(group):
+    """Several arrays with parts of other sizes on each rank."""
+    rank, size = group.rank, group.size
+    counts = [[3 * each for each in range(size)], [5] * size, [int(each == 1) for each in range(size)]]
+    parts = [[np.full(count, 10 * i + each) for each, count in enumerate(one)] for i, one in enumerate(counts)]
+    whole = [np.concatenate(each) for each in parts]
+    mine = [each[rank] for each in parts]
+    for results in (group.all_gather(mine, counts=counts), group.all_gather(mine, counts=counts, wait=False).wait()):
+        for result, expected in zip(results, whole):
+            same(result, expected)
+    gathered = group.gather(mine, counts=counts)
+    assert (gathered is None) == (rank != 0)
+    for result, expected in zip(gathered or whole, whole):
+        same(result, expected)
+    out = [np.empty_like(each) for each in mine]
+    for result, expected in zip(group.scatter(whole if rank == 0 else None, counts=counts, out=out), mine):
+        same(result, expected)
+    for result, expected in zip(group.reduce_scatter([each.copy() for each in whole], counts=counts), mine):
+        same(result, expected * size)
+    tables = [[[sender + i * receiver for receiver in range(size)] for sender in range(size)] for i in (0, 2)]
+    sent = [np.concatenate([np.full(table[rank][each], 10 * rank + each) for each in range(size)]) for table in tables]
+    got = [np.concatenate([np.full(table[each][rank], 10 * each + rank) for each in range(size)]) for table in tables]
+    for result, expected in zip(group.all_to_all(sent, counts=tables), got):
+        same(result, expected)
 
 
 def gradients(job):
@@ -361,6 +388,9 @@ def misuse(job):
         lambda: job.broadcast(x, root=99),
         lambda: job.reduce_scatter(x[0]),
         lambda: job.all_gather(x, counts=[1] * job.size),
+        lambda: job.all_gather([x, x], counts=[x.size] * job.size),
+        lambda: job.all_gather([x, x], counts=[[x.size] * job.size]),
+        lambda: job.all_to_all([x], counts=[[1] * job.size]),
         lambda: job.all_gather(),
         lambda: job.all_to_all(np.ones(job.size * 2 + 1)),
         lambda: job.send(x, 99),

@@ -202,8 +202,9 @@ class Group {
 
   // Grouped operations take several tensors of one dtype, in host memory, with one agreement, one
   // plan and common messages. Each tensor gets what the operation on it alone would give it, with
-  // equal parts. Where an input may be null, it is null for all tensors or for none. Buffers must
-  // not overlap, and stay valid until the ticket is done; the list of tensors need not.
+  // equal parts or with its `counts`, which are the same on all ranks. Where an input may be null,
+  // it is null for all tensors or for none. Buffers must not overlap, and stay valid until the
+  // ticket is done; the list of tensors and their counts need not.
 
   /// `all_reduce` of several tensors.
   Ticket all_reduce_async(std::string_view name, const Tensors& tensors,

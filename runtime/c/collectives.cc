@@ -1,3 +1,6 @@
+#include <span>
+#include <vector>
+
 #include <kolo/kolo_c.h>
 
 #include "runtime/c/arguments.h"
@@ -170,6 +173,24 @@ kolo_status kolo_join(kolo_group* group, int32_t* last_rank) {
 
 namespace {
 
+/// `counts` are as many for each tensor, if there are any.
+std::vector<TensorBuffers> buffers_of(std::span<const kolo_tensor> tensors,
+                                      kolo::PartCounts counts) {
+  const size_t parts = tensors.empty() ? 0 : counts.size() / tensors.size();
+  kolo::check(parts * tensors.size() == counts.size(),
+              fmt::format("there are {} counts for {} tensors, not as many for each", counts.size(),
+                          tensors.size()));
+  std::vector<TensorBuffers> each;
+  each.reserve(tensors.size());
+  for (const kolo_tensor& tensor : tensors) {
+    each.push_back({.input = tensor.input,
+                    .result = tensor.result,
+                    .count = tensor.count,
+                    .counts = counts.subspan(each.size() * parts, parts)});
+  }
+  return each;
+}
+
 /// Begins the collective on the tensors.
 Ticket start_grouped(kolo::Group& on, kolo_collective collective, const Tensors& tensors,
                      int32_t root, kolo_op op, const CallArguments& with) {
@@ -204,17 +225,11 @@ kolo_status kolo_grouped(kolo_group* group, kolo_collective collective, const ko
     check_given(group, "group");
     if (num_tensors > 0) check_given(tensors, "tensors");
     const CallArguments with(call);
-    with.check_whole();
     if (collective != KOLO_ALL_REDUCE && collective != KOLO_REDUCE &&
         collective != KOLO_REDUCE_SCATTER) {
       with.check_unscaled();
     }
-    std::vector<TensorBuffers> each;
-    each.reserve(num_tensors);
-    for (size_t i = 0; i < num_tensors; ++i) {
-      each.push_back(
-          {.input = tensors[i].input, .result = tensors[i].result, .count = tensors[i].count});
-    }
+    const std::vector<TensorBuffers> each = buffers_of({tensors, num_tensors}, with.counts);
     const Tensors all{.dtype = kolo::dtype_of(dtype), .each = each};
     const auto start = [&] { return start_grouped(group->group, collective, all, root, op, with); };
     run_or_start(

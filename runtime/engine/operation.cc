@@ -1,6 +1,7 @@
 #include "runtime/engine/operation.h"
 
 #include <algorithm>
+#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -85,8 +86,31 @@ std::vector<std::size_t> counts_of(const std::vector<TensorBuffers>& tensors) {
   return counts;
 }
 
+bool has_uneven_tensors(const Operation& operation) {
+  return !operation.tensors.empty() && operation.counts.size() > 1;
+}
+
+/// "float32 [10, 0] + [7, 7]".
+std::string describe_uneven_tensors(const Operation& operation) {
+  const std::vector<std::size_t>& counts = operation.counts;
+  const std::size_t tensors = operation.tensors.size();
+  const std::size_t parts = counts.size() / tensors;
+  const std::string_view dtype = to_string(operation.buffer.dtype);
+  if (counts.size() > kMostInText) {
+    return fmt::format("{} in {} tensors of {} parts (hash {:016x})", dtype, tensors, parts,
+                       hash_of(counts));
+  }
+  std::vector<std::string> each;
+  for (std::size_t i = 0; i < tensors; ++i) {
+    const auto of_tensor = std::span(counts).subspan(i * parts, parts);
+    each.push_back(fmt::format("[{}]", fmt::join(of_tensor, ", ")));
+  }
+  return fmt::format("{} {}", dtype, fmt::join(each, " + "));
+}
+
 /// "float32 [10] + [20]", "float32 [10] + [20] each".
 std::string describe_tensors(const Operation& operation) {
+  if (has_uneven_tensors(operation)) return describe_uneven_tensors(operation);
   const std::vector<std::size_t> counts = counts_of(operation.tensors);
   const std::string_view dtype = to_string(operation.buffer.dtype);
   const std::string_view each = operation.counts.empty() ? "" : " each";
@@ -144,14 +168,23 @@ std::string Operation::arguments() const {
   return out_of_place ? text + " out of place" : text;
 }
 
+std::size_t Operation::count_in(std::size_t tensor, std::size_t part) const {
+  if (has_uneven_tensors(*this)) return counts[tensor * (counts.size() / tensors.size()) + part];
+  if (!tensors.empty()) return tensors[tensor].count;
+  if (counts.empty()) return buffer.count;
+  return counts.size() == 1 ? counts.front() : counts[part];
+}
+
 Goal Operation::goal(int world_size) const {
   const auto ranks = static_cast<std::size_t>(world_size);
   const std::size_t numbers = Carrier::of(buffer.dtype).per_element;
   const std::size_t count = buffer.count * numbers;
-  std::vector<std::size_t> parts = counts;
-  for (std::size_t& part : parts) part *= numbers;
-  if (parts.size() == 1) {
-    parts.resize(kind == OperationKind::kAllToAll ? square(ranks) : ranks, parts.front());
+  std::vector<std::size_t> parts;
+  if (has_parts(kind)) parts.resize(kind == OperationKind::kAllToAll ? square(ranks) : ranks);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    for (std::size_t tensor = 0; tensor < std::max<std::size_t>(tensors.size(), 1); ++tensor) {
+      parts[i] += count_in(tensor, i) * numbers;
+    }
   }
   switch (kind) {
     case OperationKind::kBroadcast:

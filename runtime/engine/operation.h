@@ -41,7 +41,8 @@ struct Operation {
   const void* input = nullptr;
   bool out_of_place = false;
   /// Elements of each rank's part, or of each pair's, sender by sender; one number: all are equal.
-  /// Empty for operations without parts.
+  /// Empty for operations without parts. Grouped, and not all parts of each tensor are equal: those
+  /// of the first tensor, then those of the next.
   std::vector<std::size_t> counts = {};
   /// Grouped: their buffers, instead of those above. A part of the operation is made up of the
   /// parts of all tensors, one after the other.
@@ -65,6 +66,9 @@ struct Operation {
   /// What all ranks must submit alike: "'x': all_reduce float32 [10] sum".
   std::string signature() const;
 
+  /// Elements of a part in one tensor; without tensors, of the part.
+  std::size_t count_in(std::size_t tensor, std::size_t part) const;
+
   /// Of the numbers that carry its elements. Before: it moves elements, and every rank submits it
   /// alike.
   Goal goal(int world_size) const;
@@ -75,7 +79,8 @@ struct OperationShape {
   OperationKind kind = OperationKind::kBarrier;
   std::size_t count = 0;  ///< Of operations without parts.
   std::vector<std::size_t> counts = {};
-  std::vector<std::size_t> tensors = {};  ///< Elements of each one's part; empty if not grouped.
+  /// Elements of each one's part, 0 where `counts` has them; empty if not grouped.
+  std::vector<std::size_t> tensors = {};
   DType dtype = DType::kFloat32;
   MemoryKind memory = MemoryKind::kHost;
   bool out_of_place = false;

@@ -104,30 +104,97 @@ void check_count(std::string_view name, std::string_view buffer, std::size_t cou
   }
 }
 
-/// The buffers of an operation on a tensor at this rank; sizes in parts of the tensor.
+/// The elements that one rank sends in an all-to-all, and those that it receives.
+struct PairSums {
+  std::size_t sent = 0, received = 0;
+
+  PairSums(std::string_view name, OperationCalls::Counts counts, int rank, int world_size) {
+    const auto ranks = static_cast<std::size_t>(world_size);
+    const auto me = static_cast<std::size_t>(rank);
+    if (counts.size() != ranks * ranks) {
+      fail(name,
+           fmt::format("there are {} counts for {} pairs of ranks", counts.size(), ranks * ranks));
+    }
+    for (std::size_t i = 0; i < ranks; ++i) {
+      sent += counts[me * ranks + i];
+      received += counts[i * ranks + me];
+    }
+  }
+};
+
+/// The buffers of an operation on a tensor at this rank.
 struct Uses {
-  std::size_t input = 1, result = 1;
+  bool takes_all = false,
+       gives_all = false;  ///< The input, or the result, has a part for each rank.
   bool needs_input = false, needs_result = true;
   bool is_in_place = false;  ///< Without an input: both are in the result.
 };
 
-Uses uses_of(OperationKind kind, bool is_root, std::size_t ranks) {
+Uses uses_of(OperationKind kind, bool is_root) {
   switch (kind) {
     case OperationKind::kReduce:
       return {.needs_result = is_root, .is_in_place = true};
     case OperationKind::kReduceScatter:
-      return {.input = ranks, .is_in_place = true};
+      return {.takes_all = true, .is_in_place = true};
     case OperationKind::kAllGather:
-      return {.result = ranks, .is_in_place = true};
+      return {.gives_all = true, .is_in_place = true};
     case OperationKind::kGather:
-      return {.result = ranks, .needs_input = true, .needs_result = is_root};
+      return {.gives_all = true, .needs_input = true, .needs_result = is_root};
     case OperationKind::kScatter:
-      return {.input = ranks, .needs_input = is_root};
+      return {.takes_all = true, .needs_input = is_root};
     case OperationKind::kAllToAll:
-      return {.input = ranks, .result = ranks, .needs_input = true};
+      return {.takes_all = true, .gives_all = true, .needs_input = true};
     default:
       return {.is_in_place = true};
   }
+}
+
+/// Elements of the buffers of one tensor at one rank.
+struct BufferSizes {
+  std::size_t input = 0, result = 0;
+};
+
+/// Errors: UsageError unless there are as many counts as parts.
+BufferSizes sizes_of(OperationKind kind, std::string_view name, const TensorBuffers& tensor,
+                     int rank, int world_size) {
+  if (!tensor.counts.empty()) {
+    require(has_parts(kind), name, "this operation knows no parts, so it takes no counts");
+    if (kind == OperationKind::kAllToAll) {
+      const PairSums sums(name, tensor.counts, rank, world_size);
+      return {.input = sums.sent, .result = sums.received};
+    }
+  }
+  const Uses uses = uses_of(kind, false);
+  const Parts parts(name, tensor.counts, world_size, tensor.count);
+  return {.input = uses.takes_all ? parts.sum() : parts.of(rank),
+          .result = uses.gives_all ? parts.sum() : parts.of(rank)};
+}
+
+bool has_elements(const TensorBuffers& tensor) {
+  return tensor.counts.empty()
+             ? tensor.count > 0
+             : std::ranges::any_of(tensor.counts, [](std::size_t count) { return count > 0; });
+}
+
+/// Tells the operation of its tensors; `parts` is their number in each.
+void write_parts(Operation& operation, std::span<const TensorBuffers> tensors, std::size_t parts) {
+  const bool all_even = std::ranges::all_of(tensors, is_even, &TensorBuffers::counts);
+  std::size_t sum = 0;
+  for (const TensorBuffers& tensor : tensors) {
+    const std::size_t each = tensor.counts.empty() ? tensor.count : tensor.counts.front();
+    operation.tensors.push_back(
+        {.input = tensor.input, .result = tensor.result, .count = all_even ? each : 0});
+    sum += each;
+    if (all_even) continue;
+    std::vector<std::size_t>& counts = operation.counts;
+    if (tensor.counts.empty()) {
+      counts.resize(counts.size() + parts, each);
+    } else {
+      counts.insert(counts.end(), tensor.counts.begin(), tensor.counts.end());
+    }
+  }
+  operation.buffer.count = all_even ? sum : 0;
+  if (has_parts(operation.kind) && all_even) operation.counts.assign(1, sum);
 }
 
 }  // namespace
@@ -276,20 +343,11 @@ OperationCalls::New OperationCalls::scatter(std::string_view name, const void* i
 OperationCalls::New OperationCalls::all_to_all(std::string_view name, const void* input,
                                                const BufferView& result, Counts counts) const {
   check_host(name, result);
-  const auto ranks = static_cast<std::size_t>(world_size_);
   std::size_t sent = result.count;
   if (!counts.empty()) {
-    if (counts.size() != ranks * ranks) {
-      fail(name,
-           fmt::format("there are {} counts for {} pairs of ranks", counts.size(), ranks * ranks));
-    }
-    std::size_t received = 0;
-    sent = 0;
-    for (std::size_t i = 0; i < ranks; ++i) {
-      sent += counts[static_cast<std::size_t>(rank_) * ranks + i];
-      received += counts[i * ranks + static_cast<std::size_t>(rank_)];
-    }
-    check_count(name, "result", result.count, received);
+    const PairSums sums(name, counts, rank_, world_size_);
+    check_count(name, "result", result.count, sums.received);
+    sent = sums.sent;
   }
   const std::size_t each = part_of_all(name, result.count, world_size_, counts);
   check_memory(name, input, sent);
@@ -310,38 +368,36 @@ OperationCalls::New OperationCalls::all_to_all(std::string_view name, const void
 OperationCalls::New OperationCalls::grouped(OperationKind kind, std::string_view name,
                                             const Tensors& tensors, int root,
                                             const Reduction& reduction) const {
-  const auto ranks = static_cast<std::size_t>(world_size_);
   const DType dtype = tensors.dtype;
   require(!tensors.each.empty(), name, "there are no tensors");
   check_root(name, root);
   if (reduces(kind)) check_reduction(name, reduction, dtype);
-  const Uses uses = uses_of(kind, rank_ == root, ranks);
+  const Uses uses = uses_of(kind, rank_ == root);
   const auto has_input = [](const TensorBuffers& tensor) {
-    return tensor.count > 0 && tensor.input != nullptr;
+    return tensor.input != nullptr && has_elements(tensor);
   };
   const bool out_of_place = !uses.is_in_place || std::ranges::any_of(tensors.each, has_input);
   require(kind != OperationKind::kBroadcast || !out_of_place, name, "a broadcast takes no inputs");
-  std::size_t part = 0;
+  const bool needs_input = uses.needs_input || (uses.is_in_place && out_of_place);
+  const bool needs_result = uses.needs_result || !out_of_place;
   for (const TensorBuffers& tensor : tensors.each) {
-    part += tensor.count;
-    if (tensor.count == 0) continue;
-    const bool needs_input = uses.needs_input || (uses.is_in_place && out_of_place);
-    require(!needs_input || tensor.input != nullptr, name, "one tensor has no input");
-    require(!(uses.needs_result || !out_of_place) || tensor.result != nullptr, name,
+    auto [input, result] = sizes_of(kind, name, tensor, rank_, world_size_);
+    if (!out_of_place) result = std::max(input, result);
+    require(!needs_input || tensor.input != nullptr || input == 0, name, "one tensor has no input");
+    require(!needs_result || tensor.result != nullptr || result == 0, name,
             "one tensor has no result");
-    check_apart(name, tensor.input, uses.input * tensor.count, tensor.result,
-                uses.result * tensor.count, dtype);
+    check_apart(name, tensor.input, input, tensor.result, result, dtype);
   }
   New operation = pool_.take(kind, name);
   operation->out_of_place = out_of_place;
-  operation->tensors.assign(tensors.each.begin(), tensors.each.end());
   operation->root = root;
   if (reduces(kind)) {
     operation->op = reduction.op;
     operation->scales = reduction.scales;
   }
-  operation->buffer = {.data = nullptr, .count = part, .dtype = dtype};
-  if (has_parts(kind)) operation->counts.assign(1, part);
+  operation->buffer.dtype = dtype;
+  const auto ranks = static_cast<std::size_t>(world_size_);
+  write_parts(*operation, tensors.each, kind == OperationKind::kAllToAll ? ranks * ranks : ranks);
   return operation;
 }
 

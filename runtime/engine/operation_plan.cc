@@ -55,15 +55,14 @@ OperationTensors::OperationTensors(const Operation& operation, const Goal& goal,
   std::vector<Place> ends(std::max<std::size_t>(operation.tensors.size(), 1),
                           Place{.result = 0, .input = 0});
   const Carrier carrier = Carrier::of(operation.buffer.dtype);
-  for (const Goal::Part& part : goal.parts) {
+  for (std::size_t i = 0; i < goal.parts.size(); ++i) {
+    const Goal::Part& part = goal.parts[i];
     const bool contributes = part.contributes(rank);
     const bool receives = part.receives(rank);
     if (part.extent.count == 0 || !(contributes || receives)) continue;
     std::size_t offset = part.extent.offset;
     for (std::size_t tensor = 0; tensor < ends.size(); ++tensor) {
-      const std::size_t count = operation.tensors.empty()
-                                    ? part.extent.count
-                                    : operation.tensors[tensor].count * carrier.per_element;
+      const std::size_t count = operation.count_in(tensor, i) * carrier.per_element;
       if (count == 0) continue;
       const std::size_t bytes = count * size_of(carrier.dtype);
       Place& end = ends[tensor];

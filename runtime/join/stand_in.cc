@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cstdint>
-#include <numeric>
 
 #include "comm/base/aligned_memory.h"
 #include "comm/base/byte_codec.h"
@@ -24,19 +23,17 @@ struct StandIn : Operation {
   AlignedMemory result_memory, input_memory;
 };
 
-/// Divides the buffers, of so many elements, among the tensors of a grouped operation.
-void share_out(Operation& operation, std::span<const std::size_t> tensors, std::size_t elements) {
-  const std::size_t part = std::accumulate(tensors.begin(), tensors.end(), std::size_t{0});
-  const std::size_t parts = part == 0 ? 0 : elements / part;
+/// Divides the buffers among the tensors of a grouped operation of so many parts.
+void share_out(Operation& operation, std::size_t parts) {
   std::size_t first = 0;
-  for (const std::size_t count : tensors) {
+  for (std::size_t i = 0; i < operation.tensors.size(); ++i) {
     const std::size_t offset = first * size_of(operation.buffer.dtype);
-    const auto* const input = static_cast<const std::byte*>(operation.input);
-    auto* const result = static_cast<std::byte*>(operation.buffer.data);
-    operation.tensors.push_back({.input = input == nullptr ? nullptr : input + offset,
-                                 .result = result + offset,
-                                 .count = count});
-    first += count * parts;
+    TensorBuffers& tensor = operation.tensors[i];
+    if (operation.input != nullptr) {
+      tensor.input = static_cast<const std::byte*>(operation.input) + offset;
+    }
+    tensor.result = static_cast<std::byte*>(operation.buffer.data) + offset;
+    for (std::size_t part = 0; part < parts; ++part) first += operation.count_in(i, part);
   }
 }
 
@@ -133,13 +130,15 @@ std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_
   part->name = terms.name;
   part->buffer = {.data = nullptr, .count = shape.count, .dtype = shape.dtype};
   part->counts = shape.counts;
+  for (const std::size_t count : shape.tensors) part->tensors.push_back({.count = count});
   part->op = shape.op;
   part->scales = shape.scales;
   part->out_of_place = shape.out_of_place;
   part->root = shape.root;
   if (shape.kind == OperationKind::kBarrier) return part;
   // As if this rank had all parts; memory that is not used is not committed either.
-  const std::size_t numbers = part->goal(world_size).count();
+  const Goal goal = part->goal(world_size);
+  const std::size_t numbers = goal.count();
   const Carrier carrier = Carrier::of(shape.dtype);
   const std::size_t bytes = numbers * size_of(carrier.dtype);
   part->result_memory = allocate_aligned(bytes);
@@ -149,7 +148,7 @@ std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_
     part->input_memory = allocate_aligned(bytes);
     part->input = contribution = part->input_memory.get();
   }
-  share_out(*part, shape.tensors, numbers / carrier.per_element);
+  share_out(*part, goal.parts.size());
   if (shape.kind != OperationKind::kBroadcast && shape.kind != OperationKind::kScatter) {
     fill_neutral({.data = contribution, .count = numbers, .dtype = carrier.dtype},
                  carried(shape.op, shape.dtype));

@@ -244,7 +244,8 @@ typedef struct kolo_call {
   double scale_before; /* Multiplies contributions. */
   double scale_after;  /* Multiplies the result. */
   /* Elements of each rank's part, of `num_counts` = ranks (for an all-to-all ranks * ranks, sender
-   * by sender), the same on all ranks. NULL: all parts are equal. */
+   * by sender), the same on all ranks; for `kolo_grouped` as many for each tensor. NULL: all parts
+   * are equal. */
   const size_t* counts;
   size_t num_counts;
   void* stream; /* For device memory: a cudaStream_t. */
@@ -307,8 +308,9 @@ typedef struct kolo_tensor {
   size_t count; /* Elements of each rank's part, or of the whole tensor without parts. */
 } kolo_tensor;
 
-/* One collective on several tensors in host memory, of equal parts, with one agreement and common
- * messages. `root` and `op` count where the collective has them. The array need not outlive the
+/* One collective on several tensors in host memory, with one agreement and common messages. `root`
+ * and `op` count where the collective has them. `counts` of the call are those of the first tensor,
+ * then those of the next, and stand for `count` of all tensors. The array need not outlive the
  * call. */
 kolo_status kolo_grouped(kolo_group* group, kolo_collective collective, const kolo_tensor* tensors,
                          size_t num_tensors, kolo_dtype dtype, int32_t root, kolo_op op,

@@ -182,6 +182,26 @@ TEST(CCollectives, GroupedOnes) {
     for (const kolo_collective each : {KOLO_ALL_GATHER, KOLO_GATHER}) {
       ok(kolo_grouped(world, each, one, 1, KOLO_FLOAT32, 0, KOLO_SUM, nullptr, nullptr));
     }
+    // Parts of one, two and three elements, and of none, two and one.
+    const std::array<std::size_t, 2 * kRanks> counts{1, 2, 3, 0, 2, 1};
+    kolo_call call = KOLO_CALL_INIT;
+    call.counts = counts.data();
+    call.num_counts = counts.size();
+    std::vector<float> six(6), three(3);
+    const kolo_tensor uneven[] = {{in.data(), six.data(), 0}, {in.data() + 1, three.data(), 0}};
+    both_ways(
+        [&](kolo_ticket** ticket) {
+          return kolo_grouped(world, KOLO_ALL_GATHER, uneven, 2, KOLO_FLOAT32, 0, KOLO_SUM, &call,
+                              ticket);
+        },
+        [&] {
+          require(six == std::vector<float>({0, 100, 101, 200, 201, 202}), "counts of the first");
+          require(three == std::vector<float>({101, 102, 201}), "counts of the second");
+        });
+    call.num_counts = 5;
+    require(kolo_grouped(world, KOLO_ALL_GATHER, uneven, 2, KOLO_FLOAT32, 0, KOLO_SUM, &call,
+                         nullptr) == KOLO_USAGE,
+            "five counts for two tensors");
     second[0] = static_cast<float>(me);
     const kolo_tensor copied[] = {{nullptr, second.data(), 1}};
     ok(kolo_grouped(world, KOLO_BROADCAST, copied, 1, KOLO_FLOAT32, 2, KOLO_SUM, nullptr, nullptr));

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/engine/operation_calls.h"
 #include "tests/runtime/join/joined_job.h"
 #include "tests/support/node_shapes.h"
 
@@ -395,6 +396,37 @@ TEST(Joining, TakesPartInOperationsOfOthers) {
       if (HasFatalFailure()) return;
     }
   }
+}
+
+// --- Grouped
+// --------------------------------------------------------------------------------------
+
+TEST(JoinedRanks, CountInGroupedOperationsWithUnevenParts) {
+  EngineJob job(ProcessGrid::with_node_sizes({2, 1}), options(), 1);
+  const auto ticket = join(job, 2);
+  job.poll(200);
+  const std::vector<std::size_t> first{3, 0, 1}, second{1, 2, 2};
+  std::vector<float> inputs[2], results[2];
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (int rank = 0; rank < 2; ++rank) {
+    inputs[rank] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    results[rank].resize(rank == 0 ? 4 : 2);
+    const TensorBuffers tensors[] = {
+        {.input = inputs[rank].data(), .result = results[rank].data(), .counts = first},
+        {.input = inputs[rank].data() + 4,
+         .result = results[rank].data() + (rank == 0 ? 3 : 0),
+         .counts = second}};
+    OperationPool pool;
+    operations.push_back(
+        job.submit(rank, *OperationCalls(pool, rank, 3)
+                              .grouped(OperationKind::kReduceScatter, "x", {.each = tensors})));
+  }
+  job.finish(operations);
+  for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
+  EXPECT_EQ(results[0], std::vector<float>({2, 4, 6, 10}));
+  EXPECT_EQ(results[1], std::vector<float>({12, 14}));
+  const auto others = {join(job, 0), join(job, 1)};
+  expect_all_joined(job, {ticket, *others.begin(), *std::prev(others.end())}, "1");
 }
 
 }  // namespace

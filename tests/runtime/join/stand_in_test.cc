@@ -47,6 +47,11 @@ TEST(OperationTerms, MakeTheSameSignature) {
        .buffer = {nullptr, 3, DType::kComplex64},
        .counts = {3},
        .tensors = {{nullptr, data.data(), 1}, {nullptr, data.data(), 2}}},
+      {.kind = OperationKind::kReduceScatter,
+       .name = "grouped uneven parts",
+       .buffer = {nullptr, 0, DType::kComplex64},
+       .counts = {3, 0, 1, 2, 2, 2},
+       .tensors = {{nullptr, data.data()}, {nullptr, data.data()}}},
       {.kind = OperationKind::kBarrier, .name = "barrier"}};
   for (const Operation& operation : operations) {
     const std::vector<std::byte> bytes =
