@@ -313,6 +313,12 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         c_int32,
         [c_void_p, c_char_p, POINTER(kolo_row_table), POINTER(c_int64), c_size_t, c_void_p, c_void_p],
     ),
+    "kolo_sparse_all_reduce_async": (
+        c_int32,
+        [c_void_p, c_char_p, POINTER(kolo_row_table), POINTER(c_int64), c_size_t]
+        + [c_void_p, c_void_p, POINTER(c_void_p)],
+    ),
+    "kolo_ticket_row_sums": (c_int32, [c_void_p, c_void_p]),
     "kolo_row_sums_get": (
         c_int32,
         [c_void_p, POINTER(c_int), POINTER(POINTER(c_int64)), POINTER(c_size_t), POINTER(kolo_buffer)],

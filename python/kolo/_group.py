@@ -6,14 +6,13 @@ from ctypes import byref, c_int32, c_void_p
 from types import TracebackType
 from typing import Any, Mapping, Sequence
 
-from . import _c
+from . import _c, _rows
 from ._collectives import Collectives
 from ._errors import UsageError
 from ._gradients import GradientSet, register
 from ._handle import Handle, Owned
 from ._library import library
 from ._messages import Messages
-from ._rows import Rows, sum_rows
 from ._ticket import Ticket
 from ._wait import call
 
@@ -131,15 +130,18 @@ class Group(Collectives, Messages):
         op: str = "sum",
         result: str = "auto",
         exchange: str = "auto",
-    ) -> Rows:
-        """Sums rows of a table over all ranks: the gradient of an embedding.
+        wait: bool = True,
+    ) -> Any:
+        """Sums rows of a table over all ranks: the gradient of an embedding. Returns `Rows`; with `wait=False` a `Ticket`
+        that has them.
 
         Shape:  `rows` is [n, width], a row for each of `indices`, which is int64 [n], may repeat, and is below
                 `height`, the rows of the table.
         `op` is sum or average. `exchange` is "rows", "table", or "auto": the one that is predicted to take less time.
         `result` is "rows", which an exchange of the table does not give, "table", or "auto": that of the exchange.
         """
-        return sum_rows(self, indices, rows, height, name, op, result, exchange)
+        ticket = _rows.begin(self, indices, rows, height, name, op, result, exchange)
+        return ticket.wait() if wait else ticket
 
     @property
     def network_bytes_sent(self) -> int:

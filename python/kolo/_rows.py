@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from ctypes import POINTER, byref, c_int, c_int64, c_size_t, c_void_p, cast
 from typing import Any
 
@@ -11,7 +12,7 @@ from ._collectives import OPS, choice
 from ._errors import UsageError, check
 from ._handle import Owned
 from ._library import library
-from ._wait import call
+from ._ticket import Ticket
 
 _FORMS = {"auto": _c.KOLO_AUTO_FORM, "rows": _c.KOLO_ROWS, "table": _c.KOLO_TABLE}
 _OPS = {name: OPS[name] for name in ("sum", "average")}
@@ -56,9 +57,27 @@ class _Sums:
         self._owned.drop()
 
 
-def sum_rows(
+class _Result:
+    """Takes the result of a ticket, and keeps it for those who wait again."""
+
+    def __init__(self, group: Any, width: int) -> None:
+        self._group = group
+        self._width = width
+        self._lock = threading.Lock()
+        self._rows: Rows | None = None
+
+    def __call__(self, ticket: Any) -> Rows:
+        with self._lock:
+            if self._rows is None:
+                sums = _Sums(self._group)
+                check(library().kolo_ticket_row_sums(ticket, sums.pointer))
+                self._rows = _result_of(sums, self._width)
+            return self._rows
+
+
+def begin(
     group: Any, indices: Any, rows: Any, height: int, name: str | None, op: str, result: str, exchange: str
-) -> Rows:
+) -> Ticket:
     chosen = memory_of(indices, "indices")
     if chosen.dtype.name != "int64":
         raise UsageError(f"indices are int64, not {chosen.dtype.name}")
@@ -77,20 +96,18 @@ def sum_rows(
     )
     if name is None:
         name = f"rows of {height} x {width} {values.dtype.name}"
-    sums = _Sums(group)
-    call(
-        library().kolo_sparse_all_reduce,
+    ticket = Ticket(group._handle, (group, values), _Result(group, width), name)
+    ticket.begin(
+        library().kolo_sparse_all_reduce_async,
         group._pointer,
         name.encode(),
         byref(table),
         cast(chosen.address, POINTER(c_int64)),
         chosen.count,
         values.address,
-        sums.pointer,
-        runtime=group._handle.pointer,
-        keep=(group, chosen, values, sums),
+        None,
     )
-    return _result_of(sums, width)
+    return ticket
 
 
 def _result_of(sums: _Sums, width: int) -> Rows:

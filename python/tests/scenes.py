@@ -294,6 +294,15 @@ def rows(job):
     del got
     gc.collect()
     same(kept, expected)  # The array keeps the memory.
+    tickets = [
+        job.sparse_all_reduce(indices, (i + 1) * values, len(expected), name=f"table {i}", result="table", wait=False)
+        for i in range(3)
+    ]
+    for i, ticket in reversed(list(enumerate(tickets))):
+        same(ticket.wait().rows, (i + 1) * expected)
+        assert ticket.wait() is ticket.wait()  # Whoever waits again has the same result.
+    job.sparse_all_reduce(indices, values.copy(), len(expected), name="dropped", wait=False)
+    gc.collect()
     none = np.empty(0, np.int64)
     empty = job.sparse_all_reduce(none, np.empty((0, 4), np.float32), 10, exchange="rows", result="rows")
     assert empty.rows.shape == (0, 4) and len(empty.indices) == 0

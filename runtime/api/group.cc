@@ -5,10 +5,10 @@
 
 #include "comm/base/check.h"
 #include "comm/base/log.h"
-#include "runtime/api/row_reduction.h"
 #include "runtime/api/runtime_state.h"
 #include "runtime/plan/compression_choice.h"
 #include "runtime/plan/gradient_compression.h"
+#include "runtime/rows/row_reduction.h"
 
 namespace kolo {
 
@@ -253,7 +253,19 @@ void Group::sparse_all_reduce(std::string_view name, const RowTable& table,
                               std::span<const std::int64_t> indices, const void* rows,
                               RowSums& sums, const RowOptions& options) {
   check(!name.empty(), "a row-sparse all-reduce needs a name");
-  RowReduction(*state_, name, table, options).run(indices, rows, sums);
+  RowReduction reduction(state_->plan_inputs(), name, table, options, indices, rows, sums);
+  state_->run(reduction);
+  sums = reduction.take();
+}
+
+RowTicket Group::sparse_all_reduce_async(std::string_view name, const RowTable& table,
+                                         std::span<const std::int64_t> indices, const void* rows,
+                                         const RowOptions& options, RowSums memory) {
+  check(!name.empty(), "a row-sparse all-reduce needs a name");
+  auto reduction = std::make_shared<RowReduction>(state_->plan_inputs(), name, table, options,
+                                                  indices, rows, memory);
+  state_->submit(reduction);
+  return {std::move(reduction), state_->shared_driver(), state_->options().operation_timeout};
 }
 
 Ticket Group::send_async(BufferView buffer, int peer, std::uint64_t tag) {

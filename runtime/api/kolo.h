@@ -267,6 +267,12 @@ class Group {
   void sparse_all_reduce(std::string_view name, const RowTable& table,
                          std::span<const std::int64_t> indices, const void* rows, RowSums& sums,
                          const RowOptions& options = {});
+  /// The same in the background; the ticket has the result. `rows` stay valid until it is done,
+  /// `indices` need not; the memory of a former result is used again. This rank's rows are added up
+  /// at the call, those that it owns by the thread that drives Kolo.
+  RowTicket sparse_all_reduce_async(std::string_view name, const RowTable& table,
+                                    std::span<const std::int64_t> indices, const void* rows,
+                                    const RowOptions& options = {}, RowSums memory = {});
 
   /// The ticket is done when every rank has called it.
   Ticket barrier_async();

@@ -55,9 +55,13 @@ void MemberState::check_free() const {
   check(!has_joined_.load(std::memory_order_relaxed),
         "this rank has joined; only join() may be called, until it returns");
 }
+PlanInputs MemberState::plan_inputs() const {
+  return {.rank = rank_, .grid = grid_, .options = options(), .costs = costs()};
+}
 const LinkCosts& MemberState::costs() const { return runtime_.costs(); }
 const Options& MemberState::options() const { return runtime_.options(); }
 Driver& MemberState::driver() { return *runtime_.driver(); }
+const std::shared_ptr<Driver>& MemberState::shared_driver() const { return runtime_.driver(); }
 
 /// Behind what `stream` does to a buffer in device memory.
 std::shared_ptr<const Event> MemberState::ready_event(const BufferView& buffer,
@@ -91,11 +95,19 @@ void MemberState::run(const std::shared_ptr<Operation>& operation, NativeStream 
   unused_operations_.give_back(operation);
 }
 
-void MemberState::run_all(std::initializer_list<std::shared_ptr<Operation>> operations) {
-  for (const auto& operation : operations) engine_.submit(operation);
-  for (const auto& operation : operations) {
-    operation->ticket->wait_within(options().operation_timeout, &driver());
-    unused_operations_.give_back(operation);
+void MemberState::submit(const std::shared_ptr<CallSequence>& call) {
+  check_free();
+  engine_.submit(call);
+  driver().attend(Driver::Next::kUnknown);
+}
+
+void MemberState::run(CallSequence& call) {
+  check_free();
+  for (auto stage = call.next(); !stage.empty(); stage = call.next()) {
+    for (const auto& operation : stage) engine_.submit(operation);
+    for (const auto& operation : stage) {
+      operation->ticket->wait_within(options().operation_timeout, &driver());
+    }
   }
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,6 +17,8 @@
 #include "runtime/engine/operation_pool.h"
 #include "runtime/message/message_calls.h"
 #include "runtime/observe/timeline.h"
+#include "runtime/plan/bucket_plan.h"
+#include "runtime/sequence/call_sequence.h"
 #include "runtime/wait/driver.h"
 #include "runtime/wait/engine_thread.h"
 #include "runtime/wait/pulse.h"
@@ -47,9 +48,13 @@ class MemberState {
   const ProcessGrid& grid() const { return grid_; }
   /// By rank in the group.
   const std::vector<int>& ranks_of_job() const { return ranks_of_job_; }
+  /// Of host memory.
+  PlanInputs plan_inputs() const;
   const LinkCosts& costs() const;
   const Options& options() const;
   Driver& driver();
+  /// For a ticket, which may outlive the runtime.
+  const std::shared_ptr<Driver>& shared_driver() const;
   const OperationCalls& calls() const { return calls_; }
   MessageCalls& messages() {
     check_free();
@@ -60,8 +65,9 @@ class MemberState {
   Ticket submit(const std::shared_ptr<Operation>& operation, NativeStream stream = {});
   /// Runs an operation, which the caller's thread drives.
   void run(const std::shared_ptr<Operation>& operation, NativeStream stream = {});
-  /// The same of several in host memory, at once.
-  void run_all(std::initializer_list<std::shared_ptr<Operation>> operations);
+  /// The same of a call that several operations make up, all in host memory.
+  void submit(const std::shared_ptr<CallSequence>& call);
+  void run(CallSequence& call);
 
   /// Returns the set when all ranks have agreed on it: `group`, or the one that this call repeats.
   std::shared_ptr<GradientGroup> register_group(std::shared_ptr<GradientGroup> group);

@@ -5,6 +5,7 @@
 #include "comm/base/check.h"
 #include "runtime/engine/ticket_state.h"
 #include "runtime/message/message_call.h"
+#include "runtime/rows/row_reduction.h"
 
 namespace kolo {
 
@@ -41,5 +42,24 @@ Received ReceiveTicket::received() const {
   check(done(), "received() before the receive is done");
   return call_->received;
 }
+
+RowTicket::RowTicket(std::shared_ptr<RowReduction> call, std::shared_ptr<Driver> driver,
+                     std::chrono::milliseconds timeout)
+    : call_(std::move(call)), driver_(std::move(driver)), timeout_(timeout) {}
+
+bool RowTicket::done() const { return call_->done(); }
+
+RowSums RowTicket::sums() {
+  wait();
+  return call_->take();
+}
+
+void RowTicket::wait() { call_->wait_within(timeout_, driver_.get()); }
+
+bool RowTicket::wait_for(std::chrono::milliseconds limit) {
+  return call_->wait_at_most(limit, driver_.get());
+}
+
+int RowTicket::event() { return call_->event(); }
 
 }  // namespace kolo

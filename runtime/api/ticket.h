@@ -4,11 +4,13 @@
 #include <memory>
 
 #include "comm/message/received.h"
+#include "runtime/api/row_sums.h"
 
 namespace kolo {
 
 class Driver;
 class MessageCall;
+class RowReduction;
 class TicketState;
 
 /// Completion handle of one asynchronous operation. Copies refer to the same operation. Threads:
@@ -65,6 +67,31 @@ class ReceiveTicket {
 
  private:
   std::shared_ptr<MessageCall> call_;
+  std::shared_ptr<Driver> driver_;
+  std::chrono::milliseconds timeout_;
+};
+
+/// Completion handle of an asynchronous row-sparse all-reduce. Copies refer to the same one.
+/// Threads: any; one takes the result.
+class RowTicket {
+ public:
+  /// For the runtime; users get tickets from `sparse_all_reduce_async`.
+  RowTicket(std::shared_ptr<RowReduction> call, std::shared_ptr<Driver> driver,
+            std::chrono::milliseconds timeout);
+
+  /// True once there is a result or an error. Never blocks.
+  bool done() const;
+
+  /// Blocks until done, then gives the result, once: later it is empty. Errors: as `wait`.
+  RowSums sums();
+
+  /// As those of `Ticket`.
+  void wait();
+  bool wait_for(std::chrono::milliseconds limit);
+  int event();
+
+ private:
+  std::shared_ptr<RowReduction> call_;
   std::shared_ptr<Driver> driver_;
   std::chrono::milliseconds timeout_;
 };

@@ -35,7 +35,7 @@ struct kolo_runtime {
 };
 
 struct kolo_ticket {
-  std::variant<kolo::Ticket, kolo::ReceiveTicket> ticket;
+  std::variant<kolo::Ticket, kolo::ReceiveTicket, kolo::RowTicket> ticket;
 };
 
 struct kolo_gradients {

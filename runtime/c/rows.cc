@@ -1,3 +1,7 @@
+#include <span>
+#include <utility>
+#include <variant>
+
 #include <kolo/kolo_c.h>
 
 #include "runtime/c/arguments.h"
@@ -20,6 +24,24 @@ RowForm form_of(kolo_row_form form) {
   return static_cast<RowForm>(form);
 }
 
+/// What both forms of the call take.
+struct RowArguments {
+  RowArguments(const kolo_row_table* given_table, const int64_t* given_indices, size_t count) {
+    check_given(given_table, "table");
+    if (count > 0) check_given(given_indices, "indices");
+    const auto given = kolo::complete(given_table, kolo_row_table KOLO_ROW_TABLE_INIT, "table");
+    table = {.height = given.height, .width = given.width, .dtype = kolo::dtype_of(given.dtype)};
+    options = {.op = kolo::op_of(given.op),
+               .result = form_of(given.result),
+               .exchange = form_of(given.exchange)};
+    indices = {given_indices, count};
+  }
+
+  kolo::RowTable table;
+  kolo::RowOptions options;
+  std::span<const int64_t> indices;
+};
+
 }  // namespace
 
 kolo_status kolo_row_sums_create(kolo_row_sums** sums) {
@@ -36,17 +58,37 @@ kolo_status kolo_sparse_all_reduce(kolo_group* group, const char* name, const ko
                                    kolo_row_sums* sums) {
   return guarded([&] {
     check_given(group, "group");
-    check_given(table, "table");
     check_given(sums, "sums");
-    if (num_indices > 0) check_given(indices, "indices");
-    const kolo_row_table given = kolo::complete(table, kolo_row_table KOLO_ROW_TABLE_INIT, "table");
-    group->group.sparse_all_reduce(
-        kolo::text_or_empty(name),
-        {.height = given.height, .width = given.width, .dtype = kolo::dtype_of(given.dtype)},
-        {indices, num_indices}, rows, sums->sums,
-        {.op = kolo::op_of(given.op),
-         .result = form_of(given.result),
-         .exchange = form_of(given.exchange)});
+    const RowArguments with(table, indices, num_indices);
+    group->group.sparse_all_reduce(kolo::text_or_empty(name), with.table, with.indices, rows,
+                                   sums->sums, with.options);
+  });
+}
+
+kolo_status kolo_sparse_all_reduce_async(kolo_group* group, const char* name,
+                                         const kolo_row_table* table, const int64_t* indices,
+                                         size_t num_indices, const void* rows, kolo_row_sums* sums,
+                                         kolo_ticket** ticket) {
+  return guarded([&] {
+    check_given(group, "group");
+    check_given(ticket, "ticket");
+    *ticket = nullptr;
+    const RowArguments with(table, indices, num_indices);
+    kolo::RowSums memory = sums == nullptr ? kolo::RowSums() : std::move(sums->sums);
+    *ticket = new kolo_ticket{
+        group->group.sparse_all_reduce_async(kolo::text_or_empty(name), with.table, with.indices,
+                                             rows, with.options, std::move(memory))};
+  });
+}
+
+kolo_status kolo_ticket_row_sums(kolo_ticket* ticket, kolo_row_sums* sums) {
+  return guarded([&] {
+    check_given(ticket, "ticket");
+    check_given(sums, "sums");
+    auto* const rows = std::get_if<kolo::RowTicket>(&ticket->ticket);
+    check(rows != nullptr, "the ticket is not that of a row-sparse all-reduce");
+    check(rows->done(), "the operation is not done");
+    sums->sums = rows->sums();
   });
 }
 

@@ -63,12 +63,15 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
       runner_(coordinator_, executor_, buckets_, activity_),
       operations_(coordinator_, context_, runner_, activity_),
       gradients_(coordinator_, context_, runner_, clocks.steps, activity_),
+      sequences_(operations_),
       joining_(coordinator_, runner_, operations_, gradients_, transport.rank()) {}
 
 void Engine::submit(std::shared_ptr<Operation> operation) {
   if (operation->name.empty()) operation->name = operation->arguments();
   enqueue(std::move(operation));
 }
+
+void Engine::submit(std::shared_ptr<CallSequence> call) { enqueue(std::move(call)); }
 
 void Engine::submit(std::shared_ptr<GradientGroup> group) { enqueue(std::move(group)); }
 void Engine::submit(GradientGroup& group, std::size_t bucket) {
@@ -152,8 +155,16 @@ bool Engine::agree() {
   }
   const std::vector<Frame> decisions = coordinator_.take_decisions();
   for (const Frame& decision : decisions) apply(decision);
-  if (joining_.is_busy() && !failure_ && joining_.poll()) moved = true;
+  if (attends_ && !failure_ && attend()) moved = true;
   return moved || !decisions.empty();
+}
+
+/// Moves on what goes on over several agreements.
+bool Engine::attend() {
+  bool moved = sequences_.poll();
+  if (joining_.is_busy() && joining_.poll()) moved = true;
+  attends_ = joining_.is_busy() || !sequences_.is_idle();
+  return moved;
 }
 
 /// Starts the buckets that are ready on all ranks.
@@ -205,7 +216,7 @@ bool Engine::device_busy() const {
 
 bool Engine::idle() const {
   return ended() || (!failure_ && !coordinator_.waiting() && !executor_.busy() &&
-                     !messages_.waiting() && !joining_.is_busy() && queue_.empty());
+                     !messages_.waiting() && !attends_ && queue_.empty());
 }
 
 std::string Engine::describe_wait() const {
@@ -232,6 +243,8 @@ void Engine::refuse(const Submission& submission) noexcept {
     (*message)->fail(*failure_);
   } else if (const auto* ticket = std::get_if<std::shared_ptr<JoinTicket>>(&submission)) {
     (*ticket)->fail(*failure_);
+  } else if (const auto* call = std::get_if<std::shared_ptr<CallSequence>>(&submission)) {
+    (*call)->fail(*failure_);
   }
   // The group of a ready bucket has the error already, as has a receive that is given up, and
   // whoever aborts has what it wanted.
@@ -262,6 +275,7 @@ void Engine::fail_all(const Error& error) noexcept {
   messages_.fail_all(error);
   operations_.fail_all(error);
   gradients_.fail_all(error);
+  sequences_.fail_all(error);
   joining_.fail_all(error);
   for (const Submission& submission : drained_) refuse(submission);  // that `absorb` left over
   linger_until_ = clocks_.time_outs.now() + (is_orderly ? kFinalizeWithin : kLinger);

@@ -26,6 +26,7 @@
 #include "runtime/engine/operations.h"
 #include "runtime/engine/plan_context.h"
 #include "runtime/join/joining.h"
+#include "runtime/sequence/call_sequence.h"
 
 namespace kolo {
 
@@ -65,6 +66,8 @@ class Engine {
 
   /// Hands work to the engine. After a failure the work fails at once with the same error.
   void submit(std::shared_ptr<Operation> operation);
+  /// All of its operations have names.
+  void submit(std::shared_ptr<CallSequence> call);
   void submit(std::shared_ptr<GradientGroup> group);
   /// The gradients of one bucket of a registered group are all computed. The group lives at least
   /// until its iteration ends.
@@ -121,13 +124,15 @@ class Engine {
   };
   using Submission =
       std::variant<std::shared_ptr<Operation>, std::shared_ptr<GradientGroup>, ReadyBucket,
-                   std::shared_ptr<Message>, Withdrawal, std::shared_ptr<JoinTicket>, Error>;
+                   std::shared_ptr<Message>, Withdrawal, std::shared_ptr<JoinTicket>,
+                   std::shared_ptr<CallSequence>, Error>;
 
   void enqueue(Submission submission);
   bool move();
   bool absorb();
   bool receive();
   bool agree();
+  bool attend();
   bool start();
   bool run();
   void complete();
@@ -136,7 +141,14 @@ class Engine {
   void take(const ReadyBucket& ready) { gradients_.submit(*ready.group, ready.bucket); }
   void take(const std::shared_ptr<Message>& message) { messages_.submit(message); }
   void take(const Withdrawal& which) { messages_.withdraw(which.receive, which.error); }
-  void take(const std::shared_ptr<JoinTicket>& ticket) { joining_.submit(ticket); }
+  void take(const std::shared_ptr<JoinTicket>& ticket) {
+    joining_.submit(ticket);
+    attends_ = true;
+  }
+  void take(const std::shared_ptr<CallSequence>& call) {
+    sequences_.submit(call);
+    attends_ = true;
+  }
   void take(const Error& error) { coordinator_.leave(error); }
   void apply(const Frame& decision);
   void close();
@@ -162,7 +174,9 @@ class Engine {
   BucketRunner runner_;
   Operations operations_;
   GradientSets gradients_;
+  CallSequences sequences_;
   Joining joining_;
+  bool attends_ = false;  // to one of these two
   ReadyQueue<Submission> queue_;
   std::vector<Submission> drained_;
   std::vector<int> awaited_peers_;

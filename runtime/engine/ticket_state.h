@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "comm/base/error.h"
 #include "comm/base/mutex.h"
@@ -18,6 +20,8 @@ class Driver;
 class TicketState {
  public:
   TicketState() = default;
+  /// Of an operation that is a part of `whole`: threads that wait for that wait for it.
+  explicit TicketState(std::shared_ptr<const TicketState> whole) : whole_(std::move(whole)) {}
   TicketState(const TicketState&) = delete;
   TicketState& operator=(const TicketState&) = delete;
   virtual ~TicketState() = default;
@@ -49,16 +53,19 @@ class TicketState {
   void reset() KOLO_EXCLUDES(mutex_);
 
   /// Whether `event` was called: somebody waits, though no thread does so here.
-  bool is_watched() const { return is_watched_.load(std::memory_order_relaxed); }
+  bool is_watched() const {
+    return whole_ ? whole_->is_watched() : is_watched_.load(std::memory_order_relaxed);
+  }
 
   /// The number of threads that wait. The coordinator reads it to tell a rank that cannot go on
   /// from one that is busy.
-  const std::atomic<int>& waiters() const { return waiters_; }
+  const std::atomic<int>& waiters() const { return whole_ ? whole_->waiters() : waiters_; }
 
  private:
   void end(std::optional<Error> error) noexcept KOLO_EXCLUDES(mutex_);
   void throw_error() const;
 
+  const std::shared_ptr<const TicketState> whole_;  // null if it is one itself
   Mutex mutex_;
   ConditionVariable changed_;
   std::atomic<bool> done_{false};  // written under the mutex, read also without

@@ -127,6 +127,15 @@ void kolo_row_sums_release(kolo_row_sums* sums);
 kolo_status kolo_sparse_all_reduce(kolo_group* group, const char* name, const kolo_row_table* table,
                                    const int64_t* indices, size_t num_indices, const void* rows,
                                    kolo_row_sums* sums);
+/* The same in the background: `kolo_ticket_row_sums` gives the result. `rows` stay valid until the
+ * ticket is done, `indices` need not. `sums`, whose memory is used again, may be NULL; it is empty
+ * then. */
+kolo_status kolo_sparse_all_reduce_async(kolo_group* group, const char* name,
+                                         const kolo_row_table* table, const int64_t* indices,
+                                         size_t num_indices, const void* rows, kolo_row_sums* sums,
+                                         kolo_ticket** ticket);
+/* Moves the result of a ticket that is done without an error to `sums`, once. */
+kolo_status kolo_ticket_row_sums(kolo_ticket* ticket, kolo_row_sums* sums);
 /* Writes 1 if the result is the whole table, 0 if it is the rows of `indices`. */
 kolo_status kolo_row_sums_get(kolo_row_sums* sums, int* is_table, const int64_t** indices,
                               size_t* num_indices, kolo_buffer* rows);

@@ -140,8 +140,14 @@ TEST(RuntimeRows, AreSummedInTheOrderOfRanks) {
             const Rows& mine = of_ranks[static_cast<std::size_t>(runtime.rank())];
             runtime.sparse_all_reduce("rows", table, mine.indices, mine.elements.data(), sums,
                                       {.op = op, .result = form, .exchange = exchange});
-            require_right(sums, expected_sums(of_ranks, table, op), table,
-                          "seed " + std::to_string(seed));
+            const Sums expected = expected_sums(of_ranks, table, op);
+            require_right(sums, expected, table, "seed " + std::to_string(seed));
+            sums = runtime
+                       .sparse_all_reduce_async(
+                           "in the background", table, mine.indices, mine.elements.data(),
+                           {.op = op, .result = form, .exchange = exchange}, std::move(sums))
+                       .sums();
+            require_right(sums, expected, table, "background, seed " + std::to_string(seed));
             require(form == RowForm::kAuto || sums.is_table() == (form == RowForm::kTable),
                     "the form that was asked for");
           }
@@ -149,6 +155,127 @@ TEST(RuntimeRows, AreSummedInTheOrderOfRanks) {
       }
     });
   }
+}
+
+// Several at once, begun in another order on each rank, while other operations run.
+TEST(RuntimeRows, OfManyTicketsComeInAnyOrder) {
+  RuntimeJob(3, test_options()).run([](Runtime& runtime) {
+    const RowTable table{.height = 200, .width = 5};
+    constexpr int kCalls = 6;
+    std::vector<std::vector<Rows>> of_calls;
+    for (unsigned call = 0; call < kCalls; ++call) {
+      for (int rank = 0; rank < 3; ++rank) {
+        of_calls.resize(call + 1);
+        of_calls[call].push_back(draw_rows(call, rank, table, 90));
+      }
+    }
+    std::map<int, RowTicket> tickets;
+    for (int i = 0; i < kCalls; ++i) {
+      const int call = (i * (runtime.rank() == 1 ? 5 : 1) + runtime.rank()) % kCalls;
+      const Rows& mine =
+          of_calls[static_cast<std::size_t>(call)][static_cast<std::size_t>(runtime.rank())];
+      const RowForm exchange = call % 2 == 0 ? RowForm::kRows : RowForm::kTable;
+      tickets.emplace(
+          call, runtime.sparse_all_reduce_async("call " + std::to_string(call), table,
+                                                std::vector<std::int64_t>(mine.indices),
+                                                mine.elements.data(), {.exchange = exchange}));
+    }
+    all_reduce_works(runtime, "meanwhile");
+    for (auto& [call, ticket] : tickets) {
+      while (!ticket.wait_for(std::chrono::milliseconds(10))) {
+      }
+      require(ticket.done() && ticket.event() >= 0, "done");
+      const auto& of_ranks = of_calls[static_cast<std::size_t>(call)];
+      require_right(ticket.sums(), expected_sums(of_ranks, table, ReduceOp::kSum), table,
+                    "call " + std::to_string(call));
+      require(ticket.sums().rows().count == 0, "a result is given once");
+    }
+  });
+}
+
+// Calls with one name run one after the other; nobody need hold a ticket, or the group.
+TEST(RuntimeRows, OfOneNameRunInTheirOrder) {
+  RuntimeJob(3, test_options()).run([](Runtime& runtime) {
+    const RowTable table{.height = 8, .width = 1};
+    const std::vector<std::int64_t> one{runtime.rank()};
+    const std::vector<float> rows{1, 2, 3, 4};
+    {
+      Group all = runtime.group({2, 1, 0}, {.arena_bytes = std::size_t{1} << 17});
+      all.sparse_all_reduce_async("x", table, one, rows.data(), {.exchange = RowForm::kRows});
+    }
+    std::vector<RowTicket> tickets;
+    for (const float& row : rows) {
+      tickets.push_back(runtime.sparse_all_reduce_async(
+          "x", table, one, &row, {.exchange = row == 3 ? RowForm::kTable : RowForm::kRows}));
+    }
+    for (std::size_t i = rows.size(); i-- > 0;) {
+      const RowSums sums = tickets[i].sums();
+      require(sums.is_table() == (i == 2), "the form of its call");
+      require(static_cast<const float*>(sums.rows().data)[2] == rows[i], "the rows of its call");
+    }
+    runtime.barrier();
+  });
+}
+
+TEST(RuntimeRows, OfATicketFailAsOthersDo) {
+  Texts texts(3);
+  RuntimeJob(3, test_options()).run([&](Runtime& runtime) {
+    const std::vector<std::int64_t> one{0};
+    const std::vector<float> rows(4, 1);
+    const std::size_t height = runtime.rank() == 2 ? 5 : 4;
+    RowTicket odd =
+        runtime.sparse_all_reduce_async("x", {.height = height, .width = 2}, one, rows.data());
+    const std::string all = error_of([&] { odd.wait(); });
+    require(runtime.sparse_all_reduce_async("x", {.height = 4, .width = 2}, one, rows.data())
+                    .sums()
+                    .rows()
+                    .count > 0,
+            "the next use works");
+    require(error_of([&] {
+              runtime.sparse_all_reduce_async("y", {.height = 4, .width = 2},
+                                              std::vector<std::int64_t>{4}, rows.data());
+            }).starts_with("usage: "),
+            "misuse throws at the call");
+    texts.set(runtime.rank(), all);
+  });
+  EXPECT_EQ(texts.all()[0], texts.all()[1]);
+  EXPECT_EQ(texts.all()[0], texts.all()[2]);
+  for (const char* part : {"mismatch: ", "float32 [5, 2]", "float32 [4, 2]"}) {
+    EXPECT_NE(texts.all()[0].find(part), std::string::npos) << part << " in\n" << texts.all()[0];
+  }
+}
+
+// A thread that waits for a ticket waits for its operation, so ranks that wait for each other are
+// told apart from slow ones.
+TEST(RuntimeRows, OfATicketThatOthersDoNotSubmitFailAtOnce) {
+  Texts texts(2);
+  RuntimeJob(2, test_options()).run([&](Runtime& runtime) {
+    const std::vector<std::int64_t> one{0};
+    const std::vector<float> row(2, 1);
+    const std::string name = runtime.rank() == 0 ? "x" : "y";
+    RowTicket ticket =
+        runtime.sparse_all_reduce_async(name, {.height = 4, .width = 2}, one, row.data());
+    texts.set(runtime.rank(), error_of([&] { ticket.wait(); }));
+  });
+  for (const std::string& text : texts.all()) {
+    EXPECT_TRUE(text.starts_with("mismatch: ")) << text;
+    EXPECT_NE(text.find("'x'"), std::string::npos) << text;
+    EXPECT_NE(text.find("'y'"), std::string::npos) << text;
+  }
+}
+
+TEST(RuntimeRows, OfATicketFailWithTheJob) {
+  Texts texts(3);
+  RuntimeJob(3, test_options()).run([&](Runtime& runtime) {
+    if (runtime.rank() == 1) return runtime.abort("has had enough");
+    const std::vector<std::int64_t> one{0};
+    const std::vector<float> row(2, 1);
+    RowTicket ticket =
+        runtime.sparse_all_reduce_async("x", {.height = 4, .width = 2}, one, row.data());
+    texts.set(runtime.rank(), error_of([&] { ticket.wait(); }));
+  });
+  EXPECT_NE(texts.all()[0].find("rank 1 has had enough"), std::string::npos) << texts.all()[0];
+  EXPECT_NE(texts.all()[2].find("rank 1 has had enough"), std::string::npos) << texts.all()[2];
 }
 
 TEST(RuntimeRows, OfOneIndexOnAllRanks) {

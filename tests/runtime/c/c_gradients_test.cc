@@ -164,6 +164,23 @@ TEST(CRows, AreSummed) {
     ok(kolo_row_sums_get(sums, &is_table, &found, &count, &result));
     require(is_table == 0 && count == 3 && found[2] == 3, "three rows");
     require(static_cast<const float*>(result.data)[4] == 2, "a row of both ranks");
+    kolo_ticket* ticket = nullptr;
+    ok(kolo_sparse_all_reduce_async(world, "embedding", &table, indices, 2, rows.data(), sums,
+                                    &ticket));
+    int done = 0;
+    ok(kolo_ticket_wait(ticket, -1, &done));
+    ok(kolo_ticket_row_sums(ticket, sums));
+    ok(kolo_row_sums_get(sums, &is_table, &found, &count, &result));
+    require(done == 1 && is_table == 0 && count == 3 && found[2] == 3, "three rows of a ticket");
+    require(static_cast<const float*>(result.data)[4] == 2, "a row of a ticket");
+    ok(kolo_ticket_row_sums(ticket, sums));
+    ok(kolo_row_sums_get(sums, nullptr, nullptr, &count, nullptr));
+    require(count == 0, "a result is given once");
+    kolo_ticket_release(ticket);
+    ok(kolo_barrier(world, &ticket));
+    require(kolo_ticket_row_sums(ticket, sums) == KOLO_USAGE, "a ticket of something else");
+    ok(kolo_ticket_wait(ticket, -1, nullptr));
+    kolo_ticket_release(ticket);
     kolo_row_sums_release(sums);
   });
 }

@@ -2,16 +2,21 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "comm/base/aligned_memory.h"
 #include "runtime/api/row_sums.h"
-#include "runtime/api/runtime_state.h"
+#include "runtime/engine/operation_calls.h"
+#include "runtime/engine/operation_pool.h"
+#include "runtime/plan/bucket_plan.h"
 #include "runtime/rows/row_order.h"
 #include "runtime/rows/row_owners.h"
+#include "runtime/sequence/call_sequence.h"
 
 namespace kolo {
 
@@ -49,7 +54,7 @@ struct RowMemory {
   RowBytes rows, table;
 };
 
-/// One row-sparse all-reduce, as a sequence of operations:
+/// One row-sparse all-reduce:
 ///
 ///   all_gather   of how many rows each rank has and where they lie; agrees on the call
 ///   all_gather   of how many rows each rank has for each owner; decides about the exchange
@@ -58,35 +63,61 @@ struct RowMemory {
 ///           all_gather   of these
 ///   or      all_reduce   of the table
 ///
-/// Threads: the caller's. Errors: as `Group::sparse_all_reduce`.
-class RowReduction {
+/// Threads: see `CallSequence`. Errors: as `Group::sparse_all_reduce`.
+class RowReduction final : public CallSequence {
  public:
-  /// Refers to its arguments. Errors: UsageError.
-  RowReduction(MemberState& state, std::string_view name, const RowTable& table,
-               const RowOptions& options);
+  /// Adds up this rank's rows. The inputs of plans, and `rows`, outlive it until it is over; the
+  /// memory of `result`, which is empty then, is used again. Errors: UsageError.
+  RowReduction(const PlanInputs& inputs, std::string_view name, const RowTable& table,
+               const RowOptions& options, std::span<const std::int64_t> indices, const void* rows,
+               RowSums& result);
 
-  void run(std::span<const std::int64_t> indices, const void* rows, RowSums& result);
+  std::string subject() const override { return name_; }
+  Stage next() override;
+  /// The result, once. Before: it is over, without an error.
+  RowSums take() { return std::move(result_); }
 
  private:
+  enum class Phase : std::uint8_t {
+    kBegin,     ///< Nothing was agreed on.
+    kAgreed,    ///< Numbers of rows and their places are known.
+    kCounted,   ///< So are those for each owner.
+    kSent,      ///< Owners have rows.
+    kSummed,    ///< Numbers of sums are known.
+    kGathered,  ///< All have the sums.
+    kReduced,   ///< All have the table.
+    kOver,
+  };
+
   std::size_t row_bytes() const { return table_.width * size_of(table_.dtype); }
   std::string call() const;
-  RowOwners agree();
-  void count_rows(const RowOwners& owners);
-  bool exchanges_rows(const RowOwners& owners) const;
-  void exchange_rows(RowSums& result);
-  void exchange_table(RowSums& result);
+  Stage agree();
+  Stage count_rows();
+  bool exchanges_rows() const;
+  Stage send_rows();
+  Stage sum_up();
+  Stage gather_sums();
+  void finish_rows();
+  Stage exchange_table();
+  void finish_table();
   BufferView cleared_table();
-  void all_gather_counts(std::string_view step, const void* mine, void* all, std::size_t each);
+  Stage all_gather_counts(std::string_view step, const void* mine, void* all, std::size_t each);
   std::shared_ptr<Operation> step(std::shared_ptr<Operation> operation) const;
   std::string step_name(std::string_view step) const;
 
-  MemberState& state_;
-  const std::string_view name_;
-  const RowTable& table_;
-  const RowOptions& options_;
+  const PlanInputs inputs_;
+  const std::string name_;
+  const RowTable table_;
+  const RowOptions options_;
   const std::size_t ranks_;
+  OperationPool pool_;
+  const OperationCalls calls_;
+  Phase phase_ = Phase::kBegin;
   std::shared_ptr<RowMemory> memory_;
   const std::byte* rows_ = nullptr;  // this rank's, once each, in the order of their indices
+  std::optional<RowOwners> owners_;
+  BufferView sums_;  // of all owners
+  RowSums result_;
 };
 
 }  // namespace kolo

@@ -1,4 +1,4 @@
-#include "runtime/api/row_reduction.h"
+#include "runtime/rows/row_reduction.h"
 
 #include <algorithm>
 #include <cstring>
@@ -26,13 +26,15 @@ BufferView view_of(std::vector<std::int64_t>& numbers) {
 
 }  // namespace
 
-RowReduction::RowReduction(MemberState& state, std::string_view name, const RowTable& table,
-                           const RowOptions& options)
-    : state_(state),
+RowReduction::RowReduction(const PlanInputs& inputs, std::string_view name, const RowTable& table,
+                           const RowOptions& options, std::span<const std::int64_t> indices,
+                           const void* rows, RowSums& result)
+    : inputs_(inputs),
       name_(name),
       table_(table),
       options_(options),
-      ranks_(static_cast<std::size_t>(state.grid().world_size())) {
+      ranks_(static_cast<std::size_t>(inputs.grid.world_size())),
+      calls_(pool_, inputs.rank, inputs.grid.world_size()) {
   const auto require = [&](bool condition, std::string_view what) {
     if (!condition) throw UsageError(fmt::format("'{}': {}", name, what));
   };
@@ -45,13 +47,8 @@ RowReduction::RowReduction(MemberState& state, std::string_view name, const RowT
   constexpr std::size_t kMost = std::numeric_limits<std::int64_t>::max();
   const std::size_t width = std::max<std::size_t>(row_bytes(), 1);
   require(table.height <= kMost / width, "the table has more than 2^63 bytes");
-}
-
-void RowReduction::run(std::span<const std::int64_t> indices, const void* rows, RowSums& result) {
   check_rows(name_, indices, table_.height);
-  if (rows == nullptr && !indices.empty() && table_.width > 0) {
-    throw UsageError(fmt::format("'{}': a buffer is null", name_));
-  }
+  require(rows != nullptr || indices.empty() || table_.width == 0, "a buffer is null");
   // Until the call succeeds the result is empty: if it times out, operations still write to it.
   memory_ = std::exchange(result, {}).memory_;
   if (!memory_) memory_ = std::make_shared<RowMemory>();
@@ -62,14 +59,32 @@ void RowReduction::run(std::span<const std::int64_t> indices, const void* rows, 
     sum_rows(memory_->own, rows_, table_.width, table_.dtype, 1, sums);
     rows_ = sums;
   }
-  const RowOwners owners = agree();
-  if (options_.exchange == RowForm::kTable) {
-    exchange_table(result);
-  } else {
-    count_rows(owners);
-    exchanges_rows(owners) ? exchange_rows(result) : exchange_table(result);
+}
+
+CallSequence::Stage RowReduction::next() {
+  switch (phase_) {
+    case Phase::kBegin:
+      return agree();
+    case Phase::kAgreed:
+      owners_.emplace(memory_->descriptions, inputs_.grid.world_size(), table_.height);
+      return options_.exchange == RowForm::kTable ? exchange_table() : count_rows();
+    case Phase::kCounted:
+      return exchanges_rows() ? send_rows() : exchange_table();
+    case Phase::kSent:
+      return sum_up();
+    case Phase::kSummed:
+      return gather_sums();
+    case Phase::kGathered:
+      finish_rows();
+      break;
+    case Phase::kReduced:
+      finish_table();
+      break;
+    case Phase::kOver:
+      break;
   }
-  result.memory_ = std::move(memory_);
+  phase_ = Phase::kOver;
+  return {};
 }
 
 std::string RowReduction::call() const {
@@ -78,99 +93,110 @@ std::string RowReduction::call() const {
                      to_string(options_.result), to_string(options_.exchange));
 }
 
-RowOwners RowReduction::agree() {
-  const int ranks = static_cast<int>(ranks_);
+CallSequence::Stage RowReduction::agree() {
+  phase_ = Phase::kAgreed;
   RowMemory& memory = *memory_;
-  memory.description = describe_rows(memory.own.indices, ranks);
+  memory.description = describe_rows(memory.own.indices, inputs_.grid.world_size());
   memory.descriptions.resize(ranks_ * memory.description.size());
   auto operation =
-      state_.calls().all_gather(name_, memory.description.data(), view_of(memory.descriptions), {});
+      calls_.all_gather(name_, memory.description.data(), view_of(memory.descriptions), {});
   operation->call = call();
   operation->memory = memory_;
-  state_.run(operation);
-  return {memory.descriptions, ranks, table_.height};
+  return {std::move(operation)};
 }
 
-void RowReduction::count_rows(const RowOwners& owners) {
-  memory_->own_counts = owners.counts(memory_->own.indices);
+CallSequence::Stage RowReduction::count_rows() {
+  phase_ = Phase::kCounted;
+  memory_->own_counts = owners_->counts(memory_->own.indices);
   memory_->counts.resize(ranks_ * ranks_);
-  all_gather_counts("counts", memory_->own_counts.data(), memory_->counts.data(), ranks_);
+  return all_gather_counts("counts", memory_->own_counts.data(), memory_->counts.data(), ranks_);
 }
 
-bool RowReduction::exchanges_rows(const RowOwners& owners) const {
+bool RowReduction::exchanges_rows() const {
   if (options_.exchange == RowForm::kRows || options_.result == RowForm::kRows) return true;
-  const RowTraffic traffic{.ranks = static_cast<int>(ranks_), .counts = memory_->counts};
-  const PlanInputs inputs{.rank = state_.rank(),
-                          .grid = state_.grid(),
-                          .options = state_.options(),
-                          .costs = state_.costs()};
+  const RowTraffic traffic{.ranks = inputs_.grid.world_size(), .counts = memory_->counts};
   const RowPrices prices = price_rows({.height = table_.height,
                                        .width = table_.width,
                                        .dtype = table_.dtype,
                                        .busiest = static_cast<double>(traffic.busiest()),
-                                       .distinct = traffic.distinct(owners)},
-                                      inputs);
+                                       .distinct = traffic.distinct(*owners_)},
+                                      inputs_);
   return prices.rows_us <= prices.table_us;
 }
 
-void RowReduction::exchange_rows(RowSums& result) {
-  const int rank = state_.rank();
+CallSequence::Stage RowReduction::send_rows() {
+  phase_ = Phase::kSent;
   RowMemory& memory = *memory_;
-  const RowTraffic traffic{.ranks = static_cast<int>(ranks_), .counts = memory.counts};
-  memory.received.resize(traffic.received(rank));
+  const RowTraffic traffic{.ranks = inputs_.grid.world_size(), .counts = memory.counts};
+  memory.received.resize(traffic.received(inputs_.rank));
   std::vector<std::size_t> elements = memory.counts;
   for (std::size_t& count : elements) count *= table_.width;
-  const OperationCalls& calls = state_.calls();
   const BufferView received{
       .data = memory.received_rows.resize(memory.received.size() * row_bytes()),
       .count = memory.received.size() * table_.width,
       .dtype = table_.dtype};
-  state_.run_all({step(calls.all_to_all(step_name("indices to owners"), memory.own.indices.data(),
-                                        view_of(memory.received), memory.counts)),
-                  step(calls.all_to_all(step_name("rows to owners"), rows_, received, elements))});
+  return {step(calls_.all_to_all(step_name("indices to owners"), memory.own.indices.data(),
+                                 view_of(memory.received), memory.counts)),
+          step(calls_.all_to_all(step_name("rows to owners"), rows_, received, elements))};
+}
 
+CallSequence::Stage RowReduction::sum_up() {
+  phase_ = Phase::kSummed;
+  RowMemory& memory = *memory_;
   memory.owned.assign(memory.received, table_.height);
   memory.owned_count = static_cast<std::int64_t>(memory.owned.indices.size());
   memory.owned_counts.resize(ranks_);
-  all_gather_counts("sums", &memory.owned_count, memory.owned_counts.data(), 1);
+  return all_gather_counts("sums", &memory.owned_count, memory.owned_counts.data(), 1);
+}
 
+CallSequence::Stage RowReduction::gather_sums() {
+  phase_ = Phase::kGathered;
+  RowMemory& memory = *memory_;
   std::vector<std::size_t> counts(memory.owned_counts.begin(), memory.owned_counts.end());
   std::size_t before = 0, all = 0;
   for (std::size_t r = 0; r < ranks_; ++r) {
-    if (static_cast<int>(r) < rank) before += counts[r];
+    if (static_cast<int>(r) < inputs_.rank) before += counts[r];
     all += counts[r];
   }
   memory.indices.resize(all);
   std::ranges::copy(memory.owned.indices,
                     memory.indices.begin() + static_cast<std::ptrdiff_t>(before));
-  const BufferView sums{.data = memory.rows.resize(all * row_bytes()),
-                        .count = all * table_.width,
-                        .dtype = table_.dtype};
+  sums_ = {.data = memory.rows.resize(all * row_bytes()),
+           .count = all * table_.width,
+           .dtype = table_.dtype};
   const double scale = options_.op == ReduceOp::kAverage ? 1.0 / static_cast<double>(ranks_) : 1.0;
   sum_rows(memory.owned, memory.received_rows.data(), table_.width, table_.dtype, scale,
            memory.rows.data() + before * row_bytes());
-  elements = counts;
+  std::vector<std::size_t> elements = counts;
   for (std::size_t& count : elements) count *= table_.width;
-  state_.run_all(
-      {step(calls.all_gather(step_name("indices"), nullptr, view_of(memory.indices), counts)),
-       step(calls.all_gather(step_name("rows"), nullptr, sums, elements))});
-
-  result.exchanged_rows_ = true;
-  result.is_table_ = options_.result == RowForm::kTable;
-  result.rows_ = sums;
-  if (!result.is_table_) return;
-  result.rows_ = cleared_table();
-  spread_rows(memory.indices, memory.rows.data(), row_bytes(), memory.table.data());
+  return {step(calls_.all_gather(step_name("indices"), nullptr, view_of(memory.indices), counts)),
+          step(calls_.all_gather(step_name("rows"), nullptr, sums_, elements))};
 }
 
-void RowReduction::exchange_table(RowSums& result) {
+void RowReduction::finish_rows() {
+  result_.exchanged_rows_ = true;
+  result_.is_table_ = options_.result == RowForm::kTable;
+  result_.rows_ = sums_;
+  if (result_.is_table_) {
+    result_.rows_ = cleared_table();
+    spread_rows(memory_->indices, memory_->rows.data(), row_bytes(), memory_->table.data());
+  }
+  result_.memory_ = std::move(memory_);
+}
+
+CallSequence::Stage RowReduction::exchange_table() {
+  phase_ = Phase::kReduced;
   memory_->indices.clear();
-  const BufferView table = cleared_table();
+  sums_ = cleared_table();
   spread_rows(memory_->own.indices, rows_, row_bytes(), memory_->table.data());
-  state_.run(step(state_.calls().all_reduce(step_name("table"), table, options_.op)));
-  result.exchanged_rows_ = false;
-  result.is_table_ = true;
-  result.rows_ = table;
+  return {step(calls_.all_reduce(step_name("table"), sums_, options_.op))};
+}
+
+void RowReduction::finish_table() {
+  result_.exchanged_rows_ = false;
+  result_.is_table_ = true;
+  result_.rows_ = sums_;
+  result_.memory_ = std::move(memory_);
 }
 
 BufferView RowReduction::cleared_table() {
@@ -181,10 +207,10 @@ BufferView RowReduction::cleared_table() {
   return table;
 }
 
-void RowReduction::all_gather_counts(std::string_view what, const void* mine, void* all,
-                                     std::size_t each) {
+CallSequence::Stage RowReduction::all_gather_counts(std::string_view what, const void* mine,
+                                                    void* all, std::size_t each) {
   const BufferView result{.data = all, .count = each * ranks_, .dtype = DType::kInt64};
-  state_.run(step(state_.calls().all_gather(step_name(what), mine, result, {})));
+  return {step(calls_.all_gather(step_name(what), mine, result, {}))};
 }
 
 std::shared_ptr<Operation> RowReduction::step(std::shared_ptr<Operation> operation) const {
