@@ -113,14 +113,16 @@ TEST(RuntimeTickets, AnIterationIsWaitedForPieceByPiece) {
 TEST(RuntimeTickets, OperationsWithoutNamesMeetByTheirArguments) {
   RuntimeJob(2, test_options()).run([&](Runtime& runtime) {
     std::vector<float> first(3, 1.0F), second(3, 10.0F), other(5, 100.0F);
+    std::vector<float> copied(3, static_cast<float>(runtime.rank()));
     std::vector<Ticket> tickets;
     if (runtime.rank() == 0) tickets.push_back(runtime.all_reduce_async("", view(other)));
     tickets.push_back(runtime.all_reduce_async("", view(first)));
     tickets.push_back(runtime.all_reduce_async("", view(second)));
-    tickets.push_back(runtime.broadcast_async("", view(first), 1));
+    tickets.push_back(runtime.broadcast_async("", view(copied), 1));
     if (runtime.rank() == 1) tickets.push_back(runtime.all_reduce_async("", view(other)));
     for (Ticket& ticket : tickets) ticket.wait();
     require(first.front() == 2 && second.front() == 20 && other.front() == 200, "sums");
+    require(copied.front() == 1, "a copy");
   });
 }
 
