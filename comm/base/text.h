@@ -15,6 +15,13 @@ inline std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(' ') - begin + 1);
 }
 
+/// The name in a line about one tensor or operation, "'NAME': ...". Empty for any other line.
+inline std::string_view tensor_of(std::string_view line) {
+  if (!line.starts_with('\'')) return {};
+  const std::size_t end = line.find("': ");
+  return end == std::string_view::npos ? std::string_view() : line.substr(1, end - 1);
+}
+
 /// "'a', 'b' and 7 more": the first five names.
 inline std::string quoted(std::span<const std::string_view> names) {
   constexpr std::size_t kMost = 5;

@@ -17,7 +17,7 @@ namespace kolo {
 struct PendingTopic {
   Topic topic;
   bool blocking = false;  ///< A thread of the rank waits for it.
-  std::string text = {};  ///< Description, one line per tensor.
+  std::string text = {};  ///< Description, one line per tensor; see `tensor_of`.
   /// Uses of one name are matched in order, so two ranks that have different topics of one name
   /// pending disagree. 0: the topic has no such name.
   std::uint64_t name = 0;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ranges>
 #include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "comm/base/text.h"
 #include "comm/coordinator/stall_table.h"
 
 namespace kolo {
@@ -21,6 +23,18 @@ std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
+}
+
+/// The tensor that all these lines are about; empty if they are about several, or none.
+template <typename Lines>
+std::string common_tensor(const Lines& lines) {
+  std::string tensor;
+  for (const std::string& line : lines) {
+    const std::string_view other = tensor_of(line);
+    if (other.empty() || (!tensor.empty() && tensor != other)) return {};
+    tensor = other;
+  }
+  return tensor;
 }
 
 /// "rank 1 SINGULAR a; ranks 0, 2 PLURAL b".
@@ -168,6 +182,7 @@ StallInspector::Finding StallInspector::explain_conflict(const Topic& topic) con
   return {{topic},
           Error{.code = ErrorCode::kMismatch,
                 .verb = "agree",
+                .bucket = common_tensor(std::views::keys(ranks_by_line)),
                 .what = "ranks disagree: " + quote(ranks_by_line, "submits", "submit")}};
 }
 
@@ -259,7 +274,10 @@ StallInspector::Finding StallInspector::explain(const Suspicion& suspicion) cons
           : "ranks wait for different tensors: " + quote(ranks_by_text, "waits for", "wait for") +
                 "; every thread that uses Kolo on these ranks is waiting";
   return {{rejected.begin(), rejected.end()},
-          Error{.code = ErrorCode::kMismatch, .verb = "agree", .what = what + ranks_left_out()}};
+          Error{.code = ErrorCode::kMismatch,
+                .verb = "agree",
+                .bucket = common_tensor(std::views::keys(ranks_by_text)),
+                .what = what + ranks_left_out()}};
 }
 
 // --- Stalls -------------------------------------------------------------------------------------
@@ -375,8 +393,10 @@ std::optional<StallInspector::Finding> StallInspector::follow_stalls(TimePoint n
   if (!late.empty()) {
     for (const Topic& topic : late) stalls_.erase(topic);
     const double seconds = std::chrono::duration<double>(limits_.stall_after).count();
+    const auto text = [this](const Topic& topic) { return text_of(topic); };
     return Finding{late, Error{.code = ErrorCode::kStall,
                                .verb = "agree",
+                               .bucket = common_tensor(late | std::views::transform(text)),
                                .what = fmt::format("no progress for {:.3g} s: {}", seconds,
                                                    describe_stalls(late))}};
   }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/base/text.h"
 #include "runtime/join/stand_in.h"
 
 namespace kolo {
@@ -70,6 +71,7 @@ void Joining::decline(const Topic& topic, std::string_view text, std::string_vie
   coordinator_.decline(topic, {.code = ErrorCode::kMismatch,
                                .rank = rank_,
                                .verb = "join",
+                               .bucket = std::string(tensor_of(text)),
                                .what = fmt::format("rank {} has joined and takes no part in {}: {}",
                                                    rank_, text, why)});
 }

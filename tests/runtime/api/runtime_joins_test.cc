@@ -80,8 +80,9 @@ TEST(RuntimeJoin, WhatNeedsDataOfARankThatHasJoinedIsAnErrorOnAllOthers) {
     all_reduce_works(runtime, "x");
   });
   EXPECT_THAT(errors.all(),
-              Each(AllOf(HasSubstr("mismatch"), HasSubstr("rank 2 has joined and takes no part in "
-                                                          "'all': all_gather float32 [1] each"))));
+              Each(AllOf(HasSubstr("mismatch"),
+                         HasSubstr("join of 'all': rank 2 has joined and takes no part in "
+                                   "'all': all_gather float32 [1] each"))));
 }
 
 // The rank that has joined goes on waiting with the next call, and may call nothing else.
