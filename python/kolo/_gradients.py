@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
-from ctypes import addressof, byref, c_char, c_double, c_size_t, c_uint32, c_void_p, string_at
+from ctypes import addressof, byref, c_char, c_double, c_int, c_size_t, c_uint32, c_void_p, string_at
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from . import _c, _dtypes
@@ -77,6 +77,7 @@ class GradientSet:
         self._index = {each: index for index, each in enumerate(self.names)}
         self._user_memory = [memory for _, memory in specs.values()]
         self._shapes = [tuple(gradient.shape) for gradient, _ in specs.values()]
+        self._taken = (c_size_t * len(specs))()
         self._is_open = False  # Between a mark and the end of its iteration.
 
     # --- memory ------------------------------------------------------------------------------------
@@ -148,10 +149,33 @@ class GradientSet:
         wait(step, timeout, self._group._handle.operation_timeout_ms, lambda: self.name)
         self._is_open = False
 
-    def wait_one(self, which: int | str) -> None:
+    def wait_one(self, which: int | str, timeout: float | None = None) -> None:
         """Waits until one gradient has the combined value, for an update layer by layer. Mark all gradients first,
-        and end the iteration by `wait`; until then only read the array. See the option `priority`."""
-        self._call(library().kolo_gradients_wait_one, self._at(which))
+        and end the iteration by `wait`; until then only read the array. See the option `priority`.
+
+        `timeout` and errors: as those of `wait`.
+        """
+        index = self._at(which)
+        step = stepper(library().kolo_gradients_wait_one, self._pointer, index)
+        subject = f"{self.names[index]} of {self.name}"
+        wait(step, timeout, self._group._handle.operation_timeout_ms, lambda: subject)
+
+    def fileno(self) -> int:
+        """A descriptor for `select` and event loops, readable while `take_combined` has something to return, and once
+        the set has failed; perhaps also without cause. It belongs to the set; only poll it."""
+        descriptor = c_int()
+        check(library().kolo_gradients_event(self._pointer, byref(descriptor)))
+        return descriptor.value
+
+    def take_combined(self) -> list[int]:
+        """The indices of the gradients that have got the combined value since the last call in this iteration. Never
+        blocks. End the iteration by `wait`, in the same thread; until then only read the arrays.
+
+        Errors: that of a set which has failed.
+        """
+        count = c_size_t()
+        check(library().kolo_gradients_take_combined(self._pointer, self._taken, byref(count)))
+        return self._taken[: count.value]
 
     def wait_on(self, stream: int) -> None:
         """For device memory: waits until all work is enqueued, and lets `stream` wait for the values."""

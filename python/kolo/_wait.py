@@ -49,13 +49,13 @@ def wait(step: Step, limit: float | None, default_ms: int, subject: Callable[[],
             raise DeadlineError(f"{subject()}: {what}", verb="complete", tensor=subject(), what=what)
 
 
-def stepper(function: Callable[..., int], handle: Any) -> Step:
-    """The step of a wait in the C interface: `function(handle, timeout_ms, &done)`."""
+def stepper(function: Callable[..., int], *arguments: Any) -> Step:
+    """The step of a wait in the C interface: `function(*arguments, timeout_ms, &done)`."""
     done = c_int()
     reference = byref(done)
 
     def step(timeout_ms: int) -> bool:
-        check(function(handle, timeout_ms, reference))
+        check(function(*arguments, timeout_ms, reference))
         return bool(done.value)
 
     return step

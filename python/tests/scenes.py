@@ -236,8 +236,10 @@ def gradients(job):
                 held.absent("bias")
             else:
                 held.ready(1)
-            held.wait_one("weight")
+            held.wait_one("weight", 60)
+            assert 0 in held.take_combined()
             held.wait()
+            assert held.take_combined() == []
             ranks = np.arange(job.size)
             weights = 2 * ranks + 1 if "divisor" in options else np.ones(job.size)
             divisor = 1 if options.get("op") == "sum" else weights.sum()
@@ -377,6 +379,7 @@ def mismatch(job):
             getattr(job, collective)(np.ones(count), name="gradient 7")
         except kolo.MismatchError as error:
             assert "'gradient 7'" in error.what and "rank 1" in error.what and error.verb == "agree", vars(error)
+            assert error.tensor == "gradient 7", vars(error)
             assert error.exit_status == 76 and error.status == kolo.Status.MISMATCH
         else:
             raise AssertionError("no mismatch")

@@ -82,6 +82,18 @@ void GradientSet::wait(std::size_t index) {
   if (!group_->wait_for(index, owner_->options().operation_timeout, &owner_->driver())) fail_late();
 }
 
+bool GradientSet::wait_for(std::size_t index, std::chrono::milliseconds limit) {
+  owner_->check_free();
+  return group_->wait_for(index, std::max(limit, std::chrono::milliseconds(1)), &owner_->driver());
+}
+
+int GradientSet::event() { return group_->iterations().event(); }
+
+std::vector<std::size_t> GradientSet::take_combined() {
+  owner_->check_free();
+  return group_->take_combined();
+}
+
 void GradientSet::fail_late() const {
   const auto timeout = owner_->options().operation_timeout;
   throw KoloError({.code = ErrorCode::kTimeout,

@@ -100,6 +100,24 @@ class GradientSet {
   /// Errors: as `wait()`; UsageError also for a wrong index.
   void wait(std::size_t index);
 
+  /// The same for at most `limit`. Returns false if the gradient has no combined value then.
+  bool wait_for(std::size_t index, std::chrono::milliseconds limit);
+
+  /// A descriptor for poll, epoll or an event loop, which is readable while gradients of this
+  /// iteration have the combined value that `take_combined` has not returned, and from a failure of
+  /// the set on. It may also be readable without cause. It lives as long as the set; only poll it.
+  ///
+  /// From the first call on, a program that has marked all gradients counts as one that waits for
+  /// them: a stall is an error after the option `stall_abort`.
+  ///
+  /// Errors: KoloError(kResources) without a descriptor left.
+  int event();
+
+  /// The gradients of this iteration that have got the combined value since the last call, some of
+  /// them perhaps before others are marked. Until `wait` ends the iteration their memory may be
+  /// read, not written. Never blocks. Threads: as `wait`. Errors: that of a set which has failed.
+  std::vector<std::size_t> take_combined();
+
   /// The plan in force. With compression "auto" it may change once, after the 20th iteration.
   PlanSummary plan() const;
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <span>
 #include <string>
@@ -64,6 +65,22 @@ kolo_status on_set(kolo_gradients* set, const Function& function) noexcept {
   return guarded([&] {
     check_given(set, "set");
     function(set->set);
+  });
+}
+
+/// Waits for one gradient, by its index, or without one for all.
+template <typename... Index>
+kolo_status wait_on_set(kolo_gradients* set, int64_t timeout_ms, int* done,
+                        Index... index) noexcept {
+  return on_set(set, [&](kolo::GradientSet& of) {
+    bool is_done = true;
+    if (done != nullptr) *done = 0;
+    if (timeout_ms < 0) {
+      of.wait(index...);
+    } else {
+      is_done = of.wait_for(index..., std::chrono::milliseconds(timeout_ms));
+    }
+    if (done != nullptr) *done = is_done ? 1 : 0;
   });
 }
 
@@ -159,20 +176,31 @@ kolo_status kolo_gradients_set_samples(kolo_gradients* set, double samples) {
 }
 
 kolo_status kolo_gradients_wait(kolo_gradients* set, int64_t timeout_ms, int* done) {
+  return wait_on_set(set, timeout_ms, done);
+}
+
+kolo_status kolo_gradients_wait_one(kolo_gradients* set, size_t index, int64_t timeout_ms,
+                                    int* done) {
+  return wait_on_set(set, timeout_ms, done, index);
+}
+
+kolo_status kolo_gradients_event(kolo_gradients* set, int* descriptor) {
   return on_set(set, [&](kolo::GradientSet& of) {
-    bool is_done = true;
-    if (done != nullptr) *done = 0;
-    if (timeout_ms < 0) {
-      of.wait();
-    } else {
-      is_done = of.wait_for(std::chrono::milliseconds(timeout_ms));
-    }
-    if (done != nullptr) *done = is_done ? 1 : 0;
+    check_given(descriptor, "descriptor");
+    *descriptor = of.event();
   });
 }
 
-kolo_status kolo_gradients_wait_one(kolo_gradients* set, size_t index) {
-  return on_set(set, [&](kolo::GradientSet& of) { of.wait(index); });
+kolo_status kolo_gradients_take_combined(kolo_gradients* set, size_t* indices,
+                                         size_t* num_indices) {
+  return on_set(set, [&](kolo::GradientSet& of) {
+    check_given(indices, "indices");
+    check_given(num_indices, "num_indices");
+    *num_indices = 0;
+    const std::vector<size_t> taken = of.take_combined();
+    std::ranges::copy(taken, indices);
+    *num_indices = taken.size();
+  });
 }
 
 kolo_status kolo_gradients_wait_on(kolo_gradients* set, void* stream) {

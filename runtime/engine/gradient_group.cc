@@ -174,6 +174,14 @@ bool GradientGroup::wait_for(std::size_t gradient, std::chrono::milliseconds tim
   return true;
 }
 
+std::vector<std::size_t> GradientGroup::take_combined() {
+  std::vector<std::size_t> gradients = iterations_.take_combined();
+  if (divisor_) {
+    for (const std::size_t gradient : gradients) divisor_->divide(gradient);
+  }
+  return gradients;
+}
+
 void GradientGroup::set_samples(double samples) {
   check(divisor_.has_value(), "set_samples() is for sets whose divisor is samples");
   divisor_->set_samples(samples);

@@ -120,6 +120,7 @@ class GradientGroup final : public BucketOwner {
   std::vector<BucketId> buckets_rejected_with(BucketId id) const override;
   /// Those that wait for its registration or for its gradients.
   int waiters() const override { return iterations_.waiters() + registration_.waiters(); }
+  bool is_watched() const override { return iterations_.is_watched(); }
 
   // --- The user's threads ---------------------------------------------------------------------
 
@@ -138,6 +139,8 @@ class GradientGroup final : public BucketOwner {
   /// See `GradientIterations::wait_for`, with the errors of `GradientSet::wait`; then divides this
   /// gradient by its weight.
   bool wait_for(std::size_t gradient, std::chrono::milliseconds timeout, Driver* driver = nullptr);
+  /// See `GradientSet::take_combined`.
+  std::vector<std::size_t> take_combined();
   /// As `GradientSet::set_samples`, with its errors.
   void set_samples(double samples);
   const BufferView& view(std::size_t index) const { return views_[index]; }

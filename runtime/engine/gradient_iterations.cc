@@ -6,6 +6,7 @@
 
 #include "comm/base/check.h"
 #include "comm/base/text.h"
+#include "comm/transport/doorbell.h"
 #include "runtime/engine/caught.h"
 #include "runtime/plan/compression_choice.h"
 #include "runtime/wait/waiting.h"
@@ -20,6 +21,7 @@ GradientIterations::GradientIterations(const std::string& name,
       size_(size),
       compressed_(compressed),
       events_(events),
+      taken_(size),
       calls_(gradients.size()),
       marked_(gradients.size()) {}
 
@@ -72,12 +74,13 @@ std::optional<GradientIterations::ReadyBucket> GradientIterations::count(std::si
   marked_[gradient] = true;
   if (mark_order_ && gradient < size_) mark_order_->mark(gradient);
   const bool is_last = ++marks_ == gradients_.size();
+  if (is_last && event_) step_times_.begin_wait();
   const auto bucket = readiness_->mark(gradient);
   if (!bucket) return std::nullopt;
   return ReadyBucket{
       .index = *bucket < dense_ ? *bucket : CompressedSet::kFirst + (*bucket - dense_),
       .is_last = is_last,
-      .expects_wait = is_last && prompt_waits_.expected()};
+      .expects_wait = is_last && !event_ && prompt_waits_.expected()};
 }
 
 std::optional<GradientIterations::ReadyBucket> GradientIterations::mark(std::size_t gradient,
@@ -167,6 +170,28 @@ bool GradientIterations::wait_for(std::size_t gradient, std::chrono::millisecond
   return true;
 }
 
+int GradientIterations::event() {
+  const MutexLock lock(mutex_);
+  if (!event_) {
+    event_ = make_event_fd();
+    if (error_ || finished_ > 0) raise_event(event_.get());  // Perhaps there is nothing to take.
+  }
+  return event_.get();
+}
+
+std::vector<std::size_t> GradientIterations::take_combined() {
+  const MutexLock lock(mutex_);
+  if (error_) throw KoloError(*error_);
+  if (event_) drain_event(event_.get());
+  std::vector<std::size_t> gradients;
+  for (std::size_t i = 0; i < size_; ++i) {
+    if (taken_[i] || !is_combined(i)) continue;
+    taken_[i] = true;
+    gradients.push_back(i);
+  }
+  return gradients;
+}
+
 bool GradientIterations::is_combined(std::size_t gradient) const {
   const auto is_over = [&](std::size_t member) KOLO_REQUIRES(mutex_) {
     return ends_[readiness_->bucket_of(member)] >= begun_;
@@ -181,6 +206,11 @@ void GradientIterations::begin_waiting(TimePoint now) {
   }
   prompt_waits_.waits(now);
   step_times_.begin_wait();
+}
+
+bool GradientIterations::is_watched() const {
+  const MutexLock lock(mutex_);
+  return event_ && marks_ == gradients_.size();
 }
 
 bool GradientIterations::all_enqueued() const {
@@ -285,6 +315,8 @@ void GradientIterations::begin_next() {
   // Until now they are those of the iteration that is over.
   if (spans_.size() != dense_) spans_.assign(dense_, {});
   ++begun_;
+  taken_.assign(size_, false);
+  if (event_ && !error_) drain_event(event_.get());
   ended_ = target_;
   target_ += dense_ + compressed_.size() + (ends_with_vote_ ? 1 : 0);
 }
@@ -321,6 +353,7 @@ bool GradientIterations::bucket_finished(std::size_t index) {
     const std::size_t bucket =
         index >= CompressedSet::kFirst ? dense_ + (index - CompressedSet::kFirst) : index;
     ++ends_[bucket];
+    if (event_) raise_event(event_.get());
     if (awaited_ && is_combined(*awaited_)) {
       awaited_is_over_.store(true, std::memory_order_release);
       is_due = true;
@@ -336,6 +369,7 @@ void GradientIterations::fail(const Error& error) noexcept {
     const MutexLock lock(mutex_);
     if (!error_) error_ = copied(error);
     has_failed_.store(true, std::memory_order_release);
+    if (event_) raise_event(event_.get());
   }
   changed_.notify_all();
 }

@@ -11,6 +11,7 @@
 
 #include "comm/base/clock.h"
 #include "comm/base/mutex.h"
+#include "comm/base/unique_handle.h"
 #include "fusion/mark_order.h"
 #include "fusion/readiness.h"
 #include "runtime/engine/compressed_set.h"
@@ -67,6 +68,10 @@ class GradientIterations {
   /// See `GradientSet::wait` of one gradient: waits for it and for the weights, if there are any.
   bool wait_for(std::size_t gradient, std::chrono::milliseconds timeout, Driver* driver = nullptr)
       KOLO_EXCLUDES(mutex_);
+  /// See `GradientSet::event`.
+  int event() KOLO_EXCLUDES(mutex_);
+  /// See `GradientSet::take_combined`, without the division by weights.
+  std::vector<std::size_t> take_combined() KOLO_EXCLUDES(mutex_);
   /// Whether `wait` on a stream would return at once.
   bool all_enqueued() const KOLO_EXCLUDES(mutex_);
 
@@ -78,6 +83,8 @@ class GradientIterations {
   bool failed() const { return has_failed_.load(std::memory_order_acquire); }
   /// Threads that wait.
   int waiters() const { return waiters_; }
+  /// Whether all gradients are marked and the program waits for them through `event`.
+  bool is_watched() const KOLO_EXCLUDES(mutex_);
 
   // --- The engine's thread --------------------------------------------------------------------
 
@@ -143,6 +150,8 @@ class GradientIterations {
   std::size_t begun_ KOLO_GUARDED_BY(mutex_) = 0;               // iterations
   std::vector<std::size_t> ends_ KOLO_GUARDED_BY(mutex_);       // of them, by bucket as above
   std::optional<std::size_t> awaited_ KOLO_GUARDED_BY(mutex_);  // gradient, by `wait_for`
+  FileDescriptor event_ KOLO_GUARDED_BY(mutex_);                // none until somebody asks for it
+  std::vector<bool> taken_ KOLO_GUARDED_BY(mutex_);             // in this iteration, by gradient
   std::size_t dense_ KOLO_GUARDED_BY(mutex_) = 0;               // buckets
   std::vector<Timeline::Span> spans_ KOLO_GUARDED_BY(mutex_);   // of dense ones, this iteration
   std::vector<MarkCall> calls_ KOLO_GUARDED_BY(mutex_);         // in this iteration, by gradient

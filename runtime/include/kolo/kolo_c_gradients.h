@@ -67,9 +67,18 @@ kolo_status kolo_gradients_set_samples(kolo_gradients* set, double samples);
 /* Waits for at most `timeout_ms` (negative: `operation_timeout`, after which it is an error) until
  * every gradient has the combined value, and writes whether the iteration is over. */
 kolo_status kolo_gradients_wait(kolo_gradients* set, int64_t timeout_ms, int* done);
-/* Waits until one gradient has the combined value, for an update layer by layer. Mark all gradients
- * first, and end the iteration by `kolo_gradients_wait`; until then only read the memory. */
-kolo_status kolo_gradients_wait_one(kolo_gradients* set, size_t index);
+/* The same for one gradient, for an update layer by layer. Mark all gradients first, and end the
+ * iteration by `kolo_gradients_wait`; until then only read the memory. */
+kolo_status kolo_gradients_wait_one(kolo_gradients* set, size_t index, int64_t timeout_ms,
+                                    int* done);
+/* A descriptor that is readable while gradients have combined values which
+ * `kolo_gradients_take_combined` has not returned, and once the set has failed; perhaps also
+ * without cause. It belongs to the set; only poll it. */
+kolo_status kolo_gradients_event(kolo_gradients* set, int* descriptor);
+/* Writes the indices of the gradients that have got the combined value since the last call in this
+ * iteration, and their number, to an array with room for all. Never blocks. End the iteration by
+ * `kolo_gradients_wait`, in the same thread; until then only read the memory. */
+kolo_status kolo_gradients_take_combined(kolo_gradients* set, size_t* indices, size_t* num_indices);
 /* For device memory: waits until all work is enqueued, and lets `stream` wait for the values. */
 kolo_status kolo_gradients_wait_on(kolo_gradients* set, void* stream);
 

@@ -87,6 +87,50 @@ TEST(RuntimeTickets, AStallEndsAWaitThroughADescriptor) {
   EXPECT_THAT(error, AllOf(HasSubstr("stall"), HasSubstr("'x'"), HasSubstr("rank 1")));
 }
 
+TEST(RuntimeTickets, AStallEndsAWaitThroughTheDescriptorOfASet) {
+  Options options = test_options();
+  options.stall_abort = milliseconds(200);
+  std::string error;
+  std::atomic<bool> is_over{false};
+  RuntimeJob(2, options).run([&](Runtime& runtime) {
+    auto set = runtime.register_gradients("set", {{.name = "a", .shape = {10}}});
+    if (runtime.rank() == 0) {
+      const int event = set.event();
+      set.ready(0);
+      require(is_readable(event, milliseconds(60'000)), "no end");
+      error = error_of([&] { set.take_combined(); });
+      is_over = true;
+    } else {
+      while (!is_over) std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
+  EXPECT_THAT(error, AllOf(HasSubstr("stall"), HasSubstr("'set'"), HasSubstr("rank 1")));
+}
+
+TEST(RuntimeTickets, OneGradientIsWaitedForPieceByPiece) {
+  std::atomic<bool> has_looked{false};
+  RuntimeJob(2, test_options()).run([&](Runtime& runtime) {
+    auto set = runtime.register_gradients("set", {{.name = "a", .shape = {1}}});
+    const auto value = static_cast<float*>(set.view(0).data);
+    *value = static_cast<float>(runtime.rank());
+    if (runtime.rank() == 0) {
+      const int event = set.event();
+      set.ready(0);
+      require(!set.wait_for(0, milliseconds(0)), "a gradient that is there too early");
+      has_looked = true;
+      require(is_readable(event, milliseconds(60'000)), "the event");
+      require(set.take_combined() == std::vector<std::size_t>{0}, "what is there");
+    } else {
+      while (!has_looked) std::this_thread::yield();
+      set.ready(0);
+    }
+    while (!set.wait_for(0, milliseconds(20))) {
+    }
+    require(*value == 0.5F, "the average");
+    set.wait();
+  });
+}
+
 TEST(RuntimeTickets, AnIterationIsWaitedForPieceByPiece) {
   std::atomic<int> iterations{0};
   RuntimeJob(2, test_options()).run([&](Runtime& runtime) {

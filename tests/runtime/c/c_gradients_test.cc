@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -43,7 +44,9 @@ TEST(CGradients, AreAveragedWhereverTheyLive) {
       static_cast<float*>(arena.data)[999] = 10 * me;
       ok(kolo_gradients_ready(set, 0));
       ok(kolo_gradients_ready(set, 1));
-      ok(kolo_gradients_wait_one(set, 1));
+      int is_there = 0;
+      while (is_there == 0) ok(kolo_gradients_wait_one(set, 1, 50, &is_there));
+      ok(kolo_gradients_wait_one(set, 1, -1, nullptr));
       require(static_cast<float*>(arena.data)[999] == 5, "one average");
       int done = 0;
       while (done == 0) ok(kolo_gradients_wait(set, 50, &done));
@@ -55,6 +58,34 @@ TEST(CGradients, AreAveragedWhereverTheyLive) {
     require(static_cast<float*>(arena.data)[999] == 0, "an absent gradient");
     require(nlohmann::json::parse(kolo_gradients_plan(set)).at("gradients") == 2, "the plan");
     require(nlohmann::json::parse(kolo_gradients_statistics(set)).at("too_large") == 0, "counts");
+    kolo_gradients_release(set);
+  });
+}
+
+TEST(CGradients, TellThroughADescriptorWhichAreCombined) {
+  run_job(2, [](kolo_runtime* runtime) {
+    kolo_group* const world = kolo_world(runtime);
+    const std::size_t shape[] = {3};
+    const kolo_gradient gradients[] = {gradient("a", shape, nullptr),
+                                       gradient("b", shape, nullptr)};
+    kolo_gradients* set = nullptr;
+    ok(kolo_register_gradients(world, "model", gradients, 2, nullptr, &set));
+    pollfd poll{.fd = -1, .events = POLLIN, .revents = 0};
+    ok(kolo_gradients_event(set, &poll.fd));
+    require(::poll(&poll, 1, 0) == 0, "nothing is combined");
+    for (int step = 0; step < 3; ++step) {
+      ok(kolo_gradients_ready(set, 1));
+      ok(kolo_gradients_ready(set, 0));
+      std::vector<std::size_t> combined;
+      while (combined.size() < 2) {
+        require(::poll(&poll, 1, 60'000) == 1, "no event");
+        std::size_t taken[2], count = 0;
+        ok(kolo_gradients_take_combined(set, taken, &count));
+        combined.insert(combined.end(), taken, taken + count);
+      }
+      EXPECT_THAT(combined, testing::UnorderedElementsAre(0, 1));
+      ok(kolo_gradients_wait(set, -1, nullptr));
+    }
     kolo_gradients_release(set);
   });
 }

@@ -1,7 +1,8 @@
-// Waits for single gradients of a set.
+// Waits for single gradients of a set, in a call and through a descriptor.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <chrono>
@@ -23,7 +24,9 @@ namespace {
 using std::chrono::milliseconds;
 using test::EngineJob;
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 
 constexpr std::size_t kWaited = 6;  // Gradients.
@@ -32,7 +35,8 @@ constexpr milliseconds kAtOnce{1}, kWithoutEnd{0};
 /// Two gradients share a bucket: 0 and 1, 2 and 3, 4 and 5.
 class WaitedSet {
  public:
-  explicit WaitedSet(const std::vector<int>& nodes, std::uint64_t seed = 1)
+  explicit WaitedSet(const std::vector<int>& nodes, std::uint64_t seed = 1,
+                     const GradientOptions& options = {.op = ReduceOp::kSum})
       : job_(ProcessGrid::with_node_sizes(nodes),
              {.fusion_bytes = 2 * 64 * sizeof(float), .bucket_order = "registered"}, seed) {
     for (int rank = 0; rank < job_.world_size(); ++rank) {
@@ -40,8 +44,7 @@ class WaitedSet {
       for (std::size_t g = 0; g < kWaited; ++g) {
         specs.push_back({.name = "g" + std::to_string(g), .shape = {kElements}});
       }
-      groups_.push_back(
-          std::make_shared<GradientGroup>("model", specs, GradientOptions{.op = ReduceOp::kSum}));
+      groups_.push_back(std::make_shared<GradientGroup>("model", specs, options));
       job_.engine(rank).submit(groups_.back());
     }
     job_.run_until_registered(groups_);
@@ -139,6 +142,89 @@ TEST(GradientWaits, GetTheErrorOfTheSet) {
   EXPECT_THAT(text, HasSubstr("rank 1 went away"));
   EXPECT_THAT(error_text([&] { set.group(0).wait_for(0, kAtOnce); }),
               HasSubstr("rank 1 went away"));
+}
+
+bool is_raised(GradientGroup& group) {
+  pollfd poll{.fd = group.iterations().event(), .events = POLLIN, .revents = 0};
+  return ::poll(&poll, 1, 0) == 1;
+}
+
+TEST(GradientEvents, TellOfEachBucketThatIsOver) {
+  for (const std::vector<int>& nodes : {std::vector<int>{2}, {1, 1}}) {
+    SCOPED_TRACE(test::shape_text(nodes));
+    WaitedSet set(nodes);
+    GradientGroup& group = set.group(0);
+    for (int iteration = 1; iteration <= 3; ++iteration) {
+      const auto value = static_cast<float>(iteration);
+      for (const std::size_t g : {3U, 2U, 1U}) set.mark(0, g, value);
+      set.job().poll(1000);
+      EXPECT_FALSE(is_raised(group)) << "nothing is over";
+      for (const std::size_t g : {2U, 3U}) set.mark(1, g, value);
+      set.job().poll(1000);
+      EXPECT_TRUE(is_raised(group));
+      EXPECT_THAT(group.take_combined(), ElementsAre(2, 3)) << "others are not even marked";
+      EXPECT_EQ(set.value(0, 2), 2 * value);
+      EXPECT_FALSE(is_raised(group));
+      EXPECT_THAT(group.take_combined(), IsEmpty());
+      EXPECT_FALSE(group.is_watched()) << "this rank still computes";
+
+      for (const std::size_t g : {5U, 4U, 0U}) set.mark(0, g, value);
+      EXPECT_TRUE(group.is_watched());
+      for (const std::size_t g : {5U, 4U, 1U, 0U}) set.mark(1, g, value);
+      set.job().run_until_idle();
+      EXPECT_TRUE(is_raised(group));
+      // What has not been taken is forgotten with its iteration.
+      if (iteration != 2) {
+        EXPECT_THAT(group.take_combined(), ElementsAre(0, 1, 4, 5));
+      }
+      EXPECT_TRUE(group.wait(kAtOnce));
+      EXPECT_FALSE(is_raised(group) || group.is_watched());
+      EXPECT_THAT(group.take_combined(), IsEmpty());
+      EXPECT_TRUE(set.group(1).wait(kAtOnce));
+    }
+  }
+}
+
+TEST(GradientEvents, AreRaisedWhenTheyComeLate) {
+  WaitedSet set({2});
+  for (const int rank : {0, 1}) {
+    for (std::size_t g = 0; g < kWaited; ++g) set.mark(rank, g, 1);
+  }
+  set.job().run_until_idle();
+  EXPECT_TRUE(is_raised(set.group(0)));
+  EXPECT_THAT(set.group(0).take_combined(), ElementsAre(0, 1, 2, 3, 4, 5));
+}
+
+// The weights by which gradients are divided are over after the last gradient is marked.
+TEST(GradientEvents, TellOfGradientsThatAreDivided) {
+  WaitedSet set({2}, 1, {.op = ReduceOp::kAverage, .divisor = Divisor::kContributingRanks});
+  ASSERT_FALSE(is_raised(set.group(0)));
+  for (std::size_t g = kWaited; g-- > 0;) set.mark(0, g, 3);
+  for (const std::size_t g : {5U, 4U, 3U}) set.mark(1, g, 5);
+  set.job().poll(1000);
+  EXPECT_THAT(set.group(0).take_combined(), IsEmpty());
+  for (const std::size_t g : {2U, 1U, 0U}) {
+    for (const auto& ready : {set.group(1).mark_absent(g), set.group(1).mark_weights()}) {
+      if (ready) set.job().engine(1).submit(set.group(1), ready->index);
+    }
+  }
+  set.job().run_until_idle();
+  EXPECT_THAT(set.group(0).take_combined(), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_EQ(set.value(0, 3), 4);
+  EXPECT_EQ(set.value(0, 2), 3) << "rank 1 has none";
+  EXPECT_TRUE(set.group(0).wait(kAtOnce));
+  EXPECT_EQ(set.value(0, 2), 3) << "divided once";
+}
+
+TEST(GradientEvents, StayRaisedOnceTheSetHasFailed) {
+  WaitedSet set({1, 1});
+  EXPECT_FALSE(is_raised(set.group(0)));
+  set.group(0).fail({.code = ErrorCode::kPeerLost, .what = "rank 1 went away"});
+  set.group(1).fail({.code = ErrorCode::kPeerLost, .what = "rank 0 went away"});
+  for (const int rank : {0, 1, 0}) {
+    EXPECT_TRUE(is_raised(set.group(rank)));
+    EXPECT_THAT(error_text([&] { set.group(rank).take_combined(); }), HasSubstr("went away"));
+  }
 }
 
 /// Two gradients on three nodes, in buckets that need agreement, whose bits depend on the order of

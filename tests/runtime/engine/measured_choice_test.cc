@@ -203,6 +203,14 @@ TEST_P(MeasuredChoice, StepsThatMostlyComputeStayDense) {
   EXPECT_THAT(job.decision().reason, HasSubstr("with top-k"));
 }
 
+// The program waits for an event from its last mark on, so that it has nothing else to do.
+TEST(MeasuredTimes, AnEventCountsAsAWaitSinceTheLastMark) {
+  MeasuredJob job({1, 1}, kRules, 7);
+  for (int rank = 0; rank < job.ranks(); ++rank) job.group(rank).iterations().event();
+  for (std::size_t i = 0; i < kMeasuredIterations; ++i) job.step(kMostlyComputing);
+  EXPECT_THAT(job.decision().reason, HasSubstr("120.00 s, 120.00 s of it waiting"));
+}
+
 // Who names what was chosen, gets the same bits, and may go on from its checkpoint.
 TEST_P(MeasuredChoice, TheDecisionCanBeNamed) {
   MeasuredJob chosen(GetParam(), "auto(0.05,dgc)", 1);
