@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from ctypes import byref, c_int32, c_void_p
 from types import TracebackType
 from typing import Any, Mapping, Sequence
@@ -47,6 +48,7 @@ class Group(Collectives, Messages):
         ranks = (c_int32 * self.size)()
         lib.kolo_group_ranks(pointer, ranks)
         self.ranks_of_job = tuple(ranks)
+        self._made = itertools.count()
 
     # --- groups of this group ----------------------------------------------------------------------
 
@@ -151,6 +153,10 @@ class Group(Collectives, Messages):
     def close(self) -> None:
         """Waits until all members close the group. Collective; later calls fail."""
         self._call(library().kolo_group_close)
+
+    def _new_name(self, kind: str) -> str:
+        """A name that no former call gave; equal on ranks that make these calls in the same order."""
+        return f"{kind} {next(self._made)}"
 
     def _call(self, function: Any, *arguments: Any) -> None:
         """A call that blocks and has no ticket."""

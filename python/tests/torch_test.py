@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Jobs of torch over the backend `kolo`: the scenes of torch_scenes.py.
+"""Jobs of torch over the backend `kolo`: the scenes of torch_scenes.py and torch_training_scenes.py.
 
     torch_test.py LIBRARY [mpi=1 ucx=1]
 """
@@ -18,14 +18,25 @@ sys.argv.insert(1, sys.executable)
 sys.path.insert(0, str(support.ROOT / "tests" / "integration"))
 import job  # noqa: E402
 
-SCENES = str(pathlib.Path(__file__).resolve().parent / "torch_scenes.py")
+FOLDER = pathlib.Path(__file__).resolve().parent
 
 
-class Scenes(unittest.TestCase):
+class Job(unittest.TestCase):
+    scenes = ""
+
     def check(self, scene, nodes=(2,), statuses=None, **settings):
-        outcome = job.run(["-B", SCENES, scene], list(nodes), library=LIBRARY, calibrate="off", **settings)
+        command = ["-B", str(FOLDER / self.scenes), scene]
+        outcome = job.run(command, list(nodes), library=LIBRARY, calibrate="off", **settings)
         self.assertEqual(outcome.statuses, statuses or [0] * sum(nodes), outcome)
         return outcome
+
+    def check_lost(self):
+        outcome = self.check("lost", nodes=[3], statuses=[0, 9, 0])
+        self.assertEqual(len(outcome.find("(lost rank 1)")), 2, outcome)
+
+
+class Backend(Job):
+    scenes = "torch_scenes.py"
 
     def test_reductions(self):
         self.check("reductions", nodes=[3])
@@ -57,8 +68,30 @@ class Scenes(unittest.TestCase):
         self.check("deadline")
 
     def test_a_lost_rank(self):
-        outcome = self.check("lost", nodes=[3], statuses=[0, 9, 0])
-        self.assertEqual(len(outcome.find("(lost rank 1)")), 2, outcome)
+        self.check_lost()
+
+
+class Training(Job):
+    scenes = "torch_training_scenes.py"
+
+    def test_the_optimizer(self):
+        self.check("optimizer,accumulation")
+
+    def test_branches(self):
+        self.check("branches", nodes=[3])
+
+    def test_top_k(self):
+        self.check("top_k,checkpoint")
+
+    @job.needs_ucx
+    def test_top_k_on_two_nodes(self):
+        self.check("top_k", nodes=[1, 1])
+
+    def test_misuse(self):
+        self.check("misuse", mismatch_after=200)
+
+    def test_a_lost_rank(self):
+        self.check_lost()
 
 
 if __name__ == "__main__":

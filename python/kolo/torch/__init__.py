@@ -11,9 +11,20 @@ from __future__ import annotations
 import torch.distributed
 
 from ._creation import create
-from ._hooks import bf16_hook, fp16_hook
+from ._hooks import bf16_hook, fp16_hook, topk_hook
+from ._optimizer import DistributedOptimizer
+from ._parameters import broadcast_parameters
+from ._top_k import TopKState
 
-__all__ = ["bf16_hook", "fp16_hook", "register"]
+__all__ = [
+    "DistributedOptimizer",
+    "TopKState",
+    "bf16_hook",
+    "broadcast_parameters",
+    "fp16_hook",
+    "register",
+    "topk_hook",
+]
 
 
 def register() -> None:

@@ -8,41 +8,84 @@ import os
 import select
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import torch
 
 if TYPE_CHECKING:
     from ._work import KoloWork
 
+Step = Callable[[], Optional[int]]
+"""Does what is due, without blocking. Returns a descriptor that is readable when there is more; None at the end."""
+
+
+class Promise:
+    """A future that a thread of Python completes, with a value or an error."""
+
+    def __init__(self) -> None:
+        self._outcome: torch.futures.Future[Any] = torch.futures.Future()
+        # An error that a callback raises is one for C++ as well, as opposed to `set_exception`.
+        self.future: torch.futures.Future[Any] = self._outcome.then(lambda done: _value_of(done.value()))
+
+    def keep(self, value: Callable[[], Any]) -> None:
+        """Completes the future with what `value` returns or raises. To be called once."""
+        try:
+            outcome = value()
+        except Exception as error:
+            outcome = _Failure(error)
+        self._outcome.set_result(outcome)
+
+
+class _Failure:
+    """An error on its way into a future."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def _value_of(outcome: Any) -> Any:
+    if isinstance(outcome, _Failure):
+        raise outcome.error
+    return outcome
+
 
 class Completions:
-    """Completes futures of works as their tickets get done, in whatever order. The thread starts with the first
-    future and sleeps on descriptors; it ends before the interpreter does."""
+    """Calls steps as their descriptors become readable. The thread starts with the first step and sleeps on
+    descriptors; it ends before the interpreter does."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._new: deque[tuple[KoloWork, torch.futures.Future[Any]]] = deque()
+        self._new: deque[Step] = deque()
         self._thread: threading.Thread | None = None
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._reading, False)
         self._is_over = False
 
-    def future_of(self, work: KoloWork) -> torch.futures.Future[Any]:
-        """A future of what `work` gives."""
-        inner: torch.futures.Future[Any] = torch.futures.Future()
-        # An error that a callback raises is one for C++ as well, as opposed to `set_exception`.
-        future = inner.then(lambda done: _value_of(done.value()))
-        if work.is_completed():
-            inner.set_result(_outcome(work))
-            return future
+    def watch(self, step: Step) -> None:
+        """Has the thread call `step`, again and again until it returns None. It raises nothing."""
         with self._lock:
-            self._new.append((work, inner))
+            self._new.append(step)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="kolo futures", daemon=True)
                 self._thread.start()
         os.write(self._writing, b"x")
-        return future
+
+    def future_of(self, work: KoloWork) -> torch.futures.Future[Any]:
+        """A future of what `work` gives."""
+        promise = Promise()
+
+        def step() -> int | None:
+            pending = next((ticket for ticket in work.tickets if not ticket.done()), None)
+            if pending is not None:
+                return pending.fileno()
+            promise.keep(lambda: work.wait() and work.finish())
+            return None
+
+        if work.is_completed():
+            step()
+        else:
+            self.watch(step)
+        return promise.future
 
     def stop(self) -> None:
         """Ends the thread, whatever it waits for."""
@@ -56,7 +99,7 @@ class Completions:
     def _run(self) -> None:
         poll = select.epoll()
         poll.register(self._reading, select.EPOLLIN)
-        waiting: dict[int, tuple[KoloWork, torch.futures.Future[Any]]] = {}
+        waiting: dict[int, Step] = {}
         while True:
             due = [waiting.pop(descriptor) for descriptor, _ in poll.poll() if descriptor != self._reading]
             if self._is_over:
@@ -68,39 +111,17 @@ class Completions:
             with self._lock:
                 due += self._new
                 self._new.clear()
-            for work, inner in due:
-                pending = next((ticket for ticket in work.tickets if not ticket.done()), None)
-                if pending is None:
-                    inner.set_result(_outcome(work))
+            for step in due:
+                descriptor = step()
+                if descriptor is None:
                     continue
-                # One shot: the descriptor goes with its ticket, and its number may come again.
-                descriptor = pending.fileno()
-                waiting[descriptor] = (work, inner)
+                # One shot: the descriptor goes with its owner, and its number may come again.
+                waiting[descriptor] = step
                 try:
                     poll.register(descriptor, select.EPOLLIN | select.EPOLLONESHOT)
                 except FileExistsError:
                     poll.modify(descriptor, select.EPOLLIN | select.EPOLLONESHOT)
-
-
-class _Failure:
-    """An error on its way into a future."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
-def _outcome(work: KoloWork) -> Any:
-    try:
-        work.wait()
-        return work.finish()
-    except Exception as error:
-        return _Failure(error)
-
-
-def _value_of(outcome: Any) -> Any:
-    if isinstance(outcome, _Failure):
-        raise outcome.error
-    return outcome
+            due.clear()  # No step outlives its end here.
 
 
 @functools.cache

@@ -1,17 +1,20 @@
-"""Communication hooks for DDP: gradients travel in 16 bits.
+"""Communication hooks for DDP: gradients travel in 16 bits, or the largest of them only.
 
     model = DistributedDataParallel(model)
     model.register_comm_hook(None, kolo.torch.bf16_hook)
 
 torch reads the annotations, so these are no strings.
 
-As torch's `bf16_compress_hook`, but sums are in float32: each contribution is rounded once, and the result once.
+Those in 16 bits are as torch's `bf16_compress_hook`, but sums are in float32: each contribution is rounded once, and
+the result once.
 """
 
 from typing import Any, Optional
 
 import torch
 import torch.distributed as dist
+
+from ._top_k import TopKState
 
 
 def bf16_hook(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -22,6 +25,11 @@ def bf16_hook(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> to
 def fp16_hook(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Averages a bucket in float16. Gradients beyond its range become infinite; scale the loss, or take bfloat16."""
     return _averaged(group, bucket, torch.float16)
+
+
+def topk_hook(state: TopKState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Averages the largest values of a bucket; the rest waits in residuals. See `TopKState`."""
+    return state.average(bucket)
 
 
 def _averaged(

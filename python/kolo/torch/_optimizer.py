@@ -1,0 +1,289 @@
+"""An optimizer whose gradients are averaged over all ranks during the backward pass."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import weakref
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+import kolo
+from kolo import UsageError
+
+from ._parameters import AnyGroup, ParameterGradients, broadcast_parameters, group_of
+
+
+class DistributedOptimizer(torch.optim.Optimizer):
+    """Any optimizer of torch, for a model that is not wrapped in DDP:
+
+        optimizer = torch.optim.AdamW(model.parameters())
+        optimizer = kolo.torch.DistributedOptimizer(optimizer, model.named_parameters())
+        ...
+        optimizer.zero_grad()
+        loss(model(batch)).backward()      # gradients travel as they are computed
+        optimizer.step()                   # waits for the averages
+
+    Gradients live in Kolo's arena, where the ranks of a node sum them without a copy. What counts at `step` is
+    `p.grad`, as in torch; None is a gradient that this rank does not have. `zero_grad()` sets it to None: autograd then
+    makes a tensor, which is copied to the arena. After `zero_grad(set_to_none=False)` autograd makes that tensor, too,
+    and adds it to the arena, where there are zeros: more traffic of memory than the copy.
+
+    Between the backward pass and `step` or `synchronize`, `p.grad` belongs to Kolo: neither read nor change it. After
+    them it is the average in the arena, also of a parameter that this rank did not use.
+    For a parameter that no rank used it is zeros, and not None: momentum and weight decay go on.
+
+    Everything else is that of the wrapped optimizer: parameter groups, state, schedulers, hooks.
+
+    Threads: that of the backward pass. Errors: those of `GradientSet`; UsageError names rank and parameter.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        named_parameters: Iterable[tuple[str, Tensor]] | None = None,
+        *,
+        compression: str | None = None,
+        wire_dtype: Any = None,
+        op: str = "average",
+        divisor: str = "all_ranks",
+        backward_passes_per_step: int = 1,
+        broadcast: bool = True,
+        group: AnyGroup = None,
+    ) -> None:
+        """Collective. Gives all ranks the parameters of rank 0, unless `broadcast` is False.
+
+        `named_parameters`: of the model, for errors, rules of compression and checkpoints; None: they are called by
+        group and index.
+        `compression`, `wire_dtype`, `op` and `divisor`: as of `kolo.Group.register_gradients`; "topk(0.01)", "bf16", or
+        rules by name.
+        `backward_passes_per_step`: passes whose gradients add up before they travel; see also `no_sync`. Their sum is
+        not divided by their number.
+        `group`: a process group of the backend kolo, or a group of Kolo; None: the default process group.
+        """
+        if isinstance(optimizer, torch.optim.LBFGS):
+            raise UsageError("LBFGS calls its closure as often as a rank's own loss demands, so ranks would differ")
+        if backward_passes_per_step < 1:
+            raise UsageError(f"backward_passes_per_step is {backward_passes_per_step}, and at least 1 is needed")
+        # Not the base's: groups and state are those of the wrapped optimizer.
+        self._optimizer = optimizer
+        self._rank_group = group_of(group)
+        named = _named(optimizer, named_parameters)
+        self._parameters = [parameter for _, parameter in named]
+        self._gradients = ParameterGradients(
+            named,
+            self._rank_group,
+            "gradients of DistributedOptimizer",
+            compression=compression,
+            wire_dtype=wire_dtype,
+            op=op,
+            divisor=divisor,
+        )
+        self._passes_per_step = backward_passes_per_step
+        self._passes = [0] * len(named)  # Since the last averages.
+        # By gradient, the version of its tensor when it was sent; None: it was not.
+        self._sent: list[int | None] = [None] * len(named)
+        self._accumulates = False
+        self._is_synchronized = False
+        if broadcast:
+            broadcast_parameters(self._parameters, group=self._rank_group)
+        myself = weakref.ref(self)
+        hooks = [
+            parameter.register_post_accumulate_grad_hook(functools.partial(_accumulated, myself, index))
+            for index, parameter in enumerate(self._parameters)
+        ]
+        weakref.finalize(self, _remove, hooks)
+
+    # --- a step ------------------------------------------------------------------------------------
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Waits for the averages, unless `synchronize` has done so, and updates the parameters. A `closure` computes
+        loss and gradients, which are then averaged."""
+        try:
+            if closure is not None:
+                return self._optimizer.step(lambda: self._averaged(closure))
+            if not self._is_synchronized:
+                self.synchronize()
+            return self._optimizer.step()
+        finally:
+            self._is_synchronized = False
+
+    def synchronize(self) -> None:
+        """Waits for the averages, for whatever comes before `step`: clipping, a gradient scaler's `unscale_`. On every
+        rank, once a step.
+
+        Errors: DeadlineError and KeyboardInterrupt, after which it may be called again.
+        """
+        self._check_parameters()
+        changed = []
+        for index, parameter in enumerate(self._parameters):
+            view = self._gradients.views[index]
+            if self._sent[index] is not None:
+                if parameter.grad is not view or view._version != self._sent[index]:
+                    changed.append(self._gradients.names[index])
+            elif parameter.grad is None:
+                self.gradients.absent(index)
+                self._sent[index] = view._version
+            else:
+                self._adopt(index)
+                self._send(index)
+            parameter.grad = view
+        self.gradients.wait()
+        self._passes = [0] * len(self._passes)
+        self._sent = [None] * len(self._sent)
+        self._is_synchronized = True
+        if changed:
+            raise UsageError(
+                f"rank {self._rank_group.rank}: the gradients of {', '.join(map(repr, changed[:5]))} were changed after "
+                "the backward pass had sent them; call synchronize() before clipping, and do not wrap the model in DDP"
+            )
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As torch's; see the class on which is faster. After a backward pass without `step` it first waits for the
+        averages, so that a rank may skip a step that others make."""
+        if any(sent is not None for sent in self._sent):
+            self.synchronize()
+        self._is_synchronized = False
+        self._passes = [0] * len(self._passes)
+        self._optimizer.zero_grad(set_to_none)
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backward passes inside only add to gradients, which travel with the next pass outside, or by `step`."""
+        before, self._accumulates = self._accumulates, True
+        try:
+            yield
+        finally:
+            self._accumulates = before
+
+    @property
+    def gradients(self) -> kolo.GradientSet:
+        """What Kolo does with them: `plan`, `statistics`, `set_samples`, `residual_norm`, `flush_residuals`."""
+        return self._gradients.set
+
+    def _accumulated(self, index: int) -> None:
+        """A backward pass has written the gradient."""
+        if self._sent[index] is not None:
+            raise UsageError(
+                f"rank {self._rank_group.rank}: a second backward pass wrote the gradient of "
+                f"{self._gradients.names[index]!r}, which is on its way; set backward_passes_per_step, or make all "
+                "passes but the last one in no_sync()"
+            )
+        self._adopt(index)
+        self._is_synchronized = False
+        if self._accumulates:
+            return
+        self._passes[index] += 1
+        if self._passes[index] == self._passes_per_step:
+            self._send(index)
+
+    def _adopt(self, index: int) -> None:
+        """Has the gradient in the arena."""
+        parameter, view = self._parameters[index], self._gradients.views[index]
+        gradient = parameter.grad
+        if gradient is view:
+            return
+        self._gradients.check(index, gradient)
+        with torch.no_grad():
+            view.copy_(gradient)
+        parameter.grad = view
+
+    def _send(self, index: int) -> None:
+        self._sent[index] = self._gradients.views[index]._version
+        self.gradients.ready(index)
+
+    def _averaged(self, closure: Callable[[], Any]) -> Any:
+        with torch.enable_grad():
+            loss = closure()
+        self.synchronize()
+        return loss
+
+    def _check_parameters(self) -> None:
+        """Errors: UsageError for a parameter with a gradient that is in no set."""
+        for parameter in _parameters_of(self._optimizer):
+            if parameter.grad is not None and parameter not in self._gradients:
+                self._gradients.index_of(parameter)
+
+    # --- the wrapped optimizer ---------------------------------------------------------------------
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        return self._optimizer.param_groups
+
+    @property
+    def state(self) -> Any:  # type: ignore[override]
+        return self._optimizer.state
+
+    @property
+    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
+        return self._optimizer.defaults
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_optimizer":  # Not made yet.
+            raise AttributeError(name)
+        return getattr(self._optimizer, name)
+
+    def __repr__(self) -> str:
+        return f"DistributedOptimizer({self._optimizer!r})"
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        raise UsageError("add_param_group() comes before the optimizer is wrapped, when ranks agree on its gradients")
+
+    def state_dict(self) -> dict[str, Any]:
+        """That of the wrapped optimizer, which may load it, and as "kolo" this rank's state of compression. With
+        compression, each rank saves its own."""
+        return {**self._optimizer.state_dict(), "kolo": self._gradients.state_dict()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Goes on from this rank's state on as many ranks, bit for bit. From one of the wrapped optimizer alone, it
+        begins without residuals; see also `remap_compression`."""
+        plain = dict(state_dict)
+        compression = plain.pop("kolo", None)
+        if compression is not None:
+            self._gradients.load_state_dict(compression)
+        self._optimizer.load_state_dict(plain)
+
+    def remap_compression(self, states: Sequence[Mapping[str, Any]]) -> None:
+        """Goes on from the entries "kolo" of all former ranks, on another number of ranks. Collective, with equal
+        states. Load the rest of a state without that entry."""
+        self._gradients.remap(states)
+
+
+def _accumulated(optimizer: weakref.ref[DistributedOptimizer], index: int, parameter: Tensor) -> None:
+    """The hook of a parameter, which does not keep the optimizer."""
+    found = optimizer()
+    if found is not None:
+        found._accumulated(index)
+
+
+def _remove(hooks: list[Any]) -> None:
+    for hook in hooks:
+        hook.remove()
+
+
+def _parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
+    for group in optimizer.param_groups:
+        yield from group["params"]
+
+
+def _named(
+    optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, Tensor]] | None
+) -> list[tuple[str, Tensor]]:
+    """The optimizer's parameters that require gradients, with their names, in the order of the model."""
+    own = [parameter for parameter in _parameters_of(optimizer) if parameter.requires_grad]
+    if named_parameters is None:
+        return [
+            (f"{number}.{index}", parameter)
+            for number, group in enumerate(optimizer.param_groups)
+            for index, parameter in enumerate(group["params"])
+            if parameter.requires_grad
+        ]
+    ours = set(own)
+    named = [(name, parameter) for name, parameter in named_parameters if parameter in ours]
+    missing = ours.difference(parameter for _, parameter in named)
+    if missing:
+        shapes = ", ".join(f"one of shape {list(parameter.shape)}" for parameter in list(missing)[:5])
+        raise UsageError(f"named_parameters has no names of {len(missing)} of the optimizer's parameters: {shapes}")
+    return named

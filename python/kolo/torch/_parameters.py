@@ -1,0 +1,165 @@
+"""Gradients of a model's parameters as one of Kolo's gradient sets."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Iterable, Mapping, Sequence, Union
+
+import torch
+from torch import Tensor
+from torch.distributed import ProcessGroup
+
+import kolo
+from kolo import Memory, UsageError
+
+from ._backend import KoloBackend
+from ._tensors import Staging, check_dense, moved_memory
+
+AnyGroup = Union[ProcessGroup, kolo.Group, None]
+
+_FLOATS = {
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+}
+
+
+def group_of(group: AnyGroup) -> kolo.Group:
+    """The group of Kolo behind a process group; None: the default one. Errors: UsageError over another backend."""
+    if isinstance(group, kolo.Group):
+        return group
+    if group is None:
+        group = torch.distributed.group.WORLD
+        if group is None:
+            raise UsageError("there is no process group; call init_process_group('kolo'), or pass a group of Kolo")
+    backend = group._get_backend(torch.device("cpu"))
+    if not isinstance(backend, KoloBackend):
+        raise UsageError(f"the process group is one of {type(backend).__name__}, not of the backend kolo")
+    return backend.group
+
+
+class ParameterGradients:
+    """A gradient for each of some parameters, in Kolo's arena, under the parameter's name.
+
+    It belongs to the parameter, and not to the buckets of DDP or of Kolo, which may change: so do residuals.
+    """
+
+    set: kolo.GradientSet
+    names: tuple[str, ...]
+    views: list[Tensor]
+    """By index in the set, the gradient as a tensor; it keeps the memory alive."""
+
+    def __init__(
+        self, named_parameters: Iterable[tuple[str, Tensor]], group: kolo.Group, kind: str, **options: Any
+    ) -> None:
+        """Collective. `options` are those of `Group.register_gradients`.
+
+        Errors: UsageError that names the parameter: for a name that comes twice, or one that is not on the CPU or has
+                no real floating-point elements; MismatchError, the same on all ranks, if their models differ.
+        """
+        parameters = _checked(named_parameters)
+        self.set = group.register_gradients(
+            group._new_name(kind),
+            {name: kolo.Gradient(tuple(each.shape), _FLOATS[each.dtype]) for name, each in parameters.items()},
+            **options,
+        )
+        self.names = self.set.names
+        self.views = [_over(self.set.memory(i), each) for i, each in enumerate(parameters.values())]
+        self._index = {each: i for i, each in enumerate(parameters.values())}
+        self._group = group
+
+    def __contains__(self, parameter: Tensor) -> bool:
+        return parameter in self._index
+
+    def index_of(self, parameter: Tensor) -> int:
+        """Errors: UsageError for a parameter that is in no gradient of the set."""
+        try:
+            return self._index[parameter]
+        except KeyError:
+            raise UsageError(
+                f"rank {self._group.rank}: a gradient of a parameter of shape {list(parameter.shape)} is none of "
+                f"{self.set.name!r}: the parameter was made, or required no gradient, when that was set up"
+            ) from None
+
+    def check(self, index: int, gradient: Tensor) -> None:
+        """Errors: UsageError unless `gradient` is a dense tensor."""
+        if gradient.layout != torch.strided:
+            raise UsageError(
+                f"rank {self._group.rank}: the gradient of {self.names[index]!r} is {gradient.layout}; Kolo averages "
+                "dense gradients here, so make the embedding with sparse=False"
+            )
+
+    # --- what a checkpoint needs -------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """What compression keeps at this rank: residuals, steps, exponents. Each rank saves its own."""
+        state = torch.frombuffer(bytearray(self.set.save_compression()), dtype=torch.uint8)
+        return {"rank": self._group.rank, "ranks": self._group.size, "compression": state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from this rank's state, bit for bit. Errors: UsageError for that of another rank, or of another
+        number of ranks; DataError for that of another model."""
+        if (state["rank"], state["ranks"]) != (self._group.rank, self._group.size):
+            raise UsageError(
+                f"rank {self._group.rank} of {self._group.size} loads the compression state of rank {state['rank']} of "
+                f"{state['ranks']}; for another number of ranks, load the states of all by remap_compression()"
+            )
+        self.set.load_compression(_bytes(state))
+
+    def remap(self, states: Sequence[Mapping[str, Any]]) -> None:
+        """Goes on from the states of all former ranks, in any number; the sum of residuals is kept. Collective, with
+        equal states. Errors: UsageError unless there is one of each rank."""
+        ordered = sorted(states, key=lambda state: int(state["rank"]))
+        if [state["rank"] for state in ordered] != list(range(ordered[0]["ranks"] if ordered else 1)):
+            raise UsageError(f"states of the ranks {[state['rank'] for state in ordered]}: one of each is needed")
+        self.set.remap_compression([_bytes(state) for state in ordered])
+
+
+def broadcast_parameters(
+    tensors: torch.nn.Module | Mapping[str, Any] | Iterable[Tensor], root: int = 0, group: AnyGroup = None
+) -> None:
+    """Gives all ranks the values of `root`: of a module's parameters and buffers, of the tensors in a state dict, or of
+    these tensors. Collective; tensors of equal types and shapes come in the same order on all ranks."""
+    if isinstance(tensors, torch.nn.Module):
+        tensors = tensors.state_dict(keep_vars=True)
+    if isinstance(tensors, Mapping):
+        tensors = [each for each in tensors.values() if isinstance(each, Tensor)]
+    by_dtype: dict[torch.dtype, list[Tensor]] = {}
+    for each in tensors:
+        if each.numel() > 0:
+            by_dtype.setdefault(each.dtype, []).append(each)
+    for alike in by_dtype.values():
+        check_dense(alike)
+        staging = Staging()
+        group_of(group).broadcast([moved_memory(staging.written(each)) for each in alike], root)
+        staging.finish()
+
+
+def _checked(named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    parameters: dict[str, Tensor] = {}
+    for name, parameter in named_parameters:
+        if name in parameters:
+            raise UsageError(f"two parameters are called {name!r}")
+        if parameter.device.type != "cpu":
+            raise UsageError(f"the parameter {name!r} is on {parameter.device}; kolo.torch takes those on the CPU")
+        if parameter.dtype not in _FLOATS:
+            types = ", ".join(_FLOATS.values())
+            raise UsageError(f"the parameter {name!r} is of {parameter.dtype}; kolo.torch averages {types}")
+        parameters[name] = parameter
+    if not parameters:
+        raise UsageError("there are no parameters that require gradients")
+    return parameters
+
+
+def _over(memory: Memory, parameter: Tensor) -> Tensor:
+    """The gradient of a parameter in this memory."""
+    if memory.count == 0:
+        return torch.empty_like(parameter, requires_grad=False)
+    data: Any = (ctypes.c_char * memory.nbytes).from_address(memory.address)
+    data._memory = memory  # The tensor's storage holds it.
+    return torch.frombuffer(data, dtype=parameter.dtype).view(parameter.shape)
+
+
+def _bytes(state: Mapping[str, Any]) -> bytes:
+    return bytes(state["compression"].numpy())
