@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Measures what DDP costs over Kolo and over Gloo, in turns, in one job.
+"""Measures what data parallelism costs over Kolo and over Gloo, in turns, in one job.
 
     torchrun --nproc-per-node 2 benchmarks/peers/torch_ddp.py [--json FILE]
+    scripts/cluster run -np 2 --ppn 1 -- PYTHON benchmarks/peers/torch_ddp.py     # between hosts
 
-Prints the median time of a training step with each backend, and without any exchange of gradients (`no_sync`). Exposed is
-the difference. Then all-reduces by size. One thread per rank; bind ranks to cores. See docs/pytorch.md.
+Prints the median time of a training step with DDP over each backend, with Kolo's optimizer, and without any exchange of
+gradients (`no_sync`). Exposed is the difference. Then all-reduces by size. One thread per rank; bind ranks to cores. See
+docs/pytorch.md.
 """
 
-import contextlib
 import itertools
 import os
 import pathlib
@@ -26,22 +27,50 @@ from torch.nn.parallel import DistributedDataParallel
 import kolo.torch
 
 
-def training(make, group, hook=None, is_synced=True):
+DENSITY = 0.01
+
+
+def alone(make):
+    """No exchange at all."""
+    model, loss = make()
+    parallel = DistributedDataParallel(model)
+    return torch_runs.Training(parallel, loss, context=parallel.no_sync)
+
+
+def ddp(make, group=None, hook=None):
     model, loss = make()
     parallel = DistributedDataParallel(model, process_group=group)
     if hook is not None:
         parallel.register_comm_hook(group, hook)
-    return torch_runs.Training(parallel, loss, contextlib.nullcontext if is_synced else parallel.no_sync)
+    return torch_runs.Training(parallel, loss)
+
+
+def top_k(make):
+    model, loss = make()
+    parallel = DistributedDataParallel(model)
+    parallel.register_comm_hook(kolo.torch.TopKState(parallel, DENSITY), kolo.torch.topk_hook)
+    return torch_runs.Training(parallel, loss)
+
+
+def optimizer(make, compression=None):
+    model, loss = make()
+    wrapped = kolo.torch.DistributedOptimizer(
+        torch_runs.sgd(model), model.named_parameters(), compression=compression
+    )
+    return torch_runs.Training(model, loss, wrapped)
 
 
 def measure_models(gloo, options):
     for name, make in (("mlp 1.9 M", torch_runs.mlp), ("gpt d 256", torch_runs.gpt)):
         runs = {
-            "none": training(make, None, is_synced=False),
-            "kolo": training(make, None),
-            "gloo": training(make, gloo),
-            "kolo bf16": training(make, None, kolo.torch.bf16_hook),
-            "gloo bf16": training(make, gloo, bf16_compress_hook),
+            "none": alone(make),
+            "kolo": ddp(make),
+            "gloo": ddp(make, gloo),
+            "kolo bf16": ddp(make, None, kolo.torch.bf16_hook),
+            "gloo bf16": ddp(make, gloo, bf16_compress_hook),
+            "kolo top-k 1 %": top_k(make),
+            "kolo optimizer": optimizer(make),
+            "kolo optimizer top-k 1 %": optimizer(make, f"topk({DENSITY})"),
         }
         yield from torch_runs.measured_in_turns(name, runs, options)
 
@@ -62,11 +91,14 @@ def measure_sizes(gloo):
 
 
 def main():
-    options = torch_runs.parser_of(__doc__).parse_args()
+    parser = torch_runs.parser_of(__doc__)
+    parser.add_argument("--models-only", action="store_true", help="no all-reduces by size")
+    options = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("kolo")
     gloo = dist.new_group(backend="gloo")
-    torch_runs.report(itertools.chain(measure_models(gloo, options), measure_sizes(gloo)), options)
+    sizes = () if options.models_only else measure_sizes(gloo)
+    torch_runs.report(itertools.chain(measure_models(gloo, options), sizes), options)
     dist.destroy_process_group()
 
 

@@ -46,17 +46,22 @@ def mlp():
     return model, lambda step: nn.functional.cross_entropy(step(inputs), targets)
 
 
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.01)
+
+
 class Training:
     """A model that trains, as one of the systems makes it parallel.
 
+    `optimizer`: by default that of `sgd`.
     `context`: made for each step, around its forward and backward pass.
     """
 
-    def __init__(self, parallel, loss, context=contextlib.nullcontext):
+    def __init__(self, parallel, loss, optimizer=None, context=contextlib.nullcontext):
         self._parallel = parallel
         self._loss = loss
         self._context = context
-        self._optimizer = torch.optim.SGD(parallel.parameters(), lr=0.01)
+        self._optimizer = optimizer or sgd(parallel)
         self.times = []
         """Of the steps, in milliseconds."""
 
@@ -65,7 +70,7 @@ class Training:
         for _ in range(number):
             dist.barrier()
             began = time.perf_counter()
-            self._optimizer.zero_grad(set_to_none=False)
+            self._optimizer.zero_grad()
             with self._context():
                 loss = self._loss(self._parallel)
                 loss.backward()
