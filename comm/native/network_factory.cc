@@ -10,19 +10,25 @@ namespace kolo {
 
 #if KOLO_WITH_UCX
 
-std::unique_ptr<NetworkTransport> open_network(int rank, int world_size,
-                                               const std::string& ucx_library) {
-  return UcxTransport::create({.rank = rank, .world_size = world_size, .library = ucx_library});
+std::unique_ptr<NetworkTransport> open_network(const NetworkConfig& config) {
+  return UcxTransport::create({.rank = config.rank,
+                               .world_size = config.world_size,
+                               .library = config.ucx_library,
+                               .interface = config.interface});
 }
+
+bool network_uses_tcp() { return UcxTransport::uses_tcp(); }
 
 #else
 
-std::unique_ptr<NetworkTransport> open_network(int, int, const std::string&) {
+std::unique_ptr<NetworkTransport> open_network(const NetworkConfig&) {
   throw KoloError(
       {.code = ErrorCode::kConfig,
        .what = "the job spans several nodes, but this build of Kolo has no network transport; "
                "configure it with -DKOLO_WITH_UCX=ON"});
 }
+
+bool network_uses_tcp() { return false; }
 
 #endif
 

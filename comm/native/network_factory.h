@@ -7,10 +7,20 @@
 
 namespace kolo {
 
-/// The network transport of this build: UCX, loaded from the file `ucx_library` or, if that is
-/// empty, from where the system has it. Ranks exchange its addresses and then connect it.
+struct NetworkConfig {
+  int rank = 0;
+  int world_size = 1;
+  std::string ucx_library = {};  ///< Empty: where the system has it.
+  std::string interface = {};    ///< For TCP: "eth0". Empty: whatever UCX chooses.
+};
+
+/// The network transport of this build: UCX. Ranks exchange its addresses and then connect it.
 /// Errors: KoloError(kConfig) if the build has none; those of `UcxTransport`.
-std::unique_ptr<NetworkTransport> open_network(int rank, int world_size,
-                                               const std::string& ucx_library);
+std::unique_ptr<NetworkTransport> open_network(const NetworkConfig& config);
+
+/// Whether that transport moves data over TCP, and so through one interface of IP: not where this
+/// machine has devices that move data by themselves, or the user's UCX_TLS leaves TCP out.
+/// Threads: any, as long as nobody changes the environment.
+bool network_uses_tcp();
 
 }  // namespace kolo

@@ -52,7 +52,15 @@ void require_ucs(const UcxLibrary& ucx, ucs_status_t status, std::string_view wh
       {.code = ErrorCode::kIo, .what = std::string(what) + ": " + ucx.ucs_status_string(status)});
 }
 
-UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size) {
+bool ucx_uses_tcp() {
+  const char* chosen = std::getenv("UCX_TLS");
+  const std::string_view transports = chosen == nullptr ? "all" : chosen;
+  const bool names_tcp = transports.find("tcp") != std::string_view::npos;
+  const bool excludes = transports.starts_with('^');
+  return !has_rdma_device() && (transports == "all" || names_tcp != excludes);
+}
+
+UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size, const std::string& interface) {
   ucp_config_t* read = nullptr;
   require_ucs(ucx, ucx.ucp_config_read(nullptr, nullptr, &read), "UCX: reading its settings");
   const UcpConfig config(read, ucx.ucp_config_release);
@@ -62,6 +70,7 @@ UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size) {
   // Over TCP a rendezvous saves nothing, and its answer waits behind the data in the same
   // direction: two ranks then send alternately instead of simultaneously.
   if (!has_rdma_device()) set_default(ucx, config.get(), "RNDV_THRESH", "inf");
+  if (!interface.empty()) set_default(ucx, config.get(), "NET_DEVICES", interface.c_str());
   ucp_params_t params{};
   params.field_mask =
       UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME;

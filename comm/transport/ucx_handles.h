@@ -5,6 +5,7 @@
 #include <ucp/api/ucp.h>
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -25,9 +26,12 @@ void require_ucs(const UcxLibrary& ucx, ucs_status_t status, std::string_view wh
 
 /// UCX with tagged messages and wake-ups, over the network transports it finds. What the user's
 /// UCX_* variables leave open is set so that ranks of a node do not meet through shared memory,
-/// that an idle job sends nothing, and that messages over TCP need no handshake. Errors:
-/// KoloError(kIo).
-UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size);
+/// that an idle job sends nothing, that messages over TCP need no handshake, and that these go
+/// through `interface` unless it is empty. Errors: KoloError(kIo).
+UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size, const std::string& interface);
+
+/// See `UcxTransport::uses_tcp`.
+bool ucx_uses_tcp();
 
 /// Whether UCX has support for the memory of CUDA devices and found one.
 bool takes_cuda_memory(const UcxLibrary& ucx, ucp_context_h context);

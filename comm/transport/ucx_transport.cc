@@ -39,7 +39,7 @@ class UcxTransportImpl final : public UcxTransport {
   explicit UcxTransportImpl(const Config& config)
       : config_(config),
         ucx_(load_ucx(config.library)),
-        context_(make_ucp_context(ucx_, config.world_size)),
+        context_(make_ucp_context(ucx_, config.world_size, config.interface)),
         takes_device_memory_(takes_cuda_memory(ucx_, context_.get())),
         memory_(ucx_, context_.get()),
         worker_(make_ucp_worker(ucx_, context_.get())),
@@ -402,5 +402,7 @@ std::unique_ptr<UcxTransport> UcxTransport::create(const Config& config) {
   check(config.world_size < static_cast<int>(kNoSource), "too many ranks for the tags of messages");
   return std::make_unique<UcxTransportImpl>(config);
 }
+
+bool UcxTransport::uses_tcp() { return ucx_uses_tcp(); }
 
 }  // namespace kolo

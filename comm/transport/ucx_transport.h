@@ -25,10 +25,15 @@ class UcxTransport : public NetworkTransport {
     int rank = 0;
     int world_size = 1;
     std::string library = {};                            ///< See `load_ucx`.
+    std::string interface = {};                          ///< See `make_ucp_context`.
     Duration shutdown_within = std::chrono::seconds(2);  ///< For telling peers goodbye.
   };
 
   static std::unique_ptr<UcxTransport> create(const Config& config);
+
+  /// Whether messages travel over TCP: not where this machine has devices that move data by
+  /// themselves, or the user's UCX_TLS leaves TCP out.
+  static bool uses_tcp();
 };
 
 }  // namespace kolo

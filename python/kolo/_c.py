@@ -239,6 +239,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "kolo_get_place": (c_int32, [c_void_p, POINTER(kolo_place)]),
     "kolo_get_setting": (c_int32, [c_void_p, c_char_p, POINTER(c_char_p)]),
     "kolo_link_costs": (c_char_p, [c_void_p]),
+    "kolo_network_address": (c_char_p, [c_void_p]),
     "kolo_allocate": (c_int32, [c_void_p, c_size_t, POINTER(c_void_p)]),
     "kolo_free": (c_int32, [c_void_p, c_void_p]),
     "kolo_world": (c_void_p, [c_void_p]),

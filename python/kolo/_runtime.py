@@ -75,6 +75,11 @@ class Runtime(Group):
         """The link costs in force, as text for the option `link_costs`."""
         return str(library().kolo_link_costs(self._handle.pointer).decode())
 
+    @property
+    def network_address(self) -> str:
+        """The address at which other nodes reach this one, numeric; empty if all ranks share a node."""
+        return str(library().kolo_network_address(self._handle.pointer).decode())
+
     def allocate(self, shape: int | Sequence[int], dtype: Any = "float32") -> Any:
         """A NumPy array in memory that the other ranks of the node read where it is, which saves copies.
 

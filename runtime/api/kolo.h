@@ -375,6 +375,8 @@ class Runtime : public Group {
   const Options& options() const;
   /// The link costs in force, as text for the option `link_costs`.
   std::string link_costs() const;
+  /// The address at which other nodes reach this one, numeric; empty if all ranks share a node.
+  std::string network_address() const;
   /// Memory for tensors that the other ranks of the node read where they are, so that collectives
   /// copy them once instead of twice. It is released with the last copy of the pointer, before the
   /// runtime ends; its contents are undefined.

@@ -28,8 +28,9 @@ struct kolo_runtime {
 
   kolo::Runtime runtime;
   kolo_group world{runtime};
-  std::string setting;     // the last text that was asked for
-  std::string link_costs;  // the same
+  std::string setting;          // the last text that was asked for
+  std::string link_costs;       // the same
+  std::string network_address;  // the same
   kolo::Mutex mutex;
   std::map<void*, std::shared_ptr<std::byte[]>> memory KOLO_GUARDED_BY(mutex);
 };

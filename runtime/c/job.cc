@@ -124,6 +124,12 @@ const char* kolo_link_costs(kolo_runtime* runtime) {
   return status == KOLO_OK ? runtime->link_costs.c_str() : "";
 }
 
+const char* kolo_network_address(kolo_runtime* runtime) {
+  const kolo_status status =
+      guarded([&] { runtime->network_address = runtime->runtime.network_address(); });
+  return status == KOLO_OK ? runtime->network_address.c_str() : "";
+}
+
 kolo_status kolo_allocate(kolo_runtime* runtime, size_t bytes, void** data) {
   return guarded([&] {
     check_given(runtime, "runtime");

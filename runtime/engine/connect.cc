@@ -17,6 +17,7 @@
 #include "comm/native/group_factory.h"
 #include "comm/native/network_factory.h"
 #include "comm/rendezvous/batched_exchange.h"
+#include "comm/rendezvous/environment.h"
 #include "comm/transport/routed_transport.h"
 #include "comm/transport/shm_transport.h"
 #include "compression/compression_rules.h"
@@ -116,6 +117,24 @@ int choose_reduce_threads(const Options& options, const CoreSharers& sharers, st
   return threads;
 }
 
+/// The way to the other nodes. Rules of UCX come first: where it moves data by other means, nodes
+/// need not reach each other by TCP.
+NetworkPath find_path(BatchedExchange& exchange, const ProcessGrid& grid, const std::string& job_id,
+                      const Options& options) {
+  const std::string devices = process_environment()("UCX_NET_DEVICES").value_or("");
+  NetworkPath path = find_network_path(exchange, grid, job_id, devices, options.connect_timeout);
+  if (!network_uses_tcp()) return path;
+  if (!path.problem.empty()) {
+    throw KoloError({.code = ErrorCode::kIo,
+                     .what = path.problem +
+                             "; let TCP pass between these hosts, or name the interface that "
+                             "connects them in UCX_NET_DEVICES"});
+  }
+  log::info(fmt::format("the network between nodes is {} {}{}", path.interface, path.address,
+                        devices.empty() ? "" : ", of UCX_NET_DEVICES=" + devices));
+  return path;
+}
+
 }  // namespace
 
 Connection connect(Rendezvous& found, const Options& options) {
@@ -135,13 +154,14 @@ Connection connect(Rendezvous& found, const Options& options) {
   compare_settings(exchange, options);
   ProcessGrid grid(exchange.texts(kNode));
   const std::string identity = exchange.text_of_rank_0(kIdentity);
+  const std::string job_id = hex(identity.substr(0, kJobIdBytes));
   const std::vector<RankPlace> places = places_of(exchange.texts(kPlace));
 
   TransportLimits limits{.arena_bytes = options.arena_bytes};
   TransportLimits with_groups = limits;
   with_groups.arena_bytes += options.group_arena_bytes;
   std::unique_ptr<Transport> transport = std::make_unique<ShmTransport>(
-      ShmTransport::Config{.job_id = hex(identity.substr(0, kJobIdBytes)),
+      ShmTransport::Config{.job_id = job_id,
                            .secret = identity.substr(kJobIdBytes),
                            .rank = rank,
                            .node_ranks = grid.ranks_of_node(grid.node(rank)),
@@ -149,8 +169,13 @@ Connection connect(Rendezvous& found, const Options& options) {
                            .connect_within = options.connect_timeout},
       grid.world_size());
   std::unique_ptr<NetworkTransport> network;
+  NetworkPath path;
   if (grid.num_nodes() > 1) {
-    network = open_network(rank, grid.world_size(), options.ucx_library);
+    path = find_path(exchange, grid, job_id, options);
+    network = open_network({.rank = rank,
+                            .world_size = grid.world_size(),
+                            .ucx_library = options.ucx_library,
+                            .interface = network_uses_tcp() ? path.interface : ""});
     exchange.post(kAddress, network->address());
     exchange.post(kTakesDeviceMemory, network->takes_device_memory() ? "yes" : "no");
   }
@@ -188,6 +213,7 @@ Connection connect(Rendezvous& found, const Options& options) {
           .wait = choose_wait_policy(sharers, granted, options.spin, reduce_threads),
           .calibration = std::move(calibration),
           .plane = std::move(plane),
+          .network = std::move(path),
           .start_up_rounds = rendezvous.rounds()};
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "comm/device/device_plane.h"
+#include "comm/network/network_path.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/transport/transport.h"
 #include "runtime/api/options.h"
@@ -23,8 +24,9 @@ struct Connection {
   WaitPolicy wait = {};
   Calibration calibration;
   std::optional<DevicePlane> plane = {};  ///< With the option `device`.
-  /// Collective rounds of the rendezvous: one for places, one for addresses, one if links are
-  /// measured, and two for a device.
+  NetworkPath network = {};               ///< Empty on one node.
+  /// Collective rounds of the rendezvous: one for places, two to find the way between several
+  /// nodes, one for addresses, one if links are measured, and two for a device.
   int start_up_rounds = 0;
 };
 
@@ -32,7 +34,8 @@ struct Connection {
 /// memory inside the node and, if there are several nodes, the network between them, finds out what
 /// these cost, and opens the device with its groups if the options name one. Collective.
 /// Errors: KoloError(kConfig), the same on every rank, naming option, ranks and values that differ;
-///         those of the transports.
+///         KoloError(kIo), likewise, naming ranks, hosts and addresses that do not reach each
+///         other; those of the transports.
 Connection connect(Rendezvous& rendezvous, const Options& options);
 
 }  // namespace kolo

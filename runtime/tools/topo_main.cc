@@ -34,11 +34,14 @@ constexpr std::array<std::string_view, 7> kRuntimeOptions = {
     "calibration_file", "connect_timeout", "reduce_threads"};
 
 /// This machine's hardware: `TopoReport::nodes`, as text.
-std::string look_at_node(int reduce_threads) {
+std::string look_at_node(const Connection& connection) {
   const HardwareSnapshot hardware = discover_hardware();
-  const nlohmann::json node = {{"hardware", to_json(hardware)},
-                               {"gpus", gpus_to_json(discover_gpus(), hardware)},
-                               {"reduce_threads", reduce_threads}};
+  const nlohmann::json node = {
+      {"hardware", to_json(hardware)},
+      {"gpus", gpus_to_json(discover_gpus(), hardware)},
+      {"network",
+       {{"interface", connection.network.interface}, {"address", connection.network.address}}},
+      {"reduce_threads", connection.reduce_threads}};
   return node.dump();
 }
 
@@ -50,8 +53,8 @@ void report_topology(const TopoOptions& options) {
 
   // One rank discovers its node for all of the node's ranks.
   const int node = grid.node(rank);
-  const std::vector<std::string> gathered = rendezvous->all_gather(
-      grid.leader(node) == rank ? look_at_node(connection.reduce_threads) : std::string());
+  const std::vector<std::string> gathered =
+      rendezvous->all_gather(grid.leader(node) == rank ? look_at_node(connection) : std::string());
   connection.transport->shutdown(/*orderly=*/true);
   if (rank != 0) return;
   std::vector<nlohmann::json> nodes;

@@ -107,6 +107,7 @@ json to_json(const TopoReport& report) {
                      {"ranks", grid.ranks_of_node(node)},
                      {"hardware", found.at("hardware")},
                      {"gpus", found.at("gpus")},
+                     {"network", found.at("network")},
                      {"reduce_threads", found.at("reduce_threads")}});
   }
   return {{"ranks", std::move(ranks)},

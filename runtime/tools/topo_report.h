@@ -14,8 +14,9 @@ namespace kolo {
 /// The facts that `kolo-topo` shows about a job.
 struct TopoReport {
   ProcessGrid grid;
-  /// By node: {hardware: `to_json(HardwareSnapshot)`, gpus: `gpus_to_json(...)`, reduce_threads:
-  /// threads that help each rank}.
+  /// By node: {hardware: `to_json(HardwareSnapshot)`, gpus: `gpus_to_json(...)`, network:
+  /// {interface, address} towards the other nodes, empty without any, reduce_threads: threads that
+  /// help each rank}.
   std::vector<nlohmann::json> nodes;
   LinkCosts costs;
   std::string costs_source;  ///< "measured in 120 ms", ...
@@ -26,7 +27,7 @@ struct TopoReport {
 nlohmann::json to_json(const HardwareSnapshot& hardware);
 
 /// {ranks: [{rank, node, local_rank, cross_rank}],
-///  nodes: [{node, id, name, ranks, hardware, gpus, reduce_threads}],
+///  nodes: [{node, id, name, ranks, hardware, gpus, network, reduce_threads}],
 ///  link_costs: {key of `parse_link_costs`: value}, node_rates: [bytes per microsecond, if links
 ///  differ], link_costs_source, start_up_rounds,
 ///  predictions: [{bytes, chosen, chosen_16bit, chosen_device, chunk_bytes,

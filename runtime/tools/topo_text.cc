@@ -234,6 +234,11 @@ std::string to_text(const json& report) {
     text +=
         fmt::format("\nnode {}: {}\n", node["node"].get<int>(), node["name"].get<std::string>());
     text += hardware_text(node["hardware"]);
+    const json& network = node["network"];
+    if (!network["interface"].get<std::string>().empty()) {
+      text += fmt::format("  to other nodes: {} {}\n", network["interface"].get<std::string>(),
+                          network["address"].get<std::string>());
+    }
     text += fmt::format("  {} beside each rank for reductions\n",
                         count_text(node["reduce_threads"], "helper thread"));
     text += gpus_to_text(node["gpus"], node["hardware"]);

@@ -31,6 +31,41 @@ class Cluster(unittest.TestCase):
         cluster = os.environ["KOLO_CLUSTER"]
         return job.run_command([*words, job.PROGRAM, call, 4], cluster=cluster, **settings)
 
+    def on(self, host, command):
+        subprocess.run([CLUSTER, "exec", str(host), "--", "sh", "-ec", command], check=True)
+
+    def run_without_launcher(self, hosts):
+        """One rank per host, which nobody tells which interface to use."""
+        first = f"{os.environ['KOLO_CLUSTER']}0"
+        start = (
+            f"RANK=$HOST_INDEX WORLD_SIZE={hosts} MASTER_ADDR={first} MASTER_PORT=29500 "
+            f"exec {job.PROGRAM} all_reduce 4"
+        )
+        cluster = os.environ["KOLO_CLUSTER"]
+        words = [CLUSTER, "exec", "all", "--", "sh", "-c", start]
+        return job.run_command(words, cluster=cluster, calibrate="off", log_level="info")
+
+    def test_the_interface_that_reaches_the_other_host(self):
+        self.up(2, "1gbit")
+        # A network of each host's own, with addresses as if it were one.
+        self.on("all", "ip link add aux0 type veth peer name aux1; ip link set aux1 up; "
+                       "ip addr add 10.99.0.$((HOST_INDEX + 1))/24 dev aux0; ip link set aux0 up")
+        outcome = self.run_without_launcher(2)
+        outcome.digest(2, 2)
+        for host in range(2):
+            self.assertIn(f"the network between nodes is eth0 10.77.0.{host + 1}", outcome.errors)
+
+    def test_hosts_that_do_not_reach_each_other_are_named(self):
+        self.up(3, "1gbit")
+        self.on(1, "ip route add unreachable 10.77.0.3")
+        outcome = self.run_without_launcher(3)
+        self.assertEqual(outcome.statuses, [job.IO], outcome)
+        name = os.environ["KOLO_CLUSTER"]
+        pairs = outcome.find(rf"error {job.IO} .*(rank 1 on {name}1 and rank 2 on {name}2 do not reach each other .*)")
+        self.assertEqual(len(pairs), 3, outcome)
+        why = "(to rank 2: 10.77.0.3: No route to host; to rank 1: 10.77.0.2: no answer in time)"
+        self.assertTrue(all(why in pair for pair in pairs), outcome)
+
     def tearDown(self):
         subprocess.run([CLUSTER, "down"], check=True)
 

@@ -24,6 +24,7 @@ HAS_UCX = "ucx=1" in sys.argv
 PATIENCE = 60
 
 PEER_LOST = 69
+IO = 74
 MISMATCH = 76
 CONFIG = 78
 

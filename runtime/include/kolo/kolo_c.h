@@ -188,6 +188,8 @@ kolo_status kolo_get_place(kolo_runtime* runtime, kolo_place* place);
 kolo_status kolo_get_setting(kolo_runtime* runtime, const char* name, const char** value);
 /* The link costs in force, as text for the option `link_costs`. */
 const char* kolo_link_costs(kolo_runtime* runtime);
+/* The address at which other nodes reach this one, numeric; empty if all ranks share a node. */
+const char* kolo_network_address(kolo_runtime* runtime);
 
 /* Memory that the other ranks of the node read where it is, which saves copies; page-aligned, with
  * undefined contents. Not collective; free it before the runtime is released. */

@@ -93,6 +93,7 @@ TEST(CErrors, UsageIsAnErrorAtTheCallAndHarmsNothing) {
     require(place.world_size == 2 && place.local_size == 2 && place.num_nodes == 1, "places");
     require(std::string(kolo_link_costs(runtime)).find("network_latency_us") != std::string::npos,
             "link costs");
+    require(std::string(kolo_network_address(runtime)).empty(), "a job on one node");
     ok(kolo_barrier(world, nullptr));
   });
 }

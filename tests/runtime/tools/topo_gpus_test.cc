@@ -74,8 +74,11 @@ std::string text_of_job(int nodes, const nlohmann::json& gpus, const HardwareSna
     node_of_rank.push_back("host" + std::to_string(rank / 2) +
                            ".example:0e5c2f4e-6a0b-4e0c-9a51-1d2f3a4b5c6d");
   }
+  const bool is_alone = nodes == 1;
+  const nlohmann::json network = {{"interface", is_alone ? "" : "eth0"},
+                                  {"address", is_alone ? "" : "10.0.0.7"}};
   const nlohmann::json node = {
-      {"hardware", to_json(hardware)}, {"gpus", gpus}, {"reduce_threads", 1}};
+      {"hardware", to_json(hardware)}, {"gpus", gpus}, {"network", network}, {"reduce_threads", 1}};
   return to_text(to_json(
       TopoReport{.grid = ProcessGrid(node_of_rank),
                  .nodes = std::vector<nlohmann::json>(static_cast<std::size_t>(nodes), node),
@@ -94,12 +97,14 @@ TEST_F(TopoGpus, TheReportLeavesOutWhatTheJobDoesNotHave) {
   EXPECT_THAT(small, HasSubstr("\nnode 0: host0\n"));
   EXPECT_THAT(small, HasSubstr("  1 helper thread beside each rank"));
   EXPECT_THAT(small, HasSubstr("  memory_latency_us"));
-  for (const char* part : {"network_", "device_", "staging_", "on GPUs", "hier:"}) {
+  for (const char* part :
+       {"network_", "to other nodes", "device_", "staging_", "on GPUs", "hier:"}) {
     EXPECT_THAT(small, Not(HasSubstr(part)));
   }
   const std::string large = text_of_job(2, gpus, hardware_);
-  for (const char* part : {"  network_latency_us", "  native_network_latency_us",
-                           "  staging_latency_us", "  on GPUs", "  hier:ring", "node 1: host1"}) {
+  for (const char* part :
+       {"  to other nodes: eth0 10.0.0.7\n", "  network_latency_us", "  native_network_latency_us",
+        "  staging_latency_us", "  on GPUs", "  hier:ring", "node 1: host1"}) {
     EXPECT_THAT(large, HasSubstr(part));
   }
 }

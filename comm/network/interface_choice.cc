@@ -1,0 +1,129 @@
+#include "comm/network/interface_choice.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "topology/discovery.h"
+
+namespace kolo {
+namespace {
+
+/// An error that names more pairs than these helps nobody.
+constexpr int kPairsInError = 4;
+
+class Chooser {
+ public:
+  Chooser(const ProcessGrid& grid, const std::vector<NodeReach>& reach)
+      : grid_(grid), reach_(reach), chosen_(reach.size(), InterfaceChoice::kNone) {}
+
+  InterfaceChoice choose() {
+    for (int node = 0; node < num_nodes(); ++node) chosen_[at(node)] = best_of(node);
+    return {.of_node = chosen_, .problem = problem()};
+  }
+
+ private:
+  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
+  int num_nodes() const { return static_cast<int>(reach_.size()); }
+  const NetworkInterface& interface(int node, int index) const {
+    return reach_[at(node)].interfaces[at(index)];
+  }
+
+  bool reaches(int from_node, int from, int to_node, int to) const {
+    const Way way{.to_node = to_node, .to = to, .from = from};
+    return std::ranges::binary_search(reach_[at(from_node)].ways, way);
+  }
+  bool meet(int a, int of_a, int b, int of_b) const {
+    return reaches(a, of_a, b, of_b) && reaches(b, of_b, a, of_a);
+  }
+
+  /// Number of other nodes that reach this one through the interface, and it them: those that have
+  /// chosen, through what they chose; all, through any interface of theirs.
+  std::pair<int, int> partners(int node, int index) const {
+    int agreed = 0;
+    int possible = 0;
+    for (int other = 0; other < num_nodes(); ++other) {
+      if (other == node) continue;
+      const int theirs = chosen_[at(other)];
+      if (theirs != InterfaceChoice::kNone && meet(node, index, other, theirs)) ++agreed;
+      const auto count = static_cast<int>(reach_[at(other)].interfaces.size());
+      for (int each = 0; each < count; ++each) {
+        if (!meet(node, index, other, each)) continue;
+        ++possible;
+        break;
+      }
+    }
+    return {agreed, possible};
+  }
+
+  int best_of(int node) const {
+    const auto count = static_cast<int>(reach_[at(node)].interfaces.size());
+    int best = InterfaceChoice::kNone;
+    for (int index = 0; index < count; ++index) {
+      if (partners(node, index).second == 0) continue;
+      if (best == InterfaceChoice::kNone || is_better(node, index, best)) best = index;
+    }
+    return best;
+  }
+
+  bool is_better(int node, int index, int than) const {
+    const auto merit = [&](int each) {
+      const NetworkInterface& found = interface(node, each);
+      return std::tuple(partners(node, each), found.is_loopback, found.mbit_per_s,
+                        found.address.find(':') == std::string::npos);
+    };
+    const auto mine = merit(index);
+    const auto other = merit(than);
+    return mine != other ? mine > other
+                         : interface(node, index).address < interface(node, than).address;
+  }
+
+  std::string problem() const {
+    std::string text;
+    int pairs = 0;
+    for (int a = 0; a < num_nodes(); ++a) {
+      for (int b = a + 1; b < num_nodes(); ++b) {
+        const int of_a = chosen_[at(a)];
+        const int of_b = chosen_[at(b)];
+        const bool both = of_a != InterfaceChoice::kNone && of_b != InterfaceChoice::kNone;
+        if (both && meet(a, of_a, b, of_b)) continue;
+        if (++pairs > kPairsInError) continue;
+        text += fmt::format("{}{} and {} do not reach each other ({}; {})", pairs == 1 ? "" : "; ",
+                            name(a), name(b), attempt(a, b), attempt(b, a));
+      }
+    }
+    if (pairs > kPairsInError) text += fmt::format("; and {} more pairs", pairs - kPairsInError);
+    return text;
+  }
+
+  std::string name(int node) const {
+    return fmt::format("rank {} on {}", grid_.leader(node), short_node_name(grid_.node_id(node)));
+  }
+
+  std::string attempt(int from, int to) const {
+    for (const NoWay& none : reach_[at(from)].no_ways) {
+      if (none.to_node == to) return fmt::format("to rank {}: {}", grid_.leader(to), none.why);
+    }
+    for (const Way& way : reach_[at(from)].ways) {
+      if (way.to_node != to) continue;
+      return fmt::format("to rank {}: only {} answered, through {}", grid_.leader(to),
+                         to_string(interface(to, way.to)), to_string(interface(from, way.from)));
+    }
+    return fmt::format("to rank {}: not tried", grid_.leader(to));
+  }
+
+  const ProcessGrid& grid_;
+  const std::vector<NodeReach>& reach_;
+  std::vector<int> chosen_;
+};
+
+}  // namespace
+
+InterfaceChoice choose_interfaces(const ProcessGrid& grid, const std::vector<NodeReach>& reach) {
+  return Chooser(grid, reach).choose();
+}
+
+}  // namespace kolo

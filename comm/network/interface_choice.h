@@ -1,0 +1,49 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/network/network_interface.h"
+#include "topology/process_grid.h"
+
+namespace kolo {
+
+/// A connection that a node has made to another one, by places in their lists of interfaces.
+struct Way {
+  int to_node = 0;
+  int to = 0;    ///< The address that answered.
+  int from = 0;  ///< The interface through which the system went there.
+
+  friend auto operator<=>(const Way&, const Way&) = default;
+};
+
+/// A node that gave no answer, at any of its addresses.
+struct NoWay {
+  int to_node = 0;
+  std::string why;  ///< "10.0.0.7: no route to host"
+};
+
+/// The interfaces of a node, and what has come of its attempts to reach the others.
+struct NodeReach {
+  std::vector<NetworkInterface> interfaces;
+  std::vector<Way> ways;  ///< Ascending.
+  std::vector<NoWay> no_ways;
+};
+
+struct InterfaceChoice {
+  static constexpr int kNone = -1;
+
+  std::vector<int> of_node;  ///< By node: its interface, or kNone if it reaches nobody.
+  /// Pairs of nodes that do not reach each other through the chosen interfaces, with ranks, hosts
+  /// and addresses; empty if there are none.
+  std::string problem;
+};
+
+/// Chooses one interface for each node so that as many pairs as possible reach each other, in both
+/// directions. Of equal ones: the loopback, which serves where all "nodes" are one machine; then
+/// the faster one; IPv4; the lesser address. `reach` is by node.
+///
+/// Threads: pure; any. Cost: grows with the square of the nodes.
+InterfaceChoice choose_interfaces(const ProcessGrid& grid, const std::vector<NodeReach>& reach);
+
+}  // namespace kolo

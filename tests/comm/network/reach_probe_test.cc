@@ -1,0 +1,94 @@
+#include "comm/network/reach_probe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/network/network_path.h"
+#include "comm/rendezvous/tcp_socket.h"
+#include "tests/support/memory_rendezvous.h"
+#include "tests/support/rank_harness.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const std::vector<NetworkInterface> kLoopback = {
+    {.name = "lo", .address = "127.0.0.1", .is_loopback = true}};
+
+NodeReach probe(const std::string& job_id, const ReachTarget& target, const ReachLimits& limits) {
+  return probe_reach(job_id, kLoopback, {target}, limits);
+}
+
+TEST(ReachProbe, FindsTheNodeOfItsJob) {
+  const ReachListener listener("job", 7);
+  const NodeReach reach =
+      probe("job", {.node = 7, .interfaces = kLoopback, .port = listener.port()}, {});
+  EXPECT_THAT(reach.ways, ElementsAre(Way{.to_node = 7, .to = 0, .from = 0}));
+  EXPECT_THAT(reach.no_ways, IsEmpty());
+}
+
+TEST(ReachProbe, TakesNoOtherNodeOrJobForIt) {
+  const ReachListener listener("job", 7);
+  for (const auto& [job, node] : {std::pair("job", 8), std::pair("another", 7)}) {
+    const NodeReach reach =
+        probe(job, {.node = node, .interfaces = kLoopback, .port = listener.port()}, {});
+    EXPECT_THAT(reach.ways, IsEmpty());
+    ASSERT_THAT(reach.no_ways, SizeIs(1));
+    EXPECT_EQ(reach.no_ways[0].why, "127.0.0.1: another program or machine answers there");
+  }
+}
+
+TEST(ReachProbe, SaysWhyNobodyAnswers) {
+  std::uint16_t port = 0;
+  {
+    const FileDescriptor closed = listen_on("localhost", 0);
+    port = port_of(closed.get());
+  }
+  const NodeReach reach = probe("job", {.node = 7, .interfaces = kLoopback, .port = port}, {});
+  ASSERT_THAT(reach.no_ways, SizeIs(1));
+  EXPECT_EQ(reach.no_ways[0].why, "127.0.0.1: Connection refused");
+}
+
+TEST(ReachProbe, GivesUpASilentListener) {
+  const FileDescriptor silent = listen_on("localhost", 0);
+  const NodeReach reach =
+      probe("job", {.node = 7, .interfaces = kLoopback, .port = port_of(silent.get())},
+            {.all = std::chrono::milliseconds(50)});
+  ASSERT_THAT(reach.no_ways, SizeIs(1));
+  EXPECT_EQ(reach.no_ways[0].why, "127.0.0.1: no answer in time");
+}
+
+TEST(ReachProbe, AWayThroughAnInterfaceThatIsLeftOutIsNone) {
+  const ReachListener listener("job", 7);
+  const NodeReach reach =
+      probe_reach("job", {{.name = "eth9", .address = "10.9.9.9"}},
+                  {{.node = 7, .interfaces = kLoopback, .port = listener.port()}});
+  EXPECT_THAT(reach.ways, IsEmpty());
+  ASSERT_THAT(reach.no_ways, SizeIs(1));
+  EXPECT_EQ(reach.no_ways[0].why, "127.0.0.1: the system goes there through 127.0.0.1");
+}
+
+TEST(NetworkPath, RanksOfAllNodesFindTheirWay) {
+  const ProcessGrid grid({"a", "a", "b", "c"});
+  auto endpoints = make_memory_rendezvous(grid.world_size(), std::chrono::seconds(60));
+  test::run_ranks(grid.world_size(), [&](const test::RankRun& run) {
+    BatchedExchange exchange(*endpoints[static_cast<std::size_t>(run.rank())]);
+    const NetworkPath path =
+        find_network_path(exchange, grid, "job", "lo", std::chrono::seconds(60));
+    EXPECT_EQ(path.interface, "lo");
+    EXPECT_EQ(path.address, "127.0.0.1");
+    EXPECT_THAT(path.problem, IsEmpty());
+  });
+}
+
+}  // namespace
+}  // namespace kolo
