@@ -89,7 +89,7 @@ struct Options {
   /// Delay before Kolo checks which ranks have not submitted a tensor.
   std::chrono::milliseconds mismatch_after{1'000};
   /// A peer that others wait for and that is silent for this long is lost.
-  std::chrono::milliseconds peer_timeout{10'000};
+  std::chrono::milliseconds peer_timeout{8'000};
   /// When ranks have waited this long for a tensor that others have not submitted, the first rank
   /// logs a table of such tensors, the missing ranks, and what those did last. A rank whose engine
   /// does not return from a call logs that after this time, or half of `peer_timeout` if that is
