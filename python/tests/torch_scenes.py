@@ -1,6 +1,6 @@
 """What ranks of a torch job do, each scene with its own checks; `torch_test.py` starts them.
 
-    torch_scenes.py SCENE    with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
+    torch_scenes.py SCENE    with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or SCENE_METHOD=kolo://
 """
 
 import itertools
@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 import kolo
 import kolo.torch
 
+METHOD = os.environ.get("SCENE_METHOD")
 COUNTS = (0, 1, 4, 4097, 300_000)
 NUMBERS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8, torch.int8)
 
@@ -291,14 +292,14 @@ def abandoned():
 def again():
     """The group is made anew in the same processes."""
     dist.destroy_process_group()
-    dist.init_process_group("kolo")
+    dist.init_process_group("kolo", init_method=METHOD)
     tensor = torch.ones(3)
     dist.all_reduce(tensor)
     check(tensor, torch.full((3,), float(dist.get_world_size())), "after another start")
 
 
 def main():
-    dist.init_process_group("kolo", timeout=timedelta(seconds=60))
+    dist.init_process_group("kolo", init_method=METHOD, timeout=timedelta(seconds=60))
     for scene in sys.argv[1].split(","):
         globals()[scene]()
     if "KEEP_GROUP" not in os.environ:

@@ -1,19 +1,22 @@
 """Kolo in PyTorch: the backend `kolo` of torch.distributed, for CPU tensors.
 
-    torch.distributed.init_process_group("kolo")    # torchrun, mpirun and srun alike
+    torch.distributed.init_process_group("kolo")                            # under torchrun
+    torch.distributed.init_process_group("kolo", init_method="kolo://")     # mpirun, srun, torchrun or none
 
-torch 2.14 and later find the backend by its name once Kolo is installed. With torch 2.7 to 2.13, and in a source tree,
-import this module first.
+torch 2.14 and later find the backend by its name once Kolo is installed. With torch 2.7 to 2.13, in a source tree, and for
+`kolo://`, import this module first.
 """
 
 from __future__ import annotations
 
 import torch.distributed
+from torch.distributed.rendezvous import register_rendezvous_handler
 
-from ._creation import create
+from ._creation import create, jobs
 from ._hooks import bf16_hook, fp16_hook, topk_hook
 from ._optimizer import DistributedOptimizer
 from ._parameters import broadcast_parameters
+from ._rendezvous import handler
 from ._top_k import TopKState
 
 __all__ = [
@@ -28,9 +31,10 @@ __all__ = [
 
 
 def register() -> None:
-    """Makes the backend known to torch.distributed. Doing so again does nothing."""
+    """Makes the backend and the rendezvous known to torch.distributed. Doing so again does nothing."""
     if "KOLO" not in torch.distributed.Backend._plugins:
         torch.distributed.Backend.register_backend("kolo", create, extended_api=True, devices=["cpu"])
+        register_rendezvous_handler("kolo", handler(jobs.launch))
 
 
 register()

@@ -14,12 +14,13 @@ if torch.__version__ >= (2, 14):
 else:
     from ._process_group import KoloProcessGroup as _Form
 
-_jobs = Jobs()
+jobs = Jobs()
+"""Those of this process."""
 
 
 def create(opts: Any, backend_options: Any = None) -> Operations:
     """What torch calls for each process group: the backend of this rank."""
-    group = _jobs.member(
+    group = jobs.member(
         opts.store,
         opts.group_rank,
         opts.group_size,

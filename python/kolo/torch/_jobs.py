@@ -41,6 +41,12 @@ class Jobs:
 
     def __init__(self) -> None:
         self._default: kolo.Runtime | None = None
+        self._launched: kolo.Runtime | None = None  # Until the default process group takes it.
+
+    def launch(self, timeout: timedelta) -> kolo.Runtime:
+        """Joins the job that the launcher started, for the default process group. Collective."""
+        self._launched = kolo.open(operation_timeout=_milliseconds(timeout))
+        return self._launched
 
     def member(
         self, store: Any, rank: int, size: int, ranks: Sequence[int], name: str, timeout: timedelta
@@ -50,8 +56,16 @@ class Jobs:
         default = self._default
         if ranks and default is not None and default.is_open:
             return default.group(list(ranks), name=name)
-        limit_ms = max(1, round(timeout.total_seconds() * 1000))
-        runtime = open_job(store, rank, size, operation_timeout=limit_ms)
-        if not ranks:
-            self._default = runtime
-        return runtime
+        limit_ms = _milliseconds(timeout)
+        if ranks:
+            return open_job(store, rank, size, operation_timeout=limit_ms)
+        launched, self._launched = self._launched, None
+        if launched is not None and launched.is_open and (launched.rank, launched.world_size) == (rank, size):
+            self._default = launched
+        else:
+            self._default = open_job(store, rank, size, operation_timeout=limit_ms)
+        return self._default
+
+
+def _milliseconds(timeout: timedelta) -> int:
+    return max(1, round(timeout.total_seconds() * 1000))
