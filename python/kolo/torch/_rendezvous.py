@@ -23,8 +23,8 @@ def handler(open_job: Callable[[timedelta], kolo.Runtime]) -> Callable[..., Iter
     """What torch calls for `kolo://`. `open_job` joins the job of the launcher, with a time limit of operations.
 
     Where torchrun or the user has set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, it is torch's own `env://`.
-    Elsewhere the launcher (mpirun, srun, or none) tells rank and size, and rank 0 serves the store at a free port, at the
-    address that the other nodes reach.
+    Elsewhere the launcher (mpirun, srun, or none) tells rank and size, and rank 0 serves the store at a free port of
+    the address that the other nodes reach.
     """
 
     def meet(url: str, timeout: timedelta, **keywords: Any) -> Iterator[Meeting]:
