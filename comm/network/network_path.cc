@@ -19,7 +19,7 @@ constexpr const char* kDoor = "reach listener";
 constexpr const char* kReach = "reach";
 constexpr std::size_t kMaxInterfaces = 64;
 
-std::string encode(const auto& write) {
+std::string encoded(const auto& write) {
   std::vector<std::byte> bytes;
   ByteWriter writer(bytes);
   write(writer);
@@ -64,7 +64,7 @@ ReachTarget read_target(int node, const std::string& text) {
 }
 
 std::string write_reach(const NodeReach& reach) {
-  return encode([&](ByteWriter& writer) {
+  return encoded([&](ByteWriter& writer) {
     writer.number(narrow<std::uint32_t>(reach.ways.size()));
     for (const Way& way : reach.ways) {
       writer.rank(way.to_node);
@@ -110,7 +110,7 @@ NetworkPath find_network_path(BatchedExchange& exchange, const ProcessGrid& grid
     mine = listed_interfaces(network_interfaces(), devices);
     mine.resize(std::min(mine.size(), kMaxInterfaces));
     listener.emplace(job_id, node);
-    exchange.post(kDoor, encode([&](ByteWriter& writer) {
+    exchange.post(kDoor, encoded([&](ByteWriter& writer) {
                     writer.number(listener->port());
                     write_interfaces(writer, mine);
                   }));
