@@ -146,6 +146,11 @@ std::vector<CompressionStats> GradientSet::compression_stats() const {
 
 bool GradientSet::is_sparse(std::size_t index) const { return group_->compressed().has(index); }
 
+bool GradientSet::may_become_sparse(std::size_t index) const {
+  between_iterations("may_become_sparse()");
+  return is_sparse(index) || group_->is_undecided(index);
+}
+
 bool GradientSet::corrects_momentum(std::size_t index) const {
   return group_->compressed().corrects_momentum(index);
 }

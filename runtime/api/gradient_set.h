@@ -148,6 +148,9 @@ class GradientSet {
   /// True if gradient `index` is sent sparsely in the next iteration. It is then added to a
   /// residual, so it must be marked without a loss scale.
   bool is_sparse(std::size_t index) const;
+  /// True if gradient `index` is sent sparsely in the next iteration or may be in a later one: with
+  /// compression "auto" until it decides.
+  bool may_become_sparse(std::size_t index) const;
   /// True if the next iteration applies momentum to gradient `index` ("dgc"). The optimizer must
   /// then not add its own.
   bool corrects_momentum(std::size_t index) const;

@@ -68,6 +68,12 @@ void GradientGroup::planned(Plan plan, std::vector<BucketId> buckets,
   summary_.compression_decisions = choices_.decisions;
 }
 
+bool GradientGroup::is_undecided(std::size_t gradient) const {
+  return std::ranges::any_of(choices_.open, [&](const OpenChoice& open) {
+    return std::ranges::count(open.group.gradients, gradient) > 0;
+  });
+}
+
 void GradientGroup::measure_dense_steps(const Clock& clock, std::function<void()> cast_vote) {
   cast_vote_ = std::move(cast_vote);
   iterations_.begin_measured(clock);

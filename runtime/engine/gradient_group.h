@@ -93,6 +93,8 @@ class GradientGroup final : public BucketOwner {
 
   /// Whether some gradients travel dense only until steps are measured.
   bool is_open() const { return !choices_.open.empty(); }
+  /// Whether this gradient is one of them. Also the user's threads, between iterations.
+  bool is_undecided(std::size_t gradient) const;
   /// Begins the first of `kMeasuredIterations` dense iterations. They are timed, and the last one
   /// ends with a vote: when nothing else is left of it, the engine's thread calls `cast_vote`.
   /// `clock` outlives them.

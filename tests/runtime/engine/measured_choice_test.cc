@@ -271,6 +271,19 @@ TEST(MeasuredTimes, ColdStepsDoNotCount) {
   EXPECT_EQ(job.decision().path, "dense") << job.decision().reason;
 }
 
+// Callers that prepare for sparse steps, as adaptive optimizers do, know while there is time.
+TEST(MeasuredTimes, GradientsAreUndecidedUntilTheVote) {
+  MeasuredJob job({1, 1}, kRules, 19);
+  for (std::size_t i = 0; i < kMeasuredIterations; ++i) {
+    EXPECT_TRUE(job.group(0).is_undecided(kFirst)) << "iteration " << i;
+    EXPECT_FALSE(job.group(0).is_undecided(kBias));
+    EXPECT_FALSE(job.group(0).is_undecided(kNamed));
+    job.step(kMostlyWaiting);
+  }
+  EXPECT_FALSE(job.group(0).is_undecided(kFirst));
+  EXPECT_TRUE(job.is_sparse(kFirst));
+}
+
 // What the others wait for a late rank is computing, not waiting: the last one's times count.
 TEST(MeasuredTimes, ThoseOfTheLastRankDecide) {
   const std::vector<Times> late = {{.compute = milliseconds(100), .waits = milliseconds(50'000)},
