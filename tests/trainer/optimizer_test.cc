@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "comm/base/error.h"
 #include "trainer/optimizer/gradient_norm.h"
@@ -40,14 +39,15 @@ TEST(SgdTest, FollowsHandValues) {
   EXPECT_NEAR(f.parameters[1].value()[0], 0.75f, 1e-6f);
 }
 
-// In the long run momentum 0.5 doubles decay, and so does leaving it out.
-TEST(SgdTest, WithoutMomentumDecaysAsStrongly) {
+// In the long run momentum 0.5 doubles decay, and so does a direction that has its momentum.
+TEST(SgdTest, DecaysAsStronglyAlongDirections) {
   Fixture f;
   const auto sgd = make_optimizer("sgd", f.parameters, {.momentum = 0.5f, .weight_decay = 0.1f});
-  sgd->leave_out_momentum(0);
+  EXPECT_FALSE(sgd->adaptation());
   for (int step = 0; step < 2; ++step) {
     f.set_gradients(2.0f);
-    sgd->step(0.1f, 0.5f);
+    sgd->begin_step();
+    sgd->follow(0, 0.1f, 0.5f);
   }
   // w: 1 - 0.1 · (1 + 0.2 · 1) = 0.88, and 0.88 - 0.1 · (1 + 0.2 · 0.88).
   for (const float w : f.parameters[0].value()) EXPECT_NEAR(w, 0.7624f, 1e-6f);
@@ -73,46 +73,28 @@ TEST(AdamWTest, FollowsHandValues) {
   }
 }
 
-// The second moment is that of a rank's own squares, by four ranks; what comes back is a direction,
-// and lr of it is a step.
-TEST(AdamWTest, GoesOnAlongDirectionsWithoutMomentum) {
+// lr of a direction is a step, without momentum; other parameters keep theirs.
+TEST(AdamWTest, FollowsDirectionsWithoutMomentum) {
   Fixture f;
   const auto adamw =
       make_optimizer("adamw", f.parameters,
                      {.beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f, .weight_decay = 0.1f});
-  f.set_gradients(6.0f);
-  adamw->observe(0, 4);
-  f.set_gradients(2.0f);    // the average
+  ASSERT_TRUE(adamw->adaptation());
+  EXPECT_EQ(adamw->adaptation()->beta2, 0.99f);
+  EXPECT_EQ(adamw->adaptation()->epsilon, 1e-8f);
+  f.set_gradients(2.0f);
   adamw->step(0.1f, 1.0f);  // w: 0.89, b: 0.9, as above
-  // v = 0.99 · 0.01 · 36 / 4 + 0.01 · 16 / 4 = 0.1291, corrected / 0.0199. The first time no step
-  // follows, and nothing is left.
-  const double direction = -4.0 / std::sqrt(0.1291 / 0.0199);
-  for (int time = 0; time < 2; ++time) {
-    f.set_gradients(-4.0f);
-    adamw->precondition(0, 4);
-    for (const float g : f.parameters[0].gradient()) EXPECT_NEAR(g, direction, 1e-5);
-  }
-  // A gradient that is no number belongs to a step that is skipped.
-  f.set_gradients(std::numeric_limits<float>::infinity());
-  adamw->precondition(0, 4);
-  for (const float g : f.parameters[0].gradient()) EXPECT_FALSE(std::isfinite(g));
   f.set_gradients(-1.0f);
-  adamw->precondition(0, 4);
-  for (float& g : f.parameters[0].gradient()) g = 3.0f;  // what comes back
-  adamw->step(0.1f, 0.5f);
+  for (float& g : f.parameters[0].gradient()) g = 3.0f;  // a direction
+  adamw->begin_step();
+  adamw->follow(0, 0.1f, 0.5f);
+  adamw->update(1, 0.1f, 0.5f);
   for (const float w : f.parameters[0].value()) {
     EXPECT_NEAR(w, 0.89 - 0.1 * (0.5 * 3.0 + 0.1 * 0.89), 1e-5);
   }
-  // b had gradients, and has its momentum: 0.9 · 0.2 and 0.1 · -0.5; v = 0.99 · 0.04 + 0.01 · 0.25.
+  // b: 0.9 · 0.2 and 0.1 · -0.5; v = 0.99 · 0.04 + 0.01 · 0.25.
   const double b = (0.9 * 0.2 - 0.1 * 0.5) / 0.19 / std::sqrt((0.99 * 0.04 + 0.0025) / 0.0199);
   EXPECT_NEAR(f.parameters[1].value()[0], 0.9 - 0.1 * b, 1e-5);
-}
-
-TEST(AdamWTest, HasNoMomentumToLeaveOut) {
-  Fixture f;
-  const auto adamw = make_optimizer("adamw", f.parameters, {});
-  EXPECT_TRUE(adamw->is_adaptive());
-  EXPECT_THROW(adamw->leave_out_momentum(0), UsageError);
 }
 
 TEST(OptimizerTest, UnknownNameIsAConfigurationError) {

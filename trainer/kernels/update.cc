@@ -61,7 +61,7 @@ void SecondMomentUpdate(const SecondMomentStep& step, const float* gradient, std
 void AdamDirection(const AdamDirectionStep& step, const float* v, std::size_t count,
                    float* gradient) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    const auto root = hn::Sqrt(hn::Mul(hn::LoadU(d, v + i), hn::Set(d, step.bias_correction2)));
+    const auto root = hn::Sqrt(hn::Mul(hn::LoadU(d, v + i), hn::Set(d, step.moment_scale)));
     const auto direction =
         hn::Div(hn::LoadU(d, gradient + i), hn::Add(root, hn::Set(d, step.epsilon)));
     hn::StoreU(direction, d, gradient + i);

@@ -43,10 +43,10 @@ void second_moment_update(const SecondMomentStep& step, std::span<const float> g
 
 struct AdamDirectionStep {
   float epsilon;
-  float bias_correction2;  ///< 1 / (1 - beta2^t)
+  float moment_scale;  ///< Factor of the second moment, such as 1 / (1 - beta2^t).
 };
 
-/// gradient /= sqrt(v · bias_correction2) + epsilon. Before: equal sizes.
+/// gradient /= sqrt(v · moment_scale) + epsilon. Before: equal sizes.
 void adam_direction(const AdamDirectionStep& step, std::span<const float> v,
                     std::span<float> gradient);
 

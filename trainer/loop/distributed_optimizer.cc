@@ -37,20 +37,19 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
       gradients_(register_gradients(runtime, parameters, MemoryKind::kHost)),
       is_sparse_(parameters.size()),
       corrects_momentum_(parameters.size()),
+      is_observed_(parameters.size()),
       becomes_direction_(parameters.size()) {
+  if (const auto adaptation = optimizer_->adaptation())
+    directions_.emplace(parameters, *adaptation);
   broadcast_values(runtime, parameters);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const BufferView gradient = gradients_.view(i);
     parameters[i].bind_gradient({static_cast<float*>(gradient.data), gradient.count});
   }
   begin_step();
-  parameters.on_gradient_ready([this, ranks = runtime.world_size()](std::size_t index) {
+  parameters.on_gradient_ready([this](std::size_t index) {
     scale_sparse(index, 1.0f / gate_.loss_scale());
-    if (becomes_direction_[index]) {
-      optimizer_->precondition(index, ranks);
-    } else if (is_sparse_[index]) {
-      optimizer_->observe(index, ranks);
-    }
+    prepare(index);
     communicate([&] { gradients_.ready(index); });
   });
 }
@@ -73,10 +72,14 @@ UpdateVerdict DistributedOptimizer::update_at_once(float lr) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) scale_sparse(i, gate_.loss_scale());
   const float unclipped = 1.0f / gate_.loss_scale();
   const UpdateVerdict verdict = gate_.judge(gradient_norm(parameters_));
+  if (verdict.is_skipped) return verdict;
   const bool has_directions = std::ranges::count(becomes_direction_, true) > 0;
-  if (!verdict.is_skipped) {
-    optimizer_->step(lr, has_directions ? unclipped : verdict.gradient_scale);
+  optimizer_->begin_step();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (is_observed_[i]) directions_->observe_average(i, unclipped);
+    update(i, lr, has_directions ? unclipped : verdict.gradient_scale);
   }
+  if (directions_) directions_->commit();
   return verdict;
 }
 
@@ -87,30 +90,48 @@ UpdateVerdict DistributedOptimizer::update_one_by_one(float lr) {
   for (std::size_t i = 0; i < parameters_.size() && std::isfinite(squares); ++i) {
     communicate([&] { gradients_.wait(i); });
     squares += sum_of_squares(parameters_[i].gradient());
-    if (std::isfinite(squares)) optimizer_->update(i, lr, 1.0f);
+    if (!std::isfinite(squares)) break;
+    if (is_observed_[i]) directions_->observe_average(i, 1.0f);
+    update(i, lr, 1.0f);
   }
   communicate([&] { gradients_.wait(); });
+  if (directions_) directions_->commit();
   return gate_.judge(std::sqrt(squares));
 }
 
 void DistributedOptimizer::begin_step() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     is_sparse_[i] = gradients_.is_sparse(i);
-    if (!corrects_momentum_[i] && gradients_.corrects_momentum(i)) leave_out_momentum(i);
     corrects_momentum_[i] = gradients_.corrects_momentum(i);
-    becomes_direction_[i] =
-        optimizer_->is_adaptive() && is_sparse_[i] && !gradients_.is_warming_up(i);
+    if (corrects_momentum_[i]) require_momentum(i);
+    becomes_direction_[i] = directions_ && is_sparse_[i] && !gradients_.is_warming_up(i);
+    is_observed_[i] = directions_ && !becomes_direction_[i] && gradients_.may_become_sparse(i);
   }
 }
 
-void DistributedOptimizer::leave_out_momentum(std::size_t index) {
-  if (optimizer_->is_adaptive()) {
-    throw_config_error(fmt::format(
-        "dgc for '{}': it corrects the momentum of sgd; adamw sends directions instead, and has no "
-        "momentum where they are sparse: leave dgc out, or choose --optimizer sgd",
-        parameters_[index].name()));
+void DistributedOptimizer::prepare(std::size_t index) {
+  if (becomes_direction_[index]) {
+    directions_->turn(index);
+  } else if (is_observed_[index]) {
+    // A gradient that may only later be sparse still carries the loss scale.
+    directions_->observe(index, is_sparse_[index] ? 1.0f : 1.0f / gate_.loss_scale());
   }
-  optimizer_->leave_out_momentum(index);
+}
+
+void DistributedOptimizer::update(std::size_t index, float lr, float gradient_scale) {
+  if (becomes_direction_[index] || corrects_momentum_[index]) {
+    optimizer_->follow(index, lr, gradient_scale);
+  } else {
+    optimizer_->update(index, lr, gradient_scale);
+  }
+}
+
+void DistributedOptimizer::require_momentum(std::size_t index) const {
+  if (!directions_) return;
+  throw_config_error(fmt::format(
+      "dgc for '{}': it corrects the momentum of sgd; adamw sends directions instead, and has no "
+      "momentum where they are sparse: leave dgc out, or choose --optimizer sgd",
+      parameters_[index].name()));
 }
 
 void DistributedOptimizer::scale_sparse(std::size_t index, float factor) {

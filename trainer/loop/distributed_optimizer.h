@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/base/clock.h"
 #include "runtime/api/kolo.h"
 #include "trainer/optimizer/optimizer.h"
+#include "trainer/optimizer/own_directions.h"
 #include "trainer/optimizer/update_gate.h"
 #include "trainer/parameter_set.h"
 
@@ -14,9 +16,10 @@ namespace kolo::trainer {
 
 /// Joins a model's parameters on the processor to the runtime. Gradients live in the runtime's
 /// arena; each is marked as soon as the backward pass has written it, and a step waits for the
-/// averages. A sparse gradient with momentum correction has no momentum in the optimizer. An
-/// adaptive optimizer preconditions sparse gradients before they are marked, from the first step
-/// after a dense warm-up; such steps are not clipped. With the runtime's option `priority` the
+/// averages. Where these are finished directions, the optimizer follows them: averages of gradients
+/// with momentum correction, and sparse averages with an adaptive optimizer, for which each rank
+/// marks directions in place of gradients (`OwnDirections`) from the first step after a dense
+/// warm-up. Directions of the second kind are not clipped. With the runtime's option `priority` the
 /// update goes parameter by parameter, first to last, each as soon as its average is there.
 ///
 /// Collective: every rank makes one, with equal parameters, and calls `step` equally often.
@@ -53,9 +56,12 @@ class DistributedOptimizer {
  private:
   UpdateVerdict update_at_once(float lr);
   UpdateVerdict update_one_by_one(float lr);
-  /// Determines which gradients are sparse in the next step; that may change after any step.
+  /// Determines how each gradient is treated in the next step; that may change after any step.
   void begin_step();
-  void leave_out_momentum(std::size_t index);
+  /// Before a gradient is marked: directions for the sparse ones, observed while they are dense.
+  void prepare(std::size_t index);
+  void update(std::size_t index, float lr, float gradient_scale);
+  void require_momentum(std::size_t index) const;
   /// Scales the sparse gradients, whose residuals carry no loss scale.
   void scale_sparse(std::size_t index, float factor);
   /// Makes a call of Kolo and counts its time as exposed.
@@ -73,8 +79,9 @@ class DistributedOptimizer {
   const Clock& clock_;
   Duration exposed_{0};  // Since the last step.
   GradientSet gradients_;
+  std::optional<OwnDirections> directions_;  // of an adaptive optimizer
   // In this step, by gradient.
-  std::vector<bool> is_sparse_, corrects_momentum_, becomes_direction_;
+  std::vector<bool> is_sparse_, corrects_momentum_, is_observed_, becomes_direction_;
 };
 
 }  // namespace kolo::trainer

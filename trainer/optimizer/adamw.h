@@ -10,32 +10,25 @@ namespace kolo::trainer {
 
 /// Adam with decoupled weight decay.
 ///
-/// A preconditioned parameter has a second moment of this rank's own gradients, from the first step
-/// in which it was observed: their squares, divided by the number of ranks, estimate those of the
-/// average where noise dominates. It differs between ranks. The gradient is divided by its root,
-/// and a step is lr times the averaged result, without a first moment: residuals are late already,
-/// and momentum would delay them further. A skipped step leaves all moments unchanged. Source:
-/// Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019.
+/// Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019.
 class AdamW final : public Optimizer {
  public:
   AdamW(ParameterSet& parameters, const OptimizerOptions& options);
   void begin_step() override { ++steps_; }
   void update(std::size_t parameter, float lr, float gradient_scale) override;
-  void leave_out_momentum(std::size_t parameter) override;
-  void observe(std::size_t parameter, int ranks) override;
-  void precondition(std::size_t parameter, int ranks) override;
-  bool is_adaptive() const override { return true; }
+  void follow(std::size_t parameter, float lr, float gradient_scale) override;
+  std::optional<Adaptation> adaptation() const override {
+    return Adaptation{.beta2 = options_.beta2, .epsilon = options_.epsilon};
+  }
 
  private:
-  void step_along_gradient(std::size_t parameter, float lr, float gradient_scale);
-  void step_along_direction(std::size_t parameter, float lr, float gradient_scale);
-
   OptimizerOptions options_;
-  // All by parameter.
-  std::vector<Tensor> first_moment_, second_moment_;
-  std::vector<Tensor> own_moment_, next_own_moment_;  // empty unless observed or preconditioned
-  std::vector<bool> has_direction_;                   // where a gradient would be
+  std::vector<Tensor> first_moment_, second_moment_;  // by parameter
   std::int64_t steps_ = 0;
 };
+
+/// 1 / (1 - beta^steps), which corrects a running mean that starts at zero and is too small at
+/// first. Before: steps > 0.
+float bias_correction(float beta, std::int64_t steps);
 
 }  // namespace kolo::trainer

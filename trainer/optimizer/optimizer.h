@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "trainer/parameter_set.h"
@@ -13,6 +14,13 @@ namespace kolo::trainer {
 /// Matrices and kernels decay; vectors (biases, gains) do not.
 class Optimizer {
  public:
+  /// How an adaptive optimizer scales gradients: each element by the root of the second moment,
+  /// a running mean of squares with decay `beta2`, plus `epsilon`.
+  struct Adaptation {
+    float beta2;
+    float epsilon;
+  };
+
   /// `parameters` outlives it.
   explicit Optimizer(ParameterSet& parameters) : parameters_(parameters) {}
   virtual ~Optimizer() = default;
@@ -29,21 +37,13 @@ class Optimizer {
   virtual void begin_step() = 0;
   virtual void update(std::size_t parameter, float lr, float gradient_scale) = 0;
 
-  /// Announces that averages of this parameter, by its index, will already contain momentum.
-  /// Before: the optimizer is not adaptive.
-  virtual void leave_out_momentum(std::size_t parameter) = 0;
+  /// In place of `update`: what the gradient's memory holds is a finished direction, which already
+  /// has its momentum or its scale. The parameter moves by lr times the direction and decays as
+  /// strongly as by `update`. Once followed, a parameter is not updated again.
+  virtual void follow(std::size_t parameter, float lr, float gradient_scale) = 0;
 
-  /// Observes this rank's gradient of a parameter, before it is averaged over `ranks`, because the
-  /// parameter will be preconditioned in a later step. Call it in every step until then.
-  virtual void observe(std::size_t parameter, int ranks) = 0;
-
-  /// Replaces this rank's gradient of a parameter by the direction of its update, before it is
-  /// averaged over `ranks`. The next `step` takes the average as a direction and adds no momentum.
-  /// Optimizers that are not adaptive leave the gradient unchanged and take its average as usual.
-  virtual void precondition(std::size_t parameter, int ranks) = 0;
-
-  /// True if `precondition` changes the gradient; averages then have no norm to clip.
-  virtual bool is_adaptive() const = 0;
+  /// Empty for optimizers that are not adaptive.
+  virtual std::optional<Adaptation> adaptation() const { return std::nullopt; }
 
  protected:
   ParameterSet& parameters_;

@@ -1,26 +1,31 @@
 #include "trainer/optimizer/sgd.h"
 
-#include "trainer/kernels/update.h"
-
 namespace kolo::trainer {
 
 Sgd::Sgd(ParameterSet& parameters, const OptimizerOptions& options)
-    : Optimizer(parameters), options_(options), momentum_(parameters.size(), options.momentum) {
+    : Optimizer(parameters), options_(options) {
   for (std::size_t i = 0; i < parameters.size(); ++i) velocity_.emplace_back(parameters[i].shape());
 }
 
-void Sgd::update(std::size_t index, float lr, float gradient_scale) {
-  Parameter& parameter = parameters_[index];
-  sgd_update({.lr = lr,
-              .momentum = momentum_[index],
-              .weight_decay = decays(parameter) ? weight_decay(index) : 0.0f,
-              .gradient_scale = gradient_scale},
-             parameter.gradient(), velocity_[index].span(), parameter.value());
+void Sgd::update(std::size_t parameter, float lr, float gradient_scale) {
+  move(parameter, {.lr = lr,
+                   .momentum = options_.momentum,
+                   .weight_decay = options_.weight_decay,
+                   .gradient_scale = gradient_scale});
 }
 
-float Sgd::weight_decay(std::size_t parameter) const {
-  const bool is_accumulated = momentum_[parameter] == options_.momentum;
-  return options_.weight_decay / (is_accumulated ? 1.0f : 1.0f - options_.momentum);
+void Sgd::follow(std::size_t parameter, float lr, float gradient_scale) {
+  move(parameter, {.lr = lr,
+                   .momentum = 0.0f,
+                   .weight_decay = options_.weight_decay / (1.0f - options_.momentum),
+                   .gradient_scale = gradient_scale});
+}
+
+void Sgd::move(std::size_t index, const SgdStep& step) {
+  Parameter& parameter = parameters_[index];
+  SgdStep own = step;
+  if (!decays(parameter)) own.weight_decay = 0.0f;
+  sgd_update(own, parameter.gradient(), velocity_[index].span(), parameter.value());
 }
 
 }  // namespace kolo::trainer

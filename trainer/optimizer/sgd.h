@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "trainer/kernels/update.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/tensor.h"
 
@@ -9,25 +10,21 @@ namespace kolo::trainer {
 
 /// Stochastic gradient descent with momentum and weight decay.
 ///
-/// Momentum makes decay 1 / (1 - momentum) times as strong. A parameter whose momentum is left out
-/// decays as strongly, although its decay is not accumulated. Source: Sutskever et al., "On the
+/// Momentum makes decay 1 / (1 - momentum) times as strong. A direction that is followed is moved
+/// along without momentum, and its parameter decays as strongly. Source: Sutskever et al., "On the
 /// importance of initialization and momentum", ICML 2013, without Nesterov's correction.
 class Sgd final : public Optimizer {
  public:
   Sgd(ParameterSet& parameters, const OptimizerOptions& options);
   void begin_step() override {}
   void update(std::size_t parameter, float lr, float gradient_scale) override;
-  void leave_out_momentum(std::size_t parameter) override { momentum_[parameter] = 0.0f; }
-  void observe(std::size_t, int) override {}
-  void precondition(std::size_t, int) override {}
-  bool is_adaptive() const override { return false; }
+  void follow(std::size_t parameter, float lr, float gradient_scale) override;
 
  private:
-  float weight_decay(std::size_t parameter) const;
+  void move(std::size_t parameter, const SgdStep& step);
 
   OptimizerOptions options_;
-  std::vector<float> momentum_;  // by parameter
-  std::vector<Tensor> velocity_;
+  std::vector<Tensor> velocity_;  // by parameter
 };
 
 }  // namespace kolo::trainer

@@ -1,0 +1,65 @@
+#include "trainer/optimizer/own_directions.h"
+
+#include <numeric>
+#include <utility>
+
+#include "trainer/kernels/update.h"
+#include "trainer/kernels/vector.h"
+#include "trainer/optimizer/adamw.h"
+
+namespace kolo::trainer {
+
+OwnDirections::OwnDirections(ParameterSet& parameters, const Optimizer::Adaptation& adaptation)
+    : parameters_(parameters), adaptation_(adaptation), states_(parameters.size()) {}
+
+void OwnDirections::observe(std::size_t parameter, float scale) {
+  enter(states_[parameter], parameter, scale);
+}
+
+void OwnDirections::observe_average(std::size_t parameter, float scale) {
+  State& state = states_[parameter];
+  const double squares = double{scale} * scale * sum_of_squares(parameters_[parameter].gradient());
+  const double beta2 = adaptation_.beta2;
+  state.average_energy = beta2 * state.average_energy + (1.0 - beta2) * squares;
+}
+
+void OwnDirections::turn(std::size_t parameter) {
+  State& state = states_[parameter];
+  if (!state.is_measured) {
+    state.survival = survival(state);
+    state.is_measured = true;
+  }
+  enter(state, parameter, 1.0f);
+  const double correction = bias_correction(adaptation_.beta2, state.steps + 1);
+  adam_direction({.epsilon = adaptation_.epsilon,
+                  .moment_scale = static_cast<float>(state.survival * correction)},
+                 state.next_moment.span(), parameters_[parameter].gradient());
+}
+
+void OwnDirections::commit() {
+  for (State& state : states_) {
+    if (!std::exchange(state.has_next, false)) continue;
+    std::swap(state.moment, state.next_moment);
+    ++state.steps;
+  }
+}
+
+void OwnDirections::enter(State& state, std::size_t parameter, float scale) {
+  if (state.moment.size() == 0) {
+    state.moment = Tensor(parameters_[parameter].shape());
+    state.next_moment = Tensor(parameters_[parameter].shape());
+  }
+  second_moment_update({.beta2 = adaptation_.beta2, .square_scale = scale * scale},
+                       parameters_[parameter].gradient(), state.moment.span(),
+                       state.next_moment.span());
+  state.has_next = true;
+}
+
+/// Both energies are running means over the same steps, so no correction for their start is needed.
+double OwnDirections::survival(const State& state) {
+  const std::span<const float> moment = state.moment.span();
+  const double own = std::accumulate(moment.begin(), moment.end(), 0.0);
+  return own > 0.0 && state.average_energy > 0.0 ? state.average_energy / own : 1.0;
+}
+
+}  // namespace kolo::trainer
