@@ -8,10 +8,12 @@
 
 #include <fmt/format.h>
 
+#include "comm/base/log.h"
 #include "comm/base/output_file.h"
 #include "runtime/api/kolo.h"
 #include "runtime/tools/command_line.h"
 #include "trainer/compute/threads.h"
+#include "trainer/divergence.h"
 #include "trainer/loop/command_line.h"
 #include "trainer/loop/generate.h"
 #include "trainer/loop/learner_factory.h"
@@ -80,8 +82,14 @@ int run(int argc, const char* const* argv) {
     const CommandLine command_line = parse_command_line(argc, argv);
     if (command_line.text) {
       fmt::print("{}", *command_line.text);
-    } else {
+      return 0;
+    }
+    try {
       run_job(command_line.config);
+    } catch (const DivergedError& diverged) {
+      Error error = diverged.error();
+      log::report(error);
+      return DivergedError::kExitStatus;
     }
     return 0;
   });

@@ -2,16 +2,21 @@
 
 #include "trainer/loop/training.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "comm/base/error.h"
 #include "tests/trainer/training_job.h"
+#include "trainer/divergence.h"
 
 namespace kolo::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 class TrainingTest : public testing::TestWithParam<const char*> {
  protected:
@@ -184,11 +189,44 @@ TEST(TrainingErrorsTest, LostNumbersEndTheJob) {
     try {
       run_ranks(1, config);
       FAIL();
-    } catch (const KoloError& error) {
-      EXPECT_EQ(error.error().code, ErrorCode::kInternal) << error.what();
-      EXPECT_NE(std::string(error.what()).find("try a lower --lr"), std::string::npos);
+    } catch (const DivergedError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("gradients are not finite, first the "));
+      EXPECT_THAT(error.what(), HasSubstr("try a lower --lr"));
     }
   }
+}
+
+// The last update is followed by no gradient that would show its damage.
+TEST(TrainingErrorsTest, ALossThatIsNotFiniteAtTheEndIsAnErrorToo) {
+  const TemporaryDirectory directory;
+  Config config = small_job("mlp", directory);
+  config.optimizer = "sgd";
+  config.warmup_steps = 0;
+  config.final_lr_share = 1.0f;
+  config.lr = 1e38f;
+  config.steps = 1;
+  try {
+    run_ranks(1, config);
+    FAIL();
+  } catch (const DivergedError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the loss on held-out data after step 1 is not finite"));
+  }
+}
+
+TEST(DivergenceTest, NamesTheFirstTensorThatIsNotFinite) {
+  ParameterSet parameters(1);
+  for (const char* name : {"a", "b", "c"}) parameters.add(name, {2}, {});
+  EXPECT_EQ(first_not_finite(parameters), "");  // no gradient has memory
+  parameters.own_gradients();
+  EXPECT_EQ(first_not_finite(parameters), "");
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  parameters[0].gradient()[1] = kNan;
+  parameters[1].gradient()[0] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(first_not_finite(parameters), "the gradient of 'b'");
+  parameters[2].value()[1] = kNan;
+  EXPECT_EQ(first_not_finite(parameters), "the weights of 'c'");
+  parameters[1].value()[1] = -kNan;
+  EXPECT_EQ(first_not_finite(parameters), "the weights of 'b'");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "trainer/config_error.h"
+#include "trainer/divergence.h"
 #include "trainer/kernels/vector.h"
 #include "trainer/loop/parameter_exchange.h"
 #include "trainer/optimizer/gradient_norm.h"
@@ -61,6 +62,7 @@ DistributedOptimizer::~DistributedOptimizer() {
 
 DistributedOptimizer::Report DistributedOptimizer::step(float lr) {
   const UpdateVerdict verdict = goes_one_by_one_ ? update_one_by_one(lr) : update_at_once(lr);
+  if (verdict.has_diverged) throw_diverged("gradients are", parameters_);
   begin_step();
   return {.gradient_norm = verdict.gradient_norm,
           .exposed = std::exchange(exposed_, Duration{0}),

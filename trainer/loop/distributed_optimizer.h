@@ -47,7 +47,7 @@ class DistributedOptimizer {
   float loss_scale() const { return gate_.loss_scale(); }
 
   /// After a backward pass: waits, checks, clips, updates.
-  /// Errors: those of the runtime; as `UpdateGate::judge`.
+  /// Errors: those of the runtime; DivergedError naming the first tensor that is not finite.
   Report step(float lr);
 
   PlanSummary plan() const { return gradients_.plan(); }

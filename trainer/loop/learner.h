@@ -41,7 +41,7 @@ class Learner {
   virtual void forward_backward(const Batch& batch, float row_weight) = 0;
 
   /// After `forward_backward`: waits for the averages, checks and clips them, updates.
-  /// Errors: those of the runtime; KoloError(kInternal) as `UpdateGate::judge`.
+  /// Errors: those of the runtime; DivergedError.
   virtual StepReport finish(float lr) = 0;
 
   /// Runs the forward pass; the loss is added to the sums.

@@ -2,11 +2,13 @@
 
 #include <chrono>
 #include <cmath>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "trainer/data/data_loader.h"
+#include "trainer/divergence.h"
 #include "trainer/loop/agreement.h"
 #include "trainer/loop/evaluator.h"
 #include "trainer/loss/softmax_cross_entropy.h"
@@ -122,14 +124,7 @@ class Training {
   void log_interval() {
     const LossSums sums = sum_over_ranks(runtime_, "training loss", learner_.take_sums());
     train_loss_ = sums.loss / sums.rows;
-    if (!std::isfinite(train_loss_)) {
-      throw KoloError(Error{.code = ErrorCode::kInternal,
-                            .rank = runtime_.rank(),
-                            .verb = {},
-                            .bucket = {},
-                            .what = fmt::format("the loss is {} after step {}: try a lower --lr",
-                                                train_loss_, step_)});
-    }
+    require_finite("training", train_loss_);
     curve_.push_back({.step = step_,
                       .seconds = seconds_since(begin_) - evaluation_s_,
                       .train_loss = train_loss_,
@@ -162,10 +157,17 @@ class Training {
     CurvePoint& point = curve_.back();
     point.eval_loss = sums.loss / sums.rows;
     point.eval_accuracy = sums.correct / sums.rows;
+    require_finite("held-out", *point.eval_loss);
     if (progress_ != nullptr) {
       progress_->evaluation(step_, *point.eval_loss, *point.eval_accuracy);
     }
     evaluation_s_ += seconds_since(begin);
+  }
+
+  void require_finite(std::string_view data, double loss) {
+    if (std::isfinite(loss)) return;
+    throw_diverged(fmt::format("the loss on {} data after step {} is", data, step_),
+                   learner_.parameters());
   }
 
   static double rate(std::size_t samples, double ms) {

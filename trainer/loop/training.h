@@ -20,7 +20,7 @@ void require_same_job(const Config& config, Runtime& runtime, const Task& task);
 /// Before:  config, data and learner are the same on all ranks (`require_same_job`).
 /// Shape:   `progress` is null on ranks that print nothing.
 /// Errors:  those of the runtime and the learner; KoloError(kMismatch) when final weights differ
-///          between ranks; KoloError(kInternal) when the loss is no longer a number.
+///          between ranks; DivergedError when a loss is no longer finite.
 Summary train(const Config& config, Runtime& runtime, const Task& task, Learner& learner,
               Progress* progress);
 

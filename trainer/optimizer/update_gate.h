@@ -11,6 +11,7 @@ struct UpdateVerdict {
   double gradient_norm = 0.0;   ///< Norm of the averages, unscaled and before clipping.
   float gradient_scale = 1.0f;  ///< Factor that the optimizer applies to gradients.
   bool is_skipped = false;      ///< Parameters and moments stay as they are.
+  bool has_diverged = false;    ///< Skipped, and no lower loss scale can help: training has failed.
 };
 
 /// Decides between averages and update: clips gradients, and skips steps that overflowed.
@@ -38,13 +39,12 @@ class UpdateGate {
   /// Factor of the next loss.
   float loss_scale() const { return scaler_.scale(); }
 
-  /// Before: `scaled_norm` is the norm of averages that still carry loss_scale(). Errors: as
-  ///         `record`.
+  /// Before: `scaled_norm` is the norm of averages that still carry loss_scale().
   UpdateVerdict judge(double scaled_norm);
 
-  /// Replaces `judge` where the device has decided about skipping. Errors: KoloError(kInternal) for
-  /// an overflow that no lower loss scale could avoid.
-  void record(bool has_overflowed);
+  /// Replaces `judge` where the device has decided about skipping. Returns whether training has
+  /// diverged: it is an overflow that no lower loss scale could avoid.
+  [[nodiscard]] bool record(bool has_overflowed);
 
  private:
   double clip_norm_;

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "comm/base/check.h"
+#include "trainer/divergence.h"
 #include "trainer/loop/parameter_exchange.h"
 #include "trainer/precision/precision.h"
 
@@ -68,7 +69,7 @@ StepReport CudaLearner::finish(float lr) {
   optimizer_.step(
       {.lr = lr, .gradient_scale = 1.0f / gate_.loss_scale(), .clip_norm = gate_.clip_norm()});
   const UpdateReport report = optimizer_.report();
-  gate_.record(report.is_skipped);
+  if (gate_.record(report.is_skipped)) throw_diverged("gradients are", parameters());
   return {.gradient_norm = report.gradient_norm,
           .exposed = standstill_.elapsed(),
           .is_skipped = report.is_skipped};
