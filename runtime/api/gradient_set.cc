@@ -151,8 +151,8 @@ bool GradientSet::may_become_sparse(std::size_t index) const {
   return is_sparse(index) || group_->is_undecided(index);
 }
 
-bool GradientSet::corrects_momentum(std::size_t index) const {
-  return group_->compressed().corrects_momentum(index);
+float GradientSet::corrected_momentum(std::size_t index) const {
+  return group_->compressed().corrected_momentum(index);
 }
 
 bool GradientSet::is_warming_up(std::size_t index) const {

@@ -153,7 +153,9 @@ class GradientSet {
   bool may_become_sparse(std::size_t index) const;
   /// True if the next iteration applies momentum to gradient `index` ("dgc"). The optimizer must
   /// then not add its own.
-  bool corrects_momentum(std::size_t index) const;
+  bool corrects_momentum(std::size_t index) const { return corrected_momentum(index) > 0; }
+  /// That momentum; 0 if there is none.
+  float corrected_momentum(std::size_t index) const;
   /// True if the next iteration is one of the dense ones ("warmup") that precede sparse ones for
   /// gradient `index`. It delivers the plain average and leaves no residual.
   bool is_warming_up(std::size_t index) const;

@@ -136,9 +136,9 @@ std::vector<CompressionStats> CompressedSet::stats() const {
   return result;
 }
 
-bool CompressedSet::corrects_momentum(std::size_t gradient) const {
+float CompressedSet::corrected_momentum(std::size_t gradient) const {
   const CompressedBucket* const bucket = bucket_of(gradient);
-  return bucket != nullptr && bucket->group.spec.momentum > 0;
+  return bucket == nullptr ? 0.0f : bucket->group.spec.momentum;
 }
 
 bool CompressedSet::is_warming_up(std::size_t gradient) const {

@@ -62,7 +62,8 @@ class CompressedSet {
   /// The norm on this rank; nothing if the tensor is in no group.
   std::optional<double> residual_norm(std::string_view tensor) const;
   std::vector<CompressionStats> stats() const;
-  bool corrects_momentum(std::size_t gradient) const;
+  /// 0: no momentum is corrected.
+  float corrected_momentum(std::size_t gradient) const;
   bool is_warming_up(std::size_t gradient) const;
 
   /// Copy this rank's step number, residuals and velocities to `state` and back. Between

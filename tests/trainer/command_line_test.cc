@@ -114,6 +114,16 @@ TEST(CommandLineTest, ValuesThatCannotBeUsedAreConfigurationErrors) {
   expect("--beta2", "1", "--beta2 must be at least 0 and below 1");
   expect("--epsilon", "0", "--epsilon must be greater than 0");
   expect("--weight-decay", "-1", "--weight-decay must not be negative");
+  for (const char* option :
+       {"--lr", "--clip-norm", "--weight-decay", "--epsilon", "--temperature"}) {
+    for (const char* value : {"inf", "nan"}) {
+      expect(option, value, (std::string(option) + " must be a finite number").c_str());
+    }
+  }
+  expect("--momentum", "nan", "--momentum must be at least 0 and below 1");
+  expect("--final-lr-share", "nan", "--final-lr-share must be between 0 and 1");
+  expect("--hidden", "0", "--hidden must be at least 1");
+  expect("--context", "0", "--layers and --context must be at least 1");
   expect("--peer-timeout", "soon", "--peer-timeout: ");
 }
 

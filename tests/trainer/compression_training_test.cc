@@ -10,6 +10,7 @@
 
 #include "comm/base/error.h"
 #include "tests/trainer/training_job.h"
+#include "trainer/loop/compression_rules.h"
 #include "trainer/loop/training.h"
 
 namespace kolo::trainer {
@@ -145,13 +146,72 @@ TEST_F(CompressionTrainingTest, AdamAgreesAndRepeatsItself) {
   EXPECT_EQ(run_ranks(kRanks, config)[0].weights_hash, once[0].weights_hash);
 }
 
-TEST_F(CompressionTrainingTest, AdamHasNoMomentumToCorrect) {
-  try {
-    run_ranks(1, adam_job("topk(0.01,dgc)"));
-    FAIL();
-  } catch (const KoloError& error) {
-    EXPECT_EQ(error.error().code, ErrorCode::kConfig);
-    EXPECT_THAT(error.what(), HasSubstr("leave dgc out"));
+TEST_F(CompressionTrainingTest, MomentumIsCorrectedOnlyWhereTheOptimizerHasIt) {
+  const auto expect = [](const Config& config, const char* part) {
+    try {
+      run_ranks(1, config);
+      ADD_FAILURE() << "no error: " << part;
+    } catch (const KoloError& error) {
+      EXPECT_EQ(error.error().code, ErrorCode::kConfig);
+      EXPECT_THAT(error.what(), HasSubstr(part));
+    }
+  };
+  expect(adam_job("topk(0.01,dgc)"), "leave dgc out");
+  Config other = job("topk(0.01,dgc=0.8)");
+  expect(other, "dgc=0.8 for 'fc1.weight': --momentum is 0.9");
+  other.optimizer_options.momentum = 0.8f;
+  other.steps = 2;
+  EXPECT_EQ(run_ranks(1, other)[0].steps, 2u);
+}
+
+TEST(CompressionRulesTest, AutoForAdaptiveOptimizersIsWhatTheyNeed) {
+  const AdaptiveJob job{.warmup_steps = 50, .total_steps = 1000};
+  EXPECT_EQ(adaptive_rules("auto", job), "embedding*=none,*=auto(0.01,warmup=150,rule=lossless)");
+  EXPECT_EQ(adaptive_rules("auto(0.02,fp32)", job),
+            "embedding*=none,*=auto(0.02,fp32,warmup=150,rule=lossless)");
+  EXPECT_EQ(adaptive_rules("auto(0.02,rule=exact,warmup=9)", job),
+            "embedding*=none,*=auto(0.02,rule=exact,warmup=9)");
+  // Sparse steps begin after the rise of the learning rate.
+  EXPECT_EQ(adaptive_rules("auto", {.warmup_steps = 50, .total_steps = 200}),
+            "embedding*=none,*=auto(0.01,warmup=60,rule=lossless)");
+  for (const char* rules : {"none", "topk(0.01)", "fc*=auto,*=none", "fp16"}) {
+    EXPECT_EQ(adaptive_rules(rules, job), rules);
+  }
+}
+
+// The rules reach the runtime: the token table, which has 256 rows, leaves nothing to decide.
+TEST(CompressionRulesTest, AutoOfAGptLeavesEmbeddingsAlone) {
+  const TemporaryDirectory directory;
+  Config config = small_job("gpt", directory);
+  config.width = 64;
+  config.steps = 2;
+  config.runtime.compression = "auto";
+  const auto elements = [&](const char* optimizer) {
+    config.optimizer = optimizer;
+    std::size_t sum = 0;
+    for (const CompressionDecision& decision : run_ranks(1, config)[0].compression_decisions) {
+      sum += decision.elements;
+    }
+    return sum;
+  };
+  EXPECT_GT(elements("adamw"), 0u);
+  EXPECT_EQ(elements("sgd") - elements("adamw"), 256u * 64u);
+}
+
+// Without this a job on a GPU would be dense and report top-k.
+TEST(CompressionRulesTest, TopKOnAGpuIsRefused) {
+  for (const char* rules : {"topk(0.01)", "*.bias=none,*=block_topk(0.01)"}) {
+    try {
+      require_device_compression({.device = "cuda", .compression = rules});
+      ADD_FAILURE() << rules;
+    } catch (const KoloError& error) {
+      EXPECT_EQ(error.error().code, ErrorCode::kConfig);
+      EXPECT_THAT(error.what(), HasSubstr("where they would be sent dense"));
+    }
+    require_device_compression({.device = "cpu", .compression = rules});
+  }
+  for (const char* rules : {"none", "fp16", "auto"}) {
+    require_device_compression({.device = "cuda:1", .compression = rules});
   }
 }
 

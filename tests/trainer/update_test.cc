@@ -55,7 +55,7 @@ std::vector<Course> run_course(int ranks, int iterations, const std::string& opt
       const TickingClock clock;
       DistributedOptimizer learner(runtime, parameters,
                                    make_optimizer(optimizer, parameters, {.weight_decay = 0.1f}),
-                                   options, clock);
+                                   {.gate = options}, clock);
       Course& course = courses[rank];
       for (int iteration = 0; iteration < iterations; ++iteration) {
         course.loss_scales.push_back(learner.loss_scale());

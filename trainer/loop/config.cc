@@ -1,6 +1,7 @@
 #include "trainer/loop/config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include <xxhash.h>
 
 #include "trainer/config_error.h"
+#include "trainer/data/sharding.h"
 #include "trainer/precision/precision.h"
 
 namespace kolo::trainer {
@@ -15,6 +17,10 @@ namespace {
 
 void require(bool condition, const std::string& what) {
   if (!condition) throw_config_error(what);
+}
+
+void require_finite(std::string_view option, double value) {
+  require(std::isfinite(value), fmt::format("{} must be a finite number", option));
 }
 
 void require_choice(std::string_view option, const std::string& text,
@@ -59,11 +65,16 @@ void validate(const Config& c) {
   require(c.threads > 0, "--threads must be at least 1");
   require(c.log_every > 0, "--log-every must be at least 1");
   require(c.steps ? *c.steps > 0 : c.epochs > 0, "--steps and --epochs must be at least 1");
+  const OptimizerOptions& o = c.optimizer_options;
+  require_finite("--lr", c.lr);
+  require_finite("--clip-norm", c.clip_norm);
+  require_finite("--weight-decay", o.weight_decay);
+  require_finite("--epsilon", o.epsilon);
+  require_finite("--temperature", c.temperature);
   require(c.lr > 0.0f, "--lr must be greater than 0");
   require(c.final_lr_share >= 0.0f && c.final_lr_share <= 1.0f,
           "--final-lr-share must be between 0 and 1");
   require(c.clip_norm >= 0.0, "--clip-norm must not be negative");
-  const OptimizerOptions& o = c.optimizer_options;
   require(o.weight_decay >= 0.0f, "--weight-decay must not be negative");
   require(o.momentum >= 0.0f && o.momentum < 1.0f, "--momentum must be at least 0 and below 1");
   require(o.beta1 >= 0.0f && o.beta1 < 1.0f, "--beta1 must be at least 0 and below 1");
@@ -81,6 +92,11 @@ void validate(const Config& c) {
 UpdateGate::Options update_options(const Config& config) {
   return {.clip_norm = config.clip_norm,
           .loss_scale = parse_loss_scale(config.loss_scale, parse_precision(config.precision))};
+}
+
+std::size_t total_steps(const Config& config, std::size_t samples, int ranks) {
+  const Sharding sharding(samples, static_cast<std::size_t>(ranks), config.batch);
+  return config.steps.value_or(config.epochs * sharding.steps());
 }
 
 std::uint64_t fingerprint(const Config& c) {

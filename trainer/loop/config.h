@@ -62,6 +62,9 @@ void validate(const Config& config);
 /// Clipping and loss scale. Errors: KoloError(kConfig) as `parse_precision`, `parse_loss_scale`.
 UpdateGate::Options update_options(const Config& config);
 
+/// Steps of a job whose `ranks` ranks share `samples` training samples.
+std::size_t total_steps(const Config& config, std::size_t samples, int ranks);
+
 /// Hash of everything in `config` that determines the course of training.
 std::uint64_t fingerprint(const Config& config);
 

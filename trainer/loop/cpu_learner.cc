@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "trainer/config_error.h"
+#include "trainer/loop/compression_rules.h"
 #include "trainer/precision/precision.h"
 
 namespace kolo::trainer {
@@ -19,14 +20,27 @@ const Config& require_offered(const Config& config) {
   return config;
 }
 
+DistributedOptimizer distribute(const Config& config, Runtime& runtime, const Task& task,
+                                ParameterSet& parameters, const Clock& clock) {
+  auto optimizer = make_optimizer(config.optimizer, parameters, config.optimizer_options);
+  DistributedOptimizer::Options options{.gate = update_options(config),
+                                        .compression = runtime.options().compression};
+  if (optimizer->adaptation()) {
+    options.compression = adaptive_rules(
+        options.compression,
+        {.warmup_steps = config.warmup_steps,
+         .total_steps = total_steps(config, task.train->size(), runtime.world_size())});
+  }
+  return {runtime, parameters, std::move(optimizer), options, clock};
+}
+
 }  // namespace
 
 CpuLearner::CpuLearner(const Config& config, Runtime& runtime, const Task& task)
     : model_(make_model(task.model, device_)),
       loss_(config.batch * task.train->target_bytes(), task.classes),
-      optimizer_(runtime, model_->parameters(),
-                 make_optimizer(config.optimizer, model_->parameters(), config.optimizer_options),
-                 update_options(require_offered(config)), clock_) {}
+      optimizer_(distribute(require_offered(config), runtime, task, model_->parameters(), clock_)) {
+}
 
 void CpuLearner::forward_backward(const Batch& batch, float row_weight) {
   sums_ += loss_.evaluate(model_->forward(batch.inputs), batch.targets,

@@ -29,13 +29,13 @@ bool has_priority(const Runtime& runtime, const UpdateGate::Options& options) {
 
 DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& parameters,
                                            std::unique_ptr<Optimizer> optimizer,
-                                           const UpdateGate::Options& options, const Clock& clock)
+                                           const Options& options, const Clock& clock)
     : parameters_(parameters),
       optimizer_(std::move(optimizer)),
-      gate_(options),
-      goes_one_by_one_(has_priority(runtime, options)),
+      gate_(options.gate),
+      goes_one_by_one_(has_priority(runtime, options.gate)),
       clock_(clock),
-      gradients_(register_gradients(runtime, parameters, MemoryKind::kHost)),
+      gradients_(register_gradients(runtime, parameters, MemoryKind::kHost, options.compression)),
       is_sparse_(parameters.size()),
       corrects_momentum_(parameters.size()),
       is_observed_(parameters.size()),
@@ -129,7 +129,14 @@ void DistributedOptimizer::update(std::size_t index, float lr, float gradient_sc
 }
 
 void DistributedOptimizer::require_momentum(std::size_t index) const {
-  if (!directions_) return;
+  if (!directions_) {
+    const float corrected = gradients_.corrected_momentum(index);
+    if (corrected == optimizer_->momentum()) return;
+    throw_config_error(
+        fmt::format("dgc={} for '{}': --momentum is {}, and all parameters have one "
+                    "momentum: give both the same value",
+                    corrected, parameters_[index].name(), optimizer_->momentum()));
+  }
   throw_config_error(fmt::format(
       "dgc for '{}': it corrects the momentum of sgd; adamw sends directions instead, and has no "
       "momentum where they are sparse: leave dgc out, or choose --optimizer sgd",

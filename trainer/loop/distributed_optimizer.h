@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "comm/base/clock.h"
@@ -34,10 +35,16 @@ class DistributedOptimizer {
     bool is_skipped;  ///< See UpdateGate.
   };
 
+  struct Options {
+    UpdateGate::Options gate = {};
+    std::string compression = {};  ///< Rules by parameter; empty: the runtime's.
+  };
+
   /// Registers the gradients and gives all ranks the parameters of rank 0. Errors: those of the
-  /// runtime; KoloError(kConfig) for `priority` if the gate needs all gradients.
+  /// runtime; KoloError(kConfig) for `priority` if the gate needs all gradients, and for momentum
+  /// correction that is not that of the optimizer.
   DistributedOptimizer(Runtime& runtime, ParameterSet& parameters,
-                       std::unique_ptr<Optimizer> optimizer, const UpdateGate::Options& options,
+                       std::unique_ptr<Optimizer> optimizer, const Options& options,
                        const Clock& clock);
   ~DistributedOptimizer();
   DistributedOptimizer(const DistributedOptimizer&) = delete;
@@ -61,6 +68,7 @@ class DistributedOptimizer {
   /// Before a gradient is marked: directions for the sparse ones, observed while they are dense.
   void prepare(std::size_t index);
   void update(std::size_t index, float lr, float gradient_scale);
+  /// Errors: KoloError(kConfig) unless the momentum that is corrected is the optimizer's.
   void require_momentum(std::size_t index) const;
   /// Scales the sparse gradients, whose residuals carry no loss scale.
   void scale_sparse(std::size_t index, float factor);

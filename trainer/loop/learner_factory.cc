@@ -1,6 +1,7 @@
 #include "trainer/loop/learner_factory.h"
 
 #include "trainer/config_error.h"
+#include "trainer/loop/compression_rules.h"
 #include "trainer/loop/cpu_learner.h"
 
 #if KOLO_CUDA_TRAINER
@@ -34,6 +35,7 @@ std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, co
     return std::make_unique<CpuLearner>(config, runtime, task);
   }
   if (runtime.options().priority) throw_config_error("--priority on: needs --device cpu");
+  require_device_compression(runtime.options());
   return make_device_learner(config, runtime, task);
 }
 

@@ -5,8 +5,8 @@
 
 namespace kolo::trainer {
 
-GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters,
-                               MemoryKind memory) {
+GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters, MemoryKind memory,
+                               std::string compression) {
   std::vector<GradientSpec> specs;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     GradientSpec& spec = specs.emplace_back();
@@ -16,6 +16,7 @@ GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters,
   }
   GradientOptions options;
   options.op = ReduceOp::kAverage;
+  options.compression = std::move(compression);
   return runtime.register_gradients("model", std::move(specs), options);
 }
 

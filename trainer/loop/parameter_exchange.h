@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "comm/base/buffer_view.h"
 #include "runtime/api/kolo.h"
 #include "trainer/parameter_set.h"
@@ -7,9 +9,10 @@
 namespace kolo::trainer {
 
 /// Agrees with all ranks on one gradient per parameter, to be averaged, in the runtime's memory of
-/// kind `memory`. Collective.
+/// kind `memory`, and compressed by `compression`. Collective.
 /// Errors: KoloError(kMismatch) when ranks hold different parameters.
-GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters, MemoryKind memory);
+GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters, MemoryKind memory,
+                               std::string compression);
 
 /// Gives all ranks the values of rank 0. Collective.
 void broadcast_values(Runtime& runtime, ParameterSet& parameters);

@@ -55,7 +55,7 @@ class Training {
         progress_(progress),
         train_loader_(make_loader(runtime, config, *task.train, config.seed)),
         held_out_loader_(make_loader(runtime, config, *task.held_out, std::nullopt)),
-        total_steps_(config.steps.value_or(config.epochs * train_loader_.steps_per_epoch())),
+        total_steps_(total_steps(config, task.train->size(), runtime.world_size())),
         schedule_(make_schedule(config, total_steps_)),
         choices_(choices()) {}
 

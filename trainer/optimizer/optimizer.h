@@ -42,6 +42,9 @@ class Optimizer {
   /// strongly as by `update`. Once followed, a parameter is not updated again.
   virtual void follow(std::size_t parameter, float lr, float gradient_scale) = 0;
 
+  /// Momentum of `update` in front of a plain step; 0 without one.
+  virtual float momentum() const { return 0.0f; }
+
   /// Empty for optimizers that are not adaptive.
   virtual std::optional<Adaptation> adaptation() const { return std::nullopt; }
 

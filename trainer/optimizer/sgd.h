@@ -19,6 +19,7 @@ class Sgd final : public Optimizer {
   void begin_step() override {}
   void update(std::size_t parameter, float lr, float gradient_scale) override;
   void follow(std::size_t parameter, float lr, float gradient_scale) override;
+  float momentum() const override { return options_.momentum; }
 
  private:
   void move(std::size_t parameter, const SgdStep& step);

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "runtime/api/options.h"
+
+namespace kolo::trainer {
+
+/// The part of a job that decides how `auto` compresses an adaptive optimizer's gradients.
+struct AdaptiveJob {
+  std::size_t warmup_steps;  ///< Rise of the learning rate.
+  std::size_t total_steps;
+};
+
+/// The compression rules of a job with an adaptive optimizer: `rules`, but `auto` for all gradients
+/// becomes what such jobs need to reach the loss of dense ones. Embeddings stay dense, all sums
+/// come back, and sparse steps begin after 15 % of all steps and 1.2 times the rise of the learning
+/// rate. A setting that `rules` names is kept. Pure.
+///
+///     auto(0.02)   ->   embedding*=none,*=auto(0.02,warmup=150,rule=lossless)
+std::string adaptive_rules(std::string_view rules, const AdaptiveJob& job);
+
+/// Errors: KoloError(kConfig) if the rules name top-k and the device is not "cpu": sparse gradients
+/// live in host memory, so a job on a GPU would be dense whatever its report says.
+void require_device_compression(const Options& options);
+
+}  // namespace kolo::trainer
