@@ -16,12 +16,12 @@ BlockOwnership::BlockOwnership(std::size_t count, int owners) : count_(count) {
   check(most_local() <= std::size_t{1} << 32, "an owner's elements are numbered in 32 bits");
 }
 
-std::size_t BlockOwnership::local_count(int owner) const {
+std::size_t BlockOwnership::local_count_below(int owner, std::size_t end) const {
   const std::size_t round = block_ * owners_;
-  const std::size_t last_round = count_ % round;
+  const std::size_t last_round = end % round;
   const std::size_t before = static_cast<std::size_t>(owner) * block_;
   const std::size_t rest = last_round > before ? std::min(last_round - before, block_) : 0;
-  return count_ / round * block_ + rest;
+  return end / round * block_ + rest;
 }
 
 }  // namespace kolo

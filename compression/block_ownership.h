@@ -34,8 +34,9 @@ class BlockOwnership {
   std::size_t element(int owner, std::uint32_t local) const {
     return (local / block_ * owners_ + static_cast<std::size_t>(owner)) * block_ + local % block_;
   }
-  /// Number of elements of an owner.
-  std::size_t local_count(int owner) const;
+  /// Number of elements of an owner, and of those below `end` among them.
+  std::size_t local_count(int owner) const { return local_count_below(owner, count_); }
+  std::size_t local_count_below(int owner, std::size_t end) const;
   /// The largest number of elements of any owner.
   std::size_t most_local() const { return local_count(0); }
 

@@ -9,20 +9,31 @@
 namespace kolo {
 namespace {
 
-// Keeps the sums above `key`, and the first `equals` of those at it.
-void keep_from(Pairs& sums, std::uint32_t key, std::size_t equals) {
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    const std::uint32_t own = radix::key_of(sums.values[i]);
-    if (own < key || (own == key && equals == 0)) continue;
-    if (own == key) --equals;
-    sums.indices[kept] = sums.indices[i];
-    sums.values[kept] = sums.values[i];
-    ++kept;
+/// Moves the kept ones of the sums to the front, in order.
+class Keeper {
+ public:
+  explicit Keeper(Pairs& sums) : sums_(sums) {}
+
+  /// Keeps, of the sums [begin, end), those above `key` and the first `equals` of those at it.
+  void keep_from(std::size_t begin, std::size_t end, std::uint32_t key, std::size_t equals) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::uint32_t own = radix::key_of(sums_.values[i]);
+      if (own < key || (own == key && equals == 0)) continue;
+      if (own == key) --equals;
+      sums_.indices[kept_] = sums_.indices[i];
+      sums_.values[kept_] = sums_.values[i];
+      ++kept_;
+    }
   }
-  sums.indices.resize(kept);
-  sums.values.resize(kept);
-}
+  void finish() {
+    sums_.indices.resize(kept_);
+    sums_.values.resize(kept_);
+  }
+
+ private:
+  Pairs& sums_;
+  std::size_t kept_ = 0;
+};
 
 }  // namespace
 
@@ -33,11 +44,22 @@ std::size_t owner_quota(std::size_t k, std::size_t local_count, std::size_t coun
   return (k * local_count + count - 1) / count;
 }
 
-void keep_largest(Pairs& sums, std::size_t quota, std::vector<std::uint32_t>& keys) {
-  if (sums.size() <= quota) return;
-  if (quota == 0) return sums.clear();
-  const radix::NthKey nth = radix::nth_largest_key(sums.values, quota, 0, keys);
-  keep_from(sums, nth.key, nth.need);
+void keep_largest(Pairs& sums, std::span<const QuotaPart> parts, std::vector<std::uint32_t>& keys) {
+  Keeper keeper(sums);
+  std::size_t begin = 0;
+  for (const QuotaPart& part : parts) {
+    std::size_t end = begin;
+    while (end < sums.size() && sums.indices[end] < part.end) ++end;
+    if (end - begin <= part.quota) {
+      keeper.keep_from(begin, end, 0, end - begin);
+    } else if (part.quota > 0) {
+      const radix::NthKey nth = radix::nth_largest_key(
+          std::span(sums.values).subspan(begin, end - begin), part.quota, 0, keys);
+      keeper.keep_from(begin, end, nth.key, nth.need);
+    }
+    begin = end;
+  }
+  keeper.finish();
 }
 
 std::size_t GlobalThreshold::bins() const {
@@ -79,7 +101,9 @@ void GlobalThreshold::keep(Pairs& sums, std::size_t equals_before) const {
   check(found(), "the threshold is not found yet");
   if (everything_) return;
   if (need_ == 0) return sums.clear();
-  keep_from(sums, prefix_, need_ > equals_before ? need_ - equals_before : 0);
+  Keeper keeper(sums);
+  keeper.keep_from(0, sums.size(), prefix_, need_ > equals_before ? need_ - equals_before : 0);
+  keeper.finish();
 }
 
 }  // namespace kolo

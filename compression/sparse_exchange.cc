@@ -50,7 +50,7 @@ PayloadPlan SparsePlan::share() const {
 
 PayloadPlan SparsePlan::result() const {
   const std::size_t domain = ownership().most_local();
-  std::size_t most = owner_quota(k, domain, count());
+  std::size_t most = most_by_quota();
   if (rule == QuotaRule::kGlobalExact) most = std::min(k, domain);
   if (rule == QuotaRule::kLossless) {
     most = std::min(share().most_pairs * static_cast<std::size_t>(ranks), domain);
@@ -69,7 +69,13 @@ std::size_t SparsePlan::usual_share_pairs() const {
 
 std::size_t SparsePlan::usual_result_pairs() const {
   const std::size_t domain = ownership().most_local();
-  return rule == QuotaRule::kLossless ? std::min(k, domain) : owner_quota(k, domain, count());
+  return rule == QuotaRule::kLossless ? std::min(k, domain) : most_by_quota();
+}
+
+std::size_t SparsePlan::most_by_quota() const {
+  const std::size_t domain = ownership().most_local();
+  const std::size_t roundings = tensor_counts.empty() ? 0 : tensor_counts.size() - 1;
+  return std::min(owner_quota(k, domain, count()) + roundings, domain);
 }
 
 std::span<const PayloadSegment> Shares::segments_of(int owner) const {
@@ -142,8 +148,17 @@ void by_owner(const BlockOwnership& ownership, const Pairs& pairs, std::span<Pai
   }
 }
 
-std::size_t quota_of(const SparsePlan& plan, int owner) {
-  return owner_quota(plan.k, plan.ownership().local_count(owner), plan.count());
+void quota_parts(const SparsePlan& plan, int owner, std::vector<QuotaPart>& parts) {
+  const BlockOwnership ownership = plan.ownership();
+  parts.clear();
+  std::size_t end = 0;
+  std::size_t before = 0;
+  for (const std::size_t count : plan.tensor_counts) {
+    end += count;
+    const std::size_t below = ownership.local_count_below(owner, end);
+    parts.push_back({.end = below, .quota = owner_quota(plan.k, below - before, plan.count())});
+    before = below;
+  }
 }
 
 int round_result(const SparsePlan& plan, Pairs& sums, Pairs& rounding) {

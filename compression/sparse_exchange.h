@@ -50,6 +50,10 @@ struct SparsePlan {
   /// and no two ranks send the same element.
   std::size_t usual_share_pairs() const;
   std::size_t usual_result_pairs() const;
+
+ private:
+  /// The most pairs that an owner keeps under kQuota: rounded up for each tensor.
+  std::size_t most_by_quota() const;
 };
 
 /// The pairs that one rank sends.
@@ -87,8 +91,9 @@ void whole(const SparsePlan& plan, const Contribution& contribution, Share& shar
 /// Divides pairs with the group's indices by owner and gives them the owners' indices.
 void by_owner(const BlockOwnership& ownership, const Pairs& pairs, std::span<Pairs> owners);
 
-/// The pairs that one owner keeps under kQuota.
-std::size_t quota_of(const SparsePlan& plan, int owner);
+/// The pairs that one owner keeps of each tensor under kQuota; indices are the owner's. `parts` is
+/// the caller's memory.
+void quota_parts(const SparsePlan& plan, int owner, std::vector<QuotaPart>& parts);
 
 /// Rounds an owner's sums to the wire of the way back. The owner sends the rounding errors later:
 /// `rounding`, with the owner's indices. The sums become the values that receivers will see.

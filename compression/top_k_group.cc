@@ -47,6 +47,7 @@ void TopKGroup::reserve() {
   decoded_.reserve(gathers ? k : share_plan_.most_pairs);
   sums_.reserve(summed);
   keys_.reserve(summed);
+  quotas_.reserve(parts);
   owners_.resize(ranks);
   for (Pairs& owner : owners_) {
     owner.reserve(gathers ? std::min(ranks * k, share_plan_.domain) : result_plan_.most_pairs);
@@ -193,7 +194,8 @@ void TopKGroup::finish(Payloads results) { finish_owner(layout_.position, sums_,
 
 void TopKGroup::finish_owner(int owner, Pairs& sums, std::span<std::byte> result) {
   if (options_.rule == QuotaRule::kQuota) {
-    keep_largest(sums, quota_of(step_plan_, owner), keys_);
+    quota_parts(step_plan_, owner, quotas_);
+    keep_largest(sums, quotas_, keys_);
   }
   const bool is_own = owner == layout_.position;
   if (!sum_is_finite_ || !are_finite(sums.values)) {

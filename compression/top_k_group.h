@@ -50,6 +50,7 @@ class TopKGroup final : public CompressedGroup {
   Pairs others_rounding_;
   std::vector<Pairs> sent_, kept_;  // by part
   std::vector<std::uint32_t> keys_;
+  std::vector<QuotaPart> quotas_;
   std::vector<std::size_t> cursors_;
   std::vector<std::uint32_t> counts_, totals_;
   std::optional<GlobalThreshold> threshold_;

@@ -135,7 +135,9 @@ class SimulatedExchange {
     if (plan_.rule == QuotaRule::kQuota) {
       for (int owner = 0; owner < plan_.ranks; ++owner) {
         std::vector<std::uint32_t> keys;
-        keep_largest(sums[index(owner)], quota_of(plan_, owner), keys);
+        std::vector<QuotaPart> parts;
+        quota_parts(plan_, owner, parts);
+        keep_largest(sums[index(owner)], parts, keys);
       }
     }
     if (plan_.rule == QuotaRule::kGlobalExact) keep_largest_of_all(plan_.k, sums);

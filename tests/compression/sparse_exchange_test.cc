@@ -136,27 +136,35 @@ TEST_F(SparseExchangeTest, GlobalExactKeepsTheLargestSumsOfAll) {
   }
 }
 
-// Layers with very different gradients: the quota loses little against the exact choice, and no
-// owner is overloaded, since blocks go round.
-TEST_F(SparseExchangeTest, QuotaKeepsNearlyTheEnergyOfTheExactChoice) {
-  ExchangeShape shape = shape_of(16, {40000, 40000, 40000, 40000}, 0.01);
-  auto gradients = gradients_of(random_, shape.plan.tensor_counts, shape.plan.ranks, normal);
+// Layers with very different gradients, each alone and all in one group: every one of them keeps
+// nearly the energy of its own largest sums. Ranked together, the first would keep next to nothing.
+TEST_F(SparseExchangeTest, QuotaKeepsNearlyTheEnergyOfTheExactChoiceOfEachTensor) {
+  constexpr std::size_t kCount = 40000;
+  ExchangeShape all = shape_of(16, {kCount, kCount, kCount, kCount}, 0.01);
+  auto gradients = gradients_of(random_, all.plan.tensor_counts, all.plan.ranks, normal);
   for (Tensors& own : gradients) {
     for (std::size_t t = 0; t < 4; ++t) {
       for (float& value : own[t]) value = std::ldexp(value, 3 * static_cast<int>(t));
     }
   }
-  // All of one group: the exact choice falls nearly all on the last tensor.
-  const auto energy_of = [&](QuotaRule rule) {
-    shape.plan.rule = rule;
-    SimulatedExchange exchange(shape.plan);
-    exchange.step(gradients, shape.ks, ExchangeRoute::kPairwise, 1.0f);
-    double energy = 0;
-    for (const float value : exchange.outputs()[0]) energy += double{value} * double{value};
-    return energy;
+  const auto energy = [](std::span<const float> values) {
+    double sum = 0;
+    for (const float value : values) sum += double{value} * double{value};
+    return sum;
   };
-  EXPECT_GE(energy_of(QuotaRule::kQuota), 0.97 * energy_of(QuotaRule::kGlobalExact))
-      << "seed " << kExchangeSeed;
+  SimulatedExchange together(all.plan);
+  together.step(gradients, all.ks, ExchangeRoute::kPairwise, 1.0f);
+  for (std::size_t t = 0; t < 4; ++t) {
+    SCOPED_TRACE("tensor " + std::to_string(t) + ", seed " + std::to_string(kExchangeSeed));
+    ExchangeShape one = shape_of(16, {kCount}, 0.01);
+    one.plan.rule = QuotaRule::kGlobalExact;
+    std::vector<Tensors> own;
+    for (const Tensors& rank : gradients) own.push_back({rank[t]});
+    SimulatedExchange alone(one.plan);
+    alone.step(own, one.ks, ExchangeRoute::kPairwise, 1.0f);
+    EXPECT_GE(energy(std::span(together.outputs()[0]).subspan(t * kCount, kCount)),
+              0.95 * energy(alone.outputs()[0]));
+  }
 }
 
 // I8, for the whole residual of one rank and float32 values.
@@ -286,7 +294,7 @@ TEST_F(SparseExchangeTest, WireBytesEqualTheFormula) {
       // One page, as each owner has fewer than 64 Ki elements.
       return plan.coding == IndexCoding::kU32 ? 4 * pairs : 4 + 2 * pairs;
     };
-    const std::size_t quota = quota_of(shape.plan, 0);
+    const std::size_t quota = shape.plan.result().most_pairs;
     for (int rank = 0; rank < ranks; ++rank) {
       const WireAccount& account = exchange.accounts()[static_cast<std::size_t>(rank)];
       std::size_t expected = 0, pairs = 0;
@@ -304,8 +312,9 @@ TEST_F(SparseExchangeTest, WireBytesEqualTheFormula) {
       EXPECT_LE(account.gather_bytes,
                 others * (16 + 8 + 4 * quota + index_bytes_of(shape.plan.result(), quota)));
       // Whatever the number of ranks: 6 bytes a pair to the owners, 8 back, and the headers.
-      EXPECT_LE(account.split_bytes + account.gather_bytes,
-                14 * (shape.plan.k + others) + others * (16 + 24 + 2 + 4 + 16 + 8 + 4));
+      EXPECT_LE(
+          account.split_bytes + account.gather_bytes,
+          14 * (shape.plan.k + others * shape.ks.size()) + others * (16 + 24 + 2 + 4 + 16 + 8 + 4));
     }
     exchange.step(gradients, shape.ks, ExchangeRoute::kLogStep, 1.0f);
     for (const WireAccount& account : exchange.accounts()) {
