@@ -107,22 +107,25 @@ double predict_us(ReducePath path, const CompressionGroupShape& group,
   const double others = ranks - 1;
   const double rounds = log_step_rounds(group.ranks);
   const double work = work_us(path, group, costs);
-  const auto link = [&](double messages, double bytes) {
-    return messages * costs.link.latency_us + bytes / costs.link.bytes_per_us;
+  // Rounds of so many messages each.
+  const auto link = [&](double of_rounds, double messages, double bytes) {
+    return of_rounds * (costs.link.latency_us + messages * costs.message_us) +
+           bytes / costs.link.bytes_per_us;
   };
   const double back = k * group.result_pair_bytes * others / ranks;
   switch (path) {
     case ReducePath::kDense:
-      return link(2 * rounds, 8 * n * others / ranks);
+      return link(2 * rounds, 1, 8 * n * others / ranks);
     case ReducePath::kDense16:
       // Chunk by chunk, while other chunks are in flight.
-      return link(2 * rounds, 0) + std::max(work, 4 * n * others / ranks / costs.link.bytes_per_us);
+      return link(2 * rounds, 1, 0) +
+             std::max(work, 4 * n * others / ranks / costs.link.bytes_per_us);
     case ReducePath::kAllGather:
-      return work + link(rounds, others * k * group.pair_bytes);
+      return work + link(1, others, others * k * group.pair_bytes);
     case ReducePath::kOwnersPairwise:
-      return work + link(others + rounds, k * group.pair_bytes * others / ranks + back);
+      return work + link(2, others, k * group.pair_bytes * others / ranks + back);
     case ReducePath::kOwnersLogStep:
-      return work + link(2 * rounds, k * group.pair_bytes * log_step_hops(group.ranks) + back);
+      return work + link(2 * rounds, 1, k * group.pair_bytes * log_step_hops(group.ranks) + back);
   }
   return 0;
 }

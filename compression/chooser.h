@@ -28,6 +28,7 @@ std::optional<ExchangeRoute> route_of(ReducePath path);
 /// clock would differ.
 struct CompressionCosts {
   LinkCost link = {};                     ///< Link of one rank between nodes.
+  double message_us = 0;                  ///< Time of a rank for each message that it sends.
   double selector_bytes_per_us = 10'000;  ///< Rate of selection and casts; 12 bytes per element.
   double pair_us = 0.02;                  ///< Time of a pair in total: sent, summed and received.
   double cores = 1;  ///< Cores that a rank has to itself; below 1 where ranks share cores.
@@ -67,8 +68,10 @@ struct CompressionChoice {
 /// overlap
 ///          with transfers; selection precedes them. By all-gather every rank sums the pairs of
 ///          all, which is about half of a pair's total time.
-/// Latency: for dense paths that of halving and doubling, the lower one, because compression
-///          competes with the best dense algorithm.
+/// Latency: once for each round of messages, which are sent one after the other and are on their
+///          way together. All-gather: one round of P-1; through owners: two, or by log steps
+///          2 log2(P) of one; dense paths: as halving and doubling, the lower one, because
+///          compression competes with the best dense algorithm.
 /// Threads: pure; any.
 double predict_us(ReducePath path, const CompressionGroupShape& group,
                   const CompressionCosts& costs);

@@ -19,8 +19,9 @@ CompressionCosts costs_of_rank(const ProcessGrid& grid, const LinkCosts& costs, 
                           .pair_us = costs.selector.pair_us,
                           .cores = costs.rank_cores};
   if (grid.num_nodes() > 1) {
-    result.link = {.latency_us = costs.network.latency_us + costs.network.message_us,
+    result.link = {.latency_us = costs.network.latency_us,
                    .bytes_per_us = costs.network.bytes_per_us / sharers};
+    result.message_us = costs.network.message_us;
   } else {
     result.link = {.latency_us = costs.memory.latency_us,
                    .bytes_per_us = costs.memory.shared_bytes_per_us / grid.world_size()};
