@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 #include "comm/base/error.h"
@@ -79,6 +80,68 @@ TEST(CausalSelfAttentionTest, GradientsMatchDifferences) {
   ParameterSet none(1);
   CausalSelfAttention layer({.sequences = 2, .length = 11, .width = 12, .heads = 3});
   check_layer(layer, none, random_values(2 * 11 * 36, 5));
+}
+
+/// One head, position by position, in float64.
+std::vector<float> plain_attention(const std::vector<float>& input, std::size_t length,
+                                   std::size_t width) {
+  std::vector<float> output(length * width);
+  const auto at = [&](std::size_t row, std::size_t part, std::size_t column) {
+    return double{input[(row * 3 + part) * width + column]};
+  };
+  for (std::size_t i = 0; i < length; ++i) {
+    std::vector<double> weights;
+    double sum = 0;
+    for (std::size_t j = 0; j <= i; ++j) {
+      double score = 0;
+      for (std::size_t c = 0; c < width; ++c) score += at(i, 0, c) * at(j, 1, c);
+      weights.push_back(std::exp(score / std::sqrt(static_cast<double>(width))));
+      sum += weights.back();
+    }
+    for (std::size_t c = 0; c < width; ++c) {
+      double value = 0;
+      for (std::size_t j = 0; j <= i; ++j) value += weights[j] / sum * at(j, 2, c);
+      output[i * width + c] = static_cast<float>(value);
+    }
+  }
+  return output;
+}
+
+// Several blocks of rows, the last one whole or not. Bound: sums of up to 200 terms near 1 in fp32.
+TEST(CausalSelfAttentionTest, BlocksOfRowsGiveWhatTheFormulaGives) {
+  constexpr std::size_t kBlock = CausalSelfAttention::kBlockRows;
+  for (const std::size_t length :
+       {std::size_t{1}, kBlock - 1, kBlock, kBlock + 1, 3 * kBlock + 5}) {
+    SCOPED_TRACE(length);
+    CausalSelfAttention layer({.sequences = 1, .length = length, .width = 4, .heads = 1});
+    const std::vector<float> input = random_values(length * 12, 8);
+    const auto output = layer.forward(input);
+    const std::vector<float> expected = plain_attention(input, length, 4);
+    for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(output[i], expected[i], 2e-5f);
+  }
+}
+
+TEST(CausalSelfAttentionTest, GradientsOfSeveralBlocksMatchDifferences) {
+  constexpr std::size_t kLength = CausalSelfAttention::kBlockRows + 3;
+  ParameterSet none(1);
+  CausalSelfAttention layer(
+      {.sequences = 1, .length = kLength, .width = 2, .heads = 1, .most_kept = 0});
+  check_layer(layer, none, random_values(kLength * 6, 9));
+}
+
+// Weights that are computed again are the same bits as those that are kept.
+TEST(CausalSelfAttentionTest, KeptWeightsChangeNoBit) {
+  constexpr std::size_t kLength = 2 * CausalSelfAttention::kBlockRows + 3;
+  const std::vector<float> input = random_values(2 * kLength * 24, 10);
+  const std::vector<float> gradient = random_values(2 * kLength * 8, 11);
+  const auto gradients = [&](std::size_t most_kept) {
+    CausalSelfAttention layer(
+        {.sequences = 2, .length = kLength, .width = 8, .heads = 2, .most_kept = most_kept});
+    layer.forward(input);
+    const auto of_input = layer.backward(gradient);
+    return std::vector<float>(of_input.begin(), of_input.end());
+  };
+  EXPECT_EQ(gradients(0), gradients(kLength));
 }
 
 TEST(CausalSelfAttentionTest, LaterPositionsHaveNoInfluence) {

@@ -33,29 +33,31 @@ void ScaleBy(float* values, std::size_t count, float factor) {
   });
 }
 
-void CausalSoftmax(float* scores, std::size_t length, float factor) {
-  for (std::size_t i = 0; i < length; ++i) {
+void CausalSoftmax(float* scores, std::size_t rows, std::size_t length, float factor) {
+  for (std::size_t i = 0; i < rows; ++i) {
     float* row = scores + i * length;
-    const float sum = Exponentials(row, i + 1, factor, largest(row, i + 1));
-    ScaleBy(row, i + 1, 1.0f / sum);
-    std::fill(row + i + 1, row + length, 0.0f);
+    const std::size_t seen = length - rows + i + 1;
+    const float sum = Exponentials(row, seen, factor, largest(row, seen));
+    ScaleBy(row, seen, 1.0f / sum);
+    std::fill(row + seen, row + length, 0.0f);
   }
 }
 
-void CausalSoftmaxBackward(const float* weights, float* gradient, std::size_t length,
-                           float factor) {
-  for (std::size_t i = 0; i < length; ++i) {
+void CausalSoftmaxBackward(const float* weights, float* gradient, std::size_t rows,
+                           std::size_t length, float factor) {
+  for (std::size_t i = 0; i < rows; ++i) {
     const float* w = weights + i * length;
     float* g = gradient + i * length;
-    const float dot = sum_over(i + 1, [=](auto d, std::size_t j) HWY_ATTR {
+    const std::size_t seen = length - rows + i + 1;
+    const float dot = sum_over(seen, [=](auto d, std::size_t j) HWY_ATTR {
       return hn::Mul(hn::LoadU(d, w + j), hn::LoadU(d, g + j));
     });
-    for_each(i + 1, [=](auto d, std::size_t j) HWY_ATTR {
+    for_each(seen, [=](auto d, std::size_t j) HWY_ATTR {
       const auto centred = hn::Sub(hn::LoadU(d, g + j), hn::Set(d, dot));
       const auto scaled = hn::Mul(hn::LoadU(d, w + j), hn::Set(d, factor));
       hn::StoreU(hn::Mul(scaled, centred), d, g + j);
     });
-    std::fill(g + i + 1, g + length, 0.0f);
+    std::fill(g + seen, g + length, 0.0f);
   }
 }
 
@@ -80,12 +82,13 @@ HWY_EXPORT(CausalSoftmaxBackward);
 HWY_EXPORT(SoftmaxCrossEntropy);
 
 void causal_softmax(std::span<float> scores, std::size_t length, float factor) {
-  HWY_DYNAMIC_DISPATCH(CausalSoftmax)(scores.data(), length, factor);
+  HWY_DYNAMIC_DISPATCH(CausalSoftmax)(scores.data(), scores.size() / length, length, factor);
 }
 
 void causal_softmax_backward(std::span<const float> weights, std::span<float> gradient,
                              std::size_t length, float factor) {
-  HWY_DYNAMIC_DISPATCH(CausalSoftmaxBackward)(weights.data(), gradient.data(), length, factor);
+  HWY_DYNAMIC_DISPATCH(CausalSoftmaxBackward)
+  (weights.data(), gradient.data(), weights.size() / length, length, factor);
 }
 
 float softmax_cross_entropy(std::span<float> logits, std::size_t target, float weight) {

@@ -6,12 +6,13 @@
 
 namespace kolo::trainer {
 
-/// Attention weights in place: row i becomes softmax(factor · scores[i, 0 … i]), zero beyond i.
-/// Shape: scores is [length, length].
+/// Attention weights in place, for the last `rows` of `length` positions: row i, of position
+/// p = length - rows + i, becomes softmax(factor · scores[i, 0 … p]), zero beyond p.
+/// Shape: scores is [rows, length].
 void causal_softmax(std::span<float> scores, std::size_t length, float factor);
 
 /// From weights and the gradient of the weights to the gradient of the unscaled scores, in place in
-/// `gradient`: factor · w (g - sum(g w)) up to the diagonal, zero beyond it.
+/// `gradient`: factor · w (g - sum(g w)) up to position p, zero beyond it.
 void causal_softmax_backward(std::span<const float> weights, std::span<float> gradient,
                              std::size_t length, float factor);
 

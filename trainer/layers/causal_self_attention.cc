@@ -1,5 +1,6 @@
 #include "trainer/layers/causal_self_attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "comm/base/check.h"
@@ -11,69 +12,100 @@ CausalSelfAttention::CausalSelfAttention(const Options& options)
     : options_(options),
       head_width_(options.width / options.heads),
       factor_(1.0f / std::sqrt(static_cast<float>(head_width_))),
-      weights_({options.sequences, options.heads, options.length, options.length}),
       output_({options.sequences * options.length, options.width}),
       input_gradient_({options.sequences * options.length, 3 * options.width}),
-      score_gradient_({options.length, options.length}) {
+      weights_(keeps_weights()
+                   ? Shape{options.sequences * options.heads, options.length, options.length}
+                   : Shape{kBlockRows, options.length}),
+      score_gradient_({std::min(kBlockRows, options.length), options.length}) {
   check(options.width % options.heads == 0, "the number of heads divides the width");
 }
 
-std::size_t CausalSelfAttention::packed_offset(std::size_t sequence, std::size_t head,
-                                               Part part) const {
-  return (sequence * options_.length * 3 + part) * options_.width + head * head_width_;
+template <typename Visit>
+void CausalSelfAttention::for_heads(const Visit& visit) const {
+  for (std::size_t s = 0; s < options_.sequences; ++s) {
+    for (std::size_t h = 0; h < options_.heads; ++h) {
+      const std::size_t first_row = s * options_.length;
+      const std::size_t column = h * head_width_;
+      visit(Head{.index = s * options_.heads + h,
+                 .input_offset = first_row * 3 * options_.width + column,
+                 .output_offset = first_row * options_.width + column});
+    }
+  }
 }
 
-Operand CausalSelfAttention::packed(const float* data, std::size_t offset) const {
-  return {data + offset, options_.length, head_width_, 3 * options_.width};
+Operand CausalSelfAttention::rows_of(const float* packed, const Head& head, Part part,
+                                     Block rows) const {
+  const std::size_t stride = 3 * options_.width;
+  return {packed + head.input_offset + part * options_.width + rows.begin * stride, rows.rows(),
+          head_width_, stride};
 }
 
-std::span<float> CausalSelfAttention::weights_of(std::size_t sequence, std::size_t head) {
-  const std::size_t size = options_.length * options_.length;
-  return weights_.span().subspan((sequence * options_.heads + head) * size, size);
+Matrix CausalSelfAttention::gradient_rows(const Head& head, Part part, Block rows) {
+  const Operand at = rows_of(input_gradient_.data(), head, part, rows);
+  return {input_gradient_.data() + (at.data - input_gradient_.data()), at.rows, at.columns,
+          at.stride};
+}
+
+std::span<float> CausalSelfAttention::weights_of(const Head& head, Block block) {
+  const std::size_t offset =
+      keeps_weights() ? (head.index * options_.length + block.begin) * options_.length : 0;
+  return weights_.span().subspan(offset, block.rows() * block.end);
+}
+
+void CausalSelfAttention::weigh(const Head& head, Block block) {
+  const std::span<float> weights = weights_of(head, block);
+  multiply(rows_of(input_.data(), head, kQuery, block),
+           transposed(rows_of(input_.data(), head, kKey, {0, block.end})),
+           {weights.data(), block.rows(), block.end, block.end});
+  causal_softmax(weights, block.end, factor_);
 }
 
 std::span<const float> CausalSelfAttention::forward(std::span<const float> input) {
   input_ = input;
-  const std::size_t length = options_.length;
-  for (std::size_t s = 0; s < options_.sequences; ++s) {
-    for (std::size_t h = 0; h < options_.heads; ++h) {
-      const Operand query = packed(input.data(), packed_offset(s, h, kQuery));
-      const Operand key = packed(input.data(), packed_offset(s, h, kKey));
-      const Operand value = packed(input.data(), packed_offset(s, h, kValue));
-      const std::span<float> weights = weights_of(s, h);
-      multiply(query, transposed(key), {weights.data(), length, length, length});
-      causal_softmax(weights, length, factor_);
-      float* out = output_.data() + s * length * options_.width + h * head_width_;
-      multiply(operand(weights.data(), length, length), value,
-               {out, length, head_width_, options_.width});
+  for_heads([&](const Head& head) {
+    for (std::size_t begin = 0; begin < options_.length; begin += kBlockRows) {
+      const Block block{begin, std::min(begin + kBlockRows, options_.length)};
+      weigh(head, block);
+      const std::span<const float> weights = weights_of(head, block);
+      float* const out = output_.data() + head.output_offset + begin * options_.width;
+      multiply(operand(weights.data(), block.rows(), block.end),
+               rows_of(input.data(), head, kValue, {0, block.end}),
+               {out, block.rows(), head_width_, options_.width});
     }
-  }
+  });
   return output_.span();
 }
 
 std::span<const float> CausalSelfAttention::backward(std::span<const float> output_gradient) {
-  const std::size_t length = options_.length;
-  const auto gradient = [&](std::size_t s, std::size_t h, Part part) {
-    return Matrix{input_gradient_.data() + packed_offset(s, h, part), length, head_width_,
-                  3 * options_.width};
-  };
-  for (std::size_t s = 0; s < options_.sequences; ++s) {
-    for (std::size_t h = 0; h < options_.heads; ++h) {
-      const Operand query = packed(input_.data(), packed_offset(s, h, kQuery));
-      const Operand key = packed(input_.data(), packed_offset(s, h, kKey));
-      const Operand value = packed(input_.data(), packed_offset(s, h, kValue));
-      const Operand dy = {output_gradient.data() + s * length * options_.width + h * head_width_,
-                          length, head_width_, options_.width};
-      const std::span<float> weights = weights_of(s, h);
-      multiply(transposed(operand(weights.data(), length, length)), dy, gradient(s, h, kValue));
-      multiply(dy, transposed(value), {score_gradient_.data(), length, length, length});
-      causal_softmax_backward(weights, score_gradient_.span(), length, factor_);
-      const Operand ds = operand(score_gradient_.data(), length, length);
-      multiply(ds, key, gradient(s, h, kQuery));
-      multiply(transposed(ds), query, gradient(s, h, kKey));
+  for_heads([&](const Head& head) {
+    // The last block reaches all keys and values; it stores their gradients, the others add.
+    for (std::size_t end = options_.length; end > 0;) {
+      const std::size_t begin = (end - 1) / kBlockRows * kBlockRows;
+      backward(head, {begin, end}, output_gradient.data());
+      end = begin;
     }
-  }
+  });
   return input_gradient_.span();
+}
+
+void CausalSelfAttention::backward(const Head& head, Block block, const float* output_gradient) {
+  const Block seen{0, block.end};
+  const Into into = block.end == options_.length ? Into::kOverwrite : Into::kAdd;
+  const Operand dy = {output_gradient + head.output_offset + block.begin * options_.width,
+                      block.rows(), head_width_, options_.width};
+  if (!keeps_weights()) weigh(head, block);
+  const std::span<const float> weights = weights_of(head, block);
+  const std::span<float> gradient = score_gradient_.span().first(weights.size());
+  multiply(transposed(operand(weights.data(), block.rows(), block.end)), dy,
+           gradient_rows(head, kValue, seen), into);
+  multiply(dy, transposed(rows_of(input_.data(), head, kValue, seen)),
+           {gradient.data(), block.rows(), block.end, block.end});
+  causal_softmax_backward(weights, gradient, block.end, factor_);
+  const Operand ds = operand(gradient.data(), block.rows(), block.end);
+  multiply(ds, rows_of(input_.data(), head, kKey, seen), gradient_rows(head, kQuery, block));
+  multiply(transposed(ds), rows_of(input_.data(), head, kQuery, block),
+           gradient_rows(head, kKey, seen), into);
 }
 
 }  // namespace kolo::trainer

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "trainer/compute/gemm.h"
 #include "trainer/layers/layer.h"
@@ -11,9 +12,20 @@ namespace kolo::trainer {
 /// Scaled dot-product attention of each position over itself and earlier ones, in every head: y =
 /// softmax(Q Kᵀ / sqrt(head_width)) V, masked beyond the diagonal.
 ///
+/// Positions are computed in blocks of rows, each against the positions up to its end only. Weights
+/// of long sequences are computed again in the backward pass; those of short ones are kept, which
+/// saves a quarter of the time at 64 positions. Whole rows fit, so that softmax needs no running
+/// rescaling:
+///
+///     block 0   | x . . . . . |      x: computed, in memory while its block is worked on
+///     block 1   | x x x . . . |
+///     block 2   | x x x x x x |
+///
 /// Shape:  the input [sequences · length, 3 · width] holds query, key and value side by side, the
 ///         output is [sequences · length, width]; head h owns columns h · head_width ….
-/// Source: Vaswani et al., "Attention Is All You Need", 2017.
+/// Memory: beside input and output, two blocks of [kBlockRows, length], or kept weights.
+/// Source: Vaswani et al., "Attention Is All You Need", 2017; recomputation as in Dao et al.,
+///         "FlashAttention", NeurIPS 2022.
 class CausalSelfAttention final : public Layer {
  public:
   struct Options {
@@ -21,7 +33,11 @@ class CausalSelfAttention final : public Layer {
     std::size_t length;
     std::size_t width;
     std::size_t heads;  ///< Divides width.
+    /// Longest sequences whose weights are kept: [length, length] for each head and sequence.
+    std::size_t most_kept = 256;
   };
+
+  static constexpr std::size_t kBlockRows = 64;
 
   explicit CausalSelfAttention(const Options& options);
 
@@ -29,20 +45,39 @@ class CausalSelfAttention final : public Layer {
   std::span<const float> backward(std::span<const float> output_gradient) override;
 
  private:
+  /// Query, key and value of one head in one sequence, [length, head_width] each.
+  struct Head {
+    std::size_t index;
+    std::size_t input_offset;  // of its query in the packed input
+    std::size_t output_offset;
+  };
+  /// Rows [begin, end) of a head.
+  struct Block {
+    std::size_t begin;
+    std::size_t end;
+
+    std::size_t rows() const { return end - begin; }
+  };
   enum Part : std::size_t { kQuery, kKey, kValue };
 
-  // Offset of one head's block in the packed input; rows are 3 · width apart.
-  std::size_t packed_offset(std::size_t sequence, std::size_t head, Part part) const;
-  Operand packed(const float* data, std::size_t offset) const;
-  std::span<float> weights_of(std::size_t sequence, std::size_t head);
+  /// Calls visit(head) for every head of every sequence.
+  template <typename Visit>
+  void for_heads(const Visit& visit) const;
+  Operand rows_of(const float* packed, const Head& head, Part part, Block rows) const;
+  Matrix gradient_rows(const Head& head, Part part, Block rows);
+  bool keeps_weights() const { return options_.length <= options_.most_kept; }
+  /// Memory for the weights of a block's rows, [rows, block.end].
+  std::span<float> weights_of(const Head& head, Block block);
+  void weigh(const Head& head, Block block);
+  void backward(const Head& head, Block block, const float* output_gradient);
 
   Options options_;
   std::size_t head_width_;
   float factor_;
-  Tensor weights_;  // [sequences, heads, length, length]
   Tensor output_;
   Tensor input_gradient_;
-  Tensor score_gradient_;  // [length, length], one head at a time
+  Tensor weights_;         // of all heads, or of one block
+  Tensor score_gradient_;  // of one block
   std::span<const float> input_;
 };
 
