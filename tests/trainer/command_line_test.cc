@@ -138,6 +138,7 @@ TEST(CommandLineTest, UnknownChoicesAreUsageErrorsWithTheNearestName) {
   expect("--precision", "float64", "--precision: 'float64' is not float32, bfloat16 or float16");
   expect("--wire", "int8", "--wire-dtype: 'int8'");
   expect("--optimizer", "adam", "did you mean adamw?");
+  expect("--lr-schedule", "cosin", "did you mean cosine?");
 }
 
 TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {
@@ -152,6 +153,9 @@ TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {
   other.precision = "f32";
   EXPECT_EQ(fingerprint(config), fingerprint(other));
   other.loss_scale = "dynamic";
+  EXPECT_NE(fingerprint(config), fingerprint(other));
+  other = config;
+  other.lr_schedule = "linear";
   EXPECT_NE(fingerprint(config), fingerprint(other));
   other = config;
   other.json = "elsewhere";

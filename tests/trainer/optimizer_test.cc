@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
+#include <utility>
 
 #include "comm/base/error.h"
 #include "trainer/optimizer/gradient_norm.h"
@@ -97,19 +99,20 @@ TEST(AdamWTest, FollowsDirectionsWithoutMomentum) {
   EXPECT_NEAR(f.parameters[1].value()[0], 0.9 - 0.1 * b, 1e-5);
 }
 
-TEST(OptimizerTest, UnknownNameIsAConfigurationError) {
+TEST(OptimizerTest, KnowsItsNames) {
   Fixture f;
-  try {
-    make_optimizer("adagrad", f.parameters, {});
-    FAIL();
-  } catch (const KoloError& error) {
-    EXPECT_EQ(error.error().code, ErrorCode::kConfig);
+  EXPECT_THROW(make_optimizer("adagrad", f.parameters, {}), UsageError);
+  for (const std::string& name : optimizer_names()) {
+    EXPECT_NE(make_optimizer(name, f.parameters, {}), nullptr);
   }
 }
 
 TEST(LrScheduleTest, RisesThenFollowsACosine) {
-  const LrSchedule schedule{
-      .peak_lr = 1.0f, .final_lr = 0.1f, .warmup_steps = 4, .total_steps = 15};
+  const LrSchedule schedule{.peak_lr = 1.0f,
+                            .final_lr = 0.1f,
+                            .warmup_steps = 4,
+                            .total_steps = 15,
+                            .fall = parse_lr_fall("cosine")};
   EXPECT_FLOAT_EQ(schedule.at(0), 0.25f);
   EXPECT_FLOAT_EQ(schedule.at(3), 1.0f);
   EXPECT_FLOAT_EQ(schedule.at(4), 1.0f);
@@ -119,9 +122,26 @@ TEST(LrScheduleTest, RisesThenFollowsACosine) {
 }
 
 TEST(LrScheduleTest, WarmupMayBeLongerThanTraining) {
-  const LrSchedule schedule{
-      .peak_lr = 1.0f, .final_lr = 0.0f, .warmup_steps = 10, .total_steps = 5};
+  const LrSchedule schedule{.peak_lr = 1.0f,
+                            .final_lr = 0.0f,
+                            .warmup_steps = 10,
+                            .total_steps = 5,
+                            .fall = parse_lr_fall("cosine")};
   EXPECT_FLOAT_EQ(schedule.at(4), 0.5f);
+}
+
+TEST(LrScheduleTest, FallsAsItsNameSays) {
+  LrSchedule schedule{.peak_lr = 1.0f,
+                      .final_lr = 0.2f,
+                      .warmup_steps = 0,
+                      .total_steps = 5,
+                      .fall = parse_lr_fall("linear")};
+  for (const auto& [step, lr] : {std::pair{0, 1.0f}, {1, 0.8f}, {3, 0.4f}, {4, 0.2f}, {9, 0.2f}}) {
+    EXPECT_FLOAT_EQ(schedule.at(static_cast<std::size_t>(step)), lr) << step;
+  }
+  schedule.fall = parse_lr_fall("constant");
+  for (const std::size_t step : {0, 2, 4, 9}) EXPECT_FLOAT_EQ(schedule.at(step), 1.0f) << step;
+  EXPECT_THROW(parse_lr_fall("cosinus"), UsageError);
 }
 
 TEST(GradientNormTest, IsTheNormOfAllGradientsTogether) {

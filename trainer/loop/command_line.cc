@@ -49,7 +49,9 @@ void add_optimizer_options(CLI::App& app, Config& c) {
   app.add_option("--optimizer", c.optimizer, "sgd or adamw");
   app.add_option("--lr", c.lr, "Highest learning rate; greater than 0");
   app.add_option("--final-lr-share", c.final_lr_share,
-                 "Share of --lr that is left at the last step, 0 to 1 (cosine schedule)");
+                 "Share of --lr that is left at the last step, 0 to 1");
+  app.add_option("--lr-schedule", c.lr_schedule,
+                 "Course of the learning rate after its rise: cosine, linear or constant");
   app.add_option("--warmup-steps", c.warmup_steps,
                  "Steps in which the learning rate rises linearly to --lr");
   app.add_option("--clip-norm", c.clip_norm,

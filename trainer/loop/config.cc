@@ -10,6 +10,7 @@
 
 #include "trainer/config_error.h"
 #include "trainer/data/sharding.h"
+#include "trainer/optimizer/lr_schedule.h"
 #include "trainer/precision/precision.h"
 
 namespace kolo::trainer {
@@ -58,7 +59,8 @@ Config default_config(const std::string& model) {
 }
 
 void validate(const Config& c) {
-  require_choice("--optimizer", c.optimizer, {"sgd", "adamw"});
+  require_choice("--optimizer", c.optimizer, optimizer_names());
+  require_choice("--lr-schedule", c.lr_schedule, lr_schedule_names());
   require_choice("--progress", c.progress, {"auto", "terminal", "lines"});
   require(!c.data.empty(), "--data is missing: name a directory of images, or text");
   require(c.batch > 0, "--batch must be at least 1");
@@ -103,10 +105,10 @@ std::uint64_t fingerprint(const Config& c) {
   const OptimizerOptions& o = c.optimizer_options;
   const LossScaler::Options scaling = update_options(c).loss_scale;
   const std::string text = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model,
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model,
       c.epochs, c.steps.value_or(0), c.batch, c.seed, c.optimizer, o.momentum, o.beta1, o.beta2,
-      o.epsilon, o.weight_decay, c.lr, c.final_lr_share, c.warmup_steps, c.clip_norm, c.layers,
-      c.width, c.heads, c.context, c.hidden, c.log_every, c.eval_every,
+      o.epsilon, o.weight_decay, c.lr, c.lr_schedule, c.final_lr_share, c.warmup_steps, c.clip_norm,
+      c.layers, c.width, c.heads, c.context, c.hidden, c.log_every, c.eval_every,
       to_string(parse_precision(c.precision)), static_cast<int>(scaling.mode), scaling.scale);
   return XXH3_64bits(text.data(), text.size());
 }

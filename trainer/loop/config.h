@@ -25,8 +25,9 @@ struct Config {
 
   std::string optimizer = "adamw";
   OptimizerOptions optimizer_options;
-  float lr = 1e-3f;             ///< Highest learning rate.
-  float final_lr_share = 0.1f;  ///< Share of `lr` at the last step.
+  float lr = 1e-3f;                    ///< Highest learning rate.
+  std::string lr_schedule = "cosine";  ///< A name of `lr_schedule_names`.
+  float final_lr_share = 0.1f;         ///< Share of `lr` at the last step.
   std::size_t warmup_steps = 0;
   double clip_norm = 0.0;  ///< 0: gradients are not clipped.
 

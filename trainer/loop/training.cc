@@ -40,7 +40,8 @@ LrSchedule make_schedule(const Config& config, std::size_t total_steps) {
   return {.peak_lr = config.lr,
           .final_lr = config.lr * config.final_lr_share,
           .warmup_steps = config.warmup_steps,
-          .total_steps = total_steps};
+          .total_steps = total_steps,
+          .fall = parse_lr_fall(config.lr_schedule)};
 }
 
 /// One job in progress.

@@ -1,20 +1,32 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace kolo::trainer {
 
-/// Learning rate by step: a linear rise over `warmup_steps`, then half a cosine down to
-/// `final_lr` at the last step.
+/// The fall of a learning rate: the share that is left, from 1 at `progress` 0 to 0 at 1.
+using LrFall = double (*)(double progress);
+
+/// "cosine" (half a cosine), "linear" or "constant" (no fall).
+std::vector<std::string> lr_schedule_names();
+/// Errors: UsageError naming the choices.
+LrFall parse_lr_fall(std::string_view name);
+
+/// Learning rate by step: a linear rise over `warmup_steps`, then a fall down to `final_lr` at the
+/// last step.
 ///
-/// Source: Loshchilov and Hutter, "SGDR", ICLR 2017, without restarts.
+/// Source: Loshchilov and Hutter, "SGDR", ICLR 2017, without restarts, for the cosine.
 struct LrSchedule {
   float peak_lr;
-  float final_lr;
+  float final_lr;  ///< Of a schedule that falls.
   std::size_t warmup_steps;
   std::size_t total_steps;
+  LrFall fall;
 
-  /// Shape: step 0 is the first; steps beyond the last have `final_lr`.
+  /// Shape: step 0 is the first; steps beyond the last have its rate.
   float at(std::size_t step) const;
 };
 

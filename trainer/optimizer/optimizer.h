@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "trainer/parameter_set.h"
 
@@ -62,8 +64,11 @@ struct OptimizerOptions {
   float weight_decay = 0.0f;
 };
 
-/// "sgd" or "adamw". `parameters` outlives the optimizer.
-/// Errors: KoloError(kConfig) naming the choices.
+/// The names of all optimizers of the processor.
+std::vector<std::string> optimizer_names();
+
+/// An optimizer by its name. `parameters` outlives it.
+/// Errors: UsageError naming the choices.
 std::unique_ptr<Optimizer> make_optimizer(std::string_view name, ParameterSet& parameters,
                                           const OptimizerOptions& options);
 
