@@ -113,7 +113,8 @@ class Training:
         self.noticed = {}  # When the first exception that names a lost rank came, by agent.
         self._processes = {}  # of this start, by rank
         self._changed = threading.Condition()
-        variables = settings(PYTHONPATH=str(support.PACKAGE))
+        # The agent kills a frozen rank after this time, in seconds.
+        variables = settings(PYTHONPATH=str(support.PACKAGE), TORCH_ELASTIC_SHUTDOWN_TIMEOUT="1")
         if len(commands) > 1:
             del variables["UCX_NET_DEVICES"]  # It is Kolo that finds the interface.
             variables["KOLO_CLUSTER"] = os.environ["KOLO_CLUSTER"]
@@ -198,7 +199,7 @@ class Elastic(unittest.TestCase):
     @staticmethod
     def torchrun():
         run = [sys.executable, "-B", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-        return [[*run, "--max-restarts", "3", "--shutdown-timeout", "1"]]
+        return [[*run, "--max-restarts", "3"]]
 
     def check(self, training, begun_at_least):
         statuses = training.finish()
@@ -255,7 +256,7 @@ class CutLink(unittest.TestCase):
     def test_a_link_that_is_cut(self):
         first = f"{os.environ['KOLO_CLUSTER']}0"
         run = ["-m", "torch.distributed.run", "--nnodes", "1:2", "--nproc-per-node", "1", "--rdzv-backend", "c10d"]
-        run += ["--rdzv-endpoint", f"{first}:29400", "--max-restarts", "3", "--shutdown-timeout", "1"]
+        run += ["--rdzv-endpoint", f"{first}:29400", "--max-restarts", "3"]
         commands = [[CLUSTER, "exec", host, "--", sys.executable, "-B", *run] for host in range(2)]
         with tempfile.TemporaryDirectory() as folder:
             training = Training(commands, folder, self.STEPS)
