@@ -26,7 +26,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 import kolo.torch
 
-
 DENSITY = 0.01
 
 

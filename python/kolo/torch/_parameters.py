@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, Iterable, Mapping, Sequence, Union
 
 import torch
@@ -10,10 +9,10 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 import kolo
-from kolo import Memory, UsageError
+from kolo import UsageError
 
-from ._backend import KoloBackend
-from ._tensors import Staging, check_dense, moved_memory
+from ._operations import Operations
+from ._tensors import Staging, check_dense, moved_memory, tensor_at
 
 AnyGroup = Union[ProcessGroup, kolo.Group, None]
 
@@ -33,8 +32,8 @@ def group_of(group: AnyGroup) -> kolo.Group:
         group = torch.distributed.group.WORLD
         if group is None:
             raise UsageError("there is no process group; call init_process_group('kolo'), or pass a group of Kolo")
-    backend = group._get_backend(torch.device("cpu"))
-    if not isinstance(backend, KoloBackend):
+    backend = group if isinstance(group, Operations) else group._get_backend(torch.device("cpu"))
+    if not isinstance(backend, Operations):
         raise UsageError(f"the process group is one of {type(backend).__name__}, not of the backend kolo")
     return backend.group
 
@@ -65,7 +64,7 @@ class ParameterGradients:
             **options,
         )
         self.names = self.set.names
-        self.views = [_over(self.set.memory(i), each) for i, each in enumerate(parameters.values())]
+        self.views = [tensor_at(self.set.memory(i)) for i in range(len(self.set))]
         self._index = {each: i for i, each in enumerate(parameters.values())}
         self._group = group
 
@@ -150,15 +149,6 @@ def _checked(named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor
     if not parameters:
         raise UsageError("there are no parameters that require gradients")
     return parameters
-
-
-def _over(memory: Memory, parameter: Tensor) -> Tensor:
-    """The gradient of a parameter in this memory."""
-    if memory.count == 0:
-        return torch.empty_like(parameter, requires_grad=False)
-    data: Any = (ctypes.c_char * memory.nbytes).from_address(memory.address)
-    data._memory = memory  # The tensor's storage holds it.
-    return torch.frombuffer(data, dtype=parameter.dtype).view(parameter.shape)
 
 
 def _bytes(state: Mapping[str, Any]) -> bytes:
