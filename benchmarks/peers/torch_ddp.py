@@ -94,7 +94,7 @@ def main():
     parser.add_argument("--models-only", action="store_true", help="no all-reduces by size")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    dist.init_process_group("kolo")
+    dist.init_process_group("kolo", init_method="kolo://")
     gloo = dist.new_group(backend="gloo")
     sizes = () if options.models_only else measure_sizes(gloo)
     torch_runs.report(itertools.chain(measure_models(gloo, options), sizes), options)
