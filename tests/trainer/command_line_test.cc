@@ -91,7 +91,7 @@ TEST(CommandLineTest, HelpNamesUnitsAndDefaults) {
   const std::string help = parse({"--help"}).text.value();
   EXPECT_THAT(help, HasSubstr("--fusion-bytes"));
   EXPECT_THAT(help, HasSubstr("BYTES"));
-  EXPECT_THAT(help, HasSubstr("--peer-timeout MS=10000"));
+  EXPECT_THAT(help, HasSubstr("--peer-timeout MS=8000"));
   EXPECT_THAT(help, HasSubstr("--cuda-graph on|off=off"));
 }
 
