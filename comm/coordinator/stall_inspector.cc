@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ranges>
 #include <sstream>
 #include <utility>
 
@@ -25,16 +24,21 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// The tensor that all these lines are about; empty if they are about several, or none.
-template <typename Lines>
-std::string common_tensor(const Lines& lines) {
+/// The tensor that all lines `line_of(each)` are about; empty if they are about several, or none.
+template <typename All, typename LineOf>
+std::string common_tensor(const All& all, LineOf line_of) {
   std::string tensor;
-  for (const std::string& line : lines) {
+  for (const auto& each : all) {
+    const std::string line = line_of(each);
     const std::string_view other = tensor_of(line);
     if (other.empty() || (!tensor.empty() && tensor != other)) return {};
     tensor = other;
   }
   return tensor;
+}
+
+std::string common_tensor(const std::map<std::string, RankSet>& ranks_by_line) {
+  return common_tensor(ranks_by_line, [](const auto& ranks) { return ranks.first; });
 }
 
 /// "rank 1 SINGULAR a; ranks 0, 2 PLURAL b".
@@ -182,7 +186,7 @@ StallInspector::Finding StallInspector::explain_conflict(const Topic& topic) con
   return {{topic},
           Error{.code = ErrorCode::kMismatch,
                 .verb = "agree",
-                .bucket = common_tensor(std::views::keys(ranks_by_line)),
+                .bucket = common_tensor(ranks_by_line),
                 .what = "ranks disagree: " + quote(ranks_by_line, "submits", "submit")}};
 }
 
@@ -276,7 +280,7 @@ StallInspector::Finding StallInspector::explain(const Suspicion& suspicion) cons
   return {{rejected.begin(), rejected.end()},
           Error{.code = ErrorCode::kMismatch,
                 .verb = "agree",
-                .bucket = common_tensor(std::views::keys(ranks_by_text)),
+                .bucket = common_tensor(ranks_by_text),
                 .what = what + ranks_left_out()}};
 }
 
@@ -396,7 +400,7 @@ std::optional<StallInspector::Finding> StallInspector::follow_stalls(TimePoint n
     const auto text = [this](const Topic& topic) { return text_of(topic); };
     return Finding{late, Error{.code = ErrorCode::kStall,
                                .verb = "agree",
-                               .bucket = common_tensor(late | std::views::transform(text)),
+                               .bucket = common_tensor(late, text),
                                .what = fmt::format("no progress for {:.3g} s: {}", seconds,
                                                    describe_stalls(late))}};
   }
