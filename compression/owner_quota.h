@@ -30,7 +30,7 @@ struct QuotaPart {
   friend bool operator==(const QuotaPart&, const QuotaPart&) = default;
 };
 
-/// Of each part keeps the `quota` largest magnitudes, the lower index among equal ones, in order.
+/// Keeps the `quota` largest magnitudes of each part, the lower index among equal ones, in order.
 /// Before:  sums in ascending order; `parts` cover all indices. Threads: pure; any. `keys` is
 ///          scratch memory for at most sums.size() keys.
 void keep_largest(Pairs& sums, std::span<const QuotaPart> parts, std::vector<std::uint32_t>& keys);

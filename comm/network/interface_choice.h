@@ -40,8 +40,8 @@ struct InterfaceChoice {
 };
 
 /// Chooses one interface for each node so that as many pairs as possible reach each other, in both
-/// directions. Of equal ones: the loopback, which serves where all "nodes" are one machine; then
-/// the faster one; IPv4; the lesser address. `reach` is by node.
+/// directions. Equal ones are ranked: the loopback, which serves where all "nodes" are one machine;
+/// then the faster one; IPv4; the lesser address. `reach` is by node.
 ///
 /// Threads: pure; any. Cost: grows with the square of the nodes.
 InterfaceChoice choose_interfaces(const ProcessGrid& grid, const std::vector<NodeReach>& reach);

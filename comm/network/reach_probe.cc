@@ -25,7 +25,7 @@
 namespace kolo {
 namespace {
 
-/// What a listener says: it fits the buffer of every socket.
+/// The text that a listener sends. It fits the buffer of every socket.
 std::string greeting(const std::string& job_id, int node) {
   return fmt::format("kolo reach 1 {} {}\n", job_id, node);
 }

@@ -48,7 +48,7 @@ class MemberState {
   const ProcessGrid& grid() const { return grid_; }
   /// By rank in the group.
   const std::vector<int>& ranks_of_job() const { return ranks_of_job_; }
-  /// Of host memory.
+  /// For buckets in host memory.
   PlanInputs plan_inputs() const;
   const LinkCosts& costs() const;
   const Options& options() const;

@@ -24,7 +24,7 @@ RowForm form_of(kolo_row_form form) {
   return static_cast<RowForm>(form);
 }
 
-/// What both forms of the call take.
+/// Arguments of both forms of the call.
 struct RowArguments {
   RowArguments(const kolo_row_table* given_table, const int64_t* given_indices, size_t count) {
     check_given(given_table, "table");

@@ -20,7 +20,7 @@ class Driver;
 class TicketState {
  public:
   TicketState() = default;
-  /// Of an operation that is a part of `whole`: threads that wait for that wait for it.
+  /// For an operation that is a part of `whole`: threads that wait for `whole` wait for it, too.
   explicit TicketState(std::shared_ptr<const TicketState> whole) : whole_(std::move(whole)) {}
   TicketState(const TicketState&) = delete;
   TicketState& operator=(const TicketState&) = delete;

@@ -13,9 +13,8 @@ namespace kolo::trainer {
 /// softmax(Q Kᵀ / sqrt(head_width)) V, masked beyond the diagonal.
 ///
 /// Positions are computed in blocks of rows, each against the positions up to its end only. Weights
-/// of long sequences are computed again in the backward pass; those of short ones are kept, which
-/// saves a quarter of the time at 64 positions. Whole rows fit, so that softmax needs no running
-/// rescaling:
+/// of long sequences are computed again in the backward pass; those of short ones are kept.
+/// Whole rows fit, so that softmax needs no running rescaling:
 ///
 ///     block 0   | x . . . . . |      x: computed, in memory while its block is worked on
 ///     block 1   | x x x . . . |

@@ -173,7 +173,7 @@ TEST(GradientEvents, TellOfEachBucketThatIsOver) {
       for (const std::size_t g : {5U, 4U, 1U, 0U}) set.mark(1, g, value);
       set.job().run_until_idle();
       EXPECT_TRUE(is_raised(group));
-      // What has not been taken is forgotten with its iteration.
+      // Indices that nobody took are forgotten with their iteration.
       if (iteration != 2) {
         EXPECT_THAT(group.take_combined(), ElementsAre(0, 1, 4, 5));
       }

@@ -21,7 +21,7 @@ using test::view;
 /// The engines of one node, whose ranks all use the name 'x'.
 class PastUses : public testing::TestWithParam<int> {
  protected:
-  /// Of the last rank.
+  /// The last rank's call, in the error of all.
   static constexpr const char* kOther = "submits 'x': all_reduce float32 [64] sum";
 
   int last() const { return GetParam() - 1; }
