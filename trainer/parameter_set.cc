@@ -19,7 +19,9 @@ void Parameter::bind_gradient(std::span<float> memory) {
   gradient_ = memory;
 }
 
-void Parameter::gradient_ready() {
+void Parameter::contributed() {
+  if (++contributions_ < users_ * owner_.passes_) return;
+  contributions_ = 0;
   if (owner_.hook_) owner_.hook_(index_);
 }
 

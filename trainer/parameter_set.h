@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "trainer/compute/into.h"
 #include "trainer/tensor.h"
 
 namespace kolo::trainer {
@@ -32,8 +33,15 @@ class Parameter {
   void bind_gradient(std::span<float> memory);
   void unbind_gradient() { gradient_ = {}; }
 
-  /// Called by the layer when the gradient of this iteration is complete.
-  void gradient_ready();
+  /// One more layer uses the parameter, and contributes to its gradient in every backward pass.
+  void share() { ++users_; }
+
+  /// How the next contribution enters the gradient: the first of a step overwrites it, and the
+  /// others add to it.
+  Into next_contribution() const { return contributions_ == 0 ? Into::kOverwrite : Into::kAdd; }
+
+  /// Called by a layer after its contribution. The last one of a step completes the gradient.
+  void contributed();
 
  private:
   ParameterSet& owner_;
@@ -41,6 +49,8 @@ class Parameter {
   std::string name_;
   Tensor value_;
   std::span<float> gradient_;
+  std::size_t users_ = 1;
+  std::size_t contributions_ = 0;  // in this step
 };
 
 /// Initial values of a parameter: all equal to `mean`, or uniform with this mean and deviation.
@@ -71,7 +81,11 @@ class ParameterSet {
   const Parameter& operator[](std::size_t index) const { return parameters_[index]; }
   std::size_t element_count() const;
 
-  /// Called once per parameter and backward pass, as soon as its gradient is complete.
+  /// A step has `passes` backward passes, whose gradients add up. Between steps only.
+  /// Before: passes > 0.
+  void accumulate(std::size_t passes) { passes_ = passes; }
+
+  /// Called once per parameter and step, as soon as its gradient is complete.
   void on_gradient_ready(ReadyHook hook) { hook_ = std::move(hook); }
 
   /// Gives every gradient memory owned by the set, for passes without a runtime.
@@ -89,6 +103,7 @@ class ParameterSet {
   std::deque<Parameter> parameters_;
   std::deque<Tensor> owned_gradients_;
   ReadyHook hook_;
+  std::size_t passes_ = 1;
 };
 
 }  // namespace kolo::trainer

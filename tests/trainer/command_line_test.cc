@@ -17,7 +17,8 @@ using namespace std::chrono_literals;
 
 CommandLine parse(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "kolo-train");
-  return parse_command_line(static_cast<int>(arguments.size()), arguments.data());
+  return parse_command_line(static_cast<int>(arguments.size()), arguments.data(),
+                            built_in_catalog());
 }
 
 ErrorCode code_of(const std::vector<const char*>& arguments, const std::string& part) {
@@ -93,6 +94,10 @@ TEST(CommandLineTest, HelpNamesUnitsAndDefaults) {
   EXPECT_THAT(help, HasSubstr("BYTES"));
   EXPECT_THAT(help, HasSubstr("--peer-timeout MS=8000"));
   EXPECT_THAT(help, HasSubstr("--cuda-graph on|off=off"));
+  // Everything that can be chosen is named, as wrapped lines allow to find it.
+  for (const char* name : {"mlp:", "lenet:", "language-model:", "cifar10:", "adamw:", "cosine:"}) {
+    EXPECT_THAT(help, HasSubstr(name));
+  }
 }
 
 TEST(CommandLineTest, MistakesAreUsageErrors) {
@@ -109,6 +114,8 @@ TEST(CommandLineTest, ValuesThatCannotBeUsedAreConfigurationErrors) {
   expect("--loss-scale", "-8", "--loss-scale: '-8' is not auto, off, dynamic or a number");
   expect("--heads", "3", "--width 128 is not a multiple of --heads 3");
   expect("--batch", "0", "--batch must be at least 1");
+  expect("--accumulate", "0", "--accumulate must be at least 1");
+  expect("--label-smoothing", "1", "--label-smoothing must be at least 0 and below 1");
   expect("--momentum", "1", "--momentum must be at least 0 and below 1");
   expect("--beta1", "-0.1", "--beta1 must be at least 0 and below 1");
   expect("--beta2", "1", "--beta2 must be at least 0 and below 1");
@@ -139,10 +146,12 @@ TEST(CommandLineTest, UnknownChoicesAreUsageErrorsWithTheNearestName) {
   expect("--wire", "int8", "--wire-dtype: 'int8'");
   expect("--optimizer", "adam", "did you mean adamw?");
   expect("--lr-schedule", "cosin", "did you mean cosine?");
+  expect("--task", "language", "did you mean language-model?");
+  expect("--format", "cifar", "did you mean cifar10?");
 }
 
 TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {
-  const Config config = default_config("gpt");
+  const Config config = default_config(built_in_catalog(), "gpt");
   Config other = config;
   EXPECT_EQ(fingerprint(config), fingerprint(other));
   other.lr *= 2.0f;
@@ -156,6 +165,9 @@ TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {
   EXPECT_NE(fingerprint(config), fingerprint(other));
   other = config;
   other.lr_schedule = "linear";
+  EXPECT_NE(fingerprint(config), fingerprint(other));
+  other = config;
+  other.accumulation = 2;
   EXPECT_NE(fingerprint(config), fingerprint(other));
   other = config;
   other.json = "elsewhere";

@@ -12,9 +12,10 @@
 #include "trainer/data/cifar_file.h"
 #include "trainer/data/corpus.h"
 #include "trainer/data/data_loader.h"
-#include "trainer/data/data_source.h"
 #include "trainer/data/idx_file.h"
+#include "trainer/data/image_dataset.h"
 #include "trainer/data/sharding.h"
+#include "trainer/tasks/make_task.h"
 
 namespace kolo::trainer {
 namespace {
@@ -139,8 +140,9 @@ TEST(ImageDatasetTest, KnowsItsStatistics) {
   const TemporaryDirectory directory;
   const ImageDataset data(directory.write("images", make_idx({2, 1, 2}, {0, 10, 20, 30})),
                           directory.write("labels", make_idx({2}, {1, 2})), 10);
-  EXPECT_DOUBLE_EQ(data.statistics().mean, 15.0);
-  EXPECT_NEAR(data.statistics().deviation, 11.18034, 1e-5);
+  const Field& image = data.format().inputs[0];
+  EXPECT_DOUBLE_EQ(image.mean, 15.0);
+  EXPECT_NEAR(image.deviation, 11.18034, 1e-5);
 }
 
 /// A record of CIFAR-10 whose red, green and blue are the label plus 10, 20 and 30 everywhere but
@@ -189,49 +191,95 @@ TEST(CifarFileTest, MistakesNameFileAndOffset) {
               HasSubstr("/nonexistent/batch"));
 }
 
+/// What --data PATH brings for a model, as --format auto finds it.
+DataSplit load(const std::string& model, const std::filesystem::path& path,
+               std::size_t context = 10) {
+  const Catalog catalog = built_in_catalog();
+  Config config = default_config(catalog, model);
+  config.data = path;
+  config.context = context;
+  return std::move(make_task(config, catalog).data);
+}
+
+/// A sample of one input and one target.
+template <typename Input>
+struct Sample {
+  Sample(const Dataset& data, std::size_t index)
+      : input(data.format().inputs[0].elements()), target(data.format().targets[0].elements()) {
+    const TensorSlot inputs[] = {input};
+    const TensorSlot targets[] = {target};
+    data.copy(index, 0, inputs, targets);
+  }
+  std::vector<Input> input;
+  std::vector<std::int32_t> target;
+};
+
 TEST(DataSourceTest, OfCifarTheTestFileIsHeldOutOrElseTheLastTenth) {
   const TemporaryDirectory directory;
   directory.write("data_batch_1.bin", cifar_records({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
   directory.write("data_batch_2.bin", cifar_records({5, 4, 3, 2, 1, 0, 9, 8, 6, 7}));
-  const ImageData split = load_images(directory.path());
+  const DataSplit split = load("convnet", directory.path());
   EXPECT_EQ(split.train->size(), 18u);
   ASSERT_EQ(split.held_out->size(), 2u);
-  EXPECT_EQ(split.train->channels(), 3u);
-  Bytes pixels(CifarBatch::kImageBytes);
-  Bytes label(1);
-  split.held_out->copy(0, pixels, label);
-  EXPECT_EQ(label[0], 6);
-  EXPECT_EQ(pixels[0], 16);
+  EXPECT_EQ(split.train->format().inputs[0].shape, (Shape{32, 32, 3}));
+  EXPECT_EQ(split.train->format().targets[0].values, 10u);
+  const Sample<std::uint8_t> sample(*split.held_out, 0);
+  EXPECT_EQ(sample.target[0], 6);
+  EXPECT_EQ(sample.input[0], 16);
   directory.write("test_batch.bin", cifar_records({1, 2, 3}));
-  const ImageData whole = load_images(directory.path());
+  const DataSplit whole = load("convnet", directory.path());
   EXPECT_EQ(whole.train->size(), 20u);
   EXPECT_EQ(whole.held_out->size(), 3u);
 }
 
-TEST(DataSourceTest, MissingImageFileIsNamed) {
+TEST(DataSourceTest, FilesOfNoKindAreToldWhatIsTaken) {
   const TemporaryDirectory directory;
-  EXPECT_THAT(data_error([&] { load_images(directory.path()); }),
+  const std::string text = data_error([&] { load("mlp", directory.path()); });
+  EXPECT_THAT(text, HasSubstr("holds no data for --task image-classification"));
+  EXPECT_THAT(text, HasSubstr("train-images-idx3-ubyte"));
+  EXPECT_THAT(text, HasSubstr("(--format cifar10)"));
+  EXPECT_THAT(data_error([&] { load("gpt", directory.path() / "absent"); }),
+              HasSubstr("absent: no such file or directory"));
+}
+
+TEST(DataSourceTest, AMissingFileOfAChosenFormatIsNamed) {
+  const TemporaryDirectory directory;
+  const Catalog catalog = built_in_catalog();
+  Config config = default_config(catalog, "mlp");
+  config.data = directory.path();
+  config.format = "mnist";
+  EXPECT_THAT(data_error([&] { make_task(config, catalog); }),
               HasSubstr("train-images-idx3-ubyte"));
+}
+
+TEST(DataSourceTest, SamplesOfAnotherTaskAreRefused) {
+  const TemporaryDirectory directory;
+  const Catalog catalog = built_in_catalog();
+  Config config = default_config(catalog, "mlp");
+  config.data = directory.write("text", small_text(1000));
+  config.format = "text";
+  EXPECT_THAT(data_error([&] { make_task(config, catalog); }),
+              HasSubstr("--task image-classification needs samples with an image"));
 }
 
 TEST(DataSourceTest, SplitsTextNineToOne) {
   const TemporaryDirectory directory;
-  const TextData data = load_text(directory.write("text", small_text(1000)), 10);
+  const DataSplit data = load("gpt", directory.write("text", small_text(1000)));
   EXPECT_EQ(data.train->size(), 89u);    // (900 - 1) / 10
   EXPECT_EQ(data.held_out->size(), 9u);  // (100 - 1) / 10
-  Bytes input(10), target(10);
-  data.held_out->copy(1, input, target);
+  EXPECT_EQ(data.train->format().inputs[0].values, 256u);
+  const Sample<std::int32_t> sample(*data.held_out, 1);
   const std::string text = small_text(1000);
-  EXPECT_EQ(std::string(input.begin(), input.end()), text.substr(910, 10));
-  EXPECT_EQ(std::string(target.begin(), target.end()), text.substr(911, 10));
+  EXPECT_EQ(std::string(sample.input.begin(), sample.input.end()), text.substr(910, 10));
+  EXPECT_EQ(std::string(sample.target.begin(), sample.target.end()), text.substr(911, 10));
 }
 
 TEST(DataSourceTest, TextTooShortForTheContextIsAnError) {
   const TemporaryDirectory directory;
   const auto file = directory.write("text", small_text(100));
-  EXPECT_NO_THROW(load_text(file, 9));
-  EXPECT_THAT(data_error([&] { load_text(file, 10); }), HasSubstr("at byte 100"));
-  EXPECT_THAT(data_error([&] { load_text(directory.write("empty", Bytes{}), 1); }),
+  EXPECT_NO_THROW(load("gpt", file, 9));
+  EXPECT_THAT(data_error([&] { load("gpt", file, 10); }), HasSubstr("at byte 100"));
+  EXPECT_THAT(data_error([&] { load("gpt", directory.write("empty", Bytes{}), 1); }),
               HasSubstr("empty"));
 }
 
@@ -279,24 +327,36 @@ TEST(ShardingTest, EverySampleOnceAndEveryRankTheSameSteps) {
   }
 }
 
-TEST(DataLoaderTest, UnionOfRanksIsTheOneRankBatch) {
+std::vector<std::int32_t> targets_of(const Batch& batch) {
+  const auto targets = batch.targets[0].as<std::int32_t>();
+  return {targets.begin(), targets.end()};
+}
+
+TEST(DataLoaderTest, UnionOfRanksAndPassesIsTheOneRankBatch) {
   const TemporaryDirectory directory;
-  const TextData data = load_text(directory.write("text", small_text(300)), 2);
+  const DataSplit data = load("gpt", directory.write("text", small_text(300)), 2);
   constexpr std::uint64_t kSeed = 17;
   DataLoader single(*data.train, {.ranks = 1, .rank = 0, .batch = 12, .seed = kSeed});
   for (std::size_t epoch = 0; epoch < 2; ++epoch) {
     for (std::size_t step = 0; step < single.steps_per_epoch(); ++step) {
       const Batch whole = single.load(epoch, step);
-      Bytes targets;
+      EXPECT_EQ(whole.first_position, step * 12);
+      std::vector<std::int32_t> targets;
       for (std::size_t rank = 0; rank < 3; ++rank) {
-        DataLoader loader(*data.train, {.ranks = 3, .rank = rank, .batch = 4, .seed = kSeed});
+        DataLoader loader(*data.train,
+                          {.ranks = 3, .rank = rank, .batch = 2, .accumulation = 2, .seed = kSeed});
         ASSERT_EQ(loader.steps_per_epoch(), single.steps_per_epoch());
-        const Batch part = loader.load(epoch, step);
-        EXPECT_EQ(part.global_samples, whole.samples);
-        EXPECT_EQ(part.inputs.size(), 8u);  // always full
-        targets.insert(targets.end(), part.targets.begin(), part.targets.end());
+        for (std::size_t pass = 0; pass < 2; ++pass) {
+          const Batch part = loader.load(epoch, step, pass);
+          EXPECT_EQ(part.global_samples, whole.samples);
+          EXPECT_EQ(part.first_position, step * 12 + targets.size() / 2);
+          EXPECT_EQ(part.inputs[0].as<std::int32_t>().size(), 4u);  // always full
+          const std::vector<std::int32_t> mine = targets_of(part);
+          EXPECT_EQ(mine.size(), part.samples * 2);
+          targets.insert(targets.end(), mine.begin(), mine.end());
+        }
       }
-      EXPECT_EQ(targets, Bytes(whole.targets.begin(), whole.targets.end()));
+      EXPECT_EQ(targets, targets_of(whole));
     }
   }
 }

@@ -81,9 +81,9 @@ inline void check_layer(Layer& layer, ParameterSet& parameters, std::vector<floa
   std::vector<int> reported(parameters.size());
   parameters.on_gradient_ready([&](std::size_t index) { ++reported[index]; });
 
-  const std::size_t outputs = layer.forward(input).size();
+  const std::size_t outputs = layer.forward(input, {}).size();
   const std::vector<float> weights = random_values(outputs, 7);
-  const auto f = [&] { return dot(layer.forward(input), weights); };
+  const auto f = [&] { return dot(layer.forward(input, {}), weights); };
   f();
   const auto returned = layer.backward(weights);
   const std::vector<float> input_gradient(returned.begin(), returned.end());
@@ -94,8 +94,27 @@ inline void check_layer(Layer& layer, ParameterSet& parameters, std::vector<floa
   } else {
     EXPECT_TRUE(input_gradient.empty());
   }
+  std::vector<std::vector<float>> once;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     expect_gradient(f, parameters[i].value(), parameters[i].gradient(), parameters[i].name());
+    once.emplace_back(parameters[i].gradient().begin(), parameters[i].gradient().end());
+  }
+
+  // Two passes of a step add up, and report once. Doubling is exact; the sum of two equal
+  // contributions is rounded where a product adds to it element by element.
+  parameters.accumulate(2);
+  for (int pass = 0; pass < 2; ++pass) {
+    EXPECT_EQ(reported, std::vector<int>(parameters.size(), 1));
+    f();
+    layer.backward(weights);
+  }
+  EXPECT_EQ(reported, std::vector<int>(parameters.size(), 2));
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    for (std::size_t j = 0; j < once[i].size(); ++j) {
+      ASSERT_NEAR(parameters[i].gradient()[j], 2.0f * once[i][j],
+                  1e-5f * (1.0f + std::abs(once[i][j])))
+          << parameters[i].name() << "[" << j << "]";
+    }
   }
 }
 

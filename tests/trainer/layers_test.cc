@@ -26,7 +26,7 @@ TEST(LinearTest, ComputesProductAndBias) {
   parameters[0].value()[1] = 3.0f;
   parameters[1].value()[0] = 10.0f;
   const std::vector<float> input = {1.0f, 1.0f, 0.0f, -1.0f};
-  const auto output = layer.forward(input);
+  const auto output = layer.forward(input, {});
   EXPECT_EQ(std::vector<float>(output.begin(), output.end()), (std::vector<float>{15.0f, 7.0f}));
 }
 
@@ -62,7 +62,7 @@ TEST(GeluTest, GradientsMatchDifferences) {
 TEST(GeluTest, HasItsLimitsFarOut) {
   Gelu layer(4);
   const std::vector<float> input = {-1e4f, -20.0f, 20.0f, 1e4f};
-  const auto output = layer.forward(input);
+  const auto output = layer.forward(input, {});
   EXPECT_NEAR(output[0], 0.0f, 1e-6f);
   EXPECT_NEAR(output[1], 0.0f, 1e-6f);
   EXPECT_EQ(output[2], 20.0f);
@@ -115,7 +115,7 @@ TEST(CausalSelfAttentionTest, BlocksOfRowsGiveWhatTheFormulaGives) {
     SCOPED_TRACE(length);
     CausalSelfAttention layer({.sequences = 1, .length = length, .width = 4, .heads = 1});
     const std::vector<float> input = random_values(length * 12, 8);
-    const auto output = layer.forward(input);
+    const auto output = layer.forward(input, {});
     const std::vector<float> expected = plain_attention(input, length, 4);
     for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(output[i], expected[i], 2e-5f);
   }
@@ -137,7 +137,7 @@ TEST(CausalSelfAttentionTest, KeptWeightsChangeNoBit) {
   const auto gradients = [&](std::size_t most_kept) {
     CausalSelfAttention layer(
         {.sequences = 2, .length = kLength, .width = 8, .heads = 2, .most_kept = most_kept});
-    layer.forward(input);
+    layer.forward(input, {});
     const auto of_input = layer.backward(gradient);
     return std::vector<float>(of_input.begin(), of_input.end());
   };
@@ -147,10 +147,10 @@ TEST(CausalSelfAttentionTest, KeptWeightsChangeNoBit) {
 TEST(CausalSelfAttentionTest, LaterPositionsHaveNoInfluence) {
   CausalSelfAttention layer({.sequences = 1, .length = 9, .width = 8, .heads = 2});
   std::vector<float> input = random_values(9 * 24, 6);
-  const auto before = layer.forward(input);
+  const auto before = layer.forward(input, {});
   const std::vector<float> first(before.begin(), before.begin() + 5 * 8);
   for (std::size_t i = 5 * 24; i < input.size(); ++i) input[i] += 1.0f;
-  const auto after = layer.forward(input);
+  const auto after = layer.forward(input, {});
   EXPECT_EQ(first, std::vector<float>(after.begin(), after.begin() + 5 * 8));
 }
 
@@ -192,7 +192,7 @@ TEST(Conv2dTest, PaddingKeepsTheSizeAndItsGradientsMatchDifferences) {
                 .kernel = 3,
                 .padding = 1,
                 .deviation = 0.2f});
-  EXPECT_EQ(layer.forward(random_values(2 * 5 * 4 * 3, 9)).size(), 2u * 5 * 4 * 8);
+  EXPECT_EQ(layer.forward(random_values(2 * 5 * 4 * 3, 9), {}).size(), 2u * 5 * 4 * 8);
   check_layer(layer, parameters, random_values(2 * 5 * 4 * 3, 9));
 }
 
@@ -216,7 +216,7 @@ TEST(MaxPoolTest, TakesTheLargestOfEachWindowAndSendsItTheGradient) {
   const std::vector<float> input = {1, 2, 3, 4,  //
                                     5, 0, 9, 1,  //
                                     7, 7, 7, 7};
-  const auto output = layer.forward(input);
+  const auto output = layer.forward(input, {});
   EXPECT_EQ(std::vector<float>(output.begin(), output.end()), (std::vector<float>{5, 9}));
   const auto gradient = layer.backward(std::vector<float>{10, 20});
   EXPECT_EQ(std::vector<float>(gradient.begin(), gradient.end()),
@@ -226,20 +226,45 @@ TEST(MaxPoolTest, TakesTheLargestOfEachWindowAndSendsItTheGradient) {
 TEST(EmbeddingTest, AddsRowsAndCollectsTheirGradients) {
   ParameterSet parameters(1);
   Embedding layer(parameters, "embedding",
-                  {.sequences = 2, .length = 2, .width = 3, .deviation = 0.5f});
+                  {.sequences = 2, .length = 2, .tokens = 300, .width = 3, .deviation = 0.5f});
   parameters.own_gradients();
-  const std::vector<std::uint8_t> bytes = {7, 255, 7, 0};
-  const auto output = layer.forward(bytes);
-  EXPECT_EQ(output[3], parameters[0].value()[255 * 3] + parameters[1].value()[3]);
+  const std::vector<std::int32_t> ids = {7, 299, 7, 0};
+  const auto output = layer.forward(ids);
+  EXPECT_EQ(output[3], parameters[0].value()[299 * 3] + parameters[1].value()[3]);
 
-  // The output layer has written its part of the token gradient before.
-  parameters[0].gradient()[7 * 3] = 100.0f;
+  parameters[0].gradient()[5] = 100.0f;  // of a step before
   layer.backward(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
-  EXPECT_EQ(parameters[0].gradient()[7 * 3], 108.0f);
-  EXPECT_EQ(parameters[0].gradient()[255 * 3 + 1], 5.0f);
+  EXPECT_EQ(parameters[0].gradient()[7 * 3], 8.0f);
+  EXPECT_EQ(parameters[0].gradient()[299 * 3 + 1], 5.0f);
   EXPECT_EQ(parameters[0].gradient()[2], 12.0f);
+  EXPECT_EQ(parameters[0].gradient()[5], 0.0f);
   EXPECT_EQ(parameters[1].gradient()[0], 8.0f);   // positions 0: 1 + 7
   EXPECT_EQ(parameters[1].gradient()[5], 18.0f);  // positions 1: 6 + 12
+}
+
+// The output layer of a language model multiplies by the table of its embedding.
+TEST(EmbeddingTest, ASharedTableTakesBothContributionsInEitherOrder) {
+  for (const bool output_first : {true, false}) {
+    ParameterSet parameters(1);
+    Embedding embedding(parameters, "embedding",
+                        {.sequences = 1, .length = 1, .tokens = 2, .width = 1, .deviation = 0.5f});
+    Linear output(embedding.token(), 1);
+    parameters.own_gradients();
+    int reports = 0;
+    parameters.on_gradient_ready([&](std::size_t index) { reports += index == 0; });
+    embedding.forward(std::vector<std::int32_t>{1});
+    const std::vector<float> input = {3.0f};
+    output.forward(input, {});
+    const std::vector<float> output_gradient = {1.0f, 10.0f};
+    const std::vector<float> embedded_gradient = {100.0f};
+    if (output_first) output.backward(output_gradient);
+    embedding.backward(embedded_gradient);
+    EXPECT_EQ(reports, output_first ? 1 : 0);
+    if (!output_first) output.backward(output_gradient);
+    EXPECT_EQ(reports, 1);
+    EXPECT_EQ(parameters[0].gradient()[0], 3.0f);
+    EXPECT_EQ(parameters[0].gradient()[1], 130.0f);
+  }
 }
 
 }  // namespace

@@ -10,9 +10,9 @@
 #include "comm/base/error.h"
 #include "tests/trainer/finite_difference.h"
 #include "trainer/compute/device.h"
-#include "trainer/loop/generate.h"
 #include "trainer/loss/softmax_cross_entropy.h"
 #include "trainer/models/convnet.h"
+#include "trainer/models/generate.h"
 #include "trainer/models/gpt.h"
 #include "trainer/models/lenet.h"
 #include "trainer/models/mlp.h"
@@ -20,10 +20,11 @@
 namespace kolo::trainer {
 namespace {
 
-/// One kind of model for batches of any size, with the bytes of one sample and rows per sample.
+/// One kind of model for batches of any size, with the input of a sample and its rows.
 struct ModelCase {
   std::string name;
-  std::size_t sample_bytes;
+  DType dtype;  // of the input: random bytes
+  std::size_t elements;
   std::size_t rows;
   std::size_t classes;
   std::function<std::unique_ptr<Model>(Device&, std::size_t samples)> make;
@@ -44,15 +45,15 @@ ImageModelOptions small_images(std::size_t samples) {
 
 std::vector<ModelCase> model_cases() {
   return {
-      {"mlp", 256, 1, 10,
+      {"mlp", DType::kUInt8, 256, 1, 10,
        [](Device&, std::size_t samples) { return std::make_unique<Mlp>(small_images(samples)); },
        0.15},
-      {"lenet", 256, 1, 10,
+      {"lenet", DType::kUInt8, 256, 1, 10,
        [](Device& device, std::size_t samples) {
          return std::make_unique<Lenet>(device, small_images(samples));
        },
        0.3},
-      {"convnet", 192, 1, 10,
+      {"convnet", DType::kUInt8, 192, 1, 10,
        [](Device& device, std::size_t samples) {
          ImageModelOptions options = small_images(samples);
          options.height = 8;
@@ -61,7 +62,7 @@ std::vector<ModelCase> model_cases() {
          return std::make_unique<Convnet>(device, options);
        },
        0.3},
-      {"gpt", 6, 6, 256,
+      {"gpt", DType::kInt32, 6, 6, 256,
        [](Device&, std::size_t samples) {
          return std::make_unique<Gpt>(Gpt::Options{
              .sequences = samples, .context = 6, .layers = 2, .width = 8, .heads = 2, .seed = 3});
@@ -69,15 +70,40 @@ std::vector<ModelCase> model_cases() {
        0.0}};
 }
 
-class ModelTest : public testing::TestWithParam<ModelCase> {
- protected:
-  std::vector<std::uint8_t> random_bytes(std::size_t count, std::uint64_t below) {
-    Random random(5);
-    std::vector<std::uint8_t> bytes(count);
-    for (auto& byte : bytes) byte = static_cast<std::uint8_t>(random.below(below));
-    return bytes;
+std::vector<std::int32_t> random_integers(std::size_t count, std::uint64_t below) {
+  Random random(5);
+  std::vector<std::int32_t> integers(count);
+  for (auto& integer : integers) integer = static_cast<std::int32_t>(random.below(below));
+  return integers;
+}
+
+/// The input of some samples of a model, of which a part may be taken for a batch.
+class RandomInput {
+ public:
+  RandomInput(const ModelCase& model_case, std::size_t samples)
+      : dtype_(model_case.dtype),
+        elements_(model_case.elements),
+        integers_(random_integers(samples * model_case.elements, 256)) {}
+
+  /// A batch of `capacity` samples: those from `begin` on, then zeros.
+  std::vector<TensorView> batch(std::size_t begin, std::size_t samples, std::size_t capacity) {
+    const auto first = integers_.begin() + static_cast<std::ptrdiff_t>(begin * elements_);
+    const auto last = first + static_cast<std::ptrdiff_t>(samples * elements_);
+    integers_batch_.assign(first, last);
+    integers_batch_.resize(capacity * elements_);
+    bytes_batch_.assign(integers_batch_.begin(), integers_batch_.end());
+    if (dtype_ == DType::kUInt8) return {TensorView(bytes_batch_)};
+    return {TensorView(integers_batch_)};
   }
+
+ private:
+  DType dtype_;
+  std::size_t elements_;
+  std::vector<std::int32_t> integers_, integers_batch_;
+  std::vector<std::uint8_t> bytes_batch_;
 };
+
+class ModelTest : public testing::TestWithParam<ModelCase> {};
 
 TEST_P(ModelTest, GradientsOfTheLossMatchDifferences) {
   const ModelCase& c = GetParam();
@@ -85,10 +111,12 @@ TEST_P(ModelTest, GradientsOfTheLossMatchDifferences) {
   const auto model = c.make(device, 4);
   ParameterSet& parameters = model->parameters();
   parameters.own_gradients();
-  const auto inputs = random_bytes(4 * c.sample_bytes, 256);
-  const auto targets = random_bytes(4 * c.rows, c.classes);
-  SoftmaxCrossEntropy loss(4 * c.rows, c.classes);
-  const auto f = [&] { return loss.evaluate(model->forward(inputs), targets, 1.0f).loss; };
+  RandomInput input(c, 4);
+  const std::vector<TensorView> inputs = input.batch(0, 4, 4);
+  const std::vector<std::int32_t> classes = random_integers(4 * c.rows, c.classes);
+  const TensorView targets[] = {classes};
+  SoftmaxCrossEntropy loss({.rows = 4 * c.rows, .classes = c.classes});
+  const auto f = [&] { return loss.evaluate(model->forward(inputs, {}), targets, 1.0f).loss; };
   f();
   model->backward(loss.gradient());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -103,9 +131,11 @@ TEST_P(ModelTest, ReportsEveryGradientOnceAndWithItsFinalValue) {
   const auto model = c.make(device, 2);
   ParameterSet& parameters = model->parameters();
   parameters.own_gradients();
-  const auto inputs = random_bytes(2 * c.sample_bytes, 256);
-  const auto targets = random_bytes(2 * c.rows, c.classes);
-  SoftmaxCrossEntropy loss(2 * c.rows, c.classes);
+  RandomInput input(c, 2);
+  const std::vector<TensorView> inputs = input.batch(0, 2, 2);
+  const std::vector<std::int32_t> classes = random_integers(2 * c.rows, c.classes);
+  const TensorView targets[] = {classes};
+  SoftmaxCrossEntropy loss({.rows = 2 * c.rows, .classes = c.classes});
 
   std::vector<std::vector<float>> reported(parameters.size());
   parameters.on_gradient_ready([&](std::size_t i) {
@@ -113,7 +143,7 @@ TEST_P(ModelTest, ReportsEveryGradientOnceAndWithItsFinalValue) {
     const auto gradient = parameters[i].gradient();
     reported[i].assign(gradient.begin(), gradient.end());
   });
-  loss.evaluate(model->forward(inputs), targets, 0.5f);
+  loss.evaluate(model->forward(inputs, {}), targets, 0.5f);
   model->backward(loss.gradient());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto gradient = parameters[i].gradient();
@@ -129,20 +159,18 @@ TEST_P(ModelTest, AverageOverRanksIsTheGradientOfTheGlobalBatch) {
   constexpr std::size_t kRanks = 2;
   constexpr std::size_t kSamples = 5;  // 3 on rank 0, 2 on rank 1
   Device device;
-  const auto inputs = random_bytes(kSamples * c.sample_bytes, 256);
-  const auto targets = random_bytes(kSamples * c.rows, c.classes);
+  RandomInput input(c, kSamples);
+  const std::vector<std::int32_t> classes = random_integers(kSamples * c.rows, c.classes);
   const auto gradients = [&](std::size_t begin, std::size_t samples, std::size_t capacity,
                              std::size_t ranks) {
     const auto model = c.make(device, capacity);
     ParameterSet& parameters = model->parameters();
     parameters.own_gradients();
-    std::vector<std::uint8_t> part(capacity * c.sample_bytes);
-    std::copy_n(inputs.begin() + static_cast<std::ptrdiff_t>(begin * c.sample_bytes),
-                samples * c.sample_bytes, part.begin());
-    SoftmaxCrossEntropy loss(capacity * c.rows, c.classes);
+    const std::vector<TensorView> inputs = input.batch(begin, samples, capacity);
+    const TensorView targets[] = {std::span(classes).subspan(begin * c.rows, samples * c.rows)};
+    SoftmaxCrossEntropy loss({.rows = capacity * c.rows, .classes = c.classes});
     const float weight = static_cast<float>(ranks) / static_cast<float>(kSamples * c.rows);
-    loss.evaluate(model->forward(part),
-                  std::span(targets).subspan(begin * c.rows, samples * c.rows), weight);
+    loss.evaluate(model->forward(inputs, {.samples = samples}), targets, weight);
     model->backward(loss.gradient());
     std::vector<float> all;
     for (std::size_t i = 0; i < parameters.size(); ++i) {

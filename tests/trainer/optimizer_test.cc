@@ -5,9 +5,8 @@
 #include <utility>
 
 #include "comm/base/error.h"
+#include "tests/trainer/optimizers.h"
 #include "trainer/optimizer/gradient_norm.h"
-#include "trainer/optimizer/lr_schedule.h"
-#include "trainer/optimizer/optimizer.h"
 
 namespace kolo::trainer {
 namespace {
@@ -99,20 +98,12 @@ TEST(AdamWTest, FollowsDirectionsWithoutMomentum) {
   EXPECT_NEAR(f.parameters[1].value()[0], 0.9 - 0.1 * b, 1e-5);
 }
 
-TEST(OptimizerTest, KnowsItsNames) {
-  Fixture f;
-  EXPECT_THROW(make_optimizer("adagrad", f.parameters, {}), UsageError);
-  for (const std::string& name : optimizer_names()) {
-    EXPECT_NE(make_optimizer(name, f.parameters, {}), nullptr);
-  }
-}
-
 TEST(LrScheduleTest, RisesThenFollowsACosine) {
   const LrSchedule schedule{.peak_lr = 1.0f,
                             .final_lr = 0.1f,
                             .warmup_steps = 4,
                             .total_steps = 15,
-                            .fall = parse_lr_fall("cosine")};
+                            .fall = cosine_schedule().fall};
   EXPECT_FLOAT_EQ(schedule.at(0), 0.25f);
   EXPECT_FLOAT_EQ(schedule.at(3), 1.0f);
   EXPECT_FLOAT_EQ(schedule.at(4), 1.0f);
@@ -126,7 +117,7 @@ TEST(LrScheduleTest, WarmupMayBeLongerThanTraining) {
                             .final_lr = 0.0f,
                             .warmup_steps = 10,
                             .total_steps = 5,
-                            .fall = parse_lr_fall("cosine")};
+                            .fall = cosine_schedule().fall};
   EXPECT_FLOAT_EQ(schedule.at(4), 0.5f);
 }
 
@@ -135,13 +126,18 @@ TEST(LrScheduleTest, FallsAsItsNameSays) {
                       .final_lr = 0.2f,
                       .warmup_steps = 0,
                       .total_steps = 5,
-                      .fall = parse_lr_fall("linear")};
+                      .fall = linear_schedule().fall};
   for (const auto& [step, lr] : {std::pair{0, 1.0f}, {1, 0.8f}, {3, 0.4f}, {4, 0.2f}, {9, 0.2f}}) {
     EXPECT_FLOAT_EQ(schedule.at(static_cast<std::size_t>(step)), lr) << step;
   }
-  schedule.fall = parse_lr_fall("constant");
+  schedule.fall = constant_schedule().fall;
   for (const std::size_t step : {0, 2, 4, 9}) EXPECT_FLOAT_EQ(schedule.at(step), 1.0f) << step;
-  EXPECT_THROW(parse_lr_fall("cosinus"), UsageError);
+  schedule.total_steps = 9;
+  schedule.fall = step_schedule().fall;
+  for (const auto& [step, share] :
+       {std::pair{0, 1.0f}, {3, 1.0f}, {4, 0.1f}, {5, 0.1f}, {6, 0.01f}}) {
+    EXPECT_FLOAT_EQ(schedule.at(static_cast<std::size_t>(step)), 0.2f + 0.8f * share) << step;
+  }
 }
 
 TEST(GradientNormTest, IsTheNormOfAllGradientsTogether) {

@@ -29,7 +29,7 @@ TEST(SummaryTest, JsonHasExactlyTheAgreedFields) {
                     .seconds = 1.5,
                     .train_loss = 2.0,
                     .eval_loss = std::nullopt,
-                    .eval_accuracy = std::nullopt}};
+                    .eval_metric = std::nullopt}};
   const auto json = nlohmann::ordered_json::parse(to_json(summary));
   std::vector<std::string> names;
   for (const auto& [name, value] : json.items()) names.push_back(name);

@@ -15,6 +15,7 @@
 #include "trainer/compute/threads.h"
 #include "trainer/loop/learner_factory.h"
 #include "trainer/loop/training.h"
+#include "trainer/tasks/make_task.h"
 
 namespace kolo::trainer {
 
@@ -31,10 +32,12 @@ inline std::vector<Summary> run_ranks(int ranks, const std::function<Config(int 
         set_compute_threads(1);
         const Config config = config_of(static_cast<int>(rank));
         Runtime runtime(std::move(endpoints[rank]), config.runtime);
-        const Task task = make_task(config);
+        const Catalog catalog = built_in_catalog();
+        const Task task = make_task(config, catalog);
         require_same_job(config, runtime, task);
-        const std::unique_ptr<Learner> learner = make_learner(config, runtime, task);
-        summaries[rank] = train(config, runtime, task, *learner, nullptr);
+        const std::unique_ptr<Learner> learner = make_learner(config, runtime, task, catalog);
+        summaries[rank] = train(config, runtime, task, catalog.lr_schedules.at(config.lr_schedule),
+                                *learner, nullptr);
         runtime.close();
       } catch (...) {
         errors[rank] = std::current_exception();
@@ -54,7 +57,7 @@ inline std::vector<Summary> run_ranks(int ranks, const Config& config) {
 
 /// A job on small data in `directory` with steps that include uneven ends of epochs.
 inline Config small_job(const std::string& model, const TemporaryDirectory& directory) {
-  Config config = default_config(model);
+  Config config = default_config(built_in_catalog(), model);
   config.seed = 5;
   config.warmup_steps = 5;
   config.log_every = 1;

@@ -59,6 +59,24 @@ TEST_P(TrainingTest, RanksTimesBatchFollowOneRankWithTheGlobalBatch) {
   }
 }
 
+// Passes whose gradients add up do what one pass over all their samples does; bound as above.
+TEST_P(TrainingTest, PassesTimesBatchFollowOnePassWithAllSamples) {
+  Config config = small_job(GetParam(), directory_);
+  config.steps = 20;
+  config.batch = 6;
+  const Summary once = run_ranks(2, config)[0];
+  config.batch = 2;
+  config.accumulation = 3;
+  const std::vector<Summary> thrice = run_ranks(2, config);
+  EXPECT_EQ(thrice[0].weights_hash, thrice[1].weights_hash);
+  EXPECT_EQ(thrice[0].epochs, once.epochs);
+  for (std::size_t i = 0; i < once.curve.size(); ++i) {
+    EXPECT_NEAR(thrice[0].curve[i].train_loss, once.curve[i].train_loss,
+                0.01 * once.curve[i].train_loss)
+        << "step " << i;
+  }
+}
+
 TEST_P(TrainingTest, RepeatedRunsEndWithTheSameBits) {
   Config config = small_job(GetParam(), directory_);
   config.steps = 10;

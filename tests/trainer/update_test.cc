@@ -12,6 +12,7 @@
 #include "comm/base/clock.h"
 #include "comm/base/error.h"
 #include "tests/support/runtime_job.h"
+#include "tests/trainer/optimizers.h"
 #include "trainer/loop/distributed_optimizer.h"
 
 namespace kolo::trainer {
@@ -63,7 +64,7 @@ std::vector<Course> run_course(int ranks, int iterations, const std::string& opt
         for (std::size_t i = parameters.size(); i-- > 0;) {
           float factor = 1.0f;
           for (float& g : parameters[i].gradient()) g = value * (factor += 0.0625f);
-          parameters[i].gradient_ready();
+          parameters[i].contributed();
         }
         course.reports.push_back(learner.step(0.1f));
         course.hashes.push_back(parameters.hash());

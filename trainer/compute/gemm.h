@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "trainer/compute/into.h"
+
 namespace kolo::trainer {
 
 /// A row-major matrix in memory owned by others; `stride` is the distance of rows in elements.
@@ -29,8 +31,6 @@ inline Operand operand(const float* data, std::size_t rows, std::size_t columns)
 inline Operand transposed(Operand m) {
   return {m.data, m.columns, m.rows, m.stride, !m.is_transposed};
 }
-
-enum class Into { kOverwrite, kAdd };
 
 /// c = a · b, or c += a · b.
 ///

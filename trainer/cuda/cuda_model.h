@@ -9,7 +9,7 @@
 #include "comm/base/dtype.h"
 #include "comm/base/native_stream.h"
 #include "comm/device/device.h"
-#include "trainer/loss/softmax_cross_entropy.h"
+#include "trainer/loss/loss.h"
 #include "trainer/models/gpt.h"
 #include "trainer/models/image_classifier.h"
 #include "trainer/parameter_set.h"

@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::size_t kPlane = CifarBatch::kSide * CifarBatch::kSide;
 constexpr std::size_t kRecord = 1 + CifarBatch::kImageBytes;
-constexpr std::uint8_t kClasses = 10;
 
 }  // namespace
 
@@ -28,7 +27,7 @@ CifarBatch read_cifar(const std::filesystem::path& file, std::size_t begin, std:
   end = std::min(end, bytes.size() / kRecord);
   for (std::size_t record = begin; record < end; ++record) {
     const auto label = bytes[record * kRecord];
-    if (label >= kClasses) {
+    if (label >= CifarBatch::kClasses) {
       throw_data_error(file, record * kRecord,
                        "label " + std::to_string(label) + " is not below 10");
     }

@@ -11,6 +11,7 @@ namespace kolo::trainer {
 struct CifarBatch {
   static constexpr std::size_t kSide = 32;
   static constexpr std::size_t kChannels = 3;
+  static constexpr std::size_t kClasses = 10;
   static constexpr std::size_t kImageBytes = kSide * kSide * kChannels;
 
   std::vector<std::uint8_t> pixels;  ///< [images, 32, 32, 3]: the channels of a pixel together.

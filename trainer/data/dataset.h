@@ -2,11 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+
+#include "trainer/data/batch.h"
 
 namespace kolo::trainer {
 
-/// Samples of equal shape by index, as bytes: pixels with a label, or text with its continuation.
+/// Samples of one format by index.
 ///
 /// Immutable. Threads: any.
 class Dataset {
@@ -15,12 +18,19 @@ class Dataset {
 
   /// Number of samples.
   virtual std::size_t size() const = 0;
-  virtual std::size_t input_bytes() const = 0;   ///< Per sample.
-  virtual std::size_t target_bytes() const = 0;  ///< Per sample: rows of the loss.
+  virtual const SampleFormat& format() const = 0;
 
-  /// Before: index < size(); `input` and `target` have the sizes above.
-  virtual void copy(std::size_t index, std::span<std::uint8_t> input,
-                    std::span<std::uint8_t> target) const = 0;
+  /// Writes sample `index` as it is in `epoch`: what changes it at random depends on both and on
+  /// nothing else.
+  /// Before: index < size(); `inputs` and `targets` follow `format()`.
+  virtual void copy(std::size_t index, std::uint64_t epoch, std::span<const TensorSlot> inputs,
+                    std::span<const TensorSlot> targets) const = 0;
+};
+
+/// The samples to learn from and those to test with. Both have one format.
+struct DataSplit {
+  std::unique_ptr<Dataset> train;
+  std::unique_ptr<Dataset> held_out;
 };
 
 }  // namespace kolo::trainer

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -10,6 +12,29 @@
 #include "trainer/data/idx_file.h"
 
 namespace kolo::trainer {
+namespace {
+
+/// `shape` is that of an image; the deviation is at least 1.
+SampleFormat image_format(Shape shape, std::size_t classes, std::span<const std::uint8_t> pixels) {
+  // Exact integer sums: the same on every machine.
+  std::uint64_t sum = 0;
+  std::uint64_t squares = 0;
+  for (const std::uint8_t pixel : pixels) {
+    sum += pixel;
+    squares += std::uint64_t{pixel} * pixel;
+  }
+  const auto count = static_cast<double>(std::max<std::size_t>(pixels.size(), 1));
+  const double mean = static_cast<double>(sum) / count;
+  const double variance = static_cast<double>(squares) / count - mean * mean;
+  return {.inputs = {{.name = "image",
+                      .dtype = DType::kUInt8,
+                      .shape = std::move(shape),
+                      .mean = mean,
+                      .deviation = std::max(1.0, std::sqrt(std::max(0.0, variance)))}},
+          .targets = {{.name = "label", .dtype = DType::kInt32, .values = classes}}};
+}
+
+}  // namespace
 
 ImageDataset::ImageDataset(const std::filesystem::path& images_file,
                            const std::filesystem::path& labels_file, std::size_t classes) {
@@ -29,37 +54,24 @@ ImageDataset::ImageDataset(const std::filesystem::path& images_file,
         labels_file, kLabelsBegin + index,
         "label " + std::to_string(*wrong) + " is not below " + std::to_string(classes));
   }
-  shape_ = {images.shape[0], images.shape[1], images.shape[2], 1};
   pixels_ = std::move(images.bytes);
+  format_ = image_format({images.shape[1], images.shape[2], 1}, classes, pixels_);
   labels_ = std::move(labels.bytes);
 }
 
 ImageDataset::ImageDataset(CifarBatch batch)
-    : shape_({batch.labels.size(), CifarBatch::kSide, CifarBatch::kSide, CifarBatch::kChannels}),
+    : format_(image_format({CifarBatch::kSide, CifarBatch::kSide, CifarBatch::kChannels},
+                           CifarBatch::kClasses, batch.pixels)),
       pixels_(std::move(batch.pixels)),
       labels_(std::move(batch.labels)) {}
 
-ImageDataset::Statistics ImageDataset::statistics() const {
-  // Exact integer sums: the same on every machine.
-  std::uint64_t sum = 0;
-  std::uint64_t squares = 0;
-  for (const std::uint8_t pixel : pixels_) {
-    sum += pixel;
-    squares += std::uint64_t{pixel} * pixel;
-  }
-  const auto count = static_cast<double>(pixels_.size());
-  const double mean = static_cast<double>(sum) / count;
-  const double variance = static_cast<double>(squares) / count - mean * mean;
-  return {.mean = mean, .deviation = std::max(1.0, std::sqrt(std::max(0.0, variance)))};
-}
-
-void ImageDataset::copy(std::size_t index, std::span<std::uint8_t> input,
-                        std::span<std::uint8_t> target) const {
-  check(index < size() && input.size() == input_bytes() && target.size() == 1,
-        "a sample of an image data set is copied by its index");
-  std::copy_n(pixels_.begin() + static_cast<std::ptrdiff_t>(index * input.size()), input.size(),
-              input.begin());
-  target[0] = labels_[index];
+void ImageDataset::copy(std::size_t index, std::uint64_t, std::span<const TensorSlot> inputs,
+                        std::span<const TensorSlot> targets) const {
+  check(index < size(), "a sample of an image data set is copied by its index");
+  const std::span<std::uint8_t> pixels = inputs[0].as<std::uint8_t>();
+  std::copy_n(pixels_.begin() + static_cast<std::ptrdiff_t>(index * pixels.size()), pixels.size(),
+              pixels.begin());
+  targets[0].as<std::int32_t>()[0] = labels_[index];
 }
 
 }  // namespace kolo::trainer

@@ -11,13 +11,11 @@
 namespace kolo::trainer {
 
 /// Images with labels, in memory.
+///
+/// Format: "image", uint8 [height, width, channels] with the mean and the deviation of all pixels,
+///         and "label", int32 below the classes.
 class ImageDataset final : public Dataset {
  public:
-  struct Statistics {
-    double mean;
-    double deviation;
-  };
-
   /// Reads IDX images and labels (plain or gzip).
   /// Errors: KoloError(kData) as `read_idx`, and when the counts differ or a label is not below
   ///         `classes`, naming file and offset.
@@ -26,20 +24,15 @@ class ImageDataset final : public Dataset {
   /// Images of CIFAR-10.
   explicit ImageDataset(CifarBatch batch);
 
-  std::size_t height() const { return shape_[1]; }
-  std::size_t width() const { return shape_[2]; }
-  std::size_t channels() const { return shape_[3]; }
-  /// Mean and standard deviation of all bytes of pixels, in 0 … 255; the deviation is at least 1.
-  Statistics statistics() const;
+  const Shape& image_shape() const { return format_.inputs[0].shape; }
 
-  std::size_t size() const override { return shape_[0]; }
-  std::size_t input_bytes() const override { return height() * width() * channels(); }
-  std::size_t target_bytes() const override { return 1; }
-  void copy(std::size_t index, std::span<std::uint8_t> input,
-            std::span<std::uint8_t> target) const override;
+  std::size_t size() const override { return labels_.size(); }
+  const SampleFormat& format() const override { return format_; }
+  void copy(std::size_t index, std::uint64_t epoch, std::span<const TensorSlot> inputs,
+            std::span<const TensorSlot> targets) const override;
 
  private:
-  Shape shape_;  // images, height, width, channels
+  SampleFormat format_;
   std::vector<std::uint8_t> pixels_;
   std::vector<std::uint8_t> labels_;
 };

@@ -84,11 +84,13 @@ void layer_norm(std::span<const float> x, std::span<const float> gain, std::span
 void layer_norm_backward(std::span<const float> dy, std::span<const float> x,
                          std::span<const float> gain, std::span<const float> mean,
                          std::span<const float> rstd, std::span<float> dx, std::span<float> dgain,
-                         std::span<float> dbias) {
+                         std::span<float> dbias, Into into) {
   const std::size_t width = gain.size();
   const auto row_kernel = HWY_DYNAMIC_DISPATCH(LayerNormBackwardRow);
-  std::fill(dgain.begin(), dgain.end(), 0.0f);
-  std::fill(dbias.begin(), dbias.end(), 0.0f);
+  if (into == Into::kOverwrite) {
+    std::fill(dgain.begin(), dgain.end(), 0.0f);
+    std::fill(dbias.begin(), dbias.end(), 0.0f);
+  }
   for (std::size_t row = 0; row < mean.size(); ++row) {
     row_kernel(&dy[row * width], &x[row * width], width, gain.data(), mean[row], rstd[row],
                &dx[row * width], dgain.data(), dbias.data());

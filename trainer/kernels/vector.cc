@@ -33,9 +33,8 @@ void Scale(float* values, std::size_t count, float factor) {
   });
 }
 
-// Four rows at a time, so that the sums are read and written once for four rows.
+// Adds to `sums`. Four rows at a time, so that the sums are read and written once for four rows.
 void SumRows(const float* matrix, std::size_t rows, std::size_t width, float* sums) {
-  std::fill_n(sums, width, 0.0f);
   std::size_t row = 0;
   for (; row + 4 <= rows; row += 4) {
     const float* m = matrix + row * width;
@@ -93,7 +92,8 @@ void repeat_row(std::span<const float> row, std::span<float> matrix) {
   for (auto at = matrix.begin(); at != matrix.end();) at = std::copy(row.begin(), row.end(), at);
 }
 
-void sum_rows(std::span<const float> matrix, std::span<float> sums) {
+void sum_rows(std::span<const float> matrix, std::span<float> sums, Into into) {
+  if (into == Into::kOverwrite) std::fill(sums.begin(), sums.end(), 0.0f);
   HWY_DYNAMIC_DISPATCH(SumRows)
   (matrix.data(), matrix.size() / sums.size(), sums.size(), sums.data());
 }

@@ -61,7 +61,7 @@ void CausalSelfAttention::weigh(const Head& head, Block block) {
   causal_softmax(weights, block.end, factor_);
 }
 
-std::span<const float> CausalSelfAttention::forward(std::span<const float> input) {
+std::span<const float> CausalSelfAttention::forward(std::span<const float> input, const Pass&) {
   input_ = input;
   for_heads([&](const Head& head) {
     for (std::size_t begin = 0; begin < options_.length; begin += kBlockRows) {

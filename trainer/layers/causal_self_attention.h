@@ -40,7 +40,7 @@ class CausalSelfAttention final : public Layer {
 
   explicit CausalSelfAttention(const Options& options);
 
-  std::span<const float> forward(std::span<const float> input) override;
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
   std::span<const float> backward(std::span<const float> output_gradient) override;
 
  private:

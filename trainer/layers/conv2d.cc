@@ -3,6 +3,7 @@
 #include "comm/base/check.h"
 #include "trainer/compute/device.h"
 #include "trainer/compute/dnnl_memory.h"
+#include "trainer/kernels/vector.h"
 #include "trainer/tensor.h"
 
 namespace kolo::trainer {
@@ -80,7 +81,10 @@ struct Conv2d::Primitives {
         input_gradient_memory(layouts.input, device.engine(), input_gradient.data()),
         to_forward(plain_weight, forward_weight),
         to_data(plain_weight, data_weight),
-        from_gradient(weight_gradient, plain_weight) {}
+        from_gradient(weight_gradient, plain_weight),
+        weight_contribution(
+            {options.output_channels, options.input_channels, options.kernel, options.kernel}),
+        bias_contribution({options.output_channels}) {}
 
   Device& device;
   Layouts layouts;
@@ -95,6 +99,7 @@ struct Conv2d::Primitives {
   Tensor output, input_gradient;
   dnnl::memory output_memory, input_gradient_memory;
   dnnl::reorder to_forward, to_data, from_gradient;
+  Tensor weight_contribution, bias_contribution;  // before they are added to others
 };
 
 Conv2d::Conv2d(Device& device, ParameterSet& parameters, const std::string& name,
@@ -112,7 +117,7 @@ Conv2d::Conv2d(Device& device, ParameterSet& parameters, const std::string& name
 
 Conv2d::~Conv2d() = default;
 
-std::span<const float> Conv2d::forward(std::span<const float> input) {
+std::span<const float> Conv2d::forward(std::span<const float> input, const Pass&) {
   Primitives& p = *primitives_;
   dnnl::stream& stream = p.device.stream();
   p.to_forward.execute(stream, at(p.plain_weight, weight_.value().data()), p.forward_weight);
@@ -126,14 +131,21 @@ std::span<const float> Conv2d::forward(std::span<const float> input) {
 std::span<const float> Conv2d::backward(std::span<const float> output_gradient) {
   Primitives& p = *primitives_;
   dnnl::stream& stream = p.device.stream();
+  const bool adds = weight_.next_contribution() == Into::kAdd;
+  float* const weight_gradient = adds ? p.weight_contribution.data() : weight_.gradient().data();
+  float* const bias_gradient = adds ? p.bias_contribution.data() : bias_.gradient().data();
   at(p.output_gradient, output_gradient.data());
   p.backward_weights.execute(stream, {{DNNL_ARG_SRC, p.input},
                                       {DNNL_ARG_DIFF_DST, p.output_gradient},
                                       {DNNL_ARG_DIFF_WEIGHTS, p.weight_gradient},
-                                      {DNNL_ARG_DIFF_BIAS, at(p.bias, bias_.gradient().data())}});
-  p.from_gradient.execute(stream, p.weight_gradient, at(p.plain_weight, weight_.gradient().data()));
-  weight_.gradient_ready();
-  bias_.gradient_ready();
+                                      {DNNL_ARG_DIFF_BIAS, at(p.bias, bias_gradient)}});
+  p.from_gradient.execute(stream, p.weight_gradient, at(p.plain_weight, weight_gradient));
+  if (adds) {
+    add(weight_.gradient(), p.weight_contribution.span(), weight_.gradient());
+    add(bias_.gradient(), p.bias_contribution.span(), bias_.gradient());
+  }
+  weight_.contributed();
+  bias_.contributed();
   if (p.input_gradient.size() > 0) {
     p.to_data.execute(stream, at(p.plain_weight, weight_.value().data()), p.data_weight);
     p.backward_data.execute(stream, {{DNNL_ARG_DIFF_DST, p.output_gradient},

@@ -38,7 +38,7 @@ class Conv2d final : public Layer {
   Conv2d(Device& device, ParameterSet& parameters, const std::string& name, const Options& options);
   ~Conv2d() override;
 
-  std::span<const float> forward(std::span<const float> input) override;
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
   std::span<const float> backward(std::span<const float> output_gradient) override;
 
  private:

@@ -1,5 +1,7 @@
 #include "trainer/layers/embedding.h"
 
+#include <algorithm>
+
 #include "comm/base/check.h"
 #include "trainer/kernels/vector.h"
 
@@ -8,17 +10,17 @@ namespace kolo::trainer {
 Embedding::Embedding(ParameterSet& parameters, const std::string& name, const Options& options)
     : length_(options.length),
       width_(options.width),
-      token_(parameters.add(name + ".token", {256, width_}, {.deviation = options.deviation})),
+      token_(parameters.add(name + ".token", {options.tokens, width_},
+                            {.deviation = options.deviation})),
       position_(
           parameters.add(name + ".position", {length_, width_}, {.deviation = options.deviation})),
       output_({options.sequences * length_, width_}) {}
 
-std::span<const float> Embedding::forward(std::span<const std::uint8_t> bytes) {
-  check(bytes.size() * width_ == output_.size(), "an embedding takes as many bytes as it has rows");
-  bytes_ = bytes;
-  for (std::size_t row = 0; row < bytes.size(); ++row) {
-    add(token_.value().subspan(bytes[row] * width_, width_),
-        position_.value().subspan(row % length_ * width_, width_),
+std::span<const float> Embedding::forward(std::span<const std::int32_t> ids) {
+  check(ids.size() * width_ == output_.size(), "an embedding takes as many ids as it has rows");
+  ids_ = ids;
+  for (std::size_t row = 0; row < ids.size(); ++row) {
+    add(row_of(token_.value(), ids[row]), position_.value().subspan(row % length_ * width_, width_),
         output_.span().subspan(row * width_, width_));
   }
   return output_.span();
@@ -26,13 +28,18 @@ std::span<const float> Embedding::forward(std::span<const std::uint8_t> bytes) {
 
 void Embedding::backward(std::span<const float> output_gradient) {
   // [sequences, length · width]: the sum over sequences is a sum of rows.
-  sum_rows(output_gradient, position_.gradient());
-  position_.gradient_ready();
-  for (std::size_t row = 0; row < bytes_.size(); ++row) {
-    const std::span<float> into = token_.gradient().subspan(bytes_[row] * width_, width_);
+  sum_rows(output_gradient, position_.gradient(), position_.next_contribution());
+  position_.contributed();
+  if (token_.next_contribution() == Into::kOverwrite) std::ranges::fill(token_.gradient(), 0.0f);
+  for (std::size_t row = 0; row < ids_.size(); ++row) {
+    const std::span<float> into = row_of(token_.gradient(), ids_[row]);
     add(into, output_gradient.subspan(row * width_, width_), into);
   }
-  token_.gradient_ready();
+  token_.contributed();
+}
+
+std::span<float> Embedding::row_of(std::span<float> table, std::int32_t id) const {
+  return table.subspan(static_cast<std::size_t>(id) * width_, width_);
 }
 
 }  // namespace kolo::trainer

@@ -9,16 +9,17 @@
 
 namespace kolo::trainer {
 
-/// Bytes to vectors: y[s, t] = token[byte] + position[t].
+/// Tokens to vectors: y[s, t] = token[id] + position[t].
 ///
-/// Shape: bytes are [sequences, length], the tables [256, width] and [length, width], y is
+/// Shape: ids are [sequences, length], the tables [tokens, width] and [length, width], y is
 ///        [sequences · length, width]. Registers `name`.token and `name`.position.
-/// Not a `Layer`: its input is bytes and has no gradient.
+/// Not a `Layer`: its input is integers and has no gradient.
 class Embedding {
  public:
   struct Options {
     std::size_t sequences;
     std::size_t length;
+    std::size_t tokens;  ///< Size of the vocabulary.
     std::size_t width;
     float deviation;
   };
@@ -28,19 +29,20 @@ class Embedding {
   /// For an output layer that shares the table.
   Parameter& token() { return token_; }
 
-  std::span<const float> forward(std::span<const std::uint8_t> bytes);
+  /// Before: the ids are in 0 … tokens - 1 and stay valid until `backward` returns.
+  std::span<const float> forward(std::span<const std::int32_t> ids);
 
-  /// Adds to the gradient of the token table, which the output layer has written in the same pass,
-  /// and reports both tables ready.
   void backward(std::span<const float> output_gradient);
 
  private:
+  std::span<float> row_of(std::span<float> table, std::int32_t id) const;
+
   std::size_t length_;
   std::size_t width_;
   Parameter& token_;
   Parameter& position_;
   Tensor output_;
-  std::span<const std::uint8_t> bytes_;
+  std::span<const std::int32_t> ids_;
 };
 
 }  // namespace kolo::trainer

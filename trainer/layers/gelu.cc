@@ -5,7 +5,7 @@
 
 namespace kolo::trainer {
 
-std::span<const float> Gelu::forward(std::span<const float> input) {
+std::span<const float> Gelu::forward(std::span<const float> input, const Pass&) {
   gelu(input, output_.span(), slope_.span());
   return output_.span();
 }

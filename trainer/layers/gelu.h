@@ -12,7 +12,7 @@ class Gelu final : public Layer {
  public:
   explicit Gelu(std::size_t count) : output_({count}), slope_({count}), input_gradient_({count}) {}
 
-  std::span<const float> forward(std::span<const float> input) override;
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
   std::span<const float> backward(std::span<const float> output_gradient) override;
 
  private:

@@ -1,21 +1,35 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace kolo::trainer {
+
+/// The circumstances of a forward pass.
+struct Pass {
+  bool is_training = true;  ///< Statistics are collected, and what drops out at random does.
+  /// Real samples at the beginning of the batch; the others are padding.
+  std::size_t samples = SIZE_MAX;
+  /// The first sample's place in training: random numbers that follow it are the same whatever the
+  /// number of ranks.
+  std::uint64_t epoch = 0;
+  std::uint64_t first_position = 0;
+};
 
 /// One step of a model for a batch whose shape is fixed at construction.
 ///
 /// Buffers:  what `forward` and `backward` return belongs to the layer and is valid until its next
 ///           call; the input of `forward` must stay valid until `backward` returns.
-/// Before:   `backward` follows a `forward` and overwrites the gradients of the layer's parameters,
-///           whose memory is bound, then calls `gradient_ready` of each.
+/// Before:   `backward` follows a `forward` that is training. It contributes to the gradients of
+///           the layer's parameters, whose memory is bound, as `Parameter::next_contribution` says,
+///           then calls `contributed` of each.
 /// Threads:  one.
 class Layer {
  public:
   virtual ~Layer() = default;
 
-  virtual std::span<const float> forward(std::span<const float> input) = 0;
+  virtual std::span<const float> forward(std::span<const float> input, const Pass& pass) = 0;
 
   /// Computes the gradient of the input from that of the output.
   virtual std::span<const float> backward(std::span<const float> output_gradient) = 0;

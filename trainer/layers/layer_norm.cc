@@ -13,7 +13,7 @@ LayerNorm::LayerNorm(ParameterSet& parameters, const std::string& name, std::siz
       rstd_({rows}),
       input_gradient_({rows, width}) {}
 
-std::span<const float> LayerNorm::forward(std::span<const float> input) {
+std::span<const float> LayerNorm::forward(std::span<const float> input, const Pass&) {
   input_ = input;
   layer_norm(input, gain_.value(), bias_.value(), output_.span(), mean_.span(), rstd_.span());
   return output_.span();
@@ -21,9 +21,10 @@ std::span<const float> LayerNorm::forward(std::span<const float> input) {
 
 std::span<const float> LayerNorm::backward(std::span<const float> output_gradient) {
   layer_norm_backward(output_gradient, input_, gain_.value(), mean_.span(), rstd_.span(),
-                      input_gradient_.span(), gain_.gradient(), bias_.gradient());
-  gain_.gradient_ready();
-  bias_.gradient_ready();
+                      input_gradient_.span(), gain_.gradient(), bias_.gradient(),
+                      gain_.next_contribution());
+  gain_.contributed();
+  bias_.contributed();
   return input_gradient_.span();
 }
 

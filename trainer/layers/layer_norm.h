@@ -16,7 +16,7 @@ class LayerNorm final : public Layer {
  public:
   LayerNorm(ParameterSet& parameters, const std::string& name, std::size_t rows, std::size_t width);
 
-  std::span<const float> forward(std::span<const float> input) override;
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
   std::span<const float> backward(std::span<const float> output_gradient) override;
 
  private:

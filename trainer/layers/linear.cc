@@ -22,9 +22,11 @@ Linear::Linear(Parameter& shared_weight, std::size_t rows)
       weight_(shared_weight),
       bias_(nullptr),
       output_({rows_, outputs_}),
-      input_gradient_({rows_, inputs_}) {}
+      input_gradient_({rows_, inputs_}) {
+  weight_.share();
+}
 
-std::span<const float> Linear::forward(std::span<const float> input) {
+std::span<const float> Linear::forward(std::span<const float> input, const Pass&) {
   input_ = input;
   // The bias is stored first and the product added to it, which saves a pass over the result.
   if (bias_ != nullptr) repeat_row(bias_->value(), output_.span());
@@ -38,11 +40,11 @@ std::span<const float> Linear::forward(std::span<const float> input) {
 std::span<const float> Linear::backward(std::span<const float> output_gradient) {
   const Operand dy = operand(output_gradient.data(), rows_, outputs_);
   multiply(transposed(dy), operand(input_.data(), rows_, inputs_),
-           {weight_.gradient().data(), outputs_, inputs_, inputs_});
+           {weight_.gradient().data(), outputs_, inputs_, inputs_}, weight_.next_contribution());
+  weight_.contributed();
   if (bias_ != nullptr) {
-    weight_.gradient_ready();
-    sum_rows(output_gradient, bias_->gradient());
-    bias_->gradient_ready();
+    sum_rows(output_gradient, bias_->gradient(), bias_->next_contribution());
+    bias_->contributed();
   }
   if (input_gradient_.size() > 0) {
     multiply(dy, operand(weight_.value().data(), outputs_, inputs_),

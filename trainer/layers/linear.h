@@ -26,11 +26,10 @@ class Linear final : public Layer {
   /// Registers `name`.weight and `name`.bias.
   Linear(ParameterSet& parameters, const std::string& name, const Options& options);
 
-  /// Without bias, with a weight that another layer shares: that layer comes later in the backward
-  /// pass, adds its part and reports the gradient ready.
+  /// Without bias, with a weight that another layer has registered.
   Linear(Parameter& shared_weight, std::size_t rows);
 
-  std::span<const float> forward(std::span<const float> input) override;
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
   std::span<const float> backward(std::span<const float> output_gradient) override;
 
  private:

@@ -56,7 +56,7 @@ MaxPool::MaxPool(Device& device, const Options& options) {
 
 MaxPool::~MaxPool() = default;
 
-std::span<const float> MaxPool::forward(std::span<const float> input) {
+std::span<const float> MaxPool::forward(std::span<const float> input, const Pass&) {
   Primitives& p = *primitives_;
   p.forward.execute(p.device.stream(), {{DNNL_ARG_SRC, at(p.input, input.data())},
                                         {DNNL_ARG_DST, p.output_memory},

@@ -26,7 +26,7 @@ class MaxPool final : public Layer {
   MaxPool(Device& device, const Options& options);
   ~MaxPool() override;
 
-  std::span<const float> forward(std::span<const float> input) override;
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
   std::span<const float> backward(std::span<const float> output_gradient) override;
 
  private:

@@ -5,7 +5,7 @@
 
 namespace kolo::trainer {
 
-std::span<const float> Relu::forward(std::span<const float> input) {
+std::span<const float> Relu::forward(std::span<const float> input, const Pass&) {
   relu(input, output_.span(), slope_.span());
   return output_.span();
 }

@@ -17,8 +17,8 @@ class Sequential final : public Layer {
     layers_.push_back(std::make_unique<L>(std::forward<Args>(args)...));
   }
 
-  std::span<const float> forward(std::span<const float> input) override {
-    for (const auto& layer : layers_) input = layer->forward(input);
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override {
+    for (const auto& layer : layers_) input = layer->forward(input, pass);
     return input;
   }
 

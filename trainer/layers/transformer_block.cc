@@ -37,12 +37,12 @@ TransformerBlock::TransformerBlock(ParameterSet& parameters, const std::string& 
       middle_gradient_({rows, width}),
       input_gradient_({rows, width}) {}
 
-std::span<const float> TransformerBlock::forward(std::span<const float> input) {
-  const auto attended =
-      attention_.forward(query_key_value_.forward(attention_norm_.forward(input)));
-  add(input, project_.forward(attended), middle_.span());
-  const auto inner = gelu_.forward(expand_.forward(inner_norm_.forward(middle_.span())));
-  add(middle_.span(), contract_.forward(inner), output_.span());
+std::span<const float> TransformerBlock::forward(std::span<const float> input, const Pass& pass) {
+  const auto attended = attention_.forward(
+      query_key_value_.forward(attention_norm_.forward(input, pass), pass), pass);
+  add(input, project_.forward(attended, pass), middle_.span());
+  const auto expanded = expand_.forward(inner_norm_.forward(middle_.span(), pass), pass);
+  add(middle_.span(), contract_.forward(gelu_.forward(expanded, pass), pass), output_.span());
   return output_.span();
 }
 

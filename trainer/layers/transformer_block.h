@@ -26,7 +26,7 @@ class TransformerBlock final : public Layer {
 
   TransformerBlock(ParameterSet& parameters, const std::string& name, const Options& options);
 
-  std::span<const float> forward(std::span<const float> input) override;
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
   std::span<const float> backward(std::span<const float> output_gradient) override;
 
  private:

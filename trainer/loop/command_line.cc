@@ -1,11 +1,14 @@
 #include "trainer/loop/command_line.h"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "comm/base/error.h"
 #include "runtime/tools/command_line.h"
+#include "trainer/loop/learner_factory.h"
 
 namespace kolo::trainer {
 namespace {
@@ -21,17 +24,40 @@ std::string find_model(int argc, const char* const* argv) {
   return model;
 }
 
-void add_job_options(CLI::App& app, Config& c) {
+/// "NAME (help), NAME (help) …", each with what `more` says of it.
+template <typename Entry, typename More>
+std::string list(const Registry<Entry>& registry, const More& more) {
+  std::string text;
+  for (const Entry& entry : registry.entries()) {
+    text += (text.empty() ? "" : "; ") + entry.name + ": " + entry.help + more(entry);
+  }
+  return text;
+}
+
+template <typename Entry>
+std::string list(const Registry<Entry>& registry) {
+  return list(registry, [](const Entry&) { return std::string(); });
+}
+
+void add_job_options(CLI::App& app, Config& c, const Catalog& catalog) {
+  const std::vector<std::string> on_device = device_models();
   app.add_option("--model", c.model,
-                 "mlp, lenet, convnet or gpt; sets the defaults of other options");
-  app.add_option("--data", c.data,
-                 "Data set. Images: a directory with the four MNIST files (IDX, plain or .gz) or "
-                 "CIFAR-10's data_batch_N.bin. Text, for gpt: a file, or a directory of *.md *.txt "
-                 "*.h *.cc *.py *.sh")
-      ->required();
+                 "Network, which sets the defaults of other options. " +
+                     list(catalog.models, [&](const ModelEntry& model) -> std::string {
+                       return std::ranges::count(on_device, model.name) > 0 ? " (also on cuda)"
+                                                                            : "";
+                     }));
+  app.add_option("--task", c.task,
+                 "Purpose, that of the model unless given. " + list(catalog.tasks));
+  app.add_option("--data", c.data, "Data set: a file or a directory; see --format")->required();
+  app.add_option("--format", c.format,
+                 "Kind of the data set, or auto: the first that the files look like. " +
+                     list(catalog.datasets));
   app.add_option("--epochs", c.epochs, "Passes over the training data; at least 1");
   app.add_option("--steps", c.steps, "Training steps, in place of --epochs; at least 1");
-  app.add_option("--batch", c.batch, "Samples per rank and step; at least 1");
+  app.add_option("--batch", c.batch, "Samples per rank and pass; at least 1");
+  app.add_option("--accumulate", c.accumulation,
+                 "Passes per step, whose gradients add up before they are sent; at least 1");
   app.add_option("--seed", c.seed, "Seed of initial weights, sample order and generated text");
   app.add_option("--threads", c.threads, "Compute threads per rank; at least 1")
       ->envname("KOLO_THREADS");
@@ -45,17 +71,19 @@ void add_model_options(CLI::App& app, Config& c) {
   app.add_option("--hidden", c.hidden, "image models: width of hidden dense layers; at least 1");
 }
 
-void add_optimizer_options(CLI::App& app, Config& c) {
-  app.add_option("--optimizer", c.optimizer, "sgd or adamw");
+void add_optimizer_options(CLI::App& app, Config& c, const Catalog& catalog) {
+  app.add_option("--optimizer", c.optimizer, list(catalog.optimizers));
   app.add_option("--lr", c.lr, "Highest learning rate; greater than 0");
   app.add_option("--final-lr-share", c.final_lr_share,
                  "Share of --lr that is left at the last step, 0 to 1");
   app.add_option("--lr-schedule", c.lr_schedule,
-                 "Course of the learning rate after its rise: cosine, linear or constant");
+                 "Fall of the learning rate after its rise. " + list(catalog.lr_schedules));
   app.add_option("--warmup-steps", c.warmup_steps,
                  "Steps in which the learning rate rises linearly to --lr");
   app.add_option("--clip-norm", c.clip_norm,
                  "Limit of the norm of all gradients; 0: none, as --priority on needs");
+  app.add_option("--label-smoothing", c.label_smoothing,
+                 "Share of each target that is spread over all classes, 0 to below 1");
   app.add_option("--weight-decay", c.optimizer_options.weight_decay,
                  "Decay of matrices and kernels per step, times the learning rate; 0 or more");
   app.add_option("--momentum", c.optimizer_options.momentum, "sgd: momentum, 0 to below 1");
@@ -98,19 +126,19 @@ void add_report_options(CLI::App& app, Config& c) {
 
 }  // namespace
 
-CommandLine parse_command_line(int argc, const char* const* argv) {
+CommandLine parse_command_line(int argc, const char* const* argv, const Catalog& catalog) {
   CLI::App app("Trains a model on all ranks of a job; start it alone or under mpirun.",
                "kolo-train");
   CommandLine result;
   try {
-    result.config = default_config(find_model(argc, argv));
+    result.config = default_config(catalog, find_model(argc, argv));
     Config& config = result.config;
     app.option_defaults()->always_capture_default();
     app.footer(help_footer());
     app.set_version_flag("--version", std::string("kolo-train " KOLO_VERSION));
-    add_job_options(app, config);
+    add_job_options(app, config, catalog);
     add_model_options(app, config);
-    add_optimizer_options(app, config);
+    add_optimizer_options(app, config, catalog);
     add_precision_options(app, config);
     add_report_options(app, config);
     add_runtime_options(app, config.runtime);
@@ -124,7 +152,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(describe_usage_error(app, error) + " (--help lists all options)");
   }
-  validate(result.config);
+  validate(result.config, catalog);
   return result;
 }
 

@@ -3,7 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "trainer/loop/config.h"
+#include "trainer/catalog.h"
+#include "trainer/config.h"
 
 namespace kolo::trainer {
 
@@ -16,6 +17,6 @@ struct CommandLine {
 /// Defaults depend on --model. KOLO_THREADS replaces a missing --threads; the runtime reads its own
 /// variables.
 /// Errors: UsageError for unknown or malformed options, KoloError(kConfig) as `validate`.
-CommandLine parse_command_line(int argc, const char* const* argv);
+CommandLine parse_command_line(int argc, const char* const* argv, const Catalog& catalog);
 
 }  // namespace kolo::trainer

@@ -5,6 +5,7 @@
 #include "trainer/config_error.h"
 #include "trainer/loop/compression_rules.h"
 #include "trainer/precision/precision.h"
+#include "trainer/tasks/make_task.h"
 
 namespace kolo::trainer {
 namespace {
@@ -20,32 +21,43 @@ const Config& require_offered(const Config& config) {
   return config;
 }
 
-DistributedOptimizer distribute(const Config& config, Runtime& runtime, const Task& task,
-                                ParameterSet& parameters, const Clock& clock) {
-  auto optimizer = make_optimizer(config.optimizer, parameters, config.optimizer_options);
+DistributedOptimizer distribute(const Config& config, const OptimizerEntry& entry, Runtime& runtime,
+                                const Task& task, ParameterSet& parameters, const Clock& clock) {
+  auto optimizer = entry.make(parameters, config.optimizer_options);
   DistributedOptimizer::Options options{.gate = update_options(config),
                                         .compression = runtime.options().compression};
   if (optimizer->adaptation()) {
     options.compression = adaptive_rules(
         options.compression,
         {.warmup_steps = config.warmup_steps,
-         .total_steps = total_steps(config, task.train->size(), runtime.world_size())});
+         .total_steps = total_steps(config, task.data.train->size(), runtime.world_size())});
   }
   return {runtime, parameters, std::move(optimizer), options, clock};
 }
 
 }  // namespace
 
-CpuLearner::CpuLearner(const Config& config, Runtime& runtime, const Task& task)
-    : model_(make_model(task.model, device_)),
-      loss_(config.batch * task.train->target_bytes(), task.classes),
-      optimizer_(distribute(require_offered(config), runtime, task, model_->parameters(), clock_)) {
+CpuLearner::CpuLearner(const Config& config, Runtime& runtime, const Task& task,
+                       const Catalog& catalog)
+    : model_(catalog.models.at(config.model).make(model_setting(config, task), device_)),
+      loss_(task.make_loss(config.batch)),
+      optimizer_(distribute(require_offered(config), catalog.optimizers.at(config.optimizer),
+                            runtime, task, model_->parameters(), clock_)) {
+  model_->parameters().accumulate(config.accumulation);
+}
+
+LossSums CpuLearner::run(const Batch& batch, bool is_training, float row_weight) {
+  const std::span<const float> output =
+      model_->forward(batch.inputs, {.is_training = is_training,
+                                     .samples = batch.samples,
+                                     .epoch = batch.epoch,
+                                     .first_position = batch.first_position});
+  return loss_->evaluate(output, batch.targets, row_weight);
 }
 
 void CpuLearner::forward_backward(const Batch& batch, float row_weight) {
-  sums_ += loss_.evaluate(model_->forward(batch.inputs), batch.targets,
-                          row_weight * optimizer_.loss_scale());
-  model_->backward(loss_.gradient());
+  sums_ += run(batch, true, row_weight * optimizer_.loss_scale());
+  model_->backward(loss_->gradient());
 }
 
 StepReport CpuLearner::finish(float lr) {
@@ -55,8 +67,6 @@ StepReport CpuLearner::finish(float lr) {
           .is_skipped = report.is_skipped};
 }
 
-void CpuLearner::evaluate(const Batch& batch) {
-  sums_ += loss_.evaluate(model_->forward(batch.inputs), batch.targets, 1.0f);
-}
+void CpuLearner::evaluate(const Batch& batch) { sums_ += run(batch, false, 1.0f); }
 
 }  // namespace kolo::trainer

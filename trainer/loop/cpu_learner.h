@@ -4,13 +4,14 @@
 #include <utility>
 
 #include "comm/base/clock.h"
+#include "trainer/catalog.h"
 #include "trainer/compute/device.h"
-#include "trainer/loop/config.h"
+#include "trainer/config.h"
 #include "trainer/loop/distributed_optimizer.h"
 #include "trainer/loop/learner.h"
-#include "trainer/loop/task.h"
-#include "trainer/loss/softmax_cross_entropy.h"
+#include "trainer/loss/loss.h"
 #include "trainer/models/model.h"
+#include "trainer/tasks/task.h"
 
 namespace kolo::trainer {
 
@@ -18,8 +19,8 @@ namespace kolo::trainer {
 class CpuLearner final : public Learner {
  public:
   /// Errors: KoloError(kConfig) for a precision or a feature that the processor does not offer;
-  ///         UsageError if the model does not fit the images; those of the runtime.
-  CpuLearner(const Config& config, Runtime& runtime, const Task& task);
+  ///         UsageError if the model does not fit the samples; those of the runtime.
+  CpuLearner(const Config& config, Runtime& runtime, const Task& task, const Catalog& catalog);
 
   std::size_t parameter_count() const override { return model_->parameters().element_count(); }
   PlanSummary plan() const override { return optimizer_.plan(); }
@@ -35,9 +36,11 @@ class CpuLearner final : public Learner {
   const ParameterSet& parameters() override { return model_->parameters(); }
 
  private:
+  LossSums run(const Batch& batch, bool is_training, float row_weight);
+
   Device device_;
   std::unique_ptr<Model> model_;
-  SoftmaxCrossEntropy loss_;
+  std::unique_ptr<Loss> loss_;
   SteadyClock clock_;
   DistributedOptimizer optimizer_;
   LossSums sums_;

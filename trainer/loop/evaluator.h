@@ -5,14 +5,14 @@
 #include "runtime/api/kolo.h"
 #include "trainer/data/data_loader.h"
 #include "trainer/loop/learner.h"
-#include "trainer/loss/softmax_cross_entropy.h"
+#include "trainer/loss/loss.h"
 
 namespace kolo::trainer {
 
 /// Adds up `sums` over all ranks. Collective; `name` identifies the exchange.
 LossSums sum_over_ranks(Runtime& runtime, std::string_view name, LossSums sums);
 
-/// Loss and accuracy over one epoch of `loader`, whose samples the ranks share. Collective; the
+/// Loss and score over one epoch of `loader`, whose samples the ranks share. Collective; the
 /// result is the same on all ranks. Before: the sums of `learner` were taken.
 LossSums evaluate(Runtime& runtime, Learner& learner, DataLoader& loader);
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "runtime/api/kolo.h"
-#include "trainer/data/data_loader.h"
-#include "trainer/loss/softmax_cross_entropy.h"
+#include "trainer/data/batch.h"
+#include "trainer/loss/loss.h"
 #include "trainer/parameter_set.h"
 
 namespace kolo::trainer {
@@ -37,10 +37,11 @@ class Learner {
   virtual float loss_scale() const = 0;  ///< Loss scale of the next step; 1 without loss scaling.
 
   /// Runs forward and backward pass over a batch in which each row has weight `row_weight` in the
-  /// gradients. Marks every gradient as soon as it is computed; the loss is added to the sums.
+  /// gradients; the loss is added to the sums. The gradients of `Config::accumulation` calls add
+  /// up; the last of them marks every gradient as soon as it is complete.
   virtual void forward_backward(const Batch& batch, float row_weight) = 0;
 
-  /// After `forward_backward`: waits for the averages, checks and clips them, updates.
+  /// After all passes of a step: waits for the averages, checks and clips them, updates.
   /// Errors: those of the runtime; DivergedError.
   virtual StepReport finish(float lr) = 0;
 

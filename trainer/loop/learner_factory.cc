@@ -6,6 +6,7 @@
 
 #if KOLO_CUDA_TRAINER
 #include "trainer/cuda/learner/cuda_learner.h"
+#include "trainer/cuda/learner/model_table.h"
 #endif
 
 namespace kolo::trainer {
@@ -18,7 +19,11 @@ std::unique_ptr<Learner> make_device_learner(const Config& config, Runtime& runt
   return std::make_unique<cuda::CudaLearner>(config, runtime, task);
 }
 
+std::vector<std::string> built_device_models() { return cuda::model_names(); }
+
 #else
+
+std::vector<std::string> built_device_models() { return {}; }
 
 std::unique_ptr<Learner> make_device_learner(const Config&, Runtime& runtime, const Task&) {
   throw_config_error("--device " + runtime.options().device +
@@ -30,13 +35,18 @@ std::unique_ptr<Learner> make_device_learner(const Config&, Runtime& runtime, co
 
 }  // namespace
 
-std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, const Task& task) {
+std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, const Task& task,
+                                      const Catalog& catalog) {
   if (runtime.options().device == "cpu") {
-    return std::make_unique<CpuLearner>(config, runtime, task);
+    return std::make_unique<CpuLearner>(config, runtime, task, catalog);
   }
   if (runtime.options().priority) throw_config_error("--priority on: needs --device cpu");
+  if (config.accumulation > 1) throw_config_error("--accumulate: needs --device cpu");
+  if (config.label_smoothing > 0.0f) throw_config_error("--label-smoothing: needs --device cpu");
   require_device_compression(runtime.options());
   return make_device_learner(config, runtime, task);
 }
+
+std::vector<std::string> device_models() { return built_device_models(); }
 
 }  // namespace kolo::trainer

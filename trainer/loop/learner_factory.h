@@ -1,10 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
-#include "trainer/loop/config.h"
+#include "trainer/catalog.h"
+#include "trainer/config.h"
 #include "trainer/loop/learner.h"
-#include "trainer/loop/task.h"
+#include "trainer/tasks/task.h"
 
 namespace kolo::trainer {
 
@@ -13,7 +16,12 @@ namespace kolo::trainer {
 ///
 /// Before:  config and task are the same on all ranks (`require_same_job`).
 /// Errors:  KoloError(kConfig) for a device that this build cannot train on, or for what the device
-///          does not offer; UsageError when the model cannot take the images; those of the runtime.
-std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, const Task& task);
+///          does not offer; UsageError when the model cannot take the samples; those of the
+///          runtime.
+std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, const Task& task,
+                                      const Catalog& catalog);
+
+/// Names of the models that this build trains on a GPU as well.
+std::vector<std::string> device_models();
 
 }  // namespace kolo::trainer

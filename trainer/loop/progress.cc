@@ -35,8 +35,8 @@ void Progress::report(const ProgressReport& r) {
   std::fflush(out_);
 }
 
-void Progress::evaluation(std::size_t step, double loss, double accuracy) {
-  note(fmt::format("{:>8} held-out loss {:.4f}, accuracy {:.2f} %", step, loss, 100.0 * accuracy));
+void Progress::evaluation(std::size_t step, double loss, const Metric& metric, double value) {
+  note(fmt::format("{:>8} held-out loss {:.4f}, {}", step, loss, describe(metric, value)));
 }
 
 void Progress::note(std::string_view text) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "trainer/loss/loss.h"
+
 namespace kolo::trainer {
 
 /// The state of training after some steps.
@@ -31,7 +33,7 @@ class Progress {
   Progress(std::FILE* out, Style style, std::string rate_unit);
 
   void report(const ProgressReport& report);
-  void evaluation(std::size_t step, double loss, double accuracy);
+  void evaluation(std::size_t step, double loss, const Metric& metric, double value);
   /// Prints text that stays.
   void note(std::string_view text);
 

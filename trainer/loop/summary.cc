@@ -16,13 +16,14 @@ Json or_null(const std::optional<double>& value) { return value ? Json(*value) :
 }  // namespace
 
 std::string to_json(const Summary& s) {
+  const std::string metric = "eval_" + s.metric.name;
   Json curve = Json::array();
   for (const CurvePoint& point : s.curve) {
     curve.push_back({{"step", point.step},
                      {"seconds", point.seconds},
                      {"train_loss", point.train_loss},
                      {"eval_loss", or_null(point.eval_loss)},
-                     {"eval_accuracy", or_null(point.eval_accuracy)}});
+                     {metric, or_null(point.eval_metric)}});
   }
   Json groups = Json::array();
   for (const CompressionStats& group : s.compression_groups) {
@@ -62,7 +63,7 @@ std::string to_json(const Summary& s) {
                        {"epochs", s.epochs},
                        {"train_loss", s.train_loss},
                        {"eval_loss", s.eval_loss},
-                       {"eval_accuracy", s.eval_accuracy},
+                       {metric, s.eval_metric},
                        {"samples_per_s", s.samples_per_s},
                        {"tokens_per_s", or_null(s.tokens_per_s)},
                        {"step_ms", s.step_ms},
@@ -83,9 +84,9 @@ std::string to_line(const Summary& s) {
                                           : fmt::format("{:.0f} samples/s", s.samples_per_s);
   return fmt::format(
       "{}: {} ranks on {} nodes, {} steps in {:.1f} s, train loss {:.4f}, held-out loss {:.4f}, "
-      "accuracy {:.2f} %, {}, weights {:016x}",
+      "{}, {}, weights {:016x}",
       s.model, s.ranks, s.nodes, s.steps, s.wall_s, s.train_loss, s.eval_loss,
-      100.0 * s.eval_accuracy, rate, s.weights_hash);
+      describe(s.metric, s.eval_metric), rate, s.weights_hash);
 }
 
 double median(std::vector<double> values) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/api/kolo.h"
+#include "trainer/loss/loss.h"
 
 namespace kolo::trainer {
 
@@ -16,7 +17,7 @@ struct CurvePoint {
   double seconds;     ///< Time since training began, without evaluation.
   double train_loss;  ///< Nats per row, over all ranks, since the point before.
   std::optional<double> eval_loss;
-  std::optional<double> eval_accuracy;
+  std::optional<double> eval_metric;
 };
 
 /// The outcome of a job. Times are medians over steps, of this rank.
@@ -35,7 +36,8 @@ struct Summary {
   double epochs = 0.0;
   double train_loss = 0.0;
   double eval_loss = 0.0;
-  double eval_accuracy = 0.0;
+  Metric metric;  ///< Of the task.
+  double eval_metric = 0.0;
   double samples_per_s = 0.0;          ///< Rate of all ranks, without evaluation.
   std::optional<double> tokens_per_s;  ///< Text only.
   double step_ms = 0.0;
@@ -51,7 +53,8 @@ struct Summary {
   std::vector<CurvePoint> curve;
 };
 
-/// One JSON object with the fields above; fields that do not apply are null.
+/// One JSON object with the fields above, the metric as "eval_NAME"; fields that do not apply are
+/// null.
 std::string to_json(const Summary& summary);
 
 /// One line for people.

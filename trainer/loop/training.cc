@@ -11,7 +11,7 @@
 #include "trainer/divergence.h"
 #include "trainer/loop/agreement.h"
 #include "trainer/loop/evaluator.h"
-#include "trainer/loss/softmax_cross_entropy.h"
+#include "trainer/loss/loss.h"
 #include "trainer/optimizer/lr_schedule.h"
 #include "trainer/precision/precision.h"
 
@@ -29,35 +29,37 @@ double milliseconds(std::chrono::nanoseconds time) {
 }
 
 DataLoader make_loader(const Runtime& runtime, const Config& config, const Dataset& dataset,
-                       std::optional<std::uint64_t> seed) {
+                       std::size_t accumulation, std::optional<std::uint64_t> seed) {
   return DataLoader(dataset, {.ranks = static_cast<std::size_t>(runtime.world_size()),
                               .rank = static_cast<std::size_t>(runtime.rank()),
                               .batch = config.batch,
+                              .accumulation = accumulation,
                               .seed = seed});
 }
 
-LrSchedule make_schedule(const Config& config, std::size_t total_steps) {
+LrSchedule make_schedule(const Config& config, LrFall fall, std::size_t total_steps) {
   return {.peak_lr = config.lr,
           .final_lr = config.lr * config.final_lr_share,
           .warmup_steps = config.warmup_steps,
           .total_steps = total_steps,
-          .fall = parse_lr_fall(config.lr_schedule)};
+          .fall = fall};
 }
 
 /// One job in progress.
 class Training {
  public:
-  Training(const Config& config, Runtime& runtime, const Task& task, Learner& learner,
-           Progress* progress)
+  Training(const Config& config, Runtime& runtime, const Task& task,
+           const LrScheduleEntry& schedule, Learner& learner, Progress* progress)
       : config_(config),
         runtime_(runtime),
         task_(task),
         learner_(learner),
         progress_(progress),
-        train_loader_(make_loader(runtime, config, *task.train, config.seed)),
-        held_out_loader_(make_loader(runtime, config, *task.held_out, std::nullopt)),
-        total_steps_(total_steps(config, task.train->size(), runtime.world_size())),
-        schedule_(make_schedule(config, total_steps_)),
+        train_loader_(
+            make_loader(runtime, config, *task.data.train, config.accumulation, config.seed)),
+        held_out_loader_(make_loader(runtime, config, *task.data.held_out, 1, std::nullopt)),
+        total_steps_(total_steps(config, task.data.train->size(), runtime.world_size())),
+        schedule_(make_schedule(config, schedule.fall, total_steps_)),
         choices_(choices()) {}
 
   Summary run() {
@@ -80,19 +82,24 @@ class Training {
   void train_one_step() {
     const Clock::time_point begin = Clock::now();
     const std::size_t steps_per_epoch = train_loader_.steps_per_epoch();
-    const Batch batch = train_loader_.load(step_ / steps_per_epoch, step_ % steps_per_epoch);
-    // Gradients are averaged over ranks, so the weight of a row is ranks / (rows of all ranks): the
-    // result is the mean over all rows even when the last step deals unequal parts.
-    const auto rows = static_cast<double>(batch.global_samples * task_.train->target_bytes());
     const std::uint64_t sent_before = runtime_.network_bytes_sent();
-    learner_.forward_backward(batch, static_cast<float>(runtime_.world_size() / rows));
+    std::size_t global_samples = 0;
+    for (std::size_t pass = 0; pass < config_.accumulation; ++pass) {
+      const Batch batch =
+          train_loader_.load(step_ / steps_per_epoch, step_ % steps_per_epoch, pass);
+      global_samples = batch.global_samples;
+      // Gradients are averaged over ranks, so the weight of a row is ranks / (rows of all ranks):
+      // the result is the mean over all rows even when the last step deals unequal parts.
+      const auto rows = static_cast<double>(global_samples * task_.rows_per_sample);
+      learner_.forward_backward(batch, static_cast<float>(runtime_.world_size() / rows));
+    }
     lr_ = schedule_.at(step_);
     const StepReport report = learner_.finish(lr_);
     wire_bytes_ += runtime_.network_bytes_sent() - sent_before;
     gradient_norm_ = report.gradient_norm;
     if (report.is_skipped) ++skipped_steps_;
     ++step_;
-    samples_ += batch.global_samples;
+    samples_ += global_samples;
 
     const double exposed_ms = milliseconds(report.exposed);
     const double step_ms = milliseconds(Clock::now() - begin);
@@ -102,7 +109,7 @@ class Training {
     interval_ms_ += step_ms;
     interval_exposed_ms_ += exposed_ms;
     training_ms_ += step_ms;
-    interval_samples_ += batch.global_samples;
+    interval_samples_ += global_samples;
     ++interval_steps_;
   }
 
@@ -130,7 +137,7 @@ class Training {
                       .seconds = seconds_since(begin_) - evaluation_s_,
                       .train_loss = train_loss_,
                       .eval_loss = std::nullopt,
-                      .eval_accuracy = std::nullopt});
+                      .eval_metric = std::nullopt});
     if (progress_ != nullptr) {
       note_choices();
       const double step_ms = interval_ms_ / static_cast<double>(interval_steps_);
@@ -140,7 +147,7 @@ class Training {
                          .lr = static_cast<double>(lr_),
                          .gradient_norm = gradient_norm_,
                          .step_ms = step_ms,
-                         .rate = rate(interval_samples_, interval_ms_) * tokens_per_sample(),
+                         .rate = rate(interval_samples_, interval_ms_) * rows_per_sample(),
                          .exposed_share = interval_exposed_ms_ / interval_ms_,
                          .seconds_left = 1e-3 * step_ms * static_cast<double>(total_steps_ - step_),
                          .skipped_steps = skipped_steps_});
@@ -157,10 +164,10 @@ class Training {
     const LossSums sums = evaluate(runtime_, learner_, held_out_loader_);
     CurvePoint& point = curve_.back();
     point.eval_loss = sums.loss / sums.rows;
-    point.eval_accuracy = sums.correct / sums.rows;
+    point.eval_metric = task_.metric.of(sums);
     require_finite("held-out", *point.eval_loss);
     if (progress_ != nullptr) {
-      progress_->evaluation(step_, *point.eval_loss, *point.eval_accuracy);
+      progress_->evaluation(step_, *point.eval_loss, task_.metric, *point.eval_metric);
     }
     evaluation_s_ += seconds_since(begin);
   }
@@ -175,8 +182,7 @@ class Training {
     return 1e3 * static_cast<double>(samples) / ms;
   }
 
-  // 1 for images, so that rates of samples and of tokens use one formula.
-  double tokens_per_sample() const { return static_cast<double>(task_.train->target_bytes()); }
+  double rows_per_sample() const { return static_cast<double>(task_.rows_per_sample); }
 
   Summary summarize() {
     const std::uint64_t hash = learner_.parameters().hash();
@@ -203,7 +209,8 @@ class Training {
         .epochs = static_cast<double>(step_) / static_cast<double>(train_loader_.steps_per_epoch()),
         .train_loss = train_loss_,
         .eval_loss = curve_.back().eval_loss.value(),
-        .eval_accuracy = curve_.back().eval_accuracy.value(),
+        .metric = task_.metric,
+        .eval_metric = curve_.back().eval_metric.value(),
         .samples_per_s = samples_per_s,
         .tokens_per_s = std::nullopt,
         .step_ms = median(std::move(step_ms_)),
@@ -216,7 +223,7 @@ class Training {
         .weights_hash = hash,
         .wall_s = seconds_since(begin_),
         .curve = std::move(curve_)};
-    if (task_.is_text) summary.tokens_per_s = samples_per_s * tokens_per_sample();
+    if (task_.unit == "tokens") summary.tokens_per_s = samples_per_s * rows_per_sample();
     return summary;
   }
 
@@ -257,13 +264,13 @@ class Training {
 
 void require_same_job(const Config& config, Runtime& runtime, const Task& task) {
   require_equal(runtime, "the options", fingerprint(config));
-  require_equal(runtime, "the numbers of training samples", task.train->size());
-  require_equal(runtime, "the numbers of held-out samples", task.held_out->size());
+  require_equal(runtime, "the numbers of training samples", task.data.train->size());
+  require_equal(runtime, "the numbers of held-out samples", task.data.held_out->size());
 }
 
-Summary train(const Config& config, Runtime& runtime, const Task& task, Learner& learner,
-              Progress* progress) {
-  return Training(config, runtime, task, learner, progress).run();
+Summary train(const Config& config, Runtime& runtime, const Task& task,
+              const LrScheduleEntry& schedule, Learner& learner, Progress* progress) {
+  return Training(config, runtime, task, schedule, learner, progress).run();
 }
 
 }  // namespace kolo::trainer

@@ -1,11 +1,12 @@
 #pragma once
 
 #include "runtime/api/kolo.h"
-#include "trainer/loop/config.h"
+#include "trainer/config.h"
 #include "trainer/loop/learner.h"
 #include "trainer/loop/progress.h"
 #include "trainer/loop/summary.h"
-#include "trainer/loop/task.h"
+#include "trainer/optimizer/lr_schedule.h"
+#include "trainer/tasks/task.h"
 
 namespace kolo::trainer {
 
@@ -21,7 +22,7 @@ void require_same_job(const Config& config, Runtime& runtime, const Task& task);
 /// Shape:   `progress` is null on ranks that print nothing.
 /// Errors:  those of the runtime and the learner; KoloError(kMismatch) when final weights differ
 ///          between ranks; DivergedError when a loss is no longer finite.
-Summary train(const Config& config, Runtime& runtime, const Task& task, Learner& learner,
-              Progress* progress);
+Summary train(const Config& config, Runtime& runtime, const Task& task,
+              const LrScheduleEntry& schedule, Learner& learner, Progress* progress);
 
 }  // namespace kolo::trainer

@@ -7,26 +7,43 @@
 
 namespace kolo::trainer {
 
+SoftmaxCrossEntropy::SoftmaxCrossEntropy(const Options& options)
+    : options_(options), gradient_({options.rows, options.classes}) {}
+
 LossSums SoftmaxCrossEntropy::evaluate(std::span<const float> logits,
-                                       std::span<const std::uint8_t> targets, float row_weight) {
-  const std::size_t rows = gradient_.shape()[0];
-  const std::size_t classes = gradient_.shape()[1];
-  check(logits.size() == rows * classes && targets.size() <= rows,
+                                       std::span<const TensorView> targets, float row_weight) {
+  const std::span<const std::int32_t> classes_of = targets[0].as<std::int32_t>();
+  const std::size_t classes = options_.classes;
+  check(logits.size() == gradient_.size() && classes_of.size() <= options_.rows,
         "a loss takes the logits and at most the targets it was made for");
   LossSums sums;
-  for (std::size_t row = 0; row < targets.size(); ++row) {
-    check(targets[row] < classes, "a target is one of the classes");
+  for (std::size_t row = 0; row < classes_of.size(); ++row) {
+    const auto target = static_cast<std::size_t>(classes_of[row]);
+    check(target < classes, "a target is one of the classes");
     const auto source = logits.subspan(row * classes, classes);
     const auto into = gradient_.span().subspan(row * classes, classes);
     const auto best = std::max_element(source.begin(), source.end());
     std::copy(source.begin(), source.end(), into.begin());
-    sums.loss += static_cast<double>(softmax_cross_entropy(into, targets[row], row_weight));
-    if (best - source.begin() == targets[row]) sums.correct += 1.0;
+    sums.loss += static_cast<double>(softmax_cross_entropy(into, target, row_weight));
+    if (static_cast<std::size_t>(best - source.begin()) == target) sums.score += 1.0;
+    smooth(into, target, row_weight);
   }
-  const auto padding = gradient_.span().subspan(targets.size() * classes);
+  const auto padding = gradient_.span().subspan(classes_of.size() * classes);
   std::fill(padding.begin(), padding.end(), 0.0f);
-  sums.rows = static_cast<double>(targets.size());
+  sums.rows = static_cast<double>(classes_of.size());
   return sums;
+}
+
+/// The gradient of the smoothed target is that of the target, with `label_smoothing` of its one
+/// moved to all classes. The loss that is reported stays that of the target itself, so that runs
+/// compare.
+void SoftmaxCrossEntropy::smooth(std::span<float> gradient, std::size_t target,
+                                 float weight) const {
+  if (options_.label_smoothing == 0.0f) return;
+  const float moved = weight * options_.label_smoothing;
+  const float share = moved / static_cast<float>(options_.classes);
+  for (float& g : gradient) g -= share;
+  gradient[target] += moved;
 }
 
 }  // namespace kolo::trainer

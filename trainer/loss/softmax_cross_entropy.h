@@ -1,44 +1,39 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
+#include "trainer/loss/loss.h"
 #include "trainer/tensor.h"
 
 namespace kolo::trainer {
 
-/// The sums of a batch, for means over many batches and ranks.
-struct LossSums {
-  double loss = 0.0;     ///< Nats, summed over rows.
-  double correct = 0.0;  ///< Rows whose largest logit is the target's.
-  double rows = 0.0;
-
-  LossSums& operator+=(const LossSums& other) {
-    loss += other.loss;
-    correct += other.correct;
-    rows += other.rows;
-    return *this;
-  }
-};
-
-/// Softmax cross-entropy of a batch of logits and its gradient.
+/// Softmax cross-entropy of rows of logits, in nats. The score counts the rows whose largest logit
+/// is the target's.
 ///
-/// Rows beyond `targets.size()` are padding: they do not count and their gradient is zero. A short
-/// or empty batch can thus run through a model of fixed shape.
-class SoftmaxCrossEntropy {
+/// Targets: one tensor, int32, with a class for each row.
+class SoftmaxCrossEntropy final : public Loss {
  public:
-  SoftmaxCrossEntropy(std::size_t rows, std::size_t classes) : gradient_({rows, classes}) {}
+  struct Options {
+    std::size_t rows;
+    std::size_t classes;
+    /// Share of the target that is spread over all classes alike while training, 0 to below 1.
+    /// Source: Szegedy et al., "Rethinking the Inception Architecture", CVPR 2016.
+    float label_smoothing = 0.0f;
+  };
 
-  /// Every row's gradient is multiplied by `row_weight`.
-  /// Errors: UsageError if shapes do not fit or a target is not a class.
-  LossSums evaluate(std::span<const float> logits, std::span<const std::uint8_t> targets,
-                    float row_weight);
+  explicit SoftmaxCrossEntropy(const Options& options);
 
-  /// The gradient of the last `evaluate`.
-  std::span<const float> gradient() const { return gradient_.span(); }
+  /// Errors: also UsageError if a target is not a class.
+  LossSums evaluate(std::span<const float> logits, std::span<const TensorView> targets,
+                    float row_weight) override;
+
+  std::span<const float> gradient() const override { return gradient_.span(); }
 
  private:
+  void smooth(std::span<float> gradient, std::size_t target, float weight) const;
+
+  Options options_;
   Tensor gradient_;  // [rows, classes]
 };
 

@@ -1,6 +1,24 @@
 #include "trainer/models/convnet.h"
 
+#include "trainer/config.h"
+
 namespace kolo::trainer {
+
+ModelEntry Convnet::entry() {
+  return {.name = "convnet",
+          .task = "image-classification",
+          .help = "three convolutions and a hidden dense layer, for colour photographs",
+          .set_defaults =
+              [](Config& config) {
+                set_image_defaults(config);
+                config.epochs = 10;
+              },
+          .make =
+              [](const ModelSetting& setting, Device& device) {
+                return std::make_unique<Convnet>(device, image_model_options(setting));
+              },
+          .generate = nullptr};
+}
 
 Convnet::Convnet(Device& device, const ImageModelOptions& options)
     : ConvolutionalClassifier(device, options,

@@ -11,6 +11,8 @@ class Device;
 /// dense layer and the classes.
 class Convnet final : public ConvolutionalClassifier {
  public:
+  static ModelEntry entry();
+
   /// Errors: UsageError for images smaller than 8 × 8. `device` outlives the model.
   Convnet(Device& device, const ImageModelOptions& options);
 };

@@ -3,7 +3,48 @@
 #include <cmath>
 #include <string>
 
+#include "trainer/config.h"
+#include "trainer/models/generate.h"
+
 namespace kolo::trainer {
+
+ModelEntry Gpt::entry() {
+  return {.name = "gpt",
+          .task = "language-model",
+          .help = "transformer that predicts the next token of a text",
+          .set_defaults =
+              [](Config& config) {
+                config.steps = 1000;
+                config.lr = 3e-3f;
+                config.warmup_steps = 50;
+                config.clip_norm = 1.0;
+                config.optimizer_options.weight_decay = 0.1f;
+                config.eval_every = 250;
+              },
+          .make = [](const ModelSetting& setting,
+                     Device&) { return std::make_unique<Gpt>(options(setting)); },
+          .generate =
+              [](const ModelSetting& setting, const ParameterSet& weights) {
+                const Config& config = setting.config;
+                return generate(options(setting), weights,
+                                {.bytes = config.sample_bytes,
+                                 .temperature = config.temperature,
+                                 .prompt = config.prompt,
+                                 .seed = config.seed});
+              }};
+}
+
+Gpt::Options Gpt::options(const ModelSetting& setting) {
+  const Field& tokens = setting.format.inputs[0];
+  const Config& config = setting.config;
+  return {.sequences = setting.batch,
+          .context = tokens.elements(),
+          .tokens = tokens.values,
+          .layers = config.layers,
+          .width = config.width,
+          .heads = config.heads,
+          .seed = config.seed};
+}
 
 Gpt::Gpt(const Options& o) : Model(o.seed), options_(o) {
   constexpr float kDeviation = 0.02f;
@@ -11,6 +52,7 @@ Gpt::Gpt(const Options& o) : Model(o.seed), options_(o) {
   embedding_ = std::make_unique<Embedding>(parameters(), "embedding",
                                            Embedding::Options{.sequences = o.sequences,
                                                               .length = o.context,
+                                                              .tokens = o.tokens,
                                                               .width = o.width,
                                                               .deviation = kDeviation});
   const TransformerBlock::Options block{
@@ -27,14 +69,14 @@ Gpt::Gpt(const Options& o) : Model(o.seed), options_(o) {
   output_ = std::make_unique<Linear>(embedding_->token(), rows);
 }
 
-std::span<const float> Gpt::forward(std::span<const std::uint8_t> inputs) {
-  std::span<const float> x = embedding_->forward(inputs);
-  for (TransformerBlock& block : blocks_) x = block.forward(x);
-  return output_->forward(final_norm_->forward(x));
+std::span<const float> Gpt::forward(std::span<const TensorView> inputs, const Pass& pass) {
+  std::span<const float> x = embedding_->forward(inputs[0].as<std::int32_t>());
+  for (TransformerBlock& block : blocks_) x = block.forward(x, pass);
+  return output_->forward(final_norm_->forward(x, pass), pass);
 }
 
-void Gpt::backward(std::span<const float> logits_gradient) {
-  std::span<const float> gradient = final_norm_->backward(output_->backward(logits_gradient));
+void Gpt::backward(std::span<const float> output_gradient) {
+  std::span<const float> gradient = final_norm_->backward(output_->backward(output_gradient));
   for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
     gradient = block->backward(gradient);
   }

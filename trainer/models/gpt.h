@@ -12,30 +12,33 @@
 
 namespace kolo::trainer {
 
-/// A byte-level transformer: embedding, blocks, layer norm, and an output layer that shares the
+/// A transformer over tokens: embedding, blocks, layer norm, and an output layer that shares the
 /// embedding's token table.
 ///
-/// The gradient of the table has two parts, which the first and the last layer of a backward pass
-/// compute. It is reported ready after the second.
+/// Inputs: one tensor, int32 [context]. A row of the output holds the logits of the next token.
 /// Source: Radford et al., "Language Models are Unsupervised Multitask Learners" (GPT-2), 2019;
 ///         initial weights as there.
 class Gpt final : public Model {
  public:
   struct Options {
-    std::size_t sequences;  ///< Sequences per batch.
-    std::size_t context;    ///< Bytes per sequence.
+    std::size_t sequences;     ///< Sequences per batch.
+    std::size_t context;       ///< Tokens per sequence.
+    std::size_t tokens = 256;  ///< Size of the vocabulary.
     std::size_t layers;
     std::size_t width;
     std::size_t heads;  ///< Divides width.
     std::uint64_t seed;
   };
 
+  static ModelEntry entry();
+  static Options options(const ModelSetting& setting);
+
   explicit Gpt(const Options& options);
 
   const Options& options() const { return options_; }
 
-  std::span<const float> forward(std::span<const std::uint8_t> inputs) override;
-  void backward(std::span<const float> logits_gradient) override;
+  std::span<const float> forward(std::span<const TensorView> inputs, const Pass& pass) override;
+  void backward(std::span<const float> output_gradient) override;
 
  private:
   Options options_;

@@ -21,11 +21,19 @@ struct ImageModelOptions {
   std::uint64_t seed;
 };
 
+ImageModelOptions image_model_options(const ModelSetting& setting);
+
+/// The defaults that all image models share.
+void set_image_defaults(Config& config);
+
+/// Inputs: one tensor, uint8 [height, width, channels]. A row of the output holds the logits of the
+/// classes.
+///
 /// Scaled pixels through successive layers, which the derived class appends.
 class ImageClassifier : public Model {
  public:
-  std::span<const float> forward(std::span<const std::uint8_t> inputs) override;
-  void backward(std::span<const float> logits_gradient) override;
+  std::span<const float> forward(std::span<const TensorView> inputs, const Pass& pass) override;
+  void backward(std::span<const float> output_gradient) override;
 
  protected:
   explicit ImageClassifier(const ImageModelOptions& options);

@@ -13,6 +13,8 @@ class Device;
 ///         max pooling instead of tanh and averages.
 class Lenet final : public ConvolutionalClassifier {
  public:
+  static ModelEntry entry();
+
   /// Errors: UsageError for images smaller than 16 × 16. `device` outlives the model.
   Lenet(Device& device, const ImageModelOptions& options);
 };

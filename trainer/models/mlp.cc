@@ -1,9 +1,25 @@
 #include "trainer/models/mlp.h"
 
+#include "trainer/config.h"
 #include "trainer/layers/linear.h"
 #include "trainer/layers/relu.h"
 
 namespace kolo::trainer {
+
+ModelEntry Mlp::entry() {
+  return {.name = "mlp",
+          .task = "image-classification",
+          .help = "two hidden dense layers",
+          .set_defaults =
+              [](Config& config) {
+                set_image_defaults(config);
+                config.hidden = 512;
+                config.lr = 1e-3f;
+              },
+          .make = [](const ModelSetting& setting,
+                     Device&) { return std::make_unique<Mlp>(image_model_options(setting)); },
+          .generate = nullptr};
+}
 
 Mlp::Mlp(const ImageModelOptions& o) : ImageClassifier(o) {
   const std::size_t pixels = o.height * o.width * o.channels;

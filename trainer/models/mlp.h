@@ -7,6 +7,8 @@ namespace kolo::trainer {
 /// Two hidden dense layers with ReLU: pixels - hidden - hidden - classes.
 class Mlp final : public ImageClassifier {
  public:
+  static ModelEntry entry();
+
   explicit Mlp(const ImageModelOptions& options);
 };
 

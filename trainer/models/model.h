@@ -2,13 +2,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
+#include <string>
 
+#include "trainer/data/batch.h"
+#include "trainer/layers/layer.h"
 #include "trainer/parameter_set.h"
 
 namespace kolo::trainer {
 
-/// A network from bytes (pixels or text) to logits, for a batch of fixed size.
+class Device;
+struct Config;
+
+/// A network from the inputs of a batch of fixed size to numbers that a loss judges.
 ///
 /// Threads: one.
 class Model {
@@ -19,16 +27,43 @@ class Model {
   ParameterSet& parameters() { return parameters_; }
   const ParameterSet& parameters() const { return parameters_; }
 
-  /// Shape: `inputs` are the samples of one batch back to back, the result is [rows, classes] with
-  ///        one row per image or per byte of text. Valid until the next forward.
-  virtual std::span<const float> forward(std::span<const std::uint8_t> inputs) = 0;
+  /// Shape: `inputs` are those of a batch; the result is [rows, outputs], with as many rows per
+  ///        sample as the task has. Valid until the next forward; the inputs must stay valid until
+  ///        `backward` returns.
+  virtual std::span<const float> forward(std::span<const TensorView> inputs, const Pass& pass) = 0;
 
-  /// Computes the gradients of all parameters from the gradient of the logits. Each is reported
-  /// once by `ParameterSet::on_gradient_ready`, starting with the last layer.
-  virtual void backward(std::span<const float> logits_gradient) = 0;
+  /// Adds the contributions to the gradients of all parameters, from the gradient of the output.
+  /// Each is reported by `ParameterSet::on_gradient_ready`, starting with the last layer.
+  virtual void backward(std::span<const float> output_gradient) = 0;
 
  private:
   ParameterSet parameters_;
+};
+
+/// What a model is made for.
+struct ModelSetting {
+  const Config& config;
+  const SampleFormat& format;
+  std::size_t outputs;  ///< Numbers in a row of the output: classes, tokens, or 1.
+  std::size_t batch;    ///< Samples.
+};
+
+/// A kind of model that --model can name.
+struct ModelEntry {
+  std::string name;
+  std::string task;  ///< The task that it solves unless --task says otherwise.
+  std::string help;  ///< In a few words.
+
+  /// Changes the options that this model needs to learn well without further options.
+  std::function<void(Config& config)> set_defaults;
+
+  /// Makes the network on the processor. `device` outlives it, the setting need not.
+  /// Errors: KoloError(kConfig) or UsageError if it does not fit the samples.
+  std::function<std::unique_ptr<Model>(const ModelSetting& setting, Device& device)> make;
+
+  /// Continues config.prompt with config.sample_bytes of text, by a model of these weights. Null
+  /// where the model makes no text.
+  std::function<std::string(const ModelSetting& setting, const ParameterSet& weights)> generate;
 };
 
 }  // namespace kolo::trainer

@@ -11,6 +11,14 @@ float bias_correction(float beta, std::int64_t steps) {
       1.0 / (1.0 - std::pow(static_cast<double>(beta), static_cast<double>(steps))));
 }
 
+OptimizerEntry AdamW::entry() {
+  return {.name = "adamw",
+          .help = "Adam with decoupled weight decay",
+          .make = [](ParameterSet& parameters, const OptimizerOptions& options) {
+            return std::make_unique<AdamW>(parameters, options);
+          }};
+}
+
 AdamW::AdamW(ParameterSet& parameters, const OptimizerOptions& options)
     : Optimizer(parameters), options_(options) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {

@@ -13,6 +13,8 @@ namespace kolo::trainer {
 /// Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019.
 class AdamW final : public Optimizer {
  public:
+  static OptimizerEntry entry();
+
   AdamW(ParameterSet& parameters, const OptimizerOptions& options);
   void begin_step() override { ++steps_; }
   void update(std::size_t parameter, float lr, float gradient_scale) override;

@@ -3,36 +3,30 @@
 #include <cmath>
 #include <numbers>
 
-#include "trainer/config_error.h"
-
 namespace kolo::trainer {
-namespace {
 
-struct Fall {
-  std::string_view name;
-  LrFall left;
-};
-
-/// Every schedule; a new one adds its line.
-constexpr Fall kFalls[] = {
-    {"cosine", [](double progress) { return 0.5 * (1.0 + std::cos(std::numbers::pi * progress)); }},
-    {"linear", [](double progress) { return 1.0 - progress; }},
-    {"constant", [](double) { return 1.0; }},
-};
-
-}  // namespace
-
-std::vector<std::string> lr_schedule_names() {
-  std::vector<std::string> names;
-  for (const Fall& fall : kFalls) names.emplace_back(fall.name);
-  return names;
+LrScheduleEntry cosine_schedule() {
+  return {.name = "cosine", .help = "half a cosine", .fall = [](double progress) {
+            return 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+          }};
 }
 
-LrFall parse_lr_fall(std::string_view name) {
-  for (const Fall& fall : kFalls) {
-    if (fall.name == name) return fall.left;
-  }
-  throw_unknown_choice("--lr-schedule", name, lr_schedule_names());
+LrScheduleEntry linear_schedule() {
+  return {.name = "linear", .help = "a straight line", .fall = [](double progress) {
+            return 1.0 - progress;
+          }};
+}
+
+LrScheduleEntry step_schedule() {
+  return {.name = "step",
+          .help = "to a tenth after half of the steps, to a hundredth after three quarters",
+          .fall = [](double progress) {
+            return progress < 0.5 ? 1.0 : progress < 0.75 ? 0.1 : 0.01;
+          }};
+}
+
+LrScheduleEntry constant_schedule() {
+  return {.name = "constant", .help = "no fall", .fall = [](double) { return 1.0; }};
 }
 
 float LrSchedule::at(std::size_t step) const {

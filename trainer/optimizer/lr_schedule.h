@@ -2,18 +2,23 @@
 
 #include <cstddef>
 #include <string>
-#include <string_view>
-#include <vector>
 
 namespace kolo::trainer {
 
 /// The fall of a learning rate: the share that is left, from 1 at `progress` 0 to 0 at 1.
 using LrFall = double (*)(double progress);
 
-/// "cosine" (half a cosine), "linear" or "constant" (no fall).
-std::vector<std::string> lr_schedule_names();
-/// Errors: UsageError naming the choices.
-LrFall parse_lr_fall(std::string_view name);
+/// A course that --lr-schedule can name.
+struct LrScheduleEntry {
+  std::string name;
+  std::string help;  ///< In a few words.
+  LrFall fall;
+};
+
+LrScheduleEntry cosine_schedule();
+LrScheduleEntry linear_schedule();
+LrScheduleEntry step_schedule();
+LrScheduleEntry constant_schedule();
 
 /// Learning rate by step: a linear rise over `warmup_steps`, then a fall down to `final_lr` at the
 /// last step.

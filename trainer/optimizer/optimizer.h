@@ -1,11 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "trainer/parameter_set.h"
 
@@ -64,12 +63,15 @@ struct OptimizerOptions {
   float weight_decay = 0.0f;
 };
 
-/// The names of all optimizers of the processor.
-std::vector<std::string> optimizer_names();
+/// A kind of optimizer that --optimizer can name.
+struct OptimizerEntry {
+  std::string name;
+  std::string help;  ///< In a few words.
 
-/// An optimizer by its name. `parameters` outlives it.
-/// Errors: UsageError naming the choices.
-std::unique_ptr<Optimizer> make_optimizer(std::string_view name, ParameterSet& parameters,
-                                          const OptimizerOptions& options);
+  /// `parameters` outlive the optimizer.
+  std::function<std::unique_ptr<Optimizer>(ParameterSet& parameters,
+                                           const OptimizerOptions& options)>
+      make;
+};
 
 }  // namespace kolo::trainer

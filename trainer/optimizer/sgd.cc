@@ -2,6 +2,14 @@
 
 namespace kolo::trainer {
 
+OptimizerEntry Sgd::entry() {
+  return {.name = "sgd",
+          .help = "stochastic gradient descent with momentum",
+          .make = [](ParameterSet& parameters, const OptimizerOptions& options) {
+            return std::make_unique<Sgd>(parameters, options);
+          }};
+}
+
 Sgd::Sgd(ParameterSet& parameters, const OptimizerOptions& options)
     : Optimizer(parameters), options_(options) {
   for (std::size_t i = 0; i < parameters.size(); ++i) velocity_.emplace_back(parameters[i].shape());

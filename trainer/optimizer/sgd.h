@@ -15,6 +15,8 @@ namespace kolo::trainer {
 /// importance of initialization and momentum", ICML 2013, without Nesterov's correction.
 class Sgd final : public Optimizer {
  public:
+  static OptimizerEntry entry();
+
   Sgd(ParameterSet& parameters, const OptimizerOptions& options);
   void begin_step() override {}
   void update(std::size_t parameter, float lr, float gradient_scale) override;

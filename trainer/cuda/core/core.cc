@@ -86,7 +86,7 @@ void CudaModel::Core::load(std::span<const std::uint8_t> inputs,
 
 LossSums CudaModel::Core::take_sums() {
   const LossTotals totals = loss_.take();
-  return {.loss = totals.loss, .correct = totals.correct, .rows = std::exchange(rows_, 0.0)};
+  return {.loss = totals.loss, .score = totals.correct, .rows = std::exchange(rows_, 0.0)};
 }
 
 }  // namespace kolo::trainer::cuda

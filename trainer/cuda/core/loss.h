@@ -7,7 +7,6 @@
 #include "trainer/cuda/compute/context.h"
 #include "trainer/cuda/core/batch_staging.h"
 #include "trainer/cuda/kernels/cross_entropy.h"
-#include "trainer/loss/softmax_cross_entropy.h"
 
 namespace kolo::trainer::cuda {
 

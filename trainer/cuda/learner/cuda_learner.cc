@@ -1,12 +1,14 @@
 #include "trainer/cuda/learner/cuda_learner.h"
 
+#include <algorithm>
 #include <string>
-#include <variant>
 
 #include "comm/base/check.h"
+#include "trainer/cuda/learner/model_table.h"
 #include "trainer/divergence.h"
 #include "trainer/loop/parameter_exchange.h"
 #include "trainer/precision/precision.h"
+#include "trainer/tasks/make_task.h"
 
 namespace kolo::trainer::cuda {
 namespace {
@@ -16,15 +18,15 @@ kolo::Device& device_of(const Runtime& runtime) {
   return *runtime.device();
 }
 
-std::unique_ptr<CudaModel> make_model(kolo::Device& device, const ModelSpec& spec,
-                                      const CudaModelOptions& options) {
-  if (const auto* gpt = std::get_if<Gpt::Options>(&spec.options)) {
-    return make_gpt(device, *gpt, options);
-  }
-  const auto& image = std::get<ImageModelOptions>(spec.options);
-  if (spec.name == "lenet") return make_lenet(device, image, options);
-  check(spec.name == "mlp", "there is no image model " + spec.name);
-  return make_mlp(device, image, options);
+/// Pixels as they are, tokens and classes as bytes: models with larger ones are refused.
+std::span<const std::uint8_t> as_bytes(const TensorView& tensor,
+                                       std::vector<std::uint8_t>& memory) {
+  if (tensor.dtype() == DType::kUInt8) return tensor.as<std::uint8_t>();
+  const std::span<const std::int32_t> values = tensor.as<std::int32_t>();
+  memory.resize(values.size());
+  std::ranges::transform(values, memory.begin(),
+                         [](std::int32_t value) { return static_cast<std::uint8_t>(value); });
+  return memory;
 }
 
 CudaModelOptions model_options(const Config& config) {
@@ -47,7 +49,8 @@ GradientSet place_gradients(Runtime& runtime, CudaModel& model) {
 }  // namespace
 
 CudaLearner::CudaLearner(const Config& config, Runtime& runtime, const Task& task)
-    : model_(make_model(device_of(runtime), task.model, model_options(config))),
+    : model_(make_model(config.model, device_of(runtime), model_setting(config, task),
+                        model_options(config))),
       gradients_(place_gradients(runtime, *model_)),
       optimizer_(*model_, config.optimizer, config.optimizer_options),
       gate_(update_options(config)),
@@ -59,8 +62,19 @@ CudaLearner::CudaLearner(const Config& config, Runtime& runtime, const Task& tas
 }
 
 void CudaLearner::forward_backward(const Batch& batch, float row_weight) {
-  model_->forward_backward(batch.inputs, batch.targets,
+  const Bytes bytes = bytes_of(batch);
+  model_->forward_backward(bytes.inputs, bytes.targets,
                            {.row_weight = row_weight, .loss_scale = gate_.loss_scale()});
+}
+
+void CudaLearner::evaluate(const Batch& batch) {
+  const Bytes bytes = bytes_of(batch);
+  model_->evaluate(bytes.inputs, bytes.targets);
+}
+
+CudaLearner::Bytes CudaLearner::bytes_of(const Batch& batch) {
+  return {.inputs = as_bytes(batch.inputs[0], inputs_),
+          .targets = as_bytes(batch.targets[0], targets_)};
 }
 
 StepReport CudaLearner::finish(float lr) {

@@ -1,14 +1,17 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
+#include "trainer/config.h"
 #include "trainer/cuda/cuda_model.h"
 #include "trainer/cuda/cuda_optimizer.h"
 #include "trainer/cuda/learner/stream_stopwatch.h"
-#include "trainer/loop/config.h"
 #include "trainer/loop/learner.h"
-#include "trainer/loop/task.h"
 #include "trainer/optimizer/update_gate.h"
+#include "trainer/tasks/task.h"
 
 namespace kolo::trainer::cuda {
 
@@ -20,7 +23,7 @@ namespace kolo::trainer::cuda {
 class CudaLearner final : public Learner {
  public:
   /// Errors: KoloError(kResources) if the device has too little memory; UsageError if the model
-  ///         does not fit the images; those of the runtime and of `CudaModel`.
+  ///         does not fit the samples; those of the runtime and of `CudaModel`.
   CudaLearner(const Config& config, Runtime& runtime, const Task& task);
 
   std::size_t parameter_count() const override { return model_->parameters().element_count(); }
@@ -30,11 +33,19 @@ class CudaLearner final : public Learner {
 
   void forward_backward(const Batch& batch, float row_weight) override;
   StepReport finish(float lr) override;
-  void evaluate(const Batch& batch) override { model_->evaluate(batch.inputs, batch.targets); }
+  void evaluate(const Batch& batch) override;
   LossSums take_sums() override { return model_->take_sums(); }
   const ParameterSet& parameters() override;
 
  private:
+  /// A batch as the kernels read it, with integers of one byte.
+  struct Bytes {
+    std::span<const std::uint8_t> inputs;
+    std::span<const std::uint8_t> targets;
+  };
+  Bytes bytes_of(const Batch& batch);
+
+  std::vector<std::uint8_t> inputs_, targets_;
   std::unique_ptr<CudaModel> model_;
   GradientSet gradients_;
   CudaOptimizer optimizer_;

@@ -1,4 +1,4 @@
-#include "trainer/loop/generate.h"
+#include "trainer/models/generate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -39,12 +39,14 @@ std::string generate(Gpt::Options shape, const ParameterSet& weights,
 
   Random random(options.seed);
   std::string text = options.prompt;
-  std::vector<std::uint8_t> window(shape.context);
+  std::vector<std::int32_t> window(shape.context);
   while (text.size() < options.prompt.size() + options.bytes) {
     // Attention sees earlier positions only, so the bytes after the last one have no influence.
     const std::size_t used = std::min(text.size(), shape.context);
-    std::copy(text.end() - static_cast<std::ptrdiff_t>(used), text.end(), window.begin());
-    const std::span<const float> logits = single.forward(window);
+    std::transform(text.end() - static_cast<std::ptrdiff_t>(used), text.end(), window.begin(),
+                   [](char c) { return static_cast<unsigned char>(c); });
+    const TensorView inputs[] = {window};
+    const std::span<const float> logits = single.forward(inputs, {.is_training = false});
     const std::size_t classes = logits.size() / shape.context;
     const std::size_t byte =
         draw(logits.subspan((used - 1) * classes, classes), options.temperature, random);

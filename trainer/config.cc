@@ -1,4 +1,4 @@
-#include "trainer/loop/config.h"
+#include "trainer/config.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include "trainer/catalog.h"
 #include "trainer/config_error.h"
 #include "trainer/data/sharding.h"
-#include "trainer/optimizer/lr_schedule.h"
 #include "trainer/precision/precision.h"
 
 namespace kolo::trainer {
@@ -31,39 +31,25 @@ void require_choice(std::string_view option, const std::string& text,
 
 }  // namespace
 
-Config default_config(const std::string& model) {
+Config default_config(const Catalog& catalog, const std::string& model) {
+  const ModelEntry& entry = catalog.models.at(model);
   Config config;
-  config.model = model;
-  if (model == "gpt") {
-    config.steps = 1000;
-    config.lr = 3e-3f;
-    config.warmup_steps = 50;
-    config.clip_norm = 1.0;
-    config.optimizer_options.weight_decay = 0.1f;
-    config.eval_every = 250;
-  } else if (model == "lenet" || model == "mlp" || model == "convnet") {
-    config.epochs = 3;
-    config.batch = 32;
-    config.lr = 2e-3f;
-    config.final_lr_share = 0.0f;
-    config.warmup_steps = 50;
-    config.optimizer_options.weight_decay = 0.01f;
-    config.log_every = 100;
-    if (model == "mlp") config.hidden = 512;
-    if (model == "mlp") config.lr = 1e-3f;
-    if (model == "convnet") config.epochs = 10;
-  } else {
-    throw_unknown_choice("--model", model, {"mlp", "lenet", "convnet", "gpt"});
-  }
+  config.model = entry.name;
+  config.task = entry.task;
+  entry.set_defaults(config);
   return config;
 }
 
-void validate(const Config& c) {
-  require_choice("--optimizer", c.optimizer, optimizer_names());
-  require_choice("--lr-schedule", c.lr_schedule, lr_schedule_names());
+void validate(const Config& c, const Catalog& catalog) {
+  catalog.models.at(c.model);
+  catalog.tasks.at(c.task);
+  if (c.format != "auto") catalog.datasets.at(c.format);
+  catalog.optimizers.at(c.optimizer);
+  catalog.lr_schedules.at(c.lr_schedule);
   require_choice("--progress", c.progress, {"auto", "terminal", "lines"});
-  require(!c.data.empty(), "--data is missing: name a directory of images, or text");
+  require(!c.data.empty(), "--data is missing: name a file or a directory");
   require(c.batch > 0, "--batch must be at least 1");
+  require(c.accumulation > 0, "--accumulate must be at least 1");
   require(c.threads > 0, "--threads must be at least 1");
   require(c.log_every > 0, "--log-every must be at least 1");
   require(c.steps ? *c.steps > 0 : c.epochs > 0, "--steps and --epochs must be at least 1");
@@ -77,6 +63,8 @@ void validate(const Config& c) {
   require(c.final_lr_share >= 0.0f && c.final_lr_share <= 1.0f,
           "--final-lr-share must be between 0 and 1");
   require(c.clip_norm >= 0.0, "--clip-norm must not be negative");
+  require(c.label_smoothing >= 0.0f && c.label_smoothing < 1.0f,
+          "--label-smoothing must be at least 0 and below 1");
   require(o.weight_decay >= 0.0f, "--weight-decay must not be negative");
   require(o.momentum >= 0.0f && o.momentum < 1.0f, "--momentum must be at least 0 and below 1");
   require(o.beta1 >= 0.0f && o.beta1 < 1.0f, "--beta1 must be at least 0 and below 1");
@@ -97,7 +85,8 @@ UpdateGate::Options update_options(const Config& config) {
 }
 
 std::size_t total_steps(const Config& config, std::size_t samples, int ranks) {
-  const Sharding sharding(samples, static_cast<std::size_t>(ranks), config.batch);
+  const Sharding sharding(samples, static_cast<std::size_t>(ranks),
+                          config.batch * config.accumulation);
   return config.steps.value_or(config.epochs * sharding.steps());
 }
 
@@ -105,10 +94,11 @@ std::uint64_t fingerprint(const Config& c) {
   const OptimizerOptions& o = c.optimizer_options;
   const LossScaler::Options scaling = update_options(c).loss_scale;
   const std::string text = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model,
-      c.epochs, c.steps.value_or(0), c.batch, c.seed, c.optimizer, o.momentum, o.beta1, o.beta2,
-      o.epsilon, o.weight_decay, c.lr, c.lr_schedule, c.final_lr_share, c.warmup_steps, c.clip_norm,
-      c.layers, c.width, c.heads, c.context, c.hidden, c.log_every, c.eval_every,
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+      c.model, c.task, c.format, c.epochs, c.steps.value_or(0), c.batch, c.accumulation,
+      c.label_smoothing, c.seed, c.optimizer, o.momentum, o.beta1, o.beta2, o.epsilon,
+      o.weight_decay, c.lr, c.lr_schedule, c.final_lr_share, c.warmup_steps, c.clip_norm, c.layers,
+      c.width, c.heads, c.context, c.hidden, c.log_every, c.eval_every,
       to_string(parse_precision(c.precision)), static_cast<int>(scaling.mode), scaling.scale);
   return XXH3_64bits(text.data(), text.size());
 }

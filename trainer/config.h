@@ -12,14 +12,19 @@
 
 namespace kolo::trainer {
 
+struct Catalog;
+
 /// Everything that defines a training job. The same on all ranks.
 struct Config {
-  std::string model = "gpt";   ///< "mlp", "lenet", "convnet" or "gpt".
-  std::filesystem::path data;  ///< Directory of images, or text.
+  std::string model = "gpt";    ///< A name of `Catalog::models`.
+  std::string task;             ///< A name of `Catalog::tasks`; that of the model unless set.
+  std::string format = "auto";  ///< A name of `Catalog::datasets`, or "auto": as the files look.
+  std::filesystem::path data;   ///< File or directory.
 
   std::size_t epochs = 1;
   std::optional<std::size_t> steps;  ///< Takes precedence over `epochs`.
-  std::size_t batch = 16;            ///< Samples per rank.
+  std::size_t batch = 16;            ///< Samples per rank and pass.
+  std::size_t accumulation = 1;      ///< Passes per step, whose gradients add up.
   std::uint64_t seed = 1;
   int threads = 1;  ///< Threads of the mathematics library per rank.
 
@@ -29,7 +34,8 @@ struct Config {
   std::string lr_schedule = "cosine";  ///< A name of `lr_schedule_names`.
   float final_lr_share = 0.1f;         ///< Share of `lr` at the last step.
   std::size_t warmup_steps = 0;
-  double clip_norm = 0.0;  ///< 0: gradients are not clipped.
+  double clip_norm = 0.0;        ///< 0: gradients are not clipped.
+  float label_smoothing = 0.0f;  ///< Tasks with classes; see SoftmaxCrossEntropy.
 
   std::string precision = "float32";  ///< As `parse_precision`.
   std::string loss_scale = "auto";    ///< As `parse_loss_scale`.
@@ -53,12 +59,13 @@ struct Config {
   Options runtime;
 };
 
-/// The configuration that trains `model` well without further options. Errors: KoloError(kConfig)
-/// for an unknown model, naming the choices.
-Config default_config(const std::string& model);
+/// The configuration that trains `model` well without further options. Errors: UsageError for an
+/// unknown model, naming the choices.
+Config default_config(const Catalog& catalog, const std::string& model);
 
-/// Errors: KoloError(kConfig) naming the option whose value is invalid, alone or with others.
-void validate(const Config& config);
+/// Errors: KoloError(kConfig) naming the option whose value is invalid, alone or with others;
+///         UsageError naming the choices where there is no such one.
+void validate(const Config& config, const Catalog& catalog);
 
 /// Clipping and loss scale. Errors: KoloError(kConfig) as `parse_precision`, `parse_loss_scale`.
 UpdateGate::Options update_options(const Config& config);

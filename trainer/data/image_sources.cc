@@ -1,15 +1,18 @@
-#include "trainer/data/data_source.h"
+// Data sets of images: MNIST and CIFAR-10.
 
 #include <cstddef>
 #include <string>
 #include <utility>
 
-#include "trainer/data/corpus.h"
+#include "trainer/config.h"
 #include "trainer/data/data_error.h"
-#include "trainer/data/text_dataset.h"
+#include "trainer/data/dataset_entry.h"
+#include "trainer/data/image_dataset.h"
 
 namespace kolo::trainer {
 namespace {
+
+constexpr std::size_t kMnistClasses = 10;
 
 /// One image in ten is held out if CIFAR-10's test images are missing: 2,000 of two batches.
 constexpr std::size_t kHeldOutShare = 10;
@@ -21,20 +24,24 @@ std::filesystem::path plain_or_gzip(const std::filesystem::path& directory,
   std::error_code ignored;
   if (std::filesystem::exists(plain, ignored)) return plain;
   if (std::filesystem::exists(packed, ignored)) return packed;
-  throw_data_error(
-      plain,
-      "no such file, with or without .gz; --data takes a directory with the files of MNIST or "
-      "CIFAR-10");
+  throw_data_error(plain, "no such file, with or without .gz");
 }
 
 std::unique_ptr<ImageDataset> load_part(const std::filesystem::path& directory,
                                         const std::string& part) {
   const auto images = plain_or_gzip(directory, part + "-images-idx3-ubyte");
   const auto labels = plain_or_gzip(directory, part + "-labels-idx1-ubyte");
-  return std::make_unique<ImageDataset>(images, labels, kImageClasses);
+  return std::make_unique<ImageDataset>(images, labels, kMnistClasses);
 }
 
-ImageData load_mnist(const std::filesystem::path& directory) {
+bool has_mnist(const std::filesystem::path& directory) {
+  std::error_code ignored;
+  return std::filesystem::exists(directory / "train-images-idx3-ubyte", ignored) ||
+         std::filesystem::exists(directory / "train-images-idx3-ubyte.gz", ignored);
+}
+
+DataSplit load_mnist(const Config& config) {
+  const std::filesystem::path& directory = config.data;
   return {.train = load_part(directory, "train"), .held_out = load_part(directory, "t10k")};
 }
 
@@ -58,7 +65,13 @@ CifarBatch split_off(CifarBatch& all, std::size_t count) {
   return last;
 }
 
-ImageData load_cifar(const std::filesystem::path& directory) {
+bool has_cifar(const std::filesystem::path& directory) {
+  std::error_code ignored;
+  return std::filesystem::exists(cifar_part(directory, 1), ignored);
+}
+
+DataSplit load_cifar(const Config& config) {
+  const std::filesystem::path& directory = config.data;
   CifarBatch train;
   std::error_code ignored;
   for (std::size_t number = 1; std::filesystem::exists(cifar_part(directory, number), ignored);
@@ -75,29 +88,24 @@ ImageData load_cifar(const std::filesystem::path& directory) {
 
 }  // namespace
 
-ImageData load_images(const std::filesystem::path& directory) {
-  std::error_code ignored;
-  const bool is_cifar = std::filesystem::exists(cifar_part(directory, 1), ignored);
-  ImageData data = is_cifar ? load_cifar(directory) : load_mnist(directory);
-  if (data.train->height() != data.held_out->height() ||
-      data.train->width() != data.held_out->width()) {
-    throw_data_error(directory, 8, "training and held-out images have different sizes");
-  }
-  return data;
+DatasetEntry mnist_entry() {
+  return {.name = "mnist",
+          .task = "image-classification",
+          .help =
+              "a directory with train-images-idx3-ubyte and the other three files of MNIST, or "
+              "of a set in its format, each plain or .gz; the t10k files are held out",
+          .accepts = has_mnist,
+          .load = load_mnist};
 }
 
-TextData load_text(const std::filesystem::path& path, std::size_t context) {
-  const auto corpus = std::make_shared<const Corpus>(path);
-  const std::size_t size = corpus->bytes().size();
-  const std::size_t boundary = size - size / 10;
-  const std::size_t needed = context + 1;
-  if (boundary < needed || size - boundary < needed) {
-    throw_data_error(path, size,
-                     "the text is too short: its last tenth must hold a context of " +
-                         std::to_string(context) + " bytes and one more");
-  }
-  return {.train = std::make_unique<TextDataset>(corpus, 0, boundary, context),
-          .held_out = std::make_unique<TextDataset>(corpus, boundary, size, context)};
+DatasetEntry cifar10_entry() {
+  return {.name = "cifar10",
+          .task = "image-classification",
+          .help =
+              "a directory with data_batch_1.bin and so on; test_batch.bin is held out, or else "
+              "the last tenth",
+          .accepts = has_cifar,
+          .load = load_cifar};
 }
 
 }  // namespace kolo::trainer

@@ -1,0 +1,36 @@
+#include "trainer/catalog.h"
+
+#include "trainer/models/convnet.h"
+#include "trainer/models/gpt.h"
+#include "trainer/models/lenet.h"
+#include "trainer/models/mlp.h"
+#include "trainer/optimizer/adamw.h"
+#include "trainer/optimizer/sgd.h"
+
+namespace kolo::trainer {
+
+Catalog built_in_catalog() {
+  Catalog c;
+  c.tasks.add(image_classification());
+  c.tasks.add(language_model());
+
+  c.models.add(Mlp::entry());
+  c.models.add(Lenet::entry());
+  c.models.add(Convnet::entry());
+  c.models.add(Gpt::entry());
+
+  c.datasets.add(mnist_entry());
+  c.datasets.add(cifar10_entry());
+  c.datasets.add(text_entry());
+
+  c.optimizers.add(Sgd::entry());
+  c.optimizers.add(AdamW::entry());
+
+  c.lr_schedules.add(cosine_schedule());
+  c.lr_schedules.add(linear_schedule());
+  c.lr_schedules.add(step_schedule());
+  c.lr_schedules.add(constant_schedule());
+  return c;
+}
+
+}  // namespace kolo::trainer

@@ -1,0 +1,94 @@
+#include "trainer/loop/trainer_program.h"
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "comm/base/log.h"
+#include "comm/base/output_file.h"
+#include "runtime/api/kolo.h"
+#include "runtime/tools/command_line.h"
+#include "trainer/compute/threads.h"
+#include "trainer/divergence.h"
+#include "trainer/loop/command_line.h"
+#include "trainer/loop/learner_factory.h"
+#include "trainer/loop/progress.h"
+#include "trainer/loop/summary.h"
+#include "trainer/loop/training.h"
+#include "trainer/models/generate.h"
+#include "trainer/tasks/make_task.h"
+
+namespace kolo::trainer {
+namespace {
+
+std::string describe(const Config& config, const Runtime& runtime, const Task& task,
+                     const Learner& learner) {
+  std::string text =
+      fmt::format("{}: {} parameters, {} training and {} held-out samples, {} ranks x batch {}",
+                  config.model, learner.parameter_count(), task.data.train->size(),
+                  task.data.held_out->size(), runtime.world_size(), config.batch);
+  const PlanSummary plan = learner.plan();
+  if (!plan.reason.empty()) {
+    text += fmt::format("\ngradients: {}: {}", plan.algorithm, plan.reason);
+  }
+  if (!plan.compression.empty()) text += "\ncompression: " + plan.compression;
+  for (const CompressionDecision& decision : plan.compression_decisions) {
+    text += "\ncompression: " + to_string(decision);
+  }
+  return text;
+}
+
+void print_generated_text(const Config& config, const Task& task, const ModelEntry& model,
+                          Learner& learner, Progress& progress) {
+  if (!model.generate || config.sample_bytes == 0) return;
+  const std::string text = model.generate(model_setting(config, task), learner.parameters());
+  progress.note("generated text:\n" + printable(text));
+}
+
+void run_job(const Catalog& catalog, const Config& config) {
+  set_compute_threads(config.threads);
+  Runtime runtime = Runtime::from_environment(config.runtime);
+  expect_output(runtime, config.json);
+  const Task task = make_task(config, catalog);
+  require_same_job(config, runtime, task);
+  const std::unique_ptr<Learner> learner = make_learner(config, runtime, task, catalog);
+
+  std::optional<Progress> progress;
+  if (runtime.rank() == 0) {
+    progress.emplace(stdout, progress_style(config.progress, stdout), task.unit);
+    progress->note(describe(config, runtime, task, *learner));
+  }
+  const Summary summary = train(config, runtime, task, catalog.lr_schedules.at(config.lr_schedule),
+                                *learner, progress ? &*progress : nullptr);
+  if (progress) {
+    print_generated_text(config, task, catalog.models.at(config.model), *learner, *progress);
+    if (!config.json.empty()) write_file(config.json, to_json(summary));
+  }
+  runtime.close();
+  if (progress) progress->note(to_line(summary));
+}
+
+}  // namespace
+
+int run_trainer(const Catalog& catalog, int argc, const char* const* argv) {
+  return run_program([&] {
+    const CommandLine command_line = parse_command_line(argc, argv, catalog);
+    if (command_line.text) {
+      fmt::print("{}", *command_line.text);
+      return 0;
+    }
+    try {
+      run_job(catalog, command_line.config);
+    } catch (const DivergedError& diverged) {
+      Error error = diverged.error();
+      log::report(error);
+      return DivergedError::kExitStatus;
+    }
+    return 0;
+  });
+}
+
+}  // namespace kolo::trainer

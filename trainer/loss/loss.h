@@ -1,0 +1,56 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "trainer/data/batch.h"
+
+namespace kolo::trainer {
+
+/// The sums of a batch, for means over many batches and ranks.
+struct LossSums {
+  double loss = 0.0;   ///< Summed over rows.
+  double score = 0.0;  ///< What the task measures besides, summed over rows; see Metric.
+  double rows = 0.0;
+
+  LossSums& operator+=(const LossSums& other) {
+    loss += other.loss;
+    score += other.score;
+    rows += other.rows;
+    return *this;
+  }
+};
+
+/// What a task reports besides its loss, computed from the mean of the score.
+struct Metric {
+  std::string name = "accuracy";
+  bool is_higher_better = true;
+  bool is_share = true;  ///< A number in 0 … 1 that people read as per cent.
+  double (*value)(double mean_score) = [](double mean_score) { return mean_score; };
+
+  double of(const LossSums& sums) const { return value(sums.score / sums.rows); }
+};
+
+/// "accuracy 97.12 %".
+std::string describe(const Metric& metric, double value);
+
+/// Compares the output of a model with the targets of a batch, and says how the output should
+/// change.
+///
+/// Rows of samples that a short batch lacks are padding: they do not count and their gradient is
+/// zero. A short or empty batch can thus run through a model of fixed shape.
+/// Threads: one.
+class Loss {
+ public:
+  virtual ~Loss() = default;
+
+  /// Every row's gradient is multiplied by `row_weight`.
+  /// Errors: UsageError if shapes do not fit.
+  virtual LossSums evaluate(std::span<const float> output, std::span<const TensorView> targets,
+                            float row_weight) = 0;
+
+  /// Of the loss of the last `evaluate` with respect to the output. Shape: that of the output.
+  virtual std::span<const float> gradient() const = 0;
+};
+
+}  // namespace kolo::trainer

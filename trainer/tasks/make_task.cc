@@ -1,0 +1,43 @@
+#include "trainer/tasks/make_task.h"
+
+#include <string>
+#include <utility>
+
+#include "trainer/data/data_error.h"
+
+namespace kolo::trainer {
+namespace {
+
+const DatasetEntry& find_format(const Config& config, const Catalog& catalog) {
+  if (config.format != "auto") return catalog.datasets.at(config.format);
+  std::error_code ignored;
+  if (!std::filesystem::exists(config.data, ignored)) {
+    throw_data_error(config.data, "no such file or directory");
+  }
+  std::string known;
+  for (const DatasetEntry& entry : catalog.datasets.entries()) {
+    if (entry.task != config.task) continue;
+    if (entry.accepts(config.data)) return entry;
+    known += (known.empty() ? "" : "; or ") + entry.help + " (--format " + entry.name + ")";
+  }
+  throw_data_error(config.data,
+                   "holds no data for --task " + config.task + ", which takes " + known);
+}
+
+}  // namespace
+
+Task make_task(const Config& config, const Catalog& catalog) {
+  const TaskEntry& task = catalog.tasks.at(config.task);
+  DataSplit data = find_format(config, catalog).load(config);
+  if (!is_compatible(data.train->format(), data.held_out->format())) {
+    throw_data_error(config.data, "training and held-out samples differ in shape or range");
+  }
+  return task.make(config, std::move(data));
+}
+
+ModelSetting model_setting(const Config& config, const Task& task) {
+  return {
+      .config = config, .format = task.format(), .outputs = task.outputs, .batch = config.batch};
+}
+
+}  // namespace kolo::trainer
