@@ -252,7 +252,8 @@ TEST(EmbeddingTest, ASharedTableTakesBothContributionsInEitherOrder) {
     parameters.own_gradients();
     int reports = 0;
     parameters.on_gradient_ready([&](std::size_t index) { reports += index == 0; });
-    embedding.forward(std::vector<std::int32_t>{1});
+    const std::vector<std::int32_t> ids = {1};
+    embedding.forward(ids);
     const std::vector<float> input = {3.0f};
     output.forward(input, {});
     const std::vector<float> output_gradient = {1.0f, 10.0f};
