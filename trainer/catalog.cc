@@ -5,6 +5,8 @@
 #include "trainer/models/lenet.h"
 #include "trainer/models/mlp.h"
 #include "trainer/optimizer/adamw.h"
+#include "trainer/optimizer/lamb.h"
+#include "trainer/optimizer/lars.h"
 #include "trainer/optimizer/sgd.h"
 
 namespace kolo::trainer {
@@ -25,6 +27,8 @@ Catalog built_in_catalog() {
 
   c.optimizers.add(Sgd::entry());
   c.optimizers.add(AdamW::entry());
+  c.optimizers.add(Lars::entry());
+  c.optimizers.add(Lamb::entry());
 
   c.lr_schedules.add(cosine_schedule());
   c.lr_schedules.add(linear_schedule());

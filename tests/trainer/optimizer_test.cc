@@ -7,6 +7,7 @@
 #include "comm/base/error.h"
 #include "tests/trainer/optimizers.h"
 #include "trainer/optimizer/gradient_norm.h"
+#include "trainer/optimizer/weight_average.h"
 
 namespace kolo::trainer {
 namespace {
@@ -96,6 +97,86 @@ TEST(AdamWTest, FollowsDirectionsWithoutMomentum) {
   // b: 0.9 · 0.2 and 0.1 · -0.5; v = 0.99 · 0.04 + 0.01 · 0.25.
   const double b = (0.9 * 0.2 - 0.1 * 0.5) / 0.19 / std::sqrt((0.99 * 0.04 + 0.0025) / 0.0199);
   EXPECT_NEAR(f.parameters[1].value()[0], 0.9 - 0.1 * b, 1e-5);
+}
+
+// v = 0.5 v + g; the step is g + 0.5 v: 1 + 0.5, then 1 + 0.5 · 1.5.
+TEST(SgdTest, NesterovLooksAhead) {
+  Fixture f;
+  const auto sgd = make_optimizer("sgd", f.parameters, {.momentum = 0.5f, .nesterov = true});
+  f.set_gradients(1.0f);
+  sgd->step(0.1f, 1.0f);
+  EXPECT_NEAR(f.parameters[1].value()[0], 1.0f - 0.15f, 1e-6f);
+  sgd->step(0.1f, 1.0f);
+  EXPECT_NEAR(f.parameters[1].value()[0], 0.85f - 0.175f, 1e-6f);
+}
+
+TEST(LambTest, StepsAreAsLongAsTheWeights) {
+  Fixture f;
+  const auto lamb = make_optimizer("lamb", f.parameters, {.epsilon = 1e-8f, .weight_decay = 0.5f});
+  f.set_gradients(2.0f);
+  lamb->step(0.1f, 1.0f);
+  // w: the direction 1 + 0.5 · 1 = 1.5 everywhere, times |w| / |1.5 w| = 2/3. b: the step of Adam.
+  for (const float w : f.parameters[0].value()) EXPECT_NEAR(w, 0.9f, 1e-6f);
+  EXPECT_NEAR(f.parameters[1].value()[0], 0.9f, 1e-6f);
+}
+
+TEST(LarsTest, StepsAreAShareOfTheWeights) {
+  Fixture f;
+  const auto lars = make_optimizer("lars", f.parameters, {.momentum = 0.5f, .weight_decay = 0.5f});
+  f.set_gradients(4.0f);
+  lars->step(10.0f, 0.5f);
+  // w: |g| = 6, |w| = 3, so local = 0.001 · 3 / (6 + 1.5) = 0.0004; 10 · 0.0004 · (2 + 0.5).
+  for (const float w : f.parameters[0].value()) EXPECT_NEAR(w, 0.99f, 1e-6f);
+  EXPECT_NEAR(f.parameters[1].value()[0], 1.0f - 10.0f * 2.0f, 1e-5f);
+  lars->step(10.0f, 0.5f);
+  // The velocity, 0.001, is halved and added: |w| = 2.97, local = 0.001 · 2.97 / (6 + 1.485).
+  const double local = 0.001 * 2.97 / 7.485;
+  const double velocity = 0.5 * 0.001 + local * (2.0 + 0.5 * 0.99);
+  for (const float w : f.parameters[0].value()) EXPECT_NEAR(w, 0.99 - 10.0 * velocity, 1e-5);
+}
+
+// Zero weights have no share to take: they move as by the optimizer without trust.
+TEST(LambTest, WeightsOfZeroLeaveZero) {
+  for (const char* name : {"lamb", "lars"}) {
+    Fixture f;
+    for (float& w : f.parameters[0].value()) w = 0.0f;
+    const auto optimizer = make_optimizer(name, f.parameters, {.weight_decay = 0.5f});
+    f.set_gradients(1.0f);
+    optimizer->step(0.1f, 1.0f);
+    for (const float w : f.parameters[0].value()) EXPECT_NEAR(w, -0.1f, 1e-6f) << name;
+  }
+}
+
+TEST(DecayRulesTest, TheFirstThatFitsCounts) {
+  const auto rules = parse_decay_rules("b=0.5,w*=0,*=0.25");
+  ASSERT_EQ(rules.size(), 3u);
+  Fixture f;
+  const auto sgd = make_optimizer("sgd", f.parameters,
+                                  {.momentum = 0.0f, .weight_decay = 0.125f, .decay_rules = rules});
+  f.set_gradients(0.0f);
+  sgd->step(1.0f, 1.0f);
+  EXPECT_EQ(f.parameters[0].value()[0], 1.0f);
+  EXPECT_EQ(f.parameters[1].value()[0], 0.5f);
+  EXPECT_TRUE(parse_decay_rules("").empty());
+  for (const char* text : {"b", "=1", "b=", "b=x", "b=-1", "b=inf", "b=1x", "b=1,,"}) {
+    EXPECT_THROW(parse_decay_rules(text), KoloError) << text;
+  }
+}
+
+// After one step the decay is min(0.5, 2/11), after two min(0.5, 3/12).
+TEST(WeightAverageTest, ForgetsTheFirstWeightsAndSwaps) {
+  Fixture f;
+  WeightAverage average(f.parameters, 0.5f);
+  f.parameters[1].value()[0] = 12.0f;
+  average.update();
+  const float first = 1.0f * 2 / 11 + 12.0f * 9 / 11;
+  f.parameters[1].value()[0] = 20.0f;
+  average.update();
+  average.swap();
+  EXPECT_NEAR(f.parameters[1].value()[0], first * 0.25f + 20.0f * 0.75f, 1e-5f);
+  EXPECT_NEAR(f.parameters[0].value()[3], 1.0f, 1e-6f);
+  average.swap();
+  EXPECT_EQ(f.parameters[1].value()[0], 20.0f);
 }
 
 TEST(LrScheduleTest, RisesThenFollowsACosine) {

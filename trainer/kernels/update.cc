@@ -23,12 +23,15 @@ void SgdUpdate(const SgdStep& step, const float* gradient, std::size_t count, fl
     const auto g = hn::MulAdd(w, hn::Set(d, step.weight_decay), scaled);
     const auto moving = hn::MulAdd(hn::LoadU(d, velocity + i), hn::Set(d, step.momentum), g);
     hn::StoreU(moving, d, velocity + i);
-    hn::StoreU(hn::NegMulAdd(moving, hn::Set(d, step.lr), w), d, value + i);
+    const auto change = step.nesterov ? hn::MulAdd(moving, hn::Set(d, step.momentum), g) : moving;
+    hn::StoreU(hn::NegMulAdd(change, hn::Set(d, step.lr), w), d, value + i);
   });
 }
 
-void AdamWUpdate(const AdamWStep& step, const float* gradient, std::size_t count, float* m,
-                 float* v, float* value) {
+// Moves the moments, and gives the change of the value to `use(d, i, value, change)`.
+template <typename Use>
+HWY_INLINE void AdamWStepOver(const AdamWStep& step, const float* gradient, std::size_t count,
+                              float* m, float* v, const float* value, const Use& use) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
     const auto g = hn::Mul(hn::LoadU(d, gradient + i), hn::Set(d, step.gradient_scale));
     const auto old_m = hn::LoadU(d, m + i);
@@ -42,9 +45,23 @@ void AdamWUpdate(const AdamWStep& step, const float* gradient, std::size_t count
     const auto direction = hn::Div(hn::Mul(new_m, hn::Set(d, step.bias_correction1)),
                                    hn::Add(root, hn::Set(d, step.epsilon)));
     const auto w = hn::LoadU(d, value + i);
-    const auto change = hn::MulAdd(w, hn::Set(d, step.weight_decay), direction);
-    hn::StoreU(hn::NegMulAdd(change, hn::Set(d, step.lr), w), d, value + i);
+    use(d, i, w, hn::MulAdd(w, hn::Set(d, step.weight_decay), direction));
   });
+}
+
+void AdamWUpdate(const AdamWStep& step, const float* gradient, std::size_t count, float* m,
+                 float* v, float* value) {
+  AdamWStepOver(step, gradient, count, m, v, value,
+                [=](auto d, std::size_t i, auto w, auto change) HWY_ATTR {
+                  hn::StoreU(hn::NegMulAdd(change, hn::Set(d, step.lr), w), d, value + i);
+                });
+}
+
+void AdamWDirection(const AdamWStep& step, float* gradient, std::size_t count, float* m, float* v,
+                    const float* value) {
+  AdamWStepOver(step, gradient, count, m, v, value,
+                [=](auto d, std::size_t i, auto, auto change)
+                    HWY_ATTR { hn::StoreU(change, d, gradient + i); });
 }
 
 void SecondMomentUpdate(const SecondMomentStep& step, const float* gradient, std::size_t count,
@@ -77,6 +94,7 @@ namespace kolo::trainer {
 
 HWY_EXPORT(SgdUpdate);
 HWY_EXPORT(AdamWUpdate);
+HWY_EXPORT(AdamWDirection);
 HWY_EXPORT(SecondMomentUpdate);
 HWY_EXPORT(AdamDirection);
 
@@ -89,6 +107,12 @@ void sgd_update(const SgdStep& step, std::span<const float> gradient, std::span<
 void adamw_update(const AdamWStep& step, std::span<const float> gradient, std::span<float> m,
                   std::span<float> v, std::span<float> value) {
   HWY_DYNAMIC_DISPATCH(AdamWUpdate)
+  (step, gradient.data(), value.size(), m.data(), v.data(), value.data());
+}
+
+void adamw_direction(const AdamWStep& step, std::span<float> gradient, std::span<float> m,
+                     std::span<float> v, std::span<const float> value) {
+  HWY_DYNAMIC_DISPATCH(AdamWDirection)
   (step, gradient.data(), value.size(), m.data(), v.data(), value.data());
 }
 

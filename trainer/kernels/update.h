@@ -9,10 +9,12 @@ struct SgdStep {
   float momentum;
   float weight_decay;
   float gradient_scale;
+  bool nesterov = false;
 };
 
 /// g = gradient_scale · gradient + weight_decay · value; velocity = momentum · velocity + g;
-/// value -= lr · velocity. Before: equal sizes.
+/// value -= lr · velocity, or with Nesterov's correction lr · (g + momentum · velocity).
+/// Before: equal sizes.
 void sgd_update(const SgdStep& step, std::span<const float> gradient, std::span<float> velocity,
                 std::span<float> value);
 
@@ -31,6 +33,11 @@ struct AdamWStep {
 /// Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019, algorithm 2.
 void adamw_update(const AdamWStep& step, std::span<const float> gradient, std::span<float> m,
                   std::span<float> v, std::span<float> value);
+
+/// The direction in which `adamw_update` would move `value` by lr times it: the moments change,
+/// `value` does not, and the direction replaces the gradient. Before: equal sizes.
+void adamw_direction(const AdamWStep& step, std::span<float> gradient, std::span<float> m,
+                     std::span<float> v, std::span<const float> value);
 
 struct SecondMomentStep {
   float beta2;

@@ -27,6 +27,14 @@ void MultiplyElements(const float* a, const float* b, std::size_t count, float* 
   });
 }
 
+void AddScaled(const float* values, std::size_t count, float factor, float* out) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto sum =
+        hn::MulAdd(hn::LoadU(d, values + i), hn::Set(d, factor), hn::LoadU(d, out + i));
+    hn::StoreU(sum, d, out + i);
+  });
+}
+
 void Scale(float* values, std::size_t count, float factor) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
     hn::StoreU(hn::Mul(hn::LoadU(d, values + i), hn::Set(d, factor)), d, values + i);
@@ -72,6 +80,7 @@ namespace kolo::trainer {
 
 HWY_EXPORT(Add);
 HWY_EXPORT(MultiplyElements);
+HWY_EXPORT(AddScaled);
 HWY_EXPORT(Scale);
 HWY_EXPORT(SumRows);
 HWY_EXPORT(SumOfSquares);
@@ -82,6 +91,10 @@ void add(std::span<const float> a, std::span<const float> b, std::span<float> ou
 
 void multiply_elements(std::span<const float> a, std::span<const float> b, std::span<float> out) {
   HWY_DYNAMIC_DISPATCH(MultiplyElements)(a.data(), b.data(), out.size(), out.data());
+}
+
+void add_scaled(std::span<const float> values, float factor, std::span<float> out) {
+  HWY_DYNAMIC_DISPATCH(AddScaled)(values.data(), out.size(), factor, out.data());
 }
 
 void scale(std::span<float> values, float factor) {

@@ -13,6 +13,9 @@ void add(std::span<const float> a, std::span<const float> b, std::span<float> ou
 /// out = a · b, element by element. Before: equal sizes; `out` may be one of them.
 void multiply_elements(std::span<const float> a, std::span<const float> b, std::span<float> out);
 
+/// out += factor · values. Before: equal sizes.
+void add_scaled(std::span<const float> values, float factor, std::span<float> out);
+
 /// values *= factor.
 void scale(std::span<float> values, float factor);
 

@@ -5,14 +5,38 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "trainer/parameter_set.h"
 
 namespace kolo::trainer {
 
+/// Weight decay of the parameters whose names fit a pattern, as the shell's.
+struct DecayRule {
+  std::string pattern;
+  float weight_decay;
+};
+
+/// "PATTERN=NUMBER,PATTERN=NUMBER …"; the first that fits counts. Errors: KoloError(kConfig).
+std::vector<DecayRule> parse_decay_rules(std::string_view text);
+
+/// Whether a parameter decays where no rule fits.
+inline bool decays(const Parameter& parameter) { return parameter.shape().size() > 1; }
+
+struct OptimizerOptions {
+  float momentum = 0.9f;  ///< SGD and LARS.
+  bool nesterov = false;  ///< SGD: Nesterov's correction.
+  float beta1 = 0.9f;     ///< AdamW and LAMB.
+  float beta2 = 0.99f;    ///< AdamW and LAMB.
+  float epsilon = 1e-8f;  ///< AdamW and LAMB.
+  float weight_decay = 0.0f;
+  std::vector<DecayRule> decay_rules = {};
+};
+
 /// Turns gradients into new parameter values.
 ///
-/// Matrices and kernels decay; vectors (biases, gains) do not.
+/// Matrices and kernels decay; vectors (biases, gains) do not, unless a rule says otherwise.
 class Optimizer {
  public:
   /// How an adaptive optimizer scales gradients: each element by the root of the second moment,
@@ -23,7 +47,7 @@ class Optimizer {
   };
 
   /// `parameters` outlives it.
-  explicit Optimizer(ParameterSet& parameters) : parameters_(parameters) {}
+  Optimizer(ParameterSet& parameters, const OptimizerOptions& options);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
@@ -50,17 +74,13 @@ class Optimizer {
   virtual std::optional<Adaptation> adaptation() const { return std::nullopt; }
 
  protected:
+  float weight_decay(std::size_t parameter) const { return weight_decay_[parameter]; }
+
   ParameterSet& parameters_;
-};
+  const OptimizerOptions options_;
 
-inline bool decays(const Parameter& parameter) { return parameter.shape().size() > 1; }
-
-struct OptimizerOptions {
-  float momentum = 0.9f;  ///< SGD.
-  float beta1 = 0.9f;     ///< AdamW.
-  float beta2 = 0.99f;    ///< AdamW.
-  float epsilon = 1e-8f;  ///< AdamW.
-  float weight_decay = 0.0f;
+ private:
+  std::vector<float> weight_decay_;  // by parameter
 };
 
 /// A kind of optimizer that --optimizer can name.

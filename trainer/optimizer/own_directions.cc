@@ -5,7 +5,7 @@
 
 #include "trainer/kernels/update.h"
 #include "trainer/kernels/vector.h"
-#include "trainer/optimizer/adamw.h"
+#include "trainer/optimizer/adam_moments.h"
 
 namespace kolo::trainer {
 

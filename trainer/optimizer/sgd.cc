@@ -11,29 +11,28 @@ OptimizerEntry Sgd::entry() {
 }
 
 Sgd::Sgd(ParameterSet& parameters, const OptimizerOptions& options)
-    : Optimizer(parameters), options_(options) {
+    : Optimizer(parameters, options) {
   for (std::size_t i = 0; i < parameters.size(); ++i) velocity_.emplace_back(parameters[i].shape());
 }
 
-void Sgd::update(std::size_t parameter, float lr, float gradient_scale) {
-  move(parameter, {.lr = lr,
-                   .momentum = options_.momentum,
-                   .weight_decay = options_.weight_decay,
-                   .gradient_scale = gradient_scale});
+void Sgd::update(std::size_t index, float lr, float gradient_scale) {
+  move(index, {.lr = lr,
+               .momentum = options_.momentum,
+               .weight_decay = weight_decay(index),
+               .gradient_scale = gradient_scale,
+               .nesterov = options_.nesterov});
 }
 
-void Sgd::follow(std::size_t parameter, float lr, float gradient_scale) {
-  move(parameter, {.lr = lr,
-                   .momentum = 0.0f,
-                   .weight_decay = options_.weight_decay / (1.0f - options_.momentum),
-                   .gradient_scale = gradient_scale});
+void Sgd::follow(std::size_t index, float lr, float gradient_scale) {
+  move(index, {.lr = lr,
+               .momentum = 0.0f,
+               .weight_decay = weight_decay(index) / (1.0f - options_.momentum),
+               .gradient_scale = gradient_scale});
 }
 
 void Sgd::move(std::size_t index, const SgdStep& step) {
   Parameter& parameter = parameters_[index];
-  SgdStep own = step;
-  if (!decays(parameter)) own.weight_decay = 0.0f;
-  sgd_update(own, parameter.gradient(), velocity_[index].span(), parameter.value());
+  sgd_update(step, parameter.gradient(), velocity_[index].span(), parameter.value());
 }
 
 }  // namespace kolo::trainer

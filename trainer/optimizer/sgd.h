@@ -8,11 +8,11 @@
 
 namespace kolo::trainer {
 
-/// Stochastic gradient descent with momentum and weight decay.
+/// Stochastic gradient descent with momentum, or Nesterov's, and weight decay.
 ///
 /// Momentum makes decay 1 / (1 - momentum) times as strong. A direction that is followed is moved
 /// along without momentum, and its parameter decays as strongly. Source: Sutskever et al., "On the
-/// importance of initialization and momentum", ICML 2013, without Nesterov's correction.
+/// importance of initialization and momentum", ICML 2013.
 class Sgd final : public Optimizer {
  public:
   static OptimizerEntry entry();
@@ -26,7 +26,6 @@ class Sgd final : public Optimizer {
  private:
   void move(std::size_t parameter, const SgdStep& step);
 
-  OptimizerOptions options_;
   std::vector<Tensor> velocity_;  // by parameter
 };
 

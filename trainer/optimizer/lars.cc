@@ -1,0 +1,49 @@
+#include "trainer/optimizer/lars.h"
+
+#include <cmath>
+
+#include "trainer/kernels/update.h"
+#include "trainer/kernels/vector.h"
+
+namespace kolo::trainer {
+
+OptimizerEntry Lars::entry() {
+  return {.name = "lars",
+          .help = "SGD with steps that are a share of the weights, for large batches",
+          .make = [](ParameterSet& parameters, const OptimizerOptions& options) {
+            return std::make_unique<Lars>(parameters, options);
+          }};
+}
+
+Lars::Lars(ParameterSet& parameters, const OptimizerOptions& options)
+    : Optimizer(parameters, options) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) velocity_.emplace_back(parameters[i].shape());
+}
+
+void Lars::update(std::size_t index, float lr, float gradient_scale) {
+  Parameter& parameter = parameters_[index];
+  const double decay = weight_decay(index);
+  double local = 1.0;
+  if (decay > 0.0) {
+    const double of_weights = std::sqrt(sum_of_squares(parameter.value()));
+    const double of_gradient = gradient_scale * std::sqrt(sum_of_squares(parameter.gradient()));
+    const double change = of_gradient + decay * of_weights;
+    if (of_weights > 0.0 && change > 0.0) local = kTrust * of_weights / change;
+  }
+  sgd_update({.lr = lr,
+              .momentum = options_.momentum,
+              .weight_decay = static_cast<float>(local * decay),
+              .gradient_scale = static_cast<float>(local * gradient_scale)},
+             parameter.gradient(), velocity_[index].span(), parameter.value());
+}
+
+void Lars::follow(std::size_t index, float lr, float gradient_scale) {
+  Parameter& parameter = parameters_[index];
+  sgd_update({.lr = lr,
+              .momentum = 0.0f,
+              .weight_decay = weight_decay(index) / (1.0f - options_.momentum),
+              .gradient_scale = gradient_scale},
+             parameter.gradient(), velocity_[index].span(), parameter.value());
+}
+
+}  // namespace kolo::trainer

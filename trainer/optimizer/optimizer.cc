@@ -1,0 +1,50 @@
+#include "trainer/optimizer/optimizer.h"
+
+#include <fnmatch.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "trainer/config_error.h"
+
+namespace kolo::trainer {
+namespace {
+
+float decay_of(const Parameter& parameter, const OptimizerOptions& options) {
+  for (const DecayRule& rule : options.decay_rules) {
+    if (::fnmatch(rule.pattern.c_str(), parameter.name().c_str(), 0) == 0) return rule.weight_decay;
+  }
+  return decays(parameter) ? options.weight_decay : 0.0f;
+}
+
+}  // namespace
+
+Optimizer::Optimizer(ParameterSet& parameters, const OptimizerOptions& options)
+    : parameters_(parameters), options_(options) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    weight_decay_.push_back(decay_of(parameters[i], options));
+  }
+}
+
+std::vector<DecayRule> parse_decay_rules(std::string_view text) {
+  std::vector<DecayRule> rules;
+  while (!text.empty()) {
+    const std::string_view rule = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), rule.size() + 1));
+    const std::size_t equals = rule.rfind('=');
+    float decay = -1.0f;
+    if (equals != std::string_view::npos && equals > 0) {
+      const std::string_view number = rule.substr(equals + 1);
+      const char* const end = number.data() + number.size();
+      if (std::from_chars(number.data(), end, decay).ptr != end) decay = -1.0f;
+    }
+    if (!(decay >= 0.0f) || !std::isfinite(decay)) {
+      throw_config_error("--decay-rules: '" + std::string(rule) +
+                         "' is not PATTERN=NUMBER with a number of at least 0");
+    }
+    rules.push_back({std::string(rule.substr(0, equals)), decay});
+  }
+  return rules;
+}
+
+}  // namespace kolo::trainer
