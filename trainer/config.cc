@@ -46,6 +46,7 @@ void validate(const Config& c, const Catalog& catalog) {
   if (c.format != "auto") catalog.datasets.at(c.format);
   catalog.optimizers.at(c.optimizer);
   catalog.lr_schedules.at(c.lr_schedule);
+  require_choice("--lr-scaling", c.lr_scaling, {"none", "linear", "sqrt"});
   require_choice("--progress", c.progress, {"auto", "terminal", "lines"});
   require(!c.data.empty(), "--data is missing: name a file or a directory");
   require(c.batch > 0, "--batch must be at least 1");
@@ -63,6 +64,10 @@ void validate(const Config& c, const Catalog& catalog) {
   require(c.final_lr_share >= 0.0f && c.final_lr_share <= 1.0f,
           "--final-lr-share must be between 0 and 1");
   require(c.clip_norm >= 0.0, "--clip-norm must not be negative");
+  require(c.weight_average >= 0.0f && c.weight_average < 1.0f,
+          "--weight-average must be at least 0 and below 1");
+  require(!c.target || std::isfinite(*c.target), "--target must be a finite number");
+  parse_decay_rules(c.decay_rules);
   require(c.label_smoothing >= 0.0f && c.label_smoothing < 1.0f,
           "--label-smoothing must be at least 0 and below 1");
   require(o.weight_decay >= 0.0f, "--weight-decay must not be negative");
@@ -84,6 +89,12 @@ UpdateGate::Options update_options(const Config& config) {
           .loss_scale = parse_loss_scale(config.loss_scale, parse_precision(config.precision))};
 }
 
+float peak_lr(const Config& config, int ranks) {
+  if (config.lr_scaling == "linear") return config.lr * static_cast<float>(ranks);
+  if (config.lr_scaling == "sqrt") return config.lr * std::sqrt(static_cast<float>(ranks));
+  return config.lr;
+}
+
 std::size_t total_steps(const Config& config, std::size_t samples, int ranks) {
   const Sharding sharding(samples, static_cast<std::size_t>(ranks),
                           config.batch * config.accumulation);
@@ -94,11 +105,13 @@ std::uint64_t fingerprint(const Config& c) {
   const OptimizerOptions& o = c.optimizer_options;
   const LossScaler::Options scaling = update_options(c).loss_scale;
   const std::string text = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} "
+      "{} {} {} {} {} {}",
       c.model, c.task, c.format, c.epochs, c.steps.value_or(0), c.batch, c.accumulation,
-      c.label_smoothing, c.seed, c.optimizer, o.momentum, o.beta1, o.beta2, o.epsilon,
-      o.weight_decay, c.lr, c.lr_schedule, c.final_lr_share, c.warmup_steps, c.clip_norm, c.layers,
-      c.width, c.heads, c.context, c.hidden, c.log_every, c.eval_every,
+      c.label_smoothing, c.lr_scaling, c.decay_rules, c.weight_average, c.target.value_or(-1.0),
+      c.target.has_value(), o.nesterov, c.seed, c.optimizer, o.momentum, o.beta1, o.beta2,
+      o.epsilon, o.weight_decay, c.lr, c.lr_schedule, c.final_lr_share, c.warmup_steps, c.clip_norm,
+      c.layers, c.width, c.heads, c.context, c.hidden, c.log_every, c.eval_every,
       to_string(parse_precision(c.precision)), static_cast<int>(scaling.mode), scaling.scale);
   return XXH3_64bits(text.data(), text.size());
 }

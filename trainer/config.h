@@ -34,8 +34,12 @@ struct Config {
   std::string lr_schedule = "cosine";  ///< A name of `lr_schedule_names`.
   float final_lr_share = 0.1f;         ///< Share of `lr` at the last step.
   std::size_t warmup_steps = 0;
-  double clip_norm = 0.0;        ///< 0: gradients are not clipped.
-  float label_smoothing = 0.0f;  ///< Tasks with classes; see SoftmaxCrossEntropy.
+  std::string lr_scaling = "none";  ///< "none", "linear" or "sqrt"; see `peak_lr`.
+  double clip_norm = 0.0;           ///< 0: gradients are not clipped.
+  std::string decay_rules;          ///< As `parse_decay_rules`.
+  float weight_average = 0.0f;      ///< Decay of the mean of weights that is evaluated; 0: none.
+  std::optional<double> target;     ///< Value of the task's metric that ends training.
+  float label_smoothing = 0.0f;     ///< Tasks with classes; see SoftmaxCrossEntropy.
 
   std::string precision = "float32";  ///< As `parse_precision`.
   std::string loss_scale = "auto";    ///< As `parse_loss_scale`.
@@ -69,6 +73,10 @@ void validate(const Config& config, const Catalog& catalog);
 
 /// Clipping and loss scale. Errors: KoloError(kConfig) as `parse_precision`, `parse_loss_scale`.
 UpdateGate::Options update_options(const Config& config);
+
+/// The highest learning rate of a job of `ranks` ranks: `lr`, or times the ranks, or times their
+/// root.
+float peak_lr(const Config& config, int ranks);
 
 /// Steps of a job whose `ranks` ranks share `samples` training samples.
 std::size_t total_steps(const Config& config, std::size_t samples, int ranks);

@@ -127,6 +127,9 @@ TEST(CommandLineTest, ValuesThatCannotBeUsedAreConfigurationErrors) {
       expect(option, value, (std::string(option) + " must be a finite number").c_str());
     }
   }
+  expect("--weight-average", "1", "--weight-average must be at least 0 and below 1");
+  expect("--target", "nan", "--target must be a finite number");
+  expect("--decay-rules", "b", "--decay-rules: 'b' is not PATTERN=NUMBER");
   expect("--momentum", "nan", "--momentum must be at least 0 and below 1");
   expect("--final-lr-share", "nan", "--final-lr-share must be between 0 and 1");
   expect("--hidden", "0", "--hidden must be at least 1");
@@ -146,8 +149,19 @@ TEST(CommandLineTest, UnknownChoicesAreUsageErrorsWithTheNearestName) {
   expect("--wire", "int8", "--wire-dtype: 'int8'");
   expect("--optimizer", "adam", "did you mean adamw?");
   expect("--lr-schedule", "cosin", "did you mean cosine?");
+  expect("--lr-scaling", "quadratic", "--lr-scaling: ");
   expect("--task", "language", "did you mean language-model?");
   expect("--format", "cifar", "did you mean cifar10?");
+}
+
+TEST(ConfigTest, TheLearningRateFollowsTheRanksIfAsked) {
+  Config config = default_config(built_in_catalog(), "mlp");
+  config.lr = 0.5f;
+  EXPECT_EQ(peak_lr(config, 4), 0.5f);
+  config.lr_scaling = "linear";
+  EXPECT_EQ(peak_lr(config, 4), 2.0f);
+  config.lr_scaling = "sqrt";
+  EXPECT_EQ(peak_lr(config, 4), 1.0f);
 }
 
 TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {
@@ -165,6 +179,9 @@ TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {
   EXPECT_NE(fingerprint(config), fingerprint(other));
   other = config;
   other.lr_schedule = "linear";
+  EXPECT_NE(fingerprint(config), fingerprint(other));
+  other = config;
+  other.weight_average = 0.5f;
   EXPECT_NE(fingerprint(config), fingerprint(other));
   other = config;
   other.accumulation = 2;

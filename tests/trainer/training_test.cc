@@ -77,6 +77,34 @@ TEST_P(TrainingTest, PassesTimesBatchFollowOnePassWithAllSamples) {
   }
 }
 
+TEST_P(TrainingTest, EndsAtItsTarget) {
+  Config config = small_job(GetParam(), directory_);
+  config.steps = 60;
+  config.batch = 8;
+  config.eval_every = 5;
+  config.target = 0.3;
+  for (const Summary& summary : run_ranks(2, config)) {
+    EXPECT_LT(summary.steps, 60u);
+    EXPECT_GE(summary.eval_metric, 0.3);
+    EXPECT_EQ(summary.curve.size(), summary.steps);
+  }
+}
+
+// A mean over few steps lies near the last weights; ranks agree on it, and it is what is kept.
+TEST_P(TrainingTest, TheMeanOfWeightsIsEvaluatedAndKept) {
+  Config config = small_job(GetParam(), directory_);
+  config.steps = 40;
+  config.batch = 8;
+  const Summary last = run_ranks(2, config)[0];
+  config.weight_average = 0.5f;
+  const std::vector<Summary> mean = run_ranks(2, config);
+  EXPECT_EQ(mean[0].weights_hash, mean[1].weights_hash);
+  EXPECT_NE(mean[0].weights_hash, last.weights_hash);
+  EXPECT_EQ(mean[0].train_loss, last.train_loss);
+  EXPECT_NE(mean[0].eval_loss, last.eval_loss);
+  EXPECT_NEAR(mean[0].eval_loss, last.eval_loss, 0.1 * last.eval_loss);
+}
+
 TEST_P(TrainingTest, RepeatedRunsEndWithTheSameBits) {
   Config config = small_job(GetParam(), directory_);
   config.steps = 10;

@@ -80,19 +80,38 @@ void add_optimizer_options(CLI::App& app, Config& c, const Catalog& catalog) {
                  "Fall of the learning rate after its rise. " + list(catalog.lr_schedules));
   app.add_option("--warmup-steps", c.warmup_steps,
                  "Steps in which the learning rate rises linearly to --lr");
+  app.add_option(
+      "--lr-scaling", c.lr_scaling,
+      "Factor of --lr for the number of ranks: none (1), linear (the ranks) or sqrt (their "
+      "root)");
   app.add_option("--clip-norm", c.clip_norm,
                  "Limit of the norm of all gradients; 0: none, as --priority on needs");
   app.add_option("--label-smoothing", c.label_smoothing,
                  "Share of each target that is spread over all classes, 0 to below 1");
   app.add_option("--weight-decay", c.optimizer_options.weight_decay,
                  "Decay of matrices and kernels per step, times the learning rate; 0 or more");
-  app.add_option("--momentum", c.optimizer_options.momentum, "sgd: momentum, 0 to below 1");
+  app.add_option("--decay-rules", c.decay_rules,
+                 "Other decays by name: PATTERN=NUMBER,PATTERN=NUMBER; the first that fits counts");
+  app.add_option("--momentum", c.optimizer_options.momentum, "sgd, lars: momentum, 0 to below 1");
+  app.add_option("--nesterov", c.optimizer_options.nesterov, "on: sgd with Nesterov's momentum")
+      ->type_name("on|off")
+      ->default_str("off");
   app.add_option("--beta1", c.optimizer_options.beta1,
-                 "adamw: decay of the first moment, 0 to below 1");
+                 "adamw, lamb: decay of the first moment, 0 to below 1");
   app.add_option("--beta2", c.optimizer_options.beta2,
-                 "adamw: decay of the second moment, 0 to below 1");
+                 "adamw, lamb: decay of the second moment, 0 to below 1");
   app.add_option("--epsilon", c.optimizer_options.epsilon,
-                 "adamw: added to the root of the second moment; greater than 0");
+                 "adamw, lamb: added to the root of the second moment; greater than 0");
+}
+
+void add_goal_options(CLI::App& app, Config& c) {
+  app.add_option("--weight-average", c.weight_average,
+                 "Decay of a running mean of the weights, which is evaluated and kept in place of "
+                 "the last weights; 0 to below 1, 0: none");
+  app.add_option(
+      "--target", c.target,
+      "Ends training when the metric on held-out data is as good: 0.97 for an accuracy of "
+      "97 %");
 }
 
 void add_precision_options(CLI::App& app, Config& c) {
@@ -139,6 +158,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Catalog&
     add_job_options(app, config, catalog);
     add_model_options(app, config);
     add_optimizer_options(app, config, catalog);
+    add_goal_options(app, config);
     add_precision_options(app, config);
     add_report_options(app, config);
     add_runtime_options(app, config.runtime);

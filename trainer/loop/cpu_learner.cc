@@ -23,7 +23,9 @@ const Config& require_offered(const Config& config) {
 
 DistributedOptimizer distribute(const Config& config, const OptimizerEntry& entry, Runtime& runtime,
                                 const Task& task, ParameterSet& parameters, const Clock& clock) {
-  auto optimizer = entry.make(parameters, config.optimizer_options);
+  OptimizerOptions optimizer_options = config.optimizer_options;
+  optimizer_options.decay_rules = parse_decay_rules(config.decay_rules);
+  auto optimizer = entry.make(parameters, optimizer_options);
   DistributedOptimizer::Options options{.gate = update_options(config),
                                         .compression = runtime.options().compression};
   if (optimizer->adaptation()) {
@@ -44,6 +46,7 @@ CpuLearner::CpuLearner(const Config& config, Runtime& runtime, const Task& task,
       optimizer_(distribute(require_offered(config), catalog.optimizers.at(config.optimizer),
                             runtime, task, model_->parameters(), clock_)) {
   model_->parameters().accumulate(config.accumulation);
+  if (config.weight_average > 0.0f) average_.emplace(model_->parameters(), config.weight_average);
 }
 
 LossSums CpuLearner::run(const Batch& batch, bool is_training, float row_weight) {
@@ -62,6 +65,7 @@ void CpuLearner::forward_backward(const Batch& batch, float row_weight) {
 
 StepReport CpuLearner::finish(float lr) {
   const DistributedOptimizer::Report report = optimizer_.step(lr);
+  if (average_ && !report.is_skipped) average_->update();
   return {.gradient_norm = report.gradient_norm,
           .exposed = report.exposed,
           .is_skipped = report.is_skipped};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "comm/base/clock.h"
@@ -11,6 +12,7 @@
 #include "trainer/loop/learner.h"
 #include "trainer/loss/loss.h"
 #include "trainer/models/model.h"
+#include "trainer/optimizer/weight_average.h"
 #include "trainer/tasks/task.h"
 
 namespace kolo::trainer {
@@ -31,11 +33,16 @@ class CpuLearner final : public Learner {
 
   void forward_backward(const Batch& batch, float row_weight) override;
   StepReport finish(float lr) override;
+  void begin_evaluation() override { swap_average(); }
+  void end_evaluation() override { swap_average(); }
   void evaluate(const Batch& batch) override;
   LossSums take_sums() override { return std::exchange(sums_, {}); }
   const ParameterSet& parameters() override { return model_->parameters(); }
 
  private:
+  void swap_average() {
+    if (average_) average_->swap();
+  }
   LossSums run(const Batch& batch, bool is_training, float row_weight);
 
   Device device_;
@@ -43,6 +50,7 @@ class CpuLearner final : public Learner {
   std::unique_ptr<Loss> loss_;
   SteadyClock clock_;
   DistributedOptimizer optimizer_;
+  std::optional<WeightAverage> average_;
   LossSums sums_;
 };
 

@@ -12,10 +12,12 @@ LossSums sum_over_ranks(Runtime& runtime, std::string_view name, LossSums sums) 
 }
 
 LossSums evaluate(Runtime& runtime, Learner& learner, DataLoader& loader) {
+  learner.begin_evaluation();
   for (std::size_t step = 0; step < loader.steps_per_epoch(); ++step) {
     const Batch batch = loader.load(0, step);
     if (batch.samples > 0) learner.evaluate(batch);
   }
+  learner.end_evaluation();
   return sum_over_ranks(runtime, "evaluation", learner.take_sums());
 }
 

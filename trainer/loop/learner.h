@@ -45,6 +45,11 @@ class Learner {
   /// Errors: those of the runtime; DivergedError.
   virtual StepReport finish(float lr) = 0;
 
+  /// Between the two calls, the weights are those that are evaluated and kept: running means where
+  /// the job asks for them. Nothing is trained in between.
+  virtual void begin_evaluation() {}
+  virtual void end_evaluation() {}
+
   /// Runs the forward pass; the loss is added to the sums.
   virtual void evaluate(const Batch& batch) = 0;
 

@@ -1,5 +1,7 @@
 #include "trainer/loop/learner_factory.h"
 
+#include <utility>
+
 #include "trainer/config_error.h"
 #include "trainer/loop/compression_rules.h"
 #include "trainer/loop/cpu_learner.h"
@@ -41,8 +43,13 @@ std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, co
     return std::make_unique<CpuLearner>(config, runtime, task, catalog);
   }
   if (runtime.options().priority) throw_config_error("--priority on: needs --device cpu");
-  if (config.accumulation > 1) throw_config_error("--accumulate: needs --device cpu");
-  if (config.label_smoothing > 0.0f) throw_config_error("--label-smoothing: needs --device cpu");
+  for (const auto& [is_set, option] : {std::pair{config.accumulation > 1, "--accumulate"},
+                                       {config.label_smoothing > 0.0f, "--label-smoothing"},
+                                       {config.optimizer_options.nesterov, "--nesterov"},
+                                       {!config.decay_rules.empty(), "--decay-rules"},
+                                       {config.weight_average > 0.0f, "--weight-average"}}) {
+    if (is_set) throw_config_error(std::string(option) + ": needs --device cpu");
+  }
   require_device_compression(runtime.options());
   return make_device_learner(config, runtime, task);
 }

@@ -37,9 +37,10 @@ DataLoader make_loader(const Runtime& runtime, const Config& config, const Datas
                               .seed = seed});
 }
 
-LrSchedule make_schedule(const Config& config, LrFall fall, std::size_t total_steps) {
-  return {.peak_lr = config.lr,
-          .final_lr = config.lr * config.final_lr_share,
+LrSchedule make_schedule(const Config& config, int ranks, LrFall fall, std::size_t total_steps) {
+  const float lr = peak_lr(config, ranks);
+  return {.peak_lr = lr,
+          .final_lr = lr * config.final_lr_share,
           .warmup_steps = config.warmup_steps,
           .total_steps = total_steps,
           .fall = fall};
@@ -59,20 +60,27 @@ class Training {
             make_loader(runtime, config, *task.data.train, config.accumulation, config.seed)),
         held_out_loader_(make_loader(runtime, config, *task.data.held_out, 1, std::nullopt)),
         total_steps_(total_steps(config, task.data.train->size(), runtime.world_size())),
-        schedule_(make_schedule(config, schedule.fall, total_steps_)),
+        schedule_(make_schedule(config, runtime.world_size(), schedule.fall, total_steps_)),
         choices_(choices()) {}
 
   Summary run() {
     begin_ = Clock::now();
-    while (step_ < total_steps_) {
+    while (step_ < total_steps_ && !has_reached_target()) {
       train_one_step();
       if (step_ % config_.log_every == 0 || is_evaluation_due()) log_interval();
       if (is_evaluation_due()) evaluate_now();
     }
+    learner_.begin_evaluation();  // and keeps those weights
     return summarize();
   }
 
  private:
+  bool has_reached_target() const {
+    if (!config_.target || curve_.empty() || !curve_.back().eval_metric) return false;
+    const double value = *curve_.back().eval_metric;
+    return task_.metric.is_higher_better ? value >= *config_.target : value <= *config_.target;
+  }
+
   bool is_evaluation_due() const {
     const std::size_t every =
         config_.eval_every > 0 ? config_.eval_every : train_loader_.steps_per_epoch();
