@@ -39,6 +39,25 @@ foreach(header IN LISTS public_headers)
   cmake_path(GET header PARENT_PATH folder)
   kolo_install_header(${header} ${CMAKE_INSTALL_INCLUDEDIR}/kolo/${folder})
 endforeach()
+# The trainer, for training programs with models, optimizers and data sets of their own. Its headers are those of all
+# its folders but the GPU's.
+if(KOLO_WITH_TRAINER)
+  file(GLOB trainer_headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS trainer/*.h trainer/*/*.h)
+  list(FILTER trainer_headers EXCLUDE REGEX "^trainer/cuda/|-inl\\.h$")
+  foreach(header IN LISTS trainer_headers ITEMS comm/base/check.h comm/base/clock.h comm/base/nearest_name.h)
+    cmake_path(GET header PARENT_PATH folder)
+    kolo_install_header(${header} ${CMAKE_INSTALL_INCLUDEDIR}/kolo/${folder})
+  endforeach()
+  set(trainer_libraries kolo_command_line kolo_trainer kolo_trainer_loop)
+  if(TARGET kolo_trainer_cuda)
+    list(APPEND trainer_libraries kolo_trainer_cuda)
+  endif()
+  install(TARGETS ${trainer_libraries} EXPORT koloTrainerTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
+    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT koloTrainerTargets NAMESPACE kolo:: DESTINATION ${package_folder} COMPONENT library)
+endif()
+
 foreach(name IN ITEMS kolo kolo_c kolo_c_gradients)
   kolo_install_header(runtime/include/kolo/${name}.h ${CMAKE_INSTALL_INCLUDEDIR}/kolo)
 endforeach()
@@ -69,6 +88,7 @@ write_basic_package_version_file(koloConfigVersion.cmake COMPATIBILITY SameMinor
 install(FILES
     ${CMAKE_CURRENT_BINARY_DIR}/koloConfig.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/koloConfigVersion.cmake
+    scripts/cmake/FindCUDNN.cmake
     scripts/cmake/FindNCCL.cmake
   DESTINATION ${package_folder} COMPONENT library)
 

@@ -23,7 +23,21 @@ alone=(env -u OMPI_COMM_WORLD_SIZE -u RANK -u WORLD_SIZE -u SLURM_PROCID)
 "${alone[@]}" "$work/build/consumer"
 "${alone[@]}" "$work/build/c_consumer"
 
-# The same by pkg-config, in C alone.
+# A training program with a model, an optimizer and a data set of its own, each a file outside this tree.
+if [[ -e $work/prefix/include/kolo/trainer ]]; then
+  cp -r own_trainer "$work/own_source"
+  cmake -S "$work/own_source" -B "$work/own" -G "$generator" -DCMAKE_CXX_COMPILER="$compiler" \
+    -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release
+  cmake --build "$work/own"
+  echo 400 >"$work/number.rows"
+  "${alone[@]}" "$work/own/own-train" --model thin --optimizer sign-sgd --data "$work/number.rows" --steps 200 \
+    --json "$work/own.json"
+  python3 -c 'import json, sys; run = json.load(open(sys.argv[1])); assert run["eval_accuracy"] > 0.95, run' "$work/own.json"
+else
+  echo "skipped: this build has no trainer, so no training program is built with it"
+fi
+
+# The library by pkg-config, in C alone.
 export PKG_CONFIG_PATH
 PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name kolo.pc)")
 read -ra flags <<<"$(pkg-config --cflags --libs --define-variable=prefix="$work/prefix" kolo)"
@@ -41,7 +55,7 @@ if [[ $(ls "$work/prefix/include") != kolo ]]; then
   echo "FAILED: the include folder holds $(ls "$work/prefix/include")" >&2
   exit 1
 fi
-if grep -rlE '#include "(comm|fusion|runtime|topology|compression)/' "$work/prefix/include"; then
+if grep -rlE '#include "(comm|fusion|runtime|topology|compression|trainer)/' "$work/prefix/include"; then
   echo "FAILED: the headers above name others that are not on the include path" >&2
   exit 1
 fi
