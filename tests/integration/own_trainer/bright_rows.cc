@@ -1,4 +1,5 @@
-// A data set: images of 2 × 2 pixels, bright in the row of their class. The file holds their number.
+// A data set: images of 2 × 2 pixels, bright in the row of their class. The file holds their
+// number.
 
 #include <cstdint>
 #include <fstream>
