@@ -346,9 +346,7 @@ class Simulation {
     for (StepId id = 0; id < count; ++id) {
       const Task task{bucket, id};
       const std::uint32_t missing = runs_[bucket].missing[runs_[bucket].first[place] + id];
-      const StepKind kind = step(task, place).kind;
-      const bool takes = kind == StepKind::kRecv || kind == StepKind::kAwait;
-      if (takes && missing == 1) return task;
+      if (step(task, place).takes() && missing == 1) return task;
       const bool has_met = !present_.contains(meeting(task, place));
       if (meets(task, place) && missing == 0 && !has_met) return task;
     }

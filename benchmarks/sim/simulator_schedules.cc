@@ -185,10 +185,12 @@ void SimulatorSchedules::add(const Schedule& schedule) {
          .peer = step.peer,
          .partner = kNobody,
          .ordinal = step.ordinal,
-         .waits = narrow<std::uint32_t>(step.after.size()) + (takes(step.kind) ? 1U : 0U),
+         .lag = step.lag,
+         .waits = narrow<std::uint32_t>(step.after.size()),
          .entries = narrow<std::uint32_t>(use.entries),
          .bytes = use.bytes,
          .shared_bytes = shared_elements_of(step, schedule.rank) * element_bytes});
+    if (lines.steps.back().takes()) ++lines.steps.back().waits;
     for (StepId earlier : step.after) ++lines.first[earlier + 1];
   }
   for (std::size_t i = 0; i < count; ++i) lines.first[i + 1] += lines.first[i];
@@ -235,9 +237,10 @@ void SimulatorSchedules::pair_up() {
       ++take;
     } else {
       Step& from = lines_[give->lines].steps[give->step];
-      check(from.bytes == lines_[take->lines].steps[take->step].bytes,
+      const Step& to = lines_[take->lines].steps[take->step];
+      check(from.bytes == to.bytes,
             "a message differs in length at its ends; are the nodes alike?");
-      from.partner = take->step;
+      if (to.takes()) from.partner = take->step;
       ++give, ++take, ++pairs;
     }
   }
@@ -255,8 +258,8 @@ bool is_moved(const Schedule& original, const Schedule& copy, const ProcessGrid&
   };
   const auto same = [&](const Step& a, const Step& b) {
     const int peer = a.peer < 0 ? a.peer : moved_rank(grid, symmetry, a.peer, by);
-    return a.kind == b.kind && peer == b.peer && a.ordinal == b.ordinal && a.after == b.after &&
-           a.native == b.native && a.group == b.group && same_use(a, b);
+    return a.kind == b.kind && peer == b.peer && a.ordinal == b.ordinal && a.lag == b.lag &&
+           a.after == b.after && a.native == b.native && a.group == b.group && same_use(a, b);
   };
   return std::equal(original.steps.begin(), original.steps.end(), copy.steps.begin(),
                     copy.steps.end(), same);

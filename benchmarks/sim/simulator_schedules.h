@@ -46,7 +46,7 @@ class SimulatorSchedules {
  public:
   using Compile = std::function<Schedule(int rank)>;
 
-  /// Of a message or flag that nobody takes.
+  /// Of a message or flag that nobody takes in this iteration.
   static constexpr StepId kNobody = ~StepId{0};
 
   struct Step {
@@ -57,6 +57,7 @@ class SimulatorSchedules {
     int peer;        ///< Of a message or flag; as node 0 sees it if there is a symmetry.
     StepId partner;  ///< Of a send or signal: the step that takes it at the peer.
     std::uint32_t ordinal;
+    std::uint32_t lag;
     std::uint32_t waits;    ///< Predecessors; of a recv or await one more, what it takes.
     std::uint32_t entries;  ///< Of payloads, that a codec handles one by one.
     /// That travel or are combined; of a kernel: read plus written. Payloads count with what they
@@ -64,6 +65,9 @@ class SimulatorSchedules {
     std::uint64_t bytes;
     /// Of these, what the kernel reads where another rank has just written it.
     std::uint64_t shared_bytes;
+
+    /// Whether it waits for a message or flag of this iteration.
+    bool takes() const { return kind == StepKind::kRecv || (kind == StepKind::kAwait && lag == 0); }
   };
 
   /// One rank's part.

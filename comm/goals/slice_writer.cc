@@ -77,7 +77,11 @@ class Writer {
     if (!slices_.needs_reply(slice, reader)) return;
     if (reader == builder_.rank()) {
       builder_.signal(slice.holder, in_slot(slice), Access::kWrite);
-    } else if (slice.holder == builder_.rank()) {
+    } else if (slice.holder != builder_.rank()) {
+      return;
+    } else if (slices_.may_read_later(slice)) {
+      builder_.await_previous(reader, in_slot(slice));
+    } else {
       builder_.await(reader, in_slot(slice));
     }
   }

@@ -89,11 +89,13 @@ class Slices {
   bool is_lent_for_copies(const Slice& slice) const {
     return slice.to_readers && bytes_of(slice) >= least_lent_.unmapped;
   }
-  /// Whether `reader` tells the holder that it has read the slice. With two turns a holder hears
-  /// of it in the next iteration, from ranks of which it reads something itself; but that is too
-  /// late for what is lent.
+  /// With two turns a holder need not know before the next iteration that its slot is read. What is
+  /// lent is the caller's as soon as the iteration is over.
+  bool may_read_later(const Slice& slice) const { return turns_ > 1 && !is_lent(slice); }
+  /// Whether `reader` tells the holder that it has read the slice. A reader that may do so later
+  /// need not if the holder reads something of it: then the holder hears that it has come so far.
   bool needs_reply(const Slice& slice, int reader) const {
-    return turns_ == 1 || is_lent(slice) || !told_.contains({reader, slice.holder});
+    return !may_read_later(slice) || !told_.contains({reader, slice.holder});
   }
 
  private:

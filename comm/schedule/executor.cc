@@ -247,16 +247,21 @@ void Executor::seal(Run& run) {
   enqueued_.push_back(run.binding.bucket);
 }
 
+bool Executor::is_raised(const Run& run, const Step& await) const {
+  const std::uint64_t raised =
+      transport_.signalled(await.peer, run.binding.first_flag + await.ordinal);
+  return raised + await.lag > run.binding.flag_base + run.iteration ||
+         run.iteration < run.binding.first_iteration + await.lag;
+}
+
 bool Executor::complete_pending(Run& run) {
   bool moved = false;
   for (std::size_t i = 0; i < run.pending.size();) {
     const StepId id = run.pending[i];
     const Step& step = run.schedule.steps[id];
-    const bool waits =
-        step.kind == StepKind::kAwait
-            ? transport_.signalled(step.peer, run.binding.first_flag + step.ordinal) <=
-                  run.binding.flag_base + run.iteration
-            : run.completions[id].state != Completion::State::kDone;
+    const bool waits = step.kind == StepKind::kAwait
+                           ? !is_raised(run, step)
+                           : run.completions[id].state != Completion::State::kDone;
     if (waits) {
       ++i;
       continue;

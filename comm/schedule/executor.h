@@ -95,6 +95,7 @@ class Executor {
 
   bool advance(Run& run);
   bool complete_pending(Run& run);
+  bool is_raised(const Run& run, const Step& await) const;
   bool enqueue_ready(Run& run);
   void seal(Run& run);
   bool issue_ready(Run& run);

@@ -154,10 +154,21 @@ void ScheduleBuilder::signal(int peer, const Range& range, Access access) {
 }
 
 void ScheduleBuilder::await(int peer, const Range& range) {
-  const std::uint32_t ordinal = awaited_[peer]++;
-  schedule_.flag_count = std::max(schedule_.flag_count, ordinal + 1);
+  const std::uint32_t ordinal = next_awaited(peer);
   if (range.count == 0) return;
   append({.kind = StepKind::kAwait, .peer = peer, .ordinal = ordinal}, {}, {range});
+}
+
+void ScheduleBuilder::await_previous(int peer, const Range& range) {
+  const std::uint32_t ordinal = next_awaited(peer);
+  if (range.count == 0) return;
+  append({.kind = StepKind::kAwait, .peer = peer, .ordinal = ordinal, .lag = 1}, {}, {});
+}
+
+std::uint32_t ScheduleBuilder::next_awaited(int peer) {
+  const std::uint32_t ordinal = awaited_[peer]++;
+  schedule_.flag_count = std::max(schedule_.flag_count, ordinal + 1);
+  return ordinal;
 }
 
 void ScheduleBuilder::reduce(const Range& target, std::vector<Range> sources, bool finishes,

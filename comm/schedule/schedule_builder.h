@@ -39,6 +39,7 @@ struct DeviceMessages {
 ///   signal(p, r, kRead)    p may read r, which I wrote
 ///   signal(p, r, kWrite)   p may write r, which I have read
 ///   await(p, r)            the other end: p wrote r, or p has read it
+///   await_previous(p, r)   the same, of the previous iteration: for staging memory in turns
 ///
 /// Empty ranges yield no step, on both sides of a message alike; a flag keeps its number even so,
 /// because ranks of a node must count equally many.
@@ -123,6 +124,8 @@ class ScheduleBuilder {
   void recv(int peer, const Range& target);
   void signal(int peer, const Range& range, Access access);
   void await(int peer, const Range& range);
+  /// Until this flag comes, the iteration is not over: then the turn of the previous one is free.
+  void await_previous(int peer, const Range& range);
   void reduce(const Range& target, std::vector<Range> sources, bool finishes,
               std::vector<Range> mirrors = {});
   /// Device buckets only: one collective of the device's own library. `finishes` as for a
@@ -159,6 +162,7 @@ class ScheduleBuilder {
   template <typename Visit>
   void for_each_slot(Ring& ring, const Range& range, Visit visit);
   Range next_slot(Ring& ring, std::size_t count);
+  std::uint32_t next_awaited(int peer);
   void append_send(int peer, const Range& source);
   void append_recv(int peer, const Range& target);
 

@@ -46,7 +46,7 @@ enum class StepKind : std::uint8_t {
   kSend,      ///< sources[0] to `peer`, as its message number `ordinal` from this rank.
   kRecv,      ///< Message number `ordinal` from `peer` into `target`.
   kSignal,    ///< Raises flag `ordinal` at `peer`.
-  kAwait,     ///< Waits for flag `ordinal` from `peer`.
+  kAwait,     ///< Waits for flag `ordinal` from `peer`; see `Step::lag`.
   kReduce,    ///< target = sources[0] op sources[1] op ..., in this order.
   kCopy,      ///< target = sources[0], between kBucket, kScratch and kStaging.
   kPack,      ///< target = sources[0] (user or input), cast; or lends these elements.
@@ -100,6 +100,9 @@ struct Step {
   /// order in which this rank launches native steps of this bucket, which is also its flag: equal
   /// on all ranks of the node. For a codec step: see CodecVerb.
   std::uint32_t ordinal = 0;
+  /// kAwait only: waits for the flag as it was raised so many iterations ago; in the first ones,
+  /// for nothing.
+  std::uint32_t lag = 0;
   Range target = {};
   std::vector<Range> sources = {};
   /// kReduce of host buckets: further ranges, in the memory of other ranks of the node,

@@ -62,6 +62,10 @@ Complaint check_order(const Step& step, const Schedule& schedule, const ProcessG
   if ((is_flag(step) || step.kind == StepKind::kNative) && step.ordinal >= schedule.flag_count) {
     return "uses a flag beyond flag_count";
   }
+  if (step.lag > 0 && (step.kind != StepKind::kAwait || step.lag >= schedule.staging_turns)) {
+    return fmt::format("waits for {} iterations ago, with {} turns of staging memory", step.lag,
+                       schedule.staging_turns);
+  }
   return std::nullopt;
 }
 

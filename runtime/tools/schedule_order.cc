@@ -73,6 +73,7 @@ class Ordering {
     });
     each_step([&](const Step& step, StepPlace place, Node node) {
       if (step.kind != StepKind::kRecv && step.kind != StepKind::kAwait) return;
+      if (step.lag > 0) return;
       const StepPlace source =
           sources.at({step.kind == StepKind::kRecv, step.peer, place.rank, step.ordinal});
       before_.add_edge(node_of(source), node);

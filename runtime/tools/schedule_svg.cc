@@ -89,7 +89,7 @@ const Range& shown_range(const Step& step, const Step* send) {
 std::string box_text(const Step& step, const Step* send) {
   const std::string_view kind = to_string(step.kind);
   if (step.kind == StepKind::kSignal || step.kind == StepKind::kAwait) {
-    return fmt::format("{} {}", kind, step.peer);
+    return fmt::format("{}{} {}", step.lag > 0 ? "late " : "", kind, step.peer);
   }
   const Range& range = shown_range(step, send);
   if (range.count == 0) return std::string(kind);

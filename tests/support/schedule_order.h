@@ -24,7 +24,7 @@ inline std::vector<StepPlace> directly_before(const std::vector<Schedule>& sched
     const std::vector<Step>& theirs = schedules[static_cast<std::size_t>(other)].steps;
     for (StepId id = 0; id < theirs.size(); ++id) visit(theirs[id], id);
   };
-  if (step.kind == StepKind::kRecv || step.kind == StepKind::kAwait) {
+  if (step.kind == StepKind::kRecv || (step.kind == StepKind::kAwait && step.lag == 0)) {
     const StepKind source = step.kind == StepKind::kRecv ? StepKind::kSend : StepKind::kSignal;
     visit_steps(step.peer, [&](const Step& theirs, StepId id) {
       if (theirs.kind == source && theirs.peer == rank && theirs.ordinal == step.ordinal) {

@@ -11,42 +11,15 @@
 
 #include "comm/goals/compile_goal.h"
 #include "comm/schedule/executor.h"
+#include "tests/comm/schedule/one_tensor.h"
 #include "tests/support/in_process_transport.h"
 
 namespace kolo {
 namespace {
 
+using test::OneTensor;
+
 constexpr std::size_t kPart = 5000;
-
-/// One tensor of float32 for results and one for contributions. Each pointer is where element 0 of
-/// the bucket would be.
-class OneTensor final : public Packer {
- public:
-  OneTensor(float* data, const float* input) : data_(data), input_(input) {}
-
-  void pack(std::size_t offset, std::size_t count, void* bucket, Stores stores) override {
-    std::copy_n(input_ + offset, count, static_cast<float*>(bucket));
-    packed_ += count;
-    if (stores == Stores::kStreaming) streamed_ += count;
-  }
-  void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores) override {
-    std::copy_n(static_cast<const float*>(bucket), count, data_ + offset);
-  }
-  Piece piece(std::size_t offset, std::size_t count) override {
-    return {.data = reinterpret_cast<std::byte*>(data_ + offset),
-            .input = reinterpret_cast<const std::byte*>(input_ + offset),
-            .count = count};
-  }
-  /// Elements that were copied to slots.
-  std::size_t packed() const { return packed_; }
-  /// Those that went past the cache.
-  std::size_t streamed() const { return streamed_; }
-
- private:
-  float* data_;
-  const float* input_;
-  std::size_t packed_ = 0, streamed_ = 0;
-};
 
 enum class Where { kInArena, kElsewhere, kScaled };
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/support/engine_job.h"
@@ -37,6 +38,30 @@ class PastUses : public testing::TestWithParam<int> {
     return operations;
   }
 
+  /// The last rank comes with another operation; threads of all that wait get the error.
+  void expect_rejected_with_the_last(EngineJob& job,
+                                     std::vector<std::shared_ptr<Operation>> pending) {
+    pending.push_back(submit(job, last(), OperationKind::kAllReduce));
+    std::vector<std::thread> waiting;
+    for (const auto& operation : pending) {
+      waiting.emplace_back([&operation] {
+        EXPECT_THROW(operation->ticket->wait(std::chrono::milliseconds(0)), KoloError);
+      });
+    }
+    job.finish(pending, std::chrono::milliseconds(10));
+    for (std::thread& thread : waiting) thread.join();
+    for (const auto& operation : pending) {
+      EXPECT_THAT(error_of(*operation), testing::HasSubstr(kOther));
+    }
+  }
+
+  /// Of the next use, at a rank that had none pending when a former one was rejected.
+  void expect_late_rejection(EngineJob& job, int rank) {
+    const auto late = submit(job, rank, OperationKind::kBroadcast);
+    job.finish({late});
+    EXPECT_THAT(error_of(*late), testing::HasSubstr(kOther));
+  }
+
   void expect_usable(EngineJob& job, OperationKind kind) {
     const auto operations = submit_all(job, kind);
     job.finish(operations);
@@ -47,33 +72,42 @@ class PastUses : public testing::TestWithParam<int> {
                                         std::vector<float>(64, 1.0F)};
 };
 
-// All but the root and the last rank have the root's elements, and come to the next use.
+// The root does not wait for the last rank before its next use, of which the others have the
+// elements, too: their use after that fails.
 TEST_P(PastUses, DoNotHinderARejection) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     EngineJob job(ProcessGrid::with_node_sizes({GetParam()}), {}, seed);
     job.finish(submit_all(job, OperationKind::kBroadcast));
 
-    std::vector<std::shared_ptr<Operation>> pending{submit(job, 0, OperationKind::kBroadcast)};
+    job.finish({submit(job, 0, OperationKind::kBroadcast)});
+    const auto next = submit(job, 0, OperationKind::kBroadcast);
+    for (int rank = 1; rank < last(); ++rank) {
+      for (int use = 0; use < 2; ++use) job.finish({submit(job, rank, OperationKind::kBroadcast)});
+    }
+    expect_rejected_with_the_last(job, {next});
+    for (int rank = 1; rank < last(); ++rank) expect_late_rejection(job, rank);
+    expect_usable(job, OperationKind::kBroadcast);
+    expect_usable(job, OperationKind::kAllReduce);
+    EXPECT_EQ(job.close(), "");
+  }
+}
+
+// The root does something else meanwhile: its next use fails as that of the others did.
+TEST_P(PastUses, AreFollowedByTheRejectionAtWhoeverWasBusy) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    EngineJob job(ProcessGrid::with_node_sizes({GetParam()}), {}, seed);
+    job.finish(submit_all(job, OperationKind::kBroadcast));
+    job.finish({submit(job, 0, OperationKind::kBroadcast)});
+    std::vector<std::shared_ptr<Operation>> pending;
     for (int rank = 1; rank < last(); ++rank) {
       job.finish({submit(job, rank, OperationKind::kBroadcast)});
       pending.push_back(submit(job, rank, OperationKind::kBroadcast));
     }
-    pending.push_back(submit(job, last(), OperationKind::kAllReduce));
-    std::vector<std::thread> waiting;
-    for (const auto& operation : pending) {
-      waiting.emplace_back([&operation] {
-        EXPECT_THROW(operation->ticket->wait(std::chrono::milliseconds(0)), KoloError);
-      });
-    }
-    job.finish(pending, std::chrono::milliseconds(10));
-    for (std::thread& thread : waiting) thread.join();
-
-    for (const auto& operation : pending) {
-      EXPECT_THAT(error_of(*operation), testing::HasSubstr(kOther));
-    }
+    expect_rejected_with_the_last(job, std::move(pending));
+    expect_late_rejection(job, 0);
     expect_usable(job, OperationKind::kBroadcast);
-    expect_usable(job, OperationKind::kAllReduce);
     EXPECT_EQ(job.close(), "");
   }
 }
