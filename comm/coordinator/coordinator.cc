@@ -173,12 +173,19 @@ void Coordinator::handle(int peer, const Frame& frame) {
       if (!failure_) tell(frame.error, peer);
       break;
     case FrameKind::kJoined:
+      if (frame.least >= static_cast<std::uint64_t>(grid_.world_size())) return fail_stray(peer);
+      [[fallthrough]];
     case FrameKind::kInvite:
     case FrameKind::kDecline:
       flush();  // Decisions go first: invitations that are passed on may follow from them.
       if (!invitations_.receive(peer, frame)) return fail_stray(peer);
       pass_on_invitations();
       break;
+    case FrameKind::kRecall:
+    case FrameKind::kAsk:
+    case FrameKind::kNothing:
+      if (frame.topic != join_topic()) break;  // Whoever asked has since joined, too.
+      [[fallthrough]];
     case FrameKind::kOffer:
     case FrameKind::kTake:
     case FrameKind::kRefuse:

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -126,6 +127,10 @@ class Coordinator {
   static int last_to_join(const Frame& accepted) {
     return static_cast<int>(static_cast<std::uint32_t>(accepted.greatest));
   }
+  /// Ranks that are known to have joined, this one included, until all have.
+  const std::set<int>& joined() const { return invitations_.joined(); }
+  /// That all have joined next.
+  Topic join_topic() const;
   /// What it is invited to: to be taken after the decisions. New topics are not over.
   std::vector<Invitation> take_invitations();
   /// This rank, which has joined, has no part in the topic, which fails on all ranks.

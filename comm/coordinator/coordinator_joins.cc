@@ -14,10 +14,16 @@ Topic Coordinator::join(const Waited& waited) {
   for (const auto& [key, error] : refused_) ++rounds_[key];
   refused_.clear();
   flush();
-  invitations_.join();
+  const int rank = transport_.rank();
+  invitations_.join(rank);
   pass_on_invitations();
-  const auto rank = static_cast<std::uint32_t>(transport_.rank());
-  return vote(kJoinName, invitations_.joined() << 32 | rank, "join", waited);
+  const std::uint64_t known = invitations_.joined().size();
+  return vote(kJoinName, known << 32 | static_cast<std::uint32_t>(rank), "join", waited);
+}
+
+Topic Coordinator::join_topic() const {
+  const auto decided = rounds_.find(join_key_);
+  return {join_key_, decided == rounds_.end() ? 0 : decided->second};
 }
 
 void Coordinator::end_join() {
@@ -43,7 +49,7 @@ void Coordinator::decline(const Topic& topic, Error error) {
 
 /// Before: frames that were made earlier have left.
 void Coordinator::pass_on_invitations() {
-  const bool invites = invitations_.joined() > 0 && !invitations_.has_joined();
+  const bool invites = !invitations_.joined().empty() && !invitations_.has_joined();
   if (invites && !invites_) invite_to_everything();
   invites_ = invites;
   for (const Invitations::Outgoing& outgoing : invitations_.take_outgoing()) {

@@ -31,7 +31,10 @@ enum class FrameKind : std::uint8_t {
   kTake,     ///< Receiver to sender: it has a buffer for that message, which is to come now.
   kRefuse,   ///< Receiver to sender: that message fails with `error` on both.
   kRoom,     ///< Receiver to sender: there is room for more messages that come unasked.
-  kJoined,   ///< Along the tree to all: one rank more has run out of data.
+  kRecall,   ///< Sender to a receiver that has joined: that message must not wait for a receive.
+  kAsk,      ///< Receiver to a rank that has joined: does it still send anything?
+  kNothing,  ///< The answer, behind all its offers: nothing until all have joined.
+  kJoined,   ///< Along the tree to all: rank `least` has run out of data.
   kInvite,   ///< Along the tree to all: ranks that have joined are to take part in `topics`.
   kDecline,  ///< Up: a rank that has joined has no part in the topic, which fails with `error`.
 };
@@ -58,9 +61,9 @@ struct Offer {
 /// not use are empty.
 struct Frame {
   FrameKind kind = FrameKind::kPing;
-  Topic topic = {};  ///< kQuery: the one to describe in full.
-  /// kPropose, kAccept: a value. kQuery, kReport: the query's number. kTake, kRefuse: the
-  /// message's.
+  Topic topic = {};  ///< kQuery: the one to describe in full. kRecall, kAsk, kNothing: the join.
+  /// kPropose, kAccept: a value. kQuery, kReport: the query's number. kTake, kRefuse, kRecall: the
+  /// message's. kJoined: a rank.
   std::uint64_t least = 0;
   /// kPropose, kAccept: a value. kTake, kRefuse, kRoom: bytes that came unasked and have since been
   /// received.

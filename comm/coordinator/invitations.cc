@@ -38,10 +38,10 @@ bool Invitations::note(const Invitation& invitation) {
   return true;
 }
 
-void Invitations::join() {
+void Invitations::join(int rank) {
   has_joined_ = true;
-  ++joined_;
-  pass_on({.kind = FrameKind::kJoined}, kThisRank);
+  joined_.insert(rank);
+  pass_on({.kind = FrameKind::kJoined, .least = static_cast<std::uint64_t>(rank)}, kThisRank);
   // A new use of a name comes after the uses of the bucket that the name has had. Keys of buckets
   // are greater than those of names.
   const auto first_bucket = latest_.lower_bound(kBucketKeyBit);
@@ -50,7 +50,7 @@ void Invitations::join() {
 }
 
 void Invitations::end() {
-  joined_ = 0;
+  joined_.clear();
   has_joined_ = false;
   latest_.clear();
   ending_.clear();
@@ -81,8 +81,8 @@ void Invitations::decline(const Topic& topic, const Error& error) {
 bool Invitations::receive(int peer, const Frame& frame) {
   switch (frame.kind) {
     case FrameKind::kJoined:
-      if (!is_neighbour(peer)) return false;
-      ++joined_;
+      if (!is_neighbour(peer) || !joined_.insert(static_cast<int>(frame.least)).second)
+        return false;
       pass_on(frame, peer);
       return true;
     case FrameKind::kInvite: {

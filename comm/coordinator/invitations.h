@@ -49,12 +49,12 @@ class Invitations {
   explicit Invitations(const CombiningTree& tree) : tree_(tree) {}
 
   /// This rank joins.
-  void join();
+  void join(int rank);
   /// All ranks have joined: everything begins anew. Invitations that have come may be taken yet.
   void end();
 
   /// Ranks that are known to have joined, this one included.
-  std::uint64_t joined() const { return joined_; }
+  const std::set<int>& joined() const { return joined_; }
   bool has_joined() const { return has_joined_; }
 
   /// This rank begins these topics, of which all ranks know. Before: it has not joined, but another
@@ -82,7 +82,7 @@ class Invitations {
   void pass_on(const Frame& frame, int from);
 
   const CombiningTree& tree_;
-  std::uint64_t joined_ = 0;
+  std::set<int> joined_;
   bool has_joined_ = false;
   std::map<std::uint64_t, Invitation> latest_;  // by key, of any rank
   std::set<Topic> ending_;                      // that are declined

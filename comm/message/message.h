@@ -23,6 +23,8 @@ class Message {
 
   virtual void complete() noexcept = 0;
   virtual void fail(const Error& error) noexcept = 0;
+  /// Whether the program waits for it now.
+  virtual bool is_awaited() const = 0;
 
   /// "a receive from rank 1 with tag 5".
   std::string describe() const;

@@ -61,6 +61,22 @@ bool MessageMatching::withdraw(const Message& receive) {
   return true;
 }
 
+std::optional<EarlyOffer> MessageMatching::withdraw_offer(int source, std::uint64_t number) {
+  for (auto line = lines_.begin(); line != lines_.end(); ++line) {
+    auto& offers = line->second.offers;
+    const auto found = std::ranges::find_if(offers, [&](const EarlyOffer& early) {
+      return early.source == source && early.offer.number == number;
+    });
+    if (found == offers.end()) continue;
+    std::optional<EarlyOffer> early(std::move(*found));
+    offers.erase(found);
+    --offers_;
+    forget_if_empty(line);
+    return early;
+  }
+  return std::nullopt;
+}
+
 void MessageMatching::clear() {
   lines_.clear();
   receives_ = offers_ = 0;

@@ -41,6 +41,23 @@ class MessageMatching {
   /// Returns false if it is not posted.
   bool withdraw(const Message& receive);
 
+  /// The offer with this number from `source`, which then is no longer kept, if it is.
+  std::optional<EarlyOffer> withdraw_offer(int source, std::uint64_t number);
+  /// The receives for which `is_wanted` holds, which then are no longer posted.
+  template <typename Predicate>
+  std::vector<std::shared_ptr<Message>> withdraw_receives(Predicate is_wanted) {
+    std::vector<std::shared_ptr<Message>> wanted;
+    for (auto& [tag, line] : lines_) {
+      std::erase_if(line.receives, [&](const std::shared_ptr<Message>& receive) {
+        if (!is_wanted(*receive)) return false;
+        wanted.push_back(receive);
+        return true;
+      });
+    }
+    receives_ -= wanted.size();
+    return wanted;
+  }
+
   bool has_receives() const { return receives_ > 0; }
   bool has_offers() const { return offers_ > 0; }
 

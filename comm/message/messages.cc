@@ -31,17 +31,13 @@ Tag data_tag(BucketId bucket, int source, std::uint64_t number) {
       .ordinal = static_cast<std::uint32_t>(number & std::numeric_limits<std::uint32_t>::max())};
 }
 
-std::string describe_offer(int source, const Offer& offer) {
-  return fmt::format("rank {} sends {} elements of {} with tag {}", source, offer.count,
-                     to_string(offer.dtype), offer.tag);
-}
-
 /// Takes the place of a receive that refuses a message which comes nevertheless.
 class Discarded final : public Message {
  public:
   explicit Discarded(std::size_t bytes) : memory_(bytes) { kind = Kind::kReceive; }
   void complete() noexcept override {}
   void fail(const Error& /*error*/) noexcept override {}
+  bool is_awaited() const override { return false; }
   std::span<std::byte> memory() { return memory_; }
 
  private:
@@ -195,12 +191,18 @@ void Messages::start_receiving(int source, std::uint64_t number, std::span<std::
   transport_.irecv(source, data_tag(bucket_, source, number), data, message.transfer);
 }
 
+std::string Messages::describe(int source, const Offer& offer) {
+  return fmt::format("rank {} sends {} elements of {} with tag {}", source, offer.count,
+                     to_string(offer.dtype), offer.tag);
+}
+
 void Messages::refuse(int source, const Offer& offer, Message& receive) {
   const int rank = transport_.rank();
-  const std::string offered = describe_offer(source, offer);
+  const std::string offered = describe(source, offer);
   const Error error{.code = ErrorCode::kMismatch,
                     .rank = rank,
                     .peer = source,
+                    .group = group_,
                     .verb = "run",
                     .what = offer.dtype != receive.buffer.dtype
                                 ? fmt::format("{} to rank {}, which receives {}", offered, rank,
@@ -232,7 +234,21 @@ void Messages::owe(int peer, std::size_t bytes) {
 // --- Both ---------------------------------------------------------------------------------------
 
 bool Messages::receive(int peer, const Frame& frame) {
-  if (frame.kind == FrameKind::kOffer) return take_offer(peer, frame);
+  switch (frame.kind) {
+    case FrameKind::kOffer:
+      return take_offer(peer, frame);
+    case FrameKind::kRecall:
+      recalled(peer, frame);
+      return true;
+    case FrameKind::kAsk:
+      give(peer, {.kind = FrameKind::kNothing, .topic = frame.topic});
+      return true;
+    case FrameKind::kNothing:
+      peers_[peer].silent = frame.topic;
+      return true;
+    default:
+      break;
+  }
   if (!make_room(peer, frame.greatest)) return false;
   if (frame.kind == FrameKind::kTake) return taken(peer, frame.least);
   if (frame.kind == FrameKind::kRefuse) refused(peer, frame.least, frame.error);
@@ -325,8 +341,9 @@ std::optional<Error> Messages::take_strays() {
   return Error{.code = ErrorCode::kMismatch,
                .rank = rank,
                .peer = first->source,
+               .group = group_,
                .verb = "complete",
-               .what = describe_offer(first->source, first->offer) +
+               .what = describe(first->source, first->offer) +
                        fmt::format(" to rank {}, which has closed without receiving them", rank) +
                        (count > 1 ? fmt::format(" and {} more", count - 1) : "")};
 }

@@ -6,9 +6,11 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "comm/base/error.h"
@@ -35,6 +37,10 @@ namespace kolo {
 /// A message that does not fit its receive fails on both sides and harms nothing else. If the
 /// sender's call was over by then, as for a message that came unasked, the sender logs the error.
 ///
+/// A rank that has joined sends nothing until all have, and receives only what it had asked for
+/// before. A call that the program waits for and that only such ranks can end fails with an error;
+/// what they sent before they joined is received, and other calls may end later.
+///
 /// Threads: the engine's; `network_bytes` any.
 /// Errors:  none but those of the transport and for want of memory, which end the job.
 class Messages final : public MessageFrames {
@@ -43,8 +49,10 @@ class Messages final : public MessageFrames {
   static constexpr std::size_t kMostBehindOffer = std::size_t{256} << 10;
   static constexpr std::size_t kRoom = std::size_t{1} << 20;
 
-  /// `transport` outlives it; `bucket` is the number in the tags of its data messages.
-  Messages(Transport& transport, BucketId bucket) : transport_(transport), bucket_(bucket) {}
+  /// `transport` outlives it; `bucket` is the number in the tags of its data messages, `group` what
+  /// errors name.
+  Messages(Transport& transport, BucketId bucket, std::string group = {})
+      : transport_(transport), bucket_(bucket), group_(std::move(group)) {}
 
   /// Before: the caller keeps it until it is answered, and its peer and buffer are checked.
   void submit(const std::shared_ptr<Message>& message);
@@ -58,6 +66,11 @@ class Messages final : public MessageFrames {
   bool waiting() const {
     return matching_.has_receives() || unanswered_ > 0 || !transfers_.empty();
   }
+  /// For a rank that has not joined, while others have, which vote on `join`: asks those whether
+  /// they will end calls of this rank, and fails the calls that they will not. To be called again
+  /// and again. Before: `joined` is not empty.
+  void end_hopeless(const std::set<int>& joined, const Topic& join);
+
   /// Appends the ranks that calls wait for.
   void append_awaited_peers(std::vector<int>& peers) const;
   /// "a receive from rank 1 with tag 5, ...", or "no message".
@@ -79,6 +92,7 @@ class Messages final : public MessageFrames {
   struct Unanswered {
     std::uint64_t number = 0;
     std::shared_ptr<Message> message;
+    std::optional<Topic> recalled = {};  // the join for which it was
   };
   /// What this rank knows of another one, or of itself.
   struct Peer {
@@ -86,6 +100,8 @@ class Messages final : public MessageFrames {
     std::size_t room = kRoom;       // bytes that may go there unasked
     std::size_t owed = 0;           // bytes that came unasked and are received; it knows of none
     std::deque<Unanswered> unanswered;  // sends on demand, by number
+    std::optional<Topic> asked = {};    // the last join for which it was asked what it sends
+    std::optional<Topic> silent = {};   // and for which it has answered: nothing
   };
   /// A data message in flight.
   struct Transfer {
@@ -94,6 +110,7 @@ class Messages final : public MessageFrames {
     std::optional<Error> refusal = {};  // of a send
   };
 
+  static std::string describe(int source, const Offer& offer);
   void send(const std::shared_ptr<Message>& message);
   Delivery delivery(const Peer& to, const Message& message) const;
   void start_sending(Message& message, std::uint64_t number);
@@ -106,6 +123,10 @@ class Messages final : public MessageFrames {
   bool taken(int peer, std::uint64_t number);
   void refused(int peer, std::uint64_t number, const Error& error);
   bool make_room(int peer, std::uint64_t bytes);
+  void recall(const std::set<int>& joined, const Topic& join);
+  bool is_silent(int peer, const Topic& join);
+  void recalled(int peer, const Frame& frame);
+  Error hopeless(const Message& receive) const;
   void owe(int peer, std::size_t bytes);
   std::shared_ptr<Message> take_unanswered(Peer& peer, std::uint64_t number);
   void give(int peer, const Frame& frame);
@@ -113,6 +134,7 @@ class Messages final : public MessageFrames {
 
   Transport& transport_;
   const BucketId bucket_;
+  const std::string group_;
   MessageMatching matching_;
   std::unordered_map<int, Peer> peers_;
   std::size_t unanswered_ = 0;  // of all peers

@@ -1,5 +1,6 @@
 #include "runtime/engine/engine.h"
 
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -45,7 +46,7 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
       options_(options),
       group_(role.group),
       calibration_(calibration),
-      messages_(transport, limits.buckets - 1),
+      messages_(transport, limits.buckets - 1, role.group),
       coordinator_(transport, grid_, clocks.time_outs, coordinator_options(options, limits, role),
                    user_threads, role.control_switch, &messages_),
       lane_(plane != nullptr ? std::make_optional<DeviceLane>(transport, grid_, *plane)
@@ -152,6 +153,10 @@ bool Engine::agree() {
     executor_.append_awaited_peers(awaited_peers_);
     messages_.append_awaited_peers(awaited_peers_);
     coordinator_.check_peers(awaited_peers_);
+    const std::set<int>& joined = coordinator_.joined();
+    if (!joined.empty() && !joined.contains(transport_.rank())) {
+      messages_.end_hopeless(joined, coordinator_.join_topic());
+    }
   }
   const std::vector<Frame> decisions = coordinator_.take_decisions();
   for (const Frame& decision : decisions) apply(decision);

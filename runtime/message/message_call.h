@@ -12,6 +12,7 @@ class MessageCall final : public Message, public TicketState {
  public:
   void complete() noexcept override { TicketState::complete(); }
   void fail(const Error& error) noexcept override { TicketState::fail(error); }
+  bool is_awaited() const override { return waiters() > 0 || is_watched(); }
   std::string subject() const override { return describe(); }
 };
 

@@ -29,12 +29,16 @@ class CalledMessage final : public Message {
     is_over_ = true;
   }
 
+  bool is_awaited() const override { return awaited; }
+
   bool is_over() const { return is_over_; }
   std::optional<ErrorCode> code() const {
     return error_ ? std::optional(error_->code) : std::nullopt;
   }
   /// Of the error, or an empty text.
   std::string text() const { return error_ ? error_->to_string() : std::string(); }
+
+  bool awaited = true;  ///< Whether a thread waits for it.
 
  private:
   bool is_over_ = false;

@@ -39,7 +39,7 @@ class Party {
   const CombiningTree& tree(int rank) const { return trees_[static_cast<std::size_t>(rank)]; }
 
   void join(int rank) {
-    guest(rank).join();
+    guest(rank).join(rank);
     collect(rank);
   }
   void invite(int rank, const Topic& topic) {
@@ -130,7 +130,7 @@ TEST_P(InvitationShapes, EveryJoinedRankLearnsOfEveryLastRoundInOrder) {
     };
     // Once it hears that somebody has joined, a rank tells what it has begun.
     const auto tell = [&](int rank) {
-      if (party.guest(rank).has_joined() || party.guest(rank).joined() == 0) return;
+      if (party.guest(rank).has_joined() || party.guest(rank).joined().empty()) return;
       for (std::uint64_t key = 0; key < kKeys; ++key) {
         if (begun[{rank, key}] > 0) party.invite(rank, Topic{key, begun[{rank, key}] - 1});
       }
@@ -148,7 +148,7 @@ TEST_P(InvitationShapes, EveryJoinedRankLearnsOfEveryLastRoundInOrder) {
         const std::uint64_t key = random() % kKeys;
         std::uint64_t& round = begun[{rank, key}];
         if (round == kRounds) continue;
-        if (guest.joined() > 0) party.invite(rank, Topic{key, round});
+        if (!guest.joined().empty()) party.invite(rank, Topic{key, round});
         ++round;
       }
       tell(rank);
@@ -175,7 +175,7 @@ TEST_P(InvitationShapes, AllRanksCountWhoHasJoined) {
   }
   party.deliver_all(random);
   for (int rank = 0; rank < party.size(); ++rank) {
-    EXPECT_EQ(party.guest(rank).joined(), static_cast<std::uint64_t>(party.size()));
+    EXPECT_EQ(party.guest(rank).joined().size(), static_cast<std::size_t>(party.size()));
   }
 }
 
@@ -227,7 +227,7 @@ TEST(Invitations, BeginAnewWhenAllHaveJoined) {
   for (int rank = 0; rank < 2; ++rank) party.join(rank);
   party.deliver_all(random);
   for (int rank = 0; rank < 2; ++rank) party.guest(rank).end();
-  EXPECT_EQ(party.guest(0).joined(), 0u);
+  EXPECT_EQ(party.guest(0).joined().size(), 0u);
   party.join(0);
   party.deliver_all(random);
   party.invite(1, Topic{5, 0});

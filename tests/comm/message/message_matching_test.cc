@@ -2,6 +2,7 @@
 
 #include "comm/message/message_matching.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,6 +23,7 @@ class Unheeded final : public Message {
   }
   void complete() noexcept override {}
   void fail(const Error& /*error*/) noexcept override {}
+  bool is_awaited() const override { return false; }
 };
 
 EarlyOffer offer_of(int source, std::uint64_t tag, std::uint64_t number) {
@@ -123,6 +125,32 @@ TEST(MessageMatching, AReceiveThatIsWithdrawnTakesNothing) {
   EXPECT_FALSE(matching.withdraw(*first));
   EXPECT_EQ(matching.take_receive(2, 7), second);
   EXPECT_FALSE(matching.withdraw(*second));
+  EXPECT_FALSE(matching.has_receives());
+}
+
+TEST(MessageMatching, WhatIsWithdrawnIsLeftOutInItsLine) {
+  MessageMatching matching;
+  for (const std::uint64_t number : {1U, 2U, 3U}) matching.keep(offer_of(2, 7, number));
+  matching.keep(offer_of(1, 7, 2));
+  EXPECT_EQ(matching.withdraw_offer(2, 2)->source, 2);
+  EXPECT_FALSE(matching.withdraw_offer(2, 2));
+  EXPECT_FALSE(matching.withdraw_offer(0, 1));
+  const Unheeded receive(2, 7);
+  EXPECT_EQ(matching.take_offer(receive)->offer.number, 1u);
+  EXPECT_EQ(matching.take_offer(receive)->offer.number, 3u);
+  EXPECT_FALSE(matching.take_offer(receive));
+  EXPECT_TRUE(matching.withdraw_offer(1, 2));
+  EXPECT_FALSE(matching.has_offers());
+
+  std::vector<std::shared_ptr<Message>> receives;
+  for (const int source : {0, 1, kAnyRank, 1}) {
+    receives.push_back(std::make_shared<Unheeded>(source, 7));
+    matching.post(receives.back());
+  }
+  EXPECT_THAT(matching.withdraw_receives([](const Message& each) { return each.peer == 1; }),
+              testing::ElementsAre(receives[1], receives[3]));
+  EXPECT_EQ(matching.take_receive(1, 7), receives[2]);
+  EXPECT_EQ(matching.take_receive(0, 7), receives[0]);
   EXPECT_FALSE(matching.has_receives());
 }
 
