@@ -1,20 +1,21 @@
 #include "comm/group/group_founder.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <xxhash.h>
 
 #include "comm/base/byte_codec.h"
 #include "comm/base/check.h"
+#include "comm/base/contains.h"
 #include "comm/base/log.h"
 
 namespace kolo {
 namespace {
 
 enum class FoundingMessage : std::uint8_t {
-  kCome,     ///< Member to the first one: place and settings.
+  kCome,     ///< Member to the first one: its proposal.
   kFounded,  ///< First one to members: all places.
   kRefused,  ///< First one to members: the error.
 };
@@ -35,15 +36,43 @@ GroupPlace read_place(ByteReader& reader) {
   return place;
 }
 
-std::uint64_t hash_of(const std::string& name, const std::vector<int>& ranks) {
-  std::vector<std::byte> bytes;
-  ByteWriter writer(bytes);
-  writer.text(name);
-  for (int rank : ranks) writer.rank(rank);
-  return XXH3_64bits(bytes.data(), bytes.size());
+void write(ByteWriter& writer, const GroupProposal& proposal) {
+  writer.text(proposal.name);
+  writer.number(narrow<std::uint32_t>(proposal.ranks.size()));
+  for (const int rank : proposal.ranks) writer.rank(rank);
+  writer.text(proposal.settings);
+  write(writer, proposal.place);
+  writer.number(proposal.parent);
+  writer.number(static_cast<std::uint8_t>(proposal.obstacle ? 1 : 0));
+  if (proposal.obstacle) write_error(writer, *proposal.obstacle);
 }
 
-int collector(const GroupProposal& proposal) { return *std::ranges::min_element(proposal.ranks); }
+/// Empty if these bytes are none.
+std::optional<GroupProposal> read_proposal(ByteReader& reader) {
+  GroupProposal proposal;
+  proposal.name = reader.text();
+  proposal.ranks.resize(reader.list(sizeof(std::uint32_t)));
+  for (int& rank : proposal.ranks) rank = reader.rank();
+  proposal.settings = reader.text();
+  proposal.place = read_place(reader);
+  proposal.parent = reader.number<ControlSwitch::Number>();
+  const bool has_obstacle = reader.number<std::uint8_t>() != 0;
+  if (has_obstacle) proposal.obstacle = read_error(reader);
+  if (has_obstacle != proposal.obstacle.has_value()) return std::nullopt;
+  return proposal;
+}
+
+std::vector<int> ascending(std::vector<int> ranks) {
+  std::ranges::sort(ranks);
+  return ranks;
+}
+
+/// "rank 1 of the job has", "ranks 1, 2 of the job have".
+std::string those_have(const std::vector<int>& ranks) {
+  const bool is_one = ranks.size() == 1;
+  return fmt::format("rank{} {} of the job {}", is_one ? "" : "s", fmt::join(ranks, ", "),
+                     is_one ? "has" : "have");
+}
 
 }  // namespace
 
@@ -52,40 +81,25 @@ std::string GroupProposal::text() const {
 }
 
 std::uint64_t GroupFounder::propose(GroupProposal proposal, TimePoint now) {
-  std::vector<int> ascending = proposal.ranks;
-  std::ranges::sort(ascending);
-  const std::uint64_t hash = hash_of(proposal.name, ascending);
-  const Key key{hash, uses_[hash]++};
-  const int first = ascending.front();
-  Member self{.place = proposal.place,
-              .order = hash_of(proposal.name, proposal.ranks),
-              .settings = proposal.settings,
-              .obstacle = std::move(proposal.obstacle)};
   const std::uint64_t id = next_id_++;
-  proposed_[key] = {.id = id, .proposal = std::move(proposal), .since = now};
+  proposed_[id] = {.proposal = proposal, .since = now};
+  const int first = *std::ranges::min_element(proposal.ranks);
   if (first == rank_) {
-    come(rank_, key, std::move(self));
+    come(rank_, {.id = id, .proposal = std::move(proposal)});
     return id;
   }
   Outgoing& outgoing = outgoing_.emplace_back(Outgoing{.peer = first, .bytes = {}});
   ByteWriter writer(outgoing.bytes);
   writer.number(static_cast<std::uint8_t>(FoundingMessage::kCome));
-  writer.number(key.first);
-  writer.number(key.second);
-  write(writer, self.place);
-  writer.number(self.order);
-  writer.text(self.settings);
-  writer.number(static_cast<std::uint8_t>(self.obstacle ? 1 : 0));
-  if (self.obstacle) write_error(writer, *self.obstacle);
+  writer.number(id);
+  write(writer, proposal);
   return id;
 }
 
 void GroupFounder::receive(int peer, std::span<const std::byte> bytes) {
   ByteReader reader(bytes);
   const auto kind = static_cast<FoundingMessage>(reader.number<std::uint8_t>());
-  Key key;
-  key.first = reader.number<std::uint64_t>();
-  key.second = reader.number<std::uint64_t>();
+  const auto id = reader.number<std::uint64_t>();
   const auto require = [&](bool good) {
     if (good) return;
     throw KoloError({.code = ErrorCode::kInternal,
@@ -95,60 +109,63 @@ void GroupFounder::receive(int peer, std::span<const std::byte> bytes) {
   };
   switch (kind) {
     case FoundingMessage::kCome: {
-      Member member;
-      member.place = read_place(reader);
-      member.order = reader.number<std::uint64_t>();
-      member.settings = reader.text();
-      const bool has_obstacle = reader.number<std::uint8_t>() != 0;
-      if (has_obstacle) member.obstacle = read_error(reader);
-      require(has_obstacle == member.obstacle.has_value());
-      require(reader.ok() && reader.at_end());
-      return come(peer, key, std::move(member));
+      auto proposal = read_proposal(reader);
+      require(proposal && reader.ok() && reader.at_end());
+      const std::vector<int> ranks = ascending(proposal->ranks);
+      require(!ranks.empty() && ranks.front() == rank_ && contains(ranks, peer) &&
+              std::ranges::adjacent_find(ranks) == ranks.end());
+      return come(peer, {.id = id, .proposal = std::move(*proposal)});
     }
     case FoundingMessage::kFounded: {
       std::vector<GroupPlace> places(reader.list(kPlaceBytes));
       for (GroupPlace& place : places) place = read_place(reader);
-      const auto found = proposed_.find(key);
       require(reader.ok() && reader.at_end());
-      // A late answer to a proposal that has ended otherwise.
-      if (found == proposed_.end()) return;
-      require(places.size() == found->second.proposal.ranks.size());
-      return decide(key, std::move(places));
+      const auto found = proposed_.find(id);
+      require(found == proposed_.end() || places.size() == found->second.proposal.ranks.size());
+      return decide(id, std::move(places));
     }
     case FoundingMessage::kRefused: {
       auto error = read_error(reader);
       require(error && reader.ok() && reader.at_end());
-      return decide(key, std::move(*error));
+      return decide(id, std::move(*error));
     }
   }
   require(false);
 }
 
-void GroupFounder::come(int peer, const Key& key, Member member) {
-  came_[key][peer] = std::move(member);
-  if (proposed_.contains(key)) conclude(key);
+// --- The rank that collects ---------------------------------------------------------------------
+
+void GroupFounder::come(int peer, Coming coming) {
+  const Key key{coming.proposal.name, ascending(coming.proposal.ranks)};
+  Gathering& gathering = gatherings_[key];
+  if (const auto missed = gathering.missed.find(peer); missed != gathering.missed.end()) {
+    answer(peer, coming.id, std::move(missed->second.front()));
+    missed->second.pop_front();
+    if (missed->second.empty()) gathering.missed.erase(missed);
+  } else {
+    gathering.came[peer].push_back(std::move(coming));
+    ++coming_;
+    if (gathering.came.size() == key.second.size()) conclude(gathering);
+  }
+  if (gathering.came.empty() && gathering.missed.empty()) gatherings_.erase(key);
 }
 
-/// Answers all members if all have come. Before: this rank collects, and has proposed the group.
-void GroupFounder::conclude(const Key& key) {
-  const Proposed& proposed = proposed_.at(key);
-  const std::map<int, Member>& came = came_.at(key);
+/// Before: all have come.
+void GroupFounder::conclude(Gathering& gathering) {
+  const GroupProposal& own = gathering.came.at(rank_).front().proposal;
   std::vector<GroupPlace> places;
-  const Member& own = came.at(rank_);
   std::optional<Error> obstacle;
   std::optional<Error> mismatch;
-  for (int rank : proposed.proposal.ranks) {
-    const auto found = came.find(rank);
-    if (found == came.end()) return;
-    const Member& member = found->second;
+  for (const int rank : own.ranks) {
+    const GroupProposal& member = gathering.came.at(rank).front().proposal;
     if (member.obstacle && !obstacle) obstacle = member.obstacle;
-    if (member.order != own.order && !mismatch) {
+    if (member.ranks != own.ranks && !mismatch) {
       mismatch = {.code = ErrorCode::kMismatch,
                   .verb = "found",
                   .what = fmt::format(
                       "the job's rank {} names the members in another order than rank {}, by whose "
                       "list they are {}",
-                      rank, rank_, fmt::join(proposed.proposal.ranks, ", "))};
+                      rank, rank_, fmt::join(own.ranks, ", "))};
     }
     if (member.settings != own.settings && !mismatch) {
       mismatch = {.code = ErrorCode::kMismatch,
@@ -158,68 +175,96 @@ void GroupFounder::conclude(const Key& key) {
     }
     places.push_back(member.place);
   }
-  if (obstacle || mismatch) return refuse(key, std::move(obstacle ? *obstacle : *mismatch));
-  answer(key, proposed, places);
-  came_.erase(key);
-  decide(key, std::move(places));
+  if (obstacle || mismatch) return refuse(gathering, std::move(obstacle ? *obstacle : *mismatch));
+  settle(gathering, std::move(places));
 }
 
-void GroupFounder::answer(const Key& key, const Proposed& proposed,
-                          const std::variant<std::vector<GroupPlace>, Error>& result) {
-  for (int rank : proposed.proposal.ranks) {
-    if (rank == rank_ || !came_.at(key).contains(rank)) continue;
-    Outgoing& outgoing = outgoing_.emplace_back(Outgoing{.peer = rank, .bytes = {}});
-    ByteWriter writer(outgoing.bytes);
-    const auto* places = std::get_if<std::vector<GroupPlace>>(&result);
-    writer.number(static_cast<std::uint8_t>(places != nullptr ? FoundingMessage::kFounded
-                                                              : FoundingMessage::kRefused));
-    writer.number(key.first);
-    writer.number(key.second);
-    if (places != nullptr) {
-      writer.number(narrow<std::uint32_t>(places->size()));
-      for (const GroupPlace& place : *places) write(writer, place);
-    } else {
-      write_error(writer, std::get<Error>(result));
-    }
-  }
-}
-
-void GroupFounder::refuse(const Key& key, Error error) {
-  const Proposed& proposed = proposed_.at(key);
-  error.group = proposed.proposal.text();
+/// Those who are late get the error when they come.
+void GroupFounder::refuse(Gathering& gathering, Error error, const std::vector<int>& late) {
+  const auto own = gathering.came.find(rank_);
+  const auto& first = own != gathering.came.end() ? own->second : gathering.came.begin()->second;
+  error.group = first.front().proposal.text();
   log::report(error);
-  answer(key, proposed, error);
-  came_.erase(key);
-  decide(key, std::move(error));
+  for (const int rank : late) gathering.missed[rank].push_back(error);
+  settle(gathering, std::move(error));
 }
 
-void GroupFounder::decide(const Key& key, std::variant<std::vector<GroupPlace>, Error> result) {
-  const auto found = proposed_.find(key);
-  if (found == proposed_.end()) return;
-  outcomes_.push_back({.id = found->second.id, .result = std::move(result)});
-  proposed_.erase(found);
-}
-
-void GroupFounder::tick(TimePoint now) {
-  std::vector<std::pair<Key, Error>> late;
-  for (auto& [key, proposed] : proposed_) {
-    const GroupProposal& proposal = proposed.proposal;
-    const Duration waited = now - proposed.since;
-    if (waited < patience_.warn_after || collector(proposal) != rank_) continue;
-    std::vector<int> missing;
-    std::ranges::copy_if(proposal.ranks, std::back_inserter(missing),
-                         [&, &key = key](int rank) { return !came_.at(key).contains(rank); });
-    const std::string text =
-        fmt::format("rank{} {} of the job {} not founded it; all members must name the same ranks",
-                    missing.size() == 1 ? "" : "s", fmt::join(missing, ", "),
-                    missing.size() == 1 ? "has" : "have");
-    if (waited >= patience_.fail_after) {
-      late.emplace_back(key, Error{.code = ErrorCode::kStall, .verb = "found", .what = text});
-    } else if (!std::exchange(proposed.warned, true)) {
-      log::warn(fmt::format("group {}: waiting: {}", proposal.text(), text));
-    }
+/// Ends the first proposal of each rank that has come.
+void GroupFounder::settle(Gathering& gathering,
+                          const std::variant<std::vector<GroupPlace>, Error>& result) {
+  for (auto it = gathering.came.begin(); it != gathering.came.end();) {
+    auto& [rank, comings] = *it;
+    answer(rank, comings.front().id, result);
+    comings.pop_front();
+    --coming_;
+    it = comings.empty() ? gathering.came.erase(it) : std::next(it);
   }
-  for (auto& [key, error] : late) refuse(key, std::move(error));
+}
+
+void GroupFounder::answer(int peer, std::uint64_t id,
+                          const std::variant<std::vector<GroupPlace>, Error>& result) {
+  if (peer == rank_) return decide(id, result);
+  Outgoing& outgoing = outgoing_.emplace_back(Outgoing{.peer = peer, .bytes = {}});
+  ByteWriter writer(outgoing.bytes);
+  const auto* places = std::get_if<std::vector<GroupPlace>>(&result);
+  writer.number(static_cast<std::uint8_t>(places != nullptr ? FoundingMessage::kFounded
+                                                            : FoundingMessage::kRefused));
+  writer.number(id);
+  if (places != nullptr) {
+    writer.number(narrow<std::uint32_t>(places->size()));
+    for (const GroupPlace& place : *places) write(writer, place);
+  } else {
+    write_error(writer, std::get<Error>(result));
+  }
+}
+
+/// A proposal may have ended otherwise by now.
+void GroupFounder::decide(std::uint64_t id, std::variant<std::vector<GroupPlace>, Error> result) {
+  if (proposed_.erase(id) > 0) outcomes_.push_back({.id = id, .result = std::move(result)});
+}
+
+void GroupFounder::tick(TimePoint now, const JoinedIn& joined_in) {
+  for (auto& [key, gathering] : gatherings_) {
+    if (!gathering.came.empty()) look(key, gathering, now, joined_in);
+  }
+  std::erase_if(gatherings_, [](const auto& each) {
+    return each.second.came.empty() && each.second.missed.empty();
+  });
+}
+
+void GroupFounder::look(const Key& key, Gathering& gathering, TimePoint now,
+                        const JoinedIn& joined_in) {
+  std::set<ControlSwitch::Number> parents;
+  for (const auto& [rank, comings] : gathering.came) {
+    parents.insert(comings.front().proposal.parent);
+  }
+  std::set<int> joined;
+  for (const ControlSwitch::Number parent : parents) joined.merge(joined_in(parent));
+  const auto own = gathering.came.find(rank_);
+  Proposed* const proposed =
+      own == gathering.came.end() ? nullptr : &proposed_.at(own->second.front().id);
+  const bool is_late = proposed != nullptr && now - proposed->since >= patience_.warn_after;
+  if (joined.empty() && !is_late) return;
+  std::vector<int> absent, late;
+  for (const int rank : key.second) {
+    if (gathering.came.contains(rank)) continue;
+    (joined.contains(rank) ? absent : late).push_back(rank);
+  }
+  if (late.empty()) {
+    return refuse(gathering,
+                  {.code = ErrorCode::kMismatch,
+                   .verb = "join",
+                   .what = fmt::format("{} joined and found{} no group until all have",
+                                       those_have(absent), absent.size() == 1 ? "s" : "")});
+  }
+  if (!is_late) return;
+  const std::string text =
+      those_have(late) + " not founded it; all members must name the same ranks";
+  if (now - proposed->since >= patience_.fail_after) {
+    refuse(gathering, {.code = ErrorCode::kStall, .verb = "found", .what = text}, late);
+  } else if (!std::exchange(proposed->warned, true)) {
+    log::warn(fmt::format("group {}: waiting: {}", proposed->proposal.text(), text));
+  }
 }
 
 }  // namespace kolo

@@ -2,8 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,6 +16,7 @@
 #include "comm/base/clock.h"
 #include "comm/base/error.h"
 #include "comm/group/group_transport.h"
+#include "comm/transport/control_switch.h"
 
 namespace kolo {
 
@@ -22,6 +26,8 @@ struct GroupProposal {
   std::vector<int> ranks;  ///< Of the job, by rank in the group; the least one collects.
   std::string settings;    ///< Must be equal on all members.
   GroupPlace place;        ///< Of this rank.
+  /// The group whose members found it, by its inbox at the rank that collects.
+  ControlSwitch::Number parent = ControlSwitch::kFounders;
   /// Why this rank can have no place: then there is no group.
   std::optional<Error> obstacle = {};
 
@@ -34,13 +40,15 @@ struct GroupProposal {
 ///
 /// Each member sends its place to the member of least rank, which sends all places to each of them
 /// once it has heard of everybody. Only members take part. Groups with the same ranks and name are
-/// told apart by how many there were before, so members found them in the same order; all others
-/// may be founded in any order and at the same time.
+/// founded in the order in which each member proposes them; all others may be founded in any order
+/// and at the same time.
 ///
 /// If a member has an obstacle, or differs in the order of ranks or in settings, all get that error
-/// once all have come. If one does not come, the one that collects warns after `warn_after`, and
-/// after `fail_after` refuses the group to those that came, with an error that names those that did
-/// not.
+/// once all have come. So they do if a member has joined in the group that they found it from, and
+/// so proposes nothing; that the one that collects has done so itself makes no difference. If a
+/// member does not come, the one that collects warns after `warn_after`, and after `fail_after`
+/// refuses the group to those that came and, when they come, to the others, with an error that
+/// names those that did not.
 class GroupFounder {
  public:
   struct Patience {
@@ -56,6 +64,8 @@ class GroupFounder {
     std::uint64_t id = 0;
     std::variant<std::vector<GroupPlace>, Error> result;
   };
+  /// The ranks of the job that have joined in a group, which has this inbox here.
+  using JoinedIn = std::function<std::set<int>(ControlSwitch::Number group)>;
 
   GroupFounder(int rank, Patience patience) : rank_(rank), patience_(patience) {}
 
@@ -66,44 +76,50 @@ class GroupFounder {
   /// Takes the bytes that `peer` sent. Errors: KoloError(kInternal) if they are malformed.
   void receive(int peer, std::span<const std::byte> bytes);
 
-  /// Warns of members that are late, and refuses.
-  void tick(TimePoint now);
+  /// Refuses groups to which a member does not come. Warns of members that are late.
+  void tick(TimePoint now, const JoinedIn& joined_in);
 
-  /// Something is proposed here and not decided.
-  bool is_waiting() const { return !proposed_.empty(); }
+  /// Something is proposed and not decided, here or by ranks for which this one collects: `tick` is
+  /// to be called.
+  bool is_waiting() const { return !proposed_.empty() || coming_ > 0; }
 
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
   std::vector<Outcome> take_outcomes() { return std::exchange(outcomes_, {}); }
 
  private:
-  /// A hash of ranks, in ascending order, and name, and how many such groups there were before.
-  using Key = std::pair<std::uint64_t, std::uint64_t>;
-  struct Member {
-    GroupPlace place;
-    std::uint64_t order = 0;  // a hash of the ranks as this member lists them
-    std::string settings;
-    std::optional<Error> obstacle;
-  };
   struct Proposed {
-    std::uint64_t id = 0;
     GroupProposal proposal;
     TimePoint since = {};
     bool warned = false;
   };
+  /// One proposal, as it comes to the rank that collects.
+  struct Coming {
+    std::uint64_t id = 0;  // of who comes
+    GroupProposal proposal;
+  };
+  /// Name and ranks, in ascending order.
+  using Key = std::pair<std::string, std::vector<int>>;
+  /// Where this rank collects, by rank of the job.
+  struct Gathering {
+    std::map<int, std::deque<Coming>> came;   // none is empty; some rank has none
+    std::map<int, std::deque<Error>> missed;  // what was refused before these came
+  };
 
-  void come(int peer, const Key& key, Member member);
-  void conclude(const Key& key);
-  void answer(const Key& key, const Proposed& proposed,
+  void come(int peer, Coming coming);
+  void conclude(Gathering& gathering);
+  void look(const Key& key, Gathering& gathering, TimePoint now, const JoinedIn& joined_in);
+  void refuse(Gathering& gathering, Error error, const std::vector<int>& late = {});
+  void settle(Gathering& gathering, const std::variant<std::vector<GroupPlace>, Error>& result);
+  void answer(int peer, std::uint64_t id,
               const std::variant<std::vector<GroupPlace>, Error>& result);
-  void refuse(const Key& key, Error error);
-  void decide(const Key& key, std::variant<std::vector<GroupPlace>, Error> result);
+  void decide(std::uint64_t id, std::variant<std::vector<GroupPlace>, Error> result);
 
   const int rank_;
   const Patience patience_;
   std::uint64_t next_id_ = 0;
-  std::map<std::uint64_t, std::uint64_t> uses_;  // by hash
-  std::map<Key, Proposed> proposed_;             // by this rank, undecided
-  std::map<Key, std::map<int, Member>> came_;    // where this rank collects, by rank of the job
+  std::map<std::uint64_t, Proposed> proposed_;  // by this rank, undecided
+  std::map<Key, Gathering> gatherings_;
+  std::size_t coming_ = 0;  // in all of them
   std::vector<Outgoing> outgoing_;
   std::vector<Outcome> outcomes_;
 };

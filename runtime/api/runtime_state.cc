@@ -158,8 +158,8 @@ std::shared_ptr<MemberState> MemberState::found(const std::vector<int>& ranks,
   check(seen[static_cast<std::size_t>(rank_)],
         fmt::format("rank {} founds a group without itself; only members call it", rank_));
   check(group_options.arena_bytes > 0, "a group needs an arena");
-  return std::make_shared<MemberState>(
-      runtime_, runtime_.found(group_options.name, ranks_of_job, group_options.arena_bytes));
+  return std::make_shared<MemberState>(runtime_, runtime_.found(group_options.name, ranks_of_job,
+                                                                group_options.arena_bytes, group_));
 }
 
 int MemberState::join() {
@@ -252,11 +252,13 @@ RuntimeState::~RuntimeState() {
 
 std::shared_ptr<GroupEngine> RuntimeState::found(const std::string& name,
                                                  const std::vector<int>& ranks,
-                                                 std::size_t arena_bytes) {
+                                                 std::size_t arena_bytes,
+                                                 const std::shared_ptr<GroupEngine>& parent) {
   auto founding = std::make_shared<GroupFounding>();
   founding->name = name;
   founding->ranks = ranks;
   founding->arena_bytes = arena_bytes;
+  founding->parent = parent;
   const std::string text =
       GroupProposal{.name = name, .ranks = ranks, .settings = {}, .place = {}}.text();
   bool is_new = true;

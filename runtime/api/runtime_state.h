@@ -130,9 +130,10 @@ class RuntimeState {
   Engine& engine() { return engine_; }
   const std::shared_ptr<Driver>& driver() { return driver_; }
 
-  /// Waits for a group until all its members have come.
+  /// Waits for a group of ranks of `parent`, null for the job, until all its members have come.
   std::shared_ptr<GroupEngine> found(const std::string& name, const std::vector<int>& ranks,
-                                     std::size_t arena_bytes);
+                                     std::size_t arena_bytes,
+                                     const std::shared_ptr<GroupEngine>& parent);
   /// As `Runtime::allocate`.
   std::shared_ptr<std::byte[]> allocate(std::size_t bytes);
   /// As `Runtime::abort`.

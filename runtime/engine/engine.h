@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <variant>
@@ -97,6 +98,8 @@ class Engine {
 
   /// Something was submitted that no poll has seen.
   bool has_submissions() const { return !queue_.empty(); }
+  /// The ranks that are known to have joined, until all have.
+  const std::set<int>& joined() const { return coordinator_.joined(); }
   /// Nothing is submitted, waited for or running: the thread may park without a time limit.
   bool idle() const;
   /// What the engine waits for, for people.

@@ -28,13 +28,19 @@ GroupFounder::Patience patience_of(const Options& options) {
 
 GroupEngine::GroupEngine(const Shared& shared, GroupMembers members, const TransportLimits& limits,
                          std::unique_ptr<ControlInbox> inbox, std::string text)
-    : ranks_(members.ranks),
+    : members_(std::move(members)),
       text_(std::move(text)),
-      grid_(subgrid(shared.grid, ranks_)),
+      grid_(subgrid(shared.grid, members_.ranks)),
       inbox_(std::move(inbox)),
-      transport_(shared.transport, std::move(members), limits, *inbox_),
+      transport_(shared.transport, members_, limits, *inbox_),
       engine_(transport_, grid_, shared.clocks, shared.options, shared.calibration, limits, nullptr,
               shared.team, shared.user_threads, {.group = text_, .pulse = shared.pulse}) {}
+
+ControlSwitch::Number GroupEngine::inbox_at(int rank_of_job) const {
+  const auto member = std::ranges::find(members_.ranks, rank_of_job);
+  ensure(member != members_.ranks.end(), "a group of ranks that are not all in its parent");
+  return members_.places[static_cast<std::size_t>(member - members_.ranks.begin())].inbox;
+}
 
 // --- Engines ------------------------------------------------------------------------------------
 
@@ -119,7 +125,10 @@ bool Engines::found() {
     founders_inbox_.pop_front();
     founder_.receive(frame.peer, frame.bytes);
   }
-  if (founder_.is_waiting()) founder_.tick(shared_.clocks.time_outs.now());
+  if (founder_.is_waiting()) {
+    founder_.tick(shared_.clocks.time_outs.now(),
+                  [this](ControlSwitch::Number group) { return joined_in(group); });
+  }
   for (const GroupFounder::Outgoing& outgoing : founder_.take_outgoing()) {
     ControlSwitch::address(ControlSwitch::kFounders, outgoing.bytes, framed_);
     shared_.transport.send_control(outgoing.peer, framed_);
@@ -131,11 +140,27 @@ bool Engines::found() {
   return moved;
 }
 
+/// Nobody has in a group that has ended here.
+std::set<int> Engines::joined_in(ControlSwitch::Number group) const {
+  if (group == ControlSwitch::kFounders) return job_.joined();
+  const auto found =
+      std::ranges::find(groups_, group, [](const Holding& each) { return each.place.inbox; });
+  std::set<int> ranks;
+  if (found == groups_.end()) return ranks;
+  for (const int rank : found->group->engine().joined()) {
+    ranks.insert(found->group->ranks()[static_cast<std::size_t>(rank)]);
+  }
+  return ranks;
+}
+
 void Engines::propose(const std::shared_ptr<GroupFounding>& founding) {
   GroupProposal proposal{.name = founding->name,
                          .ranks = founding->ranks,
                          .settings = fmt::format("arena_bytes {}", founding->arena_bytes),
                          .place = {}};
+  if (founding->parent) {
+    proposal.parent = founding->parent->inbox_at(*std::ranges::min_element(founding->ranks));
+  }
   Proposed proposed{.founding = founding, .place = {}, .inbox = std::make_unique<ControlInbox>()};
   try {
     proposed.place = take_place(*founding);

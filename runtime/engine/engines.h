@@ -45,11 +45,13 @@ class GroupEngine {
   bool poll() noexcept { return (!engine_.idle() || !inbox_->empty()) && engine_.poll(); }
   const ProcessGrid& grid() const { return grid_; }
   int rank() const { return transport_.rank(); }
-  const std::vector<int>& ranks() const { return ranks_; }
+  const std::vector<int>& ranks() const { return members_.ranks; }
+  /// Of the group's frames, at a member by its rank in the job.
+  ControlSwitch::Number inbox_at(int rank_of_job) const;
   const std::string& text() const { return text_; }
 
  private:
-  const std::vector<int> ranks_;  // of the job, by rank in the group
+  const GroupMembers members_;
   const std::string text_;
   const ProcessGrid grid_;
   const std::unique_ptr<ControlInbox> inbox_;
@@ -61,7 +63,8 @@ class GroupEngine {
 struct GroupFounding {
   std::string name = {};
   std::vector<int> ranks = {};  ///< Of the job, by rank in the group; this rank is one of them.
-  std::size_t arena_bytes = 0;  ///< The same on all members.
+  std::shared_ptr<const GroupEngine> parent = {};  ///< Whose members found it; null: the job.
+  std::size_t arena_bytes = 0;                     ///< The same on all members.
   TicketState ticket = {};
   std::shared_ptr<GroupEngine> group = {};  ///< Once the ticket is done without an error.
 };
@@ -113,10 +116,12 @@ class Engines {
   };
 
   bool has_groups() const {
-    return !groups_.empty() || !submitted_.empty() || !proposed_.empty() || !ended_.empty();
+    return !groups_.empty() || !submitted_.empty() || founder_.is_waiting() || !ended_.empty() ||
+           !founders_inbox_.empty();
   }
   bool poll_groups() noexcept;
   bool found();
+  std::set<int> joined_in(ControlSwitch::Number group) const;
   void propose(const std::shared_ptr<GroupFounding>& founding);
   void decide(GroupFounder::Outcome outcome);
   void give_back(const GroupPlace& place);

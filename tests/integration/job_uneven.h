@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -110,6 +111,7 @@ class RunsOutOfData {
         if (steps(rank) > step) active.push_back(rank);
       }
       run_step(step, active, "step " + std::to_string(round) + "." + std::to_string(step));
+      if (step == 1) expect_refusals(active);
     }
     std::int64_t last[] = {job_.join(), 0};
     last[1] = -last[0];
@@ -138,6 +140,33 @@ class RunsOutOfData {
       const BufferView view = gradients_.view(index);
       check(static_cast<const float*>(view.data), view.count, step, active, "gradient of " + name);
     }
+  }
+
+  /// Neither messages of a rank that has joined come, nor groups with it.
+  void expect_refusals(const std::vector<int>& active) {
+    std::vector<int> all;
+    int joined = -1;
+    for (int rank = 0; rank < job_.world_size(); ++rank) {
+      all.push_back(rank);
+      if (!std::ranges::binary_search(active, rank)) joined = rank;
+    }
+    if (joined < 0) return;
+    std::vector<float> large(100'000);
+    const BufferView view{large.data(), large.size(), DType::kFloat32};
+    expect_refusal([&] { job_.recv(view, joined); });
+    expect_refusal([&] { job_.send(view, joined); });
+    expect_refusal([&] { (void)job_.group(all); });
+  }
+
+  template <typename Call>
+  static void expect_refusal(const Call& call) {
+    try {
+      call();
+    } catch (const KoloError& e) {
+      if (e.error().code == ErrorCode::kMismatch && e.error().verb == "join") return;
+      throw;
+    }
+    throw WrongSum("a rank that has joined takes part in a message or a group");
   }
 
   void fill(float* values, std::size_t count, int step) const {

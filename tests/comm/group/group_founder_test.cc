@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -32,7 +33,9 @@ class Founders {
   }
   void advance(Duration by) {
     now_ += by;
-    for (GroupFounder& founder : founders_) founder.tick(now_);
+    for (GroupFounder& founder : founders_) {
+      founder.tick(now_, [this](ControlSwitch::Number group) { return joined[group]; });
+    }
   }
   /// Delivers everything, each step from a pair that the generator picks.
   void deliver(std::mt19937_64& generator) {
@@ -54,6 +57,9 @@ class Founders {
       founders_[index(channel->first.second)].receive(channel->first.first, bytes);
     }
   }
+
+  /// Who has joined in a group with this number, on all ranks the same.
+  std::map<ControlSwitch::Number, std::set<int>> joined;
 
   bool is_decided(int rank, std::uint64_t id) const { return results_[index(rank)].contains(id); }
   const std::vector<GroupPlace>& places(int rank, std::uint64_t id) const {
@@ -221,6 +227,79 @@ TEST(GroupFounder, NamesThoseThatDoNotComeAndCanBeAskedAgain) {
   EXPECT_EQ(founders.error(0, first).code, ErrorCode::kStall);
   EXPECT_THAT(founders.error(0, first).to_string(), HasSubstr("rank 3 of the job has not"));
   EXPECT_EQ(founders.error(0, first).to_string(), founders.error(2, second).to_string());
+}
+
+TEST(GroupFounder, GivesTheErrorToThoseThatComeLateAndThenForgetsIt) {
+  std::mt19937_64 generator(8);
+  Founders founders(3, {.warn_after = seconds(1), .fail_after = seconds(9)});
+  const std::vector<int> ranks{0, 1, 2};
+  std::map<int, std::uint64_t> ids;
+  for (const int rank : {0, 2}) ids[rank] = founders.propose(rank, proposal_of(rank, ranks));
+  founders.deliver(generator);
+  founders.advance(seconds(9));
+  founders.deliver(generator);
+  ids[1] = founders.propose(1, proposal_of(1, ranks));
+  founders.deliver(generator);
+  for (const int rank : ranks) {
+    EXPECT_EQ(founders.error(rank, ids[rank]).to_string(), founders.error(0, ids[0]).to_string());
+  }
+  for (const int rank : ranks) ids[rank] = founders.propose(rank, proposal_of(rank, ranks));
+  founders.deliver(generator);
+  for (const int rank : ranks) EXPECT_EQ(founders.places(rank, ids[rank]).size(), 3u);
+  EXPECT_FALSE(founders.is_waiting());
+}
+
+// Whichever member it is, and however often the others ask.
+TEST(GroupFounder, WaitsForNobodyWhoHasJoined) {
+  const std::vector<int> ranks{2, 0, 1};
+  for (const int joined : ranks) {
+    std::mt19937_64 generator(9);
+    Founders founders(3);
+    for (int times = 0; times < 3; ++times) {
+      std::map<int, std::uint64_t> ids;
+      founders.joined[0] = {joined};
+      for (const int rank : ranks) {
+        if (rank != joined) ids[rank] = founders.propose(rank, proposal_of(rank, ranks));
+        founders.deliver(generator);
+        founders.advance(seconds(0));
+      }
+      founders.deliver(generator);
+      for (const auto& [rank, id] : ids) {
+        EXPECT_EQ(founders.error(rank, id).code, ErrorCode::kMismatch);
+        EXPECT_EQ(founders.error(rank, id).to_string(),
+                  "group 'g' [2, 0, 1]: join: rank " + std::to_string(joined) +
+                      " of the job has joined and founds no group until all have");
+      }
+      EXPECT_FALSE(founders.is_waiting());
+      founders.joined.clear();
+      for (const int rank : ranks) ids[rank] = founders.propose(rank, proposal_of(rank, ranks));
+      founders.deliver(generator);
+      for (const int rank : ranks) EXPECT_EQ(founders.places(rank, ids[rank]).size(), 3u);
+    }
+  }
+}
+
+// One that has come has not joined, whatever is heard of it.
+TEST(GroupFounder, AsksWhoHasJoinedInTheGroupThatAnotherIsFoundedFrom) {
+  std::mt19937_64 generator(10);
+  Founders founders(3);
+  const std::vector<int> ranks{0, 1, 2};
+  const auto of_group = [&](int rank, ControlSwitch::Number parent) {
+    GroupProposal proposal = proposal_of(rank, ranks);
+    proposal.parent = parent;
+    return proposal;
+  };
+  founders.joined = {{0, {2}}, {7, {0}}};
+  const auto waits = founders.propose(2, of_group(2, 5));
+  founders.propose(1, of_group(1, 5));
+  founders.deliver(generator);
+  founders.advance(seconds(0));
+  founders.deliver(generator);
+  EXPECT_FALSE(founders.is_decided(2, waits));
+  founders.joined[5] = {0, 2};
+  founders.advance(seconds(0));
+  founders.deliver(generator);
+  EXPECT_THAT(founders.error(2, waits).to_string(), HasSubstr("rank 0 of the job has joined"));
 }
 
 TEST(GroupFounder, RefusesMalformedBytes) {

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,73 @@ TEST(RuntimeJoin, WhatNeedsDataOfARankThatHasJoinedIsAnErrorOnAllOthers) {
               Each(AllOf(HasSubstr("mismatch"),
                          HasSubstr("join of 'all': rank 2 has joined and takes no part in "
                                    "'all': all_gather float32 [1] each"))));
+}
+
+TEST(RuntimeJoin, MessagesAndGroupsWithARankThatHasJoinedAreErrorsAndHarmNothingElse) {
+  constexpr int kRanks = 3, kJoined = 2;
+  Texts groups(kRanks - 1), splits(kRanks - 1);
+  RuntimeJob(kRanks, test_options()).run([&](Runtime& runtime) {
+    std::vector<float> small(10, 1), large(100'000, 2), got(100'000);
+    const int rank = runtime.rank();
+    const auto refused = [](const std::function<void()>& call, const std::string& why) {
+      const std::string error = error_of(call);
+      require(error.find("mismatch: ") == 0 && error.find(why) != std::string::npos, error);
+    };
+    if (rank == kJoined) {
+      runtime.send(view(small), 0, 1);
+    } else {
+      if (rank == 0) {
+        require(runtime.recv(view(got), kJoined, 1).count == 10, "a message was lost");
+      }
+      refused([&] { runtime.recv(view(got), kJoined, 1); },
+              "rank 2 has joined and sends nothing until rank " + std::to_string(rank) +
+                  " joins, too: a receive from rank 2 with tag 1");
+      refused([&] { runtime.send(view(large), kJoined, 2); },
+              "rank 2 has joined and receives nothing until rank " + std::to_string(rank) +
+                  " joins, too: rank " + std::to_string(rank) +
+                  " sends 100000 elements of float32 with tag 2");
+      groups.set(rank, error_of([&] { runtime.group({0, 1, 2}, {.name = "all"}); }));
+      splits.set(rank, error_of([&] { runtime.split(0, 0); }));
+      Group pair = runtime.group({0, 1}, {.arena_bytes = std::size_t{1} << 20});
+      pair.all_reduce("x", view(large));
+      require(large[0] == 4, "a wrong sum");
+      Ticket sent = pair.send_async(view(large), 1 - rank);
+      require(pair.recv(view(got), kAnyRank).source == 1 - rank, "a wrong source");
+      sent.wait();
+      if (rank == 0) {
+        runtime.send(view(small), 1, 3);
+      } else {
+        require(runtime.recv(view(got), kAnyRank, 3).source == 0, "a wrong source");
+        runtime.send(view(small), kJoined, 4);
+      }
+    }
+    runtime.join();
+    if (rank == kJoined) {
+      require(runtime.recv(view(got), kAnyRank, 4).source == 1, "a message was lost");
+    }
+    runtime.group({0, 1, 2}, {.name = "all", .arena_bytes = std::size_t{1} << 20}).barrier();
+    all_reduce_works(runtime, "x", 50);
+  });
+  EXPECT_THAT(groups.all(),
+              Each("mismatch: group 'all' [0, 1, 2]: join: rank 2 of the job has joined and founds "
+                   "no group until all have"));
+  EXPECT_THAT(splits.all(), Each(HasSubstr("rank 2 has joined and takes no part in 'split'")));
+}
+
+TEST(RuntimeJoin, AReceiveFromAnyRankFailsOnceAllOthersHaveJoined) {
+  RuntimeJob(3, test_options()).run([](Runtime& runtime) {
+    std::vector<float> data(1);
+    if (runtime.rank() == 0) {
+      require(runtime.recv(view(data), kAnyRank).source == 1, "a wrong source");
+      const std::string error = error_of([&] { runtime.recv(view(data), kAnyRank); });
+      require(error.find("all other ranks have joined and send nothing until rank 0 joins, too") !=
+                  std::string::npos,
+              error);
+    } else if (runtime.rank() == 1) {
+      runtime.send(view(data), 0);
+    }
+    runtime.join();
+  });
 }
 
 // The rank that has joined goes on waiting with the next call, and may call nothing else.
