@@ -84,6 +84,7 @@ class GroupTransport final : public Transport {
   std::uint64_t counter(int owner, std::uint32_t counter) const override;
   void set_counter(std::uint32_t counter, std::uint64_t value) override;
   void ring(int peer) override { job_.ring(at(members_.ranks, peer)); }
+  void post_error(const Error& error) override { job_.post_error(error); }
 
   bool poll() override { return false; }
   bool arm() override { return job_.arm(); }

@@ -65,6 +65,7 @@ class RoutedTransport final : public Transport {
 
   bool poll() override;
   void ring(int peer) override { local_->ring(peer); }
+  void post_error(const Error& error) override { local_->post_error(error); }
   bool arm() override;
   void disarm() override;
   bool arm_idle() override;

@@ -7,13 +7,15 @@
 
 #include "comm/transport/byte_ring.h"
 #include "comm/transport/doorbell.h"
+#include "comm/transport/error_cell.h"
 #include "comm/transport/transport.h"
 
 namespace kolo {
 
 /// What the memory of one rank holds and where. Every rank of a node computes the same offsets.
 ///
-///   doorbell | flags [writer]{slots, reads} | counters | rings [writer]{control, data} | data part
+///   doorbell | error | flags [writer]{slots, reads} | counters | rings [writer]{control, data} |
+///   data part
 ///                                                                              ^ page
 /// The parts before the data part are committed when the rank starts; `writer` is a local rank.
 class ShmLayout {
@@ -23,6 +25,7 @@ class ShmLayout {
 
   ShmLayout(const TransportLimits& limits, std::size_t local_size);
 
+  std::size_t error_offset() const { return error_; }
   std::size_t flags_offset() const { return flags_; }
   std::size_t counters_offset() const { return counters_; }
   std::size_t control_ring_offset(std::size_t writer) const {
@@ -39,6 +42,7 @@ class ShmLayout {
   static constexpr std::size_t kRingPairBytes =
       ByteRing::footprint(kControlRingBytes) + ByteRing::footprint(kDataRingBytes);
 
+  std::size_t error_ = 0;
   std::size_t flags_ = 0;
   std::size_t counters_ = 0;
   std::size_t rings_ = 0;
@@ -57,6 +61,8 @@ class ShmSegment {
       : memory_(memory), layout_(&layout), flags_per_peer_(flags_per_peer) {}
 
   Doorbell& doorbell() const { return at<Doorbell>(0)[0]; }
+  /// With which the rank gave up.
+  ErrorCell& error() const { return at<ErrorCell>(layout_->error_offset())[0]; }
   std::atomic<std::uint64_t>& flag(std::size_t writer, std::uint32_t slot) const {
     return flags(writer)[slot];
   }

@@ -231,12 +231,26 @@ bool ShmTransport::poll() {
   quiet_polls_ = 0;
   if (news != static_cast<std::uint32_t>(Doorbell::News::kSignal)) {
     for (const auto& peer : peers_) move_messages(*peer);
+    if (news == static_cast<std::uint32_t>(Doorbell::News::kUrgent)) read_errors();
   }
   return true;
 }
 
 void ShmTransport::ring(int peer) {
   peer_of(peer).ring(peer == rank_ ? Doorbell::News::kUrgent : Doorbell::News::kSignal);
+}
+
+void ShmTransport::post_error(const Error& error) {
+  own_segment().error().write(error);
+  for (const auto& peer : peers_) peer->ring(Doorbell::News::kUrgent);
+}
+
+/// Of peers whose driving thread is stuck.
+void ShmTransport::read_errors() {
+  for (const auto& peer : peers_) {
+    if (peer->rank == rank_ || failure_) continue;
+    if (auto error = peer->segment.error().read()) fail(std::move(*error));
+  }
 }
 
 bool ShmTransport::arm() { return own_segment().doorbell().park(Doorbell::Rest::kParked); }
@@ -414,13 +428,12 @@ void ShmTransport::read_socket(Peer& peer) {
   ::epoll_ctl(waiter_.get(), EPOLL_CTL_DEL, peer.socket.get(), nullptr);
   peer.socket.reset();
   if (peer.said_goodbye) return;
-  fail(Error{.code = ErrorCode::kPeerLost,
-             .rank = rank_,
-             .peer = peer.rank,
-             .verb = {},
-             .bucket = {},
-             .what = "rank " + std::to_string(peer.rank) +
-                     " is gone: its process ended, or stopped after an error of its own"});
+  read_errors();
+  fail({.code = ErrorCode::kPeerLost,
+        .rank = rank_,
+        .peer = peer.rank,
+        .what = "rank " + std::to_string(peer.rank) +
+                " is gone: its process ended, or stopped after an error of its own"});
 }
 
 void ShmTransport::watch(int fd, std::size_t index) {

@@ -22,7 +22,7 @@ namespace kolo {
 /// the sockets of its peers. A parked rank costs nothing: doorbell and sockets make `wake_fds`
 /// readable. In `sleep` only the doorbell wakes it, so the sockets are checked after each limit.
 /// However a process ends, the system closes its socket; a peer whose socket closes without a
-/// goodbye is reported as lost.
+/// goodbye is reported as lost, unless it has posted an error, which then is the failure.
 ///
 /// Construction is collective over the node. Errors: those of `meet_node_peers` and `Arena`.
 /// Peers outside the node: UsageError.
@@ -56,6 +56,7 @@ class ShmTransport final : public Transport {
 
   bool poll() override;
   void ring(int peer) override;
+  void post_error(const Error& error) override;
   bool arm() override;
   void disarm() override;
   bool arm_idle() override;
@@ -82,6 +83,7 @@ class ShmTransport final : public Transport {
   void tell_strays();
   bool check_sockets();
   void read_socket(Peer& peer);
+  void read_errors();
   void watch(int fd, std::size_t index);
   void fail(Error error);
 

@@ -123,7 +123,7 @@ class NetworkTransport : public MessageTransport {
 /// peers of the same node ("mapped" peers, which always include this rank itself).
 ///
 /// Threads: one at a time, the one that drives the engine, calls everything, except `ring(rank())`,
-///          `memory` and `commit`, which any thread of the process may call.
+///          `memory`, `commit` and `post_error`, which any thread of the process may call.
 class Transport : public MessageTransport {
  public:
   virtual bool is_mapped(int peer) const = 0;
@@ -161,6 +161,11 @@ class Transport : public MessageTransport {
 
   /// Wakes a mapped peer if it sleeps and waits for something, or this rank itself if it sleeps.
   virtual void ring(int peer) = 0;
+
+  /// For a rank whose driving thread is stuck in a call: mapped peers fail with this error, which
+  /// is theirs, too, when they poll next or find this rank gone. The first one counts. Before: the
+  /// transport is not shut down.
+  virtual void post_error(const Error& error) = 0;
 
   // --- Sleep ----------------------------------------------------------------------------------
 

@@ -95,9 +95,9 @@ struct Options {
   /// does not return from a call logs that after this time, or half of `peer_timeout` if that is
   /// shorter. 0: neither.
   std::chrono::milliseconds stall_warn{60'000};
-  /// A tensor that ranks have waited for in vain for this long is an error on all ranks; a call
-  /// that keeps the engine for this long one of the other threads of its rank. 0: nine tenths of
-  /// `operation_timeout`, so that the error comes before the waits time out.
+  /// A tensor that ranks have waited for in vain for this long is an error on all ranks; so is a
+  /// call that keeps the engine for this long, unless its rank is alone on its node. 0: nine tenths
+  /// of `operation_timeout`, so that the error comes before the waits time out.
   std::chrono::milliseconds stall_abort{0};
   /// Time limit of every wait while all peers are alive; 0: no limit.
   std::chrono::milliseconds operation_timeout{600'000};

@@ -302,8 +302,8 @@ std::unique_ptr<Watchdog> RuntimeState::make_watchdog() {
                        }});
 }
 
-/// Fails the waits of all threads but the one that is stuck. Should it come back, its engine ends
-/// the job with the same error.
+/// Fails the waits of all threads but the one that is stuck, and the peers of this node, which tell
+/// the others. Should it come back, its engine ends the job with the same error.
 void RuntimeState::give_up(const StallJudge::Verdict& verdict) {
   Error error{
       .code = ErrorCode::kStall,
@@ -314,6 +314,7 @@ void RuntimeState::give_up(const StallJudge::Verdict& verdict) {
                           "nobody; stall_abort sets this limit",
                           rank(), std::chrono::duration<double>(verdict.stuck_for).count())};
   log::report(error);
+  connection_.transport->post_error(error);
   engine_.abort(error);
   driver_->give_up(error);
 }

@@ -3,6 +3,7 @@
 // The tests of the suite about the end of a rank. Included by the others.
 
 #include <algorithm>
+#include <thread>
 
 #include "tests/conformance/transport_conformance.h"
 
@@ -81,6 +82,41 @@ TEST_P(TransportConformance, AMessageThatIsTakenWhileItComesIsNoStray) {
   EXPECT_EQ(received, sent);
   for (const auto& rank : job_.ranks) rank->shutdown(true);
   EXPECT_FALSE(rank(last).failure()) << rank(last).failure()->to_string();
+}
+
+// The rank itself does not poll any more: another thread says why.
+TEST_P(TransportConformance, AnErrorThatARankPostsIsTheFailureOfItsNode) {
+  connect_all();
+  const Error error{.code = ErrorCode::kStall, .rank = 0, .peer = 0, .what = "stuck"};
+  std::thread other([&] {
+    rank(0).post_error(error);
+    rank(0).post_error({.what = "another"});
+  });
+  run_phase([](int) {},
+            [&](int self) {
+              return self == 0 || !rank(self).is_mapped(0) || rank(self).failure().has_value();
+            });
+  other.join();
+  EXPECT_FALSE(rank(0).failure());
+  for (int self = 1; self < world_size(); ++self) {
+    const auto failure = rank(self).failure();
+    ASSERT_EQ(failure.has_value(), rank(self).is_mapped(0));
+    if (failure) {
+      EXPECT_EQ(failure->to_string(), error.to_string());
+    }
+  }
+}
+
+// Peers that did not hear of it in time find it later.
+TEST_P(TransportConformance, APostedErrorOutlivesItsRank) {
+  connect_all();
+  rank(0).post_error({.code = ErrorCode::kStall, .rank = 0, .peer = 0, .what = "stuck"});
+  rank(0).shutdown(false);
+  run_phase([](int) {}, [&](int self) { return self == 0 || rank(self).failure().has_value(); });
+  for (int self = 1; self < world_size(); ++self) {
+    EXPECT_EQ(rank(self).failure()->code,
+              rank(self).is_mapped(0) ? ErrorCode::kStall : ErrorCode::kPeerLost);
+  }
 }
 
 TEST_P(TransportConformance, ARankThatStopsAfterAnErrorIsReportedByAllOthers) {

@@ -7,6 +7,7 @@ import unittest
 
 import job
 
+LOST = 69
 STALL = 75
 STUCK = "the engine has not returned from '"
 MOVES = "the engine moves again after "
@@ -30,6 +31,22 @@ class StuckCall(unittest.TestCase):
             self.assertNotIn(STUCK, "".join(rank.errors() for rank in ranks[1:]), said)
             return statuses, [rank.lines[-1] for rank in ranks], said
 
+    def fails_on_peers(self, nodes, call, **settings):
+        """Holds rank 0 until all others have ended. Returns their statuses and what they said."""
+        with job.started(["straggle", call], nodes, stall_warn=500, spin=0, **settings) as ranks:
+            for rank in ranks:
+                rank.read_until("in the middle")
+            job.wait_until(ranks[0].is_asleep, "rank 0 sleeps")
+            ranks[0].signal(signal.SIGUSR1)
+            job.wait_until(lambda: STUCK in ranks[0].errors(), STUCK)
+            ranks[-1].process.stdin.write("go on\n")
+            ranks[-1].process.stdin.flush()
+            statuses = [rank.finish() for rank in ranks[1:]]
+            lines = [rank.lines[-1] for rank in ranks[1:]]
+            ranks[0].signal(signal.SIGUSR2)
+            ranks[0].finish()
+            return statuses, lines, "".join(f"{rank.lines}\n{rank.errors()}" for rank in ranks)
+
     def goes_on(self, nodes, call):
         with self.subTest(nodes=nodes, call=call):
             statuses, lines, said = self.check(nodes, call, STUCK)
@@ -50,6 +67,27 @@ class StuckCall(unittest.TestCase):
         self.assertEqual(statuses, [STALL] * 2, said)
         for line in lines:
             self.assertIn(f"error {STALL} about rank 0: {error}", line, said)
+
+    def check_peers_of_a_stuck_rank(self, nodes):
+        with self.subTest(nodes=nodes):
+            statuses, lines, said = self.fails_on_peers(nodes, "all_reduce", stall_abort=1000)
+            self.assertEqual(statuses, [STALL] * (sum(nodes) - 1), said)
+            for line in lines:
+                self.assertIn(f"error {STALL} about rank 0: rank 0 has not returned from a call for ", line, said)
+
+    def test_is_the_same_error_on_peers_while_it_lasts(self):
+        self.check_peers_of_a_stuck_rank([2])
+        self.check_peers_of_a_stuck_rank([3])
+
+    @job.needs_ucx
+    def test_is_the_same_error_on_other_nodes_if_the_rank_is_not_alone_on_its_own(self):
+        self.check_peers_of_a_stuck_rank([2, 2])
+
+    @job.needs_ucx
+    def test_alone_on_its_node_the_rank_is_lost(self):
+        statuses, lines, said = self.fails_on_peers([1, 1], "all_reduce", stall_abort=1000, peer_timeout=3000)
+        self.assertEqual(statuses, [LOST], said)
+        self.assertIn(f"error {LOST} about rank 0: rank 0 has been silent for ", lines[0], said)
 
 
 if __name__ == "__main__":

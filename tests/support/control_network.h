@@ -91,6 +91,7 @@ class ControlNetwork {
       at(network_.counters_, rank_)[counter] = value;
     }
     void ring(int peer) override { network_.ring(peer); }
+    void post_error(const Error&) override { refuse(); }
     bool is_mapped(int peer) const override { return network_.grid_.same_node(rank_, peer); }
     bool poll() override { return false; }
     std::optional<Error> failure() const override { return std::nullopt; }

@@ -12,6 +12,7 @@
 #include "comm/base/log.h"
 #include "comm/base/mutex.h"
 #include "comm/transport/doorbell.h"
+#include "comm/transport/error_cell.h"
 #include "comm/transport/message_matcher.h"
 
 namespace kolo {
@@ -64,6 +65,7 @@ struct InProcessHub::Station {
 
   bool taken = false;
   std::atomic<Presence> presence{Presence::kThere};
+  ErrorCell error;
   Doorbell bell;
   FileDescriptor bell_fd;
   AlignedMemory arena;
@@ -212,8 +214,16 @@ class InProcessTransport final : public Transport {
       control_.push_back(std::move(frame));
     }
     control_arrived_.clear();
+    note_errors();
     note_lost_peers();
     return true;
+  }
+
+  void post_error(const Error& error) override {
+    mine().error.write(error);
+    for (int peer : grid_.ranks_of_node(grid_.node(rank_))) {
+      station_of(peer).ring(Doorbell::News::kUrgent);
+    }
   }
 
   void ring(int peer) override {
@@ -313,6 +323,13 @@ class InProcessTransport final : public Transport {
     if (stray == nullptr || failure_) return;
     fail(stray_message(rank_, unpack(stray->tag), stray->bytes.size()));
     log::error(failure_->to_string());
+  }
+
+  void note_errors() {
+    for (int peer : grid_.ranks_of_node(grid_.node(rank_))) {
+      if (peer == rank_ || failure_) continue;
+      if (auto error = station_of(peer).error.read()) fail(std::move(*error));
+    }
   }
 
   void note_lost_peers() {

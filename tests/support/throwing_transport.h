@@ -108,6 +108,7 @@ class ThrowingTransport final : public Transport {
   std::vector<int> wake_fds() const override { return transport_->wake_fds(); }
   TrafficCounters traffic(int peer) const override { return transport_->traffic(peer); }
   void ring(int peer) override { transport_->ring(peer); }
+  void post_error(const Error& error) override { transport_->post_error(error); }
 
   void expect_messages_in(std::span<std::byte> memory) override {
     hook_.pass("expect_messages_in");

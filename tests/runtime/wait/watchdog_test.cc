@@ -120,6 +120,7 @@ class WatchedRank {
                       .rank = transport_.rank(),
                       .verb = std::string(to_string(verdict.verb)),
                       .what = "given up"};
+    transport_.post_error(error);
     engine_.abort(error);
     driver_.give_up(error);
   }
@@ -235,6 +236,26 @@ TEST(Watchdog, GivesUpSoThatOnlyTheStuckThreadWaits) {
         errors[2] = rank.all_reduce("third");
       });
   EXPECT_THAT(errors, testing::Each(HasSubstr("rank 1: run: given up")));
+}
+
+// While the call has not returned, and whether they sleep or poll.
+TEST(Watchdog, TellsPeersOfTheNodeWhyTheRankIsMute) {
+  CallGate gate("signal");
+  WatchdogLines lines;
+  std::string error, later;
+  run_beside_a_stuck_rank(
+      gate, lines, milliseconds(400),
+      [&](WatchedRank& rank) {
+        gate.shut();
+        rank.all_reduce("second");
+      },
+      [&](WatchedRank& rank) {
+        error = rank.all_reduce("second");
+        later = rank.all_reduce("third");
+        gate.open();
+      });
+  EXPECT_EQ(error, "rank 1: run: given up");
+  EXPECT_EQ(later, error);
 }
 
 TEST(Watchdog, WarnsBeforePeersTakeTheRankForLost) {

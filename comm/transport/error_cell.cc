@@ -1,0 +1,48 @@
+#include "comm/transport/error_cell.h"
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/base/byte_codec.h"
+
+namespace kolo {
+namespace {
+
+std::vector<std::byte> error_bytes(const Error& error) {
+  std::vector<std::byte> bytes;
+  ByteWriter writer(bytes);
+  write_error(writer, error);
+  return bytes;
+}
+
+}  // namespace
+
+void ErrorCell::write(const Error& error) {
+  State expected = State::kEmpty;
+  if (!state_.compare_exchange_strong(expected, State::kBeingWritten)) return;
+  std::vector<std::byte> bytes = error_bytes(error);
+  if (bytes.size() > kMostBytes) {
+    Error shorter = error;
+    for (std::string* text : {&shorter.what, &shorter.bucket, &shorter.group, &shorter.verb}) {
+      const std::size_t excess = bytes.size() - std::min(bytes.size(), kMostBytes);
+      text->resize(text->size() - std::min(text->size(), excess));
+      bytes = error_bytes(shorter);
+    }
+  }
+  std::ranges::copy(bytes, bytes_.begin());
+  size_ = narrow<std::uint32_t>(bytes.size());
+  state_.store(State::kWritten, std::memory_order_release);
+}
+
+std::optional<Error> ErrorCell::read() const {
+  const std::size_t size = is_written() ? size_ : 0;
+  if (size > kMostBytes) return std::nullopt;
+  ByteReader reader{std::span(bytes_).first(size)};
+  std::optional<Error> error = read_error(reader);
+  if (!error || !reader.ok() || !reader.at_end()) return std::nullopt;
+  return error;
+}
+
+}  // namespace kolo
