@@ -69,8 +69,12 @@ class DeviceConformance : public testing::TestWithParam<DeviceCase> {
 
   /// Errors: std::runtime_error after half a minute, so that no test hangs.
   void wait_for(const Event& event) {
+    until([&] { return event.done(); });
+  }
+  template <typename Condition>
+  void until(Condition holds) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (!event.done()) {
+    while (!holds()) {
       under_test_->advance();
       if (std::chrono::steady_clock::now() > deadline) {
         throw std::runtime_error("an event was not reached");

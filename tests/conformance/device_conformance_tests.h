@@ -2,10 +2,13 @@
 
 // The tests of the suite. Include once per binary, and link allocations.cc.
 
+#include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "comm/base/error.h"
 #include "comm/base/half.h"
+#include "comm/device/pinned_mirror.h"
 #include "tests/conformance/device_conformance.h"
 #include "tests/support/allocations.h"
 
@@ -293,6 +296,94 @@ TEST_P(DeviceConformance, ASteadyStepAllocatesNothing) {
   EXPECT_EQ(after.allocations, before.allocations);
   EXPECT_EQ(after.streams, before.streams);
   EXPECT_EQ(after.events, before.events);
+}
+
+// --- Mirrors of device memory --------------------------------------------------------------------
+
+/// Two buffers of a device and a mirror with room for both, each of which has `kMirrored` bytes.
+constexpr std::size_t kMirrored = 1000 * sizeof(std::int32_t);
+
+inline PinnedMirror::Copy mirrored(const DeviceMemory& memory, std::size_t offset) {
+  return {.offset = offset, .device = memory.data(), .bytes = memory.bytes()};
+}
+
+TEST_P(DeviceConformance, AMirrorBringsContentsDownAndResultsUp) {
+  CopyLane lane(device());
+  PinnedMirror mirror(lane, 2 * kMirrored);
+  const DeviceMemory result = upload(numbers(1000, -1));
+  const auto callers = device().make_stream();
+  const auto written = device().make_event();
+  for (int use = 0; use < 3; ++use) {
+    const DeviceMemory late = upload(numbers(1000, use));
+    const DeviceMemory input = upload(numbers(1000, -9999));
+    hold(*callers);
+    callers->copy(view(input), view(late));
+    device().record(under_test_->as_callers(*callers), *written);
+    const PinnedMirror::Copy down[] = {mirrored(input, 0)}, up[] = {mirrored(result, kMirrored)};
+    mirror.begin(down, up, written.get());
+    for (int i = 0; i < 10; ++i) {
+      under_test_->advance();
+      EXPECT_FALSE(mirror.is_full()) << "before the caller has written it";
+      EXPECT_FALSE(mirror.drain());
+    }
+    release();
+    until([&] { return mirror.is_full(); });
+    const auto* const from = reinterpret_cast<const std::int32_t*>(mirror.data());
+    const auto expected = numbers(1000, use);
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), from));
+    std::memcpy(mirror.data() + kMirrored, from, kMirrored);
+    until([&] { return mirror.drain(); });
+    EXPECT_TRUE(mirror.is_idle());
+    EXPECT_EQ(download<std::int32_t>(result), expected);
+  }
+}
+
+TEST_P(DeviceConformance, AMirrorDrainsNoMoreThanItIsTold) {
+  CopyLane lane(device());
+  PinnedMirror mirror(lane, 2 * kMirrored);
+  const auto before = numbers(1000, -1);
+  const DeviceMemory first = upload(before), second = upload(before);
+  const PinnedMirror::Copy up[] = {mirrored(first, 0), mirrored(second, kMirrored)};
+  const auto sent = numbers(2000);
+  mirror.begin({}, up, nullptr);
+  ASSERT_TRUE(mirror.is_full());
+  std::memcpy(mirror.data(), sent.data(), 2 * kMirrored);
+  until([&] { return mirror.drain_first(300 * sizeof(std::int32_t)); });
+  auto expected = before;
+  std::copy_n(sent.begin(), 300, expected.begin());
+  EXPECT_EQ(download<std::int32_t>(first), expected);
+  EXPECT_EQ(download<std::int32_t>(second), before);
+}
+
+TEST_P(DeviceConformance, AMirrorOfNothingWaitsForItsCallerAllTheSame) {
+  CopyLane lane(device());
+  PinnedMirror mirror(lane, 0);
+  const auto callers = device().make_stream();
+  const auto written = device().make_event();
+  hold(*callers);
+  device().record(under_test_->as_callers(*callers), *written);
+  mirror.begin({}, {}, written.get());
+  EXPECT_FALSE(mirror.drain());
+  release();
+  until([&] { return mirror.drain(); });
+}
+
+TEST_P(DeviceConformance, AMirrorMayGoWhileItIsFilled) {
+  CopyLane lane(device());
+  const DeviceMemory source = upload(numbers(1000));
+  const auto callers = device().make_stream();
+  const auto written = device().make_event(), end = device().make_event();
+  {
+    PinnedMirror mirror(lane, kMirrored);
+    lane.down();
+    hold(*callers);
+    device().record(under_test_->as_callers(*callers), *written);
+    const PinnedMirror::Copy down[] = {mirrored(source, 0)};
+    mirror.begin(down, {}, written.get());
+  }
+  release();
+  lane.down().record(*end);
+  wait_for(*end);
 }
 
 }  // namespace kolo::test

@@ -1,0 +1,82 @@
+#include "comm/device/pinned_mirror.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "comm/base/check.h"
+#include "comm/base/log.h"
+
+namespace kolo {
+namespace {
+
+BufferView on_device(const PinnedMirror::Copy& copy) {
+  return {.data = copy.device,
+          .count = copy.bytes,
+          .dtype = DType::kUInt8,
+          .memory = MemoryKind::kDevice};
+}
+
+}  // namespace
+
+PinnedMirror::PinnedMirror(CopyLane& lane, std::size_t bytes)
+    : lane_(lane),
+      memory_(lane.device().allocate(bytes, MemoryKind::kPinned)),
+      copied_(lane.device().make_event()) {
+  lane_.down();
+  lane_.up();
+}
+
+PinnedMirror::~PinnedMirror() {
+  if (!is_copying()) return;
+  try {
+    lane_.keep(std::move(memory_), std::move(copied_));
+  } catch (const std::exception& e) {
+    log::error(std::string("a copy of a device outlives its memory: ") + e.what());
+  }
+}
+
+BufferView PinnedMirror::here(const Copy& copy) const {
+  return {.data = memory_.data() + copy.offset,
+          .count = copy.bytes,
+          .dtype = DType::kUInt8,
+          .memory = MemoryKind::kPinned};
+}
+
+void PinnedMirror::begin(std::span<const Copy> down, std::span<const Copy> up, const Event* ready) {
+  ensure(state_ == State::kIdle, "a mirror is in use already");
+  up_.assign(up.begin(), up.end());
+  state_ = State::kFull;
+  if (down.empty() && ready == nullptr) return;
+  Stream& stream = lane_.down();
+  if (ready != nullptr) stream.wait(*ready);
+  for (const Copy& copy : down) stream.copy(here(copy), on_device(copy));
+  stream.record(*copied_);
+  state_ = State::kFilling;
+}
+
+bool PinnedMirror::is_full() {
+  if (state_ == State::kFilling && is_copied()) state_ = State::kFull;
+  return state_ == State::kFull;
+}
+
+bool PinnedMirror::drain() { return drain_first(std::numeric_limits<std::size_t>::max()); }
+
+bool PinnedMirror::drain_first(std::size_t bytes) {
+  if (is_full()) {
+    Stream& stream = lane_.up();
+    bool any = false;
+    for (Copy copy : up_) {
+      if (copy.offset >= bytes) continue;
+      copy.bytes = std::min(copy.bytes, bytes - copy.offset);
+      stream.copy(on_device(copy), here(copy));
+      any = true;
+    }
+    if (any) stream.record(*copied_);
+    state_ = any ? State::kDraining : State::kIdle;
+  }
+  if (state_ == State::kDraining && is_copied()) state_ = State::kIdle;
+  return state_ == State::kIdle;
+}
+
+}  // namespace kolo
