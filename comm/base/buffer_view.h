@@ -46,10 +46,11 @@ struct TensorBuffers {
   std::span<const std::size_t> counts = {};
 };
 
-/// Tensors in host memory, of one element type.
+/// Tensors of one element type, in memory of one kind.
 struct Tensors {
   DType dtype = DType::kFloat32;
   std::span<const TensorBuffers> each = {};
+  MemoryKind memory = MemoryKind::kHost;
 };
 
 }  // namespace kolo

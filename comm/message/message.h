@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "comm/base/buffer_view.h"
 #include "comm/base/error.h"
+#include "comm/device/stream.h"
 #include "comm/message/received.h"
 #include "comm/transport/transport.h"
 
@@ -33,6 +35,8 @@ class Message {
   int peer = kAnyRank;
   std::uint64_t tag = 0;
   BufferView buffer = {};
+  /// Device memory: behind what the caller's stream does to the buffer; null when that is done.
+  std::shared_ptr<const Event> ready = {};
   Received received = {};    ///< Of a receive that is complete.
   Completion transfer = {};  ///< Of its data message.
 };

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/device/pinned_mirror.h"
 #include "comm/device/stream.h"
 #include "comm/schedule/bucket_layout.h"
 #include "comm/schedule/codec.h"
@@ -35,10 +36,13 @@ struct Binding {
   /// buckets out of place, whose contributions may all the same be where results go.
   bool packs_contributions = false;
   // For host buckets; may differ by rank:
-  Stores unpack_stores = Stores::kCached;            ///< Of results, to tensors.
-  Stores lend_stores = Stores::kCached;              ///< Of contributions, to slots (see Loan).
-  std::shared_ptr<Packer> packer = {};               ///< For host buckets not in place.
-  std::shared_ptr<Codec> codec = {};                 ///< For host buckets with codec steps.
+  Stores unpack_stores = Stores::kCached;  ///< Of results, to tensors.
+  Stores lend_stores = Stores::kCached;    ///< Of contributions, to slots (see Loan).
+  std::shared_ptr<Packer> packer = {};     ///< For host buckets not in place.
+  std::shared_ptr<Codec> codec = {};       ///< For host buckets with codec steps.
+  /// Host buckets whose tensors are in device memory: where the packer finds them. An iteration
+  /// runs once the mirror is full, and ends when it is drained.
+  std::shared_ptr<PinnedMirror> mirror = {};
   std::shared_ptr<StreamPacker> stream_packer = {};  ///< For staged device buckets.
   /// Device buckets: recorded before each iteration, nothing of which starts before them. Null
   /// where there is nothing to wait for.

@@ -16,12 +16,6 @@ static_assert(kMaxBuckets < BucketId{1} << kTagBucketBits);
 /// Bytes that the kernels of one bucket write in one poll, for each thread.
 constexpr std::size_t kKernelBytesPerPoll = std::size_t{1} << 20;
 
-bool has_messages(const Schedule& schedule) {
-  return std::ranges::any_of(schedule.steps, [](const Step& step) {
-    return step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
-  });
-}
-
 bool leaves_node(const Step& step, const Transport& transport) {
   return step.kind == StepKind::kSend && !transport.is_mapped(step.peer);
 }
@@ -181,7 +175,7 @@ bool Executor::poll() {
     if (run->sender) turns_.pass(*run->sender);
   }
   moved |= std::erase_if(active_, [this](Run* run) {
-             if (!run->progress.is_complete()) return false;
+             if (!finish(*run)) return false;
              run->running = false;
              ++run->iteration;
              finished_.push_back(run->binding.bucket);
@@ -202,11 +196,21 @@ std::span<const BucketId> Executor::take_enqueued() {
   return taken_enqueued_;
 }
 
-std::optional<Error> Executor::device_failure() const {
-  return lane_ != nullptr ? lane_->failure() : std::nullopt;
+bool Executor::device_busy() const {
+  if (lane_ != nullptr && lane_->busy()) return true;
+  return std::ranges::any_of(active_, [](const Run* run) {
+    return run->binding.mirror != nullptr && run->binding.mirror->is_copying();
+  });
+}
+
+/// Whether all steps are complete and their results where they belong.
+bool Executor::finish(Run& run) {
+  if (!run.progress.is_complete()) return false;
+  return run.binding.mirror == nullptr || run.binding.mirror->drain();
 }
 
 bool Executor::advance(Run& run) {
+  if (run.binding.mirror != nullptr && !run.binding.mirror->is_full()) return false;
   bool moved = false;
   std::size_t bytes = 0;
   // Messages and flags of peers may have arrived already: one call then does all of a small bucket.
@@ -406,6 +410,8 @@ std::string Executor::describe_wait() const {
                         run.schedule.steps[*run.waiting_native].ordinal);
   } else if (run.device && run.progress.is_enqueued() && run.pending.empty()) {
     text += " the device;";
+  } else if (run.binding.mirror != nullptr && run.binding.mirror->is_copying()) {
+    text += " copies of the device;";
   }
   for (StepId id : run.pending) {
     const Step& step = run.schedule.steps[id];

@@ -73,9 +73,11 @@ class Executor {
   std::span<const BucketId> take_enqueued();
 
   /// Whether work on the device must be polled for.
-  bool device_busy() const { return lane_ != nullptr && lane_->busy(); }
+  bool device_busy() const;
   /// A failure of the device, if there was one.
-  std::optional<Error> device_failure() const;
+  std::optional<Error> device_failure() const {
+    return lane_ != nullptr ? lane_->failure() : std::nullopt;
+  }
 
   bool busy() const { return !active_.empty(); }
 
@@ -94,6 +96,7 @@ class Executor {
   struct Run;
 
   bool advance(Run& run);
+  static bool finish(Run& run);
   bool complete_pending(Run& run);
   bool is_raised(const Run& run, const Step& await) const;
   bool enqueue_ready(Run& run);

@@ -83,7 +83,8 @@ bool HostRun::runs(const Schedule& schedule, const Step& step) {
 
 void HostRun::begin(std::uint64_t iteration) {
   turn_offset_ = binding_.staging_offset + iteration % schedule_.staging_turns * turn_bytes_;
-  is_open_ = transport_.is_open_to_peers();
+  // Whether a peer could read memory of a device library is that library's secret.
+  is_open_ = binding_.mirror == nullptr && transport_.is_open_to_peers();
 }
 
 std::byte* HostRun::address(const Range& range) const {

@@ -32,6 +32,12 @@ std::size_t message_bytes(const Schedule& schedule, const Range& source) {
   return bytes;
 }
 
+bool has_messages(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.steps, [](const Step& step) {
+    return step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
+  });
+}
+
 ArenaNeeds arena_needs(const Schedule& schedule) {
   const auto aligned_bytes = [&](std::size_t count) {
     const std::size_t bytes = count * size_of(schedule.layout.dtype);

@@ -76,6 +76,9 @@ struct ArenaNeeds {
 };
 ArenaNeeds arena_needs(const Schedule& schedule);
 
+/// Whether the schedule sends or receives any.
+bool has_messages(const Schedule& schedule);
+
 /// Bytes and messages that `schedule` sends, payloads as large as planned.
 struct ScheduleTraffic {
   std::size_t messages = 0;

@@ -95,13 +95,13 @@ void Group::all_reduce(std::string_view name, BufferView buffer, const Reduction
 }
 
 Ticket Group::all_reduce_async(std::string_view name, const void* input, BufferView result,
-                               const Reduction& reduction) {
-  return state_->submit(state_->calls().all_reduce(name, input, result, reduction));
+                               const Reduction& reduction, NativeStream stream) {
+  return state_->submit(state_->calls().all_reduce(name, input, result, reduction), stream);
 }
 
 void Group::all_reduce(std::string_view name, const void* input, BufferView result,
-                       const Reduction& reduction) {
-  state_->run(state_->calls().all_reduce(name, input, result, reduction));
+                       const Reduction& reduction, NativeStream stream) {
+  state_->run(state_->calls().all_reduce(name, input, result, reduction), stream);
 }
 
 Ticket Group::broadcast_async(std::string_view name, BufferView buffer, int root,
@@ -114,137 +114,150 @@ void Group::broadcast(std::string_view name, BufferView buffer, int root, Native
 }
 
 Ticket Group::reduce_async(std::string_view name, const void* input, BufferView result, int root,
-                           const Reduction& reduction) {
-  return state_->submit(state_->calls().reduce(name, input, result, root, reduction));
+                           const Reduction& reduction, NativeStream stream) {
+  return state_->submit(state_->calls().reduce(name, input, result, root, reduction), stream);
 }
 
 void Group::reduce(std::string_view name, const void* input, BufferView result, int root,
-                   const Reduction& reduction) {
-  state_->run(state_->calls().reduce(name, input, result, root, reduction));
+                   const Reduction& reduction, NativeStream stream) {
+  state_->run(state_->calls().reduce(name, input, result, root, reduction), stream);
 }
 
 Ticket Group::reduce_scatter_async(std::string_view name, const void* input, BufferView result,
-                                   const Reduction& reduction, PartCounts counts) {
-  return state_->submit(state_->calls().reduce_scatter(name, input, result, reduction, counts));
+                                   const Reduction& reduction, PartCounts counts,
+                                   NativeStream stream) {
+  return state_->submit(state_->calls().reduce_scatter(name, input, result, reduction, counts),
+                        stream);
 }
 
 void Group::reduce_scatter(std::string_view name, const void* input, BufferView result,
-                           const Reduction& reduction, PartCounts counts) {
-  state_->run(state_->calls().reduce_scatter(name, input, result, reduction, counts));
+                           const Reduction& reduction, PartCounts counts, NativeStream stream) {
+  state_->run(state_->calls().reduce_scatter(name, input, result, reduction, counts), stream);
 }
 
 Ticket Group::all_gather_async(std::string_view name, const void* input, BufferView result,
-                               PartCounts counts) {
-  return state_->submit(state_->calls().all_gather(name, input, result, counts));
+                               PartCounts counts, NativeStream stream) {
+  return state_->submit(state_->calls().all_gather(name, input, result, counts), stream);
 }
 
 void Group::all_gather(std::string_view name, const void* input, BufferView result,
-                       PartCounts counts) {
-  state_->run(state_->calls().all_gather(name, input, result, counts));
+                       PartCounts counts, NativeStream stream) {
+  state_->run(state_->calls().all_gather(name, input, result, counts), stream);
 }
 
 Ticket Group::gather_async(std::string_view name, BufferView input, void* result, int root,
-                           PartCounts counts) {
-  return state_->submit(state_->calls().gather(name, input, result, root, counts));
+                           PartCounts counts, NativeStream stream) {
+  return state_->submit(state_->calls().gather(name, input, result, root, counts), stream);
 }
 
 void Group::gather(std::string_view name, BufferView input, void* result, int root,
-                   PartCounts counts) {
-  state_->run(state_->calls().gather(name, input, result, root, counts));
+                   PartCounts counts, NativeStream stream) {
+  state_->run(state_->calls().gather(name, input, result, root, counts), stream);
 }
 
 Ticket Group::scatter_async(std::string_view name, const void* input, BufferView result, int root,
-                            PartCounts counts) {
-  return state_->submit(state_->calls().scatter(name, input, result, root, counts));
+                            PartCounts counts, NativeStream stream) {
+  return state_->submit(state_->calls().scatter(name, input, result, root, counts), stream);
 }
 
 void Group::scatter(std::string_view name, const void* input, BufferView result, int root,
-                    PartCounts counts) {
-  state_->run(state_->calls().scatter(name, input, result, root, counts));
+                    PartCounts counts, NativeStream stream) {
+  state_->run(state_->calls().scatter(name, input, result, root, counts), stream);
 }
 
 Ticket Group::all_to_all_async(std::string_view name, const void* input, BufferView result,
-                               PartCounts counts) {
-  return state_->submit(state_->calls().all_to_all(name, input, result, counts));
+                               PartCounts counts, NativeStream stream) {
+  return state_->submit(state_->calls().all_to_all(name, input, result, counts), stream);
 }
 
 void Group::all_to_all(std::string_view name, const void* input, BufferView result,
-                       PartCounts counts) {
-  state_->run(state_->calls().all_to_all(name, input, result, counts));
+                       PartCounts counts, NativeStream stream) {
+  state_->run(state_->calls().all_to_all(name, input, result, counts), stream);
 }
 
 // --- Grouped ------------------------------------------------------------------------------------
 
 Ticket Group::all_reduce_async(std::string_view name, const Tensors& tensors,
-                               const Reduction& reduction) {
+                               const Reduction& reduction, NativeStream stream) {
   return state_->submit(
-      state_->calls().grouped(OperationKind::kAllReduce, name, tensors, 0, reduction));
+      state_->calls().grouped(OperationKind::kAllReduce, name, tensors, 0, reduction), stream);
 }
 
-void Group::all_reduce(std::string_view name, const Tensors& tensors, const Reduction& reduction) {
-  state_->run(state_->calls().grouped(OperationKind::kAllReduce, name, tensors, 0, reduction));
+void Group::all_reduce(std::string_view name, const Tensors& tensors, const Reduction& reduction,
+                       NativeStream stream) {
+  state_->run(state_->calls().grouped(OperationKind::kAllReduce, name, tensors, 0, reduction),
+              stream);
 }
 
-Ticket Group::broadcast_async(std::string_view name, const Tensors& tensors, int root) {
-  return state_->submit(state_->calls().grouped(OperationKind::kBroadcast, name, tensors, root));
+Ticket Group::broadcast_async(std::string_view name, const Tensors& tensors, int root,
+                              NativeStream stream) {
+  return state_->submit(state_->calls().grouped(OperationKind::kBroadcast, name, tensors, root),
+                        stream);
 }
 
-void Group::broadcast(std::string_view name, const Tensors& tensors, int root) {
-  state_->run(state_->calls().grouped(OperationKind::kBroadcast, name, tensors, root));
+void Group::broadcast(std::string_view name, const Tensors& tensors, int root,
+                      NativeStream stream) {
+  state_->run(state_->calls().grouped(OperationKind::kBroadcast, name, tensors, root), stream);
 }
 
 Ticket Group::reduce_async(std::string_view name, const Tensors& tensors, int root,
-                           const Reduction& reduction) {
+                           const Reduction& reduction, NativeStream stream) {
   return state_->submit(
-      state_->calls().grouped(OperationKind::kReduce, name, tensors, root, reduction));
+      state_->calls().grouped(OperationKind::kReduce, name, tensors, root, reduction), stream);
 }
 
 void Group::reduce(std::string_view name, const Tensors& tensors, int root,
-                   const Reduction& reduction) {
-  state_->run(state_->calls().grouped(OperationKind::kReduce, name, tensors, root, reduction));
+                   const Reduction& reduction, NativeStream stream) {
+  state_->run(state_->calls().grouped(OperationKind::kReduce, name, tensors, root, reduction),
+              stream);
 }
 
 Ticket Group::reduce_scatter_async(std::string_view name, const Tensors& tensors,
-                                   const Reduction& reduction) {
+                                   const Reduction& reduction, NativeStream stream) {
   return state_->submit(
-      state_->calls().grouped(OperationKind::kReduceScatter, name, tensors, 0, reduction));
+      state_->calls().grouped(OperationKind::kReduceScatter, name, tensors, 0, reduction), stream);
 }
 
 void Group::reduce_scatter(std::string_view name, const Tensors& tensors,
-                           const Reduction& reduction) {
-  state_->run(state_->calls().grouped(OperationKind::kReduceScatter, name, tensors, 0, reduction));
+                           const Reduction& reduction, NativeStream stream) {
+  state_->run(state_->calls().grouped(OperationKind::kReduceScatter, name, tensors, 0, reduction),
+              stream);
 }
 
-Ticket Group::all_gather_async(std::string_view name, const Tensors& tensors) {
-  return state_->submit(state_->calls().grouped(OperationKind::kAllGather, name, tensors));
+Ticket Group::all_gather_async(std::string_view name, const Tensors& tensors, NativeStream stream) {
+  return state_->submit(state_->calls().grouped(OperationKind::kAllGather, name, tensors), stream);
 }
 
-void Group::all_gather(std::string_view name, const Tensors& tensors) {
-  state_->run(state_->calls().grouped(OperationKind::kAllGather, name, tensors));
+void Group::all_gather(std::string_view name, const Tensors& tensors, NativeStream stream) {
+  state_->run(state_->calls().grouped(OperationKind::kAllGather, name, tensors), stream);
 }
 
-Ticket Group::gather_async(std::string_view name, const Tensors& tensors, int root) {
-  return state_->submit(state_->calls().grouped(OperationKind::kGather, name, tensors, root));
+Ticket Group::gather_async(std::string_view name, const Tensors& tensors, int root,
+                           NativeStream stream) {
+  return state_->submit(state_->calls().grouped(OperationKind::kGather, name, tensors, root),
+                        stream);
 }
 
-void Group::gather(std::string_view name, const Tensors& tensors, int root) {
-  state_->run(state_->calls().grouped(OperationKind::kGather, name, tensors, root));
+void Group::gather(std::string_view name, const Tensors& tensors, int root, NativeStream stream) {
+  state_->run(state_->calls().grouped(OperationKind::kGather, name, tensors, root), stream);
 }
 
-Ticket Group::scatter_async(std::string_view name, const Tensors& tensors, int root) {
-  return state_->submit(state_->calls().grouped(OperationKind::kScatter, name, tensors, root));
+Ticket Group::scatter_async(std::string_view name, const Tensors& tensors, int root,
+                            NativeStream stream) {
+  return state_->submit(state_->calls().grouped(OperationKind::kScatter, name, tensors, root),
+                        stream);
 }
 
-void Group::scatter(std::string_view name, const Tensors& tensors, int root) {
-  state_->run(state_->calls().grouped(OperationKind::kScatter, name, tensors, root));
+void Group::scatter(std::string_view name, const Tensors& tensors, int root, NativeStream stream) {
+  state_->run(state_->calls().grouped(OperationKind::kScatter, name, tensors, root), stream);
 }
 
-Ticket Group::all_to_all_async(std::string_view name, const Tensors& tensors) {
-  return state_->submit(state_->calls().grouped(OperationKind::kAllToAll, name, tensors));
+Ticket Group::all_to_all_async(std::string_view name, const Tensors& tensors, NativeStream stream) {
+  return state_->submit(state_->calls().grouped(OperationKind::kAllToAll, name, tensors), stream);
 }
 
-void Group::all_to_all(std::string_view name, const Tensors& tensors) {
-  state_->run(state_->calls().grouped(OperationKind::kAllToAll, name, tensors));
+void Group::all_to_all(std::string_view name, const Tensors& tensors, NativeStream stream) {
+  state_->run(state_->calls().grouped(OperationKind::kAllToAll, name, tensors), stream);
 }
 
 // --- Rows, messages, barrier ---------------------------------------------------------------------
@@ -268,20 +281,21 @@ RowTicket Group::sparse_all_reduce_async(std::string_view name, const RowTable& 
   return {std::move(reduction), state_->shared_driver(), state_->options().operation_timeout};
 }
 
-Ticket Group::send_async(BufferView buffer, int peer, std::uint64_t tag) {
-  return state_->messages().send_async(buffer, peer, tag);
+Ticket Group::send_async(BufferView buffer, int peer, std::uint64_t tag, NativeStream stream) {
+  return state_->messages().send_async(buffer, peer, tag, stream);
 }
 
-void Group::send(BufferView buffer, int peer, std::uint64_t tag) {
-  state_->messages().send(buffer, peer, tag);
+void Group::send(BufferView buffer, int peer, std::uint64_t tag, NativeStream stream) {
+  state_->messages().send(buffer, peer, tag, stream);
 }
 
-ReceiveTicket Group::recv_async(BufferView buffer, int peer, std::uint64_t tag) {
-  return state_->messages().recv_async(buffer, peer, tag);
+ReceiveTicket Group::recv_async(BufferView buffer, int peer, std::uint64_t tag,
+                                NativeStream stream) {
+  return state_->messages().recv_async(buffer, peer, tag, stream);
 }
 
-Received Group::recv(BufferView buffer, int peer, std::uint64_t tag) {
-  return state_->messages().recv(buffer, peer, tag);
+Received Group::recv(BufferView buffer, int peer, std::uint64_t tag, NativeStream stream) {
+  return state_->messages().recv(buffer, peer, tag, stream);
 }
 
 Ticket Group::barrier_async() {

@@ -61,8 +61,8 @@ struct GroupOptions {
 /// fails in it holds up nothing else, unless a rank is lost, which ends the job. Groups may
 /// overlap.
 ///
-/// Groups use host memory, and connections and threads of the job: each costs a part of the arena
-/// of its members, which is given back when all have released it.
+/// Groups use connections and threads of the job: each costs a part of the arena of its members,
+/// which is given back when all have released it. Gradient sets of groups are in host memory.
 ///
 /// Threads: any thread may call; each rank calls a collective once per name, and calls with
 ///          different names may come in any order.
@@ -116,8 +116,12 @@ class Group {
   /// on all ranks. The first use of a name costs one round of agreement; later uses reuse its plan,
   /// and run one after the other. An operation with an empty name is named after its arguments:
   /// all ranks then begin those with the same arguments in the same order.
-  /// Device memory takes the operations of gradients, without scales, and is read after the work
-  /// enqueued on `stream` so far.
+  ///
+  /// A buffer may be in device memory. It is then read and written after the work enqueued on
+  /// `stream` so far; with the ticket the result is there for every stream. All buffers of one call
+  /// are in memory of one kind, the same on all ranks. (One tensor of numbers that is reduced or
+  /// broadcast over the whole job, in place and without scales, stays on the device; everything
+  /// else passes through pinned host memory.)
   ///
   /// The buffer must stay valid and untouched until the ticket is done, also when a wait has timed
   /// out. Errors: UsageError at the call; every other error through the ticket.
@@ -127,14 +131,14 @@ class Group {
   void all_reduce(std::string_view name, BufferView buffer,
                   const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
 
-  /// The same out of place, in host memory: combines the elements at `input`, as many and of the
+  /// The same out of place: combines the elements at `input`, as many and of the
   /// same dtype as `result` has, into `result`. The two must not overlap; `input` is only read.
   /// Both must stay valid until the ticket is done.
   Ticket all_reduce_async(std::string_view name, const void* input, BufferView result,
-                          const Reduction& reduction = ReduceOp::kSum);
+                          const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
   /// The same, and waits for the result.
   void all_reduce(std::string_view name, const void* input, BufferView result,
-                  const Reduction& reduction = ReduceOp::kSum);
+                  const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
 
   /// Copies `buffer` of rank `root` to all ranks. Name, stream, lifetime of the buffer and errors
   /// are as for an all-reduce.
@@ -143,107 +147,113 @@ class Group {
   /// The same, and waits for the result.
   void broadcast(std::string_view name, BufferView buffer, int root, NativeStream stream = {});
 
-  // The operations below take host memory. Those that reduce take the dtypes of their operation,
-  // the others any dtype. Most have two buffers, which must not overlap: `input`, which is only
-  // read, and `result`. Name, lifetime of buffers and errors are as for an all-reduce. Elements are
-  // moved bit by bit; sums have the same bits on every run.
+  // The operations below that reduce take the dtypes of their operation, the others any dtype. Most
+  // have two buffers, which must not overlap: `input`, which is only read, and `result`. Name,
+  // stream, lifetime of buffers and errors are as for an all-reduce. Elements are moved bit by bit;
+  // sums have the same bits on every run.
 
   /// Combines `input` of all ranks, as many elements as `result` has on every rank, into `result`
   /// of rank `root`; elsewhere `result.data` may be null. Null `input`: in place, in `result`,
   /// which stays as it is on the other ranks.
   Ticket reduce_async(std::string_view name, const void* input, BufferView result, int root,
-                      const Reduction& reduction = ReduceOp::kSum);
+                      const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
   /// The same, and waits for the result.
   void reduce(std::string_view name, const void* input, BufferView result, int root,
-              const Reduction& reduction = ReduceOp::kSum);
+              const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
 
   /// Combines `input` of all ranks, which holds the parts of all ranks in their order, and writes
   /// part r to `result` of rank r. Null `input`: in place; `result` holds all parts, of which only
   /// this rank's changes.
   Ticket reduce_scatter_async(std::string_view name, const void* input, BufferView result,
-                              const Reduction& reduction = ReduceOp::kSum, PartCounts counts = {});
+                              const Reduction& reduction = ReduceOp::kSum, PartCounts counts = {},
+                              NativeStream stream = {});
   /// The same, and waits for the result.
   void reduce_scatter(std::string_view name, const void* input, BufferView result,
-                      const Reduction& reduction = ReduceOp::kSum, PartCounts counts = {});
+                      const Reduction& reduction = ReduceOp::kSum, PartCounts counts = {},
+                      NativeStream stream = {});
 
   /// Copies `input` of all ranks, in their order, to `result` of every rank. Null `input`: in
   /// place; this rank's part lies in its place in `result`. A rank whose part is empty passes any
   /// pointer but null.
   Ticket all_gather_async(std::string_view name, const void* input, BufferView result,
-                          PartCounts counts = {});
+                          PartCounts counts = {}, NativeStream stream = {});
   /// The same, and waits for the result.
   void all_gather(std::string_view name, const void* input, BufferView result,
-                  PartCounts counts = {});
+                  PartCounts counts = {}, NativeStream stream = {});
 
   /// Copies `input` of all ranks, in their order, to `result` of rank `root`; elsewhere `result`
   /// may be null.
   Ticket gather_async(std::string_view name, BufferView input, void* result, int root,
-                      PartCounts counts = {});
+                      PartCounts counts = {}, NativeStream stream = {});
   /// The same, and waits for the result.
   void gather(std::string_view name, BufferView input, void* result, int root,
-              PartCounts counts = {});
+              PartCounts counts = {}, NativeStream stream = {});
 
   /// Copies part r of `input` of rank `root`, which holds the parts of all ranks in their order, to
   /// `result` of rank r; elsewhere `input` may be null.
   Ticket scatter_async(std::string_view name, const void* input, BufferView result, int root,
-                       PartCounts counts = {});
+                       PartCounts counts = {}, NativeStream stream = {});
   /// The same, and waits for the result.
   void scatter(std::string_view name, const void* input, BufferView result, int root,
-               PartCounts counts = {});
+               PartCounts counts = {}, NativeStream stream = {});
 
   /// Copies part r of `input` of rank s to part s of `result` of rank r. Without `counts` all parts
   /// are equal; else `counts[s * size() + r]`, the same on all ranks, is the number of elements
   /// that rank s has for rank r.
   Ticket all_to_all_async(std::string_view name, const void* input, BufferView result,
-                          PartCounts counts = {});
+                          PartCounts counts = {}, NativeStream stream = {});
   /// The same, and waits for the result.
   void all_to_all(std::string_view name, const void* input, BufferView result,
-                  PartCounts counts = {});
+                  PartCounts counts = {}, NativeStream stream = {});
 
-  // Grouped operations take several tensors of one dtype, in host memory, with one agreement, one
-  // plan and common messages. Each tensor gets what the operation on it alone would give it, with
-  // equal parts or with its `counts`, which are the same on all ranks. Where an input may be null,
-  // it is null for all tensors or for none. Buffers must not overlap, and stay valid until the
-  // ticket is done; the list of tensors and their counts need not.
+  // Grouped operations take several tensors of one dtype, in memory of one kind, with one
+  // agreement, one plan and common messages. Each tensor gets what the operation on it alone would
+  // give it, with equal parts or with its `counts`, which are the same on all ranks. Where an input
+  // may be null, it is null for all tensors or for none. Buffers must not overlap, and stay valid
+  // until the ticket is done; the list of tensors and their counts need not.
 
   /// `all_reduce` of several tensors.
   Ticket all_reduce_async(std::string_view name, const Tensors& tensors,
-                          const Reduction& reduction = ReduceOp::kSum);
+                          const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
   /// The same, and waits for the results.
   void all_reduce(std::string_view name, const Tensors& tensors,
-                  const Reduction& reduction = ReduceOp::kSum);
+                  const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
   /// `broadcast` of several tensors, which have no inputs.
-  Ticket broadcast_async(std::string_view name, const Tensors& tensors, int root);
+  Ticket broadcast_async(std::string_view name, const Tensors& tensors, int root,
+                         NativeStream stream = {});
   /// The same, and waits for the results.
-  void broadcast(std::string_view name, const Tensors& tensors, int root);
+  void broadcast(std::string_view name, const Tensors& tensors, int root, NativeStream stream = {});
   /// `reduce` of several tensors.
   Ticket reduce_async(std::string_view name, const Tensors& tensors, int root,
-                      const Reduction& reduction = ReduceOp::kSum);
+                      const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
   /// The same, and waits for the results.
   void reduce(std::string_view name, const Tensors& tensors, int root,
-              const Reduction& reduction = ReduceOp::kSum);
+              const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
   /// `reduce_scatter` of several tensors.
   Ticket reduce_scatter_async(std::string_view name, const Tensors& tensors,
-                              const Reduction& reduction = ReduceOp::kSum);
+                              const Reduction& reduction = ReduceOp::kSum,
+                              NativeStream stream = {});
   /// The same, and waits for the results.
   void reduce_scatter(std::string_view name, const Tensors& tensors,
-                      const Reduction& reduction = ReduceOp::kSum);
+                      const Reduction& reduction = ReduceOp::kSum, NativeStream stream = {});
   /// `all_gather` of several tensors.
-  Ticket all_gather_async(std::string_view name, const Tensors& tensors);
+  Ticket all_gather_async(std::string_view name, const Tensors& tensors, NativeStream stream = {});
   /// The same, and waits for the results.
-  void all_gather(std::string_view name, const Tensors& tensors);
+  void all_gather(std::string_view name, const Tensors& tensors, NativeStream stream = {});
   /// `gather` of several tensors.
-  Ticket gather_async(std::string_view name, const Tensors& tensors, int root);
+  Ticket gather_async(std::string_view name, const Tensors& tensors, int root,
+                      NativeStream stream = {});
   /// The same, and waits for the results.
-  void gather(std::string_view name, const Tensors& tensors, int root);
+  void gather(std::string_view name, const Tensors& tensors, int root, NativeStream stream = {});
   /// `scatter` of several tensors.
-  Ticket scatter_async(std::string_view name, const Tensors& tensors, int root);
+  Ticket scatter_async(std::string_view name, const Tensors& tensors, int root,
+                       NativeStream stream = {});
   /// The same, and waits for the results.
-  void scatter(std::string_view name, const Tensors& tensors, int root);
+  void scatter(std::string_view name, const Tensors& tensors, int root, NativeStream stream = {});
   /// `all_to_all` of several tensors.
-  Ticket all_to_all_async(std::string_view name, const Tensors& tensors);
+  Ticket all_to_all_async(std::string_view name, const Tensors& tensors, NativeStream stream = {});
   /// The same, and waits for the results.
-  void all_to_all(std::string_view name, const Tensors& tensors);
+  void all_to_all(std::string_view name, const Tensors& tensors, NativeStream stream = {});
 
   /// Sums rows of a table over all ranks: the gradient of an embedding. `rows`, in host memory,
   /// holds a row of `table.width` elements for each of `indices`, which may repeat and come in any
@@ -279,9 +289,10 @@ class Group {
   /// Returns when every rank has called it.
   void barrier();
 
-  // Messages between two ranks, in host memory and of any dtype, need no other rank and no name.
-  // Those that one rank sends to another with one tag are received in the order in which they were
-  // sent. A rank may send to itself. Lifetime of buffers is as for an all-reduce.
+  // Messages between two ranks, of any dtype, need no other rank and no name. Either buffer may be
+  // in device memory; it is then used after the work enqueued on `stream` so far. Those that one
+  // rank sends to another with one tag are received in the order in which they were sent. A rank
+  // may send to itself. Lifetime of buffers is as for an all-reduce.
 
   /// Sends `buffer` to rank `peer`. The ticket is done when the buffer may be reused: at once for a
   /// small message (at least up to 4 KiB, as long as less than 1 MiB of such messages waits to be
@@ -291,20 +302,21 @@ class Group {
   ///         is longer than the buffer of its receive or of another dtype; if the ticket is done by
   ///         then, the sender logs it. Later messages are not affected. A message that its receiver
   ///         never asks for is logged there when the runtime closes.
-  Ticket send_async(BufferView buffer, int peer, std::uint64_t tag = 0);
+  Ticket send_async(BufferView buffer, int peer, std::uint64_t tag = 0, NativeStream stream = {});
   /// The same, and waits until the buffer may be reused.
-  void send(BufferView buffer, int peer, std::uint64_t tag = 0);
+  void send(BufferView buffer, int peer, std::uint64_t tag = 0, NativeStream stream = {});
 
   /// Receives a message with this tag from rank `peer`, or from whichever rank sends first if it is
   /// `kAnyRank`, into `buffer`, which may be longer than the message.
   ///
   /// Errors: as for `send_async`; KoloError(kPeerLost) if a rank that it may wait for is lost.
   /// Cost:   while a receive from any rank waits, all ranks are asked for signs of life.
-  ReceiveTicket recv_async(BufferView buffer, int peer, std::uint64_t tag = 0);
+  ReceiveTicket recv_async(BufferView buffer, int peer, std::uint64_t tag = 0,
+                           NativeStream stream = {});
   /// The same, and waits for the message; returns its source and its number of elements.
   /// Errors: also KoloError(kTimeout) after `operation_timeout`, naming peer and tag. The receive
   ///         is then withdrawn, and the call may be made again.
-  Received recv(BufferView buffer, int peer, std::uint64_t tag = 0);
+  Received recv(BufferView buffer, int peer, std::uint64_t tag = 0, NativeStream stream = {});
 
   /// This rank has run out of data: it takes part in what the other ranks still do, until all have
   /// joined. Returns the rank that joined last (of several at the same time the greatest), the same

@@ -29,7 +29,8 @@ MemberState::MemberState(RuntimeState& runtime)
       rank_(runtime.rank()),
       ranks_of_job_(all_ranks(grid_)),
       calls_(unused_operations_, rank_, grid_.world_size()),
-      messages_(engine_, runtime.driver(), grid_.world_size(), options().operation_timeout) {}
+      messages_(engine_, runtime.driver(), runtime.device(), grid_.world_size(),
+                options().operation_timeout) {}
 
 MemberState::MemberState(RuntimeState& runtime, std::shared_ptr<GroupEngine> group)
     : runtime_(runtime),
@@ -39,7 +40,8 @@ MemberState::MemberState(RuntimeState& runtime, std::shared_ptr<GroupEngine> gro
       rank_(group_->rank()),
       ranks_of_job_(group_->ranks()),
       calls_(unused_operations_, rank_, grid_.world_size()),
-      messages_(engine_, runtime.driver(), grid_.world_size(), options().operation_timeout) {}
+      messages_(engine_, runtime.driver(), runtime.device(), grid_.world_size(),
+                options().operation_timeout) {}
 
 MemberState::~MemberState() {
   if (group_ == nullptr || closed_) return;
@@ -66,7 +68,6 @@ const std::shared_ptr<Driver>& MemberState::shared_driver() const { return runti
 /// Behind what `stream` does to a buffer in device memory.
 std::shared_ptr<const Event> MemberState::ready_event(const BufferView& buffer,
                                                       NativeStream stream) {
-  check_memory(buffer.memory);
   Device* const device = runtime_.device();
   if (buffer.memory != MemoryKind::kDevice || device == nullptr) return nullptr;
   std::shared_ptr<Event> event = device->make_event();
@@ -76,7 +77,8 @@ std::shared_ptr<const Event> MemberState::ready_event(const BufferView& buffer,
 
 void MemberState::check_memory(MemoryKind memory) const {
   check(group_ == nullptr || memory != MemoryKind::kDevice,
-        "groups combine host memory only; use the whole job for device memory");
+        "gradient sets of groups are in host memory; register those in device memory with the "
+        "whole job");
 }
 
 Ticket MemberState::submit(const std::shared_ptr<Operation>& operation, NativeStream stream) {
@@ -224,7 +226,8 @@ RuntimeState::RuntimeState(Rendezvous& rendezvous, Options options)
                 .calibration = connection_.calibration,
                 .team = &team_,
                 .user_threads = threads_.count(),
-                .pulse = &pulse_},
+                .pulse = &pulse_,
+                .device = device()},
                *local_arena_),
       driver_(
           std::make_shared<Driver>(engines_, *connection_.transport, connection_.wait, threads_)),

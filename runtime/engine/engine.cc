@@ -28,6 +28,11 @@ CoordinatorOptions coordinator_options(const Options& options, const TransportLi
           .group = role.group};
 }
 
+std::optional<CopyLane> copy_lane(const DevicePlane* plane, const EngineRole& role) {
+  Device* const device = plane != nullptr ? plane->device.get() : role.device;
+  return device != nullptr ? std::make_optional<CopyLane>(*device) : std::nullopt;
+}
+
 }  // namespace
 
 Duration stall_limit(const Options& options) {
@@ -51,6 +56,8 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
                    user_threads, role.control_switch, &messages_),
       lane_(plane != nullptr ? std::make_optional<DeviceLane>(transport, grid_, *plane)
                              : std::nullopt),
+      copies_(copy_lane(plane, role)),
+      mirrored_messages_(messages_, copies_ ? &*copies_ : nullptr),
       executor_(transport, lane_ ? &*lane_ : nullptr, team),
       buckets_(executor_, grid_, limits, coordinator_.acts()),
       context_{.buckets = buckets_,
@@ -58,6 +65,7 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
                .transport = transport_,
                .grid = grid_,
                .lane = lane_ ? &*lane_ : nullptr,
+               .copies = copies_ ? &*copies_ : nullptr,
                .options = options_,
                .costs = calibration_.costs},
       activity_(role.pulse),
@@ -184,8 +192,9 @@ bool Engine::start() {
 bool Engine::run() {
   if (failure_) return false;
   activity_.begin(EngineVerb::kRun);
-  const bool passed = messages_.poll();
-  const bool moved = executor_.poll() || passed;
+  bool moved = messages_.poll();
+  moved |= mirrored_messages_.poll();
+  moved |= executor_.poll();
   if (const auto error = executor_.device_failure()) {
     fail_device(*error);
   } else {
@@ -216,12 +225,14 @@ void Engine::apply(const Frame& decision) {
 }
 
 bool Engine::device_busy() const {
-  return lane_ && (executor_.device_busy() || (failure_ && !ended()));
+  return executor_.device_busy() || mirrored_messages_.is_copying() ||
+         (lane_ && failure_ && !ended());
 }
 
 bool Engine::idle() const {
-  return ended() || (!failure_ && !coordinator_.waiting() && !executor_.busy() &&
-                     !messages_.waiting() && !attends_ && queue_.empty());
+  return ended() ||
+         (!failure_ && !coordinator_.waiting() && !executor_.busy() && !messages_.waiting() &&
+          !mirrored_messages_.waiting() && !attends_ && queue_.empty());
 }
 
 std::string Engine::describe_wait() const {
@@ -278,6 +289,7 @@ void Engine::fail_all(const Error& error) noexcept {
     succeeds([&] { lane_->abort(); });
   }
   messages_.fail_all(error);
+  mirrored_messages_.fail_all(error);
   operations_.fail_all(error);
   gradients_.fail_all(error);
   sequences_.fail_all(error);

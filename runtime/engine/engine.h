@@ -13,6 +13,7 @@
 #include "comm/base/clock.h"
 #include "comm/coordinator/coordinator.h"
 #include "comm/message/messages.h"
+#include "comm/message/mirrored_messages.h"
 #include "comm/schedule/executor.h"
 #include "comm/transport/transport.h"
 #include "fusion/ready_queue.h"
@@ -48,6 +49,8 @@ struct EngineRole {
   ControlSwitch* control_switch = nullptr;
   /// Shows the verb that the engine is in; outlives it. Null: nobody looks.
   Pulse* pulse = nullptr;
+  /// The device of the rank, for an engine without a `plane`; outlives it. Null: it has none.
+  Device* device = nullptr;
 };
 
 /// One rank's path from "ready here" to "summed everywhere". `poll` never blocks and never throws;
@@ -73,7 +76,7 @@ class Engine {
   /// The gradients of one bucket of a registered group are all computed. The group lives at least
   /// until its iteration ends.
   void submit(GradientGroup& group, std::size_t bucket);
-  /// Before: its peer and its buffer, in host memory, are checked.
+  /// Before: its peer and its buffer are checked; in device memory only with a device.
   void submit(std::shared_ptr<Message> message);
   /// This rank has run out of data. Before: it does nothing else until the ticket is done.
   void submit(std::shared_ptr<JoinTicket> ticket);
@@ -142,8 +145,8 @@ class Engine {
   void take(const std::shared_ptr<Operation>& operation) { operations_.submit(operation); }
   void take(const std::shared_ptr<GradientGroup>& group) { gradients_.submit(group); }
   void take(const ReadyBucket& ready) { gradients_.submit(*ready.group, ready.bucket); }
-  void take(const std::shared_ptr<Message>& message) { messages_.submit(message); }
-  void take(const Withdrawal& which) { messages_.withdraw(which.receive, which.error); }
+  void take(const std::shared_ptr<Message>& message) { mirrored_messages_.submit(message); }
+  void take(const Withdrawal& which) { mirrored_messages_.withdraw(which.receive, which.error); }
   void take(const std::shared_ptr<JoinTicket>& ticket) {
     joining_.submit(ticket);
     attends_ = true;
@@ -170,6 +173,8 @@ class Engine {
   Messages messages_;
   Coordinator coordinator_;
   std::optional<DeviceLane> lane_;
+  std::optional<CopyLane> copies_;
+  MirroredMessages mirrored_messages_;
   Executor executor_;
   BucketTable buckets_;
   const PlanContext context_;

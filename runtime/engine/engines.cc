@@ -34,7 +34,8 @@ GroupEngine::GroupEngine(const Shared& shared, GroupMembers members, const Trans
       inbox_(std::move(inbox)),
       transport_(shared.transport, members_, limits, *inbox_),
       engine_(transport_, grid_, shared.clocks, shared.options, shared.calibration, limits, nullptr,
-              shared.team, shared.user_threads, {.group = text_, .pulse = shared.pulse}) {}
+              shared.team, shared.user_threads,
+              {.group = text_, .pulse = shared.pulse, .device = shared.device}) {}
 
 ControlSwitch::Number GroupEngine::inbox_at(int rank_of_job) const {
   const auto member = std::ranges::find(members_.ranks, rank_of_job);
@@ -84,6 +85,12 @@ bool Engines::idle() const {
   return job_.idle() && submitted_.empty() && proposed_.empty() &&
          std::ranges::all_of(groups_,
                              [](const Holding& each) { return each.group->engine().idle(); });
+}
+
+bool Engines::device_busy() const {
+  return job_.device_busy() || std::ranges::any_of(groups_, [](const Holding& each) {
+           return each.group->engine().device_busy();
+         });
 }
 
 bool Engines::poll_groups() noexcept {

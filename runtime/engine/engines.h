@@ -34,6 +34,7 @@ class GroupEngine {
     ReduceTeam* team = nullptr;
     const std::atomic<int>* user_threads = nullptr;
     Pulse* pulse = nullptr;
+    Device* device = nullptr;
   };
 
   /// `inbox` holds what has arrived for the group already. `text` names it in errors.
@@ -93,7 +94,7 @@ class Engines {
   }
   bool has_submissions() const;
   bool idle() const;
-  bool device_busy() const { return job_.device_busy(); }
+  bool device_busy() const;
   void fail_with_exception(EngineVerb verb) noexcept {
     job_.fail_with_exception(verb);
     if (job_.failure()) end_all(*job_.failure());

@@ -164,8 +164,8 @@ std::string Operation::arguments() const {
     text += fmt::format(" {} rank {}",
                         reduces(kind) || kind == OperationKind::kGather ? "to" : "from", root);
   }
-  if (buffer.memory == MemoryKind::kDevice) return text + " on device";
-  return out_of_place ? text + " out of place" : text;
+  if (out_of_place) text += " out of place";
+  return buffer.memory == MemoryKind::kDevice ? text + " on device" : text;
 }
 
 std::size_t Operation::count_in(std::size_t tensor, std::size_t part) const {

@@ -24,17 +24,9 @@ void check_memory(std::string_view name, const void* data, std::size_t count) {
   require(data != nullptr || count == 0, name, "a buffer is null");
 }
 
-void check_host(std::string_view name, const BufferView& buffer) {
-  require(buffer.memory == MemoryKind::kHost, name,
-          "this operation takes host memory only; all-reduce and broadcast also take device memory "
-          "in place");
-}
-
-void check_device(std::string_view name, const Reduction& reduction, DType dtype) {
-  require(is_number_op(reduction.op) && is_number_op(carried(reduction.op, dtype)), name,
-          fmt::format("devices cannot combine elements of {} by {}; copy them to host memory",
-                      to_string(dtype), to_string(reduction.op)));
-  require(reduction.scales == Scales(), name, "only reductions in host memory are scaled");
+/// Where buffers of a call may be.
+void check_kind(std::string_view name, MemoryKind memory) {
+  require(memory != MemoryKind::kPinned, name, "pinned memory is host memory; call it that");
 }
 
 /// The two buffers, of so many elements, have no byte in common.
@@ -211,7 +203,7 @@ OperationCalls::New OperationCalls::all_reduce(std::string_view name, const Buff
                                                const Reduction& reduction) const {
   check_memory(name, buffer.data, buffer.count);
   check_reduction(name, reduction, buffer.dtype);
-  if (buffer.memory == MemoryKind::kDevice) check_device(name, reduction, buffer.dtype);
+  check_kind(name, buffer.memory);
   New operation = pool_.take(OperationKind::kAllReduce, name);
   operation->buffer = buffer;
   operation->op = reduction.op;
@@ -222,7 +214,6 @@ OperationCalls::New OperationCalls::all_reduce(std::string_view name, const Buff
 OperationCalls::New OperationCalls::all_reduce(std::string_view name, const void* input,
                                                const BufferView& result,
                                                const Reduction& reduction) const {
-  check_host(name, result);
   require(input != nullptr && result.data != nullptr, name, "a buffer is null");
   check_apart(name, input, result.count, result.data, result.count, result.dtype);
   New operation = all_reduce(name, result, reduction);
@@ -234,6 +225,7 @@ OperationCalls::New OperationCalls::all_reduce(std::string_view name, const void
 OperationCalls::New OperationCalls::broadcast(std::string_view name, const BufferView& buffer,
                                               int root) const {
   check_memory(name, buffer.data, buffer.count);
+  check_kind(name, buffer.memory);
   check_root(name, root);
   New operation = pool_.take(OperationKind::kBroadcast, name);
   operation->buffer = buffer;
@@ -244,7 +236,7 @@ OperationCalls::New OperationCalls::broadcast(std::string_view name, const Buffe
 OperationCalls::New OperationCalls::reduce(std::string_view name, const void* input,
                                            const BufferView& result, int root,
                                            const Reduction& reduction) const {
-  check_host(name, result);
+  check_kind(name, result.memory);
   check_root(name, root);
   check_reduction(name, reduction, result.dtype);
   require(input != nullptr || result.data != nullptr || result.count == 0, name,
@@ -264,7 +256,7 @@ OperationCalls::New OperationCalls::reduce_scatter(std::string_view name, const 
                                                    const BufferView& result,
                                                    const Reduction& reduction,
                                                    Counts counts) const {
-  check_host(name, result);
+  check_kind(name, result.memory);
   check_reduction(name, reduction, result.dtype);
   const bool in_place = input == nullptr;
   const Parts parts(name, counts, world_size_,
@@ -284,7 +276,7 @@ OperationCalls::New OperationCalls::reduce_scatter(std::string_view name, const 
 
 OperationCalls::New OperationCalls::all_gather(std::string_view name, const void* input,
                                                const BufferView& result, Counts counts) const {
-  check_host(name, result);
+  check_kind(name, result.memory);
   const Parts parts(name, counts, world_size_,
                     part_of_all(name, result.count, world_size_, counts));
   check_count(name, "result", result.count, parts.sum());
@@ -300,7 +292,7 @@ OperationCalls::New OperationCalls::all_gather(std::string_view name, const void
 
 OperationCalls::New OperationCalls::gather(std::string_view name, const BufferView& input,
                                            void* result, int root, Counts counts) const {
-  check_host(name, input);
+  check_kind(name, input.memory);
   check_root(name, root);
   const Parts parts(name, counts, world_size_, input.count);
   check_count(name, "input", input.count, parts.of(rank_));
@@ -322,7 +314,7 @@ OperationCalls::New OperationCalls::gather(std::string_view name, const BufferVi
 OperationCalls::New OperationCalls::scatter(std::string_view name, const void* input,
                                             const BufferView& result, int root,
                                             Counts counts) const {
-  check_host(name, result);
+  check_kind(name, result.memory);
   check_root(name, root);
   const Parts parts(name, counts, world_size_, result.count);
   check_count(name, "result", result.count, parts.of(rank_));
@@ -342,7 +334,7 @@ OperationCalls::New OperationCalls::scatter(std::string_view name, const void* i
 
 OperationCalls::New OperationCalls::all_to_all(std::string_view name, const void* input,
                                                const BufferView& result, Counts counts) const {
-  check_host(name, result);
+  check_kind(name, result.memory);
   std::size_t sent = result.count;
   if (!counts.empty()) {
     const PairSums sums(name, counts, rank_, world_size_);
@@ -370,6 +362,7 @@ OperationCalls::New OperationCalls::grouped(OperationKind kind, std::string_view
                                             const Reduction& reduction) const {
   const DType dtype = tensors.dtype;
   require(!tensors.each.empty(), name, "there are no tensors");
+  check_kind(name, tensors.memory);
   check_root(name, root);
   if (reduces(kind)) check_reduction(name, reduction, dtype);
   const Uses uses = uses_of(kind, rank_ == root);
@@ -396,6 +389,7 @@ OperationCalls::New OperationCalls::grouped(OperationKind kind, std::string_view
     operation->scales = reduction.scales;
   }
   operation->buffer.dtype = dtype;
+  operation->buffer.memory = tensors.memory;
   const auto ranks = static_cast<std::size_t>(world_size_);
   write_parts(*operation, tensors.each, kind == OperationKind::kAllToAll ? ranks * ranks : ranks);
   return operation;

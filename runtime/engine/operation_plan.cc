@@ -1,6 +1,9 @@
 #include "runtime/engine/operation_plan.h"
 
+#include <algorithm>
+
 #include "comm/base/carrier.h"
+#include "comm/base/check.h"
 #include "comm/collective/chunking.h"
 #include "fusion/segment_packer.h"
 
@@ -17,6 +20,9 @@ TensorBuffers tensor_of(const Operation& operation, std::size_t index) {
   return {.input = operation.input, .result = operation.buffer.data};
 }
 
+/// Copies of the device are fastest from and to multiples of this.
+constexpr std::size_t kMirrorAlignment = 256;
+
 /// Whether contributions are multiplied as they are packed; the same on all ranks. So they are
 /// without a step that could scale the result: where there is nothing to combine.
 bool scales_contributions(const Operation& operation, int world_size) {
@@ -24,7 +30,21 @@ bool scales_contributions(const Operation& operation, int world_size) {
          (world_size == 1 && operation.scales.after != 1);
 }
 
-BucketLayout layout_of(const Operation& operation, const Goal& goal, const ProcessGrid& grid) {
+/// Whether the operation takes a bucket in device memory; the same on all ranks. Collectives of the
+/// device's library, for one, combine numbers and scale nothing.
+bool has_device_bucket(const Operation& operation, const PlanContext& context) {
+  if (operation.buffer.memory != MemoryKind::kDevice) return false;
+  check(context.copies != nullptr,
+        "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
+  const bool is_known =
+      operation.kind == OperationKind::kAllReduce || operation.kind == OperationKind::kBroadcast;
+  return is_known && context.lane != nullptr && !operation.out_of_place &&
+         operation.tensors.empty() && operation.scales == Scales() && is_number_op(operation.op) &&
+         is_number_op(carried(operation.op, operation.buffer.dtype));
+}
+
+BucketLayout layout_of(const Operation& operation, const Goal& goal, const PlanContext& context) {
+  const ProcessGrid& grid = context.grid;
   const DType dtype = operation.buffer.dtype;
   // Where contributions are read from tensors and results go to tensors, an algorithm tells them
   // apart if the bucket is out of place, whether or not they are the same tensors.
@@ -33,7 +53,7 @@ BucketLayout layout_of(const Operation& operation, const Goal& goal, const Proce
       .dtype = Carrier::of(dtype).dtype,
       .op = carried(operation.op, dtype),
       .placement = Placement::kUser,
-      .memory = operation.buffer.memory,
+      .memory = has_device_bucket(operation, context) ? MemoryKind::kDevice : MemoryKind::kHost,
       .out_of_place = operation.out_of_place || scales_contributions(operation, grid.world_size())};
   if (layout.is_on_device()) {
     layout.placement = Placement::kStaged;
@@ -66,7 +86,11 @@ OperationTensors::OperationTensors(const Operation& operation, const Goal& goal,
       if (count == 0) continue;
       const std::size_t bytes = count * size_of(carrier.dtype);
       Place& end = ends[tensor];
-      Place place{.tensor = tensor};
+      const bool stays = contributes && !operation.out_of_place && !reduces(operation.kind);
+      Place place{.tensor = tensor,
+                  .bytes = bytes,
+                  .is_read = contributes,
+                  .is_written = receives && !stays};
       if (receives || !operation.out_of_place) {
         place.result = end.result;
         *end.result += bytes;
@@ -87,8 +111,80 @@ OperationTensors::OperationTensors(const Operation& operation, const Goal& goal,
   }
 }
 
+void OperationTensors::append(std::vector<Mirrored>& runs, const Mirrored& run) {
+  if (!runs.empty()) {
+    Mirrored& last = runs.back();
+    if (last.tensor == run.tensor && last.is_input == run.is_input &&
+        last.offset + last.copy.bytes == run.offset) {
+      last.copy.bytes += run.copy.bytes;
+      return;
+    }
+  }
+  runs.push_back(run);
+}
+
+// Each buffer of each tensor has a place of its own, as long as it is:
+//
+//   result of tensor 0 | input of tensor 0 | result of tensor 1 | ...
+void OperationTensors::mirror_in(CopyLane& lane) {
+  struct Buffers {
+    std::size_t result = 0, input = 0;
+  };
+  std::vector<Buffers> buffers;  // by tensor: first their sizes, then where they begin
+  for (const Place& place : places_) {
+    if (buffers.size() <= place.tensor) buffers.resize(place.tensor + 1);
+    Buffers& of = buffers[place.tensor];
+    if (place.result) of.result = std::max(of.result, *place.result + place.bytes);
+    if (place.input) of.input = std::max(of.input, *place.input + place.bytes);
+  }
+  std::size_t bytes = 0;
+  const auto begin = [&](std::size_t& buffer) {
+    const std::size_t size = std::exchange(buffer, bytes);
+    bytes += (size + kMirrorAlignment - 1) / kMirrorAlignment * kMirrorAlignment;
+  };
+  for (Buffers& of : buffers) {
+    begin(of.result);
+    begin(of.input);
+  }
+  mirror_ = std::make_shared<PinnedMirror>(lane, bytes);
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const Place& place = places_[i];
+    const Buffers& of = buffers[place.tensor];
+    const auto run = [&](bool is_input) {
+      const std::size_t offset = is_input ? *place.input : *place.result;
+      return Mirrored{
+          .tensor = place.tensor,
+          .is_input = is_input,
+          .offset = offset,
+          .copy = {.offset = (is_input ? of.input : of.result) + offset, .bytes = place.bytes}};
+    };
+    if (place.is_read) append(read_, run(place.input.has_value()));
+    if (place.is_written) append(written_, run(false));
+    segments_[i].data = place.result ? mirror_->data() + of.result + *place.result : nullptr;
+    segments_[i].input = place.input ? mirror_->data() + of.input + *place.input : nullptr;
+  }
+}
+
+void OperationTensors::point(const std::vector<Mirrored>& runs, const Operation& operation,
+                             std::vector<PinnedMirror::Copy>& copies) {
+  copies.clear();
+  for (const Mirrored& run : runs) {
+    const TensorBuffers buffers = tensor_of(operation, run.tensor);
+    // A contribution is only copied from there.
+    void* const buffer = run.is_input ? const_cast<void*>(buffers.input) : buffers.result;
+    copies.push_back(run.copy);
+    copies.back().device = static_cast<std::byte*>(buffer) + run.offset;
+  }
+}
+
 void OperationTensors::bind(const Operation& operation) {
   if (scaling_) scaling_->set_scale(operation.scales.before * factor_);
+  if (mirror_) {
+    point(read_, operation, down_);
+    point(written_, operation, up_);
+    mirror_->begin(down_, up_, operation.ready.get());
+    return;
+  }
   for (std::size_t i = 0; i < places_.size(); ++i) {
     const Place& place = places_[i];
     const TensorBuffers buffers = tensor_of(operation, place.tensor);
@@ -99,12 +195,16 @@ void OperationTensors::bind(const Operation& operation) {
 
 PlannedOperation plan_operation(const Operation& operation, const PlanContext& context) {
   const Goal goal = operation.goal(context.grid.world_size());
-  const BucketLayout layout = layout_of(operation, goal, context.grid);
+  const BucketLayout layout = layout_of(operation, goal, context);
   const PlanInputs inputs = context.inputs();
   PlannedOperation planned{
       .bucket = plan_bucket(request_for(operation, goal, layout, inputs), inputs),
       .tensors = OperationTensors(operation, goal, context.transport.rank())};
   Binding& binding = planned.bucket.binding;
+  if (!layout.is_on_device() && operation.buffer.memory == MemoryKind::kDevice) {
+    planned.tensors.mirror_in(*context.copies);
+    binding.mirror = planned.tensors.mirror();
+  }
   const std::vector<Segment>& segments = planned.tensors.segments();
   if (layout.is_on_device()) {
     auto packer = make_device_packer(context, planned.bucket.schedule, segments);

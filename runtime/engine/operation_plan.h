@@ -14,14 +14,20 @@
 
 namespace kolo {
 
-/// The parts of an operation in the caller's buffers, which may be others at each use.
-/// Threads: the engine's.
+/// The parts of an operation in the caller's buffers, which may be others at each use, or in a
+/// mirror of them. Threads: the engine's.
 class OperationTensors {
  public:
   OperationTensors() = default;
   /// What `rank` contributes to `goal` and receives of it lies in its buffers part by part; in
   /// those of each tensor, if it is grouped.
   OperationTensors(const Operation& operation, const Goal& goal, int rank);
+
+  /// The buffers are in device memory, and the bucket is the host's: from now on segments are in a
+  /// mirror. Errors: KoloError(kResources).
+  void mirror_in(CopyLane& lane);
+  /// Null unless there is one.
+  const std::shared_ptr<PinnedMirror>& mirror() const { return mirror_; }
 
   /// For the packer: their places in the bucket, and in the buffers of the first use.
   const std::vector<Segment>& segments() const { return segments_; }
@@ -33,7 +39,7 @@ class OperationTensors {
     factor_ = factor;
   }
 
-  /// Before each use.
+  /// Before each use. A mirror begins to fill.
   void bind(const Operation& operation);
 
  private:
@@ -41,13 +47,31 @@ class OperationTensors {
   struct Place {
     std::size_t tensor = 0;
     std::optional<std::size_t> result = {}, input = {};
+    std::size_t bytes = 0;
+    bool is_read = false, is_written = false;  // what this rank contributes, and receives
   };
+  /// A run of bytes of a tensor's input or result, and where the mirror has it.
+  struct Mirrored {
+    std::size_t tensor = 0;
+    bool is_input = false;
+    std::size_t offset = 0;  // in the tensor
+    PinnedMirror::Copy copy = {};
+  };
+
+  /// Appends a run, or lengthens the last one if it goes on there.
+  static void append(std::vector<Mirrored>& runs, const Mirrored& run);
+  /// Points the runs to the buffers of a use.
+  static void point(const std::vector<Mirrored>& runs, const Operation& operation,
+                    std::vector<PinnedMirror::Copy>& copies);
 
   std::vector<Place> places_;  // by segment
   std::vector<Segment> segments_;
   std::shared_ptr<Rebindable> packer_;
   std::shared_ptr<SegmentPacker> scaling_;  // null where contributions are not scaled
   double factor_ = 1;
+  std::shared_ptr<PinnedMirror> mirror_;
+  std::vector<Mirrored> read_, written_;
+  std::vector<PinnedMirror::Copy> down_, up_;  // of a use
 };
 
 /// All that a bucket for one named operation needs.

@@ -49,6 +49,10 @@ class OperationTopic final : public BucketOwner {
   void accepted(std::optional<BucketId> bucket, OperationTensors tensors);
   /// The proposal was rejected: the head fails.
   void rejected(const Error& error) noexcept;
+  /// The head's bucket is in device memory, as its buffer is.
+  bool has_device_bucket() const {
+    return head().buffer.memory == MemoryKind::kDevice && !tensors_.mirror();
+  }
   /// The head has arrived; its buffer is bound to the bucket until it finishes.
   void arrived();
   /// Completes the head.

@@ -42,7 +42,7 @@ void Operations::advance(OperationTopic& topic) {
       return;
     case OperationTopic::Need::kArrival:
       topic.arrived();
-      if (topic.head().buffer.memory == MemoryKind::kDevice) {
+      if (topic.has_device_bucket()) {
         context_.executor.set_input(*topic.bucket(), 0, topic.head().ready.get());
       }
       runner_.arrive(*topic.bucket());

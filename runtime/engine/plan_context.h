@@ -4,6 +4,7 @@
 #include <span>
 
 #include "comm/base/error.h"
+#include "comm/device/copy_lane.h"
 #include "comm/schedule/device_lane.h"
 #include "comm/transport/transport.h"
 #include "fusion/device_packer.h"
@@ -19,7 +20,8 @@ struct PlanContext {
   Executor& executor;
   Transport& transport;
   const ProcessGrid& grid;
-  DeviceLane* lane = nullptr;  ///< Null without a device.
+  DeviceLane* lane = nullptr;  ///< Null without a device, and in groups.
+  CopyLane* copies = nullptr;  ///< Null without a device.
   const Options& options;
   const LinkCosts& costs;
   /// The options of these names, as they were parsed.

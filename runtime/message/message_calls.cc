@@ -9,24 +9,33 @@
 
 namespace kolo {
 
-MessageCalls::MessageCalls(Engine& engine, std::shared_ptr<Driver> driver, int world_size,
-                           std::chrono::milliseconds timeout)
-    : engine_(engine), driver_(std::move(driver)), world_size_(world_size), timeout_(timeout) {}
+MessageCalls::MessageCalls(Engine& engine, std::shared_ptr<Driver> driver, Device* device,
+                           int world_size, std::chrono::milliseconds timeout)
+    : engine_(engine),
+      driver_(std::move(driver)),
+      device_(device),
+      world_size_(world_size),
+      timeout_(timeout) {}
 
-Ticket MessageCalls::send_async(const BufferView& buffer, int peer, std::uint64_t tag) {
-  return {start_in_background(Message::Kind::kSend, buffer, peer, tag), driver_, timeout_};
+Ticket MessageCalls::send_async(const BufferView& buffer, int peer, std::uint64_t tag,
+                                NativeStream stream) {
+  return {start_in_background(Message::Kind::kSend, buffer, peer, tag, stream), driver_, timeout_};
 }
 
-void MessageCalls::send(const BufferView& buffer, int peer, std::uint64_t tag) {
-  finish(start(Message::Kind::kSend, buffer, peer, tag));
+void MessageCalls::send(const BufferView& buffer, int peer, std::uint64_t tag,
+                        NativeStream stream) {
+  finish(start(Message::Kind::kSend, buffer, peer, tag, stream));
 }
 
-ReceiveTicket MessageCalls::recv_async(const BufferView& buffer, int peer, std::uint64_t tag) {
-  return {start_in_background(Message::Kind::kReceive, buffer, peer, tag), driver_, timeout_};
+ReceiveTicket MessageCalls::recv_async(const BufferView& buffer, int peer, std::uint64_t tag,
+                                       NativeStream stream) {
+  return {start_in_background(Message::Kind::kReceive, buffer, peer, tag, stream), driver_,
+          timeout_};
 }
 
-Received MessageCalls::recv(const BufferView& buffer, int peer, std::uint64_t tag) {
-  return finish(start(Message::Kind::kReceive, buffer, peer, tag));
+Received MessageCalls::recv(const BufferView& buffer, int peer, std::uint64_t tag,
+                            NativeStream stream) {
+  return finish(start(Message::Kind::kReceive, buffer, peer, tag, stream));
 }
 
 void MessageCalls::check_call(Message::Kind kind, const BufferView& buffer, int peer) const {
@@ -34,27 +43,37 @@ void MessageCalls::check_call(Message::Kind kind, const BufferView& buffer, int 
   const auto refuse = [&](const std::string& what) {
     throw UsageError((sends ? "send: " : "recv: ") + what);
   };
-  if (buffer.memory == MemoryKind::kDevice) refuse("messages lie in host memory only");
+  if (buffer.memory == MemoryKind::kPinned) refuse("pinned memory is host memory; call it that");
+  if (buffer.memory == MemoryKind::kDevice && device_ == nullptr) {
+    refuse("device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
+  }
   if (buffer.data == nullptr && buffer.count > 0) refuse("the buffer is null");
   if ((peer >= 0 && peer < world_size_) || (peer == kAnyRank && !sends)) return;
   refuse(fmt::format("the peer {} is not a rank{}", peer, sends ? "" : ", and not kAnyRank"));
 }
 
 MessageCalls::Call MessageCalls::start(Message::Kind kind, const BufferView& buffer, int peer,
-                                       std::uint64_t tag) {
+                                       std::uint64_t tag, NativeStream stream) {
   check_call(kind, buffer, peer);
   Call call = take_unused();
   call->kind = kind;
   call->peer = peer;
   call->tag = tag;
   call->buffer = buffer;
+  call->ready = nullptr;
+  if (buffer.memory == MemoryKind::kDevice) {
+    std::shared_ptr<Event> ready = device_->make_event();
+    device_->record(stream, *ready);
+    call->ready = std::move(ready);
+  }
   engine_.submit(std::shared_ptr<Message>(call));
   return call;
 }
 
 MessageCalls::Call MessageCalls::start_in_background(Message::Kind kind, const BufferView& buffer,
-                                                     int peer, std::uint64_t tag) {
-  Call call = start(kind, buffer, peer, tag);
+                                                     int peer, std::uint64_t tag,
+                                                     NativeStream stream) {
+  Call call = start(kind, buffer, peer, tag, stream);
   driver_->attend(Driver::Next::kUnknown);
   return call;
 }

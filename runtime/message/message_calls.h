@@ -7,6 +7,8 @@
 
 #include "comm/base/buffer_view.h"
 #include "comm/base/mutex.h"
+#include "comm/base/native_stream.h"
+#include "comm/device/device.h"
 #include "runtime/api/ticket.h"
 #include "runtime/engine/engine.h"
 #include "runtime/message/message_call.h"
@@ -18,14 +20,15 @@ namespace kolo {
 /// engine and waits for them. The contracts are those of `Runtime`. Threads: any.
 class MessageCalls {
  public:
-  /// `engine` outlives it. `timeout` limits each wait.
-  MessageCalls(Engine& engine, std::shared_ptr<Driver> driver, int world_size,
+  /// `engine` and `device` outlive it. `device`: null without one. `timeout` limits each wait.
+  MessageCalls(Engine& engine, std::shared_ptr<Driver> driver, Device* device, int world_size,
                std::chrono::milliseconds timeout);
 
-  Ticket send_async(const BufferView& buffer, int peer, std::uint64_t tag);
-  void send(const BufferView& buffer, int peer, std::uint64_t tag);
-  ReceiveTicket recv_async(const BufferView& buffer, int peer, std::uint64_t tag);
-  Received recv(const BufferView& buffer, int peer, std::uint64_t tag);
+  Ticket send_async(const BufferView& buffer, int peer, std::uint64_t tag, NativeStream stream);
+  void send(const BufferView& buffer, int peer, std::uint64_t tag, NativeStream stream);
+  ReceiveTicket recv_async(const BufferView& buffer, int peer, std::uint64_t tag,
+                           NativeStream stream);
+  Received recv(const BufferView& buffer, int peer, std::uint64_t tag, NativeStream stream);
 
  private:
   using Call = std::shared_ptr<MessageCall>;
@@ -33,15 +36,17 @@ class MessageCalls {
   static constexpr std::size_t kMostUnused = 16;
 
   void check_call(Message::Kind kind, const BufferView& buffer, int peer) const;
-  Call start(Message::Kind kind, const BufferView& buffer, int peer, std::uint64_t tag);
+  Call start(Message::Kind kind, const BufferView& buffer, int peer, std::uint64_t tag,
+             NativeStream stream);
   Call start_in_background(Message::Kind kind, const BufferView& buffer, int peer,
-                           std::uint64_t tag);
+                           std::uint64_t tag, NativeStream stream);
   Received finish(Call call);
   Call take_unused() KOLO_EXCLUDES(mutex_);
   void give_back(Call call) KOLO_EXCLUDES(mutex_);
 
   Engine& engine_;
   const std::shared_ptr<Driver> driver_;
+  Device* const device_;
   const int world_size_;
   const std::chrono::milliseconds timeout_;
   Mutex mutex_;

@@ -12,19 +12,28 @@
 #include "comm/base/clock.h"
 #include "runtime/engine/engine.h"
 #include "tests/support/device/host_group.h"
+#include "tests/support/device/moved_buffers.h"
 #include "tests/support/device/seeded_host_device.h"
 #include "tests/support/in_process_transport.h"
 #include "tests/support/seeded_scheduler.h"
 
 namespace kolo::test {
 
-/// The device of one rank of an `EngineJob`. If given, wraps a group of the device, by the name of
-/// its members ("node 0", "world").
+/// The device of one rank of an `EngineJob`.
 struct JobDevices {
+  /// Operations on host memory are submitted as operations on device memory; see `MovedBuffers`.
+  bool holds_buffers = false;
+  /// If given, wraps a group of the device, by the name of its members ("node 0", "world").
   using Wrap = std::function<std::unique_ptr<LocalGroup>(int rank, const std::string& members,
                                                          std::unique_ptr<LocalGroup> group)>;
   Wrap wrap = {};
 };
+
+/// Those that turn a test of operations on host memory into one on memory of this kind.
+inline std::optional<JobDevices> devices_for(MemoryKind memory) {
+  if (memory == MemoryKind::kHost) return std::nullopt;
+  return JobDevices{.holds_buffers = true};
+}
 
 /// Optional wrappers between the ranks of an `EngineJob` and their transports and engines.
 struct JobWraps {
@@ -43,6 +52,7 @@ class EngineJob {
       : hub_(std::move(grid), kLimits) {
     if (wraps.opens_memory) hub_.open_memory();
     if (devices) make_planes(seed, *devices);
+    if (devices && devices->holds_buffers) moved_ = std::make_unique<MovedBuffers>(heap_);
     const Calibration calibration{.costs = parse_link_costs(options.link_costs), .source = {}};
     std::vector<SeededScheduler::Pollable> pollables;
     for (int rank = 0; rank < hub_.grid().world_size(); ++rank) {
@@ -53,7 +63,8 @@ class EngineJob {
       engines_.push_back(std::make_unique<Engine>(
           *transports_.back(), hub_.grid(), EngineClocks{clock_, clock_}, options, calibration,
           kLimits, devices ? &plane(rank) : nullptr));
-      pollables.push_back([rank, engine = engines_.back().get(), poll = wraps.poll] {
+      pollables.push_back([this, rank, engine = engines_.back().get(), poll = wraps.poll] {
+        const ClosedDeviceHeap closed(heap_);
         return poll ? poll(rank, *engine) : engine->poll();
       });
       if (devices) pollables.push_back([device = &this->device(rank)] { return device->step(); });
@@ -92,8 +103,21 @@ class EngineJob {
 
   std::shared_ptr<Operation> submit(int rank, Operation operation) {
     auto shared = std::make_shared<Operation>(std::move(operation));
+    if (moved_ && shared->kind != OperationKind::kBarrier &&
+        shared->kind != OperationKind::kClose) {
+      moved_->move(*shared, rank, world_size(), device(rank), stream(rank));
+    }
     engine(rank).submit(shared);
     return shared;
+  }
+
+  /// Submits a message, which is over once `is_over` holds. Where the job holds buffers, every
+  /// third stays in host memory.
+  void submit(int rank, const std::shared_ptr<Message>& message, std::function<bool()> is_over) {
+    if (moved_ && messages_++ % 3 != 0) {
+      moved_->move(*message, std::move(is_over), device(rank), stream(rank));
+    }
+    engine(rank).submit(message);
   }
 
   /// Polls this many times.
@@ -130,6 +154,12 @@ class EngineJob {
           return true;
         },
         tick);
+    bring_back();
+  }
+
+  /// Writes the results of what is over, which may be on the device, to where tests expect them.
+  void bring_back() {
+    if (moved_) moved_->finish();
   }
 
   /// Ends all ranks in order. Returns the error of a transport up to then, or nothing.
@@ -151,6 +181,8 @@ class EngineJob {
   static constexpr std::size_t kStepsPerTick = 50;
 
   DevicePlane& plane(int rank) { return *planes_[static_cast<std::size_t>(rank)]; }
+  /// The stream of a rank's caller.
+  Stream& stream(int rank) { return *streams_[static_cast<std::size_t>(rank)]; }
 
   void make_planes(std::uint64_t seed, const JobDevices& devices) {
     const ProcessGrid& grid = hub_.grid();
@@ -158,6 +190,7 @@ class EngineJob {
       planes_.push_back(std::make_unique<DevicePlane>());
       plane(rank).device =
           std::make_unique<SeededHostDevice>(seed * 1000 + static_cast<std::uint64_t>(rank));
+      streams_.push_back(plane(rank).device->make_stream());
     }
     const auto join = [&](const std::string& name, const std::vector<int>& members,
                           std::unique_ptr<LocalGroup> DevicePlane::*group) {
@@ -183,6 +216,10 @@ class EngineJob {
   ManualClock clock_;
   std::vector<std::unique_ptr<HostGroupHub>> group_hubs_;
   std::vector<std::unique_ptr<DevicePlane>> planes_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  DeviceHeap heap_;
+  std::unique_ptr<MovedBuffers> moved_;
+  std::size_t messages_ = 0;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::unique_ptr<Engine>> engines_;
   std::unique_ptr<SeededScheduler> scheduler_;

@@ -9,26 +9,33 @@
 #include <vector>
 
 #include "runtime/engine/engines.h"
+#include "tests/support/device/seeded_host_device.h"
 #include "tests/support/in_process_transport.h"
 #include "tests/support/seeded_scheduler.h"
 
 namespace kolo::test {
 
-/// As `EngineJob`, without devices, with the engines of groups.
+/// As `EngineJob`, with the engines of groups. If given, a function makes the device of each rank,
+/// which has no collectives of its own.
 class GroupJob {
  public:
   static constexpr std::size_t kJobArena = std::size_t{1} << 19;
+  using MakeDevice = std::function<std::unique_ptr<Device>(int rank)>;
 
   GroupJob(ProcessGrid grid, std::uint64_t seed, std::size_t groups_arena = std::size_t{4} << 20,
-           Options options = {.arena_bytes = kJobArena})
+           Options options = {.arena_bytes = kJobArena}, const MakeDevice& make_device = {})
       : options_(std::move(options)),
         hub_(std::move(grid), {.arena_bytes = kJobArena + groups_arena,
                                .flags_per_peer = kLimits.flags_per_peer,
                                .counters = kLimits.counters}) {
     std::vector<SeededScheduler::Pollable> pollables;
     for (int rank = 0; rank < world_size(); ++rank) {
-      ranks_.push_back(std::make_unique<Rank>(*this, rank, groups_arena));
+      ranks_.push_back(std::make_unique<Rank>(*this, rank, groups_arena,
+                                              make_device ? make_device(rank) : nullptr));
       pollables.push_back([engines = &ranks_.back()->engines] { return engines->poll(); });
+      if (auto* const device = dynamic_cast<SeededHostDevice*>(ranks_.back()->device.get())) {
+        pollables.push_back([device] { return device->step(); });
+      }
     }
     scheduler_ = std::make_unique<SeededScheduler>(seed, std::move(pollables));
   }
@@ -42,6 +49,7 @@ class GroupJob {
   int world_size() const { return hub_.grid().world_size(); }
   ManualClock& clock() { return clock_; }
   Engine& engine(int rank) { return at(rank).engine; }
+  Device& device(int rank) { return *at(rank).device; }
   Engines& engines(int rank) { return at(rank).engines; }
 
   /// A rank begins to found a group.
@@ -58,9 +66,11 @@ class GroupJob {
 
   /// All ranks of a group found it; by rank in the group.
   std::vector<std::shared_ptr<GroupEngine>> found_all(const std::vector<int>& ranks,
-                                                      const std::string& name = "g") {
+                                                      const std::string& name = "g",
+                                                      std::size_t arena_bytes = std::size_t{32}
+                                                                                << 10) {
     std::vector<std::shared_ptr<GroupFounding>> foundings;
-    for (int rank : ranks) foundings.push_back(found(rank, ranks, name));
+    for (int rank : ranks) foundings.push_back(found(rank, ranks, name, arena_bytes));
     run_until([&] {
       return std::ranges::all_of(foundings, [](const auto& each) { return each->ticket.done(); });
     });
@@ -98,20 +108,23 @@ class GroupJob {
       .arena_bytes = kJobArena, .flags_per_peer = 1U << 12, .counters = 1U << 14};
 
   struct Rank {
-    Rank(GroupJob& job, int rank, std::size_t groups_arena)
-        : transport(job.hub_.transport(rank)),
+    Rank(GroupJob& job, int rank, std::size_t groups_arena, std::unique_ptr<Device> with)
+        : device(std::move(with)),
+          transport(job.hub_.transport(rank)),
           engine(*transport, job.hub_.grid(), {job.clock_, job.clock_}, job.options_,
                  job.calibration_, kLimits, nullptr, nullptr, nullptr,
-                 {.control_switch = &control_switch}),
+                 {.control_switch = &control_switch, .device = device.get()}),
           arena(kJobArena, kJobArena + groups_arena),
           engines(engine, control_switch,
                   {.transport = *transport,
                    .grid = job.hub_.grid(),
                    .clocks = {job.clock_, job.clock_},
                    .options = job.options_,
-                   .calibration = job.calibration_},
+                   .calibration = job.calibration_,
+                   .device = device.get()},
                   arena) {}
 
+    std::unique_ptr<Device> device;  // null without one
     std::unique_ptr<Transport> transport;
     ControlSwitch control_switch;
     Engine engine;

@@ -50,7 +50,7 @@ using CalledMessages = std::vector<std::shared_ptr<CalledMessage>>;
 inline std::shared_ptr<CalledMessage> call(EngineJob& job, int rank, Message::Kind kind,
                                            BufferView buffer, int peer, std::uint64_t tag) {
   auto message = std::make_shared<CalledMessage>(kind, buffer, peer, tag);
-  job.engine(rank).submit(message);
+  job.submit(rank, message, [message] { return message->is_over(); });
   return message;
 }
 

@@ -7,11 +7,13 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "comm/goals/goal_registry.h"
-#include "runtime/engine/operation_calls.h"
+#include "tests/runtime/engine/collective_calls.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/sanitized.h"
 
@@ -22,142 +24,29 @@ using test::EngineJob;
 using test::error_of;
 using test::view;
 
-/// The contribution of a rank to an element of a part is a factor of the rank times this: small
-/// integers, so that sums are exact in any order.
-std::vector<float> pattern(const Extent& elements, int factor) {
-  std::vector<float> values(elements.count);
-  int step = static_cast<int>(elements.offset % 11);
-  for (float& value : values) {
-    value = static_cast<float>(factor * (step + 1));
-    step = step == 10 ? 0 : step + 1;
-  }
-  return values;
-}
-
-/// The buffers of one rank for a goal: part by part.
-struct Buffers {
-  std::vector<float> input, result, expected;
-};
-
-Buffers buffers_for(const Goal& goal, int rank, bool in_place) {
-  Buffers buffers;
-  const auto append = [](std::vector<float>& to, const std::vector<float>& values) {
-    to.insert(to.end(), values.begin(), values.end());
-  };
-  for (const Goal::Part& part : goal.parts) {
-    const bool gives = part.contributes(rank);
-    const bool gets = part.receives(rank);
-    if (!gives && !gets) continue;
-    const std::vector<float> own = pattern(part.extent, rank + 1);
-    int factors = 0;
-    for (int each : part.contributors) factors += each + 1;
-    if (gives && !in_place) append(buffers.input, own);
-    if (gets || in_place) {
-      append(buffers.result, gives && in_place ? own : std::vector<float>(own.size(), -1));
-      append(buffers.expected, gets ? pattern(part.extent, factors) : own);
-    }
-  }
-  return buffers;
-}
-
-/// The call of one collective by one rank.
-struct Call {
-  std::string name;
-  bool takes_counts = true;
-  bool takes_null_input = false;
-  std::function<std::shared_ptr<Operation>(const OperationCalls& calls, const std::string& name,
-                                           Buffers& buffers, const std::vector<std::size_t>& counts,
-                                           int root, bool in_place)>
-      make;
-  std::function<Goal(const std::vector<std::size_t>& counts, int root)> goal;
-};
-
-const float* input_of(const Buffers& buffers, bool in_place) {
-  static constexpr float kNothing = 0;
-  if (in_place) return nullptr;
-  return buffers.input.empty() ? &kNothing : buffers.input.data();
-}
-
-std::vector<Call> calls() {
-  const auto total = [](const std::vector<std::size_t>& counts) {
-    std::size_t sum = 0;
-    for (const std::size_t count : counts) sum += count;
-    return sum;
-  };
-  return {
-      {.name = "reduce",
-       .takes_null_input = true,
-       .make =
-           [=](const auto& calls, const auto& name, auto& b, const auto& counts, int root,
-               bool in_place) {
-             BufferView result = view(b.result);
-             result.count = total(counts);
-             return calls.reduce(name, input_of(b, in_place), result, root, ReduceOp::kSum);
-           },
-       .goal =
-           [=](const auto& counts, int root) {
-             return Goal::reduce(root, static_cast<int>(counts.size()), total(counts));
-           }},
-      {.name = "reduce_scatter",
-       .takes_null_input = true,
-       .make =
-           [](const auto& calls, const auto& name, auto& b, const auto& counts, int,
-              bool in_place) {
-             return calls.reduce_scatter(name, input_of(b, in_place), view(b.result),
-                                         ReduceOp::kSum, counts);
-           },
-       .goal = [](const auto& counts, int) { return Goal::reduce_scatter(counts); }},
-      {.name = "all_gather",
-       .takes_null_input = true,
-       .make =
-           [](const auto& calls, const auto& name, auto& b, const auto& counts, int,
-              bool in_place) {
-             return calls.all_gather(name, input_of(b, in_place), view(b.result), counts);
-           },
-       .goal = [](const auto& counts, int) { return Goal::all_gather(counts); }},
-      {.name = "gather",
-       .make =
-           [](const auto& calls, const auto& name, auto& b, const auto& counts, int root, bool) {
-             return calls.gather(name, view(b.input), b.result.data(), root, counts);
-           },
-       .goal = [](const auto& counts, int root) { return Goal::gather(root, counts); }},
-      {.name = "scatter",
-       .make =
-           [](const auto& calls, const auto& name, auto& b, const auto& counts, int root, bool) {
-             return calls.scatter(name, b.input.data(), view(b.result), root, counts);
-           },
-       .goal = [](const auto& counts, int root) { return Goal::scatter(root, counts); }},
-      {.name = "all_to_all",
-       .takes_counts = false,
-       .make = [](const auto& calls, const auto& name, auto& b, const auto&, int,
-                  bool) { return calls.all_to_all(name, b.input.data(), view(b.result), {}); },
-       .goal =
-           [](const auto& counts, int) {
-             return Goal::all_to_all(
-                 static_cast<int>(counts.size()),
-                 std::vector<std::size_t>(counts.size() * counts.size(), counts[0]));
-           }},
-  };
-}
-
-class Collectives : public testing::TestWithParam<Call> {
+class Collectives : public testing::TestWithParam<std::tuple<test::CollectiveCall, MemoryKind>> {
  protected:
+  const test::CollectiveCall& call() const { return std::get<0>(GetParam()); }
+  std::optional<test::JobDevices> devices() const {
+    return test::devices_for(std::get<MemoryKind>(GetParam()));
+  }
+
   /// Two uses of one name with other buffers.
   void expect_result(EngineJob& job, const std::vector<std::size_t>& counts, int root,
                      bool in_place, const std::string& name) {
-    const Goal goal = GetParam().goal(counts, root);
+    const Goal goal = call().goal(counts, root);
     for (int use = 0; use < 2; ++use) {
-      std::vector<Buffers> buffers;
+      std::vector<test::CollectiveBuffers> buffers;
       std::vector<std::shared_ptr<Operation>> operations;
       for (int rank = 0; rank < job.world_size(); ++rank) {
-        buffers.push_back(buffers_for(goal, rank, in_place));
+        buffers.push_back(test::buffers_for(goal, rank, in_place));
       }
       for (int rank = 0; rank < job.world_size(); ++rank) {
         OperationPool pool;
         auto& mine = buffers[static_cast<std::size_t>(rank)];
         operations.push_back(
-            job.submit(rank, *GetParam().make(OperationCalls(pool, rank, job.world_size()), name,
-                                              mine, counts, root, in_place)));
+            job.submit(rank, *call().make(OperationCalls(pool, rank, job.world_size()), name, mine,
+                                          counts, root, in_place)));
       }
       job.finish(operations);
       for (int rank = 0; rank < job.world_size(); ++rank) {
@@ -177,18 +66,19 @@ TEST_P(Collectives, GiveTheSameForAnyInterleaving) {
     for (const std::vector<int>& nodes : shapes) {
       EngineJob job(
           ProcessGrid::with_node_sizes(nodes),
-          {.collective_algorithm = algorithms[seed], .verify_schedules = !test::kSanitized}, seed);
+          {.collective_algorithm = algorithms[seed], .verify_schedules = !test::kSanitized}, seed,
+          devices());
       const auto ranks = static_cast<std::size_t>(job.world_size());
       for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{331}}) {
         std::vector<std::size_t> counts(ranks, count);
         const int root = static_cast<int>(seed % ranks);
         for (const bool is_uneven : {false, true}) {
-          if (is_uneven && !GetParam().takes_counts) continue;
+          if (is_uneven && !call().takes_counts) continue;
           if (is_uneven) counts[ranks - 1] += 3;
           for (const bool in_place : {false, true}) {
-            if (in_place && !GetParam().takes_null_input) continue;
+            if (in_place && !call().takes_null_input) continue;
             expect_result(job, counts, root, in_place,
-                          GetParam().name + std::to_string(count) + (is_uneven ? "v" : "") +
+                          call().name + std::to_string(count) + (is_uneven ? "v" : "") +
                               (in_place ? " in place" : ""));
             if (HasFatalFailure()) return;
           }
@@ -210,7 +100,7 @@ TEST_P(Collectives, MoveMoreThanTheirSlotsHold) {
                     {.collective_algorithm = algorithm,
                      .link_costs = costs,
                      .verify_schedules = nodes.size() == 1 && !test::kSanitized},
-                    5);
+                    5, devices());
       const std::vector<std::size_t> counts(static_cast<std::size_t>(job.world_size()),
                                             test::kSanitized ? 300'001 : 500'001);
       expect_result(job, counts, 0, false, "large");
@@ -219,8 +109,13 @@ TEST_P(Collectives, MoveMoreThanTheirSlotsHold) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Collectives, testing::ValuesIn(calls()),
-                         [](const auto& each) { return each.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, Collectives,
+                         testing::Combine(testing::ValuesIn(test::collective_calls()),
+                                          testing::Values(MemoryKind::kHost, MemoryKind::kDevice)),
+                         [](const auto& each) {
+                           return std::get<0>(each.param).name + "_" +
+                                  std::string(to_string(std::get<MemoryKind>(each.param)));
+                         });
 
 // Each pair of calls that differ in one thing, in the table below, is an error that names both on
 // all ranks; the next use of the name works.
@@ -284,6 +179,13 @@ TEST(CollectiveMismatch, IsTheSameErrorEverywhereAndHarmsNothing) {
          return calls.all_gather(name, nullptr, part(result, 24), {});
        },
        "each out of place", "all_gather float32 [8] each"},
+      {"memory", gather_all,
+       [&](const auto& calls, auto& result) {
+         BufferView on_device = part(result, 24);
+         on_device.memory = MemoryKind::kDevice;
+         return calls.all_gather(name, in.data(), on_device, {});
+       },
+       "each out of place", "each out of place on device"},
       {"root", [&](const auto& calls, auto&) { return gather(calls, 0); },
        [&](const auto& calls, auto&) { return gather(calls, 1); }, "to rank 0", "to rank 1"},
   };
@@ -317,19 +219,22 @@ TEST(CollectiveMismatch, IsTheSameErrorEverywhereAndHarmsNothing) {
 TEST(CollectiveCalls, SendEachRankAsMuchAsTheCountsSay) {
   const std::vector<std::size_t> counts{0, 5, 300, 7, 0, 1, 2, 64, 3};
   const Goal goal = Goal::all_to_all(3, counts);
-  EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.verify_schedules = true}, 9);
-  std::vector<Buffers> buffers;
-  for (int rank = 0; rank < 3; ++rank) buffers.push_back(buffers_for(goal, rank, false));
-  std::vector<std::shared_ptr<Operation>> operations;
-  for (int rank = 0; rank < 3; ++rank) {
-    OperationPool pool;
-    auto& mine = buffers[static_cast<std::size_t>(rank)];
-    operations.push_back(
-        job.submit(rank, *OperationCalls(pool, rank, 3)
-                              .all_to_all("x", mine.input.data(), view(mine.result), counts)));
+  for (const MemoryKind memory : {MemoryKind::kHost, MemoryKind::kDevice}) {
+    EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.verify_schedules = true}, 9,
+                  test::devices_for(memory));
+    std::vector<test::CollectiveBuffers> buffers;
+    for (int rank = 0; rank < 3; ++rank) buffers.push_back(test::buffers_for(goal, rank, false));
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (int rank = 0; rank < 3; ++rank) {
+      OperationPool pool;
+      auto& mine = buffers[static_cast<std::size_t>(rank)];
+      operations.push_back(
+          job.submit(rank, *OperationCalls(pool, rank, 3)
+                                .all_to_all("x", mine.input.data(), view(mine.result), counts)));
+    }
+    job.finish(operations);
+    for (const test::CollectiveBuffers& mine : buffers) EXPECT_EQ(mine.result, mine.expected);
   }
-  job.finish(operations);
-  for (const Buffers& mine : buffers) EXPECT_EQ(mine.result, mine.expected);
 }
 
 TEST(CollectiveCalls, RefuseWhatCannotBeMeant) {
@@ -370,10 +275,10 @@ TEST(CollectiveCalls, RefuseWhatCannotBeMeant) {
   const std::vector<std::size_t> pairs{0, 1, 2, 3, 4, 5, 6, 7, 8};
   EXPECT_THAT(refused([&] { calls.all_to_all("x", in.data(), result, pairs); }),
               testing::HasSubstr("the result has 30 elements where the counts say 12"));
-  BufferView device = result;
-  device.memory = MemoryKind::kDevice;
-  EXPECT_THAT(refused([&] { calls.all_gather("x", in.data(), device, {}); }),
-              testing::HasSubstr("host memory only"));
+  BufferView pinned = result;
+  pinned.memory = MemoryKind::kPinned;
+  EXPECT_THAT(refused([&] { calls.all_gather("x", in.data(), pinned, {}); }),
+              testing::HasSubstr("pinned memory is host memory"));
 }
 
 }  // namespace

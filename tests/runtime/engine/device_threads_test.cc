@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "runtime/engine/connect.h"
 #include "runtime/engine/engine.h"
+#include "runtime/message/message_call.h"
 #include "runtime/wait/engine_thread.h"
 #include "tests/support/device/host_device.h"
 #include "tests/support/device/host_group.h"
@@ -72,6 +74,25 @@ class DeviceRank {
     return group.iterations().wait(kLimit, {&stream()}, driver_.get());
   }
 
+  /// Runs an operation behind what the user's stream has to do.
+  void run(Operation operation) {
+    operation.ready = stream_so_far();
+    auto shared = std::make_shared<Operation>(std::move(operation));
+    engine_->submit(shared);
+    shared->ticket->wait(kLimit, driver_.get());
+  }
+  /// Starts a message, likewise.
+  std::shared_ptr<MessageCall> start(Message::Kind kind, const BufferView& buffer, int peer) {
+    auto call = std::make_shared<MessageCall>();
+    call->kind = kind;
+    call->peer = peer;
+    call->buffer = buffer;
+    call->ready = stream_so_far();
+    engine_->submit(std::shared_ptr<Message>(call));
+    return call;
+  }
+  void finish(MessageCall& call) { call.wait(kLimit, driver_.get()); }
+
   void close() {
     auto operation = std::make_shared<Operation>(Operation{.kind = OperationKind::kClose});
     engine_->submit(operation);
@@ -79,6 +100,12 @@ class DeviceRank {
   }
 
  private:
+  std::shared_ptr<const Event> stream_so_far() {
+    std::shared_ptr<Event> event = device().make_event();
+    stream().record(*event);
+    return event;
+  }
+
   inline static const Options kOptions{.device_fusion_bytes = 2 * kCount * sizeof(float),
                                        .device_chunk_bytes = 4096,
                                        .arena_bytes = std::size_t{1} << 20,
@@ -132,6 +159,55 @@ TEST(DeviceThreads, StreamsComputeReduceAndUseTheResult) {
                                  std::to_string(result));
       }
     }
+  });
+}
+
+// Through pinned memory: parts of all ranks, and then a message to the next one.
+TEST(DeviceThreads, BuffersTravelBehindTheirStreams) {
+  auto endpoints = make_memory_rendezvous(kRanks, kLimit);
+  HostGroupHub hub({0, 1, 2});
+  test::run_ranks(kRanks, [&](const test::RankRun& run) {
+    DeviceRank rank(*endpoints[static_cast<std::size_t>(run.rank())], hub);
+    const auto allocate = [&](std::size_t count) {
+      return rank.device().allocate(count * sizeof(float), MemoryKind::kDevice);
+    };
+    const DeviceMemory part = allocate(kCount), all = allocate(kRanks * kCount),
+                       received = allocate(kCount);
+    const auto view = [](const DeviceMemory& memory) {
+      return BufferView{.data = memory.data(),
+                        .count = memory.bytes() / sizeof(float),
+                        .memory = MemoryKind::kDevice};
+    };
+    const auto check_all = [&](const DeviceMemory& memory, std::size_t first, int value) {
+      const auto* const values = reinterpret_cast<const float*>(memory.data()) + first;
+      for (std::size_t i = 0; i < kCount; ++i) {
+        if (values[i] == static_cast<float>(value)) continue;
+        throw std::runtime_error("element " + std::to_string(i) + " is " +
+                                 std::to_string(values[i]));
+      }
+    };
+    for (int iteration = 0; iteration < kIterations; ++iteration) {
+      rank.stream().enqueue([memory = view(part), value = run.rank() + iteration] {
+        std::fill_n(static_cast<float*>(memory.data), memory.count, static_cast<float>(value));
+        return true;
+      });
+      rank.run({.kind = OperationKind::kAllGather,
+                .name = "parts",
+                .buffer = view(all),
+                .input = part.data(),
+                .out_of_place = true,
+                .counts = {kCount}});
+      for (int other = 0; other < kRanks; ++other) {
+        check_all(all, static_cast<std::size_t>(other) * kCount, other + iteration);
+      }
+      const int before = (run.rank() + kRanks - 1) % kRanks;
+      const auto receive = rank.start(Message::Kind::kReceive, view(received), before);
+      const auto send = rank.start(Message::Kind::kSend, view(part), (run.rank() + 1) % kRanks);
+      rank.finish(*send);
+      rank.finish(*receive);
+      check_all(received, 0, before + iteration);
+    }
+    rank.close();
   });
 }
 

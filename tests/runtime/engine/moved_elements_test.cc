@@ -17,8 +17,11 @@ using test::error_of;
 using Bits = std::vector<std::byte>;
 
 // Whatever an element is, its bytes arrive.
-TEST(MovedElements, AreOfAnyDType) {
-  EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.verify_schedules = true}, 12);
+class MovedElements : public testing::TestWithParam<MemoryKind> {};
+
+TEST_P(MovedElements, AreOfAnyDType) {
+  EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.verify_schedules = true}, 12,
+                test::devices_for(GetParam()));
   for (const DType dtype : kAllDTypes) {
     constexpr std::size_t kEach = 11;
     const std::size_t part = kEach * size_of(dtype);
@@ -73,6 +76,10 @@ TEST(MovedElements, AreOfAnyDType) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Memory, MovedElements,
+                         testing::Values(MemoryKind::kHost, MemoryKind::kDevice),
+                         [](const auto& each) { return std::string(to_string(each.param)); });
 
 }  // namespace
 }  // namespace kolo

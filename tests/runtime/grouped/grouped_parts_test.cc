@@ -8,6 +8,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "runtime/engine/operation_calls.h"
@@ -54,13 +55,15 @@ struct PartBuffers {
   std::vector<float> input, result;
 };
 
-class GroupedParts : public testing::TestWithParam<PartedCollective> {
+class GroupedParts : public testing::TestWithParam<std::tuple<PartedCollective, MemoryKind>> {
  protected:
+  static const PartedCollective& collective() { return std::get<PartedCollective>(GetParam()); }
+
   /// Elements that `rank` contributes, or receives.
   static std::size_t elements(const PartSizes& parts, std::size_t rank, std::size_t ranks,
                               bool receives) {
-    const bool all = receives ? GetParam().gives_all : GetParam().takes_all;
-    if (GetParam().kind != OperationKind::kAllToAll) {
+    const bool all = receives ? collective().gives_all : collective().takes_all;
+    if (collective().kind != OperationKind::kAllToAll) {
       return all ? std::accumulate(parts.begin(), parts.end(), std::size_t{0}) : parts[rank];
     }
     std::size_t sum = 0;
@@ -90,7 +93,7 @@ class GroupedParts : public testing::TestWithParam<PartedCollective> {
     const void* const input = in_place ? nullptr : buffers.input.data();
     const std::size_t floats = size_of(dtype) / sizeof(float);
     const BufferView result{buffers.result.data(), buffers.result.size() / floats, dtype};
-    switch (GetParam().kind) {
+    switch (collective().kind) {
       case OperationKind::kReduceScatter:
         return calls.reduce_scatter(name, input, result, ReduceOp::kSum, parts);
       case OperationKind::kAllGather:
@@ -114,7 +117,8 @@ class GroupedParts : public testing::TestWithParam<PartedCollective> {
   /// for so many ranks or pairs.
   void expect_same(const std::vector<int>& nodes, const std::vector<PartSizes>& tensors,
                    DType dtype, bool in_place) {
-    EngineJob job(ProcessGrid::with_node_sizes(nodes), {.verify_schedules = true}, 3);
+    EngineJob job(ProcessGrid::with_node_sizes(nodes), {.verify_schedules = true}, 3,
+                  test::devices_for(std::get<MemoryKind>(GetParam())));
     const auto ranks = static_cast<std::size_t>(job.world_size());
     const std::size_t floats = size_of(dtype) / sizeof(float);
     const int root = job.world_size() - 1;
@@ -141,7 +145,7 @@ class GroupedParts : public testing::TestWithParam<PartedCollective> {
         }
         operations.push_back(job.submit(
             static_cast<int>(rank),
-            *calls.grouped(GetParam().kind, "all", {.dtype = dtype, .each = buffers}, root)));
+            *calls.grouped(collective().kind, "all", {.dtype = dtype, .each = buffers}, root)));
       }
       job.finish(operations);
       for (const auto& operation : operations) ASSERT_EQ(error_of(*operation), "");
@@ -155,7 +159,7 @@ class GroupedParts : public testing::TestWithParam<PartedCollective> {
   }
 
   static std::size_t parts_for(std::size_t ranks) {
-    return GetParam().kind == OperationKind::kAllToAll ? ranks * ranks : ranks;
+    return collective().kind == OperationKind::kAllToAll ? ranks * ranks : ranks;
   }
 };
 
@@ -172,7 +176,7 @@ TEST_P(GroupedParts, GiveEachTensorWhatItGetsAlone) {
     }
     const PartSizes even(parts, 4), nothing(parts, 0);
     for (const bool in_place : {false, true}) {
-      if (in_place && !GetParam().can_be_in_place) continue;
+      if (in_place && !collective().can_be_in_place) continue;
       expect_same(nodes, {uneven, even, nothing, sparse}, DType::kFloat32, in_place);
       expect_same(nodes, {sparse}, DType::kFloat32, in_place);
       expect_same(nodes, {even, even}, DType::kFloat32, in_place);
@@ -182,8 +186,13 @@ TEST_P(GroupedParts, GiveEachTensorWhatItGetsAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GroupedParts, testing::ValuesIn(parted_collectives()),
-                         [](const auto& each) { return each.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, GroupedParts,
+                         testing::Combine(testing::ValuesIn(parted_collectives()),
+                                          testing::Values(MemoryKind::kHost, MemoryKind::kDevice)),
+                         [](const auto& each) {
+                           return std::get<0>(each.param).name + "_" +
+                                  std::string(to_string(std::get<MemoryKind>(each.param)));
+                         });
 
 /// Both ranks gather tensors of these parts; returns the error of both.
 std::string error_of_gathers(EngineJob& job, const std::string& name,

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "runtime/engine/operation_calls.h"
@@ -90,8 +91,10 @@ Buffers buffers_of(const Collective& collective, int rank, std::size_t ranks, st
   return buffers;
 }
 
-class Grouped : public testing::TestWithParam<Collective> {
+class Grouped : public testing::TestWithParam<std::tuple<Collective, MemoryKind>> {
  protected:
+  const Collective& collective() const { return std::get<Collective>(GetParam()); }
+
   /// Runs the operation on tensors of so many elements together, and on each alone.
   void expect_same(EngineJob& job, const std::vector<std::size_t>& counts, DType dtype,
                    bool in_place) {
@@ -109,7 +112,7 @@ class Grouped : public testing::TestWithParam<Collective> {
         alone[me].clear();
         for (std::size_t t = 0; t < counts.size(); ++t) {
           together[me].push_back(
-              buffers_of(GetParam(), rank, ranks, t, counts[t] * per_element, in_place));
+              buffers_of(collective(), rank, ranks, t, counts[t] * per_element, in_place));
           alone[me].push_back(together[me].back());
         }
         std::vector<TensorBuffers> tensors;
@@ -120,12 +123,13 @@ class Grouped : public testing::TestWithParam<Collective> {
                              .count = counts[t]});
         }
         operations.push_back(job.submit(
-            rank, *calls.grouped(GetParam().kind, "all", {.dtype = dtype, .each = tensors}, root)));
+            rank,
+            *calls.grouped(collective().kind, "all", {.dtype = dtype, .each = tensors}, root)));
         for (std::size_t t = 0; t < counts.size(); ++t) {
           Buffers& mine = alone[me][t];
           if (counts[t] == 0) continue;
           operations.push_back(job.submit(
-              rank, *on_one_tensor(calls, GetParam().kind, "tensor " + std::to_string(t),
+              rank, *on_one_tensor(calls, collective().kind, "tensor " + std::to_string(t),
                                    in_place ? nullptr : mine.input.data(),
                                    {mine.result.data(), counts[t], dtype},
                                    {mine.result.data(), counts[t] * ranks, dtype}, root)));
@@ -147,8 +151,9 @@ TEST_P(Grouped, GivesEachTensorWhatItGetsAlone) {
   for (const std::vector<int>& nodes :
        std::vector<std::vector<int>>{{1}, {2}, {3}, {1, 1}, {2, 1}}) {
     for (const bool in_place : {false, true}) {
-      if (in_place && !GetParam().can_be_in_place) continue;
-      EngineJob job(ProcessGrid::with_node_sizes(nodes), {.verify_schedules = true}, 3);
+      if (in_place && !collective().can_be_in_place) continue;
+      EngineJob job(ProcessGrid::with_node_sizes(nodes), {.verify_schedules = true}, 3,
+                    test::devices_for(std::get<MemoryKind>(GetParam())));
       expect_same(job, {7, 0, 331, 1}, DType::kFloat32, in_place);
       expect_same(job, {5}, DType::kFloat32, in_place);
       expect_same(job, {3'000, 1, 2'000}, DType::kFloat32, in_place);
@@ -158,8 +163,13 @@ TEST_P(Grouped, GivesEachTensorWhatItGetsAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Grouped, testing::ValuesIn(collectives()),
-                         [](const auto& each) { return each.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, Grouped,
+                         testing::Combine(testing::ValuesIn(collectives()),
+                                          testing::Values(MemoryKind::kHost, MemoryKind::kDevice)),
+                         [](const auto& each) {
+                           return std::get<0>(each.param).name + "_" +
+                                  std::string(to_string(std::get<MemoryKind>(each.param)));
+                         });
 
 TEST(GroupedBroadcast, CopiesAllTensorsOfTheRoot) {
   EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.verify_schedules = true}, 4);

@@ -31,6 +31,7 @@ using MessageCalls = test::CalledMessages;
 
 void finish_messages(EngineJob& job, const MessageCalls& calls, Duration tick = Duration(0)) {
   job.run_until([&] { return test::are_over(calls); }, tick);
+  job.bring_back();
 }
 
 /// Sizes on both sides of each limit between the ways in which messages travel.
@@ -49,13 +50,23 @@ std::vector<float> numbered(std::size_t count, std::size_t first) {
 
 const std::vector<std::vector<int>> kMessageShapes = {{1}, {2}, {1, 1}, {2, 1}, {2, 2}};
 
+/// The kind of the buffers' memory; for a device's, every third buffer is in host memory.
+class EngineMessagesOn : public testing::TestWithParam<MemoryKind> {
+ protected:
+  static std::optional<test::JobDevices> devices() { return test::devices_for(GetParam()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Memory, EngineMessagesOn,
+                         testing::Values(MemoryKind::kHost, MemoryKind::kDevice),
+                         [](const auto& each) { return std::string(to_string(each.param)); });
+
 // Every rank sends to every rank, itself too, with several tags; receives are submitted in another
 // order than sends, some from any rank. Messages of one pair and tag arrive in their order.
-TEST(EngineMessages, ArriveInOrderForAnyInterleaving) {
+TEST_P(EngineMessagesOn, ArriveInOrderForAnyInterleaving) {
   for (const std::vector<int>& shape : kMessageShapes) {
     for (std::uint64_t seed = 0; seed < 8; ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed));
-      EngineJob job(ProcessGrid::with_node_sizes(shape), {}, seed);
+      EngineJob job(ProcessGrid::with_node_sizes(shape), {}, seed, devices());
       std::mt19937_64 random(seed);
       const int ranks = job.world_size();
       constexpr std::uint64_t kTags = 2;
@@ -109,9 +120,9 @@ TEST(EngineMessages, ArriveInOrderForAnyInterleaving) {
   }
 }
 
-TEST(EngineMessages, AreReceivedFromAnyRankOnceEach) {
+TEST_P(EngineMessagesOn, AreReceivedFromAnyRankOnceEach) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
-    EngineJob job(ProcessGrid::with_node_sizes({2, 2}), {}, seed);
+    EngineJob job(ProcessGrid::with_node_sizes({2, 2}), {}, seed, devices());
     std::vector<std::vector<float>> sent, got;
     for (int rank = 0; rank < 4; ++rank) {
       sent.push_back(numbered(kMessageCounts[2 + static_cast<std::size_t>(rank)],
@@ -138,8 +149,8 @@ TEST(EngineMessages, AreReceivedFromAnyRankOnceEach) {
   }
 }
 
-TEST(EngineMessages, OfEveryDtype) {
-  EngineJob job(ProcessGrid::with_node_sizes({1, 1}), {}, 3);
+TEST_P(EngineMessagesOn, OfEveryDtype) {
+  EngineJob job(ProcessGrid::with_node_sizes({1, 1}), {}, 3, devices());
   for (const DType dtype : kAllDTypes) {
     for (const std::size_t count : {std::size_t{5}, std::size_t{100'000}}) {
       std::vector<std::uint8_t> sent(count * size_of(dtype)), got(sent.size());
@@ -154,9 +165,9 @@ TEST(EngineMessages, OfEveryDtype) {
 }
 
 // A large message is on its way while its sender waits for one from the receiver.
-TEST(EngineMessages, LargeOnesCross) {
+TEST_P(EngineMessagesOn, LargeOnesCross) {
   for (const std::vector<int>& shape : {std::vector<int>{2}, std::vector<int>{1, 1}}) {
-    EngineJob job(ProcessGrid::with_node_sizes(shape), {}, 5);
+    EngineJob job(ProcessGrid::with_node_sizes(shape), {}, 5, devices());
     std::vector<float> out(200'000, 1.0F), in(200'000), back(200'000);
     const MessageCalls calls = {send(job, 0, 1, out), send(job, 1, 0, out), receive(job, 0, 1, in),
                                 receive(job, 1, 0, back)};

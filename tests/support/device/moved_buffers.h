@@ -1,0 +1,141 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "comm/message/message.h"
+#include "runtime/engine/operation.h"
+#include "tests/support/device/device_heap.h"
+#include "tests/support/device/host_stream.h"
+#include "tests/support/device/seeded_host_device.h"
+
+namespace kolo::test {
+
+/// Calls visit(buffer, bytes, is_input) for each buffer of an operation that `rank` of `ranks`
+/// gives or gets, which may point it elsewhere.
+template <typename Visit>
+void for_each_buffer(Operation& operation, int rank, int ranks, Visit visit) {
+  struct Sizes {
+    std::size_t result = 0, input = 0;  // bytes
+  };
+  std::vector<Sizes> sizes(std::max<std::size_t>(operation.tensors.size(), 1));  // by tensor
+  const Goal goal = operation.goal(ranks);
+  for (std::size_t part = 0; part < goal.parts.size(); ++part) {
+    const bool gives = goal.parts[part].contributes(rank);
+    const bool gets = goal.parts[part].receives(rank);
+    if (!gives && !gets) continue;
+    for (std::size_t tensor = 0; tensor < sizes.size(); ++tensor) {
+      const std::size_t bytes = operation.count_in(tensor, part) * size_of(operation.buffer.dtype);
+      if (gets || !operation.out_of_place) sizes[tensor].result += bytes;
+      if (gives && operation.out_of_place) sizes[tensor].input += bytes;
+    }
+  }
+  if (operation.tensors.empty()) {
+    visit(operation.buffer.data, sizes[0].result, false);
+    visit(operation.input, sizes[0].input, true);
+  }
+  for (std::size_t i = 0; i < operation.tensors.size(); ++i) {
+    visit(operation.tensors[i].result, sizes[i].result, false);
+    visit(operation.tensors[i].input, sizes[i].input, true);
+  }
+}
+
+/// Turns operations on host memory into operations on device memory, so that a test of the former
+/// is one of the latter. A stream of the caller writes the contents to the device, late.
+///
+/// Threads: one.
+class MovedBuffers {
+ public:
+  explicit MovedBuffers(DeviceHeap& heap) : heap_(heap) {}
+
+  /// Moves what `rank` of `ranks` gives and gets. `stream`, its caller's, belongs to `device`.
+  void move(Operation& operation, int rank, int ranks, SeededHostDevice& device, Stream& stream) {
+    operation.buffer.memory = MemoryKind::kDevice;
+    Moved moved{.is_over = [ticket = operation.ticket] { return ticket->done(); }, .buffers = {}};
+    for_each_buffer(operation, rank, ranks, [&](auto*& buffer, std::size_t bytes, bool is_input) {
+      if (buffer == nullptr || bytes == 0) return;
+      auto* const host = static_cast<std::byte*>(const_cast<void*>(std::as_const(buffer)));
+      moved.buffers.push_back(write(stream, host, bytes, is_input));
+      buffer = moved.buffers.back().device;
+    });
+    operation.ready = after(stream, device);
+    moved_.push_back(std::move(moved));
+  }
+
+  /// The same of a message, which is over once `is_over` holds.
+  void move(Message& message, std::function<bool()> is_over, SeededHostDevice& device,
+            Stream& stream) {
+    BufferView& buffer = message.buffer;
+    buffer.memory = MemoryKind::kDevice;
+    Moved moved{.is_over = std::move(is_over), .buffers = {}};
+    if (buffer.bytes() > 0) {
+      const bool is_input = message.kind == Message::Kind::kSend;
+      auto* const host = static_cast<std::byte*>(buffer.data);
+      moved.buffers.push_back(write(stream, host, buffer.bytes(), is_input));
+      buffer.data = moved.buffers.back().device;
+    }
+    message.ready = after(stream, device);
+    moved_.push_back(std::move(moved));
+  }
+
+  /// Writes the results of what is over back to where they would have been. Errors:
+  /// std::runtime_error if an input has changed.
+  void finish() {
+    bool is_any_left = false;
+    for (Moved& moved : moved_) {
+      if (!moved.is_over()) {
+        is_any_left = true;
+        continue;
+      }
+      for (const Buffer& buffer : std::exchange(moved.buffers, {})) {
+        if (!buffer.is_input) {
+          std::memcpy(buffer.host, buffer.device, buffer.bytes);
+        } else if (std::memcmp(buffer.host, buffer.device, buffer.bytes) != 0) {
+          throw std::runtime_error("an operation has changed its input in device memory");
+        }
+      }
+    }
+    if (is_any_left) return;
+    moved_.clear();
+    heap_.clear();
+  }
+
+ private:
+  struct Buffer {
+    std::byte* host = nullptr;
+    std::byte* device = nullptr;
+    std::size_t bytes = 0;
+    bool is_input = false;
+  };
+  struct Moved {
+    std::function<bool()> is_over;
+    std::vector<Buffer> buffers;
+  };
+
+  Buffer write(Stream& stream, std::byte* host, std::size_t bytes, bool is_input) {
+    std::byte* const memory = heap_.allocate(bytes);
+    auto contents = std::make_shared<std::vector<std::byte>>(host, host + bytes);
+    as_host(stream).enqueue([memory, contents] {
+      std::memcpy(memory, contents->data(), contents->size());
+      return true;
+    });
+    return {.host = host, .device = memory, .bytes = bytes, .is_input = is_input};
+  }
+
+  static std::shared_ptr<const Event> after(Stream& stream, SeededHostDevice& device) {
+    std::shared_ptr<Event> event = device.make_event();
+    stream.record(*event);
+    return event;
+  }
+
+  DeviceHeap& heap_;
+  std::vector<Moved> moved_;
+};
+
+}  // namespace kolo::test
