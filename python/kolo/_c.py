@@ -172,6 +172,7 @@ class kolo_call(Structure):
         ("counts", POINTER(c_size_t)),
         ("num_counts", c_size_t),
         ("stream", c_void_p),
+        ("memory", c_int32),
     ]
 
 

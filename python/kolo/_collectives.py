@@ -66,8 +66,9 @@ class Collectives:
     the rank. Whether an operation is in place is the same on all ranks; of `reduce` only the root says so.
 
     **Arrays** are contiguous, and of one type on all ranks: NumPy arrays, objects with the buffer protocol or with
-    `__dlpack__` (CPU tensors of torch), or `kolo.Memory`. A list of arrays of one type is one operation, with one
-    agreement and common messages, and returns a list; its `counts` are a list of those of each array.
+    `__dlpack__` (tensors of torch), or `kolo.Memory`. A list of arrays of one type is one operation, with one
+    agreement and common messages, and returns a list; its `counts` are a list of those of each array. Arrays in device
+    memory are used after the work enqueued on `stream`, a cudaStream_t; results need an `out` there.
 
     **Names.** `name` identifies an operation on all ranks. Without one an operation is named after its arguments;
     operations with the same arguments must then be called in one order on all ranks.
@@ -102,7 +103,7 @@ class Collectives:
 
         `op` is sum, min, max, prod, average, bit_and, bit_or, bit_xor, or premul_sum: the sum of contributions, each
         times `scale_before` of its rank. Otherwise the scales, of contributions and of the result, are equal on all
-        ranks. `stream`: for device memory, a cudaStream_t.
+        ranks.
         """
         code = choice(OPS, op, "op")
         call = _call(name, scale_before, scale_after, None, stream)
@@ -134,12 +135,13 @@ class Collectives:
         name: str | None = None,
         scale_before: float = 1.0,
         scale_after: float = 1.0,
+        stream: int | None = None,
         wait: bool = True,
     ) -> Any:
         """Combines the elements of all ranks on rank `root`: in its `x`, or in its `out` after a copy. The other ranks'
         `x` are only read, and they get None."""
         code = choice(OPS, op, "op")
-        call = _call(name, scale_before, scale_after)
+        call = _call(name, scale_before, scale_after, stream=stream)
         is_root = self.rank == root
         if _is_list(x):
             pairs = [_pairs.reduced(*each, is_root) for each in _zipped(x, out)]
@@ -159,6 +161,7 @@ class Collectives:
         name: str | None = None,
         scale_before: float = 1.0,
         scale_after: float = 1.0,
+        stream: int | None = None,
         wait: bool = True,
     ) -> Any:
         """Combines `x` of all ranks, which has a part for each rank; rank r gets part r.
@@ -172,10 +175,10 @@ class Collectives:
             both = _zipped(x, out)
             each = self._parts_of_each(counts, len(both))
             pairs = [_pairs.scattered(*arrays, parts) for arrays, parts in zip(both, each)]
-            call = _call(name, scale_before, scale_after, _joined([parts.counts for parts in each]))
+            call = _call(name, scale_before, scale_after, _joined([parts.counts for parts in each]), stream)
             return self._run_grouped("reduce_scatter", _c.KOLO_REDUCE_SCATTER, pairs, call, wait, op=code)
         parts = Parts(self.rank, self.size, counts)
-        call = _call(name, scale_before, scale_after, parts.counts)
+        call = _call(name, scale_before, scale_after, parts.counts, stream)
         pair = _pairs.scattered(x, out, parts)
         return self._run("reduce_scatter", library().kolo_reduce_scatter, _from_to(pair) + (code,), pair, call, wait)
 
@@ -186,6 +189,7 @@ class Collectives:
         out: Any = None,
         counts: Sequence[int] | None = None,
         name: str | None = None,
+        stream: int | None = None,
         wait: bool = True,
     ) -> Any:
         """Copies `x` of all ranks, in their order, to all ranks.
@@ -198,10 +202,10 @@ class Collectives:
             both = _zipped(x, out)
             each = self._parts_of_each(counts, len(both))
             pairs = [_pairs.gathered(*arrays, parts) for arrays, parts in zip(both, each)]
-            call = _call(name, counts=_joined([parts.counts for parts in each]))
+            call = _call(name, counts=_joined([parts.counts for parts in each]), stream=stream)
             return self._run_grouped("all_gather", _c.KOLO_ALL_GATHER, pairs, call, wait)
         parts = Parts(self.rank, self.size, counts)
-        call = _call(name, counts=parts.counts)
+        call = _call(name, counts=parts.counts, stream=stream)
         pair = _pairs.gathered(x, out, parts)
         return self._run("all_gather", library().kolo_all_gather, _from_to(pair), pair, call, wait)
 
@@ -213,6 +217,7 @@ class Collectives:
         out: Any = None,
         counts: Sequence[int] | None = None,
         name: str | None = None,
+        stream: int | None = None,
         wait: bool = True,
     ) -> Any:
         """Copies `x` of all ranks, in their order, to rank `root`; the others get None. Shapes are those of
@@ -222,10 +227,10 @@ class Collectives:
             both = _zipped(x, out)
             each = self._parts_of_each(counts, len(both))
             pairs = [_pairs.gathered(*arrays, parts, is_root) for arrays, parts in zip(both, each)]
-            call = _call(name, counts=_joined([parts.counts for parts in each]))
+            call = _call(name, counts=_joined([parts.counts for parts in each]), stream=stream)
             return self._run_grouped("gather", _c.KOLO_GATHER, pairs, call, wait, root)
         parts = Parts(self.rank, self.size, counts)
-        call = _call(name, counts=parts.counts)
+        call = _call(name, counts=parts.counts, stream=stream)
         pair = _pairs.gathered(_given(x), out, parts, is_root)
         assert pair.input is not None
         arguments = (pair.input.parameter(), pair.result_address, root)
@@ -239,6 +244,7 @@ class Collectives:
         out: Any = None,
         counts: Sequence[int] | None = None,
         name: str | None = None,
+        stream: int | None = None,
         wait: bool = True,
     ) -> Any:
         """Copies part r of `x` of rank `root` to rank r. Shapes are those of `reduce_scatter`; the other ranks pass no
@@ -251,10 +257,10 @@ class Collectives:
                 _pairs.scattered(_given(xs), outs, parts) if is_root else _pairs.received(outs, parts)
                 for (xs, outs), parts in zip(both, each)
             ]
-            call = _call(name, counts=_joined([parts.counts for parts in each]))
+            call = _call(name, counts=_joined([parts.counts for parts in each]), stream=stream)
             return self._run_grouped("scatter", _c.KOLO_SCATTER, pairs, call, wait, root)
         parts = Parts(self.rank, self.size, counts)
-        call = _call(name, counts=parts.counts)
+        call = _call(name, counts=parts.counts, stream=stream)
         pair = _pairs.scattered(_given(x), out, parts) if is_root else _pairs.received(out, parts)
         return self._run("scatter", library().kolo_scatter, _from_to(pair) + (root,), pair, call, wait)
 
@@ -265,6 +271,7 @@ class Collectives:
         out: Any = None,
         counts: Sequence[int] | Sequence[Sequence[int]] | None = None,
         name: str | None = None,
+        stream: int | None = None,
         wait: bool = True,
     ) -> Any:
         """Copies part r of `x` of rank s to part s of the result of rank r.
@@ -276,9 +283,10 @@ class Collectives:
             both = _zipped(x, out)
             flats = [_flat(each, self.size) for each in _counts_of_each(counts, len(both))]
             pairs = [_pairs.exchanged(*arrays, *self._sent_and_got(flat)) for arrays, flat in zip(both, flats)]
-            return self._run_grouped("all_to_all", _c.KOLO_ALL_TO_ALL, pairs, _call(name, counts=_joined(flats)), wait)
+            call = _call(name, counts=_joined(flats), stream=stream)
+            return self._run_grouped("all_to_all", _c.KOLO_ALL_TO_ALL, pairs, call, wait)
         flat = _flat(counts, self.size)
-        call = _call(name, counts=flat)
+        call = _call(name, counts=flat, stream=stream)
         pair = _pairs.exchanged(x, out, *self._sent_and_got(flat))
         return self._run("all_to_all", library().kolo_all_to_all, _from_to(pair), pair, call, wait)
 
@@ -315,13 +323,16 @@ class Collectives:
     ) -> Any:
         if not pairs:
             raise UsageError("the list of arrays is empty")
-        dtype = pairs[0].memory.dtype
+        dtype, is_device = pairs[0].memory.dtype, pairs[0].memory.is_device
         for pair in pairs:
             if pair.memory.dtype is not dtype:
                 both = f"{dtype.name} and {pair.memory.dtype.name}"
                 raise UsageError(f"arrays of one operation have one type, not {both}")
-            if pair.memory.is_device:
-                raise UsageError("operations on lists of arrays take host memory only")
+            if pair.memory.is_device != is_device:
+                raise UsageError("arrays of one operation are all in host memory, or all in device memory")
+        if is_device:
+            call = call or _c.sized(_c.kolo_call, scale_before=1.0, scale_after=1.0)
+            call.memory = _c.KOLO_DEVICE
         tensors = (_c.kolo_tensor * len(pairs))(
             *(_c.kolo_tensor(pair.input_address, pair.result_address, pair.count) for pair in pairs)
         )
@@ -353,7 +364,7 @@ def _from_to(pair: Pair) -> tuple[Any, ...]:
     if result is not None:
         return pair.input_address, result.parameter()
     memory = pair.memory
-    return pair.input_address, _c.kolo_buffer(None, memory.count, memory.dtype.code, _c.KOLO_HOST)
+    return pair.input_address, _c.kolo_buffer(None, memory.count, memory.dtype.code, memory.parameter().memory)
 
 
 def _given(x: Any) -> Any:

@@ -17,7 +17,7 @@ ANY_RANK: int = _c.KOLO_ANY_RANK
 
 class Messages:
     """Messages need no other rank and no name. Those from one rank to another with one tag arrive in the order in
-    which they were sent. Arrays are in host memory."""
+    which they were sent. Arrays in device memory are used after the work enqueued on the legacy default stream."""
 
     _handle: Handle
     _pointer: Any

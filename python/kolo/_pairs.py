@@ -72,14 +72,11 @@ class Parts:
         return memory.shape[1:]
 
 
-def _host(memory: Memory, what: str) -> Memory:
-    if memory.is_device:
-        raise UsageError(f"{what} is device memory, which only all_reduce and broadcast take, in place")
-    return memory
-
-
 def _result(out: Any, source: Memory, count: int) -> Memory:
-    result = _host(memory_of(out, "out", writable=True), "out")
+    result = memory_of(out, "out", writable=True)
+    if result.is_device != source.is_device:
+        kinds = ("host", "device")
+        raise UsageError(f"out is in {kinds[result.is_device]} memory, x in {kinds[source.is_device]} memory")
     if result.dtype is not source.dtype:
         raise UsageError(f"out has elements of {result.dtype.name}, x of {source.dtype.name}")
     if result.count != count:
@@ -95,12 +92,18 @@ def _needed(out: Any) -> Any:
     return out
 
 
+def _new_result(shape: tuple[int, ...], source: Memory, x: Any) -> Any:
+    if source.is_device:
+        raise UsageError("x is in device memory, and NumPy has no arrays there; pass `out`")
+    return new_array(shape, source.dtype, like=x)
+
+
 def whole(x: Any, out: Any) -> Pair:
     """One tensor, in place unless there is another array `out`."""
     if out is None or out is x:
         memory = memory_of(x, "x", writable=True)
         return Pair(None, memory, x, memory.count)
-    source = _host(memory_of(x, "x"), "x")
+    source = memory_of(x, "x")
     return Pair(source, _result(out, source, source.count), out, source.count)
 
 
@@ -108,10 +111,12 @@ def reduced(x: Any, out: Any, is_root: bool) -> Pair:
     """One tensor that is combined on one rank, in place on all: only the root knows whether it wants the result
     elsewhere, and has x copied there first."""
     if not is_root:
-        source = _host(memory_of(x, "x"), "x")
+        source = memory_of(x, "x")
         return Pair(None, source, None, source.count)  # It stays as it is.
     pair = whole(x, out)
     if pair.input is not None and pair.result is not None:
+        if pair.input.is_device:
+            raise UsageError("a reduce in device memory is in place; leave out `out`")
         ctypes.memmove(pair.result.address, pair.input.address, pair.input.nbytes)
     return pair._replace(input=None)
 
@@ -119,9 +124,9 @@ def reduced(x: Any, out: Any, is_root: bool) -> Pair:
 def gathered(x: Any, out: Any, parts: Parts, has_result: bool = True) -> Pair:
     """This rank's part `x`, and the parts of all ranks `out`. Without x: in its place in `out`."""
     if x is None:
-        result = _host(memory_of(_needed(out), "out", writable=True), "out")
+        result = memory_of(_needed(out), "out", writable=True)
         return Pair(None, result, out, parts.each_of(result, "out"))
-    source = _host(memory_of(x, "x"), "x")
+    source = memory_of(x, "x")
     if source.count != parts.mine(source.count):
         raise UsageError(f"x has {source.count} elements where the counts say {parts.mine(0)}")
     if not has_result:
@@ -129,25 +134,25 @@ def gathered(x: Any, out: Any, parts: Parts, has_result: bool = True) -> Pair:
     total = parts.all(source.count)
     if out is None:
         shape = (parts.size, *source.shape) if parts.counts is None else (total,)
-        out = new_array(shape, source.dtype, like=x)
+        out = _new_result(shape, source, x)
     return Pair(source, _result(out, source, total), out, source.count)
 
 
 def scattered(x: Any, out: Any, parts: Parts) -> Pair:
     """The parts of all ranks `x`, and this rank's part `out`. Without x: all parts are in `out`."""
     if x is None:
-        result = _host(memory_of(_needed(out), "out", writable=True), "out")
+        result = memory_of(_needed(out), "out", writable=True)
         return Pair(None, result, out, parts.each_of(result, "out"))
-    source = _host(memory_of(x, "x"), "x")
+    source = memory_of(x, "x")
     part = parts.mine(parts.each_of(source, "x"))
     if out is None:
-        out = new_array(parts.shape_of_part(source, "x"), source.dtype, like=x)
+        out = _new_result(parts.shape_of_part(source, "x"), source, x)
     return Pair(source, _result(out, source, part), out, part)
 
 
 def received(out: Any, parts: Parts) -> Pair:
     """This rank's part `out` of an array on another rank."""
-    result = _host(memory_of(_needed(out), "out", writable=True), "out")
+    result = memory_of(_needed(out), "out", writable=True)
     if result.count != parts.mine(result.count):
         raise UsageError(f"out has {result.count} elements where the counts say {parts.mine(0)}")
     return Pair(None, result, out, result.count)
@@ -155,9 +160,9 @@ def received(out: Any, parts: Parts) -> Pair:
 
 def exchanged(x: Any, out: Any, sent: Parts, got: Parts) -> Pair:
     """A part for each rank `x`, and a part from each rank `out`."""
-    source = _host(memory_of(x, "x"), "x")
+    source = memory_of(x, "x")
     part = sent.each_of(source, "x")
     total = got.all(part)
     if out is None:
-        out = new_array(source.shape if got.counts is None else (total,), source.dtype, like=x)
+        out = _new_result(source.shape if got.counts is None else (total,), source, x)
     return Pair(source, _result(out, source, total), out, part)

@@ -425,7 +425,31 @@ def misuse(job):
             assert "fusion_bytes" in str(error), error
             continue
         raise AssertionError("no error")
+    device_memory(job)
     job.barrier()
+
+
+def device_memory(job):
+    """Of a job without a device: what reaches the library, and what does not."""
+    host = np.zeros(4 * job.size, np.float32)
+    part, parts = (kolo.Memory(host.ctypes.data, n, "float32", host, is_device=True) for n in (4, host.size))
+    other = kolo.Memory(np.empty_like(host).ctypes.data, host.size, "float32", is_device=True)
+    for call, text in (
+        (lambda: job.all_gather(out=parts, stream=0), "set the option `device`"),
+        (lambda: job.all_reduce([part]), "set the option `device`"),
+        (lambda: job.reduce(parts, 0), "set the option `device`"),
+        (lambda: job.send(part, 0), "set the option `device`"),
+        (lambda: job.all_gather(part), "pass `out`"),
+        (lambda: job.all_gather(part, out=host), "out is in host memory, x in device memory"),
+        (lambda: job.all_reduce([part, host]), "all in host memory, or all in device memory"),
+        (lambda: job.reduce(parts, job.rank, out=other), "leave out `out`"),
+    ):
+        try:
+            call()
+        except kolo.UsageError as error:
+            assert text in str(error), error
+            continue
+        raise AssertionError(f"no error that says {text}")
 
 
 def dropped(job):

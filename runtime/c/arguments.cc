@@ -75,6 +75,7 @@ CallArguments::CallArguments(const kolo_call* call) {
   scales = {.before = given.scale_before, .after = given.scale_after};
   if (given.counts != nullptr) counts = {given.counts, given.num_counts};
   stream = {given.stream};
+  memory = memory_of(given.memory);
 }
 
 void CallArguments::check_unscaled() const {

@@ -57,6 +57,7 @@ struct CallArguments {
   Scales scales;
   PartCounts counts;
   NativeStream stream;
+  MemoryKind memory;  ///< Of grouped tensors.
 };
 
 }  // namespace kolo

@@ -45,8 +45,8 @@ kolo_status kolo_all_reduce(kolo_group* group, const void* input, kolo_buffer re
           [&] { return on.all_reduce_async(with.name, view, reduction, with.stream); });
     } else {
       run_or_start(
-          ticket, [&] { on.all_reduce(with.name, input, view, reduction); },
-          [&] { return on.all_reduce_async(with.name, input, view, reduction); });
+          ticket, [&] { on.all_reduce(with.name, input, view, reduction, with.stream); },
+          [&] { return on.all_reduce_async(with.name, input, view, reduction, with.stream); });
     }
   });
 }
@@ -76,8 +76,8 @@ kolo_status kolo_reduce(kolo_group* group, const void* input, kolo_buffer result
     const auto view = buffer_of(result);
     kolo::Group& on = group->group;
     run_or_start(
-        ticket, [&] { on.reduce(with.name, input, view, root, reduction); },
-        [&] { return on.reduce_async(with.name, input, view, root, reduction); });
+        ticket, [&] { on.reduce(with.name, input, view, root, reduction, with.stream); },
+        [&] { return on.reduce_async(with.name, input, view, root, reduction, with.stream); });
   });
 }
 
@@ -90,8 +90,12 @@ kolo_status kolo_reduce_scatter(kolo_group* group, const void* input, kolo_buffe
     const auto view = buffer_of(result);
     kolo::Group& on = group->group;
     run_or_start(
-        ticket, [&] { on.reduce_scatter(with.name, input, view, reduction, with.counts); },
-        [&] { return on.reduce_scatter_async(with.name, input, view, reduction, with.counts); });
+        ticket,
+        [&] { on.reduce_scatter(with.name, input, view, reduction, with.counts, with.stream); },
+        [&] {
+          return on.reduce_scatter_async(with.name, input, view, reduction, with.counts,
+                                         with.stream);
+        });
   });
 }
 
@@ -104,8 +108,8 @@ kolo_status kolo_all_gather(kolo_group* group, const void* input, kolo_buffer re
     const auto view = buffer_of(result);
     kolo::Group& on = group->group;
     run_or_start(
-        ticket, [&] { on.all_gather(with.name, input, view, with.counts); },
-        [&] { return on.all_gather_async(with.name, input, view, with.counts); });
+        ticket, [&] { on.all_gather(with.name, input, view, with.counts, with.stream); },
+        [&] { return on.all_gather_async(with.name, input, view, with.counts, with.stream); });
   });
 }
 
@@ -118,8 +122,8 @@ kolo_status kolo_gather(kolo_group* group, kolo_buffer input, void* result, int3
     const auto view = buffer_of(input);
     kolo::Group& on = group->group;
     run_or_start(
-        ticket, [&] { on.gather(with.name, view, result, root, with.counts); },
-        [&] { return on.gather_async(with.name, view, result, root, with.counts); });
+        ticket, [&] { on.gather(with.name, view, result, root, with.counts, with.stream); },
+        [&] { return on.gather_async(with.name, view, result, root, with.counts, with.stream); });
   });
 }
 
@@ -132,8 +136,8 @@ kolo_status kolo_scatter(kolo_group* group, const void* input, kolo_buffer resul
     const auto view = buffer_of(result);
     kolo::Group& on = group->group;
     run_or_start(
-        ticket, [&] { on.scatter(with.name, input, view, root, with.counts); },
-        [&] { return on.scatter_async(with.name, input, view, root, with.counts); });
+        ticket, [&] { on.scatter(with.name, input, view, root, with.counts, with.stream); },
+        [&] { return on.scatter_async(with.name, input, view, root, with.counts, with.stream); });
   });
 }
 
@@ -146,8 +150,8 @@ kolo_status kolo_all_to_all(kolo_group* group, const void* input, kolo_buffer re
     const auto view = buffer_of(result);
     kolo::Group& on = group->group;
     run_or_start(
-        ticket, [&] { on.all_to_all(with.name, input, view, with.counts); },
-        [&] { return on.all_to_all_async(with.name, input, view, with.counts); });
+        ticket, [&] { on.all_to_all(with.name, input, view, with.counts, with.stream); },
+        [&] { return on.all_to_all_async(with.name, input, view, with.counts, with.stream); });
   });
 }
 
@@ -196,21 +200,21 @@ Ticket start_grouped(kolo::Group& on, kolo_collective collective, const Tensors&
                      int32_t root, kolo_op op, const CallArguments& with) {
   switch (collective) {
     case KOLO_ALL_REDUCE:
-      return on.all_reduce_async(with.name, tensors, with.reduction(op));
+      return on.all_reduce_async(with.name, tensors, with.reduction(op), with.stream);
     case KOLO_BROADCAST:
-      return on.broadcast_async(with.name, tensors, root);
+      return on.broadcast_async(with.name, tensors, root, with.stream);
     case KOLO_REDUCE:
-      return on.reduce_async(with.name, tensors, root, with.reduction(op));
+      return on.reduce_async(with.name, tensors, root, with.reduction(op), with.stream);
     case KOLO_REDUCE_SCATTER:
-      return on.reduce_scatter_async(with.name, tensors, with.reduction(op));
+      return on.reduce_scatter_async(with.name, tensors, with.reduction(op), with.stream);
     case KOLO_ALL_GATHER:
-      return on.all_gather_async(with.name, tensors);
+      return on.all_gather_async(with.name, tensors, with.stream);
     case KOLO_GATHER:
-      return on.gather_async(with.name, tensors, root);
+      return on.gather_async(with.name, tensors, root, with.stream);
     case KOLO_SCATTER:
-      return on.scatter_async(with.name, tensors, root);
+      return on.scatter_async(with.name, tensors, root, with.stream);
     case KOLO_ALL_TO_ALL:
-      return on.all_to_all_async(with.name, tensors);
+      return on.all_to_all_async(with.name, tensors, with.stream);
     default:
       throw kolo::UsageError(fmt::format("{} is not a collective", collective));
   }
@@ -230,7 +234,7 @@ kolo_status kolo_grouped(kolo_group* group, kolo_collective collective, const ko
       with.check_unscaled();
     }
     const std::vector<TensorBuffers> each = buffers_of({tensors, num_tensors}, with.counts);
-    const Tensors all{.dtype = kolo::dtype_of(dtype), .each = each};
+    const Tensors all{.dtype = kolo::dtype_of(dtype), .each = each, .memory = with.memory};
     const auto start = [&] { return start_grouped(group->group, collective, all, root, op, with); };
     run_or_start(
         ticket, [&] { start().wait(); }, start);

@@ -250,10 +250,11 @@ typedef struct kolo_call {
    * are equal. */
   const size_t* counts;
   size_t num_counts;
-  void* stream; /* For device memory: a cudaStream_t. */
+  void* stream;       /* For device memory: a cudaStream_t. */
+  kolo_memory memory; /* For `kolo_grouped`: of all tensors. */
 } kolo_call;
 #define KOLO_CALL_INIT \
-  { sizeof(kolo_call), NULL, 1.0, 1.0, NULL, 0, NULL }
+  { sizeof(kolo_call), NULL, 1.0, 1.0, NULL, 0, NULL, KOLO_HOST }
 
 /*
  * Operations on one buffer, or on two that must not overlap: `input`, which is only read, and
@@ -310,10 +311,10 @@ typedef struct kolo_tensor {
   size_t count; /* Elements of each rank's part, or of the whole tensor without parts. */
 } kolo_tensor;
 
-/* One collective on several tensors in host memory, with one agreement and common messages. `root`
- * and `op` count where the collective has them. `counts` of the call are those of the first tensor,
- * then those of the next, and stand for `count` of all tensors. The array need not outlive the
- * call. */
+/* One collective on several tensors, with one agreement and common messages. `root` and `op` count
+ * where the collective has them. `counts` of the call are those of the first tensor, then those of
+ * the next, and stand for `count` of all tensors; `memory` is that of all. The array need not
+ * outlive the call. */
 kolo_status kolo_grouped(kolo_group* group, kolo_collective collective, const kolo_tensor* tensors,
                          size_t num_tensors, kolo_dtype dtype, int32_t root, kolo_op op,
                          const kolo_call* call, kolo_ticket** ticket);
@@ -331,7 +332,8 @@ typedef struct kolo_received {
   size_t count;   /* Elements. */
 } kolo_received;
 
-/* Sends to rank `peer`. The operation is over when the buffer may be reused. */
+/* Sends to rank `peer`. The operation is over when the buffer may be reused. Buffers of messages in
+ * device memory are used after the work enqueued on the legacy default stream. */
 kolo_status kolo_send(kolo_group* group, kolo_buffer buffer, int32_t peer, uint64_t tag,
                       kolo_ticket** ticket);
 /* Receives from rank `peer`, or from KOLO_ANY_RANK. `received` may be NULL; with a ticket see

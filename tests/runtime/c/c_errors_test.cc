@@ -98,6 +98,32 @@ TEST(CErrors, UsageIsAnErrorAtTheCallAndHarmsNothing) {
   });
 }
 
+TEST(CErrors, DeviceMemoryNeedsADevice) {
+  run_job(2, [](kolo_runtime* runtime) {
+    kolo_group* const world = kolo_world(runtime);
+    float in[4] = {}, out[8] = {};
+    const kolo_buffer on_device{out, 8, KOLO_FLOAT32, KOLO_DEVICE};
+    const kolo_tensor tensor{in, out, 4};
+    kolo_call call = KOLO_CALL_INIT;
+    call.memory = KOLO_DEVICE;
+    const auto expect_error = [&](kolo_status status) {
+      require(status == KOLO_USAGE, "a usage error");
+      require(
+          std::string(kolo_last_error()->what).find("set the option `device`") != std::string::npos,
+          kolo_last_error()->what);
+    };
+    expect_error(kolo_all_gather(world, in, on_device, nullptr, nullptr));
+    expect_error(kolo_grouped(world, KOLO_ALL_GATHER, &tensor, 1, KOLO_FLOAT32, 0, KOLO_SUM, &call,
+                              nullptr));
+    expect_error(kolo_send(world, on_device, 0, 0, nullptr));
+    call.memory = 1;
+    require(kolo_grouped(world, KOLO_ALL_GATHER, &tensor, 1, KOLO_FLOAT32, 0, KOLO_SUM, &call,
+                         nullptr) == KOLO_USAGE,
+            "no such kind of memory");
+    ok(kolo_barrier(world, nullptr));
+  });
+}
+
 TEST(CErrors, AMismatchNamesBothRanks) {
   run_job(2, [](kolo_runtime* runtime) {
     std::vector<float> data(kolo_group_rank(kolo_world(runtime)) == 0 ? 3 : 4);
