@@ -108,7 +108,7 @@ inline void write_error(ByteWriter& writer, const Error& error) {
 /// Empty if these bytes are no error.
 inline std::optional<Error> read_error(ByteReader& reader) {
   const auto code = reader.number<std::uint8_t>();
-  if (code > static_cast<std::uint8_t>(ErrorCode::kShutdown)) return std::nullopt;
+  if (code > static_cast<std::uint8_t>(kLastErrorCode)) return std::nullopt;
   Error error;
   error.code = static_cast<ErrorCode>(code);
   error.rank = reader.rank();

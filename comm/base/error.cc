@@ -32,6 +32,8 @@ std::string_view to_string(ErrorCode code) {
       return "configuration";
     case ErrorCode::kShutdown:
       return "shutdown";
+    case ErrorCode::kCancelled:
+      return "cancelled";
   }
   return "unknown";
 }
@@ -46,6 +48,7 @@ int exit_status(ErrorCode code) {
       return 69;
     case ErrorCode::kInternal:
     case ErrorCode::kShutdown:
+    case ErrorCode::kCancelled:
       return 70;
     case ErrorCode::kResources:
       return 71;

@@ -22,7 +22,9 @@ enum class ErrorCode {
   kAuth,       ///< A peer did not know the secret of the job.
   kConfig,     ///< Options are unknown, malformed or contradict each other.
   kShutdown,   ///< The runtime was closed before the operation finished.
+  kCancelled,  ///< The program took the operation back.
 };
+inline constexpr ErrorCode kLastErrorCode = ErrorCode::kCancelled;
 
 /// The name of the class, for people: "peer lost", "mismatch", ...
 std::string_view to_string(ErrorCode code);

@@ -40,6 +40,7 @@ class MirroredMessages::Mirrored final : public Message {
   void fail(const Error& error) noexcept override {
     if (!std::exchange(is_over_, true)) message_->fail(error);
   }
+  bool is_awaited() const override { return message_->is_awaited(); }
 
   /// The host has done its part.
   bool is_complete() const { return is_complete_; }

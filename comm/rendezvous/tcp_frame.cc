@@ -113,7 +113,7 @@ std::string encode_error(const Error& error) {
 std::optional<Error> decode_error(std::string_view payload) {
   if (payload.size() < 3 * sizeof(std::uint32_t)) return std::nullopt;
   const auto code = take<std::uint32_t>(payload);
-  if (code > static_cast<std::uint32_t>(ErrorCode::kShutdown)) return std::nullopt;
+  if (code > static_cast<std::uint32_t>(kLastErrorCode)) return std::nullopt;
   Error error;
   error.code = static_cast<ErrorCode>(code);
   error.rank = static_cast<int>(take<std::uint32_t>(payload));

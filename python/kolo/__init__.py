@@ -17,6 +17,7 @@ from __future__ import annotations
 from ._buffers import Memory
 from ._errors import (
     AuthenticationError,
+    CancelledError,
     ConfigError,
     DataError,
     DeadlineError,
@@ -51,6 +52,7 @@ def library_version() -> str:
 __all__ = [
     "ANY_RANK",
     "AuthenticationError",
+    "CancelledError",
     "ConfigError",
     "DataError",
     "DeadlineError",

@@ -35,6 +35,7 @@ KOLO_MISMATCH = 9
 KOLO_AUTH = 10
 KOLO_CONFIG = 11
 KOLO_SHUTDOWN = 12
+KOLO_CANCELLED = 13
 
 KOLO_FLOAT32 = 0
 KOLO_FLOAT64 = 1
@@ -284,6 +285,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "kolo_ticket_wait": (c_int32, [c_void_p, c_int64, POINTER(c_int)]),
     "kolo_ticket_event": (c_int32, [c_void_p, POINTER(c_int)]),
     "kolo_ticket_received": (c_int32, [c_void_p, POINTER(kolo_received)]),
+    "kolo_ticket_cancel": (c_int32, [c_void_p]),
     "kolo_ticket_release": (None, [c_void_p]),
     "kolo_register_gradients": (
         c_int32,

@@ -25,6 +25,7 @@ class Status(enum.IntEnum):
     AUTH = _c.KOLO_AUTH
     CONFIG = _c.KOLO_CONFIG
     SHUTDOWN = _c.KOLO_SHUTDOWN
+    CANCELLED = _c.KOLO_CANCELLED
 
 
 class KoloError(Exception):
@@ -133,6 +134,12 @@ class ShutdownError(KoloError, RuntimeError):
     status = Status.SHUTDOWN
 
 
+class CancelledError(KoloError):
+    """The program took the operation back."""
+
+    status = Status.CANCELLED
+
+
 _CLASSES: dict[int, type[KoloError]] = {
     each.status: each
     for each in (
@@ -148,6 +155,7 @@ _CLASSES: dict[int, type[KoloError]] = {
         AuthenticationError,
         ConfigError,
         ShutdownError,
+        CancelledError,
     )
 }
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from . import _c
 from ._buffers import memory_of
-from ._errors import UsageError
+from ._errors import DeadlineError, KoloError, UsageError
 from ._handle import Handle
 from ._library import library
 from ._ticket import Ticket, received
@@ -36,13 +37,33 @@ class Messages:
         count)`.
 
         Errors: MismatchError if the message is longer or of another type. After a DeadlineError or KeyboardInterrupt
-                the receive stays posted, and the message still goes to `x`.
+                the receive is taken back, and the message goes to the next one; see `Ticket.cancel`.
         """
         memory = memory_of(x, "x", writable=True)
         source = "any rank" if peer == ANY_RANK else f"rank {peer}"
         ticket = Ticket(self._handle, (self, memory), received, f"recv from {source}, tag {tag}")
-        ticket.begin(library().kolo_recv, self._pointer, memory.parameter(), peer, _tag(tag), None)
-        return ticket.wait() if wait else ticket
+        call = (library().kolo_recv, self._pointer, memory.parameter(), peer, _tag(tag), None)
+        if wait:
+            return _receive(ticket, call)
+        ticket.begin(*call)
+        return ticket
+
+
+def _receive(ticket: Ticket, call: tuple[Any, ...]) -> Any:
+    """Begins a receive by this call and waits for it. After an exception the array is the caller's again."""
+    try:
+        ticket.begin(*call)
+        return ticket.wait()
+    except DeadlineError:
+        if ticket.cancel():
+            raise
+        return ticket.wait()
+    except KoloError:
+        raise  # It is over.
+    except BaseException:  # Of a handler of signals.
+        with contextlib.suppress(KoloError):
+            ticket.cancel()
+        raise
 
 
 def _tag(tag: int) -> int:

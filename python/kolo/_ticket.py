@@ -7,7 +7,7 @@ from ctypes import byref, c_int, c_void_p
 from typing import Any, Callable, Generator, NamedTuple
 
 from . import _c
-from ._errors import check
+from ._errors import CancelledError, KoloError, check
 from ._handle import Handle
 from ._library import library
 from ._wait import SLICE_MS, is_interruptible, stepper, wait
@@ -26,7 +26,8 @@ class Ticket:
     """One operation in flight, from a call with `wait=False`.
 
     The arrays of the operation belong to Kolo until it is done: do not write to them, and do not read results.
-    Ticket and arrays may be dropped at any time; the operation goes on and keeps its memory.
+    Ticket and arrays may be dropped at any time; the operation goes on and keeps its memory. Only a receive whose wait
+    was interrupted is then taken back, as by `cancel`.
 
         ticket = job.all_reduce(x, wait=False)
         ...
@@ -35,7 +36,7 @@ class Ticket:
     Threads: any.
     """
 
-    __slots__ = ("_ticket", "_handle", "_buffers", "_finish", "_name", "__weakref__")
+    __slots__ = ("_ticket", "_handle", "_buffers", "_finish", "_name", "_was_interrupted", "__weakref__")
 
     def __init__(self, handle: Handle, buffers: Any, finish: Callable[[Any], Any], name: str) -> None:
         """For groups. It exists before the operation begins, so that an interrupt at any time finds an owner of the
@@ -45,6 +46,7 @@ class Ticket:
         self._buffers = buffers
         self._finish = finish
         self._name = name
+        self._was_interrupted = False
 
     def begin(self, function: Callable[..., int], *arguments: Any) -> None:
         """For groups: begins the operation by a call whose last argument is the ticket."""
@@ -67,11 +69,32 @@ class Ticket:
                 KeyboardInterrupt, likewise.
         """
         step = stepper(library().kolo_ticket_wait, self._ticket)
-        # Most operations end within the first slice.
-        if timeout is not None or not step(SLICE_MS if is_interruptible() else -1):
-            wait(step, timeout, self._handle.operation_timeout_ms, lambda: self._name)
+        try:
+            # Most operations end within the first slice.
+            if timeout is not None or not step(SLICE_MS if is_interruptible() else -1):
+                wait(step, timeout, self._handle.operation_timeout_ms, lambda: self._name)
+        except KoloError:
+            raise
+        except BaseException:  # Of a handler of signals.
+            self._was_interrupted = True
+            raise
         self._buffers = None
         return self._finish(self._ticket)
+
+    def cancel(self) -> bool:
+        """Takes a receive back, unless its message has come or is on its way, and waits until it is over. Returns
+        whether it was taken back: the message then goes to the next receive, and waits raise CancelledError.
+
+        Errors: UsageError for other operations, which other ranks take part in; as `wait`.
+        """
+        if not self._ticket:  # It has not begun.
+            return True
+        check(library().kolo_ticket_cancel(self._ticket))
+        try:
+            self.wait()
+        except CancelledError:
+            return True
+        return False
 
     def fileno(self) -> int:
         """A descriptor that becomes readable when it is done, for `select` and event loops. It belongs to the
@@ -104,8 +127,10 @@ class Ticket:
             return
         if self._buffers is None:
             self._handle.library.kolo_ticket_release(self._ticket)
-        else:
-            self._handle.park(self._ticket, self._buffers)
+            return
+        if self._was_interrupted:
+            self._handle.library.kolo_ticket_cancel(self._ticket)  # Refuses all but receives.
+        self._handle.park(self._ticket, self._buffers)
 
 
 def _set(future: Any) -> None:

@@ -66,6 +66,9 @@ class Scenes(unittest.TestCase):
         outcome = self.check("deadline", operation_timeout=400)
         self.assertEqual(len(outcome.find("(late: recv from rank 1, tag 0: no result after)")), 2, outcome)
 
+    def test_receives_that_are_taken_back(self):
+        self.check("taken_back")
+
     def test_ranks_that_meet_in_a_store(self):
         with tempfile.TemporaryDirectory() as folder:
             ranks = []

@@ -328,6 +328,58 @@ def messages(job):
     assert job.recv(bytearray(24), peer, 8).count == 24
 
 
+class Interrupt(BaseException):
+    """As KeyboardInterrupt, but of this file."""
+
+
+def interrupt(call):
+    """A call that waits, until a signal ends it."""
+
+    def handler(*_):
+        raise Interrupt
+
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        call()
+    except Interrupt:
+        return
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    raise AssertionError("not interrupted")
+
+
+def taken_back(job):
+    """Receives that nobody wants any more leave their message to the next one, and their memory alone."""
+    peer = 1 - job.rank
+    never = np.full(20_000, -1.0)
+    ticket = job.recv(never, peer, wait=False)
+    assert ticket.cancel() and ticket.cancel() and ticket.done()
+    try:
+        ticket.wait()
+        raise AssertionError("a message")
+    except kolo.CancelledError as error:
+        assert f"a receive from rank {peer}" in str(error), error
+    interrupt(lambda: job.recv(never, peer))
+    interrupt(lambda: job.recv(never, peer, wait=False).wait())  # Its ticket is dropped.
+    job.barrier()
+    sent = job.send(np.arange(20_000.0), peer, wait=False)
+    got = np.empty(20_000)
+    ticket = job.recv(got, wait=False)
+    assert ticket.wait() == (peer, 20_000)
+    assert not ticket.cancel() and ticket.wait() == (peer, 20_000)  # Too late.
+    same(got, np.arange(20_000.0))
+    assert np.all(never == -1)
+    sent.wait()
+    ticket = job.barrier(wait=False)
+    try:
+        ticket.cancel()
+        raise AssertionError("a barrier")
+    except kolo.UsageError as error:
+        assert "receive" in str(error), error
+    ticket.wait()
+
+
 def groups(job):
     with job.split(job.rank % 2, name="halves") as half:
         assert half.ranks_of_job == tuple(range(job.rank % 2, job.size, 2)) and half.name == "halves"
@@ -590,6 +642,8 @@ def deadline(job):
                 continue
             raise AssertionError("no deadline")
         job.send(np.ones(1), 1)
+        # The receive without a deadline of its own was taken back; the first one was not.
+        assert job.recv(np.empty(3), 1).count == 3
         return
     ticket = job.recv(np.empty(1), 0, wait=False)
     while not ticket.done():

@@ -309,7 +309,8 @@ class Group {
   /// Receives a message with this tag from rank `peer`, or from whichever rank sends first if it is
   /// `kAnyRank`, into `buffer`, which may be longer than the message.
   ///
-  /// Errors: as for `send_async`; KoloError(kPeerLost) if a rank that it may wait for is lost.
+  /// Errors: as for `send_async`; KoloError(kPeerLost) if a rank that it may wait for is lost;
+  ///         KoloError(kCancelled) after `ReceiveTicket::cancel`.
   /// Cost:   while a receive from any rank waits, all ranks are asked for signs of life.
   ReceiveTicket recv_async(BufferView buffer, int peer, std::uint64_t tag = 0,
                            NativeStream stream = {});

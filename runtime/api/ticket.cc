@@ -3,9 +3,11 @@
 #include <utility>
 
 #include "comm/base/check.h"
+#include "runtime/engine/engine.h"
 #include "runtime/engine/ticket_state.h"
 #include "runtime/message/message_call.h"
 #include "runtime/rows/row_reduction.h"
+#include "runtime/wait/driver.h"
 
 namespace kolo {
 
@@ -21,9 +23,9 @@ bool Ticket::wait_for(std::chrono::milliseconds limit) {
 }
 int Ticket::event() { return state_->event(); }
 
-ReceiveTicket::ReceiveTicket(std::shared_ptr<MessageCall> call, std::shared_ptr<Driver> driver,
-                             std::chrono::milliseconds timeout)
-    : call_(std::move(call)), driver_(std::move(driver)), timeout_(timeout) {}
+ReceiveTicket::ReceiveTicket(std::shared_ptr<MessageCall> call, Engine& engine,
+                             std::shared_ptr<Driver> driver, std::chrono::milliseconds timeout)
+    : call_(std::move(call)), engine_(&engine), driver_(std::move(driver)), timeout_(timeout) {}
 
 bool ReceiveTicket::done() const { return call_->done(); }
 
@@ -41,6 +43,16 @@ int ReceiveTicket::event() { return call_->event(); }
 Received ReceiveTicket::received() const {
   check(done(), "received() before the receive is done");
   return call_->received;
+}
+
+void ReceiveTicket::cancel() {
+  const bool was_pending = call_->while_pending([&] {
+    engine_->withdraw(call_, {.code = ErrorCode::kCancelled,
+                              .verb = "complete",
+                              .bucket = call_->subject(),
+                              .what = "the program took it back before a message came"});
+  });
+  if (was_pending) driver_->attend(Driver::Next::kUnknown);
 }
 
 RowTicket::RowTicket(std::shared_ptr<RowReduction> call, std::shared_ptr<Driver> driver,

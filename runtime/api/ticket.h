@@ -9,6 +9,7 @@
 namespace kolo {
 
 class Driver;
+class Engine;
 class MessageCall;
 class RowReduction;
 class TicketState;
@@ -50,7 +51,7 @@ class Ticket {
 class ReceiveTicket {
  public:
   /// For the runtime; users get tickets from `recv_async`.
-  ReceiveTicket(std::shared_ptr<MessageCall> call, std::shared_ptr<Driver> driver,
+  ReceiveTicket(std::shared_ptr<MessageCall> call, Engine& engine, std::shared_ptr<Driver> driver,
                 std::chrono::milliseconds timeout);
 
   /// True once the message is there, or the receive has failed. Never blocks.
@@ -65,8 +66,14 @@ class ReceiveTicket {
   int event();
   Received received() const;
 
+  /// Takes the receive back: unless its message has come or is on its way, it soon fails with
+  /// kCancelled, and the message goes to the next receive. Does nothing if it is done. Does not
+  /// wait: the buffer is the caller's again once it is done.
+  void cancel();
+
  private:
   std::shared_ptr<MessageCall> call_;
+  Engine* engine_;  // outlives every receive that is not done
   std::shared_ptr<Driver> driver_;
   std::chrono::milliseconds timeout_;
 };

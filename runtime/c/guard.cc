@@ -12,10 +12,12 @@ namespace {
 constexpr ErrorCode kCodes[] = {ErrorCode::kUsage,    ErrorCode::kData,      ErrorCode::kPeerLost,
                                 ErrorCode::kInternal, ErrorCode::kResources, ErrorCode::kIo,
                                 ErrorCode::kTimeout,  ErrorCode::kStall,     ErrorCode::kMismatch,
-                                ErrorCode::kAuth,     ErrorCode::kConfig,    ErrorCode::kShutdown};
+                                ErrorCode::kAuth,     ErrorCode::kConfig,    ErrorCode::kShutdown,
+                                ErrorCode::kCancelled};
 constexpr kolo_status kStatuses[] = {KOLO_USAGE,     KOLO_DATA, KOLO_PEER_LOST, KOLO_INTERNAL,
                                      KOLO_RESOURCES, KOLO_IO,   KOLO_TIMEOUT,   KOLO_STALL,
-                                     KOLO_MISMATCH,  KOLO_AUTH, KOLO_CONFIG,    KOLO_SHUTDOWN};
+                                     KOLO_MISMATCH,  KOLO_AUTH, KOLO_CONFIG,    KOLO_SHUTDOWN,
+                                     KOLO_CANCELLED};
 static_assert(std::size(kCodes) == std::size(kStatuses));
 
 kolo_status status_of(ErrorCode code) {

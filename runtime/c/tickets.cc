@@ -10,6 +10,16 @@
 using kolo::check_given;
 using kolo::guarded;
 
+namespace {
+
+kolo::ReceiveTicket& receive_of(kolo_ticket& ticket) {
+  auto* const receive = std::get_if<kolo::ReceiveTicket>(&ticket.ticket);
+  kolo::check(receive != nullptr, "the ticket is not that of a receive");
+  return *receive;
+}
+
+}  // namespace
+
 kolo_status kolo_ticket_test(kolo_ticket* ticket, int* done) {
   return guarded([&] {
     check_given(ticket, "ticket");
@@ -48,10 +58,15 @@ kolo_status kolo_ticket_received(kolo_ticket* ticket, kolo_received* received) {
   return guarded([&] {
     check_given(ticket, "ticket");
     check_given(received, "received");
-    const auto* const receive = std::get_if<kolo::ReceiveTicket>(&ticket->ticket);
-    kolo::check(receive != nullptr, "the ticket is not that of a receive");
-    const kolo::Received got = receive->received();
+    const kolo::Received got = receive_of(*ticket).received();
     *received = {.source = got.source, .count = got.count};
+  });
+}
+
+kolo_status kolo_ticket_cancel(kolo_ticket* ticket) {
+  return guarded([&] {
+    check_given(ticket, "ticket");
+    receive_of(*ticket).cancel();
   });
 }
 

@@ -46,6 +46,15 @@ class TicketState {
   /// throws the operation's error.
   bool wait_at_most(std::chrono::milliseconds limit, Driver* driver);
 
+  /// Calls `call` unless it is done; it does not end meanwhile. Returns whether it did so.
+  template <typename Call>
+  bool while_pending(const Call& call) KOLO_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (done()) return false;
+    call();
+    return true;
+  }
+
   /// A descriptor that is readable once it is done; the same at every call.
   int event() KOLO_EXCLUDES(mutex_);
 

@@ -29,7 +29,7 @@ void MessageCalls::send(const BufferView& buffer, int peer, std::uint64_t tag,
 
 ReceiveTicket MessageCalls::recv_async(const BufferView& buffer, int peer, std::uint64_t tag,
                                        NativeStream stream) {
-  return {start_in_background(Message::Kind::kReceive, buffer, peer, tag, stream), driver_,
+  return {start_in_background(Message::Kind::kReceive, buffer, peer, tag, stream), engine_, driver_,
           timeout_};
 }
 

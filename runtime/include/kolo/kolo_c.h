@@ -49,7 +49,8 @@ enum {
   KOLO_MISMATCH = 9,  /* Ranks disagree about a tensor's name, shape, dtype or operation. */
   KOLO_AUTH = 10,     /* A peer did not know the secret of the job. */
   KOLO_CONFIG = 11,   /* Options are unknown, malformed or contradict each other. */
-  KOLO_SHUTDOWN = 12  /* The runtime was closed before the operation finished. */
+  KOLO_SHUTDOWN = 12, /* The runtime was closed before the operation finished. */
+  KOLO_CANCELLED = 13 /* The program took the operation back. */
 };
 
 /* One error. Fields that do not apply are -1 or "". */
@@ -353,6 +354,11 @@ kolo_status kolo_ticket_wait(kolo_ticket* ticket, int64_t timeout_ms, int* done)
 kolo_status kolo_ticket_event(kolo_ticket* ticket, int* descriptor);
 /* What a receive got, once it is done without an error. */
 kolo_status kolo_ticket_received(kolo_ticket* ticket, kolo_received* received);
+/* Takes a receive back: unless its message has come or is on its way, the ticket is soon done with
+ * KOLO_CANCELLED, and the message goes to the next receive. Wait for the ticket before the buffer
+ * is freed. Does not block; any thread; does nothing if it is done. KOLO_USAGE for other
+ * operations. */
+kolo_status kolo_ticket_cancel(kolo_ticket* ticket);
 /* Forgets it; the operation goes on. NULL is fine. */
 void kolo_ticket_release(kolo_ticket* ticket);
 

@@ -267,7 +267,7 @@ TEST(CommandLine, SuggestsTheNameThatWasMeant) {
 
 TEST(CommandLine, HelpListsEveryExitStatus) {
   const std::string help = help_footer();
-  for (int code = 0; code <= static_cast<int>(ErrorCode::kShutdown); ++code) {
+  for (int code = 0; code <= static_cast<int>(kLastErrorCode); ++code) {
     const std::string status = std::to_string(exit_status(static_cast<ErrorCode>(code)));
     EXPECT_THAT(help, HasSubstr("\n  " + status + "  "));
   }

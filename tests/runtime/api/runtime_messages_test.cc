@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/runtime/api/runtime_calls.h"
@@ -166,6 +167,74 @@ TEST(RuntimeMessage, AReceiveThatTookTooLongIsWithdrawn) {
     }
     meet(run, there);
   });
+}
+
+// Neither is memory of a receive that was taken back written to, nor does it take a message.
+TEST(RuntimeMessage, AReceiveIsTakenBack) {
+  std::atomic<int> late{0}, there{0};
+  run_ranks(2, [&, job = std::make_shared<RuntimeJob>(2, test_options())](const RankRun& run) {
+    Runtime runtime = job->join(run.rank());
+    std::vector<float> out = values_of(1, 50'000), never(out.size(), -1), in(out.size());
+    if (run.rank() == 0) {
+      ReceiveTicket cancelled = runtime.recv_async(view(never), kAnyRank, 7);
+      ReceiveTicket received = runtime.recv_async(view(in), 1, 7);
+      cancelled.cancel();
+      EXPECT_THAT(error_of([&] { cancelled.wait(); }),
+                  AllOf(HasSubstr("cancelled: "), HasSubstr("a receive from any rank with tag 7")));
+      EXPECT_TRUE(cancelled.done());
+      cancelled.cancel();
+      meet(run, late);
+      require_values(in, received.wait(), in.size());
+      received.cancel();  // Too late: what it received stays.
+      require_values(in, received.wait(), in.size());
+      EXPECT_EQ(never.front(), -1);
+    } else {
+      meet(run, late);
+      runtime.send(view(out), 0, 7);
+    }
+    meet(run, there);
+  });
+}
+
+// It has the message or is taken back, and the next receive has the message then.
+TEST(RuntimeMessage, AReceiveIsTakenBackOrHasItsMessage) {
+  RuntimeJob(2, test_options()).run([](Runtime& runtime) {
+    for (const std::size_t count : std::initializer_list<std::size_t>{1, 100'000}) {
+      const std::vector<float> out = values_of(1, count);
+      for (int round = 0; round < 200; ++round) {
+        std::vector<float> first(count, -1), second(count, -1);
+        runtime.barrier();
+        if (runtime.rank() == 1) {
+          std::vector<float> sent = out;
+          runtime.send(view(sent), 0);
+          continue;
+        }
+        ReceiveTicket receive = runtime.recv_async(view(first), 1);
+        for (int spin = 0; spin < 50 * (round % 20); ++spin) std::this_thread::yield();
+        receive.cancel();
+        if (error_of([&] { receive.wait(); }).empty()) {
+          require_values(first, receive.wait(), count);
+        } else {
+          require_values(second, runtime.recv(view(second), 1), count);
+          require(first[0] == -1, "a message for a receive that was taken back");
+        }
+      }
+    }
+  });
+}
+
+// The one that waits and the one that takes back are different threads, and the job ends meanwhile.
+TEST(RuntimeMessage, TakingBackMayMeetTheEndOfTheJob) {
+  for (int round = 0; round < 20; ++round) {
+    RuntimeJob(2, test_options()).run([](Runtime& runtime) {
+      std::vector<float> data(4);
+      ReceiveTicket receive = runtime.recv_async(view(data), 1 - runtime.rank());
+      std::thread other([&] { receive.cancel(); });
+      runtime.close();
+      other.join();
+      require(!error_of([&] { receive.wait(); }).empty(), "an error");
+    });
+  }
 }
 
 TEST(RuntimeMessage, MisuseIsRefusedAtTheCall) {

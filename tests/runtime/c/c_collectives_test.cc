@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "tests/runtime/c/c_job.h"
@@ -234,6 +235,30 @@ TEST(CCollectives, MessagesAndTickets) {
       require(done == 1 && received.source == 0 && received.count == kPart, "what was received");
       kolo_ticket_release(ticket);
     }
+  });
+}
+
+TEST(CCollectives, AReceiveIsTakenBack) {
+  run_job(2, [](kolo_runtime* runtime) {
+    kolo_group* const world = kolo_world(runtime);
+    const int peer = 1 - kolo_group_rank(world);
+    std::vector<float> data(kPart, 7), never(kPart, -1), got(kPart);
+    kolo_ticket* ticket = nullptr;
+    ok(kolo_recv(world, view(never), peer, 5, nullptr, &ticket));
+    ok(kolo_ticket_cancel(ticket));
+    require(kolo_ticket_wait(ticket, -1, nullptr) == KOLO_CANCELLED, "the status");
+    require(std::string(kolo_last_error()->text).find("with tag 5") != std::string::npos,
+            kolo_last_error()->text);
+    kolo_ticket_release(ticket);
+    ok(kolo_barrier(world, &ticket));
+    require(kolo_ticket_cancel(ticket) == KOLO_USAGE, "other ranks take part in a barrier");
+    ok(kolo_ticket_wait(ticket, -1, nullptr));
+    kolo_ticket_release(ticket);
+    ok(kolo_recv(world, view(got), peer, 5, nullptr, &ticket));
+    ok(kolo_send(world, view(data), peer, 5, nullptr));
+    ok(kolo_ticket_wait(ticket, -1, nullptr));
+    kolo_ticket_release(ticket);
+    require(got[0] == 7 && never[0] == -1, "the message of the second receive");
   });
 }
 
