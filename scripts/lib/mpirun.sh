@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 
 # mpi_settings INTERFACES: for this process and what it starts. INTERFACES is a list of names or of
-# networks (10.0.0.0/24) that Open MPI may use; UCX takes names only and is told by the caller.
+# networks (10.0.0.0/24) that Open MPI may use; the interface for UCX is Kolo's to find.
 mpi_settings() {
   export OMPI_MCA_pml=ob1                         # UCX belongs to Kolo, not to MPI, in this process
   export OMPI_MCA_oob_tcp_if_include=$1           # or it tries every address of the machine in turn
@@ -23,5 +23,4 @@ mpi_settings_one_host() {
   mpi_settings lo
   export OMPI_MCA_btl=self,vader
   export OMPI_MCA_plm=isolated
-  export UCX_NET_DEVICES=${UCX_NET_DEVICES-lo}
 }

@@ -17,9 +17,9 @@ scripts/cluster up 3 none,10mbit --ttl 120
 shape_of() { scripts/cluster exec "$1" -- tc qdisc show dev eth0 | grep -o 'tbf.*rate [^ ]*' | sed 's/.* //' || true; }
 expect "$(shape_of 0) $(shape_of 1) $(shape_of 2)" " 10Mbit 10Mbit" "rates of the hosts' links"
 
-expect "$(KOLO_PASSED=through scripts/cluster run -np 5 --ppn 2 --timeout 60 -- \
-  sh -c 'echo $(hostname) $KOLO_PASSED $UCX_NET_DEVICES' | sort | uniq -c | tr -s ' \n' ' ')" \
-  " 2 ${KOLO_CLUSTER}0 through eth0 2 ${KOLO_CLUSTER}1 through eth0 1 ${KOLO_CLUSTER}2 through eth0 " \
+expect "$(KOLO_PASSED=got UCX_PASSED=through scripts/cluster run -np 5 --ppn 2 --timeout 60 -- \
+  sh -c 'echo $(hostname) $KOLO_PASSED $UCX_PASSED' | sort | uniq -c | tr -s ' \n' ' ')" \
+  " 2 ${KOLO_CLUSTER}0 got through 2 ${KOLO_CLUSTER}1 got through 1 ${KOLO_CLUSTER}2 got through " \
   "ranks on their hosts"
 
 scripts/cluster exec 0 -- touch /dev/shm/mine

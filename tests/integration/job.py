@@ -122,7 +122,6 @@ def started(arguments, nodes, **settings):
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port),
             }
-            variables.setdefault("UCX_NET_DEVICES", "lo")
             if len(nodes) > 1:
                 variables["KOLO_NODE_ID"] = f"node{node}"
             ranks.append(Rank(rank, arguments, variables))
