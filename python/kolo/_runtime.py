@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import math
 import re
 import sys
@@ -227,6 +228,9 @@ def _end() -> None:
         try:
             if error is not None:
                 runtime.abort(_why(error))
+                # The interpreter would look through all objects for cycles, with torch for a second of the processor,
+                # while torchrun waits to start the ranks again.
+                gc.freeze()
             else:
                 check(library().kolo_close(runtime._handle.pointer))
         except KoloError as failure:

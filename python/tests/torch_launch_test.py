@@ -31,13 +31,25 @@ SCENES = str(pathlib.Path(__file__).resolve().parent / "torch_scenes.py")
 EXAMPLE = str(support.PACKAGE / "examples" / "elastic.py")
 CLUSTER = support.ROOT / "scripts" / "cluster"
 
-# Within this time a rank that is killed, frozen or cut off is an uncaught exception in all others.
+# Within this time after a rank is killed, frozen or cut off, all others have ended by an uncaught exception.
 PROMISED_S = 12
+
+# So often, in seconds, torchrun looks after its processes: survivors have ended by themselves before it ends them.
+MONITOR_S = 4
+
+# Waits for the end of a process.
+WATCH = """
+import os, select, sys
+try:
+    select.select([os.pidfd_open(int(sys.argv[1]))], [], [])
+except ProcessLookupError:
+    pass  # It has ended.
+"""
 
 
 def settings(**more):
     """The environment of a rank that torch's launchers have not touched."""
-    return job.environment(library=LIBRARY, calibrate="off") | {"OMP_NUM_THREADS": "1", "UCX_NET_DEVICES": "lo"} | more
+    return job.environment(library=LIBRARY, calibrate="off") | {"OMP_NUM_THREADS": "1"} | more
 
 
 class Rendezvous(unittest.TestCase):
@@ -109,15 +121,16 @@ class Training:
         words = [EXAMPLE, "--checkpoints", folder, "--steps", str(steps), "--every", "50"]
         self.losses = {}
         self.begins = []
-        self.lines = []
-        self.noticed = {}  # When the first exception that names a lost rank came, by agent.
-        self._processes = {}  # of this start, by rank
+        self.lines = []  # With the agents that they are from.
+        self.processes = []  # Rank, agent and number, in the order in which they began.
+        self.ends = {}  # By agent and number.
         self._changed = threading.Condition()
         # The agent kills a frozen rank after this time, in seconds.
         variables = settings(PYTHONPATH=str(support.PACKAGE), TORCH_ELASTIC_SHUTDOWN_TIMEOUT="1")
+        self._prefixes = [[]]
         if len(commands) > 1:
-            del variables["UCX_NET_DEVICES"]  # It is Kolo that finds the interface.
             variables["KOLO_CLUSTER"] = os.environ["KOLO_CLUSTER"]
+            self._prefixes = [command[: command.index("--") + 1] for command in commands]
         self._agents = [
             subprocess.Popen(
                 [*map(str, command), *words], env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -134,91 +147,113 @@ class Training:
     def _read(self, agent, output):
         for line in output:
             with self._changed:
-                if "PeerLostError" in line:
-                    self.noticed.setdefault(agent, time.monotonic())
-                self._note(line)
+                self._note(agent, line)
                 self._changed.notify_all()
 
-    def _note(self, line):
-        self.lines.append(line)
-        # What ranks say at once may stand in one line.
+    def _note(self, agent, line):
+        self.lines.append((agent, line))
         for rank, process, step in re.findall(r"rank (\d+), process (\d+): from step (\d+)", line):
-            self._processes[int(rank)] = int(process)
+            self.processes.append((int(rank), agent, int(process)))
             self.begins.append(int(step))
+            threading.Thread(target=self._await_end, args=[agent, process], daemon=True).start()
         for step, loss in re.findall(r"step (\d+): loss ([-+.e\d]+)", line):
             self.losses.setdefault(int(step), set()).add(loss)
+
+    def _await_end(self, agent, process):
+        command = [*map(str, self._prefixes[agent]), sys.executable, "-c", WATCH, process]
+        subprocess.run(command, capture_output=True, check=False)
+        with self._changed:
+            self.ends[agent, int(process)] = time.monotonic()
+            self._changed.notify_all()
+
+    def said(self, agent, local_rank):
+        """All that ranks of this place in their agent said."""
+        return "".join(line for of, line in self.lines if of == agent and line.startswith(f"[default{local_rank}]:"))
+
+    def was_ended(self, process):
+        """Whether an agent sent the process a signal."""
+        return any(f"Sending process {process} closing signal" in line for _, line in self.lines)
+
+    def await_end(self, agent, process):
+        """Returns when it ended."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: (agent, process) in self.ends, job.PATIENCE):
+                raise AssertionError(f"process {process} does not end:\n{self}")
+            return self.ends[agent, process]
 
     def await_step(self, step):
         with self._changed:
             if not self._changed.wait_for(lambda: step in self.losses, job.PATIENCE):
                 raise AssertionError(f"no step {step}:\n{self}")
 
-    def process(self, rank):
-        return self._processes[rank]
-
-    def finish(self):
-        """Waits for the end of all; returns the exit statuses of the agents."""
-        statuses = [agent.wait(3 * job.PATIENCE) for agent in self._agents]
-        for reader, agent in zip(self._readers, self._agents):
-            reader.join()
-            agent.stdout.close()
-        return statuses
+    def status(self, agent=0):
+        """Waits for the end of an agent, and of all that it says; returns its exit status."""
+        status = self._agents[agent].wait(3 * job.PATIENCE)
+        self._readers[agent].join()
+        return status
 
     def close(self):
-        """Ends what is left of it after a failure; a cluster ends its own processes."""
-        for agent in self._agents:
+        """Ends what is left of it; a cluster ends its own processes."""
+        for reader, agent in zip(self._readers, self._agents):
             if agent.poll() is None:
                 agent.kill()
-        if len(self._agents) == 1:
-            for process in self._processes.values():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
+            agent.wait()
+            if len(self._agents) == 1:
+                for _, number, process in self.processes:
+                    with contextlib.suppress(ProcessLookupError):
+                        if (number, process) not in self.ends:
+                            os.kill(process, signal.SIGKILL)
+                reader.join()
+                agent.stdout.close()
 
     def __str__(self):
         steps = f"{len(self.losses)} steps, begun at {self.begins}\n"
-        return steps + "".join(line for line in self.lines if not line.startswith("step "))
+        return steps + "".join(line for _, line in self.lines if ": loss " not in line)
 
 
 class Elastic(unittest.TestCase):
     """Survivors of a lost rank end by themselves, and torchrun starts all ranks again from the last checkpoint."""
 
     STEPS = 400
+    RANKS = 3
 
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         training = Training(cls.torchrun(), f"{cls.folder.name}/undisturbed", cls.STEPS)
+        status = training.status()
+        training.close()
         cls.expected = training.losses
-        assert training.finish() == [0], training
+        assert status == 0, training
         assert len(cls.expected) == cls.STEPS, training
 
     @classmethod
     def tearDownClass(cls):
         cls.folder.cleanup()
 
-    @staticmethod
-    def torchrun():
-        run = [sys.executable, "-B", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-        return [[*run, "--max-restarts", "3"]]
-
-    def check(self, training, begun_at_least):
-        statuses = training.finish()
-        self.assertEqual(statuses, [0] * len(statuses), training)
-        self.assertEqual(training.losses, self.expected, training)
-        self.assertGreaterEqual(len(training.begins), 4, training)
-        self.assertGreaterEqual(min(training.begins[2:]), begun_at_least, training)
-        self.assertIn("PeerLostError", "".join(training.lines))
+    @classmethod
+    def torchrun(cls):
+        run = [sys.executable, "-B", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(cls.RANKS)]
+        return [[*run, "--max-restarts", "3", "--monitor-interval", str(MONITOR_S), "--tee", "3"]]
 
     def lose(self, lost, number):
         training = Training(self.torchrun(), f"{self.folder.name}/{number.name}{lost}", self.STEPS)
         self.addCleanup(training.close)
         training.await_step(70)
+        process_of = {rank: process for rank, _, process in training.processes}
         begun = time.monotonic()
-        os.kill(training.process(lost), number)
-        self.check(training, begun_at_least=50)
-        for noticed in training.noticed.values():
-            self.assertLess(noticed - begun, PROMISED_S, training)
-        self.assertRegex("".join(training.lines), rf"PeerLostError: .*rank {lost}\b")
+        os.kill(process_of[lost], number)
+        status = training.status()
+        for rank, process in process_of.items():
+            if rank != lost:
+                self.assertLess(training.await_end(0, process) - begun, PROMISED_S, training)
+                self.assertFalse(training.was_ended(process), training)
+                self.assertRegex(training.said(0, rank), rf"PeerLostError: .*rank {lost}\b")
+        self.assertEqual(status, 0, training)
+        self.assertEqual(training.losses, self.expected, training)
+        self.assertEqual(training.begins[: self.RANKS], [0] * self.RANKS, training)
+        self.assertGreaterEqual(len(training.begins), 2 * self.RANKS, training)
+        self.assertGreaterEqual(min(training.begins[self.RANKS :]), 50, training)
 
     def test_a_rank_that_is_killed(self):
         self.lose(1, signal.SIGKILL)
@@ -256,7 +291,7 @@ class CutLink(unittest.TestCase):
     def test_a_link_that_is_cut(self):
         first = f"{os.environ['KOLO_CLUSTER']}0"
         run = ["-m", "torch.distributed.run", "--nnodes", "1:2", "--nproc-per-node", "1", "--rdzv-backend", "c10d"]
-        run += ["--rdzv-endpoint", f"{first}:29400", "--max-restarts", "3"]
+        run += ["--rdzv-endpoint", f"{first}:29400", "--max-restarts", "3", "--tee", "3"]
         commands = [[CLUSTER, "exec", host, "--", sys.executable, "-B", *run] for host in range(2)]
         with tempfile.TemporaryDirectory() as folder:
             training = Training(commands, folder, self.STEPS)
@@ -265,10 +300,12 @@ class CutLink(unittest.TestCase):
             begun = time.monotonic()
             # A bucket that holds no packet lets none pass, and nobody is told.
             self.on_all_hosts("tc qdisc replace dev eth0 root tbf rate 8bit burst 10 limit 10")
-            statuses = training.finish()
-        # The agent that has no store any more gives up, and may end its rank first. The other one goes on alone.
-        self.assertEqual(statuses[0], 0, training)
-        self.assertLess(training.noticed[0] - begun, PROMISED_S, training)
+            # The agent that has no store any more gives up late, and may end its rank first. The other goes on alone.
+            self.assertEqual(training.status(0), 0, training)
+        for rank, agent, process in training.processes[:2]:
+            self.assertLess(training.await_end(agent, process) - begun, PROMISED_S, training)
+            if agent == 0 or not training.was_ended(process):
+                self.assertRegex(training.said(agent, 0), rf"PeerLostError: .*rank {1 - rank}\b")
         self.assertEqual(sorted(training.losses), list(range(self.STEPS)), training)
         self.assertEqual(training.begins[:2], [0, 0], training)
         self.assertEqual(len(training.begins), 3, training)
