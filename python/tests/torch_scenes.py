@@ -6,7 +6,9 @@
 import itertools
 import os
 import pathlib
+import shutil
 import sys
+import tempfile
 from datetime import timedelta
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -42,19 +44,23 @@ def finish(work, is_async):
 def reductions():
     """Every operation, type and size, at once and asynchronously, on all ranks and on some."""
     size, me = dist.get_world_size(), dist.get_rank()
-    some = dist.new_group(list(range(size))[::-1][:2])
+    groups = [(dist.group.WORLD, list(range(size)))]
+    last_two = [size - 1, size - 2]
+    some = dist.new_group(last_two)
+    if me in last_two:
+        groups.append((some, last_two))
     ops = {
         dist.ReduceOp.SUM: lambda each: torch.stack(each).sum(0),
         dist.ReduceOp.PRODUCT: lambda each: torch.stack(each).prod(0),
         dist.ReduceOp.MIN: lambda each: torch.stack(each).min(0).values,
         dist.ReduceOp.MAX: lambda each: torch.stack(each).max(0).values,
     }
-    for dtype, count, is_async in itertools.product(NUMBERS, COUNTS, (False, True)):
+    for (group, members), dtype, count, is_async in itertools.product(groups, NUMBERS, COUNTS, (False, True)):
         for op, expected in ops.items():
             tensor = values(me, count, dtype)
-            finish(dist.all_reduce(tensor, op, async_op=is_async), is_async)
-            each = [values(rank, count, dtype).double() for rank in range(size)]
-            check(tensor, expected(each), f"all_reduce {op} {dtype} {count}")
+            finish(dist.all_reduce(tensor, op, group, async_op=is_async), is_async)
+            each = [values(rank, count, dtype).double() for rank in members]
+            check(tensor, expected(each), f"all_reduce {op} {dtype} {count} of {len(members)} ranks")
     for dtype in (torch.int32, torch.uint8):
         tensor = values(me, 9, dtype)
         dist.all_reduce(tensor, dist.ReduceOp.BOR)
@@ -65,10 +71,15 @@ def reductions():
     weighted = torch.full((5,), float(me))
     dist.all_reduce(weighted, _make_nccl_premul_sum(2.0))
     check(weighted, torch.full((5,), float(size * (size - 1))), "premultiplied sum")
-    if me >= size - 2:
-        tensor = torch.full((7,), float(me))
-        dist.all_reduce(tensor, group=some)
-        check(tensor, torch.full((7,), float(2 * size - 3)), "in a group")
+    for dtype in (torch.float16, torch.bfloat16):
+        # Rounded once, alike on all ranks, as Gloo does not.
+        parts = [torch.randn(10_001, generator=torch.Generator().manual_seed(r)).to(dtype) for r in range(size)]
+        tensor = parts[me].clone()
+        dist.all_reduce(tensor)
+        total = parts[0].float()
+        for part in parts[1:]:
+            total += part.float()
+        check(tensor, total.to(dtype), f"a sum of {dtype}")
     tensor = values(me, 12, torch.float32).view(3, 4).t()
     dist.all_reduce(tensor)
     check(tensor, torch.stack([values(r, 12, torch.float32) for r in range(size)]).sum(0).view(3, 4).t(), "strides")
@@ -226,6 +237,27 @@ def fsdp():
         theirs.step()
     for mine, expected in zip(sharded.parameters(), alone.parameters()):
         assert torch.allclose(mine.full_tensor(), expected, rtol=1e-4, atol=1e-6)
+    check_distributed_checkpoint(sharded)
+
+
+def check_distributed_checkpoint(model):
+    """Every rank writes its part, and reads it again."""
+    from torch.distributed import checkpoint
+
+    folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(folder)
+    state = model.state_dict()
+    checkpoint.save(state, checkpoint_id=folder[0])
+    expected = {name: each.full_tensor().clone() for name, each in state.items()}
+    with torch.no_grad():
+        for each in model.parameters():
+            each.zero_()
+    checkpoint.load(state, checkpoint_id=folder[0])
+    model.load_state_dict(state)
+    for name, each in model.state_dict().items():
+        assert torch.equal(each.full_tensor(), expected[name]), name
+    if dist.get_rank() == 0:
+        shutil.rmtree(folder[0])
 
 
 def dropped():
