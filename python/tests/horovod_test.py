@@ -6,7 +6,9 @@ horovod_test.py LIBRARY [mpi=1 ucx=1]
 
 import os
 import pathlib
+import re
 import sys
+import tempfile
 import unittest
 
 import support
@@ -41,6 +43,13 @@ class Scenes(unittest.TestCase):
     def test_optimizers(self):
         self.check("optimizers,accumulation,branches,states")
 
+    def test_adasum(self):
+        self.check("adasum,adasum_optimizer")
+        self.check("adasum,adasum_optimizer", nodes=[5])
+
+    def test_states_of_elastic_jobs(self):
+        self.check("elastic_states")
+
     def test_sparse_gradients_and_batch_normalization(self):
         self.check("tables,norms", nodes=[3])
 
@@ -48,7 +57,8 @@ class Scenes(unittest.TestCase):
         self.check("misuse")
 
     def test_alone(self):
-        self.check("places,allreduces,collectives,derivatives,optimizers,accumulation,states,norms,unclosed", nodes=[1])
+        self.check("places,allreduces,collectives,derivatives,optimizers,accumulation,states,norms", nodes=[1])
+        self.check("adasum,adasum_optimizer,elastic_states,unclosed", nodes=[1])
 
     @job.needs_ucx
     def test_nodes_of_unequal_size(self):
@@ -103,6 +113,35 @@ class Script(unittest.TestCase):
             job.free_port(),
         ]
         self.check(job.run_command([*torchrun, SCRIPT], **SETTINGS))
+
+
+class Elastic(unittest.TestCase):
+    """A job of which a rank is killed ends as one that nobody disturbed."""
+
+    def run_job(self, *arguments, **settings):
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        # The other rank has ended by itself when torchrun, in seconds, looks for ranks that failed.
+        launcher += ["--max-restarts", "2", "--monitor-interval", "4"]
+        command = [*launcher, str(HERE / "horovod_elastic.py"), *arguments]
+        outcome = job.run_command(command, **SETTINGS, **settings)
+        self.assertFalse(any(outcome.statuses), outcome)
+        return outcome
+
+    def losses(self, outcome):
+        return dict(re.findall(r"step (\d+): loss (\S+)", "\n".join(outcome.lines)))
+
+    def test_a_rank_that_is_killed(self):
+        expected = self.losses(self.run_job())
+        self.assertEqual(len(expected), 24)
+        with tempfile.TemporaryDirectory() as folder:
+            for settings in ({}, {"commits": folder}):
+                outcome = self.run_job("--kill-at", "13", **settings)
+                self.assertEqual(self.losses(outcome), expected, outcome)
+                # The last commit was that of step 12; ranks that torchrun had started again called back.
+                self.assertEqual(sorted(outcome.find(r"^rank \d from step (\d+)$")), ["0", "0", "12", "12"], outcome)
+                self.assertEqual(len(outcome.find("^rank (.) goes on$")), 2, outcome)
+                self.assertIn("HorovodInternalError: ", outcome.errors)
+                self.assertEqual(os.listdir(folder), [], "commits of a job that is done")
 
 
 if __name__ == "__main__":

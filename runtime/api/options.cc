@@ -21,10 +21,10 @@ namespace {
 constexpr std::string_view kPrefix = "KOLO_";
 
 /// Variables that other parts of the project read.
-constexpr std::array<std::string_view, 12> kOtherVariables = {
-    "KOLO_LOG_LEVEL", "KOLO_LIBRARY",  "KOLO_TORCH_PYTHON", "KOLO_THREADS",
-    "KOLO_RANKS",     "KOLO_CLUSTER",  "KOLO_COMMIT",       "KOLO_TEST_DATA",
-    "KOLO_TEST_SEED", "KOLO_GPU_WORK", "KOLO_GPU_DEPS",     "KOLO_GPU_BUILD"};
+constexpr std::array<std::string_view, 13> kOtherVariables = {
+    "KOLO_LOG_LEVEL", "KOLO_LIBRARY",   "KOLO_TORCH_PYTHON", "KOLO_THREADS",   "KOLO_RANKS",
+    "KOLO_CLUSTER",   "KOLO_COMMIT",    "KOLO_TEST_DATA",    "KOLO_TEST_SEED", "KOLO_GPU_WORK",
+    "KOLO_GPU_DEPS",  "KOLO_GPU_BUILD", "KOLO_COMMITS"};
 
 }  // namespace
 

@@ -11,8 +11,7 @@ Started by mpirun, torchrun or srun. `docs/horovod.md` says what differs.
 
 from __future__ import annotations
 
-from typing import NoReturn
-
+from . import elastic
 from ._allreduce import (
     allreduce,
     allreduce_,
@@ -103,6 +102,7 @@ __all__ = [
     "cross_size",
     "cuda_built",
     "ddl_built",
+    "elastic",
     "global_process_set",
     "gloo_built",
     "gloo_enabled",
@@ -136,12 +136,3 @@ __all__ = [
     "stop_timeline",
     "synchronize",
 ]
-
-
-def __getattr__(name: str) -> NoReturn:
-    if name == "elastic":
-        raise AttributeError(
-            "Kolo has no hvd.elastic: ranks cannot come or leave while a job runs. Save checkpoints, and let torchrun "
-            "--max-restarts start all ranks anew"
-        )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,10 +9,11 @@ from torch import Tensor
 
 from kolo.torch._tensors import Staging, check_dense, number_memory
 
+from ._adasum import start_adasum
 from ._compression import Compression
 from ._handles import Handle, Operation, synchronize
 from ._process_sets import ProcessSet, global_process_set
-from ._reduce_op import chosen, name_of
+from ._reduce_op import Adasum, check_op, chosen, name_of
 
 Tensors = Sequence[Tensor]
 
@@ -141,15 +142,20 @@ class _Reduction:
     """What an all-reduce and the one of its gradients have in common."""
 
     def __init__(self, op: int, before: float, after: float, process_set: ProcessSet) -> None:
-        self._op = name_of(op)
+        check_op(op)
+        if op == Adasum and (before, after) != (1.0, 1.0):
+            raise ValueError("hvd.Adasum takes no prescale_factor and postscale_factor")
+        self._op = op
         self._before = before
         self._after = after
         self._process_set = process_set
 
-    def start(self, tensors: Tensors, name: str | None, in_place: bool) -> Operation:
+    def start(self, tensors: Tensors, name: str | None, in_place: bool) -> Handle:
         check_dense(tensors)
         if not tensors:
             raise ValueError("the list of tensors is empty")
+        if self._op == Adasum:
+            return start_adasum(tensors, f"allreduce.{name or 'adasum'}", in_place, self._process_set)
         group = self._process_set.group()
         staging = Staging()
         if in_place:
@@ -170,7 +176,7 @@ class _Reduction:
             tickets.append(
                 group.all_reduce(
                     x[0] if one else x,
-                    self._op,
+                    name_of(self._op),
                     out=out and (out[0] if one else out),
                     name=name and f"allreduce.{name}" + ("" if one else f".{dtype}"),
                     scale_before=self._before,
@@ -184,7 +190,7 @@ class _Reduction:
 class _Single:
     """A handle of one tensor."""
 
-    def __init__(self, operation: Operation) -> None:
+    def __init__(self, operation: Handle) -> None:
         self._operation = operation
 
     def done(self) -> bool:

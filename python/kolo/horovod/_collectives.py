@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Sequence
+from typing import Any, Sequence
 
 import torch
 from torch import Tensor
 
-from kolo import Memory, Ticket
+from kolo import Memory
 from kolo.torch._tensors import Staging, check_dense, moved_memory, number_memory
 
 from ._allreduce import allreduce, grouped_allreduce
 from ._compression import Compression
 from ._errors import internal_errors
-from ._handles import Handle, Operation, Sized, synchronize
+from ._handles import Handle, Operation, staged, synchronize
 from ._job import current, rank
 from ._process_sets import ProcessSet, global_process_set
 from ._reduce_op import Average, Sum, name_of
@@ -71,7 +71,7 @@ def _gather(tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet
     ticket = group.all_gather(
         number_memory(rows), out=number_memory(rows_of), name=_part(name, "allgather", "rows"), wait=False
     )
-    return _sized(ticket, begin, name, process_set)
+    return staged(ticket, begin, name, process_set)
 
 
 class _AllGather(torch.autograd.Function):
@@ -191,7 +191,7 @@ def _exchange(tensor: Tensor, splits: Any, name: str | None, process_set: Proces
     ticket = group.all_gather(
         number_memory(mine), out=number_memory(heights_of), name=_part(name, "alltoall", "rows"), wait=False
     )
-    return _sized(ticket, begin, name, process_set)
+    return staged(ticket, begin, name, process_set)
 
 
 def _splits(splits: Any, rows: int, size: int) -> list[int]:
@@ -356,13 +356,6 @@ class _First:
 
     def result(self) -> Tensor:
         return self._grouped.result()[0]
-
-
-def _sized(sizes: Ticket, begin: Callable[[], Handle], name: str | None, process_set: ProcessSet) -> Handle:
-    latest = current().latest_sized
-    key = (process_set.process_set_id, name)
-    handle = latest[key] = Sized(sizes, begin, latest.get(key))
-    return handle
 
 
 def _check_rows(tensors: Sequence[Tensor]) -> None:

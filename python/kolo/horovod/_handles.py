@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Protocol, Sequence
 
 from kolo import Ticket
 from kolo.torch._work import KoloWork
 
 from ._errors import internal_errors
+from ._job import current
+
+if TYPE_CHECKING:
+    from ._process_sets import ProcessSet
 
 
 class Handle(Protocol):
@@ -36,42 +40,51 @@ class Operation:
         return self.work.result()
 
 
-class Sized:
-    """One that needs to know sizes of other ranks: `sizes` are on their way, `begin` starts the operation proper.
+class Staged:
+    """One that begins when another one is over, such as the exchange of the sizes that it needs: `first` is on its way,
+    `begin` starts the rest.
 
     Whoever comes first starts it: the thread that completes futures, or the one that waits. So no rank that is busy
-    with something else holds up the others. Those of one name start in the order in which they were called, which is
-    that of all ranks.
+    with something else holds up the others.
     """
 
-    def __init__(self, sizes: Ticket, begin: Callable[[], Handle], after: Sized | None) -> None:
-        """`after`: the one of this name that was called before."""
-        self._proper: Handle | None = None
+    def __init__(self, first: Ticket, begin: Callable[[], Handle], after: Staged | None) -> None:
+        """`after`: one whose rest starts before."""
+        self._rest: Handle | None = None
         self._begin = begin
         self._after = after
-        self._sizes = KoloWork([sizes], self._start, None, None)
-        self._sizes.get_future()
+        self._first = KoloWork([first], self._start, None, None)
+        self._first.get_future()
 
     def _start(self) -> None:
         if self._after is not None:
             with contextlib.suppress(Exception):  # It raises its own errors.
-                self._after._sizes.wait()
+                self._after._first.wait()
             self._after = None
-        self._proper = self._begin()
+        self._rest = self._begin()
 
     def done(self) -> bool:
-        if not self._sizes.is_completed():
+        if not self._first.is_completed():
             return False
-        # Also where the sizes are in error: `result` raises that at once.
-        return self._sizes.exception() is not None or self._started().done()
+        # Also where the first stage is in error: `result` raises that at once.
+        return self._first.exception() is not None or self._started().done()
 
     def result(self) -> Any:
-        self._sizes.wait()
+        self._first.wait()
         return self._started().result()
 
     def _started(self) -> Handle:
-        assert self._proper is not None
-        return self._proper
+        assert self._rest is not None
+        return self._rest
+
+
+def staged(first: Ticket, begin: Callable[[], Handle], name: str | None, process_set: ProcessSet) -> Handle:
+    """A `Staged` operation. Those of one name go on in the order in which they were called, which is that of all
+    ranks."""
+    latest = current().latest_staged
+    key = (process_set.process_set_id, name)
+    handle = latest[key] = Staged(first, begin, latest.get(key))
+    return handle
 
 
 def poll(handle: Handle) -> bool:

@@ -15,7 +15,7 @@ from kolo.torch._jobs import open_job
 from kolo.torch._tensors import number_memory
 
 if TYPE_CHECKING:
-    from ._handles import Sized
+    from ._handles import Staged
     from ._process_sets import ProcessSet
 
 _TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -35,8 +35,8 @@ class Job:
         self.process_sets: dict[int, ProcessSet] = {}
         """Those that were added, by number. The global one is not among them."""
         self.process_sets_added = 0
-        self.latest_sized: WeakValueDictionary[tuple[int | None, str | None], Sized] = WeakValueDictionary()
-        """The last operation in flight that needs sizes, by process set and name."""
+        self.latest_staged: WeakValueDictionary[tuple[int | None, str | None], Staged] = WeakValueDictionary()
+        """The last operation in flight that has stages, by process set and name."""
         self._named: Counter[tuple[str, int | None]] = Counter()
         place = torch.tensor([self.runtime.node, self.runtime.local_rank])
         places = torch.empty((self.runtime.size, 2), dtype=place.dtype)

@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from ._adasum_optimizer import AdasumSteps
 from ._compression import Compression
 from ._errors import internal_errors
 from ._gradients import Exchange, on_gradient
 from ._job import size
 from ._process_sets import ProcessSet, global_process_set
-from ._reduce_op import Average, name_of
+from ._reduce_op import Adasum, Average, check_op
+from ._wrapping import Wrapping, wrapped
 
 
 def DistributedOptimizer(  # noqa: N802  # Horovod's name
@@ -37,7 +39,7 @@ def DistributedOptimizer(  # noqa: N802  # Horovod's name
     named_parameters: names for errors, usually `model.named_parameters()`, of all parameters.
     compression: `hvd.Compression.fp16` or `bf16`, or a class of yours.
     backward_passes_per_step: after so many backward passes gradients are sent; until then they accumulate here.
-    op: the reduction.
+    op: the reduction; with Adasum each rank updates by its own gradients, and the changes of parameters are combined.
     gradient_predivide_factor: an average divides by it before the sum, and multiplies by it after.
     groups, num_groups: are checked, and say nothing: Kolo plans which gradients travel together.
     sparse_as_dense: sparse gradients travel as dense ones.
@@ -52,7 +54,7 @@ def DistributedOptimizer(  # noqa: N802  # Horovod's name
 
     Errors: ValueError for arguments; `step`, `synchronize` and `zero_grad` have their own.
     """
-    name_of(op)
+    check_op(op)
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor needs op=hvd.Average")
     if num_groups != 0:
@@ -62,14 +64,15 @@ def DistributedOptimizer(  # noqa: N802  # Horovod's name
     _check_groups(num_groups if groups is None else groups)
     parameters = _named(optimizer, named_parameters)
 
-    # One that is wrapped anew loses its former wrapping.
-    own = type(optimizer).__bases__[1] if isinstance(optimizer, _Distributed) else type(optimizer)
-    kind = type(own.__name__, (_Distributed, own), {"__module__": own.__module__})
-    made: Any = object.__new__(kind)
-    # All but methods of the object's own, which a scheduler may have put there: they would hide those of the class.
-    made.__dict__.update((key, value) for key, value in vars(optimizer).items() if key not in vars(_Distributed))
+    is_shared = process_set.included() and size() > 1
+    if op == Adasum and is_shared:
+        made = wrapped(optimizer, AdasumSteps)
+        made._hvd_process_set = process_set
+        made._hvd_compression = compression
+        return made
+    made = wrapped(optimizer, _Distributed)
     made._hvd_steps = _Steps(backward_passes_per_step)
-    if process_set.included() and size() > 1:
+    if is_shared:
         exchange = Exchange(parameters, process_set, op, compression, gradient_predivide_factor, sparse_as_dense)
         made._hvd_steps.attach(exchange, parameters)
     return made
@@ -190,7 +193,7 @@ class _Steps:
             hook.remove()
 
 
-class _Distributed(torch.optim.Optimizer):
+class _Distributed(Wrapping):
     """What `DistributedOptimizer` adds to the class of an optimizer."""
 
     _hvd_steps: _Steps

@@ -27,16 +27,20 @@ Product = ReduceOp.Product
 _NAMES = {Average: "average", Sum: "sum", Min: "min", Max: "max", Product: "prod"}
 
 
-def name_of(op: int) -> str:
-    """Kolo's name of a reduction. Errors: ValueError if it has none."""
-    if op == Adasum:
-        raise ValueError(
-            "Kolo has no Adasum; use op=hvd.Average, and scale the learning rate with the number of ranks instead"
-        )
+def check_op(op: int) -> None:
+    """Errors: ValueError unless it is a reduction."""
     try:
-        return _NAMES[ReduceOp(op)]
+        ReduceOp(op)
     except ValueError:
-        raise ValueError(f"op is one of hvd.Average, Sum, Min, Max and Product, not {op!r}") from None
+        raise ValueError(f"op is one of hvd.{', '.join(each.name for each in ReduceOp)}, not {op!r}") from None
+
+
+def name_of(op: int) -> str:
+    """Kolo's name of a reduction of elements. Errors: ValueError for others."""
+    check_op(op)
+    if op == Adasum:
+        raise ValueError("hvd.Adasum combines whole tensors: it is for allreduce and DistributedOptimizer only")
+    return _NAMES[ReduceOp(op)]
 
 
 def chosen(op: int | None, average: bool | None) -> int:
