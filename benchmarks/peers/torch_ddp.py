@@ -36,17 +36,17 @@ def alone(make):
     return torch_runs.Training(parallel, loss, context=parallel.no_sync)
 
 
-def ddp(make, group=None, hook=None):
+def ddp(make, options, group=None, hook=None):
     model, loss = make()
-    parallel = DistributedDataParallel(model, process_group=group)
+    parallel = DistributedDataParallel(model, process_group=group, bucket_cap_mb=options.bucket_mb)
     if hook is not None:
         parallel.register_comm_hook(group, hook)
     return torch_runs.Training(parallel, loss)
 
 
-def top_k(make):
+def top_k(make, options):
     model, loss = make()
-    parallel = DistributedDataParallel(model)
+    parallel = DistributedDataParallel(model, bucket_cap_mb=options.bucket_mb)
     parallel.register_comm_hook(kolo.torch.TopKState(parallel, DENSITY), kolo.torch.topk_hook)
     return torch_runs.Training(parallel, loss)
 
@@ -63,11 +63,11 @@ def measure_models(gloo, options):
     for name, make in (("mlp 1.9 M", torch_runs.mlp), ("gpt d 256", torch_runs.gpt)):
         runs = {
             "none": alone(make),
-            "kolo": ddp(make),
-            "gloo": ddp(make, gloo),
-            "kolo bf16": ddp(make, None, kolo.torch.bf16_hook),
-            "gloo bf16": ddp(make, gloo, bf16_compress_hook),
-            "kolo top-k 1 %": top_k(make),
+            "kolo": ddp(make, options),
+            "gloo": ddp(make, options, gloo),
+            "kolo bf16": ddp(make, options, None, kolo.torch.bf16_hook),
+            "gloo bf16": ddp(make, options, gloo, bf16_compress_hook),
+            "kolo top-k 1 %": top_k(make, options),
             "kolo optimizer": optimizer(make),
             "kolo optimizer top-k 1 %": optimizer(make, f"topk({DENSITY})"),
         }
@@ -92,6 +92,7 @@ def measure_sizes(gloo):
 def main():
     parser = torch_runs.parser_of(__doc__)
     parser.add_argument("--models-only", action="store_true", help="no all-reduces by size")
+    parser.add_argument("--bucket-mb", type=float, help="size of DDP's buckets, in MB of 2^20 bytes; default: torch's")
     options = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("kolo", init_method="kolo://")
