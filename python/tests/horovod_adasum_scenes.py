@@ -39,7 +39,7 @@ def adasum():
     """Tensors of all types and sizes, alone and together."""
     # Elements of a sum are rounded once to the type.
     for dtype, rtol in ((torch.float32, 2e-7), (torch.float64, 1e-12), (torch.float16, 1e-3), (torch.bfloat16, 8e-3)):
-        for count in (0, 1, 2, 5, 10_007):
+        for count in (0, 1, 5, 10_007):
             mine = tensor_of(hvd.rank(), count, dtype)
             got = hvd.allreduce(mine, op=hvd.Adasum)
             assert got.dtype == dtype

@@ -44,8 +44,7 @@ class Scenes(unittest.TestCase):
         self.check("optimizers,accumulation,branches,states")
 
     def test_adasum(self):
-        self.check("adasum,adasum_optimizer")
-        self.check("adasum,adasum_optimizer", nodes=[5])
+        self.check("adasum,adasum_optimizer", nodes=[3])
 
     def test_states_of_elastic_jobs(self):
         self.check("elastic_states")
