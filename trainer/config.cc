@@ -16,6 +16,8 @@
 namespace kolo::trainer {
 namespace {
 
+constexpr std::size_t kMostLoaderThreads = 64;
+
 void require(bool condition, const std::string& what) {
   if (!condition) throw_config_error(what);
 }
@@ -52,6 +54,8 @@ void validate(const Config& c, const Catalog& catalog) {
   require(c.batch > 0, "--batch must be at least 1");
   require(c.accumulation > 0, "--accumulate must be at least 1");
   require(c.threads > 0, "--threads must be at least 1");
+  require(c.loader_threads.value_or(0) <= kMostLoaderThreads,
+          fmt::format("--loader-threads must be at most {}", kMostLoaderThreads));
   require(c.log_every > 0, "--log-every must be at least 1");
   require(c.steps ? *c.steps > 0 : c.epochs > 0, "--steps and --epochs must be at least 1");
   const OptimizerOptions& o = c.optimizer_options;

@@ -26,7 +26,8 @@ struct Config {
   std::size_t batch = 16;            ///< Samples per rank and pass.
   std::size_t accumulation = 1;      ///< Passes per step, whose gradients add up.
   std::uint64_t seed = 1;
-  int threads = 1;  ///< Threads of the mathematics library per rank.
+  int threads = 1;                            ///< Threads of the mathematics library per rank.
+  std::optional<std::size_t> loader_threads;  ///< As `DataLoader`; empty: where cores are free.
 
   std::string optimizer = "adamw";
   OptimizerOptions optimizer_options;

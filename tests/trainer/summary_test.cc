@@ -53,6 +53,7 @@ TEST(SummaryTest, JsonHasExactlyTheAgreedFields) {
                                              "step_ms",
                                              "compute_ms",
                                              "exposed_comm_ms",
+                                             "data_wait_ms",
                                              "wire_bytes_per_step",
                                              "fusion_bytes",
                                              "compression_groups",

@@ -156,6 +156,19 @@ TEST_P(TrainingTest, ADynamicScaleOnAFloat16WireSkipsNothing) {
   }
 }
 
+TEST_P(TrainingTest, ThreadsThatLoadChangeNoBit) {
+  Config config = small_job(GetParam(), directory_);
+  config.steps = 30;
+  config.batch = 12;
+  config.loader_threads = 0;
+  const Summary plain = run_ranks(2, config)[0];
+  config.loader_threads = 2;
+  const Summary ahead = run_ranks(2, config)[0];
+  EXPECT_EQ(ahead.weights_hash, plain.weights_hash);
+  EXPECT_EQ(ahead.eval_loss, plain.eval_loss);
+  EXPECT_GT(plain.data_wait_ms, 0.0);
+}
+
 // The update goes parameter by parameter, and between nodes gradients overtake each other.
 TEST_P(TrainingTest, PriorityChangesNoBit) {
   const TemporaryDirectory directory;

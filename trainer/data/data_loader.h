@@ -1,18 +1,22 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "trainer/data/batch.h"
+#include "trainer/data/batch_memory.h"
 #include "trainer/data/dataset.h"
+#include "trainer/data/prefetcher.h"
+#include "trainer/data/sample_order.h"
 #include "trainer/data/sharding.h"
 
 namespace kolo::trainer {
 
-/// Serves one rank's share of a data set.
+/// Serves one rank's share of a data set. With threads, it prepares the batches that follow the one
+/// in use; what it serves is the same with any number of them.
 ///
 /// Threads: one. `dataset` outlives the loader.
 class DataLoader {
@@ -23,7 +27,8 @@ class DataLoader {
     std::size_t batch;             ///< Samples of a rank in one pass.
     std::size_t accumulation = 1;  ///< Passes of a step.
     /// Seed of the permutations, one for each epoch; empty keeps the order.
-    std::optional<std::uint64_t> seed;
+    std::optional<std::uint64_t> seed = std::nullopt;
+    std::size_t threads = 0;  ///< Threads that prepare batches; 0: `load` does it.
   };
 
   DataLoader(const Dataset& dataset, const Options& options);
@@ -31,29 +36,23 @@ class DataLoader {
   std::size_t steps_per_epoch() const { return sharding_.steps(); }
 
   /// Before: step < steps_per_epoch(), pass < accumulation. The result is valid until the next
-  ///         call.
+  ///         call. Threads pay off where epochs, steps and passes follow each other.
+  /// Errors: those of the data set, also from threads.
   Batch load(std::uint64_t epoch, std::size_t step, std::size_t pass = 0);
 
+  /// Time that `load` has taken so far.
+  std::chrono::nanoseconds waited() const { return waited_; }
+
  private:
-  /// Memory of one field for a whole batch.
-  struct Column {
-    DType dtype;
-    std::size_t sample_bytes;
-    std::vector<std::byte> bytes;
-
-    TensorSlot slot(std::size_t sample);
-    TensorView view(std::size_t samples) const;
-  };
-
-  static std::vector<Column> columns(const std::vector<Field>& fields, std::size_t batch);
+  Batch prepare(std::uint64_t number, std::size_t slot);
 
   const Dataset& dataset_;
   Options options_;
   Sharding sharding_;
-  std::optional<std::uint64_t> order_epoch_;
-  std::vector<std::size_t> order_;
-  std::vector<Column> inputs_;
-  std::vector<Column> targets_;
+  SampleOrder order_;
+  std::vector<BatchMemory> memories_;
+  std::chrono::nanoseconds waited_{0};
+  std::optional<Prefetcher> prefetcher_;  // Last: its threads use the others.
 };
 
 }  // namespace kolo::trainer

@@ -61,6 +61,9 @@ void add_job_options(CLI::App& app, Config& c, const Catalog& catalog) {
   app.add_option("--seed", c.seed, "Seed of initial weights, sample order and generated text");
   app.add_option("--threads", c.threads, "Compute threads per rank; at least 1")
       ->envname("KOLO_THREADS");
+  app.add_option("--loader-threads", c.loader_threads,
+                 "Threads per rank that prepare batches ahead; 0: none, and unless given 1 where a "
+                 "core is free, else 0");
 }
 
 void add_model_options(CLI::App& app, Config& c) {

@@ -69,6 +69,7 @@ std::string to_json(const Summary& s) {
                        {"step_ms", s.step_ms},
                        {"compute_ms", s.compute_ms},
                        {"exposed_comm_ms", s.exposed_comm_ms},
+                       {"data_wait_ms", s.data_wait_ms},
                        {"wire_bytes_per_step", s.wire_bytes_per_step},
                        {"fusion_bytes", s.fusion_bytes},
                        {"compression_groups", std::move(groups)},

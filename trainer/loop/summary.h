@@ -43,6 +43,7 @@ struct Summary {
   double step_ms = 0.0;
   double compute_ms = 0.0;       ///< Step time without exposed communication.
   double exposed_comm_ms = 0.0;  ///< See StepReport::exposed.
+  double data_wait_ms = 0.0;  ///< In which a step waited for its samples; the mean, not the median.
   std::uint64_t wire_bytes_per_step =
       0;  ///< Sent between nodes, by all ranks together, on average.
   std::vector<CompressionStats> compression_groups;  ///< Groups of rank 0, in the last step.

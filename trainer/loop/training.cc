@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "trainer/data/data_loader.h"
+#include "trainer/data/loader_threads.h"
 #include "trainer/divergence.h"
 #include "trainer/loop/agreement.h"
 #include "trainer/loop/evaluator.h"
@@ -30,11 +31,16 @@ double milliseconds(std::chrono::nanoseconds time) {
 
 DataLoader make_loader(const Runtime& runtime, const Config& config, const Dataset& dataset,
                        std::size_t accumulation, std::optional<std::uint64_t> seed) {
+  const auto spare = [&] {
+    return spare_loader_threads(find_loader_cores(static_cast<std::size_t>(runtime.local_size()),
+                                                  static_cast<std::size_t>(config.threads)));
+  };
   return DataLoader(dataset, {.ranks = static_cast<std::size_t>(runtime.world_size()),
                               .rank = static_cast<std::size_t>(runtime.rank()),
                               .batch = config.batch,
                               .accumulation = accumulation,
-                              .seed = seed});
+                              .seed = seed,
+                              .threads = config.loader_threads ? *config.loader_threads : spare()});
 }
 
 LrSchedule make_schedule(const Config& config, int ranks, LrFall fall, std::size_t total_steps) {
@@ -224,6 +230,7 @@ class Training {
         .step_ms = median(std::move(step_ms_)),
         .compute_ms = median(std::move(compute_ms_)),
         .exposed_comm_ms = median(std::move(exposed_ms_)),
+        .data_wait_ms = milliseconds(train_loader_.waited()) / static_cast<double>(step_),
         .wire_bytes_per_step = wire_bytes,
         .compression_groups = learner_.compression_stats(),
         .compression_decisions = plan.compression_decisions,
