@@ -14,7 +14,9 @@ namespace kolo::trainer {
 Catalog built_in_catalog() {
   Catalog c;
   c.tasks.add(image_classification());
+  c.tasks.add(text_classification());
   c.tasks.add(language_model());
+  c.tasks.add(rating());
 
   c.models.add(Mlp::entry());
   c.models.add(Lenet::entry());
@@ -23,6 +25,15 @@ Catalog built_in_catalog() {
 
   c.datasets.add(mnist_entry());
   c.datasets.add(cifar10_entry());
+  c.datasets.add(optdigits_entry());
+  c.datasets.add(trec_entry());
+  c.datasets.add(sst2_entry());
+  c.datasets.add(sms_spam_entry());
+  c.datasets.add(imdb_entry());
+  c.datasets.add(csv_entry());
+  c.datasets.add(tsv_entry());
+  c.datasets.add(jsonl_entry());
+  c.datasets.add(movielens_entry());
   c.datasets.add(text_entry());
 
   c.optimizers.add(Sgd::entry());

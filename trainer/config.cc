@@ -17,6 +17,7 @@ namespace kolo::trainer {
 namespace {
 
 constexpr std::size_t kMostLoaderThreads = 64;
+constexpr std::size_t kSmallestVocabulary = 3;  // padding, unknown, and a word
 
 void require(bool condition, const std::string& what) {
   if (!condition) throw_config_error(what);
@@ -80,6 +81,9 @@ void validate(const Config& c, const Catalog& catalog) {
   require(o.beta2 >= 0.0f && o.beta2 < 1.0f, "--beta2 must be at least 0 and below 1");
   require(o.epsilon > 0.0f, "--epsilon must be greater than 0");
   require(c.temperature >= 0.0, "--temperature must not be negative");
+  require(c.max_length > 0, "--max-length must be at least 1");
+  require(c.vocabulary.value_or(kSmallestVocabulary) >= kSmallestVocabulary,
+          fmt::format("--vocabulary must be at least {}", kSmallestVocabulary));
   require(c.hidden > 0, "--hidden must be at least 1");
   require(c.layers > 0 && c.context > 0, "--layers and --context must be at least 1");
   require(c.heads > 0 && c.width > 0 && c.width % c.heads == 0,
@@ -110,12 +114,13 @@ std::uint64_t fingerprint(const Config& c) {
   const LossScaler::Options scaling = update_options(c).loss_scale;
   const std::string text = fmt::format(
       "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} "
-      "{} {} {} {} {} {}",
+      "{} {} {} {} {} {} {} {} {} {} {}",
       c.model, c.task, c.format, c.epochs, c.steps.value_or(0), c.batch, c.accumulation,
       c.label_smoothing, c.lr_scaling, c.decay_rules, c.weight_average, c.target.value_or(-1.0),
       c.target.has_value(), o.nesterov, c.seed, c.optimizer, o.momentum, o.beta1, o.beta2,
       o.epsilon, o.weight_decay, c.lr, c.lr_schedule, c.final_lr_share, c.warmup_steps, c.clip_norm,
-      c.layers, c.width, c.heads, c.context, c.hidden, c.log_every, c.eval_every,
+      c.layers, c.width, c.heads, c.context, c.hidden, c.max_length, c.vocabulary.value_or(0),
+      c.min_count, c.text_column, c.label_column, c.log_every, c.eval_every,
       to_string(parse_precision(c.precision)), static_cast<int>(scaling.mode), scaling.scale);
   return XXH3_64bits(text.data(), text.size());
 }

@@ -46,10 +46,15 @@ struct Config {
   std::string loss_scale = "auto";    ///< As `parse_loss_scale`.
   bool cuda_graph = false;            ///< Record the kernels of a step once and replay them.
 
-  std::size_t layers = 4;    ///< gpt.
-  std::size_t width = 128;   ///< gpt.
-  std::size_t heads = 4;     ///< gpt.
-  std::size_t context = 64;  ///< gpt, in bytes.
+  std::size_t layers = 4;                 ///< gpt.
+  std::size_t width = 128;                ///< gpt.
+  std::size_t heads = 4;                  ///< gpt.
+  std::size_t context = 64;               ///< gpt, in bytes.
+  std::size_t max_length = 128;           ///< Texts: words of a sample at most.
+  std::optional<std::size_t> vocabulary;  ///< Texts: entries at most; empty: all words.
+  std::size_t min_count = 2;              ///< Texts: occurrences that give a word an entry.
+  std::string text_column = "text";       ///< Tables of texts.
+  std::string label_column = "label";
   std::size_t hidden = 128;  ///< Dense layers of image models.
 
   std::size_t log_every = 50;     ///< Steps.

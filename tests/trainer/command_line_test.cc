@@ -114,6 +114,8 @@ TEST(CommandLineTest, ValuesThatCannotBeUsedAreConfigurationErrors) {
   expect("--loss-scale", "-8", "--loss-scale: '-8' is not auto, off, dynamic or a number");
   expect("--heads", "3", "--width 128 is not a multiple of --heads 3");
   expect("--batch", "0", "--batch must be at least 1");
+  expect("--max-length", "0", "--max-length must be at least 1");
+  expect("--vocabulary", "2", "--vocabulary must be at least 3");
   expect("--loader-threads", "65", "--loader-threads must be at most 64");
   expect("--accumulate", "0", "--accumulate must be at least 1");
   expect("--label-smoothing", "1", "--label-smoothing must be at least 0 and below 1");

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,18 +20,6 @@ namespace kolo::trainer {
 namespace {
 
 using testing::HasSubstr;
-
-/// The text of the data error that `f` throws.
-std::string data_error(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const KoloError& error) {
-    EXPECT_EQ(error.error().code, ErrorCode::kData);
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
-}
 
 const Bytes kElements = {1, 2, 3, 4, 5, 6};
 

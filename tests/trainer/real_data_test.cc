@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <memory>
 
 #include "runtime/api/kolo.h"
@@ -29,6 +30,57 @@ TEST(RealDataTest, LenetLearnsMnistWithinOneEpoch) {
   const std::unique_ptr<Learner> learner = make_learner(config, runtime, task, catalog);
   const LrScheduleEntry& schedule = catalog.lr_schedules.at(config.lr_schedule);
   EXPECT_GT(train(config, runtime, task, schedule, *learner, nullptr).eval_metric, 0.98);
+  runtime.close();
+}
+
+struct KnownSet {
+  const char* directory;
+  const char* task;
+  std::size_t train;
+  std::size_t held_out;
+  std::size_t outputs;
+};
+
+// Counts of the sets as their authors give them; for parts of a set, as those who made the parts
+// do.
+TEST(RealDataTest, SetsHaveTheSizesThatTheirAuthorsGive) {
+  const char* data = std::getenv("KOLO_TEST_DATA");
+  if (data == nullptr) GTEST_SKIP() << "KOLO_TEST_DATA does not name a directory with trec/ …";
+  const Catalog catalog = built_in_catalog();
+  for (const KnownSet& set : {KnownSet{"trec", "text-classification", 5452, 500, 6},
+                              KnownSet{"sst2", "text-classification", 6920, 1821, 2},
+                              KnownSet{"sms_spam", "text-classification", 4460, 1114, 2},
+                              KnownSet{"imdb", "text-classification", 10000, 5000, 2},
+                              KnownSet{"movielens_small", "rating", 90753, 10083, 1},
+                              KnownSet{"optdigits", "image-classification", 3823, 1797, 10}}) {
+    SCOPED_TRACE(set.directory);
+    Config config = default_config(catalog, "mlp");
+    config.task = set.task;
+    config.data = std::filesystem::path(data) / set.directory;
+    if (!std::filesystem::exists(config.data)) {
+      std::cout << config.data.string() << " is not there\n";
+      continue;
+    }
+    const Task task = make_task(config, catalog);
+    EXPECT_EQ(task.data.train->size(), set.train);
+    EXPECT_EQ(task.data.held_out->size(), set.held_out);
+    EXPECT_EQ(task.outputs, set.outputs);
+  }
+}
+
+TEST(RealDataTest, MlpLearnsOptdigits) {
+  const char* data = std::getenv("KOLO_TEST_DATA");
+  if (data == nullptr) GTEST_SKIP() << "KOLO_TEST_DATA does not name a directory with optdigits/";
+  set_compute_threads(1);
+  const Catalog catalog = built_in_catalog();
+  Config config = default_config(catalog, "mlp");
+  config.data = std::filesystem::path(data) / "optdigits";
+  config.epochs = 15;
+  Runtime runtime = Runtime::from_environment(config.runtime);
+  const Task task = make_task(config, catalog);
+  const std::unique_ptr<Learner> learner = make_learner(config, runtime, task, catalog);
+  const LrScheduleEntry& schedule = catalog.lr_schedules.at(config.lr_schedule);
+  EXPECT_GT(train(config, runtime, task, schedule, *learner, nullptr).eval_metric, 0.94);
   runtime.close();
 }
 

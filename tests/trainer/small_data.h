@@ -1,18 +1,35 @@
 #pragma once
 
+#include <gtest/gtest.h>
 #include <zlib.h>
 
 #include <cstddef>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "comm/base/error.h"
 #include "tests/support/temporary_directory.h"
+#include "trainer/data/dataset.h"
 #include "trainer/random.h"
 
 namespace kolo::trainer {
 
 using test::Bytes;
 using test::TemporaryDirectory;
+
+/// The text of the data error that `f` throws.
+inline std::string data_error(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const KoloError& error) {
+    EXPECT_EQ(error.error().code, ErrorCode::kData);
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
 
 /// An IDX file's bytes.
 inline Bytes make_idx(const std::vector<std::size_t>& shape, const Bytes& elements) {
@@ -34,6 +51,35 @@ inline std::filesystem::path write_gzip(const TemporaryDirectory& directory,
   ::gzwrite(out, bytes.data(), static_cast<unsigned>(bytes.size()));
   ::gzclose(out);
   return file;
+}
+
+/// The elements of one tensor of a sample, by the name of its field.
+template <typename T>
+std::vector<T> elements_of(const Dataset& data, std::size_t index, const std::string& name) {
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<T> wanted;
+  const auto slots = [&](const std::vector<Field>& fields) {
+    std::vector<TensorSlot> made;
+    for (const Field& field : fields) {
+      memory.emplace_back(field.bytes(), std::byte{0xAA});
+      made.emplace_back(field.dtype, std::span(memory.back()));
+    }
+    return made;
+  };
+  memory.reserve(data.format().inputs.size() + data.format().targets.size());
+  const std::vector<TensorSlot> inputs = slots(data.format().inputs);
+  const std::vector<TensorSlot> targets = slots(data.format().targets);
+  data.copy(index, 0, inputs, targets);
+  const auto look_in = [&](const std::vector<Field>& fields, const std::vector<TensorSlot>& in) {
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      if (fields[i].name != name) continue;
+      const auto elements = in[i].template as<T>();
+      wanted.assign(elements.begin(), elements.end());
+    }
+  };
+  look_in(data.format().inputs, inputs);
+  look_in(data.format().targets, targets);
+  return wanted;
 }
 
 /// Writes 16 × 16 images of ten kinds that differ in the place of a bright square, with noise, in

@@ -25,6 +25,15 @@ struct DatasetEntry {
 
 DatasetEntry mnist_entry();
 DatasetEntry cifar10_entry();
+DatasetEntry optdigits_entry();
+DatasetEntry movielens_entry();
+DatasetEntry trec_entry();
+DatasetEntry sst2_entry();
+DatasetEntry sms_spam_entry();
+DatasetEntry imdb_entry();
+DatasetEntry csv_entry();
+DatasetEntry tsv_entry();
+DatasetEntry jsonl_entry();
 DatasetEntry text_entry();
 
 }  // namespace kolo::trainer

@@ -1,17 +1,14 @@
 #include "trainer/data/idx_file.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <limits>
-#include <memory>
 #include <span>
 
 #include "trainer/data/data_error.h"
+#include "trainer/data/packed_file.h"
 
 namespace kolo::trainer {
 namespace {
@@ -19,41 +16,6 @@ namespace {
 constexpr std::uint8_t kUnsignedByte = 8;
 constexpr std::size_t kHeaderBytes = 4;
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
-
-/// Reads plain and gzip files alike and knows its offset.
-class Reader {
- public:
-  explicit Reader(const std::filesystem::path& file)
-      : file_(file), handle_(::gzopen(file.c_str(), "rb"), &::gzclose) {
-    if (handle_ == nullptr) throw_data_error(file_, std::strerror(errno));
-  }
-
-  /// Returns fewer bytes than requested only at the end of the file.
-  std::size_t read(std::span<std::uint8_t> into) {
-    const int got = ::gzread(handle_.get(), into.data(), static_cast<unsigned>(into.size_bytes()));
-    // gzread returns the part of a truncated stream that it could read; gzerror reports the
-    // truncation.
-    int code = Z_OK;
-    const char* message = ::gzerror(handle_.get(), &code);
-    if (got < 0 || code == Z_BUF_ERROR || code == Z_DATA_ERROR) {
-      const std::string reason = code == Z_ERRNO ? std::strerror(errno) : message;
-      throw_data_error(file_, offset_ + static_cast<std::uint64_t>(std::max(got, 0)), reason);
-    }
-    offset_ += static_cast<std::uint64_t>(got);
-    return static_cast<std::size_t>(got);
-  }
-
-  void read_all(std::span<std::uint8_t> into, const char* what) {
-    if (read(into) < into.size()) fail(fmt::format("the file ends within {}", what));
-  }
-
-  [[noreturn]] void fail(const std::string& what) const { throw_data_error(file_, offset_, what); }
-
- private:
-  std::filesystem::path file_;
-  std::unique_ptr<gzFile_s, int (*)(gzFile)> handle_;
-  std::uint64_t offset_ = 0;
-};
 
 std::size_t big_endian(const std::array<std::uint8_t, 4>& bytes) {
   return std::size_t{bytes[0]} << 24 | std::size_t{bytes[1]} << 16 | std::size_t{bytes[2]} << 8 |
@@ -63,7 +25,7 @@ std::size_t big_endian(const std::array<std::uint8_t, 4>& bytes) {
 }  // namespace
 
 IdxArray read_idx(const std::filesystem::path& file, std::size_t dimensions) {
-  Reader reader(file);
+  PackedFile reader(file);
   std::array<std::uint8_t, kHeaderBytes> magic{};
   reader.read_all(magic, "the magic number");
   if (magic[0] != 0 || magic[1] != 0 || magic[2] != kUnsignedByte || magic[3] != dimensions) {

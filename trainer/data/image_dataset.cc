@@ -59,11 +59,18 @@ ImageDataset::ImageDataset(const std::filesystem::path& images_file,
   labels_ = std::move(labels.bytes);
 }
 
+ImageDataset::ImageDataset(Shape shape, std::size_t classes, std::vector<std::uint8_t> pixels,
+                           std::vector<std::uint8_t> labels)
+    : format_(image_format(std::move(shape), classes, pixels)),
+      pixels_(std::move(pixels)),
+      labels_(std::move(labels)) {
+  check(pixels_.size() == labels_.size() * format_.inputs[0].elements(),
+        "an image data set has a label for each image");
+}
+
 ImageDataset::ImageDataset(CifarBatch batch)
-    : format_(image_format({CifarBatch::kSide, CifarBatch::kSide, CifarBatch::kChannels},
-                           CifarBatch::kClasses, batch.pixels)),
-      pixels_(std::move(batch.pixels)),
-      labels_(std::move(batch.labels)) {}
+    : ImageDataset({CifarBatch::kSide, CifarBatch::kSide, CifarBatch::kChannels},
+                   CifarBatch::kClasses, std::move(batch.pixels), std::move(batch.labels)) {}
 
 void ImageDataset::copy(std::size_t index, std::uint64_t, std::span<const TensorSlot> inputs,
                         std::span<const TensorSlot> targets) const {

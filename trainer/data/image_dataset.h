@@ -21,6 +21,9 @@ class ImageDataset final : public Dataset {
   ///         `classes`, naming file and offset.
   ImageDataset(const std::filesystem::path& images, const std::filesystem::path& labels,
                std::size_t classes);
+  /// Images of `shape` back to back, and as many labels. Before: the labels are below `classes`.
+  ImageDataset(Shape shape, std::size_t classes, std::vector<std::uint8_t> pixels,
+               std::vector<std::uint8_t> labels);
   /// Images of CIFAR-10.
   explicit ImageDataset(CifarBatch batch);
 

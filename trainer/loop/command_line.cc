@@ -74,6 +74,19 @@ void add_model_options(CLI::App& app, Config& c) {
   app.add_option("--hidden", c.hidden, "image models: width of hidden dense layers; at least 1");
 }
 
+void add_text_options(CLI::App& app, Config& c) {
+  app.add_option("--max-length", c.max_length,
+                 "text-classification: words of a text that are read; at least 1");
+  app.add_option("--vocabulary", c.vocabulary,
+                 "text-classification: most frequent words that are told apart, with padding and "
+                 "unknown words at most this many; all unless given");
+  app.add_option("--min-count", c.min_count,
+                 "text-classification: occurrences in the training data below which a word is "
+                 "unknown");
+  app.add_option("--text-column", c.text_column, "csv, tsv, jsonl: column with the text");
+  app.add_option("--label-column", c.label_column, "csv, tsv, jsonl: column with the label");
+}
+
 void add_optimizer_options(CLI::App& app, Config& c, const Catalog& catalog) {
   app.add_option("--optimizer", c.optimizer, list(catalog.optimizers));
   app.add_option("--lr", c.lr, "Highest learning rate; greater than 0");
@@ -160,6 +173,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Catalog&
     app.set_version_flag("--version", std::string("kolo-train " KOLO_VERSION));
     add_job_options(app, config, catalog);
     add_model_options(app, config);
+    add_text_options(app, config);
     add_optimizer_options(app, config, catalog);
     add_goal_options(app, config);
     add_precision_options(app, config);

@@ -9,6 +9,14 @@
 
 namespace kolo::trainer {
 
+namespace {
+
+bool is_token_window(const Field& field) {
+  return field.dtype == DType::kInt32 && field.shape.size() == 1;
+}
+
+}  // namespace
+
 void throw_wrong_samples(const Config& config, const std::string& wanted) {
   throw_data_error(config.data, "--task " + config.task + " needs samples with " + wanted);
 }
@@ -39,12 +47,25 @@ TaskEntry image_classification() {
           }};
 }
 
+TaskEntry text_classification() {
+  return {.name = "text-classification",
+          .help = "one class for each text",
+          .make = [](const Config& config, DataSplit data) {
+            const SampleFormat& format = data.train->format();
+            if (!is_token_window(format.inputs.at(0)) || !format.targets.at(0).shape.empty()) {
+              throw_wrong_samples(config, "a text of words and its class");
+            }
+            return classification_task(config, std::move(data), 1, "samples");
+          }};
+}
+
 TaskEntry language_model() {
   return {.name = "language-model",
           .help = "the next token after each token of a text",
           .make = [](const Config& config, DataSplit data) {
-            const Field& tokens = data.train->format().inputs.at(0);
-            if (tokens.dtype != DType::kInt32 || tokens.shape.size() != 1) {
+            const SampleFormat& format = data.train->format();
+            const Field& tokens = format.inputs.at(0);
+            if (!is_token_window(tokens) || format.targets.at(0).shape != tokens.shape) {
               throw_wrong_samples(config, "a window of tokens");
             }
             return classification_task(config, std::move(data), tokens.elements(), "tokens");

@@ -35,7 +35,9 @@ struct TaskEntry {
 };
 
 TaskEntry image_classification();
+TaskEntry text_classification();
 TaskEntry language_model();
+TaskEntry rating();
 
 /// A task with one class per row: cross-entropy and accuracy.
 Task classification_task(const Config& config, DataSplit data, std::size_t rows_per_sample,

@@ -1,0 +1,70 @@
+#include "trainer/text/labelled_texts.h"
+
+#include <algorithm>
+
+#include "comm/base/check.h"
+#include "trainer/data/data_error.h"
+
+namespace kolo::trainer {
+
+std::vector<std::string> LabelledTexts::column(std::size_t index) const {
+  std::vector<std::string> values;
+  for (const std::vector<std::string>& row : table.rows) values.push_back(row.at(index));
+  return values;
+}
+
+LabelledTextDataset::LabelledTextDataset(const LabelledTexts& texts, const Vocabulary& vocabulary,
+                                         const std::vector<std::string>& classes,
+                                         std::size_t max_length)
+    : format_{.inputs = {{.name = "tokens",
+                          .dtype = DType::kInt32,
+                          .shape = {max_length},
+                          .values = vocabulary.size()},
+                         {.name = "length", .dtype = DType::kInt32, .values = max_length + 1}},
+              .targets = {{.name = "label", .dtype = DType::kInt32, .values = classes.size()}}},
+      begins_{0} {
+  check(max_length > 0, "a text has room for a word");
+  for (std::size_t row = 0; row < texts.table.rows.size(); ++row) {
+    const std::vector<std::string>& values = texts.table.rows[row];
+    const std::string& label = values.at(texts.label_column);
+    const auto found = std::lower_bound(classes.begin(), classes.end(), label);
+    if (found == classes.end() || *found != label) {
+      texts.table.fail(row, "label '" + label + "' does not occur in the training data");
+    }
+    labels_.push_back(static_cast<std::int32_t>(found - classes.begin()));
+    std::vector<std::string> words = split_words(values.at(texts.text_column));
+    words.resize(std::clamp(words.size(), std::size_t{1}, max_length));
+    for (const std::string& word : words) tokens_.push_back(vocabulary.id(word));
+    begins_.push_back(tokens_.size());
+  }
+}
+
+void LabelledTextDataset::copy(std::size_t index, std::uint64_t, std::span<const TensorSlot> inputs,
+                               std::span<const TensorSlot> targets) const {
+  check(index < size(), "a sample of a data set of texts is copied by its index");
+  const std::span<std::int32_t> tokens = inputs[0].as<std::int32_t>();
+  const auto text = std::span(tokens_).subspan(begins_[index], begins_[index + 1] - begins_[index]);
+  std::fill(std::copy(text.begin(), text.end(), tokens.begin()), tokens.end(),
+            Vocabulary::kPadding);
+  inputs[1].as<std::int32_t>()[0] = static_cast<std::int32_t>(text.size());
+  targets[0].as<std::int32_t>()[0] = labels_[index];
+}
+
+DataSplit make_labelled_texts(const LabelledTexts& train, const LabelledTexts& held_out,
+                              const Vocabulary::Options& options, std::size_t max_length) {
+  for (const LabelledTexts* part : {&train, &held_out}) {
+    if (part->table.rows.empty()) throw_data_error(part->table.file, "there are no texts");
+  }
+  std::vector<std::string> classes = train.column(train.label_column);
+  std::sort(classes.begin(), classes.end());
+  classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+  if (classes.size() < 2) {
+    throw_data_error(train.table.file, "all texts have the label '" + classes.front() + "'");
+  }
+  const Vocabulary vocabulary(train.column(train.text_column), options);
+  return {
+      .train = std::make_unique<LabelledTextDataset>(train, vocabulary, classes, max_length),
+      .held_out = std::make_unique<LabelledTextDataset>(held_out, vocabulary, classes, max_length)};
+}
+
+}  // namespace kolo::trainer

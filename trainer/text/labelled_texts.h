@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trainer/data/dataset.h"
+#include "trainer/table/table.h"
+#include "trainer/text/vocabulary.h"
+
+namespace kolo::trainer {
+
+/// Rows of a table, each a text with a label.
+struct LabelledTexts {
+  Table table;
+  std::size_t text_column;
+  std::size_t label_column;
+
+  std::vector<std::string> column(std::size_t index) const;
+};
+
+/// Texts as words by number, each with a class.
+///
+/// Format: "tokens", int32 [max_length] of the vocabulary, the first words of a text and then
+///         padding; "length", int32, their number, at least 1: an empty text is one unknown word;
+///         "label", int32 below the classes.
+class LabelledTextDataset final : public Dataset {
+ public:
+  /// `classes` are the labels in the order of their bytes. Errors: KoloError(kData) naming file and
+  /// line of a label that is not among them.
+  LabelledTextDataset(const LabelledTexts& texts, const Vocabulary& vocabulary,
+                      const std::vector<std::string>& classes, std::size_t max_length);
+
+  std::size_t size() const override { return labels_.size(); }
+  const SampleFormat& format() const override { return format_; }
+  void copy(std::size_t index, std::uint64_t epoch, std::span<const TensorSlot> inputs,
+            std::span<const TensorSlot> targets) const override;
+
+ private:
+  SampleFormat format_;
+  std::vector<std::int32_t> tokens_;  // of all texts, without padding
+  std::vector<std::size_t> begins_;   // of each text, and the end of the last
+  std::vector<std::int32_t> labels_;
+};
+
+/// Both parts with one vocabulary and one list of classes, which the training part alone decides:
+/// its labels in the order of their bytes.
+/// Errors: KoloError(kData) naming the file: no rows, a single label, and as LabelledTextDataset.
+DataSplit make_labelled_texts(const LabelledTexts& train, const LabelledTexts& held_out,
+                              const Vocabulary::Options& options, std::size_t max_length);
+
+}  // namespace kolo::trainer

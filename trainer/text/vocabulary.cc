@@ -1,0 +1,59 @@
+#include "trainer/text/vocabulary.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/base/check.h"
+
+namespace kolo::trainer {
+namespace {
+
+bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+bool is_of_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '\'' || static_cast<unsigned char>(c) > 127;
+}
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+}  // namespace
+
+std::vector<std::string> split_words(std::string_view text) {
+  std::vector<std::string> words;
+  bool is_in_word = false;
+  for (const char c : text) {
+    const bool continues = is_in_word && is_of_word(c);
+    is_in_word = is_of_word(c);
+    if (is_space(c)) continue;
+    if (!continues) words.emplace_back();
+    words.back().push_back(lower(c));
+  }
+  return words;
+}
+
+Vocabulary::Vocabulary(std::span<const std::string> texts, const Options& options)
+    : words_{"<padding>", "<unknown>"} {
+  check(options.most >= words_.size(), "a vocabulary has room for padding and unknown words");
+  std::unordered_map<std::string, std::size_t> counts;
+  for (const std::string& text : texts) {
+    for (std::string& word : split_words(text)) ++counts[std::move(word)];
+  }
+  std::erase_if(counts, [&](const auto& entry) { return entry.second < options.min_count; });
+  std::vector<std::pair<std::string, std::size_t>> order(counts.begin(), counts.end());
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
+  for (auto& [word, count] : order) {
+    if (words_.size() == options.most) break;
+    ids_.emplace(word, static_cast<std::int32_t>(words_.size()));
+    words_.push_back(std::move(word));
+  }
+}
+
+std::int32_t Vocabulary::id(std::string_view word) const {
+  const auto found = ids_.find(word);
+  return found == ids_.end() ? kUnknown : found->second;
+}
+
+}  // namespace kolo::trainer
