@@ -71,10 +71,10 @@ class JoinedMessages : public ::testing::Test {
 // What was sent before the join arrives, however late; only the receive after that fails.
 TEST_F(JoinedMessages, AReceiveFromARankThatHasJoinedFailsBehindAllItSent) {
   for_all_jobs([](EngineJob& job, int last) {
-    constexpr std::size_t kCounts[] = {kSmall, kLarge, kMedium, 0};
+    constexpr std::size_t kLengths[] = {kSmall, kLarge, kMedium, 0};
     std::vector<std::vector<float>> sent, got;
     CalledMessages sends, receives;
-    for (const std::size_t count : kCounts) {
+    for (const std::size_t count : kLengths) {
       sent.emplace_back(count, static_cast<float>(count));
       got.emplace_back(kLarge);
     }
@@ -83,11 +83,11 @@ TEST_F(JoinedMessages, AReceiveFromARankThatHasJoinedFailsBehindAllItSent) {
     const auto ticket = join(job, last);
     for (std::vector<float>& data : got) receives.push_back(receive(job, 0, last, data));
     finish(job, receives);
-    for (std::size_t i = 0; i < std::size(kCounts); ++i) {
+    for (std::size_t i = 0; i < std::size(kLengths); ++i) {
       EXPECT_EQ(receives[i]->text(), "");
-      EXPECT_EQ(receives[i]->received.count, kCounts[i]);
-      if (kCounts[i] > 0) {
-        EXPECT_EQ(got[i][kCounts[i] - 1], static_cast<float>(kCounts[i]));
+      EXPECT_EQ(receives[i]->received.count, kLengths[i]);
+      if (kLengths[i] > 0) {
+        EXPECT_EQ(got[i][kLengths[i] - 1], static_cast<float>(kLengths[i]));
       }
     }
     const std::string n = std::to_string(last);
