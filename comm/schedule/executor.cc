@@ -50,6 +50,10 @@ struct Executor::Run {
     return sender && leaves_node(schedule.steps[id], transport);
   }
 
+  bool is_copying() const { return binding.mirror != nullptr && binding.mirror->is_copying(); }
+  /// Whether all steps are complete and their results where they belong.
+  bool finish() { return progress.is_complete() && (!binding.mirror || binding.mirror->drain()); }
+
   Schedule schedule;
   Binding binding;
   StepProgress progress;
@@ -175,7 +179,7 @@ bool Executor::poll() {
     if (run->sender) turns_.pass(*run->sender);
   }
   moved |= std::erase_if(active_, [this](Run* run) {
-             if (!finish(*run)) return false;
+             if (!run->finish()) return false;
              run->running = false;
              ++run->iteration;
              finished_.push_back(run->binding.bucket);
@@ -197,16 +201,7 @@ std::span<const BucketId> Executor::take_enqueued() {
 }
 
 bool Executor::device_busy() const {
-  if (lane_ != nullptr && lane_->busy()) return true;
-  return std::ranges::any_of(active_, [](const Run* run) {
-    return run->binding.mirror != nullptr && run->binding.mirror->is_copying();
-  });
-}
-
-/// Whether all steps are complete and their results where they belong.
-bool Executor::finish(Run& run) {
-  if (!run.progress.is_complete()) return false;
-  return run.binding.mirror == nullptr || run.binding.mirror->drain();
+  return (lane_ != nullptr && lane_->busy()) || std::ranges::any_of(active_, &Run::is_copying);
 }
 
 bool Executor::advance(Run& run) {
@@ -410,7 +405,7 @@ std::string Executor::describe_wait() const {
                         run.schedule.steps[*run.waiting_native].ordinal);
   } else if (run.device && run.progress.is_enqueued() && run.pending.empty()) {
     text += " the device;";
-  } else if (run.binding.mirror != nullptr && run.binding.mirror->is_copying()) {
+  } else if (run.is_copying()) {
     text += " copies of the device;";
   }
   for (StepId id : run.pending) {
