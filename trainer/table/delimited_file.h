@@ -22,7 +22,8 @@ inline constexpr DelimitedFormat kTsv{.separator = '\t', .has_quotes = false};
 ///
 /// Errors:  KoloError(kData) naming file and line: no header, a row with another number of fields
 ///          than the first line, a quote out of place, quotes that do not end; as `read_text`.
-/// Source:  RFC 4180.
+/// Source:  RFC 4180. An own reader: libcsv reports no lines, fast-cpp-csv-parser fixes the columns
+/// when compiled.
 Table read_delimited(const std::filesystem::path& file, const DelimitedFormat& format = kCsv);
 
 }  // namespace kolo::trainer
