@@ -61,7 +61,7 @@ TEST_F(LayerTest, LinearWithGeluAndTheWayBackThroughIt) {
         host, "b", {.rows = kRows, .inputs = inner, .outputs = kOutputs, .deviation = 0.3f});
     host.own_gradients();
     const auto x = random_values(kRows * kInputs, 1), dy = random_values(kRows * kOutputs, 2);
-    const auto y = second.forward(gelu.forward(first.forward(x)));
+    const auto y = second.forward(gelu.forward(first.forward(x, {}), {}), {});
     const auto dx = first.backward(gelu.backward(second.backward(dy)));
 
     const auto parameters = on_device(host);
@@ -100,7 +100,7 @@ TEST_F(LayerTest, TransformerBlockWithAttention) {
   host.own_gradients();
   const auto x = random_values(rows * attention.width, 1),
              dy = random_values(rows * attention.width, 2);
-  const auto y = block.forward(x);
+  const auto y = block.forward(x, {});
   const auto dx = block.backward(dy);
 
   const auto parameters = on_device(host);

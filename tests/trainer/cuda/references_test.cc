@@ -49,7 +49,7 @@ TEST(References, LayerNorm) {
        expected_dgain = dgain, expected_dbias = dbias;
   trainer::layer_norm(x, gain, bias, expected_y, expected_mean, expected_rstd);
   trainer::layer_norm_backward(dy, x, gain, expected_mean, expected_rstd, expected_dx,
-                               expected_dgain, expected_dbias);
+                               expected_dgain, expected_dbias, Into::kOverwrite);
   for (std::size_t i = 0; i < dx.size(); ++i) expected_dx[i] += residual[i];
   reference::layer_norm({.dtype = DType::kFloat32,
                          .rows = kRows,
