@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "trainer/checkpoint/export.h"
 #include "trainer/config_error.h"
 #include "trainer/loop/compression_rules.h"
 #include "trainer/precision/precision.h"
@@ -69,6 +70,18 @@ StepReport CpuLearner::finish(float lr) {
   return {.gradient_norm = report.gradient_norm,
           .exposed = report.exposed,
           .is_skipped = report.is_skipped};
+}
+
+void CpuLearner::visit_state(StateVisitor& visitor) {
+  ParameterSet& parameters = model_->parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    visitor.shared(kWeights + parameters[i].name(), parameters[i].shape(), parameters[i].value());
+  }
+  if (average_) average_->visit_state(visitor);
+  visitor.part_of_sum("loss", sums_.loss);
+  visitor.part_of_sum("score", sums_.score);
+  visitor.part_of_sum("rows", sums_.rows);
+  optimizer_.visit_state(visitor);
 }
 
 void CpuLearner::evaluate(const Batch& batch) { sums_ += run(batch, false, 1.0f); }

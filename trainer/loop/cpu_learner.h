@@ -18,7 +18,7 @@
 namespace kolo::trainer {
 
 /// Training on the processor, in float32.
-class CpuLearner final : public Learner {
+class CpuLearner final : public Learner, private Stateful {
  public:
   /// Errors: KoloError(kConfig) for a precision or a feature that the processor does not offer;
   ///         UsageError if the model does not fit the samples; those of the runtime.
@@ -31,6 +31,8 @@ class CpuLearner final : public Learner {
   }
   float loss_scale() const override { return optimizer_.loss_scale(); }
 
+  Stateful* state() override { return this; }
+
   void forward_backward(const Batch& batch, float row_weight) override;
   StepReport finish(float lr) override;
   void begin_evaluation() override { swap_average(); }
@@ -40,6 +42,7 @@ class CpuLearner final : public Learner {
   const ParameterSet& parameters() override { return model_->parameters(); }
 
  private:
+  void visit_state(StateVisitor& visitor) override;
   void swap_average() {
     if (average_) average_->swap();
   }

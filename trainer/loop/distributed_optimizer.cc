@@ -69,6 +69,21 @@ DistributedOptimizer::Report DistributedOptimizer::step(float lr) {
           .is_skipped = verdict.is_skipped};
 }
 
+void DistributedOptimizer::visit_state(StateVisitor& visitor) {
+  optimizer_->visit_state(visitor);
+  gate_.visit_state(visitor);
+  if (directions_) directions_->visit_state(visitor);
+  std::vector<std::vector<std::byte>> compression = {gradients_.save_compression()};
+  visitor.bytes_of_ranks("compression", compression);
+  if (!visitor.is_restoring()) return;
+  if (visitor.has_other_ranks()) {
+    gradients_.remap_compression(compression);
+  } else {
+    gradients_.load_compression(compression.front());
+  }
+  begin_step();
+}
+
 UpdateVerdict DistributedOptimizer::update_at_once(float lr) {
   communicate([&] { gradients_.wait(); });
   for (std::size_t i = 0; i < parameters_.size(); ++i) scale_sparse(i, gate_.loss_scale());

@@ -8,6 +8,7 @@
 
 #include "comm/base/clock.h"
 #include "runtime/api/kolo.h"
+#include "trainer/checkpoint/state_visitor.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/optimizer/own_directions.h"
 #include "trainer/optimizer/update_gate.h"
@@ -25,7 +26,7 @@ namespace kolo::trainer {
 ///
 /// Collective: every rank makes one, with equal parameters, and calls `step` equally often.
 /// Threads: one. `runtime`, `parameters` and `clock` outlive it.
-class DistributedOptimizer {
+class DistributedOptimizer final : public Stateful {
  public:
   struct Report {
     double gradient_norm;  ///< Norm of the averages, before clipping.
@@ -46,7 +47,7 @@ class DistributedOptimizer {
   DistributedOptimizer(Runtime& runtime, ParameterSet& parameters,
                        std::unique_ptr<Optimizer> optimizer, const Options& options,
                        const Clock& clock);
-  ~DistributedOptimizer();
+  ~DistributedOptimizer() override;
   DistributedOptimizer(const DistributedOptimizer&) = delete;
   DistributedOptimizer& operator=(const DistributedOptimizer&) = delete;
 
@@ -56,6 +57,9 @@ class DistributedOptimizer {
   /// After a backward pass: waits, checks, clips, updates.
   /// Errors: those of the runtime; DivergedError naming the first tensor that is not finite.
   Report step(float lr);
+
+  /// Everything but the parameters. Between steps; restoring is collective.
+  void visit_state(StateVisitor& visitor) override;
 
   PlanSummary plan() const { return gradients_.plan(); }
   std::vector<CompressionStats> compression_stats() const { return gradients_.compression_stats(); }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/api/kolo.h"
+#include "trainer/checkpoint/state_visitor.h"
 #include "trainer/data/batch.h"
 #include "trainer/loss/loss.h"
 #include "trainer/parameter_set.h"
@@ -35,6 +36,10 @@ class Learner {
   /// Statistics of the sparse gradients, between steps.
   virtual std::vector<CompressionStats> compression_stats() const = 0;
   virtual float loss_scale() const = 0;  ///< Loss scale of the next step; 1 without loss scaling.
+
+  /// What lasts from one step to the next, parameters included, to be visited between steps;
+  /// restoring is collective. Null if it cannot be saved.
+  virtual Stateful* state() = 0;
 
   /// Runs forward and backward pass over a batch in which each row has weight `row_weight` in the
   /// gradients; the loss is added to the sums. The gradients of `Config::accumulation` calls add

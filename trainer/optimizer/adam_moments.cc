@@ -4,7 +4,7 @@
 
 namespace kolo::trainer {
 
-float bias_correction(float beta, std::int64_t steps) {
+float bias_correction(float beta, std::uint64_t steps) {
   return static_cast<float>(
       1.0 / (1.0 - std::pow(static_cast<double>(beta), static_cast<double>(steps))));
 }
@@ -14,6 +14,17 @@ AdamMoments::AdamMoments(ParameterSet& parameters, const OptimizerOptions& optio
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     first_moment_.emplace_back(parameters[i].shape());
     second_moment_.emplace_back(parameters[i].shape());
+  }
+}
+
+void AdamMoments::visit_state(StateVisitor& visitor) {
+  visitor.shared("adam.steps", steps_);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter& parameter = parameters_[i];
+    visitor.shared("adam.first_moment/" + parameter.name(), parameter.shape(),
+                   first_moment_[i].span());
+    visitor.shared("adam.second_moment/" + parameter.name(), parameter.shape(),
+                   second_moment_[i].span());
   }
 }
 

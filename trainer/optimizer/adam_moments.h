@@ -15,6 +15,7 @@ namespace kolo::trainer {
 class AdamMoments : public Optimizer {
  public:
   AdamMoments(ParameterSet& parameters, const OptimizerOptions& options);
+  void visit_state(StateVisitor& visitor) override;
   void begin_step() override { ++steps_; }
   void follow(std::size_t parameter, float lr, float gradient_scale) override;
   std::optional<Adaptation> adaptation() const override {
@@ -28,11 +29,11 @@ class AdamMoments : public Optimizer {
   std::vector<Tensor> first_moment_, second_moment_;  // by parameter
 
  private:
-  std::int64_t steps_ = 0;
+  std::uint64_t steps_ = 0;
 };
 
 /// 1 / (1 - beta^steps), which corrects a running mean that starts at zero and is too small at
 /// first. Before: steps > 0.
-float bias_correction(float beta, std::int64_t steps);
+float bias_correction(float beta, std::uint64_t steps);
 
 }  // namespace kolo::trainer

@@ -20,6 +20,13 @@ Lars::Lars(ParameterSet& parameters, const OptimizerOptions& options)
   for (std::size_t i = 0; i < parameters.size(); ++i) velocity_.emplace_back(parameters[i].shape());
 }
 
+void Lars::visit_state(StateVisitor& visitor) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter& parameter = parameters_[i];
+    visitor.shared("lars.velocity/" + parameter.name(), parameter.shape(), velocity_[i].span());
+  }
+}
+
 void Lars::update(std::size_t index, float lr, float gradient_scale) {
   Parameter& parameter = parameters_[index];
   const double decay = weight_decay(index);

@@ -20,6 +20,7 @@ class Lars final : public Optimizer {
   static OptimizerEntry entry();
 
   Lars(ParameterSet& parameters, const OptimizerOptions& options);
+  void visit_state(StateVisitor& visitor) override;
   void begin_step() override {}
   void update(std::size_t parameter, float lr, float gradient_scale) override;
   void follow(std::size_t parameter, float lr, float gradient_scale) override;

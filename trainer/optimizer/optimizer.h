@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trainer/checkpoint/state_visitor.h"
 #include "trainer/parameter_set.h"
 
 namespace kolo::trainer {
@@ -37,7 +38,7 @@ struct OptimizerOptions {
 /// Turns gradients into new parameter values.
 ///
 /// Matrices and kernels decay; vectors (biases, gains) do not, unless a rule says otherwise.
-class Optimizer {
+class Optimizer : public Stateful {
  public:
   /// How an adaptive optimizer scales gradients: each element by the root of the second moment,
   /// a running mean of squares with decay `beta2`, plus `epsilon`.
@@ -48,7 +49,6 @@ class Optimizer {
 
   /// `parameters` outlives it.
   Optimizer(ParameterSet& parameters, const OptimizerOptions& options);
-  virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 

@@ -1,6 +1,7 @@
 #include "trainer/optimizer/own_directions.h"
 
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "trainer/kernels/update.h"
@@ -11,6 +12,26 @@ namespace kolo::trainer {
 
 OwnDirections::OwnDirections(ParameterSet& parameters, const Optimizer::Adaptation& adaptation)
     : parameters_(parameters), adaptation_(adaptation), states_(parameters.size()) {}
+
+/// Which tensors have moments, and for how many steps, is the same on all ranks.
+void OwnDirections::visit_state(StateVisitor& visitor) {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    State& state = states_[i];
+    const Parameter& parameter = parameters_[i];
+    const auto name = [&](const char* what) {
+      return "own_directions." + std::string(what) + "/" + parameter.name();
+    };
+    visitor.shared(name("steps"), state.steps);
+    if (state.steps == 0) continue;
+    if (state.moment.size() == 0) allocate(state, parameter.shape());
+    std::uint64_t is_measured = state.is_measured ? 1 : 0;
+    visitor.shared(name("is_measured"), is_measured);
+    state.is_measured = is_measured != 0;
+    visitor.shared(name("average_energy"), state.average_energy);
+    visitor.own(name("survival"), state.survival);
+    visitor.own(name("moment"), parameter.shape(), state.moment.span());
+  }
+}
 
 void OwnDirections::observe(std::size_t parameter, float scale) {
   enter(states_[parameter], parameter, scale);
@@ -44,11 +65,13 @@ void OwnDirections::commit() {
   }
 }
 
+void OwnDirections::allocate(State& state, const Shape& shape) {
+  state.moment = Tensor(shape);
+  state.next_moment = Tensor(shape);
+}
+
 void OwnDirections::enter(State& state, std::size_t parameter, float scale) {
-  if (state.moment.size() == 0) {
-    state.moment = Tensor(parameters_[parameter].shape());
-    state.next_moment = Tensor(parameters_[parameter].shape());
-  }
+  if (state.moment.size() == 0) allocate(state, parameters_[parameter].shape());
   second_moment_update({.beta2 = adaptation_.beta2, .square_scale = scale * scale},
                        parameters_[parameter].gradient(), state.moment.span(),
                        state.next_moment.span());

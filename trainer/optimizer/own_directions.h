@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "trainer/checkpoint/state_visitor.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/tensor.h"
 
@@ -21,9 +22,12 @@ namespace kolo::trainer {
 ///
 /// Memory:  two more tensors for each parameter that is observed or turned.
 /// Threads: one. `parameters` outlives it.
-class OwnDirections {
+class OwnDirections final : public Stateful {
  public:
   OwnDirections(ParameterSet& parameters, const Optimizer::Adaptation& adaptation);
+
+  /// Between steps.
+  void visit_state(StateVisitor& visitor) override;
 
   /// In a dense step, before the average: this rank's gradient times `scale` enters the moment.
   void observe(std::size_t parameter, float scale);
@@ -38,13 +42,14 @@ class OwnDirections {
  private:
   struct State {
     Tensor moment, next_moment;
-    std::int64_t steps = 0;       // in `moment`
+    std::uint64_t steps = 0;      // in `moment`
     bool has_next = false;        // `next_moment` belongs to this step
     double average_energy = 0.0;  // running mean of the averages' sums of squares
     double survival = 1.0;        // the factor, measured when the first gradient is turned
     bool is_measured = false;
   };
 
+  static void allocate(State& state, const Shape& shape);
   void enter(State& state, std::size_t parameter, float scale);
   static double survival(const State& state);
 

@@ -15,6 +15,13 @@ Sgd::Sgd(ParameterSet& parameters, const OptimizerOptions& options)
   for (std::size_t i = 0; i < parameters.size(); ++i) velocity_.emplace_back(parameters[i].shape());
 }
 
+void Sgd::visit_state(StateVisitor& visitor) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter& parameter = parameters_[i];
+    visitor.shared("sgd.velocity/" + parameter.name(), parameter.shape(), velocity_[i].span());
+  }
+}
+
 void Sgd::update(std::size_t index, float lr, float gradient_scale) {
   move(index, {.lr = lr,
                .momentum = options_.momentum,

@@ -9,6 +9,16 @@ namespace kolo::trainer {
 UpdateGate::UpdateGate(const Options& options)
     : clip_norm_(options.clip_norm), scaler_(options.loss_scale) {}
 
+void UpdateGate::visit_state(StateVisitor& visitor) {
+  LossScaler::State state = scaler_.state();
+  std::uint64_t clean_steps = state.clean_steps;
+  visitor.shared("loss_scale", state.scale);
+  visitor.shared("loss_scale.clean_steps", clean_steps);
+  if (!visitor.is_restoring()) return;
+  state.clean_steps = clean_steps;
+  scaler_.restore(state);
+}
+
 UpdateVerdict UpdateGate::judge(double scaled_norm) {
   const float scale = scaler_.scale();
   const double norm = scaled_norm / static_cast<double>(scale);

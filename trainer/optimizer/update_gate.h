@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "trainer/checkpoint/state_visitor.h"
 #include "trainer/precision/loss_scaler.h"
 
 namespace kolo::trainer {
@@ -21,7 +22,7 @@ struct UpdateVerdict {
 /// exchange.
 ///
 /// Threads: one; no I/O.
-class UpdateGate {
+class UpdateGate final : public Stateful {
  public:
   struct Options {
     double clip_norm = 0.0;  ///< Limit of the global norm of the averages; 0: none.
@@ -34,6 +35,8 @@ class UpdateGate {
   }
 
   explicit UpdateGate(const Options& options);
+
+  void visit_state(StateVisitor& visitor) override;
 
   double clip_norm() const { return clip_norm_; }
   /// Factor of the next loss.

@@ -13,6 +13,13 @@ WeightAverage::WeightAverage(ParameterSet& parameters, float decay)
   }
 }
 
+void WeightAverage::visit_state(StateVisitor& visitor) {
+  visitor.shared("weight_average.steps", steps_);
+  for (std::size_t i = 0; i < means_.size(); ++i) {
+    visitor.shared(kMeans + parameters_[i].name(), parameters_[i].shape(), means_[i].span());
+  }
+}
+
 void WeightAverage::update() {
   steps_ += 1.0;
   const float decay = std::min(decay_, static_cast<float>((1.0 + steps_) / (10.0 + steps_)));

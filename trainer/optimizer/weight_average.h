@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "trainer/checkpoint/state_visitor.h"
 #include "trainer/parameter_set.h"
 #include "trainer/tensor.h"
 
@@ -16,10 +17,16 @@ namespace kolo::trainer {
 ///
 /// Memory:  one more tensor for each parameter.
 /// Threads: one. `parameters` outlives it.
-class WeightAverage {
+class WeightAverage final : public Stateful {
  public:
+  /// Prefix of the names of the means in a checkpoint.
+  static constexpr const char* kMeans = "weight_average/";
+
   /// Before: 0 < decay < 1.
   WeightAverage(ParameterSet& parameters, float decay);
+
+  /// Before: not swapped.
+  void visit_state(StateVisitor& visitor) override;
 
   /// After each step that changed the weights.
   void update();

@@ -11,6 +11,7 @@ using namespace kolo::trainer;
 class SignSgd final : public Optimizer {
  public:
   using Optimizer::Optimizer;
+  void visit_state(StateVisitor&) override {}  // Nothing lasts from one step to the next.
   void begin_step() override {}
   void update(std::size_t index, float lr, float) override {
     Parameter& parameter = parameters_[index];

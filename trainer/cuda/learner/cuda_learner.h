@@ -31,6 +31,8 @@ class CudaLearner final : public Learner {
   std::vector<CompressionStats> compression_stats() const override { return {}; }
   float loss_scale() const override { return gate_.loss_scale(); }
 
+  Stateful* state() override { return nullptr; }  // The optimizer's is on the device.
+
   void forward_backward(const Batch& batch, float row_weight) override;
   StepReport finish(float lr) override;
   void evaluate(const Batch& batch) override;

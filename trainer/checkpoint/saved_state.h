@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/state_visitor.h"
+
+namespace kolo::trainer {
+
+/// A checkpoint's files, opened to restore from.
+class SavedState final : public StateVisitor {
+ public:
+  /// Opens the files of all ranks that saved, for rank `rank` of `ranks`, and compares those whose
+  /// turn it is with their sums: every file is compared by one rank.
+  /// Errors: KoloError(kData) naming the file that is missing, damaged or not what was written.
+  SavedState(const std::filesystem::path& checkpoint, int rank, int ranks);
+
+  const std::filesystem::path& path() const { return checkpoint_; }
+  const Manifest& manifest() const { return manifest_; }
+  /// The shared tensors whose names begin with `prefix`, by name and without it.
+  std::vector<StoredTensor> shared_tensors(std::string_view prefix) const;
+
+  bool is_restoring() const override { return true; }
+  bool has_other_ranks() const override { return files_.size() != ranks_; }
+  using StateVisitor::shared;
+  void shared(std::string_view name, std::vector<double>& list) override;
+  void part_of_sum(std::string_view name, double& value) override;
+  void bytes_of_ranks(std::string_view name, std::vector<std::vector<std::byte>>& bytes) override;
+
+  /// After the last visit. Errors: KoloError(kData) naming a shared piece that nobody asked for.
+  void require_all_taken() const;
+
+ protected:
+  void visit(Reach reach, std::string_view name, const Piece& piece) override;
+
+ private:
+  /// Errors: KoloError(kData) if no file has the piece.
+  const StoredTensor& find_shared(std::string_view name);
+  const StoredTensor& find_in(const SafetensorsFile& file, const std::string& name) const;
+
+  std::filesystem::path checkpoint_;
+  std::size_t rank_, ranks_;
+  Manifest manifest_;
+  std::deque<SafetensorsFile> files_;  // by rank
+  std::set<std::string, std::less<>> taken_;
+};
+
+}  // namespace kolo::trainer

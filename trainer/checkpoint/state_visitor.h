@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "trainer/tensor.h"
+
+namespace kolo::trainer {
+
+/// Walks through everything that training carries from one step to the next, to save it or to
+/// restore it: whoever holds a part of it names its pieces, in one function for both.
+///
+/// A piece is shared (the same on all ranks), this rank's own, or this rank's part of a sum. On
+/// another number of ranks shared pieces stay as they are, sums are dealt out anew, and own pieces
+/// cannot be restored. Names are unique within their kind.
+///
+/// Threads: one.
+/// Errors:  when restoring: KoloError(kData) naming file and piece, if a piece is missing or has
+///          another dtype or shape; KoloError(kConfig) for own pieces on another number of ranks.
+class StateVisitor {
+ public:
+  enum class Reach { kShared, kOwn };
+
+  virtual ~StateVisitor() = default;
+
+  virtual bool is_restoring() const = 0;
+  /// True when restoring what another number of ranks has saved.
+  virtual bool has_other_ranks() const = 0;
+
+  void shared(std::string_view name, const Shape& shape, std::span<float> values) {
+    visit(Reach::kShared, name, {"F32", shape, std::as_writable_bytes(values)});
+  }
+  void shared(std::string_view name, float& value) { visit_number(Reach::kShared, name, value); }
+  void shared(std::string_view name, double& value) { visit_number(Reach::kShared, name, value); }
+  void shared(std::string_view name, std::uint64_t& value) {
+    visit_number(Reach::kShared, name, value);
+  }
+  /// A list without a fixed length.
+  virtual void shared(std::string_view name, std::vector<double>& list) = 0;
+
+  void own(std::string_view name, const Shape& shape, std::span<float> values) {
+    visit(Reach::kOwn, name, {"F32", shape, std::as_writable_bytes(values)});
+  }
+  void own(std::string_view name, double& value) { visit_number(Reach::kOwn, name, value); }
+
+  virtual void part_of_sum(std::string_view name, double& value) = 0;
+
+  /// Bytes that only their owner understands. Saving takes `bytes[0]`, those of this rank.
+  /// Restoring fills in those of all former ranks, by rank, if their number was another one, and
+  /// else only those of this rank.
+  virtual void bytes_of_ranks(std::string_view name,
+                              std::vector<std::vector<std::byte>>& bytes) = 0;
+
+ protected:
+  struct Piece {
+    std::string_view dtype;  ///< As in safetensors files.
+    const Shape& shape;
+    std::span<std::byte> bytes;
+  };
+  virtual void visit(Reach reach, std::string_view name, const Piece& piece) = 0;
+
+ private:
+  static std::string_view dtype_of(float) { return "F32"; }
+  static std::string_view dtype_of(double) { return "F64"; }
+  static std::string_view dtype_of(std::uint64_t) { return "U64"; }
+
+  template <typename T>
+  void visit_number(Reach reach, std::string_view name, T& value) {
+    visit(reach, name, {dtype_of(value), Shape{}, std::as_writable_bytes(std::span(&value, 1))});
+  }
+};
+
+/// A part of training whose state can be saved and restored, between steps.
+class Stateful {
+ public:
+  virtual ~Stateful() = default;
+
+  /// Names all pieces; they have their new values when it returns from restoring.
+  virtual void visit_state(StateVisitor& visitor) = 0;
+};
+
+}  // namespace kolo::trainer
