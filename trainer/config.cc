@@ -88,6 +88,9 @@ void validate(const Config& c, const Catalog& catalog) {
   require(c.layers > 0 && c.context > 0, "--layers and --context must be at least 1");
   require(c.heads > 0 && c.width > 0 && c.width % c.heads == 0,
           fmt::format("--width {} is not a multiple of --heads {}", c.width, c.heads));
+  require(c.keep > 0, "--keep must be at least 1");
+  require(!c.run.empty() || c.checkpoint_every == 0, "--checkpoint-every: needs --run DIR");
+  require(!c.run.empty() || c.resume != "auto", "--resume auto: needs --run DIR");
   require(!c.prompt.empty(), "--prompt must hold at least one byte");
   update_options(c);
 }
@@ -109,19 +112,47 @@ std::size_t total_steps(const Config& config, std::size_t samples, int ranks) {
   return config.steps.value_or(config.epochs * sharding.steps());
 }
 
-std::uint64_t fingerprint(const Config& c) {
+std::vector<Setting> course_settings(const Config& c) {
   const OptimizerOptions& o = c.optimizer_options;
   const LossScaler::Options scaling = update_options(c).loss_scale;
-  const std::string text = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} "
-      "{} {} {} {} {} {} {} {} {} {} {}",
-      c.model, c.task, c.format, c.epochs, c.steps.value_or(0), c.batch, c.accumulation,
-      c.label_smoothing, c.lr_scaling, c.decay_rules, c.weight_average, c.target.value_or(-1.0),
-      c.target.has_value(), o.nesterov, c.seed, c.optimizer, o.momentum, o.beta1, o.beta2,
-      o.epsilon, o.weight_decay, c.lr, c.lr_schedule, c.final_lr_share, c.warmup_steps, c.clip_norm,
-      c.layers, c.width, c.heads, c.context, c.hidden, c.max_length, c.vocabulary.value_or(0),
-      c.min_count, c.text_column, c.label_column, c.log_every, c.eval_every,
-      to_string(parse_precision(c.precision)), static_cast<int>(scaling.mode), scaling.scale);
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  return {{"--task", c.task},
+          {"--format", c.format},
+          {"--seed", text(c.seed)},
+          {"--optimizer", c.optimizer},
+          {"--momentum", text(o.momentum)},
+          {"--nesterov", o.nesterov ? "on" : "off"},
+          {"--beta1", text(o.beta1)},
+          {"--beta2", text(o.beta2)},
+          {"--epsilon", text(o.epsilon)},
+          {"--weight-decay", text(o.weight_decay)},
+          {"--decay-rules", c.decay_rules},
+          {"--lr-schedule", c.lr_schedule},
+          {"--final-lr-share", text(c.final_lr_share)},
+          {"--warmup-steps", text(c.warmup_steps)},
+          {"--clip-norm", text(c.clip_norm)},
+          {"--label-smoothing", text(c.label_smoothing)},
+          {"--weight-average", text(c.weight_average)},
+          {"--layers", text(c.layers)},
+          {"--width", text(c.width)},
+          {"--heads", text(c.heads)},
+          {"--context", text(c.context)},
+          {"--hidden", text(c.hidden)},
+          {"--max-length", text(c.max_length)},
+          {"--vocabulary", c.vocabulary ? text(*c.vocabulary) : "all words"},
+          {"--min-count", text(c.min_count)},
+          {"--text-column", c.text_column},
+          {"--label-column", c.label_column},
+          {"--precision", std::string(to_string(parse_precision(c.precision)))},
+          {"--loss-scale", fmt::format("{} {}", static_cast<int>(scaling.mode), scaling.scale)}};
+}
+
+std::uint64_t fingerprint(const Config& c) {
+  std::string text = fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model, c.epochs, c.steps.value_or(0),
+      c.batch, c.accumulation, c.lr, c.lr_scaling, c.target.value_or(-1.0), c.target.has_value(),
+      c.log_every, c.eval_every, c.run.string(), c.checkpoint_every, c.keep, c.resume);
+  for (const Setting& setting : course_settings(c)) text += " " + setting.value;
   return XXH3_64bits(text.data(), text.size());
 }
 

@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/api/options.h"
+#include "trainer/checkpoint/job_identity.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/optimizer/update_gate.h"
 
@@ -62,6 +64,12 @@ struct Config {
   std::string progress = "auto";  ///< "auto", "terminal" or "lines".
   std::filesystem::path json;     ///< Empty: no file.
 
+  std::filesystem::path run;          ///< Folder of checkpoints; empty: none.
+  std::size_t checkpoint_every = 0;   ///< Steps; 0: at the end, and when asked to stop.
+  std::size_t keep = 3;               ///< Newest checkpoints that stay.
+  std::string resume = "no";          ///< "auto", "no" or the path of a checkpoint.
+  std::filesystem::path export_file;  ///< Weights at the end; empty: no file.
+
   std::size_t sample_bytes = 400;  ///< gpt: generated text at the end.
   double temperature = 0.8;
   std::string prompt = "\n";
@@ -87,7 +95,11 @@ float peak_lr(const Config& config, int ranks);
 /// Steps of a job whose `ranks` ranks share `samples` training samples.
 std::size_t total_steps(const Config& config, std::size_t samples, int ranks);
 
-/// Hash of everything in `config` that determines the course of training.
+/// Everything in `config` that determines the course of training, but what depends on the number of
+/// ranks.
+std::vector<Setting> course_settings(const Config& config);
+
+/// Hash of what must be equal on all ranks.
 std::uint64_t fingerprint(const Config& config);
 
 }  // namespace kolo::trainer

@@ -118,6 +118,9 @@ TEST(CommandLineTest, ValuesThatCannotBeUsedAreConfigurationErrors) {
   expect("--vocabulary", "2", "--vocabulary must be at least 3");
   expect("--loader-threads", "65", "--loader-threads must be at most 64");
   expect("--accumulate", "0", "--accumulate must be at least 1");
+  expect("--keep", "0", "--keep must be at least 1");
+  expect("--checkpoint-every", "10", "--checkpoint-every: needs --run DIR");
+  expect("--resume", "auto", "--resume auto: needs --run DIR");
   expect("--label-smoothing", "1", "--label-smoothing must be at least 0 and below 1");
   expect("--momentum", "1", "--momentum must be at least 0 and below 1");
   expect("--beta1", "-0.1", "--beta1 must be at least 0 and below 1");
@@ -189,6 +192,23 @@ TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {
   other = config;
   other.accumulation = 2;
   EXPECT_NE(fingerprint(config), fingerprint(other));
+  const std::vector<void (*)(Config&)> changes = {[](Config& c) { c.max_length = 7; },
+                                                  [](Config& c) { c.vocabulary = 100; },
+                                                  [](Config& c) { c.min_count = 9; },
+                                                  [](Config& c) { c.text_column = "body"; },
+                                                  [](Config& c) { c.label_column = "kind"; },
+                                                  [](Config& c) { c.run = "folder"; },
+                                                  [](Config& c) { c.resume = "auto"; },
+                                                  [](Config& c) { c.checkpoint_every = 5; },
+                                                  [](Config& c) { c.keep = 1; }};
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    other = config;
+    changes[i](other);
+    EXPECT_NE(fingerprint(config), fingerprint(other)) << i;
+  }
+  other = config;
+  other.loader_threads = 2;
+  EXPECT_EQ(fingerprint(config), fingerprint(other));
   other = config;
   other.json = "elsewhere";
   EXPECT_EQ(fingerprint(config), fingerprint(other));

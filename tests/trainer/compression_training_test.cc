@@ -179,6 +179,17 @@ TEST(CompressionRulesTest, AutoForAdaptiveOptimizersIsWhatTheyNeed) {
   }
 }
 
+TEST(CompressionRulesTest, AutoIsFoundWhereverItIsASpec) {
+  for (const char* rules : {"auto", "auto(0.01)", "fc*=auto,*=none", "fc*=none,auto(0.01,fp32)",
+                            "*.bias=none,*=auto(0.01,rule=exact)"}) {
+    EXPECT_TRUE(leave_method_open(rules)) << rules;
+  }
+  for (const char* rules :
+       {"none", "topk(0.01,route=auto)", "auto*=none", "topk(0.01,route=auto),auto1=fp16"}) {
+    EXPECT_FALSE(leave_method_open(rules)) << rules;
+  }
+}
+
 // The rules reach the runtime: the token table, which has 256 rows, leaves nothing to decide.
 TEST(CompressionRulesTest, AutoOfAGptLeavesEmbeddingsAlone) {
   const TemporaryDirectory directory;

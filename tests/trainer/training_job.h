@@ -4,6 +4,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,10 +21,13 @@
 namespace kolo::trainer {
 
 /// Runs one job of `ranks` ranks, each a thread with a runtime of its own, and returns their
-/// summaries, by rank. The first error of a rank, in the order of ranks, is thrown here.
-inline std::vector<Summary> run_ranks(int ranks, const std::function<Config(int rank)>& config_of) {
+/// summaries, by rank; none if `wants_stop`, asked after each step, ended it. The first error of a
+/// rank, in the order of ranks, is thrown here.
+inline std::vector<std::optional<Summary>> run_ranks_until(
+    const std::function<bool(int rank)>& wants_stop, int ranks,
+    const std::function<Config(int rank)>& config_of) {
   auto endpoints = make_memory_rendezvous(ranks, std::chrono::seconds(60));
-  std::vector<Summary> summaries(static_cast<std::size_t>(ranks));
+  std::vector<std::optional<Summary>> summaries(static_cast<std::size_t>(ranks));
   std::vector<std::exception_ptr> errors(summaries.size());
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < summaries.size(); ++rank) {
@@ -36,8 +40,9 @@ inline std::vector<Summary> run_ranks(int ranks, const std::function<Config(int 
         const Task task = make_task(config, catalog);
         require_same_job(config, runtime, task);
         const std::unique_ptr<Learner> learner = make_learner(config, runtime, task, catalog);
-        summaries[rank] = train(config, runtime, task, catalog.lr_schedules.at(config.lr_schedule),
-                                *learner, nullptr);
+        summaries[rank] =
+            train(config, runtime, task, catalog.lr_schedules.at(config.lr_schedule), *learner,
+                  nullptr, [&] { return wants_stop(static_cast<int>(rank)); });
         runtime.close();
       } catch (...) {
         errors[rank] = std::current_exception();
@@ -47,6 +52,15 @@ inline std::vector<Summary> run_ranks(int ranks, const std::function<Config(int 
   for (std::thread& thread : threads) thread.join();
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
+  }
+  return summaries;
+}
+
+/// The same to its end.
+inline std::vector<Summary> run_ranks(int ranks, const std::function<Config(int rank)>& config_of) {
+  std::vector<Summary> summaries;
+  for (auto& summary : run_ranks_until([](int) { return false; }, ranks, config_of)) {
+    summaries.push_back(std::move(summary).value());
   }
   return summaries;
 }

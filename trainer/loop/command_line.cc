@@ -145,6 +145,25 @@ void add_precision_options(CLI::App& app, Config& c) {
       ->default_str("off");
 }
 
+void add_run_options(CLI::App& app, Config& c) {
+  app.add_option(
+      "--run", c.run,
+      "Folder of this run, shared by all nodes, for its checkpoints; SIGTERM and SIGUSR1 "
+      "then save one and end the job with status 0");
+  app.add_option("--checkpoint-every", c.checkpoint_every,
+                 "Steps between checkpoints; 0: only at the end, and when a signal asks to stop");
+  app.add_option("--keep", c.keep,
+                 "Newest checkpoints that stay, beside the one with the lowest held-out loss; at "
+                 "least 1");
+  app.add_option(
+         "--resume", c.resume,
+         "auto: go on from the newest complete checkpoint of --run, if there is one; no; or "
+         "the path of a checkpoint")
+      ->type_name("auto|no|PATH");
+  app.add_option("--export", c.export_file,
+                 "Write the weights to this file at the end, as safetensors");
+}
+
 void add_report_options(CLI::App& app, Config& c) {
   app.add_option("--log-every", c.log_every, "Steps between lines of progress; at least 1");
   app.add_option("--eval-every", c.eval_every,
@@ -177,6 +196,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Catalog&
     add_optimizer_options(app, config, catalog);
     add_goal_options(app, config);
     add_precision_options(app, config);
+    add_run_options(app, config);
     add_report_options(app, config);
     add_runtime_options(app, config.runtime);
     app.parse(argc, argv);

@@ -33,6 +33,22 @@ std::string adaptive_rules(std::string_view rules, const AdaptiveJob& job) {
   return fmt::format("embedding*=none,*=auto({})", arguments);
 }
 
+bool leave_method_open(std::string_view rules) {
+  int depth = 0;
+  bool begins_spec = true;
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    const std::string_view rest = rules.substr(i);
+    const std::string_view after = rest.substr(std::min(rest.size(), kAuto.size()));
+    if (begins_spec && rest.starts_with(kAuto) &&
+        (after.empty() || after.front() == '(' || after.front() == ',')) {
+      return true;
+    }
+    depth += rules[i] == '(' ? 1 : rules[i] == ')' ? -1 : 0;
+    begins_spec = depth == 0 && (rules[i] == '=' || rules[i] == ',');
+  }
+  return false;
+}
+
 void require_device_compression(const Options& options) {
   // Both sparse methods, topk and block_topk, need an argument.
   if (options.device == "cpu" || options.compression.find("topk(") == std::string::npos) return;

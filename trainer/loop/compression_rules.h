@@ -22,6 +22,9 @@ struct AdaptiveJob {
 ///     auto(0.02)   ->   embedding*=none,*=auto(0.02,warmup=150,rule=lossless)
 std::string adaptive_rules(std::string_view rules, const AdaptiveJob& job);
 
+/// True if some rule of `rules` is "auto", whose choice follows from measured times. Pure.
+bool leave_method_open(std::string_view rules);
+
 /// Errors: KoloError(kConfig) if the rules name top-k and the device is not "cpu": sparse gradients
 /// live in host memory, so a job on a GPU would be dense whatever its report says.
 void require_device_compression(const Options& options);

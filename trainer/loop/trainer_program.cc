@@ -11,6 +11,8 @@
 #include "comm/base/output_file.h"
 #include "runtime/api/kolo.h"
 #include "runtime/tools/command_line.h"
+#include "trainer/checkpoint/export.h"
+#include "trainer/checkpoint/stop_signals.h"
 #include "trainer/compute/threads.h"
 #include "trainer/divergence.h"
 #include "trainer/loop/command_line.h"
@@ -49,9 +51,12 @@ void print_generated_text(const Config& config, const Task& task, const ModelEnt
 }
 
 void run_job(const Catalog& catalog, const Config& config) {
+  std::optional<StopSignals> signals;  // Before anything starts a thread.
+  if (!config.run.empty()) signals.emplace();
   set_compute_threads(config.threads);
   Runtime runtime = Runtime::from_environment(config.runtime);
   expect_output(runtime, config.json);
+  expect_output(runtime, config.export_file);
   const Task task = make_task(config, catalog);
   require_same_job(config, runtime, task);
   const std::unique_ptr<Learner> learner = make_learner(config, runtime, task, catalog);
@@ -61,14 +66,16 @@ void run_job(const Catalog& catalog, const Config& config) {
     progress.emplace(stdout, progress_style(config.progress, stdout), task.unit);
     progress->note(describe(config, runtime, task, *learner));
   }
-  const Summary summary = train(config, runtime, task, catalog.lr_schedules.at(config.lr_schedule),
-                                *learner, progress ? &*progress : nullptr);
-  if (progress) {
+  const std::optional<Summary> summary =
+      train(config, runtime, task, catalog.lr_schedules.at(config.lr_schedule), *learner,
+            progress ? &*progress : nullptr, [&signals] { return signals && signals->has_come(); });
+  if (progress && summary) {
     print_generated_text(config, task, catalog.models.at(config.model), *learner, *progress);
-    if (!config.json.empty()) write_file(config.json, to_json(summary));
+    if (!config.json.empty()) write_file(config.json, to_json(*summary));
+    if (!config.export_file.empty()) export_weights(learner->parameters(), config.export_file);
   }
   runtime.close();
-  if (progress) progress->note(to_line(summary));
+  if (progress && summary) progress->note(to_line(*summary));
 }
 
 }  // namespace

@@ -1,17 +1,25 @@
 #include "trainer/loop/training.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "trainer/checkpoint/checkpointed_run.h"
+#include "trainer/checkpoint/resume.h"
+#include "trainer/checkpoint/run_folder.h"
+#include "trainer/config_error.h"
 #include "trainer/data/data_loader.h"
 #include "trainer/data/loader_threads.h"
 #include "trainer/divergence.h"
 #include "trainer/loop/agreement.h"
 #include "trainer/loop/evaluator.h"
+#include "trainer/loop/run_options.h"
+#include "trainer/loop/saved_curve.h"
 #include "trainer/loss/loss.h"
 #include "trainer/optimizer/lr_schedule.h"
 #include "trainer/precision/precision.h"
@@ -53,7 +61,7 @@ LrSchedule make_schedule(const Config& config, int ranks, LrFall fall, std::size
 }
 
 /// One job in progress.
-class Training {
+class Training final : private Stateful {
  public:
   Training(const Config& config, Runtime& runtime, const Task& task,
            const LrScheduleEntry& schedule, Learner& learner, Progress* progress)
@@ -69,13 +77,21 @@ class Training {
         schedule_(make_schedule(config, runtime.world_size(), schedule.fall, total_steps_)),
         choices_(choices()) {}
 
-  Summary run() {
+  std::optional<Summary> run(const std::function<bool()>& wants_stop) {
+    require_resumable(config_, runtime_, learner_);
+    if (has_checkpoints(config_)) resume_from_checkpoint();
+    if (!config_.run.empty()) begin_checkpoints(wants_stop);
     begin_ = Clock::now();
     while (step_ < total_steps_ && !has_reached_target()) {
       train_one_step();
       if (step_ % config_.log_every == 0 || is_evaluation_due()) log_interval();
       if (is_evaluation_due()) evaluate_now();
+      if (checkpoints_ && checkpoints_->after_step(step_, new_eval_loss())) {
+        save_and_stop();
+        return std::nullopt;
+      }
     }
+    if (checkpoints_) checkpoints_->save_last(step_, new_eval_loss());
     learner_.begin_evaluation();  // and keeps those weights
     return summarize();
   }
@@ -91,6 +107,74 @@ class Training {
     const std::size_t every =
         config_.eval_every > 0 ? config_.eval_every : train_loader_.steps_per_epoch();
     return step_ % every == 0 || step_ == total_steps_;
+  }
+
+  void resume_from_checkpoint() {
+    const auto checkpoint = resume(runtime_,
+                                   {.run = config_.run,
+                                    .choice = config_.resume,
+                                    .job = job_identity(config_, runtime_, task_)},
+                                   *this);
+    if (!checkpoint) return;
+    first_step_ = step_;
+    const std::filesystem::path in_run = RunFolder(config_.run).checkpoint(step_);
+    if (checkpoint->lexically_normal() == in_run.lexically_normal()) resumed_step_ = step_;
+    if (step_ > total_steps_ || (step_ == total_steps_ && !new_eval_loss())) {
+      throw_config_error(
+          fmt::format("{}: it is of step {}, and this job ends at step {}: name more by --steps or "
+                      "--epochs",
+                      checkpoint->string(), step_, total_steps_));
+    }
+    if (progress_ == nullptr) return;
+    progress_->note(fmt::format("resumed at step {} from {}", step_, checkpoint->string()));
+  }
+
+  void begin_checkpoints(const std::function<bool()>& wants_stop) {
+    CheckpointedRun::Options options{.checkpoints = {.folder = config_.run,
+                                                     .keep = config_.keep,
+                                                     .job = job_identity(config_, runtime_, task_)},
+                                     .every = config_.checkpoint_every,
+                                     .resumed_step = resumed_step_,
+                                     .wants_stop = wants_stop};
+    Stateful& state = *this;
+    checkpoints_.emplace(runtime_, std::move(options), state);
+  }
+
+  void save_and_stop() {
+    if (!checkpoints_->save_last(step_, new_eval_loss())) {
+      throw KoloError({.code = ErrorCode::kIo,
+                       .rank = runtime_.rank(),
+                       .what = fmt::format("training was asked to stop after step {}, and no "
+                                           "checkpoint of it could be written",
+                                           step_)});
+    }
+    if (progress_ == nullptr) return;
+    progress_->note(fmt::format("stopped by a signal after step {}; --resume auto goes on", step_));
+  }
+
+  /// Empty unless held-out data was evaluated after this step.
+  std::optional<double> new_eval_loss() const {
+    if (curve_.empty() || curve_.back().step != step_) return std::nullopt;
+    return curve_.back().eval_loss;
+  }
+
+  void visit_state(StateVisitor& visitor) override {
+    std::uint64_t step = step_;
+    std::uint64_t skipped_steps = skipped_steps_;
+    visitor.shared("training.step", step);
+    visitor.shared("training.skipped_steps", skipped_steps);
+    visitor.shared("training.loss", train_loss_);
+    // Clocks of ranks differ, so the time goes with the curve, from one rank.
+    std::vector<double> history = numbers_of(curve_);
+    history.push_back(seconds_before_ + (step_ > first_step_ ? training_seconds() : 0.0));
+    visitor.shared("training.history", history);
+    if (visitor.is_restoring()) {
+      step_ = step;
+      skipped_steps_ = skipped_steps;
+      curve_ = curve_of(history);
+      seconds_before_ = history.empty() ? 0.0 : history.back();
+    }
+    learner_.state()->visit_state(visitor);
   }
 
   void train_one_step() {
@@ -148,7 +232,7 @@ class Training {
     train_loss_ = sums.loss / sums.rows;
     require_finite("training", train_loss_);
     curve_.push_back({.step = step_,
-                      .seconds = seconds_since(begin_) - evaluation_s_,
+                      .seconds = seconds_before_ + training_seconds(),
                       .train_loss = train_loss_,
                       .eval_loss = std::nullopt,
                       .eval_metric = std::nullopt});
@@ -192,9 +276,12 @@ class Training {
                    learner_.parameters());
   }
 
+  /// 0 when nothing was trained, after a resumed job that had ended.
   static double rate(std::size_t samples, double ms) {
-    return 1e3 * static_cast<double>(samples) / ms;
+    return ms > 0.0 ? 1e3 * static_cast<double>(samples) / ms : 0.0;
   }
+
+  double training_seconds() const { return seconds_since(begin_) - evaluation_s_; }
 
   double rows_per_sample() const { return static_cast<double>(task_.rows_per_sample); }
 
@@ -203,8 +290,9 @@ class Training {
     require_equal(runtime_, "the weights after training", hash);
     const Options& options = runtime_.options();
     const PlanSummary plan = learner_.plan();
+    const std::size_t steps_here = std::max<std::size_t>(step_ - first_step_, 1);
     std::uint64_t wire_bytes = 0;
-    for (const std::uint64_t bytes : gather(runtime_, "wire bytes", wire_bytes_ / step_)) {
+    for (const std::uint64_t bytes : gather(runtime_, "wire bytes", wire_bytes_ / steps_here)) {
       wire_bytes += bytes;
     }
     const double samples_per_s = rate(samples_, training_ms_);
@@ -230,7 +318,7 @@ class Training {
         .step_ms = median(std::move(step_ms_)),
         .compute_ms = median(std::move(compute_ms_)),
         .exposed_comm_ms = median(std::move(exposed_ms_)),
-        .data_wait_ms = milliseconds(train_loader_.waited()) / static_cast<double>(step_),
+        .data_wait_ms = milliseconds(train_loader_.waited()) / static_cast<double>(steps_here),
         .wire_bytes_per_step = wire_bytes,
         .compression_groups = learner_.compression_stats(),
         .compression_decisions = plan.compression_decisions,
@@ -255,6 +343,9 @@ class Training {
 
   Clock::time_point begin_;
   std::size_t step_ = 0;
+  std::size_t first_step_ = 0;                 // steps that were taken before a checkpoint
+  std::optional<std::uint64_t> resumed_step_;  // the same, if the checkpoint is one of this run
+  double seconds_before_ = 0.0;                // time that they took
   std::size_t samples_ = 0;
   std::size_t skipped_steps_ = 0;
   std::uint64_t wire_bytes_ = 0;  // of this rank's gradients
@@ -273,6 +364,8 @@ class Training {
   double interval_exposed_ms_ = 0.0;
   std::size_t interval_samples_ = 0;
   std::size_t interval_steps_ = 0;
+
+  std::optional<CheckpointedRun> checkpoints_;  // last, since it reads the rest
 };
 
 }  // namespace
@@ -283,9 +376,10 @@ void require_same_job(const Config& config, Runtime& runtime, const Task& task) 
   require_equal(runtime, "the numbers of held-out samples", task.data.held_out->size());
 }
 
-Summary train(const Config& config, Runtime& runtime, const Task& task,
-              const LrScheduleEntry& schedule, Learner& learner, Progress* progress) {
-  return Training(config, runtime, task, schedule, learner, progress).run();
+std::optional<Summary> train(const Config& config, Runtime& runtime, const Task& task,
+                             const LrScheduleEntry& schedule, Learner& learner, Progress* progress,
+                             const std::function<bool()>& wants_stop) {
+  return Training(config, runtime, task, schedule, learner, progress).run(wants_stop);
 }
 
 }  // namespace kolo::trainer

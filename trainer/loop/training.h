@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <optional>
+
 #include "runtime/api/kolo.h"
 #include "trainer/config.h"
 #include "trainer/loop/learner.h"
@@ -20,9 +23,17 @@ void require_same_job(const Config& config, Runtime& runtime, const Task& task);
 ///
 /// Before:  config, data and learner are the same on all ranks (`require_same_job`).
 /// Shape:   `progress` is null on ranks that print nothing.
+/// With a folder for the run it saves checkpoints there, at the end of training at the latest, and
+/// goes on from one as config.resume says. `wants_stop`, called after each step, ends training on
+/// all ranks once it is true on one of them: a checkpoint is saved, and there is no summary.
+///
 /// Errors:  those of the runtime and the learner; KoloError(kMismatch) when final weights differ
-///          between ranks; DivergedError when a loss is no longer finite.
-Summary train(const Config& config, Runtime& runtime, const Task& task,
-              const LrScheduleEntry& schedule, Learner& learner, Progress* progress);
+///          between ranks; DivergedError when a loss is no longer finite; those of `resume`;
+///          KoloError(kConfig) if the job cannot be resumed with the same bits; KoloError(kIo) if
+///          there is no checkpoint to resume from after `wants_stop`.
+std::optional<Summary> train(
+    const Config& config, Runtime& runtime, const Task& task, const LrScheduleEntry& schedule,
+    Learner& learner, Progress* progress,
+    const std::function<bool()>& wants_stop = [] { return false; });
 
 }  // namespace kolo::trainer
