@@ -148,10 +148,11 @@ std::vector<Setting> course_settings(const Config& c) {
 }
 
 std::uint64_t fingerprint(const Config& c) {
-  std::string text = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model, c.epochs, c.steps.value_or(0),
-      c.batch, c.accumulation, c.lr, c.lr_scaling, c.target.value_or(-1.0), c.target.has_value(),
-      c.log_every, c.eval_every, c.run.string(), c.checkpoint_every, c.keep, c.resume);
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model, c.epochs,
+                  c.steps.value_or(0), c.batch, c.accumulation, c.lr, c.lr_scaling,
+                  c.target.value_or(-1.0), c.target.has_value(), c.log_every, c.eval_every,
+                  c.weights.string(), c.run.string(), c.checkpoint_every, c.keep, c.resume);
   for (const Setting& setting : course_settings(c)) text += " " + setting.value;
   return XXH3_64bits(text.data(), text.size());
 }

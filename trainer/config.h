@@ -68,6 +68,7 @@ struct Config {
   std::size_t checkpoint_every = 0;   ///< Steps; 0: at the end, and when asked to stop.
   std::size_t keep = 3;               ///< Newest checkpoints that stay.
   std::string resume = "no";          ///< "auto", "no" or the path of a checkpoint.
+  std::filesystem::path weights;      ///< Safetensors file to begin with; empty: random weights.
   std::filesystem::path export_file;  ///< Weights at the end; empty: no file.
 
   std::size_t sample_bytes = 400;  ///< gpt: generated text at the end.

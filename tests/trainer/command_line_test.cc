@@ -192,15 +192,12 @@ TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {
   other = config;
   other.accumulation = 2;
   EXPECT_NE(fingerprint(config), fingerprint(other));
-  const std::vector<void (*)(Config&)> changes = {[](Config& c) { c.max_length = 7; },
-                                                  [](Config& c) { c.vocabulary = 100; },
-                                                  [](Config& c) { c.min_count = 9; },
-                                                  [](Config& c) { c.text_column = "body"; },
-                                                  [](Config& c) { c.label_column = "kind"; },
-                                                  [](Config& c) { c.run = "folder"; },
-                                                  [](Config& c) { c.resume = "auto"; },
-                                                  [](Config& c) { c.checkpoint_every = 5; },
-                                                  [](Config& c) { c.keep = 1; }};
+  const std::vector<void (*)(Config&)> changes = {
+      [](Config& c) { c.max_length = 7; },        [](Config& c) { c.vocabulary = 100; },
+      [](Config& c) { c.min_count = 9; },         [](Config& c) { c.text_column = "body"; },
+      [](Config& c) { c.label_column = "kind"; }, [](Config& c) { c.weights = "file"; },
+      [](Config& c) { c.run = "folder"; },        [](Config& c) { c.resume = "auto"; },
+      [](Config& c) { c.checkpoint_every = 5; },  [](Config& c) { c.keep = 1; }};
   for (std::size_t i = 0; i < changes.size(); ++i) {
     other = config;
     changes[i](other);

@@ -160,6 +160,8 @@ void add_run_options(CLI::App& app, Config& c) {
          "auto: go on from the newest complete checkpoint of --run, if there is one; no; or "
          "the path of a checkpoint")
       ->type_name("auto|no|PATH");
+  app.add_option("--weights", c.weights,
+                 "Begin with the weights of this safetensors file, in place of random ones");
   app.add_option("--export", c.export_file,
                  "Write the weights to this file at the end, as safetensors");
 }
@@ -181,8 +183,10 @@ void add_report_options(CLI::App& app, Config& c) {
 }  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv, const Catalog& catalog) {
-  CLI::App app("Trains a model on all ranks of a job; start it alone or under mpirun.",
-               "kolo-train");
+  CLI::App app(
+      "Trains a model on all ranks of a job; start it alone or under mpirun. `kolo-train export "
+      "CHECKPOINT FILE` writes the weights of a checkpoint to a file.",
+      "kolo-train");
   CommandLine result;
   try {
     result.config = default_config(catalog, find_model(argc, argv));

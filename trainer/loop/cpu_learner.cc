@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "trainer/checkpoint/export.h"
+#include "trainer/checkpoint/import.h"
 #include "trainer/config_error.h"
 #include "trainer/loop/compression_rules.h"
 #include "trainer/precision/precision.h"
@@ -20,6 +21,13 @@ const Config& require_offered(const Config& config) {
   }
   if (config.cuda_graph) throw_config_error("--cuda-graph on: needs --device cuda");
   return config;
+}
+
+std::unique_ptr<Model> make_model(const Config& config, const Task& task, const Catalog& catalog,
+                                  Device& device) {
+  auto model = catalog.models.at(config.model).make(model_setting(config, task), device);
+  if (!config.weights.empty()) import_weights(config.weights, model->parameters());
+  return model;
 }
 
 DistributedOptimizer distribute(const Config& config, const OptimizerEntry& entry, Runtime& runtime,
@@ -42,7 +50,7 @@ DistributedOptimizer distribute(const Config& config, const OptimizerEntry& entr
 
 CpuLearner::CpuLearner(const Config& config, Runtime& runtime, const Task& task,
                        const Catalog& catalog)
-    : model_(catalog.models.at(config.model).make(model_setting(config, task), device_)),
+    : model_(make_model(config, task, catalog, device_)),
       loss_(task.make_loss(config.batch)),
       optimizer_(distribute(require_offered(config), catalog.optimizers.at(config.optimizer),
                             runtime, task, model_->parameters(), clock_)) {

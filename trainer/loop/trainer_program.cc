@@ -16,6 +16,7 @@
 #include "trainer/compute/threads.h"
 #include "trainer/divergence.h"
 #include "trainer/loop/command_line.h"
+#include "trainer/loop/export_command.h"
 #include "trainer/loop/learner_factory.h"
 #include "trainer/loop/progress.h"
 #include "trainer/loop/summary.h"
@@ -82,6 +83,7 @@ void run_job(const Catalog& catalog, const Config& config) {
 
 int run_trainer(const Catalog& catalog, int argc, const char* const* argv) {
   return run_program([&] {
+    if (is_export(argc, argv)) return run_export(argc, argv);
     const CommandLine command_line = parse_command_line(argc, argv, catalog);
     if (command_line.text) {
       fmt::print("{}", *command_line.text);
