@@ -16,6 +16,13 @@ namespace {
       {.code = ErrorCode::kIo, .what = "cannot write " + path + ": " + std::strerror(errno)});
 }
 
+void write(const std::string& path, std::string_view text, std::ios::openmode mode) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary | mode);
+  file << text;
+  if (!file.flush()) fail(path);
+}
+
 }  // namespace
 
 void expect_writable(const std::string& path) {
@@ -27,10 +34,11 @@ void expect_writable(const std::string& path) {
 }
 
 void write_file(const std::string& path, std::string_view text) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  if (!file.flush()) fail(path);
+  write(path, text, std::ios::trunc);
+}
+
+void append_file(const std::string& path, std::string_view text) {
+  write(path, text, std::ios::app);
 }
 
 }  // namespace kolo

@@ -12,4 +12,8 @@ void expect_writable(const std::string& path);
 /// Replaces the contents of `path` by `text`. Errors: KoloError(kIo) naming path and cause.
 void write_file(const std::string& path, std::string_view text);
 
+/// Adds `text` to the end of `path`, which need not exist. Errors: KoloError(kIo) naming path and
+/// cause; then a part of it may have been written.
+void append_file(const std::string& path, std::string_view text);
+
 }  // namespace kolo

@@ -70,7 +70,7 @@ void add_runtime_options(CLI::App& app, Options& options, const IsWanted& is_wan
     app.add_option_function<std::string>(flags, set, entry.help)
         ->type_name(entry.value)
         ->default_str(entry.get(options))
-        ->group("Runtime");
+        ->group(kRuntimeGroup);
   }
 }
 

@@ -20,6 +20,9 @@ class Runtime;
 /// Whether a program has the option of the runtime with this name ("fusion_bytes").
 using IsWanted = std::function<bool(std::string_view name)>;
 
+/// The heading under which --help has the options of the runtime.
+inline constexpr const char* kRuntimeGroup = "Runtime";
+
 /// Adds the options of the runtime to `app`, with units and defaults; `--wire` is short for
 /// `--wire-dtype`. A flag with a value that cannot be used is the error of `set_option`.
 void add_runtime_options(

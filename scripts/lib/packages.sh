@@ -7,6 +7,7 @@ train_packages=(
   libhwloc-dev                      # topology
   libhwy-dev                        # SIMD kernels
   libdnnl-dev ocl-icd-opencl-dev    # the trainer's CPU math; its CMake package asks for OpenCL
+  libisal-dev libtomlplusplus-dev   # sums of event files; configuration
   libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libxxhash-dev zlib1g-dev
 )
 

@@ -29,7 +29,7 @@ TEST(RealDataTest, LenetLearnsMnistWithinOneEpoch) {
   const Task task = make_task(config, catalog);
   const std::unique_ptr<Learner> learner = make_learner(config, runtime, task, catalog);
   const LrScheduleEntry& schedule = catalog.lr_schedules.at(config.lr_schedule);
-  EXPECT_GT(train(config, runtime, task, schedule, *learner, nullptr).value().eval_metric, 0.98);
+  EXPECT_GT(train(config, runtime, task, schedule, *learner, {}).value().eval_metric, 0.98);
   runtime.close();
 }
 
@@ -80,7 +80,7 @@ TEST(RealDataTest, MlpLearnsOptdigits) {
   const Task task = make_task(config, catalog);
   const std::unique_ptr<Learner> learner = make_learner(config, runtime, task, catalog);
   const LrScheduleEntry& schedule = catalog.lr_schedules.at(config.lr_schedule);
-  EXPECT_GT(train(config, runtime, task, schedule, *learner, nullptr).value().eval_metric, 0.94);
+  EXPECT_GT(train(config, runtime, task, schedule, *learner, {}).value().eval_metric, 0.94);
   runtime.close();
 }
 

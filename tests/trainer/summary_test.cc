@@ -1,4 +1,4 @@
-#include "trainer/loop/summary.h"
+#include "trainer/report/summary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/loop/agreement.h"
-#include "trainer/loop/progress.h"
+#include "trainer/report/progress.h"
 
 namespace kolo::trainer {
 namespace {
@@ -108,6 +108,7 @@ std::string printed(Progress::Style style, const std::function<void(Progress&)>&
 ProgressReport some_report(std::size_t step, std::size_t skipped_steps) {
   return {.step = step,
           .total_steps = 200000,
+          .seconds = 12.0,
           .train_loss = 2.5,
           .lr = 1e-3,
           .gradient_norm = 0.7,

@@ -40,9 +40,8 @@ inline std::vector<std::optional<Summary>> run_ranks_until(
         const Task task = make_task(config, catalog);
         require_same_job(config, runtime, task);
         const std::unique_ptr<Learner> learner = make_learner(config, runtime, task, catalog);
-        summaries[rank] =
-            train(config, runtime, task, catalog.lr_schedules.at(config.lr_schedule), *learner,
-                  nullptr, [&] { return wants_stop(static_cast<int>(rank)); });
+        summaries[rank] = train(config, runtime, task, catalog.lr_schedules.at(config.lr_schedule),
+                                *learner, {}, [&] { return wants_stop(static_cast<int>(rank)); });
         runtime.close();
       } catch (...) {
         errors[rank] = std::current_exception();

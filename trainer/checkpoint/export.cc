@@ -1,21 +1,31 @@
 #include "trainer/checkpoint/export.h"
 
 #include <algorithm>
-#include <span>
+#include <cstddef>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
 #include "trainer/checkpoint/durable_file.h"
-#include "trainer/checkpoint/saved_state.h"
-#include "trainer/optimizer/weight_average.h"
+#include "trainer/checkpoint/stored_weights.h"
+#include "trainer/data/data_error.h"
+#include "trainer/kernels/vector.h"
+#include "trainer/tensor.h"
 
 namespace kolo::trainer {
 namespace {
 
 void write_weights(std::vector<StoredTensor> weights, const std::filesystem::path& file) {
+  std::ranges::sort(weights, {}, &StoredTensor::name);
   const std::filesystem::path partial = std::filesystem::path(file) += ".partial";
   write_safetensors(partial, std::move(weights), {{"format", "pt"}});
   rename_durably(partial, file);
+}
+
+StoredTensor stored(std::string name, const Shape& shape, std::span<const float> values) {
+  return {.name = std::move(name), .dtype = "F32", .shape = shape, .bytes = std::as_bytes(values)};
 }
 
 }  // namespace
@@ -23,21 +33,50 @@ void write_weights(std::vector<StoredTensor> weights, const std::filesystem::pat
 void export_weights(const ParameterSet& parameters, const std::filesystem::path& file) {
   std::vector<StoredTensor> weights;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const Parameter& parameter = parameters[i];
-    weights.push_back({.name = parameter.name(),
-                       .dtype = "F32",
-                       .shape = parameter.shape(),
-                       .bytes = std::as_bytes(parameter.value())});
+    weights.push_back(stored(parameters[i].name(), parameters[i].shape(), parameters[i].value()));
   }
-  std::ranges::sort(weights, {}, &StoredTensor::name);
   write_weights(std::move(weights), file);
 }
 
-void export_checkpoint(const std::filesystem::path& checkpoint, const std::filesystem::path& file) {
-  const SavedState saved(checkpoint, 0, 1);
-  std::vector<StoredTensor> weights = saved.shared_tensors(WeightAverage::kMeans);
-  if (weights.empty()) weights = saved.shared_tensors(kWeights);
-  write_weights(std::move(weights), file);
+void export_weights(const std::filesystem::path& path, const std::filesystem::path& file) {
+  const StoredWeights weights(path);
+  write_weights(weights.tensors(), file);
+}
+
+void export_average(std::span<const std::filesystem::path> paths,
+                    const std::filesystem::path& file) {
+  check(!paths.empty(), "a mean needs weights");
+  const StoredWeights first(paths[0]);
+  std::vector<Tensor> means;
+  for (const StoredTensor& tensor : first.tensors()) {
+    means.emplace_back(tensor.shape);
+    first.copy(tensor, means.back().span());
+  }
+  for (const std::filesystem::path& path : paths.subspan(1)) {
+    const StoredWeights weights(path);
+    if (weights.tensors().size() != means.size()) {
+      throw_data_error(path,
+                       fmt::format("it has {} weights, and {} has {}", weights.tensors().size(),
+                                   paths[0].string(), means.size()));
+    }
+    for (std::size_t i = 0; i < means.size(); ++i) {
+      const StoredTensor& one = first.tensors()[i];
+      const StoredTensor* tensor = weights.find(one.name);
+      if (tensor == nullptr || tensor->shape != one.shape) {
+        throw_data_error(path, fmt::format("it has no '{}' of the shape that {} has", one.name,
+                                           paths[0].string()));
+      }
+      Tensor values(tensor->shape);
+      weights.copy(*tensor, values.span());
+      add(means[i].span(), values.span(), means[i].span());
+    }
+  }
+  std::vector<StoredTensor> averages;
+  for (std::size_t i = 0; i < means.size(); ++i) {
+    scale(means[i].span(), 1.0f / static_cast<float>(paths.size()));
+    averages.push_back(stored(first.tensors()[i].name, means[i].shape(), means[i].span()));
+  }
+  write_weights(std::move(averages), file);
 }
 
 }  // namespace kolo::trainer

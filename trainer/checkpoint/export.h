@@ -1,21 +1,24 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 
 #include "trainer/parameter_set.h"
 
 namespace kolo::trainer {
 
-/// Prefix of the names of a model's weights in a checkpoint.
-inline constexpr const char* kWeights = "weights/";
+// Each writes one safetensors file, by the names of the model, in place of an older one.
+// Errors: KoloError(kIo); then an older file is as it was. Those of `StoredWeights`.
 
-/// Writes the weights of a model to a safetensors file, by name, in place of an older one.
-/// Errors: KoloError(kIo); then an older file is as it was.
+/// The weights of a model.
 void export_weights(const ParameterSet& parameters, const std::filesystem::path& file);
 
-/// The same from a checkpoint of any number of ranks: the weights that a job keeps at its end,
-/// which are running means where it made them. Errors: also KoloError(kData) for a checkpoint that
-/// is damaged or incomplete.
-void export_checkpoint(const std::filesystem::path& checkpoint, const std::filesystem::path& file);
+/// Those at `path`, a checkpoint or a safetensors file.
+void export_weights(const std::filesystem::path& path, const std::filesystem::path& file);
+
+/// The means of those at several paths. Errors: also KoloError(kData) naming the first path whose
+/// weights have other names or shapes.
+void export_average(std::span<const std::filesystem::path> paths,
+                    const std::filesystem::path& file);
 
 }  // namespace kolo::trainer

@@ -8,6 +8,7 @@
 
 #include "comm/base/error.h"
 #include "runtime/tools/command_line.h"
+#include "trainer/loop/config_file.h"
 #include "trainer/loop/learner_factory.h"
 
 namespace kolo::trainer {
@@ -18,7 +19,9 @@ std::string find_model(int argc, const char* const* argv) {
   CLI::App app;
   std::string model = Config{}.model;
   app.add_option("--model", model);
+  add_config_option(app);
   app.allow_extras();
+  app.allow_config_extras(CLI::config_extras_mode::ignore);
   app.set_help_flag();
   app.parse(argc, argv);
   return model;
@@ -148,8 +151,8 @@ void add_precision_options(CLI::App& app, Config& c) {
 void add_run_options(CLI::App& app, Config& c) {
   app.add_option(
       "--run", c.run,
-      "Folder of this run, shared by all nodes, for its checkpoints; SIGTERM and SIGUSR1 "
-      "then save one and end the job with status 0");
+      "Folder of this run, shared by all nodes, for its checkpoints, options and numbers; SIGTERM "
+      "and SIGUSR1 then save a checkpoint and end the job with status 0");
   app.add_option("--checkpoint-every", c.checkpoint_every,
                  "Steps between checkpoints; 0: only at the end, and when a signal asks to stop");
   app.add_option("--keep", c.keep,
@@ -161,7 +164,7 @@ void add_run_options(CLI::App& app, Config& c) {
          "the path of a checkpoint")
       ->type_name("auto|no|PATH");
   app.add_option("--weights", c.weights,
-                 "Begin with the weights of this safetensors file, in place of random ones");
+                 "Begin with these weights, a safetensors file or the folder of a checkpoint");
   app.add_option("--export", c.export_file,
                  "Write the weights to this file at the end, as safetensors");
 }
@@ -176,16 +179,20 @@ void add_report_options(CLI::App& app, Config& c) {
   app.add_option("--temperature", c.temperature,
                  "gpt: randomness of generated text, 0 or more; 0: always the most likely byte");
   app.add_option("--prompt", c.prompt,
-                 "gpt: text that the generated text continues; at least one byte")
-      ->default_str("a line break");
+                 "gpt: text that the generated text continues; a line break unless given")
+      ->default_str("");
 }
 
 }  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv, const Catalog& catalog) {
   CLI::App app(
-      "Trains a model on all ranks of a job; start it alone or under mpirun. `kolo-train export "
-      "CHECKPOINT FILE` writes the weights of a checkpoint to a file.",
+      "Trains a model on all ranks of a job; start it alone or under mpirun.\n\n"
+      "  kolo-train evaluate --weights FILE OPTIONS    loss and metric on held-out data\n"
+      "  kolo-train generate --weights FILE OPTIONS    text that continues --prompt\n"
+      "  kolo-train export CHECKPOINT FILE             its weights, as one safetensors file\n"
+      "  kolo-train average FILE WEIGHTS...            the means of weights\n\n"
+      "OPTIONS are those of training; --config RUN/config.toml names those of a run.",
       "kolo-train");
   CommandLine result;
   try {
@@ -203,7 +210,9 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Catalog&
     add_run_options(app, config);
     add_report_options(app, config);
     add_runtime_options(app, config.runtime);
+    add_config_option(app);
     app.parse(argc, argv);
+    result.settings = settings_of(app);
   } catch (const CLI::CallForHelp&) {
     result.text = app.help();
     return result;

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "trainer/checkpoint/export.h"
 #include "trainer/checkpoint/import.h"
+#include "trainer/checkpoint/stored_weights.h"
 #include "trainer/config_error.h"
 #include "trainer/loop/compression_rules.h"
 #include "trainer/precision/precision.h"

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "trainer/loop/summary.h"
+#include "trainer/report/summary.h"
 
 namespace kolo::trainer {
 

@@ -4,6 +4,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -12,16 +14,23 @@
 #include "runtime/api/kolo.h"
 #include "runtime/tools/command_line.h"
 #include "trainer/checkpoint/export.h"
+#include "trainer/checkpoint/import.h"
 #include "trainer/checkpoint/stop_signals.h"
+#include "trainer/compute/device.h"
 #include "trainer/compute/threads.h"
+#include "trainer/config_error.h"
 #include "trainer/divergence.h"
 #include "trainer/loop/command_line.h"
-#include "trainer/loop/export_command.h"
+#include "trainer/loop/config_file.h"
+#include "trainer/loop/evaluator.h"
 #include "trainer/loop/learner_factory.h"
-#include "trainer/loop/progress.h"
-#include "trainer/loop/summary.h"
+#include "trainer/loop/make_loader.h"
 #include "trainer/loop/training.h"
+#include "trainer/loop/weights_commands.h"
 #include "trainer/models/generate.h"
+#include "trainer/report/progress.h"
+#include "trainer/report/run_log.h"
+#include "trainer/report/summary.h"
 #include "trainer/tasks/make_task.h"
 
 namespace kolo::trainer {
@@ -44,14 +53,20 @@ std::string describe(const Config& config, const Runtime& runtime, const Task& t
   return text;
 }
 
-void print_generated_text(const Config& config, const Task& task, const ModelEntry& model,
-                          Learner& learner, Progress& progress) {
-  if (!model.generate || config.sample_bytes == 0) return;
-  const std::string text = model.generate(model_setting(config, task), learner.parameters());
-  progress.note("generated text:\n" + printable(text));
+std::string generated_text(const Config& config, const Task& task, const ModelEntry& model,
+                           const ParameterSet& weights) {
+  return printable(model.generate(model_setting(config, task), weights));
 }
 
-void run_job(const Catalog& catalog, const Config& config) {
+/// What `kolo-train evaluate` and `kolo-train generate` need.
+void require_weights(std::string_view command, const Config& config) {
+  if (config.weights.empty()) {
+    throw UsageError(fmt::format("kolo-train {}: --weights is missing: name a file", command));
+  }
+}
+
+void train_job(const Catalog& catalog, const CommandLine& command_line) {
+  const Config& config = command_line.config;
   std::optional<StopSignals> signals;  // Before anything starts a thread.
   if (!config.run.empty()) signals.emplace();
   set_compute_threads(config.threads);
@@ -63,15 +78,28 @@ void run_job(const Catalog& catalog, const Config& config) {
   const std::unique_ptr<Learner> learner = make_learner(config, runtime, task, catalog);
 
   std::optional<Progress> progress;
+  std::optional<RunLog> run_log;
+  std::vector<TrainingListener*> listeners;
   if (runtime.rank() == 0) {
     progress.emplace(stdout, progress_style(config.progress, stdout), task.unit);
     progress->note(describe(config, runtime, task, *learner));
+    listeners.push_back(&*progress);
+    if (!config.run.empty()) {
+      std::vector<Setting> settings = command_line.settings;
+      for (Setting& setting : settings_of(runtime.options())) settings.push_back(setting);
+      run_log.emplace(config.run, to_toml(settings));
+      listeners.push_back(&*run_log);
+    }
   }
   const std::optional<Summary> summary =
-      train(config, runtime, task, catalog.lr_schedules.at(config.lr_schedule), *learner,
-            progress ? &*progress : nullptr, [&signals] { return signals && signals->has_come(); });
+      train(config, runtime, task, catalog.lr_schedules.at(config.lr_schedule), *learner, listeners,
+            [&signals] { return signals && signals->has_come(); });
   if (progress && summary) {
-    print_generated_text(config, task, catalog.models.at(config.model), *learner, *progress);
+    const ModelEntry& model = catalog.models.at(config.model);
+    if (model.generate && config.sample_bytes > 0) {
+      progress->note("generated text:\n" +
+                     generated_text(config, task, model, learner->parameters()));
+    }
     if (!config.json.empty()) write_file(config.json, to_json(*summary));
     if (!config.export_file.empty()) export_weights(learner->parameters(), config.export_file);
   }
@@ -79,24 +107,74 @@ void run_job(const Catalog& catalog, const Config& config) {
   if (progress && summary) progress->note(to_line(*summary));
 }
 
+void evaluate_job(const Catalog& catalog, const CommandLine& command_line) {
+  Config config = command_line.config;
+  require_weights("evaluate", config);
+  config.weight_average = 0.0f;  // the means are what a file has
+  set_compute_threads(config.threads);
+  Runtime runtime = Runtime::from_environment(config.runtime);
+  expect_output(runtime, config.json);
+  const Task task = make_task(config, catalog);
+  require_same_job(config, runtime, task);
+  const std::unique_ptr<Learner> learner = make_learner(config, runtime, task, catalog);
+  DataLoader loader = make_held_out_loader(config, runtime, task);
+  const LossSums sums = evaluate(runtime, *learner, loader);
+  if (runtime.rank() == 0) {
+    const Evaluation evaluation{.samples = task.data.held_out->size(),
+                                .loss = sums.loss / sums.rows,
+                                .metric = task.metric,
+                                .value = task.metric.of(sums)};
+    fmt::print("{}\n", to_line(evaluation));
+    if (!config.json.empty()) write_file(config.json, to_json(evaluation));
+  }
+  runtime.close();
+}
+
+/// On this process alone: the result would be the same on all ranks.
+void generate_job(const Catalog& catalog, const CommandLine& command_line) {
+  const Config& config = command_line.config;
+  require_weights("generate", config);
+  const ModelEntry& entry = catalog.models.at(config.model);
+  if (!entry.generate) {
+    throw_config_error(fmt::format("--model {}: it makes no text", config.model));
+  }
+  set_compute_threads(config.threads);
+  const Task task = make_task(config, catalog);
+  Device device;
+  const std::unique_ptr<Model> model = entry.make(model_setting(config, task), device);
+  import_weights(config.weights, model->parameters());
+  fmt::print("{}\n", generated_text(config, task, entry, model->parameters()));
+}
+
+using Job = void (*)(const Catalog&, const CommandLine&);
+
+/// Runs a job that the options of training describe.
+int run_job(Job job, const Catalog& catalog, int argc, const char* const* argv) {
+  const CommandLine command_line = parse_command_line(argc, argv, catalog);
+  if (command_line.text) {
+    fmt::print("{}", *command_line.text);
+    return 0;
+  }
+  try {
+    job(catalog, command_line);
+  } catch (const DivergedError& diverged) {
+    Error error = diverged.error();
+    log::report(error);
+    return DivergedError::kExitStatus;
+  }
+  return 0;
+}
+
 }  // namespace
 
 int run_trainer(const Catalog& catalog, int argc, const char* const* argv) {
   return run_program([&] {
-    if (is_export(argc, argv)) return run_export(argc, argv);
-    const CommandLine command_line = parse_command_line(argc, argv, catalog);
-    if (command_line.text) {
-      fmt::print("{}", *command_line.text);
-      return 0;
-    }
-    try {
-      run_job(catalog, command_line.config);
-    } catch (const DivergedError& diverged) {
-      Error error = diverged.error();
-      log::report(error);
-      return DivergedError::kExitStatus;
-    }
-    return 0;
+    const std::string_view command = argc > 1 ? argv[1] : "";
+    if (command == "export") return run_export(argc, argv);
+    if (command == "average") return run_average(argc, argv);
+    if (command == "evaluate") return run_job(evaluate_job, catalog, argc - 1, argv + 1);
+    if (command == "generate") return run_job(generate_job, catalog, argc - 1, argv + 1);
+    return run_job(train_job, catalog, argc, argv);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -14,10 +15,10 @@
 #include "trainer/checkpoint/run_folder.h"
 #include "trainer/config_error.h"
 #include "trainer/data/data_loader.h"
-#include "trainer/data/loader_threads.h"
 #include "trainer/divergence.h"
 #include "trainer/loop/agreement.h"
 #include "trainer/loop/evaluator.h"
+#include "trainer/loop/make_loader.h"
 #include "trainer/loop/run_options.h"
 #include "trainer/loop/saved_curve.h"
 #include "trainer/loss/loss.h"
@@ -37,20 +38,6 @@ double milliseconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
-DataLoader make_loader(const Runtime& runtime, const Config& config, const Dataset& dataset,
-                       std::size_t accumulation, std::optional<std::uint64_t> seed) {
-  const auto spare = [&] {
-    return spare_loader_threads(find_loader_cores(static_cast<std::size_t>(runtime.local_size()),
-                                                  static_cast<std::size_t>(config.threads)));
-  };
-  return DataLoader(dataset, {.ranks = static_cast<std::size_t>(runtime.world_size()),
-                              .rank = static_cast<std::size_t>(runtime.rank()),
-                              .batch = config.batch,
-                              .accumulation = accumulation,
-                              .seed = seed,
-                              .threads = config.loader_threads ? *config.loader_threads : spare()});
-}
-
 LrSchedule make_schedule(const Config& config, int ranks, LrFall fall, std::size_t total_steps) {
   const float lr = peak_lr(config, ranks);
   return {.peak_lr = lr,
@@ -64,15 +51,15 @@ LrSchedule make_schedule(const Config& config, int ranks, LrFall fall, std::size
 class Training final : private Stateful {
  public:
   Training(const Config& config, Runtime& runtime, const Task& task,
-           const LrScheduleEntry& schedule, Learner& learner, Progress* progress)
+           const LrScheduleEntry& schedule, Learner& learner,
+           std::span<TrainingListener* const> listeners)
       : config_(config),
         runtime_(runtime),
         task_(task),
         learner_(learner),
-        progress_(progress),
-        train_loader_(
-            make_loader(runtime, config, *task.data.train, config.accumulation, config.seed)),
-        held_out_loader_(make_loader(runtime, config, *task.data.held_out, 1, std::nullopt)),
+        listeners_(listeners),
+        train_loader_(make_training_loader(config, runtime, task)),
+        held_out_loader_(make_held_out_loader(config, runtime, task)),
         total_steps_(total_steps(config, task.data.train->size(), runtime.world_size())),
         schedule_(make_schedule(config, runtime.world_size(), schedule.fall, total_steps_)),
         choices_(choices()) {}
@@ -82,6 +69,7 @@ class Training final : private Stateful {
     if (has_checkpoints(config_)) resume_from_checkpoint();
     if (!config_.run.empty()) begin_checkpoints(wants_stop);
     begin_ = Clock::now();
+    for (TrainingListener* listener : listeners_) listener->begin(step_);
     while (step_ < total_steps_ && !has_reached_target()) {
       train_one_step();
       if (step_ % config_.log_every == 0 || is_evaluation_due()) log_interval();
@@ -125,8 +113,7 @@ class Training final : private Stateful {
                       "--epochs",
                       checkpoint->string(), step_, total_steps_));
     }
-    if (progress_ == nullptr) return;
-    progress_->note(fmt::format("resumed at step {} from {}", step_, checkpoint->string()));
+    note(fmt::format("resumed at step {} from {}", step_, checkpoint->string()));
   }
 
   void begin_checkpoints(const std::function<bool()>& wants_stop) {
@@ -148,8 +135,7 @@ class Training final : private Stateful {
                                            "checkpoint of it could be written",
                                            step_)});
     }
-    if (progress_ == nullptr) return;
-    progress_->note(fmt::format("stopped by a signal after step {}; --resume auto goes on", step_));
+    note(fmt::format("stopped by a signal after step {}; --resume auto goes on", step_));
   }
 
   /// Empty unless held-out data was evaluated after this step.
@@ -219,12 +205,16 @@ class Training final : private Stateful {
     return text;
   }
 
+  void note(const std::string& text) {
+    for (TrainingListener* listener : listeners_) listener->note(text);
+  }
+
   // The runtime decides about "auto" after some steps.
   void note_choices() {
     const std::string text = choices();
     if (text == choices_) return;
     choices_ = text;
-    progress_->note(text);
+    note(text);
   }
 
   void log_interval() {
@@ -236,24 +226,30 @@ class Training final : private Stateful {
                       .train_loss = train_loss_,
                       .eval_loss = std::nullopt,
                       .eval_metric = std::nullopt});
-    if (progress_ != nullptr) {
+    if (!listeners_.empty()) {
       note_choices();
-      const double step_ms = interval_ms_ / static_cast<double>(interval_steps_);
-      progress_->report({.step = step_,
-                         .total_steps = total_steps_,
-                         .train_loss = train_loss_,
-                         .lr = static_cast<double>(lr_),
-                         .gradient_norm = gradient_norm_,
-                         .step_ms = step_ms,
-                         .rate = rate(interval_samples_, interval_ms_) * rows_per_sample(),
-                         .exposed_share = interval_exposed_ms_ / interval_ms_,
-                         .seconds_left = 1e-3 * step_ms * static_cast<double>(total_steps_ - step_),
-                         .skipped_steps = skipped_steps_});
+      const ProgressReport report = report_interval();
+      for (TrainingListener* listener : listeners_) listener->report(report);
     }
     interval_ms_ = 0.0;
     interval_exposed_ms_ = 0.0;
     interval_samples_ = 0;
     interval_steps_ = 0;
+  }
+
+  ProgressReport report_interval() const {
+    const double step_ms = interval_ms_ / static_cast<double>(interval_steps_);
+    return {.step = step_,
+            .total_steps = total_steps_,
+            .seconds = curve_.back().seconds,
+            .train_loss = train_loss_,
+            .lr = static_cast<double>(lr_),
+            .gradient_norm = gradient_norm_,
+            .step_ms = step_ms,
+            .rate = rate(interval_samples_, interval_ms_) * rows_per_sample(),
+            .exposed_share = interval_exposed_ms_ / interval_ms_,
+            .seconds_left = 1e-3 * step_ms * static_cast<double>(total_steps_ - step_),
+            .skipped_steps = skipped_steps_};
   }
 
   // Called after log_interval() of the same step.
@@ -264,8 +260,8 @@ class Training final : private Stateful {
     point.eval_loss = sums.loss / sums.rows;
     point.eval_metric = task_.metric.of(sums);
     require_finite("held-out", *point.eval_loss);
-    if (progress_ != nullptr) {
-      progress_->evaluation(step_, *point.eval_loss, task_.metric, *point.eval_metric);
+    for (TrainingListener* listener : listeners_) {
+      listener->evaluation(step_, *point.eval_loss, task_.metric, *point.eval_metric);
     }
     evaluation_s_ += seconds_since(begin);
   }
@@ -334,7 +330,7 @@ class Training final : private Stateful {
   Runtime& runtime_;
   const Task& task_;
   Learner& learner_;
-  Progress* progress_;
+  std::span<TrainingListener* const> listeners_;
   DataLoader train_loader_;
   DataLoader held_out_loader_;
   std::size_t total_steps_;
@@ -377,9 +373,10 @@ void require_same_job(const Config& config, Runtime& runtime, const Task& task) 
 }
 
 std::optional<Summary> train(const Config& config, Runtime& runtime, const Task& task,
-                             const LrScheduleEntry& schedule, Learner& learner, Progress* progress,
+                             const LrScheduleEntry& schedule, Learner& learner,
+                             std::span<TrainingListener* const> listeners,
                              const std::function<bool()>& wants_stop) {
-  return Training(config, runtime, task, schedule, learner, progress).run(wants_stop);
+  return Training(config, runtime, task, schedule, learner, listeners).run(wants_stop);
 }
 
 }  // namespace kolo::trainer

@@ -2,13 +2,14 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 
 #include "runtime/api/kolo.h"
 #include "trainer/config.h"
 #include "trainer/loop/learner.h"
-#include "trainer/loop/progress.h"
-#include "trainer/loop/summary.h"
 #include "trainer/optimizer/lr_schedule.h"
+#include "trainer/report/summary.h"
+#include "trainer/report/training_listener.h"
 #include "trainer/tasks/task.h"
 
 namespace kolo::trainer {
@@ -22,7 +23,7 @@ void require_same_job(const Config& config, Runtime& runtime, const Task& task);
 /// Collective.
 ///
 /// Before:  config, data and learner are the same on all ranks (`require_same_job`).
-/// Shape:   `progress` is null on ranks that print nothing.
+/// Shape:   `listeners` is empty on ranks that report nothing.
 /// With a folder for the run it saves checkpoints there, at the end of training at the latest, and
 /// goes on from one as config.resume says. `wants_stop`, called after each step, ends training on
 /// all ranks once it is true on one of them: a checkpoint is saved, and there is no summary.
@@ -33,7 +34,7 @@ void require_same_job(const Config& config, Runtime& runtime, const Task& task);
 ///          there is no checkpoint to resume from after `wants_stop`.
 std::optional<Summary> train(
     const Config& config, Runtime& runtime, const Task& task, const LrScheduleEntry& schedule,
-    Learner& learner, Progress* progress,
+    Learner& learner, std::span<TrainingListener* const> listeners,
     const std::function<bool()>& wants_stop = [] { return false; });
 
 }  // namespace kolo::trainer

@@ -98,6 +98,42 @@ TEST_F(ImportTest, TensorsThatTheModelDoesNotHaveAreErrors) {
   }
 }
 
+TEST_F(ImportTest, AveragesFilesOfOneModel) {
+  const std::filesystem::path first = directory_.path() / "first", second = directory_.path() / "2";
+  ParameterSet other(7);
+  other.add("b", {2}, {.deviation = 1.0f});
+  other.add("w", {2, 2}, {.deviation = 1.0f});
+  export_weights(model_, first);
+  export_weights(other, second);
+  const std::vector<std::filesystem::path> both = {first, second};
+  export_average(both, file_);
+  ParameterSet mean(1);
+  mean.add("w", {2, 2}, {});
+  mean.add("b", {2}, {});
+  import_weights(file_, mean);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(mean[0].value()[i], 0.5f * (model_[0].value()[i] + other[1].value()[i]));
+  }
+  EXPECT_EQ(mean[1].value()[1], 0.5f * (model_[1].value()[1] + other[0].value()[1]));
+}
+
+TEST_F(ImportTest, AveragesNothingOfOtherModels) {
+  const std::filesystem::path other = directory_.path() / "other";
+  export_weights(model_, file_);
+  ParameterSet shapes(1);
+  shapes.add("w", {4}, {});
+  shapes.add("b", {2}, {});
+  export_weights(shapes, other);
+  const std::vector<std::filesystem::path> both = {file_, other};
+  try {
+    export_average(both, directory_.path() / "mean");
+    FAIL() << "no error";
+  } catch (const KoloError& error) {
+    EXPECT_THAT(error.error().what, HasSubstr("other: it has no 'w' of the shape"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(directory_.path() / "mean"));
+}
+
 TEST(ImportedWeightsTest, TrainingBeginsWithThem) {
   const TemporaryDirectory directory;
   Config config = small_job("mlp", directory);

@@ -225,7 +225,7 @@ TEST_F(SavedStateTest, BadManifestsAreNamed) {
 
 TEST_F(SavedStateTest, ExportsTheWeightsOfAllRanks) {
   const auto file = directory_.path() / "weights.safetensors";
-  export_checkpoint(save_pieces(3), file);
+  export_weights(save_pieces(3), file);
   const SafetensorsFile read(file);
   ASSERT_EQ(read.tensors().size(), 2u);
   EXPECT_EQ(read.tensors()[0].name, "b");

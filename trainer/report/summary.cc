@@ -1,4 +1,4 @@
-#include "trainer/loop/summary.h"
+#include "trainer/report/summary.h"
 
 #include <algorithm>
 #include <utility>
@@ -78,6 +78,17 @@ std::string to_json(const Summary& s) {
                        {"wall_s", s.wall_s},
                        {"curve", std::move(curve)}};
   return object.dump(2) + "\n";
+}
+
+std::string to_json(const Evaluation& e) {
+  const Json object = {
+      {"samples", e.samples}, {"eval_loss", e.loss}, {"eval_" + e.metric.name, e.value}};
+  return object.dump(2) + "\n";
+}
+
+std::string to_line(const Evaluation& e) {
+  return fmt::format("{} held-out samples: loss {:.4f}, {}", e.samples, e.loss,
+                     describe(e.metric, e.value));
 }
 
 std::string to_line(const Summary& s) {

@@ -1,4 +1,4 @@
-#include "trainer/loop/progress.h"
+#include "trainer/report/progress.h"
 
 #include <unistd.h>
 

@@ -54,12 +54,22 @@ struct Summary {
   std::vector<CurvePoint> curve;
 };
 
+/// How good weights are on held-out data.
+struct Evaluation {
+  std::size_t samples = 0;
+  double loss = 0.0;  ///< Mean over rows.
+  Metric metric;
+  double value = 0.0;  ///< Of the metric.
+};
+
 /// One JSON object with the fields above, the metric as "eval_NAME"; fields that do not apply are
 /// null.
 std::string to_json(const Summary& summary);
+std::string to_json(const Evaluation& evaluation);
 
 /// One line for people.
 std::string to_line(const Summary& summary);
+std::string to_line(const Evaluation& evaluation);
 
 /// Median; 0 for no values.
 double median(std::vector<double> values);

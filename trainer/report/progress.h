@@ -1,41 +1,27 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdio>
 #include <string>
 #include <string_view>
 
-#include "trainer/loss/loss.h"
+#include "trainer/report/training_listener.h"
 
 namespace kolo::trainer {
 
-/// The state of training after some steps.
-struct ProgressReport {
-  std::size_t step;
-  std::size_t total_steps;
-  double train_loss;
-  double lr;
-  double gradient_norm;
-  double step_ms;
-  double rate;           ///< Samples or tokens per second of all ranks.
-  double exposed_share;  ///< Share of a step's time, 0 … 1.
-  double seconds_left;
-  std::size_t skipped_steps;  ///< Skipped steps so far.
-};
-
 /// Reports progress to a person: one line, updated in place, on a terminal; plain aligned lines
-/// elsewhere. Exists on one rank only.
-class Progress {
+/// elsewhere.
+class Progress final : public TrainingListener {
  public:
   enum class Style { kTerminal, kLines };
 
   /// `rate_unit` is the unit that `ProgressReport::rate` counts. `out` outlives it.
   Progress(std::FILE* out, Style style, std::string rate_unit);
 
-  void report(const ProgressReport& report);
-  void evaluation(std::size_t step, double loss, const Metric& metric, double value);
+  void begin(std::size_t) override {}
+  void report(const ProgressReport& report) override;
+  void evaluation(std::size_t step, double loss, const Metric& metric, double value) override;
   /// Prints text that stays.
-  void note(std::string_view text);
+  void note(std::string_view text) override;
 
  private:
   std::FILE* out_;

@@ -1,0 +1,99 @@
+#!/usr/bin/env -S python3 -B
+"""The subcommands of kolo-train on what a run has left: evaluate, generate, export, average.
+
+Called as `commands_test.py KOLO_TRAIN`.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+KOLO_TRAIN = sys.argv.pop(1)
+CONFIG = """
+model = "gpt"
+batch = 2
+steps = 60
+log-every = 20
+eval-every = 20
+[shape]
+layers = 1
+width = 32
+heads = 2
+context = 32
+"""
+
+
+class Commands(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        text = cls.folder / "text.txt"
+        text.write_text("the ring goes round and round and hands are held. " * 200)
+        config = cls.folder / "job.toml"
+        config.write_text(f'data = "{text}"\n{CONFIG}')
+        cls.run_folder = cls.folder / "run"
+        cls.summary = cls.folder / "summary.json"
+        cls.trained = cls.call("--config", config, "--run", cls.run_folder, "--json", cls.summary, "--sample", 30)
+
+    @staticmethod
+    def call(*arguments, status=0):
+        done = subprocess.run([KOLO_TRAIN, *map(str, arguments)], capture_output=True, text=True, errors="replace",
+                              timeout=120)
+        assert done.returncode == status, f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout if status == 0 else done.stderr
+
+    def on_run(self, command, weights, *arguments, status=0):
+        config = self.run_folder / "config.toml"
+        return self.call(command, "--config", config, "--weights", weights, *arguments, status=status)
+
+    def evaluation(self, weights):
+        result = self.folder / "evaluation.json"
+        self.on_run("evaluate", weights, "--json", result)
+        return json.loads(result.read_text())
+
+    @property
+    def checkpoint(self):
+        return self.run_folder / "step-00000060"
+
+    def test_evaluate_finds_what_training_found(self):
+        summary = json.loads(self.summary.read_text())
+        evaluation = self.evaluation(self.checkpoint)
+        self.assertEqual(evaluation["eval_loss"], summary["eval_loss"])
+        self.assertEqual(evaluation["eval_accuracy"], summary["eval_accuracy"])
+
+    def test_generate_continues_the_prompt(self):
+        text = self.on_run("generate", self.checkpoint)
+        self.assertEqual(self.trained.split("generated text:\n")[1].split("\ngpt: ")[0] + "\n", text)
+        self.assertNotEqual(self.on_run("generate", self.checkpoint, "--seed", 2), text)
+
+    def test_an_export_is_as_good_as_its_checkpoint(self):
+        file = self.folder / "weights.safetensors"
+        self.call("export", self.checkpoint, file)
+        self.assertEqual(self.evaluation(file), self.evaluation(self.checkpoint))
+
+    def test_the_mean_of_equal_weights_is_the_same(self):
+        file = self.folder / "mean.safetensors"
+        self.call("average", file, self.checkpoint, self.checkpoint)
+        self.assertEqual(self.evaluation(file), self.evaluation(self.checkpoint))
+
+    def test_the_numbers_of_the_run_are_kept(self):
+        lines = [json.loads(line) for line in (self.run_folder / "metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([line["step"] for line in lines], [20, 20, 40, 40, 60, 60])
+        summary = json.loads(self.summary.read_text())
+        self.assertEqual([line["train_loss"] for line in lines[::2]], [p["train_loss"] for p in summary["curve"]])
+        self.assertEqual(len(list((self.run_folder / "tensorboard").iterdir())), 1)
+
+    def test_misuse(self):
+        config = self.run_folder / "config.toml"
+        self.assertIn("--weights is missing", self.call("evaluate", "--config", config, status=64))
+        self.assertIn("mlp", self.on_run("generate", self.checkpoint, "--model", "mlp", status=78))
+        self.assertIn("--help explains", self.call("average", "only-a-file", status=64))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,104 @@
+#include "trainer/loop/config_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "comm/base/error.h"
+#include "comm/base/output_file.h"
+#include "tests/support/temporary_directory.h"
+#include "trainer/loop/command_line.h"
+
+namespace kolo::trainer {
+namespace {
+
+using test::TemporaryDirectory;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+class ConfigFileTest : public testing::Test {
+ protected:
+  CommandLine parse_file(const std::string& text, std::vector<std::string> arguments = {}) {
+    write_file(file_, text);
+    arguments.insert(arguments.begin(), {"kolo-train", "--config", file_});
+    std::vector<const char*> pointers;
+    for (const std::string& argument : arguments) pointers.push_back(argument.c_str());
+    return parse_command_line(static_cast<int>(pointers.size()), pointers.data(),
+                              built_in_catalog());
+  }
+
+  std::string error_of(const std::string& text) {
+    try {
+      parse_file(text);
+    } catch (const KoloError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+ private:
+  TemporaryDirectory directory_;
+  std::string file_ = (directory_.path() / "job.toml").string();
+};
+
+TEST_F(ConfigFileTest, NamesOptionsOfTrainerAndRuntimeAndTheModelThatSetsDefaults) {
+  const Config config = parse_file(R"(
+    data = "d"        # a comment
+    [model]
+    model = "lenet"
+    [optimizer]
+    lr = 0.25
+    nesterov = true
+    [network]
+    wire = "bf16"
+  )")
+                            .config;
+  EXPECT_EQ(config.model, "lenet");
+  EXPECT_EQ(config.epochs, 3u) << "a default of lenet";
+  EXPECT_EQ(config.lr, 0.25f);
+  EXPECT_TRUE(config.optimizer_options.nesterov);
+  EXPECT_EQ(config.runtime.wire_dtype, DType::kBFloat16);
+}
+
+TEST_F(ConfigFileTest, TheCommandLineGoesFirst) {
+  const std::string text = "data = 'd'\nbatch = 8\nmodel = 'lenet'\n";
+  const Config config = parse_file(text, {"--batch", "9", "--model", "mlp"}).config;
+  EXPECT_EQ(config.batch, 9u);
+  EXPECT_EQ(config.model, "mlp");
+}
+
+TEST_F(ConfigFileTest, ErrorsNameTheLine) {
+  EXPECT_THAT(error_of("data = 'd'\nbtach = 3\n"),
+              HasSubstr("line 2: no option btach; did you mean batch?"));
+  EXPECT_THAT(error_of("data = 'd'\n\nbatch = [1, 2]\n"),
+              HasSubstr("line 3: batch must be a text, a number or true or false"));
+  EXPECT_THAT(error_of("data = 'd\n"), HasSubstr("line 1: "));
+  EXPECT_THAT(error_of("data = 'd'\nbatch = 'many'\n"), HasSubstr("--batch"));
+}
+
+TEST_F(ConfigFileTest, SettingsBecomeTheSameJobAgain) {
+  const CommandLine first = parse_file("data = 'd'\nlr = 3e-4\nsteps = 70\n",
+                                       {"--prompt", "a \"quoted\"\nline", "--weight-decay", ".5"});
+  const CommandLine second = parse_file(to_toml(first.settings));
+  EXPECT_EQ(fingerprint(second.config), fingerprint(first.config));
+  EXPECT_EQ(second.config.prompt, first.config.prompt);
+  EXPECT_EQ(second.config.steps, first.config.steps);
+  EXPECT_EQ(second.config.lr, first.config.lr);
+  EXPECT_EQ(to_toml(second.settings), to_toml(first.settings));
+}
+
+TEST_F(ConfigFileTest, SettingsHoldDefaultsOfTheModelAndNothingOfThisRank) {
+  const CommandLine line =
+      parse_file("data = 'd'\nmodel = 'lenet'\nfusion-bytes = '1M'\n", {"--node-id", "here"});
+  EXPECT_THAT(line.settings, Contains(Setting{"epochs", "3"}));
+  EXPECT_THAT(line.settings, Not(Contains(testing::Field(&Setting::option, "config"))));
+  EXPECT_THAT(line.settings, Not(Contains(testing::Field(&Setting::option, "vocabulary"))));
+  const std::vector<Setting> runtime = settings_of(line.config.runtime);
+  EXPECT_THAT(runtime, testing::ElementsAre(testing::Field(&Setting::option, "fusion-bytes")));
+}
+
+}  // namespace
+}  // namespace kolo::trainer

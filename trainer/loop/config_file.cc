@@ -1,0 +1,144 @@
+#include "trainer/loop/config_file.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <istream>
+#include <iterator>
+#include <memory>
+#include <sstream>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include "comm/base/nearest_name.h"
+#include "runtime/api/option_table.h"
+#include "runtime/tools/command_line.h"
+
+namespace kolo::trainer {
+namespace {
+
+std::string text_of(std::string_view key, const toml::node& value) {
+  if (const auto text = value.value_exact<std::string>()) return *text;
+  if (const auto number = value.value_exact<std::int64_t>()) return fmt::format("{}", *number);
+  if (const auto number = value.value_exact<double>()) return fmt::format("{}", *number);
+  if (const auto is_on = value.value_exact<bool>()) return *is_on ? "on" : "off";
+  throw CLI::ConfigError(fmt::format("line {}: {} must be a text, a number or true or false",
+                                     value.source().begin.line, key));
+}
+
+/// CLI11 says of a key that is no option only that it cannot be read.
+void require_option(const CLI::App& app, const std::string& key, const toml::node& value) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back(name);
+  }
+  if (std::ranges::find(names, key) != names.end()) return;
+  const auto nearest = nearest_name(key, names);
+  throw CLI::ConfigError(fmt::format("line {}: no option {}{}", value.source().begin.line, key,
+                                     nearest ? "; did you mean " + *nearest + "?" : ""));
+}
+
+/// Makes CLI11 read TOML by the library for it: its own reader knows no escapes.
+class TomlFormat final : public CLI::Config {
+ public:
+  /// `app` outlives it.
+  explicit TomlFormat(const CLI::App& app) : app_(app) {}
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& in) const override {
+    const std::string text(std::istreambuf_iterator<char>(in), {});
+    std::vector<CLI::ConfigItem> options;
+    try {
+      append_items(toml::parse(text), options);
+    } catch (const toml::parse_error& error) {
+      throw CLI::ConfigError(
+          fmt::format("line {}: {}", error.source().begin.line, error.description()));
+    }
+    return options;
+  }
+
+  std::string to_config(const CLI::App* app, bool, bool, std::string) const override {
+    return to_toml(settings_of(*app));
+  }
+
+ private:
+  void append_items(const toml::table& table, std::vector<CLI::ConfigItem>& options) const {
+    for (const auto& [key, value] : table) {
+      const std::string name(std::string_view{key});
+      if (const toml::table* group = value.as_table()) {
+        append_items(*group, options);
+        continue;
+      }
+      if (app_.get_allow_config_extras() == CLI::config_extras_mode::error) {
+        require_option(app_, name, value);
+      }
+      options.push_back({.parents = {}, .name = name, .inputs = {text_of(name, value)}});
+    }
+  }
+
+  const CLI::App& app_;
+};
+
+template <typename Number>
+bool parse_whole(const std::string& text, Number& number) {
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && rest == end;
+}
+
+}  // namespace
+
+void add_config_option(CLI::App& app) {
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  app.config_formatter(std::make_shared<TomlFormat>(app));
+  app.set_config("--config", "",
+                 "TOML file with options, as in batch = 32; those of the command line go first")
+      ->type_name("FILE");
+}
+
+std::vector<Setting> settings_of(const CLI::App& app) {
+  std::vector<Setting> settings;
+  for (const CLI::Option* option : app.get_options()) {
+    const bool has_value = option->get_items_expected_max() > 0;
+    if (!has_value || option->get_lnames().empty() || option == app.get_config_ptr() ||
+        option->get_group() == kRuntimeGroup) {
+      continue;
+    }
+    const std::string value =
+        option->count() > 0 ? option->results().back() : option->get_default_str();
+    if (!value.empty()) settings.push_back({option->get_lnames().front(), value});
+  }
+  return settings;
+}
+
+std::vector<Setting> settings_of(const Options& options) {
+  std::vector<Setting> settings;
+  for (const OptionEntry& entry : option_table()) {
+    const std::string value = entry.get(options);
+    if (entry.job_wide && value != entry.get(Options{})) {
+      settings.push_back({entry.flag().substr(2), value});
+    }
+  }
+  return settings;
+}
+
+std::string to_toml(const std::vector<Setting>& settings) {
+  std::ostringstream text;
+  for (const auto& [name, value] : settings) {
+    text << name << " = ";
+    std::int64_t whole = 0;
+    double number = 0.0;
+    if (parse_whole(value, whole)) {
+      text << whole;
+    } else if (parse_whole(value, number)) {
+      text << fmt::format("{}", number);  // the shortest that reads back as the same
+    } else {
+      text << toml::value<std::string>(value);
+    }
+    text << '\n';
+  }
+  return text.str();
+}
+
+}  // namespace kolo::trainer

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "runtime/api/options.h"
+#include "trainer/checkpoint/job_identity.h"
+
+namespace kolo::trainer {
+
+/// Teaches `app` the option --config FILE: a TOML file whose keys are the long names of options, as
+/// in `batch = 32`. Tables group them as their writer likes; their names mean nothing. What the
+/// command line gives goes before the file, and the file before the environment.
+/// Errors: `app.parse` throws CLI::ParseError naming the file with the line that is no TOML, or the
+///         key that is no option or has a list for its value.
+void add_config_option(CLI::App& app);
+
+/// The options of a parsed command line with their values, given or not; without those of the
+/// runtime, those without a value, and --config itself.
+std::vector<Setting> settings_of(const CLI::App& app);
+
+/// The runtime's options that all ranks share and that are not at their defaults.
+std::vector<Setting> settings_of(const Options& options);
+
+/// A file for --config, with a key for each setting.
+std::string to_toml(const std::vector<Setting>& settings);
+
+}  // namespace kolo::trainer

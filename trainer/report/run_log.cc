@@ -1,0 +1,92 @@
+#include "trainer/report/run_log.h"
+
+#include <fstream>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "comm/base/error.h"
+#include "comm/base/log.h"
+#include "comm/base/output_file.h"
+
+namespace kolo::trainer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Lines of steps up to `step`; what a job that was killed left half written is dropped.
+std::string lines_until(const std::filesystem::path& file, std::size_t step) {
+  std::ifstream in(file);
+  std::string kept;
+  for (std::string line; std::getline(in, line);) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (json.is_object() && json.value("step", step + 1) <= step) kept += line + "\n";
+  }
+  return kept;
+}
+
+}  // namespace
+
+RunLog::RunLog(std::filesystem::path folder, std::string config)
+    : folder_(std::move(folder)), config_(std::move(config)) {}
+
+void RunLog::begin(std::size_t step) {
+  events_.emplace(folder_ / "tensorboard", step + 1);
+  attempt([&] {
+    std::error_code ignored;  // writing a file says it
+    std::filesystem::create_directories(folder_, ignored);
+    write_file(folder_ / "config.toml", config_);
+    write_file(metrics(), lines_until(metrics(), step));
+    events_->write();
+  });
+}
+
+void RunLog::report(const ProgressReport& r) {
+  pending_lines_ += Json({{"step", r.step},
+                          {"seconds", r.seconds},
+                          {"train_loss", r.train_loss},
+                          {"lr", r.lr},
+                          {"gradient_norm", r.gradient_norm},
+                          {"step_ms", r.step_ms},
+                          {"rate", r.rate},
+                          {"exposed_share", r.exposed_share},
+                          {"skipped_steps", r.skipped_steps}})
+                        .dump() +
+                    "\n";
+  for (const auto& [name, value] : {std::pair{"loss/training", r.train_loss},
+                                    {"step/learning_rate", r.lr},
+                                    {"step/gradient_norm", r.gradient_norm},
+                                    {"step/ms", r.step_ms},
+                                    {"step/exposed_share", r.exposed_share},
+                                    {"step/rate", r.rate}}) {
+    events_->add(r.step, name, value);
+  }
+  attempt([&] { write_lines_and_events(); });
+}
+
+void RunLog::evaluation(std::size_t step, double loss, const Metric& metric, double value) {
+  pending_lines_ +=
+      Json({{"step", step}, {"eval_loss", loss}, {"eval_" + metric.name, value}}).dump() + "\n";
+  events_->add(step, "loss/held_out", loss);
+  events_->add(step, metric.name + "/held_out", value);
+  attempt([&] { write_lines_and_events(); });
+}
+
+void RunLog::attempt(const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const KoloError& error) {
+    if (std::exchange(has_failed_, true)) return;
+    log::warn(fmt::format("{}; training goes on, and numbers of this run may be missing",
+                          error.error().what));
+  }
+}
+
+void RunLog::write_lines_and_events() {
+  append_file(metrics(), pending_lines_);
+  pending_lines_.clear();
+  events_->write();
+}
+
+}  // namespace kolo::trainer

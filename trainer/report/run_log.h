@@ -1,0 +1,45 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "trainer/report/event_file.h"
+#include "trainer/report/training_listener.h"
+
+namespace kolo::trainer {
+
+/// Keeps the numbers of a run in its folder:
+///
+///     config.toml      the options it runs with
+///     metrics.jsonl    a line per report and per evaluation
+///     tensorboard/     the same for TensorBoard, a file each time the run begins or is resumed
+///
+/// A resumed run replaces what an earlier one wrote of later steps. That a file cannot be written
+/// is logged once; training goes on, and what could not be written is tried again with what
+/// follows.
+class RunLog final : public TrainingListener {
+ public:
+  /// Writes nothing yet. `config` is the text of config.toml.
+  RunLog(std::filesystem::path folder, std::string config);
+
+  void begin(std::size_t step) override;
+  void report(const ProgressReport& report) override;
+  void evaluation(std::size_t step, double loss, const Metric& metric, double value) override;
+  void note(std::string_view) override {}
+
+ private:
+  std::filesystem::path metrics() const { return folder_ / "metrics.jsonl"; }
+  void attempt(const std::function<void()>& write);
+  void write_lines_and_events();
+
+  std::filesystem::path folder_;
+  std::string config_;
+  bool has_failed_ = false;
+  std::string pending_lines_;
+  std::optional<EventFile> events_;
+};
+
+}  // namespace kolo::trainer
