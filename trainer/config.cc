@@ -90,6 +90,8 @@ void validate(const Config& c, const Catalog& catalog) {
           fmt::format("--width {} is not a multiple of --heads {}", c.width, c.heads));
   require(c.keep > 0, "--keep must be at least 1");
   require(!c.run.empty() || c.checkpoint_every == 0, "--checkpoint-every: needs --run DIR");
+  require(!c.run.empty() || !c.stop_after, "--stop-after: needs --run DIR");
+  require(c.stop_after.value_or(1) > 0, "--stop-after must be at least 1");
   require(!c.run.empty() || c.resume != "auto", "--resume auto: needs --run DIR");
   require(!c.prompt.empty(), "--prompt must hold at least one byte");
   update_options(c);
@@ -148,11 +150,11 @@ std::vector<Setting> course_settings(const Config& c) {
 }
 
 std::uint64_t fingerprint(const Config& c) {
-  std::string text =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model, c.epochs,
-                  c.steps.value_or(0), c.batch, c.accumulation, c.lr, c.lr_scaling,
-                  c.target.value_or(-1.0), c.target.has_value(), c.log_every, c.eval_every,
-                  c.weights.string(), c.run.string(), c.checkpoint_every, c.keep, c.resume);
+  std::string text = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model,
+                                 c.epochs, c.steps.value_or(0), c.batch, c.accumulation, c.lr,
+                                 c.lr_scaling, c.target.value_or(-1.0), c.target.has_value(),
+                                 c.log_every, c.eval_every, c.weights.string(), c.run.string(),
+                                 c.checkpoint_every, c.keep, c.stop_after.value_or(0), c.resume);
   for (const Setting& setting : course_settings(c)) text += " " + setting.value;
   return XXH3_64bits(text.data(), text.size());
 }

@@ -64,10 +64,11 @@ struct Config {
   std::string progress = "auto";  ///< "auto", "terminal" or "lines".
   std::filesystem::path json;     ///< Empty: no file.
 
-  std::filesystem::path run;          ///< Folder of checkpoints; empty: none.
-  std::size_t checkpoint_every = 0;   ///< Steps; 0: at the end, and when asked to stop.
-  std::size_t keep = 3;               ///< Newest checkpoints that stay.
-  std::string resume = "no";          ///< "auto", "no" or the path of a checkpoint.
+  std::filesystem::path run;              ///< Folder of checkpoints; empty: none.
+  std::size_t checkpoint_every = 0;       ///< Steps; 0: at the end, and when asked to stop.
+  std::optional<std::size_t> stop_after;  ///< Step after which the job ends, to be resumed.
+  std::size_t keep = 3;                   ///< Newest checkpoints that stay.
+  std::string resume = "no";              ///< "auto", "no" or the path of a checkpoint.
   std::filesystem::path weights;      ///< Safetensors file to begin with; empty: random weights.
   std::filesystem::path export_file;  ///< Weights at the end; empty: no file.
 

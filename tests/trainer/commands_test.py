@@ -88,6 +88,29 @@ class Commands(unittest.TestCase):
         self.assertEqual([line["train_loss"] for line in lines[::2]], [p["train_loss"] for p in summary["curve"]])
         self.assertEqual(len(list((self.run_folder / "tensorboard").iterdir())), 1)
 
+    def test_a_job_that_stops_after_a_step_ends_as_one_that_did_not(self):
+        run = self.folder / "stopped"
+        options = ["--config", self.folder / "job.toml", "--run", run, "--resume", "auto", "--sample", 0]
+        output = self.call(*options, "--stop-after", 20)
+        self.assertIn("stopped as --stop-after says after step 20", output)
+        result = self.folder / "stopped.json"
+        self.call(*options, "--json", result)
+        summary = json.loads(self.summary.read_text())
+        self.assertEqual(json.loads(result.read_text())["weights_hash"], summary["weights_hash"])
+
+    def test_sweep_compares_runs_and_can_be_repeated(self):
+        folder = self.folder / "sweep"
+        options = ["sweep", "--vary", "lr=1e-5,1e-2", "--folder", folder, "--config", self.folder / "job.toml",
+                   "--rounds", 2, "--steps", 40, "--sample", 0]
+        table = self.call(*options).splitlines()
+        self.assertRegex(table[-2], r"^1e-2 +40 ")
+        self.assertRegex(table[-1], r"^1e-5 +20 ")
+        results = json.loads((folder / "sweep.json").read_text())
+        self.assertEqual([run["options"]["lr"] for run in results], ["1e-2", "1e-5"])
+        self.call(*options)
+        self.assertEqual(json.loads((folder / "sweep.json").read_text()), results)
+        self.assertIn("--run is what it gives each run", self.call(*options, "--run", "x", status=64))
+
     def test_misuse(self):
         config = self.run_folder / "config.toml"
         self.assertIn("--weights is missing", self.call("evaluate", "--config", config, status=64))

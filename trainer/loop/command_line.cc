@@ -155,6 +155,9 @@ void add_run_options(CLI::App& app, Config& c) {
       "and SIGUSR1 then save a checkpoint and end the job with status 0");
   app.add_option("--checkpoint-every", c.checkpoint_every,
                  "Steps between checkpoints; 0: only at the end, and when a signal asks to stop");
+  app.add_option(
+      "--stop-after", c.stop_after,
+      "Step after which the job saves a checkpoint and ends, to be resumed; needs --run");
   app.add_option("--keep", c.keep,
                  "Newest checkpoints that stay, beside the one with the lowest held-out loss; at "
                  "least 1");
@@ -191,7 +194,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Catalog&
       "  kolo-train evaluate --weights FILE OPTIONS    loss and metric on held-out data\n"
       "  kolo-train generate --weights FILE OPTIONS    text that continues --prompt\n"
       "  kolo-train export CHECKPOINT FILE             its weights, as one safetensors file\n"
-      "  kolo-train average FILE WEIGHTS...            the means of weights\n\n"
+      "  kolo-train average FILE WEIGHTS...            the means of weights\n"
+      "  kolo-train sweep --vary lr=1e-3,3e-3 OPTIONS  trains with each, and compares\n\n"
       "OPTIONS are those of training; --config RUN/config.toml names those of a run.",
       "kolo-train");
   CommandLine result;

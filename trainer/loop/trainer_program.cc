@@ -31,6 +31,7 @@
 #include "trainer/report/progress.h"
 #include "trainer/report/run_log.h"
 #include "trainer/report/summary.h"
+#include "trainer/sweep/sweep_command.h"
 #include "trainer/tasks/make_task.h"
 
 namespace kolo::trainer {
@@ -172,6 +173,7 @@ int run_trainer(const Catalog& catalog, int argc, const char* const* argv) {
     const std::string_view command = argc > 1 ? argv[1] : "";
     if (command == "export") return run_export(argc, argv);
     if (command == "average") return run_average(argc, argv);
+    if (command == "sweep") return run_sweep_command(argc - 1, argv + 1);
     if (command == "evaluate") return run_job(evaluate_job, catalog, argc - 1, argv + 1);
     if (command == "generate") return run_job(generate_job, catalog, argc - 1, argv + 1);
     return run_job(train_job, catalog, argc, argv);

@@ -71,11 +71,15 @@ class Training final : private Stateful {
     begin_ = Clock::now();
     for (TrainingListener* listener : listeners_) listener->begin(step_);
     while (step_ < total_steps_ && !has_reached_target()) {
+      if (config_.stop_after && step_ >= *config_.stop_after) {
+        save_and_stop("as --stop-after says");
+        return std::nullopt;
+      }
       train_one_step();
       if (step_ % config_.log_every == 0 || is_evaluation_due()) log_interval();
       if (is_evaluation_due()) evaluate_now();
       if (checkpoints_ && checkpoints_->after_step(step_, new_eval_loss())) {
-        save_and_stop();
+        save_and_stop("by a signal");
         return std::nullopt;
       }
     }
@@ -94,7 +98,7 @@ class Training final : private Stateful {
   bool is_evaluation_due() const {
     const std::size_t every =
         config_.eval_every > 0 ? config_.eval_every : train_loader_.steps_per_epoch();
-    return step_ % every == 0 || step_ == total_steps_;
+    return step_ % every == 0 || step_ == total_steps_ || step_ == config_.stop_after;
   }
 
   void resume_from_checkpoint() {
@@ -127,7 +131,7 @@ class Training final : private Stateful {
     checkpoints_.emplace(runtime_, std::move(options), state);
   }
 
-  void save_and_stop() {
+  void save_and_stop(const char* reason) {
     if (!checkpoints_->save_last(step_, new_eval_loss())) {
       throw KoloError({.code = ErrorCode::kIo,
                        .rank = runtime_.rank(),
@@ -135,7 +139,7 @@ class Training final : private Stateful {
                                            "checkpoint of it could be written",
                                            step_)});
     }
-    note(fmt::format("stopped by a signal after step {}; --resume auto goes on", step_));
+    note(fmt::format("stopped {} after step {}; --resume auto goes on", reason, step_));
   }
 
   /// Empty unless held-out data was evaluated after this step.

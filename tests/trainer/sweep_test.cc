@@ -1,0 +1,147 @@
+#include "trainer/sweep/sweep.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "comm/base/error.h"
+#include "tests/support/temporary_directory.h"
+#include "trainer/sweep/child_processes.h"
+
+namespace kolo::trainer {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(GridTest, DimensionsAreOptionsWithValues) {
+  const Dimension lr = parse_dimension("--lr=1e-3,3e-3");
+  EXPECT_EQ(lr.option, "lr");
+  EXPECT_THAT(lr.values, ElementsAre("1e-3", "3e-3"));
+  EXPECT_THAT(parse_dimension("compression=none,topk(0.01,warmup=5),auto").values,
+              ElementsAre("none", "topk(0.01,warmup=5)", "auto"));
+  for (const char* text : {"", "lr", "lr=", "=1", "lr=1,,2", "lr=1,"}) {
+    EXPECT_THROW(parse_dimension(text), UsageError) << text;
+  }
+}
+
+TEST(GridTest, CombinationsChangeTheLastDimensionFirst) {
+  std::vector<std::string> names;
+  for (const Combination& combination :
+       all_combinations({{"lr", {"1", "2"}}, {"data", {"a/b", "c"}}})) {
+    names.push_back(folder_name(combination));
+  }
+  EXPECT_THAT(names, ElementsAre("lr=1,data=a_b", "lr=1,data=c", "lr=2,data=a_b", "lr=2,data=c"));
+  EXPECT_THROW(all_combinations({{"lr", {"1"}}, {"lr", {"2"}}}), UsageError);
+}
+
+class ChildProcessesTest : public testing::Test {
+ protected:
+  ChildProcess shell(const std::string& text) {
+    return {.words = {"sh", "-c", text}, .log = directory_.path() / "log"};
+  }
+  test::TemporaryDirectory directory_;
+};
+
+TEST_F(ChildProcessesTest, StatusesComeInTheOrderOfTheProcesses) {
+  std::vector<std::size_t> order;
+  const auto statuses = run_all({shell("sleep 0.3; exit 3"), shell("exit 0"), shell("kill -9 $$")},
+                                3, [&](std::size_t index, int) { order.push_back(index); });
+  EXPECT_THAT(statuses, ElementsAre(3, 0, 128 + 9));
+  EXPECT_EQ(order.size(), 3u);
+  EXPECT_EQ(order.back(), 0u) << "they run side by side";
+}
+
+TEST_F(ChildProcessesTest, OneAtATimeInOrder) {
+  const auto path = (directory_.path() / "order").string();
+  std::vector<ChildProcess> processes;
+  for (const char* name : {"a", "b", "c"}) {
+    processes.push_back(shell("printf " + std::string(name) + " >> " + path));
+  }
+  run_all(processes, 1, [](std::size_t, int) {});
+  std::ifstream in(path);
+  std::string text;
+  in >> text;
+  EXPECT_EQ(text, "abc");
+}
+
+TEST_F(ChildProcessesTest, AProgramThatIsNotThereIsNamed) {
+  ChildProcess process{.words = {"no-such-program"}, .log = directory_.path() / "log"};
+  try {
+    run_all({process}, 1, [](std::size_t, int) {});
+    FAIL() << "no error";
+  } catch (const KoloError& error) {
+    EXPECT_EQ(error.error().code, ErrorCode::kIo);
+    EXPECT_THAT(error.what(), HasSubstr("no-such-program"));
+  }
+}
+
+// A program of a few lines stands for kolo-train: its held-out loss is the value of --x, and it
+// fails for x = 9. It takes 8 steps, or as many as --stop-after says.
+class SweepTest : public testing::Test {
+ protected:
+  SweepOptions options() const {
+    return {.command = {"sh", "-c", kProgram, "program"},
+            .options = {"--y", "7"},
+            .dimensions = {{"x", {"3", "1", "9", "2"}}},
+            .folder = directory_.path() / "sweep"};
+  }
+
+  std::vector<SweepResult> run(const SweepOptions& sweep) {
+    std::FILE* out = std::tmpfile();
+    const std::vector<SweepResult> results = run_sweep(sweep, out);
+    std::fclose(out);
+    return results;
+  }
+
+  static std::vector<std::string> values(const std::vector<SweepResult>& results) {
+    std::vector<std::string> values;
+    for (const SweepResult& result : results) values.push_back(result.combination[0].value);
+    return values;
+  }
+
+ private:
+  static constexpr const char* kProgram = R"(
+    steps=8
+    while [ $# -gt 0 ]; do
+      case $1 in --x) x=$2 ;; --run) run=$2 ;; --stop-after) steps=$2 ;; esac
+      shift 2
+    done
+    [ $x = 9 ] && exit 79
+    echo "{\"step\":$steps,\"train_loss\":0.5}" >> $run/metrics.jsonl
+    echo "{\"step\":$steps,\"eval_loss\":$x,\"eval_accuracy\":0.25}" >> $run/metrics.jsonl
+  )";
+  test::TemporaryDirectory directory_;
+};
+
+TEST_F(SweepTest, BestComesFirstAndFailedRunsLast) {
+  const std::vector<SweepResult> results = run(options());
+  EXPECT_THAT(values(results), ElementsAre("1", "2", "3", "9"));
+  EXPECT_EQ(results[0].steps, 8u);
+  EXPECT_EQ(results[0].eval_loss, 1.0);
+  EXPECT_EQ(results[0].metric, "accuracy");
+  EXPECT_EQ(results[3].status, 79);
+  EXPECT_THAT(to_table(results),
+              HasSubstr("9      0           -              -         -      79"));
+  EXPECT_EQ(nlohmann::json::parse(to_json(results))[0]["options"]["x"], "1");
+}
+
+TEST_F(SweepTest, HalvingGivesTheBetterHalfTwiceTheSteps) {
+  SweepOptions sweep = options();
+  sweep.rounds = 3;
+  sweep.steps = 8;
+  sweep.at_once = 2;
+  const std::vector<SweepResult> results = run(sweep);
+  EXPECT_THAT(values(results), ElementsAre("1", "2", "3", "9"));
+  std::vector<std::size_t> steps;
+  for (const SweepResult& result : results) steps.push_back(result.steps);
+  EXPECT_THAT(steps, ElementsAre(8u, 4u, 2u, 0u));
+}
+
+}  // namespace
+}  // namespace kolo::trainer
