@@ -11,6 +11,9 @@
 
 #include <fmt/format.h>
 
+#include "comm/base/error.h"
+#include "trainer/checkpoint/durable_file.h"
+
 namespace kolo::trainer {
 namespace {
 
