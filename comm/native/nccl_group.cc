@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,6 +58,34 @@ ncclUniqueId agree_on_id(Rendezvous& rendezvous) {
                              nccl_version_text(other.version))});
   }
   return first.id;
+}
+
+/// The first failure of several calls.
+class Calls {
+ public:
+  void add(ncclResult_t result) {
+    const bool failed = result != ncclSuccess && result != ncclInProgress;
+    if (failed && result_ == ncclSuccess) result_ = result;
+  }
+  ncclResult_t result() const { return result_; }
+
+ private:
+  ncclResult_t result_ = ncclSuccess;
+};
+
+/// Collects what `make_calls` calls, and hands it to NCCL together.
+template <typename MakeCalls>
+ncclResult_t in_one_launch(MakeCalls make_calls) {
+  Calls calls;
+  calls.add(ncclGroupStart());
+  if (calls.result() != ncclSuccess) return calls.result();
+  make_calls(calls);
+  const ncclResult_t ended = ncclGroupEnd();
+  return calls.result() != ncclSuccess ? calls.result() : ended;
+}
+
+bool are_equal(std::span<const std::size_t> counts) {
+  return std::ranges::adjacent_find(counts, std::ranges::not_equal_to()) == counts.end();
 }
 
 /// Memory that NCCL moves fastest: allocated and registered by NCCL where possible.
@@ -162,6 +191,60 @@ void NcclGroup::all_gather(Stream& stream, const void* part, void* whole, std::s
                            DType dtype) {
   launch(stream, "an all-gather", [&](ncclComm_t comm, cudaStream_t native) {
     return ncclAllGather(part, whole, part_count, to_nccl(dtype), comm, native);
+  });
+}
+
+// Of parts of different lengths each goes by a call of its own, all of them in one launch.
+
+void NcclGroup::reduce_parts(Stream& stream, const void* whole, void* part,
+                             std::span<const std::size_t> counts, DType dtype, ReduceOp op) {
+  if (are_equal(counts)) return reduce_scatter(stream, whole, part, counts.front(), dtype, op);
+  launch(stream, "a reduce", [&](ncclComm_t comm, cudaStream_t native) {
+    return in_one_launch([&](Calls& calls) {
+      const auto* next = static_cast<const std::byte*>(whole);
+      for (int root = 0; root < size_; ++root) {
+        const std::size_t count = counts[static_cast<std::size_t>(root)];
+        if (count == 0) continue;
+        calls.add(ncclReduce(next, root == rank_ ? part : nullptr, count, to_nccl(dtype),
+                             to_nccl(op), root, comm, native));
+        next += count * size_of(dtype);
+      }
+    });
+  });
+}
+
+void NcclGroup::gather_parts(Stream& stream, const void* part, void* whole,
+                             std::span<const std::size_t> counts, DType dtype) {
+  if (are_equal(counts)) return all_gather(stream, part, whole, counts.front(), dtype);
+  launch(stream, "a broadcast", [&](ncclComm_t comm, cudaStream_t native) {
+    return in_one_launch([&](Calls& calls) {
+      auto* next = static_cast<std::byte*>(whole);
+      for (int root = 0; root < size_; ++root) {
+        const std::size_t count = counts[static_cast<std::size_t>(root)];
+        if (count == 0) continue;
+        calls.add(ncclBroadcast(root == rank_ ? part : next, next, count, to_nccl(dtype), root,
+                                comm, native));
+        next += count * size_of(dtype);
+      }
+    });
+  });
+}
+
+void NcclGroup::exchange(Stream& stream, std::span<const GroupPart> sent,
+                         std::span<const GroupPart> received, DType dtype) {
+  launch(stream, "an exchange", [&](ncclComm_t comm, cudaStream_t native) {
+    return in_one_launch([&](Calls& calls) {
+      for (int peer = 0; peer < size_; ++peer) {
+        const GroupPart& to = sent[static_cast<std::size_t>(peer)];
+        const GroupPart& from = received[static_cast<std::size_t>(peer)];
+        if (to.count > 0) {
+          calls.add(ncclSend(to.data, to.count, to_nccl(dtype), peer, comm, native));
+        }
+        if (from.count > 0) {
+          calls.add(ncclRecv(from.data, from.count, to_nccl(dtype), peer, comm, native));
+        }
+      }
+    });
   });
 }
 

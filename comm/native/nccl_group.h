@@ -52,6 +52,12 @@ class NcclGroup final : public LocalGroup {
                       DType dtype, ReduceOp op) override;
   void all_gather(Stream& stream, const void* part, void* whole, std::size_t part_count,
                   DType dtype) override;
+  void reduce_parts(Stream& stream, const void* whole, void* part,
+                    std::span<const std::size_t> counts, DType dtype, ReduceOp op) override;
+  void gather_parts(Stream& stream, const void* part, void* whole,
+                    std::span<const std::size_t> counts, DType dtype) override;
+  void exchange(Stream& stream, std::span<const GroupPart> sent,
+                std::span<const GroupPart> received, DType dtype) override;
   void all_reduce(Stream& stream, void* data, std::size_t count, DType dtype, ReduceOp op) override;
 
   std::optional<Error> async_error() override;

@@ -38,8 +38,10 @@ struct Binding {
   // For host buckets; may differ by rank:
   Stores unpack_stores = Stores::kCached;  ///< Of results, to tensors.
   Stores lend_stores = Stores::kCached;    ///< Of contributions, to slots (see Loan).
-  std::shared_ptr<Packer> packer = {};     ///< For host buckets not in place.
-  std::shared_ptr<Codec> codec = {};       ///< For host buckets with codec steps.
+  /// For host buckets not in place, and device buckets of kUser, which only ask where pieces are:
+  /// those that a step names lie side by side.
+  std::shared_ptr<Packer> packer = {};
+  std::shared_ptr<Codec> codec = {};  ///< For host buckets with codec steps.
   /// Host buckets whose tensors are in device memory: where the packer finds them. An iteration
   /// runs once the mirror is full, and ends when it is drained.
   std::shared_ptr<PinnedMirror> mirror = {};

@@ -25,8 +25,8 @@ struct Extent {
 enum class Placement : std::uint8_t {
   kInPlace,  ///< The tensors live in the bucket: nothing is packed.
   kStaged,   ///< The tensors live elsewhere: packed before, unpacked after.
-  kUser,     ///< As kStaged, but the tensors have the bucket's dtype, so that reductions may read
-             ///< and write them where they are. Host buckets only.
+  kUser,  ///< As kStaged, but the tensors have the bucket's dtype, so that reductions, and native
+          ///< steps of a device bucket, may read and write them where they are.
 };
 
 /// The properties of a bucket that decide its schedules; equal on all ranks.
@@ -37,11 +37,16 @@ struct BucketLayout {
   ReduceOp op = ReduceOp::kSum;
   Placement placement = Placement::kInPlace;
   MemoryKind memory = MemoryKind::kHost;  ///< kHost or kDevice.
-  /// Contributions lie in tensors of their own, which are only read. Host buckets not in place.
+  /// Contributions lie in tensors of their own, which are only read. Host buckets not in place, and
+  /// device buckets of kUser.
   bool out_of_place = false;
 
   std::size_t bytes() const { return count * size_of(dtype); }
   bool is_on_device() const { return memory == MemoryKind::kDevice; }
+  /// Steps may work in the caller's tensors, which are in memory of this kind.
+  bool is_in_tensors(MemoryKind kind) const {
+    return placement == Placement::kUser && memory == kind;
+  }
 };
 
 /// Tensors in a bucket, and the parts that ranks own, start at multiples of this many bytes where

@@ -76,7 +76,7 @@ bool DeviceLane::enqueue(DeviceRun& run, StepId id) {
     Stream& on = stream(state.line);
     for (const Event* event : state.waits) on.wait(*event);
     if (state.waits_for_inputs && state.line != DeviceLine::kPacks) on.wait(*run.inputs_ready);
-    launch(run, run.schedule.steps[id], on);
+    launch(run, id, on);
     if (state.event) on.record(*state.event);
     if (state.is_tracked) {
       pending_[static_cast<std::size_t>(state.line)].push({state.event.get(), &run, id});
@@ -87,8 +87,9 @@ bool DeviceLane::enqueue(DeviceRun& run, StepId id) {
   return true;
 }
 
-void DeviceLane::launch(DeviceRun& run, const Step& step, Stream& on) {
+void DeviceLane::launch(DeviceRun& run, StepId id, Stream& on) {
   const BucketLayout& layout = run.schedule.layout;
+  const Step& step = run.schedule.steps[id];
   switch (step.kind) {
     case StepKind::kPack:
       run.binding.stream_packer->pack(on, step.sources[0].offset, step.sources[0].count,
@@ -109,14 +110,15 @@ void DeviceLane::launch(DeviceRun& run, const Step& step, Stream& on) {
                                       step.finishes ? run.binding.scale : 1.0);
       break;
     case StepKind::kNative:
-      launch_native(run, step, on);
+      launch_native(run, step, run.steps[id].parts, on);
       break;
     default:
       break;
   }
 }
 
-void DeviceLane::launch_native(DeviceRun& run, const Step& step, Stream& on) {
+void DeviceLane::launch_native(DeviceRun& run, const Step& step, DeviceRun::Parts& parts,
+                               Stream& on) {
   LocalGroup* const group =
       step.group == NativeGroup::kNode ? plane_.node.get() : plane_.world.get();
   ensure(group != nullptr, "a native step without a group");
@@ -125,17 +127,29 @@ void DeviceLane::launch_native(DeviceRun& run, const Step& step, Stream& on) {
   const ReduceOp op = run.schedule.layout.op == ReduceOp::kAverage && !step.finishes
                           ? ReduceOp::kSum
                           : run.schedule.layout.op;
-  std::byte* const source = run.address(step.sources[0]);
-  std::byte* const target = run.address(step.target);
+  const auto at = [&](const Range& range) { return run.address(range); };
   switch (step.native) {
     case NativeOp::kReduceScatter:
-      group->reduce_scatter(on, source, target, step.target.count, dtype, op);
+      group->reduce_scatter(on, at(step.sources[0]), at(step.target), step.target.count, dtype, op);
       break;
     case NativeOp::kAllGather:
-      group->all_gather(on, source, target, step.sources[0].count, dtype);
+      group->all_gather(on, at(step.sources[0]), at(step.target), step.sources[0].count, dtype);
       break;
     case NativeOp::kAllReduce:
-      group->all_reduce(on, target, step.target.count, dtype, op);
+      group->all_reduce(on, at(step.target), step.target.count, dtype, op);
+      break;
+    case NativeOp::kReduceParts:
+      group->reduce_parts(on, run.first_address(step.sources), at(step.target), parts.counts, dtype,
+                          op);
+      break;
+    case NativeOp::kGatherParts:
+      group->gather_parts(on, at(step.sources[0]), run.first_address(step.mirrors), parts.counts,
+                          dtype);
+      break;
+    case NativeOp::kExchange:
+      run.point(step.sources, parts.sent);
+      run.point(step.mirrors, parts.received);
+      group->exchange(on, parts.sent, parts.received, dtype);
       break;
   }
 }

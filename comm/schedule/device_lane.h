@@ -102,8 +102,8 @@ class DeviceLane {
   };
 
   Stream& stream(DeviceLine line);
-  void launch(DeviceRun& run, const Step& step, Stream& stream);
-  void launch_native(DeviceRun& run, const Step& step, Stream& stream);
+  void launch(DeviceRun& run, StepId step, Stream& stream);
+  void launch_native(DeviceRun& run, const Step& step, DeviceRun::Parts& parts, Stream& stream);
   void keep(Error error);
   void check_groups();
 

@@ -20,6 +20,21 @@ DeviceLine line_of(const Step& step) {
   }
 }
 
+DeviceRun::Parts parts_of(const Step& step) {
+  DeviceRun::Parts parts;
+  if (!has_parts(step.native)) return parts;
+  if (step.native == NativeOp::kExchange) {
+    for (const Range& range : step.sources) parts.sent.push_back({.count = range.count});
+    for (const Range& range : step.mirrors) parts.received.push_back({.count = range.count});
+    return parts;
+  }
+  const bool gathers = step.native == NativeOp::kGatherParts;
+  for (const Range& range : gathers ? step.mirrors : step.sources) {
+    parts.counts.push_back(range.count);
+  }
+  return parts;
+}
+
 }  // namespace
 
 bool DeviceRun::runs(const Schedule& schedule, const Step& step) {
@@ -52,8 +67,10 @@ void DeviceRun::allocate(DevicePlane& plane) {
   Device& device = *plane.device;
   const auto bytes = [&](std::size_t count) { return count * size_of(schedule.layout.dtype); };
   LocalGroup* const group = plane.node ? plane.node.get() : plane.world.get();
-  bucket_ = group != nullptr ? group->allocate(bytes(schedule.layout.count))
-                             : device.allocate(bytes(schedule.layout.count), MemoryKind::kDevice);
+  if (schedule.has_bucket) {
+    bucket_ = group != nullptr ? group->allocate(bytes(schedule.layout.count))
+                               : device.allocate(bytes(schedule.layout.count), MemoryKind::kDevice);
+  }
   if (schedule.scratch_count > 0) {
     scratch_ = device.allocate(bytes(schedule.scratch_count), MemoryKind::kDevice);
   }
@@ -79,6 +96,7 @@ void DeviceRun::link_steps(Device& device) {
     state.waits_for_inputs = is_here && inputs_ready != nullptr;
     if (step.kind == StepKind::kNative) {
       state.launch.emplace(step, binding.bucket, binding.first_flag);
+      state.parts = parts_of(step);
     }
     most_sources = std::max(most_sources, step.sources.size());
     for (StepId earlier : step.after) {
@@ -100,10 +118,27 @@ void DeviceRun::link_steps(Device& device) {
 }
 
 std::byte* DeviceRun::address(const Range& range) const {
+  if (range.region == Region::kUser || range.region == Region::kInput) {
+    if (range.count == 0) return nullptr;
+    const Packer::Piece piece = binding.packer->piece(range.offset, range.count);
+    // A contribution is only read.
+    return range.region == Region::kUser ? piece.data : const_cast<std::byte*>(piece.input);
+  }
   const DeviceMemory& memory = range.region == Region::kBucket    ? bucket_
                                : range.region == Region::kScratch ? scratch_
                                                                   : staging_;
   return memory.data() + range.offset * size_of(schedule.layout.dtype);
+}
+
+std::byte* DeviceRun::first_address(const std::vector<Range>& ranges) const {
+  for (const Range& range : ranges) {
+    if (range.count > 0) return address(range);
+  }
+  return nullptr;
+}
+
+void DeviceRun::point(const std::vector<Range>& ranges, std::vector<GroupPart>& parts) const {
+  for (std::size_t i = 0; i < ranges.size(); ++i) parts[i].data = address(ranges[i]);
 }
 
 BufferView DeviceRun::view(const Range& range) const {

@@ -31,6 +31,12 @@ inline constexpr std::size_t kDeviceLines = 6;
 /// used in every iteration. Threads: the executor's.
 class DeviceRun {
  public:
+  /// The ranges of a native step that has one for each rank.
+  struct Parts {
+    std::vector<std::size_t> counts = {};             ///< Of an exchange, none.
+    std::vector<GroupPart> sent = {}, received = {};  ///< Of an exchange; `point` says where.
+  };
+
   struct OnDevice {
     DeviceLine line = DeviceLine::kKernels;
     std::unique_ptr<Event> event = {};               ///< Behind the step, if it is needed.
@@ -38,6 +44,7 @@ class DeviceRun {
     bool waits_for_inputs = false;                   ///< It has no predecessor on the device.
     bool is_tracked = false;                         ///< A step off the device waits for it.
     std::optional<LaunchOrder::Launch> launch = {};  ///< For a native step.
+    Parts parts = {};
   };
 
   /// `schedule` and `binding` outlive the run. Collective. Errors: KoloError(kResources).
@@ -46,8 +53,13 @@ class DeviceRun {
   /// Whether the step is one for a stream; others are the executor's.
   static bool runs(const Schedule& schedule, const Step& step);
 
-  /// Where a range of this rank's memory is.
+  /// Where a range of this rank's memory is, which for one in tensors is asked anew at each use.
+  /// Null for an empty one there.
   std::byte* address(const Range& range) const;
+  /// Where the first of these ranges that is not empty is; null if all are.
+  std::byte* first_address(const std::vector<Range>& ranges) const;
+  /// Writes the addresses of `ranges` to `parts`, which are as many.
+  void point(const std::vector<Range>& ranges, std::vector<GroupPart>& parts) const;
   BufferView view(const Range& range) const;
   bool has_turns_under_way() const;
 

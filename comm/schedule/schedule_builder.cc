@@ -188,17 +188,47 @@ void ScheduleBuilder::reduce(const Range& target, std::vector<Range> sources, bo
 void ScheduleBuilder::native(NativeOp op, NativeGroup group, const Range& target,
                              const Range& source, bool finishes) {
   if (source.count == 0) return;
-  Step step{.kind = StepKind::kNative,
-            .ordinal = natives_++,
-            .target = target,
-            .sources = {source},
-            .finishes = finishes,
-            .native = op,
-            .group = group};
+  append_native(
+      {.target = target, .sources = {source}, .finishes = finishes, .native = op, .group = group});
+}
+
+void ScheduleBuilder::reduce_parts(NativeGroup group, const Range& target, std::vector<Range> parts,
+                                   bool finishes) {
+  append_native({.target = target,
+                 .sources = std::move(parts),
+                 .finishes = finishes,
+                 .native = NativeOp::kReduceParts,
+                 .group = group});
+}
+
+void ScheduleBuilder::gather_parts(NativeGroup group, const Range& source,
+                                   std::vector<Range> parts) {
+  append_native({.sources = {source},
+                 .mirrors = std::move(parts),
+                 .native = NativeOp::kGatherParts,
+                 .group = group});
+}
+
+void ScheduleBuilder::exchange_parts(NativeGroup group, std::vector<Range> sent,
+                                     std::vector<Range> received) {
+  append_native({.sources = std::move(sent),
+                 .mirrors = std::move(received),
+                 .native = NativeOp::kExchange,
+                 .group = group});
+}
+
+void ScheduleBuilder::append_native(Step step) {
+  step.kind = StepKind::kNative;
+  step.ordinal = natives_++;
   if (last_native_) step.after.push_back(*last_native_);
   last_native_ = narrow<StepId>(schedule_.steps.size());
   schedule_.flag_count = std::max(schedule_.flag_count, natives_);
-  append(std::move(step), {source}, {target});
+  const auto is_empty = [](const Range& range) { return range.count == 0; };
+  std::vector<Range> reads = step.sources, writes = step.mirrors;
+  writes.push_back(step.target);
+  std::erase_if(reads, is_empty);
+  std::erase_if(writes, is_empty);
+  append(std::move(step), reads, writes);
 }
 
 Range ScheduleBuilder::payload(std::size_t count, std::size_t capacity) {

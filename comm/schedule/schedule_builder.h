@@ -132,6 +132,12 @@ class ScheduleBuilder {
   /// reduction.
   void native(NativeOp op, NativeGroup group, const Range& target, const Range& source,
               bool finishes = false);
+  /// The same with a range for each rank of `group`: see NativeOp. All its ranks call it alike,
+  /// even those with nothing to do in it.
+  void reduce_parts(NativeGroup group, const Range& target, std::vector<Range> parts,
+                    bool finishes);
+  void gather_parts(NativeGroup group, const Range& source, std::vector<Range> parts);
+  void exchange_parts(NativeGroup group, std::vector<Range> sent, std::vector<Range> received);
 
   /// Host buckets only: one verb of the bucket's codec. Payloads with nothing to stand for are left
   /// out.
@@ -166,6 +172,7 @@ class ScheduleBuilder {
   void append_send(int peer, const Range& source);
   void append_recv(int peer, const Range& target);
 
+  void append_native(Step step);
   void append_codec(Step step);
   /// What is lent in `ranges` gives way to what it stands for.
   std::vector<Range> with_loans(const std::vector<Range>& ranges) const;

@@ -33,8 +33,8 @@ struct Range {
 
   std::size_t end() const { return offset + count; }
   bool overlaps(const Range& other) const {
-    return rank == other.rank && region == other.region && offset < other.end() &&
-           other.offset < end();
+    return rank == other.rank && region == other.region && count > 0 && other.count > 0 &&
+           offset < other.end() && other.offset < end();
   }
   friend bool operator==(const Range&, const Range&) = default;
 };
@@ -75,12 +75,20 @@ enum class CodecVerb : std::uint8_t {
   kPart,     ///< The reverse.
 };
 
-/// The collective of a kNative step, in place in the bucket, with p equal parts for p ranks:
+/// The collective of a kNative step. The first three are in place in the bucket, with p equal parts
+/// for p ranks; the others have a range for each of the p ranks, in their order, which may be
+/// empty, and work in the caller's tensors, too.
 enum class NativeOp : std::uint8_t {
   kReduceScatter,  ///< sources[0] = the whole; target = this rank's part, combined.
   kAllGather,      ///< sources[0] = this rank's part; target = the whole.
   kAllReduce,      ///< sources[0] = target = the whole.
+  kReduceParts,    ///< sources = the parts, side by side; target = this rank's, combined.
+  kGatherParts,    ///< sources[0] = this rank's part; mirrors = the parts, side by side.
+  kExchange,       ///< sources = what each rank gets of this one; mirrors = what it gets of each.
 };
+
+/// Whether it has a range for each rank.
+constexpr bool has_parts(NativeOp op) { return op >= NativeOp::kReduceParts; }
 
 /// Who takes part in a native step, in ascending order of rank.
 enum class NativeGroup : std::uint8_t { kNode, kWorld };
@@ -107,7 +115,7 @@ struct Step {
   std::vector<Range> sources = {};
   /// kReduce of host buckets: further ranges, in the memory of other ranks of the node,
   /// that get the same bytes as `target`. An output may be a source, element by element. And see
-  /// kExchange.
+  /// kExchange, and NativeOp.
   std::vector<Range> mirrors = {};
   /// kReduce, kDecode and combining kNative steps: this is the last operation on these
   /// elements, so the scale belongs to it (a native step averages).

@@ -69,11 +69,20 @@ Complaint check_order(const Step& step, const Schedule& schedule, const ProcessG
   return std::nullopt;
 }
 
-Complaint check_device_range(const Step& step, const Range& range, const VerifyOptions& options) {
+Complaint check_device_range(const Step& step, const Range& range, Access access,
+                             const Schedule& schedule, const VerifyOptions& options) {
   if (range.region == Region::kStaging) {
     if (!is_message(step) && step.kind != StepKind::kCopy) return "computes in staging memory";
   } else if (is_message(step) && !options.network_takes_device_memory) {
     return "hands device memory to the network";
+  }
+  if (range.region == Region::kInput && access == Access::kWrite) {
+    return "writes to tensors that are only read";
+  }
+  const bool is_users = range.region == Region::kUser || range.region == Region::kInput;
+  const bool is_packed = step.kind == StepKind::kPack || step.kind == StepKind::kUnpack;
+  if (is_users && !is_packed && schedule.layout.placement != Placement::kUser) {
+    return "works in the caller's tensors";
   }
   return std::nullopt;
 }
@@ -126,7 +135,7 @@ Complaint check_range(const Step& step, const Range& range, Access access, const
     return "touches memory that is not its own";
   }
   if (range.end() > size_of_region(schedule, range.region)) return "touches memory beyond the end";
-  if (on_device) return check_device_range(step, range, options);
+  if (on_device) return check_device_range(step, range, access, schedule, options);
   if (range.region == Region::kLent) return check_lent_range(step, range, access, schedule);
   if (range.region == Region::kUser || range.region == Region::kInput) {
     return check_user_range(step, range, access, schedule);
@@ -173,18 +182,66 @@ Complaint check_outputs(const Step& step, const Schedule& schedule) {
   return std::nullopt;
 }
 
+bool are_side_by_side(const std::vector<Range>& ranges) {
+  return std::ranges::adjacent_find(ranges, [](const Range& a, const Range& b) {
+           return a.region != b.region || a.end() != b.offset;
+         }) == ranges.end();
+}
+
+bool overlaps_any(const Range& output, const std::vector<Range>& ranges) {
+  return std::ranges::any_of(ranges, [&](const Range& range) { return range.overlaps(output); });
+}
+
+// A range for each of the ranks that meet.
+Complaint check_native_parts(const Step& step, std::size_t position, std::size_t members) {
+  const bool reduces = step.native == NativeOp::kReduceParts;
+  const bool gathers = step.native == NativeOp::kGatherParts;
+  if (step.sources.size() != (gathers ? 1 : members)) return "has not a source for each rank";
+  if (step.mirrors.size() != (reduces ? 0 : members)) return "has not a target for each rank";
+  if (!reduces && step.target.count > 0) return "has two kinds of targets";
+  if (!are_side_by_side(gathers ? step.mirrors : step.sources) &&
+      step.native != NativeOp::kExchange) {
+    return "has parts that are not side by side";
+  }
+  const Range& own = gathers ? step.mirrors[position] : step.sources[position];
+  const Range& given = reduces ? step.target : gathers ? step.sources[0] : step.mirrors[position];
+  if (own.count != given.count) return "has its part in two lengths";
+  if (reduces) {
+    const bool is_in_place = step.target == own;
+    if (is_in_place || !overlaps_any(step.target, step.sources)) return std::nullopt;
+    return "writes over elements that it has not read";
+  }
+  for (std::size_t i = 0; i < members; ++i) {
+    const Range& output = step.mirrors[i];
+    const bool is_in_place = gathers && i == position && output == step.sources[0];
+    if (!is_in_place && overlaps_any(output, step.sources)) {
+      return "writes over elements that it has not read";
+    }
+    const std::vector<Range> others(step.mirrors.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                                    step.mirrors.end());
+    if (overlaps_any(output, others)) return "writes one element twice";
+  }
+  return std::nullopt;
+}
+
 // With p ranks the whole is p equal parts, of which the rank's is in its place.
 Complaint check_native(const Step& step, const Schedule& schedule, const ProcessGrid& grid) {
   const std::vector<int> members = meeting_members(step, schedule.rank, grid);
-  if (step.sources.size() != 1) return "has not one source";
-  const Range& source = step.sources[0];
-  if (source.region != Region::kBucket || step.target.region != Region::kBucket) {
-    return "works outside the bucket";
-  }
-  if (step.finishes && (step.native == NativeOp::kAllGather ||
-                        static_cast<int>(members.size()) != grid.world_size())) {
+  const auto position = static_cast<std::size_t>(
+      std::find(members.begin(), members.end(), schedule.rank) - members.begin());
+  const bool sums = step.native == NativeOp::kReduceScatter ||
+                    step.native == NativeOp::kAllReduce || step.native == NativeOp::kReduceParts;
+  if (step.finishes && (!sums || static_cast<int>(members.size()) != grid.world_size())) {
     return "scales what is not combined of all ranks";
   }
+  if (has_parts(step.native)) return check_native_parts(step, position, members.size());
+  if (step.sources.size() != 1 || !step.mirrors.empty()) return "has not one source";
+  const Range& source = step.sources[0];
+  const auto is_whole = [&](const Range& range) {
+    return range.region == Region::kBucket ||
+           (schedule.layout.placement == Placement::kUser && range.region == Region::kUser);
+  };
+  if (!is_whole(source) || !is_whole(step.target)) return "works outside the bucket";
   if (step.native == NativeOp::kAllReduce) {
     if (source != step.target) return "is not in place";
     return std::nullopt;
@@ -192,8 +249,6 @@ Complaint check_native(const Step& step, const Schedule& schedule, const Process
   const bool scatters = step.native == NativeOp::kReduceScatter;
   const Range& whole = scatters ? source : step.target;
   const Range& part = scatters ? step.target : source;
-  const auto position = static_cast<std::size_t>(
-      std::find(members.begin(), members.end(), schedule.rank) - members.begin());
   if (part.count * members.size() != whole.count) return "has parts that are not equal";
   if (part.offset != whole.offset + position * part.count) return "has its part out of place";
   return std::nullopt;

@@ -27,7 +27,7 @@ class Play {
       for (int rank : part.contributors) contribute(rank, in_bucket(part.extent));
     }
     std::map<std::tuple<std::size_t, int, std::uint32_t>, SymbolicRuns> messages;
-    std::map<Node, SymbolicRuns> met;
+    std::map<Node, std::vector<SymbolicRuns>> met;
     for (Node node : order) {
       if (node >= steps_.size()) {
         play_meeting(meetings.at(node), met);
@@ -56,8 +56,8 @@ class Play {
           result = sum_of_sources(line);
           break;
         case StepKind::kNative:
-          result = std::move(met[node]);
-          break;
+          if (auto wrong = write_native(node, met[node])) return wrong;
+          continue;
         case StepKind::kCodec:
           if (auto wrong = play_codec(node, result)) return steps_.text(node) + " " + *wrong;
           break;
@@ -129,6 +129,16 @@ class Play {
     return std::nullopt;
   }
 
+  /// Writes the results of a native step: that of its target, if it has one, then its mirrors'.
+  std::optional<std::string> write_native(Node node, std::vector<SymbolicRuns>& results) {
+    std::vector<Range> outputs = steps_[node].mirrors;
+    if (steps_[node].target.count > 0) outputs.insert(outputs.begin(), steps_[node].target);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (auto wrong = write(node, std::move(results[i]), outputs[i])) return wrong;
+    }
+    return std::nullopt;
+  }
+
   /// Computes what a codec step writes. Returns the error, if any, as the end of a sentence.
   std::optional<std::string> play_codec(Node node, SymbolicRuns& result) {
     std::vector<SymbolicRuns> sources;
@@ -144,15 +154,18 @@ class Play {
     return sum;
   }
 
-  /// Computes what each of `steps` writes.
-  void play_meeting(const std::vector<Node>& steps, std::map<Node, SymbolicRuns>& results) {
-    if (steps_[steps.front()].native == NativeOp::kAllGather) {
+  /// Computes what each of `steps` writes, in the order of `write_native`.
+  void play_meeting(const std::vector<Node>& steps,
+                    std::map<Node, std::vector<SymbolicRuns>>& results) {
+    const NativeOp op = steps_[steps.front()].native;
+    if (has_parts(op)) return play_parts(steps, op, results);
+    if (op == NativeOp::kAllGather) {
       SymbolicRuns gathered;
       for (Node node : steps) {
         const SymbolicRuns part = read(steps_[node].sources[0]);
         gathered.insert(gathered.end(), part.begin(), part.end());
       }
-      for (Node node : steps) results[node] = gathered;
+      for (Node node : steps) results[node] = {gathered};
       return;
     }
     for (Node node : steps) {  // All of it, or one's own part of it.
@@ -161,7 +174,32 @@ class Play {
         Range range = steps_[other].sources[0];
         range.offset += skipped;
         range.count = steps_[node].target.count;
-        results[node] = other == steps.front() ? read(range) : combine(results[node], read(range));
+        combine_into(results[node], other == steps.front(), read(range));
+      }
+    }
+  }
+
+  static void combine_into(std::vector<SymbolicRuns>& sum, bool is_first, SymbolicRuns addend) {
+    if (is_first) {
+      sum = {std::move(addend)};
+    } else {
+      sum.front() = combine(sum.front(), addend);
+    }
+  }
+
+  void play_parts(const std::vector<Node>& steps, NativeOp op,
+                  std::map<Node, std::vector<SymbolicRuns>>& results) {
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      std::vector<SymbolicRuns>& result = results[steps[i]];
+      if (op == NativeOp::kReduceParts && steps_[steps[i]].target.count == 0) continue;
+      for (Node other : steps) {
+        const auto& sources = steps_[other].sources;
+        const SymbolicRuns part = read(op == NativeOp::kGatherParts ? sources[0] : sources[i]);
+        if (op == NativeOp::kReduceParts) {
+          combine_into(result, other == steps.front(), part);
+        } else {
+          result.push_back(part);
+        }
       }
     }
   }

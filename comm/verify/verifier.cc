@@ -168,7 +168,7 @@ class Verification {
       }
       const Node meeting = timing_.add_node();
       for (Node node : steps) {
-        if (!is_same_work(step(first), step(node))) {
+        if (!is_same_work(steps, node)) {
           return at(first) + " and " + at(node) + " do different things";
         }
         for (Node earlier : timing_.before(node)) timing_.add_edge(earlier, meeting);
@@ -179,8 +179,29 @@ class Verification {
     return std::nullopt;
   }
 
-  static bool is_same_work(const Step& a, const Step& b) {
-    return a.finishes == b.finishes && a.native == b.native && whole(a).count == whole(b).count;
+  /// Whether `node` does what the first of `steps`, which meet, does; in an exchange, whether all
+  /// give each other as much as they take.
+  bool is_same_work(const std::vector<Node>& steps, Node node) const {
+    const Step& a = step(steps.front());
+    const Step& b = step(node);
+    if (a.finishes != b.finishes || a.native != b.native) return false;
+    switch (a.native) {
+      case NativeOp::kReduceParts:
+        return std::ranges::equal(a.sources, b.sources, {}, &Range::count, &Range::count);
+      case NativeOp::kGatherParts:
+        return std::ranges::equal(a.mirrors, b.mirrors, {}, &Range::count, &Range::count);
+      case NativeOp::kExchange: {
+        const auto position =
+            static_cast<std::size_t>(std::ranges::find(steps, node) - steps.begin());
+        for (std::size_t i = 0; i < steps.size(); ++i) {
+          if (step(steps[i]).native != b.native) return false;
+          if (step(steps[i]).sources[position].count != b.mirrors[i].count) return false;
+        }
+        return true;
+      }
+      default:
+        return whole(a).count == whole(b).count;
+    }
   }
 
   static const Range& whole(const Step& native) {
@@ -237,6 +258,7 @@ class Verification {
     std::map<std::pair<int, Region>, std::vector<Use>> uses;
     for (Node node = 0; node < steps_.size(); ++node) {
       for (const auto& [range, access] : accesses_of(node)) {
+        if (range.count == 0) continue;
         uses[{range.rank, range.region}].push_back({range, access, node});
       }
     }

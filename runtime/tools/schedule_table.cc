@@ -33,6 +33,12 @@ std::string kind_text(const Step& step) {
       return "reduce-scatter";
     case NativeOp::kAllGather:
       return "all-gather";
+    case NativeOp::kReduceParts:
+      return "reduce-parts";
+    case NativeOp::kGatherParts:
+      return "gather-parts";
+    case NativeOp::kExchange:
+      return "exchange";
     case NativeOp::kAllReduce:
       break;
   }

@@ -1,10 +1,12 @@
 #include "tests/support/fake_nccl.h"
 
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include <cstdlib>
 #include <memory>
 #include <utility>
+#include <vector>
 
 /// A communicator; as in NCCL, its split is filled in once it has settled.
 struct ncclComm {
@@ -23,10 +25,29 @@ std::unique_ptr<FakeNccl>& current() {
   return fake;
 }
 
+/// The calls since ncclGroupStart.
+struct Launch {
+  bool is_open = false;
+  std::vector<ncclComm*> comms;
+};
+
+Launch& launch() {
+  static Launch open;
+  return open;
+}
+
 ncclResult_t begin(ncclComm& comm) {
   comm.polls_left = fake_nccl().polls_in_progress;
   comm.stuck = fake_nccl().stuck;
   return comm.stuck || comm.polls_left > 0 ? ncclInProgress : ncclSuccess;
+}
+
+/// A collective: in a launch it only becomes part of it.
+ncclResult_t call(const std::string& name, ncclComm& comm) {
+  fake_nccl().record(name);
+  if (!launch().is_open) return begin(comm);
+  launch().comms.push_back(&comm);
+  return ncclSuccess;
 }
 
 ncclComm_t make_communicator(int rank, int size) {
@@ -80,6 +101,7 @@ FakeNcclScope::~FakeNcclScope() { current().reset(); }
 }  // namespace kolo::test
 
 using kolo::test::begin;
+using kolo::test::call;
 using kolo::test::fake_nccl;
 
 extern "C" {
@@ -178,20 +200,51 @@ ncclResult_t ncclCommDeregister(const ncclComm_t, void*) {
 
 ncclResult_t ncclAllReduce(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t comm,
                            cudaStream_t) {
-  fake_nccl().record("all_reduce");
-  return begin(*comm);
+  return call("all_reduce", *comm);
 }
 
 ncclResult_t ncclReduceScatter(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t,
                                ncclComm_t comm, cudaStream_t) {
-  fake_nccl().record("reduce_scatter");
-  return begin(*comm);
+  return call("reduce_scatter", *comm);
 }
 
 ncclResult_t ncclAllGather(const void*, void*, size_t, ncclDataType_t, ncclComm_t comm,
                            cudaStream_t) {
-  fake_nccl().record("all_gather");
-  return begin(*comm);
+  return call("all_gather", *comm);
+}
+
+ncclResult_t ncclReduce(const void*, void* target, size_t, ncclDataType_t, ncclRedOp_t, int root,
+                        ncclComm_t comm, cudaStream_t) {
+  return call(fmt::format("reduce to {}{}", root, target == nullptr ? "" : ", here"), *comm);
+}
+
+ncclResult_t ncclBroadcast(const void*, void*, size_t, ncclDataType_t, int root, ncclComm_t comm,
+                           cudaStream_t) {
+  return call(fmt::format("broadcast from {}", root), *comm);
+}
+
+ncclResult_t ncclSend(const void*, size_t count, ncclDataType_t, int peer, ncclComm_t comm,
+                      cudaStream_t) {
+  return call(fmt::format("send {} to {}", count, peer), *comm);
+}
+
+ncclResult_t ncclRecv(void*, size_t count, ncclDataType_t, int peer, ncclComm_t comm,
+                      cudaStream_t) {
+  return call(fmt::format("receive {} from {}", count, peer), *comm);
+}
+
+ncclResult_t ncclGroupStart() {
+  fake_nccl().record("start");
+  kolo::test::launch().is_open = true;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  fake_nccl().record("end");
+  kolo::test::Launch launched = std::exchange(kolo::test::launch(), {});
+  ncclResult_t result = ncclSuccess;
+  for (ncclComm* comm : launched.comms) result = begin(*comm);
+  return result;
 }
 
 cudaError_t cudaGetDevice(int* device) {

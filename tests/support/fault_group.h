@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <span>
 #include <utility>
 
 #include "comm/device/local_group.h"
@@ -63,6 +64,18 @@ class FaultGroup final : public LocalGroup {
   void all_gather(Stream& stream, const void* part, void* whole, std::size_t part_count,
                   DType dtype) override {
     if (passes(stream)) group_->all_gather(stream, part, whole, part_count, dtype);
+  }
+  void reduce_parts(Stream& stream, const void* whole, void* part,
+                    std::span<const std::size_t> counts, DType dtype, ReduceOp op) override {
+    if (passes(stream)) group_->reduce_parts(stream, whole, part, counts, dtype, op);
+  }
+  void gather_parts(Stream& stream, const void* part, void* whole,
+                    std::span<const std::size_t> counts, DType dtype) override {
+    if (passes(stream)) group_->gather_parts(stream, part, whole, counts, dtype);
+  }
+  void exchange(Stream& stream, std::span<const GroupPart> sent,
+                std::span<const GroupPart> received, DType dtype) override {
+    if (passes(stream)) group_->exchange(stream, sent, received, dtype);
   }
   void all_reduce(Stream& stream, void* data, std::size_t count, DType dtype,
                   ReduceOp op) override {

@@ -5,6 +5,7 @@
 
 #include "tests/comm/device/host_group_job.h"
 #include "tests/comm/device/local_group_conformance.h"
+#include "tests/comm/device/local_group_parts_conformance.h"
 #include "tests/support/allocations.h"
 
 namespace kolo::test {

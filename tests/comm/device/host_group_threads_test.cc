@@ -2,6 +2,7 @@
 
 #include "tests/comm/device/host_group_job.h"
 #include "tests/comm/device/local_group_conformance.h"
+#include "tests/comm/device/local_group_parts_conformance.h"
 
 namespace kolo::test {
 namespace {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <ostream>
 #include <random>
 #include <string>
@@ -27,8 +28,8 @@ inline std::string group_case_name(const testing::TestParamInfo<GroupCase>& info
 
 inline constexpr std::chrono::seconds kAbortWithin{20};
 
-/// What every LocalGroup must do. A binary that includes this header, once, and instantiates
-/// `LocalGroupConformance` inherits the suite.
+/// What every LocalGroup must do. A binary that includes this header and that of the collectives in
+/// parts, each once, and instantiates `LocalGroupConformance` inherits the suite.
 class LocalGroupConformance : public testing::TestWithParam<GroupCase> {
  protected:
   static constexpr std::size_t kMostCount = 1023;  // of one part
@@ -107,6 +108,25 @@ class LocalGroupConformance : public testing::TestWithParam<GroupCase> {
         }
       }
     }
+  }
+
+  /// Elements of each rank's part: a few more for each rank, none for some, all for one.
+  std::vector<std::vector<std::size_t>> uneven_counts() const {
+    const auto n = static_cast<std::size_t>(size());
+    std::vector<std::size_t> growing, some(n), one(n);
+    for (std::size_t i = 0; i < n; ++i) growing.push_back(31 + 7 * i);
+    for (std::size_t i = 0; i < n; i += 2) some[i] = 100 + i;
+    one.back() = kMostCount;
+    return {growing, some, one, std::vector<std::size_t>(n)};
+  }
+  static std::size_t count_of(const std::vector<std::size_t>& counts, int rank) {
+    return counts[static_cast<std::size_t>(rank)];
+  }
+  static std::size_t first_of(const std::vector<std::size_t>& counts, int rank) {
+    return std::accumulate(counts.begin(), counts.begin() + rank, std::size_t{0});
+  }
+  static std::size_t sum_of(const std::vector<std::size_t>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   }
 
   std::unique_ptr<GroupJob> job_;

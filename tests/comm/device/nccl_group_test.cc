@@ -14,6 +14,7 @@
 #include "comm/native/group_factory.h"
 #include "comm/rendezvous/rendezvous_factory.h"
 #include "tests/comm/device/local_group_conformance.h"
+#include "tests/comm/device/local_group_parts_conformance.h"
 
 namespace kolo::test {
 namespace {

@@ -73,6 +73,54 @@ TEST_F(NcclLifeCycle, WhatIsInProgressIsWaitedForAndEndsInOrder) {
                           "destroy", "finalize", "destroy"));
 }
 
+TEST_F(NcclLifeCycle, PartsOfDifferentLengthsAreCallsOfOneLaunch) {
+  /// Three ranks, of which this is the second.
+  class Three final : public Rendezvous {
+   public:
+    int rank() const override { return 1; }
+    int size() const override { return 3; }
+    std::vector<std::string> all_gather(const std::string& mine) override {
+      return {mine, mine, mine};
+    }
+  } rendezvous;
+  fake_nccl().polls_in_progress = 3;
+  const auto group = NcclGroup::connect(rendezvous, 0, kLate);
+  const std::vector<std::size_t> even{4, 4, 4}, uneven{2, 0, 5};
+  std::vector<float> in(12), out(12);
+  const auto reduce = [&](const std::vector<std::size_t>& counts) {
+    group->reduce_parts(stream_, in.data(), out.data(), counts, DType::kFloat32, ReduceOp::kSum);
+  };
+  const auto gather = [&](const std::vector<std::size_t>& counts) {
+    group->gather_parts(stream_, in.data(), out.data(), counts, DType::kFloat32);
+  };
+  reduce(even);
+  reduce(uneven);
+  reduce({0, 9, 0});
+  gather(even);
+  gather(uneven);
+  const std::vector<GroupPart> sent{{in.data(), 2}, {in.data(), 3}, {}};
+  const std::vector<GroupPart> received{{}, {out.data(), 3}, {out.data() + 3, 1}};
+  group->exchange(stream_, sent, received, DType::kFloat32);
+  EXPECT_FALSE(group->async_error());
+  EXPECT_THAT(fake_nccl().calls(),
+              ElementsAre("init", "reduce_scatter", "start", "reduce to 0", "reduce to 2", "end",
+                          "start", "reduce to 1, here", "end", "all_gather", "start",
+                          "broadcast from 0", "broadcast from 2", "end", "start", "send 2 to 0",
+                          "send 3 to 1", "receive 3 from 1", "receive 1 from 2", "end"));
+}
+
+TEST_F(NcclLifeCycle, ALaunchOfSeveralCallsThatDoesNotComeIsATimeOut) {
+  const auto group = connect(kSoon);
+  fake_nccl().stuck = true;
+  float element = 0, other = 0;
+  const GroupPart sent{&element, 1}, received{&other, 1};
+  group->exchange(stream_, {&sent, 1}, {&received, 1}, DType::kFloat32);
+  ASSERT_TRUE(group->async_error());
+  EXPECT_EQ(group->async_error()->code, ErrorCode::kTimeout);
+  EXPECT_THAT(group->async_error()->what, HasSubstr("an exchange"));
+  EXPECT_TRUE(group->abort(kLate));
+}
+
 TEST_F(NcclLifeCycle, RanksThatDoNotConnectInTimeAreATimeOutAndAborted) {
   fake_nccl().stuck = true;
   EXPECT_EQ(code_of([&] { connect(kSoon); }), ErrorCode::kTimeout);

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "comm/base/check.h"
 #include "comm/base/mutex.h"
@@ -17,7 +19,15 @@
 namespace kolo {
 namespace {
 
-enum class Kind : std::uint8_t { kReduceScatter, kAllGather, kAllReduce, kEnd };
+enum class Kind : std::uint8_t {
+  kReduceScatter,
+  kAllGather,
+  kAllReduce,
+  kReduceParts,
+  kGatherParts,
+  kExchange,
+  kEnd
+};
 
 /// One collective call of one rank.
 struct Call {
@@ -27,9 +37,18 @@ struct Call {
   std::size_t count = 0;
   const std::byte* source = nullptr;
   std::byte* target = nullptr;
+  std::vector<std::size_t> counts = {};             ///< Of parts.
+  std::vector<GroupPart> sent = {}, received = {};  ///< In an exchange.
 
-  bool matches(const Call& other) const {
-    return kind == other.kind && dtype == other.dtype && op == other.op && count == other.count;
+  std::size_t count_of(std::size_t part) const { return counts.empty() ? count : counts[part]; }
+
+  /// Between the ranks `mine` and `theirs`.
+  bool matches(const Call& other, std::size_t mine, std::size_t theirs) const {
+    const bool same_exchange = kind != Kind::kExchange || kind != other.kind ||
+                               (sent[theirs].count == other.received[mine].count &&
+                                received[theirs].count == other.sent[mine].count);
+    return kind == other.kind && dtype == other.dtype && op == other.op && count == other.count &&
+           counts == other.counts && same_exchange;
   }
   std::string to_string() const {
     switch (kind) {
@@ -41,6 +60,14 @@ struct Call {
       case Kind::kAllReduce:
         return fmt::format("an all-reduce ({}) of {} {}", kolo::to_string(op), count,
                            kolo::to_string(dtype));
+      case Kind::kReduceParts:
+        return fmt::format("a reduction ({}) in parts of {} {}", kolo::to_string(op),
+                           fmt::join(counts, ", "), kolo::to_string(dtype));
+      case Kind::kGatherParts:
+        return fmt::format("a gathering of parts of {} {}", fmt::join(counts, ", "),
+                           kolo::to_string(dtype));
+      case Kind::kExchange:
+        return fmt::format("an exchange of {}", kolo::to_string(dtype));
       case Kind::kEnd:
         return "the end of the group";
     }
@@ -119,7 +146,11 @@ class HostGroupHub::Table {
 
   bool agrees(int rank) KOLO_REQUIRES(mutex_) {
     for (int other = 0; other < size(); ++other) {
-      if (!seat(other).call || seat(other).call->matches(*seat(rank).call)) continue;
+      if (!seat(other).call ||
+          seat(other).call->matches(*seat(rank).call, static_cast<std::size_t>(other),
+                                    static_cast<std::size_t>(rank))) {
+        continue;
+      }
       failure_ = Error{
           .code = ErrorCode::kMismatch,
           .what = fmt::format("collective {} of the group is {} on rank {}, but {} on rank {}",
@@ -131,46 +162,76 @@ class HostGroupHub::Table {
   }
 
   void compute(const Call& shape) KOLO_REQUIRES(mutex_) {
-    if (shape.count == 0) return;
     switch (shape.kind) {
       case Kind::kReduceScatter:
-        for (std::size_t part = 0; part < seats_.size(); ++part) {
-          combine(shape, part * shape.count, seats_[part].call->target);
-        }
+      case Kind::kReduceParts:
+        combine_parts(shape);
         break;
       case Kind::kAllGather:
-        for (std::size_t part = 0; part < seats_.size(); ++part) {
-          spread(shape, part, part * shape.count);
-        }
+      case Kind::kGatherParts:
+        spread_parts(shape);
         break;
       case Kind::kAllReduce:
-        combine(shape, 0, seats_[0].call->target);
+        if (shape.count == 0) break;
+        combine(shape, 0, shape.count, seats_[0].call->target);
         for (std::size_t rank = 1; rank < seats_.size(); ++rank) {
           std::memcpy(seats_[rank].call->target, seats_[0].call->target,
                       shape.count * size_of(shape.dtype));
         }
+        break;
+      case Kind::kExchange:
+        for (std::size_t from = 0; from < seats_.size(); ++from) hand_out(from, shape.dtype);
         break;
       case Kind::kEnd:
         break;
     }
   }
 
-  /// target = all ranks' values at element `offset` of their sources, combined.
-  void combine(const Call& shape, std::size_t offset, std::byte* target) KOLO_REQUIRES(mutex_) {
+  void combine_parts(const Call& shape) KOLO_REQUIRES(mutex_) {
+    std::size_t offset = 0;
+    for (std::size_t part = 0; part < seats_.size(); ++part) {
+      const std::size_t count = shape.count_of(part);
+      if (count > 0) combine(shape, offset, count, seats_[part].call->target);
+      offset += count;
+    }
+  }
+
+  void spread_parts(const Call& shape) KOLO_REQUIRES(mutex_) {
+    std::size_t offset = 0;
+    for (std::size_t part = 0; part < seats_.size(); ++part) {
+      const std::size_t count = shape.count_of(part);
+      if (count > 0) spread(shape, part, offset, count);
+      offset += count;
+    }
+  }
+
+  /// What rank `from` sends goes to those for whom it is.
+  void hand_out(std::size_t from, DType dtype) KOLO_REQUIRES(mutex_) {
+    for (std::size_t to = 0; to < seats_.size(); ++to) {
+      const GroupPart& part = seats_[from].call->sent[to];
+      if (part.count == 0) continue;
+      std::memcpy(seats_[to].call->received[from].data, part.data, part.count * size_of(dtype));
+    }
+  }
+
+  /// target = all ranks' values at `count` elements from `offset` of their sources, combined.
+  void combine(const Call& shape, std::size_t offset, std::size_t count, std::byte* target)
+      KOLO_REQUIRES(mutex_) {
     for (std::size_t rank = 0; rank < seats_.size(); ++rank) {
       sources_[rank] = seats_[rank].call->source + offset * size_of(shape.dtype);
     }
     const double scale =
         shape.op == ReduceOp::kAverage ? 1.0 / static_cast<double>(seats_.size()) : 1.0;
-    reduce(shape.dtype, shape.op, target, sources_, shape.count, scale);
+    reduce(shape.dtype, shape.op, target, sources_, count, scale);
   }
 
   /// Copies the source of rank `from` to element `offset` of every target, unless it is there.
-  void spread(const Call& shape, std::size_t from, std::size_t offset) KOLO_REQUIRES(mutex_) {
+  void spread(const Call& shape, std::size_t from, std::size_t offset, std::size_t count)
+      KOLO_REQUIRES(mutex_) {
     for (const Seat& seat : seats_) {
       std::byte* const target = seat.call->target + offset * size_of(shape.dtype);
       if (target == seats_[from].call->source) continue;
-      std::memcpy(target, seats_[from].call->source, shape.count * size_of(shape.dtype));
+      std::memcpy(target, seats_[from].call->source, count * size_of(shape.dtype));
     }
   }
 
@@ -213,6 +274,33 @@ class HostGroup final : public LocalGroup {
     enqueue(stream, Kind::kAllGather, part, whole, part_count, dtype, ReduceOp::kSum);
   }
 
+  void reduce_parts(Stream& stream, const void* whole, void* part,
+                    std::span<const std::size_t> counts, DType dtype, ReduceOp op) override {
+    enqueue(stream, {.kind = Kind::kReduceParts,
+                     .dtype = dtype,
+                     .op = op,
+                     .source = static_cast<const std::byte*>(whole),
+                     .target = static_cast<std::byte*>(part),
+                     .counts = {counts.begin(), counts.end()}});
+  }
+
+  void gather_parts(Stream& stream, const void* part, void* whole,
+                    std::span<const std::size_t> counts, DType dtype) override {
+    enqueue(stream, {.kind = Kind::kGatherParts,
+                     .dtype = dtype,
+                     .source = static_cast<const std::byte*>(part),
+                     .target = static_cast<std::byte*>(whole),
+                     .counts = {counts.begin(), counts.end()}});
+  }
+
+  void exchange(Stream& stream, std::span<const GroupPart> sent,
+                std::span<const GroupPart> received, DType dtype) override {
+    enqueue(stream, {.kind = Kind::kExchange,
+                     .dtype = dtype,
+                     .sent = {sent.begin(), sent.end()},
+                     .received = {received.begin(), received.end()}});
+  }
+
   void all_reduce(Stream& stream, void* data, std::size_t count, DType dtype,
                   ReduceOp op) override {
     enqueue(stream, Kind::kAllReduce, data, data, count, dtype, op);
@@ -244,17 +332,20 @@ class HostGroup final : public LocalGroup {
  private:
   void enqueue(Stream& stream, Kind kind, const void* source, void* target, std::size_t count,
                DType dtype, ReduceOp op) {
-    HostStream& host_stream = as_host(stream);
     check(count == 0 || (source != nullptr && target != nullptr), "a collective without memory");
+    enqueue(stream, {.kind = kind,
+                     .dtype = dtype,
+                     .op = op,
+                     .count = count,
+                     .source = static_cast<const std::byte*>(source),
+                     .target = static_cast<std::byte*>(target)});
+  }
+
+  void enqueue(Stream& stream, Call call) {
+    HostStream& host_stream = as_host(stream);
     if (table_.failed()) return;
     check(state_ == GroupState::kActive, "a collective was called after the end of its group");
-    const Call call{.kind = kind,
-                    .dtype = dtype,
-                    .op = op,
-                    .count = count,
-                    .source = static_cast<const std::byte*>(source),
-                    .target = static_cast<std::byte*>(target)};
-    host_stream.enqueue([table = &table_, rank = rank_, number = calls_++, call] {
+    host_stream.enqueue([table = &table_, rank = rank_, number = calls_++, call = std::move(call)] {
       return table->attempt(rank, number, call);
     });
   }
