@@ -152,7 +152,7 @@ void append_all_to_all(ScheduleBuilder& builder, const Goal& goal, const Process
 bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid& grid) {
   const bool has_blocks = goal.kind == GoalKind::kAllGather || goal.kind == GoalKind::kAllToAll ||
                           goal.kind == GoalKind::kReduceScatter;
-  return layout.placement == Placement::kUser && grid.num_nodes() > 1 && has_blocks;
+  return layout.is_in_tensors(MemoryKind::kHost) && grid.num_nodes() > 1 && has_blocks;
 }
 
 void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context) {

@@ -52,7 +52,7 @@ bool takes_shares(const Goal& goal, const BucketLayout& layout, const CompileOpt
 }
 
 bool serves(const Goal&, const BucketLayout& layout, const ProcessGrid&) {
-  return layout.placement == Placement::kUser;
+  return layout.is_in_tensors(MemoryKind::kHost);
 }
 
 void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context) {

@@ -18,8 +18,7 @@ struct GoalContext {
   const CompileOptions& options;
 };
 
-/// A goal in host memory, as far as it decides what an algorithm costs: parts are taken to be
-/// equal.
+/// A goal, as far as it decides what an algorithm costs: parts are taken to be equal.
 struct GoalSize {
   GoalKind kind = GoalKind::kOther;
   double bytes = 0;                ///< Of all parts, in the bucket's dtype.
@@ -29,17 +28,18 @@ struct GoalSize {
 /// One algorithm for goals: its name, its steps, its price and its limits. Each is defined in the
 /// file that defines its steps; see goal_registry.h for how it is found, and the table there.
 ///
-/// All make the same sums: those of each node in the order of ranks, then the sum of these in the
-/// order of nodes; 16-bit floats in one place, in the order of ranks. So no bit depends on which
-/// algorithm runs.
+/// All for host memory make the same sums: those of each node in the order of ranks, then the sum
+/// of these in the order of nodes; 16-bit floats in one place, in the order of ranks. So no bit
+/// depends on which of them runs. In device memory a library sums in an order of its own.
 struct GoalAlgorithm {
   std::string_view name;
   /// Whether it reaches such goals, on nodes like these.
   bool (*serves)(const Goal& goal, const BucketLayout& layout, const ProcessGrid& grid);
   /// Appends the steps of the builder's rank. All ranks call it with equal arguments. Pure.
   void (*append)(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context);
-  /// The predicted time in microseconds until the slowest rank is done, on several nodes; infinite
-  /// for a goal that needs more memory than it may use. Pure.
+  /// The predicted time in microseconds until the slowest rank is done; infinite for a goal that
+  /// needs more memory than it may use, or a group of all ranks that the device's library has not.
+  /// Pure.
   double (*predict_us)(const HostLinks& links, const GoalSize& size, const CompileOptions& options);
 };
 
@@ -50,7 +50,8 @@ struct GoalAlgorithm {
   ENTRY(direct)                     \
   ENTRY(bruck)                      \
   ENTRY(ring)                       \
-  ENTRY(pairwise)
+  ENTRY(pairwise)                   \
+  ENTRY(native)
 
 namespace goal_algorithms {
 #define KOLO_DECLARE_GOAL_ALGORITHM(name) extern const GoalAlgorithm name;

@@ -56,7 +56,7 @@ const GoalAlgorithm& resolve_goal_algorithm(const Goal& goal, const BucketLayout
   std::vector<const GoalAlgorithm*> candidates;
   std::ranges::copy_if(kGoalEntries, std::back_inserter(candidates), serves);
   check(!candidates.empty(),
-        "only all-reduce and broadcast take tensors that are in place or on a device");
+        "only all-reduce and broadcast take tensors that are in place in a bucket");
   if (context.grid.num_nodes() == 1) return *candidates.front();
   return **std::ranges::min_element(candidates, {}, us);
 }

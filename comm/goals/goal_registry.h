@@ -17,6 +17,7 @@ namespace kolo {
 ///             reduce-scatter
 ///   ring      all-gather, broadcast, reduce        from node to node, piece after piece
 ///   pairwise  gather, scatter, all-to-all          round after round, one peer at a time
+///   native    all, in device memory                one collective of the device's own library
 std::span<const GoalAlgorithm* const> goal_algorithms_of_all();
 
 /// The value of an option: the cheapest algorithm, or the one of that name for the goals that it
@@ -44,7 +45,7 @@ class GoalAlgorithmRequest {
 /// The texts that a request takes: "auto" and each name.
 std::vector<std::string> goal_algorithm_texts();
 
-/// The predicted time of a goal on several nodes, in microseconds. Pure.
+/// The predicted time of a goal, in microseconds. Pure.
 double predict_us(const GoalAlgorithm& algorithm, const Goal& goal, const BucketLayout& layout,
                   const GoalContext& context);
 

@@ -26,7 +26,7 @@ void append_round(Slices& slices, const PieceRound& round) {
 bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid& grid) {
   const bool has_pairs = goal.kind == GoalKind::kGather || goal.kind == GoalKind::kScatter ||
                          goal.kind == GoalKind::kAllToAll;
-  return layout.placement == Placement::kUser && grid.num_nodes() > 1 && has_pairs;
+  return layout.is_in_tensors(MemoryKind::kHost) && grid.num_nodes() > 1 && has_pairs;
 }
 
 std::size_t piece_bytes(std::size_t bytes, const CompileOptions& options) {

@@ -123,7 +123,7 @@ std::size_t best_piece(const HostLinks& links, const GoalSize& size,
 bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid& grid) {
   const bool moves = goal.kind == GoalKind::kAllGather || goal.kind == GoalKind::kBroadcast;
   const bool sums = goal.kind == GoalKind::kReduce && !sums_in_one_place(layout);
-  return layout.placement == Placement::kUser && grid.num_nodes() > 1 && (moves || sums);
+  return layout.is_in_tensors(MemoryKind::kHost) && grid.num_nodes() > 1 && (moves || sums);
 }
 
 void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context) {

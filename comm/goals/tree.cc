@@ -104,12 +104,12 @@ void append_broadcast_in_pieces(ScheduleBuilder& builder, const Goal& goal,
 bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid& grid) {
   if (goal.kind == GoalKind::kBroadcast) {
     // On one node there is no tree: what slots can hold goes through them.
-    const bool is_for_slots = grid.num_nodes() == 1 && layout.placement == Placement::kUser;
+    const bool is_for_slots = grid.num_nodes() == 1 && layout.is_in_tensors(MemoryKind::kHost);
     return !layout.is_on_device() && !layout.out_of_place && !is_for_slots;
   }
   const bool has_blocks = goal.kind == GoalKind::kGather || goal.kind == GoalKind::kScatter ||
                           goal.kind == GoalKind::kReduce;
-  return layout.placement == Placement::kUser && grid.num_nodes() > 1 && has_blocks;
+  return layout.is_in_tensors(MemoryKind::kHost) && grid.num_nodes() > 1 && has_blocks;
 }
 
 void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context) {

@@ -30,17 +30,34 @@ bool scales_contributions(const Operation& operation, int world_size) {
          (world_size == 1 && operation.scales.after != 1);
 }
 
-/// Whether the operation takes a bucket in device memory; the same on all ranks. Collectives of the
-/// device's library, for one, combine numbers and scale nothing.
-bool has_device_bucket(const Operation& operation, const PlanContext& context) {
-  if (operation.buffer.memory != MemoryKind::kDevice) return false;
+/// Whether the device's library has what the operation asks for; the same on all ranks. Its
+/// collectives work on one tensor, combine numbers and scale nothing.
+bool suits_native(const Operation& operation) {
+  const bool combines_numbers =
+      !reduces(operation.kind) ||
+      (is_number_op(operation.op) && is_number_op(carried(operation.op, operation.buffer.dtype)));
+  return operation.tensors.empty() && operation.scales == Scales() && combines_numbers;
+}
+
+/// An operation whose tensors are in device memory: where its bucket is, and whether it is packed.
+/// `layout` is that of a bucket of the host. The same on all ranks.
+BucketLayout on_device(const Operation& operation, const Goal& goal, const BucketLayout& layout,
+                       const PlanContext& context) {
   check(context.copies != nullptr,
         "device memory needs a device: set the option `device`, e.g. KOLO_DEVICE=cuda");
-  const bool is_known =
-      operation.kind == OperationKind::kAllReduce || operation.kind == OperationKind::kBroadcast;
-  return is_known && context.lane != nullptr && !operation.out_of_place &&
-         operation.tensors.empty() && operation.scales == Scales() && is_number_op(operation.op) &&
-         is_number_op(carried(operation.op, operation.buffer.dtype));
+  if (context.lane == nullptr || !suits_native(operation)) return layout;
+  BucketLayout device = layout;
+  device.memory = MemoryKind::kDevice;
+  const bool passes_nodes = goal.kind == GoalKind::kBroadcast && context.grid.num_nodes() > 1 &&
+                            context.collective_algorithm.algorithm() != &goal_algorithms::native;
+  if (goal.kind != GoalKind::kAllReduce && !passes_nodes) {
+    return prefers_device(goal, device, context.inputs()) ? device : layout;
+  }
+  if (layout.out_of_place) return layout;
+  device.placement = Placement::kStaged;
+  const std::size_t unit = device_padding(context.grid, device.dtype);
+  device.count = (device.count + unit - 1) / unit * unit;
+  return device;
 }
 
 BucketLayout layout_of(const Operation& operation, const Goal& goal, const PlanContext& context) {
@@ -48,19 +65,14 @@ BucketLayout layout_of(const Operation& operation, const Goal& goal, const PlanC
   const DType dtype = operation.buffer.dtype;
   // Where contributions are read from tensors and results go to tensors, an algorithm tells them
   // apart if the bucket is out of place, whether or not they are the same tensors.
-  BucketLayout layout{
+  const BucketLayout layout{
       .count = goal.count(),
       .dtype = Carrier::of(dtype).dtype,
       .op = carried(operation.op, dtype),
       .placement = Placement::kUser,
-      .memory = has_device_bucket(operation, context) ? MemoryKind::kDevice : MemoryKind::kHost,
       .out_of_place = operation.out_of_place || scales_contributions(operation, grid.world_size())};
-  if (layout.is_on_device()) {
-    layout.placement = Placement::kStaged;
-    const std::size_t unit = device_padding(grid, layout.dtype);
-    layout.count = (layout.count + unit - 1) / unit * unit;
-  }
-  return layout;
+  const bool is_on_device = operation.buffer.memory == MemoryKind::kDevice;
+  return is_on_device ? on_device(operation, goal, layout, context) : layout;
 }
 
 BucketRequest request_for(const Operation& operation, const Goal& goal, const BucketLayout& layout,
@@ -206,9 +218,9 @@ PlannedOperation plan_operation(const Operation& operation, const PlanContext& c
     binding.mirror = planned.tensors.mirror();
   }
   const std::vector<Segment>& segments = planned.tensors.segments();
-  if (layout.is_on_device()) {
+  if (layout.is_on_device()) binding.inputs = {nullptr};
+  if (layout.is_on_device() && layout.placement == Placement::kStaged) {
     auto packer = make_device_packer(context, planned.bucket.schedule, segments);
-    binding.inputs = {nullptr};
     binding.stream_packer = packer;
     planned.tensors.set_packer(std::move(packer));
   } else {

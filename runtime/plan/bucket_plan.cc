@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "comm/base/check.h"
+#include "comm/goals/device/device_goal.h"
 
 namespace kolo {
 namespace {
@@ -79,8 +80,8 @@ BucketRequest goal_request(std::string name, const Goal& goal, const BucketLayou
   // The options that name an algorithm name one for all-reduces; chunks are those of the cheapest.
   const CompileOptions options = options_for(layout, inputs, {});
   BucketRequest request{.name = std::move(name), .layout = layout, .goal = goal, .compile = {}};
-  if (layout.is_on_device()) {
-    check(goal.kind == GoalKind::kBroadcast, "only all-reduce and broadcast take device memory");
+  if (layout.is_on_device() && layout.placement == Placement::kStaged) {
+    ensure(goal.kind == GoalKind::kBroadcast, "a staged device bucket for another goal");
     request.goal = Goal::broadcast(goal.root, inputs.grid.world_size());  // With its padding.
     request.compile = [root = goal.root, layout, options, &grid = inputs.grid](int rank) {
       return compile_device_broadcast(rank, root, layout, grid, options);
@@ -92,6 +93,12 @@ BucketRequest goal_request(std::string name, const Goal& goal, const BucketLayou
     };
   }
   return request;
+}
+
+bool prefers_device(const Goal& goal, const BucketLayout& layout, const PlanInputs& inputs) {
+  const CompileOptions options = options_for(layout, inputs, {});
+  return choose_device_goal(goal, layout, {inputs.grid, options}, inputs.collective_algorithm) !=
+         nullptr;
 }
 
 BucketPlan plan_bucket(const BucketRequest& request, const PlanInputs& inputs) {

@@ -83,6 +83,7 @@ std::vector<Collective> collectives() {
 struct Case {
   Collective collective;
   const GoalAlgorithm* algorithm;
+  MemoryKind memory;
 };
 
 /// Each algorithm with each collective that it serves on some nodes.
@@ -92,9 +93,12 @@ std::vector<Case> cases() {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 2, 1, 2});
   for (const Collective& collective : collectives()) {
     const Goal goal = collective.goal(counts, 0);
-    const BucketLayout layout{.count = goal.count(), .placement = Placement::kUser};
-    for (const GoalAlgorithm* algorithm : goal_algorithms_of_all()) {
-      if (algorithm->serves(goal, layout, grid)) all.push_back({collective, algorithm});
+    for (const MemoryKind memory : {MemoryKind::kHost, MemoryKind::kDevice}) {
+      const BucketLayout layout{
+          .count = goal.count(), .placement = Placement::kUser, .memory = memory};
+      for (const GoalAlgorithm* algorithm : goal_algorithms_of_all()) {
+        if (algorithm->serves(goal, layout, grid)) all.push_back({collective, algorithm, memory});
+      }
     }
   }
   return all;
@@ -126,6 +130,7 @@ class GoalShapes : public testing::TestWithParam<Case> {
       const BucketLayout layout{.count = goal.count(),
                                 .dtype = dtype,
                                 .placement = Placement::kUser,
+                                .memory = GetParam().memory,
                                 .out_of_place = out_of_place};
       expect_reached(goal, grid, layout, options, *GetParam().algorithm, what);
     }

@@ -49,8 +49,10 @@ TEST(GoalRegistry, EveryAlgorithmHasAPriceThatGrowsWithTheBytes) {
     for (std::size_t count = 256; count <= std::size_t{16} << 20; count *= 4) {
       for (const Goal& goal : goals_of(grid.world_size(), count)) {
         for (const GoalAlgorithm* entry : goal_algorithms_of_all()) {
-          if (!entry->serves(goal, layout_of(goal), grid)) continue;
-          const double us = predict_us(*entry, goal, layout_of(goal), {grid, {}});
+          BucketLayout layout = layout_of(goal);
+          if (!entry->serves(goal, layout, grid)) layout.memory = MemoryKind::kDevice;
+          if (!entry->serves(goal, layout, grid)) continue;
+          const double us = predict_us(*entry, goal, layout, {grid, {}});
           if (std::isinf(us)) continue;
           EXPECT_GT(us, (last[{entry, goal.kind}])) << entry->name << " " << count;
           last[{entry, goal.kind}] = us;

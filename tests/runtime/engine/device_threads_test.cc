@@ -162,7 +162,8 @@ TEST(DeviceThreads, StreamsComputeReduceAndUseTheResult) {
   });
 }
 
-// Through pinned memory: parts of all ranks, and then a message to the next one.
+// Parts of all ranks, by the device's collectives; then a message to the next one, through pinned
+// memory.
 TEST(DeviceThreads, BuffersTravelBehindTheirStreams) {
   auto endpoints = make_memory_rendezvous(kRanks, kLimit);
   HostGroupHub hub({0, 1, 2});

@@ -1,0 +1,67 @@
+#include "comm/goals/device/device_goal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+namespace kolo {
+namespace {
+
+/// The most bytes of one rank that come down, and that go up.
+struct Copied {
+  double down = 0, up = 0;
+
+  double us(const LinkCost& bus) const {
+    return (down > 0 ? bus.latency_us + down / bus.bytes_per_us : 0) +
+           (up > 0 ? bus.latency_us + up / bus.bytes_per_us : 0);
+  }
+};
+
+Copied copied_bytes(const Goal& goal, const BucketLayout& layout, int ranks) {
+  std::vector<std::size_t> given(static_cast<std::size_t>(ranks)), got(given);
+  for (const Goal::Part& part : goal.parts) {
+    for (const int rank : part.contributors) {
+      given[static_cast<std::size_t>(rank)] += part.extent.count;
+    }
+    for (const int rank : part.receivers) got[static_cast<std::size_t>(rank)] += part.extent.count;
+  }
+  const auto bytes = static_cast<double>(size_of(layout.dtype));
+  return {.down = bytes * static_cast<double>(std::ranges::max(given)),
+          .up = bytes * static_cast<double>(std::ranges::max(got))};
+}
+
+}  // namespace
+
+double predict_mirror_us(const Goal& goal, const BucketLayout& host, const GoalContext& context,
+                         const GoalAlgorithmRequest& request) {
+  const GoalAlgorithm& algorithm = resolve_goal_algorithm(goal, host, context, request);
+  return copied_bytes(goal, host, context.grid.world_size())
+             .us(context.options.link_costs.staging) +
+         predict_us(algorithm, goal, host, context);
+}
+
+const GoalAlgorithm* choose_device_goal(const Goal& goal, const BucketLayout& layout,
+                                        const GoalContext& context,
+                                        const GoalAlgorithmRequest& request) {
+  BucketLayout host = layout;
+  host.memory = MemoryKind::kHost;
+  const GoalAlgorithm* const asked = request.algorithm();
+  const bool is_for_host = asked != nullptr && asked->serves(goal, host, context.grid);
+  if (is_for_host) return nullptr;
+  const GoalAlgorithm* cheapest = nullptr;
+  double least_us = std::numeric_limits<double>::infinity();
+  for (const GoalAlgorithm* each : goal_algorithms_of_all()) {
+    if (!each->serves(goal, layout, context.grid)) continue;
+    const double us = predict_us(*each, goal, layout, context);
+    if (std::isinf(us)) continue;
+    if (each == asked) return asked;
+    if (us >= least_us) continue;
+    cheapest = each;
+    least_us = us;
+  }
+  return least_us < predict_mirror_us(goal, host, context, {}) ? cheapest : nullptr;
+}
+
+}  // namespace kolo

@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "comm/goals/goal_price.h"
+
+namespace kolo {
+namespace {
+
+// One collective of the device's own library, in the caller's tensors: nothing is packed. Parts may
+// have any lengths. The library sums in an order of its own, which is the same in every run.
+//
+//   a sum for all, in place         all-reduce                        native
+//   sums into one place each        reduce, reduce-scatter            reduce_parts
+//   one contributor, all receive    broadcast, all-gather             gather_parts
+//   one contributor, one receiver   gather, scatter, all-to-all       exchange_parts
+
+/// The extent of each rank's part, side by side; `rank_of` gives the only contributor or receiver.
+template <typename RankOf>
+std::vector<Extent> extents(const Goal& goal, int ranks, RankOf rank_of) {
+  std::vector<Extent> all(static_cast<std::size_t>(ranks));
+  for (const Goal::Part& part : goal.parts) {
+    all[static_cast<std::size_t>(rank_of(part))] = part.extent;
+  }
+  std::size_t end = 0;
+  for (Extent& each : all) {
+    if (each.count == 0) each.offset = end;
+    end = each.end();
+  }
+  return all;
+}
+
+void append_sums(ScheduleBuilder& builder, const Goal& goal, int ranks) {
+  std::vector<Range> parts;
+  for (const Extent& part :
+       extents(goal, ranks, [](const Goal::Part& of) { return of.receivers.front(); })) {
+    parts.push_back(builder.input(part.offset, part.count));
+  }
+  const Range& mine = parts[static_cast<std::size_t>(builder.rank())];
+  const Range target = builder.home(mine.offset, mine.count);
+  builder.reduce_parts(NativeGroup::kWorld, target, std::move(parts), ranks > 1);
+}
+
+void append_copies(ScheduleBuilder& builder, const Goal& goal, int ranks) {
+  std::vector<Range> parts;
+  for (const Extent& part :
+       extents(goal, ranks, [](const Goal::Part& of) { return of.contributors.front(); })) {
+    parts.push_back(builder.home(part.offset, part.count));
+  }
+  const Range& mine = parts[static_cast<std::size_t>(builder.rank())];
+  const Range source = builder.input(mine.offset, mine.count);
+  builder.gather_parts(NativeGroup::kWorld, source, std::move(parts));
+}
+
+void append_exchange(ScheduleBuilder& builder, const Goal& goal, int ranks) {
+  const auto size = static_cast<std::size_t>(ranks);
+  std::vector<Range> sent(size, builder.input(0, 0)), received(size, builder.home(0, 0));
+  for (const Goal::Part& part : goal.parts) {
+    const int from = part.contributors.front();
+    const int to = part.receivers.front();
+    const Range source = builder.input(part.extent.offset, part.extent.count);
+    const Range target = builder.home(part.extent.offset, part.extent.count);
+    if (from == to && source == target) continue;  // It is there.
+    if (from == builder.rank()) sent[static_cast<std::size_t>(to)] = source;
+    if (to == builder.rank()) received[static_cast<std::size_t>(from)] = target;
+  }
+  builder.exchange_parts(NativeGroup::kWorld, std::move(sent), std::move(received));
+}
+
+bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid&) {
+  const bool is_apart = goal.kind == GoalKind::kAllReduce && layout.out_of_place;
+  return layout.is_in_tensors(MemoryKind::kDevice) && goal.kind != GoalKind::kOther && !is_apart;
+}
+
+void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context) {
+  builder.forgo_bucket();
+  if (goal.count() == 0) return;
+  const int ranks = context.grid.world_size();
+  switch (goal.kind) {
+    case GoalKind::kAllReduce: {
+      const Range all = builder.home(0, builder.layout().count);
+      return builder.native(NativeOp::kAllReduce, NativeGroup::kWorld, all, all, ranks > 1);
+    }
+    case GoalKind::kReduce:
+    case GoalKind::kReduceScatter:
+      return append_sums(builder, goal, ranks);
+    case GoalKind::kBroadcast:
+    case GoalKind::kAllGather:
+      return append_copies(builder, goal, ranks);
+    default:
+      return append_exchange(builder, goal, ranks);
+  }
+}
+
+/// What the busiest of `places`, ranks or nodes, sends or receives, relative to the bytes of all
+/// parts.
+double busiest_share(GoalKind kind, double places) {
+  switch (kind) {
+    case GoalKind::kReduce:
+    case GoalKind::kBroadcast:
+      return places > 1 ? 1 : 0;
+    case GoalKind::kAllReduce:
+      return 2 * (places - 1) / places;
+    case GoalKind::kAllToAll:
+      return (places - 1) / (places * places);
+    default:
+      return (places - 1) / places;
+  }
+}
+
+/// Messages between nodes that follow each other: the library sums and copies along rings.
+double hops(GoalKind kind, double nodes) {
+  const bool is_exchange =
+      kind == GoalKind::kGather || kind == GoalKind::kScatter || kind == GoalKind::kAllToAll;
+  return is_exchange ? std::min(nodes - 1, 1.0) : nodes - 1;
+}
+
+// The library pipelines inside a call, so a call costs its latencies and the busiest link.
+double predict_us(const HostLinks& links, const GoalSize& size, const CompileOptions& options) {
+  const GoalPrice price(links, size);
+  const LinkCosts& costs = links.costs();
+  const double nodes = price.nodes();
+  if (!options.native_spans_nodes) return std::numeric_limits<double>::infinity();
+  const double inside =
+      size.bytes * busiest_share(size.kind, price.ranks()) / costs.device.bytes_per_us;
+  const double crossed =
+      size.bytes * busiest_share(size.kind, nodes) / costs.native_network.bytes_per_us;
+  return costs.bucket_us + costs.device.latency_us +
+         hops(size.kind, nodes) * costs.native_network.latency_us + std::max(inside, crossed);
+}
+
+}  // namespace
+
+constinit const GoalAlgorithm goal_algorithms::native{
+    .name = "native", .serves = serves, .append = append, .predict_us = predict_us};
+
+}  // namespace kolo

@@ -1,0 +1,105 @@
+// Collectives on device memory whose library fails, or one of whose ranks freezes: the same error
+// on all ranks, and no ticket without an answer.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/runtime/engine/collective_calls.h"
+#include "tests/support/engine_job.h"
+#include "tests/support/fault_group.h"
+
+namespace kolo {
+namespace {
+
+using test::EngineJob;
+using test::FaultGroup;
+using test::FaultPlan;
+using test::JobDevices;
+
+/// One use of a collective by three ranks of one node, in which one rank's group has a fault.
+class FaultyCollective {
+ public:
+  FaultyCollective(const test::CollectiveCall& call, std::uint64_t seed, const FaultPlan& plan)
+      : job(ProcessGrid::with_node_sizes({kRanks}), {}, seed, devices(plan)) {
+    const std::vector<std::size_t> counts(kRanks, 40);
+    const Goal goal = call.goal(counts, 0);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      buffers_.push_back(
+          std::make_unique<test::CollectiveBuffers>(test::buffers_for(goal, rank, false)));
+      OperationPool pool;
+      operations_.push_back(
+          job.submit(rank, *call.make(OperationCalls(pool, rank, kRanks), call.name,
+                                      *buffers_.back(), counts, 0, false)));
+    }
+  }
+
+  void run_to_end() {
+    job.run_until(
+        [&] {
+          for (int rank = 0; rank < kRanks; ++rank) {
+            if (!job.engine(rank).ended()) return false;
+          }
+          return true;
+        },
+        std::chrono::milliseconds(50));
+  }
+  std::string error(int rank) const {
+    return test::error_of(*operations_[static_cast<std::size_t>(rank)]);
+  }
+
+  static constexpr int kRanks = 3;
+  EngineJob job;
+
+ private:
+  static JobDevices devices(const FaultPlan& plan) {
+    return {.holds_buffers = true,
+            .wrap = [plan](int rank, const std::string& of, std::unique_ptr<LocalGroup> group) {
+              if (rank == 1 && of == "world") {
+                group = std::make_unique<FaultGroup>(std::move(group), plan);
+              }
+              return group;
+            }};
+  }
+
+  std::vector<std::unique_ptr<test::CollectiveBuffers>> buffers_;
+  std::vector<std::shared_ptr<Operation>> operations_;
+};
+
+class DeviceCollectiveFailure : public testing::TestWithParam<test::CollectiveCall> {};
+
+TEST_P(DeviceCollectiveFailure, OfTheLibraryIsTheSameErrorOnAllRanks) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    FaultyCollective faulty(GetParam(), seed, {.fail_at = 0});
+    faulty.run_to_end();
+    for (int rank = 0; rank < FaultyCollective::kRanks; ++rank) {
+      EXPECT_THAT(faulty.error(rank), testing::HasSubstr("rank 1: run: a planned failure"))
+          << "rank " << rank << " seed " << seed;
+    }
+  }
+}
+
+TEST_P(DeviceCollectiveFailure, OfARankThatFreezesIsEndedByWhoeverWaits) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    FaultyCollective faulty(GetParam(), seed, {.freeze_at = 0});
+    faulty.job.poll(20'000);
+    EXPECT_FALSE(faulty.job.engine(1).idle()) << "seed " << seed;
+    faulty.job.engine(0).abort(
+        {.code = ErrorCode::kTimeout, .rank = 0, .what = "rank 0 waited too long"});
+    faulty.run_to_end();
+    for (int rank = 0; rank < FaultyCollective::kRanks; ++rank) {
+      EXPECT_THAT(faulty.error(rank), testing::HasSubstr("waited too long")) << "rank " << rank;
+      faulty.job.device(rank).settle();  // Nothing that was enqueued stays there.
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DeviceCollectiveFailure, testing::ValuesIn(test::collective_calls()),
+                         [](const auto& each) { return each.param.name; });
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,163 @@
+// Which operations on device memory are collectives of the device's library: one call each, in the
+// caller's memory, or none.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/runtime/engine/collective_calls.h"
+#include "tests/support/engine_job.h"
+#include "tests/support/fault_group.h"
+
+namespace kolo {
+namespace {
+
+using test::EngineJob;
+
+/// A job that counts the calls of its first rank to the library.
+class CountedJob {
+ public:
+  explicit CountedJob(const std::vector<int>& nodes, const Options& options = {})
+      : job(ProcessGrid::with_node_sizes(nodes), options, 7,
+            test::JobDevices{
+                .holds_buffers = true,
+                .wrap = [this](int rank, const std::string& of, std::unique_ptr<LocalGroup> group) {
+                  return wrap(rank, of, std::move(group));
+                }}) {}
+
+  int ranks() const { return job.world_size(); }
+
+  /// Runs what `make` makes for each rank, without an error.
+  void run(const std::function<std::shared_ptr<Operation>(const OperationCalls&, int rank)>& make) {
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (int rank = 0; rank < ranks(); ++rank) {
+      OperationPool pool;
+      operations.push_back(job.submit(rank, *make(OperationCalls(pool, rank, ranks()), rank)));
+    }
+    job.finish(operations);
+    for (const auto& operation : operations) ASSERT_EQ(test::error_of(*operation), "");
+  }
+
+  /// Calls of the first rank since the last time.
+  std::uint64_t calls() {
+    const std::uint64_t now = world_->calls();
+    return now - std::exchange(seen_, now);
+  }
+
+ private:
+  std::unique_ptr<LocalGroup> wrap(int rank, const std::string& of,
+                                   std::unique_ptr<LocalGroup> group) {
+    if (rank != 0 || of != "world") return group;
+    auto counted = std::make_unique<test::FaultGroup>(std::move(group), test::FaultPlan{});
+    world_ = counted.get();
+    return counted;
+  }
+
+  test::FaultGroup* world_ = nullptr;  // before the job, which makes it
+  std::uint64_t seen_ = 0;
+
+ public:
+  EngineJob job;
+};
+
+using Buffers = std::vector<test::CollectiveBuffers>;
+
+/// One use of each collective, in place where it can be.
+void run_all(CountedJob& counted, const std::function<void(const std::string&)>& after_each) {
+  for (const test::CollectiveCall& call : test::collective_calls()) {
+    const std::vector<std::size_t> counts(static_cast<std::size_t>(counted.ranks()), 50);
+    for (const bool in_place : {false, true}) {
+      if (in_place && !call.takes_null_input) continue;
+      Buffers buffers;
+      for (int rank = 0; rank < counted.ranks(); ++rank) {
+        buffers.push_back(test::buffers_for(call.goal(counts, 0), rank, in_place));
+      }
+      const std::string name = call.name + (in_place ? " in place" : "");
+      counted.run([&](const OperationCalls& calls, int rank) {
+        return call.make(calls, name, buffers[static_cast<std::size_t>(rank)], counts, 0, in_place);
+      });
+      for (const auto& mine : buffers) EXPECT_EQ(mine.result, mine.expected) << name;
+      after_each(name);
+    }
+  }
+}
+
+TEST(NativeCollectives, TakeOneCallOfTheLibrary) {
+  CountedJob counted({3});
+  run_all(counted, [&](const std::string& name) { EXPECT_EQ(counted.calls(), 1U) << name; });
+  std::vector<float> data(40, 1);
+  std::vector<std::vector<float>> copies(3, data);
+  counted.run([&](const OperationCalls& calls, int rank) {
+    return calls.broadcast("x", test::view(copies[static_cast<std::size_t>(rank)]), 1);
+  });
+  EXPECT_EQ(counted.calls(), 1U);
+}
+
+TEST(NativeCollectives, TakePinnedMemoryForNothing) {
+  CountedJob counted({2});
+  std::size_t allocations = 0;
+  run_all(counted, [&](const std::string& name) {
+    EXPECT_EQ(counted.job.device(0).allocation_counts().allocations, allocations) << name;
+  });
+}
+
+TEST(NativeCollectives, LeaveToMirrorsWhatTheLibraryHasNot) {
+  CountedJob counted({2});
+  std::vector<std::vector<float>> in(2, std::vector<float>(8, 1)), out(2, std::vector<float>(4));
+  const auto scatter_sum = [&](const std::string& name, const Reduction& reduction) {
+    counted.run([&](const OperationCalls& calls, int rank) {
+      const auto me = static_cast<std::size_t>(rank);
+      return calls.reduce_scatter(name, in[me].data(), test::view(out[me]), reduction, {});
+    });
+  };
+  scatter_sum("plain", ReduceOp::kMax);
+  EXPECT_EQ(counted.calls(), 1U);
+  scatter_sum("average", ReduceOp::kAverage);
+  EXPECT_EQ(counted.calls(), 1U);
+  EXPECT_EQ(out[1], std::vector<float>(4, 1));
+  scatter_sum("scaled", {ReduceOp::kSum, {.before = 0.5}});
+  scatter_sum("premultiplied", {ReduceOp::kPremulSum, {.before = 1}});
+  EXPECT_EQ(counted.calls(), 0U);
+  counted.run([&](const OperationCalls& calls, int rank) {
+    const auto me = static_cast<std::size_t>(rank);
+    const TensorBuffers each[] = {{.input = in[me].data(), .result = out[me].data(), .count = 4}};
+    return calls.grouped(OperationKind::kReduceScatter, "several", {.each = each});
+  });
+  EXPECT_EQ(counted.calls(), 0U);
+}
+
+TEST(NativeCollectives, MoveElementsOfAnyDtype) {
+  CountedJob counted({2});
+  std::vector<std::vector<char>> in(2), out(2, std::vector<char>(32));
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    in[rank].assign(16, static_cast<char>('a' + rank));
+  }
+  std::vector<char> expected = in[0];
+  expected.insert(expected.end(), in[1].begin(), in[1].end());
+  for (const DType dtype : {DType::kBool, DType::kFloat8E4M3, DType::kComplex64, DType::kInt8}) {
+    counted.run([&](const OperationCalls& calls, int rank) {
+      const auto me = static_cast<std::size_t>(rank);
+      return calls.all_gather(std::string(to_string(dtype)), in[me].data(),
+                              {out[me].data(), 32 / size_of(dtype), dtype}, {});
+    });
+    EXPECT_EQ(counted.calls(), 1U) << to_string(dtype);
+    for (auto& mine : out) EXPECT_EQ(std::exchange(mine, std::vector<char>(32)), expected);
+  }
+}
+
+TEST(NativeCollectives, AreTakenWhereTheModelOrAnOptionSaysSo) {
+  CountedJob slow({2}, {.link_costs = "device_latency_us=1000,staging_latency_us=1"});
+  run_all(slow, [&](const std::string& name) { EXPECT_EQ(slow.calls(), 0U) << name; });
+  CountedJob asked({2}, {.collective_algorithm = "native",
+                         .link_costs = "device_latency_us=1000,staging_latency_us=1"});
+  run_all(asked, [&](const std::string& name) { EXPECT_EQ(asked.calls(), 1U) << name; });
+  CountedJob host({2}, {.collective_algorithm = "direct"});
+  run_all(host, [&](const std::string& name) { EXPECT_EQ(host.calls(), 0U) << name; });
+}
+
+}  // namespace
+}  // namespace kolo
