@@ -38,10 +38,9 @@ Home parse_home(const std::string& text) {
 }
 
 /// Options of the runtime that concern gradients, or algorithms of their sums.
-constexpr std::array<std::string_view, 9> kOfGradients = {
-    "wire_dtype",   "algorithm",          "device_algorithm",
-    "device",       "device_chunk_bytes", "device_fusion_bytes",
-    "fusion_bytes", "chunk_bytes",        "network_window"};
+constexpr std::array<std::string_view, 8> kOfGradients = {
+    "wire_dtype",          "algorithm",    "device_algorithm", "device_chunk_bytes",
+    "device_fusion_bytes", "fusion_bytes", "chunk_bytes",      "network_window"};
 
 /// "an all-reduce", "a broadcast", ...
 std::string subject(Verb verb) {
@@ -235,15 +234,8 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
   if (!sums_gradients) homes_ = {std::string(to_string(Home::kUser))};
   if (sums_gradients) {
     add_all_reduce_options();
-  } else if (verb != Verb::kSendRecv && verb != Verb::kSparseRows) {
-    command_
-        .add_option("--memory", homes_,
-                    "Where buffers lie, comma-separated: user (the caller's, private) and arena "
-                    "(allocated by Kolo: ranks of a node read each other's). Peers are measured in "
-                    "the caller's memory")
-        ->delimiter(',')
-        ->check(CLI::IsMember({to_string(Home::kUser), to_string(Home::kArena)}))
-        ->capture_default_str();
+  } else if (verb != Verb::kSparseRows) {
+    add_call_memory();
   }
   command_
       .add_option("--iterations", options_.iterations,
@@ -289,6 +281,23 @@ void CollectiveCommand::add_all_reduce_options() {
       ->capture_default_str();
   command_.add_flag("--out-of-place", out_of_place_,
                     "Also measure with contribution and sum in separate buffers");
+}
+
+void CollectiveCommand::add_call_memory() {
+  std::vector<std::string_view> known{to_string(Home::kUser), to_string(Home::kDeviceUser)};
+  if (verb_ != Verb::kSendRecv) known.insert(known.begin() + 1, to_string(Home::kArena));
+  command_
+      .add_option(
+          "--memory", homes_,
+          fmt::format("Where buffers lie, comma-separated: user (the caller's, private){} and "
+                      "device-user (the caller's on a GPU). Peers are measured in the caller's "
+                      "memory",
+                      verb_ == Verb::kSendRecv
+                          ? ""
+                          : ", arena (allocated by Kolo: ranks of a node read each other's)"))
+      ->delimiter(',')
+      ->check(CLI::IsMember(known))
+      ->capture_default_str();
 }
 
 void CollectiveCommand::add_sparse_rows_options() {

@@ -28,6 +28,7 @@ class CollectiveCommand {
   void measure_calls();
 
   void add_all_reduce_options();
+  void add_call_memory();
   void add_sparse_rows_options();
 
   const Verb verb_;

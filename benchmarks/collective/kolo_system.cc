@@ -4,8 +4,10 @@
 
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "benchmarks/collective/caller_memory.h"
+#include "benchmarks/collective/device_caller_memory.h"
 #include "benchmarks/collective/sparse_rows.h"
 #include "benchmarks/common/host_memory.h"
 #include "comm/base/check.h"
@@ -29,10 +31,11 @@ GradientSet register_one(Runtime& runtime, const CollectiveCase& what, void* dat
       {.op = what.op, .wire_dtype = what.wire, .compression = "none"});
 }
 
-/// By a call of its own, in the caller's memory or in memory that the runtime allocates.
+/// By a call of its own, in `Memory`: the caller's, or memory that the runtime allocates.
+template <typename Memory>
 class CallRun final : public CollectiveRun {
  public:
-  CallRun(Runtime& runtime, const CollectiveCase& what)
+  CallRun(Runtime& runtime, const CollectiveCase& what, Memory memory)
       : runtime_(runtime),
         what_(what),
         name_(fmt::format("{} {} {} bytes{}", to_string(what.verb), to_string(what.home),
@@ -40,10 +43,7 @@ class CallRun final : public CollectiveRun {
         reduction_(what.op, {.before = what.op == ReduceOp::kPremulSum
                                            ? static_cast<double>(scale_of(runtime.rank()))
                                            : 1.0}),
-        memory_(in_arena(what.home)
-                    ? CallerMemory(what, runtime.rank(), runtime.world_size(),
-                                   [&](std::size_t bytes) { return runtime.allocate(bytes); })
-                    : CallerMemory(what, runtime.rank(), runtime.world_size())),
+        memory_(std::move(memory)),
         counts_(counts_of(what, runtime.rank(), runtime.world_size())) {}
 
   void write(const void* elements) override { memory_.write(elements); }
@@ -88,7 +88,7 @@ class CallRun final : public CollectiveRun {
   static constexpr int kRoot = 0;
 
   BufferView view(void* data, std::size_t count) const {
-    return {.data = data, .count = count, .dtype = what_.dtype};
+    return {.data = data, .count = count, .dtype = what_.dtype, .memory = memory_kind(what_.home)};
   }
 
   /// The first of two partners sends, and then the other.
@@ -112,9 +112,23 @@ class CallRun final : public CollectiveRun {
   const CollectiveCase what_;
   const std::string name_;
   const Reduction reduction_;
-  CallerMemory memory_;
+  Memory memory_;
   const CaseCounts counts_;
 };
+
+std::unique_ptr<CollectiveRun> make_call_run(Runtime& runtime, const CollectiveCase& what) {
+  const int rank = runtime.rank(), ranks = runtime.world_size();
+  if (memory_kind(what.home) == MemoryKind::kDevice) {
+    ensure(runtime.device() != nullptr, "a case in device memory without a device");
+    return std::make_unique<CallRun<DeviceCallerMemory>>(
+        runtime, what, DeviceCallerMemory(*runtime.device(), what, rank, ranks));
+  }
+  const auto allocate = [&](std::size_t bytes) { return runtime.allocate(bytes); };
+  return std::make_unique<CallRun<CallerMemory>>(runtime, what,
+                                                 in_arena(what.home)
+                                                     ? CallerMemory(what, rank, ranks, allocate)
+                                                     : CallerMemory(what, rank, ranks));
+}
 
 class HostRun final : public CollectiveRun {
  public:
@@ -218,7 +232,7 @@ class KoloSystem final : public CollectiveSystem {
     if (what.verb == Verb::kSparseRows) {
       runs.push_back(make_sparse_rows_run(runtime_, what));
     } else if (what.verb != Verb::kAllReduce || is_call) {
-      runs.push_back(std::make_unique<CallRun>(runtime_, what));
+      runs.push_back(make_call_run(runtime_, what));
     } else if (memory_kind(what.home) == MemoryKind::kHost) {
       runs.push_back(std::make_unique<HostRun>(runtime_, what));
     } else {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "benchmarks/collective/device_caller_memory.h"
 #include "benchmarks/common/exchange.h"
 #include "benchmarks/peers/peer_systems.h"
 #include "comm/base/check.h"
@@ -42,57 +43,118 @@ Comm connect(Runtime& runtime) {
   return Comm(comm);
 }
 
+/// One of NCCL's collectives, or its sends and receives in one launch, in the caller's memory.
 class NcclRun final : public CollectiveRun {
  public:
-  NcclRun(ncclComm_t comm, int index, Device& device, const CollectiveCase& what)
+  NcclRun(ncclComm_t comm, int index, Runtime& runtime, Device& device, const CollectiveCase& what)
       : comm_(comm),
         index_(index),
+        rank_(runtime.rank()),
+        ranks_(runtime.world_size()),
         what_(what),
+        dtype_(to_nccl(what.dtype)),
+        goal_(what.goal(ranks_)),
+        counts_(counts_of(what, rank_, ranks_)),
         stream_([&] {
           const CudaDeviceGuard guard(index);
           return make_cuda_stream();
         }()),
-        sum_(device.allocate(what.bytes, MemoryKind::kDevice)),
-        contribution_(what.in_place ? DeviceMemory()
-                                    : device.allocate(what.bytes, MemoryKind::kDevice)) {}
+        memory_(device, what, rank_, ranks_) {}
 
-  void write(const void* elements) override {
-    copy(contribution(), elements, cudaMemcpyHostToDevice);
-  }
-  void read(void* elements) override { copy(elements, sum_.data(), cudaMemcpyDeviceToHost); }
-  void read_contribution(void* elements) override {
-    copy(elements, contribution(), cudaMemcpyDeviceToHost);
-  }
+  void write(const void* elements) override { memory_.write(elements); }
+  void read(void* elements) override { memory_.read(elements); }
+  void read_contribution(void* elements) override { memory_.read_contribution(elements); }
   void run() override {
     const CudaDeviceGuard guard(index_);
-    require_nccl(ncclAllReduce(contribution(), sum_.data(), what_.count(), to_nccl(what_.dtype),
-                               to_nccl(what_.op), comm_, stream_.get()),
-                 comm_, "ncclAllReduce");
+    launch();
     require_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
   }
   std::string algorithm() const override { return "default"; }
 
  private:
-  void* contribution() const { return contribution_ ? contribution_.data() : sum_.data(); }
-  void copy(void* target, const void* source, cudaMemcpyKind kind) {
-    const CudaDeviceGuard guard(index_);
-    require_cuda(cudaMemcpyAsync(target, source, what_.bytes, kind, stream_.get()),
-                 "cudaMemcpyAsync");
-    require_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+  static constexpr int kRoot = 0;
+
+  void launch() {
+    void* const in = memory_.contribution();
+    void* const out = memory_.result();
+    const cudaStream_t stream = stream_.get();
+    switch (what_.verb) {
+      case Verb::kAllReduce:
+        return check_call(ncclAllReduce(in, out, what_.count(), dtype_, op(), comm_, stream));
+      case Verb::kReduce:
+        return check_call(ncclReduce(in, out, what_.count(), dtype_, op(), kRoot, comm_, stream));
+      case Verb::kReduceScatter:
+        return check_call(
+            ncclReduceScatter(in, out, counts_.received, dtype_, op(), comm_, stream));
+      case Verb::kAllGather:
+        return check_call(ncclAllGather(in, out, counts_.contributed, dtype_, comm_, stream));
+      case Verb::kBroadcast:
+        return check_call(ncclBroadcast(in, out, what_.count(), dtype_, kRoot, comm_, stream));
+      case Verb::kSendRecv:
+        return ping_pong();
+      case Verb::kGather:
+      case Verb::kScatter:
+      case Verb::kAllToAll:
+        return exchange();
+      case Verb::kSparseRows:
+        break;  // NCCL has no such thing.
+    }
   }
+
+  /// What each rank has for each other, in the order of its buffers.
+  void exchange() {
+    check_call(ncclGroupStart());
+    auto* in = static_cast<std::byte*>(memory_.contribution());
+    auto* out = static_cast<std::byte*>(memory_.result());
+    for (const Goal::Part& part : goal_.parts) {
+      const std::size_t count = part.extent.count;
+      if (part.contributes(rank_)) {
+        send(in, count, part.receivers.front());
+        in += count * size_of(what_.dtype);
+      }
+      if (part.receives(rank_)) {
+        receive(out, count, part.contributors.front());
+        out += count * size_of(what_.dtype);
+      }
+    }
+    check_call(ncclGroupEnd());
+  }
+
+  /// The first of two partners sends, and then the other; a rank alone sends to itself.
+  void ping_pong() {
+    const int peer = partner(rank_, ranks_);
+    const bool is_alone = peer == rank_;
+    if (is_alone) check_call(ncclGroupStart());
+    if (rank_ <= peer) send(memory_.contribution(), what_.count(), peer);
+    receive(memory_.result(), what_.count(), peer);
+    if (rank_ > peer) send(memory_.contribution(), what_.count(), peer);
+    if (is_alone) check_call(ncclGroupEnd());
+  }
+
+  void send(const void* data, std::size_t count, int peer) {
+    check_call(ncclSend(data, count, dtype_, peer, comm_, stream_.get()));
+  }
+  void receive(void* data, std::size_t count, int peer) {
+    check_call(ncclRecv(data, count, dtype_, peer, comm_, stream_.get()));
+  }
+  ncclRedOp_t op() const { return to_nccl(what_.op); }
+  void check_call(ncclResult_t result) const { require_nccl(result, comm_, to_string(what_.verb)); }
 
   ncclComm_t comm_;
   int index_;
+  int rank_, ranks_;
   CollectiveCase what_;
+  ncclDataType_t dtype_;
+  Goal goal_;
+  CaseCounts counts_;
   CudaStreamHandle stream_;
-  DeviceMemory sum_;
-  DeviceMemory contribution_;  ///< Null in place.
+  DeviceCallerMemory memory_;
 };
 
 class NcclSystem final : public CollectiveSystem {
  public:
   NcclSystem(Runtime& runtime, Device& device)
-      : device_(device), index_(cuda_index(device)), comm_([&] {
+      : runtime_(runtime), device_(device), index_(cuda_index(device)), comm_([&] {
           const CudaDeviceGuard guard(index_);
           return connect(runtime);
         }()) {}
@@ -100,13 +162,14 @@ class NcclSystem final : public CollectiveSystem {
   std::string name() const override { return "nccl"; }
   std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
     check(what.home == Home::kDeviceUser,
-          "NCCL is measured in device memory; use --memory device or leave nccl out");
+          "NCCL is measured in device memory; use --memory device-user or leave nccl out");
     std::vector<std::unique_ptr<CollectiveRun>> runs;
-    runs.push_back(std::make_unique<NcclRun>(comm_.get(), index_, device_, what));
+    runs.push_back(std::make_unique<NcclRun>(comm_.get(), index_, runtime_, device_, what));
     return runs;
   }
 
  private:
+  Runtime& runtime_;
   Device& device_;
   int index_;
   Comm comm_;

@@ -34,8 +34,8 @@ const std::map<std::string, Make>& makers() {
     {"nccl",
      [](Runtime& runtime) {
        if (runtime.device() != nullptr) return make_nccl_system(runtime, *runtime.device());
-       throw KoloError(
-           {.code = ErrorCode::kConfig, .what = "nccl needs device memory: add --memory device"});
+       throw KoloError({.code = ErrorCode::kConfig,
+                        .what = "nccl needs device memory: add --memory device-user"});
      }},
 #endif
     {"limit", make_wire_limit},
@@ -86,7 +86,8 @@ std::vector<std::string> Peers::known(Verb verb) {
   std::vector<std::string> names;
   for (const auto& [name, make] : makers()) {
     const bool is_streamed = verb != Verb::kSendRecv && verb != Verb::kSparseRows;
-    if (verb == Verb::kAllReduce || name == "mpi" || (name == "streaming" && is_streamed)) {
+    if (verb == Verb::kAllReduce || name == "mpi" || (name == "streaming" && is_streamed) ||
+        (name == "nccl" && verb != Verb::kSparseRows)) {
       names.push_back(name);
     }
   }

@@ -26,7 +26,8 @@ class Peers {
   std::vector<std::unique_ptr<CollectiveSystem>> connect(Runtime& runtime) const;
 
   /// Names that this build knows: for an all-reduce "limit", "streaming" and, if it has them,
-  /// "mpi", "gloo" and "nccl"; for the other collectives "mpi" and "streaming".
+  /// "mpi", "gloo" and "nccl"; for the other collectives "mpi", "nccl" and "streaming", as far as
+  /// they have them.
   static std::vector<std::string> known(Verb verb = Verb::kAllReduce);
 
  private:

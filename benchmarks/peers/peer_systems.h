@@ -32,9 +32,10 @@ std::unique_ptr<CollectiveSystem> make_mpi_system();
 /// Errors: prepare throws KoloError(kConfig) for 16-bit floats and averages.
 std::unique_ptr<CollectiveSystem> make_gloo_system(Runtime& runtime);
 
-/// NCCL's all-reduce in device memory on all ranks, as its users call it: a communicator of its own
-/// on `device`, which outlives the system.
-/// Errors: those of `require_nccl`; prepare throws UsageError for host memory.
+/// NCCL's collectives, sends and receives in device memory on all ranks, as its users call them: a
+/// communicator of its own on `device`, which outlives the system.
+/// Errors: those of `require_nccl`; prepare throws UsageError for host memory, and for dtypes and
+///         operations that NCCL has not.
 std::unique_ptr<CollectiveSystem> make_nccl_system(Runtime& runtime, Device& device);
 
 /// The smallest size at which the limit and the reference are measured; below it, wake-ups take the

@@ -19,14 +19,15 @@ carried_packages=(
 built_targets=(gpu_tests kolo-bench kolo-train gpu_kernel_bench gpu_trainer_bench)
 
 # In the order of what is wanted first: a part that finds no time left does not start.
-parts=(build tests kernels torch-kernels nccl hierarchy train torch-train sanitizer)
+parts=(build tests collectives kernels torch-kernels nccl hierarchy train torch-train sanitizer)
 declare -A limit=(
-  [build]=240 [tests]=120 [kernels]=100 [torch-kernels]=45 [nccl]=90 [hierarchy]=60 [train]=60
+  [build]=240 [tests]=120 [collectives]=90 [kernels]=100 [torch-kernels]=45 [nccl]=90 [hierarchy]=60 [train]=60
   [torch-train]=90 [sanitizer]=90
 )
 declare -A title=(
   [build]="build for this GPU"
   [tests]="ctest -L gpu"
+  [collectives]="every collective in device memory, 2 ranks on one GPU"
   [kernels]="kernels beside a device-to-device copy"
   [torch-kernels]="the same operations in PyTorch"
   [nccl]="device collectives, 2 and 4 ranks on one GPU"
@@ -35,6 +36,9 @@ declare -A title=(
   [torch-train]="the same GPT in PyTorch, eager and compiled"
   [sanitizer]="compute-sanitizer on the kernel tests"
 )
+
+# The commands of kolo-bench beside all-reduce whose buffers may be in device memory; the most used first.
+collectives=(all-gather reduce-scatter all-to-all reduce gather scatter broadcast send-recv)
 
 # A GPT of 121 million parameters, told to both trainers in the same words.
 gpt=(--layers 17 --width 768 --heads 12 --context 1024 --batch 8 --steps 60)
@@ -150,6 +154,18 @@ part_nccl() {
     scripts/launch -n "$ranks" --timeout 45 -- scripts/lib/one-gpu "$test" | tee "$KOLO_GPU_WORK/nccl-$ranks.txt"
     grep -q '  OK ]' "$KOLO_GPU_WORK/nccl-$ranks.txt" || die "every test was skipped with $ranks ranks"
   done
+}
+
+part_collectives() {
+  local bench command status=0
+  bench=$(program bin/kolo-bench)
+  # Each rank is a host to NCCL, but all are of one node to Kolo. Few iterations: each waits for the turns of all
+  # ranks on the GPU. A command that fails leaves the next ones.
+  for command in "${collectives[@]}"; do
+    scripts/launch -n 2 --timeout 30 -- scripts/lib/one-gpu "$bench" "$command" --memory device-user --compare nccl \
+      --sizes 4K,4M --iterations 4 --warmup 1 --rounds 1 --json "$KOLO_GPU_WORK/collective-$command.json" || status=$?
+  done
+  return "$status"
 }
 
 part_hierarchy() {

@@ -5,7 +5,7 @@
 
 FOLDER holds parts.tsv (a line per part that ended: name, exit status or "none", seconds, limit, title),
 machine.txt ("key<TAB>value"), PART.log, and what programs wrote: tests.xml, kernels.json, trainer-kernels.json,
-torch-kernels.json, hierarchy.json, train.json, torch-train.json. Anything may be missing or cut short; then the
+torch-kernels.json, collective-COMMAND.json, hierarchy.json, train.json, torch-train.json. Anything may be missing or cut short; then the
 report says so and shows the rest. Writes NAME.json, NAME.md and NAME.log (the logs one after another) and
 prints a summary. Exit status 0 if no part failed or ran out of time.
 """
@@ -27,6 +27,7 @@ BARS = [
     (r"(AdamW|cast) ", 0.85),
 ]
 KERNEL_FIELDS = ("kernel", "bytes", "us", "floor_us", "share_of_copy", "wrong")
+ON_ONE_GPU = "Ranks share one GPU, whose contexts take turns: the times say nothing about speed."
 LOG_TAIL = 40
 LOG_BYTES = 4 << 20
 
@@ -151,6 +152,13 @@ def training_rows(folder, problems):
     return rows + rows_of(read_json(folder / "torch-train.json", problems))
 
 
+def collective_rows(folder, problems):
+    rows = []
+    for file in sorted(folder.glob("collective-*.json")):
+        rows += rows_of(read_json(file, problems))
+    return rows
+
+
 def make_report(folder, now):
     problems = []
     return {
@@ -160,6 +168,7 @@ def make_report(folder, now):
         "tests": read_tests(folder, problems),
         "copy_gb_per_s": read_copies(folder, []),  # What cannot be read is told once, with the rows.
         "kernels": read_kernels(folder, problems),
+        "collectives": collective_rows(folder, problems),
         "hierarchy": rows_of(read_json(folder / "hierarchy.json", problems)),
         "training": training_rows(folder, problems),
         "problems": problems,
@@ -217,9 +226,16 @@ def to_markdown(report):
             "",
         ]
         text += kernel_table(report["kernels"])
+    if report["collectives"]:
+        text += ["", "## Collectives in device memory", "", ON_ONE_GPU, ""]
+        text += table(
+            ["collective", "bytes", "system", "algorithm", "ranks", "µs", "wrong"],
+            [[row.get(key, "–") for key in ("collective", "size", "system", "algorithm", "ranks")]
+             + [number(row.get("time_us")), row.get("wrong", "–")]
+             for row in report["collectives"]],
+        )  # fmt: skip
     if report["hierarchy"]:
-        text += ["", "## Hierarchical all-reduce", ""]
-        text += ["Ranks share one GPU, whose contexts take turns: the times say nothing about speed.", ""]
+        text += ["", "## Hierarchical all-reduce", "", ON_ONE_GPU, ""]
         text += table(
             ["bytes", "algorithm", "ranks", "nodes", "µs", "wire bytes", "wrong"],
             [[row.get(key, "–") for key in ("size", "algorithm", "ranks", "nodes")]

@@ -55,6 +55,10 @@ TORCH = {
 }
 HIERARCHY = [{"system": "kolo", "size": 1048576, "algorithm": "hierarchical:native,ring", "ranks": 4, "nodes": 2,
               "time_us": 51234.5, "wire_bytes": 524288, "wrong": 0}]  # fmt: skip
+GATHER = [{"collective": "all-gather", "system": "kolo", "size": 4194304, "algorithm": "auto", "ranks": 2,
+           "time_us": 41000.5, "wrong": 0}]  # fmt: skip
+SCATTER = [{"collective": "scatter", "system": "nccl", "size": 4096, "algorithm": "default", "ranks": 2,
+            "time_us": 9000.0, "wrong": 3}]  # fmt: skip
 TRAIN = {"model": "gpt", "device": "cuda", "step_ms": 61.25, "tokens_per_s": 133747.0, "train_loss": 2.5}
 TORCH_TRAIN = [{"system": "torch eager", "parameters": 121500000, "step_ms": 72.5, "tokens_per_s": 113000.0}]
 
@@ -76,6 +80,8 @@ class Report(unittest.TestCase):
         self.leave("trainer-kernels.json", json.dumps(TRAINER))
         self.leave("torch-kernels.json", json.dumps(TORCH))
         self.leave("hierarchy.json", json.dumps(HIERARCHY))
+        self.leave("collective-all-gather.json", json.dumps(GATHER))
+        self.leave("collective-scatter.json", json.dumps(SCATTER))
         self.leave("train.json", json.dumps(TRAIN))
         self.leave("torch-train.json", json.dumps(TORCH_TRAIN))
 
@@ -134,6 +140,11 @@ class Report(unittest.TestCase):
         self.assertIn("| torch eager | 121500000 | 72.50 | 113000 | – |", self.markdown)
         self.assertIn("| 1048576 | hierarchical:native,ring | 4 | 2 | 51234.5 | 524288 | 0 |", self.markdown)
 
+    def test_shows_every_collective(self):
+        self.assertEqual(self.report()["collectives"], GATHER + SCATTER)
+        self.assertIn("| all-gather | 4194304 | kolo | auto | 2 | 41000.5 | 0 |", self.markdown)
+        self.assertIn("| scatter | 4096 | nccl | default | 2 | 9000.0 | 3 |", self.markdown)
+
     def test_says_what_it_cannot_read_and_shows_the_rest(self):
         self.leave("kernels.json", json.dumps(KERNELS)[:100])
         self.leave("tests.xml", TESTS[:60])
@@ -188,8 +199,8 @@ class Script(unittest.TestCase):
         outcome = self.run_script("--dry-run")
         self.assertEqual(outcome.returncode, 0)
         self.assertEqual([line.split()[0] for line in outcome.stdout.splitlines()],
-                         ["build", "tests", "kernels", "torch-kernels", "nccl", "hierarchy", "train", "torch-train",
-                          "sanitizer"])  # fmt: skip
+                         ["build", "tests", "collectives", "kernels", "torch-kernels", "nccl", "hierarchy", "train",
+                          "torch-train", "sanitizer"])  # fmt: skip
 
     def test_unknown_parts_are_refused(self):
         self.tool("nvidia-smi", "echo x")
