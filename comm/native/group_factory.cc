@@ -6,6 +6,7 @@
 
 #if KOLO_NCCL
 #include "comm/device/cuda_device.h"
+#include "comm/native/nccl_connector.h"
 #include "comm/native/nccl_group.h"
 #endif
 
@@ -26,7 +27,9 @@ DeviceGroups connect_groups(Rendezvous& rendezvous, const ProcessGrid& grid, Dev
   auto node = world->split(grid.node(rendezvous.rank()));
   // No rank continues before all are connected.
   rendezvous.all_gather("");
-  return {.node = std::move(node), .world = std::move(world)};
+  return {.node = std::move(node),
+          .world = std::move(world),
+          .connector = std::make_unique<NcclConnector>(gpu->index(), deadline)};
 }
 
 #else

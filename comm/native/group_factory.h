@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "comm/device/device.h"
+#include "comm/device/group_connector.h"
 #include "comm/device/local_group.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "topology/process_grid.h"
@@ -14,6 +15,7 @@ namespace kolo {
 struct DeviceGroups {
   std::unique_ptr<LocalGroup> node;   ///< The ranks of this rank's node, in ascending order.
   std::unique_ptr<LocalGroup> world;  ///< All ranks.
+  std::unique_ptr<GroupConnector> connector;  ///< Connects those of any ranks, later.
 };
 
 /// Connects the device collectives of this build's library: NCCL on a GPU. Collective: ranks find

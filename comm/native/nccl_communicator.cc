@@ -27,17 +27,28 @@ ncclConfig_t non_blocking() {
 std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const ncclUniqueId& id, int rank,
                                                             int size, int device,
                                                             Milliseconds deadline) {
+  auto made = begin(id, rank, size, device, deadline);
   const CudaDeviceGuard guard(device);
-  auto made = std::make_shared<NcclCommunicator>(device, deadline);
-  ncclConfig_t config = non_blocking();
-  const ncclResult_t result =
-      made->settle(ncclCommInitRankConfig(&made->comm_, size, id, rank, &config));
+  const ncclResult_t result = made->settle(ncclInProgress);
   if (result != ncclSuccess) {
     const Error error = nccl_error(result, made->comm_, "connecting the ranks");
     made->begin_abort();
     throw KoloError(error);
   }
   return made;
+}
+
+std::shared_ptr<NcclCommunicator> NcclCommunicator::begin(const ncclUniqueId& id, int rank,
+                                                          int size, int device,
+                                                          Milliseconds deadline) {
+  const CudaDeviceGuard guard(device);
+  auto made = std::make_shared<NcclCommunicator>(device, deadline);
+  ncclConfig_t config = non_blocking();
+  const ncclResult_t result = ncclCommInitRankConfig(&made->comm_, size, id, rank, &config);
+  if (result == ncclSuccess || result == ncclInProgress) return made;
+  const Error error = nccl_error(result, made->comm_, "connecting the ranks");
+  made->begin_abort();
+  throw KoloError(error);
 }
 
 std::shared_ptr<NcclCommunicator> NcclCommunicator::split(int color, int rank) {

@@ -27,6 +27,10 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   static std::shared_ptr<NcclCommunicator> connect(const ncclUniqueId& id, int rank, int size,
                                                    int device, Milliseconds deadline);
 
+  /// Begins the same; `state` tells when it is connected.
+  static std::shared_ptr<NcclCommunicator> begin(const ncclUniqueId& id, int rank, int size,
+                                                 int device, Milliseconds deadline);
+
   /// Connects the ranks that pass the same `color`, in their order here. Collective among all
   /// ranks. Errors: as `connect`, for both communicators.
   std::shared_ptr<NcclCommunicator> split(int color, int rank);

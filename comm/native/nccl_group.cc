@@ -1,8 +1,8 @@
 #include "comm/native/nccl_group.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <string>
 #include <utility>
@@ -17,45 +17,29 @@
 #include "comm/device/cuda_stream.h"
 #include "comm/native/nccl_communicator.h"
 #include "comm/native/nccl_handles.h"
+#include "comm/native/nccl_introduction.h"
 
 namespace kolo {
 namespace {
 
 constexpr std::chrono::seconds kAbortInDestructor{5};
 
-/// Exchanged before NCCL connects the ranks: the version of each rank, and from rank 0 the id of
-/// the communicator.
-struct Introduction {
-  int version = 0;
-  ncclUniqueId id = {};
-
-  std::string to_bytes() const {
-    return std::string(reinterpret_cast<const char*>(this), sizeof(*this));
-  }
-  static Introduction from_bytes(const std::string& bytes) {
-    Introduction introduction;
-    ensure(bytes.size() == sizeof(introduction), "a rank introduced itself in another way");
-    std::memcpy(&introduction, bytes.data(), sizeof(introduction));
-    return introduction;
-  }
-};
-
 /// The id that all ranks use. Errors: KoloError(kConfig) if their libraries differ.
 ncclUniqueId agree_on_id(Rendezvous& rendezvous) {
-  Introduction mine{.version = checked_nccl_version()};
+  NcclIntroduction mine{.version = checked_nccl_version()};
   if (rendezvous.rank() == 0) {
     require_nccl(ncclGetUniqueId(&mine.id), nullptr, "ncclGetUniqueId");
   }
-  const std::vector<std::string> all = rendezvous.all_gather(mine.to_bytes());
-  const Introduction first = Introduction::from_bytes(all.front());
+  const auto text = [](std::span<const std::byte> bytes) {
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  const auto introduced = [](const std::string& bytes) {
+    return NcclIntroduction::from_bytes(std::as_bytes(std::span(bytes)));
+  };
+  const std::vector<std::string> all = rendezvous.all_gather(text(mine.bytes()));
+  const NcclIntroduction first = introduced(all.front());
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    const Introduction other = Introduction::from_bytes(all[rank]);
-    if (other.version == first.version) continue;
-    throw KoloError(
-        {.code = ErrorCode::kConfig,
-         .what = fmt::format("rank 0 has NCCL {}, but rank {} has {}: they must be equal",
-                             nccl_version_text(first.version), rank,
-                             nccl_version_text(other.version))});
+    check_same_nccl(first, static_cast<int>(rank), introduced(all[rank]).version);
   }
   return first.id;
 }

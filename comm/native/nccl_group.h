@@ -38,6 +38,8 @@ class NcclGroup final : public LocalGroup {
   /// ranks. Errors: as `connect`; both groups are then aborted.
   std::unique_ptr<NcclGroup> split(int color);
 
+  /// The ranks of a communicator that is connected.
+  explicit NcclGroup(std::shared_ptr<NcclCommunicator> communicator);
   ~NcclGroup() override;
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
@@ -65,8 +67,6 @@ class NcclGroup final : public LocalGroup {
   GroupState finalize() override;
 
  private:
-  explicit NcclGroup(std::shared_ptr<NcclCommunicator> communicator);
-
   /// True if a call may go to NCCL; false after a failure. Errors: UsageError after the end.
   bool accepts_calls() const;
   /// Enqueues `call` on `stream` unless the group has failed, and records a failure.

@@ -37,15 +37,18 @@ void DeviceLane::PendingQueue::clear() {
   first_ = 0;
 }
 
-DeviceLane::DeviceLane(Transport& transport, const ProcessGrid& grid, DevicePlane& plane)
-    : plane_(plane),
+DeviceLane::DeviceLane(Transport& transport, const ProcessGrid& grid, const DeviceAccess& access)
+    : access_(access),
       rank_(transport.rank()),
       order_(transport, grid),
       next_in_node_(next_of(grid.ranks_of_node(grid.node(transport.rank())), transport.rank())),
       next_in_world_(grid.world_size() > 1 ? (transport.rank() + 1) % grid.world_size() : -1) {
-  for (auto& stream : streams_) stream = plane_.device->make_stream();
-  for (LocalGroup* group : {plane_.node.get(), plane_.world.get()}) {
+  for (auto& stream : streams_) stream = access_.device.make_stream();
+  for (LocalGroup* group : {access_.node, access_.world}) {
     if (group != nullptr) groups_.push_back(group);
+  }
+  if (access_.world == nullptr && access_.connector != nullptr) {
+    late_world_.emplace(transport, *access_.connector);
   }
 }
 
@@ -53,13 +56,25 @@ DeviceLane::~DeviceLane() = default;
 
 Stream& DeviceLane::stream(DeviceLine line) { return *streams_[static_cast<std::size_t>(line)]; }
 
+std::unique_ptr<DeviceRun> DeviceLane::prepare(const Schedule& schedule, const Binding& binding) {
+  const auto is_native = [](const Step& step) { return step.kind == StepKind::kNative; };
+  if (late_world_ && std::ranges::any_of(schedule.steps, is_native)) {
+    late_world_->expect(binding.bucket, binding.first_iteration);
+  }
+  return std::make_unique<DeviceRun>(access_, schedule, binding);
+}
+
 void DeviceLane::begin(DeviceRun& run, std::uint64_t iteration) {
   run.iteration = iteration;
+  bool is_native = false;
   for (DeviceRun::OnDevice& step : run.steps) {
-    if (step.launch) order_.begin(*step.launch, iteration);
+    if (!step.launch) continue;
+    order_.begin(*step.launch, iteration);
+    is_native = true;
   }
-  if (!run.inputs_ready) return;
   try {
+    if (late_world_ && is_native) late_world_->start();
+    if (!run.inputs_ready) return;
     for (const Event* input : run.binding.inputs) {
       if (input != nullptr) stream(DeviceLine::kPacks).wait(*input);
     }
@@ -71,7 +86,10 @@ void DeviceLane::begin(DeviceRun& run, std::uint64_t iteration) {
 
 bool DeviceLane::enqueue(DeviceRun& run, StepId id) {
   DeviceRun::OnDevice& state = run.steps[id];
-  if (state.launch && !order_.take_turn(*state.launch, run.iteration)) return false;
+  if (state.launch && (group_of(run.schedule.steps[id]) == nullptr ||
+                       !order_.take_turn(*state.launch, run.iteration))) {
+    return false;
+  }
   try {
     Stream& on = stream(state.line);
     for (const Event* event : state.waits) on.wait(*event);
@@ -105,7 +123,7 @@ void DeviceLane::launch(DeviceRun& run, StepId id, Stream& on) {
     case StepKind::kReduce:
       run.source_addresses.clear();
       for (const Range& range : step.sources) run.source_addresses.push_back(run.address(range));
-      plane_.device->kernels().reduce(on, layout.dtype, layout.op, run.address(step.target),
+      access_.device.kernels().reduce(on, layout.dtype, layout.op, run.address(step.target),
                                       run.source_addresses, step.target.count,
                                       step.finishes ? run.binding.scale : 1.0);
       break;
@@ -119,9 +137,7 @@ void DeviceLane::launch(DeviceRun& run, StepId id, Stream& on) {
 
 void DeviceLane::launch_native(DeviceRun& run, const Step& step, DeviceRun::Parts& parts,
                                Stream& on) {
-  LocalGroup* const group =
-      step.group == NativeGroup::kNode ? plane_.node.get() : plane_.world.get();
-  ensure(group != nullptr, "a native step without a group");
+  LocalGroup* const group = group_of(step);
   const DType dtype = run.schedule.layout.dtype;
   // An average is divided once, by the step that finishes.
   const ReduceOp op = run.schedule.layout.op == ReduceOp::kAverage && !step.finishes
@@ -172,6 +188,7 @@ std::span<const DeviceLane::Completed> DeviceLane::poll() {
   if (failure_) return completed_;
   check_groups();
   try {
+    connect_world();
     for (PendingQueue& queue : pending_) {
       while (!queue.empty() && queue.front().event->done()) {
         const Pending& front = queue.front();
@@ -186,6 +203,14 @@ std::span<const DeviceLane::Completed> DeviceLane::poll() {
   return completed_;
 }
 
+void DeviceLane::connect_world() {
+  if (!late_world_ || !late_world_->is_busy()) return;
+  own_world_ = late_world_->poll();
+  if (!own_world_) return;
+  access_.world = own_world_.get();
+  groups_.push_back(access_.world);
+}
+
 void DeviceLane::check_groups() {
   if (polls_++ % kPollsPerGroupCheck != 0) return;
   for (LocalGroup* group : groups_) {
@@ -194,11 +219,13 @@ void DeviceLane::check_groups() {
 }
 
 bool DeviceLane::busy() const {
-  return std::any_of(pending_.begin(), pending_.end(),
+  return (late_world_ && late_world_->is_busy()) ||
+         std::any_of(pending_.begin(), pending_.end(),
                      [](const PendingQueue& queue) { return !queue.empty(); });
 }
 
 void DeviceLane::abort() {
+  if (late_world_) late_world_->give_up();
   // Begun on all before any is waited for: each may wait for kernels of the others.
   for (LocalGroup* group : groups_) group->abort(std::chrono::milliseconds(0));
   for (LocalGroup* group : groups_) group->abort(kAbortWithin);

@@ -11,6 +11,7 @@
 #include "comm/base/error.h"
 #include "comm/device/device_plane.h"
 #include "comm/schedule/device_run.h"
+#include "comm/schedule/late_group.h"
 #include "comm/schedule/launch_order.h"
 
 namespace kolo {
@@ -34,14 +35,16 @@ namespace kolo {
 /// Errors:  failures of the device and its groups are kept and returned by `failure`.
 class DeviceLane {
  public:
-  /// `plane` and `transport` outlive the lane.
-  DeviceLane(Transport& transport, const ProcessGrid& grid, DevicePlane& plane);
+  /// `transport` and what `access` has outlive the lane.
+  DeviceLane(Transport& transport, const ProcessGrid& grid, const DeviceAccess& access);
   ~DeviceLane();
 
-  Device& device() { return *plane_.device; }
-  /// The device's own collectives reach all ranks.
-  bool has_world_group() const { return plane_.world != nullptr; }
-  bool network_takes_memory() const { return plane_.network_takes_memory; }
+  Device& device() { return access_.device; }
+  /// The device's own collectives reach all ranks, or will when they are needed.
+  bool has_world_group() const { return access_.world != nullptr || late_world_; }
+  /// They reach the ranks of this node by themselves.
+  bool has_node_group() const { return access_.node != nullptr; }
+  bool network_takes_memory() const { return access_.network_takes_memory; }
 
   /// The peer that this rank watches while a collective of the group runs: the next one of it, so
   /// that every rank is watched by one. -1 if it is alone.
@@ -50,14 +53,14 @@ class DeviceLane {
   }
 
   /// Allocates memory and events for a device bucket, whose schedule and binding outlive the run.
-  /// Collective, at plan time. Errors: KoloError(kResources).
-  std::unique_ptr<DeviceRun> prepare(const Schedule& schedule, const Binding& binding) {
-    return std::make_unique<DeviceRun>(plane_, schedule, binding);
-  }
+  /// Where all ranks have no group yet and need one, begins to connect them. Collective, at plan
+  /// time. Errors: KoloError(kResources); those of the library.
+  std::unique_ptr<DeviceRun> prepare(const Schedule& schedule, const Binding& binding);
 
   void begin(DeviceRun& run, std::uint64_t iteration);
   /// Enqueues a step whose predecessors are enqueued (on the device) or complete (elsewhere).
-  /// Returns false, having done nothing, if it is a native step whose turn has not come.
+  /// Returns false, having done nothing, if it is a native step whose turn has not come, or whose
+  /// group is not connected.
   bool enqueue(DeviceRun& run, StepId step);
   /// After the last step was enqueued.
   void seal(DeviceRun& run);
@@ -104,13 +107,19 @@ class DeviceLane {
   Stream& stream(DeviceLine line);
   void launch(DeviceRun& run, StepId step, Stream& stream);
   void launch_native(DeviceRun& run, const Step& step, DeviceRun::Parts& parts, Stream& stream);
+  LocalGroup* group_of(const Step& step) const {
+    return step.group == NativeGroup::kNode ? access_.node : access_.world;
+  }
   void keep(Error error);
+  void connect_world();
   void check_groups();
 
-  DevicePlane& plane_;
+  DeviceAccess access_;
   int rank_;
   LaunchOrder order_;
   int next_in_node_, next_in_world_;
+  std::optional<LateGroup> late_world_;
+  std::unique_ptr<LocalGroup> own_world_;  // that `late_world_` has connected
   std::vector<LocalGroup*> groups_;
   std::array<std::unique_ptr<Stream>, kDeviceLines> streams_;
   std::array<PendingQueue, kDeviceLines> pending_;  // by stream

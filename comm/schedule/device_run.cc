@@ -57,16 +57,16 @@ bool DeviceRun::runs(const Schedule& schedule, const Step& step) {
   return false;
 }
 
-DeviceRun::DeviceRun(DevicePlane& plane, const Schedule& of, const Binding& at)
+DeviceRun::DeviceRun(const DeviceAccess& access, const Schedule& of, const Binding& at)
     : schedule(of), binding(at), steps(of.steps.size()) {
-  allocate(plane);
-  link_steps(*plane.device);
+  allocate(access);
+  link_steps(access.device);
 }
 
-void DeviceRun::allocate(DevicePlane& plane) {
-  Device& device = *plane.device;
+void DeviceRun::allocate(const DeviceAccess& access) {
+  Device& device = access.device;
   const auto bytes = [&](std::size_t count) { return count * size_of(schedule.layout.dtype); };
-  LocalGroup* const group = plane.node ? plane.node.get() : plane.world.get();
+  LocalGroup* const group = access.node != nullptr ? access.node : access.world;
   if (schedule.has_bucket) {
     bucket_ = group != nullptr ? group->allocate(bytes(schedule.layout.count))
                                : device.allocate(bytes(schedule.layout.count), MemoryKind::kDevice);

@@ -48,7 +48,7 @@ class DeviceRun {
   };
 
   /// `schedule` and `binding` outlive the run. Collective. Errors: KoloError(kResources).
-  DeviceRun(DevicePlane& plane, const Schedule& schedule, const Binding& binding);
+  DeviceRun(const DeviceAccess& access, const Schedule& schedule, const Binding& binding);
 
   /// Whether the step is one for a stream; others are the executor's.
   static bool runs(const Schedule& schedule, const Step& step);
@@ -73,7 +73,7 @@ class DeviceRun {
   std::uint64_t iteration = 0;
 
  private:
-  void allocate(DevicePlane& plane);
+  void allocate(const DeviceAccess& access);
   void link_steps(Device& device);
 
   DeviceMemory bucket_, scratch_, staging_;

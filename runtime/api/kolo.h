@@ -119,9 +119,9 @@ class Group {
   ///
   /// A buffer may be in device memory. It is then read and written after the work enqueued on
   /// `stream` so far; with the ticket the result is there for every stream. All buffers of one call
-  /// are in memory of one kind, the same on all ranks. (One tensor of numbers that is reduced or
-  /// broadcast over the whole job, in place and without scales, stays on the device; everything
-  /// else passes through pinned host memory.)
+  /// are in memory of one kind, the same on all ranks. (One tensor stays on the device, unless it
+  /// is reduced with scales, as other than numbers, or by an all-reduce out of place; everything
+  /// else passes through pinned host memory, as does what is predicted to be faster so.)
   ///
   /// The buffer must stay valid and untouched until the ticket is done, also when a wait has timed
   /// out. Errors: UsageError at the call; every other error through the ticket.

@@ -227,7 +227,8 @@ RuntimeState::RuntimeState(Rendezvous& rendezvous, Options options)
                 .team = &team_,
                 .user_threads = threads_.count(),
                 .pulse = &pulse_,
-                .device = device()},
+                .device = device(),
+                .connector = connection_.plane ? connection_.plane->connector.get() : nullptr},
                *local_arena_),
       driver_(
           std::make_shared<Driver>(engines_, *connection_.transport, connection_.wait, threads_)),

@@ -201,6 +201,7 @@ Connection connect(Rendezvous& found, const Options& options) {
     DeviceGroups groups = connect_groups(rendezvous, grid, *plane->device, options.connect_timeout);
     plane->node = std::move(groups.node);
     plane->world = std::move(groups.world);
+    plane->connector = std::move(groups.connector);
     plane->network_takes_memory = network_takes_memory;
   }
   const CoreSharers sharers = core_sharers(places, grid, rank);

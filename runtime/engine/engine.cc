@@ -28,9 +28,19 @@ CoordinatorOptions coordinator_options(const Options& options, const TransportLi
           .group = role.group};
 }
 
-std::optional<CopyLane> copy_lane(const DevicePlane* plane, const EngineRole& role) {
-  Device* const device = plane != nullptr ? plane->device.get() : role.device;
-  return device != nullptr ? std::make_optional<CopyLane>(*device) : std::nullopt;
+std::optional<DeviceAccess> device_access(const DevicePlane* plane, const EngineRole& role) {
+  if (plane != nullptr) return DeviceAccess::of(*plane);
+  if (role.device == nullptr) return std::nullopt;
+  return DeviceAccess{.device = *role.device, .connector = role.connector};
+}
+
+std::optional<DeviceLane> device_lane(Transport& transport, const ProcessGrid& grid,
+                                      const std::optional<DeviceAccess>& access) {
+  return access ? std::make_optional<DeviceLane>(transport, grid, *access) : std::nullopt;
+}
+
+std::optional<CopyLane> copy_lane(const std::optional<DeviceAccess>& access) {
+  return access ? std::make_optional<CopyLane>(access->device) : std::nullopt;
 }
 
 }  // namespace
@@ -54,9 +64,8 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
       messages_(transport, limits.buckets - 1, role.group),
       coordinator_(transport, grid_, clocks.time_outs, coordinator_options(options, limits, role),
                    user_threads, role.control_switch, &messages_),
-      lane_(plane != nullptr ? std::make_optional<DeviceLane>(transport, grid_, *plane)
-                             : std::nullopt),
-      copies_(copy_lane(plane, role)),
+      lane_(device_lane(transport, grid_, device_access(plane, role))),
+      copies_(copy_lane(device_access(plane, role))),
       mirrored_messages_(messages_, copies_ ? &*copies_ : nullptr),
       executor_(transport, lane_ ? &*lane_ : nullptr, team),
       buckets_(executor_, grid_, limits, coordinator_.acts()),

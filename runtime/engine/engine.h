@@ -49,8 +49,10 @@ struct EngineRole {
   ControlSwitch* control_switch = nullptr;
   /// Shows the verb that the engine is in; outlives it. Null: nobody looks.
   Pulse* pulse = nullptr;
-  /// The device of the rank, for an engine without a `plane`; outlives it. Null: it has none.
+  /// The device of the rank, for an engine without a `plane`, and what connects its collectives;
+  /// both outlive it. Null: it has none.
   Device* device = nullptr;
+  GroupConnector* connector = nullptr;
 };
 
 /// One rank's path from "ready here" to "summed everywhere". `poll` never blocks and never throws;

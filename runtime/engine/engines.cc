@@ -35,7 +35,10 @@ GroupEngine::GroupEngine(const Shared& shared, GroupMembers members, const Trans
       transport_(shared.transport, members_, limits, *inbox_),
       engine_(transport_, grid_, shared.clocks, shared.options, shared.calibration, limits, nullptr,
               shared.team, shared.user_threads,
-              {.group = text_, .pulse = shared.pulse, .device = shared.device}) {}
+              {.group = text_,
+               .pulse = shared.pulse,
+               .device = shared.device,
+               .connector = shared.connector}) {}
 
 ControlSwitch::Number GroupEngine::inbox_at(int rank_of_job) const {
   const auto member = std::ranges::find(members_.ranks, rank_of_job);

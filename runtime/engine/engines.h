@@ -35,6 +35,7 @@ class GroupEngine {
     const std::atomic<int>* user_threads = nullptr;
     Pulse* pulse = nullptr;
     Device* device = nullptr;
+    GroupConnector* connector = nullptr;  ///< Of collectives of the device; null: there are none.
   };
 
   /// `inbox` holds what has arrived for the group already. `text` names it in errors.

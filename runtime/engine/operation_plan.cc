@@ -48,9 +48,11 @@ BucketLayout on_device(const Operation& operation, const Goal& goal, const Bucke
   if (context.lane == nullptr || !suits_native(operation)) return layout;
   BucketLayout device = layout;
   device.memory = MemoryKind::kDevice;
+  // With collectives of its node beside those of all ranks, there are hierarchies, which pack.
   const bool passes_nodes = goal.kind == GoalKind::kBroadcast && context.grid.num_nodes() > 1 &&
                             context.collective_algorithm.algorithm() != &goal_algorithms::native;
-  if (goal.kind != GoalKind::kAllReduce && !passes_nodes) {
+  const bool has_hierarchies = goal.kind == GoalKind::kAllReduce || passes_nodes;
+  if (!has_hierarchies || !context.lane->has_node_group()) {
     return prefers_device(goal, device, context.inputs()) ? device : layout;
   }
   if (layout.out_of_place) return layout;
@@ -77,8 +79,10 @@ BucketLayout layout_of(const Operation& operation, const Goal& goal, const PlanC
 
 BucketRequest request_for(const Operation& operation, const Goal& goal, const BucketLayout& layout,
                           const PlanInputs& inputs) {
-  return goal.kind == GoalKind::kAllReduce ? all_reduce_request(operation.name, layout, inputs)
-                                           : goal_request(operation.name, goal, layout, inputs);
+  const bool is_bucket = !layout.is_in_tensors(MemoryKind::kDevice);
+  return goal.kind == GoalKind::kAllReduce && is_bucket
+             ? all_reduce_request(operation.name, layout, inputs)
+             : goal_request(operation.name, goal, layout, inputs);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct PlanContext {
   Executor& executor;
   Transport& transport;
   const ProcessGrid& grid;
-  DeviceLane* lane = nullptr;  ///< Null without a device, and in groups.
+  DeviceLane* lane = nullptr;  ///< Null without a device.
   CopyLane* copies = nullptr;  ///< Null without a device.
   const Options& options;
   const LinkCosts& costs;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/engine/engines.h"
+#include "tests/support/device/host_connector.h"
 #include "tests/support/device/seeded_host_device.h"
 #include "tests/support/in_process_transport.h"
 #include "tests/support/seeded_scheduler.h"
@@ -16,22 +17,23 @@
 namespace kolo::test {
 
 /// As `EngineJob`, with the engines of groups. If given, a function makes the device of each rank,
-/// which has no collectives of its own.
+/// whose collectives groups have through `connections`; without them there are none.
 class GroupJob {
  public:
   static constexpr std::size_t kJobArena = std::size_t{1} << 19;
   using MakeDevice = std::function<std::unique_ptr<Device>(int rank)>;
 
   GroupJob(ProcessGrid grid, std::uint64_t seed, std::size_t groups_arena = std::size_t{4} << 20,
-           Options options = {.arena_bytes = kJobArena}, const MakeDevice& make_device = {})
+           Options options = {.arena_bytes = kJobArena}, const MakeDevice& make_device = {},
+           HostConnections* connections = nullptr)
       : options_(std::move(options)),
         hub_(std::move(grid), {.arena_bytes = kJobArena + groups_arena,
                                .flags_per_peer = kLimits.flags_per_peer,
                                .counters = kLimits.counters}) {
     std::vector<SeededScheduler::Pollable> pollables;
     for (int rank = 0; rank < world_size(); ++rank) {
-      ranks_.push_back(std::make_unique<Rank>(*this, rank, groups_arena,
-                                              make_device ? make_device(rank) : nullptr));
+      ranks_.push_back(std::make_unique<Rank>(
+          *this, rank, groups_arena, make_device ? make_device(rank) : nullptr, connections));
       pollables.push_back([engines = &ranks_.back()->engines] { return engines->poll(); });
       if (auto* const device = dynamic_cast<SeededHostDevice*>(ranks_.back()->device.get())) {
         pollables.push_back([device] { return device->step(); });
@@ -108,8 +110,10 @@ class GroupJob {
       .arena_bytes = kJobArena, .flags_per_peer = 1U << 12, .counters = 1U << 14};
 
   struct Rank {
-    Rank(GroupJob& job, int rank, std::size_t groups_arena, std::unique_ptr<Device> with)
+    Rank(GroupJob& job, int rank, std::size_t groups_arena, std::unique_ptr<Device> with,
+         HostConnections* connections)
         : device(std::move(with)),
+          connector(connections != nullptr ? connections->connector(*device) : nullptr),
           transport(job.hub_.transport(rank)),
           engine(*transport, job.hub_.grid(), {job.clock_, job.clock_}, job.options_,
                  job.calibration_, kLimits, nullptr, nullptr, nullptr,
@@ -121,10 +125,12 @@ class GroupJob {
                    .clocks = {job.clock_, job.clock_},
                    .options = job.options_,
                    .calibration = job.calibration_,
-                   .device = device.get()},
+                   .device = device.get(),
+                   .connector = connector.get()},
                   arena) {}
 
     std::unique_ptr<Device> device;  // null without one
+    std::unique_ptr<GroupConnector> connector;
     std::unique_ptr<Transport> transport;
     ControlSwitch control_switch;
     Engine engine;

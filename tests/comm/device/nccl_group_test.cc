@@ -1,10 +1,14 @@
 // Run as one rank by itself, or as several under a launcher (mpirun -np 4 nccl_group_test). With an
 // even number of ranks from 4 on, they are two nodes; else one.
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
+#include <span>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -166,6 +170,38 @@ TEST_F(NcclGroups, BothTakeTurnsOnOneStreamAndEndInOrder) {
     EXPECT_EQ(state, GroupState::kFinalized);
     EXPECT_FALSE(group->async_error());
   }
+}
+
+TEST_F(NcclGroups, FurtherOnesOfSomeRanksConnectLaterAndSum) {
+  constexpr std::size_t kCount = 1000;
+  GroupConnector& connector = *mine_->groups.connector;
+  const int members = std::max(1, mine_->size - 1);
+  std::string drawn;
+  if (mine_->rank == 0) {
+    const std::vector<std::byte> bytes = connector.invite();
+    drawn.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  const std::string invitation = mine_->rendezvous.all_gather(drawn).front();
+  std::unique_ptr<ConnectingGroup> connecting;
+  std::unique_ptr<LocalGroup> group;
+  if (mine_->rank < members) {
+    connecting = connector.connect(std::as_bytes(std::span(invitation)), mine_->rank, members);
+  }
+  mine_->wait_for([&] {
+    if (connecting && !group) group = connecting->poll();
+    return !connecting || group;
+  });
+  const auto stream = mine_->device->make_stream();
+  const auto finished = mine_->device->make_event();
+  const DeviceMemory taken = mine_->device->allocate(kCount * sizeof(float), MemoryKind::kPinned);
+  const DeviceMemory data = ones(*stream, kCount);
+  if (group) group->all_reduce(*stream, data.data(), kCount, DType::kFloat32, ReduceOp::kSum);
+  GroupDesk::copy(*stream, taken, data, kCount * sizeof(float));
+  stream->record(*finished);
+  mine_->wait_for([&] { return finished->done(); });
+  const double expected = group ? members : 1;
+  EXPECT_EQ(read_values(taken, DType::kFloat32, kCount), std::vector<double>(kCount, expected));
+  mine_->wait_for([&] { return !group || group->finalize() != GroupState::kFinalizing; });
 }
 
 TEST_F(NcclGroups, AbortsReleaseAStreamThatWaitsForAPeerWhoLeft) {

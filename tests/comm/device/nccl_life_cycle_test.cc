@@ -9,6 +9,7 @@
 
 #include "comm/base/error.h"
 #include "comm/device/cuda_stream.h"
+#include "comm/native/nccl_connector.h"
 #include "comm/native/nccl_group.h"
 #include "comm/rendezvous/single_rendezvous.h"
 #include "tests/support/fake_nccl.h"
@@ -119,6 +120,42 @@ TEST_F(NcclLifeCycle, ALaunchOfSeveralCallsThatDoesNotComeIsATimeOut) {
   EXPECT_EQ(group->async_error()->code, ErrorCode::kTimeout);
   EXPECT_THAT(group->async_error()->what, HasSubstr("an exchange"));
   EXPECT_TRUE(group->abort(kLate));
+}
+
+TEST_F(NcclLifeCycle, AFurtherGroupConnectsWithoutWaiting) {
+  NcclConnector connector(0, kLate);
+  const std::vector<std::byte> invitation = connector.invite();
+  EXPECT_EQ(invitation.size(), connector.invitation_bytes());
+  fake_nccl().polls_in_progress = 3;
+  const auto connecting = connector.connect(invitation, 1, 2);
+  EXPECT_EQ(connecting->poll(), nullptr);
+  std::unique_ptr<LocalGroup> group;
+  while (!group) group = connecting->poll();
+  EXPECT_EQ(group->rank(), 1);
+  EXPECT_EQ(group->size(), 2);
+  group.reset();
+  EXPECT_THAT(fake_nccl().calls(), ElementsAre("init", "abort", "aborted"));
+}
+
+TEST_F(NcclLifeCycle, AFurtherGroupThatDoesNotConnectIsATimeOutAndAborted) {
+  NcclConnector connector(0, kSoon);
+  const std::vector<std::byte> invitation = connector.invite();
+  fake_nccl().stuck = true;
+  auto connecting = connector.connect(invitation, 0, 2);
+  EXPECT_EQ(code_of([&] {
+              while (!connecting->poll()) std::this_thread::yield();
+            }),
+            ErrorCode::kTimeout);
+  connecting.reset();
+  wait_until_called("aborted", 1);
+}
+
+TEST_F(NcclLifeCycle, AFurtherGroupOfOtherVersionsIsAConfigurationError) {
+  NcclConnector connector(0, kLate);
+  const std::vector<std::byte> invitation = connector.invite();
+  fake_nccl().version = NCCL_VERSION_CODE + 1;
+  EXPECT_EQ(code_of([&] { connector.connect(invitation, 1, 2); }), ErrorCode::kConfig);
+  EXPECT_EQ(fake_nccl().called("init"), 0);
 }
 
 TEST_F(NcclLifeCycle, RanksThatDoNotConnectInTimeAreATimeOutAndAborted) {

@@ -74,10 +74,11 @@ class GroupBuffers {
 };
 
 /// Every collective of `collective_calls`, in a group of three ranks of a job of four, on devices
-/// that `make_device` makes.
-inline void expect_group_collectives(const GroupJob::MakeDevice& make_device, std::uint64_t seed) {
+/// that `make_device` makes, with collectives of their own through `connections`.
+inline void expect_group_collectives(const GroupJob::MakeDevice& make_device, std::uint64_t seed,
+                                     HostConnections* connections = nullptr) {
   GroupJob job(ProcessGrid::with_node_sizes({2, 2}), seed, std::size_t{4} << 20,
-               {.arena_bytes = GroupJob::kJobArena}, make_device);
+               {.arena_bytes = GroupJob::kJobArena}, make_device, connections);
   const std::vector<int> ranks{3, 1, 0};
   const auto members = job.found_all(ranks, "g", std::size_t{1} << 20);
   const std::vector<std::size_t> even{70, 70, 70}, uneven{0, 5, 333};

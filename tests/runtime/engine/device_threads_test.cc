@@ -34,7 +34,10 @@ class DeviceRank {
  public:
   DeviceRank(Rendezvous& rendezvous, HostGroupHub& hub)
       : connection_(connect(rendezvous, kOptions)),
-        plane_{.device = std::make_unique<HostDevice>(), .node = nullptr, .world = nullptr},
+        plane_{.device = std::make_unique<HostDevice>(),
+               .node = nullptr,
+               .world = nullptr,
+               .connector = nullptr},
         stream_(plane_.device->make_stream()) {
     plane_.world = hub.group(rank(), *plane_.device);
     engine_ = std::make_unique<Engine>(*connection_.transport, connection_.grid,
