@@ -21,6 +21,13 @@ int next_of(const std::vector<int>& ranks, int rank) {
   return next == ranks.end() ? ranks.front() : *next;
 }
 
+template <typename Streams>
+void make_missing(Streams& streams, Device& device) {
+  for (auto& stream : streams) {
+    if (!stream) stream = device.make_stream();
+  }
+}
+
 }  // namespace
 
 void DeviceLane::PendingQueue::pop() {
@@ -43,10 +50,10 @@ DeviceLane::DeviceLane(Transport& transport, const ProcessGrid& grid, const Devi
       order_(transport, grid),
       next_in_node_(next_of(grid.ranks_of_node(grid.node(transport.rank())), transport.rank())),
       next_in_world_(grid.world_size() > 1 ? (transport.rank() + 1) % grid.world_size() : -1) {
-  for (auto& stream : streams_) stream = access_.device.make_stream();
   for (LocalGroup* group : {access_.node, access_.world}) {
     if (group != nullptr) groups_.push_back(group);
   }
+  if (access_.world != nullptr) make_missing(streams_, access_.device);
   if (access_.world == nullptr && access_.connector != nullptr) {
     late_world_.emplace(transport, *access_.connector);
   }
@@ -57,9 +64,12 @@ DeviceLane::~DeviceLane() = default;
 Stream& DeviceLane::stream(DeviceLine line) { return *streams_[static_cast<std::size_t>(line)]; }
 
 std::unique_ptr<DeviceRun> DeviceLane::prepare(const Schedule& schedule, const Binding& binding) {
-  const auto is_native = [](const Step& step) { return step.kind == StepKind::kNative; };
-  if (late_world_ && std::ranges::any_of(schedule.steps, is_native)) {
-    late_world_->expect(binding.bucket, binding.first_iteration);
+  make_missing(streams_, access_.device);  // A group has none until it needs them.
+  for (const Step& step : schedule.steps) {
+    if (step.kind != StepKind::kNative) continue;
+    const bool has_group = step.group == NativeGroup::kNode ? has_node_group() : has_world_group();
+    ensure(has_group, "a native step without a group");
+    if (late_world_) late_world_->expect(binding.bucket, binding.first_iteration);
   }
   return std::make_unique<DeviceRun>(access_, schedule, binding);
 }
