@@ -51,7 +51,8 @@ struct GoalAlgorithm {
   ENTRY(bruck)                      \
   ENTRY(ring)                       \
   ENTRY(pairwise)                   \
-  ENTRY(native)
+  ENTRY(native)                     \
+  ENTRY(hierarchical)
 
 namespace goal_algorithms {
 #define KOLO_DECLARE_GOAL_ALGORITHM(name) extern const GoalAlgorithm name;

@@ -18,6 +18,8 @@ namespace kolo {
 ///   ring      all-gather, broadcast, reduce        from node to node, piece after piece
 ///   pairwise  gather, scatter, all-to-all          round after round, one peer at a time
 ///   native    all, in device memory                one collective of the device's own library
+///   hierarchical  all-gather, reduce-scatter, in   these inside nodes, messages between them
+///             device memory
 std::span<const GoalAlgorithm* const> goal_algorithms_of_all();
 
 /// The value of an option: the cheapest algorithm, or the one of that name for the goals that it

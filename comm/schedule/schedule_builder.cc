@@ -86,9 +86,11 @@ void ScheduleBuilder::move(const Range& target, const Range& source,
                            std::optional<StepId> earlier) {
   if (target.count == 0) return;
   const bool packs = source.region == Region::kUser || source.region == Region::kInput;
-  const StepKind kind = target.region == Region::kUser ? StepKind::kUnpack
-                        : packs                        ? StepKind::kPack
-                                                       : StepKind::kCopy;
+  // Tensors on a device whose elements are as they are in the bucket are copied as it is.
+  const StepKind kind = layout().is_in_tensors(MemoryKind::kDevice) ? StepKind::kCopy
+                        : target.region == Region::kUser            ? StepKind::kUnpack
+                        : packs                                     ? StepKind::kPack
+                                                                    : StepKind::kCopy;
   Step step{.kind = kind, .target = target, .sources = {source}};
   if (earlier) step.after.push_back(*earlier);
   append(std::move(step), {source}, {target});

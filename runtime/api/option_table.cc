@@ -285,8 +285,8 @@ const std::vector<OptionEntry>& option_table() {
                   &Options::algorithm, true, check_algorithm),
       text_option("collective_algorithm", "NAME",
                   "algorithm of the other collectives: auto, direct, tree, bruck, ring or pairwise "
-                  "in host memory, native in device memory; where a collective has no such "
-                  "algorithm, auto",
+                  "in host memory, native or hierarchical in device memory; where a collective has "
+                  "no such algorithm, auto",
                   &Options::collective_algorithm, true, check_collective_algorithm),
       text_option(
           "device", "NAME",

@@ -36,8 +36,8 @@ struct Options {
   /// "hierarchical:LOCAL,CROSS".
   std::string algorithm = "auto";
   /// `algorithm` of the other collectives: "auto", "direct", "tree", "bruck", "ring" or "pairwise"
-  /// in host memory, "native" in device memory. A collective that has no such algorithm, or is too
-  /// large for it, takes the one that "auto" would.
+  /// in host memory, "native" or "hierarchical" in device memory. A collective that has no such
+  /// algorithm, or is too large for it, takes the one that "auto" would.
   std::string collective_algorithm = "auto";
   /// Link costs for the cost model, as comma-separated key=value, for example
   /// "network_latency_us=2.5,network_bytes_per_us=12000"; keys left out keep their defaults.

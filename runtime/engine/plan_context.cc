@@ -13,7 +13,8 @@ PlanInputs PlanContext::inputs() const {
                     .cache_bytes = cache_bytes};
   if (lane != nullptr) {
     inputs.device = {.network_takes_memory = lane->network_takes_memory(),
-                     .native_spans_nodes = lane->has_world_group()};
+                     .native_spans_nodes = lane->has_world_group(),
+                     .native_in_nodes = lane->has_node_group()};
   }
   return inputs;
 }

@@ -23,6 +23,7 @@ CompileOptions options_for(const BucketLayout& layout, const PlanInputs& inputs,
       .device_chunk_bytes = options.device_chunk_bytes,
       .network_takes_device_memory = on_device && inputs.device->network_takes_memory,
       .native_spans_nodes = on_device && inputs.device->native_spans_nodes,
+      .native_in_nodes = on_device && inputs.device->native_in_nodes,
       .link_costs = inputs.costs};
   // With the chunks of the algorithm.
   result.chunk_bytes = options.chunk_bytes != kAutoBytes

@@ -16,7 +16,8 @@ namespace kolo {
 /// Abilities of a rank's device on which plans depend.
 struct DeviceTraits {
   bool network_takes_memory = false;
-  bool native_spans_nodes = false;  ///< Its own library has a group of all ranks.
+  bool native_spans_nodes = false;  ///< Its own library has a group of all ranks,
+  bool native_in_nodes = false;     ///< and of those of each node.
 };
 
 /// The facts on which plans depend, equal on all ranks except `rank` and `cache_bytes`.

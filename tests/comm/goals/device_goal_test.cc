@@ -49,11 +49,24 @@ TEST(DeviceGoal, MirrorsAreTakenWhereTheyCostLess) {
 }
 
 TEST(DeviceGoal, RanksThatTheLibraryDoesNotReachTakeMirrors) {
-  CompileOptions options{.native_spans_nodes = false};
+  CompileOptions options{.native_spans_nodes = false, .native_in_nodes = false};
   for (const std::vector<int>& nodes : {std::vector{4}, {2, 2}}) {
     EXPECT_EQ(choice(all_gather(4, 1 << 20), nodes, options), nullptr);
     EXPECT_EQ(choice(all_gather(4, 1 << 20), nodes, options, "native"), nullptr);
   }
+}
+
+TEST(DeviceGoal, NodesThatTheLibraryDoesNotReachWellTakeAHierarchy) {
+  CompileOptions alone{.native_spans_nodes = false}, slow;
+  slow.link_costs.native_network.bytes_per_us = 10;
+  for (const CompileOptions& options : {alone, slow}) {
+    EXPECT_EQ(choice(all_gather(4, 1 << 20), {2, 2}, options), &goal_algorithms::hierarchical);
+    EXPECT_EQ(choice(Goal::gather(0, std::vector<std::size_t>(4, 1 << 20)), {2, 2}, options),
+              nullptr);
+    EXPECT_EQ(choice(all_gather(3, 1 << 20), {2, 1}, options), nullptr) << "nodes differ";
+  }
+  EXPECT_EQ(choice(all_gather(4, 1 << 20), {2, 2}, {}, "hierarchical"),
+            &goal_algorithms::hierarchical);
 }
 
 TEST(DeviceGoal, ARequestDecides) {

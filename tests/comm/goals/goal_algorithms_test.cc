@@ -90,14 +90,17 @@ struct Case {
 std::vector<Case> cases() {
   std::vector<Case> all;
   const std::vector<std::size_t> counts(6, 10);
-  const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 2, 1, 2});
+  const ProcessGrid uneven = ProcessGrid::with_node_sizes({1, 2, 1, 2});
+  const ProcessGrid even = ProcessGrid::with_node_sizes({2, 2, 2});
   for (const Collective& collective : collectives()) {
     const Goal goal = collective.goal(counts, 0);
     for (const MemoryKind memory : {MemoryKind::kHost, MemoryKind::kDevice}) {
       const BucketLayout layout{
           .count = goal.count(), .placement = Placement::kUser, .memory = memory};
       for (const GoalAlgorithm* algorithm : goal_algorithms_of_all()) {
-        if (algorithm->serves(goal, layout, grid)) all.push_back({collective, algorithm, memory});
+        if (algorithm->serves(goal, layout, uneven) || algorithm->serves(goal, layout, even)) {
+          all.push_back({collective, algorithm, memory});
+        }
       }
     }
   }
