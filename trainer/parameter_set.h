@@ -24,8 +24,14 @@ class Parameter {
   std::size_t index() const { return index_; }
   const Shape& shape() const { return value_.shape(); }
   std::size_t size() const { return value_.size(); }
-  std::span<float> value() { return value_.span(); }
+  /// For writing, at once: the version changes with the call, not with what is written later.
+  std::span<float> value() {
+    ++version_;
+    return value_.span();
+  }
   std::span<const float> value() const { return value_.span(); }
+  /// Differs after every change of the values, for copies of them in another dtype or layout.
+  std::uint64_t version() const { return version_; }
 
   /// Memory of the gradient, which may belong to another object.
   std::span<float> gradient() const { return gradient_; }
@@ -48,6 +54,7 @@ class Parameter {
   std::size_t index_;
   std::string name_;
   Tensor value_;
+  std::uint64_t version_ = 1;
   std::span<float> gradient_;
   std::size_t users_ = 1;
   std::size_t contributions_ = 0;  // in this step

@@ -73,6 +73,17 @@ inline void expect_gradient(const std::function<double()>& f, std::span<float> v
   }
 }
 
+/// The same for a parameter, whose version follows its values.
+inline void expect_parameter_gradient(const std::function<double()>& f, Parameter& parameter,
+                                      const DifferenceBound& bound = {}) {
+  const auto f_of_new_version = [&] {
+    parameter.value();
+    return f();
+  };
+  expect_gradient(f_of_new_version, parameter.value(), parameter.gradient(), parameter.name(),
+                  bound);
+}
+
 /// Checks a layer's input and parameter gradients for f = <random weights, output>, and that each
 /// parameter is reported ready once.
 inline void check_layer(Layer& layer, ParameterSet& parameters, std::vector<float> input,
@@ -96,7 +107,7 @@ inline void check_layer(Layer& layer, ParameterSet& parameters, std::vector<floa
   }
   std::vector<std::vector<float>> once;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    expect_gradient(f, parameters[i].value(), parameters[i].gradient(), parameters[i].name());
+    expect_parameter_gradient(f, parameters[i]);
     once.emplace_back(parameters[i].gradient().begin(), parameters[i].gradient().end());
   }
 

@@ -20,8 +20,9 @@ namespace kolo::trainer {
 namespace {
 
 TEST(LinearTest, ComputesProductAndBias) {
+  Device device;
   ParameterSet parameters(1);
-  Linear layer(parameters, "fc", {.rows = 2, .inputs = 2, .outputs = 1, .deviation = 0.0f});
+  Linear layer(device, parameters, "fc", {.rows = 2, .inputs = 2, .outputs = 1, .deviation = 0.0f});
   parameters[0].value()[0] = 2.0f;
   parameters[0].value()[1] = 3.0f;
   parameters[1].value()[0] = 10.0f;
@@ -31,14 +32,17 @@ TEST(LinearTest, ComputesProductAndBias) {
 }
 
 TEST(LinearTest, GradientsMatchDifferences) {
+  Device device;
   ParameterSet parameters(1);
-  Linear layer(parameters, "fc", {.rows = 7, .inputs = 13, .outputs = 5, .deviation = 0.3f});
+  Linear layer(device, parameters, "fc",
+               {.rows = 7, .inputs = 13, .outputs = 5, .deviation = 0.3f});
   check_layer(layer, parameters, random_values(7 * 13, 1));
 }
 
 TEST(LinearTest, FirstLayerReturnsNoInputGradient) {
+  Device device;
   ParameterSet parameters(1);
-  Linear layer(parameters, "fc",
+  Linear layer(device, parameters, "fc",
                {.rows = 3, .inputs = 4, .outputs = 5, .deviation = 0.3f, .input_gradient = false});
   check_layer(layer, parameters, random_values(12, 1), false);
 }
@@ -77,8 +81,9 @@ TEST(LayerNormTest, GradientsMatchDifferences) {
 }
 
 TEST(CausalSelfAttentionTest, GradientsMatchDifferences) {
+  Device device;
   ParameterSet none(1);
-  CausalSelfAttention layer({.sequences = 2, .length = 11, .width = 12, .heads = 3});
+  CausalSelfAttention layer(device, {.sequences = 2, .length = 11, .width = 12, .heads = 3});
   check_layer(layer, none, random_values(2 * 11 * 36, 5));
 }
 
@@ -109,11 +114,12 @@ std::vector<float> plain_attention(const std::vector<float>& input, std::size_t 
 
 // Several blocks of rows, the last one whole or not. Bound: sums of up to 200 terms near 1 in fp32.
 TEST(CausalSelfAttentionTest, BlocksOfRowsGiveWhatTheFormulaGives) {
+  Device device;
   constexpr std::size_t kBlock = CausalSelfAttention::kBlockRows;
   for (const std::size_t length :
        {std::size_t{1}, kBlock - 1, kBlock, kBlock + 1, 3 * kBlock + 5}) {
     SCOPED_TRACE(length);
-    CausalSelfAttention layer({.sequences = 1, .length = length, .width = 4, .heads = 1});
+    CausalSelfAttention layer(device, {.sequences = 1, .length = length, .width = 4, .heads = 1});
     const std::vector<float> input = random_values(length * 12, 8);
     const auto output = layer.forward(input, {});
     const std::vector<float> expected = plain_attention(input, length, 4);
@@ -122,20 +128,23 @@ TEST(CausalSelfAttentionTest, BlocksOfRowsGiveWhatTheFormulaGives) {
 }
 
 TEST(CausalSelfAttentionTest, GradientsOfSeveralBlocksMatchDifferences) {
+  Device device;
   constexpr std::size_t kLength = CausalSelfAttention::kBlockRows + 3;
   ParameterSet none(1);
   CausalSelfAttention layer(
-      {.sequences = 1, .length = kLength, .width = 2, .heads = 1, .most_kept = 0});
+      device, {.sequences = 1, .length = kLength, .width = 2, .heads = 1, .most_kept = 0});
   check_layer(layer, none, random_values(kLength * 6, 9));
 }
 
 // Weights that are computed again are the same bits as those that are kept.
 TEST(CausalSelfAttentionTest, KeptWeightsChangeNoBit) {
+  Device device;
   constexpr std::size_t kLength = 2 * CausalSelfAttention::kBlockRows + 3;
   const std::vector<float> input = random_values(2 * kLength * 24, 10);
   const std::vector<float> gradient = random_values(2 * kLength * 8, 11);
   const auto gradients = [&](std::size_t most_kept) {
     CausalSelfAttention layer(
+        device,
         {.sequences = 2, .length = kLength, .width = 8, .heads = 2, .most_kept = most_kept});
     layer.forward(input, {});
     const auto of_input = layer.backward(gradient);
@@ -145,7 +154,8 @@ TEST(CausalSelfAttentionTest, KeptWeightsChangeNoBit) {
 }
 
 TEST(CausalSelfAttentionTest, LaterPositionsHaveNoInfluence) {
-  CausalSelfAttention layer({.sequences = 1, .length = 9, .width = 8, .heads = 2});
+  Device device;
+  CausalSelfAttention layer(device, {.sequences = 1, .length = 9, .width = 8, .heads = 2});
   std::vector<float> input = random_values(9 * 24, 6);
   const auto before = layer.forward(input, {});
   const std::vector<float> first(before.begin(), before.begin() + 5 * 8);
@@ -155,8 +165,9 @@ TEST(CausalSelfAttentionTest, LaterPositionsHaveNoInfluence) {
 }
 
 TEST(TransformerBlockTest, GradientsMatchDifferences) {
+  Device device;
   ParameterSet parameters(1);
-  TransformerBlock layer(parameters, "block",
+  TransformerBlock layer(device, parameters, "block",
                          {.attention = {.sequences = 2, .length = 5, .width = 8, .heads = 2},
                           .deviation = 0.2f,
                           .residual_deviation = 0.2f});
@@ -244,11 +255,12 @@ TEST(EmbeddingTest, AddsRowsAndCollectsTheirGradients) {
 
 // The output layer of a language model multiplies by the table of its embedding.
 TEST(EmbeddingTest, ASharedTableTakesBothContributionsInEitherOrder) {
+  Device device;
   for (const bool output_first : {true, false}) {
     ParameterSet parameters(1);
     Embedding embedding(parameters, "embedding",
                         {.sequences = 1, .length = 1, .tokens = 2, .width = 1, .deviation = 0.5f});
-    Linear output(embedding.token(), 1);
+    Linear output(device, embedding.token(), 1);
     parameters.own_gradients();
     int reports = 0;
     parameters.on_gradient_ready([&](std::size_t index) { reports += index == 0; });

@@ -44,30 +44,35 @@ ImageModelOptions small_images(std::size_t samples) {
 }
 
 std::vector<ModelCase> model_cases() {
-  return {
-      {"mlp", DType::kUInt8, 256, 1, 10,
-       [](Device&, std::size_t samples) { return std::make_unique<Mlp>(small_images(samples)); },
-       0.15},
-      {"lenet", DType::kUInt8, 256, 1, 10,
-       [](Device& device, std::size_t samples) {
-         return std::make_unique<Lenet>(device, small_images(samples));
-       },
-       0.3},
-      {"convnet", DType::kUInt8, 192, 1, 10,
-       [](Device& device, std::size_t samples) {
-         ImageModelOptions options = small_images(samples);
-         options.height = 8;
-         options.width = 8;
-         options.channels = 3;
-         return std::make_unique<Convnet>(device, options);
-       },
-       0.3},
-      {"gpt", DType::kInt32, 6, 6, 256,
-       [](Device&, std::size_t samples) {
-         return std::make_unique<Gpt>(Gpt::Options{
-             .sequences = samples, .context = 6, .layers = 2, .width = 8, .heads = 2, .seed = 3});
-       },
-       0.0}};
+  return {{"mlp", DType::kUInt8, 256, 1, 10,
+           [](Device& device, std::size_t samples) {
+             return std::make_unique<Mlp>(device, small_images(samples));
+           },
+           0.15},
+          {"lenet", DType::kUInt8, 256, 1, 10,
+           [](Device& device, std::size_t samples) {
+             return std::make_unique<Lenet>(device, small_images(samples));
+           },
+           0.3},
+          {"convnet", DType::kUInt8, 192, 1, 10,
+           [](Device& device, std::size_t samples) {
+             ImageModelOptions options = small_images(samples);
+             options.height = 8;
+             options.width = 8;
+             options.channels = 3;
+             return std::make_unique<Convnet>(device, options);
+           },
+           0.3},
+          {"gpt", DType::kInt32, 6, 6, 256,
+           [](Device& device, std::size_t samples) {
+             return std::make_unique<Gpt>(device, Gpt::Options{.sequences = samples,
+                                                               .context = 6,
+                                                               .layers = 2,
+                                                               .width = 8,
+                                                               .heads = 2,
+                                                               .seed = 3});
+           },
+           0.0}};
 }
 
 std::vector<std::int32_t> random_integers(std::size_t count, std::uint64_t below) {
@@ -120,8 +125,8 @@ TEST_P(ModelTest, GradientsOfTheLossMatchDifferences) {
   f();
   model->backward(loss.gradient());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    expect_gradient(f, parameters[i].value(), parameters[i].gradient(), parameters[i].name(),
-                    {.step = 0x1.0p-10f, .absolute = 1e-2, .kinks = c.kinks});
+    expect_parameter_gradient(f, parameters[i],
+                              {.step = 0x1.0p-10f, .absolute = 1e-2, .kinks = c.kinks});
   }
 }
 
@@ -205,7 +210,9 @@ TEST(LenetTest, RefusesSmallImages) {
 }
 
 TEST(GenerateTest, ContinuesAPromptTheSameWayEachTime) {
-  const Gpt model({.sequences = 3, .context = 5, .layers = 1, .width = 8, .heads = 2, .seed = 1});
+  Device device;
+  const Gpt model(device,
+                  {.sequences = 3, .context = 5, .layers = 1, .width = 8, .heads = 2, .seed = 1});
   const GenerateOptions options{.bytes = 12, .temperature = 0.9, .prompt = "ab", .seed = 4};
   const std::string text = generate(model.options(), model.parameters(), options);
   EXPECT_EQ(text.size(), 12u);

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-#include "trainer/compute/gemm.h"
+#include "trainer/compute/factor.h"
 #include "trainer/layers/layer.h"
 #include "trainer/tensor.h"
 
@@ -38,7 +38,8 @@ class CausalSelfAttention final : public Layer {
 
   static constexpr std::size_t kBlockRows = 64;
 
-  explicit CausalSelfAttention(const Options& options);
+  /// `device` outlives the layer.
+  CausalSelfAttention(Device& device, const Options& options);
 
   std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
   std::span<const float> backward(std::span<const float> output_gradient) override;
@@ -62,22 +63,26 @@ class CausalSelfAttention final : public Layer {
   /// Calls visit(head) for every head of every sequence.
   template <typename Visit>
   void for_heads(const Visit& visit) const;
-  Operand rows_of(const float* packed, const Head& head, Part part, Block rows) const;
+  /// Of rows in the packed input, in elements.
+  std::size_t offset_of(const Head& head, Part part, Block rows) const;
+  Operand rows_of(const Head& head, Part part, Block rows) const;
   Matrix gradient_rows(const Head& head, Part part, Block rows);
   bool keeps_weights() const { return options_.length <= options_.most_kept; }
   /// Memory for the weights of a block's rows, [rows, block.end].
   std::span<float> weights_of(const Head& head, Block block);
   void weigh(const Head& head, Block block);
-  void backward(const Head& head, Block block, const float* output_gradient);
+  void backward(const Head& head, Block block);
 
   Options options_;
   std::size_t head_width_;
   float factor_;
+  Products& products_;
   Tensor output_;
   Tensor input_gradient_;
   Tensor weights_;         // of all heads, or of one block
   Tensor score_gradient_;  // of one block
-  std::span<const float> input_;
+  Factor input_factor_, gradient_factor_;
+  Factor block_factor_;  // weights of one block, then the gradient of its scores
 };
 
 }  // namespace kolo::trainer

@@ -1,8 +1,12 @@
 #include "trainer/layers/conv2d.h"
 
+#include <cstdint>
+#include <utility>
+
 #include "comm/base/check.h"
 #include "trainer/compute/device.h"
 #include "trainer/compute/dnnl_memory.h"
+#include "trainer/compute/factor.h"
 #include "trainer/kernels/vector.h"
 #include "trainer/tensor.h"
 
@@ -10,22 +14,40 @@ namespace kolo::trainer {
 namespace {
 
 using Tag = dnnl::memory::format_tag;
+using Type = dnnl::memory::data_type;
 
 const dnnl::memory::dims kUnitStride{1, 1};
 
-// Activations stay channels-last between layers; oneDNN chooses the layout of the weights.
+dnnl::memory::desc image_layout(const Conv2d::Options& o, Type type) {
+  return layout_of({o.images, o.input_channels, o.height, o.width}, Tag::nhwc, type);
+}
+
+dnnl::memory::desc kernel_layout(const Conv2d::Options& o, Tag tag, Type type) {
+  return layout_of({o.output_channels, o.input_channels, o.kernel, o.kernel}, tag, type);
+}
+
+dnnl::memory::desc result_layout(const Conv2d::Options& o, Type type) {
+  return layout_of({o.images, o.output_channels, o.output_height(), o.output_width()}, Tag::nhwc,
+                   type);
+}
+
+// Activations stay channels-last between layers; oneDNN chooses the layout of the weights. Input,
+// weight and the gradient of the output are operands; the others are float32.
 struct Layouts {
-  explicit Layouts(const Conv2d::Options& o)
-      : input(layout_of({o.images, o.input_channels, o.height, o.width}, Tag::nhwc)),
-        weight(layout_of({o.output_channels, o.input_channels, o.kernel, o.kernel}, Tag::any)),
-        plain_weight(
-            layout_of({o.output_channels, o.input_channels, o.kernel, o.kernel}, Tag::oihw)),
+  Layouts(const Conv2d::Options& o, Type operand)
+      : input(image_layout(o, operand)),
+        weight(kernel_layout(o, Tag::any, operand)),
+        plain_weight(kernel_layout(o, Tag::oihw, operand)),
+        output_gradient(result_layout(o, operand)),
+        output(result_layout(o, Type::f32)),
         bias(layout_of({o.output_channels}, Tag::x)),
-        output(layout_of({o.images, o.output_channels, o.output_height(), o.output_width()},
-                         Tag::nhwc)),
+        input_gradient(image_layout(o, Type::f32)),
+        weight_gradient(kernel_layout(o, Tag::any, Type::f32)),
+        plain_weight_gradient(kernel_layout(o, Tag::oihw, Type::f32)),
         padding(2, static_cast<dnnl::memory::dim>(o.padding)) {}
 
-  dnnl::memory::desc input, weight, plain_weight, bias, output;
+  dnnl::memory::desc input, weight, plain_weight, output_gradient;
+  dnnl::memory::desc output, bias, input_gradient, weight_gradient, plain_weight_gradient;
   dnnl::memory::dims padding;  // on either side
 };
 
@@ -39,8 +61,8 @@ dnnl::convolution_forward::primitive_desc forward_description(const Layouts& l,
 dnnl::convolution_backward_weights::primitive_desc weights_description(
     const Layouts& l, const dnnl::engine& engine,
     const dnnl::convolution_forward::primitive_desc& hint) {
-  return {{dnnl::algorithm::convolution_direct, l.input, l.weight, l.bias, l.output, kUnitStride,
-           l.padding, l.padding},
+  return {{dnnl::algorithm::convolution_direct, l.input, l.weight_gradient, l.bias,
+           l.output_gradient, kUnitStride, l.padding, l.padding},
           engine,
           hint};
 }
@@ -48,8 +70,8 @@ dnnl::convolution_backward_weights::primitive_desc weights_description(
 dnnl::convolution_backward_data::primitive_desc data_description(
     const Layouts& l, const dnnl::engine& engine,
     const dnnl::convolution_forward::primitive_desc& hint) {
-  return {{dnnl::algorithm::convolution_direct, l.input, l.weight, l.output, kUnitStride, l.padding,
-           l.padding},
+  return {{dnnl::algorithm::convolution_direct, l.input_gradient, l.weight, l.output_gradient,
+           kUnitStride, l.padding, l.padding},
           engine,
           hint};
 }
@@ -59,7 +81,7 @@ dnnl::convolution_backward_data::primitive_desc data_description(
 struct Conv2d::Primitives {
   Primitives(Device& device_of, const Options& options)
       : device(device_of),
-        layouts(options),
+        layouts(options, type_of(device.operand_dtype())),
         forward_pd(forward_description(layouts, device.engine())),
         weights_pd(weights_description(layouts, device.engine(), forward_pd)),
         data_pd(data_description(layouts, device.engine(), forward_pd)),
@@ -69,7 +91,8 @@ struct Conv2d::Primitives {
         input(unbound(layouts.input, device.engine())),
         plain_weight(unbound(layouts.plain_weight, device.engine())),
         bias(unbound(layouts.bias, device.engine())),
-        output_gradient(unbound(layouts.output, device.engine())),
+        output_gradient(unbound(layouts.output_gradient, device.engine())),
+        plain_weight_gradient(unbound(layouts.plain_weight_gradient, device.engine())),
         forward_weight(forward_pd.weights_desc(), device.engine()),
         weight_gradient(weights_pd.diff_weights_desc(), device.engine()),
         data_weight(data_pd.weights_desc(), device.engine()),
@@ -78,13 +101,17 @@ struct Conv2d::Primitives {
         input_gradient({options.input_gradient ? options.images : 0, options.height, options.width,
                         options.input_channels}),
         output_memory(layouts.output, device.engine(), output.data()),
-        input_gradient_memory(layouts.input, device.engine(), input_gradient.data()),
+        input_gradient_memory(layouts.input_gradient, device.engine(), input_gradient.data()),
         to_forward(plain_weight, forward_weight),
         to_data(plain_weight, data_weight),
-        from_gradient(weight_gradient, plain_weight),
+        from_gradient(weight_gradient, plain_weight_gradient),
         weight_contribution(
             {options.output_channels, options.input_channels, options.kernel, options.kernel}),
-        bias_contribution({options.output_channels}) {}
+        bias_contribution({options.output_channels}),
+        input_factor(device,
+                     options.images * options.height * options.width * options.input_channels),
+        weight_factor(device, weight_contribution.size()),
+        gradient_factor(device, output.size()) {}
 
   Device& device;
   Layouts layouts;
@@ -94,12 +121,15 @@ struct Conv2d::Primitives {
   dnnl::convolution_forward forward;
   dnnl::convolution_backward_weights backward_weights;
   dnnl::convolution_backward_data backward_data;
-  dnnl::memory input, plain_weight, bias, output_gradient;  // memory of other layers
+  // Memory of others.
+  dnnl::memory input, plain_weight, bias, output_gradient, plain_weight_gradient;
   dnnl::memory forward_weight, weight_gradient, data_weight;
   Tensor output, input_gradient;
   dnnl::memory output_memory, input_gradient_memory;
   dnnl::reorder to_forward, to_data, from_gradient;
   Tensor weight_contribution, bias_contribution;  // before they are added to others
+  Factor input_factor, weight_factor, gradient_factor;
+  std::uint64_t weight_version = 0;  // in forward_weight and data_weight
 };
 
 Conv2d::Conv2d(Device& device, ParameterSet& parameters, const std::string& name,
@@ -120,8 +150,15 @@ Conv2d::~Conv2d() = default;
 std::span<const float> Conv2d::forward(std::span<const float> input, const Pass&) {
   Primitives& p = *primitives_;
   dnnl::stream& stream = p.device.stream();
-  p.to_forward.execute(stream, at(p.plain_weight, weight_.value().data()), p.forward_weight);
-  p.forward.execute(stream, {{DNNL_ARG_SRC, at(p.input, input.data())},
+  if (p.weight_version != weight_.version()) {
+    p.weight_factor.assign(std::as_const(weight_).value());
+    at(p.plain_weight, p.weight_factor.data());
+    p.to_forward.execute(stream, p.plain_weight, p.forward_weight);
+    if (p.input_gradient.size() > 0) p.to_data.execute(stream, p.plain_weight, p.data_weight);
+    p.weight_version = weight_.version();
+  }
+  p.input_factor.assign(input);
+  p.forward.execute(stream, {{DNNL_ARG_SRC, at(p.input, p.input_factor.data())},
                              {DNNL_ARG_WEIGHTS, p.forward_weight},
                              {DNNL_ARG_BIAS, at(p.bias, bias_.value().data())},
                              {DNNL_ARG_DST, p.output_memory}});
@@ -134,12 +171,13 @@ std::span<const float> Conv2d::backward(std::span<const float> output_gradient) 
   const bool adds = weight_.next_contribution() == Into::kAdd;
   float* const weight_gradient = adds ? p.weight_contribution.data() : weight_.gradient().data();
   float* const bias_gradient = adds ? p.bias_contribution.data() : bias_.gradient().data();
-  at(p.output_gradient, output_gradient.data());
+  p.gradient_factor.assign(output_gradient);
+  at(p.output_gradient, p.gradient_factor.data());
   p.backward_weights.execute(stream, {{DNNL_ARG_SRC, p.input},
                                       {DNNL_ARG_DIFF_DST, p.output_gradient},
                                       {DNNL_ARG_DIFF_WEIGHTS, p.weight_gradient},
                                       {DNNL_ARG_DIFF_BIAS, at(p.bias, bias_gradient)}});
-  p.from_gradient.execute(stream, p.weight_gradient, at(p.plain_weight, weight_gradient));
+  p.from_gradient.execute(stream, p.weight_gradient, at(p.plain_weight_gradient, weight_gradient));
   if (adds) {
     add(weight_.gradient(), p.weight_contribution.span(), weight_.gradient());
     add(bias_.gradient(), p.bias_contribution.span(), bias_.gradient());
@@ -147,7 +185,6 @@ std::span<const float> Conv2d::backward(std::span<const float> output_gradient) 
   weight_.contributed();
   bias_.contributed();
   if (p.input_gradient.size() > 0) {
-    p.to_data.execute(stream, at(p.plain_weight, weight_.value().data()), p.data_weight);
     p.backward_data.execute(stream, {{DNNL_ARG_DIFF_DST, p.output_gradient},
                                      {DNNL_ARG_WEIGHTS, p.data_weight},
                                      {DNNL_ARG_DIFF_SRC, p.input_gradient_memory}});

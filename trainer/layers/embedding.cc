@@ -1,6 +1,7 @@
 #include "trainer/layers/embedding.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/base/check.h"
 #include "trainer/kernels/vector.h"
@@ -19,8 +20,10 @@ Embedding::Embedding(ParameterSet& parameters, const std::string& name, const Op
 std::span<const float> Embedding::forward(std::span<const std::int32_t> ids) {
   check(ids.size() * width_ == output_.size(), "an embedding takes as many ids as it has rows");
   ids_ = ids;
+  const std::span<const float> tokens = std::as_const(token_).value();
+  const std::span<const float> positions = std::as_const(position_).value();
   for (std::size_t row = 0; row < ids.size(); ++row) {
-    add(row_of(token_.value(), ids[row]), position_.value().subspan(row % length_ * width_, width_),
+    add(row_of(tokens, ids[row]), positions.subspan(row % length_ * width_, width_),
         output_.span().subspan(row * width_, width_));
   }
   return output_.span();
@@ -36,10 +39,6 @@ void Embedding::backward(std::span<const float> output_gradient) {
     add(into, output_gradient.subspan(row * width_, width_), into);
   }
   token_.contributed();
-}
-
-std::span<float> Embedding::row_of(std::span<float> table, std::int32_t id) const {
-  return table.subspan(static_cast<std::size_t>(id) * width_, width_);
 }
 
 }  // namespace kolo::trainer

@@ -35,7 +35,11 @@ class Embedding {
   void backward(std::span<const float> output_gradient);
 
  private:
-  std::span<float> row_of(std::span<float> table, std::int32_t id) const;
+  /// `table` is a span of floats that are written or read.
+  template <typename Table>
+  Table row_of(Table table, std::int32_t id) const {
+    return table.subspan(static_cast<std::size_t>(id) * width_, width_);
+  }
 
   std::size_t length_;
   std::size_t width_;

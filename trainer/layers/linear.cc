@@ -1,54 +1,69 @@
 #include "trainer/layers/linear.h"
 
-#include "trainer/compute/gemm.h"
+#include <utility>
+
 #include "trainer/kernels/vector.h"
 
 namespace kolo::trainer {
 
-Linear::Linear(ParameterSet& parameters, const std::string& name, const Options& options)
-    : rows_(options.rows),
-      inputs_(options.inputs),
-      outputs_(options.outputs),
-      weight_(
-          parameters.add(name + ".weight", {outputs_, inputs_}, {.deviation = options.deviation})),
-      bias_(&parameters.add(name + ".bias", {outputs_}, {})),
-      output_({rows_, outputs_}),
-      input_gradient_({options.input_gradient ? rows_ : 0, inputs_}) {}
+Linear::Linear(Device& device, ParameterSet& parameters, const std::string& name, const Options& o)
+    : Linear(device,
+             // In braces the weight is registered first.
+             Parameters{parameters.add(name + ".weight", {o.outputs, o.inputs},
+                                       {.deviation = o.deviation}),
+                        &parameters.add(name + ".bias", {o.outputs}, {})},
+             o.rows, o.input_gradient) {}
 
-Linear::Linear(Parameter& shared_weight, std::size_t rows)
-    : rows_(rows),
-      inputs_(shared_weight.shape()[1]),
-      outputs_(shared_weight.shape()[0]),
-      weight_(shared_weight),
-      bias_(nullptr),
-      output_({rows_, outputs_}),
-      input_gradient_({rows_, inputs_}) {
+Linear::Linear(Device& device, Parameter& shared_weight, std::size_t rows)
+    : Linear(device, Parameters{shared_weight, nullptr}, rows, true) {
   weight_.share();
 }
 
+Linear::Linear(Device& device, const Parameters& parameters, std::size_t rows,
+               bool has_input_gradient)
+    : rows_(rows),
+      inputs_(parameters.weight.shape()[1]),
+      outputs_(parameters.weight.shape()[0]),
+      products_(device.products()),
+      weight_(parameters.weight),
+      bias_(parameters.bias),
+      output_({rows_, outputs_}),
+      input_gradient_({has_input_gradient ? rows_ : 0, inputs_}),
+      input_factor_(device, rows_ * inputs_),
+      weight_factor_(device, outputs_ * inputs_),
+      gradient_factor_(device, rows_ * outputs_) {}
+
 std::span<const float> Linear::forward(std::span<const float> input, const Pass&) {
-  input_ = input;
-  // The bias is stored first and the product added to it, which saves a pass over the result.
-  if (bias_ != nullptr) repeat_row(bias_->value(), output_.span());
-  multiply(operand(input.data(), rows_, inputs_),
-           transposed(operand(weight_.value().data(), outputs_, inputs_)),
-           {output_.data(), rows_, outputs_, outputs_},
-           bias_ != nullptr ? Into::kAdd : Into::kOverwrite);
+  if (weight_version_ != weight_.version()) {
+    weight_factor_.assign(std::as_const(weight_).value());
+    weight_version_ = weight_.version();
+  }
+  input_factor_.assign(input);
+  const Operand x = input_factor_.operand(rows_, inputs_);
+  const Operand w = transposed(weight_factor_.operand(outputs_, inputs_));
+  const Matrix y = {output_.data(), rows_, outputs_, outputs_};
+  if (bias_ != nullptr) {
+    products_.multiply(x, w, std::as_const(*bias_).value(), y);
+  } else {
+    products_.multiply(x, w, y);
+  }
   return output_.span();
 }
 
 std::span<const float> Linear::backward(std::span<const float> output_gradient) {
-  const Operand dy = operand(output_gradient.data(), rows_, outputs_);
-  multiply(transposed(dy), operand(input_.data(), rows_, inputs_),
-           {weight_.gradient().data(), outputs_, inputs_, inputs_}, weight_.next_contribution());
+  gradient_factor_.assign(output_gradient);
+  const Operand dy = gradient_factor_.operand(rows_, outputs_);
+  products_.multiply(transposed(dy), input_factor_.operand(rows_, inputs_),
+                     {weight_.gradient().data(), outputs_, inputs_, inputs_},
+                     weight_.next_contribution());
   weight_.contributed();
   if (bias_ != nullptr) {
     sum_rows(output_gradient, bias_->gradient(), bias_->next_contribution());
     bias_->contributed();
   }
   if (input_gradient_.size() > 0) {
-    multiply(dy, operand(weight_.value().data(), outputs_, inputs_),
-             {input_gradient_.data(), rows_, inputs_, inputs_});
+    products_.multiply(dy, weight_factor_.operand(outputs_, inputs_),
+                       {input_gradient_.data(), rows_, inputs_, inputs_});
   }
   return input_gradient_.span();
 }

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
+#include "trainer/compute/factor.h"
 #include "trainer/layers/layer.h"
 #include "trainer/parameter_set.h"
 #include "trainer/tensor.h"
@@ -23,24 +25,32 @@ class Linear final : public Layer {
     bool input_gradient = true;
   };
 
-  /// Registers `name`.weight and `name`.bias.
-  Linear(ParameterSet& parameters, const std::string& name, const Options& options);
+  /// Registers `name`.weight and `name`.bias. `device` outlives the layer.
+  Linear(Device& device, ParameterSet& parameters, const std::string& name, const Options& options);
 
   /// Without bias, with a weight that another layer has registered.
-  Linear(Parameter& shared_weight, std::size_t rows);
+  Linear(Device& device, Parameter& shared_weight, std::size_t rows);
 
   std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
   std::span<const float> backward(std::span<const float> output_gradient) override;
 
  private:
+  struct Parameters {
+    Parameter& weight;
+    Parameter* bias;  // null with a shared weight
+  };
+  Linear(Device& device, const Parameters& parameters, std::size_t rows, bool has_input_gradient);
+
   std::size_t rows_;
   std::size_t inputs_;
   std::size_t outputs_;
+  Products& products_;
   Parameter& weight_;
-  Parameter* bias_;  // null with a shared weight
+  Parameter* bias_;
   Tensor output_;
   Tensor input_gradient_;  // empty if nothing needs it
-  std::span<const float> input_;
+  Factor input_factor_, weight_factor_, gradient_factor_;
+  std::uint64_t weight_version_ = 0;  // in weight_factor_
 };
 
 }  // namespace kolo::trainer

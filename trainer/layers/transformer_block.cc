@@ -4,30 +4,31 @@
 
 namespace kolo::trainer {
 
-TransformerBlock::TransformerBlock(ParameterSet& parameters, const std::string& name,
-                                   const Options& options)
-    : TransformerBlock(parameters, name, options,
+TransformerBlock::TransformerBlock(Device& device, ParameterSet& parameters,
+                                   const std::string& name, const Options& options)
+    : TransformerBlock(device, parameters, name, options,
                        options.attention.sequences * options.attention.length,
                        options.attention.width) {}
 
-TransformerBlock::TransformerBlock(ParameterSet& parameters, const std::string& name,
-                                   const Options& options, std::size_t rows, std::size_t width)
+TransformerBlock::TransformerBlock(Device& device, ParameterSet& parameters,
+                                   const std::string& name, const Options& options,
+                                   std::size_t rows, std::size_t width)
     : attention_norm_(parameters, name + ".attention_norm", rows, width),
       query_key_value_(
-          parameters, name + ".query_key_value",
+          device, parameters, name + ".query_key_value",
           {.rows = rows, .inputs = width, .outputs = 3 * width, .deviation = options.deviation}),
-      attention_(options.attention),
-      project_(parameters, name + ".project",
+      attention_(device, options.attention),
+      project_(device, parameters, name + ".project",
                {.rows = rows,
                 .inputs = width,
                 .outputs = width,
                 .deviation = options.residual_deviation}),
       inner_norm_(parameters, name + ".inner_norm", rows, width),
       expand_(
-          parameters, name + ".expand",
+          device, parameters, name + ".expand",
           {.rows = rows, .inputs = width, .outputs = 4 * width, .deviation = options.deviation}),
       gelu_(rows * 4 * width),
-      contract_(parameters, name + ".contract",
+      contract_(device, parameters, name + ".contract",
                 {.rows = rows,
                  .inputs = 4 * width,
                  .outputs = width,

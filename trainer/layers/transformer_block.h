@@ -24,14 +24,16 @@ class TransformerBlock final : public Layer {
     float residual_deviation;  ///< The same for the two projections that add to the residual path.
   };
 
-  TransformerBlock(ParameterSet& parameters, const std::string& name, const Options& options);
+  /// `device` outlives the layer.
+  TransformerBlock(Device& device, ParameterSet& parameters, const std::string& name,
+                   const Options& options);
 
   std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
   std::span<const float> backward(std::span<const float> output_gradient) override;
 
  private:
-  TransformerBlock(ParameterSet& parameters, const std::string& name, const Options& options,
-                   std::size_t rows, std::size_t width);
+  TransformerBlock(Device& device, ParameterSet& parameters, const std::string& name,
+                   const Options& options, std::size_t rows, std::size_t width);
 
   LayerNorm attention_norm_;
   Linear query_key_value_;

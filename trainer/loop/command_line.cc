@@ -136,7 +136,8 @@ void add_goal_options(CLI::App& app, Config& c) {
 void add_precision_options(CLI::App& app, Config& c) {
   app.add_option(
          "--precision", c.precision,
-         "Dtype of the model's arithmetic: float32; with --device cuda also bfloat16 or float16")
+         "Dtype of the operands of products: float32, bfloat16, or float16, which the processor "
+         "emulates; weights, sums, norms and losses stay float32")
       ->type_name("DTYPE");
   app.add_option("--loss-scale", c.loss_scale,
                  "Factor on the loss against underflow: off, dynamic, a number greater than 0, or "

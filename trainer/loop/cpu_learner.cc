@@ -4,6 +4,7 @@
 
 #include "trainer/checkpoint/import.h"
 #include "trainer/checkpoint/stored_weights.h"
+#include "trainer/compute/precisions.h"
 #include "trainer/config_error.h"
 #include "trainer/loop/compression_rules.h"
 #include "trainer/precision/precision.h"
@@ -12,13 +13,18 @@
 namespace kolo::trainer {
 namespace {
 
-const Config& require_offered(const Config& config) {
-  if (parse_precision(config.precision) != DType::kFloat32) {
-    throw_config_error(
-        fmt::format("--precision {}: on cpu the trainer computes in float32 only; --device cuda "
-                    "offers all precisions, and --wire {} sends 16 bits from any device",
-                    config.precision, config.precision));
+DType offered_precision(const Config& config) {
+  const DType precision = parse_precision(config.precision);
+  if (!can_compute(precision)) {
+    throw_config_error(fmt::format(
+        "--precision {}: oneDNN has no such products for this processor; they need AVX-512. "
+        "--wire {} sends 16 bits from any",
+        config.precision, config.precision));
   }
+  return precision;
+}
+
+const Config& require_offered(const Config& config) {
   if (config.cuda_graph) throw_config_error("--cuda-graph on: needs --device cuda");
   return config;
 }
@@ -50,7 +56,8 @@ DistributedOptimizer distribute(const Config& config, const OptimizerEntry& entr
 
 CpuLearner::CpuLearner(const Config& config, Runtime& runtime, const Task& task,
                        const Catalog& catalog)
-    : model_(make_model(config, task, catalog, device_)),
+    : device_(offered_precision(config)),
+      model_(make_model(config, task, catalog, device_)),
       loss_(task.make_loss(config.batch)),
       optimizer_(distribute(require_offered(config), catalog.optimizers.at(config.optimizer),
                             runtime, task, model_->parameters(), clock_)) {

@@ -17,7 +17,7 @@
 
 namespace kolo::trainer {
 
-/// Training on the processor, in float32.
+/// Training on the processor; see Note [Mixed precision] in trainer/precision.
 class CpuLearner final : public Learner, private Stateful {
  public:
   /// Errors: KoloError(kConfig) for a precision or a feature that the processor does not offer;

@@ -44,13 +44,13 @@ ConvolutionalClassifier::ConvolutionalClassifier(Device& device, const ImageMode
   }
 
   const std::size_t features = height * width * channels;
-  layers_.append<Linear>(parameters(), "fc1",
+  layers_.append<Linear>(device, parameters(), "fc1",
                          Linear::Options{.rows = o.images,
                                          .inputs = features,
                                          .outputs = o.hidden,
                                          .deviation = he_deviation(features)});
   layers_.append<Relu>(o.images * o.hidden);
-  layers_.append<Linear>(parameters(), "fc2",
+  layers_.append<Linear>(device, parameters(), "fc2",
                          Linear::Options{.rows = o.images,
                                          .inputs = o.hidden,
                                          .outputs = o.classes,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/base/check.h"
+#include "trainer/compute/device.h"
 #include "trainer/random.h"
 
 namespace kolo::trainer {
@@ -34,7 +35,8 @@ std::string generate(Gpt::Options shape, const ParameterSet& weights,
                      const GenerateOptions& options) {
   check(!options.prompt.empty(), "a prompt holds at least one byte");
   shape.sequences = 1;
-  Gpt single(shape);
+  Device device;
+  Gpt single(device, shape);
   single.parameters().copy_values(weights);
 
   Random random(options.seed);

@@ -15,9 +15,9 @@ struct GenerateOptions {
   std::uint64_t seed = 1;
 };
 
-/// Text with which a model continues the prompt, without the prompt. Computed on the processor;
-/// depends on `weights` and options only. Before: the prompt is not empty; `weights` are those of a
-/// Gpt made with `shape`, for any number of sequences.
+/// Text with which a model continues the prompt, without the prompt. Computed on the processor in
+/// float32; depends on `weights` and options only. Before: the prompt is not empty; `weights` are
+/// those of a Gpt made with `shape`, for any number of sequences.
 std::string generate(Gpt::Options shape, const ParameterSet& weights,
                      const GenerateOptions& options);
 

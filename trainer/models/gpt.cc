@@ -22,7 +22,7 @@ ModelEntry Gpt::entry() {
                 config.eval_every = 250;
               },
           .make = [](const ModelSetting& setting,
-                     Device&) { return std::make_unique<Gpt>(options(setting)); },
+                     Device& device) { return std::make_unique<Gpt>(device, options(setting)); },
           .generate =
               [](const ModelSetting& setting, const ParameterSet& weights) {
                 const Config& config = setting.config;
@@ -46,7 +46,7 @@ Gpt::Options Gpt::options(const ModelSetting& setting) {
           .seed = config.seed};
 }
 
-Gpt::Gpt(const Options& o) : Model(o.seed), options_(o) {
+Gpt::Gpt(Device& device, const Options& o) : Model(o.seed), options_(o) {
   constexpr float kDeviation = 0.02f;
   const std::size_t rows = o.sequences * o.context;
   embedding_ = std::make_unique<Embedding>(parameters(), "embedding",
@@ -63,10 +63,10 @@ Gpt::Gpt(const Options& o) : Model(o.seed), options_(o) {
       .deviation = kDeviation,
       .residual_deviation = kDeviation / std::sqrt(2.0f * static_cast<float>(o.layers))};
   for (std::size_t i = 0; i < o.layers; ++i) {
-    blocks_.emplace_back(parameters(), "block" + std::to_string(i), block);
+    blocks_.emplace_back(device, parameters(), "block" + std::to_string(i), block);
   }
   final_norm_ = std::make_unique<LayerNorm>(parameters(), "final_norm", rows, o.width);
-  output_ = std::make_unique<Linear>(embedding_->token(), rows);
+  output_ = std::make_unique<Linear>(device, embedding_->token(), rows);
 }
 
 std::span<const float> Gpt::forward(std::span<const TensorView> inputs, const Pass& pass) {

@@ -12,6 +12,8 @@
 
 namespace kolo::trainer {
 
+class Device;
+
 /// A transformer over tokens: embedding, blocks, layer norm, and an output layer that shares the
 /// embedding's token table.
 ///
@@ -33,7 +35,8 @@ class Gpt final : public Model {
   static ModelEntry entry();
   static Options options(const ModelSetting& setting);
 
-  explicit Gpt(const Options& options);
+  /// `device` outlives the model.
+  Gpt(Device& device, const Options& options);
 
   const Options& options() const { return options_; }
 

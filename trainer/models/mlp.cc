@@ -16,27 +16,29 @@ ModelEntry Mlp::entry() {
                 config.hidden = 512;
                 config.lr = 1e-3f;
               },
-          .make = [](const ModelSetting& setting,
-                     Device&) { return std::make_unique<Mlp>(image_model_options(setting)); },
+          .make =
+              [](const ModelSetting& setting, Device& device) {
+                return std::make_unique<Mlp>(device, image_model_options(setting));
+              },
           .generate = nullptr};
 }
 
-Mlp::Mlp(const ImageModelOptions& o) : ImageClassifier(o) {
+Mlp::Mlp(Device& device, const ImageModelOptions& o) : ImageClassifier(o) {
   const std::size_t pixels = o.height * o.width * o.channels;
-  layers_.append<Linear>(parameters(), "fc1",
+  layers_.append<Linear>(device, parameters(), "fc1",
                          Linear::Options{.rows = o.images,
                                          .inputs = pixels,
                                          .outputs = o.hidden,
                                          .deviation = he_deviation(pixels),
                                          .input_gradient = false});
   layers_.append<Relu>(o.images * o.hidden);
-  layers_.append<Linear>(parameters(), "fc2",
+  layers_.append<Linear>(device, parameters(), "fc2",
                          Linear::Options{.rows = o.images,
                                          .inputs = o.hidden,
                                          .outputs = o.hidden,
                                          .deviation = he_deviation(o.hidden)});
   layers_.append<Relu>(o.images * o.hidden);
-  layers_.append<Linear>(parameters(), "fc3",
+  layers_.append<Linear>(device, parameters(), "fc3",
                          Linear::Options{.rows = o.images,
                                          .inputs = o.hidden,
                                          .outputs = o.classes,

@@ -4,12 +4,15 @@
 
 namespace kolo::trainer {
 
+class Device;
+
 /// Two hidden dense layers with ReLU: pixels - hidden - hidden - classes.
 class Mlp final : public ImageClassifier {
  public:
   static ModelEntry entry();
 
-  explicit Mlp(const ImageModelOptions& options);
+  /// `device` outlives the model.
+  Mlp(Device& device, const ImageModelOptions& options);
 };
 
 }  // namespace kolo::trainer

@@ -7,8 +7,8 @@
 
 namespace kolo::trainer {
 
-/// The dtype of a model's arithmetic: float32, bfloat16 or float16. Weights, moments and sums are
-/// always float32. Errors: KoloError(kConfig) naming the choices.
+/// The dtype of the operands of a model's products: float32, bfloat16 or float16; see Note [Mixed
+/// precision] in this folder. Errors: KoloError(kConfig) naming the choices.
 DType parse_precision(const std::string& text);
 
 /// "off", "dynamic", a number, or "auto": dynamic for float16, whose range is too small for

@@ -14,6 +14,8 @@
 #include "tests/trainer/training_job.h"
 #include "trainer/checkpoint/run_folder.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/compute/precisions.h"
+#include "trainer/precision/precision.h"
 
 namespace kolo::trainer {
 namespace {
@@ -92,6 +94,8 @@ void scale_losses(Config& config) {
   config.runtime.wire_dtype = DType::kFloat16;
   config.loss_scale = "dynamic";
 }
+void compute_in_bfloat16(Config& config) { config.precision = "bfloat16"; }
+void compute_in_float16(Config& config) { config.precision = "float16"; }
 void update_by_priority(Config& config) {
   config.runtime.priority = true;
   config.clip_norm = 0;
@@ -126,6 +130,8 @@ const Case kCases[] = {
     {"LossScaled", "mlp", "adamw", "none", scale_losses},
     {"Float16", "mlp", "sgd", "fp16", nothing},
     {"BFloat16", "mlp", "sgd", "bf16", nothing},
+    {"BFloat16Products", "gpt", "adamw", "none", compute_in_bfloat16},
+    {"Float16Products", "lenet", "adamw", "none", compute_in_float16},
     {"TopK", "mlp", "sgd", "topk(0.01)", nothing},
     {"TopKFlat", "mlp", "sgd", "topk(0.01,scope=flat,rule=exact)", nothing},
     {"TopKWithoutFeedback", "mlp", "sgd", "topk(0.05,nofeedback)", nothing},
@@ -137,6 +143,11 @@ const Case kCases[] = {
 
 class ResumedTrainingTest : public testing::TestWithParam<Case> {
  protected:
+  void SetUp() override {
+    if (!can_compute(parse_precision(job().precision))) {
+      GTEST_SKIP() << "oneDNN has no " << job().precision << " products on this processor";
+    }
+  }
   Config job() const {
     Config config = resumable_job(GetParam().model, directory_);
     config.optimizer = GetParam().optimizer;

@@ -52,11 +52,11 @@ Gpt::Options text() {
 
 std::vector<ModelCase> model_cases() {
   return {
-      {"mlp", 320, 1, 10, [](trainer::Device&) { return std::make_unique<Mlp>(images()); },
+      {"mlp", 320, 1, 10, [](trainer::Device& d) { return std::make_unique<Mlp>(d, images()); },
        [](kolo::Device& d, const CudaModelOptions& o) { return make_mlp(d, images(), o); }},
       {"lenet", 320, 1, 10, [](trainer::Device& d) { return std::make_unique<Lenet>(d, images()); },
        [](kolo::Device& d, const CudaModelOptions& o) { return make_lenet(d, images(), o); }},
-      {"gpt", 8, 8, 256, [](trainer::Device&) { return std::make_unique<Gpt>(text()); },
+      {"gpt", 8, 8, 256, [](trainer::Device& d) { return std::make_unique<Gpt>(d, text()); },
        [](kolo::Device& d, const CudaModelOptions& o) { return make_gpt(d, text(), o); }}};
 }
 

@@ -47,7 +47,8 @@ TEST(Registration, GptHasTheParametersOfTheHostModel) {
       .sequences = 1, .context = 6, .layers = 3, .width = 8, .heads = 2, .seed = 7};
   ParameterSet parameters(options.seed);
   const GptParameters names = register_gpt(parameters, options);
-  expect_equal(parameters, Gpt(options).parameters());
+  trainer::Device device;
+  expect_equal(parameters, Gpt(device, options).parameters());
   EXPECT_EQ(names.token.name(), "embedding.token");
   EXPECT_EQ(names.blocks.at(2).contract.bias.name(), "block2.contract.bias");
   EXPECT_EQ(names.final_norm.gain.name(), "final_norm.gain");
@@ -56,7 +57,8 @@ TEST(Registration, GptHasTheParametersOfTheHostModel) {
 TEST(Registration, MlpHasTheParametersOfTheHostModel) {
   ParameterSet parameters(images().seed);
   EXPECT_EQ(register_mlp(parameters, images()).fc3.weight.name(), "fc3.weight");
-  expect_equal(parameters, Mlp(images()).parameters());
+  trainer::Device device;
+  expect_equal(parameters, Mlp(device, images()).parameters());
 }
 
 TEST(Registration, LenetHasTheParametersOfTheHostModel) {

@@ -1,0 +1,99 @@
+// Whole jobs in mixed precision on small data, beside float32.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/trainer/training_job.h"
+#include "trainer/compute/precisions.h"
+#include "trainer/precision/precision.h"
+
+namespace kolo::trainer {
+namespace {
+
+class MixedPrecisionTrainingTest
+    : public testing::TestWithParam<std::tuple<const char*, const char*>> {
+ protected:
+  void SetUp() override {
+    if (!can_compute(parse_precision(precision()))) {
+      GTEST_SKIP() << "oneDNN has no " << precision() << " products on this processor";
+    }
+  }
+  static std::string model() { return std::get<0>(GetParam()); }
+  static std::string precision() { return std::get<1>(GetParam()); }
+  Config job() const {
+    Config config = small_job(model(), directory_);
+    config.steps = 60;
+    config.batch = 8;
+    return config;
+  }
+  /// Operands are rounded by up to 2^-9 (bfloat16) or 2^-12 of themselves; losses of all steps stay
+  /// within a few per cent of where training began.
+  void expect_follows_float32(Config config) const {
+    const Summary exact = run_ranks(2, config)[0];
+    config.precision = precision();
+    const std::vector<Summary> summaries = run_ranks(2, config);
+    const Summary& first = summaries[0];
+    EXPECT_EQ(first.weights_hash, summaries[1].weights_hash);
+    EXPECT_NE(first.weights_hash, exact.weights_hash);
+    EXPECT_EQ(first.precision, precision());
+    EXPECT_EQ(first.skipped_steps, 0u);
+    const double bound = 0.03 * exact.curve[0].train_loss;
+    for (std::size_t i = 0; i < exact.curve.size(); ++i) {
+      EXPECT_NEAR(first.curve[i].train_loss, exact.curve[i].train_loss, bound) << "step " << i;
+    }
+    EXPECT_NEAR(first.eval_loss, exact.eval_loss, bound);
+  }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+TEST_P(MixedPrecisionTrainingTest, FollowsFloat32AndRanksEndWithTheSameBits) {
+  expect_follows_float32(job());
+}
+
+// Copies of weights are those of the last update in each of several passes, and after the mean of
+// weights has taken their place.
+TEST_P(MixedPrecisionTrainingTest, FollowsFloat32WithPassesThatAddUpAndMeansOfWeights) {
+  Config config = job();
+  config.batch = 4;
+  config.accumulation = 2;
+  config.weight_average = 0.9f;
+  config.eval_every = 10;
+  expect_follows_float32(config);
+}
+
+TEST_P(MixedPrecisionTrainingTest, RepeatedRunsEndWithTheSameBits) {
+  Config config = job();
+  config.steps = 10;
+  config.precision = precision();
+  EXPECT_EQ(run_ranks(2, config)[0].weights_hash, run_ranks(2, config)[0].weights_hash);
+}
+
+// Weights are kept in float32: updates far below the last bit of a 16-bit copy are not lost.
+TEST_P(MixedPrecisionTrainingTest, SmallUpdatesReachTheWeights) {
+  Config config = job();
+  config.precision = precision();
+  config.optimizer = "sgd";
+  config.warmup_steps = 0;
+  config.lr = 1e-6f;
+  config.steps = 1;
+  const std::uint64_t once = run_ranks(1, config)[0].weights_hash;
+  config.lr_schedule = "constant";
+  config.steps = 2;
+  EXPECT_NE(run_ranks(1, config)[0].weights_hash, once);
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, MixedPrecisionTrainingTest,
+                         testing::Combine(testing::Values("mlp", "lenet", "gpt"),
+                                          testing::Values("bfloat16", "float16")),
+                         [](const auto& tested) {
+                           return std::string(std::get<0>(tested.param)) + "_" +
+                                  std::get<1>(tested.param);
+                         });
+
+}  // namespace
+}  // namespace kolo::trainer
