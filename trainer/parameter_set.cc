@@ -39,6 +39,12 @@ Parameter& ParameterSet::add(std::string name, Shape shape, Initial initial) {
   return parameter;
 }
 
+Buffer& ParameterSet::add_buffer(std::string name, Shape shape, float value) {
+  Buffer& buffer = buffers_.emplace_back(Buffer{std::move(name), Tensor(std::move(shape))});
+  buffer.value.fill(value);
+  return buffer;
+}
+
 std::size_t ParameterSet::element_count() const {
   std::size_t count = 0;
   for (const Parameter& parameter : parameters_) count += parameter.size();
@@ -52,10 +58,14 @@ void ParameterSet::own_gradients() {
 }
 
 void ParameterSet::copy_values(const ParameterSet& other) {
-  check(other.size() == size(), "parameters are copied between models of the same shape");
+  check(other.size() == size() && other.buffers().size() == buffers_.size(),
+        "parameters are copied between models of the same shape");
   for (std::size_t i = 0; i < size(); ++i) {
     check(other[i].shape() == parameters_[i].shape(), "shapes differ: " + other[i].name());
     std::copy(other[i].value().begin(), other[i].value().end(), parameters_[i].value().begin());
+  }
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    buffers_[i].value.assign(other.buffers()[i].value.span());
   }
 }
 
@@ -66,6 +76,9 @@ std::uint64_t ParameterSet::hash() const {
   XXH3_64bits_reset(state.get());
   for (const Parameter& parameter : parameters_) {
     XXH3_64bits_update(state.get(), parameter.value().data(), parameter.value().size_bytes());
+  }
+  for (const Buffer& buffer : buffers_) {
+    XXH3_64bits_update(state.get(), buffer.value.data(), buffer.value.span().size_bytes());
   }
   return XXH3_64bits_digest(state.get());
 }

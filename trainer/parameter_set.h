@@ -68,7 +68,15 @@ struct Initial {
   float deviation = 0.0f;
 };
 
-/// The parameters of a model in the order of their registration, which is the same on all ranks.
+/// A tensor that a model keeps beside its parameters, such as running statistics: forward passes
+/// change it and no optimizer does. It is saved, copied and broadcast as the parameters are.
+struct Buffer {
+  std::string name;
+  Tensor value;
+};
+
+/// The parameters and buffers of a model in the order of their registration, which is the same on
+/// all ranks.
 ///
 /// Threads: one.
 class ParameterSet {
@@ -82,6 +90,12 @@ class ParameterSet {
 
   /// The reference stays valid as long as the set.
   Parameter& add(std::string name, Shape shape, Initial initial);
+
+  /// The reference stays valid as long as the set.
+  Buffer& add_buffer(std::string name, Shape shape, float value);
+
+  std::deque<Buffer>& buffers() { return buffers_; }
+  const std::deque<Buffer>& buffers() const { return buffers_; }
 
   std::size_t size() const { return parameters_.size(); }
   Parameter& operator[](std::size_t index) { return parameters_[index]; }
@@ -98,16 +112,17 @@ class ParameterSet {
   /// Gives every gradient memory owned by the set, for passes without a runtime.
   void own_gradients();
 
-  /// Copies all values of a set of the same shape.
+  /// Copies all parameters and buffers of a set of the same shape.
   void copy_values(const ParameterSet& other);
 
-  /// XXH3-64 over the bytes of all values in registration order.
+  /// XXH3-64 over the bytes of all parameters, then of all buffers, in registration order.
   std::uint64_t hash() const;
 
  private:
   friend class Parameter;
   std::uint64_t seed_;
   std::deque<Parameter> parameters_;
+  std::deque<Buffer> buffers_;
   std::deque<Tensor> owned_gradients_;
   ReadyHook hook_;
   std::size_t passes_ = 1;

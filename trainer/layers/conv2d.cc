@@ -1,6 +1,7 @@
 #include "trainer/layers/conv2d.h"
 
 #include <cstdint>
+#include <unordered_map>
 #include <utility>
 
 #include "comm/base/check.h"
@@ -15,8 +16,6 @@ namespace {
 
 using Tag = dnnl::memory::format_tag;
 using Type = dnnl::memory::data_type;
-
-const dnnl::memory::dims kUnitStride{1, 1};
 
 dnnl::memory::desc image_layout(const Conv2d::Options& o, Type type) {
   return layout_of({o.images, o.input_channels, o.height, o.width}, Tag::nhwc, type);
@@ -40,21 +39,23 @@ struct Layouts {
         plain_weight(kernel_layout(o, Tag::oihw, operand)),
         output_gradient(result_layout(o, operand)),
         output(result_layout(o, Type::f32)),
-        bias(layout_of({o.output_channels}, Tag::x)),
+        bias(o.has_bias ? layout_of({o.output_channels}, Tag::x) : dnnl::memory::desc()),
         input_gradient(image_layout(o, Type::f32)),
         weight_gradient(kernel_layout(o, Tag::any, Type::f32)),
         plain_weight_gradient(kernel_layout(o, Tag::oihw, Type::f32)),
+        stride(2, static_cast<dnnl::memory::dim>(o.stride)),
         padding(2, static_cast<dnnl::memory::dim>(o.padding)) {}
 
   dnnl::memory::desc input, weight, plain_weight, output_gradient;
   dnnl::memory::desc output, bias, input_gradient, weight_gradient, plain_weight_gradient;
+  dnnl::memory::dims stride;
   dnnl::memory::dims padding;  // on either side
 };
 
 dnnl::convolution_forward::primitive_desc forward_description(const Layouts& l,
                                                               const dnnl::engine& engine) {
   return {{dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, l.input,
-           l.weight, l.bias, l.output, kUnitStride, l.padding, l.padding},
+           l.weight, l.bias, l.output, l.stride, l.padding, l.padding},
           engine};
 }
 
@@ -62,7 +63,7 @@ dnnl::convolution_backward_weights::primitive_desc weights_description(
     const Layouts& l, const dnnl::engine& engine,
     const dnnl::convolution_forward::primitive_desc& hint) {
   return {{dnnl::algorithm::convolution_direct, l.input, l.weight_gradient, l.bias,
-           l.output_gradient, kUnitStride, l.padding, l.padding},
+           l.output_gradient, l.stride, l.padding, l.padding},
           engine,
           hint};
 }
@@ -71,7 +72,7 @@ dnnl::convolution_backward_data::primitive_desc data_description(
     const Layouts& l, const dnnl::engine& engine,
     const dnnl::convolution_forward::primitive_desc& hint) {
   return {{dnnl::algorithm::convolution_direct, l.input_gradient, l.weight, l.output_gradient,
-           kUnitStride, l.padding, l.padding},
+           l.stride, l.padding, l.padding},
           engine,
           hint};
 }
@@ -138,7 +139,8 @@ Conv2d::Conv2d(Device& device, ParameterSet& parameters, const std::string& name
           name + ".weight",
           {options.output_channels, options.input_channels, options.kernel, options.kernel},
           {.deviation = options.deviation})),
-      bias_(parameters.add(name + ".bias", {options.output_channels}, {})) {
+      bias_(options.has_bias ? &parameters.add(name + ".bias", {options.output_channels}, {})
+                             : nullptr) {
   check(options.height + 2 * options.padding >= options.kernel &&
             options.width + 2 * options.padding >= options.kernel,
         "a convolution needs images at least as large as its kernel");
@@ -158,10 +160,14 @@ std::span<const float> Conv2d::forward(std::span<const float> input, const Pass&
     p.weight_version = weight_.version();
   }
   p.input_factor.assign(input);
-  p.forward.execute(stream, {{DNNL_ARG_SRC, at(p.input, p.input_factor.data())},
-                             {DNNL_ARG_WEIGHTS, p.forward_weight},
-                             {DNNL_ARG_BIAS, at(p.bias, bias_.value().data())},
-                             {DNNL_ARG_DST, p.output_memory}});
+  std::unordered_map<int, dnnl::memory> arguments{
+      {DNNL_ARG_SRC, at(p.input, p.input_factor.data())},
+      {DNNL_ARG_WEIGHTS, p.forward_weight},
+      {DNNL_ARG_DST, p.output_memory}};
+  if (bias_ != nullptr) {
+    arguments.emplace(DNNL_ARG_BIAS, at(p.bias, std::as_const(*bias_).value().data()));
+  }
+  p.forward.execute(stream, arguments);
   return p.output.span();
 }
 
@@ -170,20 +176,23 @@ std::span<const float> Conv2d::backward(std::span<const float> output_gradient) 
   dnnl::stream& stream = p.device.stream();
   const bool adds = weight_.next_contribution() == Into::kAdd;
   float* const weight_gradient = adds ? p.weight_contribution.data() : weight_.gradient().data();
-  float* const bias_gradient = adds ? p.bias_contribution.data() : bias_.gradient().data();
   p.gradient_factor.assign(output_gradient);
   at(p.output_gradient, p.gradient_factor.data());
-  p.backward_weights.execute(stream, {{DNNL_ARG_SRC, p.input},
-                                      {DNNL_ARG_DIFF_DST, p.output_gradient},
-                                      {DNNL_ARG_DIFF_WEIGHTS, p.weight_gradient},
-                                      {DNNL_ARG_DIFF_BIAS, at(p.bias, bias_gradient)}});
+  std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_SRC, p.input},
+                                                  {DNNL_ARG_DIFF_DST, p.output_gradient},
+                                                  {DNNL_ARG_DIFF_WEIGHTS, p.weight_gradient}};
+  if (bias_ != nullptr) {
+    float* const bias_gradient = adds ? p.bias_contribution.data() : bias_->gradient().data();
+    arguments.emplace(DNNL_ARG_DIFF_BIAS, at(p.bias, bias_gradient));
+  }
+  p.backward_weights.execute(stream, arguments);
   p.from_gradient.execute(stream, p.weight_gradient, at(p.plain_weight_gradient, weight_gradient));
   if (adds) {
     add(weight_.gradient(), p.weight_contribution.span(), weight_.gradient());
-    add(bias_.gradient(), p.bias_contribution.span(), bias_.gradient());
+    if (bias_ != nullptr) add(bias_->gradient(), p.bias_contribution.span(), bias_->gradient());
   }
   weight_.contributed();
-  bias_.contributed();
+  if (bias_ != nullptr) bias_->contributed();
   if (p.input_gradient.size() > 0) {
     p.backward_data.execute(stream, {{DNNL_ARG_DIFF_DST, p.output_gradient},
                                      {DNNL_ARG_WEIGHTS, p.data_weight},

@@ -10,34 +10,41 @@ namespace {
 
 using Tag = dnnl::memory::format_tag;
 
-const dnnl::memory::dims kWindow{2, 2};
 const dnnl::memory::dims kNoDilation{0, 0};
-const dnnl::memory::dims kNoPadding{0, 0};
+
+dnnl::memory::dims square(std::size_t side) {
+  return dnnl::memory::dims(2, static_cast<dnnl::memory::dim>(side));
+}
 
 }  // namespace
 
 struct MaxPool::Primitives {
   Primitives(Device& device_of, const Options& o)
       : device(device_of),
+        window(square(o.window)),
+        stride(square(o.stride)),
+        padding(square(o.padding)),
         input_layout(layout_of({o.images, o.channels, o.height, o.width}, Tag::nhwc)),
-        output_layout(layout_of({o.images, o.channels, o.height / 2, o.width / 2}, Tag::nhwc)),
+        output_layout(
+            layout_of({o.images, o.channels, o.output_height(), o.output_width()}, Tag::nhwc)),
         forward_pd({dnnl::prop_kind::forward_training, dnnl::algorithm::pooling_max, input_layout,
-                    output_layout, kWindow, kWindow, kNoDilation, kNoPadding, kNoPadding},
+                    output_layout, stride, window, kNoDilation, padding, padding},
                    device.engine()),
-        backward_pd({dnnl::algorithm::pooling_max, input_layout, output_layout, kWindow, kWindow,
-                     kNoDilation, kNoPadding, kNoPadding},
+        backward_pd({dnnl::algorithm::pooling_max, input_layout, output_layout, stride, window,
+                     kNoDilation, padding, padding},
                     device.engine(), forward_pd),
         forward(forward_pd),
         backward(backward_pd),
         input(unbound(input_layout, device.engine())),
         output_gradient(unbound(output_layout, device.engine())),
         workspace(forward_pd.workspace_desc(), device.engine()),
-        output({o.images, o.height / 2, o.width / 2, o.channels}),
+        output({o.images, o.output_height(), o.output_width(), o.channels}),
         input_gradient({o.images, o.height, o.width, o.channels}),
         output_memory(output_layout, device.engine(), output.data()),
         input_gradient_memory(input_layout, device.engine(), input_gradient.data()) {}
 
   Device& device;
+  dnnl::memory::dims window, stride, padding;
   dnnl::memory::desc input_layout, output_layout;
   dnnl::pooling_v2_forward::primitive_desc forward_pd;
   dnnl::pooling_v2_backward::primitive_desc backward_pd;
@@ -50,7 +57,9 @@ struct MaxPool::Primitives {
 };
 
 MaxPool::MaxPool(Device& device, const Options& options) {
-  check(options.height >= 2 && options.width >= 2, "pooling needs images of at least 2 x 2");
+  check(options.height + 2 * options.padding >= options.window &&
+            options.width + 2 * options.padding >= options.window,
+        "pooling needs images at least as large as its window");
   primitives_ = std::make_unique<Primitives>(device, options);
 }
 

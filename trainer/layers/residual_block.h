@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "trainer/layers/layer.h"
+#include "trainer/layers/rank_sums.h"
+#include "trainer/layers/relu.h"
+#include "trainer/layers/sequential.h"
+#include "trainer/parameter_set.h"
+#include "trainer/tensor.h"
+
+namespace kolo::trainer {
+
+class Device;
+
+/// y = relu(norm(conv(relu(norm(conv(x))))) + shortcut(x)), with 3 × 3 convolutions and batch norm.
+///
+/// The shortcut is x itself where the block keeps the size. Else it is a `PaddedShortcut` (option A
+/// of the source) or a strided 1 × 1 convolution with batch norm (option B).
+///
+/// Shape:  input [images, height, width, input_channels], output [images, ceil(height / stride),
+///         ceil(width / stride), output_channels]. Registers `name`.conv1, .norm1, .conv2, .norm2
+///         and, for option B, .shortcut_conv and .shortcut_norm.
+/// Source: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016.
+class ResidualBlock final : public Layer {
+ public:
+  enum class Shortcut { kPadded, kProjection };
+
+  struct Options {
+    std::size_t images;
+    std::size_t height;
+    std::size_t width;
+    std::size_t input_channels;
+    std::size_t output_channels;
+    std::size_t stride = 1;
+    Shortcut shortcut;
+    RankSums sum_over_ranks = {};  ///< See BatchNorm.
+
+    std::size_t output_height() const { return (height + stride - 1) / stride; }
+    std::size_t output_width() const { return (width + stride - 1) / stride; }
+    bool keeps_size() const { return stride == 1 && input_channels == output_channels; }
+  };
+
+  /// `device` outlives the layer.
+  ResidualBlock(Device& device, ParameterSet& parameters, const std::string& name,
+                const Options& options);
+
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
+  std::span<const float> backward(std::span<const float> output_gradient) override;
+
+ private:
+  Sequential main_;
+  Sequential shortcut_;  // empty where the block keeps the size
+  Tensor sum_;
+  Relu relu_;
+  Tensor input_gradient_;
+};
+
+}  // namespace kolo::trainer
