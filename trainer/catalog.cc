@@ -4,6 +4,7 @@
 #include "trainer/models/gpt.h"
 #include "trainer/models/lenet.h"
 #include "trainer/models/mlp.h"
+#include "trainer/models/resnet.h"
 #include "trainer/optimizer/adamw.h"
 #include "trainer/optimizer/lamb.h"
 #include "trainer/optimizer/lars.h"
@@ -21,6 +22,8 @@ Catalog built_in_catalog() {
   c.models.add(Mlp::entry());
   c.models.add(Lenet::entry());
   c.models.add(Convnet::entry());
+  c.models.add(Resnet::entry20());
+  c.models.add(Resnet::entry18());
   c.models.add(Gpt::entry());
 
   c.datasets.add(mnist_entry());

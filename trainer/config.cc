@@ -140,6 +140,7 @@ std::vector<Setting> course_settings(const Config& c) {
           {"--heads", text(c.heads)},
           {"--context", text(c.context)},
           {"--hidden", text(c.hidden)},
+          {"--sync-batch-norm", c.sync_batch_norm ? "on" : "off"},
           {"--max-length", text(c.max_length)},
           {"--vocabulary", c.vocabulary ? text(*c.vocabulary) : "all words"},
           {"--min-count", text(c.min_count)},

@@ -57,7 +57,8 @@ struct Config {
   std::size_t min_count = 2;              ///< Texts: occurrences that give a word an entry.
   std::string text_column = "text";       ///< Tables of texts.
   std::string label_column = "label";
-  std::size_t hidden = 128;  ///< Dense layers of image models.
+  std::size_t hidden = 128;      ///< Dense layers of image models.
+  bool sync_batch_norm = false;  ///< Statistics are those of all ranks' samples.
 
   std::size_t log_every = 50;     ///< Steps.
   std::size_t eval_every = 0;     ///< Steps; 0: at the end of each epoch.

@@ -148,8 +148,9 @@ TEST(CommandLineTest, UnknownChoicesAreUsageErrorsWithTheNearestName) {
     EXPECT_EQ(code_of({"--data", "d", option, value}, part), ErrorCode::kUsage) << option;
   };
   expect("--bacth", "3", "did you mean --batch?");
-  expect("--model", "lnet",
-         "--model: 'lnet' is not mlp, lenet, convnet or gpt; did you mean lenet?");
+  expect(
+      "--model", "lnet",
+      "--model: 'lnet' is not mlp, lenet, convnet, resnet20, resnet18 or gpt; did you mean lenet?");
   expect("--compression", "top-k", "did you mean topk?");
   expect("--precision", "float64", "--precision: 'float64' is not float32, bfloat16 or float16");
   expect("--wire", "int8", "--wire-dtype: 'int8'");

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -191,6 +193,68 @@ TEST_P(TrainingTest, PriorityChangesNoBit) {
 
 INSTANTIATE_TEST_SUITE_P(Models, TrainingTest, testing::Values("mlp", "lenet", "gpt"),
                          [](const auto& tested) { return std::string(tested.param); });
+
+Config small_resnet_job(const TemporaryDirectory& directory) {
+  Config config = small_job("resnet20", directory);
+  config.steps = 12;
+  config.batch = 12;
+  return config;
+}
+
+TEST(BatchNormTrainingTest, AResidualNetworkLearns) {
+  const TemporaryDirectory directory;
+  Config config = small_resnet_job(directory);
+  config.steps = 60;
+  const Summary summary = run_ranks(1, config)[0];
+  EXPECT_LT(summary.train_loss, 0.3 * summary.curve.front().train_loss);
+  EXPECT_GT(summary.eval_metric, 0.8);
+}
+
+// Weights and running statistics: ranks end with the same bits, though statistics differ on the
+// way.
+TEST(BatchNormTrainingTest, RanksEndWithTheSameStatistics) {
+  const TemporaryDirectory directory;
+  Config config = small_resnet_job(directory);
+  config.batch = 5;  // uneven and empty parts
+  const std::vector<Summary> summaries = run_ranks(3, config);
+  for (const Summary& summary : summaries) {
+    EXPECT_EQ(summary.weights_hash, summaries[0].weights_hash);
+    EXPECT_EQ(summary.eval_loss, summaries[0].eval_loss);
+  }
+}
+
+// A rank trains on with its own statistics, not with the means that are evaluated.
+TEST(BatchNormTrainingTest, EvaluationChangesNoBit) {
+  const TemporaryDirectory directory;
+  Config config = small_resnet_job(directory);
+  const std::uint64_t rarely = run_ranks(2, config)[0].weights_hash;
+  config.eval_every = 1;
+  EXPECT_EQ(run_ranks(2, config)[0].weights_hash, rarely);
+}
+
+// Six steps: the first unit of a ReLU that rounding puts on its other side parts the runs, here
+// after eight. Without the option they part at once.
+TEST(BatchNormTrainingTest, SynchronizedRanksFollowOneRankWithTheGlobalBatch) {
+  const TemporaryDirectory directory;
+  Config config = small_resnet_job(directory);
+  config.sync_batch_norm = true;
+  config.steps = 6;
+  const Summary one = run_ranks(1, config)[0];
+  const auto largest_deviation = [&](int ranks) {
+    config.batch = 12 / static_cast<std::size_t>(ranks);
+    const Summary many = run_ranks(ranks, config)[0];
+    double largest = 0.0;
+    for (std::size_t i = 0; i < one.curve.size(); ++i) {
+      const double loss = one.curve[i].train_loss;
+      largest = std::max(largest, std::abs(many.curve[i].train_loss - loss) / loss);
+    }
+    return largest;
+  };
+  EXPECT_LT(largest_deviation(2), 0.01);
+  EXPECT_LT(largest_deviation(3), 0.01);
+  config.sync_batch_norm = false;
+  EXPECT_GT(largest_deviation(2), 0.01);
+}
 
 TEST(TrainingErrorsTest, RanksWithDifferentOptionsAreTold) {
   const TemporaryDirectory directory;

@@ -35,6 +35,9 @@ void export_weights(const ParameterSet& parameters, const std::filesystem::path&
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     weights.push_back(stored(parameters[i].name(), parameters[i].shape(), parameters[i].value()));
   }
+  for (const Buffer& buffer : parameters.buffers()) {
+    weights.push_back(stored(buffer.name, buffer.value.shape(), buffer.value.span()));
+  }
   write_weights(std::move(weights), file);
 }
 

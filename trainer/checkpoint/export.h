@@ -10,7 +10,7 @@ namespace kolo::trainer {
 // Each writes one safetensors file, by the names of the model, in place of an older one.
 // Errors: KoloError(kIo); then an older file is as it was. Those of `StoredWeights`.
 
-/// The weights of a model.
+/// The weights and buffers of a model.
 void export_weights(const ParameterSet& parameters, const std::filesystem::path& file);
 
 /// Those at `path`, a checkpoint or a safetensors file.

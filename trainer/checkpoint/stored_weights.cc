@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -28,6 +29,7 @@ StoredWeights::StoredWeights(const std::filesystem::path& path) : path_(path) {
     checkpoint_.emplace(path, 0, 1);
     tensors_ = checkpoint_->shared_tensors(WeightAverage::kMeans);
     if (tensors_.empty()) tensors_ = checkpoint_->shared_tensors(kWeights);
+    std::ranges::move(checkpoint_->shared_tensors(kBuffers), std::back_inserter(tensors_));
   } else {
     file_.emplace(path);
     tensors_ = file_->tensors();

@@ -13,9 +13,11 @@ namespace kolo::trainer {
 
 /// Prefix of the names of a model's weights in a checkpoint.
 inline constexpr const char* kWeights = "weights/";
+/// Prefix of the names of its buffers, of which a checkpoint has the means over all ranks.
+inline constexpr const char* kBuffers = "buffers/";
 
-/// The weights of a model in a file, or in a checkpoint of any number of ranks: there those that
-/// the job keeps at its end, which are running means where it makes them.
+/// The weights and buffers of a model in a file, or in a checkpoint of any number of ranks: there
+/// those that the job keeps at its end, which are running means where it makes them.
 ///
 /// Threads: any, for reading.
 /// Errors:  KoloError(kData) for files that are damaged or incomplete.

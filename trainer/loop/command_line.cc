@@ -75,6 +75,10 @@ void add_model_options(CLI::App& app, Config& c) {
   app.add_option("--heads", c.heads, "gpt: number of attention heads; at least 1");
   app.add_option("--context", c.context, "gpt: bytes of text per sample; at least 1");
   app.add_option("--hidden", c.hidden, "image models: width of hidden dense layers; at least 1");
+  app.add_option("--sync-batch-norm", c.sync_batch_norm,
+                 "on: batch norm takes its statistics over the samples of all ranks (resnet)")
+      ->type_name("on|off")
+      ->default_str("off");
 }
 
 void add_text_options(CLI::App& app, Config& c) {

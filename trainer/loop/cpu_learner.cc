@@ -29,9 +29,16 @@ const Config& require_offered(const Config& config) {
   return config;
 }
 
-std::unique_ptr<Model> make_model(const Config& config, const Task& task, const Catalog& catalog,
-                                  Device& device) {
-  auto model = catalog.models.at(config.model).make(model_setting(config, task), device);
+std::unique_ptr<Model> make_model(const Config& config, Runtime& runtime, const Task& task,
+                                  const Catalog& catalog, Device& device) {
+  ModelSetting setting = model_setting(config, task);
+  if (config.sync_batch_norm) {
+    setting.sum_over_ranks = [&runtime](std::string_view name, std::span<double> values) {
+      runtime.all_reduce(name,
+                         {.data = values.data(), .count = values.size(), .dtype = DType::kFloat64});
+    };
+  }
+  auto model = catalog.models.at(config.model).make(setting, device);
   if (!config.weights.empty()) import_weights(config.weights, model->parameters());
   return model;
 }
@@ -57,10 +64,11 @@ DistributedOptimizer distribute(const Config& config, const OptimizerEntry& entr
 CpuLearner::CpuLearner(const Config& config, Runtime& runtime, const Task& task,
                        const Catalog& catalog)
     : device_(offered_precision(config)),
-      model_(make_model(config, task, catalog, device_)),
+      model_(make_model(config, runtime, task, catalog, device_)),
       loss_(task.make_loss(config.batch)),
       optimizer_(distribute(require_offered(config), catalog.optimizers.at(config.optimizer),
-                            runtime, task, model_->parameters(), clock_)) {
+                            runtime, task, model_->parameters(), clock_)),
+      buffer_means_(runtime, model_->parameters()) {
   model_->parameters().accumulate(config.accumulation);
   if (config.weight_average > 0.0f) average_.emplace(model_->parameters(), config.weight_average);
 }
@@ -93,10 +101,21 @@ void CpuLearner::visit_state(StateVisitor& visitor) {
     visitor.shared(kWeights + parameters[i].name(), parameters[i].shape(), parameters[i].value());
   }
   if (average_) average_->visit_state(visitor);
+  buffer_means_.visit_state(visitor);
   visitor.part_of_sum("loss", sums_.loss);
   visitor.part_of_sum("score", sums_.score);
   visitor.part_of_sum("rows", sums_.rows);
   optimizer_.visit_state(visitor);
+}
+
+void CpuLearner::begin_evaluation() {
+  if (average_) average_->swap();
+  buffer_means_.begin();
+}
+
+void CpuLearner::end_evaluation() {
+  buffer_means_.end();
+  if (average_) average_->swap();
 }
 
 void CpuLearner::evaluate(const Batch& batch) { sums_ += run(batch, false, 1.0f); }

@@ -8,6 +8,7 @@
 #include "trainer/catalog.h"
 #include "trainer/compute/device.h"
 #include "trainer/config.h"
+#include "trainer/loop/buffer_means.h"
 #include "trainer/loop/distributed_optimizer.h"
 #include "trainer/loop/learner.h"
 #include "trainer/loss/loss.h"
@@ -35,17 +36,14 @@ class CpuLearner final : public Learner, private Stateful {
 
   void forward_backward(const Batch& batch, float row_weight) override;
   StepReport finish(float lr) override;
-  void begin_evaluation() override { swap_average(); }
-  void end_evaluation() override { swap_average(); }
+  void begin_evaluation() override;
+  void end_evaluation() override;
   void evaluate(const Batch& batch) override;
   LossSums take_sums() override { return std::exchange(sums_, {}); }
   const ParameterSet& parameters() override { return model_->parameters(); }
 
  private:
   void visit_state(StateVisitor& visitor) override;
-  void swap_average() {
-    if (average_) average_->swap();
-  }
   LossSums run(const Batch& batch, bool is_training, float row_weight);
 
   Device device_;
@@ -54,6 +52,7 @@ class CpuLearner final : public Learner, private Stateful {
   SteadyClock clock_;
   DistributedOptimizer optimizer_;
   std::optional<WeightAverage> average_;
+  BufferMeans buffer_means_;
   LossSums sums_;
 };
 

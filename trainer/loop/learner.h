@@ -50,8 +50,9 @@ class Learner {
   /// Errors: those of the runtime; DivergedError.
   virtual StepReport finish(float lr) = 0;
 
-  /// Between the two calls, the weights are those that are evaluated and kept: running means where
-  /// the job asks for them. Nothing is trained in between.
+  /// Between the two calls, the model is the one that is evaluated and kept: with running means of
+  /// the weights where the job asks for them, and with the means over all ranks of what training
+  /// does not keep equal. Nothing is trained in between. Collective.
   virtual void begin_evaluation() {}
   virtual void end_evaluation() {}
 

@@ -4,6 +4,13 @@
 #include <vector>
 
 namespace kolo::trainer {
+namespace {
+
+BufferView view_of(std::span<float> values) {
+  return {.data = values.data(), .count = values.size(), .dtype = DType::kFloat32};
+}
+
+}  // namespace
 
 GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters, MemoryKind memory,
                                std::string compression) {
@@ -23,9 +30,12 @@ GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters,
 void broadcast_values(Runtime& runtime, ParameterSet& parameters) {
   std::vector<Ticket> tickets;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const std::span<float> values = parameters[i].value();
-    const BufferView view{.data = values.data(), .count = values.size(), .dtype = DType::kFloat32};
-    tickets.push_back(runtime.broadcast_async("parameter " + parameters[i].name(), view, 0));
+    const BufferView values = view_of(parameters[i].value());
+    tickets.push_back(runtime.broadcast_async("parameter " + parameters[i].name(), values, 0));
+  }
+  for (Buffer& buffer : parameters.buffers()) {
+    const BufferView values = view_of(buffer.value.span());
+    tickets.push_back(runtime.broadcast_async("buffer " + buffer.name, values, 0));
   }
   for (Ticket& ticket : tickets) ticket.wait();
 }

@@ -14,7 +14,7 @@ namespace kolo::trainer {
 GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters, MemoryKind memory,
                                std::string compression);
 
-/// Gives all ranks the values of rank 0. Collective.
+/// Gives all ranks the parameters and buffers of rank 0. Collective.
 void broadcast_values(Runtime& runtime, ParameterSet& parameters);
 
 }  // namespace kolo::trainer

@@ -16,7 +16,8 @@ ImageModelOptions image_model_options(const ModelSetting& setting) {
           .classes = setting.outputs,
           .hidden = setting.config.hidden,
           .scaling = PixelScaling(image.mean, image.deviation),
-          .seed = setting.config.seed};
+          .seed = setting.config.seed,
+          .sum_over_ranks = setting.sum_over_ranks};
 }
 
 void set_image_defaults(Config& config) {

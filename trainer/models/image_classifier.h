@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "trainer/layers/rank_sums.h"
 #include "trainer/layers/sequential.h"
 #include "trainer/models/model.h"
 #include "trainer/models/pixel_scaling.h"
@@ -19,6 +20,7 @@ struct ImageModelOptions {
   std::size_t hidden;  ///< Width of the hidden dense layers.
   PixelScaling scaling;
   std::uint64_t seed;
+  RankSums sum_over_ranks = {};  ///< See BatchNorm.
 };
 
 ImageModelOptions image_model_options(const ModelSetting& setting);

@@ -9,6 +9,7 @@
 
 #include "trainer/data/batch.h"
 #include "trainer/layers/layer.h"
+#include "trainer/layers/rank_sums.h"
 #include "trainer/parameter_set.h"
 
 namespace kolo::trainer {
@@ -44,8 +45,9 @@ class Model {
 struct ModelSetting {
   const Config& config;
   const SampleFormat& format;
-  std::size_t outputs;  ///< Numbers in a row of the output: classes, tokens, or 1.
-  std::size_t batch;    ///< Samples.
+  std::size_t outputs;           ///< Numbers in a row of the output: classes, tokens, or 1.
+  std::size_t batch;             ///< Samples.
+  RankSums sum_over_ranks = {};  ///< Set where statistics are those of all ranks' samples.
 };
 
 /// A kind of model that --model can name.

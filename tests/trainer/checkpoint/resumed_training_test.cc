@@ -119,6 +119,7 @@ const Case kCases[] = {
     {"Nesterov", "mlp", "sgd", "none", look_ahead},
     {"Lars", "mlp", "lars", "none", nothing},
     {"Lamb", "mlp", "lamb", "none", nothing},
+    {"BatchNorm", "resnet20", "sgd", "none", nothing},
     {"AdamW", "lenet", "adamw", "none", nothing},
     {"WeightAverage", "mlp", "adamw", "none", average_weights},
     {"Prefetched", "mlp", "sgd", "none", load_ahead},
