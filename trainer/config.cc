@@ -84,10 +84,10 @@ void validate(const Config& c, const Catalog& catalog) {
   require(c.max_length > 0, "--max-length must be at least 1");
   require(c.vocabulary.value_or(kSmallestVocabulary) >= kSmallestVocabulary,
           fmt::format("--vocabulary must be at least {}", kSmallestVocabulary));
+  require(c.dropout >= 0.0f && c.dropout < 1.0f, "--dropout must be at least 0 and below 1");
   require(c.hidden > 0, "--hidden must be at least 1");
   require(c.layers > 0 && c.context > 0, "--layers and --context must be at least 1");
-  require(c.heads > 0 && c.width > 0 && c.width % c.heads == 0,
-          fmt::format("--width {} is not a multiple of --heads {}", c.width, c.heads));
+  require(c.heads > 0 && c.width > 0, "--width and --heads must be at least 1");
   require(c.keep > 0, "--keep must be at least 1");
   require(!c.run.empty() || c.checkpoint_every == 0, "--checkpoint-every: needs --run DIR");
   require(!c.run.empty() || !c.stop_after, "--stop-after: needs --run DIR");
@@ -140,6 +140,8 @@ std::vector<Setting> course_settings(const Config& c) {
           {"--heads", text(c.heads)},
           {"--context", text(c.context)},
           {"--hidden", text(c.hidden)},
+          {"--dropout", text(c.dropout)},
+          {"--row-gradients", c.row_gradients ? "on" : "off"},
           {"--sync-batch-norm", c.sync_batch_norm ? "on" : "off"},
           {"--max-length", text(c.max_length)},
           {"--vocabulary", c.vocabulary ? text(*c.vocabulary) : "all words"},

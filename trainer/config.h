@@ -49,7 +49,7 @@ struct Config {
   bool cuda_graph = false;            ///< Record the kernels of a step once and replay them.
 
   std::size_t layers = 4;                 ///< gpt.
-  std::size_t width = 128;                ///< gpt.
+  std::size_t width = 128;                ///< gpt, texts, ratings: elements of a vector.
   std::size_t heads = 4;                  ///< gpt.
   std::size_t context = 64;               ///< gpt, in bytes.
   std::size_t max_length = 128;           ///< Texts: words of a sample at most.
@@ -58,6 +58,8 @@ struct Config {
   std::string text_column = "text";       ///< Tables of texts.
   std::string label_column = "label";
   std::size_t hidden = 128;      ///< Dense layers of image models.
+  float dropout = 0.0f;          ///< Classifiers of texts: share of what the output layer reads.
+  bool row_gradients = true;     ///< Gradients of embedding tables are rows.
   bool sync_batch_norm = false;  ///< Statistics are those of all ranks' samples.
 
   std::size_t log_every = 50;     ///< Steps.

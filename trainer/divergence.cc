@@ -22,7 +22,11 @@ std::string first_not_finite(const ParameterSet& parameters) {
     }
   }
   for (std::size_t i = parameters.size(); i-- > 0;) {
-    if (has_lost_numbers(parameters[i].gradient())) {
+    bool has_lost = false;
+    parameters[i].visit_gradient([&](std::size_t, std::span<const float> part) {
+      has_lost = has_lost || has_lost_numbers(part);
+    });
+    if (has_lost) {
       return fmt::format("the gradient of '{}'", parameters[i].name());
     }
   }

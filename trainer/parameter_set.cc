@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "comm/base/check.h"
+#include "trainer/kernels/vector.h"
 #include "trainer/random.h"
 
 namespace kolo::trainer {
@@ -25,6 +26,23 @@ void Parameter::contributed() {
   if (owner_.hook_) owner_.hook_(index_);
 }
 
+void Parameter::begin_rows() {
+  if (next_contribution() == Into::kAdd) return;
+  if (rows_) {
+    rows_->clear();
+  } else {
+    std::ranges::fill(gradient_, 0.0f);
+  }
+}
+
+void Parameter::add_to_row(std::int32_t index, std::span<const float> values, float factor) {
+  if (rows_) {
+    rows_->append(index, values, factor);
+  } else {
+    add_scaled(values, factor, row_of(gradient_, index));
+  }
+}
+
 Parameter& ParameterSet::add(std::string name, Shape shape, Initial initial) {
   Parameter& parameter =
       parameters_.emplace_back(*this, parameters_.size(), std::move(name), std::move(shape));
@@ -37,6 +55,19 @@ Parameter& ParameterSet::add(std::string name, Shape shape, Initial initial) {
     }
   }
   return parameter;
+}
+
+Parameter& ParameterSet::add_table(std::string name, std::size_t height, std::size_t width,
+                                   Initial initial) {
+  Parameter& table = add(std::move(name), {height, width}, initial);
+  table.is_table_ = true;
+  return table;
+}
+
+void ParameterSet::use_rows() {
+  for (Parameter& parameter : parameters_) {
+    if (parameter.is_table_) parameter.rows_.emplace(parameter.shape()[1]);
+  }
 }
 
 Buffer& ParameterSet::add_buffer(std::string name, Shape shape, float value) {
@@ -53,6 +84,7 @@ std::size_t ParameterSet::element_count() const {
 
 void ParameterSet::own_gradients() {
   for (Parameter& parameter : parameters_) {
+    if (parameter.rows() != nullptr) continue;
     parameter.bind_gradient(owned_gradients_.emplace_back(parameter.shape()).span());
   }
 }

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "trainer/compute/into.h"
+#include "trainer/row_gradient.h"
 #include "trainer/tensor.h"
 
 namespace kolo::trainer {
@@ -33,8 +35,21 @@ class Parameter {
   /// Differs after every change of the values, for copies of them in another dtype or layout.
   std::uint64_t version() const { return version_; }
 
-  /// Memory of the gradient, which may belong to another object.
+  /// Memory of the gradient, which may belong to another object. Empty with `rows`.
   std::span<float> gradient() const { return gradient_; }
+  /// The gradient of a table whose gradients are rows (see `ParameterSet::use_rows`), else null.
+  RowGradient* rows() { return rows_ ? &*rows_ : nullptr; }
+  const RowGradient* rows() const { return rows_ ? &*rows_ : nullptr; }
+
+  /// Calls `use(begin, part)` for each part of the gradient that need not be zero: all of it, or
+  /// each of its rows. A part belongs to the elements from `begin` on.
+  template <typename Use>
+  void visit_gradient(const Use& use) const {
+    if (!rows_) return use(std::size_t{0}, std::span<const float>(gradient_));
+    for (std::size_t i = 0; i < rows_->indices().size(); ++i) {
+      use(static_cast<std::size_t>(rows_->indices()[i]) * rows_->width(), rows_->values(i));
+    }
+  }
   /// Before: `memory` holds size() floats and outlives the last backward pass.
   void bind_gradient(std::span<float> memory);
   void unbind_gradient() { gradient_ = {}; }
@@ -49,13 +64,30 @@ class Parameter {
   /// Called by a layer after its contribution. The last one of a step completes the gradient.
   void contributed();
 
+  // Of a table (see `ParameterSet::add_table`).
+
+  /// Row `index` of the values.
+  std::span<float> row(std::int32_t index) { return row_of(value_.span(), index); }
+  /// Before the first `add_to_row` of a contribution.
+  void begin_rows();
+  /// Adds factor times `values` to the gradient of row `index`.
+  void add_to_row(std::int32_t index, std::span<const float> values, float factor);
+
  private:
+  friend class ParameterSet;
+  std::span<float> row_of(std::span<float> table, std::int32_t index) const {
+    const std::size_t width = shape()[1];
+    return table.subspan(static_cast<std::size_t>(index) * width, width);
+  }
+
   ParameterSet& owner_;
   std::size_t index_;
   std::string name_;
   Tensor value_;
   std::uint64_t version_ = 1;
+  bool is_table_ = false;
   std::span<float> gradient_;
+  std::optional<RowGradient> rows_;
   std::size_t users_ = 1;
   std::size_t contributions_ = 0;  // in this step
 };
@@ -91,6 +123,10 @@ class ParameterSet {
   /// The reference stays valid as long as the set.
   Parameter& add(std::string name, Shape shape, Initial initial);
 
+  /// A table [height, width] of which a step uses few rows; layers contribute to its gradient by
+  /// row.
+  Parameter& add_table(std::string name, std::size_t height, std::size_t width, Initial initial);
+
   /// The reference stays valid as long as the set.
   Buffer& add_buffer(std::string name, Shape shape, float value);
 
@@ -109,7 +145,10 @@ class ParameterSet {
   /// Called once per parameter and step, as soon as its gradient is complete.
   void on_gradient_ready(ReadyHook hook) { hook_ = std::move(hook); }
 
-  /// Gives every gradient memory owned by the set, for passes without a runtime.
+  /// From now on gradients of tables are rows.
+  void use_rows();
+
+  /// Gives every gradient that is not rows memory owned by the set, for passes without a runtime.
   void own_gradients();
 
   /// Copies all parameters and buffers of a set of the same shape.

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +10,9 @@
 
 #include "comm/base/error.h"
 #include "tests/trainer/finite_difference.h"
+#include "trainer/catalog.h"
 #include "trainer/compute/device.h"
+#include "trainer/config.h"
 #include "trainer/loss/softmax_cross_entropy.h"
 #include "trainer/models/convnet.h"
 #include "trainer/models/generate.h"
@@ -240,6 +243,21 @@ TEST(LenetTest, RefusesSmallImages) {
   ImageModelOptions options = small_images(1);
   options.height = 15;
   EXPECT_THROW(Lenet(device, options), UsageError);
+}
+
+TEST(GptTest, RefusesHeadsThatDoNotDivideTheWidth) {
+  Config config = default_config(built_in_catalog(), "gpt");
+  config.heads = 3;
+  const SampleFormat format{
+      .inputs = {{.name = "tokens", .dtype = DType::kInt32, .shape = {6}, .values = 256}},
+      .targets = {}};
+  try {
+    Gpt::options({.config = config, .format = format, .outputs = 256, .batch = 2});
+    ADD_FAILURE() << "no error";
+  } catch (const KoloError& error) {
+    EXPECT_EQ(error.error().code, ErrorCode::kConfig);
+    EXPECT_THAT(error.what(), testing::HasSubstr("--width 128 is not a multiple of --heads 3"));
+  }
 }
 
 TEST(GenerateTest, ContinuesAPromptTheSameWayEachTime) {

@@ -71,10 +71,20 @@ void add_job_options(CLI::App& app, Config& c, const Catalog& catalog) {
 
 void add_model_options(CLI::App& app, Config& c) {
   app.add_option("--layers", c.layers, "gpt: number of transformer blocks; at least 1");
-  app.add_option("--width", c.width, "gpt: elements per position; a multiple of --heads");
+  app.add_option("--width", c.width,
+                 "gpt: elements per position, a multiple of --heads; models of texts and ratings: "
+                 "elements of the vector of a word, user or item");
   app.add_option("--heads", c.heads, "gpt: number of attention heads; at least 1");
   app.add_option("--context", c.context, "gpt: bytes of text per sample; at least 1");
   app.add_option("--hidden", c.hidden, "image models: width of hidden dense layers; at least 1");
+  app.add_option("--dropout", c.dropout,
+                 "Models of texts: share of elements that training drops at random before the "
+                 "output layer, 0 to below 1");
+  app.add_option("--row-gradients", c.row_gradients,
+                 "on: gradients of tables of words, users and items are the rows that a step used, "
+                 "and only these are sent and updated")
+      ->type_name("on|off")
+      ->default_str("on");
   app.add_option("--sync-batch-norm", c.sync_batch_norm,
                  "on: batch norm takes its statistics over the samples of all ranks (resnet)")
       ->type_name("on|off")

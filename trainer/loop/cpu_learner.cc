@@ -47,6 +47,7 @@ DistributedOptimizer distribute(const Config& config, const OptimizerEntry& entr
                                 const Task& task, ParameterSet& parameters, const Clock& clock) {
   OptimizerOptions optimizer_options = config.optimizer_options;
   optimizer_options.decay_rules = parse_decay_rules(config.decay_rules);
+  if (config.row_gradients) parameters.use_rows();
   auto optimizer = entry.make(parameters, optimizer_options);
   DistributedOptimizer::Options options{.gate = update_options(config),
                                         .compression = runtime.options().compression};

@@ -25,6 +25,19 @@ bool has_priority(const Runtime& runtime, const UpdateGate::Options& options) {
   return runtime.options().priority;
 }
 
+bool has_rows(const Parameter& parameter) { return parameter.rows() != nullptr; }
+
+/// Gradients that are not rows, in the order of their parameters.
+std::vector<std::size_t> places_of(const ParameterSet& parameters) {
+  std::vector<std::size_t> places;
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    places.push_back(next);
+    if (!has_rows(parameters[i])) ++next;
+  }
+  return places;
+}
+
 }  // namespace
 
 DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& parameters,
@@ -35,7 +48,9 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
       gate_(options.gate),
       goes_one_by_one_(has_priority(runtime, options.gate)),
       clock_(clock),
+      places_(places_of(parameters)),
       gradients_(register_gradients(runtime, parameters, MemoryKind::kHost, options.compression)),
+      rows_(runtime, parameters),
       is_sparse_(parameters.size()),
       corrects_momentum_(parameters.size()),
       is_observed_(parameters.size()),
@@ -44,14 +59,21 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
     directions_.emplace(parameters, *adaptation);
   broadcast_values(runtime, parameters);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const BufferView gradient = gradients_.view(i);
+    if (has_rows(parameters[i])) continue;
+    const BufferView gradient = gradients_.view(places_[i]);
     parameters[i].bind_gradient({static_cast<float*>(gradient.data), gradient.count});
   }
   begin_step();
   parameters.on_gradient_ready([this](std::size_t index) {
     scale_sparse(index, 1.0f / gate_.loss_scale());
     prepare(index);
-    communicate([&] { gradients_.ready(index); });
+    communicate([&] {
+      if (has_rows(parameters_[index])) {
+        rows_.begin(index);
+      } else {
+        gradients_.ready(places_[index]);
+      }
+    });
   });
 }
 
@@ -85,7 +107,10 @@ void DistributedOptimizer::visit_state(StateVisitor& visitor) {
 }
 
 UpdateVerdict DistributedOptimizer::update_at_once(float lr) {
-  communicate([&] { gradients_.wait(); });
+  communicate([&] {
+    gradients_.wait();
+    rows_.finish();
+  });
   for (std::size_t i = 0; i < parameters_.size(); ++i) scale_sparse(i, gate_.loss_scale());
   const float unclipped = 1.0f / gate_.loss_scale();
   const UpdateVerdict verdict = gate_.judge(gradient_norm(parameters_));
@@ -105,24 +130,37 @@ UpdateVerdict DistributedOptimizer::update_one_by_one(float lr) {
   double squares = 0.0;
   optimizer_->begin_step();
   for (std::size_t i = 0; i < parameters_.size() && std::isfinite(squares); ++i) {
-    communicate([&] { gradients_.wait(i); });
-    squares += sum_of_squares(parameters_[i].gradient());
+    communicate([&] { await(i); });
+    squares += sum_of_squares(parameters_[i]);
     if (!std::isfinite(squares)) break;
     if (is_observed_[i]) directions_->observe_average(i, 1.0f);
     update(i, lr, 1.0f);
   }
-  communicate([&] { gradients_.wait(); });
+  communicate([&] {
+    gradients_.wait();
+    rows_.finish();
+  });
   if (directions_) directions_->commit();
   return gate_.judge(std::sqrt(squares));
 }
 
+void DistributedOptimizer::await(std::size_t index) {
+  if (has_rows(parameters_[index])) {
+    rows_.finish(index);
+  } else {
+    gradients_.wait(places_[index]);
+  }
+}
+
 void DistributedOptimizer::begin_step() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    is_sparse_[i] = gradients_.is_sparse(i);
-    corrects_momentum_[i] = gradients_.corrects_momentum(i);
+    if (has_rows(parameters_[i])) continue;
+    const std::size_t place = places_[i];
+    is_sparse_[i] = gradients_.is_sparse(place);
+    corrects_momentum_[i] = gradients_.corrects_momentum(place);
     if (corrects_momentum_[i]) require_momentum(i);
-    becomes_direction_[i] = directions_ && is_sparse_[i] && !gradients_.is_warming_up(i);
-    is_observed_[i] = directions_ && !becomes_direction_[i] && gradients_.may_become_sparse(i);
+    becomes_direction_[i] = directions_ && is_sparse_[i] && !gradients_.is_warming_up(place);
+    is_observed_[i] = directions_ && !becomes_direction_[i] && gradients_.may_become_sparse(place);
   }
 }
 
@@ -145,7 +183,7 @@ void DistributedOptimizer::update(std::size_t index, float lr, float gradient_sc
 
 void DistributedOptimizer::require_momentum(std::size_t index) const {
   if (!directions_) {
-    const float corrected = gradients_.corrected_momentum(index);
+    const float corrected = gradients_.corrected_momentum(places_[index]);
     if (corrected == optimizer_->momentum()) return;
     throw_config_error(
         fmt::format("dgc={} for '{}': --momentum is {}, and all parameters have one "

@@ -9,6 +9,7 @@
 #include "comm/base/clock.h"
 #include "runtime/api/kolo.h"
 #include "trainer/checkpoint/state_visitor.h"
+#include "trainer/loop/row_exchange.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/optimizer/own_directions.h"
 #include "trainer/optimizer/update_gate.h"
@@ -23,6 +24,9 @@ namespace kolo::trainer {
 /// marks directions in place of gradients (`OwnDirections`) from the first step after a dense
 /// warm-up. Directions of the second kind are not clipped. With the runtime's option `priority` the
 /// update goes parameter by parameter, first to last, each as soon as its average is there.
+///
+/// Gradients that are rows of tables (`Parameter::rows`) are averaged by row, in float32, and not
+/// compressed.
 ///
 /// Collective: every rank makes one, with equal parameters, and calls `step` equally often.
 /// Threads: one. `runtime`, `parameters` and `clock` outlive it.
@@ -67,6 +71,8 @@ class DistributedOptimizer final : public Stateful {
  private:
   UpdateVerdict update_at_once(float lr);
   UpdateVerdict update_one_by_one(float lr);
+  /// Waits for one average.
+  void await(std::size_t index);
   /// Determines how each gradient is treated in the next step; that may change after any step.
   void begin_step();
   /// Before a gradient is marked: directions for the sparse ones, observed while they are dense.
@@ -89,10 +95,12 @@ class DistributedOptimizer final : public Stateful {
   UpdateGate gate_;
   const bool goes_one_by_one_;
   const Clock& clock_;
-  Duration exposed_{0};  // Since the last step.
+  Duration exposed_{0};                    // Since the last step.
+  const std::vector<std::size_t> places_;  // in `gradients_`, by parameter; not of rows
   GradientSet gradients_;
+  RowExchange rows_;
   std::optional<OwnDirections> directions_;  // of an adaptive optimizer
-  // In this step, by gradient.
+  // In this step, by parameter; false for rows.
   std::vector<bool> is_sparse_, corrects_momentum_, is_observed_, becomes_direction_;
 };
 

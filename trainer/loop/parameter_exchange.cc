@@ -16,6 +16,7 @@ GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters,
                                std::string compression) {
   std::vector<GradientSpec> specs;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].rows() != nullptr) continue;
     GradientSpec& spec = specs.emplace_back();
     spec.name = parameters[i].name();
     spec.shape = parameters[i].shape();

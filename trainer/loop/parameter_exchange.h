@@ -8,8 +8,8 @@
 
 namespace kolo::trainer {
 
-/// Agrees with all ranks on one gradient per parameter, to be averaged, in the runtime's memory of
-/// kind `memory`, and compressed by `compression`. Collective.
+/// Agrees with all ranks on one gradient for each parameter whose gradient is not rows, to be
+/// averaged, in the runtime's memory of kind `memory`, and compressed by `compression`. Collective.
 /// Errors: KoloError(kMismatch) when ranks hold different parameters.
 GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters, MemoryKind memory,
                                std::string compression);

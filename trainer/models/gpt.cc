@@ -4,6 +4,7 @@
 #include <string>
 
 #include "trainer/config.h"
+#include "trainer/config_error.h"
 #include "trainer/models/generate.h"
 
 namespace kolo::trainer {
@@ -37,6 +38,10 @@ ModelEntry Gpt::entry() {
 Gpt::Options Gpt::options(const ModelSetting& setting) {
   const Field& tokens = setting.format.inputs[0];
   const Config& config = setting.config;
+  if (config.width % config.heads != 0) {
+    throw_config_error("--width " + std::to_string(config.width) +
+                       " is not a multiple of --heads " + std::to_string(config.heads));
+  }
   return {.sequences = setting.batch,
           .context = tokens.elements(),
           .tokens = tokens.values,

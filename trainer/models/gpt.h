@@ -33,6 +33,7 @@ class Gpt final : public Model {
   };
 
   static ModelEntry entry();
+  /// Errors: KoloError(kConfig) for a width that the heads do not divide.
   static Options options(const ModelSetting& setting);
 
   /// `device` outlives the model.

@@ -12,8 +12,12 @@ OptimizerEntry AdamW::entry() {
 
 void AdamW::update(std::size_t index, float lr, float gradient_scale) {
   Parameter& parameter = parameters_[index];
-  adamw_update(step_of(index, lr, gradient_scale), parameter.gradient(),
-               first_moment_[index].span(), second_moment_[index].span(), parameter.value());
+  const AdamWStep step = step_of(index, lr, gradient_scale);
+  parameter.visit_gradient([&](std::size_t begin, std::span<const float> gradient) {
+    const auto part = [&](std::span<float> all) { return all.subspan(begin, gradient.size()); };
+    adamw_update(step, gradient, part(first_moment_[index].span()),
+                 part(second_moment_[index].span()), part(parameter.value()));
+  });
 }
 
 }  // namespace kolo::trainer

@@ -4,6 +4,9 @@
 
 namespace kolo::trainer {
 
+/// Sum of the squares of a parameter's gradient.
+double sum_of_squares(const Parameter& parameter);
+
 /// Euclidean norm of all gradients taken as one vector.
 double gradient_norm(const ParameterSet& parameters);
 

@@ -13,7 +13,10 @@ class Lamb final : public AdamMoments {
  public:
   static OptimizerEntry entry();
 
-  using AdamMoments::AdamMoments;
+  Lamb(ParameterSet& parameters, const OptimizerOptions& options)
+      : AdamMoments(parameters, options) {
+    require_whole_gradients("lamb");
+  }
   /// The gradient is overwritten.
   void update(std::size_t parameter, float lr, float gradient_scale) override;
 };

@@ -17,6 +17,7 @@ OptimizerEntry Lars::entry() {
 
 Lars::Lars(ParameterSet& parameters, const OptimizerOptions& options)
     : Optimizer(parameters, options) {
+  require_whole_gradients("lars");
   for (std::size_t i = 0; i < parameters.size(); ++i) velocity_.emplace_back(parameters[i].shape());
 }
 

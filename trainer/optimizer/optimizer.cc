@@ -26,6 +26,16 @@ Optimizer::Optimizer(ParameterSet& parameters, const OptimizerOptions& options)
   }
 }
 
+void Optimizer::require_whole_gradients(std::string_view name) const {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].rows() == nullptr) continue;
+    throw_config_error("--optimizer " + std::string(name) + ": the gradient of '" +
+                       parameters_[i].name() +
+                       "' is rows of a table, and it takes norms of whole tensors; add "
+                       "--row-gradients off, or choose sgd or adamw");
+  }
+}
+
 std::vector<DecayRule> parse_decay_rules(std::string_view text) {
   std::vector<DecayRule> rules;
   while (!text.empty()) {

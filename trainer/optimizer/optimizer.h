@@ -38,6 +38,10 @@ struct OptimizerOptions {
 /// Turns gradients into new parameter values.
 ///
 /// Matrices and kernels decay; vectors (biases, gains) do not, unless a rule says otherwise.
+///
+/// Of a table whose gradient is rows, a step changes these rows and their state, and nothing else:
+/// the others neither decay nor follow their momentum, and their moments stay as they are. Step
+/// counts are those of the optimizer, whichever rows a step has (as in PyTorch's SparseAdam).
 class Optimizer : public Stateful {
  public:
   /// How an adaptive optimizer scales gradients: each element by the root of the second moment,
@@ -74,6 +78,9 @@ class Optimizer : public Stateful {
   virtual std::optional<Adaptation> adaptation() const { return std::nullopt; }
 
  protected:
+  /// For optimizers that take norms of whole tensors. Errors: KoloError(kConfig) for rows.
+  void require_whole_gradients(std::string_view name) const;
+
   float weight_decay(std::size_t parameter) const { return weight_decay_[parameter]; }
 
   ParameterSet& parameters_;

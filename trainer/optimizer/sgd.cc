@@ -39,7 +39,10 @@ void Sgd::follow(std::size_t index, float lr, float gradient_scale) {
 
 void Sgd::move(std::size_t index, const SgdStep& step) {
   Parameter& parameter = parameters_[index];
-  sgd_update(step, parameter.gradient(), velocity_[index].span(), parameter.value());
+  parameter.visit_gradient([&](std::size_t begin, std::span<const float> gradient) {
+    const auto part = [&](std::span<float> all) { return all.subspan(begin, gradient.size()); };
+    sgd_update(step, gradient, part(velocity_[index].span()), part(parameter.value()));
+  });
 }
 
 }  // namespace kolo::trainer
