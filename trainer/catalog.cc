@@ -1,8 +1,10 @@
 #include "trainer/catalog.h"
 
 #include "trainer/models/convnet.h"
+#include "trainer/models/embedding_bag_classifier.h"
 #include "trainer/models/gpt.h"
 #include "trainer/models/lenet.h"
+#include "trainer/models/matrix_factorization.h"
 #include "trainer/models/mlp.h"
 #include "trainer/models/resnet.h"
 #include "trainer/optimizer/adamw.h"
@@ -24,6 +26,8 @@ Catalog built_in_catalog() {
   c.models.add(Convnet::entry());
   c.models.add(Resnet::entry20());
   c.models.add(Resnet::entry18());
+  c.models.add(EmbeddingBagClassifier::entry());
+  c.models.add(MatrixFactorization::entry());
   c.models.add(Gpt::entry());
 
   c.datasets.add(mnist_entry());

@@ -112,7 +112,8 @@ TEST(CommandLineTest, ValuesThatCannotBeUsedAreConfigurationErrors) {
   };
   expect("--loss-scale", "on", "--loss-scale: 'on' is not auto, off, dynamic or a number");
   expect("--loss-scale", "-8", "--loss-scale: '-8' is not auto, off, dynamic or a number");
-  expect("--heads", "3", "--width 128 is not a multiple of --heads 3");
+  expect("--heads", "0", "--width and --heads must be at least 1");
+  expect("--dropout", "1", "--dropout must be at least 0 and below 1");
   expect("--batch", "0", "--batch must be at least 1");
   expect("--max-length", "0", "--max-length must be at least 1");
   expect("--vocabulary", "2", "--vocabulary must be at least 3");
@@ -148,9 +149,9 @@ TEST(CommandLineTest, UnknownChoicesAreUsageErrorsWithTheNearestName) {
     EXPECT_EQ(code_of({"--data", "d", option, value}, part), ErrorCode::kUsage) << option;
   };
   expect("--bacth", "3", "did you mean --batch?");
-  expect(
-      "--model", "lnet",
-      "--model: 'lnet' is not mlp, lenet, convnet, resnet20, resnet18 or gpt; did you mean lenet?");
+  expect("--model", "lnet",
+         "--model: 'lnet' is not mlp, lenet, convnet, resnet20, resnet18, embedding-bag, "
+         "matrix-factorization or gpt; did you mean lenet?");
   expect("--compression", "top-k", "did you mean topk?");
   expect("--precision", "float64", "--precision: 'float64' is not float32, bfloat16 or float16");
   expect("--wire", "int8", "--wire-dtype: 'int8'");

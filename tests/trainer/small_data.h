@@ -113,4 +113,31 @@ inline std::string small_text(std::size_t bytes) {
   return text.substr(0, bytes);
 }
 
+/// Ratings of 30 items by 20 users, who differ in what they give and items in what they get.
+inline std::string small_ratings(std::size_t count) {
+  Random random(7);
+  std::string csv = "userId,movieId,rating\n";
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t user = random.below(20);
+    const std::uint64_t item = random.below(30);
+    csv += std::to_string(user) + "," + std::to_string(item) + "," +
+           std::to_string(1 + user % 3 + item % 2) + "\n";
+  }
+  return csv;
+}
+
+/// Texts of one to nine words, whose first letters tell the label.
+inline std::string small_labelled_texts(std::size_t count) {
+  Random random(7);
+  std::string csv = "text,label\n";
+  for (std::size_t i = 0; i < count; ++i) {
+    const char label = static_cast<char>('a' + random.below(3));
+    for (std::uint64_t words = 1 + random.below(9); words > 0; --words) {
+      csv += label + std::to_string(random.below(12)) + " ";
+    }
+    csv += std::string(",") + label + "\n";
+  }
+  return csv;
+}
+
 }  // namespace kolo::trainer

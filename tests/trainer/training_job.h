@@ -82,6 +82,17 @@ inline Config small_job(const std::string& model, const TemporaryDirectory& dire
     config.heads = 2;
     config.context = 12;
     config.lr = 1e-2f;
+  } else if (model == "matrix-factorization") {
+    directory.write("ratings.csv", small_ratings(203));
+    config.data = directory.path();
+    config.width = 6;
+    config.lr = 3e-2f;
+  } else if (model == "embedding-bag") {
+    config.data = directory.write("texts.csv", small_labelled_texts(203));
+    config.format = "csv";
+    config.width = 6;
+    config.min_count = 1;
+    config.lr = 3e-2f;
   } else {
     write_small_images(directory, 203, 50);
     config.data = directory.path();

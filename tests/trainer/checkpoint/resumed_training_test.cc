@@ -120,6 +120,8 @@ const Case kCases[] = {
     {"Lars", "mlp", "lars", "none", nothing},
     {"Lamb", "mlp", "lamb", "none", nothing},
     {"BatchNorm", "resnet20", "sgd", "none", nothing},
+    {"Rows", "matrix-factorization", "adamw", "none", nothing},
+    {"RowsWithDropout", "embedding-bag", "sgd", "none", accumulate_and_load_ahead},
     {"AdamW", "lenet", "adamw", "none", nothing},
     {"WeightAverage", "mlp", "adamw", "none", average_weights},
     {"Prefetched", "mlp", "sgd", "none", load_ahead},

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "trainer/layers/lookup.h"
+#include "trainer/models/model.h"
+#include "trainer/tensor.h"
+
+namespace kolo::trainer {
+
+/// What a user gives to an item: bias + bias[user] + bias[item] + factors[user] ·
+/// factors[item]. Users and items that it does not know, number 0, have biases and factors of zero.
+///
+/// Inputs: "user" and "item", int32. A row of the output is one number.
+/// Source: Koren, Bell and Volinsky, "Matrix Factorization Techniques for Recommender Systems",
+///         IEEE Computer 2009.
+class MatrixFactorization final : public Model {
+ public:
+  struct Options {
+    std::size_t ratings;  ///< Ratings per batch.
+    std::size_t users;    ///< Numbers of users, with 0.
+    std::size_t items;
+    std::size_t width;  ///< Factors of a user or an item.
+    float mean;         ///< Of all ratings, with which the bias begins.
+    std::uint64_t seed;
+  };
+
+  static ModelEntry entry();
+
+  explicit MatrixFactorization(const Options& options);
+
+  std::span<const float> forward(std::span<const TensorView> inputs, const Pass& pass) override;
+  void backward(std::span<const float> output_gradient) override;
+
+ private:
+  Options options_;
+  Parameter& bias_;
+  Lookup user_bias_, item_bias_, user_factors_, item_factors_;
+  Tensor output_;
+  Tensor user_gradient_, item_gradient_;
+  std::span<const float> users_, items_;  // factors of the pass
+};
+
+}  // namespace kolo::trainer
