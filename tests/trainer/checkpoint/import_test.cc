@@ -59,6 +59,22 @@ TEST_F(ImportTest, TakesWhatWasExported) {
   EXPECT_THAT(other[1].value(), testing::ElementsAreArray(model_[0].value()));
 }
 
+TEST_F(ImportTest, TakesBuffersToo) {
+  model_.add_buffer("running_mean", {3}, 0.5f);
+  export_weights(model_, file_);
+  ParameterSet other(2);
+  other.add("w", {2, 2}, {.deviation = 1.0f});
+  other.add("b", {2}, {.deviation = 1.0f});
+  other.add_buffer("running_mean", {3}, 0.0f);
+  import_weights(file_, other);
+  EXPECT_EQ(other.hash(), model_.hash());
+  ParameterSet without(2);
+  without.add("w", {2, 2}, {});
+  without.add("b", {2}, {});
+  EXPECT_THAT(data_error([&] { import_weights(file_, without); }),
+              HasSubstr("this model has no 'running_mean'"));
+}
+
 TEST_F(ImportTest, WidensSixteenBits) {
   const std::vector<BFloat16> b = {to_bfloat16(1.5f), to_bfloat16(-3e38f)};
   write("BF16", std::as_bytes(std::span(b)));

@@ -348,6 +348,23 @@ TEST_F(ResumeTest, OtherNumbersOfRanksGoOnWithTheSameSamples) {
   }
 }
 
+// They go on with the means of the running statistics, which a network of other ranks would have
+// at the same place but for its batches. Bound: they enter the held-out loss alone.
+TEST_F(ResumeTest, OtherNumbersOfRanksTakeTheMeansOfRunningStatistics) {
+  Config config = in_run(resumable_job("resnet20", directory_), directory_, "run");
+  config.batch = 6;
+  train_until(kSteps - 2, 2, config);
+  const RunFolder folder(config.run);
+  const std::vector<std::uint64_t> steps = folder.steps();
+  const std::vector<Summary> fewer = run_ranks(2, config);
+  config.resume = folder.checkpoint(steps.front());
+  config.run.clear();
+  config.batch = 4;
+  const std::vector<Summary> more = run_ranks(3, config);
+  EXPECT_EQ(more[0].weights_hash, more[2].weights_hash);
+  EXPECT_NEAR(more[0].eval_loss, fewer[0].eval_loss, 0.1 * fewer[0].eval_loss);
+}
+
 TEST_F(ResumeTest, MomentsOfSingleRanksKeepTheirNumberOfRanks) {
   Config config = job();
   config.optimizer = "adamw";

@@ -8,11 +8,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <string>
 #include <vector>
 
+#include "tests/trainer/torch/dump.h"
 #include "trainer/compute/device.h"
 #include "trainer/loss/softmax_cross_entropy.h"
 #include "trainer/models/resnet.h"
@@ -25,16 +25,7 @@ using namespace kolo::trainer;
 constexpr std::size_t kImages = 4;
 constexpr std::size_t kClasses = 10;
 
-template <typename T>
-void write(const std::filesystem::path& file, std::span<const T> values) {
-  std::filesystem::create_directories(file.parent_path());
-  std::ofstream out(file, std::ios::binary);
-  out.exceptions(std::ios::badbit | std::ios::failbit);
-  out.write(reinterpret_cast<const char*>(values.data()),
-            static_cast<std::streamsize>(values.size_bytes()));
-}
-
-void dump(const Resnet::Stages& stages, std::size_t side, const std::filesystem::path& folder) {
+void run(const Resnet::Stages& stages, std::size_t side, const std::filesystem::path& folder) {
   Device device;
   Resnet model(device,
                {.images = kImages,
@@ -55,24 +46,20 @@ void dump(const Resnet::Stages& stages, std::size_t side, const std::filesystem:
   for (auto& one : classes) one = static_cast<std::int32_t>(random.below(kClasses));
   const TensorView inputs[] = {pixels};
   const TensorView targets[] = {classes};
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    write<float>(folder / "value" / parameters[i].name(), parameters[i].value());
-  }
-  write<std::uint8_t>(folder / "pixels", pixels);
-  write<std::int32_t>(folder / "classes", classes);
+  dump_values(folder, parameters);
+  dump<std::uint8_t>(folder / "pixels", pixels);
+  dump<std::int32_t>(folder / "classes", classes);
 
   SoftmaxCrossEntropy loss({.rows = kImages, .classes = kClasses});
   const std::span<const float> logits = model.forward(inputs, {});
-  write<float>(folder / "logits", logits);
+  dump<float>(folder / "logits", logits);
   loss.evaluate(logits, targets, 1.0f);
   model.backward(loss.gradient());
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    write<float>(folder / "gradient" / parameters[i].name(), parameters[i].gradient());
-  }
+  dump_gradients(folder, parameters);
   for (const Buffer& buffer : parameters.buffers()) {
-    write<float>(folder / "buffer" / buffer.name, buffer.value.span());
+    dump<float>(folder / "buffer" / buffer.name, buffer.value.span());
   }
-  write<float>(folder / "evaluated", model.forward(inputs, {.is_training = false}));
+  dump<float>(folder / "evaluated", model.forward(inputs, {.is_training = false}));
 }
 
 }  // namespace
@@ -83,7 +70,7 @@ int main(int argc, char** argv) {
     std::cerr << "usage: resnet_dump resnet20|resnet18 SIDE FOLDER\n";
     return 64;
   }
-  dump(arguments[0] == "resnet20" ? Resnet::stages20() : Resnet::stages18(),
-       std::stoul(arguments[1]), arguments[2]);
+  run(arguments[0] == "resnet20" ? Resnet::stages20() : Resnet::stages18(),
+      std::stoul(arguments[1]), arguments[2]);
   return 0;
 }
