@@ -82,6 +82,7 @@ inline void expect_parameter_gradient(const std::function<double()>& f, Paramete
   };
   expect_gradient(f_of_new_version, parameter.value(), parameter.gradient(), parameter.name(),
                   bound);
+  parameter.value();  // the values are again what they were, in copies, too
 }
 
 /// Checks a layer's input and parameter gradients for f = <random weights, output>, and that each

@@ -124,8 +124,7 @@ TEST_P(ResidualBlockTest, GradientsMatchDifferences) {
     const DifferenceBound bound{.step = 0x1.0p-10f, .absolute = 1e-2, .kinks = 0.15};
     expect_gradient(f, input, gradient, "input", bound);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      expect_gradient(f, parameters[i].value(), parameters[i].gradient(), parameters[i].name(),
-                      bound);
+      expect_parameter_gradient(f, parameters[i], bound);
     }
   }
 }

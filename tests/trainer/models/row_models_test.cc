@@ -115,7 +115,7 @@ TEST_P(RowModelTest, GradientsMatchDifferences) {
   EXPECT_EQ(model->forward(inputs, {}).size(), 4 * c.outputs);
   model->backward(slopes);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    expect_gradient(f, parameters[i].value(), parameters[i].gradient(), parameters[i].name());
+    expect_parameter_gradient(f, parameters[i]);
   }
 }
 
