@@ -3,6 +3,7 @@
 
 #include "tests/trainer/cuda/cuda_test.h"
 #include "tests/trainer/finite_difference.h"
+#include "trainer/compute/device.h"
 #include "trainer/cuda/compute/batch_norm.h"
 #include "trainer/cuda/layers/attention.h"
 #include "trainer/cuda/layers/linear.h"
@@ -53,12 +54,14 @@ class LayerTest : public CudaTest {
 TEST_F(LayerTest, LinearWithGeluAndTheWayBackThroughIt) {
   for (const std::size_t inner : {24u, 13u}) {
     constexpr std::size_t kRows = 9, kInputs = 16, kOutputs = 20;
+    trainer::Device host_device;
     ParameterSet host(3);
-    trainer::Linear first(host, "a",
+    trainer::Linear first(host_device, host, "a",
                           {.rows = kRows, .inputs = kInputs, .outputs = inner, .deviation = 0.3f});
     trainer::Gelu gelu(kRows * inner);
     trainer::Linear second(
-        host, "b", {.rows = kRows, .inputs = inner, .outputs = kOutputs, .deviation = 0.3f});
+        host_device, host, "b",
+        {.rows = kRows, .inputs = inner, .outputs = kOutputs, .deviation = 0.3f});
     host.own_gradients();
     const auto x = random_values(kRows * kInputs, 1), dy = random_values(kRows * kOutputs, 2);
     const auto y = second.forward(gelu.forward(first.forward(x, {}), {}), {});
@@ -94,9 +97,11 @@ TEST_F(LayerTest, TransformerBlockWithAttention) {
   const CausalSelfAttention::Options attention{
       .sequences = 2, .length = 7, .width = 24, .heads = 3};
   const std::size_t rows = attention.sequences * attention.length;
+  trainer::Device host_device;
   ParameterSet host(3);
   trainer::TransformerBlock block(
-      host, "block0", {.attention = attention, .deviation = 0.3f, .residual_deviation = 0.2f});
+      host_device, host, "block0",
+      {.attention = attention, .deviation = 0.3f, .residual_deviation = 0.2f});
   host.own_gradients();
   const auto x = random_values(rows * attention.width, 1),
              dy = random_values(rows * attention.width, 2);
