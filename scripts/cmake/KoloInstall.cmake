@@ -44,8 +44,8 @@ endforeach()
 if(KOLO_WITH_TRAINER)
   file(GLOB trainer_headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS trainer/*.h trainer/*/*.h)
   list(FILTER trainer_headers EXCLUDE REGEX "^trainer/cuda/|-inl\\.h$")
-  foreach(header IN LISTS trainer_headers ITEMS comm/base/check.h comm/base/clock.h comm/base/mutex.h
-      comm/base/nearest_name.h comm/base/thread_annotations.h)
+  foreach(header IN LISTS trainer_headers ITEMS comm/base/aligned_memory.h comm/base/check.h comm/base/clock.h
+      comm/base/mutex.h comm/base/nearest_name.h comm/base/thread_annotations.h comm/base/unique_handle.h)
     cmake_path(GET header PARENT_PATH folder)
     kolo_install_header(${header} ${CMAKE_INSTALL_INCLUDEDIR}/kolo/${folder})
   endforeach()

@@ -12,8 +12,8 @@ using namespace kolo::trainer;
 
 class ThinModel final : public ImageClassifier {
  public:
-  explicit ThinModel(const ImageModelOptions& o) : ImageClassifier(o) {
-    layers_.append<Linear>(parameters(), "thin",
+  ThinModel(Device& device, const ImageModelOptions& o) : ImageClassifier(o) {
+    layers_.append<Linear>(device, parameters(), "thin",
                            Linear::Options{.rows = o.images,
                                            .inputs = o.height * o.width * o.channels,
                                            .outputs = o.classes,
@@ -29,7 +29,9 @@ ModelEntry thin_model() {
           .task = "image-classification",
           .help = "no hidden layer",
           .set_defaults = set_image_defaults,
-          .make = [](const ModelSetting& setting,
-                     Device&) { return std::make_unique<ThinModel>(image_model_options(setting)); },
+          .make =
+              [](const ModelSetting& setting, Device& device) {
+                return std::make_unique<ThinModel>(device, image_model_options(setting));
+              },
           .generate = nullptr};
 }
