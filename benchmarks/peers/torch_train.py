@@ -1,17 +1,21 @@
 #!/usr/bin/env -S python3 -B
-"""Measures a step of kolo-train beside PyTorch's of the same model, in turns: one rank, one thread, float32 and bfloat16.
+"""Measures a step of kolo-train beside PyTorch's of the same model, in turns, in float32 and bfloat16, one thread a rank.
 
-    benchmarks/peers/torch_train.py --images MNIST --text TEXT [--program kolo-train] [--blocks 3] [--steps 30] [--json FILE]
+    benchmarks/peers/torch_train.py --images MNIST --photographs CIFAR --text TEXT [--models NAME,NAME]
+                                    [--program kolo-train] [--blocks 3] [--steps 30] [--json FILE]
 
-The models are an MLP of 1.9 M parameters (784-1024-1024-10, batch 512) and GPTs of 4 layers over 128 bytes of text, of
-width 128 (batch 8) and 256 (batch 4), all with AdamW. PyTorch trains on random data of the same shapes; its bfloat16 is
-autocast. Prints the median of the blocks' median steps in milliseconds, and ratios to PyTorch and to float32.
+The models: an MLP of 1.9 M parameters (784-1024-1024-10, batch 512), LeNet on digits, convnet and ResNet-20 on
+photographs (batch 64), and GPTs of 4 layers over 128 bytes of text, of width 128 (batch 8) and 256 (batch 4), all with
+AdamW. PyTorch trains on random data of the same shapes, convolutions in the faster of its two memory layouts; its
+bfloat16 is autocast. Prints the median of the blocks' median steps in milliseconds, ratios to PyTorch and to float32,
+and how many times the samples per second two ranks, bound to cores, reach.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -19,56 +23,11 @@ import tempfile
 import time
 
 import torch
+import torch_models
 from torch import nn
 from torch.nn import functional
 
 PRECISIONS = ("float32", "bfloat16")
-CONTEXT = 128
-HEADS = 4
-LAYERS = 4
-
-
-class Block(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.attention_norm = nn.LayerNorm(width)
-        self.query_key_value = nn.Linear(width, 3 * width)
-        self.project = nn.Linear(width, width)
-        self.inner_norm = nn.LayerNorm(width)
-        self.expand = nn.Linear(width, 4 * width)
-        self.contract = nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        batch, length, width = x.shape
-        parts = self.query_key_value(self.attention_norm(x)).view(batch, length, 3, HEADS, width // HEADS)
-        query, key, value = parts.permute(2, 0, 3, 1, 4)
-        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.project(attended.transpose(1, 2).reshape(batch, length, width))
-        return x + self.contract(functional.gelu(self.expand(self.inner_norm(x)), approximate="tanh"))
-
-
-class Gpt(nn.Module):
-    """The model of trainer/models/gpt.h."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.tokens = nn.Embedding(256, width)
-        self.positions = nn.Embedding(CONTEXT, width)
-        self.blocks = nn.ModuleList(Block(width) for _ in range(LAYERS))
-        self.final_norm = nn.LayerNorm(width)
-
-    def forward(self, text):
-        x = self.tokens(text) + self.positions.weight
-        for block in self.blocks:
-            x = block(x)
-        return functional.linear(self.final_norm(x), self.tokens.weight).flatten(0, 1)
-
-
-class Mlp(nn.Sequential):
-    """The model of trainer/models/mlp.h."""
-
-    def __init__(self):
-        super().__init__(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
 
 
 class TorchRun:
@@ -97,11 +56,23 @@ class TorchRun:
         return statistics.median(times[steps // 5 :])
 
 
-class KoloRun:
-    """The same in a process of kolo-train."""
+def faster_layout(make, inputs, targets, precision):
+    """PyTorch's run in the memory layout that suits this machine better."""
+    runs = [TorchRun(make(), inputs, targets, precision)]
+    if inputs.dim() == 4:
+        last = torch.channels_last
+        runs.append(TorchRun(make().to(memory_format=last), inputs.to(memory_format=last), targets, precision))
+    return min(runs, key=lambda run: run.median_ms(10)) if len(runs) > 1 else runs[0]
 
-    def __init__(self, program, arguments, precision):
-        self._command = [program, *map(str, arguments), "--precision", precision, "--progress", "lines"]
+
+class KoloRun:
+    """The same in kolo-train, of one rank or two."""
+
+    def __init__(self, program, arguments, precision, ranks):
+        launcher = ["mpirun", "-np", ranks, "--bind-to", "core"] if shutil.which("mpirun") else []
+        if launcher and os.geteuid() == 0:
+            launcher.append("--allow-run-as-root")
+        self._command = [*launcher, program, *arguments, "--precision", precision, "--progress", "lines"]
 
     def median_ms(self, steps):
         with tempfile.TemporaryDirectory() as folder:
@@ -114,24 +85,41 @@ class KoloRun:
 
 
 def models(options):
-    """Yields (name, arguments of kolo-train, maker of PyTorch's model, its inputs and targets)."""
+    """By name: arguments of kolo-train, maker of PyTorch's model, its inputs and targets."""
     torch.manual_seed(1)
-    common = ("--clip-norm", 1, "--eval-every", 10**6, "--loader-threads", 0)
-    mlp = ("--model", "mlp", "--hidden", 1024, "--batch", 512, "--data", options.images, *common)
-    yield "mlp 1.9 M", mlp, Mlp, torch.randn(512, 784), torch.randint(10, (512,))
-    for width, batch in ((128, 8), (256, 4)):
-        gpt = ("--model", "gpt", "--layers", LAYERS, "--width", width, "--heads", HEADS, "--context", CONTEXT)
-        gpt = (*gpt, "--batch", batch, "--data", options.text, "--sample", 0, *common)
-        text = torch.randint(256, (batch, CONTEXT + 1))
-        yield f"gpt d {width}", gpt, lambda width=width: Gpt(width), text[:, :-1].contiguous(), text[:, 1:].flatten()
+    common = ("--optimizer", "adamw", "--clip-norm", 1, "--eval-every", 10**6, "--loader-threads", 0)
+
+    def images(model, batch, shape, data, make, *arguments):
+        arguments = ("--model", model, "--batch", batch, "--data", data, *arguments, *common)
+        return arguments, make, torch.randn(batch, *shape), torch.randint(10, (batch,))
+
+    def gpt(width, batch):
+        shape = ("--layers", torch_models.LAYERS, "--heads", torch_models.HEADS, "--context", torch_models.CONTEXT)
+        arguments = ("--model", "gpt", "--width", width, *shape, "--batch", batch, "--data", options.text, "--sample", 0)
+        text = torch.randint(256, (batch, torch_models.CONTEXT + 1))
+        inputs, targets = text[:, :-1].contiguous(), text[:, 1:].flatten()
+        return (*arguments, *common), lambda: torch_models.Gpt(width), inputs, targets
+
+    digits, photographs = (1, 28, 28), (3, 32, 32)
+    return {
+        "mlp": images("mlp", 512, (784,), options.images, torch_models.Mlp, "--hidden", 1024),
+        "lenet": images("lenet", 64, digits, options.images, lambda: torch_models.Convolutions(28, (1, 16, 32), 5, 0, 128)),
+        "convnet": images(
+            "convnet", 64, photographs, options.photographs, lambda: torch_models.Convolutions(32, (3, 24, 48, 64), 3, 1, 128)
+        ),
+        "resnet20": images("resnet20", 64, photographs, options.photographs, torch_models.Resnet20),
+        "gpt-128": gpt(128, 8),
+        "gpt-256": gpt(256, 4),
+    }
 
 
 def measure(name, arguments, make, inputs, targets, options):
     """One row."""
     runs = {}
     for precision in PRECISIONS:
-        runs["kolo", precision] = KoloRun(options.program, arguments, precision)
-        runs["torch", precision] = TorchRun(make(), inputs, targets, precision)
+        runs["kolo", precision] = KoloRun(options.program, arguments, precision, 1)
+        runs["kolo_2_ranks", precision] = KoloRun(options.program, arguments, precision, 2)
+        runs["torch", precision] = faster_layout(make, inputs, targets, precision)
     blocks = {key: [] for key in runs}
     for _ in range(options.blocks):
         for key, run in runs.items():
@@ -139,6 +127,7 @@ def measure(name, arguments, make, inputs, targets, options):
     row = {f"{system}_{precision}_ms": statistics.median(times) for (system, precision), times in blocks.items()}
     for precision in PRECISIONS:
         row[f"{precision}_of_torch"] = row[f"kolo_{precision}_ms"] / row[f"torch_{precision}_ms"]
+        row[f"{precision}_scaling"] = 2 * row[f"kolo_{precision}_ms"] / row[f"kolo_2_ranks_{precision}_ms"]
     for system in ("kolo", "torch"):
         row[f"{system}_speedup"] = row[f"{system}_float32_ms"] / row[f"{system}_bfloat16_ms"]
     return {"model": name, **row}
@@ -147,7 +136,9 @@ def measure(name, arguments, make, inputs, targets, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", required=True, metavar="MNIST", help="folder of MNIST's files")
+    parser.add_argument("--photographs", required=True, metavar="CIFAR", help="folder of CIFAR's files")
     parser.add_argument("--text", required=True, metavar="TEXT", help="file or folder of text")
+    parser.add_argument("--models", metavar="NAME,NAME", help="these only")
     parser.add_argument("--program", default="kolo-train")
     parser.add_argument("--steps", type=int, default=30, help="steps of a block")
     parser.add_argument("--blocks", type=int, default=3, help="blocks of each system, in turns")
@@ -155,10 +146,14 @@ def main():
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
+    known = models(options)
+    chosen = options.models.split(",") if options.models else list(known)
+    if unknown := sorted(set(chosen) - set(known)):
+        parser.error(f"--models: {', '.join(unknown)} is not among {', '.join(known)}")
     print(f"torch {torch.__version__}, load {os.getloadavg()[0]:.1f}", flush=True)
     rows = []
-    for model in models(options):
-        rows.append(measure(*model, options))
+    for name in chosen:
+        rows.append(measure(name, *known[name], options))
         print("  ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in rows[-1].items()), flush=True)
     if options.json:
         found = {"torch": torch.__version__, "steps": options.steps, "blocks": options.blocks, "rows": rows}

@@ -1,0 +1,94 @@
+"""The models of kolo-train in PyTorch, for benchmarks beside it."""
+
+from torch import nn
+from torch.nn import functional
+
+CONTEXT = 128
+HEADS = 4
+LAYERS = 4
+
+class Mlp(nn.Sequential):
+    """trainer/models/mlp.h, of 1.9 M parameters."""
+
+    def __init__(self):
+        super().__init__(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
+
+
+class Convolutions(nn.Sequential):
+    """trainer/models/convolutional_classifier.h: convolution, pooling and ReLU, then a hidden dense layer."""
+
+    def __init__(self, side, channels, kernel, padding, hidden):
+        layers = []
+        for inputs, outputs in zip(channels, channels[1:]):
+            layers += [nn.Conv2d(inputs, outputs, kernel, padding=padding), nn.MaxPool2d(2), nn.ReLU()]
+            side = (side - kernel + 1 + 2 * padding) // 2
+        features = channels[-1] * side * side
+        dense = [nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, 10)]
+        super().__init__(*layers, nn.Flatten(), *dense)
+
+
+class Residual(nn.Module):
+    """trainer/layers/residual_block.h with a padded shortcut."""
+
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.stride, self.added = stride, outputs - inputs
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs)
+
+    def forward(self, x):
+        inner = self.norm2(self.conv2(functional.relu(self.norm1(self.conv1(x)))))
+        if self.added:
+            x = functional.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.added))
+        return functional.relu(inner + x)
+
+
+class Resnet20(nn.Sequential):
+    """trainer/models/resnet.h, of 20 layers."""
+
+    def __init__(self):
+        layers = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
+        inputs = 16
+        for outputs in (16, 32, 64):
+            for _ in range(3):
+                layers.append(Residual(inputs, outputs, outputs // inputs))
+                inputs = outputs
+        super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(width)
+        self.query_key_value = nn.Linear(width, 3 * width)
+        self.project = nn.Linear(width, width)
+        self.inner_norm = nn.LayerNorm(width)
+        self.expand = nn.Linear(width, 4 * width)
+        self.contract = nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        parts = self.query_key_value(self.attention_norm(x)).view(batch, length, 3, HEADS, width // HEADS)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.project(attended.transpose(1, 2).reshape(batch, length, width))
+        return x + self.contract(functional.gelu(self.expand(self.inner_norm(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    """trainer/models/gpt.h."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.tokens = nn.Embedding(256, width)
+        self.positions = nn.Embedding(CONTEXT, width)
+        self.blocks = nn.ModuleList(Block(width) for _ in range(LAYERS))
+        self.final_norm = nn.LayerNorm(width)
+
+    def forward(self, text):
+        x = self.tokens(text) + self.positions.weight
+        for block in self.blocks:
+            x = block(x)
+        return functional.linear(self.final_norm(x), self.tokens.weight).flatten(0, 1)
