@@ -77,6 +77,9 @@ class Training(Job):
     def test_the_optimizer(self):
         self.check("optimizer,accumulation")
 
+    def test_some_ranks(self):
+        self.check("subgroup", nodes=[3])
+
     def test_branches(self):
         self.check("branches", nodes=[3])
 

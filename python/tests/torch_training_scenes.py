@@ -111,6 +111,23 @@ def optimizer():
     expect_close(model, expected.module, "gradients by hand")
 
 
+def subgroup():
+    """A subset of the ranks trains a model whose gradients are larger than the arena of their process group."""
+    some = dist.new_group([0, 2])
+    if dist.get_rank() == 1:
+        return
+    torch.manual_seed(1)
+    model = torch.nn.Linear(5000, 4000)  # 80 MB
+    wrapped = distributed(model, group=some, broadcast=False)
+    torch.manual_seed(dist.get_rank())
+    model(torch.randn(2, 5000)).square().mean().backward()
+    wrapped.step()
+    weights = model.weight.detach()[:3].clone()
+    both = [torch.empty_like(weights) for _ in range(2)]
+    dist.all_gather(both, weights, group=some)
+    assert torch.equal(both[0] - both[1], torch.zeros_like(weights)), "the two ranks have different weights"
+
+
 def accumulation():
     """Several backward passes per step, gradient clipping, schedules and closures."""
     gloo = dist.new_group(backend="gloo")

@@ -58,6 +58,7 @@ class ParameterGradients:
                 no real floating-point elements; MismatchError, the same on all ranks, if their models differ.
         """
         parameters = _checked(named_parameters)
+        group = _with_room(group, kind, parameters.values())
         self.set = group.register_gradients(
             group._new_name(kind),
             {name: kolo.Gradient(tuple(each.shape), _FLOATS[each.dtype]) for name, each in parameters.items()},
@@ -149,6 +150,16 @@ def _checked(named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor
     if not parameters:
         raise UsageError("there are no parameters that require gradients")
     return parameters
+
+
+def _with_room(group: kolo.Group, kind: str, parameters: Iterable[Tensor]) -> kolo.Group:
+    """A group whose arena holds a gradient of each parameter: `group` itself if it is the job, whose arena has the option
+    `arena_bytes`, or else a group of its ranks for these gradients alone."""
+    if isinstance(group, kolo.Runtime):
+        return group
+    gradients = sum(each.numel() * each.element_size() for each in parameters)
+    # Buckets are padded, by less than they hold themselves. This is address space; memory is committed on use.
+    return group.group(range(group.size), name=f"{kind} of {group.name}", arena_bytes=2 * gradients + (1 << 20))
 
 
 def _bytes(state: Mapping[str, Any]) -> bytes:
