@@ -80,8 +80,27 @@ install(TARGETS kolo_c EXPORT koloCTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT koloCTargets NAMESPACE kolo:: DESTINATION ${package_folder} COMPONENT library)
+# pkg-config: kolo for the C interface, kolo-cxx for the C++ interface, whose libraries are static.
+set(kolo_cxx_libraries ${libraries})
+set(kolo_cxx_dependencies "")
+if(KOLO_WITH_MPI)
+  list(REMOVE_ITEM kolo_cxx_libraries kolo_rendezvous_factory_without_mpi)
+  find_package(MPI REQUIRED COMPONENTS CXX)
+  list(APPEND kolo_cxx_dependencies ${MPI_CXX_LIBRARIES})
+endif()
+foreach(library IN ITEMS CUDA::cudart NCCL::nccl)
+  if(TARGET ${library})
+    list(APPEND kolo_cxx_dependencies $<TARGET_FILE:${library}>)
+  endif()
+endforeach()
+list(TRANSFORM kolo_cxx_libraries PREPEND -l)
+list(JOIN kolo_cxx_libraries " " kolo_cxx_libraries)
+list(JOIN kolo_cxx_dependencies " " kolo_cxx_dependencies)
 configure_file(scripts/cmake/kolo.pc.in kolo.pc @ONLY)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/kolo.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
+configure_file(scripts/cmake/kolo-cxx.pc.in kolo-cxx.pc.in @ONLY)
+file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/kolo-cxx.pc INPUT ${CMAKE_CURRENT_BINARY_DIR}/kolo-cxx.pc.in)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/kolo.pc ${CMAKE_CURRENT_BINARY_DIR}/kolo-cxx.pc
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
 
 configure_package_config_file(scripts/cmake/koloConfig.cmake.in koloConfig.cmake
   INSTALL_DESTINATION ${package_folder})

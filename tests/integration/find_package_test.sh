@@ -37,12 +37,18 @@ else
   echo "skipped: this build has no trainer, so no training program is built with it"
 fi
 
-# The library by pkg-config, in C alone.
+# By pkg-config: the C interface from C and from C++, and the C++ interface.
 export PKG_CONFIG_PATH
 PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name kolo.pc)")
-read -ra flags <<<"$(pkg-config --cflags --libs --define-variable=prefix="$work/prefix" kolo)"
-cc -std=c11 -Wall -Wextra -Werror find_package/consumer.c -o "$work/consumer" "${flags[@]}"
-LD_LIBRARY_PATH=$(dirname "$PKG_CONFIG_PATH") "${alone[@]}" "$work/consumer"
+build_by_pkg_config() { # PACKAGE COMMAND...
+  local flags
+  read -ra flags <<<"$(pkg-config --cflags --libs --define-variable=prefix="$work/prefix" "$1")"
+  "${@:2}" -Wall -Wextra -Werror -o "$work/consumer" "${flags[@]}"
+  LD_LIBRARY_PATH=$(dirname "$PKG_CONFIG_PATH") "${alone[@]}" "$work/consumer"
+}
+build_by_pkg_config kolo cc -std=c11 find_package/consumer.c
+build_by_pkg_config kolo "$compiler" -x c++ find_package/consumer.c -x none
+build_by_pkg_config kolo-cxx "$compiler" find_package/consumer.cc
 
 # The library loads where there is neither MPI nor UCX.
 if readelf -d "$(dirname "$PKG_CONFIG_PATH")"/libkolo.so.1 | grep -E 'NEEDED.*lib(mpi|open-|pmix|uc[pst])'; then

@@ -67,6 +67,12 @@ class Launch(unittest.TestCase):
         self.assertEqual(len(outcome.find(r"(loss \S+ on 2 ranks)")), 1, outcome)
 
     @job.needs_mpi
+    def test_an_mpi_program_in_cxx(self):
+        outcome = job.run_mpi([], 2, program=pathlib.Path(job.PROGRAM).with_name("mpi_cxx_example"))
+        self.assertEqual(outcome.statuses, [0], outcome)
+        self.assertEqual(len(outcome.find(r"(accuracy \S+ on 2 ranks)")), 1, outcome)
+
+    @job.needs_mpi
     def test_an_mpi_program_in_c(self):
         outcome = job.run_mpi([], 2, program=pathlib.Path(job.PROGRAM).with_name("mpi_example"))
         self.assertEqual(outcome.statuses, [0], outcome)
