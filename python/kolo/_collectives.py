@@ -353,7 +353,7 @@ class Collectives:
     ) -> Any:
         name = call.name.decode() if call is not None and call.name else what
         # The group, too, lives until the operation is done.
-        ticket = Ticket(self._handle, (self, buffers), lambda _: value, name)
+        ticket = Ticket(self._handle, (self, buffers), lambda _: value, self._subject(name))
         ticket.begin(function, self._pointer, *arguments, call)
         return ticket.wait() if wait else ticket
 

@@ -146,7 +146,7 @@ class GradientSet:
                 otherwise stays failed.
         """
         step = stepper(library().kolo_gradients_wait, self._pointer)
-        wait(step, timeout, self._group._handle.operation_timeout_ms, lambda: self.name)
+        wait(step, timeout, self._group._handle.operation_timeout_ms, lambda: self._group._subject(self.name))
         self._is_open = False
 
     def wait_one(self, which: int | str, timeout: float | None = None) -> None:
@@ -158,7 +158,7 @@ class GradientSet:
         index = self._at(which)
         step = stepper(library().kolo_gradients_wait_one, self._pointer, index)
         subject = f"{self.names[index]} of {self.name}"
-        wait(step, timeout, self._group._handle.operation_timeout_ms, lambda: subject)
+        wait(step, timeout, self._group._handle.operation_timeout_ms, lambda: self._group._subject(subject))
 
     def fileno(self) -> int:
         """A descriptor for `select` and event loops, readable while `take_combined` has something to return, and once

@@ -15,7 +15,7 @@ from ._handle import Handle, Owned
 from ._library import library
 from ._messages import Messages
 from ._ticket import Ticket
-from ._wait import call
+from ._wait import Subject, call
 
 ARENA_BYTES = 64 << 20
 """Default address space of a member's arena in a group."""
@@ -91,7 +91,7 @@ class Group(Collectives, Messages):
 
     def barrier(self, *, wait: bool = True) -> Any:
         """Returns when every rank has called it; with `wait=False` a `Ticket` that is done then."""
-        ticket = Ticket(self._handle, self, lambda _: None, "barrier")
+        ticket = Ticket(self._handle, self, lambda _: None, self._subject("barrier"))
         ticket.begin(library().kolo_barrier, self._pointer)
         return ticket.wait() if wait else ticket
 
@@ -157,6 +157,10 @@ class Group(Collectives, Messages):
     def _new_name(self, kind: str) -> str:
         """A name that no former call gave; equal on ranks that make these calls in the same order."""
         return f"{kind} {next(self._made)}"
+
+    def _subject(self, name: str, peer: int | None = None) -> Subject:
+        """An operation of this rank, as errors of waits name it."""
+        return Subject(name, self.rank, self.name, peer)
 
     def _call(self, function: Any, *arguments: Any) -> None:
         """A call that blocks and has no ticket."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, Callable
 
 from . import _c
 from ._buffers import memory_of
@@ -11,6 +11,7 @@ from ._errors import DeadlineError, KoloError, UsageError
 from ._handle import Handle
 from ._library import library
 from ._ticket import Ticket, received
+from ._wait import Subject
 
 ANY_RANK: int = _c.KOLO_ANY_RANK
 """As `peer` of a receive: whichever rank sends first."""
@@ -22,13 +23,15 @@ class Messages:
 
     _handle: Handle
     _pointer: Any
+    _subject: Callable[..., Subject]
 
     def send(self, x: Any, peer: int, tag: int = 0, *, wait: bool = True) -> Any:
         """Sends the elements of `x` to rank `peer`. It is over when `x` may be changed again: at once for a small
         message, else not before the receiver has an array for it, so two ranks that first send and then receive wait
         for each other."""
         memory = memory_of(x, "x")
-        ticket = Ticket(self._handle, (self, memory), lambda _: None, f"send to rank {peer}, tag {tag}")
+        subject = self._subject(f"send to rank {peer}, tag {tag}", peer)
+        ticket = Ticket(self._handle, (self, memory), lambda _: None, subject)
         ticket.begin(library().kolo_send, self._pointer, memory.parameter(), peer, _tag(tag))
         return ticket.wait() if wait else ticket
 
@@ -40,8 +43,10 @@ class Messages:
                 the receive is taken back, and the message goes to the next one; see `Ticket.cancel`.
         """
         memory = memory_of(x, "x", writable=True)
-        source = "any rank" if peer == ANY_RANK else f"rank {peer}"
-        ticket = Ticket(self._handle, (self, memory), received, f"recv from {source}, tag {tag}")
+        is_any = peer == ANY_RANK
+        source = "any rank" if is_any else f"rank {peer}"
+        subject = self._subject(f"recv from {source}, tag {tag}", None if is_any else peer)
+        ticket = Ticket(self._handle, (self, memory), received, subject)
         call = (library().kolo_recv, self._pointer, memory.parameter(), peer, _tag(tag), None)
         if wait:
             return _receive(ticket, call)

@@ -96,7 +96,7 @@ def begin(
     )
     if name is None:
         name = f"rows of {height} x {width} {values.dtype.name}"
-    ticket = Ticket(group._handle, (group, values), _Result(group, width), name)
+    ticket = Ticket(group._handle, (group, values), _Result(group, width), group._subject(name))
     ticket.begin(
         library().kolo_sparse_all_reduce_async,
         group._pointer,

@@ -7,10 +7,10 @@ from ctypes import byref, c_int, c_void_p
 from typing import Any, Callable, Generator, NamedTuple
 
 from . import _c
-from ._errors import CancelledError, KoloError, check
+from ._errors import CancelledError, DeadlineError, KoloError, check
 from ._handle import Handle
 from ._library import library
-from ._wait import SLICE_MS, is_interruptible, stepper, wait
+from ._wait import SLICE_MS, Subject, is_interruptible, late_error, stepper, wait
 
 
 class Received(NamedTuple):
@@ -36,16 +36,16 @@ class Ticket:
     Threads: any.
     """
 
-    __slots__ = ("_ticket", "_handle", "_buffers", "_finish", "_name", "_was_interrupted", "__weakref__")
+    __slots__ = ("_ticket", "_handle", "_buffers", "_finish", "_subject", "_was_interrupted", "__weakref__")
 
-    def __init__(self, handle: Handle, buffers: Any, finish: Callable[[Any], Any], name: str) -> None:
+    def __init__(self, handle: Handle, buffers: Any, finish: Callable[[Any], Any], subject: Subject) -> None:
         """For groups. It exists before the operation begins, so that an interrupt at any time finds an owner of the
         buffers."""
         self._ticket = c_void_p()
         self._handle = handle
         self._buffers = buffers
         self._finish = finish
-        self._name = name
+        self._subject = subject
         self._was_interrupted = False
 
     def begin(self, function: Callable[..., int], *arguments: Any) -> None:
@@ -72,7 +72,7 @@ class Ticket:
         try:
             # Most operations end within the first slice.
             if timeout is not None or not step(SLICE_MS if is_interruptible() else -1):
-                wait(step, timeout, self._handle.operation_timeout_ms, lambda: self._name)
+                wait(step, timeout, self._handle.operation_timeout_ms, lambda: self._subject)
         except KoloError:
             raise
         except BaseException:  # Of a handler of signals.
@@ -80,6 +80,10 @@ class Ticket:
             raise
         self._buffers = None
         return self._finish(self._ticket)
+
+    def late_error(self, limit: float) -> DeadlineError:
+        """The error of a wait that took `limit` seconds in vain, for those who wait for the descriptor."""
+        return late_error(self._subject, 1000 * limit)
 
     def cancel(self) -> bool:
         """Takes a receive back, unless its message has come or is on its way, and waits until it is over. Returns
@@ -120,7 +124,7 @@ class Ticket:
         return self.wait()
 
     def __repr__(self) -> str:
-        return f"<kolo.Ticket of {self._name}>"
+        return f"<kolo.Ticket of {self._subject.name}>"
 
     def __del__(self) -> None:
         if not self._ticket or not self._handle.is_ours():

@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from ctypes import byref, c_int
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 from ._errors import DeadlineError, KoloError, check, last_error
 from ._library import library
@@ -24,10 +24,22 @@ def is_interruptible() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def wait(step: Step, limit: float | None, default_ms: int, subject: Callable[[], str]) -> None:
+class Subject(NamedTuple):
+    """What is waited for, as an error names it."""
+
+    name: str
+    rank: int
+    """The one that waits, in its group."""
+    group: str
+    """The name of the group; empty: the job."""
+    peer: int | None = None
+    """The rank that the wait is for; None: any."""
+
+
+def wait(step: Step, limit: float | None, default_ms: int, subject: Callable[[], Subject]) -> None:
     """Waits until `step` says that it is over.
 
-    `limit` is in seconds; None: `default_ms`, where 0 is for ever. `subject` names what is waited for.
+    `limit` is in seconds; None: `default_ms`, where 0 is for ever.
     Errors: DeadlineError; those of `step`; KeyboardInterrupt, and whatever a handler of signals raises.
     """
     if limit is None and not is_interruptible():
@@ -44,9 +56,22 @@ def wait(step: Step, limit: float | None, default_ms: int, subject: Callable[[],
         if is_over:
             return
         if left_ms == 0:
-            setting = "; operation_timeout sets this limit" if limit is None else ""
-            what = f"no result after {total_ms:.0f} ms although no peer is lost{setting}"
-            raise DeadlineError(f"{subject()}: {what}", verb="complete", tensor=subject(), what=what)
+            raise late_error(subject(), total_ms or 0, "; operation_timeout sets this limit" if limit is None else "")
+
+
+def late_error(subject: Subject, limit_ms: float, setting: str = "") -> DeadlineError:
+    """The error of a wait that took `limit_ms` in vain."""
+    what = f"no result within the timeout of {limit_ms:.0f} ms although no peer is lost{setting}"
+    place = f"group {subject.group!r}: " if subject.group else ""
+    return DeadlineError(
+        f"{place}rank {subject.rank}: {subject.name}: {what}",
+        rank=subject.rank,
+        peer=subject.peer,
+        group=subject.group,
+        verb="complete",
+        tensor=subject.name,
+        what=what,
+    )
 
 
 def stepper(function: Callable[..., int], *arguments: Any) -> Step:

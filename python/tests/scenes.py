@@ -596,6 +596,13 @@ def early(job):
         print("noticed:", error)
 
 
+def marked(job):
+    """A set whose gradient this rank alone has marked."""
+    gradients = job.register_gradients("alone", {"a": np.ones(3)})
+    gradients.ready(0)
+    return gradients
+
+
 # Waits, each with what its peers do not do.
 WAITS = {
     "all_reduce": lambda job: job.all_reduce(np.ones(3)),
@@ -605,6 +612,10 @@ WAITS = {
     "register": lambda job: job.register_gradients("model", {"a": np.ones(3)}),
     "split": lambda job: job.split(0),
     "close": lambda job: job.close(),
+    "join": lambda job: job.join(),
+    "sparse": lambda job: job.sparse_all_reduce(np.array([1]), np.ones((1, 2)), 3),
+    "gradients": lambda job: marked(job).wait(),
+    "gradient": lambda job: marked(job).wait_one(0),
 }
 
 
@@ -615,6 +626,8 @@ def interrupted(job):
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         WAITS[for_whom](job)
         raise AssertionError("not interrupted")
+    if for_whom in ("gradients", "gradient"):  # All ranks agree on a set.
+        job.register_gradients("alone", {"a": np.ones(3)})
     try:
         job.recv(np.empty(1), 0, tag=77)
     except kolo.PeerLostError as error:
@@ -639,6 +652,8 @@ def deadline(job):
                 call()
             except kolo.DeadlineError as error:
                 print("late:", error)
+                assert (error.rank, error.peer, error.group) == (0, 1, ""), error
+                assert "rank 0: recv from rank 1" in str(error), error
                 continue
             raise AssertionError("no deadline")
         job.send(np.ones(1), 1)

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Runs the DistributedTest suite that comes with torch against a backend.
 
-    torch_suite.py [--backend gloo] [--ranks 3] [TEST...]
+    torch_suite.py --backend gloo --save FILE    writes down which tests pass
+    torch_suite.py --beside FILE                 demands the same of kolo
+    torch_suite.py [--ranks 3] [TEST...]         demands that no test fails
 
 Nothing of the suite is copied: it is imported from the installed torch. TEST is the name of a test; default: all. Tests
-that need a GPU skip themselves. The last lines name what failed; over kolo, the tests of torch_exceptions.txt may, and
-must.
+that need a GPU skip themselves. Over kolo, the tests of torch_exceptions.txt fail or skip themselves, each for the reason
+that stands there; the last lines name every other one that does, and those that pass now.
 """
 
 import argparse
+import json
 import os
 import pathlib
 import sys
@@ -23,20 +26,21 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 EXCEPTIONS = pathlib.Path(__file__).with_name("torch_exceptions.txt")
 
 
-def suite():
-    """The suite's class for the backend that the environment names."""
+def suite(backend):
+    """The suite's class for this backend. It chooses tests by the names of backends that torch has, so it is told
+    that this one is Gloo until it has chosen."""
     import torch
-    from torch.testing._internal.common_distributed import DistTestCases
 
-    if os.environ["BACKEND"] == "kolo":
+    os.environ["BACKEND"] = "gloo"
+    from torch.testing._internal.distributed import distributed_test
+
+    os.environ["BACKEND"] = distributed_test.BACKEND = backend
+    if backend == "kolo":
         import kolo.torch
 
         kolo.torch.register()
-        for feature in ("ddp", "subgroup", "plugin"):
-            DistTestCases.backend_feature[feature].add("kolo")
-    from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend
 
-    class TestDistributed(TestDistBackend, DistributedTest._DistTestBase):
+    class TestDistributed(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
         def setUp(self):
             super().setUp()
             # Forked, not spawned: ranks need not import torch again.
@@ -46,15 +50,33 @@ def suite():
 
 
 def exceptions():
-    """The tests that may fail over kolo."""
+    """The tests that do not pass over kolo."""
     lines = EXCEPTIONS.read_text(encoding="utf-8").splitlines()
     return {line.partition(":")[0] for line in lines if line and not line.startswith("#")}
+
+
+def names_of(cases):
+    return {case.id().rpartition(".")[2] for case, _ in cases}
+
+
+class Result(unittest.TextTestResult):
+    """Also knows which tests began."""
+
+    def __init__(self, *arguments, **keywords):
+        super().__init__(*arguments, **keywords)
+        self.began = []
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.began.append(test.id().rpartition(".")[2])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", default="kolo")
     parser.add_argument("--ranks", default="3")
+    parser.add_argument("--save", metavar="FILE")
+    parser.add_argument("--beside", metavar="FILE")
     parser.add_argument("tests", nargs="*")
     options = parser.parse_args()
 
@@ -62,24 +84,28 @@ def main():
         for name in ("barrier", "test_dir", "init_dir"):
             os.mkdir(os.path.join(folder, name))
         os.environ |= {
-            "BACKEND": options.backend,
             "WORLD_SIZE": options.ranks,
             "TEMP_DIR": folder,
             "INIT_METHOD": "file://" + os.path.join(folder, "init_dir", "store"),
         }
-        globals()["TestDistributed"] = suite()
+        globals()["TestDistributed"] = suite(options.backend)
         names = [f"TestDistributed.{test}" for test in options.tests]
-        program = unittest.main(argv=[sys.argv[0], *names], verbosity=2, exit=False)
-    failed = {case.id().rpartition(".")[2] for case, _ in program.result.failures + program.result.errors}
-    print(f"{program.result.testsRun} tests, {len(program.result.skipped)} skipped, {len(failed)} failed: {' '.join(sorted(failed))}")
+        runner = unittest.TextTestRunner(resultclass=Result, verbosity=2)
+        program = unittest.main(argv=[sys.argv[0], *names], testRunner=runner, exit=False)
+    result = program.result
+    failed, skipped = names_of(result.failures + result.errors), names_of(result.skipped)
+    passed = set(result.began) - failed - skipped
+    print(f"{len(passed)} passed, {len(failed)} failed, {len(skipped)} skipped")
+    if options.save:
+        pathlib.Path(options.save).write_text(json.dumps(sorted(passed)), encoding="utf-8")
+    wanted = set(json.loads(pathlib.Path(options.beside).read_text(encoding="utf-8"))) if options.beside else set()
     excepted = exceptions() if options.backend == "kolo" else set()
-    unexpected = failed - excepted
-    passed = excepted - failed if not options.tests else set()
+    unexpected = (failed | (wanted - passed)) - excepted
     if unexpected:
         print("not among the exceptions:", *sorted(unexpected))
-    if passed:
-        print("exceptions that pass now, to be taken from the list:", *sorted(passed))
-    return 1 if unexpected or passed else 0
+    if excepted & passed:
+        print("exceptions that pass now, to be taken from the list:", *sorted(excepted & passed))
+    return 1 if unexpected or excepted & passed else 0
 
 
 if __name__ == "__main__":

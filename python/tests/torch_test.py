@@ -64,6 +64,9 @@ class Backend(Job):
         # A thread that waits for a future may still call something, so only `stall_abort` ends that wait.
         self.check("mismatch", mismatch_after=200, stall_abort=2000)
 
+    def test_the_debug_level_of_torch(self):
+        self.check("detail")
+
     def test_a_deadline(self):
         self.check("deadline")
 

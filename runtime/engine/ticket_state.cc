@@ -43,7 +43,7 @@ void TicketState::wait_within(std::chrono::milliseconds timeout, Driver* driver)
   throw KoloError({.code = ErrorCode::kTimeout,
                    .verb = "complete",
                    .bucket = subject(),
-                   .what = fmt::format("no result after {} ms although no peer is lost; "
+                   .what = fmt::format("no result within the timeout of {} ms although no peer is lost; "
                                        "operation_timeout sets this limit",
                                        timeout.count())});
 }

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Callable
 
-import torch
 from torch import Tensor
 
-from kolo import Group
+from kolo.torch._sparse import begin_sum
 
 from ._errors import internal_errors
 from ._process_sets import ProcessSet, global_process_set
@@ -20,9 +18,7 @@ def sparse_allreduce_async(
 ) -> Callable[[], Tensor]:
     """Sums or averages sparse tensors. Returns a function that gives the result, coalesced.
 
-    Each rank's elements go to the ranks that sum them, and the sums to all, so the bytes do not grow with the number of
-    ranks as long as they have elements at the same indices. That begins when the function is called, which all ranks
-    do in one order.
+    The operation begins when the function is called, which all ranks do in one order.
     """
     if op not in (Average, Sum):
         raise ValueError("sparse tensors are averaged or summed")
@@ -30,30 +26,7 @@ def sparse_allreduce_async(
 
     def result() -> Tensor:
         with internal_errors():
-            return _sum(tensor, group, name, name_of(op))
+            _, sums = begin_sum(group, tensor, name_of(op), f"allreduce.{name}")
+            return sums()
 
     return result
-
-
-def _sum(tensor: Tensor, group: Group, name: str, op: str) -> Tensor:
-    """A tensor of k sparse dimensions is a table with a row for each of their indices."""
-    sparse_shape = tensor.shape[: tensor.sparse_dim()]
-    height, width = math.prod(sparse_shape), math.prod(tensor.shape[tensor.sparse_dim() :])
-    rows = tensor._values()
-    if rows.dtype not in (torch.float32, torch.float64):
-        rows = rows.float()
-    indices = torch.zeros(rows.shape[0], dtype=torch.int64)
-    for extent, along in zip(sparse_shape, tensor._indices()):
-        indices = indices * extent + along
-    sums = group.sparse_all_reduce(
-        indices.contiguous().numpy(),
-        rows.detach().reshape(rows.shape[0], width).contiguous().numpy(),
-        height,
-        name=f"allreduce.{name}",
-        op=op,
-        result="rows",
-    )
-    flat = torch.from_numpy(sums.indices)
-    along = torch.stack(torch.unravel_index(flat, sparse_shape))
-    values = torch.from_numpy(sums.rows).view(-1, *tensor.shape[tensor.sparse_dim() :]).to(tensor.dtype)
-    return torch.sparse_coo_tensor(along, values, tensor.shape, is_coalesced=True, check_invariants=False)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import atexit
 import functools
+import math
 import os
 import select
 import threading
+import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional
 
 import torch
 
@@ -49,22 +51,27 @@ def _value_of(outcome: Any) -> Any:
     return outcome
 
 
+def _fail(error: Exception) -> NoReturn:
+    raise error
+
+
 class Completions:
     """Calls steps as their descriptors become readable. The thread starts with the first step and sleeps on
     descriptors; it ends before the interpreter does."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._new: deque[Step] = deque()
+        self._new: deque[tuple[Step, float]] = deque()
         self._thread: threading.Thread | None = None
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._reading, False)
         self._is_over = False
 
-    def watch(self, step: Step) -> None:
-        """Has the thread call `step`, again and again until it returns None. It raises nothing."""
+    def watch(self, step: Step, until: float = math.inf) -> None:
+        """Has the thread call `step`, again and again until it returns None: when its descriptor is readable, and at
+        the monotonic time `until`. It raises nothing."""
         with self._lock:
-            self._new.append(step)
+            self._new.append((step, until))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="kolo futures", daemon=True)
                 self._thread.start()
@@ -73,18 +80,22 @@ class Completions:
     def future_of(self, work: KoloWork) -> torch.futures.Future[Any]:
         """A future of what `work` gives."""
         promise = Promise()
+        end = time.monotonic() + work.limit
 
         def step() -> int | None:
             pending = next((ticket for ticket in work.tickets if not ticket.done()), None)
-            if pending is not None:
+            if pending is None:
+                promise.keep(lambda: work.wait() and work.finish())
+            elif time.monotonic() < end:
                 return pending.fileno()
-            promise.keep(lambda: work.wait() and work.finish())
+            else:
+                promise.keep(lambda: _fail(pending.late_error(work.limit)))
             return None
 
         if work.is_completed():
             step()
         else:
-            self.watch(step)
+            self.watch(step, end)
         return promise.future
 
     def stop(self) -> None:
@@ -99,11 +110,16 @@ class Completions:
     def _run(self) -> None:
         poll = select.epoll()
         poll.register(self._reading, select.EPOLLIN)
-        waiting: dict[int, Step] = {}
+        waiting: dict[int, tuple[Step, float]] = {}
         while True:
-            due = [waiting.pop(descriptor) for descriptor, _ in poll.poll() if descriptor != self._reading]
+            first = min((until for _, until in waiting.values()), default=math.inf)
+            limit = None if math.isinf(first) else max(0.0, first - time.monotonic())
+            due = [waiting.pop(descriptor) for descriptor, _ in poll.poll(limit) if descriptor != self._reading]
             if self._is_over:
                 return
+            for descriptor in [each for each, (_, until) in waiting.items() if until <= time.monotonic()]:
+                poll.unregister(descriptor)
+                due.append(waiting.pop(descriptor))
             try:
                 os.read(self._reading, 4096)
             except BlockingIOError:
@@ -111,12 +127,12 @@ class Completions:
             with self._lock:
                 due += self._new
                 self._new.clear()
-            for step in due:
+            for step, until in due:
                 descriptor = step()
                 if descriptor is None:
                     continue
                 # One shot: the descriptor goes with its owner, and its number may come again.
-                waiting[descriptor] = step
+                waiting[descriptor] = (step, until)
                 try:
                     poll.register(descriptor, select.EPOLLIN | select.EPOLLONESHOT)
                 except FileExistsError:

@@ -28,4 +28,6 @@ def create(opts: Any, backend_options: Any = None) -> Operations:
         str(opts.group_id),
         opts.timeout,
     )
-    return _Form(group, str(opts.group_id), opts.timeout)
+    form = _Form(group, str(opts.group_id), opts.timeout)
+    jobs.keep(form)
+    return form

@@ -42,6 +42,7 @@ class Jobs:
     def __init__(self) -> None:
         self._default: kolo.Runtime | None = None
         self._launched: kolo.Runtime | None = None  # Until the default process group takes it.
+        self._kept: list[Any] = []
 
     def launch(self, timeout: timedelta) -> kolo.Runtime:
         """Joins the job that the launcher started, for the default process group. Collective."""
@@ -59,12 +60,19 @@ class Jobs:
         limit_ms = _milliseconds(timeout)
         if ranks:
             return open_job(store, rank, size, operation_timeout=limit_ms)
+        self._kept.clear()
         launched, self._launched = self._launched, None
         if launched is not None and launched.is_open and (launched.rank, launched.world_size) == (rank, size):
             self._default = launched
         else:
             self._default = open_job(store, rank, size, operation_timeout=limit_ms)
         return self._default
+
+
+    def keep(self, form: Any) -> None:
+        """Keeps a process group until the default one is made anew. With TORCH_DISTRIBUTED_DEBUG=DETAIL torch holds only
+        the C++ part of it, which has no operations without the part in Python."""
+        self._kept.append(form)
 
 
 def _milliseconds(timeout: timedelta) -> int:

@@ -13,6 +13,7 @@ import kolo
 from kolo import Memory, Ticket, UsageError
 
 from ._ops import reduction
+from ._sparse import begin_sum
 from ._tensors import Staging, check_dense, check_one_type, concatenated, moved_memory, number_memory
 from ._work import KoloWork
 
@@ -66,6 +67,8 @@ class Operations:
         return self._collective(self.group.broadcast, buffer, opts.rootRank, staging=staging, result=tensors)
 
     def allreduce(self, tensors: list[Tensor], opts: Any) -> KoloWork:
+        if tensors[0].layout != torch.strided:  # torch calls `allreduce_sparse` for those on GPUs only.
+            return self.allreduce_sparse(tensors, opts)
         staging = Staging()
         check_one_type(tensors)
         buffers = [number_memory(self._written(staging, tensor)) for tensor in tensors]
@@ -77,8 +80,18 @@ class Operations:
         return self.allreduce(tensors, opts)
 
     def allreduce_sparse(self, tensors: list[Tensor], opts: Any) -> KoloWork:
-        check_dense(tensors)
-        return self.allreduce(tensors, opts)
+        (tensor,) = tensors
+        op = reduction(opts.reduceOp)["op"]
+        if tensor.layout != torch.sparse_coo or op not in ("sum", "average"):
+            raise UsageError(f"Kolo sums and averages sparse tensors of torch.sparse_coo, not {op} of {tensor.layout}")
+        self._sequence += 1
+        ticket, sums = begin_sum(self.group, tensor, op)
+
+        def finish() -> None:
+            with torch.no_grad():
+                tensor.copy_(sums())
+
+        return self._work([ticket], finish, tensors)
 
     def reduce(self, tensors: list[Tensor], opts: Any) -> KoloWork:
         (tensor,) = tensors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from datetime import timedelta
 from typing import Any, Callable, Sequence
@@ -54,6 +55,11 @@ class KoloWork(Work):
                 self._finish()
                 self._is_finished = True
         return self._result
+
+    @property
+    def limit(self) -> float:
+        """Seconds after which waits and the future of this work end with an error; infinite without a limit."""
+        return math.inf if self._timeout is None else self._timeout.total_seconds()
 
     @property
     def tickets(self) -> Sequence[Ticket]:
