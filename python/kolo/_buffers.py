@@ -18,7 +18,7 @@ _NOWHERE = ctypes.addressof(_NOTHING)
 class Memory:
     """Contiguous elements at an address, for memory that no array object describes.
 
-    Every operation takes one in place of an array. `owner` is kept alive with it.
+    Every operation takes one in place of an array. `owner` is kept alive with it. Other libraries take one by DLPack.
 
         memory = kolo.Memory(tensor.data_ptr(), tensor.numel(), "bfloat16", owner=tensor)
         job.all_reduce(memory)
@@ -59,6 +59,19 @@ class Memory:
         return _c.kolo_buffer(
             self.address, self.count, self.dtype.code, _c.KOLO_DEVICE if self.is_device else _c.KOLO_HOST
         )
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        if self.is_device:
+            raise BufferError("Kolo exports host memory by DLPack, and this is memory of a device")
+        return _dlpack.CPU_DEVICE
+
+    def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None, **_: Any) -> Any:
+        """For `torch.from_dlpack` and its like, which see these elements where they lie."""
+        self.__dlpack_device__()
+        versions = max_version is not None and max_version >= (1, 0)
+        if self.read_only and not versions:
+            raise BufferError("this memory is read-only, which DLPack before version 1 cannot say")
+        return _dlpack.capsule_of(self.address, self.shape, self.dtype, self, self.read_only, versions)
 
     def __repr__(self) -> str:
         return f"<kolo.Memory of {self.count} {self.dtype.name} at {self.address:#x}>"

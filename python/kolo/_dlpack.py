@@ -1,4 +1,5 @@
-"""Memory of objects that speak DLPack, such as CPU tensors of torch or arrays of JAX, without their libraries."""
+"""DLPack in both directions without other libraries: memory of objects that speak it, such as CPU tensors of torch or
+arrays of JAX, and host memory of Kolo for them."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from . import _dtypes
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
 _READ_ONLY = 1
+CPU_DEVICE = (_CPU, 0)
 
 
 class _Device(Structure):
@@ -41,6 +43,10 @@ class _Versioned(Structure):
         ("flags", c_uint64),
         ("tensor", _Tensor),
     ]
+
+
+class _Unversioned(Structure):
+    _fields_ = [("tensor", _Tensor), ("context", c_void_p), ("deleter", c_void_p)]
 
 
 class Exported(NamedTuple):
@@ -101,3 +107,46 @@ def export(source: Any) -> Exported:
         read_only=read_only,
         capsule=capsule,
     )
+
+
+# --- out -------------------------------------------------------------------------------------------
+
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype = ctypes.py_object
+_new_capsule.argtypes = [c_void_p, ctypes.c_char_p, c_void_p]
+_name_of = ctypes.pythonapi.PyCapsule_GetName
+_name_of.restype = ctypes.c_char_p
+_name_of.argtypes = [c_void_p]
+_pointer_of = ctypes.PYFUNCTYPE(c_void_p, c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+
+# What consumers hold: by address, the structure, its arrays, and the owner of the memory.
+_held: dict[int, tuple[Any, ...]] = {}
+
+
+@ctypes.CFUNCTYPE(None, c_void_p)
+def _delete(address: int) -> None:
+    _held.pop(address, None)
+
+
+@ctypes.PYFUNCTYPE(None, c_void_p)
+def _drop_capsule(capsule: int) -> None:
+    """Of a capsule that no consumer took: consumers change its name."""
+    name = _name_of(capsule)
+    if name in (b"dltensor", b"dltensor_versioned"):
+        _held.pop(_pointer_of(capsule, name), None)
+
+
+def capsule_of(address: int, shape: tuple[int, ...], dtype: _dtypes.DType, owner: Any, read_only: bool, versions: bool) -> Any:
+    """Host memory as what `__dlpack__` returns; `owner` lives as long as a consumer has it."""
+    extents = (c_int64 * len(shape))(*shape)
+    code, bits = dtype.dlpack
+    tensor = _Tensor(address, _Device(_CPU, 0), len(shape), _Type(code, bits, 1), extents, None, 0)
+    deleter = ctypes.cast(_delete, c_void_p)
+    managed: Any
+    if versions:
+        managed = _Versioned(1, 0, None, deleter, _READ_ONLY if read_only else 0, tensor)
+    else:
+        managed = _Unversioned(tensor, None, deleter)
+    place = ctypes.addressof(managed)
+    _held[place] = (managed, extents, owner)
+    return _new_capsule(place, b"dltensor_versioned" if versions else b"dltensor", ctypes.cast(_drop_capsule, c_void_p))

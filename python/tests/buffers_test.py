@@ -224,6 +224,35 @@ class Results(unittest.TestCase):
         self.assertIsNotNone(alive())
         self.assertEqual(np.from_dlpack(view)[1, 2], 9)
 
+    def test_memory_is_exported_by_dlpack(self):
+        x = np.arange(6, dtype=np.float32).reshape(2, 3)
+        alive = weakref.ref(x)
+        view = np.from_dlpack(memory_of(x))
+        self.assertEqual((view.shape, view.ctypes.data), ((2, 3), x.ctypes.data))
+        x[1, 2] = 9
+        del x
+        gc.collect()
+        self.assertIsNotNone(alive(), "the consumer keeps the memory")
+        self.assertEqual(view[1, 2], 9)
+        del view
+        gc.collect()
+        self.assertIsNone(alive())
+
+    def test_a_capsule_that_nobody_takes(self):
+        x = np.zeros(3)
+        alive = weakref.ref(x)
+        for version in (None, (1, 0)):
+            memory_of(x).__dlpack__(max_version=version)
+        del x
+        gc.collect()
+        self.assertIsNone(alive())
+        self.assertEqual(_dlpack._held, {})
+
+    def test_memory_that_is_not_exported(self):
+        for memory, why in ((kolo.Memory(1, 2, "float32", is_device=True), "device"), (kolo.Memory(1, 2, "float32", read_only=True), "read-only")):
+            with self.assertRaisesRegex(BufferError, why):
+                memory.__dlpack__()
+
     def test_new_arrays_are_like_the_input(self):
         made = _buffers.new_array((2,), _dtypes.of_any("int32"), like=np.zeros(1, np.int32))
         self.assertEqual((made.dtype, made.shape), (np.int32, (2,)))
