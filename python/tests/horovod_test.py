@@ -4,6 +4,7 @@
 horovod_test.py LIBRARY [mpi=1 ucx=1]
 """
 
+import inspect
 import os
 import pathlib
 import re
@@ -13,6 +14,7 @@ import unittest
 
 import support
 import torch_support
+from horovod_signatures import SIGNATURES
 
 torch_support.enter_python_with_torch()
 
@@ -26,6 +28,24 @@ SCENES = str(HERE / "horovod_scenes.py")
 SCRIPT = str(HERE / "horovod_script.py")
 os.environ["PYTHONPATH"] = str(support.PACKAGE)  # The script only imports.
 SETTINGS = {"library": LIBRARY, "calibrate": "off"}
+
+
+class Signatures(unittest.TestCase):
+    def test_those_of_horovod(self):
+        import kolo.horovod as hvd
+
+        written = {"NoneCompressor": "none", "Average": "Average", "_GlobalProcessSet": "all"}
+
+        def default(value):
+            names = (getattr(value, "__name__", ""), getattr(value, "name", ""), type(value).__name__)
+            return next((written[name] for name in names if name in written), repr(value))
+
+        for name, expected in SIGNATURES.items():
+            parameters = inspect.signature(getattr(hvd, name)).parameters.values()
+            texts = [p.name if p.default is p.empty else f"{p.name}={default(p.default)}" for p in parameters]
+            with self.subTest(name):
+                self.assertEqual(", ".join(texts), expected)
+                self.assertTrue(all(p.kind == p.POSITIONAL_OR_KEYWORD for p in parameters))
 
 
 class Scenes(unittest.TestCase):
