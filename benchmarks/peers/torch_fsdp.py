@@ -23,9 +23,6 @@ from torch.distributed.fsdp import fully_shard
 
 import kolo.torch  # noqa: F401  # the backend
 
-# Relative; sums differ in their order.
-LOSS_TOLERANCE = 1e-4
-
 
 def averages(group):
     """Whether a reduce-scatter of `group` averages, as FSDP asks it to."""
@@ -48,7 +45,7 @@ def sharded(group, sum_only):
 def main():
     options = torch_runs.parser_of(__doc__).parse_args()
     torch.set_num_threads(1)
-    dist.init_process_group("kolo")
+    dist.init_process_group("kolo", init_method="kolo://")
     gloo = dist.new_group(backend="gloo")
     gloo_averages = averages(gloo)
     if dist.get_rank() == 0:
@@ -60,9 +57,7 @@ def main():
     }
     rows = torch_runs.report(torch_runs.measured_in_turns("gpt d 256, FSDP2", runs, options), options)
     dist.destroy_process_group()
-    losses = {row["system"]: row["loss"] for row in rows}
-    if abs(losses["kolo"] / losses["gloo"] - 1) > LOSS_TOLERANCE:
-        sys.exit(f"the losses differ: {losses['kolo']} over Kolo, {losses['gloo']} over Gloo")
+    torch_runs.check_losses(rows)
 
 
 if __name__ == "__main__":

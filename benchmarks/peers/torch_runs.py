@@ -5,6 +5,7 @@ import contextlib
 import json
 import pathlib
 import statistics
+import sys
 import time
 
 import torch
@@ -97,6 +98,19 @@ def measured_in_turns(name, runs, options):
         {"model": name, "system": system, "step_ms": median, "exposed_ms": median - alone, "loss": losses[system]}
         for system, median in zip(runs, medians.tolist())
     ]
+
+
+# Relative; sums differ in their order.
+LOSS_TOLERANCE = 1e-4
+
+
+def check_losses(rows):
+    """Ends the process with status 1 if a model has learnt something else over Kolo than over Gloo."""
+    losses = {(row["model"], row["system"]): row["loss"] for row in rows if "loss" in row}
+    for model in {model for model, _ in losses}:
+        kolo, gloo = losses[model, "kolo"], losses[model, "gloo"]
+        if abs(kolo / gloo - 1) > LOSS_TOLERANCE:
+            sys.exit(f"the losses of {model} differ: {kolo} over Kolo, {gloo} over Gloo")
 
 
 def parser_of(description):

@@ -40,12 +40,13 @@ void TicketState::throw_error() const KOLO_NO_THREAD_SAFETY_ANALYSIS {
 
 void TicketState::wait_within(std::chrono::milliseconds timeout, Driver* driver) {
   if (wait(timeout, driver)) return;
-  throw KoloError({.code = ErrorCode::kTimeout,
-                   .verb = "complete",
-                   .bucket = subject(),
-                   .what = fmt::format("no result within the timeout of {} ms although no peer is lost; "
-                                       "operation_timeout sets this limit",
-                                       timeout.count())});
+  throw KoloError(
+      {.code = ErrorCode::kTimeout,
+       .verb = "complete",
+       .bucket = subject(),
+       .what = fmt::format("no result within the timeout of {} ms although no peer is lost; "
+                           "operation_timeout sets this limit",
+                           timeout.count())});
 }
 
 bool TicketState::wait_at_most(std::chrono::milliseconds limit, Driver* driver) {

@@ -1,5 +1,6 @@
-// Logistic regression in a C++ program that has MPI already: it splits ranks and prints by MPI, on a communicator of its
-// own. The lines that name Kolo are all that changes where it averaged its gradient by MPI_Allreduce.
+// Logistic regression in a C++ program that has MPI already: it splits ranks and prints by MPI, on
+// a communicator of its own. The lines that name Kolo are all that changes where it averaged its
+// gradient by MPI_Allreduce.
 
 #include <cmath>
 #include <cstdio>
