@@ -29,18 +29,15 @@ Linear::Linear(Device& device, const Parameters& parameters, std::size_t rows,
       bias_(parameters.bias),
       output_({rows_, outputs_}),
       input_gradient_({has_input_gradient ? rows_ : 0, inputs_}),
+      weight_factor_(device, weight_),
       input_factor_(device, rows_ * inputs_),
-      weight_factor_(device, outputs_ * inputs_),
       gradient_factor_(device, rows_ * outputs_) {}
 
 std::span<const float> Linear::forward(std::span<const float> input, const Pass&) {
-  if (weight_version_ != weight_.version()) {
-    weight_factor_.assign(std::as_const(weight_).value());
-    weight_version_ = weight_.version();
-  }
+  weight_factor_.refresh();
   input_factor_.assign(input);
   const Operand x = input_factor_.operand(rows_, inputs_);
-  const Operand w = transposed(weight_factor_.operand(outputs_, inputs_));
+  const Operand w = transposed(weight_factor_.operand());
   const Matrix y = {output_.data(), rows_, outputs_, outputs_};
   if (bias_ != nullptr) {
     products_.multiply(x, w, std::as_const(*bias_).value(), y);
@@ -62,7 +59,7 @@ std::span<const float> Linear::backward(std::span<const float> output_gradient) 
     bias_->contributed();
   }
   if (input_gradient_.size() > 0) {
-    products_.multiply(dy, weight_factor_.operand(outputs_, inputs_),
+    products_.multiply(dy, weight_factor_.operand(),
                        {input_gradient_.data(), rows_, inputs_, inputs_});
   }
   return input_gradient_.span();

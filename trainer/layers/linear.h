@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 
 #include "trainer/compute/factor.h"
 #include "trainer/layers/layer.h"
+#include "trainer/layers/weight_factor.h"
 #include "trainer/parameter_set.h"
 #include "trainer/tensor.h"
 
@@ -49,8 +49,8 @@ class Linear final : public Layer {
   Parameter* bias_;
   Tensor output_;
   Tensor input_gradient_;  // empty if nothing needs it
-  Factor input_factor_, weight_factor_, gradient_factor_;
-  std::uint64_t weight_version_ = 0;  // in weight_factor_
+  WeightFactor weight_factor_;
+  Factor input_factor_, gradient_factor_;
 };
 
 }  // namespace kolo::trainer
