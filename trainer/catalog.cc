@@ -4,6 +4,7 @@
 #include "trainer/models/embedding_bag_classifier.h"
 #include "trainer/models/gpt.h"
 #include "trainer/models/lenet.h"
+#include "trainer/models/lstm_classifier.h"
 #include "trainer/models/matrix_factorization.h"
 #include "trainer/models/mlp.h"
 #include "trainer/models/resnet.h"
@@ -27,6 +28,7 @@ Catalog built_in_catalog() {
   c.models.add(Resnet::entry20());
   c.models.add(Resnet::entry18());
   c.models.add(EmbeddingBagClassifier::entry());
+  c.models.add(LstmClassifier::entry());
   c.models.add(MatrixFactorization::entry());
   c.models.add(Gpt::entry());
 

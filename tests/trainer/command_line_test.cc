@@ -150,7 +150,7 @@ TEST(CommandLineTest, UnknownChoicesAreUsageErrorsWithTheNearestName) {
   };
   expect("--bacth", "3", "did you mean --batch?");
   expect("--model", "lnet",
-         "--model: 'lnet' is not mlp, lenet, convnet, resnet20, resnet18, embedding-bag, "
+         "--model: 'lnet' is not mlp, lenet, convnet, resnet20, resnet18, embedding-bag, lstm, "
          "matrix-factorization or gpt; did you mean lenet?");
   expect("--compression", "top-k", "did you mean topk?");
   expect("--precision", "float64", "--precision: 'float64' is not float32, bfloat16 or float16");

@@ -1,5 +1,5 @@
 // Training on data that is not part of this repository: KOLO_TEST_DATA names a directory with
-// mnist/ in it. A binary of its own, so that its skip hides no other test.
+// mnist/ and others in it. A binary of its own, so that its skip hides no other test.
 
 #include <gtest/gtest.h>
 
@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <ostream>
+#include <string>
 
 #include "runtime/api/kolo.h"
 #include "trainer/compute/threads.h"
@@ -17,21 +19,43 @@
 namespace kolo::trainer {
 namespace {
 
-TEST(RealDataTest, LenetLearnsMnistWithinOneEpoch) {
+/// The accuracy on held-out data that a model exceeds after some epochs.
+struct Floor {
+  const char* model;
+  const char* directory;
+  std::size_t epochs;
+  double accuracy;
+};
+
+void PrintTo(const Floor& floor, std::ostream* out) { *out << floor.model; }
+
+class RealDataFloorTest : public testing::TestWithParam<Floor> {};
+
+TEST_P(RealDataFloorTest, IsReached) {
+  const Floor& floor = GetParam();
   const char* data = std::getenv("KOLO_TEST_DATA");
-  if (data == nullptr) GTEST_SKIP() << "KOLO_TEST_DATA does not name a directory with mnist/";
+  if (data == nullptr) {
+    GTEST_SKIP() << "KOLO_TEST_DATA does not name a directory with " << floor.directory << "/";
+  }
   set_compute_threads(1);
   const Catalog catalog = built_in_catalog();
-  Config config = default_config(catalog, "lenet");
-  config.data = std::filesystem::path(data) / "mnist";
-  config.epochs = 1;
+  Config config = default_config(catalog, floor.model);
+  config.data = std::filesystem::path(data) / floor.directory;
+  config.epochs = floor.epochs;
   Runtime runtime = Runtime::from_environment(config.runtime);
   const Task task = make_task(config, catalog);
   const std::unique_ptr<Learner> learner = make_learner(config, runtime, task, catalog);
   const LrScheduleEntry& schedule = catalog.lr_schedules.at(config.lr_schedule);
-  EXPECT_GT(train(config, runtime, task, schedule, *learner, {}).value().eval_metric, 0.98);
+  EXPECT_GT(train(config, runtime, task, schedule, *learner, {}).value().eval_metric,
+            floor.accuracy);
   runtime.close();
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, RealDataFloorTest,
+                         testing::Values(Floor{"lenet", "mnist", 1, 0.98},
+                                         Floor{"mlp", "optdigits", 15, 0.94},
+                                         Floor{"lstm", "trec", 1, 0.65}),
+                         [](const auto& tested) { return std::string(tested.param.model); });
 
 struct KnownSet {
   const char* directory;
@@ -66,22 +90,6 @@ TEST(RealDataTest, SetsHaveTheSizesThatTheirAuthorsGive) {
     EXPECT_EQ(task.data.held_out->size(), set.held_out);
     EXPECT_EQ(task.outputs, set.outputs);
   }
-}
-
-TEST(RealDataTest, MlpLearnsOptdigits) {
-  const char* data = std::getenv("KOLO_TEST_DATA");
-  if (data == nullptr) GTEST_SKIP() << "KOLO_TEST_DATA does not name a directory with optdigits/";
-  set_compute_threads(1);
-  const Catalog catalog = built_in_catalog();
-  Config config = default_config(catalog, "mlp");
-  config.data = std::filesystem::path(data) / "optdigits";
-  config.epochs = 15;
-  Runtime runtime = Runtime::from_environment(config.runtime);
-  const Task task = make_task(config, catalog);
-  const std::unique_ptr<Learner> learner = make_learner(config, runtime, task, catalog);
-  const LrScheduleEntry& schedule = catalog.lr_schedules.at(config.lr_schedule);
-  EXPECT_GT(train(config, runtime, task, schedule, *learner, {}).value().eval_metric, 0.94);
-  runtime.close();
 }
 
 }  // namespace

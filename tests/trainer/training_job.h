@@ -87,7 +87,7 @@ inline Config small_job(const std::string& model, const TemporaryDirectory& dire
     config.data = directory.path();
     config.width = 6;
     config.lr = 3e-2f;
-  } else if (model == "embedding-bag") {
+  } else if (model == "embedding-bag" || model == "lstm") {
     config.data = directory.write("texts.csv", small_labelled_texts(203));
     config.format = "csv";
     config.width = 6;

@@ -6,10 +6,10 @@
 #define HWY_TARGET_INCLUDE "trainer/kernels/activation.cc"
 #include <hwy/foreach_target.h>  // must precede highway.h
 
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
 #include "trainer/kernels/for_each-inl.h"
+#include "trainer/kernels/logistic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kolo::trainer {
@@ -37,9 +37,7 @@ void Gelu(const float* x, std::size_t count, float* y, float* slope) {
     const auto factor = hn::Set(d, kTwiceRoot);
     const auto twice_u = hn::Mul(hn::Mul(factor, v), hn::MulAdd(hn::Set(d, kCubic), square, one));
     const auto twice_du = hn::Mul(factor, hn::MulAdd(hn::Set(d, 3.0f * kCubic), square, one));
-    // Below -80 the result is 0 to the last bit of fp32; clamping keeps exp from overflowing.
-    const auto exponent = hn::Neg(hn::Max(twice_u, hn::Set(d, -80.0f)));
-    const auto s = hn::Div(one, hn::Add(one, hn::Exp(d, exponent)));
+    const auto s = Logistic(d, twice_u);
     const auto result = hn::Mul(v, s);
     hn::StoreU(result, d, y + i);
     hn::StoreU(hn::MulAdd(hn::Mul(result, hn::Sub(one, s)), twice_du, s), d, slope + i);

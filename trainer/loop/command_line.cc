@@ -73,7 +73,7 @@ void add_model_options(CLI::App& app, Config& c) {
   app.add_option("--layers", c.layers, "gpt: number of transformer blocks; at least 1");
   app.add_option("--width", c.width,
                  "gpt: elements per position, a multiple of --heads; models of texts and ratings: "
-                 "elements of the vector of a word, user or item");
+                 "elements of the vector of a word, user or item; lstm: of its states, too");
   app.add_option("--heads", c.heads, "gpt: number of attention heads; at least 1");
   app.add_option("--context", c.context, "gpt: bytes of text per sample; at least 1");
   app.add_option("--hidden", c.hidden, "image models: width of hidden dense layers; at least 1");

@@ -12,7 +12,7 @@ struct TextModelOptions {
   std::size_t texts;   ///< Texts per batch.
   std::size_t length;  ///< Words of a text at most.
   std::size_t words;   ///< Size of the vocabulary.
-  std::size_t width;   ///< Elements of a word's vector.
+  std::size_t width;   ///< Elements of a word's vector, and of a state.
   std::size_t classes;
   float dropout;  ///< Share; see Dropout.
   std::uint64_t seed;

@@ -64,6 +64,7 @@ const Case kCases[] = {
     {"BatchNorm", "resnet20", "sgd", "none", nothing},
     {"Rows", "matrix-factorization", "adamw", "none", nothing},
     {"RowsWithDropout", "embedding-bag", "sgd", "none", accumulate_and_load_ahead},
+    {"Lstm", "lstm", "adamw", "none", nothing},
     {"AdamW", "lenet", "adamw", "none", nothing},
     {"WeightAverage", "mlp", "adamw", "none", average_weights},
     {"Prefetched", "mlp", "sgd", "none", load_ahead},

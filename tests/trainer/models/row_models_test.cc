@@ -10,6 +10,7 @@
 #include "tests/trainer/finite_difference.h"
 #include "trainer/compute/device.h"
 #include "trainer/models/embedding_bag_classifier.h"
+#include "trainer/models/lstm_classifier.h"
 #include "trainer/models/matrix_factorization.h"
 
 namespace kolo::trainer {
@@ -43,6 +44,14 @@ std::vector<RowModelCase> row_model_cases() {
            6,
            [](Device& device, std::size_t samples) {
              return std::make_unique<EmbeddingBagClassifier>(device, small_texts(samples));
+           }},
+          {"lstm",
+           3,
+           {6, 1},
+           1,
+           6,
+           [](Device& device, std::size_t samples) {
+             return std::make_unique<LstmClassifier>(device, small_texts(samples));
            }},
           {"matrix_factorization", 1, {1, 1}, 1, 6, [](Device&, std::size_t samples) {
              return std::make_unique<MatrixFactorization>(MatrixFactorization::Options{

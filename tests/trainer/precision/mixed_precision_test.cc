@@ -16,6 +16,8 @@
 #include "trainer/layers/causal_self_attention.h"
 #include "trainer/layers/conv2d.h"
 #include "trainer/layers/linear.h"
+#include "trainer/layers/lstm.h"
+#include "trainer/layers/packed_sequences.h"
 #include "trainer/layers/transformer_block.h"
 
 namespace kolo::trainer {
@@ -190,6 +192,19 @@ TEST_P(MixedPrecisionTest, AConvolutionAndItsGradientsFollowFloat32) {
     };
     expect_close(run(GetParam()), run(DType::kFloat32), 0.01);
   }
+}
+
+TEST_P(MixedPrecisionTest, AnLstmAndItsGradientsFollowFloat32) {
+  PackedSequences sequences(4, 9);
+  sequences.assign(std::vector<std::int32_t>{9, 2, 0, 7});
+  const auto run = [&](DType precision) {
+    Device device(precision);
+    ParameterSet parameters(1);
+    Lstm layer(device, parameters, "lstm", sequences,
+               {.inputs = 24, .width = 32, .deviation = 0.2f});
+    return results_of(layer, parameters, sequences.rows() * 24);
+  };
+  expect_close(run(GetParam()), run(DType::kFloat32), 0.02);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, MixedPrecisionTest,

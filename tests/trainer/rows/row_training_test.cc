@@ -71,7 +71,7 @@ TEST_P(RowTrainingTest, PriorityChangesNoBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RowTrainingTest,
-                         testing::Values("embedding-bag", "matrix-factorization"),
+                         testing::Values("embedding-bag", "lstm", "matrix-factorization"),
                          [](const auto& tested) {
                            std::string name = tested.param;
                            std::erase(name, '-');

@@ -1,7 +1,7 @@
 // Runs a training pass of a model with tables on random ids, and writes all that goes in and comes
 // out, for a comparison with PyTorch.
 //
-//     row_models_dump embedding-bag|matrix-factorization FOLDER
+//     row_models_dump embedding-bag|lstm|matrix-factorization FOLDER
 //
 // FOLDER gets one file of raw elements for each of first, second (int32, the inputs), targets,
 // output, value/NAME and gradient/NAME of each parameter.
@@ -18,6 +18,7 @@
 #include "trainer/loss/softmax_cross_entropy.h"
 #include "trainer/loss/squared_error.h"
 #include "trainer/models/embedding_bag_classifier.h"
+#include "trainer/models/lstm_classifier.h"
 #include "trainer/models/matrix_factorization.h"
 #include "trainer/random.h"
 
@@ -55,19 +56,20 @@ void run(Model& model, Loss& loss, const std::vector<std::int32_t>& first,
   dump_gradients(folder, parameters);
 }
 
-void run_embedding_bag(const std::filesystem::path& folder) {
+template <typename TextModel>
+void run_texts(const std::filesystem::path& folder) {
   constexpr std::size_t kLength = 9;
   constexpr std::size_t kClasses = 5;
   Device device;
-  EmbeddingBagClassifier model(device, {.texts = kSamples,
-                                        .length = kLength,
-                                        .words = kEntries,
-                                        .width = kWidth,
-                                        .classes = kClasses,
-                                        .dropout = 0.0f,
-                                        .seed = 3});
+  TextModel model(device, {.texts = kSamples,
+                           .length = kLength,
+                           .words = kEntries,
+                           .width = kWidth,
+                           .classes = kClasses,
+                           .dropout = 0.0f,
+                           .seed = 3});
   SoftmaxCrossEntropy loss({.rows = kSamples, .classes = kClasses});
-  run(model, loss, integers(kSamples * kLength, 0, kEntries), integers(kSamples, 1, kLength + 1),
+  run(model, loss, integers(kSamples * kLength, 1, kEntries), integers(kSamples, 1, kLength + 1),
       integers(kSamples, 0, kClasses), folder);
 }
 
@@ -88,11 +90,13 @@ void run_matrix_factorization(const std::filesystem::path& folder) {
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.size() != 2) {
-    std::cerr << "usage: row_models_dump embedding-bag|matrix-factorization FOLDER\n";
+    std::cerr << "usage: row_models_dump embedding-bag|lstm|matrix-factorization FOLDER\n";
     return 64;
   }
   if (arguments[0] == "embedding-bag") {
-    run_embedding_bag(arguments[1]);
+    run_texts<EmbeddingBagClassifier>(arguments[1]);
+  } else if (arguments[0] == "lstm") {
+    run_texts<LstmClassifier>(arguments[1]);
   } else {
     run_matrix_factorization(arguments[1]);
   }

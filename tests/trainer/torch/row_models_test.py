@@ -20,6 +20,7 @@ torch_support.enter_python_with_torch()
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from torch.nn import functional  # noqa: E402
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
 SAMPLES, ENTRIES, WIDTH, CLASSES = 6, 20, 16, 5
@@ -64,6 +65,31 @@ class RowModelsTest(unittest.TestCase):
         begins = torch.cumsum(lengths, 0) - lengths
         means = functional.embedding_bag(real, p["words"], begins, mode="mean")
         logits = functional.linear(means, p["output.weight"], p["output.bias"])
+        classes = self.read("targets", np.int32).long()
+        self.compare(logits, functional.cross_entropy(logits, classes, reduction="sum"))
+
+    def test_lstm(self):
+        shapes = {
+            "words": (ENTRIES, WIDTH),
+            "lstm.input.weight": (4 * WIDTH, WIDTH),
+            "lstm.state.weight": (4 * WIDTH, WIDTH),
+            "lstm.bias": (4 * WIDTH,),
+            "output.weight": (CLASSES, WIDTH),
+            "output.bias": (CLASSES,),
+        }
+        ids, lengths, p = self.run_ours("lstm", shapes)
+        lstm = torch.nn.LSTM(WIDTH, WIDTH, batch_first=True).double()
+        # PyTorch's second bias is added to the first.
+        weights = {
+            "weight_ih_l0": p["lstm.input.weight"],
+            "weight_hh_l0": p["lstm.state.weight"],
+            "bias_ih_l0": p["lstm.bias"],
+            "bias_hh_l0": torch.zeros(4 * WIDTH).double(),
+        }
+        vectors = functional.embedding(ids.reshape(SAMPLES, -1), p["words"], padding_idx=0)
+        packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
+        states = pad_packed_sequence(torch.func.functional_call(lstm, weights, (packed,))[0], batch_first=True)[0]
+        logits = functional.linear(states.sum(1) / lengths[:, None], p["output.weight"], p["output.bias"])
         classes = self.read("targets", np.int32).long()
         self.compare(logits, functional.cross_entropy(logits, classes, reduction="sum"))
 
