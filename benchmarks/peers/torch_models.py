@@ -1,5 +1,6 @@
 """The models of kolo-train in PyTorch, for benchmarks beside it."""
 
+import torch
 from torch import nn
 from torch.nn import functional
 
@@ -25,6 +26,22 @@ class Convolutions(nn.Sequential):
         features = channels[-1] * side * side
         dense = [nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, 10)]
         super().__init__(*layers, nn.Flatten(), *dense)
+
+
+class LstmClassifier(nn.Module):
+    """trainer/models/lstm_classifier.h. Texts are padded, [steps, texts], which is faster here than packed sequences."""
+
+    def __init__(self, words, classes, lengths):
+        super().__init__()
+        self.words = nn.Embedding(words, 64, padding_idx=0)
+        self.lstm = nn.LSTM(64, 64)
+        self.output = nn.Sequential(nn.Dropout(0.5), nn.Linear(64, classes))
+        mask = torch.arange(max(lengths))[:, None] < torch.tensor(lengths)
+        self.register_buffer("shares", (mask / torch.tensor(lengths))[:, :, None])
+
+    def forward(self, ids):
+        states, _ = self.lstm(self.words(ids))
+        return self.output((states * self.shares).sum(0))
 
 
 class Residual(nn.Module):

@@ -1,20 +1,23 @@
 #!/usr/bin/env -S python3 -B
 """Measures a step of kolo-train beside PyTorch's of the same model, in turns, in float32 and bfloat16, one thread a rank.
 
-    benchmarks/peers/torch_train.py --images MNIST --photographs CIFAR --text TEXT [--models NAME,NAME]
+    benchmarks/peers/torch_train.py --images MNIST --photographs CIFAR --text TEXT --sentences SST2 [--models NAME,NAME]
                                     [--program kolo-train] [--blocks 3] [--steps 30] [--json FILE]
 
 The models: an MLP of 1.9 M parameters (784-1024-1024-10, batch 512), LeNet on digits, convnet and ResNet-20 on
-photographs (batch 64), and GPTs of 4 layers over 128 bytes of text, of width 128 (batch 8) and 256 (batch 4), all with
-AdamW. PyTorch trains on random data of the same shapes, convolutions in the faster of its two memory layouts; its
-bfloat16 is autocast. Prints the median of the blocks' median steps in milliseconds, ratios to PyTorch and to float32,
-and how many times the samples per second two ranks, bound to cores, reach.
+photographs (batch 64), an LSTM over the words of sentences (width 64, batch 32), and GPTs of 4 layers over 128 bytes of
+text, of width 128 (batch 8) and 256 (batch 4), all with AdamW. PyTorch trains on random data of the same shapes,
+convolutions in the faster of its two memory layouts; its bfloat16 is autocast. Its LSTM reads a batch whose lengths are
+spread as those of the sentences, padded to the longest. Prints the median of the blocks' median steps in milliseconds,
+ratios to PyTorch and to float32, and how many times the samples per second two ranks, bound to cores, reach.
 """
 
 import argparse
+import collections
 import json
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -84,6 +87,17 @@ class KoloRun:
             return json.loads(summary.read_text())["step_ms"]
 
 
+def sentences(folder, batch):
+    """Lengths of a batch of texts that are spread as those in the folder, and the number of their words."""
+    words = re.compile(r"[\w']+|[^\w\s]")
+    (file,) = pathlib.Path(folder).glob("*train*")
+    texts = [words.findall(line.lower())[1:] for line in file.read_text(errors="replace").splitlines()]
+    counts = collections.Counter(word for text in texts for word in text)
+    lengths = sorted(map(len, texts))
+    spread = [lengths[len(lengths) * (2 * i + 1) // (2 * batch)] for i in range(batch)]
+    return spread, 2 + sum(count > 1 for count in counts.values())
+
+
 def models(options):
     """By name: arguments of kolo-train, maker of PyTorch's model, its inputs and targets."""
     torch.manual_seed(1)
@@ -100,6 +114,12 @@ def models(options):
         inputs, targets = text[:, :-1].contiguous(), text[:, 1:].flatten()
         return (*arguments, *common), lambda: torch_models.Gpt(width), inputs, targets
 
+    def lstm(batch):
+        lengths, words = sentences(options.sentences, batch)
+        arguments = ("--model", "lstm", "--width", 64, "--batch", batch, "--data", options.sentences, *common)
+        inputs, targets = torch.randint(1, words, (max(lengths), batch)), torch.randint(2, (batch,))
+        return arguments, lambda: torch_models.LstmClassifier(words, 2, lengths), inputs, targets
+
     digits, photographs = (1, 28, 28), (3, 32, 32)
     return {
         "mlp": images("mlp", 512, (784,), options.images, torch_models.Mlp, "--hidden", 1024),
@@ -108,6 +128,7 @@ def models(options):
             "convnet", 64, photographs, options.photographs, lambda: torch_models.Convolutions(32, (3, 24, 48, 64), 3, 1, 128)
         ),
         "resnet20": images("resnet20", 64, photographs, options.photographs, torch_models.Resnet20),
+        "lstm": lstm(32),
         "gpt-128": gpt(128, 8),
         "gpt-256": gpt(256, 4),
     }
@@ -138,6 +159,7 @@ def main():
     parser.add_argument("--images", required=True, metavar="MNIST", help="folder of MNIST's files")
     parser.add_argument("--photographs", required=True, metavar="CIFAR", help="folder of CIFAR's files")
     parser.add_argument("--text", required=True, metavar="TEXT", help="file or folder of text")
+    parser.add_argument("--sentences", required=True, metavar="SST2", help="folder of SST-2's files")
     parser.add_argument("--models", metavar="NAME,NAME", help="these only")
     parser.add_argument("--program", default="kolo-train")
     parser.add_argument("--steps", type=int, default=30, help="steps of a block")
