@@ -6,7 +6,6 @@
 #include "comm/base/error.h"
 #include "tests/trainer/finite_difference.h"
 #include "trainer/compute/device.h"
-#include "trainer/layers/causal_self_attention.h"
 #include "trainer/layers/conv2d.h"
 #include "trainer/layers/embedding.h"
 #include "trainer/layers/gelu.h"
@@ -14,6 +13,7 @@
 #include "trainer/layers/linear.h"
 #include "trainer/layers/max_pool.h"
 #include "trainer/layers/relu.h"
+#include "trainer/layers/self_attention.h"
 #include "trainer/layers/transformer_block.h"
 
 namespace kolo::trainer {
@@ -80,10 +80,10 @@ TEST(LayerNormTest, GradientsMatchDifferences) {
   check_layer(layer, parameters, random_values(5 * 19, 4));
 }
 
-TEST(CausalSelfAttentionTest, GradientsMatchDifferences) {
+TEST(SelfAttentionTest, GradientsMatchDifferences) {
   Device device;
   ParameterSet none(1);
-  CausalSelfAttention layer(device, {.sequences = 2, .length = 11, .width = 12, .heads = 3});
+  SelfAttention layer(device, {.sequences = 2, .length = 11, .width = 12, .heads = 3});
   check_layer(layer, none, random_values(2 * 11 * 36, 5));
 }
 
@@ -113,13 +113,13 @@ std::vector<float> plain_attention(const std::vector<float>& input, std::size_t 
 }
 
 // Several blocks of rows, the last one whole or not. Bound: sums of up to 200 terms near 1 in fp32.
-TEST(CausalSelfAttentionTest, BlocksOfRowsGiveWhatTheFormulaGives) {
+TEST(SelfAttentionTest, BlocksOfRowsGiveWhatTheFormulaGives) {
   Device device;
-  constexpr std::size_t kBlock = CausalSelfAttention::kBlockRows;
+  constexpr std::size_t kBlock = SelfAttention::kBlockRows;
   for (const std::size_t length :
        {std::size_t{1}, kBlock - 1, kBlock, kBlock + 1, 3 * kBlock + 5}) {
     SCOPED_TRACE(length);
-    CausalSelfAttention layer(device, {.sequences = 1, .length = length, .width = 4, .heads = 1});
+    SelfAttention layer(device, {.sequences = 1, .length = length, .width = 4, .heads = 1});
     const std::vector<float> input = random_values(length * 12, 8);
     const auto output = layer.forward(input, {});
     const std::vector<float> expected = plain_attention(input, length, 4);
@@ -127,23 +127,23 @@ TEST(CausalSelfAttentionTest, BlocksOfRowsGiveWhatTheFormulaGives) {
   }
 }
 
-TEST(CausalSelfAttentionTest, GradientsOfSeveralBlocksMatchDifferences) {
+TEST(SelfAttentionTest, GradientsOfSeveralBlocksMatchDifferences) {
   Device device;
-  constexpr std::size_t kLength = CausalSelfAttention::kBlockRows + 3;
+  constexpr std::size_t kLength = SelfAttention::kBlockRows + 3;
   ParameterSet none(1);
-  CausalSelfAttention layer(
-      device, {.sequences = 1, .length = kLength, .width = 2, .heads = 1, .most_kept = 0});
+  SelfAttention layer(device,
+                      {.sequences = 1, .length = kLength, .width = 2, .heads = 1, .most_kept = 0});
   check_layer(layer, none, random_values(kLength * 6, 9));
 }
 
 // Weights that are computed again are the same bits as those that are kept.
-TEST(CausalSelfAttentionTest, KeptWeightsChangeNoBit) {
+TEST(SelfAttentionTest, KeptWeightsChangeNoBit) {
   Device device;
-  constexpr std::size_t kLength = 2 * CausalSelfAttention::kBlockRows + 3;
+  constexpr std::size_t kLength = 2 * SelfAttention::kBlockRows + 3;
   const std::vector<float> input = random_values(2 * kLength * 24, 10);
   const std::vector<float> gradient = random_values(2 * kLength * 8, 11);
   const auto gradients = [&](std::size_t most_kept) {
-    CausalSelfAttention layer(
+    SelfAttention layer(
         device,
         {.sequences = 2, .length = kLength, .width = 8, .heads = 2, .most_kept = most_kept});
     layer.forward(input, {});
@@ -153,9 +153,9 @@ TEST(CausalSelfAttentionTest, KeptWeightsChangeNoBit) {
   EXPECT_EQ(gradients(0), gradients(kLength));
 }
 
-TEST(CausalSelfAttentionTest, LaterPositionsHaveNoInfluence) {
+TEST(SelfAttentionTest, LaterPositionsHaveNoInfluence) {
   Device device;
-  CausalSelfAttention layer(device, {.sequences = 1, .length = 9, .width = 8, .heads = 2});
+  SelfAttention layer(device, {.sequences = 1, .length = 9, .width = 8, .heads = 2});
   std::vector<float> input = random_values(9 * 24, 6);
   const auto before = layer.forward(input, {});
   const std::vector<float> first(before.begin(), before.begin() + 5 * 8);

@@ -44,6 +44,14 @@ void Gelu(const float* x, std::size_t count, float* y, float* slope) {
   });
 }
 
+void Tanh(const float* x, std::size_t count, float* y, float* slope) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto result = hn::Tanh(d, hn::LoadU(d, x + i));
+    hn::StoreU(result, d, y + i);
+    hn::StoreU(hn::NegMulAdd(result, result, hn::Set(d, 1.0f)), d, slope + i);
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace kolo::trainer
 HWY_AFTER_NAMESPACE();
@@ -53,6 +61,7 @@ namespace kolo::trainer {
 
 HWY_EXPORT(Relu);
 HWY_EXPORT(Gelu);
+HWY_EXPORT(Tanh);
 
 void relu(std::span<const float> x, std::span<float> y, std::span<float> slope) {
   HWY_DYNAMIC_DISPATCH(Relu)(x.data(), x.size(), y.data(), slope.data());
@@ -60,6 +69,10 @@ void relu(std::span<const float> x, std::span<float> y, std::span<float> slope) 
 
 void gelu(std::span<const float> x, std::span<float> y, std::span<float> slope) {
   HWY_DYNAMIC_DISPATCH(Gelu)(x.data(), x.size(), y.data(), slope.data());
+}
+
+void tanh(std::span<const float> x, std::span<float> y, std::span<float> slope) {
+  HWY_DYNAMIC_DISPATCH(Tanh)(x.data(), x.size(), y.data(), slope.data());
 }
 
 }  // namespace kolo::trainer

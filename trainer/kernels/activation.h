@@ -13,4 +13,7 @@ void relu(std::span<const float> x, std::span<float> y, std::span<float> slope);
 /// Source: Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
 void gelu(std::span<const float> x, std::span<float> y, std::span<float> slope);
 
+/// y = tanh(x), and its derivative at x. Before: equal sizes.
+void tanh(std::span<const float> x, std::span<float> y, std::span<float> slope);
+
 }  // namespace kolo::trainer

@@ -33,22 +33,25 @@ void ScaleBy(float* values, std::size_t count, float factor) {
   });
 }
 
-void CausalSoftmax(float* scores, std::size_t rows, std::size_t length, float factor) {
+// Row i sees the first `first` + i * `step` of `length` positions.
+void AttentionSoftmax(float* scores, std::size_t rows, std::size_t length, std::size_t first,
+                      std::size_t step, float factor) {
   for (std::size_t i = 0; i < rows; ++i) {
     float* row = scores + i * length;
-    const std::size_t seen = length - rows + i + 1;
+    const std::size_t seen = first + i * step;
     const float sum = Exponentials(row, seen, factor, largest(row, seen));
     ScaleBy(row, seen, 1.0f / sum);
     std::fill(row + seen, row + length, 0.0f);
   }
 }
 
-void CausalSoftmaxBackward(const float* weights, float* gradient, std::size_t rows,
-                           std::size_t length, float factor) {
+void AttentionSoftmaxBackward(const float* weights, float* gradient, std::size_t rows,
+                              std::size_t length, std::size_t first, std::size_t step,
+                              float factor) {
   for (std::size_t i = 0; i < rows; ++i) {
     const float* w = weights + i * length;
     float* g = gradient + i * length;
-    const std::size_t seen = length - rows + i + 1;
+    const std::size_t seen = first + i * step;
     const float dot = sum_over(seen, [=](auto d, std::size_t j) HWY_ATTR {
       return hn::Mul(hn::LoadU(d, w + j), hn::LoadU(d, g + j));
     });
@@ -77,18 +80,32 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kolo::trainer {
 
-HWY_EXPORT(CausalSoftmax);
-HWY_EXPORT(CausalSoftmaxBackward);
+HWY_EXPORT(AttentionSoftmax);
+HWY_EXPORT(AttentionSoftmaxBackward);
 HWY_EXPORT(SoftmaxCrossEntropy);
 
 void causal_softmax(std::span<float> scores, std::size_t length, float factor) {
-  HWY_DYNAMIC_DISPATCH(CausalSoftmax)(scores.data(), scores.size() / length, length, factor);
+  const std::size_t rows = scores.size() / length;
+  HWY_DYNAMIC_DISPATCH(AttentionSoftmax)
+  (scores.data(), rows, length, length - rows + 1, 1, factor);
 }
 
 void causal_softmax_backward(std::span<const float> weights, std::span<float> gradient,
                              std::size_t length, float factor) {
-  HWY_DYNAMIC_DISPATCH(CausalSoftmaxBackward)
-  (weights.data(), gradient.data(), weights.size() / length, length, factor);
+  const std::size_t rows = weights.size() / length;
+  HWY_DYNAMIC_DISPATCH(AttentionSoftmaxBackward)
+  (weights.data(), gradient.data(), rows, length, length - rows + 1, 1, factor);
+}
+
+void softmax(std::span<float> scores, std::size_t length, float factor) {
+  HWY_DYNAMIC_DISPATCH(AttentionSoftmax)
+  (scores.data(), scores.size() / length, length, length, 0, factor);
+}
+
+void softmax_backward(std::span<const float> weights, std::span<float> gradient, std::size_t length,
+                      float factor) {
+  HWY_DYNAMIC_DISPATCH(AttentionSoftmaxBackward)
+  (weights.data(), gradient.data(), weights.size() / length, length, length, 0, factor);
 }
 
 float softmax_cross_entropy(std::span<float> logits, std::size_t target, float weight) {

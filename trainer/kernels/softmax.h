@@ -16,6 +16,14 @@ void causal_softmax(std::span<float> scores, std::size_t length, float factor);
 void causal_softmax_backward(std::span<const float> weights, std::span<float> gradient,
                              std::size_t length, float factor);
 
+/// Attention weights in place where every row sees all positions: softmax(factor · scores[i]).
+/// Shape: scores is [rows, length].
+void softmax(std::span<float> scores, std::size_t length, float factor);
+
+/// As `causal_softmax_backward` for them: factor · w (g - sum(g w)).
+void softmax_backward(std::span<const float> weights, std::span<float> gradient, std::size_t length,
+                      float factor);
+
 /// Cross-entropy of one row: returns -log softmax(logits)[target] in nats, and overwrites `logits`
 /// with its gradient times `weight`: weight · (softmax(logits) - onehot(target)).
 /// Before: target < logits.size().

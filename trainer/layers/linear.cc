@@ -19,6 +19,15 @@ Linear::Linear(Device& device, Parameter& shared_weight, std::size_t rows)
   weight_.share();
 }
 
+Linear::Linear(Device& device, ParameterSet& parameters, const std::string& name,
+               Parameter& shared_weight, std::size_t rows)
+    : Linear(device,
+             Parameters{shared_weight,
+                        &parameters.add(name + ".bias", {shared_weight.shape()[0]}, {})},
+             rows, true) {
+  weight_.share();
+}
+
 Linear::Linear(Device& device, const Parameters& parameters, std::size_t rows,
                bool has_input_gradient)
     : rows_(rows),

@@ -31,13 +31,17 @@ class Linear final : public Layer {
   /// Without bias, with a weight that another layer has registered.
   Linear(Device& device, Parameter& shared_weight, std::size_t rows);
 
+  /// With a weight that another layer has registered, and a bias: registers `name`.bias.
+  Linear(Device& device, ParameterSet& parameters, const std::string& name,
+         Parameter& shared_weight, std::size_t rows);
+
   std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
   std::span<const float> backward(std::span<const float> output_gradient) override;
 
  private:
   struct Parameters {
     Parameter& weight;
-    Parameter* bias;  // null with a shared weight
+    Parameter* bias;  // null where there is none
   };
   Linear(Device& device, const Parameters& parameters, std::size_t rows, bool has_input_gradient);
 

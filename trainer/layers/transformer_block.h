@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <string>
 
-#include "trainer/layers/causal_self_attention.h"
 #include "trainer/layers/gelu.h"
 #include "trainer/layers/layer.h"
 #include "trainer/layers/layer_norm.h"
 #include "trainer/layers/linear.h"
+#include "trainer/layers/self_attention.h"
 
 namespace kolo::trainer {
 
@@ -19,7 +19,7 @@ namespace kolo::trainer {
 class TransformerBlock final : public Layer {
  public:
   struct Options {
-    CausalSelfAttention::Options attention;
+    SelfAttention::Options attention;
     float deviation;           ///< Deviation of initial weights.
     float residual_deviation;  ///< The same for the two projections that add to the residual path.
   };
@@ -37,7 +37,7 @@ class TransformerBlock final : public Layer {
 
   LayerNorm attention_norm_;
   Linear query_key_value_;
-  CausalSelfAttention attention_;
+  SelfAttention attention_;
   Linear project_;
   LayerNorm inner_norm_;
   Linear expand_;

@@ -8,9 +8,9 @@
 #include "trainer/cuda/layers/attention.h"
 #include "trainer/cuda/layers/linear.h"
 #include "trainer/cuda/layers/transformer_block.h"
-#include "trainer/layers/causal_self_attention.h"
 #include "trainer/layers/gelu.h"
 #include "trainer/layers/linear.h"
+#include "trainer/layers/self_attention.h"
 #include "trainer/layers/transformer_block.h"
 
 namespace kolo::trainer::cuda {
@@ -94,8 +94,7 @@ TEST_F(LayerTest, LinearWithGeluAndTheWayBackThroughIt) {
 }
 
 TEST_F(LayerTest, TransformerBlockWithAttention) {
-  const CausalSelfAttention::Options attention{
-      .sequences = 2, .length = 7, .width = 24, .heads = 3};
+  const SelfAttention::Options attention{.sequences = 2, .length = 7, .width = 24, .heads = 3};
   const std::size_t rows = attention.sequences * attention.length;
   trainer::Device host_device;
   ParameterSet host(3);

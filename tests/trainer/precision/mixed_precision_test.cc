@@ -13,11 +13,11 @@
 #include "trainer/compute/device.h"
 #include "trainer/compute/factor.h"
 #include "trainer/compute/precisions.h"
-#include "trainer/layers/causal_self_attention.h"
 #include "trainer/layers/conv2d.h"
 #include "trainer/layers/linear.h"
 #include "trainer/layers/lstm.h"
 #include "trainer/layers/packed_sequences.h"
+#include "trainer/layers/self_attention.h"
 #include "trainer/layers/transformer_block.h"
 
 namespace kolo::trainer {
@@ -165,7 +165,7 @@ TEST_P(MixedPrecisionTest, AttentionAndItsGradientsFollowFloat32) {
     const auto run = [most_kept](DType precision) {
       Device device(precision);
       ParameterSet none(1);
-      CausalSelfAttention layer(
+      SelfAttention layer(
           device, {.sequences = 2, .length = 100, .width = 16, .heads = 2, .most_kept = most_kept});
       return results_of(layer, none, 2 * 100 * 3 * 16);
     };

@@ -10,7 +10,7 @@ namespace {
 
 enum Part : std::size_t { kQuery, kKey, kValue };
 
-HeadShape head_shape(const CausalSelfAttention::Options& o, std::size_t parts) {
+HeadShape head_shape(const SelfAttention::Options& o, std::size_t parts) {
   check(o.width % o.heads == 0, "the number of heads divides the width");
   return {.parts = parts,
           .sequences = o.sequences,
@@ -19,19 +19,19 @@ HeadShape head_shape(const CausalSelfAttention::Options& o, std::size_t parts) {
           .head_width = o.width / o.heads};
 }
 
-std::size_t score_count(const CausalSelfAttention::Options& o) {
+std::size_t score_count(const SelfAttention::Options& o) {
   return o.sequences * o.heads * o.length * o.length;
 }
 
 }  // namespace
 
-AttentionScratch::AttentionScratch(Context& context, const CausalSelfAttention::Options& options)
+AttentionScratch::AttentionScratch(Context& context, const SelfAttention::Options& options)
     : heads(context.activations(head_shape(options, 1).count())),
       split_gradients(context.activations(head_shape(options, 3).count())),
       score_gradients(context.activations(score_count(options))) {}
 
 Attention::Attention(Context& context, AttentionScratch& scratch,
-                     const CausalSelfAttention::Options& options)
+                     const SelfAttention::Options& options)
     : context_(context),
       scratch_(scratch),
       packed_(head_shape(options, 3)),

@@ -4,13 +4,13 @@
 
 #include "trainer/cuda/compute/context.h"
 #include "trainer/cuda/kernels/heads.h"
-#include "trainer/layers/causal_self_attention.h"
+#include "trainer/layers/self_attention.h"
 
 namespace kolo::trainer::cuda {
 
 /// Scratch memory that the attention layers of a model share.
 struct AttentionScratch {
-  AttentionScratch(Context& context, const CausalSelfAttention::Options& options);
+  AttentionScratch(Context& context, const SelfAttention::Options& options);
 
   DeviceMemory heads;            ///< [sequences · heads, length, head_width]
   DeviceMemory split_gradients;  ///< [3, sequences · heads, length, head_width]
@@ -18,13 +18,12 @@ struct AttentionScratch {
 };
 
 /// Scaled dot-product attention of each position over itself and earlier ones, as
-/// trainer/layers/causal_self_attention.h: each product is one batch over all heads.
+/// trainer/layers/self_attention.h: each product is one batch over all heads.
 ///
 /// Shape: as there; all of the context's dtype. `scratch` and `context` outlive it.
 class Attention {
  public:
-  Attention(Context& context, AttentionScratch& scratch,
-            const CausalSelfAttention::Options& options);
+  Attention(Context& context, AttentionScratch& scratch, const SelfAttention::Options& options);
 
   /// Computes `y` [rows, width] from `packed` [rows, 3 · width], which is not needed afterwards.
   void forward(const void* packed, void* y);

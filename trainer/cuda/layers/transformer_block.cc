@@ -3,7 +3,7 @@
 namespace kolo::trainer::cuda {
 namespace {
 
-std::size_t rows_of(const CausalSelfAttention::Options& o) { return o.sequences * o.length; }
+std::size_t rows_of(const SelfAttention::Options& o) { return o.sequences * o.length; }
 
 Linear make_linear(Context& context, DeviceParameters& parameters, const LinearParameters& names,
                    const Linear::Options& options) {
@@ -13,7 +13,7 @@ Linear make_linear(Context& context, DeviceParameters& parameters, const LinearP
 
 }  // namespace
 
-BlockScratch::BlockScratch(Context& context, const CausalSelfAttention::Options& options)
+BlockScratch::BlockScratch(Context& context, const SelfAttention::Options& options)
     : attention(context, options),
       packed(context.activations(3 * rows_of(options) * options.width)),
       wide(context.activations(4 * rows_of(options) * options.width)),
@@ -22,13 +22,13 @@ BlockScratch::BlockScratch(Context& context, const CausalSelfAttention::Options&
 
 TransformerBlock::TransformerBlock(Context& context, DeviceParameters& parameters,
                                    BlockScratch& scratch, const BlockParameters& names,
-                                   const CausalSelfAttention::Options& options)
+                                   const SelfAttention::Options& options)
     : TransformerBlock(context, parameters, scratch, names, options, rows_of(options),
                        options.width) {}
 
 TransformerBlock::TransformerBlock(Context& context, DeviceParameters& parameters,
                                    BlockScratch& scratch, const BlockParameters& names,
-                                   const CausalSelfAttention::Options& options, std::size_t rows,
+                                   const SelfAttention::Options& options, std::size_t rows,
                                    std::size_t width)
     : scratch_(scratch),
       attention_norm_(context, parameters, names.attention_norm, rows, width),

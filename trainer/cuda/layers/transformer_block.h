@@ -11,7 +11,7 @@ namespace kolo::trainer::cuda {
 
 /// Scratch memory that the blocks of a model share.
 struct BlockScratch {
-  BlockScratch(Context& context, const CausalSelfAttention::Options& options);
+  BlockScratch(Context& context, const SelfAttention::Options& options);
 
   AttentionScratch attention;
   DeviceMemory packed;  ///< [rows, 3 · width]: query, key and value, or their gradients.
@@ -28,7 +28,7 @@ struct BlockScratch {
 class TransformerBlock {
  public:
   TransformerBlock(Context& context, DeviceParameters& parameters, BlockScratch& scratch,
-                   const BlockParameters& names, const CausalSelfAttention::Options& options);
+                   const BlockParameters& names, const SelfAttention::Options& options);
 
   /// `x` must not change until `backward`. The result belongs to the block.
   const void* forward(const void* x);
@@ -38,7 +38,7 @@ class TransformerBlock {
 
  private:
   TransformerBlock(Context& context, DeviceParameters& parameters, BlockScratch& scratch,
-                   const BlockParameters& names, const CausalSelfAttention::Options& options,
+                   const BlockParameters& names, const SelfAttention::Options& options,
                    std::size_t rows, std::size_t width);
 
   BlockScratch& scratch_;

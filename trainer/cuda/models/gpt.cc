@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kClasses = 256;
 
-CausalSelfAttention::Options attention_options(const Gpt::Options& o) {
+SelfAttention::Options attention_options(const Gpt::Options& o) {
   return {.sequences = o.sequences, .length = o.context, .width = o.width, .heads = o.heads};
 }
 

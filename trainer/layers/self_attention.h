@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "trainer/compute/factor.h"
@@ -9,24 +10,31 @@
 
 namespace kolo::trainer {
 
-/// Scaled dot-product attention of each position over itself and earlier ones, in every head: y =
-/// softmax(Q Kᵀ / sqrt(head_width)) V, masked beyond the diagonal.
+/// Scaled dot-product attention within each sequence, in every head: y =
+/// softmax(Q Kᵀ / sqrt(head_width)) V, over the positions that the mask lets a position see.
 ///
-/// Positions are computed in blocks of rows, each against the positions up to its end only. Weights
+/// Positions are computed in blocks of rows, each against the positions that it sees only. Weights
 /// of long sequences are computed again in the backward pass; those of short ones are kept.
 /// Whole rows fit, so that softmax needs no running rescaling:
 ///
-///     block 0   | x . . . . . |      x: computed, in memory while its block is worked on
-///     block 1   | x x x . . . |
-///     block 2   | x x x x x x |
+///              causal            lengths: 4
+///     block 0   | x . . . . . |    | x x x x . . |      x: computed, in memory while its block is
+///     block 1   | x x x . . . |    | x x x x . . |         worked on
+///     block 2   | x x x x x x |    | . . . . . . |
 ///
 /// Shape:  the input [sequences · length, 3 · width] holds query, key and value side by side, the
 ///         output is [sequences · length, width]; head h owns columns h · head_width ….
 /// Memory: beside input and output, two blocks of [kBlockRows, length], or kept weights.
 /// Source: Vaswani et al., "Attention Is All You Need", 2017; recomputation as in Dao et al.,
 ///         "FlashAttention", NeurIPS 2022.
-class CausalSelfAttention final : public Layer {
+class SelfAttention final : public Layer {
  public:
+  enum class Mask {
+    kCausal,   ///< A position sees itself and earlier ones.
+    kLengths,  ///< The first positions of a sequence, as many as its length, see each other; the
+               ///< others are padding: their outputs and the gradients of their inputs are zero.
+  };
+
   struct Options {
     std::size_t sequences;
     std::size_t length;
@@ -34,12 +42,17 @@ class CausalSelfAttention final : public Layer {
     std::size_t heads;  ///< Divides width.
     /// Longest sequences whose weights are kept: [length, length] for each head and sequence.
     std::size_t most_kept = 256;
+    Mask mask = Mask::kCausal;
   };
 
   static constexpr std::size_t kBlockRows = 64;
 
   /// `device` outlives the layer.
-  CausalSelfAttention(Device& device, const Options& options);
+  SelfAttention(Device& device, const Options& options);
+
+  /// The lengths of the next sequences, for Mask::kLengths.
+  /// Before: each in 0 … length; they stay valid until `backward` returns.
+  void set_lengths(std::span<const std::int32_t> lengths);
 
   std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
   std::span<const float> backward(std::span<const float> output_gradient) override;
@@ -48,14 +61,24 @@ class CausalSelfAttention final : public Layer {
   /// Query, key and value of one head in one sequence, [length, head_width] each.
   struct Head {
     std::size_t index;
+    std::size_t length;        // of its sequence, without padding
     std::size_t input_offset;  // of its query in the packed input
     std::size_t output_offset;
   };
   /// Rows [begin, end) of a head.
-  struct Block {
+  struct Range {
     std::size_t begin;
     std::size_t end;
 
+    std::size_t rows() const { return end - begin; }
+  };
+  /// Rows that are worked on together, and how many positions they see.
+  struct Block {
+    std::size_t begin;
+    std::size_t end;
+    std::size_t seen;
+
+    Range range() const { return {begin, end}; }
     std::size_t rows() const { return end - begin; }
   };
   enum Part : std::size_t { kQuery, kKey, kValue };
@@ -63,12 +86,16 @@ class CausalSelfAttention final : public Layer {
   /// Calls visit(head) for every head of every sequence.
   template <typename Visit>
   void for_heads(const Visit& visit) const;
+  std::size_t length_of(std::size_t sequence) const;
+  Block block_from(const Head& head, std::size_t begin) const;
+  /// `rows` are those of all sequences.
+  void clear_padding(std::span<float> rows) const;
   /// Of rows in the packed input, in elements.
-  std::size_t offset_of(const Head& head, Part part, Block rows) const;
-  Operand rows_of(const Head& head, Part part, Block rows) const;
-  Matrix gradient_rows(const Head& head, Part part, Block rows);
+  std::size_t offset_of(const Head& head, Part part, Range rows) const;
+  Operand rows_of(const Head& head, Part part, Range rows) const;
+  Matrix gradient_rows(const Head& head, Part part, Range rows);
   bool keeps_weights() const { return options_.length <= options_.most_kept; }
-  /// Memory for the weights of a block's rows, [rows, block.end].
+  /// Memory for the weights of a block's rows, [rows, block.seen].
   std::span<float> weights_of(const Head& head, Block block);
   void weigh(const Head& head, Block block);
   void backward(const Head& head, Block block);
@@ -77,6 +104,7 @@ class CausalSelfAttention final : public Layer {
   std::size_t head_width_;
   float factor_;
   Products& products_;
+  std::span<const std::int32_t> lengths_;
   Tensor output_;
   Tensor input_gradient_;
   Tensor weights_;         // of all heads, or of one block

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+
+#include "trainer/layers/layer.h"
+#include "trainer/tensor.h"
+
+namespace kolo::trainer {
+
+/// y = tanh(x), for each of `count` elements.
+class Tanh final : public Layer {
+ public:
+  explicit Tanh(std::size_t count) : output_({count}), slope_({count}), input_gradient_({count}) {}
+
+  std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
+  std::span<const float> backward(std::span<const float> output_gradient) override;
+
+ private:
+  Tensor output_;
+  Tensor slope_;
+  Tensor input_gradient_;
+};
+
+}  // namespace kolo::trainer
