@@ -1,5 +1,6 @@
 #include "trainer/catalog.h"
 
+#include "trainer/models/bert.h"
 #include "trainer/models/convnet.h"
 #include "trainer/models/embedding_bag_classifier.h"
 #include "trainer/models/gpt.h"
@@ -21,6 +22,7 @@ Catalog built_in_catalog() {
   c.tasks.add(text_classification());
   c.tasks.add(language_model());
   c.tasks.add(rating());
+  c.tasks.add(masked_tokens());
 
   c.models.add(Mlp::entry());
   c.models.add(Lenet::entry());
@@ -31,6 +33,7 @@ Catalog built_in_catalog() {
   c.models.add(LstmClassifier::entry());
   c.models.add(MatrixFactorization::entry());
   c.models.add(Gpt::entry());
+  c.models.add(Bert::entry());
 
   c.datasets.add(mnist_entry());
   c.datasets.add(cifar10_entry());
@@ -44,6 +47,7 @@ Catalog built_in_catalog() {
   c.datasets.add(jsonl_entry());
   c.datasets.add(movielens_entry());
   c.datasets.add(text_entry());
+  c.datasets.add(words_entry());
 
   c.optimizers.add(Sgd::entry());
   c.optimizers.add(AdamW::entry());

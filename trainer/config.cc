@@ -12,6 +12,7 @@
 #include "trainer/config_error.h"
 #include "trainer/data/sharding.h"
 #include "trainer/precision/precision.h"
+#include "trainer/text/vocabulary.h"
 
 namespace kolo::trainer {
 namespace {
@@ -81,13 +82,21 @@ void validate(const Config& c, const Catalog& catalog) {
   require(o.beta2 >= 0.0f && o.beta2 < 1.0f, "--beta2 must be at least 0 and below 1");
   require(o.epsilon > 0.0f, "--epsilon must be greater than 0");
   require(c.temperature >= 0.0, "--temperature must not be negative");
-  require(c.max_length > 0, "--max-length must be at least 1");
-  require(c.vocabulary.value_or(kSmallestVocabulary) >= kSmallestVocabulary,
-          fmt::format("--vocabulary must be at least {}", kSmallestVocabulary));
+  const std::size_t shortest = c.text_marks ? 2 : 1;
+  require(c.max_length >= shortest, fmt::format("--max-length must be at least {}", shortest));
+  const std::size_t smallest = c.text_marks ? Vocabulary::kMarked + 1 : kSmallestVocabulary;
+  require(c.vocabulary.value_or(smallest) >= smallest,
+          fmt::format("--vocabulary must be at least {}", smallest));
   require(c.dropout >= 0.0f && c.dropout < 1.0f, "--dropout must be at least 0 and below 1");
   require(c.hidden > 0, "--hidden must be at least 1");
   require(c.layers > 0 && c.context > 0, "--layers and --context must be at least 1");
   require(c.heads > 0 && c.width > 0, "--width and --heads must be at least 1");
+  require_choice("--weights-part", c.weights_part, {"all", "shared"});
+  require(c.weights_part == "all" || !c.weights.empty(),
+          "--weights-part shared: needs --weights FILE");
+  require(c.weights_part == "all" || !c.text_marks || !c.words.empty(),
+          "--weights-part shared: needs --words FILE, the vocabulary that the weights were trained "
+          "with, because their table has a row for each of its words");
   require(c.keep > 0, "--keep must be at least 1");
   require(!c.run.empty() || c.checkpoint_every == 0, "--checkpoint-every: needs --run DIR");
   require(!c.run.empty() || !c.stop_after, "--stop-after: needs --run DIR");
@@ -118,46 +127,51 @@ std::vector<Setting> course_settings(const Config& c) {
   const OptimizerOptions& o = c.optimizer_options;
   const LossScaler::Options scaling = update_options(c).loss_scale;
   const auto text = [](const auto& value) { return fmt::format("{}", value); };
-  return {{"--task", c.task},
-          {"--format", c.format},
-          {"--seed", text(c.seed)},
-          {"--optimizer", c.optimizer},
-          {"--momentum", text(o.momentum)},
-          {"--nesterov", o.nesterov ? "on" : "off"},
-          {"--beta1", text(o.beta1)},
-          {"--beta2", text(o.beta2)},
-          {"--epsilon", text(o.epsilon)},
-          {"--weight-decay", text(o.weight_decay)},
-          {"--decay-rules", c.decay_rules},
-          {"--lr-schedule", c.lr_schedule},
-          {"--final-lr-share", text(c.final_lr_share)},
-          {"--warmup-steps", text(c.warmup_steps)},
-          {"--clip-norm", text(c.clip_norm)},
-          {"--label-smoothing", text(c.label_smoothing)},
-          {"--weight-average", text(c.weight_average)},
-          {"--layers", text(c.layers)},
-          {"--width", text(c.width)},
-          {"--heads", text(c.heads)},
-          {"--context", text(c.context)},
-          {"--hidden", text(c.hidden)},
-          {"--dropout", text(c.dropout)},
-          {"--row-gradients", c.row_gradients ? "on" : "off"},
-          {"--sync-batch-norm", c.sync_batch_norm ? "on" : "off"},
-          {"--max-length", text(c.max_length)},
-          {"--vocabulary", c.vocabulary ? text(*c.vocabulary) : "all words"},
-          {"--min-count", text(c.min_count)},
-          {"--text-column", c.text_column},
-          {"--label-column", c.label_column},
-          {"--precision", std::string(to_string(parse_precision(c.precision)))},
-          {"--loss-scale", fmt::format("{} {}", static_cast<int>(scaling.mode), scaling.scale)}};
+  std::vector<Setting> settings = {
+      {"--task", c.task},
+      {"--format", c.format},
+      {"--seed", text(c.seed)},
+      {"--optimizer", c.optimizer},
+      {"--momentum", text(o.momentum)},
+      {"--nesterov", o.nesterov ? "on" : "off"},
+      {"--beta1", text(o.beta1)},
+      {"--beta2", text(o.beta2)},
+      {"--epsilon", text(o.epsilon)},
+      {"--weight-decay", text(o.weight_decay)},
+      {"--decay-rules", c.decay_rules},
+      {"--lr-schedule", c.lr_schedule},
+      {"--final-lr-share", text(c.final_lr_share)},
+      {"--warmup-steps", text(c.warmup_steps)},
+      {"--clip-norm", text(c.clip_norm)},
+      {"--label-smoothing", text(c.label_smoothing)},
+      {"--weight-average", text(c.weight_average)},
+      {"--layers", text(c.layers)},
+      {"--width", text(c.width)},
+      {"--heads", text(c.heads)},
+      {"--context", text(c.context)},
+      {"--hidden", text(c.hidden)},
+      {"--dropout", text(c.dropout)},
+      {"--row-gradients", c.row_gradients ? "on" : "off"},
+      {"--sync-batch-norm", c.sync_batch_norm ? "on" : "off"},
+      {"--max-length", text(c.max_length)},
+      {"--vocabulary", c.vocabulary ? text(*c.vocabulary) : "all words"},
+      {"--min-count", text(c.min_count)},
+      {"--text-column", c.text_column},
+      {"--label-column", c.label_column},
+      {"--precision", std::string(to_string(parse_precision(c.precision)))},
+      {"--loss-scale", fmt::format("{} {}", static_cast<int>(scaling.mode), scaling.scale)}};
+  // Not of jobs without it, whose checkpoints may be older than the option.
+  if (c.text_marks) settings.push_back({"--text-marks", "on"});
+  return settings;
 }
 
 std::uint64_t fingerprint(const Config& c) {
-  std::string text = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model,
-                                 c.epochs, c.steps.value_or(0), c.batch, c.accumulation, c.lr,
-                                 c.lr_scaling, c.target.value_or(-1.0), c.target.has_value(),
-                                 c.log_every, c.eval_every, c.weights.string(), c.run.string(),
-                                 c.checkpoint_every, c.keep, c.stop_after.value_or(0), c.resume);
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model, c.epochs,
+                  c.steps.value_or(0), c.batch, c.accumulation, c.lr, c.lr_scaling,
+                  c.target.value_or(-1.0), c.target.has_value(), c.log_every, c.eval_every,
+                  c.weights.string(), c.weights_part, c.words.string(), c.run.string(),
+                  c.checkpoint_every, c.keep, c.stop_after.value_or(0), c.resume);
   for (const Setting& setting : course_settings(c)) text += " " + setting.value;
   return XXH3_64bits(text.data(), text.size());
 }

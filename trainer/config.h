@@ -48,13 +48,16 @@ struct Config {
   std::string loss_scale = "auto";    ///< As `parse_loss_scale`.
   bool cuda_graph = false;            ///< Record the kernels of a step once and replay them.
 
-  std::size_t layers = 4;                 ///< gpt.
+  std::size_t layers = 4;                 ///< gpt, bert.
   std::size_t width = 128;                ///< gpt, texts, ratings: elements of a vector.
-  std::size_t heads = 4;                  ///< gpt.
+  std::size_t heads = 4;                  ///< gpt, bert.
   std::size_t context = 64;               ///< gpt, in bytes.
   std::size_t max_length = 128;           ///< Texts: words of a sample at most.
   std::optional<std::size_t> vocabulary;  ///< Texts: entries at most; empty: all words.
   std::size_t min_count = 2;              ///< Texts: occurrences that give a word an entry.
+  std::filesystem::path words;            ///< Texts: file of the vocabulary; empty: from the data.
+  std::filesystem::path save_words;       ///< Texts: the vocabulary at the end; empty: no file.
+  bool text_marks = false;                ///< Texts: begin with [CLS]; there is [MASK], too.
   std::string text_column = "text";       ///< Tables of texts.
   std::string label_column = "label";
   std::size_t hidden = 128;      ///< Dense layers of image models.
@@ -73,6 +76,7 @@ struct Config {
   std::size_t keep = 3;                   ///< Newest checkpoints that stay.
   std::string resume = "no";              ///< "auto", "no" or the path of a checkpoint.
   std::filesystem::path weights;      ///< Safetensors file to begin with; empty: random weights.
+  std::string weights_part = "all";   ///< "all" or "shared"; see `import_weights`.
   std::filesystem::path export_file;  ///< Weights at the end; empty: no file.
 
   std::size_t sample_bytes = 400;  ///< gpt: generated text at the end.

@@ -117,6 +117,7 @@ TEST(CommandLineTest, ValuesThatCannotBeUsedAreConfigurationErrors) {
   expect("--batch", "0", "--batch must be at least 1");
   expect("--max-length", "0", "--max-length must be at least 1");
   expect("--vocabulary", "2", "--vocabulary must be at least 3");
+  expect("--weights-part", "shared", "--weights-part shared: needs --weights FILE");
   expect("--loader-threads", "65", "--loader-threads must be at most 64");
   expect("--accumulate", "0", "--accumulate must be at least 1");
   expect("--keep", "0", "--keep must be at least 1");
@@ -151,7 +152,7 @@ TEST(CommandLineTest, UnknownChoicesAreUsageErrorsWithTheNearestName) {
   expect("--bacth", "3", "did you mean --batch?");
   expect("--model", "lnet",
          "--model: 'lnet' is not mlp, lenet, convnet, resnet20, resnet18, embedding-bag, lstm, "
-         "matrix-factorization or gpt; did you mean lenet?");
+         "matrix-factorization, gpt or bert; did you mean lenet?");
   expect("--compression", "top-k", "did you mean topk?");
   expect("--precision", "float64", "--precision: 'float64' is not float32, bfloat16 or float16");
   expect("--wire", "int8", "--wire-dtype: 'int8'");
@@ -194,12 +195,19 @@ TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {
   other = config;
   other.accumulation = 2;
   EXPECT_NE(fingerprint(config), fingerprint(other));
-  const std::vector<void (*)(Config&)> changes = {
-      [](Config& c) { c.max_length = 7; },        [](Config& c) { c.vocabulary = 100; },
-      [](Config& c) { c.min_count = 9; },         [](Config& c) { c.text_column = "body"; },
-      [](Config& c) { c.label_column = "kind"; }, [](Config& c) { c.weights = "file"; },
-      [](Config& c) { c.run = "folder"; },        [](Config& c) { c.resume = "auto"; },
-      [](Config& c) { c.checkpoint_every = 5; },  [](Config& c) { c.keep = 1; }};
+  const std::vector<void (*)(Config&)> changes = {[](Config& c) { c.max_length = 7; },
+                                                  [](Config& c) { c.vocabulary = 100; },
+                                                  [](Config& c) { c.min_count = 9; },
+                                                  [](Config& c) { c.text_column = "body"; },
+                                                  [](Config& c) { c.label_column = "kind"; },
+                                                  [](Config& c) { c.weights = "file"; },
+                                                  [](Config& c) { c.run = "folder"; },
+                                                  [](Config& c) { c.resume = "auto"; },
+                                                  [](Config& c) { c.words = "file"; },
+                                                  [](Config& c) { c.weights_part = "shared"; },
+                                                  [](Config& c) { c.text_marks = true; },
+                                                  [](Config& c) { c.checkpoint_every = 5; },
+                                                  [](Config& c) { c.keep = 1; }};
   for (std::size_t i = 0; i < changes.size(); ++i) {
     other = config;
     changes[i](other);

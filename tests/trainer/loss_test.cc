@@ -55,10 +55,25 @@ TEST(SoftmaxCrossEntropyTest, PaddingHasNoGradient) {
   EXPECT_EQ(loss.gradient()[0], 0.0f);
 }
 
+TEST(SoftmaxCrossEntropyTest, RowsWithoutTargetDoNotCount) {
+  const SoftmaxCrossEntropy::Options two{.rows = 2, .classes = 2, .label_smoothing = 0.1f};
+  SoftmaxCrossEntropy without(two);
+  const LossSums expected = evaluate(without, {1.0f, 0.0f, 0.0f, 1.0f}, {0, 0}, 1.0f);
+  SoftmaxCrossEntropy loss({.rows = 3, .classes = 2, .label_smoothing = 0.1f});
+  const LossSums sums =
+      evaluate(loss, {1.0f, 0.0f, 5.0f, -5.0f, 0.0f, 1.0f}, {0, kNoTarget, 0}, 1.0f);
+  EXPECT_EQ(sums.rows, 2.0);
+  EXPECT_EQ(sums.loss, expected.loss);
+  EXPECT_EQ(sums.score, expected.score);
+  std::vector<float> gradient(without.gradient().begin(), without.gradient().end());
+  gradient.insert(gradient.begin() + 2, {0.0f, 0.0f});
+  EXPECT_EQ(std::vector<float>(loss.gradient().begin(), loss.gradient().end()), gradient);
+}
+
 TEST(SoftmaxCrossEntropyTest, TargetMustBeAClass) {
   SoftmaxCrossEntropy loss({.rows = 1, .classes = 2});
   EXPECT_THROW(evaluate(loss, {0, 0}, {2}, 1.0f), UsageError);
-  EXPECT_THROW(evaluate(loss, {0, 0}, {-1}, 1.0f), UsageError);
+  EXPECT_THROW(evaluate(loss, {0, 0}, {-2}, 1.0f), UsageError);
 }
 
 // With smoothing s the target is 1 - s + s / classes, the others s / classes.

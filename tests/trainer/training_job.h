@@ -87,6 +87,15 @@ inline Config small_job(const std::string& model, const TemporaryDirectory& dire
     config.data = directory.path();
     config.width = 6;
     config.lr = 3e-2f;
+  } else if (model == "bert") {
+    config.data = directory.write("texts.csv", small_labelled_texts(203));
+    config.format = "csv";
+    config.layers = 1;
+    config.width = 8;
+    config.heads = 2;
+    config.max_length = 12;
+    config.min_count = 1;
+    config.lr = 1e-2f;
   } else if (model == "embedding-bag" || model == "lstm") {
     config.data = directory.write("texts.csv", small_labelled_texts(203));
     config.format = "csv";

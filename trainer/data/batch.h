@@ -29,6 +29,9 @@ struct Field {
   std::size_t bytes() const { return elements() * size_of(dtype); }
 };
 
+/// In place of the class of a row that has none to learn; see SoftmaxCrossEntropy.
+inline constexpr std::int32_t kNoTarget = -1;
+
 /// The tensors of a sample: those that the model reads, and those that the loss compares with.
 struct SampleFormat {
   std::vector<Field> inputs;

@@ -27,10 +27,15 @@ class Dataset {
                     std::span<const TensorSlot> targets) const = 0;
 };
 
+class Vocabulary;
+
 /// The samples to learn from and those to test with. Both have one format.
 struct DataSplit {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> held_out;
+  /// The words that tokens stand for; null where samples have none. Shared with the data sets that
+  /// read texts by it.
+  std::shared_ptr<const Vocabulary> vocabulary = nullptr;
 };
 
 }  // namespace kolo::trainer

@@ -35,5 +35,6 @@ DatasetEntry csv_entry();
 DatasetEntry tsv_entry();
 DatasetEntry jsonl_entry();
 DatasetEntry text_entry();
+DatasetEntry words_entry();
 
 }  // namespace kolo::trainer

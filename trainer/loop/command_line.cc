@@ -70,16 +70,17 @@ void add_job_options(CLI::App& app, Config& c, const Catalog& catalog) {
 }
 
 void add_model_options(CLI::App& app, Config& c) {
-  app.add_option("--layers", c.layers, "gpt: number of transformer blocks; at least 1");
-  app.add_option("--width", c.width,
-                 "gpt: elements per position, a multiple of --heads; models of texts and ratings: "
-                 "elements of the vector of a word, user or item; lstm: of its states, too");
-  app.add_option("--heads", c.heads, "gpt: number of attention heads; at least 1");
+  app.add_option("--layers", c.layers, "gpt, bert: number of transformer blocks; at least 1");
+  app.add_option(
+      "--width", c.width,
+      "gpt, bert: elements per position, a multiple of --heads; models of texts and ratings: "
+      "elements of the vector of a word, user or item; lstm: of its states, too");
+  app.add_option("--heads", c.heads, "gpt, bert: number of attention heads; at least 1");
   app.add_option("--context", c.context, "gpt: bytes of text per sample; at least 1");
   app.add_option("--hidden", c.hidden, "image models: width of hidden dense layers; at least 1");
   app.add_option("--dropout", c.dropout,
                  "Models of texts: share of elements that training drops at random before the "
-                 "output layer, 0 to below 1");
+                 "output layer, and of bert before each sum; 0 to below 1");
   app.add_option("--row-gradients", c.row_gradients,
                  "on: gradients of tables of words, users and items are the rows that a step used, "
                  "and only these are sent and updated")
@@ -93,13 +94,22 @@ void add_model_options(CLI::App& app, Config& c) {
 
 void add_text_options(CLI::App& app, Config& c) {
   app.add_option("--max-length", c.max_length,
-                 "text-classification: words of a text that are read; at least 1");
+                 "Texts: words that are read, with the mark of --text-marks; at least 1");
   app.add_option("--vocabulary", c.vocabulary,
-                 "text-classification: most frequent words that are told apart, with padding and "
-                 "unknown words at most this many; all unless given");
+                 "Texts: most frequent words that are told apart, with padding, unknown words and "
+                 "marks at most this many; all unless given");
   app.add_option("--min-count", c.min_count,
-                 "text-classification: occurrences in the training data below which a word is "
-                 "unknown");
+                 "Texts: occurrences in the training data below which a word is unknown");
+  app.add_option("--words", c.words,
+                 "Texts: take the vocabulary from this file, in place of the training data: "
+                 "words.txt in the folder of a run, or what --save-words wrote");
+  app.add_option("--save-words", c.save_words,
+                 "Texts: write the vocabulary to this file at the end");
+  app.add_option("--text-marks", c.text_marks,
+                 "Texts: on: the vocabulary has marks, [CLS] at the beginning of a text and [MASK] "
+                 "in place of a hidden word; bert needs them")
+      ->type_name("on|off")
+      ->default_str(c.text_marks ? "on" : "off");
   app.add_option("--text-column", c.text_column, "csv, tsv, jsonl: column with the text");
   app.add_option("--label-column", c.label_column, "csv, tsv, jsonl: column with the label");
 }
@@ -183,6 +193,9 @@ void add_run_options(CLI::App& app, Config& c) {
       ->type_name("auto|no|PATH");
   app.add_option("--weights", c.weights,
                  "Begin with these weights, a safetensors file or the folder of a checkpoint");
+  app.add_option("--weights-part", c.weights_part,
+                 "all: the model and --weights have the same names; shared: what both have begins "
+                 "with --weights, the rest of the model anew, and the program lists it");
   app.add_option("--export", c.export_file,
                  "Write the weights to this file at the end, as safetensors");
 }

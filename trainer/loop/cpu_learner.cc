@@ -30,7 +30,7 @@ const Config& require_offered(const Config& config) {
 }
 
 std::unique_ptr<Model> make_model(const Config& config, Runtime& runtime, const Task& task,
-                                  const Catalog& catalog, Device& device) {
+                                  const Catalog& catalog, Device& device, std::string& origin) {
   ModelSetting setting = model_setting(config, task);
   if (config.sync_batch_norm) {
     setting.sum_over_ranks = [&runtime](std::string_view name, std::span<double> values) {
@@ -39,7 +39,11 @@ std::unique_ptr<Model> make_model(const Config& config, Runtime& runtime, const 
     };
   }
   auto model = catalog.models.at(config.model).make(setting, device);
-  if (!config.weights.empty()) import_weights(config.weights, model->parameters());
+  if (config.weights_part == "shared") {
+    origin = describe(config.weights, import_shared_weights(config.weights, model->parameters()));
+  } else if (!config.weights.empty()) {
+    import_weights(config.weights, model->parameters());
+  }
   return model;
 }
 
@@ -65,7 +69,7 @@ DistributedOptimizer distribute(const Config& config, const OptimizerEntry& entr
 CpuLearner::CpuLearner(const Config& config, Runtime& runtime, const Task& task,
                        const Catalog& catalog)
     : device_(offered_precision(config)),
-      model_(make_model(config, runtime, task, catalog, device_)),
+      model_(make_model(config, runtime, task, catalog, device_, origin_)),
       loss_(task.make_loss(config.batch)),
       optimizer_(distribute(require_offered(config), catalog.optimizers.at(config.optimizer),
                             runtime, task, model_->parameters(), clock_)),

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "comm/base/clock.h"
@@ -31,6 +32,7 @@ class CpuLearner final : public Learner, private Stateful {
     return optimizer_.compression_stats();
   }
   float loss_scale() const override { return optimizer_.loss_scale(); }
+  std::string origin() const override { return origin_; }
 
   Stateful* state() override { return this; }
 
@@ -47,6 +49,7 @@ class CpuLearner final : public Learner, private Stateful {
   LossSums run(const Batch& batch, bool is_training, float row_weight);
 
   Device device_;
+  std::string origin_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Loss> loss_;
   SteadyClock clock_;

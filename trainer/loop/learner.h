@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "runtime/api/kolo.h"
@@ -36,6 +37,9 @@ class Learner {
   /// Statistics of the sparse gradients, between steps.
   virtual std::vector<CompressionStats> compression_stats() const = 0;
   virtual float loss_scale() const = 0;  ///< Loss scale of the next step; 1 without loss scaling.
+
+  /// Which weights it began with, where some began new and others did not; else empty.
+  virtual std::string origin() const { return {}; }
 
   /// What lasts from one step to the next, parameters included, to be visited between steps;
   /// restoring is collective. Null if it cannot be saved.

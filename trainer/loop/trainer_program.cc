@@ -33,6 +33,7 @@
 #include "trainer/report/summary.h"
 #include "trainer/sweep/sweep_command.h"
 #include "trainer/tasks/make_task.h"
+#include "trainer/text/vocabulary.h"
 
 namespace kolo::trainer {
 namespace {
@@ -43,6 +44,7 @@ std::string describe(const Config& config, const Runtime& runtime, const Task& t
       fmt::format("{}: {} parameters, {} training and {} held-out samples, {} ranks x batch {}",
                   config.model, learner.parameter_count(), task.data.train->size(),
                   task.data.held_out->size(), runtime.world_size(), config.batch);
+  if (!learner.origin().empty()) text += "\n" + learner.origin();
   const PlanSummary plan = learner.plan();
   if (!plan.reason.empty()) {
     text += fmt::format("\ngradients: {}: {}", plan.algorithm, plan.reason);
@@ -57,6 +59,11 @@ std::string describe(const Config& config, const Runtime& runtime, const Task& t
 std::string generated_text(const Config& config, const Task& task, const ModelEntry& model,
                            const ParameterSet& weights) {
   return printable(model.generate(model_setting(config, task), weights));
+}
+
+/// The vocabulary as a file has it; empty without one.
+std::string words_of(const Task& task) {
+  return task.data.vocabulary ? task.data.vocabulary->lines() : std::string();
 }
 
 /// What `kolo-train evaluate` and `kolo-train generate` need.
@@ -74,6 +81,7 @@ void train_job(const Catalog& catalog, const CommandLine& command_line) {
   Runtime runtime = Runtime::from_environment(config.runtime);
   expect_output(runtime, config.json);
   expect_output(runtime, config.export_file);
+  expect_output(runtime, config.save_words);
   const Task task = make_task(config, catalog);
   require_same_job(config, runtime, task);
   const std::unique_ptr<Learner> learner = make_learner(config, runtime, task, catalog);
@@ -88,7 +96,7 @@ void train_job(const Catalog& catalog, const CommandLine& command_line) {
     if (!config.run.empty()) {
       std::vector<Setting> settings = command_line.settings;
       for (Setting& setting : settings_of(runtime.options())) settings.push_back(setting);
-      run_log.emplace(config.run, to_toml(settings));
+      run_log.emplace(config.run, to_toml(settings), words_of(task));
       listeners.push_back(&*run_log);
     }
   }
@@ -103,6 +111,7 @@ void train_job(const Catalog& catalog, const CommandLine& command_line) {
     }
     if (!config.json.empty()) write_file(config.json, to_json(*summary));
     if (!config.export_file.empty()) export_weights(learner->parameters(), config.export_file);
+    if (!config.save_words.empty()) write_file(config.save_words, words_of(task));
   }
   runtime.close();
   if (progress && summary) progress->note(to_line(*summary));
@@ -112,6 +121,7 @@ void evaluate_job(const Catalog& catalog, const CommandLine& command_line) {
   Config config = command_line.config;
   require_weights("evaluate", config);
   config.weight_average = 0.0f;  // the means are what a file has
+  config.weights_part = "all";   // none begins new
   set_compute_threads(config.threads);
   Runtime runtime = Runtime::from_environment(config.runtime);
   expect_output(runtime, config.json);

@@ -177,8 +177,9 @@ class Training final : private Stateful {
           train_loader_.load(step_ / steps_per_epoch, step_ % steps_per_epoch, pass);
       global_samples = batch.global_samples;
       // Gradients are averaged over ranks, so the weight of a row is ranks / (rows of all ranks):
-      // the result is the mean over all rows even when the last step deals unequal parts.
-      const auto rows = static_cast<double>(global_samples * task_.rows_per_sample);
+      // the result is the mean over all rows even when the last step deals unequal parts. Where
+      // some rows have no target, it is that of the rows that are expected to have one.
+      const double rows = static_cast<double>(global_samples) * task_.targets_per_sample();
       learner_.forward_backward(batch, static_cast<float>(runtime_.world_size() / rows));
     }
     lr_ = schedule_.at(step_);
@@ -250,7 +251,7 @@ class Training final : private Stateful {
             .lr = static_cast<double>(lr_),
             .gradient_norm = gradient_norm_,
             .step_ms = step_ms,
-            .rate = rate(interval_samples_, interval_ms_) * rows_per_sample(),
+            .rate = rate(interval_samples_, interval_ms_) * task_.targets_per_sample(),
             .exposed_share = interval_exposed_ms_ / interval_ms_,
             .seconds_left = 1e-3 * step_ms * static_cast<double>(total_steps_ - step_),
             .skipped_steps = skipped_steps_};
@@ -282,8 +283,6 @@ class Training final : private Stateful {
   }
 
   double training_seconds() const { return seconds_since(begin_) - evaluation_s_; }
-
-  double rows_per_sample() const { return static_cast<double>(task_.rows_per_sample); }
 
   Summary summarize() {
     const std::uint64_t hash = learner_.parameters().hash();
@@ -326,7 +325,7 @@ class Training final : private Stateful {
         .weights_hash = hash,
         .wall_s = seconds_since(begin_),
         .curve = std::move(curve_)};
-    if (task_.unit == "tokens") summary.tokens_per_s = samples_per_s * rows_per_sample();
+    if (task_.unit == "tokens") summary.tokens_per_s = samples_per_s * task_.targets_per_sample();
     return summary;
   }
 

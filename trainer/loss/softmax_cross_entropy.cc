@@ -18,6 +18,10 @@ LossSums SoftmaxCrossEntropy::evaluate(std::span<const float> logits,
         "a loss takes the logits and at most the targets it was made for");
   LossSums sums;
   for (std::size_t row = 0; row < classes_of.size(); ++row) {
+    if (classes_of[row] == kNoTarget) {
+      std::ranges::fill(gradient_.span().subspan(row * classes, classes), 0.0f);
+      continue;
+    }
     const auto target = static_cast<std::size_t>(classes_of[row]);
     check(target < classes, "a target is one of the classes");
     const auto source = logits.subspan(row * classes, classes);
@@ -27,10 +31,10 @@ LossSums SoftmaxCrossEntropy::evaluate(std::span<const float> logits,
     sums.loss += static_cast<double>(softmax_cross_entropy(into, target, row_weight));
     if (static_cast<std::size_t>(best - source.begin()) == target) sums.score += 1.0;
     smooth(into, target, row_weight);
+    sums.rows += 1.0;
   }
   const auto padding = gradient_.span().subspan(classes_of.size() * classes);
   std::fill(padding.begin(), padding.end(), 0.0f);
-  sums.rows = static_cast<double>(classes_of.size());
   return sums;
 }
 

@@ -11,7 +11,7 @@ namespace kolo::trainer {
 /// Softmax cross-entropy of rows of logits, in nats. The score counts the rows whose largest logit
 /// is the target's.
 ///
-/// Targets: one tensor, int32, with a class for each row.
+/// Targets: one tensor, int32, with a class for each row, or kNoTarget for one that does not count.
 class SoftmaxCrossEntropy final : public Loss {
  public:
   struct Options {
@@ -24,7 +24,7 @@ class SoftmaxCrossEntropy final : public Loss {
 
   explicit SoftmaxCrossEntropy(const Options& options);
 
-  /// Errors: also UsageError if a target is not a class.
+  /// Errors: also UsageError if a target is neither a class nor kNoTarget.
   LossSums evaluate(std::span<const float> logits, std::span<const TensorView> targets,
                     float row_weight) override;
 

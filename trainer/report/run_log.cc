@@ -28,8 +28,8 @@ std::string lines_until(const std::filesystem::path& file, std::size_t step) {
 
 }  // namespace
 
-RunLog::RunLog(std::filesystem::path folder, std::string config)
-    : folder_(std::move(folder)), config_(std::move(config)) {}
+RunLog::RunLog(std::filesystem::path folder, std::string config, std::string words)
+    : folder_(std::move(folder)), config_(std::move(config)), words_(std::move(words)) {}
 
 void RunLog::begin(std::size_t step) {
   events_.emplace(folder_ / "tensorboard", step + 1);
@@ -37,6 +37,7 @@ void RunLog::begin(std::size_t step) {
     std::error_code ignored;  // writing a file says it
     std::filesystem::create_directories(folder_, ignored);
     write_file(folder_ / "config.toml", config_);
+    if (!words_.empty()) write_file(folder_ / "words.txt", words_);
     write_file(metrics(), lines_until(metrics(), step));
     events_->write();
   });

@@ -52,7 +52,8 @@ TaskEntry text_classification() {
           .help = "one class for each text",
           .make = [](const Config& config, DataSplit data) {
             const SampleFormat& format = data.train->format();
-            if (!is_token_window(format.inputs.at(0)) || !format.targets.at(0).shape.empty()) {
+            if (!is_token_window(format.inputs.at(0)) || format.targets.empty() ||
+                !format.targets[0].shape.empty()) {
               throw_wrong_samples(config, "a text of words and its class");
             }
             return classification_task(config, std::move(data), 1, "samples");
@@ -65,7 +66,8 @@ TaskEntry language_model() {
           .make = [](const Config& config, DataSplit data) {
             const SampleFormat& format = data.train->format();
             const Field& tokens = format.inputs.at(0);
-            if (!is_token_window(tokens) || format.targets.at(0).shape != tokens.shape) {
+            if (!is_token_window(tokens) || format.targets.empty() ||
+                format.targets[0].shape != tokens.shape) {
               throw_wrong_samples(config, "a window of tokens");
             }
             return classification_task(config, std::move(data), tokens.elements(), "tokens");

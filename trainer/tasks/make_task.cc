@@ -16,7 +16,7 @@ const DatasetEntry& find_format(const Config& config, const Catalog& catalog) {
   }
   std::string known;
   for (const DatasetEntry& entry : catalog.datasets.entries()) {
-    if (entry.task != config.task) continue;
+    if (!catalog.tasks.at(config.task).reads_data_of(entry.task)) continue;
     if (entry.accepts(config.data)) return entry;
     known += (known.empty() ? "" : "; or ") + entry.help + " (--format " + entry.name + ")";
   }

@@ -13,7 +13,9 @@ TaskEntry rating() {
   return {.name = "rating",
           .help = "the number that a user gives to an item",
           .make = [](const Config& config, DataSplit data) -> Task {
-            const Field& target = data.train->format().targets.at(0);
+            const std::vector<Field>& targets = data.train->format().targets;
+            if (targets.empty()) throw_wrong_samples(config, "a number to predict");
+            const Field& target = targets[0];
             if (target.dtype != DType::kFloat32 || target.elements() != 1) {
               throw_wrong_samples(config, "a number to predict");
             }

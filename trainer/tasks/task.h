@@ -1,9 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "trainer/data/dataset.h"
 #include "trainer/loss/loss.h"
@@ -21,7 +24,14 @@ struct Task {
   Metric metric;
   /// Makes the loss of a batch of this many samples.
   std::function<std::unique_ptr<Loss>(std::size_t batch)> make_loss;
+  /// Rows of a sample that have a target, on average over the training data, where some have none.
+  std::optional<double> mean_targets = std::nullopt;
 
+  /// Rows of a sample that count, on average. It is known before training, so that a row has the
+  /// same weight in every step and on any number of ranks.
+  double targets_per_sample() const {
+    return mean_targets.value_or(static_cast<double>(rows_per_sample));
+  }
   const SampleFormat& format() const { return data.train->format(); }
 };
 
@@ -32,12 +42,20 @@ struct TaskEntry {
 
   /// Errors: KoloError(kData) if the samples are not of the task.
   std::function<Task(const Config& config, DataSplit data)> make;
+
+  /// Tasks whose data sets are also data of this one.
+  std::vector<std::string> also_reads_data_of = {};
+
+  bool reads_data_of(const std::string& task) const {
+    return task == name || std::ranges::count(also_reads_data_of, task) > 0;
+  }
 };
 
 TaskEntry image_classification();
 TaskEntry text_classification();
 TaskEntry language_model();
 TaskEntry rating();
+TaskEntry masked_tokens();
 
 /// A task with one class per row: cross-entropy and accuracy.
 Task classification_task(const Config& config, DataSplit data, std::size_t rows_per_sample,

@@ -12,6 +12,7 @@
 #include "trainer/table/split.h"
 #include "trainer/table/text_lines.h"
 #include "trainer/text/labelled_texts.h"
+#include "trainer/text/load_vocabulary.h"
 
 namespace kolo::trainer {
 namespace {
@@ -44,11 +45,10 @@ LabelledTexts by_name(Table table, const std::string& text, const std::string& l
 
 DataSplit make_split(const Config& config, TableSplit tables, const std::string& text = "text",
                      const std::string& label = "label") {
-  return make_labelled_texts(
-      by_name(std::move(tables.train), text, label),
-      by_name(std::move(tables.held_out), text, label),
-      {.most = config.vocabulary.value_or(SIZE_MAX), .min_count = config.min_count},
-      config.max_length);
+  const LabelledTexts train = by_name(std::move(tables.train), text, label);
+  return make_labelled_texts(train, by_name(std::move(tables.held_out), text, label),
+                             load_vocabulary(config, train.column(train.text_column)),
+                             config.max_length);
 }
 
 std::string utf8_from_latin1(const std::string& text) {

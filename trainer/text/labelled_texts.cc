@@ -1,6 +1,7 @@
 #include "trainer/text/labelled_texts.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/base/check.h"
 #include "trainer/data/data_error.h"
@@ -23,7 +24,8 @@ LabelledTextDataset::LabelledTextDataset(const LabelledTexts& texts, const Vocab
                          {.name = "length", .dtype = DType::kInt32, .values = max_length + 1}},
               .targets = {{.name = "label", .dtype = DType::kInt32, .values = classes.size()}}},
       begins_{0} {
-  check(max_length > 0, "a text has room for a word");
+  const std::size_t marks = vocabulary.has_marks() ? 1 : 0;
+  check(max_length > marks, "a text has room for a word");
   for (std::size_t row = 0; row < texts.table.rows.size(); ++row) {
     const std::vector<std::string>& values = texts.table.rows[row];
     const std::string& label = values.at(texts.label_column);
@@ -33,7 +35,8 @@ LabelledTextDataset::LabelledTextDataset(const LabelledTexts& texts, const Vocab
     }
     labels_.push_back(static_cast<std::int32_t>(found - classes.begin()));
     std::vector<std::string> words = split_words(values.at(texts.text_column));
-    words.resize(std::clamp(words.size(), std::size_t{1}, max_length));
+    words.resize(std::clamp(words.size(), std::size_t{1}, max_length - marks));
+    if (marks > 0) tokens_.push_back(Vocabulary::kClass);
     for (const std::string& word : words) tokens_.push_back(vocabulary.id(word));
     begins_.push_back(tokens_.size());
   }
@@ -51,7 +54,8 @@ void LabelledTextDataset::copy(std::size_t index, std::uint64_t, std::span<const
 }
 
 DataSplit make_labelled_texts(const LabelledTexts& train, const LabelledTexts& held_out,
-                              const Vocabulary::Options& options, std::size_t max_length) {
+                              std::shared_ptr<const Vocabulary> vocabulary,
+                              std::size_t max_length) {
   for (const LabelledTexts* part : {&train, &held_out}) {
     if (part->table.rows.empty()) throw_data_error(part->table.file, "there are no texts");
   }
@@ -61,10 +65,10 @@ DataSplit make_labelled_texts(const LabelledTexts& train, const LabelledTexts& h
   if (classes.size() < 2) {
     throw_data_error(train.table.file, "all texts have the label '" + classes.front() + "'");
   }
-  const Vocabulary vocabulary(train.column(train.text_column), options);
   return {
-      .train = std::make_unique<LabelledTextDataset>(train, vocabulary, classes, max_length),
-      .held_out = std::make_unique<LabelledTextDataset>(held_out, vocabulary, classes, max_length)};
+      .train = std::make_unique<LabelledTextDataset>(train, *vocabulary, classes, max_length),
+      .held_out = std::make_unique<LabelledTextDataset>(held_out, *vocabulary, classes, max_length),
+      .vocabulary = std::move(vocabulary)};
 }
 
 }  // namespace kolo::trainer

@@ -24,9 +24,10 @@ struct LabelledTexts {
 
 /// Texts as words by number, each with a class.
 ///
-/// Format: "tokens", int32 [max_length] of the vocabulary, the first words of a text and then
-///         padding; "length", int32, their number, at least 1: an empty text is one unknown word;
-///         "label", int32 below the classes.
+/// Format: "tokens", int32 [max_length] of the vocabulary: [CLS] where it has marks, the first
+/// words
+///         of a text, then padding; "length", int32, the number of those before padding. An empty
+///         text is one unknown word. "label", int32 below the classes.
 class LabelledTextDataset final : public Dataset {
  public:
   /// `classes` are the labels in the order of their bytes. Errors: KoloError(kData) naming file and
@@ -46,10 +47,10 @@ class LabelledTextDataset final : public Dataset {
   std::vector<std::int32_t> labels_;
 };
 
-/// Both parts with one vocabulary and one list of classes, which the training part alone decides:
-/// its labels in the order of their bytes.
+/// Both parts with one list of classes, which the training part alone decides: its labels in the
+/// order of their bytes.
 /// Errors: KoloError(kData) naming the file: no rows, a single label, and as LabelledTextDataset.
 DataSplit make_labelled_texts(const LabelledTexts& train, const LabelledTexts& held_out,
-                              const Vocabulary::Options& options, std::size_t max_length);
+                              std::shared_ptr<const Vocabulary> vocabulary, std::size_t max_length);
 
 }  // namespace kolo::trainer

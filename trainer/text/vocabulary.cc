@@ -4,9 +4,14 @@
 #include <utility>
 
 #include "comm/base/check.h"
+#include "trainer/table/text_lines.h"
 
 namespace kolo::trainer {
 namespace {
+
+// None of them is a word that split_words returns.
+constexpr const char* kNoWords[] = {"<padding>", "<unknown>", "[CLS]", "[MASK]"};
+constexpr std::size_t kUnmarked = 2;
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
@@ -33,8 +38,8 @@ std::vector<std::string> split_words(std::string_view text) {
 }
 
 Vocabulary::Vocabulary(std::span<const std::string> texts, const Options& options)
-    : words_{"<padding>", "<unknown>"} {
-  check(options.most >= words_.size(), "a vocabulary has room for padding and unknown words");
+    : words_(kNoWords, kNoWords + (options.has_marks ? kMarked : kUnmarked)) {
+  check(options.most >= words_.size(), "a vocabulary has room for the entries that are no words");
   std::unordered_map<std::string, std::size_t> counts;
   for (const std::string& text : texts) {
     for (std::string& word : split_words(text)) ++counts[std::move(word)];
@@ -49,6 +54,32 @@ Vocabulary::Vocabulary(std::span<const std::string> texts, const Options& option
     ids_.emplace(word, static_cast<std::int32_t>(words_.size()));
     words_.push_back(std::move(word));
   }
+}
+
+Vocabulary::Vocabulary(const std::filesystem::path& file) {
+  for (std::vector<std::string>& row : read_lines(file).rows) words_.push_back(std::move(row[0]));
+  for (std::size_t i = 0; i < kUnmarked; ++i) {
+    if (i < words_.size() && words_[i] == kNoWords[i]) continue;
+    throw_line_error(file, i + 1, std::string("a vocabulary has ") + kNoWords[i] + " there");
+  }
+  for (std::size_t i = has_marks() ? kMarked : kUnmarked; i < words_.size(); ++i) {
+    const bool is_word = split_words(words_[i]) == std::vector<std::string>{words_[i]};
+    if (!is_word || !ids_.emplace(words_[i], static_cast<std::int32_t>(i)).second) {
+      throw_line_error(file, i + 1,
+                       "'" + words_[i] + (is_word ? "' was there before" : "' is not one word"));
+    }
+  }
+}
+
+bool Vocabulary::has_marks() const {
+  return words_.size() >= kMarked &&
+         std::equal(kNoWords + kUnmarked, kNoWords + kMarked, words_.begin() + kUnmarked);
+}
+
+std::string Vocabulary::lines() const {
+  std::string text;
+  for (const std::string& word : words_) text += word + "\n";
+  return text;
 }
 
 std::int32_t Vocabulary::id(std::string_view word) const {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
@@ -17,25 +18,38 @@ namespace kolo::trainer {
 /// UTF-8 together; only ASCII letters become lower case.
 std::vector<std::string> split_words(std::string_view text);
 
-/// Numbers for words: 0 is padding, 1 any word that is not here, then the words, the most frequent
-/// first, words of one count in the order of their bytes.
+/// Numbers for words: 0 is padding, 1 any word that is not here, then the marks if it has them,
+/// then the words, the most frequent first, words of one count in the order of their bytes.
 ///
+/// Marks: a text begins with [CLS], which stands for all of it, and [MASK] stands where a word is
+///        hidden.
 /// Immutable. Threads: any.
 class Vocabulary {
  public:
   static constexpr std::int32_t kPadding = 0;
   static constexpr std::int32_t kUnknown = 1;
+  static constexpr std::int32_t kClass = 2;  ///< [CLS], where there are marks.
+  static constexpr std::int32_t kMask = 3;   ///< [MASK], where there are marks.
+  static constexpr std::size_t kMarked = 4;  ///< Entries before the words, where there are marks.
 
   struct Options {
-    std::size_t most = SIZE_MAX;  ///< Entries, with padding and unknown; at least 2.
+    std::size_t most = SIZE_MAX;  ///< Entries, with those that are no words; at least these.
     std::size_t min_count = 1;    ///< Rarer words stay unknown.
+    bool has_marks = false;
   };
 
   /// Counts the words of `texts`.
   Vocabulary(std::span<const std::string> texts, const Options& options);
 
-  /// Number of entries, with padding and unknown.
+  /// The entries of a file, one a line, as `lines` gives them.
+  /// Errors: KoloError(kData) naming file and line.
+  explicit Vocabulary(const std::filesystem::path& file);
+
+  /// Number of entries, with those that are no words.
   std::size_t size() const { return words_.size(); }
+  bool has_marks() const;
+  /// All entries by number, one a line.
+  std::string lines() const;
   std::int32_t id(std::string_view word) const;
   /// Before: id is below size().
   const std::string& word(std::int32_t id) const { return words_[static_cast<std::size_t>(id)]; }
@@ -48,7 +62,7 @@ class Vocabulary {
     }
   };
 
-  std::vector<std::string> words_;  // by id; those of padding and unknown are no words
+  std::vector<std::string> words_;  // by id; the first ones are no words
   std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> ids_;
 };
 

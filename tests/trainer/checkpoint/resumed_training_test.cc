@@ -43,6 +43,7 @@ void update_by_priority(Config& config) {
   config.clip_norm = 0;
 }
 void clip(Config& config) { config.clip_norm = 0.5; }
+void hide_words(Config& config) { config.task = "masked-tokens"; }
 void look_ahead(Config& config) { config.optimizer_options.nesterov = true; }
 void average_weights(Config& config) { config.weight_average = 0.9f; }
 void load_ahead(Config& config) { config.loader_threads = 2; }
@@ -65,6 +66,8 @@ const Case kCases[] = {
     {"Rows", "matrix-factorization", "adamw", "none", nothing},
     {"RowsWithDropout", "embedding-bag", "sgd", "none", accumulate_and_load_ahead},
     {"Lstm", "lstm", "adamw", "none", nothing},
+    {"BertClasses", "bert", "adamw", "none", accumulate_and_load_ahead},
+    {"BertMaskedTokens", "bert", "adamw", "none", hide_words},
     {"AdamW", "lenet", "adamw", "none", nothing},
     {"WeightAverage", "mlp", "adamw", "none", average_weights},
     {"Prefetched", "mlp", "sgd", "none", load_ahead},

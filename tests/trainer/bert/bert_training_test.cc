@@ -1,0 +1,155 @@
+// Whole jobs of the model bert on small data. Ranks are threads.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/trainer/training_job.h"
+#include "trainer/checkpoint/export.h"
+#include "trainer/checkpoint/import.h"
+#include "trainer/text/vocabulary.h"
+
+namespace kolo::trainer {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class BertTrainingTest : public testing::TestWithParam<const char*> {
+ protected:
+  BertTrainingTest() {
+    config_.task = GetParam();
+    config_.steps = 20;
+    config_.batch = 12;
+  }
+
+  TemporaryDirectory directory_;
+  Config config_ = small_job("bert", directory_);
+};
+
+TEST_P(BertTrainingTest, LossFalls) {
+  if (config_.task == "masked-tokens") {  // in a text whose words tell each other
+    std::string text;
+    for (int line = 0; line < 120; ++line) text += small_text(47) + "\n";
+    config_.data = directory_.write("text.txt", text);
+    config_.format = "words";
+  }
+  config_.steps = 150;
+  const Summary summary = run_ranks(1, config_)[0];
+  EXPECT_LT(summary.eval_loss, 0.5 * summary.curve.front().train_loss);
+}
+
+// N ranks with batch B follow one rank with batch N·B, also in what drops out and what is hidden; 3
+// ranks leave uneven and empty parts. Bound as in training_test.cc.
+TEST_P(BertTrainingTest, RanksTimesBatchFollowOneRankWithTheGlobalBatch) {
+  const Summary one = run_ranks(1, config_)[0];
+  for (const int ranks : {2, 3, 4}) {
+    SCOPED_TRACE(ranks);
+    config_.batch = 12 / static_cast<std::size_t>(ranks);
+    const std::vector<Summary> many = run_ranks(ranks, config_);
+    ASSERT_EQ(many[0].curve.size(), one.curve.size());
+    for (std::size_t i = 0; i < one.curve.size(); ++i) {
+      EXPECT_NEAR(many[0].curve[i].train_loss, one.curve[i].train_loss,
+                  0.01 * one.curve[i].train_loss)
+          << "step " << i;
+    }
+    EXPECT_NEAR(many[0].eval_loss, one.eval_loss, 0.01 * one.eval_loss);
+    for (const Summary& summary : many) EXPECT_EQ(summary.weights_hash, many[0].weights_hash);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tasks, BertTrainingTest,
+                         testing::Values("masked-tokens", "text-classification"),
+                         [](const auto& tested) {
+                           std::string name = tested.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+class FineTuningTest : public testing::Test {
+ protected:
+  FineTuningTest() {
+    pre_training_.task = "masked-tokens";
+    pre_training_.words = fine_tuning_.words =
+        directory_.write("words.txt", task_of(pre_training_).data.vocabulary->lines());
+    fine_tuning_.weights = directory_.path() / "encoder.safetensors";
+    fine_tuning_.weights_part = "shared";
+  }
+  static Task task_of(const Config& config) { return make_task(config, built_in_catalog()); }
+
+  /// Makes the learner of a job, and calls `use`.
+  static void with_learner(const Config& config, const std::function<void(Learner&)>& use) {
+    const Catalog catalog = built_in_catalog();
+    const Task task = task_of(config);
+    Runtime runtime = Runtime::from_environment(config.runtime);
+    use(*make_learner(config, runtime, task, catalog));
+    runtime.close();
+  }
+  void export_from(const Config& config) {
+    with_learner(config, [&](Learner& learner) {
+      export_weights(learner.parameters(), fine_tuning_.weights);
+    });
+  }
+
+  TemporaryDirectory directory_;
+  Config pre_training_ = small_job("bert", directory_);
+  Config fine_tuning_ = pre_training_;
+};
+
+TEST_F(FineTuningTest, TakesTheEncoderAndSaysWhatBeginsNew) {
+  pre_training_.seed = 17;
+  export_from(pre_training_);
+  std::vector<float> table;
+  with_learner(pre_training_, [&](Learner& learner) {
+    const auto value = learner.parameters()[0].value();
+    table.assign(value.begin(), value.end());
+  });
+  with_learner(fine_tuning_, [&](Learner& learner) {
+    EXPECT_EQ(learner.parameters()[0].name(), "embedding.token");
+    EXPECT_THAT(learner.parameters()[0].value(), testing::ElementsAreArray(table));
+    EXPECT_THAT(learner.origin(), HasSubstr("weights: 16 of "));
+    EXPECT_THAT(learner.origin(), HasSubstr("; new: pooler.weight, pooler.bias, "
+                                            "classifier.weight, classifier.bias; left: masked."));
+  });
+  fine_tuning_.weights_part = "all";
+  EXPECT_THAT(data_error([&] { with_learner(fine_tuning_, [](Learner&) {}); }),
+              HasSubstr("it has no 'pooler.weight'"));
+}
+
+TEST_F(FineTuningTest, OtherShapesAreErrorsThatNameTheTensor) {
+  pre_training_.width = 16;
+  export_from(pre_training_);
+  EXPECT_THAT(data_error([&] { with_learner(fine_tuning_, [](Learner&) {}); }),
+              HasSubstr("'embedding.token' has shape [40, 16], and this model's has [40, 8]"));
+}
+
+TEST_F(FineTuningTest, AFileWithoutAnyOfTheWeightsIsAnError) {
+  ParameterSet other(1);
+  other.add("w", {2}, {});
+  export_weights(other, fine_tuning_.weights);
+  EXPECT_THAT(data_error([&] { with_learner(fine_tuning_, [](Learner&) {}); }),
+              HasSubstr("it has none of this model's weights"));
+}
+
+TEST(SharedWeightsTest, NamesWhatWasTaken) {
+  const TemporaryDirectory directory;
+  const std::filesystem::path file = directory.path() / "w";
+  ParameterSet from(1), into(2);
+  from.add("both", {2}, {.mean = 3.0f});
+  from.add("only_here", {1}, {});
+  into.add("new", {1}, {.mean = 5.0f});
+  into.add("both", {2}, {});
+  export_weights(from, file);
+  const SharedWeights shared = import_shared_weights(file, into);
+  EXPECT_EQ(shared.taken, 1u);
+  EXPECT_THAT(shared.begun_new, ElementsAre("new"));
+  EXPECT_THAT(shared.left, ElementsAre("only_here"));
+  EXPECT_THAT(into[1].value(), ElementsAre(3.0f, 3.0f));
+  EXPECT_THAT(into[0].value(), ElementsAre(5.0f));
+  EXPECT_EQ(describe("f", shared), "weights: 1 of f; new: new; left: only_here");
+}
+
+}  // namespace
+}  // namespace kolo::trainer

@@ -1,0 +1,86 @@
+#include "trainer/text/word_windows.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "comm/base/check.h"
+#include "trainer/config.h"
+#include "trainer/data/corpus.h"
+#include "trainer/data/data_error.h"
+#include "trainer/data/dataset_entry.h"
+#include "trainer/text/load_vocabulary.h"
+
+namespace kolo::trainer {
+namespace {
+
+/// Those that have a word.
+std::vector<std::string> lines_of(std::span<const std::uint8_t> text) {
+  std::vector<std::string> lines;
+  for (auto begin = text.begin(); begin != text.end();) {
+    const auto end = std::find(begin, text.end(), '\n');
+    std::string line(begin, end);
+    if (!split_words(line).empty()) lines.push_back(std::move(line));
+    begin = end == text.end() ? end : end + 1;
+  }
+  return lines;
+}
+
+DataSplit load_words(const Config& config) {
+  constexpr std::size_t kEvery = 10;
+  const std::vector<std::string> lines = lines_of(Corpus(config.data).bytes());
+  if (lines.size() < kEvery) {
+    throw_data_error(config.data, "the text is too short: it has " + std::to_string(lines.size()) +
+                                      " lines with words, and needs " + std::to_string(kEvery));
+  }
+  const auto all = std::span(lines);
+  const auto train = all.first(lines.size() - lines.size() / kEvery);
+  auto vocabulary = load_vocabulary(config, train);
+  return {.train = std::make_unique<WordWindows>(train, *vocabulary, config.max_length),
+          .held_out = std::make_unique<WordWindows>(all.subspan(train.size()), *vocabulary,
+                                                    config.max_length),
+          .vocabulary = vocabulary};
+}
+
+}  // namespace
+
+WordWindows::WordWindows(std::span<const std::string> lines, const Vocabulary& vocabulary,
+                         std::size_t max_length)
+    : has_marks_(vocabulary.has_marks()),
+      window_(max_length - (has_marks_ ? 1 : 0)),
+      format_{.inputs = {{.name = "tokens",
+                          .dtype = DType::kInt32,
+                          .shape = {max_length},
+                          .values = vocabulary.size()},
+                         {.name = "length", .dtype = DType::kInt32, .values = max_length + 1}},
+              .targets = {}} {
+  check(max_length > (has_marks_ ? 1u : 0u), "a window has room for a word");
+  for (const std::string& line : lines) {
+    for (const std::string& word : split_words(line)) words_.push_back(vocabulary.id(word));
+  }
+  check(!words_.empty(), "a text has words");
+}
+
+void WordWindows::copy(std::size_t index, std::uint64_t, std::span<const TensorSlot> inputs,
+                       std::span<const TensorSlot>) const {
+  check(index < size(), "a window is copied by its index");
+  const std::span<std::int32_t> tokens = inputs[0].as<std::int32_t>();
+  const std::size_t begin = index * window_;
+  const auto words = std::span(words_).subspan(begin, std::min(window_, words_.size() - begin));
+  auto into = tokens.begin();
+  if (has_marks_) *into++ = Vocabulary::kClass;
+  into = std::ranges::copy(words, into).out;
+  inputs[1].as<std::int32_t>()[0] = static_cast<std::int32_t>(into - tokens.begin());
+  std::fill(into, tokens.end(), Vocabulary::kPadding);
+}
+
+DatasetEntry words_entry() {
+  return {.name = "words",
+          .task = "masked-tokens",
+          .help =
+              "the words of a file, or of a directory of *.md *.txt *.h *.cc *.py *.sh; the last "
+              "tenth of the lines is held out",
+          .accepts = [](const auto&) { return true; },
+          .load = load_words};
+}
+
+}  // namespace kolo::trainer
