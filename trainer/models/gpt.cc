@@ -36,8 +36,11 @@ ModelEntry Gpt::entry() {
 }
 
 Gpt::Options Gpt::options(const ModelSetting& setting) {
-  const Field& tokens = setting.format.inputs[0];
   const Config& config = setting.config;
+  if (setting.format.inputs.size() != 1) {
+    throw_config_error("--model gpt: it reads windows of tokens: choose --task language-model");
+  }
+  const Field& tokens = setting.format.inputs[0];
   if (config.width % config.heads != 0) {
     throw_config_error("--width " + std::to_string(config.width) +
                        " is not a multiple of --heads " + std::to_string(config.heads));

@@ -33,7 +33,8 @@ class Gpt final : public Model {
   };
 
   static ModelEntry entry();
-  /// Errors: KoloError(kConfig) for a width that the heads do not divide.
+  /// Errors: KoloError(kConfig) for samples that are no windows of tokens, and for a width that the
+  ///         heads do not divide.
   static Options options(const ModelSetting& setting);
 
   /// `device` outlives the model.

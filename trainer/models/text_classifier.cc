@@ -1,10 +1,15 @@
 #include "trainer/models/text_classifier.h"
 
 #include "trainer/config.h"
+#include "trainer/config_error.h"
 
 namespace kolo::trainer {
 
 TextModelOptions text_model_options(const ModelSetting& setting) {
+  if (setting.format.inputs.size() != 2) {
+    throw_config_error("--model " + setting.config.model +
+                       ": it gives each text one class: choose --task text-classification");
+  }
   const Field& tokens = setting.format.inputs[0];
   return {.texts = setting.batch,
           .length = tokens.elements(),

@@ -18,6 +18,7 @@ struct TextModelOptions {
   std::uint64_t seed;
 };
 
+/// Errors: KoloError(kConfig) for samples other than a text and its length.
 TextModelOptions text_model_options(const ModelSetting& setting);
 
 /// The defaults that all classifiers of texts share.

@@ -145,5 +145,23 @@ TEST(BertOptionsTest, RefuseOtherSamples) {
   EXPECT_THAT(error({.inputs = {tokens, length}, .targets = {}}), HasSubstr("--text-marks on"));
 }
 
+TEST(BertOptionsTest, OtherModelsRefuseHiddenWords) {
+  Field tokens{.name = "tokens", .dtype = DType::kInt32, .shape = {4}, .values = 9};
+  const SampleFormat format{.inputs = {tokens, tokens, tokens}, .targets = {tokens}};
+  const Catalog catalog = built_in_catalog();
+  for (const char* model : {"embedding-bag", "gpt"}) {
+    const Config config = default_config(catalog, model);
+    Device device;
+    try {
+      catalog.models.at(model).make({.config = config, .format = format, .outputs = 9, .batch = 1},
+                                    device);
+      ADD_FAILURE() << model;
+    } catch (const KoloError& refused) {
+      EXPECT_EQ(refused.error().code, ErrorCode::kConfig);
+      EXPECT_THAT(refused.what(), HasSubstr("choose --task")) << model;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kolo::trainer
