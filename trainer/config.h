@@ -40,6 +40,7 @@ struct Config {
   std::string lr_scaling = "none";  ///< "none", "linear" or "sqrt"; see `peak_lr`.
   double clip_norm = 0.0;           ///< 0: gradients are not clipped.
   std::string decay_rules;          ///< As `parse_decay_rules`.
+  std::string shard = "none";       ///< "none", "optimizer" or "gradients": what ranks share out.
   float weight_average = 0.0f;      ///< Decay of the mean of weights that is evaluated; 0: none.
   std::optional<double> target;     ///< Value of the task's metric that ends training.
   float label_smoothing = 0.0f;     ///< Tasks with classes; see SoftmaxCrossEntropy.

@@ -13,7 +13,32 @@
 namespace kolo::trainer {
 
 Parameter::Parameter(ParameterSet& owner, std::size_t index, std::string name, Shape shape)
-    : owner_(owner), index_(index), name_(std::move(name)), value_(std::move(shape)) {}
+    : owner_(owner),
+      index_(index),
+      name_(std::move(name)),
+      shape_(std::move(shape)),
+      own_value_(shape_),
+      value_(own_value_.span()) {}
+
+void Parameter::bind_value(std::span<float> memory) {
+  check(memory.size() == size(), "memory of values has the size of its parameter: " + name_);
+  std::ranges::copy(value(), memory.begin());
+  value_ = memory;
+  own_value_ = Tensor();
+}
+
+void Parameter::unbind_value() {
+  Tensor own(shape_);
+  own.assign(value());
+  own_value_ = std::move(own);
+  value_ = own_value_.span();
+}
+
+void Parameter::own_shard(ElementRange range, std::span<float> gradient) {
+  check(range.begin + range.count <= size() && range.count == gradient.size(),
+        "a shard lies within its parameter: " + name_);
+  shard_ = Shard{range, gradient};
+}
 
 void Parameter::bind_gradient(std::span<float> memory) {
   check(memory.size() == size(), "gradient memory has the size of its parameter: " + name_);
@@ -23,7 +48,7 @@ void Parameter::bind_gradient(std::span<float> memory) {
 void Parameter::contributed() {
   if (++contributions_ < users_ * owner_.passes_) return;
   contributions_ = 0;
-  if (owner_.hook_) owner_.hook_(index_);
+  if (owner_.gradient_ready_) owner_.gradient_ready_(index_);
 }
 
 void Parameter::begin_rows() {
@@ -31,7 +56,7 @@ void Parameter::begin_rows() {
   if (rows_) {
     rows_->clear();
   } else {
-    std::ranges::fill(gradient_, 0.0f);
+    std::ranges::fill(gradient(), 0.0f);
   }
 }
 

@@ -17,6 +17,13 @@ namespace kolo::trainer {
 
 class ParameterSet;
 
+/// Elements of a tensor, from `begin` on.
+struct ElementRange {
+  std::size_t begin = 0;
+  std::size_t count = 0;
+  friend bool operator==(const ElementRange&, const ElementRange&) = default;
+};
+
 /// One trained tensor and the memory of its gradient.
 class Parameter {
  public:
@@ -24,28 +31,57 @@ class Parameter {
 
   const std::string& name() const { return name_; }
   std::size_t index() const { return index_; }
-  const Shape& shape() const { return value_.shape(); }
+  const Shape& shape() const { return shape_; }
   std::size_t size() const { return value_.size(); }
   /// For writing, at once: the version changes with the call, not with what is written later.
   std::span<float> value() {
+    await_value();
     ++version_;
-    return value_.span();
+    return value_;
   }
-  std::span<const float> value() const { return value_.span(); }
+  std::span<const float> value() const {
+    await_value();
+    return value_;
+  }
   /// Differs after every change of the values, for copies of them in another dtype or layout.
   std::uint64_t version() const { return version_; }
 
+  /// Moves the values to `memory`, which holds size() floats and outlives their use there.
+  void bind_value(std::span<float> memory);
+  /// Moves them back to memory of the parameter.
+  void unbind_value();
+  /// New values are on their way to the memory: whoever asks for them next waits for them in
+  /// `ParameterSet::on_value_needed`, which calls `value_arrived`.
+  void expect_value() {
+    ++version_;
+    is_value_expected_ = true;
+  }
+  void value_arrived() { is_value_expected_ = false; }
+
   /// Memory of the gradient, which may belong to another object. Empty with `rows`.
-  std::span<float> gradient() const { return gradient_; }
+  std::span<float> gradient() const;
   /// The gradient of a table whose gradients are rows (see `ParameterSet::use_rows`), else null.
   RowGradient* rows() { return rows_ ? &*rows_ : nullptr; }
   const RowGradient* rows() const { return rows_ ? &*rows_ : nullptr; }
 
-  /// Calls `use(begin, part)` for each part of the gradient that need not be zero: all of it, or
-  /// each of its rows. A part belongs to the elements from `begin` on.
+  /// From now on this rank updates these elements alone. Their averages are in `gradient`, which
+  /// outlives their use; the memory of the whole gradient is for backward passes.
+  void own_shard(ElementRange range, std::span<float> gradient);
+  void own_all() { shard_.reset(); }
+  bool is_sharded() const { return shard_.has_value(); }
+  /// The elements that this rank updates.
+  ElementRange owned() const { return shard_ ? shard_->range : ElementRange{0, size()}; }
+  /// Averages of some of these elements. Not for rows.
+  std::span<const float> averages(ElementRange range) const {
+    return averages().subspan(range.begin - owned().begin, range.count);
+  }
+
+  /// Calls `use(begin, part)` for each part of the gradient that this rank updates with and that
+  /// need not be zero: all that it owns, or each of its rows. A part belongs to the elements from
+  /// `begin` on.
   template <typename Use>
   void visit_gradient(const Use& use) const {
-    if (!rows_) return use(std::size_t{0}, std::span<const float>(gradient_));
+    if (!rows_) return use(owned().begin, averages());
     for (std::size_t i = 0; i < rows_->indices().size(); ++i) {
       use(static_cast<std::size_t>(rows_->indices()[i]) * rows_->width(), rows_->values(i));
     }
@@ -67,7 +103,10 @@ class Parameter {
   // Of a table (see `ParameterSet::add_table`).
 
   /// Row `index` of the values.
-  std::span<float> row(std::int32_t index) { return row_of(value_.span(), index); }
+  std::span<float> row(std::int32_t index) {
+    await_value();
+    return row_of(value_, index);
+  }
   /// Before the first `add_to_row` of a contribution.
   void begin_rows();
   /// Adds factor times `values` to the gradient of row `index`.
@@ -75,6 +114,13 @@ class Parameter {
 
  private:
   friend class ParameterSet;
+  struct Shard {
+    ElementRange range;
+    std::span<float> gradient;
+  };
+
+  void await_value() const;
+  std::span<const float> averages() const { return shard_ ? shard_->gradient : gradient_; }
   std::span<float> row_of(std::span<float> table, std::int32_t index) const {
     const std::size_t width = shape()[1];
     return table.subspan(static_cast<std::size_t>(index) * width, width);
@@ -83,10 +129,14 @@ class Parameter {
   ParameterSet& owner_;
   std::size_t index_;
   std::string name_;
-  Tensor value_;
+  Shape shape_;
+  Tensor own_value_;  // empty while the values are elsewhere
+  std::span<float> value_;
   std::uint64_t version_ = 1;
+  bool is_value_expected_ = false;
   bool is_table_ = false;
   std::span<float> gradient_;
+  std::optional<Shard> shard_;
   std::optional<RowGradient> rows_;
   std::size_t users_ = 1;
   std::size_t contributions_ = 0;  // in this step
@@ -113,7 +163,7 @@ struct Buffer {
 /// Threads: one.
 class ParameterSet {
  public:
-  using ReadyHook = std::function<void(std::size_t index)>;
+  using Hook = std::function<void(std::size_t index)>;
 
   /// Initial values depend only on `seed` and on the position in the registration order.
   explicit ParameterSet(std::uint64_t seed) : seed_(seed) {}
@@ -143,7 +193,13 @@ class ParameterSet {
   void accumulate(std::size_t passes) { passes_ = passes; }
 
   /// Called once per parameter and step, as soon as its gradient is complete.
-  void on_gradient_ready(ReadyHook hook) { hook_ = std::move(hook); }
+  void on_gradient_ready(Hook hook) { gradient_ready_ = std::move(hook); }
+
+  /// Called when a backward pass needs the memory of a gradient that has none, to bind it.
+  void on_gradient_needed(Hook hook) { gradient_needed_ = std::move(hook); }
+
+  /// Called when values are needed that are still on their way (`Parameter::expect_value`).
+  void on_value_needed(Hook hook) { value_needed_ = std::move(hook); }
 
   /// From now on gradients of tables are rows.
   void use_rows();
@@ -163,8 +219,17 @@ class ParameterSet {
   std::deque<Parameter> parameters_;
   std::deque<Buffer> buffers_;
   std::deque<Tensor> owned_gradients_;
-  ReadyHook hook_;
+  Hook gradient_ready_, gradient_needed_, value_needed_;
   std::size_t passes_ = 1;
 };
+
+inline std::span<float> Parameter::gradient() const {
+  if (gradient_.empty() && owner_.gradient_needed_ && !rows_) owner_.gradient_needed_(index_);
+  return gradient_;
+}
+
+inline void Parameter::await_value() const {
+  if (is_value_expected_) owner_.value_needed_(index_);
+}
 
 }  // namespace kolo::trainer

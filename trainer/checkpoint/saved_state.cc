@@ -40,6 +40,20 @@ void require_same_kind(const std::filesystem::path& file, const StoredTensor& te
                         fmt::join(tensor.shape, ", "), dtype, fmt::join(shape, ", ")));
 }
 
+[[noreturn]] void throw_missing(const std::filesystem::path& path, std::string_view name) {
+  throw_data_error(path, fmt::format("it has no '{}', which this job needs", name));
+}
+
+/// The name of a piece that a job may ask for: shards have that of their tensor. Empty for pieces
+/// of one rank.
+std::string_view asked_name(std::string_view stored) {
+  for (const std::string_view of_rank : {PieceNames::kOwn, PieceNames::kSum, PieceNames::kRank}) {
+    if (stored.starts_with(of_rank)) return {};
+  }
+  if (stored.starts_with(PieceNames::kShard)) stored.remove_prefix(PieceNames::kShard.size());
+  return stored;
+}
+
 double as_double(const std::filesystem::path& file, const StoredTensor& tensor) {
   require_same_kind(file, tensor, "F64", {});
   double value = 0.0;
@@ -86,11 +100,42 @@ void SavedState::visit(Reach reach, std::string_view name, const Piece& piece) {
         "{}: '{}' is the state of one rank and has no meaning on {} ranks: resume on {}",
         checkpoint_.string(), name, ranks_, files_.size()));
   }
-  const StoredTensor& tensor =
-      reach == Reach::kShared ? find_shared(name)
-                              : find_in(files_[rank_], std::string(PieceNames::kOwn).append(name));
+  if (reach == Reach::kShared) return visit_shard(name, piece, 0);
+  const StoredTensor& tensor = find_in(files_[rank_], std::string(PieceNames::kOwn).append(name));
   require_same_kind(checkpoint_, tensor, piece.dtype, piece.shape);
   std::ranges::copy(tensor.bytes, piece.bytes.begin());
+}
+
+void SavedState::visit_shard(std::string_view name, const Piece& piece, std::size_t begin) {
+  const StoredTensor* const whole = look_for_shared(name);
+  if (whole == nullptr) return copy_from_shards(name, piece, begin);
+  require_same_kind(checkpoint_, *whole, piece.dtype, piece.shape);
+  std::ranges::copy(whole->bytes.subspan(begin, piece.bytes.size()), piece.bytes.begin());
+}
+
+void SavedState::copy_from_shards(std::string_view name, const Piece& piece, std::size_t begin) {
+  const std::string full = std::string(PieceNames::kShard).append(name);
+  const std::size_t end = begin + piece.bytes.size();
+  std::size_t first = 0;  // byte of the next shard
+  for (const SafetensorsFile& file : files_) {
+    const StoredTensor* const shard = file.find(full);
+    if (shard == nullptr) continue;
+    const std::size_t last = first + shard->bytes.size();
+    require_same_kind(file.path(), *shard, piece.dtype, {shard->bytes.size() / sizeof(float)});
+    if (first < end && last > begin) {
+      const std::size_t from = std::max(first, begin);
+      const auto overlap = shard->bytes.subspan(from - first, std::min(last, end) - from);
+      std::ranges::copy(overlap, piece.bytes.begin() + static_cast<std::ptrdiff_t>(from - begin));
+    }
+    first = last;
+  }
+  if (first == 0) throw_missing(checkpoint_, name);
+  const std::size_t expected = element_count(piece.shape) * sizeof(float);
+  if (first != expected) {
+    throw_data_error(checkpoint_, fmt::format("the shards of '{}' have {} bytes, and this job has "
+                                              "{}",
+                                              name, first, expected));
+  }
 }
 
 void SavedState::shared(std::string_view name, std::vector<double>& list) {
@@ -119,28 +164,32 @@ void SavedState::bytes_of_ranks(std::string_view name, std::vector<std::vector<s
   }
 }
 
-const StoredTensor& SavedState::find_shared(std::string_view name) {
+const StoredTensor* SavedState::look_for_shared(std::string_view name) {
   taken_.emplace(name);
   for (const SafetensorsFile& file : files_) {
-    if (const StoredTensor* tensor = file.find(name)) return *tensor;
+    if (const StoredTensor* tensor = file.find(name)) return tensor;
   }
-  throw_data_error(checkpoint_, fmt::format("it has no '{}', which this job needs", name));
+  return nullptr;
+}
+
+const StoredTensor& SavedState::find_shared(std::string_view name) {
+  const StoredTensor* const tensor = look_for_shared(name);
+  if (tensor == nullptr) throw_missing(checkpoint_, name);
+  return *tensor;
 }
 
 const StoredTensor& SavedState::find_in(const SafetensorsFile& file,
                                         const std::string& name) const {
   if (const StoredTensor* tensor = file.find(name)) return *tensor;
-  throw_data_error(file.path(), fmt::format("it has no '{}', which this job needs", name));
+  throw_missing(file.path(), name);
 }
 
 void SavedState::require_all_taken() const {
   for (const SafetensorsFile& file : files_) {
     for (const StoredTensor& tensor : file.tensors()) {
-      const bool is_shared = !tensor.name.starts_with(PieceNames::kOwn) &&
-                             !tensor.name.starts_with(PieceNames::kSum) &&
-                             !tensor.name.starts_with(PieceNames::kRank);
-      if (is_shared && !taken_.contains(tensor.name)) {
-        throw_data_error(file.path(), fmt::format("this job has no '{}'", tensor.name));
+      const std::string_view name = asked_name(tensor.name);
+      if (!name.empty() && !taken_.contains(name)) {
+        throw_data_error(file.path(), fmt::format("this job has no '{}'", name));
       }
     }
   }

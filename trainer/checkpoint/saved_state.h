@@ -40,10 +40,15 @@ class SavedState final : public StateVisitor {
 
  protected:
   void visit(Reach reach, std::string_view name, const Piece& piece) override;
+  void visit_shard(std::string_view name, const Piece& piece, std::size_t begin) override;
 
  private:
+  /// Null if no file has the piece.
+  const StoredTensor* look_for_shared(std::string_view name);
   /// Errors: KoloError(kData) if no file has the piece.
   const StoredTensor& find_shared(std::string_view name);
+  /// Copies bytes of a tensor from `begin` on out of its shards.
+  void copy_from_shards(std::string_view name, const Piece& piece, std::size_t begin);
   const StoredTensor& find_in(const SafetensorsFile& file, const std::string& name) const;
 
   std::filesystem::path checkpoint_;

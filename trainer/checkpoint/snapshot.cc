@@ -23,6 +23,12 @@ void Snapshot::visit(Reach reach, std::string_view name, const Piece& piece) {
   }
 }
 
+void Snapshot::visit_shard(std::string_view name, const Piece& piece, std::size_t) {
+  if (piece.bytes.empty()) return;
+  const Shape elements{piece.bytes.size() / sizeof(float)};
+  add(std::string(PieceNames::kShard).append(name), {piece.dtype, elements, piece.bytes});
+}
+
 /// All ranks visit the same shared pieces in the same order, so they agree on who saves which.
 void Snapshot::visit_shared(std::string_view name, const Piece& piece) {
   const auto least = std::ranges::min_element(shared_bytes_);

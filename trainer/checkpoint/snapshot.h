@@ -12,13 +12,14 @@ namespace kolo::trainer {
 
 /// Prefixes of the names of tensors in a rank's file; shared pieces have none.
 struct PieceNames {
+  static constexpr std::string_view kShard = "shard/";
   static constexpr std::string_view kOwn = "own/";
   static constexpr std::string_view kSum = "sum/";
   static constexpr std::string_view kRank = "rank/";
 };
 
-/// A copy of the part of the state that this rank saves: its own pieces, and shared ones so that
-/// all ranks save about as many bytes. The memory is used again by the next copy.
+/// A copy of the part of the state that this rank saves: its shards and own pieces, and shared ones
+/// so that all ranks save about as many bytes. The memory is used again by the next copy.
 ///
 /// Threads: one at a time.
 class Snapshot final : public StateVisitor {
@@ -40,6 +41,7 @@ class Snapshot final : public StateVisitor {
 
  protected:
   void visit(Reach reach, std::string_view name, const Piece& piece) override;
+  void visit_shard(std::string_view name, const Piece& piece, std::size_t begin) override;
 
  private:
   struct Copy {

@@ -13,9 +13,10 @@ namespace kolo::trainer {
 /// Walks through everything that training carries from one step to the next, to save it or to
 /// restore it: whoever holds a part of it names its pieces, in one function for both.
 ///
-/// A piece is shared (the same on all ranks), this rank's own, or this rank's part of a sum. On
-/// another number of ranks shared pieces stay as they are, sums are dealt out anew, and own pieces
-/// cannot be restored. Names are unique within their kind.
+/// A piece is shared (the same on all ranks), this rank's shard of a tensor, its own, or its part
+/// of a sum. On another number of ranks shared pieces stay as they are, shards are cut and sums
+/// dealt out anew, and own pieces cannot be restored. Names are unique within their kind; shards
+/// have those of shared pieces, and one is restored from the other.
 ///
 /// Threads: one.
 /// Errors:  when restoring: KoloError(kData) naming file and piece, if a piece is missing or has
@@ -41,6 +42,13 @@ class StateVisitor {
   /// A list without a fixed length.
   virtual void shared(std::string_view name, std::vector<double>& list) = 0;
 
+  /// The elements from `begin` on of a tensor whose shards are side by side in the order of ranks.
+  /// Empty where this rank has none.
+  void shard(std::string_view name, const Shape& shape, std::size_t begin,
+             std::span<float> values) {
+    visit_shard(name, {"F32", shape, std::as_writable_bytes(values)}, begin * sizeof(float));
+  }
+
   void own(std::string_view name, const Shape& shape, std::span<float> values) {
     visit(Reach::kOwn, name, {"F32", shape, std::as_writable_bytes(values)});
   }
@@ -61,6 +69,8 @@ class StateVisitor {
     std::span<std::byte> bytes;
   };
   virtual void visit(Reach reach, std::string_view name, const Piece& piece) = 0;
+  /// The piece has the shape of the whole tensor, of which its bytes are those from `begin` on.
+  virtual void visit_shard(std::string_view name, const Piece& piece, std::size_t begin) = 0;
 
  private:
   static std::string_view dtype_of(float) { return "F32"; }

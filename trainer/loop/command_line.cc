@@ -129,6 +129,11 @@ void add_optimizer_options(CLI::App& app, Config& c, const Catalog& catalog) {
       "root)");
   app.add_option("--clip-norm", c.clip_norm,
                  "Limit of the norm of all gradients; 0: none, as --priority on needs");
+  app.add_option(
+      "--shard", c.shard,
+      "Memory that ranks share out: none; optimizer: each rank keeps the optimizer's state of its "
+      "part of the weights, and updates that part (ZeRO-1); gradients: and keeps the gradients of "
+      "that part only (ZeRO-2). sgd and adamw on cpu");
   app.add_option("--label-smoothing", c.label_smoothing,
                  "Share of each target that is spread over all classes, 0 to below 1");
   app.add_option("--weight-decay", c.optimizer_options.weight_decay,

@@ -6,7 +6,7 @@
 #include "trainer/checkpoint/stored_weights.h"
 #include "trainer/compute/precisions.h"
 #include "trainer/config_error.h"
-#include "trainer/loop/compression_rules.h"
+#include "trainer/loop/make_updater.h"
 #include "trainer/precision/precision.h"
 #include "trainer/tasks/make_task.h"
 
@@ -47,23 +47,6 @@ std::unique_ptr<Model> make_model(const Config& config, Runtime& runtime, const 
   return model;
 }
 
-DistributedOptimizer distribute(const Config& config, const OptimizerEntry& entry, Runtime& runtime,
-                                const Task& task, ParameterSet& parameters, const Clock& clock) {
-  OptimizerOptions optimizer_options = config.optimizer_options;
-  optimizer_options.decay_rules = parse_decay_rules(config.decay_rules);
-  if (config.row_gradients) parameters.use_rows();
-  auto optimizer = entry.make(parameters, optimizer_options);
-  DistributedOptimizer::Options options{.gate = update_options(config),
-                                        .compression = runtime.options().compression};
-  if (optimizer->adaptation()) {
-    options.compression = adaptive_rules(
-        options.compression,
-        {.warmup_steps = config.warmup_steps,
-         .total_steps = total_steps(config, task.data.train->size(), runtime.world_size())});
-  }
-  return {runtime, parameters, std::move(optimizer), options, clock};
-}
-
 }  // namespace
 
 CpuLearner::CpuLearner(const Config& config, Runtime& runtime, const Task& task,
@@ -71,7 +54,7 @@ CpuLearner::CpuLearner(const Config& config, Runtime& runtime, const Task& task,
     : device_(offered_precision(config)),
       model_(make_model(config, runtime, task, catalog, device_, origin_)),
       loss_(task.make_loss(config.batch)),
-      optimizer_(distribute(require_offered(config), catalog.optimizers.at(config.optimizer),
+      updater_(make_updater(require_offered(config), catalog.optimizers.at(config.optimizer),
                             runtime, task, model_->parameters(), clock_)),
       buffer_means_(runtime, model_->parameters()) {
   model_->parameters().accumulate(config.accumulation);
@@ -88,12 +71,12 @@ LossSums CpuLearner::run(const Batch& batch, bool is_training, float row_weight)
 }
 
 void CpuLearner::forward_backward(const Batch& batch, float row_weight) {
-  sums_ += run(batch, true, row_weight * optimizer_.loss_scale());
+  sums_ += run(batch, true, row_weight * updater_->loss_scale());
   model_->backward(loss_->gradient());
 }
 
 StepReport CpuLearner::finish(float lr) {
-  const DistributedOptimizer::Report report = optimizer_.step(lr);
+  const ParameterUpdater::Report report = updater_->step(lr);
   if (average_ && !report.is_skipped) average_->update();
   return {.gradient_norm = report.gradient_norm,
           .exposed = report.exposed,
@@ -110,7 +93,7 @@ void CpuLearner::visit_state(StateVisitor& visitor) {
   visitor.part_of_sum("loss", sums_.loss);
   visitor.part_of_sum("score", sums_.score);
   visitor.part_of_sum("rows", sums_.rows);
-  optimizer_.visit_state(visitor);
+  updater_->visit_state(visitor);
 }
 
 void CpuLearner::begin_evaluation() {

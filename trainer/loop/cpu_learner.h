@@ -10,8 +10,8 @@
 #include "trainer/compute/device.h"
 #include "trainer/config.h"
 #include "trainer/loop/buffer_means.h"
-#include "trainer/loop/distributed_optimizer.h"
 #include "trainer/loop/learner.h"
+#include "trainer/loop/parameter_updater.h"
 #include "trainer/loss/loss.h"
 #include "trainer/models/model.h"
 #include "trainer/optimizer/weight_average.h"
@@ -27,11 +27,12 @@ class CpuLearner final : public Learner, private Stateful {
   CpuLearner(const Config& config, Runtime& runtime, const Task& task, const Catalog& catalog);
 
   std::size_t parameter_count() const override { return model_->parameters().element_count(); }
-  PlanSummary plan() const override { return optimizer_.plan(); }
+  PlanSummary plan() const override { return updater_->plan(); }
   std::vector<CompressionStats> compression_stats() const override {
-    return optimizer_.compression_stats();
+    return updater_->compression_stats();
   }
-  float loss_scale() const override { return optimizer_.loss_scale(); }
+  float loss_scale() const override { return updater_->loss_scale(); }
+  std::optional<UpdateMemory> memory() override { return updater_->memory(); }
   std::string origin() const override { return origin_; }
 
   Stateful* state() override { return this; }
@@ -53,7 +54,7 @@ class CpuLearner final : public Learner, private Stateful {
   std::unique_ptr<Model> model_;
   std::unique_ptr<Loss> loss_;
   SteadyClock clock_;
-  DistributedOptimizer optimizer_;
+  std::unique_ptr<ParameterUpdater> updater_;
   std::optional<WeightAverage> average_;
   BufferMeans buffer_means_;
   LossSums sums_;

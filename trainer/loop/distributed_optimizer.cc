@@ -6,11 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "trainer/checkpoint/state_bytes.h"
 #include "trainer/config_error.h"
 #include "trainer/divergence.h"
 #include "trainer/kernels/vector.h"
 #include "trainer/loop/parameter_exchange.h"
 #include "trainer/optimizer/gradient_norm.h"
+#include "trainer/shards/shard_norm.h"
 
 namespace kolo::trainer {
 
@@ -38,12 +40,23 @@ std::vector<std::size_t> places_of(const ParameterSet& parameters) {
   return places;
 }
 
+/// Whether some gradient is sent sparsely, now or later.
+bool has_sparse(const GradientSet& gradients) {
+  for (std::size_t place = 0; place < gradients.size(); ++place) {
+    if (gradients.may_become_sparse(place)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& parameters,
                                            std::unique_ptr<Optimizer> optimizer,
                                            const Options& options, const Clock& clock)
-    : parameters_(parameters),
+    : runtime_(runtime),
+      parameters_(parameters),
+      shares_(parameters, static_cast<std::size_t>(runtime.world_size()),
+              shard_bucket_bytes(runtime.options())),
       optimizer_(std::move(optimizer)),
       gate_(options.gate),
       goes_one_by_one_(has_priority(runtime, options.gate)),
@@ -55,8 +68,8 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
       corrects_momentum_(parameters.size()),
       is_observed_(parameters.size()),
       becomes_direction_(parameters.size()) {
-  if (const auto adaptation = optimizer_->adaptation())
-    directions_.emplace(parameters, *adaptation);
+  const auto adaptation = optimizer_->adaptation();
+  if (adaptation && has_sparse(gradients_)) directions_.emplace(parameters, *adaptation);
   broadcast_values(runtime, parameters);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (has_rows(parameters[i])) continue;
@@ -98,12 +111,18 @@ void DistributedOptimizer::visit_state(StateVisitor& visitor) {
   std::vector<std::vector<std::byte>> compression = {gradients_.save_compression()};
   visitor.bytes_of_ranks("compression", compression);
   if (!visitor.is_restoring()) return;
-  if (visitor.has_other_ranks()) {
+  if (std::ranges::all_of(compression, [](const auto& bytes) { return bytes.empty(); })) {
+    // Saved by a job with shards, which compresses nothing.
+  } else if (visitor.has_other_ranks()) {
     gradients_.remap_compression(compression);
   } else {
     gradients_.load_compression(compression.front());
   }
   begin_step();
+}
+
+UpdateMemory DistributedOptimizer::memory() {
+  return {.optimizer_bytes = bytes_of(*optimizer_), .gradient_bytes = plan().bytes};
 }
 
 UpdateVerdict DistributedOptimizer::update_at_once(float lr) {
@@ -113,7 +132,11 @@ UpdateVerdict DistributedOptimizer::update_at_once(float lr) {
   });
   for (std::size_t i = 0; i < parameters_.size(); ++i) scale_sparse(i, gate_.loss_scale());
   const float unclipped = 1.0f / gate_.loss_scale();
-  const UpdateVerdict verdict = gate_.judge(gradient_norm(parameters_));
+  const ShardSquares squares =
+      squares_of(parameters_, shares_, static_cast<std::size_t>(runtime_.rank()));
+  double norm = 0.0;
+  communicate([&] { norm = norm_over_ranks(runtime_, squares); });
+  const UpdateVerdict verdict = gate_.judge(norm);
   if (verdict.is_skipped) return verdict;
   const bool has_directions = std::ranges::count(becomes_direction_, true) > 0;
   optimizer_->begin_step();

@@ -9,11 +9,13 @@
 #include "comm/base/clock.h"
 #include "runtime/api/kolo.h"
 #include "trainer/checkpoint/state_visitor.h"
+#include "trainer/loop/parameter_updater.h"
 #include "trainer/loop/row_exchange.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/optimizer/own_directions.h"
 #include "trainer/optimizer/update_gate.h"
 #include "trainer/parameter_set.h"
+#include "trainer/shards/shard_plan.h"
 
 namespace kolo::trainer {
 
@@ -27,19 +29,8 @@ namespace kolo::trainer {
 ///
 /// Gradients that are rows of tables (`Parameter::rows`) are averaged by row, in float32, and not
 /// compressed.
-///
-/// Collective: every rank makes one, with equal parameters, and calls `step` equally often.
-/// Threads: one. `runtime`, `parameters` and `clock` outlive it.
-class DistributedOptimizer final : public Stateful {
+class DistributedOptimizer final : public ParameterUpdater {
  public:
-  struct Report {
-    double gradient_norm;  ///< Norm of the averages, before clipping.
-    /// Time since the last step that this thread spent in Kolo: in marking gradients, which may sum
-    /// some of them, and in waiting for the averages.
-    Duration exposed;
-    bool is_skipped;  ///< See UpdateGate.
-  };
-
   struct Options {
     UpdateGate::Options gate = {};
     std::string compression = {};  ///< Rules by parameter; empty: the runtime's.
@@ -55,18 +46,17 @@ class DistributedOptimizer final : public Stateful {
   DistributedOptimizer(const DistributedOptimizer&) = delete;
   DistributedOptimizer& operator=(const DistributedOptimizer&) = delete;
 
-  /// Factor of the loss of the next backward pass.
-  float loss_scale() const { return gate_.loss_scale(); }
-
-  /// After a backward pass: waits, checks, clips, updates.
-  /// Errors: those of the runtime; DivergedError naming the first tensor that is not finite.
-  Report step(float lr);
+  float loss_scale() const override { return gate_.loss_scale(); }
+  Report step(float lr) override;
 
   /// Everything but the parameters. Between steps; restoring is collective.
   void visit_state(StateVisitor& visitor) override;
 
-  PlanSummary plan() const { return gradients_.plan(); }
-  std::vector<CompressionStats> compression_stats() const { return gradients_.compression_stats(); }
+  PlanSummary plan() const override { return gradients_.plan(); }
+  std::vector<CompressionStats> compression_stats() const override {
+    return gradients_.compression_stats();
+  }
+  UpdateMemory memory() override;
 
  private:
   UpdateVerdict update_at_once(float lr);
@@ -90,7 +80,9 @@ class DistributedOptimizer final : public Stateful {
     exposed_ += clock_.now() - begin;
   }
 
+  Runtime& runtime_;
   ParameterSet& parameters_;
+  const ShardPlan shares_;  // of the work of taking norms
   std::unique_ptr<Optimizer> optimizer_;
   UpdateGate gate_;
   const bool goes_one_by_one_;
@@ -99,7 +91,7 @@ class DistributedOptimizer final : public Stateful {
   const std::vector<std::size_t> places_;  // in `gradients_`, by parameter; not of rows
   GradientSet gradients_;
   RowExchange rows_;
-  std::optional<OwnDirections> directions_;  // of an adaptive optimizer
+  std::optional<OwnDirections> directions_;  // of an adaptive optimizer with sparse gradients
   // In this step, by parameter; false for rows.
   std::vector<bool> is_sparse_, corrects_momentum_, is_observed_, becomes_direction_;
 };

@@ -2,12 +2,14 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/api/kolo.h"
 #include "trainer/checkpoint/state_visitor.h"
 #include "trainer/data/batch.h"
+#include "trainer/loop/parameter_updater.h"
 #include "trainer/loss/loss.h"
 #include "trainer/parameter_set.h"
 
@@ -37,6 +39,8 @@ class Learner {
   /// Statistics of the sparse gradients, between steps.
   virtual std::vector<CompressionStats> compression_stats() const = 0;
   virtual float loss_scale() const = 0;  ///< Loss scale of the next step; 1 without loss scaling.
+  /// Empty on a GPU.
+  virtual std::optional<UpdateMemory> memory() { return std::nullopt; }
 
   /// Which weights it began with, where some began new and others did not; else empty.
   virtual std::string origin() const { return {}; }

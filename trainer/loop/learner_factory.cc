@@ -48,6 +48,7 @@ std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, co
                                        {config.optimizer_options.nesterov, "--nesterov"},
                                        {!config.decay_rules.empty(), "--decay-rules"},
                                        {!config.weights.empty(), "--weights"},
+                                       {config.shard != "none", "--shard"},
                                        {config.weight_average > 0.0f, "--weight-average"}}) {
     if (is_set) throw_config_error(std::string(option) + ": needs --device cpu");
   }

@@ -322,9 +322,14 @@ class Training final : private Stateful {
         .compression_groups = learner_.compression_stats(),
         .compression_decisions = plan.compression_decisions,
         .fusion_bytes = options.device == "cpu" ? plan.fusion_bytes : options.device_fusion_bytes,
+        .shard = config_.shard,
         .weights_hash = hash,
         .wall_s = seconds_since(begin_),
         .curve = std::move(curve_)};
+    if (const auto memory = learner_.memory()) {
+      summary.optimizer_bytes = memory->optimizer_bytes;
+      summary.gradient_bytes = memory->gradient_bytes;
+    }
     if (task_.unit == "tokens") summary.tokens_per_s = samples_per_s * task_.targets_per_sample();
     return summary;
   }

@@ -12,19 +12,16 @@ float bias_correction(float beta, std::uint64_t steps) {
 AdamMoments::AdamMoments(ParameterSet& parameters, const OptimizerOptions& options)
     : Optimizer(parameters, options) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    first_moment_.emplace_back(parameters[i].shape());
-    second_moment_.emplace_back(parameters[i].shape());
+    first_moment_.push_back(make_state(parameters[i]));
+    second_moment_.push_back(make_state(parameters[i]));
   }
 }
 
 void AdamMoments::visit_state(StateVisitor& visitor) {
   visitor.shared("adam.steps", steps_);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Parameter& parameter = parameters_[i];
-    visitor.shared("adam.first_moment/" + parameter.name(), parameter.shape(),
-                   first_moment_[i].span());
-    visitor.shared("adam.second_moment/" + parameter.name(), parameter.shape(),
-                   second_moment_[i].span());
+    visit_elements(visitor, "adam.first_moment", parameters_[i], first_moment_[i]);
+    visit_elements(visitor, "adam.second_moment", parameters_[i], second_moment_[i]);
   }
 }
 

@@ -11,12 +11,10 @@ OptimizerEntry AdamW::entry() {
 }
 
 void AdamW::update(std::size_t index, float lr, float gradient_scale) {
-  Parameter& parameter = parameters_[index];
   const AdamWStep step = step_of(index, lr, gradient_scale);
-  parameter.visit_gradient([&](std::size_t begin, std::span<const float> gradient) {
-    const auto part = [&](std::span<float> all) { return all.subspan(begin, gradient.size()); };
-    adamw_update(step, gradient, part(first_moment_[index].span()),
-                 part(second_moment_[index].span()), part(parameter.value()));
+  visit_parts(index, [&](const Part& part) {
+    adamw_update(step, part.gradient, part.of(first_moment_[index]), part.of(second_moment_[index]),
+                 part.value);
   });
 }
 

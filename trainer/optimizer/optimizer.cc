@@ -26,8 +26,27 @@ Optimizer::Optimizer(ParameterSet& parameters, const OptimizerOptions& options)
   }
 }
 
+Tensor Optimizer::make_state(const Parameter& parameter) {
+  return Tensor(parameter.is_sharded() ? Shape{parameter.owned().count} : parameter.shape());
+}
+
+void Optimizer::visit_elements(StateVisitor& visitor, std::string_view prefix,
+                               const Parameter& parameter, Tensor& state) {
+  const std::string name = std::string(prefix) + "/" + parameter.name();
+  if (parameter.is_sharded()) {
+    visitor.shard(name, parameter.shape(), parameter.owned().begin, state.span());
+  } else {
+    visitor.shared(name, parameter.shape(), state.span());
+  }
+}
+
 void Optimizer::require_whole_gradients(std::string_view name) const {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].is_sharded()) {
+      throw_config_error("--optimizer " + std::string(name) +
+                         ": it takes norms of whole tensors, and --shard gives each rank a part "
+                         "of them; choose sgd or adamw, or --shard none");
+    }
     if (parameters_[i].rows() == nullptr) continue;
     throw_config_error("--optimizer " + std::string(name) + ": the gradient of '" +
                        parameters_[i].name() +

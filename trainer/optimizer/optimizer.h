@@ -4,12 +4,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "trainer/checkpoint/state_visitor.h"
 #include "trainer/parameter_set.h"
+#include "trainer/tensor.h"
 
 namespace kolo::trainer {
 
@@ -38,6 +40,9 @@ struct OptimizerOptions {
 /// Turns gradients into new parameter values.
 ///
 /// Matrices and kernels decay; vectors (biases, gains) do not, unless a rule says otherwise.
+///
+/// Of a parameter that ranks share out (`Parameter::own_shard`), it updates the elements that this
+/// rank owns, and has state for these alone.
 ///
 /// Of a table whose gradient is rows, a step changes these rows and their state, and nothing else:
 /// the others neither decay nor follow their momentum, and their moments stay as they are. Step
@@ -78,8 +83,38 @@ class Optimizer : public Stateful {
   virtual std::optional<Adaptation> adaptation() const { return std::nullopt; }
 
  protected:
-  /// For optimizers that take norms of whole tensors. Errors: KoloError(kConfig) for rows.
+  /// For optimizers that take norms of whole tensors. Errors: KoloError(kConfig) for rows, and for
+  /// parameters that ranks share out.
   void require_whole_gradients(std::string_view name) const;
+
+  /// Zeros, one for each element that this rank updates.
+  static Tensor make_state(const Parameter& parameter);
+  /// Names such a state as that of the whole parameter.
+  static void visit_elements(StateVisitor& visitor, std::string_view prefix,
+                             const Parameter& parameter, Tensor& state);
+
+  /// Gradients that are there, and what belongs to the same elements.
+  struct Part {
+    std::span<const float> gradient;
+    std::span<float> value;
+    std::size_t begin;  ///< In a state.
+
+    std::span<float> of(Tensor& state) const {
+      return state.span().subspan(begin, gradient.size());
+    }
+  };
+  /// Calls `use(part)` for all of them.
+  template <typename Use>
+  void visit_parts(std::size_t index, const Use& use) {
+    Parameter& parameter = parameters_[index];
+    const std::span<float> value = parameter.value();
+    const std::size_t first = parameter.owned().begin;
+    parameter.visit_gradient([&](std::size_t begin, std::span<const float> gradient) {
+      use(Part{.gradient = gradient,
+               .value = value.subspan(begin, gradient.size()),
+               .begin = begin - first});
+    });
+  }
 
   float weight_decay(std::size_t parameter) const { return weight_decay_[parameter]; }
 

@@ -12,13 +12,14 @@ OptimizerEntry Sgd::entry() {
 
 Sgd::Sgd(ParameterSet& parameters, const OptimizerOptions& options)
     : Optimizer(parameters, options) {
-  for (std::size_t i = 0; i < parameters.size(); ++i) velocity_.emplace_back(parameters[i].shape());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    velocity_.push_back(make_state(parameters[i]));
+  }
 }
 
 void Sgd::visit_state(StateVisitor& visitor) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Parameter& parameter = parameters_[i];
-    visitor.shared("sgd.velocity/" + parameter.name(), parameter.shape(), velocity_[i].span());
+    visit_elements(visitor, "sgd.velocity", parameters_[i], velocity_[i]);
   }
 }
 
@@ -38,10 +39,8 @@ void Sgd::follow(std::size_t index, float lr, float gradient_scale) {
 }
 
 void Sgd::move(std::size_t index, const SgdStep& step) {
-  Parameter& parameter = parameters_[index];
-  parameter.visit_gradient([&](std::size_t begin, std::span<const float> gradient) {
-    const auto part = [&](std::span<float> all) { return all.subspan(begin, gradient.size()); };
-    sgd_update(step, gradient, part(velocity_[index].span()), part(parameter.value()));
+  visit_parts(index, [&](const Part& part) {
+    sgd_update(step, part.gradient, part.of(velocity_[index]), part.value);
   });
 }
 

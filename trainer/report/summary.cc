@@ -11,7 +11,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+template <typename Number>
+Json or_null(const std::optional<Number>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
 
 }  // namespace
 
@@ -72,6 +75,9 @@ std::string to_json(const Summary& s) {
                        {"data_wait_ms", s.data_wait_ms},
                        {"wire_bytes_per_step", s.wire_bytes_per_step},
                        {"fusion_bytes", s.fusion_bytes},
+                       {"shard", s.shard},
+                       {"optimizer_bytes", or_null(s.optimizer_bytes)},
+                       {"gradient_bytes", or_null(s.gradient_bytes)},
                        {"compression_groups", std::move(groups)},
                        {"compression_decisions", std::move(decisions)},
                        {"weights_hash", fmt::format("{:016x}", s.weights_hash)},

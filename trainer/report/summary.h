@@ -49,6 +49,11 @@ struct Summary {
   std::vector<CompressionStats> compression_groups;  ///< Groups of rank 0, in the last step.
   std::vector<CompressionDecision> compression_decisions;
   std::size_t fusion_bytes = 0;
+  std::string shard;  ///< Memory that ranks share out.
+  std::optional<std::size_t> optimizer_bytes =
+      std::nullopt;  ///< Of this rank: the optimizer's state.
+  std::optional<std::size_t> gradient_bytes =
+      std::nullopt;  ///< Of this rank: gradients, not of rows.
   std::uint64_t weights_hash = 0;
   double wall_s = 0.0;
   std::vector<CurvePoint> curve;

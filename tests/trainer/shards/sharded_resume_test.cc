@@ -1,0 +1,76 @@
+// Jobs that share out the optimizer's state, stopped and resumed: with as many ranks or others,
+// with shards or without. Ranks are threads.
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+
+#include "tests/trainer/checkpoint/resumable_job.h"
+#include "trainer/checkpoint/run_folder.h"
+
+namespace kolo::trainer {
+namespace {
+
+class ShardedResumeTest : public testing::TestWithParam<const char*> {
+ protected:
+  /// Samples of all ranks in a step, whatever their number.
+  static constexpr std::size_t kGlobalBatch = 12;
+
+  Config job(int ranks, const std::string& shard) const {
+    Config config = resumable_job(GetParam(), directory_);
+    config.optimizer = "adamw";
+    config.clip_norm = 0.5;
+    config.batch = kGlobalBatch / static_cast<std::size_t>(ranks);
+    config.runtime.fusion_bytes = 4096;
+    config.shard = shard;
+    return config;
+  }
+  /// The checkpoint of a job that stops after nine steps.
+  std::filesystem::path stop(int ranks, const std::string& shard) {
+    const Config config = in_run(job(ranks, shard), directory_, shard + std::to_string(ranks));
+    train_until(8, ranks, config);
+    return RunFolder(config.run).checkpoint(9);
+  }
+  Summary resume(const std::filesystem::path& checkpoint, int ranks, const std::string& shard) {
+    Config config = job(ranks, shard);
+    config.resume = checkpoint;
+    return run_ranks(ranks, config)[0];
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_P(ShardedResumeTest, GoesOnWithTheSameBitsWithShardsOrWithout) {
+  const Summary whole = run_ranks(kRanks, job(kRanks, "none"))[0];
+  for (const char* saved : {"none", "optimizer", "gradients"}) {
+    SCOPED_TRACE(saved);
+    const auto checkpoint = stop(kRanks, saved);
+    for (const char* resumed : {"none", "optimizer", "gradients"}) {
+      SCOPED_TRACE(resumed);
+      expect_same_training(resume(checkpoint, kRanks, resumed), whole);
+    }
+  }
+}
+
+// Shards are cut anew. Sums of other numbers of ranks are rounded in other places, so what is
+// compared is a resumed job without shards.
+TEST_P(ShardedResumeTest, GoesOnWithOtherNumbersOfRanks) {
+  const auto with_shards = stop(kRanks, "optimizer");
+  const auto without = stop(kRanks, "none");
+  for (const int ranks : {1, 2, 4}) {
+    SCOPED_TRACE(ranks);
+    const Summary expected = resume(without, ranks, "none");
+    expect_same_training(resume(with_shards, ranks, "optimizer"), expected);
+    expect_same_training(resume(with_shards, ranks, "none"), expected);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ShardedResumeTest,
+                         testing::Values("lenet", "matrix-factorization"), [](const auto& tested) {
+                           return tested.param == std::string("lenet") ? "Lenet" : "Rows";
+                         });
+
+}  // namespace
+}  // namespace kolo::trainer

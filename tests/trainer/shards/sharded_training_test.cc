@@ -1,0 +1,220 @@
+// Whole jobs whose ranks share out memory, on small data, beside jobs whose ranks do not. Ranks are
+// threads of this process, each with a runtime of its own.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/base/error.h"
+#include "tests/trainer/training_job.h"
+#include "trainer/compute/device.h"
+#include "trainer/config_error.h"
+#include "trainer/divergence.h"
+#include "trainer/shards/shard_plan.h"
+
+namespace kolo::trainer {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+struct Case {
+  const char* name;
+  const char* model;
+  const char* optimizer;
+  void (*change)(Config& config);
+};
+
+void nothing(Config&) {}
+void clip(Config& config) { config.clip_norm = 0.2; }
+void average_weights(Config& config) { config.weight_average = 0.5f; }
+void accumulate(Config& config) { config.accumulation = 2; }
+void scale_losses(Config& config) { config.loss_scale = "dynamic"; }
+void compute_in_float16(Config& config) { config.precision = "float16"; }
+void look_ahead(Config& config) { config.optimizer_options.nesterov = true; }
+
+const Case kCases[] = {
+    {"Sgd", "mlp", "sgd", nothing},
+    {"Nesterov", "lenet", "sgd", look_ahead},
+    {"AdamW", "lenet", "adamw", nothing},
+    {"Clipped", "gpt", "adamw", clip},
+    {"WeightAverage", "mlp", "adamw", average_weights},
+    {"Accumulated", "mlp", "adamw", accumulate},
+    {"LossScaled", "mlp", "sgd", scale_losses},
+    {"Float16Products", "lenet", "adamw", compute_in_float16},
+    {"BatchNorm", "resnet20", "sgd", nothing},
+    {"Rows", "matrix-factorization", "adamw", clip},
+};
+
+class ShardedTrainingTest : public testing::TestWithParam<Case> {
+ protected:
+  Config job(int ranks) const {
+    Config config = small_job(GetParam().model, directory_);
+    config.optimizer = GetParam().optimizer;
+    if (config.optimizer == "sgd") config.lr = 0.02f;
+    config.steps = 12;
+    config.batch = 12 / static_cast<std::size_t>(ranks);
+    // A few kilobytes, so that small models have several buckets, and shards cut tensors anywhere.
+    config.runtime.fusion_bytes = 4096;
+    GetParam().change(config);
+    return config;
+  }
+
+  TemporaryDirectory directory_;
+};
+
+// Ranks of one node sum in the order of ranks, whichever of them needs the sum.
+TEST_P(ShardedTrainingTest, HasTheBitsOfTrainingWithoutShards) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    SCOPED_TRACE(ranks);
+    Config config = job(ranks);
+    const Summary whole = run_ranks(ranks, config)[0];
+    for (const char* shard : {"optimizer", "gradients"}) {
+      SCOPED_TRACE(shard);
+      config.shard = shard;
+      if (config.shard == "gradients" && config.accumulation > 1) continue;
+      for (const Summary& summary : run_ranks(ranks, config)) {
+        EXPECT_EQ(summary.weights_hash, whole.weights_hash);
+        EXPECT_EQ(summary.train_loss, whole.train_loss);
+        EXPECT_EQ(summary.eval_loss, whole.eval_loss);
+        EXPECT_EQ(summary.skipped_steps, whole.skipped_steps);
+        EXPECT_EQ(summary.loss_scale, whole.loss_scale);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, ShardedTrainingTest, testing::ValuesIn(kCases),
+                         [](const auto& tested) { return tested.param.name; });
+
+class ShardedJobTest : public testing::Test {
+ protected:
+  Config job() const {
+    Config config = small_job("lenet", directory_);
+    config.steps = 2;
+    config.batch = 2;
+    config.runtime.fusion_bytes = kBucketBytes;
+    return config;
+  }
+  std::string error_of(const std::function<void(Config&)>& change) {
+    Config config = job();
+    config.shard = "optimizer";
+    change(config);
+    try {
+      validate(config, built_in_catalog());
+      run_ranks(2, config);
+    } catch (const KoloError& error) {
+      EXPECT_EQ(error.error().code, ErrorCode::kConfig);
+      return error.error().what;
+    }
+    return "no error";
+  }
+
+  static constexpr std::size_t kBucketBytes = 16384;
+  TemporaryDirectory directory_;
+};
+
+TEST_F(ShardedJobTest, FallsAsComputed) {
+  Config config = job();
+  const Catalog catalog = built_in_catalog();
+  const Task task = make_task(config, catalog);
+  Device device(DType::kFloat32);
+  const auto model = catalog.models.at(config.model).make(model_setting(config, task), device);
+  const ParameterSet& parameters = model->parameters();
+  constexpr std::size_t kMoments = 2;  // of AdamW, which also counts its steps
+  for (const int ranks : {2, 4, 8}) {
+    SCOPED_TRACE(ranks);
+    config.shard = "none";
+    const Summary whole = run_ranks(ranks, config)[0];
+    const std::size_t whole_state = kMoments * parameters.element_count() * sizeof(float);
+    EXPECT_EQ(whole.optimizer_bytes, whole_state + sizeof(std::uint64_t));
+    config.shard = "gradients";
+    const std::vector<Summary> sharded = run_ranks(ranks, config);
+    const auto n = static_cast<std::size_t>(ranks);
+    const ShardPlan plan(parameters, n, kBucketBytes);
+    std::size_t largest = 0, parts = 0;
+    for (const ShardPlan::Bucket& bucket : plan.buckets()) {
+      largest = std::max(largest, bucket.count);
+      parts += plan.part_count(bucket);
+    }
+    for (std::size_t rank = 0; rank < n; ++rank) {
+      SCOPED_TRACE(rank);
+      std::size_t owned = 0;
+      for (std::size_t i = 0; i < parameters.size(); ++i) owned += plan.range(i, rank).count;
+      EXPECT_EQ(sharded[rank].optimizer_bytes,
+                kMoments * owned * sizeof(float) + sizeof(std::uint64_t));
+      EXPECT_LE(owned, parts);
+      // The parts of this rank, and the memory of the two buckets that are in use.
+      EXPECT_EQ(sharded[rank].gradient_bytes, (parts + 2 * largest) * sizeof(float));
+    }
+    // A part is longer than its share of the elements by padding: less than a cache line for each
+    // parameter, shared by all ranks, and one for each bucket.
+    const std::size_t padding = parameters.size() * ShardPlan::kAlignment / n +
+                                plan.buckets().size() * ShardPlan::kAlignment;
+    EXPECT_LE(parts, parameters.element_count() / n + padding);
+  }
+}
+
+// The sums of several nodes are made of those of each node, in the order of nodes. All-reduce makes
+// the same ones where it sums in this order: of two nodes always, of more with `direct`.
+TEST_F(ShardedJobTest, HasTheBitsOfTrainingWithoutShardsBetweenNodes) {
+  struct Shape {
+    int nodes, ranks_per_node;
+    const char* algorithm;
+  };
+  for (const Shape& shape : {Shape{2, 1, "auto"}, Shape{2, 2, "auto"}, Shape{3, 1, "direct"}}) {
+    const int ranks = shape.nodes * shape.ranks_per_node;
+    SCOPED_TRACE(ranks);
+    Config config = job();
+    config.steps = 4;
+    config.clip_norm = 0.2;
+    config.runtime.algorithm = shape.algorithm;
+    const auto of_rank = [&](int rank) {
+      Config own = config;
+      own.runtime.node_id = std::to_string(rank / shape.ranks_per_node);
+      return own;
+    };
+    const Summary whole = run_ranks(ranks, of_rank)[0];
+    EXPECT_EQ(whole.nodes, shape.nodes);
+    config.shard = "gradients";
+    for (const Summary& summary : run_ranks(ranks, of_rank)) {
+      EXPECT_EQ(summary.weights_hash, whole.weights_hash);
+    }
+  }
+}
+
+TEST_F(ShardedJobTest, OptionsThatDoNotGoTogetherAreNamed) {
+  EXPECT_THAT(error_of([](Config& c) { c.optimizer = "lamb"; }),
+              AllOf(HasSubstr("--optimizer lamb: it takes norms of whole tensors, and --shard"),
+                    HasSubstr("choose sgd or adamw, or --shard none")));
+  EXPECT_THAT(error_of([](Config& c) { c.optimizer = "lars"; }), HasSubstr("--optimizer lars"));
+  EXPECT_THAT(error_of([](Config& c) { c.runtime.compression = "topk(0.01)"; }),
+              HasSubstr("--shard with --compression topk(0.01)"));
+  EXPECT_THAT(error_of([](Config& c) { c.runtime.wire_dtype = DType::kBFloat16; }),
+              HasSubstr("--shard with --wire bfloat16"));
+  EXPECT_THAT(error_of([](Config& c) { c.runtime.priority = true; }),
+              HasSubstr("--shard with --priority on"));
+  EXPECT_THAT(error_of([](Config& c) {
+                c.shard = "gradients";
+                c.accumulation = 2;
+              }),
+              HasSubstr("--shard gradients with --accumulate 2"));
+}
+
+TEST_F(ShardedJobTest, DivergenceEndsAllRanks) {
+  Config config = job();
+  config.shard = "optimizer";
+  config.optimizer = "sgd";
+  config.lr = 1e30f;
+  config.steps = 20;
+  EXPECT_THROW(run_ranks(2, config), DivergedError);
+}
+
+}  // namespace
+}  // namespace kolo::trainer

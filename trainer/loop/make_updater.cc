@@ -1,0 +1,57 @@
+#include "trainer/loop/make_updater.h"
+
+#include <utility>
+
+#include "trainer/loop/compression_rules.h"
+#include "trainer/loop/distributed_optimizer.h"
+#include "trainer/shards/sharded_optimizer.h"
+
+namespace kolo::trainer {
+namespace {
+
+OptimizerOptions optimizer_options(const Config& config) {
+  OptimizerOptions options = config.optimizer_options;
+  options.decay_rules = parse_decay_rules(config.decay_rules);
+  return options;
+}
+
+std::unique_ptr<ParameterUpdater> make_sharded(const Config& config, const OptimizerEntry& entry,
+                                               Runtime& runtime, ParameterSet& parameters,
+                                               const Clock& clock) {
+  using Keep = ShardedGradients::Keep;
+  const auto make = [&](ParameterSet& of) { return entry.make(of, optimizer_options(config)); };
+  const ShardedOptimizer::Options options{
+      .gate = update_options(config),
+      .gradients = config.shard == "gradients" ? Keep::kShards : Keep::kWhole};
+  return std::make_unique<ShardedOptimizer>(runtime, parameters, make, options, clock);
+}
+
+std::unique_ptr<ParameterUpdater> make_replicated(const Config& config, const OptimizerEntry& entry,
+                                                  Runtime& runtime, const Task& task,
+                                                  ParameterSet& parameters, const Clock& clock) {
+  auto optimizer = entry.make(parameters, optimizer_options(config));
+  DistributedOptimizer::Options options{.gate = update_options(config),
+                                        .compression = runtime.options().compression};
+  if (optimizer->adaptation()) {
+    options.compression = adaptive_rules(
+        options.compression,
+        {.warmup_steps = config.warmup_steps,
+         .total_steps = total_steps(config, task.data.train->size(), runtime.world_size())});
+  }
+  return std::make_unique<DistributedOptimizer>(runtime, parameters, std::move(optimizer), options,
+                                                clock);
+}
+
+}  // namespace
+
+std::unique_ptr<ParameterUpdater> make_updater(const Config& config, const OptimizerEntry& entry,
+                                               Runtime& runtime, const Task& task,
+                                               ParameterSet& parameters, const Clock& clock) {
+  if (config.row_gradients) parameters.use_rows();
+  if (config.shard == "none") {
+    return make_replicated(config, entry, runtime, task, parameters, clock);
+  }
+  return make_sharded(config, entry, runtime, parameters, clock);
+}
+
+}  // namespace kolo::trainer

@@ -1,0 +1,30 @@
+#include "trainer/shards/shard_norm.h"
+
+#include <cmath>
+
+#include "trainer/kernels/vector.h"
+#include "trainer/optimizer/gradient_norm.h"
+
+namespace kolo::trainer {
+
+ShardSquares squares_of(const ParameterSet& parameters, const ShardPlan& plan, std::size_t rank) {
+  ShardSquares squares;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (plan.bucket_of(i)) {
+      squares.of_shard += sum_of_squares(parameters[i].averages(plan.range(i, rank)));
+    } else {
+      squares.of_rows += sum_of_squares(parameters[i]);
+    }
+  }
+  return squares;
+}
+
+double norm_over_ranks(Runtime& runtime, ShardSquares squares) {
+  double& sum = squares.of_shard;
+  if (runtime.world_size() > 1) {
+    runtime.all_reduce("gradient norm", {.data = &sum, .count = 1, .dtype = DType::kFloat64});
+  }
+  return std::sqrt(sum + squares.of_rows);
+}
+
+}  // namespace kolo::trainer

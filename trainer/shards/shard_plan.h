@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/api/options.h"
+#include "trainer/parameter_set.h"
+
+namespace kolo::trainer {
+
+/// Bytes of a bucket of shards: `fusion_bytes`, or 1 MiB unless that is set.
+std::size_t shard_bucket_bytes(const Options& options);
+
+/// Which rank owns which elements of a model's parameters. Parameters stand side by side in
+/// buckets, the last registered first, because backward passes complete their gradients in this
+/// order. Each rank owns an equal part of each bucket, in the order of ranks, wherever that cuts
+/// the parameters:
+///
+///     bucket    | bias | weight               | bias | weight    |
+///     owners    | rank 0          | rank 1          | rank 2     |
+///
+/// Parameters whose gradients are rows are left out.
+///
+/// Threads: pure.
+class ShardPlan {
+ public:
+  /// Parameters and parts begin at multiples of so many elements: of a cache line.
+  static constexpr std::size_t kAlignment = 16;
+
+  struct Segment {
+    std::size_t parameter;
+    std::size_t offset;  ///< In the bucket.
+  };
+  struct Bucket {
+    std::vector<Segment> segments = {};
+    std::size_t count = 0;  ///< Elements with padding, a multiple of the ranks.
+  };
+
+  /// A bucket has at most `bucket_bytes`, or one parameter that is larger. Before: ranks > 0.
+  ShardPlan(const ParameterSet& parameters, std::size_t ranks, std::size_t bucket_bytes);
+
+  std::span<const Bucket> buckets() const { return buckets_; }
+  /// Empty for rows.
+  std::optional<std::size_t> bucket_of(std::size_t parameter) const {
+    return places_[parameter].bucket;
+  }
+  /// The elements of a parameter that a rank owns; its gradient is not rows.
+  ElementRange range(std::size_t parameter, std::size_t rank) const;
+  /// The elements of each rank's part of a bucket.
+  std::size_t part_count(const Bucket& bucket) const { return bucket.count / ranks_; }
+
+ private:
+  struct Place {
+    std::optional<std::size_t> bucket;
+    std::size_t offset = 0;
+    std::size_t size = 0;
+  };
+
+  std::size_t ranks_;
+  std::vector<Bucket> buckets_;
+  std::vector<Place> places_;  // by parameter
+};
+
+}  // namespace kolo::trainer
