@@ -18,8 +18,7 @@ struct UpdateVerdict {
 /// Decides between averages and update: clips gradients, and skips steps that overflowed.
 ///
 /// An infinity or NaN of any rank survives the sum over ranks and makes the norm of the averages
-/// infinite or NaN. All ranks hold the same averages, so they skip together without another
-/// exchange.
+/// infinite or NaN. All ranks know the same norm, so they skip together.
 ///
 /// Threads: one; no I/O.
 class UpdateGate final : public Stateful {
