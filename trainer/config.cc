@@ -10,7 +10,6 @@
 
 #include "trainer/catalog.h"
 #include "trainer/config_error.h"
-#include "trainer/data/sharding.h"
 #include "trainer/precision/precision.h"
 #include "trainer/text/vocabulary.h"
 
@@ -52,6 +51,12 @@ void validate(const Config& c, const Catalog& catalog) {
   catalog.lr_schedules.at(c.lr_schedule);
   require_choice("--lr-scaling", c.lr_scaling, {"none", "linear", "sqrt"});
   require_choice("--progress", c.progress, {"auto", "terminal", "lines"});
+  parse_uneven(c.uneven);
+  require(
+      c.uneven != "join" || c.shard == "none",
+      fmt::format("--uneven join with --shard {}: a rank that has joined cannot send its part of "
+                  "the weights; set --uneven pad, or --shard none",
+                  c.shard));
   require_choice("--shard", c.shard, {"none", "optimizer", "gradients"});
   require(
       c.shard != "gradients" || c.accumulation == 1,
@@ -123,9 +128,19 @@ float peak_lr(const Config& config, int ranks) {
   return config.lr;
 }
 
+Uneven parse_uneven(const std::string& text) {
+  require_choice("--uneven", text, {"pad", "drop", "join"});
+  if (text == "drop") return Uneven::kDrop;
+  return text == "join" ? Uneven::kJoin : Uneven::kPad;
+}
+
 std::size_t total_steps(const Config& config, std::size_t samples, int ranks) {
   const Sharding sharding(samples, static_cast<std::size_t>(ranks),
-                          config.batch * config.accumulation);
+                          config.batch * config.accumulation, parse_uneven(config.uneven));
+  require(sharding.steps() > 0,
+          fmt::format("--uneven drop: {} training samples do not fill a step, which takes --batch "
+                      "{} times --accumulate {} from each of {} ranks; choose a smaller --batch",
+                      samples, config.batch, config.accumulation, ranks));
   return config.steps.value_or(config.epochs * sharding.steps());
 }
 
@@ -136,6 +151,7 @@ std::vector<Setting> course_settings(const Config& c) {
   std::vector<Setting> settings = {
       {"--task", c.task},
       {"--format", c.format},
+      {"--uneven", c.uneven},
       {"--seed", text(c.seed)},
       {"--optimizer", c.optimizer},
       {"--momentum", text(o.momentum)},

@@ -9,6 +9,7 @@
 
 #include "runtime/api/options.h"
 #include "trainer/checkpoint/job_identity.h"
+#include "trainer/data/sharding.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/optimizer/update_gate.h"
 
@@ -27,6 +28,7 @@ struct Config {
   std::optional<std::size_t> steps;  ///< Takes precedence over `epochs`.
   std::size_t batch = 16;            ///< Samples per rank and pass.
   std::size_t accumulation = 1;      ///< Passes per step, whose gradients add up.
+  std::string uneven = "pad";        ///< As `parse_uneven`.
   std::uint64_t seed = 1;
   int threads = 1;                            ///< Threads of the mathematics library per rank.
   std::optional<std::size_t> loader_threads;  ///< As `DataLoader`; empty: where cores are free.
@@ -102,7 +104,11 @@ UpdateGate::Options update_options(const Config& config);
 /// root.
 float peak_lr(const Config& config, int ranks);
 
-/// Steps of a job whose `ranks` ranks share `samples` training samples.
+/// "pad", "drop" or "join". Errors: UsageError.
+Uneven parse_uneven(const std::string& text);
+
+/// Steps of a job whose `ranks` ranks share `samples` training samples. Errors: KoloError(kConfig)
+/// if `uneven` leaves none.
 std::size_t total_steps(const Config& config, std::size_t samples, int ranks);
 
 /// Everything in `config` that determines the course of training, but what depends on the number of

@@ -314,6 +314,33 @@ TEST(ShardingTest, EverySampleOnceAndEveryRankTheSameSteps) {
   }
 }
 
+// The last step: left out, or dealt in whole parts, which leave the last ranks out.
+TEST(ShardingTest, UnevenSamplesAreDroppedOrDealtInWholeParts) {
+  constexpr std::size_t kBatch = 3;
+  for (const std::size_t ranks : {1u, 2u, 3u, 4u, 8u}) {
+    for (const std::size_t samples : {1u, 7u, 24u, 25u, 97u}) {
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, " << samples << " samples");
+      const std::size_t global = ranks * kBatch;
+      EXPECT_EQ(Sharding(samples, ranks, kBatch, Uneven::kDrop).steps(), samples / global);
+      const Sharding joined(samples, ranks, kBatch, Uneven::kJoin);
+      EXPECT_EQ(joined.steps(), Sharding(samples, ranks, kBatch).steps());
+      std::size_t next = 0;
+      for (std::size_t step = 0; step < joined.steps(); ++step) {
+        bool leaves_out = false;
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+          const ShardPart part = joined.part(step, rank);
+          EXPECT_EQ(part.begin, next);
+          EXPECT_EQ(part.count, std::min(kBatch, samples - next));
+          next += part.count;
+          leaves_out = leaves_out || part.count == 0;
+        }
+        EXPECT_EQ(joined.part(step, 0).leaves_out_ranks, leaves_out);
+      }
+      EXPECT_EQ(next, samples);
+    }
+  }
+}
+
 std::vector<std::int32_t> targets_of(const Batch& batch) {
   const auto targets = batch.targets[0].as<std::int32_t>();
   return {targets.begin(), targets.end()};

@@ -91,7 +91,9 @@ struct Batch {
   std::vector<TensorView> inputs = {};   ///< Always a full batch; zeros after the last sample.
   std::vector<TensorView> targets = {};  ///< Those of the real samples only.
   std::size_t samples = 0;         ///< Real samples; fewer than a batch at the end of an epoch.
+  std::size_t rank_samples = 0;    ///< Real samples of this rank in this step, over all passes.
   std::size_t global_samples = 0;  ///< Real samples of all ranks in this step.
+  bool leaves_out_ranks = false;   ///< Some rank has none in this step.
   std::uint64_t epoch = 0;
   std::uint64_t first_position = 0;  ///< Of the first sample, in the order of the epoch.
 };

@@ -15,7 +15,8 @@ std::size_t memory_count(std::size_t threads) { return threads == 0 ? 1 : thread
 DataLoader::DataLoader(const Dataset& dataset, const Options& options)
     : dataset_(dataset),
       options_(options),
-      sharding_(dataset.size(), options.ranks, options.batch * options.accumulation),
+      sharding_(dataset.size(), options.ranks, options.batch * options.accumulation,
+                options.uneven),
       order_(dataset.size(), options.seed),
       memories_(memory_count(options.threads), BatchMemory(dataset.format(), options.batch)) {
   if (options.threads == 0 || steps_per_epoch() == 0) return;
@@ -50,7 +51,9 @@ Batch DataLoader::prepare(std::uint64_t number, std::size_t slot) {
   Batch batch = memories_[slot].fill(dataset_, epoch, samples, [&](std::size_t i) {
     return indices ? (*indices)[first + i] : first + i;
   });
+  batch.rank_samples = part.count;
   batch.global_samples = part.global_count;
+  batch.leaves_out_ranks = part.leaves_out_ranks;
   batch.first_position = first;
   return batch;
 }

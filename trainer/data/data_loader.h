@@ -28,6 +28,7 @@ class DataLoader {
     std::size_t accumulation = 1;  ///< Passes of a step.
     /// Seed of the permutations, one for each epoch; empty keeps the order.
     std::optional<std::uint64_t> seed = std::nullopt;
+    Uneven uneven = Uneven::kPad;
     std::size_t threads = 0;  ///< Threads that prepare batches; 0: `load` does it.
   };
 

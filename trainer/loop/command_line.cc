@@ -61,6 +61,11 @@ void add_job_options(CLI::App& app, Config& c, const Catalog& catalog) {
   app.add_option("--batch", c.batch, "Samples per rank and pass; at least 1");
   app.add_option("--accumulate", c.accumulation,
                  "Passes per step, whose gradients add up before they are sent; at least 1");
+  app.add_option("--uneven", c.uneven,
+                 "What becomes of the last step of an epoch if it has fewer samples than the "
+                 "others: pad: all ranks share them, and fill up their batches with rows that do "
+                 "not count; drop: it is left out; join: the first ranks get whole batches, those "
+                 "that get nothing wait in Kolo's join");
   app.add_option("--seed", c.seed, "Seed of initial weights, sample order and generated text");
   app.add_option("--threads", c.threads, "Compute threads per rank; at least 1")
       ->envname("KOLO_THREADS");

@@ -51,7 +51,9 @@ std::unique_ptr<Model> make_model(const Config& config, Runtime& runtime, const 
 
 CpuLearner::CpuLearner(const Config& config, Runtime& runtime, const Task& task,
                        const Catalog& catalog)
-    : device_(offered_precision(config)),
+    : joins_(config.uneven == "join"),
+      samples_per_step_(static_cast<double>(config.batch * config.accumulation)),
+      device_(offered_precision(config)),
       model_(make_model(config, runtime, task, catalog, device_, origin_)),
       loss_(task.make_loss(config.batch)),
       updater_(make_updater(require_offered(config), catalog.optimizers.at(config.optimizer),
@@ -71,6 +73,11 @@ LossSums CpuLearner::run(const Batch& batch, bool is_training, float row_weight)
 }
 
 void CpuLearner::forward_backward(const Batch& batch, float row_weight) {
+  if (joins_) {
+    updater_->take_part({.weight = static_cast<double>(batch.rank_samples) / samples_per_step_,
+                         .leaves_out_ranks = batch.leaves_out_ranks});
+    if (batch.rank_samples == 0) return;
+  }
   sums_ += run(batch, true, row_weight * updater_->loss_scale());
   model_->backward(loss_->gradient());
 }

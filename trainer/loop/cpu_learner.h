@@ -49,6 +49,8 @@ class CpuLearner final : public Learner, private Stateful {
   void visit_state(StateVisitor& visitor) override;
   LossSums run(const Batch& batch, bool is_training, float row_weight);
 
+  const bool joins_;               // where this rank has no samples
+  const double samples_per_step_;  // of this rank, unless they are fewer
   Device device_;
   std::string origin_;
   std::unique_ptr<Model> model_;

@@ -62,7 +62,10 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
       goes_one_by_one_(has_priority(runtime, options.gate)),
       clock_(clock),
       places_(places_of(parameters)),
-      gradients_(register_gradients(runtime, parameters, MemoryKind::kHost, options.compression)),
+      gradients_(register_gradients(
+          runtime, parameters, MemoryKind::kHost,
+          {.compression = options.compression,
+           .divisor = options.counts_samples ? Divisor::kSamples : Divisor::kAllRanks})),
       rows_(runtime, parameters),
       is_sparse_(parameters.size()),
       corrects_momentum_(parameters.size()),
@@ -121,15 +124,26 @@ void DistributedOptimizer::visit_state(StateVisitor& visitor) {
   begin_step();
 }
 
+void DistributedOptimizer::take_part(const Turnout& turnout) {
+  turnout_ = turnout;
+  if (turnout.weight > 0.0) gradients_.set_samples(turnout.weight);
+}
+
+void DistributedOptimizer::await_all() {
+  if (turnout_.weight > 0.0) {
+    gradients_.wait();
+    rows_.finish();
+  }
+  // Ranks without samples take part in what the others wait for, and get their averages.
+  if (turnout_.leaves_out_ranks) runtime_.join();
+}
+
 UpdateMemory DistributedOptimizer::memory() {
   return {.optimizer_bytes = bytes_of(*optimizer_), .gradient_bytes = plan().bytes};
 }
 
 UpdateVerdict DistributedOptimizer::update_at_once(float lr) {
-  communicate([&] {
-    gradients_.wait();
-    rows_.finish();
-  });
+  communicate([&] { await_all(); });
   for (std::size_t i = 0; i < parameters_.size(); ++i) scale_sparse(i, gate_.loss_scale());
   const float unclipped = 1.0f / gate_.loss_scale();
   const ShardSquares squares =

@@ -34,6 +34,8 @@ class DistributedOptimizer final : public ParameterUpdater {
   struct Options {
     UpdateGate::Options gate = {};
     std::string compression = {};  ///< Rules by parameter; empty: the runtime's.
+    /// Averages are over samples (`take_part`), and ranks without any join.
+    bool counts_samples = false;
   };
 
   /// Registers the gradients and gives all ranks the parameters of rank 0. Errors: those of the
@@ -47,6 +49,7 @@ class DistributedOptimizer final : public ParameterUpdater {
   DistributedOptimizer& operator=(const DistributedOptimizer&) = delete;
 
   float loss_scale() const override { return gate_.loss_scale(); }
+  void take_part(const Turnout& turnout) override;
   Report step(float lr) override;
 
   /// Everything but the parameters. Between steps; restoring is collective.
@@ -61,6 +64,8 @@ class DistributedOptimizer final : public ParameterUpdater {
  private:
   UpdateVerdict update_at_once(float lr);
   UpdateVerdict update_one_by_one(float lr);
+  /// Waits for all averages; a rank without samples joins instead.
+  void await_all();
   /// Waits for one average.
   void await(std::size_t index);
   /// Determines how each gradient is treated in the next step; that may change after any step.
@@ -87,6 +92,7 @@ class DistributedOptimizer final : public ParameterUpdater {
   UpdateGate gate_;
   const bool goes_one_by_one_;
   const Clock& clock_;
+  Turnout turnout_;
   Duration exposed_{0};                    // Since the last step.
   const std::vector<std::size_t> places_;  // in `gradients_`, by parameter; not of rows
   GradientSet gradients_;

@@ -51,7 +51,8 @@ class Learner {
 
   /// Runs forward and backward pass over a batch in which each row has weight `row_weight` in the
   /// gradients; the loss is added to the sums. The gradients of `Config::accumulation` calls add
-  /// up; the last of them marks every gradient as soon as it is complete.
+  /// up; the last of them marks every gradient as soon as it is complete. Where ranks may join, one
+  /// without samples in this step computes nothing.
   virtual void forward_backward(const Batch& batch, float row_weight) = 0;
 
   /// After all passes of a step: waits for the averages, checks and clips them, updates.

@@ -49,6 +49,7 @@ std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, co
                                        {!config.decay_rules.empty(), "--decay-rules"},
                                        {!config.weights.empty(), "--weights"},
                                        {config.shard != "none", "--shard"},
+                                       {config.uneven == "join", "--uneven join"},
                                        {config.weight_average > 0.0f, "--weight-average"}}) {
     if (is_set) throw_config_error(std::string(option) + ": needs --device cpu");
   }

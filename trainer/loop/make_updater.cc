@@ -1,7 +1,10 @@
 #include "trainer/loop/make_updater.h"
 
+#include <cstddef>
+#include <string>
 #include <utility>
 
+#include "trainer/config_error.h"
 #include "trainer/loop/compression_rules.h"
 #include "trainer/loop/distributed_optimizer.h"
 #include "trainer/shards/sharded_optimizer.h"
@@ -13,6 +16,26 @@ OptimizerOptions optimizer_options(const Config& config) {
   OptimizerOptions options = config.optimizer_options;
   options.decay_rules = parse_decay_rules(config.decay_rules);
   return options;
+}
+
+/// Errors: KoloError(kConfig) for what needs all ranks in every step.
+void require_joinable(const Options& options, const ParameterSet& parameters) {
+  if (options.priority) {
+    throw_config_error(
+        "--uneven join with --priority on: ranks that have joined update after all averages; set "
+        "--uneven pad, or --priority off");
+  }
+  if (options.compression != "none" && !options.compression.empty()) {
+    throw_config_error("--uneven join with --compression " + options.compression +
+                       ": averages over samples are not sent sparsely; set --uneven pad, or "
+                       "--compression none and a 16-bit --wire");
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].rows() == nullptr) continue;
+    throw_config_error("--uneven join with --row-gradients on: the rows of '" +
+                       parameters[i].name() +
+                       "' need all ranks; set --uneven pad, or --row-gradients off");
+  }
 }
 
 std::unique_ptr<ParameterUpdater> make_sharded(const Config& config, const OptimizerEntry& entry,
@@ -31,7 +54,9 @@ std::unique_ptr<ParameterUpdater> make_replicated(const Config& config, const Op
                                                   ParameterSet& parameters, const Clock& clock) {
   auto optimizer = entry.make(parameters, optimizer_options(config));
   DistributedOptimizer::Options options{.gate = update_options(config),
-                                        .compression = runtime.options().compression};
+                                        .compression = runtime.options().compression,
+                                        .counts_samples = config.uneven == "join"};
+  if (options.counts_samples) require_joinable(runtime.options(), parameters);
   if (optimizer->adaptation()) {
     options.compression = adaptive_rules(
         options.compression,

@@ -13,7 +13,7 @@ BufferView view_of(std::span<float> values) {
 }  // namespace
 
 GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters, MemoryKind memory,
-                               std::string compression) {
+                               GradientOptions options) {
   std::vector<GradientSpec> specs;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (parameters[i].rows() != nullptr) continue;
@@ -22,10 +22,7 @@ GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters,
     spec.shape = parameters[i].shape();
     spec.memory = memory;
   }
-  GradientOptions options;
-  options.op = ReduceOp::kAverage;
-  options.compression = std::move(compression);
-  return runtime.register_gradients("model", std::move(specs), options);
+  return runtime.register_gradients("model", std::move(specs), std::move(options));
 }
 
 void broadcast_values(Runtime& runtime, ParameterSet& parameters) {

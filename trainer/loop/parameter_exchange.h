@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "comm/base/buffer_view.h"
 #include "runtime/api/kolo.h"
 #include "trainer/parameter_set.h"
@@ -9,10 +7,10 @@
 namespace kolo::trainer {
 
 /// Agrees with all ranks on one gradient for each parameter whose gradient is not rows, to be
-/// averaged, in the runtime's memory of kind `memory`, and compressed by `compression`. Collective.
+/// averaged, in the runtime's memory of kind `memory`. Collective.
 /// Errors: KoloError(kMismatch) when ranks hold different parameters.
 GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters, MemoryKind memory,
-                               std::string compression);
+                               GradientOptions options);
 
 /// Gives all ranks the parameters and buffers of rank 0. Collective.
 void broadcast_values(Runtime& runtime, ParameterSet& parameters);

@@ -15,6 +15,12 @@ struct UpdateMemory {
   std::size_t gradient_bytes = 0;   ///< Gradients in the runtime's arena, not of rows.
 };
 
+/// Which part a rank has in a step whose samples are uneven.
+struct Turnout {
+  double weight = 1.0;            ///< Samples of this rank, as a multiple of the usual number.
+  bool leaves_out_ranks = false;  ///< Some rank has no samples, and joins.
+};
+
 /// The joint between a model's parameters on the processor and the runtime: from the gradients of a
 /// backward pass to new values on all ranks. It registers what it needs with the parameters, and
 /// gives all ranks those of rank 0.
@@ -34,8 +40,12 @@ class ParameterUpdater : public Stateful {
   /// Factor of the loss of the next backward pass.
   virtual float loss_scale() const = 0;
 
-  /// After a backward pass: waits, checks, clips, updates.
-  /// Errors: those of the runtime; DivergedError naming the first tensor that is not finite.
+  /// Before the backward passes of a step, where averages are over samples and ranks may join.
+  virtual void take_part(const Turnout&) {}
+
+  /// After a backward pass, or without one on a rank that has no samples: waits, checks, clips,
+  /// updates. Errors: those of the runtime; DivergedError naming the first tensor that is not
+  /// finite.
   virtual Report step(float lr) = 0;
 
   virtual PlanSummary plan() const = 0;

@@ -176,11 +176,7 @@ class Training final : private Stateful {
       const Batch batch =
           train_loader_.load(step_ / steps_per_epoch, step_ % steps_per_epoch, pass);
       global_samples = batch.global_samples;
-      // Gradients are averaged over ranks, so the weight of a row is ranks / (rows of all ranks):
-      // the result is the mean over all rows even when the last step deals unequal parts. Where
-      // some rows have no target, it is that of the rows that are expected to have one.
-      const double rows = static_cast<double>(global_samples) * task_.targets_per_sample();
-      learner_.forward_backward(batch, static_cast<float>(runtime_.world_size() / rows));
+      learner_.forward_backward(batch, row_weight(batch));
     }
     lr_ = schedule_.at(step_);
     const StepReport report = learner_.finish(lr_);
@@ -200,6 +196,16 @@ class Training final : private Stateful {
     training_ms_ += step_ms;
     interval_samples_ += global_samples;
     ++interval_steps_;
+  }
+
+  /// With which the averages of gradients are those over all rows, even when the last step deals
+  /// unequal parts: averages are over ranks, or where ranks may join over samples.
+  float row_weight(const Batch& batch) const {
+    const bool is_own = config_.uneven == "join";
+    const std::size_t samples = is_own ? batch.rank_samples : batch.global_samples;
+    // Where some rows have no target, the rows are those that are expected to have one.
+    const double rows = static_cast<double>(samples) * task_.targets_per_sample();
+    return static_cast<float>((is_own ? 1 : runtime_.world_size()) / rows);
   }
 
   std::string choices() const {

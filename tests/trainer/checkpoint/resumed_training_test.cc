@@ -55,6 +55,11 @@ void accumulate_and_load_ahead(Config& config) {
   accumulate(config);
   load_ahead(config);
 }
+// Steps of 24 of 203 samples: step 9 leaves one of three ranks out.
+void join(Config& config) {
+  config.uneven = "join";
+  config.batch = 8;
+}
 
 // The warm-ups end after steps 6 and 9, so that jobs stop in all phases of them.
 const Case kCases[] = {
@@ -72,6 +77,7 @@ const Case kCases[] = {
     {"WeightAverage", "mlp", "adamw", "none", average_weights},
     {"Prefetched", "mlp", "sgd", "none", load_ahead},
     {"Accumulated", "mlp", "sgd", "none", accumulate},
+    {"Joined", "mlp", "sgd", "none", join},
     {"AccumulatedPrefetched", "gpt", "adamw", "none", accumulate_and_load_ahead},
     {"AccumulatedTopK", "mlp", "sgd", "topk(0.01)", accumulate_and_load_ahead},
     {"AdamWClipped", "gpt", "adamw", "none", clip},
