@@ -32,6 +32,10 @@ void require_choice(std::string_view option, const std::string& text,
   if (std::ranges::find(names, text) == names.end()) throw_unknown_choice(option, text, names);
 }
 
+std::string gradients_setting(const Config& c) {
+  return c.gradients == "auto" ? c.gradients : std::string(to_string(parse_gradients(c.gradients)));
+}
+
 }  // namespace
 
 Config default_config(const Catalog& catalog, const std::string& model) {
@@ -114,6 +118,7 @@ void validate(const Config& c, const Catalog& catalog) {
   require(c.stop_after.value_or(1) > 0, "--stop-after must be at least 1");
   require(!c.run.empty() || c.resume != "auto", "--resume auto: needs --run DIR");
   require(!c.prompt.empty(), "--prompt must hold at least one byte");
+  gradients_setting(c);
   update_options(c);
 }
 
@@ -181,6 +186,7 @@ std::vector<Setting> course_settings(const Config& c) {
       {"--text-column", c.text_column},
       {"--label-column", c.label_column},
       {"--precision", std::string(to_string(parse_precision(c.precision)))},
+      {"--gradients", gradients_setting(c)},
       {"--loss-scale", fmt::format("{} {}", static_cast<int>(scaling.mode), scaling.scale)}};
   // Not of jobs without it, whose checkpoints may be older than the option.
   if (c.text_marks) settings.push_back({"--text-marks", "on"});

@@ -48,6 +48,7 @@ struct Config {
   float label_smoothing = 0.0f;     ///< Tasks with classes; see SoftmaxCrossEntropy.
 
   std::string precision = "float32";  ///< As `parse_precision`.
+  std::string gradients = "auto";     ///< As `gradient_dtype`.
   std::string loss_scale = "auto";    ///< As `parse_loss_scale`.
   bool cuda_graph = false;            ///< Record the kernels of a step once and replay them.
 

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "comm/base/check.h"
+#include "trainer/kernels/bfloat16.h"
 #include "trainer/kernels/vector.h"
 #include "trainer/random.h"
 
@@ -45,9 +46,42 @@ void Parameter::bind_gradient(std::span<float> memory) {
   gradient_ = memory;
 }
 
+void Parameter::bind_gradient(std::span<BFloat16> memory) {
+  check(memory.size() == size(), "gradient memory has the size of its parameter: " + name_);
+  rounded_ = memory;
+}
+
+void Parameter::unbind_gradient() {
+  gradient_ = {};
+  rounded_ = {};
+  sums_ = {};
+}
+
+std::span<float> Parameter::gradient() {
+  if (!gradient_.empty() || rows_) return gradient_;
+  if (!rounded_.empty()) {
+    sums_ = Tensor(shape());
+    gradient_ = sums_.span();
+  } else if (owner_.gradient_needed_) {
+    owner_.gradient_needed_(index_);
+  }
+  return gradient_;
+}
+
+Contribution Parameter::contribution(DType offered) {
+  is_rounded_ = !rounded_.empty() && offered == DType::kBFloat16 && users_ * owner_.passes_ == 1;
+  if (is_rounded_) return {rounded_.data(), DType::kBFloat16, Into::kOverwrite};
+  return {gradient().data(), DType::kFloat32, next_contribution()};
+}
+
+void Parameter::widen(std::size_t begin, std::span<float> out) const {
+  trainer::widen(rounded_.subspan(begin, out.size()), out);
+}
+
 void Parameter::contributed() {
   if (++contributions_ < users_ * owner_.passes_) return;
   contributions_ = 0;
+  if (!rounded_.empty() && !is_rounded_) round_to_bfloat16(gradient_, rounded_);
   if (owner_.gradient_ready_) owner_.gradient_ready_(index_);
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -9,6 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "comm/base/dtype.h"
+#include "comm/base/half.h"
 #include "trainer/compute/into.h"
 #include "trainer/row_gradient.h"
 #include "trainer/tensor.h"
@@ -24,7 +28,18 @@ struct ElementRange {
   friend bool operator==(const ElementRange&, const ElementRange&) = default;
 };
 
+/// Where a layer puts a contribution to a gradient, and how.
+struct Contribution {
+  void* data;
+  DType dtype;
+  Into into;
+};
+
 /// One trained tensor and the memory of its gradient.
+///
+/// A gradient is float32 or bfloat16. One that is bfloat16 is rounded once in a step: by the layer
+/// as it writes its contribution, or, where several contributions add up in float32, after the last
+/// of them.
 class Parameter {
  public:
   Parameter(ParameterSet& owner, std::size_t index, std::string name, Shape shape);
@@ -58,8 +73,12 @@ class Parameter {
   }
   void value_arrived() { is_value_expected_ = false; }
 
-  /// Memory of the gradient, which may belong to another object. Empty with `rows`.
-  std::span<float> gradient() const;
+  /// Where contributions add up in float32: memory of the gradient, which may belong to another
+  /// object, or beside a bfloat16 gradient, memory that exists from the first call on. Empty with
+  /// `rows`. Memory that is not there yet is asked for by `ParameterSet::on_gradient_needed`.
+  std::span<float> gradient();
+  std::span<const float> gradient() const { return gradient_; }
+  DType gradient_dtype() const { return rounded_.empty() ? DType::kFloat32 : DType::kBFloat16; }
   /// The gradient of a table whose gradients are rows (see `ParameterSet::use_rows`), else null.
   RowGradient* rows() { return rows_ ? &*rows_ : nullptr; }
   const RowGradient* rows() const { return rows_ ? &*rows_ : nullptr; }
@@ -77,18 +96,21 @@ class Parameter {
   }
 
   /// Calls `use(begin, part)` for each part of the gradient that this rank updates with and that
-  /// need not be zero: all that it owns, or each of its rows. A part belongs to the elements from
-  /// `begin` on.
+  /// need not be zero: all that it owns, each block of a bfloat16 gradient, or each of its rows. A
+  /// part belongs to the elements from `begin` on.
   template <typename Use>
   void visit_gradient(const Use& use) const {
+    if (!rounded_.empty()) return visit_rounded(use);
     if (!rows_) return use(owned().begin, averages());
     for (std::size_t i = 0; i < rows_->indices().size(); ++i) {
       use(static_cast<std::size_t>(rows_->indices()[i]) * rows_->width(), rows_->values(i));
     }
   }
-  /// Before: `memory` holds size() floats and outlives the last backward pass.
+  /// The gradient is in `memory` from now on. Before: it holds size() elements and outlives the
+  /// last backward pass.
   void bind_gradient(std::span<float> memory);
-  void unbind_gradient() { gradient_ = {}; }
+  void bind_gradient(std::span<BFloat16> memory);
+  void unbind_gradient();
 
   /// One more layer uses the parameter, and contributes to its gradient in every backward pass.
   void share() { ++users_; }
@@ -96,6 +118,10 @@ class Parameter {
   /// How the next contribution enters the gradient: the first of a step overwrites it, and the
   /// others add to it.
   Into next_contribution() const { return contributions_ == 0 ? Into::kOverwrite : Into::kAdd; }
+
+  /// For a layer that can write its contribution in the dtype `offered`, beside float32: where it
+  /// goes, which is the gradient itself if its dtype is `offered` and nothing else adds to it.
+  Contribution contribution(DType offered);
 
   /// Called by a layer after its contribution. The last one of a step completes the gradient.
   void contributed();
@@ -121,6 +147,22 @@ class Parameter {
 
   void await_value() const;
   std::span<const float> averages() const { return shard_ ? shard_->gradient : gradient_; }
+
+  /// Elements of a bfloat16 gradient that are widened at a time, and stay in the nearest cache.
+  static constexpr std::size_t kBlock = 2048;
+
+  template <typename Use>
+  void visit_rounded(const Use& use) const {
+    alignas(Tensor::kAlignment) std::array<float, kBlock> block;
+    for (std::size_t begin = 0; begin < rounded_.size(); begin += kBlock) {
+      const std::span<float> part =
+          std::span(block).first(std::min(kBlock, rounded_.size() - begin));
+      widen(begin, part);
+      use(begin, std::span<const float>(part));
+    }
+  }
+  void widen(std::size_t begin, std::span<float> out) const;
+
   std::span<float> row_of(std::span<float> table, std::int32_t index) const {
     const std::size_t width = shape()[1];
     return table.subspan(static_cast<std::size_t>(index) * width, width);
@@ -137,6 +179,9 @@ class Parameter {
   bool is_table_ = false;
   std::span<float> gradient_;
   std::optional<Shard> shard_;
+  std::span<BFloat16> rounded_;  // the gradient, if it is bfloat16
+  Tensor sums_;                  // beside `rounded_`: memory of `gradient_`
+  bool is_rounded_ = false;      // the contributions of this step are in `rounded_`
   std::optional<RowGradient> rows_;
   std::size_t users_ = 1;
   std::size_t contributions_ = 0;  // in this step
@@ -222,11 +267,6 @@ class ParameterSet {
   Hook gradient_ready_, gradient_needed_, value_needed_;
   std::size_t passes_ = 1;
 };
-
-inline std::span<float> Parameter::gradient() const {
-  if (gradient_.empty() && owner_.gradient_needed_ && !rows_) owner_.gradient_needed_(index_);
-  return gradient_;
-}
 
 inline void Parameter::await_value() const {
   if (is_value_expected_) owner_.value_needed_(index_);

@@ -156,6 +156,7 @@ TEST(CommandLineTest, UnknownChoicesAreUsageErrorsWithTheNearestName) {
   expect("--compression", "top-k", "did you mean topk?");
   expect("--precision", "float64", "--precision: 'float64' is not float32, bfloat16 or float16");
   expect("--wire", "int8", "--wire-dtype: 'int8'");
+  expect("--gradients", "float16", "--gradients: 'float16' is not auto, float32 or bfloat16");
   expect("--optimizer", "adam", "did you mean adamw?");
   expect("--lr-schedule", "cosin", "did you mean cosine?");
   expect("--lr-scaling", "quadratic", "--lr-scaling: ");
@@ -204,6 +205,7 @@ TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {
                                                   [](Config& c) { c.run = "folder"; },
                                                   [](Config& c) { c.resume = "auto"; },
                                                   [](Config& c) { c.words = "file"; },
+                                                  [](Config& c) { c.gradients = "bfloat16"; },
                                                   [](Config& c) { c.weights_part = "shared"; },
                                                   [](Config& c) { c.text_marks = true; },
                                                   [](Config& c) { c.checkpoint_every = 5; },

@@ -23,7 +23,7 @@ void multiply_float32(const Operand& a, const Operand& b, const Matrix& c, Into 
   const dnnl::status status = dnnl::sgemm(
       flag(a), flag(b), dim(c.rows), dim(c.columns), dim(a.columns), 1.0f,
       static_cast<const float*>(a.data), dim(a.stride), static_cast<const float*>(b.data),
-      dim(b.stride), into == Into::kAdd ? 1.0f : 0.0f, c.data, dim(c.stride));
+      dim(b.stride), into == Into::kAdd ? 1.0f : 0.0f, static_cast<float*>(c.data), dim(c.stride));
   ensure(status == dnnl::status::success, "sgemm failed");
 }
 
@@ -38,7 +38,7 @@ void Products::multiply(const Operand& a, const Operand& b, std::span<const floa
   check(bias.size() == c.columns && c.stride == c.columns, "a bias fits each row of a product");
   if (a.dtype == DType::kFloat32) {
     // The bias is stored first and the product added to it, which saves a pass over the result.
-    repeat_row(bias, {c.data, c.rows * c.columns});
+    repeat_row(bias, {static_cast<float*>(c.data), c.rows * c.columns});
     multiply(a, b, nullptr, c, Into::kAdd);
   } else {
     multiply(a, b, bias.data(), c, Into::kOverwrite);
@@ -49,6 +49,9 @@ void Products::multiply(const Operand& a, const Operand& b, const float* bias, c
                         Into into) {
   check(a.columns == b.rows && a.rows == c.rows && b.columns == c.columns && a.dtype == b.dtype,
         "operands of a matrix product do not fit");
+  const bool rounds = c.dtype == DType::kBFloat16;
+  check(!rounds || (a.dtype == c.dtype && into == Into::kOverwrite),
+        "a product is bfloat16 where its operands are, and replaces what is there");
   if (a.dtype == DType::kFloat32) return multiply_float32(a, b, c, into);
   const Shape shape{.rows = c.rows,
                     .depth = a.columns,
@@ -59,7 +62,8 @@ void Products::multiply(const Operand& a, const Operand& b, const float* bias, c
                     .transposes_a = a.is_transposed,
                     .transposes_b = b.is_transposed,
                     .adds = into == Into::kAdd,
-                    .has_bias = bias != nullptr};
+                    .has_bias = bias != nullptr,
+                    .rounds = rounds};
   auto found = products_.find(shape);
   if (found == products_.end()) found = products_.emplace(shape, make_product(shape)).first;
   Kept& product = found->second;
@@ -84,7 +88,8 @@ void Products::round(std::span<const float> values, std::uint16_t* out) {
 Products::Kept Products::make_product(const Shape& s) const {
   const Layout a = matrix_layout(Type::bf16, s.rows, s.depth, s.a_stride, s.transposes_a);
   const Layout b = matrix_layout(Type::bf16, s.depth, s.columns, s.b_stride, s.transposes_b);
-  const Layout c = matrix_layout(Type::f32, s.rows, s.columns, s.c_stride, false);
+  const Layout c =
+      matrix_layout(s.rounds ? Type::bf16 : Type::f32, s.rows, s.columns, s.c_stride, false);
   const Layout bias =
       s.has_bias ? matrix_layout(Type::f32, 1, s.columns, s.columns, false) : Layout();
   dnnl::primitive_attr attributes;

@@ -14,13 +14,13 @@
 
 namespace kolo::trainer {
 
-/// A row-major float32 matrix in memory owned by others; `stride` is the distance of rows in
-/// elements.
+/// A row-major matrix in memory owned by others; `stride` is the distance of rows in elements.
 struct Matrix {
-  float* data;
+  void* data;
   std::size_t rows;
   std::size_t columns;
   std::size_t stride;
+  DType dtype = DType::kFloat32;  ///< kFloat32, or kBFloat16 where the operands are bfloat16.
 };
 
 /// The same for reading. `transposed` swaps the rows and columns of the memory; `rows` and
@@ -38,7 +38,8 @@ inline Operand transposed(Operand m) {
   return {m.data, m.columns, m.rows, m.stride, m.dtype, !m.is_transposed};
 }
 
-/// Matrix products by oneDNN with float32 sums and results, and the rounding of their operands.
+/// Matrix products by oneDNN with float32 sums, and the rounding of their operands. Results are
+/// float32, or rounded once to bfloat16.
 ///
 /// float32 products take its sgemm, which is as fast at these sizes as a primitive. For bfloat16 a
 /// primitive is made for each combination of shapes, when it is met first, and kept. Row-major
@@ -56,7 +57,7 @@ class Products {
   /// c = a · b, or c += a · b.
   ///
   /// Shape:  a is [m, k], b is [k, n], c is [m, n]; both operands have one dtype.
-  /// Errors: UsageError when shapes or dtypes do not fit.
+  /// Errors: UsageError when shapes or dtypes do not fit, also for sums in bfloat16.
   void multiply(const Operand& a, const Operand& b, const Matrix& c, Into into = Into::kOverwrite);
 
   /// c = a · b, plus `bias`, [n], in each row. Before: c is dense.
@@ -70,7 +71,7 @@ class Products {
   struct Shape {
     std::size_t rows, depth, columns;
     std::size_t a_stride, b_stride, c_stride;
-    bool transposes_a, transposes_b, adds, has_bias;
+    bool transposes_a, transposes_b, adds, has_bias, rounds;
     auto operator<=>(const Shape&) const = default;
   };
   /// A primitive and its arguments, whose addresses are set before each use.

@@ -1,6 +1,7 @@
 #include "trainer/layers/conv2d.h"
 
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -43,11 +44,13 @@ struct Layouts {
         input_gradient(image_layout(o, Type::f32)),
         weight_gradient(kernel_layout(o, Tag::any, Type::f32)),
         plain_weight_gradient(kernel_layout(o, Tag::oihw, Type::f32)),
+        rounded_weight_gradient(kernel_layout(o, Tag::oihw, Type::bf16)),
         stride(2, static_cast<dnnl::memory::dim>(o.stride)),
         padding(2, static_cast<dnnl::memory::dim>(o.padding)) {}
 
   dnnl::memory::desc input, weight, plain_weight, output_gradient;
   dnnl::memory::desc output, bias, input_gradient, weight_gradient, plain_weight_gradient;
+  dnnl::memory::desc rounded_weight_gradient;
   dnnl::memory::dims stride;
   dnnl::memory::dims padding;  // on either side
 };
@@ -106,13 +109,28 @@ struct Conv2d::Primitives {
         to_forward(plain_weight, forward_weight),
         to_data(plain_weight, data_weight),
         from_gradient(weight_gradient, plain_weight_gradient),
+        rounded_weight_gradient(unbound(layouts.rounded_weight_gradient, device.engine())),
         weight_contribution(
             {options.output_channels, options.input_channels, options.kernel, options.kernel}),
         bias_contribution({options.output_channels}),
         input_factor(device,
                      options.images * options.height * options.width * options.input_channels),
         weight_factor(device, weight_contribution.size()),
-        gradient_factor(device, output.size()) {}
+        gradient_factor(device, output.size()) {
+    if (device.operand_dtype() == DType::kBFloat16) {
+      from_gradient_rounding.emplace(weight_gradient, rounded_weight_gradient);
+    }
+  }
+
+  /// Stores the weight's gradient, which is in oneDNN's layout, in the layout of the weight.
+  void store_weight_gradient(void* to, DType dtype) {
+    if (dtype == DType::kBFloat16) {
+      from_gradient_rounding->execute(device.stream(), weight_gradient,
+                                      at(rounded_weight_gradient, to));
+    } else {
+      from_gradient.execute(device.stream(), weight_gradient, at(plain_weight_gradient, to));
+    }
+  }
 
   Device& device;
   Layouts layouts;
@@ -128,7 +146,9 @@ struct Conv2d::Primitives {
   Tensor output, input_gradient;
   dnnl::memory output_memory, input_gradient_memory;
   dnnl::reorder to_forward, to_data, from_gradient;
-  Tensor weight_contribution, bias_contribution;  // before they are added to others
+  dnnl::memory rounded_weight_gradient;                 // of others
+  std::optional<dnnl::reorder> from_gradient_rounding;  // where operands are bfloat16
+  Tensor weight_contribution, bias_contribution;        // before they are added to others
   Factor input_factor, weight_factor, gradient_factor;
   std::uint64_t weight_version = 0;  // in forward_weight and data_weight
 };
@@ -174,8 +194,8 @@ std::span<const float> Conv2d::forward(std::span<const float> input, const Pass&
 std::span<const float> Conv2d::backward(std::span<const float> output_gradient) {
   Primitives& p = *primitives_;
   dnnl::stream& stream = p.device.stream();
-  const bool adds = weight_.next_contribution() == Into::kAdd;
-  float* const weight_gradient = adds ? p.weight_contribution.data() : weight_.gradient().data();
+  const Contribution dw = weight_.contribution(p.device.operand_dtype());
+  const bool adds = dw.into == Into::kAdd;
   p.gradient_factor.assign(output_gradient);
   at(p.output_gradient, p.gradient_factor.data());
   std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_SRC, p.input},
@@ -186,7 +206,7 @@ std::span<const float> Conv2d::backward(std::span<const float> output_gradient) 
     arguments.emplace(DNNL_ARG_DIFF_BIAS, at(p.bias, bias_gradient));
   }
   p.backward_weights.execute(stream, arguments);
-  p.from_gradient.execute(stream, p.weight_gradient, at(p.plain_weight_gradient, weight_gradient));
+  p.store_weight_gradient(adds ? p.weight_contribution.data() : dw.data, dw.dtype);
   if (adds) {
     add(weight_.gradient(), p.weight_contribution.span(), weight_.gradient());
     if (bias_ != nullptr) add(bias_->gradient(), p.bias_contribution.span(), bias_->gradient());

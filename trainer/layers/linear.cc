@@ -59,9 +59,9 @@ std::span<const float> Linear::forward(std::span<const float> input, const Pass&
 std::span<const float> Linear::backward(std::span<const float> output_gradient) {
   gradient_factor_.assign(output_gradient);
   const Operand dy = gradient_factor_.operand(rows_, outputs_);
+  const Contribution dw = weight_.contribution(dy.dtype);
   products_.multiply(transposed(dy), input_factor_.operand(rows_, inputs_),
-                     {weight_.gradient().data(), outputs_, inputs_, inputs_},
-                     weight_.next_contribution());
+                     {dw.data, outputs_, inputs_, inputs_, dw.dtype}, dw.into);
   weight_.contributed();
   if (bias_ != nullptr) {
     sum_rows(output_gradient, bias_->gradient(), bias_->next_contribution());

@@ -173,6 +173,12 @@ void add_precision_options(CLI::App& app, Config& c) {
          "Dtype of the operands of products: float32, bfloat16, or float16, which the processor "
          "emulates; weights, sums, norms and losses stay float32")
       ->type_name("DTYPE");
+  app.add_option(
+         "--gradients", c.gradients,
+         "Dtype in which gradients of dense layers and the like are kept and sent, and read by the "
+         "optimizer: float32, bfloat16, or auto: bfloat16 with --precision bfloat16 on the "
+         "processor, unless --compression or --wire names something else")
+      ->type_name("auto|DTYPE");
   app.add_option("--loss-scale", c.loss_scale,
                  "Factor on the loss against underflow: off, dynamic, a number greater than 0, or "
                  "auto (dynamic for --precision float16); all ranks skip a step that overflows")

@@ -29,6 +29,14 @@ bool has_priority(const Runtime& runtime, const UpdateGate::Options& options) {
 
 bool has_rows(const Parameter& parameter) { return parameter.rows() != nullptr; }
 
+void bind(Parameter& parameter, const BufferView& gradient) {
+  if (gradient.dtype == DType::kBFloat16) {
+    parameter.bind_gradient(std::span(static_cast<BFloat16*>(gradient.data), gradient.count));
+  } else {
+    parameter.bind_gradient(std::span(static_cast<float*>(gradient.data), gradient.count));
+  }
+}
+
 /// Gradients that are not rows, in the order of their parameters.
 std::vector<std::size_t> places_of(const ParameterSet& parameters) {
   std::vector<std::size_t> places;
@@ -63,7 +71,7 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
       clock_(clock),
       places_(places_of(parameters)),
       gradients_(register_gradients(
-          runtime, parameters, MemoryKind::kHost,
+          runtime, parameters, {.dtype = options.gradient_dtype},
           {.compression = options.compression,
            .divisor = options.counts_samples ? Divisor::kSamples : Divisor::kAllRanks})),
       rows_(runtime, parameters),
@@ -76,8 +84,7 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
   broadcast_values(runtime, parameters);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (has_rows(parameters[i])) continue;
-    const BufferView gradient = gradients_.view(places_[i]);
-    parameters[i].bind_gradient({static_cast<float*>(gradient.data), gradient.count});
+    bind(parameters[i], gradients_.view(places_[i]));
   }
   begin_step();
   parameters.on_gradient_ready([this](std::size_t index) {

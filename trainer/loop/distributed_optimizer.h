@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/base/clock.h"
+#include "comm/base/dtype.h"
 #include "runtime/api/kolo.h"
 #include "trainer/checkpoint/state_visitor.h"
 #include "trainer/loop/parameter_updater.h"
@@ -27,6 +28,9 @@ namespace kolo::trainer {
 /// warm-up. Directions of the second kind are not clipped. With the runtime's option `priority` the
 /// update goes parameter by parameter, first to last, each as soon as its average is there.
 ///
+/// Gradients are float32 or bfloat16. Those in bfloat16 are rounded once as they are written,
+/// summed in float32, and rounded once more; norms and updates compute in float32.
+///
 /// Gradients that are rows of tables (`Parameter::rows`) are averaged by row, in float32, and not
 /// compressed.
 class DistributedOptimizer final : public ParameterUpdater {
@@ -34,6 +38,8 @@ class DistributedOptimizer final : public ParameterUpdater {
   struct Options {
     UpdateGate::Options gate = {};
     std::string compression = {};  ///< Rules by parameter; empty: the runtime's.
+    /// Of the gradients in the arena; not of rows. With kBFloat16 nothing is sent sparsely.
+    DType gradient_dtype = DType::kFloat32;
     /// Averages are over samples (`take_part`), and ranks without any join.
     bool counts_samples = false;
   };

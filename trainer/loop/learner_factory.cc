@@ -5,6 +5,7 @@
 #include "trainer/config_error.h"
 #include "trainer/loop/compression_rules.h"
 #include "trainer/loop/cpu_learner.h"
+#include "trainer/loop/gradient_dtype.h"
 
 #if KOLO_CUDA_TRAINER
 #include "trainer/cuda/learner/cuda_learner.h"
@@ -54,6 +55,7 @@ std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, co
     if (is_set) throw_config_error(std::string(option) + ": needs --device cpu");
   }
   require_device_compression(runtime.options());
+  gradient_dtype(config, runtime.options());  // refuses what needs the processor
   return make_device_learner(config, runtime, task);
 }
 

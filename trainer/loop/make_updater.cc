@@ -7,6 +7,7 @@
 #include "trainer/config_error.h"
 #include "trainer/loop/compression_rules.h"
 #include "trainer/loop/distributed_optimizer.h"
+#include "trainer/loop/gradient_dtype.h"
 #include "trainer/shards/sharded_optimizer.h"
 
 namespace kolo::trainer {
@@ -41,6 +42,7 @@ void require_joinable(const Options& options, const ParameterSet& parameters) {
 std::unique_ptr<ParameterUpdater> make_sharded(const Config& config, const OptimizerEntry& entry,
                                                Runtime& runtime, ParameterSet& parameters,
                                                const Clock& clock) {
+  gradient_dtype(config, runtime.options());  // Is float32 or refused.
   using Keep = ShardedGradients::Keep;
   const auto make = [&](ParameterSet& of) { return entry.make(of, optimizer_options(config)); };
   const ShardedOptimizer::Options options{
@@ -55,6 +57,8 @@ std::unique_ptr<ParameterUpdater> make_replicated(const Config& config, const Op
   auto optimizer = entry.make(parameters, optimizer_options(config));
   DistributedOptimizer::Options options{.gate = update_options(config),
                                         .compression = runtime.options().compression,
+                                        .gradient_dtype =
+                                            gradient_dtype(config, runtime.options()),
                                         .counts_samples = config.uneven == "join"};
   if (options.counts_samples) require_joinable(runtime.options(), parameters);
   if (optimizer->adaptation()) {

@@ -12,15 +12,16 @@ BufferView view_of(std::span<float> values) {
 
 }  // namespace
 
-GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters, MemoryKind memory,
-                               GradientOptions options) {
+GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters,
+                               const GradientStorage& storage, GradientOptions options) {
   std::vector<GradientSpec> specs;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (parameters[i].rows() != nullptr) continue;
     GradientSpec& spec = specs.emplace_back();
     spec.name = parameters[i].name();
     spec.shape = parameters[i].shape();
-    spec.memory = memory;
+    spec.dtype = storage.dtype;
+    spec.memory = storage.memory;
   }
   return runtime.register_gradients("model", std::move(specs), std::move(options));
 }

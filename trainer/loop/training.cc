@@ -18,6 +18,7 @@
 #include "trainer/divergence.h"
 #include "trainer/loop/agreement.h"
 #include "trainer/loop/evaluator.h"
+#include "trainer/loop/gradient_dtype.h"
 #include "trainer/loop/make_loader.h"
 #include "trainer/loop/run_options.h"
 #include "trainer/loop/saved_curve.h"
@@ -307,7 +308,8 @@ class Training final : private Stateful {
         .nodes = runtime_.num_nodes(),
         .device = options.device,
         .precision = std::string(to_string(parse_precision(config_.precision))),
-        .wire = std::string(to_string(options.wire_dtype.value_or(DType::kFloat32))),
+        .wire =
+            std::string(to_string(options.wire_dtype.value_or(gradient_dtype(config_, options)))),
         .compression = options.compression,
         .algorithm = plan.algorithm,
         .steps = step_,

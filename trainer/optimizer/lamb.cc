@@ -1,5 +1,6 @@
 #include "trainer/optimizer/lamb.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "trainer/kernels/vector.h"
@@ -14,11 +15,26 @@ OptimizerEntry Lamb::entry() {
           }};
 }
 
+Lamb::Lamb(ParameterSet& parameters, const OptimizerOptions& options)
+    : AdamMoments(parameters, options) {
+  require_whole_gradients("lamb");
+  std::size_t largest = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    largest = std::max(largest, parameters[i].size());
+  }
+  direction_ = Tensor({largest});
+}
+
 void Lamb::update(std::size_t index, float lr, float gradient_scale) {
   Parameter& parameter = parameters_[index];
-  const std::span<float> direction = parameter.gradient();
-  adamw_direction(step_of(index, lr, gradient_scale), direction, first_moment_[index].span(),
-                  second_moment_[index].span(), parameter.value());
+  const std::span<float> direction = direction_.span().first(parameter.size());
+  const AdamWStep step = step_of(index, lr, gradient_scale);
+  parameter.visit_gradient([&](std::size_t begin, std::span<const float> gradient) {
+    const auto part = [&](std::span<float> all) { return all.subspan(begin, gradient.size()); };
+    std::ranges::copy(gradient, part(direction).begin());
+    adamw_direction(step, part(direction), part(first_moment_[index].span()),
+                    part(second_moment_[index].span()), part(parameter.value()));
+  });
   double trust = 1.0;
   if (weight_decay(index) > 0.0f) {
     const double of_weights = std::sqrt(sum_of_squares(parameter.value()));

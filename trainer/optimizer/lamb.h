@@ -13,12 +13,11 @@ class Lamb final : public AdamMoments {
  public:
   static OptimizerEntry entry();
 
-  Lamb(ParameterSet& parameters, const OptimizerOptions& options)
-      : AdamMoments(parameters, options) {
-    require_whole_gradients("lamb");
-  }
-  /// The gradient is overwritten.
+  Lamb(ParameterSet& parameters, const OptimizerOptions& options);
   void update(std::size_t parameter, float lr, float gradient_scale) override;
+
+ private:
+  Tensor direction_;  // of one parameter; as large as the largest
 };
 
 }  // namespace kolo::trainer

@@ -4,6 +4,7 @@
 
 #include "trainer/kernels/update.h"
 #include "trainer/kernels/vector.h"
+#include "trainer/optimizer/gradient_norm.h"
 
 namespace kolo::trainer {
 
@@ -34,15 +35,18 @@ void Lars::update(std::size_t index, float lr, float gradient_scale) {
   double local = 1.0;
   if (decay > 0.0) {
     const double of_weights = std::sqrt(sum_of_squares(parameter.value()));
-    const double of_gradient = gradient_scale * std::sqrt(sum_of_squares(parameter.gradient()));
+    const double of_gradient = gradient_scale * std::sqrt(sum_of_squares(parameter));
     const double change = of_gradient + decay * of_weights;
     if (of_weights > 0.0 && change > 0.0) local = kTrust * of_weights / change;
   }
-  sgd_update({.lr = lr,
-              .momentum = options_.momentum,
-              .weight_decay = static_cast<float>(local * decay),
-              .gradient_scale = static_cast<float>(local * gradient_scale)},
-             parameter.gradient(), velocity_[index].span(), parameter.value());
+  const SgdStep step{.lr = lr,
+                     .momentum = options_.momentum,
+                     .weight_decay = static_cast<float>(local * decay),
+                     .gradient_scale = static_cast<float>(local * gradient_scale)};
+  parameter.visit_gradient([&](std::size_t begin, std::span<const float> gradient) {
+    const auto part = [&](std::span<float> all) { return all.subspan(begin, gradient.size()); };
+    sgd_update(step, gradient, part(velocity_[index].span()), part(parameter.value()));
+  });
 }
 
 void Lars::follow(std::size_t index, float lr, float gradient_scale) {

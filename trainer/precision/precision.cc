@@ -15,6 +15,12 @@ DType parse_precision(const std::string& text) {
   throw_unknown_choice("--precision", text, {"float32", "bfloat16", "float16"});
 }
 
+DType parse_gradients(const std::string& text) {
+  const std::optional<DType> dtype = parse_dtype(text);
+  if (dtype == DType::kFloat32 || dtype == DType::kBFloat16) return *dtype;
+  throw_unknown_choice("--gradients", text, {"auto", "float32", "bfloat16"});
+}
+
 LossScaler::Options parse_loss_scale(const std::string& text, DType precision) {
   using Mode = LossScaler::Mode;
   if (text == "off") return {.mode = Mode::kOff};

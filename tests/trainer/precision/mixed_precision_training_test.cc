@@ -87,6 +87,25 @@ TEST_P(MixedPrecisionTrainingTest, SmallUpdatesReachTheWeights) {
   EXPECT_NE(run_ranks(1, config)[0].weights_hash, once);
 }
 
+// Gradients rounded to 2^-9 of themselves, in every layer, also those that others add to.
+TEST_P(MixedPrecisionTrainingTest, FollowsFloat32WithGradientsInBfloat16) {
+  Config config = job();
+  config.gradients = "bfloat16";
+  EXPECT_EQ(run_ranks(1,
+                      [&](int) {
+                        Config short_job = config;
+                        short_job.steps = 1;
+                        return short_job;
+                      })[0]
+                .wire,
+            "bfloat16");
+  for (const std::size_t passes : {1u, 2u}) {
+    config.accumulation = passes;
+    config.batch = 8 / passes;
+    expect_follows_float32(config);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Jobs, MixedPrecisionTrainingTest,
                          testing::Combine(testing::Values("mlp", "lenet", "gpt"),
                                           testing::Values("bfloat16", "float16")),

@@ -38,8 +38,9 @@ CudaModelOptions model_options(const Config& config) {
 
 /// Gradients of `model` in the runtime's memory on the device.
 GradientSet place_gradients(Runtime& runtime, CudaModel& model) {
-  GradientSet gradients = register_gradients(runtime, model.parameters(), MemoryKind::kDevice,
-                                             {.compression = runtime.options().compression});
+  GradientSet gradients =
+      register_gradients(runtime, model.parameters(), {.memory = MemoryKind::kDevice},
+                         {.compression = runtime.options().compression});
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     model.bind_gradient(i, static_cast<float*>(gradients.view(i).data));
   }
