@@ -10,6 +10,7 @@
 
 #include "trainer/catalog.h"
 #include "trainer/config_error.h"
+#include "trainer/data/augmentation.h"
 #include "trainer/precision/precision.h"
 #include "trainer/text/vocabulary.h"
 
@@ -119,6 +120,7 @@ void validate(const Config& c, const Catalog& catalog) {
   require(!c.run.empty() || c.resume != "auto", "--resume auto: needs --run DIR");
   require(!c.prompt.empty(), "--prompt must hold at least one byte");
   gradients_setting(c);
+  parse_augmentation(c.augment);
   update_options(c);
 }
 
@@ -170,6 +172,7 @@ std::vector<Setting> course_settings(const Config& c) {
       {"--final-lr-share", text(c.final_lr_share)},
       {"--warmup-steps", text(c.warmup_steps)},
       {"--clip-norm", text(c.clip_norm)},
+      {"--augment", name_of(parse_augmentation(c.augment))},
       {"--label-smoothing", text(c.label_smoothing)},
       {"--weight-average", text(c.weight_average)},
       {"--layers", text(c.layers)},

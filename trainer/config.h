@@ -45,6 +45,7 @@ struct Config {
   std::string shard = "none";       ///< "none", "optimizer" or "gradients": what ranks share out.
   float weight_average = 0.0f;      ///< Decay of the mean of weights that is evaluated; 0: none.
   std::optional<double> target;     ///< Value of the task's metric that ends training.
+  std::string augment;              ///< As `parse_augmentation`.
   float label_smoothing = 0.0f;     ///< Tasks with classes; see SoftmaxCrossEntropy.
 
   std::string precision = "float32";  ///< As `parse_precision`.

@@ -157,6 +157,7 @@ TEST(CommandLineTest, UnknownChoicesAreUsageErrorsWithTheNearestName) {
   expect("--precision", "float64", "--precision: 'float64' is not float32, bfloat16 or float16");
   expect("--wire", "int8", "--wire-dtype: 'int8'");
   expect("--gradients", "float16", "--gradients: 'float16' is not auto, float32 or bfloat16");
+  expect("--augment", "mirror,corp", "did you mean crop?");
   expect("--optimizer", "adam", "did you mean adamw?");
   expect("--lr-schedule", "cosin", "did you mean cosine?");
   expect("--lr-scaling", "quadratic", "--lr-scaling: ");
@@ -205,6 +206,7 @@ TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {
                                                   [](Config& c) { c.run = "folder"; },
                                                   [](Config& c) { c.resume = "auto"; },
                                                   [](Config& c) { c.words = "file"; },
+                                                  [](Config& c) { c.augment = "crop"; },
                                                   [](Config& c) { c.gradients = "bfloat16"; },
                                                   [](Config& c) { c.weights_part = "shared"; },
                                                   [](Config& c) { c.text_marks = true; },

@@ -134,6 +134,11 @@ void add_optimizer_options(CLI::App& app, Config& c, const Catalog& catalog) {
       "root)");
   app.add_option("--clip-norm", c.clip_norm,
                  "Limit of the norm of all gradients; 0: none, as --priority on needs");
+  app.add_option("--augment", c.augment,
+                 "Random changes of training images, new in each epoch, with commas between them: "
+                 "mirror (left and right, one image in two), crop (moved by up to 4 pixels each "
+                 "way, over zeros)")
+      ->type_name("NAME,NAME");
   app.add_option(
       "--shard", c.shard,
       "Memory that ranks share out: none; optimizer: each rank keeps the optimizer's state of its "

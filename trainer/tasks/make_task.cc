@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "trainer/config_error.h"
+#include "trainer/data/augmentation.h"
 #include "trainer/data/data_error.h"
 
 namespace kolo::trainer {
@@ -31,6 +33,14 @@ Task make_task(const Config& config, const Catalog& catalog) {
   DataSplit data = find_format(config, catalog).load(config);
   if (!is_compatible(data.train->format(), data.held_out->format())) {
     throw_data_error(config.data, "training and held-out samples differ in shape or range");
+  }
+  if (const Augmentation augmentation = parse_augmentation(config.augment);
+      !augmentation.is_empty()) {
+    if (!takes_augmentation(data.train->format())) {
+      throw_config_error("--augment " + config.augment + ": changes images, and " +
+                         config.data.string() + " has none; leave it out");
+    }
+    data.train = augmented(std::move(data.train), augmentation, config.seed);
   }
   return task.make(config, std::move(data));
 }
