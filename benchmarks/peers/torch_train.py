@@ -2,14 +2,19 @@
 """Measures a step of kolo-train beside PyTorch's of the same model, in turns, in float32 and bfloat16, one thread a rank.
 
     benchmarks/peers/torch_train.py --images MNIST --photographs CIFAR --text TEXT --sentences SST2 [--models NAME,NAME]
-                                    [--program kolo-train] [--blocks 3] [--steps 30] [--json FILE]
+                                    [--hosts RATE] [--program kolo-train] [--blocks 3] [--steps 30] [--json FILE]
+                                    [--tables FILE]
 
 The models: an MLP of 1.9 M parameters (784-1024-1024-10, batch 512), LeNet on digits, convnet and ResNet-20 on
 photographs (batch 64), an LSTM over the words of sentences (width 64, batch 32), and GPTs of 4 layers over 128 bytes of
 text, of width 128 (batch 8) and 256 (batch 4), all with AdamW. PyTorch trains on random data of the same shapes,
 convolutions in the faster of its two memory layouts; its bfloat16 is autocast. Its LSTM reads a batch whose lengths are
-spread as those of the sentences, padded to the longest. Prints the median of the blocks' median steps in milliseconds,
-ratios to PyTorch and to float32, and how many times the samples per second two ranks, bound to cores, reach.
+spread as those of the sentences, padded to the longest. With --hosts, two hosts of scripts/cluster with links of that
+rate train the wider GPT, with bfloat16 on the wire; that needs root.
+
+Prints the median of the blocks' median steps in milliseconds, ratios to PyTorch and to float32, and how many times the
+samples per second two ranks, each on a core of its own, reach. At the end come tables for docs/results.md. They tell
+what a quiet machine does only if nothing else runs; the load before each model is printed.
 """
 
 import argparse
@@ -31,6 +36,9 @@ from torch import nn
 from torch.nn import functional
 
 PRECISIONS = ("float32", "bfloat16")
+CLUSTER = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "cluster"
+HOSTS_MODEL = "gpt-256"
+TEXT_BYTES = 2**18  # read of the text: enough for all steps, and little is held out
 
 
 class TorchRun:
@@ -52,10 +60,13 @@ class TorchRun:
 
     def median_ms(self, steps):
         times = []
+        cores = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(cores)})  # as a rank is bound
         for _ in range(steps):
             began = time.perf_counter()
             self.step()
             times.append(1e3 * (time.perf_counter() - began))
+        os.sched_setaffinity(0, cores)
         return statistics.median(times[steps // 5 :])
 
 
@@ -69,12 +80,9 @@ def faster_layout(make, inputs, targets, precision):
 
 
 class KoloRun:
-    """The same in kolo-train, of one rank or two."""
+    """The same in kolo-train."""
 
-    def __init__(self, program, arguments, precision, ranks):
-        launcher = ["mpirun", "-np", ranks, "--bind-to", "core"] if shutil.which("mpirun") else []
-        if launcher and os.geteuid() == 0:
-            launcher.append("--allow-run-as-root")
+    def __init__(self, launcher, program, arguments, precision):
         self._command = [*launcher, program, *arguments, "--precision", precision, "--progress", "lines"]
 
     def median_ms(self, steps):
@@ -96,6 +104,17 @@ def sentences(folder, batch):
     lengths = sorted(map(len, texts))
     spread = [lengths[len(lengths) * (2 * i + 1) // (2 * batch)] for i in range(batch)]
     return spread, 2 + sum(count > 1 for count in counts.values())
+
+
+def ranks_here(count):
+    """Starts ranks on this machine, each bound to a core."""
+    launcher = ["mpirun", "-np", count, "--bind-to", "core"]
+    return [*launcher, "--allow-run-as-root"] if os.geteuid() == 0 else launcher
+
+
+def two_hosts():
+    """Starts a rank on each of two played hosts. They share this machine, so each takes another core."""
+    return [CLUSTER, "run", "-np", 2, "--", "sh", "-c", 'exec taskset -c "$OMPI_COMM_WORLD_RANK" "$0" "$@"']
 
 
 def models(options):
@@ -135,11 +154,15 @@ def models(options):
 
 
 def measure(name, arguments, make, inputs, targets, options):
-    """One row."""
+    """One row, which it prints."""
     runs = {}
+    load = os.getloadavg()[0]
     for precision in PRECISIONS:
-        runs["kolo", precision] = KoloRun(options.program, arguments, precision, 1)
-        runs["kolo_2_ranks", precision] = KoloRun(options.program, arguments, precision, 2)
+        runs["kolo", precision] = KoloRun(ranks_here(1), options.program, arguments, precision)
+        runs["kolo_2_ranks", precision] = KoloRun(ranks_here(2), options.program, arguments, precision)
+        if options.hosts and name == HOSTS_MODEL:
+            wire = (*arguments, "--wire", "bfloat16")
+            runs["kolo_2_hosts", precision] = KoloRun(two_hosts(), options.program, wire, precision)
         runs["torch", precision] = faster_layout(make, inputs, targets, precision)
     blocks = {key: [] for key in runs}
     for _ in range(options.blocks):
@@ -148,10 +171,39 @@ def measure(name, arguments, make, inputs, targets, options):
     row = {f"{system}_{precision}_ms": statistics.median(times) for (system, precision), times in blocks.items()}
     for precision in PRECISIONS:
         row[f"{precision}_of_torch"] = row[f"kolo_{precision}_ms"] / row[f"torch_{precision}_ms"]
-        row[f"{precision}_scaling"] = 2 * row[f"kolo_{precision}_ms"] / row[f"kolo_2_ranks_{precision}_ms"]
+        for where, what in (("kolo_2_ranks", "scaling"), ("kolo_2_hosts", "hosts_scaling")):
+            if (where, precision) in runs:
+                row[f"{precision}_{what}"] = 2 * row[f"kolo_{precision}_ms"] / row[f"{where}_{precision}_ms"]
     for system in ("kolo", "torch"):
         row[f"{system}_speedup"] = row[f"{system}_float32_ms"] / row[f"{system}_bfloat16_ms"]
-    return {"model": name, **row}
+    row = {"model": name, **row, "load_before": load}
+    print("  ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items()), flush=True)
+    return row
+
+
+def tables(rows, rate):
+    """Of the rows, in Markdown: steps beside PyTorch's, and what two ranks reach."""
+
+    def table(header, line):
+        cells = [header, ["---"] + ["---:"] * (len(header) - 1), *([row["model"], *line(row)] for row in rows)]
+        return "\n".join(f"| {' | '.join(row)} |" for row in cells) + "\n"
+
+    def beside_torch(row):
+        for precision in PRECISIONS:
+            for key in (f"kolo_{precision}_ms", f"torch_{precision}_ms", f"{precision}_of_torch"):
+                yield f"{row[key]:.3g}"
+        yield f"{row['kolo_speedup']:.2f}"
+
+    def scaling(row):
+        for precision in PRECISIONS:
+            yield f"{row[f'{precision}_scaling']:.2f}"
+            if rate:
+                reached = row.get(f"{precision}_hosts_scaling")
+                yield f"{reached:.2f}" if reached else ""
+
+    steps = [cell for p in PRECISIONS for cell in (f"kolo-train, {p}, ms", "PyTorch, ms", "ratio")]
+    ranks = [cell for p in PRECISIONS for cell in ([f"two ranks, {p}"] + ([f"two hosts, {rate}, {p}"] if rate else []))]
+    return "\n".join((table(["Step", *steps, "bfloat16 is faster"], beside_torch), table(["Samples/s of one rank", *ranks], scaling)))
 
 
 def main():
@@ -162,21 +214,44 @@ def main():
     parser.add_argument("--sentences", required=True, metavar="SST2", help="folder of SST-2's files")
     parser.add_argument("--models", metavar="NAME,NAME", help="these only")
     parser.add_argument("--program", default="kolo-train")
+    parser.add_argument("--hosts", metavar="RATE", help="also two played hosts, with links as tc writes them, such as 1gbit")
     parser.add_argument("--steps", type=int, default=30, help="steps of a block")
     parser.add_argument("--blocks", type=int, default=3, help="blocks of each system, in turns")
     parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--tables", metavar="FILE", help="the tables also go there")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
+    if not shutil.which("mpirun"):
+        parser.error("mpirun is missing; scripts/setup installs it")
+    with tempfile.TemporaryDirectory() as folder:
+        options.text = head_of(options.text, pathlib.Path(folder) / "text")
+        compare(parser, options)
+
+
+def head_of(source, target):
+    """A copy of the first TEXT_BYTES of a text."""
+    with open(source, "rb") as text:
+        target.write_bytes(text.read(TEXT_BYTES))
+    return target
+
+
+def compare(parser, options):
     known = models(options)
     chosen = options.models.split(",") if options.models else list(known)
     if unknown := sorted(set(chosen) - set(known)):
         parser.error(f"--models: {', '.join(unknown)} is not among {', '.join(known)}")
     print(f"torch {torch.__version__}, load {os.getloadavg()[0]:.1f}", flush=True)
-    rows = []
-    for name in chosen:
-        rows.append(measure(name, *known[name], options))
-        print("  ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in rows[-1].items()), flush=True)
+    if options.hosts:
+        subprocess.run([CLUSTER, "up", "2", options.hosts], check=True)
+    try:
+        rows = [measure(name, *known[name], options) for name in chosen]
+    finally:
+        if options.hosts:
+            subprocess.run([CLUSTER, "down"], check=True)
+    print(f"\n{tables(rows, options.hosts)}")
+    if options.tables:
+        pathlib.Path(options.tables).write_text(tables(rows, options.hosts))
     if options.json:
         found = {"torch": torch.__version__, "steps": options.steps, "blocks": options.blocks, "rows": rows}
         pathlib.Path(options.json).write_text(json.dumps(found, indent=1))
