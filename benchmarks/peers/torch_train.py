@@ -14,7 +14,8 @@ rate train the wider GPT, with bfloat16 on the wire; that needs root.
 
 Prints the median of the blocks' median steps in milliseconds, ratios to PyTorch and to float32, and how many times the
 samples per second two ranks, each on a core of its own, reach. At the end come tables for docs/results.md. They tell
-what a quiet machine does only if nothing else runs; the load before each model is printed.
+what the machine can do only if nothing else runs on it, or if `chrt -r 1` in front of the command, as root, gives it the
+cores; the load before each model is printed.
 """
 
 import argparse
