@@ -55,6 +55,7 @@ void validate(const Config& c, const Catalog& catalog) {
   catalog.optimizers.at(c.optimizer);
   catalog.lr_schedules.at(c.lr_schedule);
   require_choice("--lr-scaling", c.lr_scaling, {"none", "linear", "sqrt"});
+  require_choice("--positions", c.positions, {"learned", "rotary"});
   require_choice("--progress", c.progress, {"auto", "terminal", "lines"});
   parse_uneven(c.uneven);
   require(
@@ -179,6 +180,8 @@ std::vector<Setting> course_settings(const Config& c) {
       {"--width", text(c.width)},
       {"--heads", text(c.heads)},
       {"--context", text(c.context)},
+      {"--positions", c.positions},
+      {"--tied", c.tied ? "on" : "off"},
       {"--hidden", text(c.hidden)},
       {"--dropout", text(c.dropout)},
       {"--row-gradients", c.row_gradients ? "on" : "off"},

@@ -57,6 +57,8 @@ struct Config {
   std::size_t width = 128;                ///< gpt, texts, ratings: elements of a vector.
   std::size_t heads = 4;                  ///< gpt, bert.
   std::size_t context = 64;               ///< gpt, in bytes.
+  std::string positions = "learned";      ///< gpt: "learned" or "rotary"; see Gpt::Positions.
+  bool tied = true;                       ///< gpt: the output layer has the embedding's table.
   std::size_t max_length = 128;           ///< Texts: words of a sample at most.
   std::optional<std::size_t> vocabulary;  ///< Texts: entries at most; empty: all words.
   std::size_t min_count = 2;              ///< Texts: occurrences that give a word an entry.
@@ -66,7 +68,7 @@ struct Config {
   std::string text_column = "text";       ///< Tables of texts.
   std::string label_column = "label";
   std::size_t hidden = 128;      ///< Dense layers of image models.
-  float dropout = 0.0f;          ///< Classifiers of texts: share of what the output layer reads.
+  float dropout = 0.0f;          ///< gpt, classifiers of texts: share; see Dropout.
   bool row_gradients = true;     ///< Gradients of embedding tables are rows.
   bool sync_batch_norm = false;  ///< Statistics are those of all ranks' samples.
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/base/error.h"
+#include "trainer/loop/learner_factory.h"
 
 namespace kolo::trainer {
 namespace {
@@ -161,8 +162,28 @@ TEST(CommandLineTest, UnknownChoicesAreUsageErrorsWithTheNearestName) {
   expect("--optimizer", "adam", "did you mean adamw?");
   expect("--lr-schedule", "cosin", "did you mean cosine?");
   expect("--lr-scaling", "quadratic", "--lr-scaling: ");
+  expect("--positions", "rotated", "--positions: 'rotated' is not learned or rotary");
   expect("--task", "language", "did you mean language-model?");
   expect("--format", "cifar", "did you mean cifar10?");
+}
+
+TEST(ConfigTest, WhatNoModelOnAGpuOffersIsRefusedByName) {
+  const auto expect = [](const std::string& option, void (*change)(Config&)) {
+    Config config = default_config(built_in_catalog(), "gpt");
+    require_offered_on_gpus(config);
+    change(config);
+    try {
+      require_offered_on_gpus(config);
+      ADD_FAILURE() << "no error: " << option;
+    } catch (const KoloError& error) {
+      EXPECT_EQ(error.error().code, ErrorCode::kConfig);
+      EXPECT_THAT(error.what(), HasSubstr(option + ": needs --device cpu"));
+    }
+  };
+  expect("--dropout", [](Config& c) { c.dropout = 0.1f; });
+  expect("--positions", [](Config& c) { c.positions = "rotary"; });
+  expect("--tied off", [](Config& c) { c.tied = false; });
+  expect("--weights", [](Config& c) { c.weights = "file"; });
 }
 
 TEST(ConfigTest, TheLearningRateFollowsTheRanksIfAsked) {
@@ -206,6 +227,8 @@ TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {
                                                   [](Config& c) { c.run = "folder"; },
                                                   [](Config& c) { c.resume = "auto"; },
                                                   [](Config& c) { c.words = "file"; },
+                                                  [](Config& c) { c.positions = "rotary"; },
+                                                  [](Config& c) { c.tied = false; },
                                                   [](Config& c) { c.augment = "crop"; },
                                                   [](Config& c) { c.gradients = "bfloat16"; },
                                                   [](Config& c) { c.weights_part = "shared"; },

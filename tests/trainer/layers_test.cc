@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <vector>
 
 #include "comm/base/error.h"
@@ -47,6 +46,15 @@ TEST(LinearTest, FirstLayerReturnsNoInputGradient) {
   check_layer(layer, parameters, random_values(12, 1), false);
 }
 
+TEST(LinearTest, WithoutBiasItIsTheProduct) {
+  Device device;
+  ParameterSet parameters(1);
+  Linear layer(device, parameters, "fc",
+               {.rows = 3, .inputs = 4, .outputs = 5, .deviation = 0.3f, .bias = false});
+  ASSERT_EQ(parameters.size(), 1u);
+  check_layer(layer, parameters, random_values(12, 1));
+}
+
 TEST(ReluTest, GradientsMatchDifferences) {
   ParameterSet none(1);
   Relu layer(37);
@@ -80,90 +88,6 @@ TEST(LayerNormTest, GradientsMatchDifferences) {
   check_layer(layer, parameters, random_values(5 * 19, 4));
 }
 
-TEST(SelfAttentionTest, GradientsMatchDifferences) {
-  Device device;
-  ParameterSet none(1);
-  SelfAttention layer(device, {.sequences = 2, .length = 11, .width = 12, .heads = 3});
-  check_layer(layer, none, random_values(2 * 11 * 36, 5));
-}
-
-/// One head, position by position, in float64.
-std::vector<float> plain_attention(const std::vector<float>& input, std::size_t length,
-                                   std::size_t width) {
-  std::vector<float> output(length * width);
-  const auto at = [&](std::size_t row, std::size_t part, std::size_t column) {
-    return double{input[(row * 3 + part) * width + column]};
-  };
-  for (std::size_t i = 0; i < length; ++i) {
-    std::vector<double> weights;
-    double sum = 0;
-    for (std::size_t j = 0; j <= i; ++j) {
-      double score = 0;
-      for (std::size_t c = 0; c < width; ++c) score += at(i, 0, c) * at(j, 1, c);
-      weights.push_back(std::exp(score / std::sqrt(static_cast<double>(width))));
-      sum += weights.back();
-    }
-    for (std::size_t c = 0; c < width; ++c) {
-      double value = 0;
-      for (std::size_t j = 0; j <= i; ++j) value += weights[j] / sum * at(j, 2, c);
-      output[i * width + c] = static_cast<float>(value);
-    }
-  }
-  return output;
-}
-
-// Several blocks of rows, the last one whole or not. Bound: sums of up to 200 terms near 1 in fp32.
-TEST(SelfAttentionTest, BlocksOfRowsGiveWhatTheFormulaGives) {
-  Device device;
-  constexpr std::size_t kBlock = SelfAttention::kBlockRows;
-  for (const std::size_t length :
-       {std::size_t{1}, kBlock - 1, kBlock, kBlock + 1, 3 * kBlock + 5}) {
-    SCOPED_TRACE(length);
-    SelfAttention layer(device, {.sequences = 1, .length = length, .width = 4, .heads = 1});
-    const std::vector<float> input = random_values(length * 12, 8);
-    const auto output = layer.forward(input, {});
-    const std::vector<float> expected = plain_attention(input, length, 4);
-    for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(output[i], expected[i], 2e-5f);
-  }
-}
-
-TEST(SelfAttentionTest, GradientsOfSeveralBlocksMatchDifferences) {
-  Device device;
-  constexpr std::size_t kLength = SelfAttention::kBlockRows + 3;
-  ParameterSet none(1);
-  SelfAttention layer(device,
-                      {.sequences = 1, .length = kLength, .width = 2, .heads = 1, .most_kept = 0});
-  check_layer(layer, none, random_values(kLength * 6, 9));
-}
-
-// Weights that are computed again are the same bits as those that are kept.
-TEST(SelfAttentionTest, KeptWeightsChangeNoBit) {
-  Device device;
-  constexpr std::size_t kLength = 2 * SelfAttention::kBlockRows + 3;
-  const std::vector<float> input = random_values(2 * kLength * 24, 10);
-  const std::vector<float> gradient = random_values(2 * kLength * 8, 11);
-  const auto gradients = [&](std::size_t most_kept) {
-    SelfAttention layer(
-        device,
-        {.sequences = 2, .length = kLength, .width = 8, .heads = 2, .most_kept = most_kept});
-    layer.forward(input, {});
-    const auto of_input = layer.backward(gradient);
-    return std::vector<float>(of_input.begin(), of_input.end());
-  };
-  EXPECT_EQ(gradients(0), gradients(kLength));
-}
-
-TEST(SelfAttentionTest, LaterPositionsHaveNoInfluence) {
-  Device device;
-  SelfAttention layer(device, {.sequences = 1, .length = 9, .width = 8, .heads = 2});
-  std::vector<float> input = random_values(9 * 24, 6);
-  const auto before = layer.forward(input, {});
-  const std::vector<float> first(before.begin(), before.begin() + 5 * 8);
-  for (std::size_t i = 5 * 24; i < input.size(); ++i) input[i] += 1.0f;
-  const auto after = layer.forward(input, {});
-  EXPECT_EQ(first, std::vector<float>(after.begin(), after.begin() + 5 * 8));
-}
-
 TEST(TransformerBlockTest, GradientsMatchDifferences) {
   Device device;
   ParameterSet parameters(1);
@@ -171,6 +95,21 @@ TEST(TransformerBlockTest, GradientsMatchDifferences) {
                          {.attention = {.sequences = 2, .length = 5, .width = 8, .heads = 2},
                           .deviation = 0.2f,
                           .residual_deviation = 0.2f});
+  check_layer(layer, parameters, random_values(2 * 5 * 8, 8));
+}
+
+TEST(TransformerBlockTest, GradientsWithRotaryPositionsAndDropoutMatchDifferences) {
+  Device device;
+  ParameterSet parameters(1);
+  TransformerBlock layer(device, parameters, "block",
+                         {.attention = {.sequences = 2,
+                                        .length = 5,
+                                        .width = 8,
+                                        .heads = 2,
+                                        .dropout = {.share = 0.2f, .seed = 3}},
+                          .deviation = 0.2f,
+                          .residual_deviation = 0.2f,
+                          .has_rotary_positions = true});
   check_layer(layer, parameters, random_values(2 * 5 * 8, 8));
 }
 
@@ -251,6 +190,24 @@ TEST(EmbeddingTest, AddsRowsAndCollectsTheirGradients) {
   EXPECT_EQ(parameters[0].gradient()[5], 0.0f);
   EXPECT_EQ(parameters[1].gradient()[0], 8.0f);   // positions 0: 1 + 7
   EXPECT_EQ(parameters[1].gradient()[5], 18.0f);  // positions 1: 6 + 12
+}
+
+TEST(EmbeddingTest, WithoutPositionsItIsTheRowsOfTokens) {
+  ParameterSet parameters(1);
+  Embedding layer(parameters, "embedding",
+                  {.sequences = 1,
+                   .length = 2,
+                   .tokens = 5,
+                   .width = 2,
+                   .deviation = 0.5f,
+                   .has_positions = false});
+  ASSERT_EQ(parameters.size(), 1u);
+  parameters.own_gradients();
+  const std::vector<std::int32_t> ids = {4, 4};
+  const auto output = layer.forward(ids);
+  EXPECT_EQ(output[3], parameters[0].value()[9]);
+  layer.backward(std::vector<float>{1, 2, 3, 4});
+  EXPECT_EQ(parameters[0].gradient()[9], 6.0f);
 }
 
 // The output layer of a language model multiplies by the table of its embedding.

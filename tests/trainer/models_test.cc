@@ -96,6 +96,19 @@ std::vector<ModelCase> model_cases() {
                                                                .heads = 2,
                                                                .seed = 3});
            },
+           0.0},
+          {"gpt_with_all_options", DType::kInt32, 6, 6, 256,
+           [](Device& device, std::size_t samples) {
+             return std::make_unique<Gpt>(device, Gpt::Options{.sequences = samples,
+                                                               .context = 6,
+                                                               .layers = 2,
+                                                               .width = 8,
+                                                               .heads = 2,
+                                                               .positions = Gpt::Positions::kRotary,
+                                                               .is_tied = false,
+                                                               .dropout = 0.2f,
+                                                               .seed = 3});
+           },
            0.0}};
 }
 
@@ -208,7 +221,8 @@ TEST_P(SampleWiseModelTest, AverageOverRanksIsTheGradientOfTheGlobalBatch) {
     const TensorView targets[] = {std::span(classes).subspan(begin * c.rows, samples * c.rows)};
     SoftmaxCrossEntropy loss({.rows = capacity * c.rows, .classes = c.classes});
     const float weight = static_cast<float>(ranks) / static_cast<float>(kSamples * c.rows);
-    loss.evaluate(model->forward(inputs, {.samples = samples}), targets, weight);
+    const Pass pass{.samples = samples, .first_position = begin};
+    loss.evaluate(model->forward(inputs, pass), targets, weight);
     model->backward(loss.gradient());
     std::vector<float> all;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -245,19 +259,25 @@ TEST(LenetTest, RefusesSmallImages) {
   EXPECT_THROW(Lenet(device, options), UsageError);
 }
 
-TEST(GptTest, RefusesHeadsThatDoNotDivideTheWidth) {
+TEST(GptTest, RefusesHeadsThatDoNotFitTheWidth) {
   Config config = default_config(built_in_catalog(), "gpt");
-  config.heads = 3;
   const SampleFormat format{
       .inputs = {{.name = "tokens", .dtype = DType::kInt32, .shape = {6}, .values = 256}},
       .targets = {}};
-  try {
-    Gpt::options({.config = config, .format = format, .outputs = 256, .batch = 2});
-    ADD_FAILURE() << "no error";
-  } catch (const KoloError& error) {
-    EXPECT_EQ(error.error().code, ErrorCode::kConfig);
-    EXPECT_THAT(error.what(), testing::HasSubstr("--width 128 is not a multiple of --heads 3"));
-  }
+  const auto expect_error = [&](const std::string& part) {
+    try {
+      Gpt::options({.config = config, .format = format, .outputs = 256, .batch = 2});
+      ADD_FAILURE() << "no error";
+    } catch (const KoloError& error) {
+      EXPECT_EQ(error.error().code, ErrorCode::kConfig);
+      EXPECT_THAT(error.what(), testing::HasSubstr(part));
+    }
+  };
+  config.heads = 3;
+  expect_error("--width 128 is not a multiple of --heads 3");
+  config.width = 9;
+  config.positions = "rotary";
+  expect_error("--positions rotary: --width 9 over --heads 3");
 }
 
 TEST(GenerateTest, ContinuesAPromptTheSameWayEachTime) {

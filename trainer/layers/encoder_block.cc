@@ -15,9 +15,7 @@ Linear::Options linear(const EncoderBlock::Options& o, std::size_t inputs, std::
 Dropout::Options dropout(const EncoderBlock::Options& o, std::uint64_t layer) {
   return {.samples = o.sequences,
           .width = o.length * o.width,
-          .share = o.dropout,
-          .seed = o.seed,
-          .layer = o.first_dropout + layer};
+          .mask = {.share = o.dropout, .seed = o.seed, .layer = o.first_dropout + layer}};
 }
 
 }  // namespace

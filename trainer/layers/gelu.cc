@@ -6,8 +6,9 @@
 namespace kolo::trainer {
 
 std::span<const float> Gelu::forward(std::span<const float> input, const Pass&) {
-  gelu(input, output_.span(), slope_.span());
-  return output_.span();
+  const std::span<float> output = output_.span().first(input.size());
+  gelu(input, output, slope_.span());
+  return output;
 }
 
 std::span<const float> Gelu::backward(std::span<const float> output_gradient) {

@@ -7,7 +7,8 @@
 
 namespace kolo::trainer {
 
-/// y = x · Φ(x), in the tanh approximation, for each of `count` elements.
+/// y = x · Φ(x), in the tanh approximation, for each of `count` elements, or of fewer if no
+/// backward pass follows.
 class Gelu final : public Layer {
  public:
   explicit Gelu(std::size_t count) : output_({count}), slope_({count}), input_gradient_({count}) {}

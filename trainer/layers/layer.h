@@ -15,9 +15,13 @@ struct Pass {
   /// number of ranks.
   std::uint64_t epoch = 0;
   std::uint64_t first_position = 0;
+  /// Positions of each sequence that earlier passes have computed, for layers that keep them: see
+  /// SelfAttention::Options::chunk.
+  std::size_t past = 0;
 };
 
-/// One step of a model for a batch whose shape is fixed at construction.
+/// One step of a model for a batch whose shape is fixed at construction. The layers of a
+/// transformer take fewer rows, too, in a pass that no `backward` follows.
 ///
 /// Buffers:  what `forward` and `backward` return belongs to the layer and is valid until its next
 ///           call; the input of `forward` must stay valid until `backward` returns.

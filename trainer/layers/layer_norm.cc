@@ -14,9 +14,11 @@ LayerNorm::LayerNorm(ParameterSet& parameters, const std::string& name, std::siz
       input_gradient_({rows, width}) {}
 
 std::span<const float> LayerNorm::forward(std::span<const float> input, const Pass&) {
+  const std::size_t rows = input.size() / gain_.size();
   input_ = input;
-  layer_norm(input, gain_.value(), bias_.value(), output_.span(), mean_.span(), rstd_.span());
-  return output_.span();
+  layer_norm(input, std::as_const(gain_).value(), std::as_const(bias_).value(), output_.span(),
+             mean_.span().first(rows), rstd_.span().first(rows));
+  return output_.span().first(input.size());
 }
 
 std::span<const float> LayerNorm::backward(std::span<const float> output_gradient) {

@@ -11,7 +11,8 @@ namespace kolo::trainer {
 
 /// Normalises each row to mean 0 and variance 1, then applies a learnt gain and bias.
 ///
-/// Shape: x and y are [rows, width]. Registers `name`.gain and `name`.bias.
+/// Shape: x and y are [rows, width]; x may have fewer rows if no backward pass follows. Registers
+/// `name`.gain and `name`.bias.
 class LayerNorm final : public Layer {
  public:
   LayerNorm(ParameterSet& parameters, const std::string& name, std::size_t rows, std::size_t width);

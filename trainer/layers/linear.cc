@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "comm/base/check.h"
 #include "trainer/kernels/vector.h"
 
 namespace kolo::trainer {
@@ -11,7 +12,7 @@ Linear::Linear(Device& device, ParameterSet& parameters, const std::string& name
              // In braces the weight is registered first.
              Parameters{parameters.add(name + ".weight", {o.outputs, o.inputs},
                                        {.deviation = o.deviation}),
-                        &parameters.add(name + ".bias", {o.outputs}, {})},
+                        o.bias ? &parameters.add(name + ".bias", {o.outputs}, {}) : nullptr},
              o.rows, o.input_gradient) {}
 
 Linear::Linear(Device& device, Parameter& shared_weight, std::size_t rows)
@@ -43,17 +44,19 @@ Linear::Linear(Device& device, const Parameters& parameters, std::size_t rows,
       gradient_factor_(device, rows_ * outputs_) {}
 
 std::span<const float> Linear::forward(std::span<const float> input, const Pass&) {
+  const std::size_t rows = input.size() / inputs_;
+  check(rows <= rows_ && rows * inputs_ == input.size(), "a dense layer takes whole rows");
   weight_factor_.refresh();
   input_factor_.assign(input);
-  const Operand x = input_factor_.operand(rows_, inputs_);
+  const Operand x = input_factor_.operand(rows, inputs_);
   const Operand w = transposed(weight_factor_.operand());
-  const Matrix y = {output_.data(), rows_, outputs_, outputs_};
+  const Matrix y = {output_.data(), rows, outputs_, outputs_};
   if (bias_ != nullptr) {
     products_.multiply(x, w, std::as_const(*bias_).value(), y);
   } else {
     products_.multiply(x, w, y);
   }
-  return output_.span();
+  return output_.span().first(rows * outputs_);
 }
 
 std::span<const float> Linear::backward(std::span<const float> output_gradient) {

@@ -11,9 +11,11 @@
 
 namespace kolo::trainer {
 
-/// y = x · Wᵀ + b.
+/// y = x · Wᵀ + b, or y = x · Wᵀ.
 ///
 /// Shape: x is [rows, inputs], W is [outputs, inputs], b is [outputs], y is [rows, outputs].
+/// Without
+///        a backward pass x may have fewer rows.
 class Linear final : public Layer {
  public:
   struct Options {
@@ -23,9 +25,10 @@ class Linear final : public Layer {
     float deviation;  ///< Deviation of initial weights; biases start at zero.
     /// False for a first layer, whose input needs no gradient; it returns an empty span.
     bool input_gradient = true;
+    bool bias = true;
   };
 
-  /// Registers `name`.weight and `name`.bias. `device` outlives the layer.
+  /// Registers `name`.weight and, if there is one, `name`.bias. `device` outlives the layer.
   Linear(Device& device, ParameterSet& parameters, const std::string& name, const Options& options);
 
   /// Without bias, with a weight that another layer has registered.

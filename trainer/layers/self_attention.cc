@@ -5,6 +5,7 @@
 
 #include "comm/base/check.h"
 #include "trainer/kernels/softmax.h"
+#include "trainer/kernels/vector.h"
 
 namespace kolo::trainer {
 
@@ -13,16 +14,22 @@ SelfAttention::SelfAttention(Device& device, const Options& options)
       head_width_(options.width / options.heads),
       factor_(1.0f / std::sqrt(static_cast<float>(head_width_))),
       products_(device.products()),
-      output_({options.sequences * options.length, options.width}),
-      input_gradient_({options.sequences * options.length, 3 * options.width}),
+      dropout_(options.dropout),
+      past_({options.chunk ? options.length : 0, 3 * options.width}),
+      output_({options.rows(), options.width}),
+      input_gradient_({options.chunk ? 0 : options.rows(), 3 * options.width}),
       weights_(keeps_weights()
                    ? Shape{options.sequences * options.heads, options.length, options.length}
                    : Shape{kBlockRows, options.length}),
       score_gradient_({std::min(kBlockRows, options.length), options.length}),
-      input_factor_(device, input_gradient_.size()),
+      kept_factors_(
+          {options.dropout.share > 0.0f ? score_gradient_.shape()[0] : 0, options.length}),
+      dropped_(kept_factors_.shape()),
+      input_factor_(device, past_.size() + input_gradient_.size()),
       gradient_factor_(device, output_.size()),
       block_factor_(device, score_gradient_.size()) {
   check(options.width % options.heads == 0, "the number of heads divides the width");
+  check(!options.chunk || options.sequences == 1, "passes go on with one sequence");
 }
 
 void SelfAttention::set_lengths(std::span<const std::int32_t> lengths) {
@@ -43,6 +50,7 @@ void SelfAttention::for_heads(const Visit& visit) const {
       const std::size_t first_row = s * options_.length;
       const std::size_t column = h * head_width_;
       visit(Head{.index = s * options_.heads + h,
+                 .sequence = s,
                  .length = length_of(s),
                  .input_offset = first_row * 3 * options_.width + column,
                  .output_offset = first_row * options_.width + column});
@@ -96,23 +104,51 @@ void SelfAttention::weigh(const Head& head, Block block) {
   }
 }
 
-std::span<const float> SelfAttention::forward(std::span<const float> input, const Pass&) {
+void SelfAttention::assign_weights(const Head& head, Block block) {
+  const std::span<const float> weights = weights_of(head, block);
+  if (!dropout_.is_active()) return block_factor_.assign(weights);
+  const std::span<float> factors = kept_factors_.span().first(weights.size());
+  const std::size_t first_row = head.index % options_.heads * options_.length;
+  for (std::size_t row = block.begin; row < block.end; ++row) {
+    dropout_.fill(head.sequence, first_row + row,
+                  factors.subspan((row - block.begin) * block.seen, block.seen));
+  }
+  const std::span<float> left = dropped_.span().first(weights.size());
+  multiply_elements(weights, factors, left);
+  block_factor_.assign(left);
+}
+
+std::span<const float> SelfAttention::with_past(std::span<const float> input, Range now) {
+  if (!options_.chunk) return input;
+  const std::span<float> all = past_.span().first(now.end * 3 * options_.width);
+  std::ranges::copy(input, all.last(input.size()).begin());
+  return all;
+}
+
+std::span<const float> SelfAttention::forward(std::span<const float> input, const Pass& pass) {
   check(options_.mask == Mask::kCausal || !lengths_.empty(),
         "attention within lengths has been given them");
-  input_factor_.assign(input);
-  for_heads([&](const Head& head) {
-    for (std::size_t begin = 0; begin < head.length; begin += kBlockRows) {
+  const std::size_t rows = input.size() / (options_.sequences * 3 * options_.width);
+  const Range now{pass.past, pass.past + rows};
+  check(options_.chunk ? now.end <= options_.length && rows <= *options_.chunk
+                       : now.begin == 0 && rows == options_.length,
+        "a pass of attention computes the positions that it was made for");
+  dropout_.begin(pass);
+  input_factor_.assign(with_past(input, now));
+  for_heads([&](Head head) {
+    head.length = std::min(head.length, now.end);
+    for (std::size_t begin = now.begin; begin < head.length; begin += kBlockRows) {
       const Block block = block_from(head, begin);
       weigh(head, block);
-      block_factor_.assign(weights_of(head, block));
-      float* const out = output_.data() + head.output_offset + begin * options_.width;
+      assign_weights(head, block);
+      float* const out = output_.data() + head.output_offset + (begin - now.begin) * options_.width;
       products_.multiply(block_factor_.operand(block.rows(), block.seen),
                          rows_of(head, kValue, {0, block.seen}),
                          {out, block.rows(), head_width_, options_.width});
     }
   });
   clear_padding(output_.span());
-  return output_.span();
+  return output_.span().first(input.size() / 3);
 }
 
 std::span<const float> SelfAttention::backward(std::span<const float> output_gradient) {
@@ -136,12 +172,15 @@ void SelfAttention::backward(const Head& head, Block block) {
                                               block.rows(), head_width_, options_.width);
   if (!keeps_weights()) weigh(head, block);
   const std::span<const float> weights = weights_of(head, block);
-  block_factor_.assign(weights);
+  assign_weights(head, block);
   products_.multiply(transposed(block_factor_.operand(block.rows(), block.seen)), dy,
                      gradient_rows(head, kValue, seen), into);
   const std::span<float> gradient = score_gradient_.span().first(weights.size());
   products_.multiply(dy, transposed(rows_of(head, kValue, seen)),
                      {gradient.data(), block.rows(), block.seen, block.seen});
+  if (dropout_.is_active()) {
+    multiply_elements(gradient, kept_factors_.span().first(gradient.size()), gradient);
+  }
   if (options_.mask == Mask::kCausal) {
     causal_softmax_backward(weights, gradient, block.seen, factor_);
   } else {

@@ -2,9 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "trainer/compute/factor.h"
+#include "trainer/layers/dropout_mask.h"
 #include "trainer/layers/layer.h"
 #include "trainer/tensor.h"
 
@@ -24,7 +26,8 @@ namespace kolo::trainer {
 ///
 /// Shape:  the input [sequences · length, 3 · width] holds query, key and value side by side, the
 ///         output is [sequences · length, width]; head h owns columns h · head_width ….
-/// Memory: beside input and output, two blocks of [kBlockRows, length], or kept weights.
+/// Memory: beside input and output, two blocks of [kBlockRows, length], two more with dropout; kept
+///         weights; with `chunk` the input of all positions.
 /// Source: Vaswani et al., "Attention Is All You Need", 2017; recomputation as in Dao et al.,
 ///         "FlashAttention", NeurIPS 2022.
 class SelfAttention final : public Layer {
@@ -43,6 +46,13 @@ class SelfAttention final : public Layer {
     /// Longest sequences whose weights are kept: [length, length] for each head and sequence.
     std::size_t most_kept = 256;
     Mask mask = Mask::kCausal;
+    DropoutMask::Options dropout = {};  ///< Of weights.
+    /// For one sequence that is computed pass by pass, without backward pass: positions of a pass
+    /// at most. It follows `Pass::past` earlier ones, whose keys and values are kept.
+    std::optional<std::size_t> chunk = {};
+
+    /// Rows of the input of a pass, at most.
+    std::size_t rows() const { return sequences * chunk.value_or(length); }
   };
 
   static constexpr std::size_t kBlockRows = 64;
@@ -61,7 +71,8 @@ class SelfAttention final : public Layer {
   /// Query, key and value of one head in one sequence, [length, head_width] each.
   struct Head {
     std::size_t index;
-    std::size_t length;        // of its sequence, without padding
+    std::size_t sequence;
+    std::size_t length;        // of its sequence, without padding and positions to come
     std::size_t input_offset;  // of its query in the packed input
     std::size_t output_offset;
   };
@@ -94,10 +105,14 @@ class SelfAttention final : public Layer {
   std::size_t offset_of(const Head& head, Part part, Range rows) const;
   Operand rows_of(const Head& head, Part part, Range rows) const;
   Matrix gradient_rows(const Head& head, Part part, Range rows);
-  bool keeps_weights() const { return options_.length <= options_.most_kept; }
+  bool keeps_weights() const { return options_.length <= options_.most_kept && !options_.chunk; }
+  /// The packed input of all positions up to `now`, those of this pass.
+  std::span<const float> with_past(std::span<const float> input, Range now);
   /// Memory for the weights of a block's rows, [rows, block.seen].
   std::span<float> weights_of(const Head& head, Block block);
   void weigh(const Head& head, Block block);
+  /// Draws which weights of a block drop out, and makes the others an operand of products.
+  void assign_weights(const Head& head, Block block);
   void backward(const Head& head, Block block);
 
   Options options_;
@@ -105,10 +120,14 @@ class SelfAttention final : public Layer {
   float factor_;
   Products& products_;
   std::span<const std::int32_t> lengths_;
+  DropoutMask dropout_;
+  Tensor past_;  // the packed input of all positions, with `chunk`
   Tensor output_;
   Tensor input_gradient_;
   Tensor weights_;         // of all heads, or of one block
   Tensor score_gradient_;  // of one block
+  Tensor kept_factors_;    // of one block: factors of its weights, with dropout
+  Tensor dropped_;         // of one block: the weights that are left
   Factor input_factor_, gradient_factor_;
   Factor block_factor_;  // weights of one block, then the gradient of its scores
 };

@@ -1,28 +1,40 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 
+#include "trainer/layers/dropout.h"
 #include "trainer/layers/gelu.h"
 #include "trainer/layers/layer.h"
 #include "trainer/layers/layer_norm.h"
 #include "trainer/layers/linear.h"
+#include "trainer/layers/rotary_positions.h"
 #include "trainer/layers/self_attention.h"
 
 namespace kolo::trainer {
 
-/// h = x + project(attend(norm(x))), y = h + contract(gelu(expand(norm(h)))).
+/// h = x + project(attend(norm(x))), y = h + contract(gelu(expand(norm(h)))), with dropout of the
+/// attention's weights and of what is added to x and h.
 ///
-/// Shape:  x and y are [sequences · length, width]; the inner layer is 4 · width wide.
+/// Shape:  x and y are [sequences · length, width], or as few rows as the attention takes; the
+/// inner
+///         layer is 4 · width wide.
 /// Source: the pre-norm block of Radford et al., "Language Models are Unsupervised Multitask
 ///         Learners" (GPT-2), 2019.
 class TransformerBlock final : public Layer {
  public:
   struct Options {
+    /// Its dropout is also that of what is added to x and h, whose layers count on from its own.
     SelfAttention::Options attention;
     float deviation;           ///< Deviation of initial weights.
     float residual_deviation;  ///< The same for the two projections that add to the residual path.
+    bool has_rotary_positions = false;
   };
+
+  /// With that of the attention's weights.
+  static constexpr std::uint64_t kDropoutLayers = 3;
 
   /// `device` outlives the layer.
   TransformerBlock(Device& device, ParameterSet& parameters, const std::string& name,
@@ -37,12 +49,15 @@ class TransformerBlock final : public Layer {
 
   LayerNorm attention_norm_;
   Linear query_key_value_;
+  std::optional<RotaryPositions> rotary_;
   SelfAttention attention_;
   Linear project_;
+  Dropout project_dropout_;
   LayerNorm inner_norm_;
   Linear expand_;
   Gelu gelu_;
   Linear contract_;
+  Dropout contract_dropout_;
   Tensor middle_;  // h
   Tensor output_;
   Tensor middle_gradient_;

@@ -82,10 +82,19 @@ void add_model_options(CLI::App& app, Config& c) {
       "elements of the vector of a word, user or item; lstm: of its states, too");
   app.add_option("--heads", c.heads, "gpt, bert: number of attention heads; at least 1");
   app.add_option("--context", c.context, "gpt: bytes of text per sample; at least 1");
+  app.add_option("--positions", c.positions,
+                 "gpt: learned (a vector of each position) or rotary (queries and keys turn with "
+                 "their position, which needs --device cpu)");
+  app.add_option("--tied", c.tied,
+                 "gpt: on: the output layer multiplies by the table of the embedding; off, which "
+                 "needs --device cpu: by one of its own")
+      ->type_name("on|off")
+      ->default_str("on");
   app.add_option("--hidden", c.hidden, "image models: width of hidden dense layers; at least 1");
   app.add_option("--dropout", c.dropout,
-                 "Models of texts: share of elements that training drops at random before the "
-                 "output layer, and of bert before each sum; 0 to below 1");
+                 "Share of elements that training drops at random, 0 to below 1; gpt, on --device "
+                 "cpu: of embeddings, attention weights and what each block adds; models of "
+                 "texts: before the output layer, and of bert before each sum");
   app.add_option("--row-gradients", c.row_gradients,
                  "on: gradients of tables of words, users and items are the rows that a step used, "
                  "and only these are sent and updated")

@@ -44,6 +44,13 @@ std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, co
     return std::make_unique<CpuLearner>(config, runtime, task, catalog);
   }
   if (runtime.options().priority) throw_config_error("--priority on: needs --device cpu");
+  require_offered_on_gpus(config);
+  require_device_compression(runtime.options());
+  gradient_dtype(config, runtime.options());  // Refuses what needs the processor.
+  return make_device_learner(config, runtime, task);
+}
+
+void require_offered_on_gpus(const Config& config) {
   for (const auto& [is_set, option] : {std::pair{config.accumulation > 1, "--accumulate"},
                                        {config.label_smoothing > 0.0f, "--label-smoothing"},
                                        {config.optimizer_options.nesterov, "--nesterov"},
@@ -51,12 +58,12 @@ std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, co
                                        {!config.weights.empty(), "--weights"},
                                        {config.shard != "none", "--shard"},
                                        {config.uneven == "join", "--uneven join"},
+                                       {config.dropout > 0.0f, "--dropout"},
+                                       {config.positions != "learned", "--positions"},
+                                       {!config.tied, "--tied off"},
                                        {config.weight_average > 0.0f, "--weight-average"}}) {
     if (is_set) throw_config_error(std::string(option) + ": needs --device cpu");
   }
-  require_device_compression(runtime.options());
-  gradient_dtype(config, runtime.options());  // refuses what needs the processor
-  return make_device_learner(config, runtime, task);
 }
 
 std::vector<std::string> device_models() { return built_device_models(); }

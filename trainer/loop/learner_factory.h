@@ -21,6 +21,9 @@ namespace kolo::trainer {
 std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, const Task& task,
                                       const Catalog& catalog);
 
+/// Errors: KoloError(kConfig) naming the first option in use that no model on a GPU offers.
+void require_offered_on_gpus(const Config& config);
+
 /// Names of the models that this build trains on a GPU as well.
 std::vector<std::string> device_models();
 

@@ -28,9 +28,7 @@ TextClassHead::TextClassHead(Device& device, ParameterSet& parameters, const Opt
       tanh_(o.texts * o.width),
       dropout_({.samples = o.texts,
                 .width = o.width,
-                .share = o.dropout,
-                .seed = o.seed,
-                .layer = o.dropout_layer}),
+                .mask = {.share = o.dropout, .seed = o.seed, .layer = o.dropout_layer}}),
       classifier_(
           device, parameters, "classifier",
           {.rows = o.texts, .inputs = o.width, .outputs = o.classes, .deviation = o.deviation}) {}

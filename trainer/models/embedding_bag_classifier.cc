@@ -31,7 +31,8 @@ EmbeddingBagClassifier::EmbeddingBagClassifier(Device& device, const TextModelOp
               .words = o.words,
               .width = o.width,
               .deviation = kWordDeviation}),
-      dropout_({.samples = o.texts, .width = o.width, .share = o.dropout, .seed = o.seed}),
+      dropout_(
+          {.samples = o.texts, .width = o.width, .mask = {.share = o.dropout, .seed = o.seed}}),
       output_(device, parameters(), "output",
               {.rows = o.texts,
                .inputs = o.width,

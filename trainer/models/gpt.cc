@@ -45,40 +45,71 @@ Gpt::Options Gpt::options(const ModelSetting& setting) {
     throw_config_error("--width " + std::to_string(config.width) +
                        " is not a multiple of --heads " + std::to_string(config.heads));
   }
+  const bool is_rotary = config.positions == "rotary";
+  if (is_rotary && config.width / config.heads % 2 != 0) {
+    throw_config_error("--positions rotary: --width " + std::to_string(config.width) +
+                       " over --heads " + std::to_string(config.heads) +
+                       " gives heads of an odd width, which have no pairs");
+  }
   return {.sequences = setting.batch,
           .context = tokens.elements(),
           .tokens = tokens.values,
           .layers = config.layers,
           .width = config.width,
           .heads = config.heads,
+          .positions = is_rotary ? Positions::kRotary : Positions::kLearned,
+          .is_tied = config.tied,
+          .dropout = config.dropout,
           .seed = config.seed};
 }
 
-Gpt::Gpt(Device& device, const Options& o) : Model(o.seed), options_(o) {
+Gpt::Gpt(Device& device, const Options& o)
+    : Model(o.seed),
+      options_(o),
+      embedding_dropout_({.samples = o.sequences,
+                          .width = o.context * o.width,
+                          .mask = {.share = o.dropout, .seed = o.seed}}) {
   constexpr float kDeviation = 0.02f;
-  const std::size_t rows = o.sequences * o.context;
+  const bool is_rotary = o.positions == Positions::kRotary;
   embedding_ = std::make_unique<Embedding>(parameters(), "embedding",
                                            Embedding::Options{.sequences = o.sequences,
                                                               .length = o.context,
                                                               .tokens = o.tokens,
                                                               .width = o.width,
-                                                              .deviation = kDeviation});
-  const TransformerBlock::Options block{
+                                                              .deviation = kDeviation,
+                                                              .has_positions = !is_rotary,
+                                                              .chunk = o.chunk});
+  TransformerBlock::Options block{
       .attention = {.sequences = o.sequences,
                     .length = o.context,
                     .width = o.width,
-                    .heads = o.heads},
+                    .heads = o.heads,
+                    .dropout = {.share = o.dropout, .seed = o.seed},
+                    .chunk = o.chunk},
       .deviation = kDeviation,
-      .residual_deviation = kDeviation / std::sqrt(2.0f * static_cast<float>(o.layers))};
+      .residual_deviation = kDeviation / std::sqrt(2.0f * static_cast<float>(o.layers)),
+      .has_rotary_positions = is_rotary};
+  const std::size_t rows = block.attention.rows();
   for (std::size_t i = 0; i < o.layers; ++i) {
+    block.attention.dropout.layer = 1 + i * TransformerBlock::kDropoutLayers;
     blocks_.emplace_back(device, parameters(), "block" + std::to_string(i), block);
   }
   final_norm_ = std::make_unique<LayerNorm>(parameters(), "final_norm", rows, o.width);
-  output_ = std::make_unique<Linear>(device, embedding_->token(), rows);
+  if (o.is_tied) {
+    output_ = std::make_unique<Linear>(device, embedding_->token(), rows);
+  } else {
+    output_ = std::make_unique<Linear>(device, parameters(), "output",
+                                       Linear::Options{.rows = rows,
+                                                       .inputs = o.width,
+                                                       .outputs = o.tokens,
+                                                       .deviation = kDeviation,
+                                                       .bias = false});
+  }
 }
 
 std::span<const float> Gpt::forward(std::span<const TensorView> inputs, const Pass& pass) {
-  std::span<const float> x = embedding_->forward(inputs[0].as<std::int32_t>());
+  std::span<const float> x = embedding_->forward(inputs[0].as<std::int32_t>(), pass.past);
+  x = embedding_dropout_.forward(x, pass);
   for (TransformerBlock& block : blocks_) x = block.forward(x, pass);
   return output_->forward(final_norm_->forward(x, pass), pass);
 }
@@ -88,7 +119,7 @@ void Gpt::backward(std::span<const float> output_gradient) {
   for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
     gradient = block->backward(gradient);
   }
-  embedding_->backward(gradient);
+  embedding_->backward(embedding_dropout_.backward(gradient));
 }
 
 }  // namespace kolo::trainer

@@ -20,14 +20,14 @@ std::vector<float> mask(const Dropout::Options& options, const Pass& pass) {
 
 TEST(DropoutTest, GradientsMatchDifferences) {
   ParameterSet none(1);
-  Dropout layer({.samples = 4, .width = kWidth, .share = 0.3f, .seed = 1});
+  Dropout layer({.samples = 4, .width = kWidth, .mask = {.share = 0.3f, .seed = 1}});
   check_layer(layer, none, random_values(4 * kWidth, 2));
 }
 
 // 20,000 independent elements: five deviations of the share are 5 sqrt(0.3 · 0.7 / 20000) = 0.016.
 TEST(DropoutTest, DropsItsShareAndKeepsTheMean) {
   const std::vector<float> y =
-      mask({.samples = 400, .width = kWidth, .share = 0.3f, .seed = 1}, {});
+      mask({.samples = 400, .width = kWidth, .mask = {.share = 0.3f, .seed = 1}}, {});
   double dropped = 0;
   double sum = 0;
   for (const float value : y) {
@@ -40,7 +40,7 @@ TEST(DropoutTest, DropsItsShareAndKeepsTheMean) {
 }
 
 TEST(DropoutTest, LeavesEvaluationAlone) {
-  Dropout layer({.samples = 2, .width = kWidth, .share = 0.3f, .seed = 1});
+  Dropout layer({.samples = 2, .width = kWidth, .mask = {.share = 0.3f, .seed = 1}});
   const std::vector<float> x = random_values(2 * kWidth, 3);
   const auto y = layer.forward(x, {.is_training = false});
   EXPECT_EQ(std::vector<float>(y.begin(), y.end()), x);
@@ -48,7 +48,7 @@ TEST(DropoutTest, LeavesEvaluationAlone) {
 
 // Two ranks with two samples each drop what one rank with four drops.
 TEST(DropoutTest, FollowsTheSampleWhateverTheBatch) {
-  Dropout::Options options{.samples = 4, .width = kWidth, .share = 0.5f, .seed = 1};
+  Dropout::Options options{.samples = 4, .width = kWidth, .mask = {.share = 0.5f, .seed = 1}};
   const Pass whole{.epoch = 3, .first_position = 10};
   const std::vector<float> all = mask(options, whole);
   options.samples = 2;
@@ -59,13 +59,13 @@ TEST(DropoutTest, FollowsTheSampleWhateverTheBatch) {
 }
 
 TEST(DropoutTest, DiffersBySeedLayerEpochAndPosition) {
-  const Dropout::Options options{.samples = 1, .width = kWidth, .share = 0.5f, .seed = 1};
+  const Dropout::Options options{.samples = 1, .width = kWidth, .mask = {.share = 0.5f, .seed = 1}};
   const std::vector<float> first = mask(options, {});
   Dropout::Options other = options;
-  other.seed = 2;
+  other.mask.seed = 2;
   EXPECT_NE(mask(other, {}), first);
   other = options;
-  other.layer = 1;
+  other.mask.layer = 1;
   EXPECT_NE(mask(other, {}), first);
   EXPECT_NE(mask(options, {.epoch = 1}), first);
   EXPECT_NE(mask(options, {.first_position = 1}), first);
