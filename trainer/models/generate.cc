@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/base/check.h"
-#include "trainer/compute/device.h"
+#include "trainer/models/gpt_reader.h"
 #include "trainer/random.h"
 
 namespace kolo::trainer {
@@ -31,30 +31,20 @@ std::size_t draw(std::span<const float> logits, double temperature, Random& rand
 
 }  // namespace
 
-std::string generate(Gpt::Options shape, const ParameterSet& weights,
+std::string generate(const Gpt::Options& shape, const ParameterSet& weights,
                      const GenerateOptions& options) {
   check(!options.prompt.empty(), "a prompt holds at least one byte");
-  shape.sequences = 1;
-  Device device;
-  Gpt single(device, shape);
-  single.parameters().copy_values(weights);
-
+  GptReader reader(shape, weights);
   Random random(options.seed);
-  std::string text = options.prompt;
-  std::vector<std::int32_t> window(shape.context);
-  while (text.size() < options.prompt.size() + options.bytes) {
-    // Attention sees earlier positions only, so the bytes after the last one have no influence.
-    const std::size_t used = std::min(text.size(), shape.context);
-    std::transform(text.end() - static_cast<std::ptrdiff_t>(used), text.end(), window.begin(),
-                   [](char c) { return static_cast<unsigned char>(c); });
-    const TensorView inputs[] = {window};
-    const std::span<const float> logits = single.forward(inputs, {.is_training = false});
-    const std::size_t classes = logits.size() / shape.context;
-    const std::size_t byte =
-        draw(logits.subspan((used - 1) * classes, classes), options.temperature, random);
+  std::vector<std::int32_t> unread;
+  for (const char c : options.prompt) unread.push_back(static_cast<unsigned char>(c));
+  std::string text;
+  while (text.size() < options.bytes) {
+    const std::size_t byte = draw(reader.read(unread), options.temperature, random);
     text.push_back(static_cast<char>(byte));
+    unread = {static_cast<std::int32_t>(byte)};
   }
-  return text.substr(options.prompt.size());
+  return text;
 }
 
 std::string printable(std::string text) {
