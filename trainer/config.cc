@@ -39,12 +39,22 @@ std::string gradients_setting(const Config& c) {
 
 }  // namespace
 
-Config default_config(const Catalog& catalog, const std::string& model) {
+Config default_config(const Catalog& catalog, const std::string& model, const std::string& shape) {
   const ModelEntry& entry = catalog.models.at(model);
   Config config;
   config.model = entry.name;
   config.task = entry.task;
   entry.set_defaults(config);
+  if (shape.empty()) return config;
+  require(!entry.shapes.empty(), fmt::format("--shape {}: --model {} has no shapes", shape, model));
+  const auto found = std::ranges::find(entry.shapes, shape, &ModelShape::name);
+  if (found == entry.shapes.end()) {
+    std::vector<std::string> names;
+    for (const ModelShape& known : entry.shapes) names.push_back(known.name);
+    throw_unknown_choice("--shape", shape, names);
+  }
+  config.shape = shape;
+  found->set(config);
   return config;
 }
 

@@ -53,6 +53,7 @@ struct Config {
   std::string loss_scale = "auto";    ///< As `parse_loss_scale`.
   bool cuda_graph = false;            ///< Record the kernels of a step once and replay them.
 
+  std::string shape;                      ///< Of `ModelEntry::shapes`; empty: none.
   std::size_t layers = 4;                 ///< gpt, bert.
   std::size_t width = 128;                ///< gpt, texts, ratings: elements of a vector.
   std::size_t heads = 4;                  ///< gpt, bert.
@@ -93,9 +94,11 @@ struct Config {
   Options runtime;
 };
 
-/// The configuration that trains `model` well without further options. Errors: UsageError for an
-/// unknown model, naming the choices.
-Config default_config(const Catalog& catalog, const std::string& model);
+/// The configuration that trains `model` well without further options, in one of its shapes if that
+/// is not empty. Errors: UsageError for an unknown model or shape, naming the choices;
+/// KoloError(kConfig) for a shape of a model that has none.
+Config default_config(const Catalog& catalog, const std::string& model,
+                      const std::string& shape = {});
 
 /// Errors: KoloError(kConfig) naming the option whose value is invalid, alone or with others;
 ///         UsageError naming the choices where there is no such one.

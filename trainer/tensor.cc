@@ -13,6 +13,16 @@ std::size_t element_count(const Shape& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>());
 }
 
+void transpose(std::span<const float> matrix, std::size_t rows, std::span<float> out) {
+  const std::size_t columns = matrix.size() / rows;
+  check(matrix.size() == rows * columns && out.size() == matrix.size(), "a matrix has whole rows");
+  for (std::size_t row = 0; row < rows; ++row) {
+    for (std::size_t column = 0; column < columns; ++column) {
+      out[column * rows + row] = matrix[row * columns + column];
+    }
+  }
+}
+
 Tensor::Tensor(Shape shape)
     : shape_(std::move(shape)),
       size_(element_count(shape_)),

@@ -14,6 +14,10 @@ using Shape = std::vector<std::size_t>;
 /// Product of the dimensions; 1 for an empty shape.
 std::size_t element_count(const Shape& shape);
 
+/// Copies a row-major matrix of `rows` rows so that its rows become columns. Before: equal sizes, a
+/// multiple of `rows`.
+void transpose(std::span<const float> matrix, std::size_t rows, std::span<float> out);
+
 /// Owner of a dense row-major float32 array, initially zero, aligned to a cache line. Copying is
 /// explicit (`assign`); views are `std::span<float>`.
 class Tensor {

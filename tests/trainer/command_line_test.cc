@@ -45,6 +45,19 @@ TEST(CommandLineTest, ModelDecidesDefaultsAndOptionsOverrideThem) {
   EXPECT_EQ(changed.lr, 0.5f);
 }
 
+TEST(CommandLineTest, AShapeSetsDefaultsAndOptionsOverrideThem) {
+  const Config config = parse({"--data", "d", "--shape", "gpt2", "--context", "256"}).config;
+  EXPECT_EQ(config.layers, 12u);
+  EXPECT_EQ(config.width, 768u);
+  EXPECT_EQ(config.heads, 12u);
+  EXPECT_EQ(config.context, 256u);
+  EXPECT_EQ(config.lr, 6e-4f);
+  EXPECT_EQ(code_of({"--data", "d", "--shape", "gpt3"}, "did you mean gpt2?"), ErrorCode::kUsage);
+  EXPECT_EQ(code_of({"--data", "d", "--model", "mlp", "--shape", "gpt2"},
+                    "--shape gpt2: --model mlp has no shapes"),
+            ErrorCode::kConfig);
+}
+
 TEST(CommandLineTest, RuntimeOptionsArriveInTheirUnits) {
   const Options o =
       parse({"--data", "d", "--fusion-bytes", "2M", "--chunk-bytes", "64K", "--wire", "bf16",

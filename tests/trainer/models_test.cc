@@ -280,6 +280,19 @@ TEST(GptTest, RefusesHeadsThatDoNotFitTheWidth) {
   expect_error("--positions rotary: --width 9 over --heads 3");
 }
 
+// With the vocabulary of GPT-2: the published number of its parameters.
+TEST(GptTest, TheShapeOfGpt2HasItsParameters) {
+  const Config config = default_config(built_in_catalog(), "gpt", "gpt2");
+  const SampleFormat format{
+      .inputs = {{.name = "tokens", .dtype = DType::kInt32, .shape = {1024}, .values = 50257}},
+      .targets = {}};
+  Gpt::Options options =
+      Gpt::options({.config = config, .format = format, .outputs = 50257, .batch = 1});
+  options.chunk = 1;  // little memory beside the parameters
+  Device device;
+  EXPECT_EQ(Gpt(device, options).parameters().element_count(), 124'439'808u);
+}
+
 TEST(GenerateTest, ContinuesAPromptTheSameWayEachTime) {
   Device device;
   const Gpt model(device,

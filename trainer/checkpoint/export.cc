@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,36 @@ void export_weights(const ParameterSet& parameters, const std::filesystem::path&
 void export_weights(const std::filesystem::path& path, const std::filesystem::path& file) {
   const StoredWeights weights(path);
   write_weights(weights.tensors(), file);
+}
+
+void export_weights(const std::filesystem::path& path, const std::filesystem::path& file,
+                    const WeightLayout& layout) {
+  const StoredWeights weights(path);
+  for (const std::string& needed : layout.needed) {
+    if (weights.find(needed) == nullptr) {
+      throw_data_error(
+          path, fmt::format("it has no '{}', which the layout {} needs", needed, layout.name));
+    }
+  }
+  std::vector<Tensor> copies;
+  std::vector<StoredTensor> placed;
+  for (const StoredTensor& tensor : weights.tensors()) {
+    const auto place = layout.place_of(tensor.name);
+    if (!place) {
+      throw_data_error(
+          path, fmt::format("the layout {} has no place for '{}'", layout.name, tensor.name));
+    }
+    Tensor values(tensor.shape);
+    weights.copy(tensor, values.span());
+    if (place->is_transposed) {
+      Tensor columns({tensor.shape.at(1), tensor.shape.at(0)});
+      transpose(values.span(), tensor.shape[0], columns.span());
+      values = std::move(columns);
+    }
+    copies.push_back(std::move(values));
+    placed.push_back(stored(place->name, copies.back().shape(), copies.back().span()));
+  }
+  write_weights(std::move(placed), file);
 }
 
 void export_average(std::span<const std::filesystem::path> paths,

@@ -3,11 +3,13 @@
 #include <filesystem>
 #include <span>
 
+#include "trainer/models/weight_layout.h"
 #include "trainer/parameter_set.h"
 
 namespace kolo::trainer {
 
-// Each writes one safetensors file, by the names of the model, in place of an older one.
+// Each writes one safetensors file, by the names of the model unless told otherwise, in place of an
+// older one.
 // Errors: KoloError(kIo); then an older file is as it was. Those of `StoredWeights`.
 
 /// The weights and buffers of a model.
@@ -15,6 +17,11 @@ void export_weights(const ParameterSet& parameters, const std::filesystem::path&
 
 /// Those at `path`, a checkpoint or a safetensors file.
 void export_weights(const std::filesystem::path& path, const std::filesystem::path& file);
+
+/// The same in the layout of other programs, in float32. Errors: also KoloError(kData) naming the
+/// first weight that it has no place for, or that it needs.
+void export_weights(const std::filesystem::path& path, const std::filesystem::path& file,
+                    const WeightLayout& layout);
 
 /// The means of those at several paths. Errors: also KoloError(kData) naming the first path whose
 /// weights have other names or shapes.

@@ -14,17 +14,19 @@
 namespace kolo::trainer {
 namespace {
 
-// The defaults of all other options depend on the model, so it is parsed first.
-std::string find_model(int argc, const char* const* argv) {
+// The defaults of all other options depend on the model and its shape, so these are parsed first.
+Config find_defaults(const Catalog& catalog, int argc, const char* const* argv) {
   CLI::App app;
   std::string model = Config{}.model;
+  std::string shape;
   app.add_option("--model", model);
+  app.add_option("--shape", shape);
   add_config_option(app);
   app.allow_extras();
   app.allow_config_extras(CLI::config_extras_mode::ignore);
   app.set_help_flag();
   app.parse(argc, argv);
-  return model;
+  return default_config(catalog, model, shape);
 }
 
 /// "NAME (help), NAME (help) …", each with what `more` says of it.
@@ -74,7 +76,24 @@ void add_job_options(CLI::App& app, Config& c, const Catalog& catalog) {
                  "core is free, else 0");
 }
 
-void add_model_options(CLI::App& app, Config& c) {
+/// "MODEL: SHAPE, SHAPE …; MODEL: …".
+std::string list_shapes(const Catalog& catalog) {
+  std::string text;
+  for (const ModelEntry& model : catalog.models.entries()) {
+    for (const ModelShape& shape : model.shapes) {
+      const bool is_first = &shape == &model.shapes.front();
+      text += is_first ? (text.empty() ? "" : "; ") + model.name + ": " : std::string(", ");
+      text += shape.name;
+    }
+  }
+  return text;
+}
+
+void add_model_options(CLI::App& app, Config& c, const Catalog& catalog) {
+  app.add_option("--shape", c.shape,
+                 "A well-known size of the model, which sets the defaults of --layers, --width, "
+                 "--heads, --context, --batch and --lr. " +
+                     list_shapes(catalog));
   app.add_option("--layers", c.layers, "gpt, bert: number of transformer blocks; at least 1");
   app.add_option(
       "--width", c.width,
@@ -222,7 +241,8 @@ void add_run_options(CLI::App& app, Config& c) {
          "the path of a checkpoint")
       ->type_name("auto|no|PATH");
   app.add_option("--weights", c.weights,
-                 "Begin with these weights, a safetensors file or the folder of a checkpoint");
+                 "Begin with these weights, a safetensors file or the folder of a checkpoint; gpt "
+                 "also takes files with GPT-2's names");
   app.add_option("--weights-part", c.weights_part,
                  "all: the model and --weights have the same names; shared: what both have begins "
                  "with --weights, the rest of the model anew, and the program lists it");
@@ -258,13 +278,13 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Catalog&
       "kolo-train");
   CommandLine result;
   try {
-    result.config = default_config(catalog, find_model(argc, argv));
+    result.config = find_defaults(catalog, argc, argv);
     Config& config = result.config;
     app.option_defaults()->always_capture_default();
     app.footer(help_footer());
     app.set_version_flag("--version", std::string("kolo-train " KOLO_VERSION));
     add_job_options(app, config, catalog);
-    add_model_options(app, config);
+    add_model_options(app, config, catalog);
     add_text_options(app, config);
     add_optimizer_options(app, config, catalog);
     add_goal_options(app, config);

@@ -38,11 +38,12 @@ std::unique_ptr<Model> make_model(const Config& config, Runtime& runtime, const 
                          {.data = values.data(), .count = values.size(), .dtype = DType::kFloat64});
     };
   }
-  auto model = catalog.models.at(config.model).make(setting, device);
+  const ModelEntry& entry = catalog.models.at(config.model);
+  auto model = entry.make(setting, device);
   if (config.weights_part == "shared") {
     origin = describe(config.weights, import_shared_weights(config.weights, model->parameters()));
   } else if (!config.weights.empty()) {
-    import_weights(config.weights, model->parameters());
+    import_weights(config.weights, model->parameters(), entry.layouts);
   }
   return model;
 }

@@ -153,7 +153,7 @@ void generate_job(const Catalog& catalog, const CommandLine& command_line) {
   const Task task = make_task(config, catalog);
   Device device;
   const std::unique_ptr<Model> model = entry.make(model_setting(config, task), device);
-  import_weights(config.weights, model->parameters());
+  import_weights(config.weights, model->parameters(), entry.layouts);
   fmt::print("{}\n", generated_text(config, task, entry, model->parameters()));
 }
 
@@ -181,7 +181,7 @@ int run_job(Job job, const Catalog& catalog, int argc, const char* const* argv) 
 int run_trainer(const Catalog& catalog, int argc, const char* const* argv) {
   return run_program([&] {
     const std::string_view command = argc > 1 ? argv[1] : "";
-    if (command == "export") return run_export(argc, argv);
+    if (command == "export") return run_export(catalog, argc, argv);
     if (command == "average") return run_average(argc, argv);
     if (command == "sweep") return run_sweep_command(argc - 1, argv + 1);
     if (command == "evaluate") return run_job(evaluate_job, catalog, argc - 1, argv + 1);

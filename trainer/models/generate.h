@@ -16,9 +16,9 @@ struct GenerateOptions {
 };
 
 /// Text with which a model continues the prompt, without the prompt. Computed on the processor in
-/// float32; depends on `weights` and options only. Of the text before a byte it sees what GptReader
-/// does. Before: the prompt is not empty; `weights` are those of a Gpt made with `shape`, for any
-/// number of sequences.
+/// float32; depends on `weights` and options only. Each byte follows from those in the window of a
+/// GptReader. Before: the prompt is not empty; `weights` are those of a Gpt made with `shape`, for
+/// any number of sequences.
 std::string generate(const Gpt::Options& shape, const ParameterSet& weights,
                      const GenerateOptions& options);
 

@@ -2,37 +2,60 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "trainer/config.h"
 #include "trainer/config_error.h"
 #include "trainer/models/generate.h"
+#include "trainer/models/gpt2_layout.h"
 
 namespace kolo::trainer {
+namespace {
+
+/// GPT-2's. The peak learning rates of models of these sizes are those of Brown et al., "Language
+/// Models are Few-Shot Learners", 2020, table 2.1.
+ModelShape shape(std::string name, std::size_t layers, std::size_t width, std::size_t heads,
+                 float lr) {
+  return {.name = std::move(name), .set = [=](Config& config) {
+            config.layers = layers;
+            config.width = width;
+            config.heads = heads;
+            config.context = 1024;
+            config.lr = lr;
+            config.batch = 1;  // logits alone take 200 MB for a sequence of 50257 kinds of tokens
+          }};
+}
+
+}  // namespace
 
 ModelEntry Gpt::entry() {
-  return {.name = "gpt",
-          .task = "language-model",
-          .help = "transformer that predicts the next token of a text",
-          .set_defaults =
-              [](Config& config) {
-                config.steps = 1000;
-                config.lr = 3e-3f;
-                config.warmup_steps = 50;
-                config.clip_norm = 1.0;
-                config.optimizer_options.weight_decay = 0.1f;
-                config.eval_every = 250;
-              },
-          .make = [](const ModelSetting& setting,
-                     Device& device) { return std::make_unique<Gpt>(device, options(setting)); },
-          .generate =
-              [](const ModelSetting& setting, const ParameterSet& weights) {
-                const Config& config = setting.config;
-                return generate(options(setting), weights,
-                                {.bytes = config.sample_bytes,
-                                 .temperature = config.temperature,
-                                 .prompt = config.prompt,
-                                 .seed = config.seed});
-              }};
+  return {
+      .name = "gpt",
+      .task = "language-model",
+      .help = "transformer that predicts the next token of a text",
+      .set_defaults =
+          [](Config& config) {
+            config.steps = 1000;
+            config.lr = 3e-3f;
+            config.warmup_steps = 50;
+            config.clip_norm = 1.0;
+            config.optimizer_options.weight_decay = 0.1f;
+            config.eval_every = 250;
+          },
+      .make = [](const ModelSetting& setting,
+                 Device& device) { return std::make_unique<Gpt>(device, options(setting)); },
+      .generate =
+          [](const ModelSetting& setting, const ParameterSet& weights) {
+            const Config& config = setting.config;
+            return generate(options(setting), weights,
+                            {.bytes = config.sample_bytes,
+                             .temperature = config.temperature,
+                             .prompt = config.prompt,
+                             .seed = config.seed});
+          },
+      .shapes = {shape("gpt2", 12, 768, 12, 6e-4f), shape("gpt2-medium", 24, 1024, 16, 3e-4f),
+                 shape("gpt2-large", 36, 1280, 20, 2.5e-4f), shape("gpt2-xl", 48, 1600, 25, 2e-4f)},
+      .layouts = {gpt2_layout()}};
 }
 
 Gpt::Options Gpt::options(const ModelSetting& setting) {

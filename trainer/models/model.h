@@ -6,10 +6,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "trainer/data/batch.h"
 #include "trainer/layers/layer.h"
 #include "trainer/layers/rank_sums.h"
+#include "trainer/models/weight_layout.h"
 #include "trainer/parameter_set.h"
 
 namespace kolo::trainer {
@@ -50,6 +52,14 @@ struct ModelSetting {
   RankSums sum_over_ranks = {};  ///< Set where statistics are those of all ranks' samples.
 };
 
+/// A size of a model that --shape can name.
+struct ModelShape {
+  std::string name;
+  /// Changes the options that give the model this shape, and with them what it then needs to learn
+  /// well.
+  std::function<void(Config& config)> set;
+};
+
 /// A kind of model that --model can name.
 struct ModelEntry {
   std::string name;
@@ -66,6 +76,9 @@ struct ModelEntry {
   /// Continues config.prompt with config.sample_bytes of text, by a model of these weights. Null
   /// where the model makes no text.
   std::function<std::string(const ModelSetting& setting, const ParameterSet& weights)> generate;
+
+  std::vector<ModelShape> shapes = {};
+  std::vector<WeightLayout> layouts = {};  ///< Of files that it can take weights from.
 };
 
 }  // namespace kolo::trainer
