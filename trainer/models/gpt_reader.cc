@@ -8,7 +8,7 @@ namespace kolo::trainer {
 namespace {
 
 /// Tokens of a pass at most: as many as make products fast, with little memory.
-constexpr std::size_t kChunk = CausalSelfAttention::kBlockRows;
+constexpr std::size_t kChunk = SelfAttention::kBlockRows;
 
 Gpt::Options reading(Gpt::Options shape) {
   shape.sequences = 1;
