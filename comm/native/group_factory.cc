@@ -13,32 +13,52 @@
 namespace kolo {
 
 #if KOLO_NCCL
+namespace {
 
-DeviceGroups connect_groups(Rendezvous& rendezvous, const ProcessGrid& grid, Device& device,
-                            std::chrono::milliseconds deadline) {
+int gpu_index(const Device& device) {
   const auto* const gpu = dynamic_cast<const CudaDevice*>(&device);
-  if (gpu == nullptr) {
-    throw KoloError({.code = ErrorCode::kConfig,
-                     .what = "collectives among devices need NCCL, which needs GPUs, but this rank "
-                             "computes on " +
-                             device.describe()});
-  }
-  auto world = NcclGroup::connect(rendezvous, gpu->index(), deadline);
-  auto node = world->split(grid.node(rendezvous.rank()));
-  // No rank continues before all are connected.
-  rendezvous.all_gather("");
+  if (gpu != nullptr) return gpu->index();
+  throw KoloError({.code = ErrorCode::kConfig,
+                   .what = "collectives among devices need NCCL, which needs GPUs, but this rank "
+                           "computes on " +
+                           device.describe()});
+}
+
+}  // namespace
+
+std::string introduce_groups(int rank, const Device& device) {
+  gpu_index(device);
+  return NcclGroup::introduce(rank);
+}
+
+DeviceGroups connect_groups(std::span<const std::string> introductions, int rank,
+                            const ProcessGrid& grid, Device& device,
+                            std::chrono::milliseconds deadline) {
+  const int index = gpu_index(device);
+  auto world = NcclGroup::connect(introductions, rank, index, deadline);
+  auto node = world->split(grid.node(rank));
   return {.node = std::move(node),
           .world = std::move(world),
-          .connector = std::make_unique<NcclConnector>(gpu->index(), deadline)};
+          .connector = std::make_unique<NcclConnector>(index, deadline)};
 }
 
 #else
+namespace {
 
-DeviceGroups connect_groups(Rendezvous&, const ProcessGrid&, Device&, std::chrono::milliseconds) {
+[[noreturn]] void fail_without_nccl() {
   throw KoloError(
       {.code = ErrorCode::kConfig,
        .what = "collectives among devices need NCCL, but this build of Kolo has none; configure it "
                "with -DKOLO_WITH_CUDA=ON -DKOLO_WITH_NCCL=ON"});
+}
+
+}  // namespace
+
+std::string introduce_groups(int, const Device&) { fail_without_nccl(); }
+
+DeviceGroups connect_groups(std::span<const std::string>, int, const ProcessGrid&, Device&,
+                            std::chrono::milliseconds) {
+  fail_without_nccl();
 }
 
 #endif

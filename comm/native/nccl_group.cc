@@ -24,24 +24,8 @@ namespace {
 
 constexpr std::chrono::seconds kAbortInDestructor{5};
 
-/// The id that all ranks use. Errors: KoloError(kConfig) if their libraries differ.
-ncclUniqueId agree_on_id(Rendezvous& rendezvous) {
-  NcclIntroduction mine{.version = checked_nccl_version()};
-  if (rendezvous.rank() == 0) {
-    require_nccl(ncclGetUniqueId(&mine.id), nullptr, "ncclGetUniqueId");
-  }
-  const auto text = [](std::span<const std::byte> bytes) {
-    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  };
-  const auto introduced = [](const std::string& bytes) {
-    return NcclIntroduction::from_bytes(std::as_bytes(std::span(bytes)));
-  };
-  const std::vector<std::string> all = rendezvous.all_gather(text(mine.bytes()));
-  const NcclIntroduction first = introduced(all.front());
-  for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    check_same_nccl(first, static_cast<int>(rank), introduced(all[rank]).version);
-  }
-  return first.id;
+NcclIntroduction introduced(const std::string& text) {
+  return NcclIntroduction::from_bytes(std::as_bytes(std::span(text)));
 }
 
 /// The first failure of several calls.
@@ -95,12 +79,23 @@ struct CommunicatorMemory {
 
 }  // namespace
 
-std::unique_ptr<NcclGroup> NcclGroup::connect(Rendezvous& rendezvous, int device,
-                                              Milliseconds deadline) {
+std::string NcclGroup::introduce(int rank) {
   ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
-  const ncclUniqueId id = agree_on_id(rendezvous);
-  return std::unique_ptr<NcclGroup>(new NcclGroup(
-      NcclCommunicator::connect(id, rendezvous.rank(), rendezvous.size(), device, deadline)));
+  NcclIntroduction mine{.version = checked_nccl_version()};
+  if (rank == 0) require_nccl(ncclGetUniqueId(&mine.id), nullptr, "ncclGetUniqueId");
+  return {reinterpret_cast<const char*>(mine.bytes().data()), mine.bytes().size()};
+}
+
+std::unique_ptr<NcclGroup> NcclGroup::connect(std::span<const std::string> introductions, int rank,
+                                              int device, Milliseconds deadline) {
+  const NcclIntroduction first = introduced(introductions.front());
+  const int size = static_cast<int>(introductions.size());
+  for (int other = 1; other < size; ++other) {
+    const std::string& text = introductions[static_cast<std::size_t>(other)];
+    check_same_nccl(first, other, introduced(text).version);
+  }
+  return std::unique_ptr<NcclGroup>(
+      new NcclGroup(NcclCommunicator::connect(first.id, rank, size, device, deadline)));
 }
 
 std::unique_ptr<NcclGroup> NcclGroup::split(int color) {

@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "comm/device/local_group.h"
-#include "comm/rendezvous/rendezvous.h"
 
 namespace kolo {
 
@@ -28,11 +28,14 @@ class NcclGroup final : public LocalGroup {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
-  /// Connects all ranks of `rendezvous`, with GPU `device` on this one. Collective. Errors:
-  /// KoloError(kConfig) if NCCL's versions differ, kTimeout after `deadline`, kPeerLost or
-  /// kInternal with NCCL's reason.
-  static std::unique_ptr<NcclGroup> connect(Rendezvous& rendezvous, int device,
-                                            Milliseconds deadline);
+  /// What `rank` tells all ranks before they connect. Rank 0 draws the id of the communicator.
+  static std::string introduce(int rank);
+
+  /// Connects `rank` to those whose introductions these are, by rank, with GPU `device`.
+  /// Collective. Errors: KoloError(kConfig) if NCCL's versions differ, kTimeout after `deadline`,
+  /// kPeerLost or kInternal with NCCL's reason.
+  static std::unique_ptr<NcclGroup> connect(std::span<const std::string> introductions, int rank,
+                                            int device, Milliseconds deadline);
 
   /// Connects the ranks that pass the same `color`, which is not negative. Collective among all
   /// ranks. Errors: as `connect`; both groups are then aborted.

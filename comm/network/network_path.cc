@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <optional>
+#include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
@@ -10,7 +10,6 @@
 #include "comm/base/byte_codec.h"
 #include "comm/base/clock.h"
 #include "comm/base/error.h"
-#include "comm/network/reach_probe.h"
 
 namespace kolo {
 namespace {
@@ -99,23 +98,35 @@ NodeReach read_reach(int node, const std::string& text, std::vector<NetworkInter
 
 }  // namespace
 
-NetworkPath find_network_path(BatchedExchange& exchange, const ProcessGrid& grid,
-                              const std::string& job_id, const std::string& devices,
-                              std::chrono::milliseconds timeout) {
+PathFinder::PathFinder(const std::string& devices) {
+  try {
+    interfaces_ = listed_interfaces(network_interfaces(), devices);
+    interfaces_.resize(std::min(interfaces_.size(), kMaxInterfaces));
+    listener_ = std::make_unique<ReachListener>();
+  } catch (const KoloError& error) {
+    problem_ = error;
+  }
+}
+
+PathFinder::~PathFinder() = default;
+
+void PathFinder::post(BatchedExchange& exchange) {
+  exchange.post(kDoor, encoded([&](ByteWriter& writer) {
+                  writer.number(listener_ ? listener_->port() : std::uint16_t{0});
+                  write_interfaces(writer, interfaces_);
+                }));
+}
+
+NetworkPath PathFinder::find(BatchedExchange& exchange, const ProcessGrid& grid,
+                             const std::string& job_id, std::chrono::milliseconds timeout) {
   const int node = grid.node(exchange.rank());
   const bool is_leader = grid.leader(node) == exchange.rank();
-  std::optional<ReachListener> listener;
-  std::vector<NetworkInterface> mine;
+  if (is_leader && problem_) throw KoloError(*problem_);
   if (is_leader) {
-    mine = listed_interfaces(network_interfaces(), devices);
-    mine.resize(std::min(mine.size(), kMaxInterfaces));
-    listener.emplace(job_id, node);
-    exchange.post(kDoor, encoded([&](ByteWriter& writer) {
-                    writer.number(listener->port());
-                    write_interfaces(writer, mine);
-                  }));
+    listener_->serve(job_id, node);
+  } else {
+    listener_.reset();
   }
-  exchange.run();
   std::vector<ReachTarget> nodes;
   for (int each = 0; each < grid.num_nodes(); ++each) {
     const auto leader = static_cast<std::size_t>(grid.leader(each));
@@ -126,9 +137,10 @@ NetworkPath find_network_path(BatchedExchange& exchange, const ProcessGrid& grid
     std::erase_if(others, [&](const ReachTarget& target) { return target.node == node; });
     ReachLimits limits;
     limits.all = std::min(limits.all, saturated(timeout / 2));
-    exchange.post(kReach, write_reach(probe_reach(job_id, mine, others, limits)));
+    exchange.post(kReach, write_reach(probe_reach(job_id, interfaces_, others, limits)));
   }
   exchange.run();  // The listener serves until all nodes have looked for it.
+  listener_.reset();
   std::vector<NodeReach> reach;
   for (ReachTarget& each : nodes) {
     const auto leader = static_cast<std::size_t>(grid.leader(each.node));

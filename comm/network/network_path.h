@@ -1,9 +1,14 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "comm/base/error.h"
 #include "comm/network/interface_choice.h"
+#include "comm/network/reach_probe.h"
 #include "comm/rendezvous/batched_exchange.h"
 #include "topology/process_grid.h"
 
@@ -18,16 +23,35 @@ struct NetworkPath {
 };
 
 /// Finds the interfaces through which the nodes of a job reach each other, by connecting to all
-/// addresses of all nodes. Only interfaces that `devices` lists are looked at, see
-/// `listed_interfaces`.
+/// addresses of all nodes. One rank of each node connects; all ranks of a node get its path.
 ///
-/// Two rounds of the exchange. One rank of each node connects; all ranks of a node get its path.
-/// Before: there are several nodes. Threads: those of the exchange; one serves other nodes
-/// meanwhile.
-/// Cost:    a connection to each address of each node, at most five seconds and half of `timeout`.
-/// Errors:  those of the exchange; KoloError(kIo) if interfaces or sockets cannot be had.
-NetworkPath find_network_path(BatchedExchange& exchange, const ProcessGrid& grid,
-                              const std::string& job_id, const std::string& devices,
-                              std::chrono::milliseconds timeout);
+///     PathFinder finder(devices);  finder.post(exchange);
+///     exchange.run();              // the round in which ranks learn which nodes there are
+///     finder.find(...);            // one more round, if there are several
+///
+/// Every rank opens a port at once, because none knows yet whether its node needs it.
+///
+/// Threads: those of the exchange; one serves other nodes during `find`.
+class PathFinder {
+ public:
+  /// Only interfaces that `devices` lists are looked at, see `listed_interfaces`.
+  explicit PathFinder(const std::string& devices);
+  ~PathFinder();
+  PathFinder(const PathFinder&) = delete;
+  PathFinder& operator=(const PathFinder&) = delete;
+
+  void post(BatchedExchange& exchange);
+
+  /// Before: a round has run since `post`, and there are several nodes.
+  /// Cost:   a connection to each address of each node, at most five seconds and half of `timeout`.
+  /// Errors: those of the exchange; KoloError(kIo) if interfaces or sockets cannot be had.
+  NetworkPath find(BatchedExchange& exchange, const ProcessGrid& grid, const std::string& job_id,
+                   std::chrono::milliseconds timeout);
+
+ private:
+  std::vector<NetworkInterface> interfaces_;
+  std::unique_ptr<ReachListener> listener_;
+  std::optional<KoloError> problem_;  // counts where there are several nodes
+};
 
 }  // namespace kolo

@@ -257,20 +257,22 @@ class Probe {
 
 class ReachListener::Server {
  public:
-  explicit Server(std::string greeting)
-      : greeting_(std::move(greeting)),
-        listener_(listen_on("", 0)),
-        stop_(::eventfd(0, EFD_CLOEXEC)),
-        thread_([this] { serve(); }) {}
+  Server() : listener_(listen_on("", 0)), stop_(::eventfd(0, EFD_CLOEXEC)) {}
 
   ~Server() {
     ::eventfd_write(stop_.get(), 1);
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
   std::uint16_t port() const { return port_of(listener_.get()); }
+
+  void begin(std::string greeting) {
+    check(!thread_.joinable(), "a listener serves one node");
+    greeting_ = std::move(greeting);
+    thread_ = std::thread([this] { serve(); });
+  }
 
  private:
   void serve() noexcept {
@@ -289,20 +291,22 @@ class ReachListener::Server {
     }
   }
 
-  const std::string greeting_;
+  std::string greeting_;  // fixed while the thread runs
   const FileDescriptor listener_;
   const FileDescriptor stop_;
   std::thread thread_;
 };
 
-ReachListener::ReachListener(std::string job_id, int node) {
-  check(job_id.size() <= kMaxJobIdBytes, "the job's id is too long");
-  server_ = std::make_unique<Server>(greeting(job_id, node));
-}
+ReachListener::ReachListener() : server_(std::make_unique<Server>()) {}
 
 ReachListener::~ReachListener() = default;
 
 std::uint16_t ReachListener::port() const { return server_->port(); }
+
+void ReachListener::serve(const std::string& job_id, int node) {
+  check(job_id.size() <= kMaxJobIdBytes, "the job's id is too long");
+  server_->begin(greeting(job_id, node));
+}
 
 NodeReach probe_reach(const std::string& job_id, const std::vector<NetworkInterface>& mine,
                       const std::vector<ReachTarget>& targets, const ReachLimits& limits) {

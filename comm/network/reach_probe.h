@@ -13,19 +13,21 @@
 namespace kolo {
 
 /// Tells whoever connects which node of which job answers: one address may belong to several
-/// machines. A thread serves from construction to destruction; it sends a few bytes to each
-/// connection and reads nothing.
+/// machines. A thread serves from `serve` to destruction; it sends a few bytes to each connection
+/// and reads nothing. Who connects earlier waits.
 ///
 /// Threads: any. Errors: KoloError(kIo) if no port can be had.
 class ReachListener {
  public:
-  /// `job_id` is no secret; at most kMaxJobIdBytes.
-  ReachListener(std::string job_id, int node);
+  ReachListener();
   ~ReachListener();
   ReachListener(const ReachListener&) = delete;
   ReachListener& operator=(const ReachListener&) = delete;
 
   std::uint16_t port() const;
+
+  /// Answers from now on. Once. `job_id` is no secret; at most kMaxJobIdBytes.
+  void serve(const std::string& job_id, int node);
 
   static constexpr std::size_t kMaxJobIdBytes = 32;
 

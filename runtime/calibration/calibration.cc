@@ -129,6 +129,7 @@ Calibrator::Calibrator(int rank, const ProcessGrid& grid, std::span<const RankPl
                        const Options& options)
     : rank_(rank), grid_(grid), places_(places), options_(options) {
   if (!measures()) return;
+  known_.rank_cores = rank_cores(places_);
   // Inside a node no choice changes the bits of a sum, so each run may measure anew.
   const bool remembers = options.calibration_file != "auto" || grid.num_nodes() > 1;
   file_ = std::make_unique<CalibrationFile>(
@@ -153,34 +154,40 @@ void Calibrator::post(BatchedExchange& exchange) {
   }
 }
 
-Calibration Calibrator::finish(BatchedExchange& exchange, Transport& transport,
-                               const TransportLimits& limits) {
+bool Calibrator::shares_cores() const {
+  return known_.rank_cores < 1 ||
+         granted_cores() < static_cast<std::size_t>(grid_.local_size(rank_));
+}
+
+bool Calibrator::measure(BatchedExchange& exchange, Transport& transport,
+                         const TransportLimits& limits) {
+  if (!measures() || !exchange.text_of_rank_0(kRemembered).empty()) return false;
+  const SteadyClock clock;
+  const Stopwatch watch(clock);
+  const RankCosts mine = measure_rank(transport, grid_,
+                                      {.transport = limits,
+                                       .shares_cores = shares_cores(),
+                                       .connect_timeout = options_.connect_timeout});
+  exchange.post(kMeasured, mine.costs + kDoubtFollows + mine.doubt);
+  if (rank_ == 0) {
+    // The steps of rank 0 are those of all ranks, and so is its time.
+    LinkCosts steps = known_;
+    steps.step_us = probe_step_us(transport, clock);
+    steps.private_read_us = probe_private_read_us(clock).value_or(steps.private_read_us);
+    exchange.post(kStep, to_string(steps, kStepKey) + "," + to_string(steps, kReadKey));
+    exchange.post(kTime, fmt::format("{:.0f}", watch.us() / 1e3));
+  }
+  return true;
+}
+
+Calibration Calibrator::finish(BatchedExchange& exchange) {
   if (!measures()) return defaults();
   const std::string remembered = exchange.text_of_rank_0(kRemembered);
   if (!remembered.empty()) {
     return {.costs = parse_link_costs(options_.link_costs, parse_link_costs(remembered)),
             .source = "read from " + exchange.text_of_rank_0(kFile)};
   }
-  LinkCosts known;
-  known.rank_cores = rank_cores(places_);
-  const bool shares_cores =
-      known.rank_cores < 1 || granted_cores() < static_cast<std::size_t>(grid_.local_size(rank_));
-  const SteadyClock clock;
-  const Stopwatch watch(clock);
-  const RankCosts mine = measure_rank(transport, grid_,
-                                      {.transport = limits,
-                                       .shares_cores = shares_cores,
-                                       .connect_timeout = options_.connect_timeout});
-  exchange.post(kMeasured, mine.costs + kDoubtFollows + mine.doubt);
-  if (rank_ == 0) {
-    // The steps of rank 0 are those of all ranks, and so is its time.
-    known.step_us = probe_step_us(transport, clock);
-    known.private_read_us = probe_private_read_us(clock).value_or(known.private_read_us);
-    exchange.post(kStep, to_string(known, kStepKey) + "," + to_string(known, kReadKey));
-    exchange.post(kTime, fmt::format("{:.0f}", watch.us() / 1e3));
-  }
-  exchange.run();
-  const LinkCosts steps = parse_link_costs(exchange.text_of_rank_0(kStep), known);
+  const LinkCosts steps = parse_link_costs(exchange.text_of_rank_0(kStep), known_);
   const JobCosts measured = combine(exchange.texts(kMeasured), grid_, steps);
   // As text, so that ranks that read them from a file next time hold the same.
   const std::string costs = to_string(measured.costs);
@@ -193,7 +200,7 @@ Calibration Calibrator::finish(BatchedExchange& exchange, Transport& transport,
     source += "; " + why;
     // Ranks that outnumber the cores of their machine keep each other busy.
     if (rank_ == 0) {
-      (shares_cores ? log::info : log::warn)("measuring links on a busy machine: " + why);
+      (shares_cores() ? log::info : log::warn)("measuring links on a busy machine: " + why);
     }
   }
   return {.costs = parse_link_costs(options_.link_costs, parse_link_costs(costs)),

@@ -30,7 +30,8 @@ struct Calibration {
 ///
 ///     Calibrator calibrator(...);     calibrator.post(exchange);
 ///     exchange.run();                 // the round in which networks exchange their addresses
-///     calibrator.finish(exchange, transport, limits);   // one more round if it measures
+///     if (calibrator.measure(exchange, transport, limits)) exchange.run();
+///     calibrator.finish(exchange);
 ///
 /// Threads: as the transport. Errors: KoloError, those of rendezvous and transport.
 class Calibrator {
@@ -43,19 +44,25 @@ class Calibrator {
   /// Posts what this rank knows before any transport is there.
   void post(BatchedExchange& exchange);
 
-  /// Collective. Before: nothing is in flight. Flags `limits.flags_per_peer` - 2 and up of all
-  /// pairs are used up.
-  Calibration finish(BatchedExchange& exchange, Transport& transport,
-                     const TransportLimits& limits);
+  /// Measures, if no costs are known, and posts the results. Returns whether it did; all ranks do
+  /// or none. Collective. Before: nothing is in flight. Flags `limits.flags_per_peer` - 2 and up of
+  /// all pairs are used up.
+  bool measure(BatchedExchange& exchange, Transport& transport, const TransportLimits& limits);
+
+  /// Before: if `measure` returned true, a round has run.
+  Calibration finish(BatchedExchange& exchange);
 
  private:
   Calibration defaults() const;
   bool measures() const;
+  /// Whether ranks of this node outnumber its cores.
+  bool shares_cores() const;
 
   const int rank_;
   const ProcessGrid& grid_;
   const std::span<const RankPlace> places_;
   const Options& options_;
+  LinkCosts known_;                        // before anything is measured
   std::unique_ptr<CalibrationFile> file_;  // if it measures or has a file
 };
 

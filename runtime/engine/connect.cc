@@ -13,8 +13,6 @@
 
 #include "comm/base/error.h"
 #include "comm/base/log.h"
-#include "comm/native/device_factory.h"
-#include "comm/native/group_factory.h"
 #include "comm/native/network_factory.h"
 #include "comm/rendezvous/batched_exchange.h"
 #include "comm/rendezvous/environment.h"
@@ -85,6 +83,7 @@ constexpr const char* kPlace = "place";
 constexpr const char* kAddress = "address";
 constexpr const char* kTakesDeviceMemory = "takes device memory";
 constexpr const char* kSelector = "selector";
+constexpr const char* kIntroduction = "introduction of a device";
 
 /// Every rank compares alike and so throws the same error.
 void compare_settings(BatchedExchange& exchange, const Options& options) {
@@ -119,10 +118,9 @@ int choose_reduce_threads(const Options& options, const CoreSharers& sharers, st
 
 /// The way to the other nodes. Rules of UCX come first: where it moves data by other means, nodes
 /// need not reach each other by TCP.
-NetworkPath find_path(BatchedExchange& exchange, const ProcessGrid& grid, const std::string& job_id,
-                      const Options& options) {
-  const std::string devices = process_environment()("UCX_NET_DEVICES").value_or("");
-  NetworkPath path = find_network_path(exchange, grid, job_id, devices, options.connect_timeout);
+NetworkPath find_path(PathFinder& finder, const std::string& devices, BatchedExchange& exchange,
+                      const ProcessGrid& grid, const std::string& job_id, const Options& options) {
+  NetworkPath path = finder.find(exchange, grid, job_id, options.connect_timeout);
   if (!network_uses_tcp()) return path;
   if (!path.problem.empty()) {
     throw KoloError({.code = ErrorCode::kIo,
@@ -137,7 +135,7 @@ NetworkPath find_path(BatchedExchange& exchange, const ProcessGrid& grid, const 
 
 }  // namespace
 
-Connection connect(Rendezvous& found, const Options& options) {
+Connection connect(Rendezvous& found, const Options& options, const DeviceSource& devices) {
   CountedRendezvous rendezvous(found);
   BatchedExchange exchange(rendezvous);
   const int rank = exchange.rank();
@@ -150,6 +148,9 @@ Connection connect(Rendezvous& found, const Options& options) {
   // Rank 0 draws the identity of the job; every participant of the rendezvous may know it.
   if (rank == 0) exchange.post(kIdentity, random_bytes(kJobIdBytes + kSecretBytes));
   exchange.post(kPlace, own_place());
+  const std::string interfaces = process_environment()("UCX_NET_DEVICES").value_or("");
+  std::optional<PathFinder> finder;
+  if (exchange.size() > 1) finder.emplace(interfaces).post(exchange);
   exchange.run();
   compare_settings(exchange, options);
   ProcessGrid grid(exchange.texts(kNode));
@@ -171,7 +172,7 @@ Connection connect(Rendezvous& found, const Options& options) {
   std::unique_ptr<NetworkTransport> network;
   NetworkPath path;
   if (grid.num_nodes() > 1) {
-    path = find_path(exchange, grid, job_id, options);
+    path = find_path(*finder, interfaces, exchange, grid, job_id, options);
     network = open_network({.rank = rank,
                             .world_size = grid.world_size(),
                             .ucx_library = options.ucx_library,
@@ -179,31 +180,39 @@ Connection connect(Rendezvous& found, const Options& options) {
     exchange.post(kAddress, network->address());
     exchange.post(kTakesDeviceMemory, network->takes_device_memory() ? "yes" : "no");
   }
+  finder.reset();
+  std::optional<DevicePlane> plane;
+  if (options.device != kNoDevice) {
+    plane.emplace().device = devices.open(options.device, grid.local_rank(rank));
+    exchange.post(kIntroduction, devices.introduce(rank, *plane->device));
+  }
   Calibrator calibrator(rank, grid, places, options);
   calibrator.post(exchange);
   post_selector(exchange, options);
-  if (grid.world_size() > 1) exchange.run();
-  bool network_takes_memory = false;
+  if (grid.world_size() > 1 || plane) exchange.run();
   if (network != nullptr) {
     network->connect(exchange.texts(kAddress));
     // Schedules must be alike, so one rank that stages makes all stage.
-    network_takes_memory = std::ranges::count(exchange.texts(kTakesDeviceMemory), "no") == 0;
+    if (plane) {
+      plane->network_takes_memory =
+          std::ranges::count(exchange.texts(kTakesDeviceMemory), "no") == 0;
+    }
     transport = std::make_unique<RoutedTransport>(std::move(transport), std::move(network));
   }
-  Calibration calibration = calibrator.finish(exchange, *transport, limits);
-  limits.flags_per_peer -= kProbeFlags;
-  calibration.costs = parse_link_costs(
-      options.link_costs, parse_link_costs(exchange.text_of_rank_0(kSelector), calibration.costs));
-  std::optional<DevicePlane> plane;
-  if (options.device != kNoDevice) {
-    plane.emplace();
-    plane->device = open_device(options.device, grid.local_rank(rank));
-    DeviceGroups groups = connect_groups(rendezvous, grid, *plane->device, options.connect_timeout);
+  const bool measured = calibrator.measure(exchange, *transport, limits);
+  if (plane) {
+    DeviceGroups groups = devices.connect(exchange.texts(kIntroduction), rank, grid, *plane->device,
+                                          options.connect_timeout);
     plane->node = std::move(groups.node);
     plane->world = std::move(groups.world);
     plane->connector = std::move(groups.connector);
-    plane->network_takes_memory = network_takes_memory;
   }
+  // No rank uses its groups before all are connected.
+  if (measured || (plane && grid.world_size() > 1)) exchange.run();
+  Calibration calibration = calibrator.finish(exchange);
+  limits.flags_per_peer -= kProbeFlags;
+  calibration.costs = parse_link_costs(
+      options.link_costs, parse_link_costs(exchange.text_of_rank_0(kSelector), calibration.costs));
   const CoreSharers sharers = core_sharers(places, grid, rank);
   const std::size_t granted = granted_cores();
   const int reduce_threads = choose_reduce_threads(options, sharers, granted);

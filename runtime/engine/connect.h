@@ -1,9 +1,12 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
 #include "comm/device/device_plane.h"
+#include "comm/native/device_factory.h"
+#include "comm/native/group_factory.h"
 #include "comm/network/network_path.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/transport/transport.h"
@@ -25,9 +28,17 @@ struct Connection {
   Calibration calibration;
   std::optional<DevicePlane> plane = {};  ///< With the option `device`.
   NetworkPath network = {};               ///< Empty on one node.
-  /// Collective rounds of the rendezvous: one for places, two to find the way between several
-  /// nodes, one for addresses, one if links are measured, and two for a device.
+  /// Collective rounds of the rendezvous: one for places, one to find the way between several
+  /// nodes, one for addresses and introductions of devices, and one for measured links, which
+  /// devices also need to know that all are connected.
   int start_up_rounds = 0;
+};
+
+/// Where the device of a rank and its groups come from: this build, or a test.
+struct DeviceSource {
+  std::function<decltype(open_device)> open = open_device;
+  std::function<decltype(introduce_groups)> introduce = introduce_groups;
+  std::function<decltype(connect_groups)> connect = connect_groups;
 };
 
 /// Joins the job: compares versions and options, finds out who shares a node, and opens shared
@@ -36,6 +47,7 @@ struct Connection {
 /// Errors: KoloError(kConfig), the same on every rank, naming option, ranks and values that differ;
 ///         KoloError(kIo), likewise, naming ranks, hosts and addresses that do not reach each
 ///         other; those of the transports.
-Connection connect(Rendezvous& rendezvous, const Options& options);
+Connection connect(Rendezvous& rendezvous, const Options& options,
+                   const DeviceSource& devices = {});
 
 }  // namespace kolo

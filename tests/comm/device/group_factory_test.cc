@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "comm/base/error.h"
-#include "comm/rendezvous/single_rendezvous.h"
 #include "tests/support/device/seeded_host_device.h"
 
 namespace kolo::test {
@@ -12,9 +11,8 @@ namespace {
 
 TEST(GroupFactory, ADeviceWithoutALibraryOfCollectivesIsAConfigurationError) {
   SeededHostDevice device(1);
-  SingleRendezvous rendezvous;
   try {
-    connect_groups(rendezvous, ProcessGrid::with_node_sizes({1}), device, std::chrono::seconds(1));
+    introduce_groups(0, device);
     FAIL() << "connected ranks that compute in host memory";
   } catch (const KoloError& error) {
     EXPECT_EQ(error.error().code, ErrorCode::kConfig);

@@ -52,7 +52,14 @@ ProcessGrid grid_of(int size) {
 
 /// What this process has of a job: its device and both groups.
 struct Rank {
-  Rank() : groups(connect_groups(rendezvous, grid, *device, kLongestWait)) {}
+  Rank() : groups(connected()) {}
+
+  DeviceGroups connected() {
+    const auto introductions = rendezvous.all_gather(introduce_groups(rank, *device));
+    DeviceGroups all = connect_groups(introductions, rank, grid, *device, kLongestWait);
+    rendezvous.all_gather("");
+    return all;
+  }
 
   /// Calls `poll` until it holds here, then until it has held on all ranks.
   void wait_for(const std::function<bool()>& poll) {

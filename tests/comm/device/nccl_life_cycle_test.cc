@@ -2,7 +2,9 @@
 
 #include <cstring>
 #include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +13,6 @@
 #include "comm/device/cuda_stream.h"
 #include "comm/native/nccl_connector.h"
 #include "comm/native/nccl_group.h"
-#include "comm/rendezvous/single_rendezvous.h"
 #include "tests/support/fake_nccl.h"
 
 namespace kolo::test {
@@ -27,7 +28,8 @@ constexpr milliseconds kLate{30'000};  // One that is not.
 class NcclLifeCycle : public testing::Test {
  protected:
   std::unique_ptr<NcclGroup> connect(milliseconds deadline = kLate) {
-    return NcclGroup::connect(rendezvous_, 0, deadline);
+    const std::vector<std::string> alone{NcclGroup::introduce(0)};
+    return NcclGroup::connect(alone, 0, 0, deadline);
   }
 
   void all_reduce(NcclGroup& group) {
@@ -49,7 +51,6 @@ class NcclLifeCycle : public testing::Test {
   }
 
   const FakeNcclScope scope_;
-  SingleRendezvous rendezvous_;
   CudaStream stream_{0};
 };
 
@@ -75,17 +76,9 @@ TEST_F(NcclLifeCycle, WhatIsInProgressIsWaitedForAndEndsInOrder) {
 }
 
 TEST_F(NcclLifeCycle, PartsOfDifferentLengthsAreCallsOfOneLaunch) {
-  /// Three ranks, of which this is the second.
-  class Three final : public Rendezvous {
-   public:
-    int rank() const override { return 1; }
-    int size() const override { return 3; }
-    std::vector<std::string> all_gather(const std::string& mine) override {
-      return {mine, mine, mine};
-    }
-  } rendezvous;
+  const std::vector<std::string> three(3, NcclGroup::introduce(0));
   fake_nccl().polls_in_progress = 3;
-  const auto group = NcclGroup::connect(rendezvous, 0, kLate);
+  const auto group = NcclGroup::connect(three, 1, 0, kLate);
   const std::vector<std::size_t> even{4, 4, 4}, uneven{2, 0, 5};
   std::vector<float> in(12), out(12);
   const auto reduce = [&](const std::vector<std::size_t>& counts) {
@@ -265,19 +258,10 @@ TEST_F(NcclLifeCycle, AnotherMajorVersionIsAConfigurationError) {
 }
 
 TEST_F(NcclLifeCycle, RanksWithDifferentVersionsAreAConfigurationError) {
-  /// Two ranks; the other has the version before this one's.
-  class OlderPeer final : public Rendezvous {
-   public:
-    int rank() const override { return 0; }
-    int size() const override { return 2; }
-    std::vector<std::string> all_gather(const std::string& mine) override {
-      const int older = NCCL_VERSION_CODE - 1;
-      std::string other = mine;
-      std::memcpy(other.data(), &older, sizeof(older));
-      return {mine, other};
-    }
-  } rendezvous;
-  EXPECT_EQ(code_of([&] { NcclGroup::connect(rendezvous, 0, kSoon); }), ErrorCode::kConfig);
+  const int older = NCCL_VERSION_CODE - 1;
+  std::vector<std::string> two(2, NcclGroup::introduce(0));
+  std::memcpy(two[1].data(), &older, sizeof(older));
+  EXPECT_EQ(code_of([&] { NcclGroup::connect(two, 0, 0, kSoon); }), ErrorCode::kConfig);
   EXPECT_EQ(fake_nccl().called("init"), 0);
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,8 @@ NodeReach probe(const std::string& job_id, const ReachTarget& target, const Reac
 }
 
 TEST(ReachProbe, FindsTheNodeOfItsJob) {
-  const ReachListener listener("job", 7);
+  ReachListener listener;
+  listener.serve("job", 7);
   const NodeReach reach =
       probe("job", {.node = 7, .interfaces = kLoopback, .port = listener.port()}, {});
   EXPECT_THAT(reach.ways, ElementsAre(Way{.to_node = 7, .to = 0, .from = 0}));
@@ -37,7 +39,8 @@ TEST(ReachProbe, FindsTheNodeOfItsJob) {
 }
 
 TEST(ReachProbe, TakesNoOtherNodeOrJobForIt) {
-  const ReachListener listener("job", 7);
+  ReachListener listener;
+  listener.serve("job", 7);
   for (const auto& [job, node] : {std::pair("job", 8), std::pair("another", 7)}) {
     const NodeReach reach =
         probe(job, {.node = node, .interfaces = kLoopback, .port = listener.port()}, {});
@@ -58,6 +61,18 @@ TEST(ReachProbe, SaysWhyNobodyAnswers) {
   EXPECT_EQ(reach.no_ways[0].why, "127.0.0.1: Connection refused");
 }
 
+TEST(ReachProbe, WaitsForAListenerThatServesLater) {
+  ReachListener listener;
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    listener.serve("job", 7);
+  });
+  const NodeReach reach =
+      probe("job", {.node = 7, .interfaces = kLoopback, .port = listener.port()}, {});
+  later.join();
+  EXPECT_THAT(reach.ways, SizeIs(1));
+}
+
 TEST(ReachProbe, GivesUpASilentListener) {
   const FileDescriptor silent = listen_on("localhost", 0);
   const NodeReach reach =
@@ -68,7 +83,8 @@ TEST(ReachProbe, GivesUpASilentListener) {
 }
 
 TEST(ReachProbe, AWayThroughAnInterfaceThatIsLeftOutIsNone) {
-  const ReachListener listener("job", 7);
+  ReachListener listener;
+  listener.serve("job", 7);
   const NodeReach reach =
       probe_reach("job", {{.name = "eth9", .address = "10.9.9.9"}},
                   {{.node = 7, .interfaces = kLoopback, .port = listener.port()}});
@@ -81,12 +97,16 @@ TEST(NetworkPath, RanksOfAllNodesFindTheirWay) {
   const ProcessGrid grid({"a", "a", "b", "c"});
   auto endpoints = make_memory_rendezvous(grid.world_size(), std::chrono::seconds(60));
   test::run_ranks(grid.world_size(), [&](const test::RankRun& run) {
-    BatchedExchange exchange(*endpoints[static_cast<std::size_t>(run.rank())]);
-    const NetworkPath path =
-        find_network_path(exchange, grid, "job", "lo", std::chrono::seconds(60));
+    CountedRendezvous rendezvous(*endpoints[static_cast<std::size_t>(run.rank())]);
+    BatchedExchange exchange(rendezvous);
+    PathFinder finder("lo");
+    finder.post(exchange);
+    exchange.run();
+    const NetworkPath path = finder.find(exchange, grid, "job", std::chrono::seconds(60));
     EXPECT_EQ(path.interface, "lo");
     EXPECT_EQ(path.address, "127.0.0.1");
     EXPECT_THAT(path.problem, IsEmpty());
+    EXPECT_EQ(rendezvous.rounds(), 2);
   });
 }
 

@@ -1,0 +1,129 @@
+// What ranks exchange before the first operation: with and without a device, on one node and on
+// several, whose network is UCX over this machine's interfaces.
+
+#include "runtime/engine/connect.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/native/network_factory.h"
+#include "tests/support/device/host_connector.h"
+#include "tests/support/device/host_device.h"
+#include "tests/support/device/host_group.h"
+#include "tests/support/memory_rendezvous.h"
+#include "tests/support/rank_harness.h"
+#include "tests/support/sanitized.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::chrono::seconds kLimit{60};
+constexpr int kMostRounds = 5;
+
+/// Devices in host memory, whose ranks find each other by what they tell each other.
+class HostDevices {
+ public:
+  explicit HostDevices(int ranks)
+      : ranks_(ranks), world_(numbers(ranks)), introduction_("introduction of ") {}
+
+  DeviceSource source() {
+    return {.open = [](const std::string&, int) { return std::make_unique<HostDevice>(); },
+            .introduce = [this](int rank,
+                                const Device&) { return introduction_ + std::to_string(rank); },
+            .connect =
+                [this](std::span<const std::string> introductions, int rank, const ProcessGrid&,
+                       Device& device, std::chrono::milliseconds) {
+                  for (int other = 0; other < ranks_; ++other) {
+                    EXPECT_EQ(introductions[static_cast<std::size_t>(other)],
+                              introduction_ + std::to_string(other));
+                  }
+                  DeviceGroups groups{.node = nullptr,
+                                      .world = world_.group(rank, device),
+                                      .connector = connections_.connector(device)};
+                  ++connected_;
+                  return groups;
+                }};
+  }
+  int connected() const { return connected_; }
+
+ private:
+  static std::vector<int> numbers(int count) {
+    std::vector<int> all(static_cast<std::size_t>(count));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+
+  const int ranks_;
+  HostGroupHub world_;
+  test::HostConnections connections_;
+  const std::string introduction_;
+  std::atomic<int> connected_ = 0;
+};
+
+/// The rounds of a start; `nodes` are those of the ranks.
+int rounds_of(const std::vector<std::string>& nodes, Options options) {
+  const int ranks = static_cast<int>(nodes.size());
+  auto endpoints = make_memory_rendezvous(ranks, kLimit);
+  HostDevices devices(ranks);
+  std::atomic<int> rounds = 0;
+  test::run_ranks(ranks, [&](const test::RankRun& run) {
+    const auto rank = static_cast<std::size_t>(run.rank());
+    Options mine = options;
+    mine.node_id = nodes[rank];
+    const Connection connection = connect(*endpoints[rank], mine, devices.source());
+    const int before = rounds.exchange(connection.start_up_rounds);
+    EXPECT_TRUE(before == 0 || before == connection.start_up_rounds);
+    EXPECT_EQ(connection.plane.has_value(), mine.device != "cpu");
+    if (connection.plane) {
+      EXPECT_EQ(devices.connected(), ranks) << "goes on before all are connected";
+      EXPECT_EQ(connection.plane->world->size(), ranks);
+    }
+    endpoints[rank]->all_gather("");
+    connection.transport->shutdown(/*orderly=*/true);
+  });
+  return rounds;
+}
+
+Options options_with(const std::string& device) {
+  return {.calibration_file = "",
+          .device = device,
+          .arena_bytes = std::size_t{64} << 20,
+          .connect_timeout = kLimit};
+}
+
+TEST(StartUp, OnOneNodeTakesThreeRoundsAlsoWithADevice) {
+  for (const std::string device : {"cpu", "host"}) {
+    EXPECT_EQ(rounds_of({"a", "a"}, options_with(device)), 3) << device;
+  }
+}
+
+TEST(StartUp, OnSeveralNodesTakesFourRoundsAlsoWithADevice) {
+  if (!network_uses_tcp()) GTEST_SKIP() << "this build has no network over TCP";
+  if (test::kSanitized) GTEST_SKIP() << "sanitizers report what UCX does";
+  for (const std::string device : {"cpu", "host"}) {
+    for (const std::vector<std::string>& nodes :
+         {std::vector<std::string>{"a", "b"}, {"a", "a", "b", "c"}}) {
+      const int rounds = rounds_of(nodes, options_with(device));
+      EXPECT_EQ(rounds, 4) << device << " on " << nodes.size() << " ranks";
+      EXPECT_LE(rounds, kMostRounds);
+    }
+  }
+}
+
+TEST(StartUp, WithKnownCostsADeviceTakesTheRoundOfTheLinks) {
+  Options options = options_with("cpu");
+  options.calibrate = "off";
+  EXPECT_EQ(rounds_of({"a", "a"}, options), 2);
+  options.device = "host";
+  EXPECT_EQ(rounds_of({"a", "a"}, options), 3);
+}
+
+}  // namespace
+}  // namespace kolo
