@@ -178,11 +178,15 @@ TEST(Eager, IsWhatANodeSharesOrIsSmall) {
   EXPECT_FALSE(compile_all_reduce(0, device, node, options).eager);
 }
 
+// Of more than eight ranks each shape takes one root, in turns.
 TEST(Broadcast, ReachesEveryRankFromEveryRoot) {
-  for (int ranks = 1; ranks <= 9; ++ranks) {
+  int shape = 0;
+  for (int ranks = 1; ranks <= kMostRanks; ++ranks) {
     test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
       const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
+      ++shape;
       for (int root = 0; root < ranks; ++root) {
+        if (ranks > 8 && root != shape % ranks) continue;
         for (Placement placement : {Placement::kInPlace, Placement::kStaged, Placement::kUser}) {
           const BucketLayout layout{.count = 100, .placement = placement};
           const Goal goal = Goal::broadcast(root, ranks, layout.count);

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <functional>
 #include <random>
 #include <string>
@@ -14,12 +16,13 @@
 namespace kolo {
 namespace {
 
-// The number of shapes grows fast; sanitizers have seen all there is to see with fewer ranks.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kMostGoalRanks = 5;
-#else
-constexpr int kMostGoalRanks = 9;
-#endif
+constexpr int kMostGoalRanks = 16;
+/// Up to so many ranks every root, both counts and both places are tried on each shape. Of more
+/// ranks there are 900 shapes: each takes one of these, in turns, and from `kManyRanks` on one
+/// third of the tests.
+constexpr int kMostRanksOfAll = 5;
+constexpr int kManyRanks = 9;
+constexpr std::size_t kThirds = 3;
 
 struct Collective {
   std::string name;
@@ -127,30 +130,44 @@ class GoalShapes : public testing::TestWithParam<Case> {
   const Collective& collective() const { return GetParam().collective; }
 
   void expect_correct(const Goal& goal, const ProcessGrid& grid, const CompileOptions& options,
-                      DType dtype, const std::string& what) {
-    for (const bool out_of_place : {false, true}) {
-      if (!out_of_place && collective().only_out_of_place) continue;
-      const BucketLayout layout{.count = goal.count(),
-                                .dtype = dtype,
-                                .placement = Placement::kUser,
-                                .memory = GetParam().memory,
-                                .out_of_place = out_of_place};
-      expect_reached(goal, grid, layout, options, *GetParam().algorithm, what);
-    }
+                      DType dtype, bool out_of_place, const std::string& what) {
+    const BucketLayout layout{.count = goal.count(),
+                              .dtype = dtype,
+                              .placement = Placement::kUser,
+                              .memory = GetParam().memory,
+                              .out_of_place = out_of_place || collective().only_out_of_place};
+    expect_reached(goal, grid, layout, options, *GetParam().algorithm, what);
   }
 
-  void reach(const CompileOptions& options) {
+  /// `count` elements for each rank.
+  void expect_shape(const std::vector<int>& sizes, const CompileOptions& options, int root,
+                    std::size_t count, bool out_of_place) {
+    const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
+    const std::vector<std::size_t> counts(static_cast<std::size_t>(grid.world_size()), count);
+    expect_correct(collective().goal(counts, root), grid, options, DType::kFloat32, out_of_place,
+                   test::shape_text(sizes) + " root " + std::to_string(root) + " count " +
+                       std::to_string(count));
+  }
+
+  /// `third`: which of the tests this is, each of which has other options.
+  void reach(std::size_t third, const CompileOptions& options) {
+    constexpr std::array<std::size_t, 2> kCounts{1, 331}, kFewer{1, 9};
+    std::size_t shape = 0;
     for (int ranks = 1; ranks <= kMostGoalRanks; ++ranks) {
       test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
-        const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
-        for (const std::size_t count : {std::size_t{1}, std::size_t{331}}) {
-          if (count > 1 && ranks > 5) continue;
-          const std::vector<std::size_t> counts(static_cast<std::size_t>(ranks), count);
+        if (testing::Test::HasFatalFailure()) return;
+        if (ranks > kMostRanksOfAll) {
+          ++shape;
+          if (ranks >= kManyRanks && shape % kThirds != third) return;
+          const int root = collective().has_root ? static_cast<int>(shape) % ranks : 0;
+          return expect_shape(sizes, options, root, kFewer[shape % 2], shape % 4 < 2);
+        }
+        for (const std::size_t count : kCounts) {
           for (int root = 0; root < (collective().has_root ? ranks : 1); ++root) {
-            expect_correct(collective().goal(counts, root), grid, options, DType::kFloat32,
-                           test::shape_text(sizes) + " root " + std::to_string(root) + " count " +
-                               std::to_string(count));
-            if (testing::Test::HasFatalFailure()) return;
+            for (const bool out_of_place : {false, true}) {
+              expect_shape(sizes, options, root, count, out_of_place);
+              if (testing::Test::HasFatalFailure()) return;
+            }
           }
         }
       });
@@ -160,8 +177,10 @@ class GoalShapes : public testing::TestWithParam<Case> {
 
 TEST_P(GoalShapes, AreReached) {
   // Pieces of many rounds, and blocks that hold everything.
-  for (const std::size_t slot : {std::size_t{512}, std::size_t{1} << 20}) {
-    reach({.chunk_bytes = 512, .slot_bytes = slot, .cached_slot_bytes = slot});
+  constexpr std::array<std::size_t, 2> kSlots{512, std::size_t{1} << 20};
+  for (std::size_t third = 0; third < kSlots.size(); ++third) {
+    const std::size_t slot = kSlots[third];
+    reach(third, {.chunk_bytes = 512, .slot_bytes = slot, .cached_slot_bytes = slot});
     if (testing::Test::HasFatalFailure()) return;
   }
 }
@@ -169,7 +188,7 @@ TEST_P(GoalShapes, AreReached) {
 TEST_P(GoalShapes, AreReachedByLending) {
   CompileOptions options{.chunk_bytes = 512, .slot_bytes = 512, .cached_slot_bytes = 512};
   lend_all(options);
-  reach(options);
+  reach(2, options);
 }
 
 TEST_P(GoalShapes, AreReachedInUnevenParts) {
@@ -192,11 +211,13 @@ TEST_P(GoalShapes, AreReachedInUnevenParts) {
                            .window = 1 + below(3)};
     if (below(2) == 0) lend_all(options);
     const DType dtype = below(2) == 0 ? DType::kFloat32 : DType::kBFloat16;
-    expect_correct(collective().goal(counts, static_cast<int>(below(ranks))),
-                   ProcessGrid::with_node_sizes(sizes), options, dtype,
-                   test::shape_text(sizes) + " round " + std::to_string(round) + " seed " +
-                       std::to_string(kSeed));
-    if (testing::Test::HasFatalFailure()) return;
+    const Goal goal = collective().goal(counts, static_cast<int>(below(ranks)));
+    for (const bool out_of_place : {false, true}) {
+      expect_correct(goal, ProcessGrid::with_node_sizes(sizes), options, dtype, out_of_place,
+                     test::shape_text(sizes) + " round " + std::to_string(round) + " seed " +
+                         std::to_string(kSeed));
+      if (testing::Test::HasFatalFailure()) return;
+    }
   }
 }
 
