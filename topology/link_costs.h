@@ -49,9 +49,10 @@ struct NetworkCost {
   /// does; 0: the link is not shaped.
   double burst_bytes = 0;
   /// Share of a link's time that is lost while several peers send to it at once, or it to several:
-  /// packets queue before the link and are dropped. Source of the default: 0.14 to 0.19 between
-  /// four hosts (docs/results.md); nothing between two.
-  double crowded_loss = 0.15;
+  /// packets queue before the link and are dropped. Source of the default: 0.02 to 0.04 between
+  /// four hosts with TCP's control of congestion by CUBIC, 0.15 to 0.2 with BBR (docs/results.md);
+  /// nothing between two.
+  double crowded_loss = 0.03;
 };
 
 /// Costs of compression on one core.
