@@ -279,10 +279,10 @@ void ScheduleBuilder::append_codec(Step step) {
 }
 
 void ScheduleBuilder::depend(Step& step, const Range& range, Access access) {
-  for (const Touch& touch : touched_[{range.rank, range.region}]) {
-    if (access == Access::kRead && touch.access == Access::kRead) continue;
-    if (touch.range.overlaps(range)) step.after.push_back(touch.step);
-  }
+  touched_[{range.rank, range.region}].for_each_overlap(range, [&](StepId earlier, Access former) {
+    if (access == Access::kRead && former == Access::kRead) return;
+    step.after.push_back(earlier);
+  });
 }
 
 std::vector<Range> ScheduleBuilder::with_loans(const std::vector<Range>& ranges) const {
@@ -310,14 +310,12 @@ void ScheduleBuilder::append(Step step, const std::vector<Range>& lent_or_read,
   const StepId id = narrow<StepId>(schedule_.steps.size());
   for (const Range& range : writes) {
     // Whoever comes after this write and would wait for something it covers waits for it instead.
-    auto& touches = touched_[{range.rank, range.region}];
-    std::erase_if(touches, [&](const Touch& touch) {
-      return range.offset <= touch.range.offset && touch.range.end() <= range.end();
-    });
-    touches.push_back({id, range, Access::kWrite});
+    Touches& touches = touched_[{range.rank, range.region}];
+    touches.erase_inside(range);
+    touches.add(id, range, Access::kWrite);
   }
   for (const Range& range : reads) {
-    touched_[{range.rank, range.region}].push_back({id, range, Access::kRead});
+    touched_[{range.rank, range.region}].add(id, range, Access::kRead);
   }
   schedule_.steps.push_back(std::move(step));
 }

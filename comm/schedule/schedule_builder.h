@@ -12,6 +12,7 @@
 #include "comm/schedule/chunk_window.h"
 #include "comm/schedule/loan.h"
 #include "comm/schedule/schedule.h"
+#include "comm/schedule/touches.h"
 
 namespace kolo {
 
@@ -149,12 +150,6 @@ class ScheduleBuilder {
   Schedule build() &&;
 
  private:
-  struct Touch {
-    StepId step;
-    Range range;
-    Access access;
-  };
-
   /// Staging memory of one direction; slots are handed out in turn.
   struct Ring {
     std::size_t begin = 0;
@@ -187,7 +182,7 @@ class ScheduleBuilder {
   ChunkWindow window_;
   std::optional<StepId> last_native_;
   std::uint32_t natives_ = 0;
-  std::map<std::pair<int, Region>, std::vector<Touch>> touched_;
+  std::map<std::pair<int, Region>, Touches> touched_;
   std::map<int, std::uint32_t> sent_, received_, signalled_, awaited_;
 };
 

@@ -12,9 +12,12 @@ namespace kolo {
 ///
 /// `source` is the sending rank, `ordinal` counts the messages from that rank to the receiver
 /// within one run of one schedule. Fields wrap around; two messages in flight are never so far
-/// apart that they become equal. A bucket's number may be used again: its iterations go on from
-/// those of the bucket that had the number before, so plans need no label of their own. The job has
-/// the lowest numbers, its groups have the others (see `GroupPlace`).
+/// apart that they become equal: a schedule has at most `network_window` bytes in flight, which are
+/// far fewer than 2^20 chunks, however many bytes it moves in all. (Without that limit it keeps
+/// apart its first 2^20 messages to a peer.) A bucket's number may be used
+/// again: its iterations go on from those of the bucket that had the number before, so plans need
+/// no label of their own. The job has the lowest numbers, its groups have the others (see
+/// `GroupPlace`).
 struct Tag {
   std::uint32_t source = 0;
   std::uint32_t bucket = 0;

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <map>
+
+#include "comm/schedule/step.h"
+
+namespace kolo {
+
+/// The steps that read or write a region, by the ranges that they touch.
+///
+/// Touches of similar lengths are kept together, in the order of their offsets, so that finding
+/// those of a range looks at few others: schedules of many chunks stay cheap to build.
+///
+/// Threads: one. Cost: logarithmic in the touches for each length that is a power of two, plus
+///                     those found.
+class Touches {
+ public:
+  void add(StepId step, const Range& range, Access access) {
+    if (range.count == 0) return;
+    by_length_[bits_of(range.count)].emplace(range.offset, Touch{step, range.count, access});
+  }
+
+  /// Forgets those that lie in `range` altogether.
+  void erase_inside(const Range& range) {
+    for (auto& [width, touches] : by_length_) {
+      auto each = touches.lower_bound(range.offset);
+      while (each != touches.end() && each->first < range.end()) {
+        each = each->first + each->second.count <= range.end() ? touches.erase(each) : ++each;
+      }
+    }
+  }
+
+  /// Calls `visit(step, access)` for those that share an element with `range`.
+  template <typename Visit>
+  void for_each_overlap(const Range& range, Visit visit) const {
+    if (range.count == 0) return;
+    for (const auto& [width, touches] : by_length_) {
+      // None of these is longer.
+      const std::size_t longest = (std::size_t{1} << (width - 1)) * 2 - 1;
+      auto each = touches.lower_bound(range.offset - std::min(range.offset, longest));
+      for (; each != touches.end() && each->first < range.end(); ++each) {
+        if (each->first + each->second.count > range.offset) {
+          visit(each->second.step, each->second.access);
+        }
+      }
+    }
+  }
+
+ private:
+  struct Touch {
+    StepId step;
+    std::size_t count;
+    Access access;
+  };
+
+  static std::size_t bits_of(std::size_t count) {
+    return static_cast<std::size_t>(std::bit_width(count));
+  }
+
+  /// Those of lengths with so many bits, which are not 0, by offset.
+  std::map<std::size_t, std::multimap<std::size_t, Touch>> by_length_;
+};
+
+}  // namespace kolo
