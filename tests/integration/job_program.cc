@@ -7,6 +7,9 @@
 //   uneven ROUNDS       gradients that some ranks lack, over contributing ranks and samples, and
 //                       ranks that join; checked, and a digest
 //   rows ROUNDS         row-sparse all-reduces; exact sums checked, and a digest
+//   delayed SEED [WIRE] every collective that reduces, in the job and in groups, after delays and
+//   in
+//                       an order that the seed decides; a digest. WIRE: a 16-bit dtype
 //   mismatch CALL FIELD rank 1 submits another shape, dtype, op or name to all_reduce or
 //                       register_gradients; then everybody goes on with the next tensor
 //   endless CALL        all_reduce or gradients until something goes wrong
@@ -19,27 +22,28 @@
 //   messages receive             all ranks but the last wait for a message from it, or from any
 //   rank; it does
 //                       nothing
-//   huge                rank 0 sends the last rank a message of more than 4 GiB
+//   huge CALL           message, all_gather, reduce_scatter or all_to_all of more than 4 GiB
 //   idle                works, says so, and then does nothing until standard input ends
 //
 // SIGUSR1 holds the main thread where it is until SIGUSR2.
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <initializer_list>
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "runtime/api/kolo.h"
+#include "tests/integration/job_delayed.h"
 #include "tests/integration/job_groups.h"
+#include "tests/integration/job_huge.h"
 #include "tests/integration/job_rows.h"
 #include "tests/integration/job_uneven.h"
 #include "tests/integration/job_values.h"
@@ -50,9 +54,12 @@ namespace {
 using kolo::DType;
 using kolo::ReduceOp;
 using kolo::Runtime;
+using kolo::test::DelayedSums;
 using kolo::test::Digest;
 using kolo::test::fraction;
 using kolo::test::Groups;
+using kolo::test::HugeParts;
+using kolo::test::move_huge_message;
 using kolo::test::RunsOutOfData;
 using kolo::test::sum_of_whole;
 using kolo::test::TableRows;
@@ -179,15 +186,26 @@ Round round_of(Runtime& job, const std::string& call) {
   return [gradients](int round, Digest& digest) { gradients->round(round, digest); };
 }
 
-void work(Runtime& job, const std::string& call, int rounds) {
+void work(Runtime& job, const Round& round, int rounds) {
   Digest digest;
-  const Round round = round_of(job, call);
   for (int i = 0; i < rounds; ++i) round(i, digest);
   const std::uint64_t network_bytes = job.network_bytes_sent();
   job.close();
   say(job, "done on node " + std::to_string(job.node()) + " of " + std::to_string(job.num_nodes()) +
                ", digest " + hexadecimal(digest.value()) + ", " + std::to_string(network_bytes) +
                " bytes to other nodes");
+}
+
+void work(Runtime& job, const std::string& call, int rounds) {
+  work(job, round_of(job, call), rounds);
+}
+
+void delayed(Runtime& job, const Arguments& arguments) {
+  std::optional<DType> wire;
+  if (arguments.size() > 2) wire = kolo::parse_dtype(arguments[2]);
+  DelayedSums sums(job, static_cast<unsigned>(std::stoul(arguments.at(1))), wire);
+  work(
+      job, [&sums](int round, Digest& digest) { sums.round(round, digest); }, 2);
 }
 
 void endless(Runtime& job, const std::string& call) {
@@ -355,35 +373,19 @@ void receive(Runtime& job) {
   }
 }
 
-/// Memory of zeros, of which pages that are only read take no room.
-using Zeros = std::unique_ptr<std::uint8_t[], decltype(&std::free)>;
-
-void huge(Runtime& job) {
-  constexpr std::size_t kBytes = (std::size_t{4} << 30) + 12'345;
-  const int last = job.world_size() - 1;
-  const std::size_t marks[] = {0, std::size_t{1} << 32, kBytes - 1};
-  const Zeros zeros(static_cast<std::uint8_t*>(std::calloc(kBytes, 1)), &std::free);
-  if (zeros == nullptr) throw std::bad_alloc();
-  if (job.rank() == 0) {
-    for (const std::size_t mark : marks) zeros[mark] = static_cast<std::uint8_t>(mark % 251 + 1);
-    job.send({zeros.get(), kBytes, DType::kUInt8}, last);
-  }
-  if (job.rank() == last) {
-    const kolo::Received got = job.recv({zeros.get(), kBytes, DType::kUInt8}, 0);
-    if (got.count != kBytes) throw WrongSum("a huge message has another length");
-    for (const std::size_t mark : marks) {
-      if (zeros[mark] != mark % 251 + 1) throw WrongSum("a huge message is wrong");
-      zeros[mark] = 0;
-    }
-    const std::vector<std::uint8_t> block(std::size_t{1} << 20);
-    for (std::size_t i = 0; i < kBytes; i += block.size()) {
-      if (std::memcmp(&zeros[i], block.data(), std::min(block.size(), kBytes - i)) != 0) {
-        throw WrongSum("a huge message is wrong");
-      }
-    }
+void huge(Runtime& job, const std::string& call) {
+  const HugeParts parts(job);
+  if (call == "message") {
+    move_huge_message(job);
+  } else if (call == "all_gather") {
+    parts.all_gather();
+  } else if (call == "reduce_scatter") {
+    parts.reduce_scatter();
+  } else {
+    parts.all_to_all();
   }
   job.close();
-  say(job, "the huge message was right");
+  say(job, "all " + call + " bytes were right");
 }
 
 void play(Runtime& job, const Arguments& arguments) {
@@ -391,6 +393,8 @@ void play(Runtime& job, const Arguments& arguments) {
   if (scene == "all_reduce" || scene == "gradients" || scene == "groups" || scene == "uneven" ||
       scene == "rows") {
     work(job, scene, std::stoi(arguments.at(1)));
+  } else if (scene == "delayed") {
+    delayed(job, arguments);
   } else if (scene == "mismatch") {
     mismatch(job, arguments.at(1), arguments.at(2));
   } else if (scene == "endless") {
@@ -410,7 +414,7 @@ void play(Runtime& job, const Arguments& arguments) {
   } else if (scene == "receive") {
     receive(job);
   } else if (scene == "huge") {
-    huge(job);
+    huge(job, arguments.at(1));
   } else if (scene == "idle") {
     idle(job);
   } else {
