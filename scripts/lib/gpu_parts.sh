@@ -11,7 +11,7 @@ kernel_tests='kernel|top_k|packer'
 carried_packages=(
   libgtest-dev libgmock-dev googletest libbenchmark-dev libbenchmark1debian
   libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 nlohmann-json3-dev libcli11-dev
-  libisal-dev libisal2 libtomlplusplus-dev libtomlplusplus3 libxxhash-dev libxxhash0 libhwy-dev libhwy1 zlib1g-dev
+  libisal-dev libisal2 libpcre2-dev libpcre2-8-0 libtomlplusplus-dev libtomlplusplus3 libxxhash-dev libxxhash0 libhwy-dev libhwy1 zlib1g-dev
   libdnnl-dev libdnnl2 ocl-icd-opencl-dev ocl-icd-libopencl1 opencl-c-headers opencl-clhpp-headers
   pkgconf pkgconf-bin libpkgconf3 pkg-config
 )

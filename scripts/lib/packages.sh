@@ -8,6 +8,7 @@ train_packages=(
   libhwy-dev                        # SIMD kernels
   libdnnl-dev ocl-icd-opencl-dev    # the trainer's CPU math; its CMake package asks for OpenCL
   libisal-dev libtomlplusplus-dev   # sums of event files; configuration
+  libpcre2-dev                      # pieces of texts for byte pairs
   libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libxxhash-dev zlib1g-dev
 )
 

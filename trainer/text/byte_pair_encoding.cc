@@ -1,0 +1,199 @@
+#include "trainer/text/byte_pair_encoding.h"
+
+#include <queue>
+#include <sstream>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/base/check.h"
+#include "trainer/data/data_error.h"
+#include "trainer/text/byte_alphabet.h"
+#include "trainer/text/numbered_names.h"
+
+namespace kolo::trainer {
+namespace {
+
+constexpr const char* kMergesVersion = "#version: 0.2";
+
+using IdsByBytes = std::unordered_map<std::string, std::int32_t>;
+
+IdsByBytes ids_by_bytes(const std::vector<std::string>& tokens) {
+  IdsByBytes ids;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    ids.emplace(tokens[i], static_cast<std::int32_t>(i));
+  }
+  return ids;
+}
+
+std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
+  return static_cast<std::uint64_t>(left) << 32 | static_cast<std::uint64_t>(right);
+}
+
+const std::string& text_of(const TextFiles& files, const char* name) {
+  const std::string* text = files.find(name);
+  if (text == nullptr) throw_data_error(files.path(name), "no such file");
+  return *text;
+}
+
+std::vector<BytePairEncoding::Merge> parse_merges(const std::string& text, const IdsByBytes& ids,
+                                                  const std::filesystem::path& file) {
+  std::vector<BytePairEncoding::Merge> merges;
+  std::istringstream in(text);
+  std::size_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (line.empty() || line.starts_with("#version")) continue;
+    const std::size_t space = line.find(' ');
+    const auto left = from_visible(line.substr(0, space));
+    const auto right =
+        space == std::string::npos ? std::nullopt : from_visible(line.substr(space + 1));
+    if (!left || !right || left->empty() || right->empty()) {
+      throw_data_error(file, fmt::format("line {}: '{}' is not two tokens with a space between "
+                                         "them",
+                                         number, line));
+    }
+    std::array<std::int32_t, 3> found{};
+    std::size_t next = 0;
+    for (const std::string& token : {*left, *right, *left + *right}) {
+      const auto id = ids.find(token);
+      if (id == ids.end()) {
+        throw_data_error(file, fmt::format("line {}: '{}' is not in {}", number, to_visible(token),
+                                           BytePairEncoding::kVocabulary));
+      }
+      found[next++] = id->second;
+    }
+    merges.push_back({.left = found[0], .right = found[1], .joined = found[2]});
+  }
+  return merges;
+}
+
+}  // namespace
+
+BytePairEncoding::BytePairEncoding(std::vector<std::string> tokens, std::vector<Merge> merges)
+    : tokens_(std::move(tokens)), merges_(std::move(merges)) {
+  const IdsByBytes ids = ids_by_bytes(tokens_);
+  for (std::size_t byte = 0; byte < byte_tokens_.size(); ++byte) {
+    byte_tokens_[byte] = ids.at(std::string(1, static_cast<char>(byte)));
+  }
+  for (const Merge& merge : merges_) {
+    // A pair that comes twice keeps its first place.
+    places_.emplace(pair_key(merge.left, merge.right),
+                    Place{static_cast<std::uint32_t>(places_.size()), merge.joined});
+  }
+  const auto end = ids.find(kEndOfText);
+  if (end != ids.end()) end_of_text_ = end->second;
+}
+
+BytePairEncoding BytePairEncoding::from_files(const TextFiles& files) {
+  const std::string& vocabulary = text_of(files, kVocabulary);
+  std::vector<std::string> tokens = from_numbered_json(vocabulary, files.path(kVocabulary));
+  const IdsByBytes ids = ids_by_bytes(tokens);
+  for (const std::uint8_t byte : bytes_in_order()) {
+    const std::string token(1, static_cast<char>(byte));
+    if (!ids.contains(token)) {
+      throw_data_error(files.path(kVocabulary),
+                       fmt::format("the byte {}, '{}', is missing", byte, to_visible(token)));
+    }
+  }
+  std::vector<Merge> merges = parse_merges(text_of(files, kMerges), ids, files.path(kMerges));
+  return {std::move(tokens), std::move(merges)};
+}
+
+std::string_view BytePairEncoding::bytes_of(std::int32_t token) const {
+  return tokens_.at(static_cast<std::size_t>(token));
+}
+
+TextFiles BytePairEncoding::files() const {
+  std::string merges = std::string(kMergesVersion) + "\n";
+  for (const Merge& merge : merges_) {
+    merges +=
+        fmt::format("{} {}\n", to_visible(bytes_of(merge.left)), to_visible(bytes_of(merge.right)));
+  }
+  return {.texts = {{kVocabulary, to_numbered_json(tokens_)}, {kMerges, std::move(merges)}},
+          .origin = {}};
+}
+
+std::vector<std::int32_t> BytePairEncoding::encode(std::string_view text) const {
+  std::vector<std::int32_t> tokens;
+  // Where the tokens of a piece stand already.
+  std::unordered_map<std::string_view, std::pair<std::size_t, std::size_t>> known;
+  splitter_.split(text, [&](std::string_view piece) {
+    const std::size_t begin = tokens.size();
+    const auto found = known.find(piece);
+    if (found == known.end()) {
+      encode_piece(piece, tokens);
+      known.emplace(piece, std::pair(begin, tokens.size() - begin));
+    } else {
+      const auto [from, count] = found->second;
+      for (std::size_t i = from; i < from + count; ++i) tokens.push_back(tokens[i]);
+    }
+  });
+  return tokens;
+}
+
+const BytePairEncoding::Place* BytePairEncoding::find(std::int32_t left, std::int32_t right) const {
+  const auto found = places_.find(pair_key(left, right));
+  return found == places_.end() ? nullptr : &found->second;
+}
+
+// The tokens of a piece are a list by index; a pair is known by the index of its left token, which
+// the joined token keeps:
+//
+//     l o w e r     merges: (l o) (lo w)       0     3 4
+//     0 1 2 3 4                         ->     low   e r
+void BytePairEncoding::encode_piece(std::string_view piece,
+                                    std::vector<std::int32_t>& tokens) const {
+  constexpr std::int32_t kJoined = -1;  // a token that is now part of the one before it
+  struct Symbol {
+    std::int32_t token;
+    std::size_t before;
+    std::size_t after;
+  };
+  struct Candidate {
+    std::uint32_t rank;
+    std::size_t at;
+    std::int32_t left, right, joined;
+    bool operator>(const Candidate& other) const {
+      return std::tie(rank, at) > std::tie(other.rank, other.at);
+    }
+  };
+  const std::size_t end = piece.size();
+  std::vector<Symbol> symbols;
+  for (std::size_t i = 0; i < end; ++i) {
+    symbols.push_back({.token = byte_tokens_[static_cast<unsigned char>(piece[i])],
+                       .before = i == 0 ? end : i - 1,
+                       .after = i + 1});
+  }
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
+  const auto consider = [&](std::size_t at) {
+    if (at == end || symbols[at].after == end) return;
+    const std::int32_t left = symbols[at].token;
+    const std::int32_t right = symbols[symbols[at].after].token;
+    if (const Place* place = find(left, right)) {
+      candidates.push(
+          {.rank = place->rank, .at = at, .left = left, .right = right, .joined = place->joined});
+    }
+  };
+  for (std::size_t i = 0; i < end; ++i) consider(i);
+  while (!candidates.empty()) {
+    const Candidate candidate = candidates.top();
+    candidates.pop();
+    Symbol& left = symbols[candidate.at];
+    if (left.token != candidate.left || left.after == end ||
+        symbols[left.after].token != candidate.right) {
+      continue;  // One of the two has been joined to another.
+    }
+    Symbol& right = symbols[left.after];
+    left.token = candidate.joined;
+    left.after = right.after;
+    right.token = kJoined;
+    if (left.after != end) symbols[left.after].before = candidate.at;
+    consider(left.before);
+    consider(candidate.at);
+  }
+  for (std::size_t i = 0; i < end; i = symbols[i].after) tokens.push_back(symbols[i].token);
+}
+
+}  // namespace kolo::trainer
