@@ -46,6 +46,7 @@ Catalog built_in_catalog() {
   c.datasets.add(tsv_entry());
   c.datasets.add(jsonl_entry());
   c.datasets.add(movielens_entry());
+  c.datasets.add(tokens_entry());
   c.datasets.add(text_entry());
   c.datasets.add(words_entry());
 

@@ -79,7 +79,6 @@ void validate(const Config& c, const Catalog& catalog) {
       fmt::format("--shard gradients with --accumulate {}: passes add up in whole gradients; set "
                   "--shard optimizer, or --accumulate 1",
                   c.accumulation));
-  require(!c.data.empty(), "--data is missing: name a file or a directory");
   require(c.batch > 0, "--batch must be at least 1");
   require(c.accumulation > 0, "--accumulate must be at least 1");
   require(c.threads > 0, "--threads must be at least 1");
@@ -210,12 +209,12 @@ std::vector<Setting> course_settings(const Config& c) {
 }
 
 std::uint64_t fingerprint(const Config& c) {
-  std::string text = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model, c.shard, c.epochs,
-      c.steps.value_or(0), c.batch, c.accumulation, c.lr, c.lr_scaling, c.target.value_or(-1.0),
-      c.target.has_value(), c.log_every, c.eval_every, c.weights.string(), c.weights_part,
-      c.words.string(), c.run.string(), c.checkpoint_every, c.keep, c.stop_after.value_or(0),
-      c.resume);
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model, c.shard,
+                  c.epochs, c.steps.value_or(0), c.batch, c.accumulation, c.lr, c.lr_scaling,
+                  c.target.value_or(-1.0), c.target.has_value(), c.log_every, c.eval_every,
+                  c.weights.string(), c.weights_part, c.words.string(), c.run.string(),
+                  c.checkpoint_every, c.keep, c.stop_after.value_or(0), c.resume);
   for (const Setting& setting : course_settings(c)) text += " " + setting.value;
   return XXH3_64bits(text.data(), text.size());
 }

@@ -12,6 +12,7 @@
 #include "trainer/data/sharding.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/optimizer/update_gate.h"
+#include "trainer/text/text_files.h"
 
 namespace kolo::trainer {
 
@@ -23,6 +24,8 @@ struct Config {
   std::string task;             ///< A name of `Catalog::tasks`; that of the model unless set.
   std::string format = "auto";  ///< A name of `Catalog::datasets`, or "auto": as the files look.
   std::filesystem::path data;   ///< File or directory.
+  std::filesystem::path tokenizer;  ///< Folder of vocabularies to read texts with; empty: none.
+  TextFiles text_files;             ///< Those of `weights` or `tokenizer`; empty: the data decides.
 
   std::size_t epochs = 1;
   std::optional<std::size_t> steps;  ///< Takes precedence over `epochs`.
@@ -57,7 +60,7 @@ struct Config {
   std::size_t layers = 4;                 ///< gpt, bert.
   std::size_t width = 128;                ///< gpt, texts, ratings: elements of a vector.
   std::size_t heads = 4;                  ///< gpt, bert.
-  std::size_t context = 64;               ///< gpt, in bytes.
+  std::size_t context = 64;               ///< gpt, in tokens.
   std::string positions = "learned";      ///< gpt: "learned" or "rotary"; see Gpt::Positions.
   bool tied = true;                       ///< gpt: the output layer has the embedding's table.
   std::size_t max_length = 128;           ///< Texts: words of a sample at most.

@@ -36,7 +36,7 @@ TRAIN_FIELDS = {
     "model", "ranks", "nodes", "device", "wire", "compression", "algorithm", "steps", "epochs", "train_loss",
     "eval_loss", "eval_accuracy", "samples_per_s", "tokens_per_s", "step_ms", "compute_ms", "exposed_comm_ms",
     "wire_bytes_per_step", "fusion_bytes", "weights_hash", "wall_s", "curve", "precision", "loss_scale",
-    "skipped_steps", "compression_groups", "compression_decisions", "data_wait_ms",
+    "skipped_steps", "compression_groups", "compression_decisions", "data_wait_ms", "eval_bits_per_byte",
     "shard", "optimizer_bytes", "gradient_bytes",
 }  # fmt: skip
 GPU_FIELDS = {

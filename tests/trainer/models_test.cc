@@ -20,6 +20,7 @@
 #include "trainer/models/lenet.h"
 #include "trainer/models/mlp.h"
 #include "trainer/models/resnet.h"
+#include "trainer/text/byte_tokenizer.h"
 
 namespace kolo::trainer {
 namespace {
@@ -298,9 +299,9 @@ TEST(GenerateTest, ContinuesAPromptTheSameWayEachTime) {
   const Gpt model(device,
                   {.sequences = 3, .context = 5, .layers = 1, .width = 8, .heads = 2, .seed = 1});
   const GenerateOptions options{.bytes = 12, .temperature = 0.9, .prompt = "ab", .seed = 4};
-  const std::string text = generate(model.options(), model.parameters(), options);
+  const std::string text = generate(model.options(), model.parameters(), ByteTokenizer(), options);
   EXPECT_EQ(text.size(), 12u);
-  EXPECT_EQ(text, generate(model.options(), model.parameters(), options));
+  EXPECT_EQ(text, generate(model.options(), model.parameters(), ByteTokenizer(), options));
 }
 
 TEST(GenerateTest, ControlCharactersAreNotPrinted) {

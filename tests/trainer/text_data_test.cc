@@ -83,6 +83,38 @@ TEST(TextDataTest, TextsAreCutAndPadded) {
   EXPECT_EQ(label_of(train, 1), 0);
 }
 
+// Other data has other words and other labels first; with the files of the first it has their
+// numbers.
+TEST(TextDataTest, StoredWordsAndClassesGoBeforeThoseOfTheData) {
+  const TemporaryDirectory directory;
+  directory.write("one/train.csv",
+                  std::string("label,text\npos,good \xE9t\xE9\nneg,bad\nodd,good good\n"));
+  directory.write("one/test.csv", std::string("label,text\nneg,bad\n"));
+  const TextFiles files = task_of(text_job(directory.path() / "one")).data.text_files;
+  EXPECT_EQ(*files.find("classes.json"), "{\"neg\": 0, \"odd\": 1, \"pos\": 2}\n");
+  EXPECT_THAT(*files.find("words.json"),
+              HasSubstr("{\"<padding>\": 0, \"<unknown>\": 1, \"good\": 2, \"bad\": 3, "));
+
+  directory.write("other/train.csv",
+                  std::string("label,text\npos,new \xE9t\xE9 bad\nodd,bad good\n"));
+  directory.write("other/test.csv", std::string("label,text\npos,good\n"));
+  Config config = text_job(directory.path() / "other");
+  config.text_files = files;
+  const Task task = task_of(config);
+  EXPECT_EQ(task.outputs, 3u);
+  EXPECT_EQ(task.data.text_files.texts, files.texts);
+  EXPECT_THAT(elements_of<std::int32_t>(*task.data.train, 0, "tokens"), ElementsAre(1, 4, 3, 0));
+  EXPECT_EQ(label_of(*task.data.train, 0), 2);
+  EXPECT_EQ(label_of(*task.data.train, 1), 1);
+
+  config.text_files.texts["words.json"] = "{\"good\": 0}";
+  EXPECT_THAT(data_error([&] { task_of(config); }), HasSubstr("lacks entries for padding"));
+  config.text_files = files;
+  config.text_files.texts["classes.json"] = "{\"pos\": 0}";
+  EXPECT_THAT(data_error([&] { task_of(config); }),
+              HasSubstr("line 3: label 'odd' does not occur"));
+}
+
 TEST(TextDataTest, ColumnsHaveTheNamesThatOptionsGive) {
   const TemporaryDirectory directory;
   std::string rows;

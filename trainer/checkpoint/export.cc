@@ -10,6 +10,7 @@
 
 #include "comm/base/check.h"
 #include "trainer/checkpoint/durable_file.h"
+#include "trainer/checkpoint/stored_vocabularies.h"
 #include "trainer/checkpoint/stored_weights.h"
 #include "trainer/data/data_error.h"
 #include "trainer/kernels/vector.h"
@@ -18,10 +19,13 @@
 namespace kolo::trainer {
 namespace {
 
-void write_weights(std::vector<StoredTensor> weights, const std::filesystem::path& file) {
+void write_weights(std::vector<StoredTensor> weights, const std::filesystem::path& file,
+                   const TextFiles& vocabularies) {
   std::ranges::sort(weights, {}, &StoredTensor::name);
   const std::filesystem::path partial = std::filesystem::path(file) += ".partial";
-  write_safetensors(partial, std::move(weights), {{"format", "pt"}});
+  Metadata metadata = vocabularies.texts;
+  metadata["format"] = "pt";
+  write_safetensors(partial, std::move(weights), metadata);
   rename_durably(partial, file);
 }
 
@@ -31,7 +35,8 @@ StoredTensor stored(std::string name, const Shape& shape, std::span<const float>
 
 }  // namespace
 
-void export_weights(const ParameterSet& parameters, const std::filesystem::path& file) {
+void export_weights(const ParameterSet& parameters, const std::filesystem::path& file,
+                    const TextFiles& vocabularies) {
   std::vector<StoredTensor> weights;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     weights.push_back(stored(parameters[i].name(), parameters[i].shape(), parameters[i].value()));
@@ -39,12 +44,12 @@ void export_weights(const ParameterSet& parameters, const std::filesystem::path&
   for (const Buffer& buffer : parameters.buffers()) {
     weights.push_back(stored(buffer.name, buffer.value.shape(), buffer.value.span()));
   }
-  write_weights(std::move(weights), file);
+  write_weights(std::move(weights), file, vocabularies);
 }
 
 void export_weights(const std::filesystem::path& path, const std::filesystem::path& file) {
   const StoredWeights weights(path);
-  write_weights(weights.tensors(), file);
+  write_weights(weights.tensors(), file, vocabularies_of(path));
 }
 
 void export_weights(const std::filesystem::path& path, const std::filesystem::path& file,
@@ -74,7 +79,7 @@ void export_weights(const std::filesystem::path& path, const std::filesystem::pa
     copies.push_back(std::move(values));
     placed.push_back(stored(place->name, copies.back().shape(), copies.back().span()));
   }
-  write_weights(std::move(placed), file);
+  write_weights(std::move(placed), file, vocabularies_of(path));
 }
 
 void export_average(std::span<const std::filesystem::path> paths,
@@ -110,7 +115,7 @@ void export_average(std::span<const std::filesystem::path> paths,
     scale(means[i].span(), 1.0f / static_cast<float>(paths.size()));
     averages.push_back(stored(first.tensors()[i].name, means[i].shape(), means[i].span()));
   }
-  write_weights(std::move(averages), file);
+  write_weights(std::move(averages), file, vocabularies_of(paths[0]));
 }
 
 }  // namespace kolo::trainer

@@ -5,15 +5,17 @@
 
 #include "trainer/models/weight_layout.h"
 #include "trainer/parameter_set.h"
+#include "trainer/text/text_files.h"
 
 namespace kolo::trainer {
 
 // Each writes one safetensors file, by the names of the model unless told otherwise, in place of an
-// older one.
+// older one. The file's metadata has the vocabularies that go with the weights.
 // Errors: KoloError(kIo); then an older file is as it was. Those of `StoredWeights`.
 
 /// The weights and buffers of a model.
-void export_weights(const ParameterSet& parameters, const std::filesystem::path& file);
+void export_weights(const ParameterSet& parameters, const std::filesystem::path& file,
+                    const TextFiles& vocabularies = {});
 
 /// Those at `path`, a checkpoint or a safetensors file.
 void export_weights(const std::filesystem::path& path, const std::filesystem::path& file);
@@ -23,8 +25,8 @@ void export_weights(const std::filesystem::path& path, const std::filesystem::pa
 void export_weights(const std::filesystem::path& path, const std::filesystem::path& file,
                     const WeightLayout& layout);
 
-/// The means of those at several paths. Errors: also KoloError(kData) naming the first path whose
-/// weights have other names or shapes.
+/// The means of those at several paths, with the vocabularies of the first. Errors: also
+/// KoloError(kData) naming the first path whose weights have other names or shapes.
 void export_average(std::span<const std::filesystem::path> paths,
                     const std::filesystem::path& file);
 

@@ -37,29 +37,36 @@ std::vector<fs::path> text_files(const fs::path& directory) {
   return files;
 }
 
-std::vector<std::uint8_t> concatenate(const fs::path& directory) {
+std::variant<MappedFile, std::vector<std::uint8_t>> open(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return MappedFile(path);
   std::vector<std::uint8_t> text;
-  try {
-    for (const fs::path& file : text_files(directory)) {
-      const MappedFile mapped(file);
-      text.insert(text.end(), mapped.bytes().begin(), mapped.bytes().end());
-    }
-  } catch (const fs::filesystem_error& error) {
-    throw_data_error(error.path1(), error.code().message());
+  for (const fs::path& file : corpus_files(path)) {
+    const MappedFile mapped(file);
+    text.insert(text.end(), mapped.bytes().begin(), mapped.bytes().end());
   }
-  if (text.empty())
-    throw_data_error(directory,
-                     "this directory holds no text files (*.md, *.txt, *.h, *.cc, *.py, *.sh)");
   return text;
 }
 
-std::variant<MappedFile, std::vector<std::uint8_t>> open(const fs::path& path) {
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored)) return concatenate(path);
-  return MappedFile(path);
-}
-
 }  // namespace
+
+std::vector<fs::path> corpus_files(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return {path};
+  std::vector<fs::path> files;
+  std::uintmax_t bytes = 0;
+  try {
+    files = text_files(path);
+    for (const fs::path& file : files) bytes += fs::file_size(file);
+  } catch (const fs::filesystem_error& error) {
+    throw_data_error(error.path1(), error.code().message());
+  }
+  if (bytes == 0) {
+    throw_data_error(path,
+                     "this directory holds no text files (*.md, *.txt, *.h, *.cc, *.py, *.sh)");
+  }
+  return files;
+}
 
 Corpus::Corpus(const std::filesystem::path& path) : text_(open(path)) {}
 

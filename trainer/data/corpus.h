@@ -26,4 +26,11 @@ class Corpus {
   std::variant<MappedFile, std::vector<std::uint8_t>> text_;
 };
 
+/// The files that a Corpus of `path` reads, in their order.
+/// Errors: KoloError(kData) naming the directory that cannot be read or has no text.
+std::vector<std::filesystem::path> corpus_files(const std::filesystem::path& path);
+
+/// Where the last tenth of a text of `size` bytes begins, which is held out.
+constexpr std::size_t held_out_begin(std::size_t size) { return size - size / 10; }
+
 }  // namespace kolo::trainer

@@ -6,6 +6,8 @@
 #include <span>
 
 #include "trainer/data/batch.h"
+#include "trainer/text/text_files.h"
+#include "trainer/text/tokenizer.h"
 
 namespace kolo::trainer {
 
@@ -36,6 +38,10 @@ struct DataSplit {
   /// The words that tokens stand for; null where samples have none. Shared with the data sets that
   /// read texts by it.
   std::shared_ptr<const Vocabulary> vocabulary = nullptr;
+  /// Turns the tokens of samples into text and back; null where they are not of a text.
+  std::shared_ptr<const Tokenizer> tokenizer = nullptr;
+  /// The vocabularies that samples were made with, which a model of them goes with.
+  TextFiles text_files = {};
 };
 
 }  // namespace kolo::trainer

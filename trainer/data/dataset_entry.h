@@ -34,6 +34,7 @@ DatasetEntry imdb_entry();
 DatasetEntry csv_entry();
 DatasetEntry tsv_entry();
 DatasetEntry jsonl_entry();
+DatasetEntry tokens_entry();
 DatasetEntry text_entry();
 DatasetEntry words_entry();
 

@@ -6,8 +6,7 @@ namespace kolo::trainer {
 namespace {
 
 /// Dropout `number` after that of the attention's weights.
-Dropout::Options dropout_after(const SelfAttention::Options& attention,
-                               std::uint64_t number) {
+Dropout::Options dropout_after(const SelfAttention::Options& attention, std::uint64_t number) {
   Dropout::Options options{.samples = attention.sequences,
                            .width = attention.length * attention.width,
                            .mask = attention.dropout};

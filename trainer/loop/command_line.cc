@@ -44,7 +44,7 @@ std::string list(const Registry<Entry>& registry) {
   return list(registry, [](const Entry&) { return std::string(); });
 }
 
-void add_job_options(CLI::App& app, Config& c, const Catalog& catalog) {
+void add_job_options(CLI::App& app, Config& c, const Catalog& catalog, DataOption data) {
   const std::vector<std::string> on_device = device_models();
   app.add_option("--model", c.model,
                  "Network, which sets the defaults of other options. " +
@@ -54,7 +54,8 @@ void add_job_options(CLI::App& app, Config& c, const Catalog& catalog) {
                      }));
   app.add_option("--task", c.task,
                  "Purpose, that of the model unless given. " + list(catalog.tasks));
-  app.add_option("--data", c.data, "Data set: a file or a directory; see --format")->required();
+  app.add_option("--data", c.data, "Data set: a file or a directory; see --format")
+      ->required(data == DataOption::kRequired);
   app.add_option("--format", c.format,
                  "Kind of the data set, or auto: the first that the files look like. " +
                      list(catalog.datasets));
@@ -100,7 +101,7 @@ void add_model_options(CLI::App& app, Config& c, const Catalog& catalog) {
       "gpt, bert: elements per position, a multiple of --heads; models of texts and ratings: "
       "elements of the vector of a word, user or item; lstm: of its states, too");
   app.add_option("--heads", c.heads, "gpt, bert: number of attention heads; at least 1");
-  app.add_option("--context", c.context, "gpt: bytes of text per sample; at least 1");
+  app.add_option("--context", c.context, "gpt: tokens of text per sample; at least 1");
   app.add_option("--positions", c.positions,
                  "gpt: learned (a vector of each position) or rotary (queries and keys turn with "
                  "their position, which needs --device cpu)");
@@ -126,6 +127,10 @@ void add_model_options(CLI::App& app, Config& c, const Catalog& catalog) {
 }
 
 void add_text_options(CLI::App& app, Config& c) {
+  app.add_option("--tokenizer", c.tokenizer,
+                 "Read texts with the vocabularies in this folder: vocab.json and merges.txt of "
+                 "byte pairs, as GPT-2's, or words.json and classes.json; those that --weights "
+                 "came with go first, and without either those of the data");
   app.add_option("--max-length", c.max_length,
                  "Texts: words that are read, with the mark of --text-marks; at least 1");
   app.add_option("--vocabulary", c.vocabulary,
@@ -258,7 +263,7 @@ void add_report_options(CLI::App& app, Config& c) {
   app.add_option("--json", c.json, "Write the summary to this file");
   app.add_option("--sample", c.sample_bytes, "gpt: bytes of generated text at the end; 0: none");
   app.add_option("--temperature", c.temperature,
-                 "gpt: randomness of generated text, 0 or more; 0: always the most likely byte");
+                 "gpt: randomness of generated text, 0 or more; 0: always the most likely token");
   app.add_option("--prompt", c.prompt,
                  "gpt: text that the generated text continues; a line break unless given")
       ->default_str("");
@@ -266,13 +271,15 @@ void add_report_options(CLI::App& app, Config& c) {
 
 }  // namespace
 
-CommandLine parse_command_line(int argc, const char* const* argv, const Catalog& catalog) {
+CommandLine parse_command_line(int argc, const char* const* argv, const Catalog& catalog,
+                               DataOption data) {
   CLI::App app(
       "Trains a model on all ranks of a job; start it alone or under mpirun.\n\n"
       "  kolo-train evaluate --weights FILE OPTIONS    loss and metric on held-out data\n"
       "  kolo-train generate --weights FILE OPTIONS    text that continues --prompt\n"
       "  kolo-train export CHECKPOINT FILE             its weights, as one safetensors file\n"
       "  kolo-train average FILE WEIGHTS...            the means of weights\n"
+      "  kolo-train tokenize --data TEXT --out FOLDER  text as tokens, for --data of training\n"
       "  kolo-train sweep --vary lr=1e-3,3e-3 OPTIONS  trains with each, and compares\n\n"
       "OPTIONS are those of training; --config RUN/config.toml names those of a run.",
       "kolo-train");
@@ -283,7 +290,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Catalog&
     app.option_defaults()->always_capture_default();
     app.footer(help_footer());
     app.set_version_flag("--version", std::string("kolo-train " KOLO_VERSION));
-    add_job_options(app, config, catalog);
+    add_job_options(app, config, catalog, data);
     add_model_options(app, config, catalog);
     add_text_options(app, config);
     add_optimizer_options(app, config, catalog);

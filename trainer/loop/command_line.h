@@ -16,9 +16,13 @@ struct CommandLine {
   std::optional<std::string> text;  ///< Text of --help or --version.
 };
 
+/// Whether a command can do without --data.
+enum class DataOption { kRequired, kOptional };
+
 /// Defaults depend on --model. KOLO_THREADS replaces a missing --threads; the runtime reads its own
 /// variables. See `add_config_option` for --config.
 /// Errors: UsageError for unknown or malformed options, KoloError(kConfig) as `validate`.
-CommandLine parse_command_line(int argc, const char* const* argv, const Catalog& catalog);
+CommandLine parse_command_line(int argc, const char* const* argv, const Catalog& catalog,
+                               DataOption data = DataOption::kRequired);
 
 }  // namespace kolo::trainer

@@ -22,7 +22,8 @@ bool may_be_sparse(const std::string& compression) {
 
 DType automatic_dtype(const Config& config, const Options& options) {
   const bool fits = parse_precision(config.precision) == DType::kBFloat16 &&
-                    options.device == "cpu" && config.shard == "none" && is_dense(options.compression) &&
+                    options.device == "cpu" && config.shard == "none" &&
+                    is_dense(options.compression) &&
                     options.wire_dtype.value_or(DType::kBFloat16) == DType::kBFloat16;
   return fits ? DType::kBFloat16 : DType::kFloat32;
 }

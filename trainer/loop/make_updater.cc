@@ -57,8 +57,7 @@ std::unique_ptr<ParameterUpdater> make_replicated(const Config& config, const Op
   auto optimizer = entry.make(parameters, optimizer_options(config));
   DistributedOptimizer::Options options{.gate = update_options(config),
                                         .compression = runtime.options().compression,
-                                        .gradient_dtype =
-                                            gradient_dtype(config, runtime.options()),
+                                        .gradient_dtype = gradient_dtype(config, runtime.options()),
                                         .counts_samples = config.uneven == "join"};
   if (options.counts_samples) require_joinable(runtime.options(), parameters);
   if (optimizer->adaptation()) {

@@ -34,6 +34,9 @@ JobIdentity job_identity(const Config& config, const Runtime& runtime, const Tas
     const std::string words = task.data.vocabulary ? task.data.vocabulary->lines() : std::string();
     add("--words", fmt::format("XXH3 {:016x}", XXH3_64bits(words.data(), words.size())));
   }
+  if (!task.data.text_files.empty()) {
+    add("vocabulary", fmt::format("{:016x}", task.data.text_files.hash()));
+  }
   return job;
 }
 

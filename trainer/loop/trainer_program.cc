@@ -16,9 +16,11 @@
 #include "trainer/checkpoint/export.h"
 #include "trainer/checkpoint/import.h"
 #include "trainer/checkpoint/stop_signals.h"
+#include "trainer/checkpoint/stored_vocabularies.h"
 #include "trainer/compute/device.h"
 #include "trainer/compute/threads.h"
 #include "trainer/config_error.h"
+#include "trainer/data/data_error.h"
 #include "trainer/divergence.h"
 #include "trainer/loop/command_line.h"
 #include "trainer/loop/config_file.h"
@@ -33,7 +35,10 @@
 #include "trainer/report/summary.h"
 #include "trainer/sweep/sweep_command.h"
 #include "trainer/tasks/make_task.h"
+#include "trainer/text/make_tokenizer.h"
 #include "trainer/text/vocabulary.h"
+#include "trainer/tokens/token_dataset.h"
+#include "trainer/tokens/tokenize_command.h"
 
 namespace kolo::trainer {
 namespace {
@@ -56,9 +61,18 @@ std::string describe(const Config& config, const Runtime& runtime, const Task& t
   return text;
 }
 
-std::string generated_text(const Config& config, const Task& task, const ModelEntry& model,
-                           const ParameterSet& weights) {
-  return printable(model.generate(model_setting(config, task), weights));
+/// The vocabularies that a job reads texts with, where its data does not decide. Those that weights
+/// came with go first: the options of a run may name a folder that is there no more.
+TextFiles find_vocabularies(const Config& config) {
+  if (!config.weights.empty()) {
+    TextFiles files = vocabularies_of(config.weights);
+    if (!files.empty()) return files;
+  }
+  if (config.tokenizer.empty()) return {};
+  TextFiles files = read_text_files(config.tokenizer);
+  if (!files.empty()) return files;
+  throw_data_error(config.tokenizer,
+                   "--tokenizer: there is no vocab.json with merges.txt, and no words.json");
 }
 
 /// The vocabulary as a file has it; empty without one.
@@ -96,7 +110,7 @@ void train_job(const Catalog& catalog, const CommandLine& command_line) {
     if (!config.run.empty()) {
       std::vector<Setting> settings = command_line.settings;
       for (Setting& setting : settings_of(runtime.options())) settings.push_back(setting);
-      run_log.emplace(config.run, to_toml(settings), words_of(task));
+      run_log.emplace(config.run, to_toml(settings), words_of(task), task.data.text_files);
       listeners.push_back(&*run_log);
     }
   }
@@ -105,12 +119,14 @@ void train_job(const Catalog& catalog, const CommandLine& command_line) {
             [&signals] { return signals && signals->has_come(); });
   if (progress && summary) {
     const ModelEntry& model = catalog.models.at(config.model);
-    if (model.generate && config.sample_bytes > 0) {
+    if (model.generate && config.sample_bytes > 0 && task.data.tokenizer != nullptr) {
       progress->note("generated text:\n" +
-                     generated_text(config, task, model, learner->parameters()));
+                     printable(model.generate(model_setting(config, task), learner->parameters())));
     }
     if (!config.json.empty()) write_file(config.json, to_json(*summary));
-    if (!config.export_file.empty()) export_weights(learner->parameters(), config.export_file);
+    if (!config.export_file.empty()) {
+      export_weights(learner->parameters(), config.export_file, task.data.text_files);
+    }
     if (!config.save_words.empty()) write_file(config.save_words, words_of(task));
   }
   runtime.close();
@@ -134,7 +150,8 @@ void evaluate_job(const Catalog& catalog, const CommandLine& command_line) {
     const Evaluation evaluation{.samples = task.data.held_out->size(),
                                 .loss = sums.loss / sums.rows,
                                 .metric = task.metric,
-                                .value = task.metric.of(sums)};
+                                .value = task.metric.of(sums),
+                                .bits_per_byte = task.bits_per_byte(sums.loss / sums.rows)};
     fmt::print("{}\n", to_line(evaluation));
     if (!config.json.empty()) write_file(config.json, to_json(evaluation));
   }
@@ -150,22 +167,39 @@ void generate_job(const Catalog& catalog, const CommandLine& command_line) {
     throw_config_error(fmt::format("--model {}: it makes no text", config.model));
   }
   set_compute_threads(config.threads);
-  const Task task = make_task(config, catalog);
+  std::shared_ptr<const Tokenizer> tokenizer = make_tokenizer(config.text_files);
+  if (tokenizer == nullptr && !config.data.empty()) {
+    tokenizer = make_task(config, catalog).data.tokenizer;
+  }
+  if (tokenizer == nullptr) {
+    throw UsageError(
+        fmt::format("kolo-train generate: {} came with no tokenizer: name one by --tokenizer, or "
+                    "by --data text of the kind that the model learnt",
+                    config.weights.string()));
+  }
+  const SampleFormat format = token_windows(tokenizer->size(), config.context);
+  const ModelSetting setting{.config = config,
+                             .format = format,
+                             .outputs = tokenizer->size(),
+                             .batch = 1,
+                             .tokenizer = tokenizer.get()};
   Device device;
-  const std::unique_ptr<Model> model = entry.make(model_setting(config, task), device);
+  const std::unique_ptr<Model> model = entry.make(setting, device);
   import_weights(config.weights, model->parameters(), entry.layouts);
-  fmt::print("{}\n", generated_text(config, task, entry, model->parameters()));
+  fmt::print("{}\n", printable(entry.generate(setting, model->parameters())));
 }
 
 using Job = void (*)(const Catalog&, const CommandLine&);
 
 /// Runs a job that the options of training describe.
-int run_job(Job job, const Catalog& catalog, int argc, const char* const* argv) {
-  const CommandLine command_line = parse_command_line(argc, argv, catalog);
+int run_job(Job job, const Catalog& catalog, int argc, const char* const* argv,
+            DataOption data = DataOption::kRequired) {
+  CommandLine command_line = parse_command_line(argc, argv, catalog, data);
   if (command_line.text) {
     fmt::print("{}", *command_line.text);
     return 0;
   }
+  command_line.config.text_files = find_vocabularies(command_line.config);
   try {
     job(catalog, command_line);
   } catch (const DivergedError& diverged) {
@@ -185,7 +219,10 @@ int run_trainer(const Catalog& catalog, int argc, const char* const* argv) {
     if (command == "average") return run_average(argc, argv);
     if (command == "sweep") return run_sweep_command(argc - 1, argv + 1);
     if (command == "evaluate") return run_job(evaluate_job, catalog, argc - 1, argv + 1);
-    if (command == "generate") return run_job(generate_job, catalog, argc - 1, argv + 1);
+    if (command == "generate") {
+      return run_job(generate_job, catalog, argc - 1, argv + 1, DataOption::kOptional);
+    }
+    if (command == "tokenize") return run_tokenize_command(argc - 1, argv + 1);
     return run_job(train_job, catalog, argc, argv);
   });
 }

@@ -320,6 +320,7 @@ class Training final : private Stateful {
         .eval_loss = curve_.back().eval_loss.value(),
         .metric = task_.metric,
         .eval_metric = curve_.back().eval_metric.value(),
+        .eval_bits_per_byte = task_.bits_per_byte(curve_.back().eval_loss.value()),
         .samples_per_s = samples_per_s,
         .tokens_per_s = std::nullopt,
         .step_ms = median(std::move(step_ms_)),
@@ -386,6 +387,7 @@ void require_same_job(const Config& config, Runtime& runtime, const Task& task) 
   require_equal(runtime, "the options", fingerprint(config));
   require_equal(runtime, "the numbers of training samples", task.data.train->size());
   require_equal(runtime, "the numbers of held-out samples", task.data.held_out->size());
+  require_equal(runtime, "the vocabularies", task.data.text_files.hash());
 }
 
 std::optional<Summary> train(const Config& config, Runtime& runtime, const Task& task,

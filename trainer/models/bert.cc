@@ -67,10 +67,10 @@ Bert::Bert(Device& device, const Options& o) : Model(o.seed), options_(o) {
                                                               .deviation = kDeviation});
   embedding_norm_ = std::make_unique<LayerNorm>(parameters(), "embedding_norm", rows, o.width);
   std::uint64_t dropouts = 0;
-  embedding_dropout_ = std::make_unique<Dropout>(Dropout::Options{
-      .samples = o.texts,
-      .width = o.length * o.width,
-      .mask = {.share = o.dropout, .seed = o.seed, .layer = dropouts++}});
+  embedding_dropout_ = std::make_unique<Dropout>(
+      Dropout::Options{.samples = o.texts,
+                       .width = o.length * o.width,
+                       .mask = {.share = o.dropout, .seed = o.seed, .layer = dropouts++}});
   for (std::size_t i = 0; i < o.layers; ++i) {
     blocks_.emplace_back(device, parameters(), "block" + std::to_string(i),
                          EncoderBlock::Options{.sequences = o.texts,

@@ -32,17 +32,15 @@ std::size_t draw(std::span<const float> logits, double temperature, Random& rand
 }  // namespace
 
 std::string generate(const Gpt::Options& shape, const ParameterSet& weights,
-                     const GenerateOptions& options) {
+                     const Tokenizer& tokenizer, const GenerateOptions& options) {
   check(!options.prompt.empty(), "a prompt holds at least one byte");
   GptReader reader(shape, weights);
   Random random(options.seed);
-  std::vector<std::int32_t> unread;
-  for (const char c : options.prompt) unread.push_back(static_cast<unsigned char>(c));
+  std::vector<std::int32_t> unread = tokenizer.encode(options.prompt);
   std::string text;
   while (text.size() < options.bytes) {
-    const std::size_t byte = draw(reader.read(unread), options.temperature, random);
-    text.push_back(static_cast<char>(byte));
-    unread = {static_cast<std::int32_t>(byte)};
+    unread = {static_cast<std::int32_t>(draw(reader.read(unread), options.temperature, random))};
+    text += tokenizer.bytes_of(unread[0]);
   }
   return text;
 }

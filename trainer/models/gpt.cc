@@ -47,7 +47,7 @@ ModelEntry Gpt::entry() {
       .generate =
           [](const ModelSetting& setting, const ParameterSet& weights) {
             const Config& config = setting.config;
-            return generate(options(setting), weights,
+            return generate(options(setting), weights, *setting.tokenizer,
                             {.bytes = config.sample_bytes,
                              .temperature = config.temperature,
                              .prompt = config.prompt,

@@ -45,7 +45,8 @@ class Gpt final : public Model {
   };
 
   static ModelEntry entry();
-  /// Errors: KoloError(kConfig) for samples that are no windows of tokens, for a width that the heads
+  /// Errors: KoloError(kConfig) for samples that are no windows of tokens, for a width that the
+  /// heads
   ///         do not divide, or by an odd number with rotary positions.
   static Options options(const ModelSetting& setting);
 

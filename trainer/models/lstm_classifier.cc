@@ -41,7 +41,8 @@ LstmClassifier::LstmClassifier(Device& device, const TextModelOptions& o)
       lstm_(device, parameters(), "lstm", texts_,
             {.inputs = o.width, .width = o.width, .deviation = deviation_for(3 * o.width)}),
       mean_(texts_, o.width),
-      dropout_({.samples = o.texts, .width = o.width, .mask = {.share = o.dropout, .seed = o.seed}}),
+      dropout_(
+          {.samples = o.texts, .width = o.width, .mask = {.share = o.dropout, .seed = o.seed}}),
       output_(device, parameters(), "output",
               {.rows = o.texts,
                .inputs = o.width,

@@ -17,6 +17,7 @@
 namespace kolo::trainer {
 
 class Device;
+class Tokenizer;
 struct Config;
 
 /// A network from the inputs of a batch of fixed size to numbers that a loss judges.
@@ -47,9 +48,10 @@ class Model {
 struct ModelSetting {
   const Config& config;
   const SampleFormat& format;
-  std::size_t outputs;           ///< Numbers in a row of the output: classes, tokens, or 1.
-  std::size_t batch;             ///< Samples.
-  RankSums sum_over_ranks = {};  ///< Set where statistics are those of all ranks' samples.
+  std::size_t outputs;                   ///< Numbers in a row of the output: classes, tokens, or 1.
+  std::size_t batch;                     ///< Samples.
+  const Tokenizer* tokenizer = nullptr;  ///< Of the tokens; null where they are not of a text.
+  RankSums sum_over_ranks = {};          ///< Set where statistics are those of all ranks' samples.
 };
 
 /// A size of a model that --shape can name.
@@ -74,7 +76,7 @@ struct ModelEntry {
   std::function<std::unique_ptr<Model>(const ModelSetting& setting, Device& device)> make;
 
   /// Continues config.prompt with config.sample_bytes of text, by a model of these weights. Null
-  /// where the model makes no text.
+  /// where the model makes no text. Before: the setting has a tokenizer.
   std::function<std::string(const ModelSetting& setting, const ParameterSet& weights)> generate;
 
   std::vector<ModelShape> shapes = {};

@@ -9,6 +9,7 @@
 #include "comm/base/error.h"
 #include "comm/base/log.h"
 #include "comm/base/output_file.h"
+#include "trainer/checkpoint/stored_vocabularies.h"
 
 namespace kolo::trainer {
 namespace {
@@ -28,8 +29,12 @@ std::string lines_until(const std::filesystem::path& file, std::size_t step) {
 
 }  // namespace
 
-RunLog::RunLog(std::filesystem::path folder, std::string config, std::string words)
-    : folder_(std::move(folder)), config_(std::move(config)), words_(std::move(words)) {}
+RunLog::RunLog(std::filesystem::path folder, std::string config, std::string words,
+               TextFiles vocabularies)
+    : folder_(std::move(folder)),
+      config_(std::move(config)),
+      words_(std::move(words)),
+      vocabularies_(std::move(vocabularies)) {}
 
 void RunLog::begin(std::size_t step) {
   events_.emplace(folder_ / "tensorboard", step + 1);
@@ -38,6 +43,7 @@ void RunLog::begin(std::size_t step) {
     std::filesystem::create_directories(folder_, ignored);
     write_file(folder_ / "config.toml", config_);
     if (!words_.empty()) write_file(folder_ / "words.txt", words_);
+    if (!vocabularies_.empty()) write_text_files(vocabularies_, folder_ / kTokenizerFolder);
     write_file(metrics(), lines_until(metrics(), step));
     events_->write();
   });

@@ -8,6 +8,7 @@
 
 #include "trainer/report/event_file.h"
 #include "trainer/report/training_listener.h"
+#include "trainer/text/text_files.h"
 
 namespace kolo::trainer {
 
@@ -16,6 +17,7 @@ namespace kolo::trainer {
 ///     config.toml      the options it runs with
 ///     words.txt        the vocabulary of texts, where there is one
 ///     metrics.jsonl    a line per report and per evaluation
+///     tokenizer/       the vocabularies of its data
 ///     tensorboard/     the same for TensorBoard, a file each time the run begins or is resumed
 ///
 /// A resumed run replaces what an earlier one wrote of later steps. That a file cannot be written
@@ -24,7 +26,8 @@ namespace kolo::trainer {
 class RunLog final : public TrainingListener {
  public:
   /// Writes nothing yet. `config` is the text of config.toml, `words` that of words.txt.
-  RunLog(std::filesystem::path folder, std::string config, std::string words = {});
+  RunLog(std::filesystem::path folder, std::string config, std::string words = {},
+         TextFiles vocabularies = {});
 
   void begin(std::size_t step) override;
   void report(const ProgressReport& report) override;
@@ -39,6 +42,7 @@ class RunLog final : public TrainingListener {
   std::filesystem::path folder_;
   std::string config_;
   std::string words_;
+  TextFiles vocabularies_;
   bool has_failed_ = false;
   std::string pending_lines_;
   std::optional<EventFile> events_;

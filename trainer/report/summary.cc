@@ -16,6 +16,10 @@ Json or_null(const std::optional<Number>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+std::string describe_bits(const std::optional<double>& bits_per_byte) {
+  return bits_per_byte ? fmt::format(", {:.4f} bits per byte", *bits_per_byte) : std::string();
+}
+
 }  // namespace
 
 std::string to_json(const Summary& s) {
@@ -67,6 +71,7 @@ std::string to_json(const Summary& s) {
                        {"train_loss", s.train_loss},
                        {"eval_loss", s.eval_loss},
                        {metric, s.eval_metric},
+                       {"eval_bits_per_byte", or_null(s.eval_bits_per_byte)},
                        {"samples_per_s", s.samples_per_s},
                        {"tokens_per_s", or_null(s.tokens_per_s)},
                        {"step_ms", s.step_ms},
@@ -87,14 +92,16 @@ std::string to_json(const Summary& s) {
 }
 
 std::string to_json(const Evaluation& e) {
-  const Json object = {
-      {"samples", e.samples}, {"eval_loss", e.loss}, {"eval_" + e.metric.name, e.value}};
+  const Json object = {{"samples", e.samples},
+                       {"eval_loss", e.loss},
+                       {"eval_" + e.metric.name, e.value},
+                       {"eval_bits_per_byte", or_null(e.bits_per_byte)}};
   return object.dump(2) + "\n";
 }
 
 std::string to_line(const Evaluation& e) {
-  return fmt::format("{} held-out samples: loss {:.4f}, {}", e.samples, e.loss,
-                     describe(e.metric, e.value));
+  return fmt::format("{} held-out samples: loss {:.4f}, {}{}", e.samples, e.loss,
+                     describe(e.metric, e.value), describe_bits(e.bits_per_byte));
 }
 
 std::string to_line(const Summary& s) {
@@ -102,9 +109,9 @@ std::string to_line(const Summary& s) {
                                           : fmt::format("{:.0f} samples/s", s.samples_per_s);
   return fmt::format(
       "{}: {} ranks on {} nodes, {} steps in {:.1f} s, train loss {:.4f}, held-out loss {:.4f}, "
-      "{}, {}, weights {:016x}",
+      "{}{}, {}, weights {:016x}",
       s.model, s.ranks, s.nodes, s.steps, s.wall_s, s.train_loss, s.eval_loss,
-      describe(s.metric, s.eval_metric), rate, s.weights_hash);
+      describe(s.metric, s.eval_metric), describe_bits(s.eval_bits_per_byte), rate, s.weights_hash);
 }
 
 double median(std::vector<double> values) {

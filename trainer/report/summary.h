@@ -38,8 +38,9 @@ struct Summary {
   double eval_loss = 0.0;
   Metric metric;  ///< Of the task.
   double eval_metric = 0.0;
-  double samples_per_s = 0.0;          ///< Rate of all ranks, without evaluation.
-  std::optional<double> tokens_per_s;  ///< Text only.
+  std::optional<double> eval_bits_per_byte;  ///< Text only: the held-out loss for a byte of it.
+  double samples_per_s = 0.0;                ///< Rate of all ranks, without evaluation.
+  std::optional<double> tokens_per_s;        ///< Text only.
   double step_ms = 0.0;
   double compute_ms = 0.0;       ///< Step time without exposed communication.
   double exposed_comm_ms = 0.0;  ///< See StepReport::exposed.
@@ -64,7 +65,8 @@ struct Evaluation {
   std::size_t samples = 0;
   double loss = 0.0;  ///< Mean over rows.
   Metric metric;
-  double value = 0.0;  ///< Of the metric.
+  double value = 0.0;                                  ///< Of the metric.
+  std::optional<double> bits_per_byte = std::nullopt;  ///< Text only.
 };
 
 /// One JSON object with the fields above, the metric as "eval_NAME"; fields that do not apply are

@@ -1,6 +1,8 @@
 // Tasks that give each row one class.
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "trainer/config.h"
 #include "trainer/data/data_error.h"
@@ -13,6 +15,28 @@ namespace {
 
 bool is_token_window(const Field& field) {
   return field.dtype == DType::kInt32 && field.shape.size() == 1;
+}
+
+/// The mean number of bytes of the targets of `data`. The end of a text has none.
+double bytes_per_target(const Dataset& data, const Tokenizer& tokenizer) {
+  std::vector<double> bytes;
+  for (std::size_t token = 0; token < tokenizer.size(); ++token) {
+    const auto id = static_cast<std::int32_t>(token);
+    const bool is_end = id == tokenizer.end_of_text();
+    bytes.push_back(is_end ? 0.0 : static_cast<double>(tokenizer.bytes_of(id).size()));
+  }
+  if (std::ranges::all_of(bytes, [](double count) { return count == 1.0; })) return 1.0;
+  const std::size_t context = data.format().targets.at(0).elements();
+  std::vector<std::int32_t> tokens(context);
+  std::vector<std::int32_t> next(context);
+  const TensorSlot inputs[] = {tokens};
+  const TensorSlot targets[] = {next};
+  double sum = 0.0;
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    data.copy(i, 0, inputs, targets);
+    for (const std::int32_t token : next) sum += bytes[static_cast<std::size_t>(token)];
+  }
+  return sum / static_cast<double>(data.size() * context);
 }
 
 }  // namespace
@@ -70,7 +94,11 @@ TaskEntry language_model() {
                 format.targets[0].shape != tokens.shape) {
               throw_wrong_samples(config, "a window of tokens");
             }
-            return classification_task(config, std::move(data), tokens.elements(), "tokens");
+            Task task = classification_task(config, std::move(data), tokens.elements(), "tokens");
+            if (task.data.tokenizer != nullptr) {
+              task.bytes_per_row = bytes_per_target(*task.data.held_out, *task.data.tokenizer);
+            }
+            return task;
           }};
 }
 

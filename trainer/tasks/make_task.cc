@@ -46,8 +46,11 @@ Task make_task(const Config& config, const Catalog& catalog) {
 }
 
 ModelSetting model_setting(const Config& config, const Task& task) {
-  return {
-      .config = config, .format = task.format(), .outputs = task.outputs, .batch = config.batch};
+  return {.config = config,
+          .format = task.format(),
+          .outputs = task.outputs,
+          .batch = config.batch,
+          .tokenizer = task.data.tokenizer.get()};
 }
 
 }  // namespace kolo::trainer

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <numbers>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct Task {
   std::size_t rows_per_sample;  ///< Rows of the output, each with a loss of its own.
   std::string unit;             ///< What a row is, for rates: "samples" or "tokens".
   Metric metric;
+  /// Bytes of text that a held-out row stands for, on average; empty where rows are not of a text.
+  std::optional<double> bytes_per_row = std::nullopt;
   /// Makes the loss of a batch of this many samples.
   std::function<std::unique_ptr<Loss>(std::size_t batch)> make_loss;
   /// Rows of a sample that have a target, on average over the training data, where some have none.
@@ -33,6 +36,13 @@ struct Task {
     return mean_targets.value_or(static_cast<double>(rows_per_sample));
   }
   const SampleFormat& format() const { return data.train->format(); }
+
+  /// A held-out loss as bits for each byte of text, which compares models of other tokens. Empty
+  /// where rows are not of a text.
+  std::optional<double> bits_per_byte(double nats_per_row) const {
+    if (!bytes_per_row) return std::nullopt;
+    return nats_per_row / (*bytes_per_row * std::numbers::ln2);
+  }
 };
 
 /// A kind of task that --task can name.

@@ -90,6 +90,7 @@ BytePairEncoding BytePairEncoding::from_files(const TextFiles& files) {
   const std::string& vocabulary = text_of(files, kVocabulary);
   std::vector<std::string> tokens = from_numbered_json(vocabulary, files.path(kVocabulary));
   const IdsByBytes ids = ids_by_bytes(tokens);
+  if (ids.contains("")) throw_data_error(files.path(kVocabulary), "a token has no bytes");
   for (const std::uint8_t byte : bytes_in_order()) {
     const std::string token(1, static_cast<char>(byte));
     if (!ids.contains(token)) {

@@ -5,8 +5,26 @@
 
 #include "comm/base/check.h"
 #include "trainer/data/data_error.h"
+#include "trainer/text/load_vocabulary.h"
+#include "trainer/text/numbered_names.h"
 
 namespace kolo::trainer {
+namespace {
+
+std::vector<std::string> find_classes(const LabelledTexts& train, const TextFiles& stored) {
+  if (const std::string* json = stored.find(kClassesFile)) {
+    return from_numbered_json(*json, stored.path(kClassesFile));
+  }
+  std::vector<std::string> classes = train.column(train.label_column);
+  std::sort(classes.begin(), classes.end());
+  classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+  if (classes.size() < 2) {
+    throw_data_error(train.table.file, "all texts have the label '" + classes.front() + "'");
+  }
+  return classes;
+}
+
+}  // namespace
 
 std::vector<std::string> LabelledTexts::column(std::size_t index) const {
   std::vector<std::string> values;
@@ -29,8 +47,8 @@ LabelledTextDataset::LabelledTextDataset(const LabelledTexts& texts, const Vocab
   for (std::size_t row = 0; row < texts.table.rows.size(); ++row) {
     const std::vector<std::string>& values = texts.table.rows[row];
     const std::string& label = values.at(texts.label_column);
-    const auto found = std::lower_bound(classes.begin(), classes.end(), label);
-    if (found == classes.end() || *found != label) {
+    const auto found = std::ranges::find(classes, label);
+    if (found == classes.end()) {
       texts.table.fail(row, "label '" + label + "' does not occur in the training data");
     }
     labels_.push_back(static_cast<std::int32_t>(found - classes.begin()));
@@ -54,21 +72,21 @@ void LabelledTextDataset::copy(std::size_t index, std::uint64_t, std::span<const
 }
 
 DataSplit make_labelled_texts(const LabelledTexts& train, const LabelledTexts& held_out,
-                              std::shared_ptr<const Vocabulary> vocabulary,
-                              std::size_t max_length) {
+                              std::shared_ptr<const Vocabulary> vocabulary, std::size_t max_length,
+                              const TextFiles& stored) {
   for (const LabelledTexts* part : {&train, &held_out}) {
     if (part->table.rows.empty()) throw_data_error(part->table.file, "there are no texts");
   }
-  std::vector<std::string> classes = train.column(train.label_column);
-  std::sort(classes.begin(), classes.end());
-  classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
-  if (classes.size() < 2) {
-    throw_data_error(train.table.file, "all texts have the label '" + classes.front() + "'");
-  }
-  return {
-      .train = std::make_unique<LabelledTextDataset>(train, *vocabulary, classes, max_length),
-      .held_out = std::make_unique<LabelledTextDataset>(held_out, *vocabulary, classes, max_length),
-      .vocabulary = std::move(vocabulary)};
+  const std::vector<std::string> classes = find_classes(train, stored);
+  const auto part = [&](const LabelledTexts& texts) {
+    return std::make_unique<LabelledTextDataset>(texts, *vocabulary, classes, max_length);
+  };
+  TextFiles files = words_file(*vocabulary);
+  files.texts.emplace(kClassesFile, to_numbered_json(classes));
+  return {.train = part(train),
+          .held_out = part(held_out),
+          .vocabulary = std::move(vocabulary),
+          .text_files = std::move(files)};
 }
 
 }  // namespace kolo::trainer

@@ -30,8 +30,8 @@ struct LabelledTexts {
 ///         text is one unknown word. "label", int32 below the classes.
 class LabelledTextDataset final : public Dataset {
  public:
-  /// `classes` are the labels in the order of their bytes. Errors: KoloError(kData) naming file and
-  /// line of a label that is not among them.
+  /// `classes` are the labels by number. Errors: KoloError(kData) naming file and line of a label
+  /// that is not among them.
   LabelledTextDataset(const LabelledTexts& texts, const Vocabulary& vocabulary,
                       const std::vector<std::string>& classes, std::size_t max_length);
 
@@ -47,10 +47,15 @@ class LabelledTextDataset final : public Dataset {
   std::vector<std::int32_t> labels_;
 };
 
-/// Both parts with one list of classes, which the training part alone decides: its labels in the
-/// order of their bytes.
-/// Errors: KoloError(kData) naming the file: no rows, a single label, and as LabelledTextDataset.
+/// Name of the file with the classes.
+inline constexpr const char* kClassesFile = "classes.json";
+
+/// Both parts with one list of classes: that of `stored`, or else that of the training part alone,
+/// its labels in the order of their bytes. The result names it and the vocabulary as its files.
+/// Errors: KoloError(kData) naming the file: no rows, a single label, as LabelledTextDataset and
+///         `from_numbered_json`.
 DataSplit make_labelled_texts(const LabelledTexts& train, const LabelledTexts& held_out,
-                              std::shared_ptr<const Vocabulary> vocabulary, std::size_t max_length);
+                              std::shared_ptr<const Vocabulary> vocabulary, std::size_t max_length,
+                              const TextFiles& stored = {});
 
 }  // namespace kolo::trainer

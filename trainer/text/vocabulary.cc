@@ -71,6 +71,13 @@ Vocabulary::Vocabulary(const std::filesystem::path& file) {
   }
 }
 
+Vocabulary::Vocabulary(std::vector<std::string> words) : words_(std::move(words)) {
+  check(words_.size() >= kUnmarked, "a vocabulary has padding and unknown words");
+  for (std::size_t i = has_marks() ? kMarked : kUnmarked; i < words_.size(); ++i) {
+    ids_.emplace(words_[i], static_cast<std::int32_t>(i));
+  }
+}
+
 bool Vocabulary::has_marks() const {
   return words_.size() >= kMarked &&
          std::equal(kNoWords + kUnmarked, kNoWords + kMarked, words_.begin() + kUnmarked);

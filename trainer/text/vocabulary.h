@@ -40,6 +40,8 @@ class Vocabulary {
 
   /// Counts the words of `texts`.
   Vocabulary(std::span<const std::string> texts, const Options& options);
+  /// One that was stored. Before: the entries by number, those of padding and unknown first.
+  explicit Vocabulary(std::vector<std::string> words);
 
   /// The entries of a file, one a line, as `lines` gives them.
   /// Errors: KoloError(kData) naming file and line.
@@ -53,6 +55,8 @@ class Vocabulary {
   std::int32_t id(std::string_view word) const;
   /// Before: id is below size().
   const std::string& word(std::int32_t id) const { return words_[static_cast<std::size_t>(id)]; }
+  /// All entries by number.
+  const std::vector<std::string>& words() const { return words_; }
 
  private:
   struct Hash {

@@ -38,7 +38,8 @@ DataSplit load_words(const Config& config) {
   return {.train = std::make_unique<WordWindows>(train, *vocabulary, config.max_length),
           .held_out = std::make_unique<WordWindows>(all.subspan(train.size()), *vocabulary,
                                                     config.max_length),
-          .vocabulary = vocabulary};
+          .vocabulary = vocabulary,
+          .text_files = words_file(*vocabulary)};
 }
 
 }  // namespace

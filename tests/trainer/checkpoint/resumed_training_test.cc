@@ -15,6 +15,7 @@
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/compute/precisions.h"
 #include "trainer/precision/precision.h"
+#include "trainer/tokens/tokenize.h"
 
 namespace kolo::trainer {
 namespace {
@@ -22,6 +23,17 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+
+/// Tokens of the text in many files in place of its bytes.
+void read_tokens(Config& config) {
+  const std::filesystem::path folder = config.data.string() + ".tokens";
+  if (!std::filesystem::exists(folder)) {
+    tokenize({.data = config.data, .out = folder, .vocabulary = 290, .shard_tokens = 100},
+             [](const std::string&) {});
+  }
+  config.data = folder;
+  config.batch = 3;
+}
 
 struct Case {
   const char* name;
@@ -81,6 +93,7 @@ const Case kCases[] = {
     {"AccumulatedPrefetched", "gpt", "adamw", "none", accumulate_and_load_ahead},
     {"AccumulatedTopK", "mlp", "sgd", "topk(0.01)", accumulate_and_load_ahead},
     {"AdamWClipped", "gpt", "adamw", "none", clip},
+    {"Tokens", "gpt", "adamw", "none", read_tokens},
     {"AdamWOneByOne", "mlp", "adamw", "none", update_by_priority},
     {"LossScaled", "mlp", "adamw", "none", scale_losses},
     {"Float16", "mlp", "sgd", "fp16", nothing},

@@ -6,8 +6,8 @@
 #include "comm/base/error.h"
 #include "tests/trainer/finite_difference.h"
 #include "trainer/compute/device.h"
-#include "trainer/layers/self_attention.h"
 #include "trainer/layers/rotary_positions.h"
+#include "trainer/layers/self_attention.h"
 
 namespace kolo::trainer {
 namespace {
@@ -63,8 +63,8 @@ TEST(SelfAttentionTest, GradientsOfSeveralBlocksMatchDifferences) {
   Device device;
   constexpr std::size_t kLength = SelfAttention::kBlockRows + 3;
   ParameterSet none(1);
-  SelfAttention layer(
-      device, {.sequences = 1, .length = kLength, .width = 2, .heads = 1, .most_kept = 0});
+  SelfAttention layer(device,
+                      {.sequences = 1, .length = kLength, .width = 2, .heads = 1, .most_kept = 0});
   check_layer(layer, none, random_values(kLength * 6, 9));
 }
 
@@ -101,16 +101,16 @@ TEST(SelfAttentionTest, GradientsWithDropoutMatchDifferences) {
   Device device;
   ParameterSet none(1);
   const DropoutMask::Options dropout{.share = 0.3f, .seed = 2, .layer = 1};
-  SelfAttention small(
-      device, {.sequences = 2, .length = 11, .width = 12, .heads = 3, .dropout = dropout});
+  SelfAttention small(device,
+                      {.sequences = 2, .length = 11, .width = 12, .heads = 3, .dropout = dropout});
   check_layer(small, none, random_values(2 * 11 * 36, 5));
   constexpr std::size_t kLength = SelfAttention::kBlockRows + 3;
   SelfAttention large(device, {.sequences = 1,
-                                     .length = kLength,
-                                     .width = 2,
-                                     .heads = 1,
-                                     .most_kept = 0,
-                                     .dropout = dropout});
+                               .length = kLength,
+                               .width = 2,
+                               .heads = 1,
+                               .most_kept = 0,
+                               .dropout = dropout});
   check_layer(large, none, random_values(kLength * 6, 9));
 }
 
@@ -121,10 +121,10 @@ TEST(SelfAttentionTest, DropsOtherWeightsInEachHeadAndSampleAndNoneInEvaluation)
   Device device;
   constexpr std::size_t kLength = 200;
   SelfAttention layer(device, {.sequences = 2,
-                                     .length = kLength,
-                                     .width = 3,
-                                     .heads = 3,
-                                     .dropout = {.share = 0.25f, .seed = 1}});
+                               .length = kLength,
+                               .width = 3,
+                               .heads = 3,
+                               .dropout = {.share = 0.25f, .seed = 1}});
   const std::vector<float> input(2 * kLength * 9, 1.0f);
   const auto y = layer.forward(input, {});
   double last_rows = 0.0;  // each of 200 equal weights
@@ -141,8 +141,7 @@ TEST(SelfAttentionTest, DropsOtherWeightsInEachHeadAndSampleAndNoneInEvaluation)
   }
 }
 
-constexpr SelfAttention::Options kRotated{
-    .sequences = 2, .length = 7, .width = 8, .heads = 2};
+constexpr SelfAttention::Options kRotated{.sequences = 2, .length = 7, .width = 8, .heads = 2};
 
 TEST(RotaryPositionsTest, GradientsMatchDifferences) {
   ParameterSet none(1);
@@ -180,8 +179,8 @@ TEST(SelfAttentionTest, ChunksGiveWhatOnePassGives) {
   const std::vector<float> input = random_values(kLength * 24, 8);
   SelfAttention whole(device, {.sequences = 1, .length = kLength, .width = 8, .heads = 2});
   const auto expected = whole.forward(input, {.is_training = false});
-  SelfAttention parts(
-      device, {.sequences = 1, .length = kLength, .width = 8, .heads = 2, .chunk = 70});
+  SelfAttention parts(device,
+                      {.sequences = 1, .length = kLength, .width = 8, .heads = 2, .chunk = 70});
   std::size_t past = 0;
   for (const std::size_t rows : {3u, 1u, 70u, 10u}) {
     const auto part = std::span(input).subspan(past * 24, rows * 24);
