@@ -12,8 +12,8 @@
 #include "trainer/layers/linear.h"
 #include "trainer/layers/max_pool.h"
 #include "trainer/layers/relu.h"
-#include "trainer/layers/self_attention.h"
-#include "trainer/layers/transformer_block.h"
+#include "trainer/layers/attention/self_attention.h"
+#include "trainer/layers/attention/transformer_block.h"
 
 namespace kolo::trainer {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "trainer/layers/dropout.h"
 #include "trainer/layers/embedding.h"
-#include "trainer/layers/encoder_block.h"
+#include "trainer/layers/attention/encoder_block.h"
 #include "trainer/layers/layer_norm.h"
 #include "trainer/layers/row_selection.h"
 #include "trainer/models/model.h"

@@ -10,7 +10,7 @@
 #include "trainer/layers/embedding.h"
 #include "trainer/layers/layer_norm.h"
 #include "trainer/layers/linear.h"
-#include "trainer/layers/transformer_block.h"
+#include "trainer/layers/attention/transformer_block.h"
 #include "trainer/models/model.h"
 
 namespace kolo::trainer {

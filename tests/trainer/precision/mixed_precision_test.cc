@@ -17,8 +17,8 @@
 #include "trainer/layers/linear.h"
 #include "trainer/layers/lstm.h"
 #include "trainer/layers/packed_sequences.h"
-#include "trainer/layers/self_attention.h"
-#include "trainer/layers/transformer_block.h"
+#include "trainer/layers/attention/self_attention.h"
+#include "trainer/layers/attention/transformer_block.h"
 
 namespace kolo::trainer {
 namespace {

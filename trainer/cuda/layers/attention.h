@@ -4,7 +4,7 @@
 
 #include "trainer/cuda/compute/context.h"
 #include "trainer/cuda/kernels/heads.h"
-#include "trainer/layers/self_attention.h"
+#include "trainer/layers/attention/self_attention.h"
 
 namespace kolo::trainer::cuda {
 

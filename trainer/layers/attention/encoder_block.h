@@ -10,7 +10,7 @@
 #include "trainer/layers/layer.h"
 #include "trainer/layers/layer_norm.h"
 #include "trainer/layers/linear.h"
-#include "trainer/layers/self_attention.h"
+#include "trainer/layers/attention/self_attention.h"
 
 namespace kolo::trainer {
 

@@ -1,4 +1,4 @@
-#include "trainer/layers/encoder_block.h"
+#include "trainer/layers/attention/encoder_block.h"
 
 #include "trainer/kernels/vector.h"
 

@@ -1,4 +1,4 @@
-#include "trainer/layers/rotary_positions.h"
+#include "trainer/layers/attention/rotary_positions.h"
 
 #include <algorithm>
 #include <cmath>

@@ -10,8 +10,8 @@
 #include "trainer/layers/layer.h"
 #include "trainer/layers/layer_norm.h"
 #include "trainer/layers/linear.h"
-#include "trainer/layers/rotary_positions.h"
-#include "trainer/layers/self_attention.h"
+#include "trainer/layers/attention/rotary_positions.h"
+#include "trainer/layers/attention/self_attention.h"
 
 namespace kolo::trainer {
 

@@ -1,4 +1,4 @@
-#include "trainer/layers/transformer_block.h"
+#include "trainer/layers/attention/transformer_block.h"
 
 #include "trainer/kernels/vector.h"
 

@@ -1,4 +1,4 @@
-#include "trainer/layers/self_attention.h"
+#include "trainer/layers/attention/self_attention.h"
 
 #include <algorithm>
 #include <cmath>

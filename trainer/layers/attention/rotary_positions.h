@@ -4,7 +4,7 @@
 #include <span>
 
 #include "trainer/layers/layer.h"
-#include "trainer/layers/self_attention.h"
+#include "trainer/layers/attention/self_attention.h"
 #include "trainer/tensor.h"
 
 namespace kolo::trainer {
