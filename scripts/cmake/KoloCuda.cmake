@@ -17,7 +17,10 @@ endif()
 
 if(KOLO_CUDA)
   set(KOLO_CUDA ON)
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+  # Set in each configuration: CMake itself reads CUDAARCHS in the first one only.
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT "$ENV{CUDAARCHS}" STREQUAL "")
+    set(CMAKE_CUDA_ARCHITECTURES $ENV{CUDAARCHS})
+  elseif(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     # Ampere, Hopper, Blackwell; the last also as PTX for what comes after it.
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
   endif()
