@@ -5,6 +5,8 @@
 #include "comm/base/error.h"
 #include "tests/trainer/finite_difference.h"
 #include "trainer/compute/device.h"
+#include "trainer/layers/attention/self_attention.h"
+#include "trainer/layers/attention/transformer_block.h"
 #include "trainer/layers/conv2d.h"
 #include "trainer/layers/embedding.h"
 #include "trainer/layers/gelu.h"
@@ -12,8 +14,6 @@
 #include "trainer/layers/linear.h"
 #include "trainer/layers/max_pool.h"
 #include "trainer/layers/relu.h"
-#include "trainer/layers/attention/self_attention.h"
-#include "trainer/layers/attention/transformer_block.h"
 
 namespace kolo::trainer {
 namespace {

@@ -5,9 +5,9 @@
 #include <deque>
 #include <memory>
 
+#include "trainer/layers/attention/encoder_block.h"
 #include "trainer/layers/dropout.h"
 #include "trainer/layers/embedding.h"
-#include "trainer/layers/attention/encoder_block.h"
 #include "trainer/layers/layer_norm.h"
 #include "trainer/layers/row_selection.h"
 #include "trainer/models/model.h"

@@ -6,11 +6,11 @@
 #include <memory>
 #include <optional>
 
+#include "trainer/layers/attention/transformer_block.h"
 #include "trainer/layers/dropout.h"
 #include "trainer/layers/embedding.h"
 #include "trainer/layers/layer_norm.h"
 #include "trainer/layers/linear.h"
-#include "trainer/layers/attention/transformer_block.h"
 #include "trainer/models/model.h"
 
 namespace kolo::trainer {

@@ -9,8 +9,8 @@
 #include "tests/trainer/finite_difference.h"
 #include "trainer/compute/device.h"
 #include "trainer/layers/attention/encoder_block.h"
-#include "trainer/layers/row_selection.h"
 #include "trainer/layers/attention/self_attention.h"
+#include "trainer/layers/row_selection.h"
 #include "trainer/layers/tanh.h"
 
 namespace kolo::trainer {

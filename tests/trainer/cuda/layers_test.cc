@@ -8,10 +8,10 @@
 #include "trainer/cuda/layers/attention.h"
 #include "trainer/cuda/layers/linear.h"
 #include "trainer/cuda/layers/transformer_block.h"
-#include "trainer/layers/gelu.h"
-#include "trainer/layers/linear.h"
 #include "trainer/layers/attention/self_attention.h"
 #include "trainer/layers/attention/transformer_block.h"
+#include "trainer/layers/gelu.h"
+#include "trainer/layers/linear.h"
 
 namespace kolo::trainer::cuda {
 namespace {

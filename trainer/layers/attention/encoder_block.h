@@ -5,12 +5,12 @@
 #include <span>
 #include <string>
 
+#include "trainer/layers/attention/self_attention.h"
 #include "trainer/layers/dropout.h"
 #include "trainer/layers/gelu.h"
 #include "trainer/layers/layer.h"
 #include "trainer/layers/layer_norm.h"
 #include "trainer/layers/linear.h"
-#include "trainer/layers/attention/self_attention.h"
 
 namespace kolo::trainer {
 

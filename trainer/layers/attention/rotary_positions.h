@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <span>
 
-#include "trainer/layers/layer.h"
 #include "trainer/layers/attention/self_attention.h"
+#include "trainer/layers/layer.h"
 #include "trainer/tensor.h"
 
 namespace kolo::trainer {

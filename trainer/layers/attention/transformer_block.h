@@ -5,13 +5,13 @@
 #include <optional>
 #include <string>
 
+#include "trainer/layers/attention/rotary_positions.h"
+#include "trainer/layers/attention/self_attention.h"
 #include "trainer/layers/dropout.h"
 #include "trainer/layers/gelu.h"
 #include "trainer/layers/layer.h"
 #include "trainer/layers/layer_norm.h"
 #include "trainer/layers/linear.h"
-#include "trainer/layers/attention/rotary_positions.h"
-#include "trainer/layers/attention/self_attention.h"
 
 namespace kolo::trainer {
 
