@@ -90,9 +90,14 @@ class Parameter {
   bool is_sharded() const { return shard_.has_value(); }
   /// The elements that this rank updates.
   ElementRange owned() const { return shard_ ? shard_->range : ElementRange{0, size()}; }
-  /// Averages of some of these elements. Not for rows.
-  std::span<const float> averages(ElementRange range) const {
-    return averages().subspan(range.begin - owned().begin, range.count);
+  /// Calls `use(part)` for the averages of some of these elements, in parts. Not for rows.
+  template <typename Use>
+  void visit_averages(ElementRange range, const Use& use) const {
+    if (rounded_.empty()) {
+      use(averages().subspan(range.begin - owned().begin, range.count));
+    } else {
+      visit_rounded(range, [&](std::size_t, std::span<const float> part) { use(part); });
+    }
   }
 
   /// Calls `use(begin, part)` for each part of the gradient that this rank updates with and that
@@ -100,7 +105,7 @@ class Parameter {
   /// part belongs to the elements from `begin` on.
   template <typename Use>
   void visit_gradient(const Use& use) const {
-    if (!rounded_.empty()) return visit_rounded(use);
+    if (!rounded_.empty()) return visit_rounded(owned(), use);
     if (!rows_) return use(owned().begin, averages());
     for (std::size_t i = 0; i < rows_->indices().size(); ++i) {
       use(static_cast<std::size_t>(rows_->indices()[i]) * rows_->width(), rows_->values(i));
@@ -152,11 +157,11 @@ class Parameter {
   static constexpr std::size_t kBlock = 2048;
 
   template <typename Use>
-  void visit_rounded(const Use& use) const {
+  void visit_rounded(ElementRange range, const Use& use) const {
     alignas(Tensor::kAlignment) std::array<float, kBlock> block;
-    for (std::size_t begin = 0; begin < rounded_.size(); begin += kBlock) {
-      const std::span<float> part =
-          std::span(block).first(std::min(kBlock, rounded_.size() - begin));
+    const std::size_t end = range.begin + range.count;
+    for (std::size_t begin = range.begin; begin < end; begin += kBlock) {
+      const std::span<float> part = std::span(block).first(std::min(kBlock, end - begin));
       widen(begin, part);
       use(begin, std::span<const float>(part));
     }

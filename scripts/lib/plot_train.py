@@ -9,6 +9,7 @@ METRICS = {
     "train_loss": "training loss (nats)",
     "eval_loss": "held-out loss (nats)",
     "eval_accuracy": "held-out accuracy (%)",
+    "eval_rmse": "held-out root mean square error",
 }
 OVER = {"steps": ("step", "step"), "seconds": ("seconds", "time (s)")}
 

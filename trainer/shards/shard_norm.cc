@@ -11,7 +11,9 @@ ShardSquares squares_of(const ParameterSet& parameters, const ShardPlan& plan, s
   ShardSquares squares;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (plan.bucket_of(i)) {
-      squares.of_shard += sum_of_squares(parameters[i].averages(plan.range(i, rank)));
+      parameters[i].visit_averages(plan.range(i, rank), [&](std::span<const float> part) {
+        squares.of_shard += sum_of_squares(part);
+      });
     } else {
       squares.of_rows += sum_of_squares(parameters[i]);
     }

@@ -162,13 +162,14 @@ TEST_F(ShardedJobTest, FallsAsComputed) {
 }
 
 // The sums of several nodes are made of those of each node, in the order of nodes. All-reduce makes
-// the same ones where it sums in this order: of two nodes always, of more with `direct`.
+// the same ones where it sums in this order: of two ranks always, of more with `direct`.
 TEST_F(ShardedJobTest, HasTheBitsOfTrainingWithoutShardsBetweenNodes) {
   struct Shape {
     int nodes, ranks_per_node;
     const char* algorithm;
   };
-  for (const Shape& shape : {Shape{2, 1, "auto"}, Shape{2, 2, "auto"}, Shape{3, 1, "direct"}}) {
+  for (const Shape& shape :
+       {Shape{2, 1, "auto"}, Shape{2, 2, "hierarchical:direct,direct"}, Shape{3, 1, "direct"}}) {
     const int ranks = shape.nodes * shape.ranks_per_node;
     SCOPED_TRACE(ranks);
     Config config = job();
