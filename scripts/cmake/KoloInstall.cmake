@@ -42,9 +42,11 @@ endforeach()
 # The trainer, for training programs with models, optimizers and data sets of their own. Its headers are those of all
 # its folders but the GPU's.
 if(KOLO_WITH_TRAINER)
-  file(GLOB trainer_headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS trainer/*.h trainer/*/*.h)
+  file(GLOB trainer_headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS trainer/*.h trainer/*/*.h
+    trainer/*/*/*.h)
   list(FILTER trainer_headers EXCLUDE REGEX "^trainer/cuda/|-inl\\.h$")
   foreach(header IN LISTS trainer_headers ITEMS comm/base/aligned_memory.h comm/base/check.h comm/base/clock.h
+      comm/base/half.h
       comm/base/mutex.h comm/base/nearest_name.h comm/base/thread_annotations.h comm/base/unique_handle.h)
     cmake_path(GET header PARENT_PATH folder)
     kolo_install_header(${header} ${CMAKE_INSTALL_INCLUDEDIR}/kolo/${folder})
