@@ -36,17 +36,17 @@ void PackedFile::read_all(std::span<std::uint8_t> into, const std::string& what)
 void PackedFile::fail(const std::string& what) const { throw_data_error(file_, offset_, what); }
 
 std::string read_text(const std::filesystem::path& file) {
-  constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+  constexpr std::size_t kBytesAtOnce = std::size_t{1} << 20;
   PackedFile packed(file);
   std::string text;
   while (true) {
     const std::size_t begin = text.size();
-    text.resize(begin + kReadBytes);
+    text.resize(begin + kBytesAtOnce);
     const std::span<std::uint8_t> space(reinterpret_cast<std::uint8_t*>(text.data()) + begin,
-                                        kReadBytes);
+                                        kBytesAtOnce);
     const std::size_t got = packed.read(space);
     text.resize(begin + got);
-    if (got < kReadBytes) return text;
+    if (got < kBytesAtOnce) return text;
   }
 }
 
