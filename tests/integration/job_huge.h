@@ -13,8 +13,8 @@
 
 #include "tests/integration/job_values.h"
 
-/// What moves more than 4 GiB: a message, and collectives in which rank 0 has a large part and
-/// every other rank a small one.
+/// Operations that move more than 4 GiB: a message, and collectives in which rank 0 has a large
+/// part and every other rank a small one.
 namespace kolo::test {
 
 inline constexpr std::size_t kHugeBytes = (std::size_t{4} << 30) + 12'345;

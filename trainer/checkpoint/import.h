@@ -20,7 +20,7 @@ namespace kolo::trainer {
 void import_weights(const std::filesystem::path& path, ParameterSet& parameters,
                     std::span<const WeightLayout> layouts = {});
 
-/// What came of weights of which a model has some.
+/// The outcome for weights of which a model has some.
 struct SharedWeights {
   std::size_t taken = 0;
   std::vector<std::string> begun_new;  ///< Names that only the model has.

@@ -178,7 +178,7 @@ TEST(Eager, IsWhatANodeSharesOrIsSmall) {
   EXPECT_FALSE(compile_all_reduce(0, device, node, options).eager);
 }
 
-// Of more than eight ranks each shape takes one root, in turns.
+// With more than eight ranks each shape takes one root, in turns.
 TEST(Broadcast, ReachesEveryRankFromEveryRoot) {
   int shape = 0;
   for (int ranks = 1; ranks <= kMostRanks; ++ranks) {

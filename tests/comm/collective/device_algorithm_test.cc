@@ -21,8 +21,8 @@ using test::compile_all;
 using testing::HasSubstr;
 
 constexpr int kMostDeviceRanks = 16;
-/// Of more ranks, each shape takes one root, in turns, or one chunk in at most a few pieces: nodes
-/// of many sizes need long padding.
+/// With more ranks, each shape takes one root, in turns, or one chunk in at most a few pieces:
+/// nodes of many sizes need long padding.
 constexpr int kMostDeviceRanksOfAll = 6;
 
 BucketLayout device_layout(const ProcessGrid& grid, std::size_t units) {

@@ -1,5 +1,5 @@
-// What ranks exchange before the first operation: with and without a device, on one node and on
-// several, whose network is UCX over this machine's interfaces.
+// The rounds in which ranks exchange before the first operation: with and without a device, on one
+// node and on several, whose network is UCX over this machine's interfaces.
 
 #include "runtime/engine/connect.h"
 
