@@ -101,7 +101,7 @@ class SelfAttention final : public Layer {
   Block block_from(const Head& head, std::size_t begin) const;
   /// `rows` are those of all sequences.
   void clear_padding(std::span<float> rows) const;
-  /// Of rows in the packed input, in elements.
+  /// Where rows begin in the packed input, in elements.
   std::size_t offset_of(const Head& head, Part part, Range rows) const;
   Operand rows_of(const Head& head, Part part, Range rows) const;
   Matrix gradient_rows(const Head& head, Part part, Range rows);
