@@ -29,9 +29,11 @@ class DeviceHeap {
   void protect(bool is_open);
 
   const std::size_t capacity_;
-  std::byte* data_ = nullptr;
+  const std::size_t mapped_bytes_;
+  void* mapped_ = nullptr;
+  std::byte* data_ = nullptr;  // within the mapping, aligned to a huge page
   std::size_t used_ = 0;
-  std::size_t in_use_ = 0;  // the same in whole pages
+  std::size_t in_use_ = 0;  // the same in whole huge pages
 };
 
 /// Closed as long as this lives.
