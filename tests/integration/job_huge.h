@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 #include <memory>
 #include <new>
 #include <string>
 #include <vector>
+
+#include <sys/mman.h>
 
 #include "tests/integration/job_values.h"
 
@@ -19,13 +20,22 @@ namespace kolo::test {
 
 inline constexpr std::size_t kHugeBytes = (std::size_t{4} << 30) + 12'345;
 
-/// Memory of zeros, of which pages that are only read take no room.
-using Zeros = std::unique_ptr<std::uint8_t[], decltype(&std::free)>;
+/// Returns memory whose length it was given.
+struct Unmap {
+  std::size_t bytes = 0;
+  void operator()(std::uint8_t* memory) const { ::munmap(memory, bytes); }
+};
+
+/// Memory of zeros, of which pages that are only read take no room. In huge pages where the system
+/// has them: most of the time of a test is the kernel's, which hands them out.
+using Zeros = std::unique_ptr<std::uint8_t[], Unmap>;
 
 inline Zeros zeros(std::size_t bytes) {
-  Zeros memory(static_cast<std::uint8_t*>(std::calloc(bytes, 1)), &std::free);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
+  void* const memory =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  ::madvise(memory, bytes, MADV_HUGEPAGE);
+  return Zeros(static_cast<std::uint8_t*>(memory), Unmap{bytes});
 }
 
 /// The places of a huge run of bytes that are not zero: at its ends, and around what 32 bits hold.
