@@ -37,7 +37,7 @@ std::uint32_t Coordinator::released_counter(BucketId bucket) const {
 }
 
 Topic Coordinator::propose(std::string_view name, std::uint64_t value, Negotiator::Rule rule,
-                           std::string text, const Waited& waited) {
+                           std::string text, const Waited& waited, std::uint64_t sequence) {
   const std::uint64_t key = name_key(name);
   const Topic topic{key, rounds_[key]};
   if (const auto refused = refused_.find(key); refused != refused_.end()) {
@@ -47,12 +47,13 @@ Topic Coordinator::propose(std::string_view name, std::uint64_t value, Negotiato
     refused_.erase(refused);
     return topic;
   }
+  const std::uint64_t own = rule == Negotiator::Rule::kEqualValues ? key : 0;
   Proposal& proposal = proposals_[topic];
   proposal.text = std::move(text);
   proposal.pending = {.topic = topic,
                       .text = proposal.text,
                       .waited = &waited,
-                      .name = rule == Negotiator::Rule::kEqualValues ? key : 0};
+                      .sequence = sequence != 0 ? sequence : own};
   negotiator_.propose(topic, value, rule);
   if (invites_ && !proposal.pending.is_vote()) invite(proposal.pending);
   return topic;
@@ -63,7 +64,7 @@ void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, const Subject
   arrivals_.push_back({.topic = {bucket_key(bucket), iteration},
                        .text = subject.text,
                        .waited = &subject.waited,
-                       .name = subject.name,
+                       .sequence = subject.sequence,
                        .node_arrivals = local_size_ * (agreements_[bucket] + 1)});
   if (invites_) invite(arrivals_.back());
   const std::uint64_t count = transport_.arrive(leader_, bucket);
@@ -83,7 +84,7 @@ void Coordinator::begin(BucketId bucket, std::uint64_t iteration, const Subject&
   begun_.push_back({.topic = {bucket_key(bucket), iteration},
                     .text = subject.text,
                     .waited = &subject.waited,
-                    .name = subject.name});
+                    .sequence = subject.sequence});
   if (invites_) invite(begun_.back());
 }
 

@@ -46,8 +46,9 @@ struct CoordinatorOptions {
 struct Subject {
   std::string_view text;  ///< Description, one line per tensor; must live until the decision.
   const Waited& waited;   ///< Must live until the decision.
-  /// Hash of the name whose uses all ranks make in the same order; 0: none.
-  std::uint64_t name = 0;
+  /// Hash of the name whose uses all ranks make in the same order, or of the place of this one in
+  /// such an order; 0: none.
+  std::uint64_t sequence = 0;
 };
 
 /// Takes the frames of messages between two ranks, which need no agreement.
@@ -94,16 +95,17 @@ class Coordinator {
               ControlSwitch* control_switch = nullptr, MessageFrames* messages = nullptr);
 
   /// Proposes the next use of `name`. `text` describes it, one line per tensor; `waited` must live
-  /// until the decision.
+  /// until the decision. `sequence` is that of `Subject`; 0: the name's.
   Topic propose(std::string_view name, std::uint64_t fingerprint, std::string text,
-                const Waited& waited) {
-    return propose(name, fingerprint, Negotiator::Rule::kEqualValues, std::move(text), waited);
+                const Waited& waited, std::uint64_t sequence = 0) {
+    return propose(name, fingerprint, Negotiator::Rule::kEqualValues, std::move(text), waited,
+                   sequence);
   }
 
   /// The same for something that ranks need not have alike: the decision tells all ranks the least
   /// and the greatest value.
   Topic vote(std::string_view name, std::uint64_t value, std::string text, const Waited& waited) {
-    return propose(name, value, Negotiator::Rule::kAnyValues, std::move(text), waited);
+    return propose(name, value, Negotiator::Rule::kAnyValues, std::move(text), waited, 0);
   }
 
   /// This rank is ready for an iteration of a bucket. Iterations of a bucket grow and may have
@@ -179,13 +181,13 @@ class Coordinator {
     Topic topic;
     std::string_view text;
     const Waited* waited;
-    std::uint64_t name = 0;
+    std::uint64_t sequence = 0;
     std::optional<TimePoint> since = {};  // set at its first check
     std::uint64_t node_arrivals = 0;      // that the leader counts when its node is ready
     bool forwarded = false;
 
     /// Ranks that have joined cast votes by themselves.
-    bool is_vote() const { return name == 0 && !is_bucket_key(topic.key); }
+    bool is_vote() const { return sequence == 0 && !is_bucket_key(topic.key); }
   };
   struct Proposal {
     std::string text;
@@ -193,7 +195,7 @@ class Coordinator {
   };
 
   Topic propose(std::string_view name, std::uint64_t value, Negotiator::Rule rule, std::string text,
-                const Waited& waited);
+                const Waited& waited, std::uint64_t sequence);
   void receive();
   void handle(int peer, const Frame& frame);
   void fail_stray(int peer);

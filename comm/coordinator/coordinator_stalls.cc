@@ -106,7 +106,7 @@ JointReport Coordinator::report(const Frame& query) const {
          .blocking = count > 0 || pending.waited->is_watched(),
          .text = std::string(is_in_full ? pending.text
                                         : pending.text.substr(0, pending.text.find('\n'))),
-         .name = pending.name});
+         .sequence = pending.sequence});
   });
   for (const Topic& topic : query.topics) {
     const auto bucket = bucket_of(topic.key);

@@ -87,7 +87,7 @@ Having having_of(const PendingTopic& entry) {
 
 using TableKey = std::tuple<Topic, std::uint64_t, std::string_view>;
 
-TableKey key_of(const PendingTopic& entry) { return {entry.topic, entry.name, entry.text}; }
+TableKey key_of(const PendingTopic& entry) { return {entry.topic, entry.sequence, entry.text}; }
 
 void write(ByteWriter& writer, const RankSet& ranks) {
   writer.number(static_cast<std::uint32_t>(ranks.count()));
@@ -203,7 +203,7 @@ std::optional<JointReport> read_joint_report(ByteReader& reader) {
   std::vector<PendingTopic> table(reader.list(kLeastEntryBytes));
   for (PendingTopic& entry : table) {
     entry.topic = read_topic(reader);
-    entry.name = reader.number<std::uint64_t>();
+    entry.sequence = reader.number<std::uint64_t>();
     entry.text = reader.text();
   }
   const bool is_table = std::ranges::adjacent_find(table, [](const auto& entry, const auto& next) {

@@ -18,9 +18,10 @@ struct PendingTopic {
   Topic topic;
   bool blocking = false;  ///< A thread of the rank waits for it.
   std::string text = {};  ///< Description, one line per tensor; see `tensor_of`.
-  /// Uses of one name are matched in order, so two ranks that have different topics of one name
-  /// pending disagree. 0: the topic has no such name.
-  std::uint64_t name = 0;
+  /// Equal on all ranks for the uses of a name, which are matched in order, or for what is at one
+  /// place of such an order: two ranks that have different topics of one `sequence` pending
+  /// disagree. 0: the topic is in no such order.
+  std::uint64_t sequence = 0;
   /// The rank has submitted the topic and it has ended there: it is not pending.
   bool past = false;
 

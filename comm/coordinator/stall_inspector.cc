@@ -192,14 +192,14 @@ StallInspector::Finding StallInspector::explain_conflict(const Topic& topic) con
 
 StallInspector::Suspicion StallInspector::find_disagreement() const {
   using Use = std::pair<const AlikeRanks*, const PendingTopic*>;
-  std::map<std::uint64_t, std::vector<Use>> uses;  // by name
+  std::map<std::uint64_t, std::vector<Use>> uses;  // by sequence
   for (const AlikeRanks& ranks : report_.alike) {
     for (const PendingTopic& entry : ranks.pending) {
-      if (entry.name != 0) uses[entry.name].emplace_back(&ranks, &entry);
+      if (entry.sequence != 0) uses[entry.sequence].emplace_back(&ranks, &entry);
     }
   }
   Suspicion suspicion{.is_disagreement = true};
-  for (const auto& [name, entries] : uses) {
+  for (const auto& [sequence, entries] : uses) {
     for (const auto& [ranks, entry] : entries) {
       for (const auto& [other_ranks, other] : entries) {
         if (other->topic == entry->topic || has_submitted(*other_ranks, entry->topic) ||

@@ -17,7 +17,8 @@ namespace kolo {
 /// Decides at the root whether ranks that make no progress ever can. It asks all ranks what they
 /// have pending and judges what they report together. Pure state machine.
 ///
-///   disagreement   Ranks have submitted one name with different signatures: an error at once.
+///   disagreement   Ranks have submitted one name with different signatures, or have different
+///                  operations at one place of an order that they keep: an error at once.
 ///   deadlock       In each rank of a set every thread that uses the runtime waits, and everything
 ///                  it waits for is missing at another rank of the set. Nothing can come any more:
 ///                  an error that quotes what each of these ranks waits for.

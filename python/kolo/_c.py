@@ -252,6 +252,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "kolo_group_split": (c_int32, [c_void_p, c_int32, c_int32, POINTER(kolo_group_options), POINTER(c_void_p)]),
     "kolo_group_node": (c_int32, [c_void_p, POINTER(kolo_group_options), POINTER(c_void_p)]),
     "kolo_group_cross": (c_int32, [c_void_p, POINTER(kolo_group_options), POINTER(c_void_p)]),
+    "kolo_group_keep_order": (c_int32, [c_void_p]),
     "kolo_group_close": (c_int32, [c_void_p]),
     "kolo_group_release": (None, [c_void_p]),
     "kolo_group_rank": (c_int32, [c_void_p]),

@@ -150,6 +150,12 @@ class Group(Collectives, Messages):
         """Payload bytes that this rank has sent to other nodes in the group's own operations."""
         return int(library().kolo_network_bytes_sent(self._pointer))
 
+    def keep_order(self) -> None:
+        """From now on all ranks begin their collectives in this group in one order, whatever their names: ranks whose
+        n-th ones differ get a `MismatchError` that quotes both. Called at the same place by all ranks, while none has a
+        collective of the group under way. Such a group has no `join`."""
+        self._call(library().kolo_group_keep_order)
+
     def close(self) -> None:
         """Waits until all members close the group. Collective; later calls fail."""
         self._call(library().kolo_group_close)

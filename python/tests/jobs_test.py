@@ -56,7 +56,7 @@ class Scenes(unittest.TestCase):
         self.check("misuse")
 
     def test_a_mismatch_names_rank_and_tensor(self):
-        self.check("mismatch", mismatch_after=200)
+        self.check("mismatch,order", mismatch_after=200)
 
     def test_a_rank_that_closes_early(self):
         outcome = self.check("early", mismatch_after=200)

@@ -438,6 +438,28 @@ def mismatch(job):
     job.all_reduce(np.ones(2), name="gradient 8")
 
 
+def order(job):
+    """Calls that go apart, in a group that keeps one order; each rank could still submit what the other waits for."""
+    job.keep_order()
+    call = job.broadcast if job.rank == 1 else job.all_reduce
+    ticket = call(np.ones(5), name="mine" if job.rank == 1 else "yours", wait=False)
+    try:
+        while not ticket.done():
+            time.sleep(0.01)
+        ticket.wait()
+    except kolo.MismatchError as error:
+        assert "'mine': broadcast" in error.what and "'yours': all_reduce" in error.what, vars(error)
+    else:
+        raise AssertionError("no mismatch")
+    job.all_reduce(np.ones(2))
+    try:
+        job.join()
+    except kolo.UsageError as error:
+        assert "keeps one order" in str(error), error
+    else:
+        raise AssertionError("no error")
+
+
 def misuse(job):
     x = np.ones((job.size, 4))
     for wrong in (

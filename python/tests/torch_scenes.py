@@ -341,6 +341,27 @@ def mismatch():
     dist.barrier()
 
 
+def diverged():
+    """Ranks whose calls go apart behind futures, where each could still submit what the others wait for."""
+    me = dist.get_rank()
+    some = dist.new_group()
+    # Each pair has another operation, another reduction, or a barrier in the place of one.
+    apart = (
+        (lambda: dist.all_reduce(torch.ones(4), async_op=True), "all_reduce float32 [4] sum"),
+        (lambda: dist.broadcast(torch.ones(4), 1, async_op=True), "broadcast float32 [4] from rank 1"),
+        (lambda: dist.all_reduce(torch.ones(5), async_op=True, group=some), "all_reduce float32 [5] sum"),
+        (lambda: dist.barrier(async_op=True, group=some), "barrier of torch"),
+    )
+    for calls in (apart[:2], apart[2:]):
+        try:
+            calls[min(me, 1)][0]().get_future().wait()
+        except Exception as error:  # torch makes it a RuntimeError.
+            assert all(text in str(error) for _, text in calls) and "ranks disagree" in str(error), error
+        else:
+            raise AssertionError("no error")
+    dist.barrier()
+
+
 def detail():
     """Groups under TORCH_DISTRIBUTED_DEBUG=DETAIL, which torch wraps and checks over Gloo."""
     os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"

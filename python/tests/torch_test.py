@@ -61,8 +61,10 @@ class Backend(Job):
         self.check("dropped,again,abandoned")
 
     def test_a_mismatch(self):
-        # A thread that waits for a future may still call something, so only `stall_abort` ends that wait.
-        self.check("mismatch", mismatch_after=200, stall_abort=2000)
+        self.check("mismatch,diverged", mismatch_after=200)
+
+    def test_three_ranks_that_diverge(self):
+        self.check("diverged", nodes=[3], mismatch_after=200)
 
     def test_the_debug_level_of_torch(self):
         self.check("detail")

@@ -60,6 +60,8 @@ Group Group::cross_group(GroupOptions options) const {
 
 std::uint64_t Group::network_bytes_sent() const { return state_->network_bytes_sent(); }
 
+void Group::keep_order() { state_->keep_order(); }
+
 int Group::join() { return state_->join(); }
 
 void Group::close() { state_->close(); }

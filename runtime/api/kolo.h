@@ -319,6 +319,16 @@ class Group {
   ///         is then withdrawn, and the call may be made again.
   Received recv(BufferView buffer, int peer, std::uint64_t tag = 0, NativeStream stream = {});
 
+  /// From now on all ranks begin their collectives in this group, with names or without, in one
+  /// order, as programs do in which the n-th call of each rank belongs together. Ranks whose n-th
+  /// collectives differ then get a KoloError(kMismatch) within a few `mismatch_after`, which quotes
+  /// both, although other threads might still submit what is missing. Called at the same place by
+  /// all ranks, while none has a collective of the group under way. Gradient sets and messages are
+  /// not counted.
+  ///
+  /// Cost: none while collectives get on.
+  void keep_order();
+
   /// This rank has run out of data: it takes part in what the other ranks still do, until all have
   /// joined. Returns the rank that joined last (of several at the same time the greatest), the same
   /// on all ranks, which may all go on then.
@@ -335,9 +345,9 @@ class Group {
   /// an error, too; what was sent or asked for before the join arrives.
   ///
   /// Threads: no other thread uses the group until it returns.
-  /// Errors:  KoloError(kUsage) in the middle of an iteration of a set. KoloError(kTimeout) if
-  ///          nobody has begun anything for `operation_timeout`: the call may be made again and
-  ///          goes on waiting; every other one is a UsageError.
+  /// Errors:  KoloError(kUsage) in the middle of an iteration of a set, and after `keep_order`.
+  ///          KoloError(kTimeout) if nobody has begun anything for `operation_timeout`: the call
+  ///          may be made again and goes on waiting; every other one is a UsageError.
   /// Cost:    while some ranks have joined, each use of a name and each bucket costs at most two
   ///          small frames more per edge of the tree of ranks; else nothing.
   int join();

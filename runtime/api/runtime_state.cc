@@ -166,6 +166,7 @@ std::shared_ptr<MemberState> MemberState::found(const std::vector<int>& ranks,
 
 int MemberState::join() {
   enter();
+  check(!engine_.keeps_order(), "the group keeps one order of operations, so no rank can join");
   if (!join_) {
     join_ = std::make_shared<JoinTicket>();
     has_joined_.store(true, std::memory_order_relaxed);

@@ -81,6 +81,8 @@ class MemberState {
 
   std::uint64_t network_bytes_sent() const { return engine_.network_bytes_sent(); }
 
+  /// As `Group::keep_order`.
+  void keep_order() { engine_.keep_order(); }
   /// As `Group::join`.
   int join();
   void close();

@@ -61,6 +61,13 @@ kolo_status kolo_group_cross(kolo_group* parent, const kolo_group_options* optio
   });
 }
 
+kolo_status kolo_group_keep_order(kolo_group* group) {
+  return guarded([&] {
+    check_given(group, "group");
+    group->group.keep_order();
+  });
+}
+
 kolo_status kolo_group_close(kolo_group* group) {
   return guarded([&] {
     check_given(group, "group");

@@ -18,7 +18,7 @@ void BucketRunner::arrive(BucketId id) {
     state.is_ready_again = true;
     return;
   }
-  const Subject subject{.text = bucket.text, .waited = *bucket.owner, .name = bucket.name};
+  const Subject subject{.text = bucket.text, .waited = *bucket.owner, .sequence = bucket.sequence};
   if (bucket.is_eager) {
     coordinator_.begin(id, state.iteration, subject);
     start(id);

@@ -71,7 +71,7 @@ class BucketTable {
     bool is_mutual = true;                         ///< See `Schedule::mutual`.
     std::size_t network_bytes = 0;                 ///< Sent to other nodes per iteration.
     std::string text = {};                         ///< What it is, for errors.
-    std::uint64_t name = 0;                        ///< `Subject::name`; 0 for gradients.
+    std::uint64_t sequence = 0;                    ///< `Subject::sequence`; 0 for gradients.
     std::uint32_t first_flag = 0;
     std::uint32_t flag_count = 0;
     std::uint64_t flag_base = 0;
@@ -87,8 +87,8 @@ class BucketTable {
   /// Errors: KoloError(kResources).
   BucketId add(BucketPlan plan, BucketOwner& owner, std::size_t index, std::string text,
                std::optional<std::size_t> place = std::nullopt);
-  /// Its uses are those of a name; see `Subject::name`.
-  void set_name(BucketId id, std::uint64_t name) { buckets_[id]->name = name; }
+  /// Of its next use; see `Subject::sequence`.
+  void set_sequence(BucketId id, std::uint64_t key) { buckets_[id]->sequence = key; }
 
   /// Whether more than three quarters of numbers or arena are in use; the same on all ranks.
   bool is_crowded() const;

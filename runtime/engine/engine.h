@@ -85,6 +85,10 @@ class Engine {
   /// Gives a receive up with this error, unless its message has come.
   void withdraw(std::shared_ptr<Message> receive, Error error);
 
+  /// As `Group::keep_order`. Threads: any.
+  void keep_order() { operations_.keep_order(); }
+  bool keeps_order() const { return operations_.keeps_order(); }
+
   /// Ends the job with this error on all ranks; whoever calls it reports it here. Threads: any.
   void abort(Error error);
 

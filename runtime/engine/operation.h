@@ -57,6 +57,8 @@ struct Operation {
   std::string call = {};
   /// One of the others, whose names are apart from those of users.
   bool is_step = false;
+  /// Its number, from 1, among those of a group that keeps one order; 0: the group keeps none.
+  std::uint64_t place = 0;
   /// Memory that its buffers point to, kept until it is over; null for a caller's buffers.
   std::shared_ptr<const void> memory = {};
   std::shared_ptr<TicketState> ticket = std::make_shared<TicketState>();

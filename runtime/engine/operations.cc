@@ -23,9 +23,20 @@ std::string topic_name(const Operation& operation) {
   return (operation.is_step ? "step " : "operation ") + operation.name;
 }
 
+/// What pending operations are compared by: uses of a name are made in one order on all ranks, and
+/// so are all operations of a group that keeps one.
+std::uint64_t sequence_key(const Operation& operation) {
+  if (operation.place == 0) return name_key(topic_name(operation));
+  constexpr std::uint64_t kSeed = 1;  // apart from the keys of names
+  return XXH3_64bits_withSeed(&operation.place, sizeof operation.place, kSeed);
+}
+
 }  // namespace
 
 void Operations::submit(const std::shared_ptr<Operation>& operation) {
+  const bool counts =
+      keeps_order() && !operation->is_step && operation->kind != OperationKind::kClose;
+  operation->place = counts ? ++places_ : 0;
   OperationTopic& topic = topic_of(*operation);
   topic.push(operation);
   advance(topic);
@@ -42,6 +53,9 @@ void Operations::advance(OperationTopic& topic) {
       return;
     case OperationTopic::Need::kArrival:
       topic.arrived();
+      if (topic.head().place != 0) {
+        context_.buckets.set_sequence(*topic.bucket(), sequence_key(topic.head()));
+      }
       if (topic.has_device_bucket()) {
         context_.executor.set_input(*topic.bucket(), 0, topic.head().ready.get());
       }
@@ -49,8 +63,9 @@ void Operations::advance(OperationTopic& topic) {
       return;
     case OperationTopic::Need::kProposal: {
       const std::string text = topic.head().signature();
-      topic.proposed(coordinator_.propose(topic_name(topic.head()),
-                                          XXH3_64bits(text.data(), text.size()), text, topic));
+      const std::uint64_t fingerprint = XXH3_64bits(text.data(), text.size());
+      topic.proposed(coordinator_.propose(topic_name(topic.head()), fingerprint, text, topic,
+                                          sequence_key(topic.head())));
       proposed_.emplace(*topic.proposal(), &topic);
       return;
     }
@@ -107,7 +122,7 @@ void Operations::plan(OperationTopic& topic) {
   if (const auto former = topic.take_bucket()) buckets.remove(*former);
   PlannedOperation planned = plan_operation(head, context_);
   const BucketId id = buckets.add(std::move(planned.bucket), topic, 0, head.signature());
-  buckets.set_name(id, name_key(topic_name(head)));
+  buckets.set_sequence(id, sequence_key(head));
   by_age_.push_back(name);
   topic.accepted(id, std::move(planned.tensors));
 }

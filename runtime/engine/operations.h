@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -22,6 +23,10 @@ namespace kolo {
 /// agreement on a new name whether the oldest one goes: it does if it is idle everywhere after
 /// equally many uses. Until that is decided, which takes one trip, it is not begun anywhere.
 ///
+/// In a group that keeps one order, ranks whose n-th operations differ disagree, as they do about
+/// uses of one name: the number stands for the name when pending operations are compared, which is
+/// done when they make no progress. An operation that gets on costs nothing more.
+///
 /// Threads: the engine's. Errors: those of the plan that may be this rank's alone.
 class Operations {
  public:
@@ -31,6 +36,9 @@ class Operations {
       : coordinator_(coordinator), context_(context), runner_(runner), activity_(activity) {}
 
   void submit(const std::shared_ptr<Operation>& operation);
+  /// See `Group::keep_order`. Threads: any.
+  void keep_order() { keeps_order_.store(true, std::memory_order_relaxed); }
+  bool keeps_order() const { return keeps_order_.load(std::memory_order_relaxed); }
 
   /// Takes a decision. Returns false if it is about none of these.
   bool accept(const Frame& decision);
@@ -84,6 +92,8 @@ class Operations {
   std::deque<Name> by_age_;  // that have a bucket, oldest agreement first
   std::optional<Retirement> retirement_;
   Nobody nobody_;  // waits for a retirement
+  std::atomic<bool> keeps_order_{false};
+  std::uint64_t places_ = 0;  // given so far to operations that keep one order
   bool closed_ = false;
 };
 

@@ -28,6 +28,8 @@ def create(opts: Any, backend_options: Any = None) -> Operations:
         str(opts.group_id),
         opts.timeout,
     )
+    # As torch demands it; so ranks that call different operations get an error that quotes both.
+    group.keep_order()
     form = _Form(group, str(opts.group_id), opts.timeout)
     jobs.keep(form)
     return form

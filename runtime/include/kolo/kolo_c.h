@@ -223,6 +223,10 @@ kolo_status kolo_group_node(kolo_group* parent, const kolo_group_options* option
 /* The ranks of `parent` with the same place in their nodes. */
 kolo_status kolo_group_cross(kolo_group* parent, const kolo_group_options* options,
                              kolo_group** group);
+/* From now on all ranks begin their collectives in this group in one order, whatever their names;
+ * ranks whose n-th ones differ get KOLO_MISMATCH, which quotes both. Called at the same place by
+ * all ranks, while none has a collective of the group under way. */
+kolo_status kolo_group_keep_order(kolo_group* group);
 /* Waits until all members close the group. Collective; later calls fail. */
 kolo_status kolo_group_close(kolo_group* group);
 /* Releases it without waiting for anyone. NULL and `kolo_world` are fine. */

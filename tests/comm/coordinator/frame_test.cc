@@ -28,7 +28,7 @@ Topic random_topic(Random& random) { return {random(), random()}; }
 JointReport random_report(Random& random) {
   std::vector<PendingTopic> topics(random() % 5);
   for (PendingTopic& topic : topics) {
-    topic = {.topic = random_topic(random), .text = random_text(random), .name = random()};
+    topic = {.topic = random_topic(random), .text = random_text(random), .sequence = random()};
   }
   std::vector<JointReport> reports(1);
   if (random() % 4 == 0) reports[0].unknown_from = random_topic(random);

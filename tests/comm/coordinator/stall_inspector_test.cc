@@ -249,7 +249,7 @@ TEST(StallInspector, OneNameWithTwoSignaturesIsAnErrorWhateverThreadsDo) {
   constexpr Topic kKnown{bucket_key(3), 7};
   constexpr std::uint64_t kName = 42;
   const auto use = [](const Topic& topic, std::string text) {
-    return PendingTopic{.topic = topic, .text = std::move(text), .name = kName};
+    return PendingTopic{.topic = topic, .text = std::move(text), .sequence = kName};
   };
   const std::vector<Pending> pending = {
       {use(kKnown, "'x': float32 [10]")}, {use(kA, "'x': float32 [20]")}, {}};
@@ -271,8 +271,8 @@ TEST(StallInspector, ARankThatIsAheadDoesNotDisagree) {
   for (int i = 0; i < 3; ++i, job.now += kStallLimits.confirm_after) {
     job.inspector.stalled(kKnown);
     EXPECT_FALSE(job.inquire(
-        {{{.topic = kKnown, .text = "'x': [10]", .name = 42}},
-         {{.topic = kKnown, .past = true}, {.topic = kA, .text = "'x': [20]", .name = 42}}}));
+        {{{.topic = kKnown, .text = "'x': [10]", .sequence = 42}},
+         {{.topic = kKnown, .past = true}, {.topic = kA, .text = "'x': [20]", .sequence = 42}}}));
   }
 }
 

@@ -41,6 +41,32 @@ TEST(RuntimeStall, IsTheSameErrorOnAllRanksAfterStallAbort) {
                     HasSubstr("which rank 1 has not submitted")));
 }
 
+// Each rank could still submit what the others wait for, since no thread of it waits: only the
+// places of the calls say that the ranks have gone apart.
+TEST(RuntimeStall, ADifferentCallAtOnePlaceOfAnOrderIsAnErrorOnAllRanks) {
+  constexpr int kRanks = 3;
+  Texts errors(kRanks);
+  RuntimeJob job(kRanks, test_options());
+  run_ranks(kRanks, [&](const RankRun& run) {
+    Runtime runtime = job.join(run.rank());
+    runtime.keep_order();
+    all_reduce_works(runtime, "");
+    all_reduce_works(runtime, "named");
+    std::vector<float> data(10);
+    Ticket ticket = run.rank() == 1 ? runtime.broadcast_async("", view(data), 2)
+                                    : runtime.all_reduce_async("", view(data));
+    run.poll_until([] { return false; }, [&] { return ticket.done(); });
+    errors.set(run.rank(), error_of([&] { ticket.wait(); }));
+    all_reduce_works(runtime, "");
+    EXPECT_THAT(error_of([&] { runtime.join(); }), HasSubstr("keeps one order"));
+  });
+  EXPECT_THAT(errors.all(), Each(errors.all()[0]));
+  EXPECT_THAT(errors.all()[0],
+              AllOf(HasSubstr("mismatch"), HasSubstr("ranks disagree: "),
+                    HasSubstr("ranks 0, 2 submit 'all_reduce float32 [10] sum'"),
+                    HasSubstr("rank 1 submits 'broadcast float32 [10] from rank 2'")));
+}
+
 // The table names the rank that is busy and what it did last, which is not in the reports of those
 // that wait.
 TEST(RuntimeStall, ATableSaysWhatTheMissingRankDidLast) {
