@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import sys
 import tempfile
+import warnings
 from datetime import timedelta
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -198,6 +199,136 @@ def messages():
     check(got, torch.full((2,), float((me - 1) % size)), "batch")
     if torch.__version__ < (2, 14):  # Later ones answer these calls themselves; see docs/pytorch.md.
         any_source()
+
+
+def batches():
+    """What torch calls between the two ends of a batch, and tensors that travel as one operation."""
+    from torch.distributed.distributed_c10d import _coalescing_manager
+
+    size, me = dist.get_world_size(), dist.get_rank()
+    ones, here = [torch.ones(3), torch.ones(2, 4)], [torch.full((2,), float(me)), torch.full((3,), float(me))]
+    with _coalescing_manager(async_ops=True) as batch:
+        for tensor in ones:
+            dist.all_reduce(tensor)
+    batch.wait()
+    whole = [torch.empty(size * part.numel()) for part in here]
+    with _coalescing_manager():
+        for out, part in zip(whole, here):
+            dist.all_gather_into_tensor(out, part)
+    parts = [torch.empty(2), torch.empty(3)]
+    with _coalescing_manager():
+        for out, tensor in zip(parts, whole):
+            dist.reduce_scatter_tensor(out, tensor)
+    strided = torch.full((4, 2), float(me)).t()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch deprecates it.
+        dist.all_reduce_coalesced([*ones, strided])
+    for tensor in ones:
+        check(tensor, torch.full_like(tensor, size * size), "all_reduce of several")
+    check(strided, torch.full_like(strided, sum(range(size))), "all_reduce of several with strides")
+    for part, out in zip(parts, whole):
+        check(out, torch.arange(float(size)).repeat_interleave(part.numel()), "all_gather of several")
+        check(part, torch.full_like(part, float(size * me)), "reduce_scatter of several")
+    if torch.__version__ < (2, 14):  # A group in Python has no `_start_coalescing` that torch calls.
+        return
+    mine, theirs, swapped = torch.full((4, 2), float(me)).t(), torch.full((3,), float(me)), torch.empty(size)
+    with _coalescing_manager(device=torch.device("cpu"), async_ops=True) as batch:
+        dist.broadcast(mine, 1)
+        dist.broadcast(theirs, 0)
+        dist.all_to_all_single(swapped, torch.full((size,), float(me)))
+    batch.wait()
+    check(mine, torch.ones(2, 4), "broadcast of a tensor with strides in a batch")
+    check(theirs, torch.zeros(3), "broadcast in a batch")
+    check(swapped, torch.arange(float(size)), "all_to_all in a batch")
+    ends = dist.group.WORLD._get_backend(torch.device("cpu"))
+    for wrong in ((ends.end_coalescing,), (ends.start_coalescing, ends.start_coalescing)):
+        try:
+            for call in wrong:
+                call()
+        except kolo.UsageError as error:
+            assert "a batch of operations has begun" in str(error) or "no batch" in str(error), error
+        else:
+            raise AssertionError("no error")
+    ends.end_coalescing()
+
+
+# What torch may ask of a backend, as far as it is offered. Everything else that it may ask is refused below.
+OFFERED = """
+allgather allgather_coalesced all_gather_single all_gather_single_coalesced allreduce allreduce_coalesced allreduce_sparse
+alltoall all_to_all_single barrier broadcast gather gather_single recv recv_anysource reduce reduce_scatter
+reduce_scatter_single reduce_scatter_single_coalesced scatter send
+start_coalescing end_coalescing getBackendName options _get_sequence_number_for_group _set_sequence_number_for_group
+set_timeout abort shutdown supports_coalescing supports_splitting supports_tensor_alloc supports_reconfigure supports_window
+supports_shrinking _supports_time_estimate
+""".split()
+
+# Names of before torch 2.14, which lead to the ones above, and what torch itself answers.
+ANSWERED = """
+Options _allgather_base _reduce_scatter_base alltoall_base gather_into_tensor _start_coalescing _end_coalescing
+_get_backend_name name rank size get_error bound_device_id eager_connect_single_device _set_group_uid
+_add_ephemeral_timeout setUsePgForSymmMemRendezvous supports_abort_hooks supports_completion_hooks
+_pybind11_conduit_v1_
+""".split()
+
+
+def table():
+    """Each operation that torch's class of backends has is offered, or refused with a sentence that names the backend."""
+    if torch.__version__ < (2, 14):
+        return
+    import torch._C._distributed_c10d as c10d
+
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    base = c10d.Backend
+    for name in OFFERED:
+        assert getattr(type(backend), name) is not getattr(base, name, None), f"{name} is torch's own"
+    store = dist.distributed_c10d._get_default_store()
+    refused = {
+        "split": (store, [0], backend.options),
+        "merge": (store, backend.options, 0, 1),
+        "shrink": ([1],),
+        "new_window": (),
+        "get_reconfigure_handle": (),
+        "reconfigure": (c10d.ReconfigureOptions(),),
+        "register_abort_hook": (1, print),
+        "unregister_abort_hook": (1,),
+        "monitored_barrier": (),
+        "suspend": (),
+        "resume": (),
+        "memory_stats": (),
+        "mem_allocator": None,
+        "_start_time_estimate": (),
+        "_end_time_estimate": (),
+        "_enable_collectives_timing": (),
+        "_register_on_completion_hook": (print,),
+        "_wait_for_pending_works": (),
+    }
+    for name, arguments in refused.items():
+        try:
+            value = getattr(backend, name)
+            if arguments is not None:
+                value(*arguments)
+        except RuntimeError as error:
+            assert "kolo" in str(error) and "\n" not in str(error), (name, error)
+        else:
+            raise AssertionError(f"no error of {name}")
+    try:
+        backend.allocate_tensor(3, dtype=torch.float32, device=torch.device("cpu"))
+    except RuntimeError as error:
+        assert "Backend kolo does not support allocateTensor" in str(error), error
+    else:
+        raise AssertionError("no error of allocate_tensor")
+    known = {*OFFERED, *ANSWERED, *refused, "allocate_tensor"}
+    unknown = [name for name in dir(base) if name not in known and not name.startswith("__")]
+    # A newer torch may ask more, which its class then refuses; this list is that of 2.15.
+    assert not unknown or torch.__version__ >= (2, 16), unknown
+
+    me, size = dist.get_rank(), dist.get_world_size()
+    opts = c10d.GatherOptions()
+    opts.rootRank = 1
+    out = torch.zeros(size, 2).t() if me == 1 else torch.empty(0)
+    backend.gather_single(out, torch.full((2,), float(me)), opts).wait()
+    if me == 1:
+        check(out.reshape(-1), torch.arange(float(size)).repeat_interleave(2), "gather into one tensor")
 
 
 def any_source():

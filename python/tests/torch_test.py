@@ -42,7 +42,7 @@ class Backend(Job):
         self.check("reductions", nodes=[3])
 
     def test_parts_and_messages(self):
-        self.check("parts,messages", nodes=[3])
+        self.check("parts,messages,batches,table", nodes=[3])
 
     @job.needs_ucx
     def test_two_nodes(self):

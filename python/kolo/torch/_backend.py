@@ -25,11 +25,17 @@ class KoloBackend(Operations, Backend):
 
     @property
     def supports_coalescing(self) -> bool:
-        return False
+        return True
 
     @property
     def supports_splitting(self) -> bool:
         return False
+
+    # For want of an answer here, torch 2.15 would ask itself without end.
+    supports_reconfigure = False
+    supports_window = False
+    supports_shrinking = False
+    _supports_time_estimate = False
 
     def supports_tensor_alloc(self, device: Any) -> bool:
         """False: torch 2.15 cannot hand the tensor's options to a backend in Python."""

@@ -15,7 +15,7 @@ from kolo import Memory, Ticket, UsageError
 from ._ops import reduction
 from ._sparse import begin_sum
 from ._tensors import Staging, check_dense, check_one_type, concatenated, moved_memory, number_memory
-from ._work import KoloWork
+from ._work import KoloWork, together
 
 # Messages of an all-to-all of uneven parts have tags above those of the user.
 _PARTS_TAG = 1 << 32
@@ -43,6 +43,7 @@ class Operations:
         self._options = Backend.Options("kolo", timeout=timeout)
         self._sequence = 0
         self._part_messages = 0
+        self._batch: list[KoloWork] | None = None  # Begun since `start_coalescing`.
 
     # --- what it is --------------------------------------------------------------------------------
 
@@ -156,6 +157,19 @@ class Operations:
             result=outputs,
         )
 
+    def gather_single(self, output: Tensor, tensor: Tensor, opts: Any) -> KoloWork:
+        staging = Staging()
+        is_root = self.rank() == opts.rootRank
+        self._check([output] if is_root else [], [tensor])
+        return self._collective(
+            self.group.gather,
+            moved_memory(staging.read(tensor)),
+            opts.rootRank,
+            out=moved_memory(staging.written(output)) if is_root else None,
+            staging=staging,
+            result=[output],
+        )
+
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> KoloWork:
         (output,) = outputs
         staging = Staging()
@@ -262,6 +276,21 @@ class Operations:
         buffer = moved_memory(self._written(staging, tensor))
         return self._work([self.group.recv(buffer, peer, tag, wait=False)], staging.finish, tensors)
 
+    # --- batches -----------------------------------------------------------------------------------
+
+    def start_coalescing(self) -> None:
+        """What is called from now on is one batch. It begins at once, as always; `end_coalescing` gives its work."""
+        if self._batch is not None:
+            raise UsageError("a batch of operations has begun already")
+        self._batch = []
+
+    def end_coalescing(self) -> KoloWork:
+        """The work of the whole batch."""
+        if self._batch is None:
+            raise UsageError("no batch of operations has begun")
+        works, self._batch = self._batch, None
+        return together(works, self._options._timeout)
+
     # --- all ranks together ------------------------------------------------------------------------
 
     def barrier(self, opts: Any) -> KoloWork:
@@ -293,7 +322,10 @@ class Operations:
         return self._work([call(*arguments, wait=False, **keywords)], staging.finish, result)
 
     def _work(self, tickets: list[Ticket], finish: Callable[[], None], result: Any) -> KoloWork:
-        return KoloWork(tickets, finish, result, self._options._timeout)
+        work = KoloWork(tickets, finish, result, self._options._timeout)
+        if self._batch is not None:
+            self._batch.append(work)
+        return work
 
     def _written(self, staging: Staging, tensor: Tensor) -> Tensor:
         check_dense([tensor])

@@ -65,6 +65,11 @@ class KoloWork(Work):
     def tickets(self) -> Sequence[Ticket]:
         return self._tickets
 
+    @property
+    def results(self) -> Any:
+        """Where results are put."""
+        return self._result
+
     def is_completed(self) -> bool:
         return all(ticket.done() for ticket in self._tickets)
 
@@ -101,3 +106,14 @@ class KoloWork(Work):
             if self._future is None:
                 self._future = completions().future_of(self)
             return self._future
+
+
+def together(works: Sequence[KoloWork], timeout: timedelta | None) -> KoloWork:
+    """Work that is done when all of these are; its result has those of all, one after the other."""
+    results = [result for work in works for result in work.results]
+
+    def finish() -> None:
+        for work in works:
+            work.finish()
+
+    return KoloWork([ticket for work in works for ticket in work.tickets], finish, results, timeout)
