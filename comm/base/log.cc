@@ -62,6 +62,7 @@ void set_identity(int rank, std::string_view node) {
 }
 void error(std::string_view text) { logger().error("{}", text); }
 void warn(std::string_view text) { logger().warn("{}", text); }
+void notice(std::string_view text) { warn(text); }
 void info(std::string_view text) { logger().info("{}", text); }
 void debug(std::string_view text) { logger().debug("{}", text); }
 

@@ -17,6 +17,8 @@ void report(Error& error);
 
 void error(std::string_view text);
 void warn(std::string_view text);
+/// Nothing is wrong, but whoever runs the job should see it: shown where warnings are.
+void notice(std::string_view text);
 void info(std::string_view text);
 void debug(std::string_view text);
 

@@ -149,11 +149,13 @@ NetworkPath PathFinder::find(BatchedExchange& exchange, const ProcessGrid& grid,
   }
   const InterfaceChoice choice = choose_interfaces(grid, reach);
   const auto place = static_cast<std::size_t>(node);
-  NetworkPath path{.interface = {}, .address = {}, .problem = choice.problem};
+  NetworkPath path{.problem = choice.problem};
   if (choice.of_node[place] != InterfaceChoice::kNone) {
     const auto index = static_cast<std::size_t>(choice.of_node[place]);
-    path.interface = reach[place].interfaces[index].name;
-    path.address = reach[place].interfaces[index].address;
+    const NetworkInterface& chosen = reach[place].interfaces[index];
+    path.interface = chosen.name;
+    path.address = chosen.address;
+    path.is_loopback = chosen.is_loopback;
   }
   return path;
 }

@@ -16,10 +16,11 @@ namespace kolo {
 
 /// How a node reaches the others.
 struct NetworkPath {
-  std::string interface;  ///< "eth0"; empty: none reaches another node.
-  std::string address;    ///< Of that interface.
+  std::string interface = {};  ///< "eth0"; empty: none reaches another node.
+  std::string address = {};    ///< Of that interface.
+  bool is_loopback = false;    ///< All "nodes" are one machine.
   /// Pairs of nodes that do not reach each other; empty if all do. The same on all ranks.
-  std::string problem;
+  std::string problem = {};
 };
 
 /// Finds the interfaces through which the nodes of a job reach each other, by connecting to all

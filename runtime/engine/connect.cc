@@ -117,7 +117,8 @@ int choose_reduce_threads(const Options& options, const CoreSharers& sharers, st
 }
 
 /// The way to the other nodes. Rules of UCX come first: where it moves data by other means, nodes
-/// need not reach each other by TCP.
+/// need not reach each other by TCP. Rank 0 shows the way that it goes: a wrong one is slow, not an
+/// error.
 NetworkPath find_path(PathFinder& finder, const std::string& devices, BatchedExchange& exchange,
                       const ProcessGrid& grid, const std::string& job_id, const Options& options) {
   NetworkPath path = finder.find(exchange, grid, job_id, options.connect_timeout);
@@ -128,8 +129,10 @@ NetworkPath find_path(PathFinder& finder, const std::string& devices, BatchedExc
                              "; let TCP pass between these hosts, or name the interface that "
                              "connects them in UCX_NET_DEVICES"});
   }
-  log::info(fmt::format("the network between nodes is {} {}{}", path.interface, path.address,
-                        devices.empty() ? "" : ", of UCX_NET_DEVICES=" + devices));
+  const bool is_shown = exchange.rank() == 0 && !path.is_loopback;
+  (is_shown ? log::notice : log::info)(
+      fmt::format("the network between nodes is {} {}{}", path.interface, path.address,
+                  devices.empty() ? "" : ", of UCX_NET_DEVICES=" + devices));
   return path;
 }
 

@@ -34,7 +34,7 @@ class Cluster(unittest.TestCase):
     def on(self, host, command):
         subprocess.run([CLUSTER, "exec", str(host), "--", "sh", "-ec", command], check=True)
 
-    def run_without_launcher(self, hosts):
+    def run_without_launcher(self, hosts, log_level="info"):
         """One rank per host, which nobody tells which interface to use."""
         first = f"{os.environ['KOLO_CLUSTER']}0"
         start = (
@@ -43,7 +43,7 @@ class Cluster(unittest.TestCase):
         )
         cluster = os.environ["KOLO_CLUSTER"]
         words = [CLUSTER, "exec", "all", "--", "sh", "-c", start]
-        return job.run_command(words, cluster=cluster, calibrate="off", log_level="info")
+        return job.run_command(words, cluster=cluster, calibrate="off", log_level=log_level)
 
     def test_the_interface_that_reaches_the_other_host(self):
         self.up(2, "1gbit")
@@ -54,6 +54,10 @@ class Cluster(unittest.TestCase):
         outcome.digest(2, 2)
         for host in range(2):
             self.assertIn(f"the network between nodes is eth0 10.77.0.{host + 1}", outcome.errors)
+        # By default rank 0 tells its own.
+        outcome = self.run_without_launcher(2, log_level="warn")
+        name = os.environ["KOLO_CLUSTER"]
+        self.assertEqual(outcome.errors, f"kolo: rank 0 (node {name}0): the network between nodes is eth0 10.77.0.1\n")
 
     def test_hosts_that_do_not_reach_each_other_are_named(self):
         self.up(3, "1gbit")
