@@ -398,7 +398,26 @@ def functional():
 
 
 def fsdp():
-    """FSDP2: the same losses as one rank with all samples."""
+    """FSDP2 over all ranks: the weights of one rank with all samples."""
+    sharded = check_fully_sharded(None)
+    check_distributed_checkpoint(sharded)
+    check_checkpoint_in_the_background(sharded)
+
+
+def hsdp():
+    """FSDP2 on a mesh: weights are sharded in its rows, and gradients summed along its columns."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    mesh = init_device_mesh("cpu", (2, dist.get_world_size() // 2), mesh_dim_names=("replicas", "shards"))
+    sharded = check_fully_sharded(mesh)
+    shards = mesh["shards"].size()
+    for each in sharded.parameters():
+        assert each.to_local().shape[0] == each.shape[0] // shards, (each.to_local().shape, each.shape)
+    check_distributed_checkpoint(sharded)
+
+
+def check_fully_sharded(mesh):
+    """Trains a model that is sharded on `mesh` (None: over all ranks), and one that is not, and returns the former."""
     from torch.distributed.fsdp import fully_shard
 
     def model():
@@ -408,8 +427,8 @@ def fsdp():
     size, me = dist.get_world_size(), dist.get_rank()
     sharded, alone = model(), model()
     for layer in sharded:
-        fully_shard(layer)
-    fully_shard(sharded)
+        fully_shard(layer, mesh=mesh)
+    fully_shard(sharded, mesh=mesh)
     ours, theirs = torch.optim.SGD(sharded.parameters(), lr=0.1), torch.optim.SGD(alone.parameters(), lr=0.1)
     for step in range(5):
         torch.manual_seed(step)
@@ -422,7 +441,7 @@ def fsdp():
         theirs.step()
     for mine, expected in zip(sharded.parameters(), alone.parameters()):
         assert torch.allclose(mine.full_tensor(), expected, rtol=1e-4, atol=1e-6)
-    check_distributed_checkpoint(sharded)
+    return sharded
 
 
 def check_distributed_checkpoint(model):
@@ -441,6 +460,32 @@ def check_distributed_checkpoint(model):
     model.load_state_dict(state)
     for name, each in model.state_dict().items():
         assert torch.equal(each.full_tensor(), expected[name]), name
+    if dist.get_rank() == 0:
+        shutil.rmtree(folder[0])
+
+
+def check_checkpoint_in_the_background(model):
+    """A thread of torch writes a checkpoint, over a process group of its own, while the model changes."""
+    from torch.distributed import checkpoint
+
+    folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(folder)
+    state = model.state_dict()
+    expected = {name: each.full_tensor().clone() for name, each in state.items()}
+    saved = checkpoint.async_save(state, checkpoint_id=folder[0], process_group=dist.new_group())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(5):
+        optimizer.zero_grad()
+        model(torch.randn(8, 16)).square().mean().backward()
+        optimizer.step()
+    saved.result()
+    dist.barrier()
+    state = model.state_dict()
+    assert any(not torch.equal(each.full_tensor(), expected[name]) for name, each in state.items())
+    checkpoint.load(state, checkpoint_id=folder[0])
+    for name, each in state.items():
+        assert torch.equal(each.full_tensor(), expected[name]), name
+    dist.barrier()
     if dist.get_rank() == 0:
         shutil.rmtree(folder[0])
 

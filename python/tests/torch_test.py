@@ -57,6 +57,9 @@ class Backend(Job):
     def test_fsdp(self):
         self.check("fsdp")
 
+    def test_fsdp_on_a_mesh(self):
+        self.check("hsdp", nodes=[4])
+
     def test_dropped_works_and_another_start(self):
         self.check("dropped,again,abandoned")
 
