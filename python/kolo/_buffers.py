@@ -50,12 +50,15 @@ class Memory:
 
     @property
     def nbytes(self) -> int:
+        """The number of bytes."""
         return self.count * self.dtype.itemsize
 
     def overlaps(self, other: Memory) -> bool:
+        """Whether both have a byte in common."""
         return self.address < other.address + other.nbytes and other.address < self.address + self.nbytes
 
     def parameter(self) -> _c.kolo_buffer:
+        """The same for the C interface."""
         return _c.kolo_buffer(
             self.address, self.count, self.dtype.code, _c.KOLO_DEVICE if self.is_device else _c.KOLO_HOST
         )

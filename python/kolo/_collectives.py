@@ -12,6 +12,7 @@ from ._handle import Handle
 from ._library import library
 from ._pairs import Pair, Parts
 from ._ticket import Ticket
+from ._wait import Subject
 
 OPS = {
     "sum": _c.KOLO_SUM,
@@ -84,6 +85,7 @@ class Collectives:
     size: int
     _handle: Handle
     _pointer: Any
+    _subject: Callable[[str], Subject]
 
     # --- on a tensor -------------------------------------------------------------------------------
 

@@ -199,6 +199,7 @@ class GradientSet:
         return dict(json.loads(library().kolo_gradients_statistics(self._pointer)))
 
     def flags(self, which: int | str) -> GradientFlags:
+        """What compression does with a gradient in the next iteration."""
         flags = c_uint32()
         check(library().kolo_gradients_flags(self._pointer, self._at(which), byref(flags)))
         return GradientFlags(flags.value)

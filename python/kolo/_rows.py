@@ -32,6 +32,7 @@ class Rows:
 
     @property
     def is_table(self) -> bool:
+        """Whether these are all rows of the table."""
         return self.indices is None
 
     def add_to(self, table: Any, factor: float = 1.0) -> None:

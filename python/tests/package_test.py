@@ -1,6 +1,7 @@
 #!/usr/bin/env -S python3 -B
 """What the package says of itself, and how scripts/wheel answers."""
 
+import inspect
 import re
 import subprocess
 import unittest
@@ -10,6 +11,25 @@ import support
 import kolo
 
 VERSION = re.search(r"project\(kolo VERSION ([\d.]+)", (support.ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))[1]
+
+
+def public_functions():
+    """Functions, methods and properties that users see, by their full names."""
+    for name in kolo.__all__:
+        each = getattr(kolo, name)
+        if inspect.isfunction(each):
+            yield name, each
+        elif inspect.isclass(each):
+            own = {key: value for base in reversed(each.__mro__) if is_own(base) for key, value in vars(base).items()}
+            for key, value in own.items():
+                value = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+                # A named tuple makes methods that are not written here.
+                if inspect.isfunction(value) and not key.startswith("_") and is_own(value):
+                    yield f"{name}.{key}", value
+
+
+def is_own(each):
+    return each.__module__.split(".")[0] == "kolo"
 
 
 class Package(unittest.TestCase):
@@ -24,6 +44,19 @@ class Package(unittest.TestCase):
                 each = getattr(kolo, name)
                 self.assertTrue(isinstance(each, int) or each.__doc__)
                 self.assertEqual(getattr(each, "__module__", "kolo"), "kolo")
+
+    def test_every_public_method_has_a_docstring_and_annotations(self):
+        for name, each in public_functions():
+            with self.subTest(name):
+                self.assertTrue(inspect.getdoc(each), "no docstring")
+                signature = inspect.signature(each)
+                bare = [
+                    parameter.name
+                    for parameter in signature.parameters.values()
+                    if parameter.annotation is parameter.empty and parameter.name not in ("self", "cls")
+                ]
+                self.assertEqual(bare, [], "parameters without a type")
+                self.assertIsNot(signature.return_annotation, signature.empty, "no type of the result")
 
     def test_it_says_that_it_is_typed(self):
         self.assertTrue((support.PACKAGE / "kolo" / "py.typed").exists())

@@ -9,6 +9,8 @@ torch 2.14 and later find the backend by its name once Kolo is installed. With t
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch.distributed
 from torch.distributed.rendezvous import register_rendezvous_handler
 
@@ -33,7 +35,8 @@ __all__ = [
 def register() -> None:
     """Makes the backend and the rendezvous known to torch.distributed. Doing so again does nothing."""
     if "KOLO" not in torch.distributed.Backend._plugins:
-        torch.distributed.Backend.register_backend("kolo", create, extended_api=True, devices=["cpu"])
+        make: Any = create  # Operations are a Backend or a ProcessGroup, as this torch wants it.
+        torch.distributed.Backend.register_backend("kolo", make, extended_api=True, devices=["cpu"])
         register_rendezvous_handler("kolo", handler(jobs.launch))
 
 

@@ -17,7 +17,7 @@ class KoloBackend(Operations, Backend):
 
     def __init__(self, group: kolo.Group, name: str, timeout: timedelta) -> None:
         super().__init__(group, timeout)
-        self._options.group_name = name
+        self._options.group_name = name  # type: ignore[assignment]  # torch's own kind of str
 
     @property
     def options(self) -> Backend.Options:

@@ -128,15 +128,15 @@ class Completions:
                 due += self._new
                 self._new.clear()
             for step, until in due:
-                descriptor = step()
-                if descriptor is None:
+                rest = step()
+                if rest is None:
                     continue
                 # One shot: the descriptor goes with its owner, and its number may come again.
-                waiting[descriptor] = (step, until)
+                waiting[rest] = (step, until)
                 try:
-                    poll.register(descriptor, select.EPOLLIN | select.EPOLLONESHOT)
+                    poll.register(rest, select.EPOLLIN | select.EPOLLONESHOT)
                 except FileExistsError:
-                    poll.modify(descriptor, select.EPOLLIN | select.EPOLLONESHOT)
+                    poll.modify(rest, select.EPOLLIN | select.EPOLLONESHOT)
             due.clear()  # No step outlives its end here.
 
 

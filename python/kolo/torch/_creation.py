@@ -9,10 +9,10 @@ import torch
 from ._jobs import Jobs
 from ._operations import Operations
 
-if torch.__version__ >= (2, 14):
+if torch.__version__ >= (2, 14):  # type: ignore[operator]  # It compares itself with tuples.
     from ._backend import KoloBackend as _Form
 else:
-    from ._process_group import KoloProcessGroup as _Form
+    from ._process_group import KoloProcessGroup as _Form  # type: ignore[assignment]
 
 jobs = Jobs()
 """Those of this process."""

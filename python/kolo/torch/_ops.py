@@ -9,15 +9,15 @@ from torch._C._distributed_c10d import ReduceOp
 from kolo import UsageError
 
 _NAMES = {
-    ReduceOp.RedOpType.SUM: "sum",
-    ReduceOp.RedOpType.AVG: "average",
-    ReduceOp.RedOpType.PRODUCT: "prod",
-    ReduceOp.RedOpType.MIN: "min",
-    ReduceOp.RedOpType.MAX: "max",
-    ReduceOp.RedOpType.BAND: "bit_and",
-    ReduceOp.RedOpType.BOR: "bit_or",
-    ReduceOp.RedOpType.BXOR: "bit_xor",
-    ReduceOp.RedOpType.PREMUL_SUM: "premul_sum",
+    ReduceOp.SUM: "sum",
+    ReduceOp.AVG: "average",
+    ReduceOp.PRODUCT: "prod",
+    ReduceOp.MIN: "min",
+    ReduceOp.MAX: "max",
+    ReduceOp.BAND: "bit_and",
+    ReduceOp.BOR: "bit_or",
+    ReduceOp.BXOR: "bit_xor",
+    ReduceOp.PREMUL_SUM: "premul_sum",
 }
 
 

@@ -185,6 +185,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         gradient = parameter.grad
         if gradient is view:
             return
+        assert gradient is not None
         self._gradients.check(index, gradient)
         with torch.no_grad():
             view.copy_(gradient)

@@ -56,10 +56,10 @@ class TopKState:
         `density`: of the values that are sent. `warmup`: dense steps that precede. `compression` replaces both: one
         spec of Kolo or rules by parameter name, such as "embedding*=bf16,*=topk(0.01,dgc,warmup=100)".
         """
-        is_parallel = isinstance(model, DistributedDataParallel)
-        module = model.module if is_parallel else model
-        if process_group is None and is_parallel:
-            process_group = model.process_group
+        module = model
+        if isinstance(model, DistributedDataParallel):
+            module = model.module
+            process_group = model.process_group if process_group is None else process_group
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
         self._gradients = ParameterGradients(
             ((name, each) for name, each in module.named_parameters() if each.requires_grad and name not in ignored),
