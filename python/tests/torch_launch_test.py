@@ -211,7 +211,15 @@ class Training:
         return steps + "".join(line for _, line in self.lines if ": loss " not in line)
 
 
-class Elastic(unittest.TestCase):
+class Losing(unittest.TestCase):
+    def check_end(self, training, agent, rank, process, begun, cause):
+        """A survivor has ended in time; says in how much."""
+        seconds = training.await_end(agent, process) - begun
+        print(f"\nrank {rank} ended {seconds:.1f} s after {cause}", file=sys.stderr)
+        self.assertLess(seconds, PROMISED_S, training)
+
+
+class Elastic(Losing):
     """Survivors of a lost rank end by themselves, and torchrun starts all ranks again from the last checkpoint."""
 
     STEPS = 400
@@ -246,7 +254,7 @@ class Elastic(unittest.TestCase):
         status = training.status()
         for rank, process in process_of.items():
             if rank != lost:
-                self.assertLess(training.await_end(0, process) - begun, PROMISED_S, training)
+                self.check_end(training, 0, rank, process, begun, f"signal {number.name} to rank {lost}")
                 self.assertFalse(training.was_ended(process), training)
                 self.assertRegex(training.said(0, rank), rf"PeerLostError: .*rank {lost}\b")
         self.assertEqual(status, 0, training)
@@ -267,7 +275,7 @@ class Elastic(unittest.TestCase):
 
 @job.needs_mpi
 @job.needs_ucx
-class CutLink(unittest.TestCase):
+class CutLink(Losing):
     """Two hosts with an agent of torchrun each, of which the first has the store. Kolo finds the interface."""
 
     STEPS = 200
@@ -303,7 +311,7 @@ class CutLink(unittest.TestCase):
             # The agent that has no store any more gives up late, and may end its rank first. The other goes on alone.
             self.assertEqual(training.status(0), 0, training)
         for rank, agent, process in training.processes[:2]:
-            self.assertLess(training.await_end(agent, process) - begun, PROMISED_S, training)
+            self.check_end(training, agent, rank, process, begun, "the cut")
             if agent == 0 or not training.was_ended(process):
                 self.assertRegex(training.said(agent, 0), rf"PeerLostError: .*rank {1 - rank}\b")
         self.assertEqual(sorted(training.losses), list(range(self.STEPS)), training)
