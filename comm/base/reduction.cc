@@ -23,7 +23,8 @@ std::vector<std::string_view> dtypes_of(ReduceOp op) {
 }  // namespace
 
 void check_reduction(std::string_view name, const Reduction& reduction, DType dtype) {
-  const auto& [op, scales] = reduction;
+  const ReduceOp op = reduction.op;
+  const Scales& scales = reduction.scales;
   const auto whose = [&] { return name.empty() ? "" : fmt::format("'{}': ", name); };
   if (!takes(op, dtype)) {
     throw UsageError(fmt::format("{}{} does not take {}, only {}", whose(), to_string(op),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "comm/base/dtype.h"
@@ -28,10 +29,16 @@ struct Scales {
 struct Reduction {
   ReduceOp op;
   Scales scales;
+  /// Of what an all-reduce sends, equal on all ranks; empty: that of the elements. float32 and
+  /// float64 in host memory, which are not scaled, travel as bfloat16: each contribution is
+  /// rounded once, and so is the float32 sum. The casts are part of the copies.
+  std::optional<DType> wire_dtype;
 
   // Implicit, so that an operation alone is a reduction.
   // NOLINTNEXTLINE(google-explicit-constructor)
-  constexpr Reduction(ReduceOp of = ReduceOp::kSum, Scales by = {}) : op(of), scales(by) {}
+  constexpr Reduction(ReduceOp of = ReduceOp::kSum, Scales by = {},
+                      std::optional<DType> wire = std::nullopt)
+      : op(of), scales(by), wire_dtype(wire) {}
 };
 
 /// Whether `op` is defined on elements of `dtype`:

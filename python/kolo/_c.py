@@ -174,6 +174,7 @@ class kolo_call(Structure):
         ("num_counts", c_size_t),
         ("stream", c_void_p),
         ("memory", c_int32),
+        ("wire_dtype", POINTER(c_int32)),
     ]
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from ctypes import c_size_t
+from ctypes import c_int32, c_size_t, pointer
 from typing import Any, Callable, Sequence
 
-from . import _c, _pairs
+from . import _c, _dtypes, _pairs
 from ._errors import UsageError
 from ._handle import Handle
 from ._library import library
@@ -40,8 +40,10 @@ def _call(
     scale_after: float = 1.0,
     counts: list[int] | None = None,
     stream: int | None = None,
+    wire_dtype: Any = None,
 ) -> _c.kolo_call | None:
-    if name is None and counts is None and stream is None and scale_before == 1.0 == scale_after:
+    is_plain = name is None and counts is None and stream is None and wire_dtype is None
+    if is_plain and scale_before == 1.0 == scale_after:
         return None
     return _c.sized(
         _c.kolo_call,
@@ -51,6 +53,7 @@ def _call(
         counts=(c_size_t * len(counts))(*counts) if counts else None,
         num_counts=len(counts) if counts else 0,
         stream=stream,
+        wire_dtype=None if wire_dtype is None else pointer(c_int32(_dtypes.of_any(wire_dtype).code)),
     )
 
 
@@ -98,6 +101,7 @@ class Collectives:
         name: str | None = None,
         scale_before: float = 1.0,
         scale_after: float = 1.0,
+        wire_dtype: Any = None,
         stream: int | None = None,
         wait: bool = True,
     ) -> Any:
@@ -106,9 +110,11 @@ class Collectives:
         `op` is sum, min, max, prod, average, bit_and, bit_or, bit_xor, or premul_sum: the sum of contributions, each
         times `scale_before` of its rank. Otherwise the scales, of contributions and of the result, are equal on all
         ranks.
+        `wire_dtype`: "bfloat16" sends float32 or float64, without scales, in 16 bits. Each contribution is rounded once,
+        and so is the float32 sum.
         """
         code = choice(OPS, op, "op")
-        call = _call(name, scale_before, scale_after, None, stream)
+        call = _call(name, scale_before, scale_after, None, stream, wire_dtype)
         if _is_list(x):
             pairs = [_pairs.whole(*each) for each in _zipped(x, out)]
             return self._run_grouped("all_reduce", _c.KOLO_ALL_REDUCE, pairs, call, wait, op=code)

@@ -76,6 +76,8 @@ def all_reduces(job):
             for dtype, count in itertools.product(dtypes, (0, 1, 4, 17)):
                 check_all_reduce(group, op, dtype, count)
         check_all_reduce(group, "sum", "float32", 300_001)
+        # The contributions round to 1, and so does their average.
+        same(group.all_reduce(np.full(100, 1 + 2**-9), "average", wire_dtype="bfloat16"), np.ones(100))
 
 
 def check_all_reduce(group, op, dtype, count):
@@ -469,6 +471,8 @@ def misuse(job):
         lambda: job.all_reduce(x, out=np.ones((job.size, 4), np.float32)),
         lambda: job.all_reduce(x.reshape(-1)[:-1], out=x.reshape(-1)[1:]),
         lambda: job.all_reduce(x.astype(bool), "average"),
+        lambda: job.all_reduce(x.astype(int), wire_dtype="bfloat16"),
+        lambda: job.all_reduce(x, wire_dtype="bfloat16", scale_after=2),
         lambda: job.all_reduce([x, x.astype(int)]),
         lambda: job.all_reduce([]),
         lambda: job.broadcast(x, root=99),

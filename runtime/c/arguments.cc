@@ -76,10 +76,12 @@ CallArguments::CallArguments(const kolo_call* call) {
   if (given.counts != nullptr) counts = {given.counts, given.num_counts};
   stream = {given.stream};
   memory = memory_of(given.memory);
+  if (given.wire_dtype != nullptr) wire_dtype = wire_dtype_of(*given.wire_dtype);
 }
 
 void CallArguments::check_unscaled() const {
   check(scales == Scales(), "only reductions are scaled");
+  check(!wire_dtype, "only an all-reduce casts elements to a wire dtype");
 }
 
 void CallArguments::check_whole() const {

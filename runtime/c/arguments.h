@@ -47,8 +47,8 @@ kolo_buffer buffer_of(const BufferView& view);
 struct CallArguments {
   explicit CallArguments(const kolo_call* call);
 
-  Reduction reduction(kolo_op op) const { return {op_of(op), scales}; }
-  /// Errors: if it has a scale, as the operation scales nothing.
+  Reduction reduction(kolo_op op) const { return {op_of(op), scales, wire_dtype}; }
+  /// Errors: if it has a scale or a wire dtype, as the operation computes nothing.
   void check_unscaled() const;
   /// Errors: if it has counts, as the operation knows no parts.
   void check_whole() const;
@@ -58,6 +58,7 @@ struct CallArguments {
   PartCounts counts;
   NativeStream stream;
   MemoryKind memory;  ///< Of grouped tensors.
+  std::optional<DType> wire_dtype;
 };
 
 }  // namespace kolo

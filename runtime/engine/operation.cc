@@ -160,6 +160,7 @@ std::string Operation::arguments() const {
         counts.empty() ? describe_shape(buffer.dtype, shape) : describe_parts(buffer.dtype, counts);
   }
   if (reduces(kind)) text += " " + describe_reduction(*this);
+  if (wire) text += fmt::format(" as {}", to_string(*wire));
   if (has_root(kind)) {
     text += fmt::format(" {} rank {}",
                         reduces(kind) || kind == OperationKind::kGather ? "to" : "from", root);
@@ -220,6 +221,7 @@ OperationShape OperationShape::of(const Operation& operation) {
           .out_of_place = operation.out_of_place,
           .op = operation.op,
           .scales = common_scales(operation),
+          .wire = operation.wire,
           .root = operation.root,
           .call = operation.call};
 }
@@ -230,7 +232,8 @@ bool OperationShape::fits(const Operation& operation) const {
          std::ranges::equal(tensors, operation.tensors, {}, {}, &TensorBuffers::count) &&
          dtype == operation.buffer.dtype && memory == operation.buffer.memory &&
          out_of_place == operation.out_of_place && op == operation.op &&
-         scales == common_scales(operation) && root == operation.root && call == operation.call;
+         scales == common_scales(operation) && wire == operation.wire && root == operation.root &&
+         call == operation.call;
 }
 
 }  // namespace kolo

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,8 @@ struct Operation {
   std::vector<TensorBuffers> tensors = {};
   ReduceOp op = ReduceOp::kSum;
   Scales scales = {};
+  /// `Reduction::wire_dtype`, where it is not that of the elements.
+  std::optional<DType> wire = {};
   int root = 0;
   /// Device memory: behind what the caller's stream does to the buffer; null when that is done.
   std::shared_ptr<const Event> ready = {};
@@ -88,6 +91,7 @@ struct OperationShape {
   bool out_of_place = false;
   ReduceOp op = ReduceOp::kSum;
   Scales scales = {};  ///< Those on which ranks agree.
+  std::optional<DType> wire = {};
   int root = 0;
   std::string call = {};
 

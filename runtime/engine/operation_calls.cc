@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -189,6 +190,26 @@ void write_parts(Operation& operation, std::span<const TensorBuffers> tensors, s
   if (has_parts(operation.kind) && all_even) operation.counts.assign(1, sum);
 }
 
+/// What an all-reduce is to send, if that is not what it has.
+std::optional<DType> wire_of(std::string_view name, const Reduction& reduction, DType dtype,
+                             MemoryKind memory) {
+  if (!reduction.wire_dtype || *reduction.wire_dtype == dtype) return std::nullopt;
+  const DType wire = *reduction.wire_dtype;
+  const bool is_cast = wire == DType::kBFloat16 &&
+                       (dtype == DType::kFloat32 || dtype == DType::kFloat64) &&
+                       memory == MemoryKind::kHost;
+  require(is_cast, name,
+          fmt::format("{} does not travel as {}: float32 and float64 in host memory travel as "
+                      "bfloat16",
+                      to_string(dtype), to_string(wire)));
+  require(reduction.scales == Scales(), name, "elements that are cast are not scaled as well");
+  return wire;
+}
+
+void check_uncast(std::string_view name, const Reduction& reduction) {
+  require(!reduction.wire_dtype, name, "only an all-reduce casts elements to a wire dtype");
+}
+
 }  // namespace
 
 OperationCalls::New OperationCalls::plain(OperationKind kind) const {
@@ -204,10 +225,12 @@ OperationCalls::New OperationCalls::all_reduce(std::string_view name, const Buff
   check_memory(name, buffer.data, buffer.count);
   check_reduction(name, reduction, buffer.dtype);
   check_kind(name, buffer.memory);
+  const std::optional<DType> wire = wire_of(name, reduction, buffer.dtype, buffer.memory);
   New operation = pool_.take(OperationKind::kAllReduce, name);
   operation->buffer = buffer;
   operation->op = reduction.op;
   operation->scales = reduction.scales;
+  operation->wire = wire;
   return operation;
 }
 
@@ -239,6 +262,7 @@ OperationCalls::New OperationCalls::reduce(std::string_view name, const void* in
   check_kind(name, result.memory);
   check_root(name, root);
   check_reduction(name, reduction, result.dtype);
+  check_uncast(name, reduction);
   require(input != nullptr || result.data != nullptr || result.count == 0, name,
           "both buffers are null");
   check_apart(name, input, result.count, result.data, result.count, result.dtype);
@@ -258,6 +282,7 @@ OperationCalls::New OperationCalls::reduce_scatter(std::string_view name, const 
                                                    Counts counts) const {
   check_kind(name, result.memory);
   check_reduction(name, reduction, result.dtype);
+  check_uncast(name, reduction);
   const bool in_place = input == nullptr;
   const Parts parts(name, counts, world_size_,
                     in_place ? part_of_all(name, result.count, world_size_, counts) : result.count);
@@ -365,6 +390,8 @@ OperationCalls::New OperationCalls::grouped(OperationKind kind, std::string_view
   check_kind(name, tensors.memory);
   check_root(name, root);
   if (reduces(kind)) check_reduction(name, reduction, dtype);
+  if (kind != OperationKind::kAllReduce) check_uncast(name, reduction);
+  const std::optional<DType> wire = wire_of(name, reduction, dtype, tensors.memory);
   const Uses uses = uses_of(kind, rank_ == root);
   const auto has_input = [](const TensorBuffers& tensor) {
     return tensor.input != nullptr && has_elements(tensor);
@@ -387,6 +414,7 @@ OperationCalls::New OperationCalls::grouped(OperationKind kind, std::string_view
   if (reduces(kind)) {
     operation->op = reduction.op;
     operation->scales = reduction.scales;
+    operation->wire = wire;
   }
   operation->buffer.dtype = dtype;
   operation->buffer.memory = tensors.memory;

@@ -1,11 +1,15 @@
 #include "runtime/engine/operation_plan.h"
 
 #include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
 
 #include "comm/base/carrier.h"
 #include "comm/base/check.h"
 #include "comm/collective/chunking.h"
 #include "fusion/segment_packer.h"
+#include "fusion/wire_packer.h"
 
 namespace kolo {
 namespace {
@@ -73,6 +77,12 @@ BucketLayout layout_of(const Operation& operation, const Goal& goal, const PlanC
       .op = carried(operation.op, dtype),
       .placement = Placement::kUser,
       .out_of_place = operation.out_of_place || scales_contributions(operation, grid.world_size())};
+  if (operation.wire) {
+    return {.count = goal.count(),
+            .dtype = *operation.wire,
+            .op = operation.op,
+            .placement = Placement::kStaged};
+  }
   const bool is_on_device = operation.buffer.memory == MemoryKind::kDevice;
   return is_on_device ? on_device(operation, goal, layout, context) : layout;
 }
@@ -83,6 +93,17 @@ BucketRequest request_for(const Operation& operation, const Goal& goal, const Bu
   return goal.kind == GoalKind::kAllReduce && is_bucket
              ? all_reduce_request(operation.name, layout, inputs)
              : goal_request(operation.name, goal, layout, inputs);
+}
+
+/// bfloat16 needs no exponents, and so no state that outlives the bucket.
+std::shared_ptr<WirePacker> make_wire_packer(const BucketLayout& layout,
+                                             const std::vector<Segment>& segments, int ranks,
+                                             std::string name) {
+  std::vector<std::size_t> tensors(segments.size());
+  std::iota(tensors.begin(), tensors.end(), std::size_t{0});
+  auto state = std::make_shared<WireState>(segments.size(), ranks);
+  return std::make_shared<WirePacker>(layout, segments, std::move(tensors), std::move(state),
+                                      std::move(name));
 }
 
 }  // namespace
@@ -223,7 +244,11 @@ PlannedOperation plan_operation(const Operation& operation, const PlanContext& c
   }
   const std::vector<Segment>& segments = planned.tensors.segments();
   if (layout.is_on_device()) binding.inputs = {nullptr};
-  if (layout.is_on_device() && layout.placement == Placement::kStaged) {
+  if (operation.wire) {
+    auto packer = make_wire_packer(layout, segments, context.grid.world_size(), binding.name);
+    binding.packer = packer;
+    planned.tensors.set_packer(std::move(packer));
+  } else if (layout.is_on_device() && layout.placement == Placement::kStaged) {
     auto packer = make_device_packer(context, planned.bucket.schedule, segments);
     binding.stream_packer = packer;
     planned.tensors.set_packer(std::move(packer));

@@ -31,6 +31,7 @@ class OperationPool {
     operation->tensors.clear();
     operation->op = ReduceOp::kSum;
     operation->scales = {};
+    operation->wire.reset();
     operation->root = 0;
     operation->ready.reset();
     operation->call.clear();

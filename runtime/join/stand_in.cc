@@ -75,6 +75,8 @@ std::vector<std::byte> to_bytes(const OperationTerms& terms) {
   writer.number(static_cast<std::uint8_t>(shape.op));
   writer.number(std::bit_cast<std::uint64_t>(shape.scales.before));
   writer.number(std::bit_cast<std::uint64_t>(shape.scales.after));
+  writer.number(static_cast<std::uint8_t>(shape.wire ? 1 : 0));
+  writer.number(static_cast<std::uint8_t>(shape.wire.value_or(shape.dtype)));
   writer.rank(shape.root);
   return bytes;
 }
@@ -96,6 +98,9 @@ std::optional<OperationTerms> operation_terms_from(std::span<const std::byte> by
   shape.op = reader.choice(kAllReduceOps);
   shape.scales.before = std::bit_cast<double>(reader.number<std::uint64_t>());
   shape.scales.after = std::bit_cast<double>(reader.number<std::uint64_t>());
+  const bool has_wire = reader.number<std::uint8_t>() != 0;
+  const DType wire = reader.choice(kAllDTypes);
+  if (has_wire) shape.wire = wire;
   shape.root = reader.rank();
   if (!reader.ok() || !reader.at_end()) return std::nullopt;
   return terms;
@@ -133,6 +138,7 @@ std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_
   for (const std::size_t count : shape.tensors) part->tensors.push_back({.count = count});
   part->op = shape.op;
   part->scales = shape.scales;
+  part->wire = shape.wire;
   part->out_of_place = shape.out_of_place;
   part->root = shape.root;
   if (shape.kind == OperationKind::kBarrier) return part;

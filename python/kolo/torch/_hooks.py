@@ -14,12 +14,19 @@ from typing import Any, Optional
 import torch
 import torch.distributed as dist
 
+from ._operations import Operations
+from ._parameters import backend_of
 from ._top_k import TopKState
 
 
 def bf16_hook(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Averages a bucket in bfloat16. `group`: the process group; None: that of all ranks."""
-    return _averaged(group, bucket, torch.bfloat16)
+    backend = backend_of(group)
+    if not isinstance(backend, Operations) or bucket.buffer().dtype not in (torch.float32, torch.float64):
+        return _averaged(group, bucket, torch.bfloat16)
+    # Kolo casts as it copies.
+    future = backend.average_as(bucket.buffer(), "bfloat16").get_future()
+    return future.then(lambda done: done.value()[0])
 
 
 def fp16_hook(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:

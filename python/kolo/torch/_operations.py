@@ -77,6 +77,17 @@ class Operations:
             self.group.all_reduce, _one_or_list(buffers), staging=staging, result=tensors, **reduction(opts.reduceOp)
         )
 
+    def average_as(self, tensor: Tensor, wire_dtype: str) -> KoloWork:
+        """Averages a contiguous tensor, which is sent with other elements. torch has no such operation."""
+        return self._collective(
+            self.group.all_reduce,
+            number_memory(tensor),
+            "average",
+            wire_dtype=wire_dtype,
+            staging=Staging(),
+            result=[tensor],
+        )
+
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any) -> KoloWork:
         return self.allreduce(tensors, opts)
 

@@ -28,14 +28,19 @@ def group_of(group: AnyGroup) -> kolo.Group:
     """The group of Kolo behind a process group; None: the default one. Errors: UsageError over another backend."""
     if isinstance(group, kolo.Group):
         return group
+    backend = backend_of(group)
+    if not isinstance(backend, Operations):
+        raise UsageError(f"the process group is one of {type(backend).__name__}, not of the backend kolo")
+    return backend.group
+
+
+def backend_of(group: ProcessGroup | None) -> Any:
+    """That for CPU tensors of a process group; None: of the default one."""
     if group is None:
         group = torch.distributed.group.WORLD
         if group is None:
             raise UsageError("there is no process group; call init_process_group('kolo'), or pass a group of Kolo")
-    backend = group if isinstance(group, Operations) else group._get_backend(torch.device("cpu"))
-    if not isinstance(backend, Operations):
-        raise UsageError(f"the process group is one of {type(backend).__name__}, not of the backend kolo")
-    return backend.group
+    return group if isinstance(group, Operations) else group._get_backend(torch.device("cpu"))
 
 
 class ParameterGradients:

@@ -77,6 +77,10 @@ TEST(CErrors, UsageIsAnErrorAtTheCallAndHarmsNothing) {
     kolo_call call = KOLO_CALL_INIT;
     call.scale_after = 2;
     require(kolo_broadcast(world, view(data), 0, &call, nullptr) == KOLO_USAGE, "scale");
+    const kolo_dtype wire = KOLO_BFLOAT16;
+    call.scale_after = 1;
+    call.wire_dtype = &wire;
+    require(kolo_broadcast(world, view(data), 0, &call, nullptr) == KOLO_USAGE, "wire dtype");
     kolo_ticket* ticket = nullptr;
     require(kolo_reduce(world, nullptr, view(data), 9, KOLO_SUM, nullptr, &ticket) == KOLO_USAGE,
             "root");

@@ -1,0 +1,100 @@
+// All-reduces whose elements travel in 16 bits.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "comm/base/half.h"
+#include "tests/runtime/api/runtime_calls.h"
+
+namespace kolo::test {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr Reduction kSumAsBfloat16{ReduceOp::kSum, {}, DType::kBFloat16};
+
+float rounded(float value) { return to_float(to_bfloat16(value)); }
+
+/// Of a rank, with more bits than bfloat16 has.
+std::vector<float> contribution(int rank, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = 1.0f + static_cast<float>(i % 1000) / 997.0f + static_cast<float>(rank) / 3.0f;
+  }
+  return values;
+}
+
+/// Each contribution is rounded once, and so is the float32 sum in rank order.
+std::vector<float> expected_sums(int ranks, std::size_t count) {
+  std::vector<float> sums(count);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::vector<float> values = contribution(rank, count);
+    for (std::size_t i = 0; i < count; ++i) sums[i] += rounded(values[i]);
+  }
+  for (float& sum : sums) sum = rounded(sum);
+  return sums;
+}
+
+TEST(RuntimeWire, AnAllReduceRoundsContributionsAndResultOnce) {
+  constexpr int kRanks = 3;
+  RuntimeJob job(kRanks, test_options());
+  job.run([](Runtime& runtime) {
+    // The second use of a plan takes other buffers.
+    for (const std::size_t count :
+         {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{1000}}) {
+      const std::vector<float> expected = expected_sums(kRanks, count);
+      std::vector<float> data = contribution(runtime.rank(), count);
+      runtime.all_reduce("", view(data), kSumAsBfloat16);
+      require(data == expected, "in place");
+      const std::vector<float> input = contribution(runtime.rank(), count + 1);
+      std::vector<float> result(count + 1);
+      runtime.all_reduce("", input.data(), {result.data(), count, DType::kFloat32}, kSumAsBfloat16);
+      require(std::vector<float>(result.begin(), result.end() - 1) == expected, "out of place");
+    }
+    std::vector<float> first = contribution(runtime.rank(), 7);
+    std::vector<float> second = contribution(runtime.rank(), 300);
+    const TensorBuffers both[] = {{.result = first.data(), .count = 7},
+                                  {.result = second.data(), .count = 300}};
+    runtime.all_reduce("both", {.each = both}, kSumAsBfloat16);
+    require(first == expected_sums(kRanks, 7) && second == expected_sums(kRanks, 300), "grouped");
+    std::vector<double> wide(5, 1.0 + 1.0 / 512);  // rounds to 1
+    runtime.all_reduce("wide", {wide.data(), wide.size(), DType::kFloat64},
+                       {ReduceOp::kAverage, {}, DType::kBFloat16});
+    require(wide == std::vector<double>(5, 1.0), "an average of float64");
+  });
+}
+
+TEST(RuntimeWire, RanksThatDifferInItDisagree) {
+  Texts errors(2);
+  RuntimeJob job(2, test_options());
+  job.run([&](Runtime& runtime) {
+    std::vector<float> data(10);
+    const Reduction reduction = runtime.rank() == 0 ? Reduction() : kSumAsBfloat16;
+    errors.set(runtime.rank(), error_of([&] { runtime.all_reduce("x", view(data), reduction); }));
+  });
+  EXPECT_THAT(errors.all(),
+              Each(HasSubstr("rank 1 submits 'x': all_reduce float32 [10] sum as bfloat16")));
+}
+
+TEST(RuntimeWire, IsRefusedWhereNothingCasts) {
+  RuntimeJob job(1, test_options());
+  job.run([](Runtime& runtime) {
+    std::vector<float> data(4);
+    const Reduction scaled{ReduceOp::kSum, {.before = 2}, DType::kBFloat16};
+    const Reduction as_float16{ReduceOp::kSum, {}, DType::kFloat16};
+    EXPECT_THAT(error_of([&] { runtime.all_reduce("x", view(data), scaled); }),
+                HasSubstr("elements that are cast are not scaled as well"));
+    EXPECT_THAT(error_of([&] { runtime.all_reduce("x", view(data), as_float16); }),
+                HasSubstr("float32 does not travel as float16"));
+    EXPECT_THAT(error_of([&] { runtime.reduce("x", nullptr, view(data), 0, kSumAsBfloat16); }),
+                HasSubstr("only an all-reduce casts"));
+  });
+}
+
+}  // namespace
+}  // namespace kolo::test
