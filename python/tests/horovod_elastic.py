@@ -27,13 +27,18 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
 
+def say(line):
+    """One write for the line and its end: torchrun's ranks share a pipe, and do not buffer."""
+    os.write(1, f"{line}\n".encode())
+
+
 def samples_of(step):
     return torch.randn(16, 20, generator=torch.Generator().manual_seed(2 * step + hvd.rank()))
 
 
 @hvd.elastic.run
 def train(state):
-    print(f"rank {hvd.rank()} from step {state.epoch * args.batches + state.batch}", flush=True)
+    say(f"rank {hvd.rank()} from step {state.epoch * args.batches + state.batch}")
     for state.epoch in range(state.epoch, args.epochs):
         for state.batch in range(state.batch, args.batches):
             step = state.epoch * args.batches + state.batch
@@ -46,11 +51,11 @@ def train(state):
             loss.backward()
             optimizer.step()
             if hvd.rank() == 0:
-                print(f"step {step}: loss {loss.item():.9g}", flush=True)
+                say(f"step {step}: loss {loss.item():.9g}")
         state.batch = 0
 
 
 state = hvd.elastic.TorchState(model=model, optimizer=optimizer, epoch=0, batch=0)
-state.register_reset_callbacks([lambda: print(f"rank {hvd.rank()} goes on", flush=True)])
+state.register_reset_callbacks([lambda: say(f"rank {hvd.rank()} goes on")])
 train(state)
 hvd.shutdown()
