@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-/// After a failure the engine goes on polling this long, so that the news reaches peers.
+/// After a failure the engine goes on polling this long, so that the news reaches peers, if any.
 constexpr Duration kLinger = std::chrono::milliseconds(300);
 /// A device that has lost a peer may be ahead of the news why; after this long it speaks itself.
 constexpr Duration kCauseWithin = std::chrono::milliseconds(500);
@@ -304,7 +304,8 @@ void Engine::fail_all(const Error& error) noexcept {
   sequences_.fail_all(error);
   joining_.fail_all(error);
   for (const Submission& submission : drained_) refuse(submission);  // that `absorb` left over
-  linger_until_ = clocks_.time_outs.now() + (is_orderly ? kFinalizeWithin : kLinger);
+  const Duration linger_for = transport_.world_size() > 1 ? kLinger : Duration::zero();
+  linger_until_ = clocks_.time_outs.now() + (is_orderly ? kFinalizeWithin : linger_for);
   if (!succeeds([&] { linger(); })) end();
 }
 

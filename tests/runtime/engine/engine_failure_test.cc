@@ -379,6 +379,13 @@ TEST(Engine, EveryTicketIsAnsweredWhenARankAborts) {
   EXPECT_THAT(error_of(*late), HasSubstr("rank 2 left"));
 }
 
+// There is nobody whom the news would have to reach, so that no time has to pass.
+TEST(Engine, ARankWithoutPeersEndsAtOnceWhenItAborts) {
+  EngineJob job(ProcessGrid::with_node_sizes({1}), {}, 3);
+  job.engine(0).abort({.code = ErrorCode::kInternal, .rank = 0, .what = "broke"});
+  job.run_until([&] { return job.engine(0).ended(); });
+}
+
 TEST(Engine, ClosesTogether) {
   EngineJob job(ProcessGrid::with_node_sizes({2, 2}), {}, 17);
   std::vector<std::shared_ptr<Operation>> operations;

@@ -24,7 +24,7 @@ struct RoundedStep {
 std::vector<RoundedStep> run_step(const std::vector<float>& values, const UpdateGate::Options& gate,
                                   bool has_priority) {
   const auto ranks = static_cast<int>(values.size());
-  test::RuntimeJob job(ranks, {.priority = has_priority});
+  test::RuntimeJob job(ranks, {.priority = has_priority, .calibrate = "off"});
   std::vector<RoundedStep> steps(values.size());
   test::run_ranks(ranks, [&](const test::RankRun& run) {
     const auto rank = static_cast<std::size_t>(run.rank());

@@ -85,7 +85,7 @@ struct Step {
 std::vector<std::vector<Step>> run_spiked(int ranks, int steps, const std::string& precision) {
   const TemporaryDirectory directory;
   write_small_images(directory, 203, 50);
-  test::RuntimeJob job(ranks, {});
+  test::RuntimeJob job(ranks, {.calibrate = "off"});
   std::vector<std::vector<Step>> courses(static_cast<std::size_t>(ranks));
   job.run([&](Runtime& runtime) {
     set_compute_threads(1);

@@ -18,7 +18,7 @@ using Rows = std::map<std::int64_t, std::vector<float>>;
 Rows average(std::size_t height,
              const std::vector<std::vector<std::pair<std::int32_t, float>>>& contributions) {
   const int ranks = static_cast<int>(contributions.size());
-  test::RuntimeJob job(ranks, {});
+  test::RuntimeJob job(ranks, {.calibrate = "off"});
   std::vector<Rows> results(contributions.size());
   test::run_ranks(ranks, [&](const test::RankRun& run) {
     const auto rank = static_cast<std::size_t>(run.rank());
