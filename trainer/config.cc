@@ -120,9 +120,6 @@ void validate(const Config& c, const Catalog& catalog) {
   require_choice("--weights-part", c.weights_part, {"all", "shared"});
   require(c.weights_part == "all" || !c.weights.empty(),
           "--weights-part shared: needs --weights FILE");
-  require(c.weights_part == "all" || !c.text_marks || !c.words.empty(),
-          "--weights-part shared: needs --words FILE, the vocabulary that the weights were trained "
-          "with, because their table has a row for each of its words");
   require(c.keep > 0, "--keep must be at least 1");
   require(!c.run.empty() || c.checkpoint_every == 0, "--checkpoint-every: needs --run DIR");
   require(!c.run.empty() || !c.stop_after, "--stop-after: needs --run DIR");
@@ -213,7 +210,7 @@ std::uint64_t fingerprint(const Config& c) {
       fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", c.model, c.shard,
                   c.epochs, c.steps.value_or(0), c.batch, c.accumulation, c.lr, c.lr_scaling,
                   c.target.value_or(-1.0), c.target.has_value(), c.log_every, c.eval_every,
-                  c.weights.string(), c.weights_part, c.words.string(), c.run.string(),
+                  c.weights.string(), c.weights_part, c.text_files.hash(), c.run.string(),
                   c.checkpoint_every, c.keep, c.stop_after.value_or(0), c.resume);
   for (const Setting& setting : course_settings(c)) text += " " + setting.value;
   return XXH3_64bits(text.data(), text.size());

@@ -24,7 +24,7 @@ struct Config {
   std::string task;             ///< A name of `Catalog::tasks`; that of the model unless set.
   std::string format = "auto";  ///< A name of `Catalog::datasets`, or "auto": as the files look.
   std::filesystem::path data;   ///< File or directory.
-  std::filesystem::path tokenizer;  ///< Folder of vocabularies to read texts with; empty: none.
+  std::filesystem::path tokenizer;  ///< Vocabularies to read texts with; see `vocabularies_at`.
   TextFiles text_files;             ///< Those of `weights` or `tokenizer`; empty: the data decides.
 
   std::size_t epochs = 1;
@@ -66,8 +66,6 @@ struct Config {
   std::size_t max_length = 128;           ///< Texts: words of a sample at most.
   std::optional<std::size_t> vocabulary;  ///< Texts: entries at most; empty: all words.
   std::size_t min_count = 2;              ///< Texts: occurrences that give a word an entry.
-  std::filesystem::path words;            ///< Texts: file of the vocabulary; empty: from the data.
-  std::filesystem::path save_words;       ///< Texts: the vocabulary at the end; empty: no file.
   bool text_marks = false;                ///< Texts: begin with [CLS]; there is [MASK], too.
   std::string text_column = "text";       ///< Tables of texts.
   std::string label_column = "label";

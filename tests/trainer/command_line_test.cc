@@ -239,7 +239,7 @@ TEST(ConfigTest, FingerprintSeesWhatDecidesTraining) {
                                                   [](Config& c) { c.weights = "file"; },
                                                   [](Config& c) { c.run = "folder"; },
                                                   [](Config& c) { c.resume = "auto"; },
-                                                  [](Config& c) { c.words = "file"; },
+                                                  [](Config& c) { c.text_files.texts["a"] = "b"; },
                                                   [](Config& c) { c.positions = "rotary"; },
                                                   [](Config& c) { c.tied = false; },
                                                   [](Config& c) { c.augment = "crop"; },

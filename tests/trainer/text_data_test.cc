@@ -100,6 +100,8 @@ TEST(TextDataTest, StoredWordsAndClassesGoBeforeThoseOfTheData) {
   directory.write("other/test.csv", std::string("label,text\npos,good\n"));
   Config config = text_job(directory.path() / "other");
   config.text_files = files;
+  EXPECT_EQ(task_of(config).outputs, 2u);  // A new model has the classes of its data.
+  config.weights = "weights";
   const Task task = task_of(config);
   EXPECT_EQ(task.outputs, 3u);
   EXPECT_EQ(task.data.text_files.texts, files.texts);
@@ -108,7 +110,8 @@ TEST(TextDataTest, StoredWordsAndClassesGoBeforeThoseOfTheData) {
   EXPECT_EQ(label_of(*task.data.train, 1), 1);
 
   config.text_files.texts["words.json"] = "{\"good\": 0}";
-  EXPECT_THAT(data_error([&] { task_of(config); }), HasSubstr("lacks entries for padding"));
+  EXPECT_THAT(data_error([&] { task_of(config); }),
+              HasSubstr("a vocabulary has <padding> as entry 0"));
   config.text_files = files;
   config.text_files.texts["classes.json"] = "{\"pos\": 0}";
   EXPECT_THAT(data_error([&] { task_of(config); }),

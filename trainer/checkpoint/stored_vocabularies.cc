@@ -14,4 +14,12 @@ TextFiles vocabularies_of(const std::filesystem::path& path) {
   return files.empty() ? read_text_files(folder) : files;
 }
 
+TextFiles vocabularies_at(const std::filesystem::path& path) {
+  for (const std::filesystem::path& folder : {path, path / kTokenizerFolder}) {
+    TextFiles files = read_text_files(folder);
+    if (!files.empty()) return files;
+  }
+  return vocabularies_of(path);
+}
+
 }  // namespace kolo::trainer

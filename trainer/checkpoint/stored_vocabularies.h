@@ -14,4 +14,9 @@ inline constexpr const char* kTokenizerFolder = "tokenizer";
 /// are none. Errors: KoloError(kData) for a file that is damaged or cannot be read.
 TextFiles vocabularies_of(const std::filesystem::path& path);
 
+/// Those at a place that --tokenizer names: in a folder, in the folder of a run, or those that go
+/// with the weights there. None if there are none. Errors: KoloError(kData) as above, and if there
+/// is no such file or folder.
+TextFiles vocabularies_at(const std::filesystem::path& path);
+
 }  // namespace kolo::trainer

@@ -128,9 +128,10 @@ void add_model_options(CLI::App& app, Config& c, const Catalog& catalog) {
 
 void add_text_options(CLI::App& app, Config& c) {
   app.add_option("--tokenizer", c.tokenizer,
-                 "Read texts with the vocabularies in this folder: vocab.json and merges.txt of "
-                 "byte pairs, as GPT-2's, or words.json and classes.json; those that --weights "
-                 "came with go first, and without either those of the data");
+                 "Read texts with these vocabularies: a folder with vocab.json and merges.txt of "
+                 "byte pairs, as GPT-2's, or with words.json; or a run, a checkpoint or a "
+                 "safetensors file that came with some. Those that --weights came with go first, "
+                 "and without either those of the data");
   app.add_option("--max-length", c.max_length,
                  "Texts: words that are read, with the mark of --text-marks; at least 1");
   app.add_option("--vocabulary", c.vocabulary,
@@ -138,11 +139,6 @@ void add_text_options(CLI::App& app, Config& c) {
                  "marks at most this many; all unless given");
   app.add_option("--min-count", c.min_count,
                  "Texts: occurrences in the training data below which a word is unknown");
-  app.add_option("--words", c.words,
-                 "Texts: take the vocabulary from this file, in place of the training data: "
-                 "words.txt in the folder of a run, or what --save-words wrote");
-  app.add_option("--save-words", c.save_words,
-                 "Texts: write the vocabulary to this file at the end");
   app.add_option("--text-marks", c.text_marks,
                  "Texts: on: the vocabulary has marks, [CLS] at the beginning of a text and [MASK] "
                  "in place of a hidden word; bert needs them")

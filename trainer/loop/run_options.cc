@@ -4,11 +4,9 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include "trainer/config_error.h"
 #include "trainer/loop/compression_rules.h"
-#include "trainer/text/vocabulary.h"
 
 namespace kolo::trainer {
 
@@ -30,10 +28,6 @@ JobIdentity job_identity(const Config& config, const Runtime& runtime, const Tas
   add("--wire", std::string(to_string(options.wire_dtype.value_or(DType::kFloat32))));
   add("--compression", options.compression);
   add("--data", fmt::format("{} training samples", samples));
-  if (!config.words.empty()) {
-    const std::string words = task.data.vocabulary ? task.data.vocabulary->lines() : std::string();
-    add("--words", fmt::format("XXH3 {:016x}", XXH3_64bits(words.data(), words.size())));
-  }
   if (!task.data.text_files.empty()) {
     add("vocabulary", fmt::format("{:016x}", task.data.text_files.hash()));
   }

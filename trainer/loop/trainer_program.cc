@@ -35,8 +35,8 @@
 #include "trainer/report/summary.h"
 #include "trainer/sweep/sweep_command.h"
 #include "trainer/tasks/make_task.h"
+#include "trainer/text/load_vocabulary.h"
 #include "trainer/text/make_tokenizer.h"
-#include "trainer/text/vocabulary.h"
 #include "trainer/tokens/token_dataset.h"
 #include "trainer/tokens/tokenize_command.h"
 
@@ -64,20 +64,21 @@ std::string describe(const Config& config, const Runtime& runtime, const Task& t
 /// The vocabularies that a job reads texts with, where its data does not decide. Those that weights
 /// came with go first: the options of a run may name a folder that is there no more.
 TextFiles find_vocabularies(const Config& config) {
-  if (!config.weights.empty()) {
-    TextFiles files = vocabularies_of(config.weights);
-    if (!files.empty()) return files;
+  TextFiles files;
+  if (!config.weights.empty()) files = vocabularies_of(config.weights);
+  if (files.empty() && !config.tokenizer.empty()) {
+    files = vocabularies_at(config.tokenizer);
+    if (files.empty()) {
+      throw_data_error(config.tokenizer,
+                       "--tokenizer: there is no vocab.json with merges.txt, and no words.json");
+    }
   }
-  if (config.tokenizer.empty()) return {};
-  TextFiles files = read_text_files(config.tokenizer);
-  if (!files.empty()) return files;
-  throw_data_error(config.tokenizer,
-                   "--tokenizer: there is no vocab.json with merges.txt, and no words.json");
-}
-
-/// The vocabulary as a file has it; empty without one.
-std::string words_of(const Task& task) {
-  return task.data.vocabulary ? task.data.vocabulary->lines() : std::string();
+  if (config.weights_part == "shared" && config.text_marks && !has_vocabulary(files)) {
+    throw_data_error(config.weights,
+                     "it came with no vocabulary, and its table has a row for each entry of one: "
+                     "name that of its training by --tokenizer");
+  }
+  return files;
 }
 
 /// What `kolo-train evaluate` and `kolo-train generate` need.
@@ -95,7 +96,6 @@ void train_job(const Catalog& catalog, const CommandLine& command_line) {
   Runtime runtime = Runtime::from_environment(config.runtime);
   expect_output(runtime, config.json);
   expect_output(runtime, config.export_file);
-  expect_output(runtime, config.save_words);
   const Task task = make_task(config, catalog);
   require_same_job(config, runtime, task);
   const std::unique_ptr<Learner> learner = make_learner(config, runtime, task, catalog);
@@ -110,7 +110,7 @@ void train_job(const Catalog& catalog, const CommandLine& command_line) {
     if (!config.run.empty()) {
       std::vector<Setting> settings = command_line.settings;
       for (Setting& setting : settings_of(runtime.options())) settings.push_back(setting);
-      run_log.emplace(config.run, to_toml(settings), words_of(task), task.data.text_files);
+      run_log.emplace(config.run, to_toml(settings), task.data.text_files);
       listeners.push_back(&*run_log);
     }
   }
@@ -127,7 +127,6 @@ void train_job(const Catalog& catalog, const CommandLine& command_line) {
     if (!config.export_file.empty()) {
       export_weights(learner->parameters(), config.export_file, task.data.text_files);
     }
-    if (!config.save_words.empty()) write_file(config.save_words, words_of(task));
   }
   runtime.close();
   if (progress && summary) progress->note(to_line(*summary));

@@ -29,11 +29,9 @@ std::string lines_until(const std::filesystem::path& file, std::size_t step) {
 
 }  // namespace
 
-RunLog::RunLog(std::filesystem::path folder, std::string config, std::string words,
-               TextFiles vocabularies)
+RunLog::RunLog(std::filesystem::path folder, std::string config, TextFiles vocabularies)
     : folder_(std::move(folder)),
       config_(std::move(config)),
-      words_(std::move(words)),
       vocabularies_(std::move(vocabularies)) {}
 
 void RunLog::begin(std::size_t step) {
@@ -42,7 +40,6 @@ void RunLog::begin(std::size_t step) {
     std::error_code ignored;  // writing a file says it
     std::filesystem::create_directories(folder_, ignored);
     write_file(folder_ / "config.toml", config_);
-    if (!words_.empty()) write_file(folder_ / "words.txt", words_);
     if (!vocabularies_.empty()) write_text_files(vocabularies_, folder_ / kTokenizerFolder);
     write_file(metrics(), lines_until(metrics(), step));
     events_->write();

@@ -15,7 +15,6 @@ namespace kolo::trainer {
 /// Keeps the numbers of a run in its folder:
 ///
 ///     config.toml      the options it runs with
-///     words.txt        the vocabulary of texts, where there is one
 ///     metrics.jsonl    a line per report and per evaluation
 ///     tokenizer/       the vocabularies of its data
 ///     tensorboard/     the same for TensorBoard, a file each time the run begins or is resumed
@@ -25,9 +24,8 @@ namespace kolo::trainer {
 /// follows.
 class RunLog final : public TrainingListener {
  public:
-  /// Writes nothing yet. `config` is the text of config.toml, `words` that of words.txt.
-  RunLog(std::filesystem::path folder, std::string config, std::string words = {},
-         TextFiles vocabularies = {});
+  /// Writes nothing yet. `config` is the text of config.toml.
+  RunLog(std::filesystem::path folder, std::string config, TextFiles vocabularies = {});
 
   void begin(std::size_t step) override;
   void report(const ProgressReport& report) override;
@@ -41,7 +39,6 @@ class RunLog final : public TrainingListener {
 
   std::filesystem::path folder_;
   std::string config_;
-  std::string words_;
   TextFiles vocabularies_;
   bool has_failed_ = false;
   std::string pending_lines_;

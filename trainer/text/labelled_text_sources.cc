@@ -46,8 +46,8 @@ LabelledTexts by_name(Table table, const std::string& text, const std::string& l
 DataSplit make_split(const Config& config, TableSplit tables, const std::string& text = "text",
                      const std::string& label = "label") {
   const LabelledTexts train = by_name(std::move(tables.train), text, label);
-  // A model that takes only a part of the weights may have other classes.
-  const bool has_classes = config.weights_part == "all";
+  // A model that begins new, whole or in part, may have other classes.
+  const bool has_classes = !config.weights.empty() && config.weights_part == "all";
   return make_labelled_texts(train, by_name(std::move(tables.held_out), text, label),
                              load_vocabulary(config, train.column(train.text_column)),
                              config.max_length, has_classes ? config.text_files : TextFiles{});

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "comm/base/check.h"
-#include "trainer/table/text_lines.h"
+#include "trainer/data/data_error.h"
 
 namespace kolo::trainer {
 namespace {
@@ -56,37 +58,27 @@ Vocabulary::Vocabulary(std::span<const std::string> texts, const Options& option
   }
 }
 
-Vocabulary::Vocabulary(const std::filesystem::path& file) {
-  for (std::vector<std::string>& row : read_lines(file).rows) words_.push_back(std::move(row[0]));
+Vocabulary Vocabulary::from_entries(std::vector<std::string> entries,
+                                    const std::filesystem::path& file) {
   for (std::size_t i = 0; i < kUnmarked; ++i) {
-    if (i < words_.size() && words_[i] == kNoWords[i]) continue;
-    throw_line_error(file, i + 1, std::string("a vocabulary has ") + kNoWords[i] + " there");
+    if (i < entries.size() && entries[i] == kNoWords[i]) continue;
+    throw_data_error(file, fmt::format("a vocabulary has {} as entry {}", kNoWords[i], i));
   }
-  for (std::size_t i = has_marks() ? kMarked : kUnmarked; i < words_.size(); ++i) {
-    const bool is_word = split_words(words_[i]) == std::vector<std::string>{words_[i]};
-    if (!is_word || !ids_.emplace(words_[i], static_cast<std::int32_t>(i)).second) {
-      throw_line_error(file, i + 1,
-                       "'" + words_[i] + (is_word ? "' was there before" : "' is not one word"));
+  Vocabulary vocabulary;
+  vocabulary.words_ = std::move(entries);
+  const std::vector<std::string>& words = vocabulary.words_;
+  for (std::size_t i = vocabulary.has_marks() ? kMarked : kUnmarked; i < words.size(); ++i) {
+    if (split_words(words[i]) != std::vector<std::string>{words[i]}) {
+      throw_data_error(file, fmt::format("entry {}, '{}', is not one word", i, words[i]));
     }
+    vocabulary.ids_.emplace(words[i], static_cast<std::int32_t>(i));
   }
-}
-
-Vocabulary::Vocabulary(std::vector<std::string> words) : words_(std::move(words)) {
-  check(words_.size() >= kUnmarked, "a vocabulary has padding and unknown words");
-  for (std::size_t i = has_marks() ? kMarked : kUnmarked; i < words_.size(); ++i) {
-    ids_.emplace(words_[i], static_cast<std::int32_t>(i));
-  }
+  return vocabulary;
 }
 
 bool Vocabulary::has_marks() const {
   return words_.size() >= kMarked &&
          std::equal(kNoWords + kUnmarked, kNoWords + kMarked, words_.begin() + kUnmarked);
-}
-
-std::string Vocabulary::lines() const {
-  std::string text;
-  for (const std::string& word : words_) text += word + "\n";
-  return text;
 }
 
 std::int32_t Vocabulary::id(std::string_view word) const {

@@ -40,18 +40,14 @@ class Vocabulary {
 
   /// Counts the words of `texts`.
   Vocabulary(std::span<const std::string> texts, const Options& options);
-  /// One that was stored. Before: the entries by number, those of padding and unknown first.
-  explicit Vocabulary(std::vector<std::string> words);
-
-  /// The entries of a file, one a line, as `lines` gives them.
-  /// Errors: KoloError(kData) naming file and line.
-  explicit Vocabulary(const std::filesystem::path& file);
+  /// One that was stored in `file`: all entries by number, as `words` gives them.
+  /// Errors: KoloError(kData) naming the file, and the entry that is not what it has to be.
+  static Vocabulary from_entries(std::vector<std::string> entries,
+                                 const std::filesystem::path& file);
 
   /// Number of entries, with those that are no words.
   std::size_t size() const { return words_.size(); }
   bool has_marks() const;
-  /// All entries by number, one a line.
-  std::string lines() const;
   std::int32_t id(std::string_view word) const;
   /// Before: id is below size().
   const std::string& word(std::int32_t id) const { return words_[static_cast<std::size_t>(id)]; }
@@ -59,6 +55,8 @@ class Vocabulary {
   const std::vector<std::string>& words() const { return words_; }
 
  private:
+  Vocabulary() = default;
+
   struct Hash {
     using is_transparent = void;
     std::size_t operator()(std::string_view text) const {

@@ -72,8 +72,7 @@ class FineTuningTest : public testing::Test {
  protected:
   FineTuningTest() {
     pre_training_.task = "masked-tokens";
-    pre_training_.words = fine_tuning_.words =
-        directory_.write("words.txt", task_of(pre_training_).data.vocabulary->lines());
+    fine_tuning_.text_files = task_of(pre_training_).data.text_files;
     fine_tuning_.weights = directory_.path() / "encoder.safetensors";
     fine_tuning_.weights_part = "shared";
   }

@@ -6,12 +6,14 @@
 #include <array>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/trainer/small_data.h"
 #include "trainer/catalog.h"
 #include "trainer/tasks/make_task.h"
 #include "trainer/text/masked_texts.h"
+#include "trainer/text/numbered_names.h"
 #include "trainer/text/vocabulary.h"
 
 namespace kolo::trainer {
@@ -22,14 +24,14 @@ using testing::HasSubstr;
 
 TEST(MarkedVocabularyTest, AFileGivesTheSameNumbers) {
   const std::vector<std::string> texts = {"b a c", "c [MASK] b"};
-  const TemporaryDirectory directory;
   for (const bool has_marks : {false, true}) {
     const Vocabulary made(texts, {.has_marks = has_marks});
     EXPECT_EQ(made.has_marks(), has_marks);
     EXPECT_EQ(made.id("b"), has_marks ? 4 : 2);
     EXPECT_EQ(made.id("[MASK]"), Vocabulary::kUnknown);
-    const Vocabulary read(directory.write("words.txt", made.lines()));
-    EXPECT_EQ(read.lines(), made.lines());
+    const Vocabulary read =
+        Vocabulary::from_entries(from_numbered_json(to_numbered_json(made.words()), "f"), "f");
+    EXPECT_EQ(read.words(), made.words());
     EXPECT_EQ(read.has_marks(), has_marks);
     for (const char* word : {"a", "b", "c", "mask", "[", "d"}) {
       EXPECT_EQ(read.id(word), made.id(word)) << word;
@@ -37,17 +39,15 @@ TEST(MarkedVocabularyTest, AFileGivesTheSameNumbers) {
   }
 }
 
-TEST(MarkedVocabularyTest, MistakesInAFileNameTheLine) {
-  const TemporaryDirectory directory;
-  const auto error = [&](const std::string& text) {
-    return data_error([&] { Vocabulary(directory.write("words.txt", text)); });
+TEST(MarkedVocabularyTest, MistakesInAFileNameTheEntry) {
+  const auto error = [](std::vector<std::string> words) {
+    return data_error([&] { Vocabulary::from_entries(std::move(words), "words.json"); });
   };
-  EXPECT_THAT(error("a\nb\n"), HasSubstr("words.txt: line 1: a vocabulary has <padding> there"));
-  EXPECT_THAT(error("<padding>\n"), HasSubstr("line 2: a vocabulary has <unknown> there"));
-  EXPECT_THAT(error("<padding>\n<unknown>\na\nA\n"), HasSubstr("line 4: 'A' is not one word"));
-  EXPECT_THAT(error("<padding>\n<unknown>\n[CLS]\n"), HasSubstr("line 3: '[CLS]' is not one"));
-  EXPECT_THAT(error("<padding>\n<unknown>\na\n\n"), HasSubstr("line 4: '' is not one word"));
-  EXPECT_THAT(error("<padding>\n<unknown>\na\nb\na\n"), HasSubstr("line 5: 'a' was there before"));
+  EXPECT_THAT(error({"a", "b"}), HasSubstr("words.json: a vocabulary has <padding> as entry 0"));
+  EXPECT_THAT(error({"<padding>"}), HasSubstr("a vocabulary has <unknown> as entry 1"));
+  EXPECT_THAT(error({"<padding>", "<unknown>", "a", "A"}), HasSubstr("entry 3, 'A', is not one"));
+  EXPECT_THAT(error({"<padding>", "<unknown>", "[CLS]"}), HasSubstr("entry 2, '[CLS]', is not"));
+  EXPECT_THAT(error({"<padding>", "<unknown>", "a", ""}), HasSubstr("entry 3, '', is not one"));
 }
 
 Config masked_job(const std::filesystem::path& data) {
@@ -192,11 +192,12 @@ TEST(MaskedTextsTest, ShortTextsHaveOneChosenWordAndRowsWithoutTarget) {
 TEST(MaskedTextsTest, TheVocabularyOfAnotherRunIsTaken) {
   const TemporaryDirectory directory;
   Config config = masked_job(directory.write("book.txt", many_words()));
-  config.words = directory.write("v.txt", std::string("<padding>\n<unknown>\n[CLS]\n[MASK]\nw7\n"));
+  std::string& words = config.text_files.texts["words.json"];
+  words = to_numbered_json({"<padding>", "<unknown>", "[CLS]", "[MASK]", "w7"});
   EXPECT_EQ(task_of(config).format().inputs[0].values, 5u);
-  config.words = directory.write("v.txt", std::string("<padding>\n<unknown>\nw7\n"));
-  EXPECT_THAT(data_error([&] { task_of(config); }), HasSubstr("v.txt: it has no [CLS]"));
-  config.words = directory.write("v.txt", std::string("<padding>\n<unknown>\n[CLS]\n[MASK]\n"));
+  words = to_numbered_json({"<padding>", "<unknown>", "w7"});
+  EXPECT_THAT(data_error([&] { task_of(config); }), HasSubstr("words.json: it has no [CLS]"));
+  words = to_numbered_json({"<padding>", "<unknown>", "[CLS]", "[MASK]"});
   EXPECT_THAT(data_error([&] { task_of(config); }), HasSubstr("no words that can be told apart"));
 }
 

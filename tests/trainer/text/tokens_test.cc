@@ -299,5 +299,24 @@ TEST_F(TokensTest, WeightsKeepTheirVocabularies) {
   EXPECT_EQ(vocabularies_of(directory_.path() / "run/step-00000001/").texts, files.texts);
 }
 
+TEST_F(TokensTest, VocabulariesAreReadFromEveryPlaceThatKeepsThem) {
+  const auto folder = tokenized(text(), "tokens");
+  const TextFiles files = read_text_files(folder);
+  ParameterSet parameters(1);
+  parameters.add("w", {2}, {.mean = 1.0f});
+  const auto file = directory_.path() / "weights.safetensors";
+  export_weights(parameters, file, files);
+  const auto run = directory_.path() / "run";
+  std::filesystem::create_directories(run / "step-00000001");
+  write_text_files(files, run / "tokenizer");
+  for (const auto& place : {folder, file, run, run / "tokenizer", run / "step-00000001"}) {
+    EXPECT_EQ(vocabularies_at(place).texts, files.texts) << place;
+  }
+  std::filesystem::remove_all(run / "tokenizer");
+  EXPECT_TRUE(vocabularies_at(run / "step-00000001").empty());
+  EXPECT_THAT(data_error([&] { vocabularies_at(directory_.path() / "absent"); }),
+              HasSubstr("absent"));
+}
+
 }  // namespace
 }  // namespace kolo::trainer

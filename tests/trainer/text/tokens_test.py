@@ -117,6 +117,27 @@ class Tokens(unittest.TestCase):
         found = self.evaluation(*options, "--data", second, "--weights", weights)
         self.assertEqual(found["eval_accuracy"], 1.0)
         self.assertIsNone(found["eval_bits_per_byte"])
+        # A new model reads texts by the words that weights or a run keep.
+        runs = self.folder / "by-weights", self.folder / "by-run"
+        for place, run in ((weights, runs[0]), (runs[0], runs[1])):
+            call(*options, "--data", second, "--tokenizer", place, "--steps", 1, "--run", run)
+            self.assertNotIn("strange", (run / "tokenizer" / "words.json").read_text())
+
+    def test_an_encoder_is_fine_tuned_with_the_words_that_it_learnt(self):
+        rows = [f"{word} {other},{label}\n" for label, words in LABELS.items()
+                for word in words.split() for other in words.split()]
+        table = self.folder / "texts.csv"
+        table.write_text("text,label\n" + "".join(rows))
+        options = ["--model", "bert", "--data", table, "--format", "csv", "--layers", 1, "--width", 8, "--heads", 2,
+                   "--max-length", 8, "--min-count", 1, "--steps", 1]
+        weights = self.folder / "encoder.safetensors"
+        call(*options, "--task", "masked-tokens", "--export", weights)
+        said = call(*options, "--weights", weights, "--weights-part", "shared")
+        self.assertIn("; new: pooler.weight", said)
+        plain = self.folder / "no-words.safetensors"
+        plain.write_bytes(weights.read_bytes().replace(b'"words.json"', b'"words.none"'))
+        said = call(*options, "--weights", plain, "--weights-part", "shared", status=65)
+        self.assertIn("it came with no vocabulary", said)
 
     def test_misuse(self):
         self.assertIn("--data or --check", call("tokenize", status=64))
