@@ -47,8 +47,8 @@ Catalog built_in_catalog() {
   c.datasets.add(jsonl_entry());
   c.datasets.add(movielens_entry());
   c.datasets.add(tokens_entry());
-  c.datasets.add(text_entry());
   c.datasets.add(words_entry());
+  c.datasets.add(text_entry());
 
   c.optimizers.add(Sgd::entry());
   c.optimizers.add(AdamW::entry());

@@ -29,15 +29,14 @@ class Dataset {
                     std::span<const TensorSlot> targets) const = 0;
 };
 
-class Vocabulary;
+class TextVocabulary;
 
 /// The samples to learn from and those to test with. Both have one format.
 struct DataSplit {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> held_out;
-  /// The words that tokens stand for; null where samples have none. Shared with the data sets that
-  /// read texts by it.
-  std::shared_ptr<const Vocabulary> vocabulary = nullptr;
+  /// That of texts that are read whole; null where samples are none.
+  std::shared_ptr<const TextVocabulary> vocabulary = nullptr;
   /// Turns the tokens of samples into text and back; null where they are not of a text.
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;
   /// The vocabularies that samples were made with, which a model of them goes with.

@@ -36,7 +36,7 @@ Bert::Options Bert::options(const ModelSetting& setting) {
   const Config& config = setting.config;
   if (inputs.size() < 2 || inputs[0].name != "tokens" || inputs[1].name != "length") {
     throw_config_error(
-        "--model bert: it reads texts of words: choose --task text-classification or "
+        "--model bert: it reads texts as a whole: choose --task text-classification or "
         "masked-tokens");
   }
   if (!config.text_marks) throw_config_error("--model bert: needs --text-marks on");

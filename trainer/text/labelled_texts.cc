@@ -5,7 +5,6 @@
 
 #include "comm/base/check.h"
 #include "trainer/data/data_error.h"
-#include "trainer/text/load_vocabulary.h"
 #include "trainer/text/numbered_names.h"
 
 namespace kolo::trainer {
@@ -32,17 +31,13 @@ std::vector<std::string> LabelledTexts::column(std::size_t index) const {
   return values;
 }
 
-LabelledTextDataset::LabelledTextDataset(const LabelledTexts& texts, const Vocabulary& vocabulary,
+LabelledTextDataset::LabelledTextDataset(const LabelledTexts& texts,
+                                         const TextVocabulary& vocabulary,
                                          const std::vector<std::string>& classes,
                                          std::size_t max_length)
-    : format_{.inputs = {{.name = "tokens",
-                          .dtype = DType::kInt32,
-                          .shape = {max_length},
-                          .values = vocabulary.size()},
-                         {.name = "length", .dtype = DType::kInt32, .values = max_length + 1}},
-              .targets = {{.name = "label", .dtype = DType::kInt32, .values = classes.size()}}},
-      begins_{0} {
-  const std::size_t marks = vocabulary.has_marks() ? 1 : 0;
+    : format_(text_format(vocabulary, max_length)), padding_(vocabulary.padding()), begins_{0} {
+  format_.targets = {{.name = "label", .dtype = DType::kInt32, .values = classes.size()}};
+  const std::size_t marks = vocabulary.marks() ? 1 : 0;
   check(max_length > marks, "a text has room for a word");
   for (std::size_t row = 0; row < texts.table.rows.size(); ++row) {
     const std::vector<std::string>& values = texts.table.rows[row];
@@ -52,10 +47,11 @@ LabelledTextDataset::LabelledTextDataset(const LabelledTexts& texts, const Vocab
       texts.table.fail(row, "label '" + label + "' does not occur in the training data");
     }
     labels_.push_back(static_cast<std::int32_t>(found - classes.begin()));
-    std::vector<std::string> words = split_words(values.at(texts.text_column));
-    words.resize(std::clamp(words.size(), std::size_t{1}, max_length - marks));
-    if (marks > 0) tokens_.push_back(Vocabulary::kClass);
-    for (const std::string& word : words) tokens_.push_back(vocabulary.id(word));
+    std::vector<std::int32_t> tokens = vocabulary.encode(values.at(texts.text_column));
+    tokens.resize(std::clamp(tokens.size(), std::size_t{1}, max_length - marks),
+                  vocabulary.no_token());
+    if (marks > 0) tokens_.push_back(vocabulary.marks()->text);
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     begins_.push_back(tokens_.size());
   }
 }
@@ -65,15 +61,14 @@ void LabelledTextDataset::copy(std::size_t index, std::uint64_t, std::span<const
   check(index < size(), "a sample of a data set of texts is copied by its index");
   const std::span<std::int32_t> tokens = inputs[0].as<std::int32_t>();
   const auto text = std::span(tokens_).subspan(begins_[index], begins_[index + 1] - begins_[index]);
-  std::fill(std::copy(text.begin(), text.end(), tokens.begin()), tokens.end(),
-            Vocabulary::kPadding);
+  std::fill(std::copy(text.begin(), text.end(), tokens.begin()), tokens.end(), padding_);
   inputs[1].as<std::int32_t>()[0] = static_cast<std::int32_t>(text.size());
   targets[0].as<std::int32_t>()[0] = labels_[index];
 }
 
 DataSplit make_labelled_texts(const LabelledTexts& train, const LabelledTexts& held_out,
-                              std::shared_ptr<const Vocabulary> vocabulary, std::size_t max_length,
-                              const TextFiles& stored) {
+                              std::shared_ptr<const TextVocabulary> vocabulary,
+                              std::size_t max_length, const TextFiles& stored) {
   for (const LabelledTexts* part : {&train, &held_out}) {
     if (part->table.rows.empty()) throw_data_error(part->table.file, "there are no texts");
   }
@@ -81,7 +76,7 @@ DataSplit make_labelled_texts(const LabelledTexts& train, const LabelledTexts& h
   const auto part = [&](const LabelledTexts& texts) {
     return std::make_unique<LabelledTextDataset>(texts, *vocabulary, classes, max_length);
   };
-  TextFiles files = words_file(*vocabulary);
+  TextFiles files = vocabulary->files();
   files.texts.emplace(kClassesFile, to_numbered_json(classes));
   return {.train = part(train),
           .held_out = part(held_out),

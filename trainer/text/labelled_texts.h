@@ -9,7 +9,7 @@
 
 #include "trainer/data/dataset.h"
 #include "trainer/table/table.h"
-#include "trainer/text/vocabulary.h"
+#include "trainer/text/text_vocabulary.h"
 
 namespace kolo::trainer {
 
@@ -22,17 +22,16 @@ struct LabelledTexts {
   std::vector<std::string> column(std::size_t index) const;
 };
 
-/// Texts as words by number, each with a class.
+/// Texts as words or other tokens by number, each with a class.
 ///
 /// Format: "tokens", int32 [max_length] of the vocabulary: [CLS] where it has marks, the first
-/// words
-///         of a text, then padding; "length", int32, the number of those before padding. An empty
-///         text is one unknown word. "label", int32 below the classes.
+///         tokens of a text, then padding; "length", int32, the number of those before padding. A
+///         text without any has the token that stands for none. "label", int32 below the classes.
 class LabelledTextDataset final : public Dataset {
  public:
   /// `classes` are the labels by number. Errors: KoloError(kData) naming file and line of a label
   /// that is not among them.
-  LabelledTextDataset(const LabelledTexts& texts, const Vocabulary& vocabulary,
+  LabelledTextDataset(const LabelledTexts& texts, const TextVocabulary& vocabulary,
                       const std::vector<std::string>& classes, std::size_t max_length);
 
   std::size_t size() const override { return labels_.size(); }
@@ -42,6 +41,7 @@ class LabelledTextDataset final : public Dataset {
 
  private:
   SampleFormat format_;
+  std::int32_t padding_;
   std::vector<std::int32_t> tokens_;  // of all texts, without padding
   std::vector<std::size_t> begins_;   // of each text, and the end of the last
   std::vector<std::int32_t> labels_;
@@ -55,7 +55,7 @@ inline constexpr const char* kClassesFile = "classes.json";
 /// Errors: KoloError(kData) naming the file: no rows, a single label, as LabelledTextDataset and
 ///         `from_numbered_json`.
 DataSplit make_labelled_texts(const LabelledTexts& train, const LabelledTexts& held_out,
-                              std::shared_ptr<const Vocabulary> vocabulary, std::size_t max_length,
-                              const TextFiles& stored = {});
+                              std::shared_ptr<const TextVocabulary> vocabulary,
+                              std::size_t max_length, const TextFiles& stored = {});
 
 }  // namespace kolo::trainer

@@ -7,7 +7,6 @@
 
 #include "comm/base/check.h"
 #include "trainer/random.h"
-#include "trainer/text/vocabulary.h"
 
 namespace kolo::trainer {
 namespace {
@@ -24,10 +23,14 @@ std::size_t MaskedTexts::chosen_of(std::size_t words) {
   return std::max<std::size_t>((words * kPercentChosen + 50) / 100, 1);
 }
 
-MaskedTexts::MaskedTexts(std::unique_ptr<Dataset> texts, std::uint64_t seed)
-    : texts_(std::move(texts)), seed_(seed) {
+MaskedTexts::MaskedTexts(std::unique_ptr<Dataset> texts, const TextVocabulary& vocabulary,
+                         std::uint64_t seed)
+    : texts_(std::move(texts)),
+      mask_(vocabulary.marks().value().hidden),
+      words_(vocabulary.tokens()),
+      seed_(seed) {
   const std::vector<Field>& inputs = texts_->format().inputs;
-  check(inputs.size() == 2 && inputs[0].elements() > 1 && inputs[0].values > Vocabulary::kMarked,
+  check(inputs.size() == 2 && inputs[0].elements() > 1 && words_.size() > 0,
         "texts whose words are hidden have marks and words");
   const std::size_t most_chosen = chosen_of(inputs[0].elements() - 1);
   format_.inputs = inputs;
@@ -80,16 +83,14 @@ void MaskedTexts::copy(std::size_t index, std::uint64_t epoch, std::span<const T
   const std::span<std::int32_t> hidden = targets[0].as<std::int32_t>();
   std::fill(std::ranges::copy(places, chosen.begin()).out, chosen.end(), 0);
   std::ranges::fill(hidden, kNoTarget);
-  const std::size_t vocabulary = format_.inputs[0].values;
   for (std::size_t i = 0; i < count; ++i) {
     std::int32_t& token = tokens[static_cast<std::size_t>(places[i])];
     hidden[i] = token;
     const float share = random.uniform();
     if (share < kShareMasked) {
-      token = Vocabulary::kMask;
+      token = mask_;
     } else if (share < kShareMasked + kShareRandom) {
-      const std::uint64_t word = random.below(vocabulary - Vocabulary::kMarked);
-      token = static_cast<std::int32_t>(Vocabulary::kMarked + word);
+      token = words_.first + static_cast<std::int32_t>(random.below(words_.size()));
     }
   }
 }

@@ -6,10 +6,11 @@
 #include <span>
 
 #include "trainer/data/dataset.h"
+#include "trainer/text/text_vocabulary.h"
 
 namespace kolo::trainer {
 
-/// Texts of which some words are hidden, to be told from the others.
+/// Texts of which some words, or other tokens, are hidden, to be told from the others.
 ///
 /// 15 % of a text's words, and at least one, are chosen. A chosen word becomes [MASK] with
 /// probability 0.8, a random word with 0.1, and else stays. All of it depends on seed, epoch and
@@ -21,8 +22,9 @@ namespace kolo::trainer {
 /// Source: Devlin et al., "BERT", NAACL 2019, section 3.1.
 class MaskedTexts final : public Dataset {
  public:
-  /// `texts` have "tokens" with marks and "length"; their targets are left out.
-  MaskedTexts(std::unique_ptr<Dataset> texts, std::uint64_t seed);
+  /// `texts` have "tokens" of `vocabulary`, which has marks, and "length"; their targets are left
+  /// out.
+  MaskedTexts(std::unique_ptr<Dataset> texts, const TextVocabulary& vocabulary, std::uint64_t seed);
 
   /// Number of chosen words among `words`, at least 1.
   static std::size_t chosen_of(std::size_t words);
@@ -40,6 +42,8 @@ class MaskedTexts final : public Dataset {
   void copy_text(std::size_t index, std::uint64_t epoch, std::span<const TensorSlot> inputs) const;
 
   std::unique_ptr<Dataset> texts_;
+  std::int32_t mask_;
+  TextVocabulary::Range words_;  // that stand in for chosen ones
   std::uint64_t seed_;
   SampleFormat format_;
   double mean_chosen_ = 0.0;

@@ -7,6 +7,7 @@
 
 #include "comm/base/check.h"
 #include "trainer/data/data_error.h"
+#include "trainer/text/numbered_names.h"
 
 namespace kolo::trainer {
 namespace {
@@ -67,7 +68,7 @@ Vocabulary Vocabulary::from_entries(std::vector<std::string> entries,
   Vocabulary vocabulary;
   vocabulary.words_ = std::move(entries);
   const std::vector<std::string>& words = vocabulary.words_;
-  for (std::size_t i = vocabulary.has_marks() ? kMarked : kUnmarked; i < words.size(); ++i) {
+  for (auto i = static_cast<std::size_t>(vocabulary.tokens().first); i < words.size(); ++i) {
     if (split_words(words[i]) != std::vector<std::string>{words[i]}) {
       throw_data_error(file, fmt::format("entry {}, '{}', is not one word", i, words[i]));
     }
@@ -76,9 +77,27 @@ Vocabulary Vocabulary::from_entries(std::vector<std::string> entries,
   return vocabulary;
 }
 
-bool Vocabulary::has_marks() const {
-  return words_.size() >= kMarked &&
-         std::equal(kNoWords + kUnmarked, kNoWords + kMarked, words_.begin() + kUnmarked);
+std::vector<std::int32_t> Vocabulary::encode(std::string_view text) const {
+  std::vector<std::int32_t> ids;
+  for (const std::string& word : split_words(text)) ids.push_back(id(word));
+  return ids;
+}
+
+std::optional<TextVocabulary::Marks> Vocabulary::marks() const {
+  const bool has_marks =
+      words_.size() >= kMarked &&
+      std::equal(kNoWords + kUnmarked, kNoWords + kMarked, words_.begin() + kUnmarked);
+  if (!has_marks) return std::nullopt;
+  return Marks{.text = kClass, .hidden = kMask};
+}
+
+TextVocabulary::Range Vocabulary::tokens() const {
+  return {.first = static_cast<std::int32_t>(marks() ? kMarked : kUnmarked),
+          .end = static_cast<std::int32_t>(words_.size())};
+}
+
+TextFiles Vocabulary::files() const {
+  return {.texts = {{kFile, to_numbered_json(words_)}}, .origin = {}};
 }
 
 std::int32_t Vocabulary::id(std::string_view word) const {

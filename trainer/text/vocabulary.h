@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "trainer/text/text_vocabulary.h"
+
 namespace kolo::trainer {
 
 /// The words of a text in lower case, and each of its other characters but white space.
@@ -20,12 +22,11 @@ std::vector<std::string> split_words(std::string_view text);
 
 /// Numbers for words: 0 is padding, 1 any word that is not here, then the marks if it has them,
 /// then the words, the most frequent first, words of one count in the order of their bytes.
-///
-/// Marks: a text begins with [CLS], which stands for all of it, and [MASK] stands where a word is
-///        hidden.
-/// Immutable. Threads: any.
-class Vocabulary {
+class Vocabulary final : public TextVocabulary {
  public:
+  /// The file with the entries; see `from_numbered_json`.
+  static constexpr const char* kFile = "words.json";
+
   static constexpr std::int32_t kPadding = 0;
   static constexpr std::int32_t kUnknown = 1;
   static constexpr std::int32_t kClass = 2;  ///< [CLS], where there are marks.
@@ -45,9 +46,13 @@ class Vocabulary {
   static Vocabulary from_entries(std::vector<std::string> entries,
                                  const std::filesystem::path& file);
 
-  /// Number of entries, with those that are no words.
-  std::size_t size() const { return words_.size(); }
-  bool has_marks() const;
+  std::size_t size() const override { return words_.size(); }
+  std::vector<std::int32_t> encode(std::string_view text) const override;
+  std::int32_t padding() const override { return kPadding; }
+  std::int32_t no_token() const override { return kUnknown; }
+  std::optional<Marks> marks() const override;
+  Range tokens() const override;
+  TextFiles files() const override;
   std::int32_t id(std::string_view word) const;
   /// Before: id is below size().
   const std::string& word(std::int32_t id) const { return words_[static_cast<std::size_t>(id)]; }

@@ -1,6 +1,7 @@
 #include "trainer/text/word_windows.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "comm/base/check.h"
@@ -9,6 +10,7 @@
 #include "trainer/data/data_error.h"
 #include "trainer/data/dataset_entry.h"
 #include "trainer/text/load_vocabulary.h"
+#include "trainer/text/vocabulary.h"
 
 namespace kolo::trainer {
 namespace {
@@ -39,47 +41,42 @@ DataSplit load_words(const Config& config) {
           .held_out = std::make_unique<WordWindows>(all.subspan(train.size()), *vocabulary,
                                                     config.max_length),
           .vocabulary = vocabulary,
-          .text_files = words_file(*vocabulary)};
+          .text_files = vocabulary->files()};
 }
 
 }  // namespace
 
-WordWindows::WordWindows(std::span<const std::string> lines, const Vocabulary& vocabulary,
+WordWindows::WordWindows(std::span<const std::string> lines, const TextVocabulary& vocabulary,
                          std::size_t max_length)
-    : has_marks_(vocabulary.has_marks()),
-      window_(max_length - (has_marks_ ? 1 : 0)),
-      format_{.inputs = {{.name = "tokens",
-                          .dtype = DType::kInt32,
-                          .shape = {max_length},
-                          .values = vocabulary.size()},
-                         {.name = "length", .dtype = DType::kInt32, .values = max_length + 1}},
-              .targets = {}} {
-  check(max_length > (has_marks_ ? 1u : 0u), "a window has room for a word");
-  for (const std::string& line : lines) {
-    for (const std::string& word : split_words(line)) words_.push_back(vocabulary.id(word));
-  }
-  check(!words_.empty(), "a text has words");
+    : padding_(vocabulary.padding()),
+      window_(max_length - (vocabulary.marks() ? 1 : 0)),
+      format_(text_format(vocabulary, max_length)) {
+  if (const auto marks = vocabulary.marks()) mark_ = marks->text;
+  check(max_length > (mark_ ? 1u : 0u), "a window has room for a token");
+  for (const std::string& line : lines)
+    std::ranges::copy(vocabulary.encode(line), std::back_inserter(tokens_));
+  check(!tokens_.empty(), "a text has tokens");
 }
 
 void WordWindows::copy(std::size_t index, std::uint64_t, std::span<const TensorSlot> inputs,
                        std::span<const TensorSlot>) const {
   check(index < size(), "a window is copied by its index");
-  const std::span<std::int32_t> tokens = inputs[0].as<std::int32_t>();
+  const std::span<std::int32_t> all = inputs[0].as<std::int32_t>();
   const std::size_t begin = index * window_;
-  const auto words = std::span(words_).subspan(begin, std::min(window_, words_.size() - begin));
-  auto into = tokens.begin();
-  if (has_marks_) *into++ = Vocabulary::kClass;
-  into = std::ranges::copy(words, into).out;
-  inputs[1].as<std::int32_t>()[0] = static_cast<std::int32_t>(into - tokens.begin());
-  std::fill(into, tokens.end(), Vocabulary::kPadding);
+  const auto tokens = std::span(tokens_).subspan(begin, std::min(window_, tokens_.size() - begin));
+  auto into = all.begin();
+  if (mark_) *into++ = *mark_;
+  into = std::ranges::copy(tokens, into).out;
+  inputs[1].as<std::int32_t>()[0] = static_cast<std::int32_t>(into - all.begin());
+  std::fill(into, all.end(), padding_);
 }
 
 DatasetEntry words_entry() {
   return {.name = "words",
           .task = "masked-tokens",
           .help =
-              "the words of a file, or of a directory of *.md *.txt *.h *.cc *.py *.sh; the last "
-              "tenth of the lines is held out",
+              "the words of a file, or of a directory of *.md *.txt *.h *.cc *.py *.sh, or their "
+              "tokens by --tokenizer; the last tenth of the lines is held out",
           .accepts = [](const auto&) { return true; },
           .load = load_words};
 }

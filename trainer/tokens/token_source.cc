@@ -12,6 +12,8 @@
 #include "trainer/data/dataset_entry.h"
 #include "trainer/data/mapped_file.h"
 #include "trainer/text/make_tokenizer.h"
+#include "trainer/text/token_vocabulary.h"
+#include "trainer/tokens/marked_windows.h"
 #include "trainer/tokens/token_dataset.h"
 #include "trainer/tokens/token_folder.h"
 
@@ -72,13 +74,19 @@ std::shared_ptr<const Tokenizer> find_tokenizer(const Config& config) {
   return tokenizer;
 }
 
+/// Windows of --context tokens, or where texts have marks, texts of --max-length.
 std::unique_ptr<Dataset> make_windows(const Config& config, std::vector<TokenArray> arrays,
-                                      std::size_t vocabulary, const char* part) {
-  auto windows = std::make_unique<TokenDataset>(std::move(arrays), vocabulary, config.context);
-  if (windows->size() > 0) return windows;
-  throw_data_error(config.data,
-                   fmt::format("no file of its {} tokens holds a context of {} and one more", part,
-                               config.context));
+                                      const Tokenizer& tokenizer, const TextVocabulary* texts,
+                                      const char* part) {
+  const std::size_t length = texts == nullptr ? config.context : config.max_length - 1;
+  auto windows = std::make_unique<TokenDataset>(std::move(arrays), tokenizer.size(), length);
+  if (windows->size() == 0) {
+    throw_data_error(
+        config.data,
+        fmt::format("no file of its {} tokens holds a context of {} and one more", part, length));
+  }
+  if (texts == nullptr) return windows;
+  return std::make_unique<MarkedWindows>(std::move(windows), *texts);
 }
 
 DataSplit load_tokens(const Config& config) {
@@ -110,10 +118,17 @@ DataSplit load_tokens(const Config& config) {
       held_out.push_back(map_shard(folder, shard, known.width));
     }
   }
-  return {.train = make_windows(config, std::move(train), tokenizer->size(), "training"),
-          .held_out = make_windows(config, std::move(held_out), tokenizer->size(), "held-out"),
-          .tokenizer = tokenizer,
-          .text_files = tokenizer->files()};
+  std::shared_ptr<const TextVocabulary> texts;
+  if (config.text_marks) {
+    texts = std::make_shared<const TokenVocabulary>(tokenizer,
+                                                    TokenVocabulary::Options{.has_marks = true});
+  }
+  return {
+      .train = make_windows(config, std::move(train), *tokenizer, texts.get(), "training"),
+      .held_out = make_windows(config, std::move(held_out), *tokenizer, texts.get(), "held-out"),
+      .vocabulary = texts,
+      .tokenizer = tokenizer,
+      .text_files = tokenizer->files()};
 }
 
 }  // namespace

@@ -26,13 +26,13 @@ TEST(MarkedVocabularyTest, AFileGivesTheSameNumbers) {
   const std::vector<std::string> texts = {"b a c", "c [MASK] b"};
   for (const bool has_marks : {false, true}) {
     const Vocabulary made(texts, {.has_marks = has_marks});
-    EXPECT_EQ(made.has_marks(), has_marks);
+    EXPECT_EQ(made.marks().has_value(), has_marks);
     EXPECT_EQ(made.id("b"), has_marks ? 4 : 2);
     EXPECT_EQ(made.id("[MASK]"), Vocabulary::kUnknown);
     const Vocabulary read =
         Vocabulary::from_entries(from_numbered_json(to_numbered_json(made.words()), "f"), "f");
     EXPECT_EQ(read.words(), made.words());
-    EXPECT_EQ(read.has_marks(), has_marks);
+    EXPECT_EQ(read.marks().has_value(), has_marks);
     for (const char* word : {"a", "b", "c", "mask", "[", "d"}) {
       EXPECT_EQ(read.id(word), made.id(word)) << word;
     }

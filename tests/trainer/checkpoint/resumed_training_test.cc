@@ -35,6 +35,12 @@ void read_tokens(Config& config) {
   config.batch = 3;
 }
 
+void hide_tokens(Config& config) {
+  config.task = "masked-tokens";
+  config.format = "auto";
+  read_tokens(config);
+}
+
 struct Case {
   const char* name;
   const char* model;
@@ -84,7 +90,8 @@ const Case kCases[] = {
     {"RowsWithDropout", "embedding-bag", "sgd", "none", accumulate_and_load_ahead},
     {"Lstm", "lstm", "adamw", "none", nothing},
     {"BertClasses", "bert", "adamw", "none", accumulate_and_load_ahead},
-    {"BertMaskedTokens", "bert", "adamw", "none", hide_words},
+    {"BertMaskedWords", "bert", "adamw", "none", hide_words},
+    {"BertMaskedTokens", "bert", "adamw", "none", hide_tokens},
     {"AdamW", "lenet", "adamw", "none", nothing},
     {"WeightAverage", "mlp", "adamw", "none", average_weights},
     {"Prefetched", "mlp", "sgd", "none", load_ahead},

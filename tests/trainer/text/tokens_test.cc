@@ -273,6 +273,70 @@ TEST_F(TokensTest, RawFilesOfOtherProgramsNeedATokenizer) {
   EXPECT_THAT(data_error([&] { task_of(config); }), HasSubstr("ends within a token of 16 bits"));
 }
 
+// Padding and marks stand after the tokens, whose numbers stay those of the files.
+TEST_F(TokensTest, TextsWithMarksBeginWithOneAndHideTokens) {
+  const auto folder = tokenized(text(), "tokens");
+  const TokenFolder known = read_token_folder(folder);
+  const std::vector<std::int32_t> tokens = stored_tokens(folder, known.train);
+  const auto size = static_cast<std::int32_t>(known.vocabulary);
+  Config config = default_config(built_in_catalog(), "bert");
+  config.task = "masked-tokens";
+  config.data = folder;
+  config.max_length = 9;
+  const Task task = task_of(config);
+  EXPECT_EQ(task.format().inputs[0].values, known.vocabulary + 3);
+  EXPECT_EQ(task.data.text_files.texts, read_text_files(folder).texts);
+  ASSERT_EQ(task.data.train->size(), tokens.size() / 100 * 12 + (tokens.size() % 100 - 1) / 8);
+  std::size_t hidden_by_mask = 0;
+  for (std::size_t i = 0; i < 12; ++i) {
+    const auto shown = elements_of<std::int32_t>(*task.data.train, i, "tokens");
+    EXPECT_EQ(shown[0], size + 1);
+    EXPECT_THAT(elements_of<std::int32_t>(*task.data.train, i, "length"), ElementsAre(9));
+    const auto place = elements_of<std::int32_t>(*task.data.train, i, "chosen")[0];
+    const auto hidden = elements_of<std::int32_t>(*task.data.train, i, "hidden")[0];
+    for (std::size_t j = 1; j < shown.size(); ++j) {
+      const std::int32_t stored = tokens[8 * i + j - 1];
+      if (static_cast<std::int32_t>(j) != place) {
+        EXPECT_EQ(shown[j], stored);
+        continue;
+      }
+      EXPECT_EQ(hidden, stored);
+      EXPECT_TRUE(shown[j] == size + 2 || shown[j] < size);
+      hidden_by_mask += shown[j] == size + 2 ? 1 : 0;
+    }
+  }
+  EXPECT_GE(hidden_by_mask, 6u);
+  config.max_length = 102;
+  EXPECT_THAT(data_error([&] { task_of(config); }), HasSubstr("holds a context of 101"));
+}
+
+TEST_F(TokensTest, LabelledTextsAreReadAsBytePairs) {
+  const auto folder = tokenized(text(), "tokens");
+  Config config = default_config(built_in_catalog(), "bert");
+  config.text_files = read_text_files(folder);
+  config.data = directory_.write("t.csv", "text,label\nthe ring,a\n,b\n" + std::string(18, 'x') +
+                                              ",a\nhand,b\nq,a\nr,a\ns,a\nt,a\nu,a\nv,b\n");
+  config.max_length = 8;
+  const auto tokenizer = make_tokenizer(config.text_files);
+  const auto size = static_cast<std::int32_t>(tokenizer->size());
+  for (const bool has_marks : {true, false}) {
+    config.text_marks = has_marks;
+    const Task task = task_of(config);
+    EXPECT_EQ(task.format().inputs[0].values, tokenizer->size() + (has_marks ? 3 : 1));
+    std::vector<std::int32_t> expected = tokenizer->encode("the ring");
+    if (has_marks) expected.insert(expected.begin(), size + 1);
+    const auto length = static_cast<std::int32_t>(expected.size());
+    ASSERT_LT(length, 8);
+    expected.resize(8, size);
+    EXPECT_EQ(elements_of<std::int32_t>(*task.data.train, 0, "tokens"), expected);
+    EXPECT_THAT(elements_of<std::int32_t>(*task.data.train, 0, "length"), ElementsAre(length));
+    EXPECT_THAT(elements_of<std::int32_t>(*task.data.train, 1, "length"),
+                ElementsAre(has_marks ? 2 : 1));
+    EXPECT_THAT(elements_of<std::int32_t>(*task.data.train, 2, "length"), ElementsAre(8));
+    EXPECT_EQ(task.data.text_files.texts.count("vocab.json"), 1u);
+  }
+}
+
 TEST_F(TokensTest, WeightsKeepTheirVocabularies) {
   const auto folder = tokenized(text(), "tokens");
   const TextFiles files = read_text_files(folder);
