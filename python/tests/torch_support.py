@@ -7,18 +7,24 @@ import sys
 
 # The default wheel of torch needs libraries of CUDA, also without a GPU.
 CUDA = pathlib.Path("/usr/local/cuda/targets/x86_64-linux/lib")
-CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "kolo" / "torch"
+HOME_CACHE = pathlib.Path.home() / ".cache"
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or HOME_CACHE)
 
 
-def enter_python_with_torch():
+def enter_python_with_torch(is_short=False):
     """Goes on in a Python that has torch 2.7 or later: this one, that of KOLO_TORCH_PYTHON, or the one that
-    scripts/torch-check installs. Ends with 77 and the reason without one."""
+    scripts/torch-check installs. Ends with 77 and the reason without one.
+
+    CTest gives tests a cache of their own. A short test looks in that of the user as well, and so runs wherever
+    scripts/torch-check has been; long ones leave that to the script."""
     if os.environ.get("KOLO_TORCH_PYTHON") == sys.executable:
         return
     if CUDA.exists():
         os.environ["LD_LIBRARY_PATH"] = f"{CUDA}:{os.environ.get('LD_LIBRARY_PATH', '')}"
     script = "import torch; v = torch.__version__.split('.'); assert (int(v[0]), int(v[1])) >= (2, 7)"
-    for python in (os.environ.get("KOLO_TORCH_PYTHON"), str(CACHE / "bin" / "python"), sys.executable):
+    caches = (CACHE, HOME_CACHE) if is_short else (CACHE,)
+    installed = [str(cache / "kolo" / "torch" / "bin" / "python") for cache in caches]
+    for python in (os.environ.get("KOLO_TORCH_PYTHON"), *installed, sys.executable):
         if python and os.path.exists(python) and subprocess.run([python, "-c", script], capture_output=True).returncode == 0:
             os.environ["KOLO_TORCH_PYTHON"] = python
             os.execv(python, [python, "-B", *sys.argv])

@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "python" / "tests"))
 import torch_support  # noqa: E402  (the path comes first)
 
-torch_support.enter_python_with_torch()
+torch_support.enter_python_with_torch(is_short=True)
 
 import torch  # noqa: E402
 

@@ -19,7 +19,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "python" / "tests"))
 import torch_support  # noqa: E402
 
-torch_support.enter_python_with_torch()
+torch_support.enter_python_with_torch(is_short=True)
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
