@@ -91,7 +91,8 @@ class CheckpointJobs(unittest.TestCase):
 
     def test_killed_jobs_go_on_with_the_same_bits(self):
         done = subprocess.run(
-            [ROOT / "scripts" / "kill-check", "--kills", "4", "--program", job.PROGRAM, "--folder", self.folder],
+            [ROOT / "scripts" / "kill-check", "--ways", "topk,scaled,average,shards", "--kills", "4",
+             "--program", job.PROGRAM, "--folder", self.folder],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
