@@ -80,6 +80,9 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
       is_observed_(parameters.size()),
       becomes_direction_(parameters.size()) {
   const auto adaptation = optimizer_->adaptation();
+  if (TensorNorms* const norms = optimizer_->norms()) {
+    norms->add_up_by([this](std::size_t parameter) { return shares_.ranges(parameter); });
+  }
   if (adaptation && has_sparse(gradients_)) directions_.emplace(parameters, *adaptation);
   broadcast_values(runtime, parameters);
   for (std::size_t i = 0; i < parameters.size(); ++i) {

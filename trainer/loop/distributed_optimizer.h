@@ -93,7 +93,7 @@ class DistributedOptimizer final : public ParameterUpdater {
 
   Runtime& runtime_;
   ParameterSet& parameters_;
-  const ShardPlan shares_;  // of the work of taking norms
+  const ShardPlan shares_;  // of the work of taking norms; parts of norms of tensors
   std::unique_ptr<Optimizer> optimizer_;
   UpdateGate gate_;
   const bool goes_one_by_one_;

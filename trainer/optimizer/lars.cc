@@ -4,7 +4,6 @@
 
 #include "trainer/kernels/update.h"
 #include "trainer/kernels/vector.h"
-#include "trainer/optimizer/gradient_norm.h"
 
 namespace kolo::trainer {
 
@@ -18,24 +17,38 @@ OptimizerEntry Lars::entry() {
 
 Lars::Lars(ParameterSet& parameters, const OptimizerOptions& options)
     : Optimizer(parameters, options) {
-  require_whole_gradients("lars");
-  for (std::size_t i = 0; i < parameters.size(); ++i) velocity_.emplace_back(parameters[i].shape());
+  require_no_rows("lars");
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    velocity_.push_back(make_state(parameters[i]));
+  }
 }
 
 void Lars::visit_state(StateVisitor& visitor) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Parameter& parameter = parameters_[i];
-    visitor.shared("lars.velocity/" + parameter.name(), parameter.shape(), velocity_[i].span());
+    visit_elements(visitor, "lars.velocity", parameters_[i], velocity_[i]);
   }
 }
 
 void Lars::update(std::size_t index, float lr, float gradient_scale) {
-  Parameter& parameter = parameters_[index];
+  apply(index, lr, gradient_scale, add_up(index, parameters_[index].size()));
+}
+
+Lars::Squares Lars::squares_of(std::size_t index, ElementRange range) const {
+  if (weight_decay(index) == 0.0f) return {};
+  const Parameter& parameter = parameters_[index];
+  Squares squares{.of_weights =
+                      sum_of_squares(parameter.value().subspan(range.begin, range.count))};
+  parameter.visit_averages(
+      range, [&](std::span<const float> part) { squares.of_step += sum_of_squares(part); });
+  return squares;
+}
+
+void Lars::apply(std::size_t index, float lr, float gradient_scale, const Squares& whole) {
   const double decay = weight_decay(index);
   double local = 1.0;
   if (decay > 0.0) {
-    const double of_weights = std::sqrt(sum_of_squares(parameter.value()));
-    const double of_gradient = gradient_scale * std::sqrt(sum_of_squares(parameter));
+    const double of_weights = std::sqrt(whole.of_weights);
+    const double of_gradient = gradient_scale * std::sqrt(whole.of_step);
     const double change = of_gradient + decay * of_weights;
     if (of_weights > 0.0 && change > 0.0) local = kTrust * of_weights / change;
   }
@@ -43,9 +56,8 @@ void Lars::update(std::size_t index, float lr, float gradient_scale) {
                      .momentum = options_.momentum,
                      .weight_decay = static_cast<float>(local * decay),
                      .gradient_scale = static_cast<float>(local * gradient_scale)};
-  parameter.visit_gradient([&](std::size_t begin, std::span<const float> gradient) {
-    const auto part = [&](std::span<float> all) { return all.subspan(begin, gradient.size()); };
-    sgd_update(step, gradient, part(velocity_[index].span()), part(parameter.value()));
+  visit_parts(index, [&](const Part& part) {
+    sgd_update(step, part.gradient, part.of(velocity_[index]), part.value);
   });
 }
 

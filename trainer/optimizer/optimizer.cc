@@ -40,13 +40,8 @@ void Optimizer::visit_elements(StateVisitor& visitor, std::string_view prefix,
   }
 }
 
-void Optimizer::require_whole_gradients(std::string_view name) const {
+void Optimizer::require_no_rows(std::string_view name) const {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (parameters_[i].is_sharded()) {
-      throw_config_error("--optimizer " + std::string(name) +
-                         ": it takes norms of whole tensors, and --shard gives each rank a part "
-                         "of them; choose sgd or adamw, or --shard none");
-    }
     if (parameters_[i].rows() == nullptr) continue;
     throw_config_error("--optimizer " + std::string(name) + ": the gradient of '" +
                        parameters_[i].name() +

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trainer/checkpoint/state_visitor.h"
+#include "trainer/optimizer/tensor_norms.h"
 #include "trainer/parameter_set.h"
 #include "trainer/tensor.h"
 
@@ -82,10 +83,13 @@ class Optimizer : public Stateful {
   /// Empty for optimizers that are not adaptive.
   virtual std::optional<Adaptation> adaptation() const { return std::nullopt; }
 
+  /// The part of this optimizer that takes norms of whole tensors; null for those that take none.
+  virtual TensorNorms* norms() { return nullptr; }
+
  protected:
-  /// For optimizers that take norms of whole tensors. Errors: KoloError(kConfig) for rows, and for
-  /// parameters that ranks share out.
-  void require_whole_gradients(std::string_view name) const;
+  /// For optimizers that take norms of whole tensors. Errors: KoloError(kConfig) naming a parameter
+  /// whose gradient is rows.
+  void require_no_rows(std::string_view name) const;
 
   /// Zeros, one for each element that this rank updates.
   static Tensor make_state(const Parameter& parameter);

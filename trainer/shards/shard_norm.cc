@@ -21,6 +21,27 @@ ShardSquares squares_of(const ParameterSet& parameters, const ShardPlan& plan, s
   return squares;
 }
 
+std::vector<TensorNorms::Squares> tensor_squares_over_ranks(Runtime& runtime,
+                                                            const TensorNorms& norms,
+                                                            const ShardPlan& plan,
+                                                            std::size_t parameters) {
+  using Squares = TensorNorms::Squares;
+  static_assert(sizeof(Squares) == 2 * sizeof(double));
+  const auto rank = static_cast<std::size_t>(runtime.rank());
+  const auto ranks = static_cast<std::size_t>(runtime.world_size());
+  std::vector<Squares> all(ranks * parameters);
+  for (std::size_t i = 0; i < parameters; ++i) {
+    all[rank * parameters + i] = norms.squares_of(i, plan.range(i, rank));
+  }
+  if (ranks > 1) {
+    runtime.all_gather("squares of tensors", nullptr,
+                       {.data = all.data(), .count = 2 * all.size(), .dtype = DType::kFloat64});
+  }
+  std::vector<Squares> whole(parameters);
+  for (std::size_t i = 0; i < all.size(); ++i) whole[i % parameters] += all[i];
+  return whole;
+}
+
 double norm_over_ranks(Runtime& runtime, ShardSquares squares) {
   double& sum = squares.of_shard;
   if (runtime.world_size() > 1) {

@@ -46,4 +46,10 @@ ElementRange ShardPlan::range(std::size_t parameter, std::size_t rank) const {
   return {.begin = begin, .count = inside((rank + 1) * part) - begin};
 }
 
+std::vector<ElementRange> ShardPlan::ranges(std::size_t parameter) const {
+  std::vector<ElementRange> all;
+  for (std::size_t rank = 0; rank < ranks_; ++rank) all.push_back(range(parameter, rank));
+  return all;
+}
+
 }  // namespace kolo::trainer

@@ -48,6 +48,8 @@ class ShardPlan {
   }
   /// The elements of a parameter that a rank owns; its gradient is not rows.
   ElementRange range(std::size_t parameter, std::size_t rank) const;
+  /// Those of all ranks, in their order.
+  std::vector<ElementRange> ranges(std::size_t parameter) const;
   /// The elements of each rank's part of a bucket.
   std::size_t part_count(const Bucket& bucket) const { return bucket.count / ranks_; }
 

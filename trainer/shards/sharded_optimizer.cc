@@ -117,9 +117,21 @@ ParameterUpdater::Report ShardedOptimizer::step(float lr) {
 /// The forward pass needs the bucket of the first layers first, which is the last one.
 void ShardedOptimizer::update(float lr, float gradient_scale) {
   optimizer_->begin_step();
+  TensorNorms* const norms = optimizer_->norms();
+  std::vector<TensorNorms::Squares> squares;  // empty without norms
+  if (norms != nullptr) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) norms->prepare(i, gradient_scale);
+    communicate(
+        [&] { squares = tensor_squares_over_ranks(runtime_, *norms, plan_, parameters_.size()); });
+  }
   for (std::size_t bucket = plan_.buckets().size(); bucket-- > 0;) {
     for (const ShardPlan::Segment& segment : plan_.buckets()[bucket].segments) {
-      optimizer_->update(segment.parameter, lr, gradient_scale);
+      const std::size_t i = segment.parameter;
+      if (norms != nullptr) {
+        norms->apply(i, lr, gradient_scale, squares[i]);
+      } else {
+        optimizer_->update(i, lr, gradient_scale);
+      }
     }
     communicate([&] { begin_gather(bucket); });
   }

@@ -13,14 +13,20 @@
 namespace kolo::trainer {
 namespace {
 
-class ShardedResumeTest : public testing::TestWithParam<const char*> {
+struct ResumeCase {
+  const char* model;
+  const char* optimizer;
+};
+
+class ShardedResumeTest : public testing::TestWithParam<ResumeCase> {
  protected:
   /// Samples of all ranks in a step, whatever their number.
   static constexpr std::size_t kGlobalBatch = 12;
 
   Config job(int ranks, const std::string& shard) const {
-    Config config = resumable_job(GetParam(), directory_);
-    config.optimizer = "adamw";
+    Config config = resumable_job(GetParam().model, directory_);
+    config.optimizer = GetParam().optimizer;
+    config.optimizer_options.weight_decay = 0.1f;
     config.clip_norm = 0.5;
     config.batch = kGlobalBatch / static_cast<std::size_t>(ranks);
     config.runtime.fusion_bytes = 4096;
@@ -68,8 +74,12 @@ TEST_P(ShardedResumeTest, GoesOnWithOtherNumbersOfRanks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ShardedResumeTest,
-                         testing::Values("lenet", "matrix-factorization"), [](const auto& tested) {
-                           return tested.param == std::string("lenet") ? "Lenet" : "Rows";
+                         testing::Values(ResumeCase{"lenet", "adamw"}, ResumeCase{"mlp", "lars"},
+                                         ResumeCase{"matrix-factorization", "adamw"}),
+                         [](const auto& tested) {
+                           std::string name = tested.param.model;
+                           std::erase(name, '-');
+                           return name;
                          });
 
 }  // namespace
