@@ -17,6 +17,8 @@ struct RowTable {
   std::size_t height = 0;  ///< Rows.
   std::size_t width = 0;   ///< Elements of a row.
   DType dtype = DType::kFloat32;
+
+  friend bool operator==(const RowTable&, const RowTable&) = default;
 };
 
 /// A form of a gradient that is zero but for some rows.
@@ -33,6 +35,8 @@ struct RowOptions {
   /// How elements move: rows to the ranks that sum them and from these to all, or the whole table
   /// by an all-reduce. A table that is exchanged cannot become rows.
   RowForm exchange = RowForm::kAuto;
+
+  friend bool operator==(const RowOptions&, const RowOptions&) = default;
 };
 
 /// The result of a row-sparse all-reduce, equal on all ranks. Keeps its memory for further calls,

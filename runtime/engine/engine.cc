@@ -79,7 +79,8 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
                .costs = calibration_.costs},
       activity_(role.pulse),
       runner_(coordinator_, executor_, buckets_, activity_),
-      operations_(coordinator_, context_, runner_, activity_),
+      operations_(coordinator_, context_, runner_, activity_,
+                  [this](const auto& call) { take(call); }),
       gradients_(coordinator_, context_, runner_, clocks.steps, activity_),
       sequences_(operations_),
       joining_(coordinator_, runner_, operations_, gradients_, transport.rank()) {}

@@ -145,7 +145,7 @@ bool has_parts(OperationKind kind) {
 
 std::string Operation::signature() const {
   if (kind == OperationKind::kClose) return "the end of the job";
-  return fmt::format("'{}': {}", name, call.empty() ? arguments() : call);
+  return fmt::format("'{}': {}", name, rows ? to_string(*rows) : arguments());
 }
 
 std::string Operation::arguments() const {
@@ -223,7 +223,7 @@ OperationShape OperationShape::of(const Operation& operation) {
           .scales = common_scales(operation),
           .wire = operation.wire,
           .root = operation.root,
-          .call = operation.call};
+          .rows = operation.rows};
 }
 
 bool OperationShape::fits(const Operation& operation) const {
@@ -233,7 +233,7 @@ bool OperationShape::fits(const Operation& operation) const {
          dtype == operation.buffer.dtype && memory == operation.buffer.memory &&
          out_of_place == operation.out_of_place && op == operation.op &&
          scales == common_scales(operation) && wire == operation.wire && root == operation.root &&
-         call == operation.call;
+         rows == operation.rows;
 }
 
 }  // namespace kolo

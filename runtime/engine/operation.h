@@ -11,6 +11,7 @@
 #include "comm/device/device.h"
 #include "comm/schedule/goal.h"
 #include "runtime/engine/ticket_state.h"
+#include "runtime/rows/row_call.h"
 
 namespace kolo {
 
@@ -55,9 +56,8 @@ struct Operation {
   int root = 0;
   /// Device memory: behind what the caller's stream does to the buffer; null when that is done.
   std::shared_ptr<const Event> ready = {};
-  /// Of a call that several operations make up, for the first of them: what all ranks must call
-  /// alike, "sparse_all_reduce float32 [10, 4] sum".
-  std::string call = {};
+  /// Of a row-sparse all-reduce, which several operations make up, for the first of them.
+  std::optional<RowCall> rows = {};
   /// One of the others, whose names are apart from those of users.
   bool is_step = false;
   /// Its number, from 1, among those of a group that keeps one order; 0: the group keeps none.
@@ -93,7 +93,7 @@ struct OperationShape {
   Scales scales = {};  ///< Those on which ranks agree.
   std::optional<DType> wire = {};
   int root = 0;
-  std::string call = {};
+  std::optional<RowCall> rows = {};
 
   static OperationShape of(const Operation& operation);
   /// Whether that is the shape of `operation`; allocates nothing.

@@ -34,7 +34,7 @@ class OperationPool {
     operation->wire.reset();
     operation->root = 0;
     operation->ready.reset();
-    operation->call.clear();
+    operation->rows.reset();
     operation->is_step = false;
     operation->memory.reset();
     const MutexLock lock(mutex_);

@@ -5,6 +5,14 @@
 #include "runtime/engine/operations.h"
 
 namespace kolo {
+namespace {
+
+OperationTerms terms_of(const Operation& operation) {
+  return {
+      .name = operation.name, .is_step = operation.is_step, .shape = OperationShape::of(operation)};
+}
+
+}  // namespace
 
 int OperationTopic::waiters() const {
   int count = 0;
@@ -27,7 +35,7 @@ void OperationTopic::proposed(const Topic& topic) { proposal_ = topic; }
 
 void OperationTopic::accepted(std::optional<BucketId> bucket, OperationTensors tensors) {
   proposal_.reset();
-  made_for_ = {.name = head().name, .shape = OperationShape::of(head())};
+  made_for_ = terms_of(head());
   bucket_ = bucket;
   is_rejected_ = false;
   tensors_ = std::move(tensors);
@@ -60,11 +68,11 @@ void OperationTopic::fail_all(const Error& error) noexcept {
   while (!queue_.empty()) take_head()->ticket->fail(error);
 }
 
-std::vector<std::byte> OperationTopic::terms() const {
-  return to_bytes(OperationTerms{.name = head().name, .shape = OperationShape::of(head())});
-}
+std::vector<std::byte> OperationTopic::terms() const { return to_bytes(terms_of(head())); }
 
+/// The steps of a call come when it gets to them.
 std::string_view OperationTopic::stand_in(std::uint64_t uses) {
+  if (made_for_.is_step) return {};
   while (queue_.size() < uses) {
     const std::string_view obstacle = all_.stand_in(made_for_);
     if (!obstacle.empty()) return obstacle;

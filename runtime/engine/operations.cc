@@ -1,12 +1,14 @@
 #include "runtime/engine/operations.h"
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include <xxhash.h>
 
 #include "runtime/engine/operation_plan.h"
+#include "runtime/rows/row_reduction.h"
 
 namespace kolo {
 namespace {
@@ -138,14 +140,34 @@ void Operations::fail_all(const Error& error) noexcept {
 // --- While this rank has joined ------------------------------------------------------------------
 
 bool Operations::is_idle() const {
-  return close_.is_idle() &&
-         std::ranges::all_of(topics_, [](const auto& topic) { return topic.second.is_idle(); });
+  const auto are_idle = [](const Topics& topics) {
+    return std::ranges::all_of(topics, [](const auto& topic) { return topic.second.is_idle(); });
+  };
+  return close_.is_idle() && are_idle(topics_) && are_idle(steps_);
 }
 
 std::string_view Operations::stand_in(const OperationTerms& terms) {
+  if (terms.is_step) return {};  // Its call gets to it here, too.
   const std::string_view obstacle = obstacle_to(terms.shape, context_.transport.rank());
-  if (obstacle.empty()) submit(make_stand_in(terms, context_.grid.world_size()));
-  return obstacle;
+  if (!obstacle.empty()) return obstacle;
+  if (terms.shape.rows) {
+    begin_call_(without_rows(terms));
+  } else {
+    submit(make_stand_in(terms, context_.grid.world_size()));
+  }
+  return {};
+}
+
+/// The part in a row-sparse all-reduce of a rank that has no rows.
+std::shared_ptr<CallSequence> Operations::without_rows(const OperationTerms& terms) const {
+  const PlanInputs inputs{.rank = context_.transport.rank(),
+                          .grid = context_.grid,
+                          .options = context_.options,
+                          .costs = context_.costs};
+  RowSums memory;
+  return std::make_shared<RowReduction>(inputs, terms.name, terms.shape.rows->table,
+                                        terms.shape.rows->options, std::span<const std::int64_t>(),
+                                        nullptr, memory);
 }
 
 // --- Names that go ------------------------------------------------------------------------------

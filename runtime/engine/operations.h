@@ -3,11 +3,13 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "comm/coordinator/coordinator.h"
 #include "runtime/engine/bucket_runner.h"
@@ -15,6 +17,8 @@
 #include "runtime/engine/plan_context.h"
 
 namespace kolo {
+
+class CallSequence;
 
 /// The single operations of a job, by name, and the end of the job: agrees with other ranks on each
 /// new signature, plans a bucket for it, and runs the uses of a name one after another.
@@ -30,10 +34,16 @@ namespace kolo {
 /// Threads: the engine's. Errors: those of the plan that may be this rank's alone.
 class Operations {
  public:
-  /// Everything outlives it.
+  using BeginCall = std::function<void(std::shared_ptr<CallSequence> call)>;
+
+  /// Everything outlives it. `begin_call` begins a call that several operations make up.
   Operations(Coordinator& coordinator, const PlanContext& context, BucketRunner& runner,
-             Activity& activity)
-      : coordinator_(coordinator), context_(context), runner_(runner), activity_(activity) {}
+             Activity& activity, BeginCall begin_call)
+      : coordinator_(coordinator),
+        context_(context),
+        runner_(runner),
+        activity_(activity),
+        begin_call_(std::move(begin_call)) {}
 
   void submit(const std::shared_ptr<Operation>& operation);
   /// See `Group::keep_order`. Threads: any.
@@ -77,6 +87,7 @@ class Operations {
 
   Topics& topics(bool is_step) { return is_step ? steps_ : topics_; }
   OperationTopic& topic_of(const Operation& operation);
+  std::shared_ptr<CallSequence> without_rows(const OperationTerms& terms) const;
   void plan(OperationTopic& topic);
   void vote_on_oldest();
   void retire(const Frame& decision);
@@ -85,6 +96,7 @@ class Operations {
   const PlanContext& context_;
   BucketRunner& runner_;
   Activity& activity_;
+  const BeginCall begin_call_;
   Topics topics_;
   Topics steps_;  // of calls that several operations make up
   OperationTopic close_{*this};

@@ -16,6 +16,7 @@ constexpr OperationKind kAllKinds[] = {OperationKind::kAllReduce, OperationKind:
                                        OperationKind::kAllGather, OperationKind::kGather,
                                        OperationKind::kScatter,   OperationKind::kAllToAll,
                                        OperationKind::kBarrier,   OperationKind::kClose};
+constexpr RowForm kAllForms[] = {RowForm::kAuto, RowForm::kRows, RowForm::kTable};
 constexpr MemoryKind kAllMemories[] = {MemoryKind::kHost, MemoryKind::kDevice};
 
 /// An operation that owns its buffers.
@@ -56,6 +57,26 @@ std::string_view obstacle_to_contributing(const OperationShape& shape, int rank)
   return scale_spoils(shape) ? "no element leaves a result alone when it is scaled" : "";
 }
 
+void write(ByteWriter& writer, const RowCall& rows) {
+  writer.number(std::uint64_t{rows.table.height});
+  writer.number(std::uint64_t{rows.table.width});
+  writer.number(static_cast<std::uint8_t>(rows.table.dtype));
+  writer.number(static_cast<std::uint8_t>(rows.options.op));
+  writer.number(static_cast<std::uint8_t>(rows.options.result));
+  writer.number(static_cast<std::uint8_t>(rows.options.exchange));
+}
+
+RowCall read_rows(ByteReader& reader) {
+  RowCall rows;
+  rows.table.height = reader.number<std::uint64_t>();
+  rows.table.width = reader.number<std::uint64_t>();
+  rows.table.dtype = reader.choice(kAllDTypes);
+  rows.options.op = reader.choice(kAllReduceOps);
+  rows.options.result = reader.choice(kAllForms);
+  rows.options.exchange = reader.choice(kAllForms);
+  return rows;
+}
+
 }  // namespace
 
 std::vector<std::byte> to_bytes(const OperationTerms& terms) {
@@ -78,6 +99,9 @@ std::vector<std::byte> to_bytes(const OperationTerms& terms) {
   writer.number(static_cast<std::uint8_t>(shape.wire ? 1 : 0));
   writer.number(static_cast<std::uint8_t>(shape.wire.value_or(shape.dtype)));
   writer.rank(shape.root);
+  writer.number(static_cast<std::uint8_t>(terms.is_step ? 1 : 0));
+  writer.number(static_cast<std::uint8_t>(shape.rows ? 1 : 0));
+  if (shape.rows) write(writer, *shape.rows);
   return bytes;
 }
 
@@ -102,11 +126,14 @@ std::optional<OperationTerms> operation_terms_from(std::span<const std::byte> by
   const DType wire = reader.choice(kAllDTypes);
   if (has_wire) shape.wire = wire;
   shape.root = reader.rank();
+  terms.is_step = reader.number<std::uint8_t>() != 0;
+  if (reader.number<std::uint8_t>() != 0) shape.rows = read_rows(reader);
   if (!reader.ok() || !reader.at_end()) return std::nullopt;
   return terms;
 }
 
 std::string_view obstacle_to(const OperationShape& shape, int rank) {
+  if (shape.rows) return {};  // It has no rows.
   if (shape.memory == MemoryKind::kDevice) return "it is in device memory";
   switch (shape.kind) {
     case OperationKind::kAllReduce:

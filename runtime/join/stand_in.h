@@ -15,6 +15,7 @@ namespace kolo {
 /// What a rank that has joined needs to know to take part in an operation of others.
 struct OperationTerms {
   std::string name;
+  bool is_step = false;  ///< As `Operation::is_step`.
   OperationShape shape;
 };
 
@@ -27,7 +28,8 @@ std::optional<OperationTerms> operation_terms_from(std::span<const std::byte> by
 std::string_view obstacle_to(const OperationShape& shape, int rank);
 
 /// The part of a rank that has no data, with buffers of its own: it contributes elements that
-/// change no result, and what it receives is lost. Before: there is no obstacle.
+/// change no result, and what it receives is lost. Before: there is no obstacle, and it is one
+/// operation.
 std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_size);
 
 }  // namespace kolo

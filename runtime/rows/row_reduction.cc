@@ -15,11 +15,6 @@ namespace {
 
 static_assert(sizeof(std::size_t) == sizeof(std::int64_t), "counts travel as int64");
 
-std::string_view to_string(RowForm form) {
-  constexpr std::string_view kNames[] = {"auto", "rows", "table"};
-  return kNames[static_cast<std::size_t>(form)];
-}
-
 BufferView view_of(std::vector<std::int64_t>& numbers) {
   return {.data = numbers.data(), .count = numbers.size(), .dtype = DType::kInt64};
 }
@@ -87,12 +82,6 @@ CallSequence::Stage RowReduction::next() {
   return {};
 }
 
-std::string RowReduction::call() const {
-  return fmt::format("sparse_all_reduce {} [{}, {}] {}, result {}, exchange {}",
-                     to_string(table_.dtype), table_.height, table_.width, to_string(options_.op),
-                     to_string(options_.result), to_string(options_.exchange));
-}
-
 CallSequence::Stage RowReduction::agree() {
   phase_ = Phase::kAgreed;
   RowMemory& memory = *memory_;
@@ -100,7 +89,7 @@ CallSequence::Stage RowReduction::agree() {
   memory.descriptions.resize(ranks_ * memory.description.size());
   auto operation =
       calls_.all_gather(name_, memory.description.data(), view_of(memory.descriptions), {});
-  operation->call = call();
+  operation->rows = RowCall{.table = table_, .options = options_};
   operation->memory = memory_;
   return {std::move(operation)};
 }

@@ -90,7 +90,6 @@ class RowReduction final : public CallSequence {
   };
 
   std::size_t row_bytes() const { return table_.width * size_of(table_.dtype); }
-  std::string call() const;
   Stage agree();
   Stage count_rows();
   bool exchanges_rows() const;

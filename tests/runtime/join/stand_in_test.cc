@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -65,6 +66,25 @@ TEST(OperationTerms, MakeTheSameSignature) {
       EXPECT_FALSE(operation_terms_from(std::span(bytes).first(length)));
     }
   }
+}
+
+TEST(OperationTerms, KeepTheCallThatTheyBegin) {
+  std::vector<std::int64_t> mine(3), all(9);
+  const Operation operation{
+      .kind = OperationKind::kAllGather,
+      .name = "rows",
+      .buffer = {all.data(), all.size(), DType::kInt64},
+      .input = mine.data(),
+      .out_of_place = true,
+      .counts = {mine.size()},
+      .rows = RowCall{.table = {.height = 7, .width = 2, .dtype = DType::kFloat16},
+                      .options = {.op = ReduceOp::kAverage, .exchange = RowForm::kTable}}};
+  const auto terms = operation_terms_from(to_bytes(
+      OperationTerms{.name = "rows", .is_step = true, .shape = OperationShape::of(operation)}));
+  ASSERT_TRUE(terms);
+  EXPECT_TRUE(terms->is_step);
+  EXPECT_TRUE(terms->shape.fits(operation));
+  EXPECT_EQ(obstacle_to(terms->shape, 0), "");
 }
 
 }  // namespace

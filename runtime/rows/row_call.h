@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "runtime/api/row_sums.h"
+
+namespace kolo {
+
+/// A row-sparse all-reduce, as all ranks must call it alike.
+struct RowCall {
+  RowTable table;
+  RowOptions options;
+
+  friend bool operator==(const RowCall&, const RowCall&) = default;
+};
+
+/// "sparse_all_reduce float32 [10, 4] sum, result auto, exchange auto".
+std::string to_string(const RowCall& call);
+
+}  // namespace kolo

@@ -1,0 +1,132 @@
+// Row-sparse sums of which some ranks have no more data.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "runtime/rows/row_reduction.h"
+#include "tests/runtime/join/joined_job.h"
+#include "tests/support/node_shapes.h"
+
+namespace kolo::joined {
+namespace {
+
+constexpr RowTable kTable{.height = 9, .width = 3};
+
+/// One rank's call, with the memory that outlives it.
+class RowsCall {
+ public:
+  RowsCall(EngineJob& job, const Options& options, const LinkCosts& costs, int rank, int use,
+           const RowOptions& row_options)
+      : indices_(indices_of(rank, use)), rows_(indices_.size() * kTable.width, value_of(rank)) {
+    RowSums memory;
+    call_ = std::make_shared<RowReduction>(
+        PlanInputs{.rank = rank, .grid = job.grid(), .options = options, .costs = costs}, "x",
+        kTable, row_options, indices_, rows_.data(), memory);
+    job.engine(rank).submit(std::shared_ptr<CallSequence>(call_));
+  }
+
+  bool done() const { return call_->done(); }
+
+  /// The table that it gives, where `active` ranks had rows.
+  void check(const std::vector<int>& active, int use, int ranks, ReduceOp op) {
+    call_->wait(std::chrono::milliseconds(1));
+    std::vector<float> expected(kTable.height, 0);
+    for (const int rank : active) {
+      for (const std::int64_t index : indices_of(rank, use)) {
+        expected[static_cast<std::size_t>(index)] += value_of(rank);
+      }
+    }
+    const RowSums sums = call_->take();
+    std::vector<float> got(kTable.height, 0);
+    for (std::size_t i = 0; i < sums.rows().count / kTable.width; ++i) {
+      const std::size_t row = sums.is_table() ? i : static_cast<std::size_t>(sums.indices()[i]);
+      got[row] = static_cast<const float*>(sums.rows().data)[i * kTable.width];
+    }
+    for (float& value : expected) {
+      if (op == ReduceOp::kAverage) value *= 1.0f / static_cast<float>(ranks);
+    }
+    EXPECT_EQ(got, expected);
+  }
+
+ private:
+  static std::vector<std::int64_t> indices_of(int rank, int use) {
+    return {(rank + use) % 9, (2 * rank + use) % 9, 4};
+  }
+  static float value_of(int rank) { return static_cast<float>(1 << rank); }
+
+  std::vector<std::int64_t> indices_;
+  std::vector<float> rows_;
+  std::shared_ptr<RowReduction> call_;
+};
+
+/// Rank r has data for r uses of the same name, and some ranks begin several at once.
+void run_rows(const std::vector<int>& nodes, const RowOptions& row_options, unsigned seed) {
+  const Options with = options();
+  const LinkCosts costs = parse_link_costs(with.link_costs);
+  EngineJob job(ProcessGrid::with_node_sizes(nodes), with, seed);
+  std::mt19937 random(seed);
+  const int ranks = job.world_size();
+  struct Rank {
+    std::vector<std::unique_ptr<RowsCall>> calls = {};
+    std::shared_ptr<JoinTicket> ticket = {};
+  };
+  std::vector<Rank> all(static_cast<std::size_t>(ranks));
+  const bool at_once = seed % 2 == 0;
+  const auto move = [&](int number) {
+    Rank& rank = all[static_cast<std::size_t>(number)];
+    if (rank.ticket) return rank.ticket->done();
+    const bool waits = !rank.calls.empty() && !rank.calls.back()->done();
+    if (waits && !at_once) return false;
+    const int use = static_cast<int>(rank.calls.size());
+    if (use == number) {
+      rank.ticket = join(job, number);  // Its calls may still be under way.
+    } else {
+      rank.calls.push_back(std::make_unique<RowsCall>(job, with, costs, number, use, row_options));
+    }
+    return false;
+  };
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    job.run_until([&] {
+      bool is_over = true;
+      for (int rank = 0; rank < ranks; ++rank) is_over &= move(rank);
+      return is_over;
+    });
+    for (int number = 0; number < ranks; ++number) {
+      Rank& rank = all[static_cast<std::size_t>(number)];
+      EXPECT_EQ(outcome(*rank.ticket), outcome(*all[0].ticket));
+      for (int use = 0; use < number; ++use) {
+        std::vector<int> active;
+        for (int each = use + 1; each < ranks; ++each) active.push_back(each);
+        rank.calls[static_cast<std::size_t>(use)]->check(active, use, ranks, row_options.op);
+      }
+    }
+    for (Rank& rank : all) rank = {};
+  }
+  EXPECT_EQ(job.close(), "");
+}
+
+TEST(JoinedRows, AreNone) {
+  const RowOptions all_options[] = {
+      {}, {.exchange = RowForm::kRows}, {.op = ReduceOp::kAverage, .exchange = RowForm::kTable}};
+  for (const std::vector<int>& nodes : kShapes) {
+    for (const RowOptions& row_options : all_options) {
+      for (unsigned seed = 0; seed < seeds(4); ++seed) {
+        SCOPED_TRACE(test::shape_text(nodes) + ", " +
+                     to_string(RowCall{.table = kTable, .options = row_options}) + ", seed " +
+                     std::to_string(seed));
+        run_rows(nodes, row_options, seed);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo::joined
