@@ -84,7 +84,9 @@ void Coordinator::begin(BucketId bucket, std::uint64_t iteration, const Subject&
   begun_.push_back({.topic = {bucket_key(bucket), iteration},
                     .text = subject.text,
                     .waited = &subject.waited,
-                    .sequence = subject.sequence});
+                    .name = subject.name,
+                    .sequence = subject.sequence,
+                    .may_end_early = subject.may_end_early});
   if (invites_) invite(begun_.back());
 }
 
@@ -268,10 +270,14 @@ void Coordinator::count_arrivals() {
 }
 
 /// With an iteration of an eager bucket all of them are forgotten: ranks may be in different ones.
+/// So are those of a name, if some ranks may have missed one: their proposals do not come to it.
 bool Coordinator::forget(const Topic& topic) {
+  const auto is_meant = [&](const Pending& p) {
+    return p.topic.key == topic.key || (p.may_end_early && p.name == topic.key);
+  };
   return proposals_.erase(topic) +
              std::erase_if(arrivals_, [&](const Pending& p) { return p.topic == topic; }) +
-             std::erase_if(begun_, [&](const Pending& p) { return p.topic.key == topic.key; }) >
+             std::erase_if(begun_, is_meant) >
          0;
 }
 

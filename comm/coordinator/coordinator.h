@@ -46,9 +46,13 @@ struct CoordinatorOptions {
 struct Subject {
   std::string_view text;  ///< Description, one line per tensor; must live until the decision.
   const Waited& waited;   ///< Must live until the decision.
+  /// Hash of its name; 0: none.
+  std::uint64_t name = 0;
   /// Hash of the name whose uses all ranks make in the same order, or of the place of this one in
   /// such an order; 0: none.
   std::uint64_t sequence = 0;
+  /// It may end here before other ranks have begun theirs.
+  bool may_end_early = false;
 };
 
 /// Takes the frames of messages between two ranks, which need no agreement.
@@ -181,7 +185,9 @@ class Coordinator {
     Topic topic;
     std::string_view text;
     const Waited* waited;
+    std::uint64_t name = 0;
     std::uint64_t sequence = 0;
+    bool may_end_early = false;
     std::optional<TimePoint> since = {};  // set at its first check
     std::uint64_t node_arrivals = 0;      // that the leader counts when its node is ready
     bool forwarded = false;

@@ -202,8 +202,10 @@ StallInspector::Suspicion StallInspector::find_disagreement() const {
   for (const auto& [sequence, entries] : uses) {
     for (const auto& [ranks, entry] : entries) {
       for (const auto& [other_ranks, other] : entries) {
-        if (other->topic == entry->topic || has_submitted(*other_ranks, entry->topic) ||
-            has_submitted(*ranks, other->topic)) {
+        const bool is_same = other->topic == entry->topic;
+        if (is_same ? first_line(other->text) == first_line(entry->text)
+                    : has_submitted(*other_ranks, entry->topic) ||
+                          has_submitted(*ranks, other->topic)) {
           continue;
         }
         suspicion.pending[ranks].insert(entry->topic);

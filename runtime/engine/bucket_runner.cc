@@ -8,6 +8,11 @@ namespace {
 
 std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
 
+/// Ranks may be past an iteration that others have not begun.
+bool may_end_early(const BucketTable::Bucket& bucket) {
+  return bucket.is_eager && !bucket.is_mutual;
+}
+
 }  // namespace
 
 void BucketRunner::arrive(BucketId id) {
@@ -18,7 +23,11 @@ void BucketRunner::arrive(BucketId id) {
     state.is_ready_again = true;
     return;
   }
-  const Subject subject{.text = bucket.text, .waited = *bucket.owner, .sequence = bucket.sequence};
+  const Subject subject{.text = bucket.text,
+                        .waited = *bucket.owner,
+                        .name = bucket.name,
+                        .sequence = bucket.sequence,
+                        .may_end_early = may_end_early(bucket)};
   if (bucket.is_eager) {
     coordinator_.begin(id, state.iteration, subject);
     start(id);
@@ -58,10 +67,9 @@ void BucketRunner::reject(const Topic& rejected, const Error& error) {
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);
   const bool is_past = state.iteration > rejected.round;
-  // Ranks that disagree hear of it, and this one does at its next use. When a single rank declines,
-  // perhaps nobody would.
-  const bool may_be_past = bucket.is_eager && !bucket.is_mutual && error.rank < 0;
-  if ((is_past && !may_be_past) || (state.running && !bucket.is_eager)) {
+  // Those that wait hear of it. Another rank has all that it takes part in, and does at its next
+  // use.
+  if ((is_past && !may_end_early(bucket)) || (state.running && !bucket.is_eager)) {
     // A thread submitted it after its rank was judged stuck. Ranks may differ about whether it
     // started (an eager one: whether it is over), so no rank can go on.
     coordinator_.fail(error);
@@ -69,6 +77,16 @@ void BucketRunner::reject(const Topic& rejected, const Error& error) {
   }
   state.rejected = rejected.round;
   for (const BucketId other : bucket.owner->buckets_rejected_with(id)) abandon(other);
+  bucket.owner->bucket_rejected(error);
+}
+
+/// Of other buckets, no rank can end a use that another one misses.
+void BucketRunner::give_up(BucketId id, const Error& error) {
+  const BucketTable::Bucket& bucket = buckets_[id];
+  BucketTable::State& state = buckets_.state(id);
+  if (!may_end_early(bucket)) return;
+  if (!state.rejected) state.rejected = state.iteration;
+  abandon(id);
   bucket.owner->bucket_rejected(error);
 }
 

@@ -39,6 +39,9 @@ class BucketRunner {
   /// All ranks reject an iteration of a bucket: its owner fails. If ranks may differ about whether
   /// it has run, the job does.
   void reject(const Topic& rejected, const Error& error);
+  /// All ranks reject what some of them proposed instead of a use of the bucket: if ranks may have
+  /// used it more often than others, its owner fails, and no rank uses it again.
+  void give_up(BucketId id, const Error& error);
 
   /// Uses of a bucket up to this one, if ranks still take part in it, that have not ended here.
   std::uint64_t uses_until(const Topic& topic) const;

@@ -71,6 +71,7 @@ class BucketTable {
     bool is_mutual = true;                         ///< See `Schedule::mutual`.
     std::size_t network_bytes = 0;                 ///< Sent to other nodes per iteration.
     std::string text = {};                         ///< What it is, for errors.
+    std::uint64_t name = 0;                        ///< `Subject::name`; 0 for gradients.
     std::uint64_t sequence = 0;                    ///< `Subject::sequence`; 0 for gradients.
     std::uint32_t first_flag = 0;
     std::uint32_t flag_count = 0;
@@ -87,6 +88,8 @@ class BucketTable {
   /// Errors: KoloError(kResources).
   BucketId add(BucketPlan plan, BucketOwner& owner, std::size_t index, std::string text,
                std::optional<std::size_t> place = std::nullopt);
+  /// See `Subject::name`.
+  void set_name(BucketId id, std::uint64_t key) { buckets_[id]->name = key; }
   /// Of its next use; see `Subject::sequence`.
   void set_sequence(BucketId id, std::uint64_t key) { buckets_[id]->sequence = key; }
 

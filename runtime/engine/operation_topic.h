@@ -53,6 +53,9 @@ class OperationTopic final : public BucketOwner {
   bool has_device_bucket() const {
     return head().buffer.memory == MemoryKind::kDevice && !tensors_.mirror();
   }
+  /// A proposal that perhaps not all ranks made was rejected, here or elsewhere: those that did not
+  /// make it get the error when they propose, which the next use does.
+  void give_up_bucket() { is_rejected_ = bucket_.has_value(); }
   /// The head has arrived; its buffer is bound to the bucket until it finishes.
   void arrived();
   /// Completes the head.

@@ -20,9 +20,13 @@ constexpr std::string_view kRetirement = "retirement";
 constexpr std::uint64_t kBusyBit = std::uint64_t{1} << 63;
 
 /// Operations, steps of calls and gradient sets have name spaces of their own.
+std::string topic_name(const std::string& name, bool is_step) {
+  return (is_step ? "step " : "operation ") + name;
+}
+
 std::string topic_name(const Operation& operation) {
   if (operation.kind == OperationKind::kClose) return std::string(kCloseName);
-  return (operation.is_step ? "step " : "operation ") + operation.name;
+  return topic_name(operation.name, operation.is_step);
 }
 
 /// What pending operations are compared by: uses of a name are made in one order on all ranks, and
@@ -101,11 +105,25 @@ bool Operations::reject(const Topic& rejected, const Error& error) {
     coordinator_.fail(error);  // Not by this program: votes are answered at once.
     return true;
   }
+  if (is_bucket_key(rejected.key)) return false;
   const auto proposal = proposed_.extract(rejected);
-  if (proposal.empty()) return false;
-  proposal.mapped()->rejected(error);
-  advance(*proposal.mapped());
+  OperationTopic* const topic = proposal.empty() ? find(rejected.key) : proposal.mapped();
+  if (topic == nullptr) return false;
+  topic->give_up_bucket();
+  if (const auto bucket = topic->bucket()) runner_.give_up(*bucket, error);
+  if (proposal.empty()) return true;
+  topic->rejected(error);
+  advance(*topic);
   return true;
+}
+
+OperationTopic* Operations::find(std::uint64_t key) {
+  for (Topics* const topics : {&topics_, &steps_}) {
+    for (auto& [name, topic] : *topics) {
+      if (name_key(topic_name(name, topics == &steps_)) == key) return &topic;
+    }
+  }
+  return nullptr;
 }
 
 void Operations::plan(OperationTopic& topic) {
@@ -124,6 +142,7 @@ void Operations::plan(OperationTopic& topic) {
   if (const auto former = topic.take_bucket()) buckets.remove(*former);
   PlannedOperation planned = plan_operation(head, context_);
   const BucketId id = buckets.add(std::move(planned.bucket), topic, 0, head.signature());
+  buckets.set_name(id, name_key(topic_name(head)));
   buckets.set_sequence(id, sequence_key(head));
   by_age_.push_back(name);
   topic.accepted(id, std::move(planned.tensors));

@@ -87,6 +87,8 @@ class Operations {
 
   Topics& topics(bool is_step) { return is_step ? steps_ : topics_; }
   OperationTopic& topic_of(const Operation& operation);
+  /// That of a name with this key; null if none is known.
+  OperationTopic* find(std::uint64_t key);
   std::shared_ptr<CallSequence> without_rows(const OperationTerms& terms) const;
   void plan(OperationTopic& topic);
   void vote_on_oldest();

@@ -1,0 +1,220 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/base/error.h"
+#include "comm/coordinator/rank_set.h"
+#include "runtime/engine/operation_calls.h"
+#include "tests/support/engine_job.h"
+#include "tests/support/group_job.h"
+
+/// For tables of calls about which members of a group disagree.
+namespace kolo::mismatch {
+
+using test::GroupJob;
+
+/// Every error is logged; the log of a test is shown if it fails.
+class CapturedLog {
+ public:
+  CapturedLog() { testing::internal::CaptureStderr(); }
+  ~CapturedLog() {
+    const std::string log = testing::internal::GetCapturedStderr();
+    if (testing::Test::HasFailure()) std::cerr << log;
+  }
+  CapturedLog(const CapturedLog&) = delete;
+  CapturedLog& operator=(const CapturedLog&) = delete;
+};
+
+/// What a member has called.
+struct Called {
+  std::function<bool()> done;
+  std::function<std::string()> error;  ///< "CLASS: TEXT", or empty. Before: it is done.
+};
+
+inline std::string error_of(TicketState& ticket) {
+  try {
+    ticket.wait(std::chrono::milliseconds(1));
+    return {};
+  } catch (const KoloError& e) {
+    return std::string(to_string(e.error().code)) + ": " + e.what();
+  }
+}
+
+/// Keeps `memory` until the call is forgotten. It counts as one that is waited for.
+inline Called called(const std::shared_ptr<TicketState>& ticket,
+                     std::shared_ptr<const void> memory = {}) {
+  ticket->event();
+  return {.done = [ticket] { return ticket->done(); },
+          .error = [ticket, memory = std::move(memory)] { return error_of(*ticket); }};
+}
+
+/// Those who disagree: all ranks of the job, or the members of a group.
+struct Members {
+  std::string prefix;            ///< Of their errors.
+  std::vector<Engine*> engines;  ///< By rank in the group.
+  const ProcessGrid* grid;
+
+  int size() const { return static_cast<int>(engines.size()); }
+  Engine& engine(int rank) const { return *engines[static_cast<std::size_t>(rank)]; }
+};
+
+/// The engines of four ranks on two nodes, with a group of three of them, in one thread.
+class MismatchJob {
+ public:
+  explicit MismatchJob(std::uint64_t seed)
+      : job_(ProcessGrid::with_node_sizes({2, 2}), seed, std::size_t{4} << 20, options()),
+        grid_(ProcessGrid::with_node_sizes({2, 2})),
+        founded_(job_.found_all({3, 0, 2}, "pp", std::size_t{1} << 19)) {
+    all_.grid = &grid_;
+    for (int rank = 0; rank < job_.world_size(); ++rank) {
+      all_.engines.push_back(&job_.engine(rank));
+    }
+    some_.prefix = "group 'pp' [3, 0, 2]: ";
+    some_.grid = &founded_.front()->grid();
+    for (const auto& member : founded_) some_.engines.push_back(&member->engine());
+  }
+
+  GroupJob& job() { return job_; }
+  const Options& options_in_force() const { return options_; }
+  std::vector<const Members*> both() const { return {&all_, &some_}; }
+
+  /// Runs until all are over.
+  void finish(const std::vector<Called>& calls) {
+    job_.run_until(
+        [&] { return std::ranges::all_of(calls, [](const Called& call) { return call.done(); }); },
+        std::chrono::milliseconds(5));
+  }
+
+  /// All calls, which are over, have the same mismatch, which says who submits what: `texts`, by
+  /// rank.
+  static std::string expect_disagreement(const Members& members, const std::vector<Called>& calls,
+                                         const std::vector<std::string>& texts) {
+    const std::string error = expect_common_error(calls);
+    EXPECT_THAT(error, testing::StartsWith("mismatch: " + members.prefix + "agree"));
+    const auto ranks_by_text = by_text(texts);
+    EXPECT_GT(ranks_by_text.size(), 1u);
+    for (const auto& [text, ranks] : ranks_by_text) {
+      const char* const verb = ranks.count() == 1 ? " submits " : " submit ";
+      EXPECT_THAT(error, testing::HasSubstr(ranks_text(ranks) + verb + text));
+    }
+    return error;
+  }
+
+  /// All calls, which are over, have the same stall, which says who waits for what: `texts`, by
+  /// rank, empty for those that did not come.
+  static void expect_stall(const Members& members, const std::vector<Called>& calls,
+                           const std::vector<std::string>& texts) {
+    const std::string error = expect_common_error(calls);
+    EXPECT_THAT(error, testing::StartsWith("stall: " + members.prefix + "agree of 'x': "));
+    for (const auto& [text, ranks] : by_text(texts)) {
+      const char* const verb = ranks.count() == 1 ? " waits for " : " wait for ";
+      EXPECT_THAT(error,
+                  testing::HasSubstr(text.empty() ? "which " + ranks_text(ranks) +
+                                                        (ranks.count() == 1 ? " has" : " have") +
+                                                        " not submitted"
+                                                  : ranks_text(ranks) + verb + text));
+    }
+  }
+
+  /// All calls, which are over, have the same error, which quotes those that waited: `texts`, by
+  /// rank, empty for the others.
+  static void expect_late_error(const Members& members, const std::vector<Called>& calls,
+                                const std::vector<std::string>& texts) {
+    const std::string error = expect_common_error(calls);
+    EXPECT_THAT(error,
+                testing::AnyOf(testing::StartsWith("stall: " + members.prefix + "agree of "),
+                               testing::StartsWith("mismatch: " + members.prefix + "agree of ")));
+    for (const auto& [text, ranks] : by_text(texts)) {
+      EXPECT_THAT(error, testing::HasSubstr(text));
+      if (!text.empty()) {
+        EXPECT_THAT(error, testing::HasSubstr(ranks_text(ranks)));
+      }
+    }
+  }
+
+  void expect_success(const std::vector<Called>& calls) {
+    finish(calls);
+    for (const Called& call : calls) EXPECT_EQ(call.error(), "");
+  }
+
+  /// An all-reduce by all ranks of the job, and one by the group, give the right sums.
+  void expect_sums_everywhere() {
+    std::vector<Called> calls;
+    std::vector<std::vector<float>> data;
+    data.reserve(all_.engines.size() + some_.engines.size());
+    for (const Members* const members : both()) {
+      for (int rank = 0; rank < members->size(); ++rank) {
+        data.emplace_back(10, 1.0F);
+        const OperationCalls make(pool_, rank, members->size());
+        auto operation = make.all_reduce("something else", test::view(data.back()), ReduceOp::kSum);
+        members->engine(rank).submit(operation);
+        calls.push_back(called(operation->ticket, operation));
+      }
+    }
+    expect_success(calls);
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      const std::size_t contributions = i < all_.engines.size() ? all_.engines.size() : 3;
+      EXPECT_THAT(data[i], testing::Each(static_cast<float>(contributions)));
+    }
+  }
+
+ private:
+  static std::string expect_common_error(const std::vector<Called>& calls) {
+    for (const Called& call : calls) EXPECT_EQ(call.error(), calls.front().error());
+    return calls.front().error();
+  }
+
+  static std::map<std::string, RankSet> by_text(const std::vector<std::string>& texts) {
+    std::map<std::string, RankSet> ranks;
+    for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+      ranks[texts[rank]].add(RankSet(static_cast<int>(rank)));
+    }
+    return ranks;
+  }
+
+  static Options options() {
+    return {.arena_bytes = GroupJob::kJobArena,
+            .mismatch_after = std::chrono::milliseconds(20),
+            .operation_timeout = std::chrono::milliseconds(500)};
+  }
+
+  const Options options_ = options();
+  GroupJob job_;
+  const ProcessGrid grid_;
+  std::vector<std::shared_ptr<GroupEngine>> founded_;
+  Members all_, some_;
+  OperationPool pool_;
+};
+
+/// Something about which calls may differ.
+template <typename Terms>
+struct Field {
+  const char* name;
+  void (*change)(Terms& terms);
+  std::string (*value)(const Terms& terms, int ranks);  ///< As errors quote it.
+};
+
+/// The terms of each member if one differs from the rest in a field, or two in a field each.
+template <typename Terms>
+std::vector<Terms> disagreement(const Terms& base, int ranks, const Field<Terms>& of_1,
+                                const Field<Terms>& of_2) {
+  std::vector<Terms> terms(static_cast<std::size_t>(ranks), base);
+  of_1.change(terms[1]);
+  if (of_1.name != of_2.name) of_2.change(terms[2]);
+  return terms;
+}
+
+}  // namespace kolo::mismatch
