@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "comm/collective/chunking.h"
 #include "comm/goals/slice_writer.h"
@@ -75,10 +76,18 @@ class SlicePlan {
         moves.push_back({distance, i, contributor});
       }
     }
-    std::ranges::sort(moves, {}, [](const Move& move) {
-      return std::tuple(move.distance, move.contributor, move.share);
-    });
-    return moves;
+    // They ascend by share.
+    return by_number(by_number(std::move(moves), &Move::contributor), &Move::distance);
+  }
+
+  /// In the order of a number that is at most that of ranks, and otherwise as before.
+  std::vector<Move> by_number(std::vector<Move> moves, int Move::*number) const {
+    std::vector<std::size_t> next(static_cast<std::size_t>(grid_.world_size()) + 2);
+    for (const Move& move : moves) ++next[static_cast<std::size_t>(move.*number) + 1];
+    std::partial_sum(next.begin(), next.end(), next.begin());
+    std::vector<Move> sorted(moves.size());
+    for (const Move& move : moves) sorted[next[static_cast<std::size_t>(move.*number)]++] = move;
+    return sorted;
   }
 
   /// The moves that go through their rounds together: all, or those of each distance.

@@ -1,6 +1,8 @@
 #include "comm/goals/slices.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "comm/base/contains.h"
 
@@ -8,11 +10,10 @@ namespace kolo {
 
 std::size_t Slices::add(Slice slice) {
   if (needs_slot(slice)) {
-    slot_count_ = std::max(slot_count_, slice.piece.count);
-    slice.slot = used_[slice.holder]++;
-    most_used_ = std::max(most_used_, used_[slice.holder]);
+    slice.slot = used_[static_cast<std::size_t>(slice.holder)];
+    count(slice.piece, slice.holder);
   }
-  if (grid_.node(slice.holder) != node_) return kept_.size();
+  if (!keeps(slice.holder)) return kept_.size();
   for (const int reader : slice.readers) told_.insert({slice.holder, reader});
   kept_.push_back(std::move(slice));
   return kept_.size() - 1;

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -56,10 +56,21 @@ struct LeastLent {
 class Slices {
  public:
   Slices(const BucketLayout& layout, const ProcessGrid& grid, int node, const LeastLent& least_lent)
-      : layout_(layout), grid_(grid), node_(node), least_lent_(least_lent) {}
+      : layout_(layout),
+        grid_(grid),
+        node_(node),
+        least_lent_(least_lent),
+        used_(static_cast<std::size_t>(grid.world_size())) {}
 
   /// The number by which others name it as an addend; of no use outside its holder's node.
   std::size_t add(Slice slice);
+  /// Whether slices of this holder are kept.
+  bool keeps(int holder) const { return grid_.node(holder) == node_; }
+  /// The same as `add`, for a slice with a slot that is not kept.
+  void count(const Extent& piece, int holder) {
+    slot_count_ = std::max(slot_count_, piece.count);
+    most_used_ = std::max(most_used_, ++used_[static_cast<std::size_t>(holder)]);
+  }
   /// Gives slots to all slices: each holder has at most `most`, which exist `turns` times; see
   /// Schedule::staging_turns. Two turns are for slots that an iteration uses once.
   void give_slots(std::size_t most, std::uint32_t turns);
@@ -108,7 +119,7 @@ class Slices {
   int node_;
   LeastLent least_lent_;
   std::vector<Slice> kept_;
-  std::map<int, std::size_t> used_;  // slots, by holder
+  std::vector<std::size_t> used_;  // slots, by holder
   std::size_t most_used_ = 0;
   std::set<std::pair<int, int>> told_;  // (holder, reader)
   std::size_t slots_ = 0;

@@ -1,33 +1,89 @@
 #include "comm/goals/sums.h"
 
 #include <algorithm>
-#include <map>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace kolo {
 namespace {
 
-/// The rank that adds up what `contributor` contributes: that of the share, or for another node one
+/// The ranks that add up the contributions to a share: that of the share, or for another node one
 /// of its own contributors.
-int adder_of(const Slices& slices, const SumShare& share, int contributor) {
-  const ProcessGrid& grid = slices.grid();
-  if (sums_in_one_place(slices.layout()) || grid.same_node(contributor, share.adder)) {
-    return share.adder;
+class Adders {
+ public:
+  /// Both outlive it.
+  Adders(const Slices& slices, const SumShare& share)
+      : grid_(slices.grid()),
+        share_(share),
+        in_one_place_(sums_in_one_place(slices.layout())),
+        of_node_(static_cast<std::size_t>(grid_.num_nodes()), kUnknown) {}
+
+  int of(int contributor) {
+    const int node = grid_.node(contributor);
+    if (in_one_place_ || node == grid_.node(share_.adder)) return share_.adder;
+    int& adder = of_node_[static_cast<std::size_t>(node)];
+    if (adder == kUnknown) adder = choose(node);
+    return adder;
   }
-  std::vector<int> peers;
-  for (const int rank : grid.ranks_of_node(grid.node(contributor))) {
-    if (share.contributes(rank)) peers.push_back(rank);
+
+ private:
+  static constexpr int kUnknown = -1;
+
+  int choose(int node) const {
+    std::vector<int> peers;
+    for (const int rank : grid_.ranks_of_node(node)) {
+      if (share_.contributes(rank)) peers.push_back(rank);
+    }
+    return peers[static_cast<std::size_t>(share_.adder) % peers.size()];
   }
-  return peers[static_cast<std::size_t>(share.adder) % peers.size()];
-}
+
+  const ProcessGrid& grid_;
+  const SumShare& share_;
+  bool in_one_place_;
+  std::vector<int> of_node_;
+};
 
 /// The contribution of `from`, for `to` to add up.
 std::size_t hand_over(Slices& slices, const Extent& piece, int from, int to) {
-  if (slices.grid().same_node(from, to)) {
-    return slices.add({.piece = piece, .holder = from, .readers = {to}});
+  const bool is_near = slices.grid().same_node(from, to);
+  std::size_t handed = slices.kept().size();
+  if (!slices.keeps(from)) {
+    slices.count(piece, from);
+  } else if (is_near) {
+    handed = slices.add({.piece = piece, .holder = from, .readers = {to}});
+  } else {
+    slices.add({.piece = piece, .holder = from, .recipients = {to}});
   }
-  slices.add({.piece = piece, .holder = from, .recipients = {to}});
-  return slices.add({.piece = piece, .holder = to, .sender = from});
+  if (is_near) return handed;
+  if (slices.keeps(to)) return slices.add({.piece = piece, .holder = to, .sender = from});
+  slices.count(piece, to);
+  return slices.kept().size();
+}
+
+/// The slices of contributions, by share; none of one that stays where it is.
+class Handed {
+ public:
+  explicit Handed(std::span<const SumShare> shares) : shares_(shares), slices_(shares.size()) {}
+
+  std::optional<std::size_t>& of(std::size_t share, int contributor) {
+    const std::vector<int>& contributors = shares_[share].contributors;
+    auto& slices = slices_[share];
+    if (slices.empty()) slices.resize(contributors.size());
+    const auto at = std::ranges::lower_bound(contributors, contributor);
+    return slices[static_cast<std::size_t>(at - contributors.begin())];
+  }
+
+ private:
+  std::span<const SumShare> shares_;
+  std::vector<std::vector<std::optional<std::size_t>>> slices_;
+};
+
+/// That of `adder` in `all`. Contributors of one node mostly come one after another.
+Addends& addends_of(std::vector<Addends>& all, int adder) {
+  if (!all.empty() && all.back().adder == adder) return all.back();
+  const auto at = std::ranges::find(all, adder, &Addends::adder);
+  return at != all.end() ? *at : all.emplace_back(Addends{.adder = adder, .slices = {}});
 }
 
 }  // namespace
@@ -37,26 +93,25 @@ bool sums_in_one_place(const BucketLayout& layout) {
 }
 
 std::vector<std::vector<Addends>> hand_over(Slices& slices, const PieceRound& round) {
-  std::map<std::pair<std::size_t, int>, std::size_t> handed;  // by share and contributor
+  std::vector<std::optional<Adders>> adders(round.shares.size());
+  for (std::size_t i = 0; i < round.shares.size(); ++i) {
+    if (round.shares[i].sums() && round.pieces[i].count > 0) {
+      adders[i].emplace(slices, round.shares[i]);
+    }
+  }
+  Handed handed(round.shares);
   for (const Move& move : round.moves) {
-    const SumShare& share = round.shares[move.share];
-    if (!share.sums()) continue;
-    const int adder = adder_of(slices, share, move.contributor);
+    if (!adders[move.share]) continue;
+    const int adder = adders[move.share]->of(move.contributor);
     if (adder == move.contributor) continue;
-    handed[{move.share, move.contributor}] =
+    handed.of(move.share, move.contributor) =
         hand_over(slices, round.pieces[move.share], move.contributor, adder);
   }
   std::vector<std::vector<Addends>> result(round.shares.size());
   for (std::size_t i = 0; i < round.shares.size(); ++i) {
-    const SumShare& share = round.shares[i];
-    if (!share.sums() || round.pieces[i].count == 0) continue;
-    for (const int contributor : share.contributors) {
-      const int adder = adder_of(slices, share, contributor);
-      auto at = std::ranges::find(result[i], adder, &Addends::adder);
-      if (at == result[i].end()) at = result[i].insert(at, {.adder = adder, .slices = {}});
-      const auto slice = handed.find({i, contributor});
-      at->slices.push_back(slice == handed.end() ? std::nullopt
-                                                 : std::make_optional(slice->second));
+    if (!adders[i]) continue;
+    for (const int contributor : round.shares[i].contributors) {
+      addends_of(result[i], adders[i]->of(contributor)).slices.push_back(handed.of(i, contributor));
     }
   }
   return result;
