@@ -1,6 +1,7 @@
 #include "benchmarks/collective/collective_case.h"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 namespace kolo::bench {
@@ -53,6 +54,31 @@ double CollectiveCase::bus_factor(int ranks) const {
   if (verb == Verb::kSendRecv) return 2;  // There and back.
   if (verb == Verb::kAllReduce || verb == Verb::kSparseRows) return 2 * others;
   return verb == Verb::kReduce || verb == Verb::kBroadcast ? 1 : others;
+}
+
+std::size_t least_wire_bytes(const CollectiveCase& what, std::span<const int> node_of) {
+  const auto nodes = static_cast<std::size_t>(1 + *std::ranges::max_element(node_of));
+  if (what.verb == Verb::kAllReduce) return 2 * (nodes - 1) * what.bytes / nodes;
+  const auto nodes_of = [&](const std::vector<int>& ranks) {
+    std::set<int> all;
+    for (const int rank : ranks) all.insert(node_of[static_cast<std::size_t>(rank)]);
+    return all;
+  };
+  const auto has_others = [](const std::set<int>& all, int node) {
+    return all.size() > all.count(node);
+  };
+  std::vector<std::size_t> sent(nodes), received(nodes);
+  for (const Goal::Part& part : what.goal(static_cast<int>(node_of.size())).parts) {
+    const std::set<int> from = nodes_of(part.contributors), to = nodes_of(part.receivers);
+    for (const int node : from) {
+      if (has_others(to, node)) sent[static_cast<std::size_t>(node)] += part.extent.count;
+    }
+    for (const int node : to) {
+      if (has_others(from, node)) received[static_cast<std::size_t>(node)] += part.extent.count;
+    }
+  }
+  return std::max(*std::ranges::max_element(sent), *std::ranges::max_element(received)) *
+         size_of(what.dtype);
 }
 
 CaseCounts counts_of(const CollectiveCase& what, int rank, int ranks) {

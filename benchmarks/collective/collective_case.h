@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "comm/base/buffer_view.h"
@@ -122,5 +123,9 @@ struct CaseCounts {
   std::size_t contributed = 0, received = 0;
 };
 CaseCounts counts_of(const CollectiveCase& what, int rank, int ranks);
+
+/// The bytes that some node cannot help sending to others, or receiving; `node_of` gives the node
+/// of each rank. Of an all-reduce: Patarasuk and Yuan, JPDC 2009.
+std::size_t least_wire_bytes(const CollectiveCase& what, std::span<const int> node_of);
 
 }  // namespace kolo::bench

@@ -49,6 +49,9 @@ std::string subject(Verb verb) {
   return fmt::format("{} {}", name.starts_with('a') ? "an" : "a", name);
 }
 
+/// Whether there is a bound, or a reference, for its bytes alone.
+bool has_references(Verb verb) { return verb != Verb::kSendRecv && verb != Verb::kSparseRows; }
+
 const char* sizes_help(Verb verb) {
   if (verb == Verb::kSparseRows) {
     return "Bytes of the table, comma-separated, with suffixes K, M and G; rounded down to whole "
@@ -105,6 +108,11 @@ std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& 
       all.emplace_back(
           "streaming, from 64 KiB on: the copies and additions that no rank can avoid, in private "
           "memory; a reference, no lower bound");
+    }
+    if (compares("limit")) {
+      all.emplace_back(
+          "limit, from 64 KiB on: TCP streams from node to node of the bytes that the busiest one "
+          "must send or receive; a lower bound where links and not processors take the time");
     }
     all.emplace_back("p99: of rows with at least 100 iterations");
     return all;
@@ -220,16 +228,19 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
         ->capture_default_str();
   }
   command_
-      .add_option("--compare", compare_,
-                  fmt::format("Systems to measure beside Kolo: {}. A row of mpi is the best of "
-                              "Open MPI's algorithms, including its hierarchical component han{}",
-                              fmt::join(Peers::known(verb), ", "),
-                              sums_gradients
-                                  ? " (which crashes in place in 4.1.4, so the contribution is "
-                                    "copied first); gloo is TCP, over the loopback inside a node; "
-                                    "limit, from 64 KiB on, is a lower bound between nodes; "
-                                    "streaming is a reference inside a node"
-                                  : ""))
+      .add_option(
+          "--compare", compare_,
+          fmt::format("Systems to measure beside Kolo: {}. A row of mpi is the best of "
+                      "Open MPI's algorithms, including its hierarchical component "
+                      "han{}{}",
+                      fmt::join(Peers::known(verb), ", "),
+                      sums_gradients ? " (which crashes in place in 4.1.4, so the contribution is "
+                                       "copied first); gloo is TCP, over the loopback inside a node"
+                                     : "",
+                      has_references(verb)
+                          ? "; limit, from 64 KiB on, is a lower bound between nodes; "
+                            "streaming is a reference inside a node"
+                          : ""))
       ->delimiter(',');
   if (!sums_gradients) homes_ = {std::string(to_string(Home::kUser))};
   if (sums_gradients) {

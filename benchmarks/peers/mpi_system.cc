@@ -1,6 +1,9 @@
 #include <mpi.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -88,14 +91,30 @@ int size_of(MPI_Comm comm) {
   return size;
 }
 
+constexpr std::size_t kMostElements = std::numeric_limits<int>::max();
+
+/// Parts cannot be cut, because all of them lie side by side.
+int part_of(const CollectiveCase& what, int ranks) {
+  const std::size_t part = what.part(ranks);
+  if (!has_parts(what.verb) || part <= kMostElements) {
+    return static_cast<int>(std::min(part, kMostElements));
+  }
+  throw KoloError(
+      {.code = ErrorCode::kConfig,
+       .what = fmt::format("MPI counts at most {} elements of a part, and these have {}; leave mpi "
+                           "out of --compare",
+                           kMostElements, part)});
+}
+
 class MpiRun final : public CollectiveRun {
  public:
   MpiRun(const CollectiveCase& what, MpiAlgorithm algorithm)
       : verb_(what.verb),
         type_(mpi_type(what)),
         op_(mpi_op(what)),
-        count_(narrow<int>(what.count())),
-        part_(narrow<int>(what.part(size_of(*algorithm.comm)))),
+        element_bytes_(size_of(what.dtype)),
+        count_(what.count()),
+        part_(part_of(what, size_of(*algorithm.comm))),
         memory_(what, rank_of(*algorithm.comm), size_of(*algorithm.comm)),
         copy_(what.verb == Verb::kAllReduce && what.in_place && !algorithm.works_in_place
                   ? HostMemory(what.bytes)
@@ -114,8 +133,9 @@ class MpiRun final : public CollectiveRun {
       case Verb::kSparseRows:
         return all_reduce();
       case Verb::kReduce:
-        MPI_Reduce(in, out, count_, type_, op_, kRoot, comm);
-        return;
+        return in_pieces([&](std::size_t first, int count) {
+          MPI_Reduce(at(in, first), at(out, first), count, type_, op_, kRoot, comm);
+        });
       case Verb::kReduceScatter:
         MPI_Reduce_scatter_block(in, out, part_, type_, op_, comm);
         return;
@@ -132,8 +152,9 @@ class MpiRun final : public CollectiveRun {
         MPI_Alltoall(in, part_, type_, out, part_, type_, comm);
         return;
       case Verb::kBroadcast:
-        MPI_Bcast(out, count_, type_, kRoot, comm);
-        return;
+        return in_pieces([&](std::size_t first, int count) {
+          MPI_Bcast(at(out, first), count, type_, kRoot, comm);
+        });
       case Verb::kSendRecv:
         ping_pong(comm);
         return;
@@ -152,13 +173,23 @@ class MpiRun final : public CollectiveRun {
   void ping_pong(MPI_Comm comm) {
     const int rank = rank_of(comm);
     const int peer = partner(rank, size_of(comm));
-    const auto send = [&] { MPI_Send(memory_.contribution(), count_, type_, peer, kTag, comm); };
+    const void* const in = memory_.contribution();
+    void* const out = memory_.result();
+    const auto send = [&] {
+      in_pieces([&](std::size_t first, int count) {
+        MPI_Send(at(in, first), count, type_, peer, kTag, comm);
+      });
+    };
     const auto receive = [&] {
-      MPI_Recv(memory_.result(), count_, type_, peer, kTag, comm, MPI_STATUS_IGNORE);
+      in_pieces([&](std::size_t first, int count) {
+        MPI_Recv(at(out, first), count, type_, peer, kTag, comm, MPI_STATUS_IGNORE);
+      });
     };
     if (rank == peer) {
-      MPI_Sendrecv(memory_.contribution(), count_, type_, peer, kTag, memory_.result(), count_,
-                   type_, peer, kTag, comm, MPI_STATUS_IGNORE);
+      in_pieces([&](std::size_t first, int count) {
+        MPI_Sendrecv(at(in, first), count, type_, peer, kTag, at(out, first), count, type_, peer,
+                     kTag, comm, MPI_STATUS_IGNORE);
+      });
     } else if (rank < peer) {
       send();
       receive();
@@ -173,13 +204,36 @@ class MpiRun final : public CollectiveRun {
     const void* const contribution = copy_                ? copy_.data()
                                      : memory_.in_place() ? MPI_IN_PLACE
                                                           : memory_.contribution();
-    MPI_Allreduce(contribution, memory_.result(), count_, type_, op_, *algorithm_.comm);
+    in_pieces([&](std::size_t first, int count) {
+      MPI_Allreduce(contribution == MPI_IN_PLACE ? contribution : at(contribution, first),
+                    at(memory_.result(), first), count, type_, op_, *algorithm_.comm);
+    });
+  }
+
+  /// Calls `call(first element, count)` for as many elements at a time as MPI counts, at least
+  /// once.
+  template <typename Call>
+  void in_pieces(Call call) const {
+    std::size_t first = 0;
+    do {
+      const std::size_t count = std::min(count_ - first, kMostElements);
+      call(first, static_cast<int>(count));
+      first += count;
+    } while (first < count_);
+  }
+
+  const void* at(const void* elements, std::size_t first) const {
+    return static_cast<const std::byte*>(elements) + first * element_bytes_;
+  }
+  void* at(void* elements, std::size_t first) const {
+    return static_cast<std::byte*>(elements) + first * element_bytes_;
   }
 
   Verb verb_;
   MPI_Datatype type_;
   MPI_Op op_;
-  int count_, part_;
+  std::size_t element_bytes_, count_;
+  int part_;
   CallerMemory memory_;
   HostMemory copy_;  ///< Copy of the contribution, for an algorithm that does not work in place.
   MpiAlgorithm algorithm_;

@@ -86,7 +86,8 @@ std::vector<std::string> Peers::known(Verb verb) {
   std::vector<std::string> names;
   for (const auto& [name, make] : makers()) {
     const bool is_streamed = verb != Verb::kSendRecv && verb != Verb::kSparseRows;
-    if (verb == Verb::kAllReduce || name == "mpi" || (name == "streaming" && is_streamed) ||
+    const bool is_reference = name == "streaming" || name == "limit";
+    if (verb == Verb::kAllReduce || name == "mpi" || (is_reference && is_streamed) ||
         (name == "nccl" && verb != Verb::kSparseRows)) {
       names.push_back(name);
     }

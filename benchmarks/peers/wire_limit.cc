@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -93,12 +94,11 @@ WireNeighbours::WireNeighbours(Runtime& runtime) {
 /// Threads: the main thread. Errors: KoloError(kIo or kPeerLost).
 class WireRun final : public CollectiveRun {
  public:
-  /// `neighbours` outlives it.
-  WireRun(Runtime& runtime, const WireNeighbours& neighbours, const CollectiveCase& what)
+  /// Each node sends so many bytes to the next. `neighbours` outlives it.
+  WireRun(Runtime& runtime, const WireNeighbours& neighbours, std::size_t bytes)
       : runtime_(runtime),
         neighbours_(neighbours),
-        bytes_(2 * (static_cast<std::size_t>(runtime.num_nodes()) - 1) * what.bytes /
-               static_cast<std::size_t>(runtime.num_nodes())),
+        bytes_(bytes),
         out_(std::min(bytes_, kPieceBytes)),
         in_(out_.size()) {}
 
@@ -143,7 +143,12 @@ void WireRun::run() {
 
 class WireLimit final : public CollectiveSystem {
  public:
-  explicit WireLimit(Runtime& runtime) : runtime_(runtime), neighbours_(runtime) {}
+  explicit WireLimit(Runtime& runtime) : runtime_(runtime), neighbours_(runtime) {
+    for (const std::string& node :
+         all_gather(runtime, "limit's nodes", std::to_string(runtime.node()))) {
+      node_of_.push_back(std::stoi(node));
+    }
+  }
 
   std::string name() const override { return "limit"; }
   bool sums() const override { return false; }
@@ -151,13 +156,15 @@ class WireLimit final : public CollectiveSystem {
   std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
     check(what.home == Home::kUser, "the limit is measured in host memory; leave limit out");
     std::vector<std::unique_ptr<CollectiveRun>> runs;
-    runs.push_back(std::make_unique<WireRun>(runtime_, neighbours_, what));
+    runs.push_back(
+        std::make_unique<WireRun>(runtime_, neighbours_, least_wire_bytes(what, node_of_)));
     return runs;
   }
 
  private:
   Runtime& runtime_;
   WireNeighbours neighbours_;
+  std::vector<int> node_of_;  // by rank
 };
 
 }  // namespace

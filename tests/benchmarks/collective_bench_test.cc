@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -137,6 +138,25 @@ TEST(CollectiveBench, MeasuresEnoughIterationsForAMedianHoweverShortTheTime) {
 TEST(CollectiveBench, KnowsNoLimitInsideANode) {
   Runtime runtime = one_rank();
   EXPECT_THROW(make_wire_limit(runtime), KoloError);
+}
+
+// Three ranks on two nodes, the last one alone.
+TEST(CollectiveCase, KnowsTheBytesThatANodeMustMove) {
+  const std::vector<int> node_of{0, 0, 1};
+  const std::map<Verb, std::size_t> floats = {
+      {Verb::kAllReduce, 36},      // 2 (2 - 1) / 2 of all.
+      {Verb::kReduce, 36},         // The sum of the other node.
+      {Verb::kBroadcast, 36},      // To the other node once.
+      {Verb::kReduceScatter, 24},  // The sums of two parts.
+      {Verb::kAllGather, 24},      // Two parts.
+      {Verb::kGather, 12},         // The part of the other node.
+      {Verb::kScatter, 12},        // The same.
+      {Verb::kAllToAll, 24},       // Two parts for each rank of the other node, or from it.
+  };
+  for (const auto& [verb, expected] : floats) {
+    const CollectiveCase what{.verb = verb, .bytes = 36 * sizeof(float)};
+    EXPECT_EQ(least_wire_bytes(what, node_of), expected * sizeof(float)) << to_string(verb);
+  }
 }
 
 TEST(CollectiveBench, MeasuresASystemWithoutAnArenaOnceForBothHomes) {

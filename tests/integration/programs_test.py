@@ -109,13 +109,15 @@ class Programs(unittest.TestCase):
                    "scatter": 2 / 3, "all-to-all": 2 / 3, "send-recv": 2}  # fmt: skip
         for collective, factor in factors.items():
             out = self.folder / "rows.json"
-            self.succeed("kolo-bench", collective, "--sizes", "0,12,100K", "--iterations", 4, "--compare", "mpi",
-                         "--json", out, ranks=3, nodes=2)  # fmt: skip
+            bound = [] if collective == "send-recv" else ["limit"]
+            self.succeed("kolo-bench", collective, "--sizes", "0,12,100K", "--iterations", 4, "--compare",
+                         ",".join(["mpi", *bound]), "--json", out, ranks=3, nodes=2)  # fmt: skip
             rows = json.loads(out.read_text())
-            self.assertEqual([row["system"] for row in rows], 3 * ["kolo", "mpi"])
+            self.assertEqual([row["system"] for row in rows], [*(3 * ["kolo", "mpi"]), *bound])
             for row in rows:
                 self.assertEqual(set(row), BENCH_FIELDS)
-                self.assertEqual((row["collective"], row["wrong"], row["memory"]), (collective, 0, "user"))
+                wrong = None if row["system"] == "limit" else 0
+                self.assertEqual((row["collective"], row["wrong"], row["memory"]), (collective, wrong, "user"))
                 self.assertEqual(row["in_place"], collective == "broadcast")
                 self.assertAlmostEqual(row["busbw_GBps"], row["algbw_GBps"] * factor)
 
