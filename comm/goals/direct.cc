@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,40 @@
 
 namespace kolo {
 namespace {
+
+using SliceNumbers = std::vector<std::optional<std::size_t>>;
+
+/// What is added up for each share: all contributions, or the sums of nodes. Each node sends its
+/// sums to the next node first, so that not all send to the same one.
+std::vector<SliceNumbers> add_up_nodes(Slices& slices, const PieceRound& round,
+                                       std::span<const std::vector<Addends>> handed) {
+  struct NodeSum {
+    int distance = 0;
+    std::size_t share = 0, index = 0;
+  };
+  const ProcessGrid& grid = slices.grid();
+  std::vector<NodeSum> sums;
+  std::vector<SliceNumbers> addends(handed.size());
+  for (std::size_t i = 0; i < handed.size(); ++i) {
+    const int adder = round.shares[i].adder;
+    if (handed[i].size() == 1 && handed[i].front().adder == adder) {
+      addends[i] = handed[i].front().slices;
+      continue;
+    }
+    addends[i].resize(handed[i].size());
+    for (std::size_t index = 0; index < handed[i].size(); ++index) {
+      const int nodes = grid.num_nodes();
+      const int places = grid.node(adder) - grid.node(handed[i][index].adder);
+      sums.push_back({(places + nodes) % nodes, i, index});
+    }
+  }
+  std::ranges::stable_sort(sums, {}, &NodeSum::distance);
+  for (const auto& [distance, share, index] : sums) {
+    addends[share][index] =
+        sum_of_node(slices, round.pieces[share], handed[share][index], round.shares[share].adder);
+  }
+  return addends;
+}
 
 // What is moved takes the shortest path: a receiver of the node reads the contributor's slot, and a
 // piece enters each other node once. What is summed goes to its receiver, which sums in the order
@@ -26,20 +61,15 @@ void append_round(Slices& slices, const PieceRound& round) {
            share.receivers);
   }
   const auto handed = hand_over(slices, round);
+  auto addends = add_up_nodes(slices, round, handed);
   for (std::size_t i = 0; i < handed.size(); ++i) {
     if (handed[i].empty()) continue;
     const SumShare& share = round.shares[i];
-    const Extent& piece = round.pieces[i];
-    std::vector<std::optional<std::size_t>> all;
-    if (handed[i].size() == 1 && handed[i].front().adder == share.adder) {
-      all = handed[i].front().slices;
-    } else {
-      for (const Addends& each : handed[i]) {
-        all.push_back(sum_of_node(slices, piece, each, share.adder));
-      }
-    }
     spread(slices,
-           {.piece = piece, .holder = share.adder, .addends = std::move(all), .finishes = true},
+           {.piece = round.pieces[i],
+            .holder = share.adder,
+            .addends = std::move(addends[i]),
+            .finishes = true},
            share.receivers);
   }
 }

@@ -62,14 +62,12 @@ void spread(Slices& slices, Slice slice, std::span<const int> receivers) {
   slice.to_holder = contains(receivers, slice.holder);
   const auto own = static_cast<std::size_t>(slices.grid().node(slice.holder));
   std::vector<std::vector<int>> members = by_node(slices.grid(), receivers, slice.holder);
+  slice.readers = std::move(members[own]);
   std::vector<Slice> relayed;
-  for (std::size_t node = 0; node < members.size(); ++node) {
-    if (members[node].empty()) continue;
-    if (node == own) {
-      slice.readers = std::move(members[node]);
-      continue;
-    }
-    relayed.push_back(relay(slice.piece, slice.holder, slice.holder, std::move(members[node])));
+  for (std::size_t step = 1; step < members.size(); ++step) {
+    std::vector<int>& next = members[(own + step) % members.size()];
+    if (next.empty()) continue;
+    relayed.push_back(relay(slice.piece, slice.holder, slice.holder, std::move(next)));
     slice.recipients.push_back(relayed.back().holder);
   }
   slices.add(std::move(slice));

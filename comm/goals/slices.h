@@ -131,7 +131,8 @@ class Slices {
 /// them. Pieces of different contributors enter a node at different ranks.
 Slice relay(const Extent& piece, int contributor, int sender, Slice::Ranks members);
 
-/// Brings `slice` from its holder to all receivers: each node gets it once, from the holder.
+/// Brings `slice` from its holder to all receivers: each node gets it once, from the holder. The
+/// next node is first, so that not all holders send to the same one.
 void spread(Slices& slices, Slice slice, std::span<const int> receivers);
 
 /// The members of `ranks` in each node, but for `holder`; nodes in ascending order.
