@@ -48,8 +48,10 @@ struct GoalAlgorithm {
 #define KOLO_GOAL_ALGORITHMS(ENTRY) \
   ENTRY(tree)                       \
   ENTRY(direct)                     \
+  ENTRY(recursive_doubling)         \
   ENTRY(bruck)                      \
   ENTRY(ring)                       \
+  ENTRY(scatter_allgather)          \
   ENTRY(pairwise)                   \
   ENTRY(native)                     \
   ENTRY(hierarchical)

@@ -13,10 +13,14 @@ namespace kolo {
 ///
 ///   direct    any goal                             each contribution straight to its receivers
 ///   tree      broadcast, gather, scatter, reduce   binomial between nodes: few messages
+///   recursive_doubling  all-gather among 2^k       pairs of doubling distance: few messages
+///             nodes
 ///   bruck     all-gather, all-to-all,              rounds of doubling distance: few messages
 ///             reduce-scatter
 ///   ring      all-gather, broadcast, reduce        from node to node, piece after piece
-///   pairwise  gather, scatter, all-to-all          round after round, one peer at a time
+///   scatter_allgather  broadcast                   a share to each node, which pass them on at
+///   once pairwise  gather, scatter, all-to-all,         round after round, one peer at a time
+///             reduce-scatter but of 16-bit floats
 ///   native    all, in device memory                one collective of the device's own library
 ///   hierarchical  all-gather, reduce-scatter, in   these inside nodes, messages between them
 ///             device memory

@@ -10,8 +10,6 @@
 namespace kolo {
 namespace {
 
-constexpr std::size_t kSmallestPiece = std::size_t{8} << 10;
-
 // A piece passes from node to node, each of which sends it on, so that a node receives from one
 // other and sends to one other. Pieces follow each other, so that time tends to that of the bytes.
 //
@@ -106,18 +104,10 @@ double predict_us(const HostLinks& links, const GoalSize& size, double piece) {
   return price.rounds_us(one, rounds);
 }
 
-/// Small pieces are soon at the last node, large ones are fewer messages.
-std::size_t best_piece(const HostLinks& links, const GoalSize& size,
+std::size_t ring_piece(const HostLinks& links, const GoalSize& size,
                        const CompileOptions& options) {
-  const std::size_t slot = slot_bytes(static_cast<std::size_t>(size.bytes), options);
-  std::size_t best = slot;
-  for (std::size_t piece = slot / 2; piece >= kSmallestPiece; piece /= 2) {
-    const auto us = [&](std::size_t each) {
-      return predict_us(links, size, static_cast<double>(each));
-    };
-    if (us(piece) < us(best)) best = piece;
-  }
-  return best;
+  return best_piece(slot_bytes(static_cast<std::size_t>(size.bytes), options),
+                    [&](double piece) { return predict_us(links, size, piece); });
 }
 
 bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid& grid) {
@@ -131,12 +121,12 @@ void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& conte
   const HostLinks links(context.grid, context.options.link_costs, size.bytes);
   append_slices(
       builder, goal, context,
-      {.append_round = append_round, .most_piece_bytes = best_piece(links, size, context.options)});
+      {.append_round = append_round, .most_piece_bytes = ring_piece(links, size, context.options)});
 }
 
 double predict_best_us(const HostLinks& links, const GoalSize& size,
                        const CompileOptions& options) {
-  return predict_us(links, size, static_cast<double>(best_piece(links, size, options)));
+  return predict_us(links, size, static_cast<double>(ring_piece(links, size, options)));
 }
 
 }  // namespace

@@ -12,17 +12,33 @@
 namespace kolo {
 namespace {
 
-std::vector<SumShare> shares_of(const Goal& goal, const BucketLayout& layout, bool in_shares) {
+/// Whose shares a part is cut into; one rank has it whole.
+std::vector<int> owners_of(const Goal::Part& part, const ProcessGrid& grid) {
+  if (part.sums()) {
+    return part.receivers.size() > 1 ? std::vector{part.receivers.front()} : part.contributors;
+  }
+  std::vector<int> owners;
+  for (const std::vector<int>& members : by_node(grid, part.receivers, part.contributors.front())) {
+    const bool is_other =
+        !members.empty() && !grid.same_node(members.front(), part.contributors.front());
+    if (is_other) owners.push_back(members.front());
+  }
+  return owners.empty() ? std::vector{part.receivers.front()} : owners;
+}
+
+std::vector<SumShare> shares_of(const Goal& goal, const BucketLayout& layout,
+                                const ProcessGrid& grid, bool in_shares) {
   std::vector<SumShare> shares;
   for (const Goal::Part& part : goal.parts) {
     if (part.receivers.empty() || part.contributors.empty()) continue;
-    if (!in_shares || !part.sums() || part.receivers.size() > 1) {
+    if (!in_shares) {
       shares.push_back({part, part.receivers.front()});
       continue;
     }
-    for (std::size_t i = 0; i < part.contributors.size(); ++i) {
-      SumShare share{part, part.contributors[i]};
-      share.extent = part_of(part.extent, part.contributors.size(), i, layout.dtype);
+    const std::vector<int> owners = owners_of(part, grid);
+    for (std::size_t i = 0; i < owners.size(); ++i) {
+      SumShare share{part, owners[i]};
+      share.extent = part_of(part.extent, owners.size(), i, layout.dtype);
       shares.push_back(std::move(share));
     }
   }
@@ -47,10 +63,11 @@ class SlicePlan {
         rules_(rules),
         node_(context.grid.node(rank)),
         least_lent_(least_lent(context.options.link_costs)),
-        shares_(shares_of(goal, layout, rules.in_shares)),
+        shares_(shares_of(goal, layout, context.grid, rules.in_shares)),
         moves_(moves_of(shares_)) {
     const std::size_t memory = slot_bytes(layout.bytes(), context.options);
-    const std::size_t in_a_round = slots_of_a_round();
+    const std::size_t in_a_round =
+        rules.slots_in_turns ? *rules.slots_in_turns : slots_of_a_round();
     piece_bytes_ = std::min(memory / in_a_round, rules.most_piece_bytes);
     make(slices_);
     const std::size_t slot = std::max<std::size_t>(1, slices_.slot_count() * size_of(layout.dtype));

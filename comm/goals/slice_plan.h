@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,7 +14,7 @@ namespace kolo {
 
 /// A part of a goal, or as much of it as one rank sums.
 struct SumShare : Goal::Part {
-  int adder = 0;  ///< Who sums it; the first receiver of what is only moved.
+  int adder = 0;  ///< Who sums it; a receiver of what is only moved.
 };
 
 /// A contribution to a share. The distance from contributor to adder puts moves in an order in
@@ -37,8 +39,12 @@ struct SliceRules {
   /// All pieces of the moves of one distance come before those of the next, so that a rank has
   /// few peers at a time.
   bool by_distance = false;
-  /// A sum with one receiver is made in shares, by all who contribute.
+  /// A sum with one receiver is made in shares, by all who contribute. What is moved is shared
+  /// among the nodes that receive it from another.
   bool in_shares = false;
+  /// The slots of one rank, if it uses them again within a round; at least as many as are in use at
+  /// a time. Otherwise as many as it uses in a round.
+  std::optional<std::size_t> slots_in_turns = std::nullopt;
   std::size_t most_piece_bytes = std::numeric_limits<std::size_t>::max();
 };
 

@@ -8,39 +8,39 @@
 namespace kolo {
 namespace {
 
-/// The ranks that add up the contributions to a share: that of the share, or for another node one
-/// of its own contributors.
+/// The rank that adds up what the ranks of `node` contribute to the share: that of the share, or on
+/// another node one of these. Before: some rank of the node contributes.
+int adder_of_node(const Slices& slices, const SumShare& share, int node) {
+  const ProcessGrid& grid = slices.grid();
+  if (sums_in_one_place(slices.layout()) || node == grid.node(share.adder)) return share.adder;
+  std::vector<int> peers;
+  for (const int rank : grid.ranks_of_node(node)) {
+    if (share.contributes(rank)) peers.push_back(rank);
+  }
+  return peers[static_cast<std::size_t>(share.adder) % peers.size()];
+}
+
+/// The same for all nodes, each looked up once.
 class Adders {
  public:
   /// Both outlive it.
   Adders(const Slices& slices, const SumShare& share)
-      : grid_(slices.grid()),
+      : slices_(slices),
         share_(share),
-        in_one_place_(sums_in_one_place(slices.layout())),
-        of_node_(static_cast<std::size_t>(grid_.num_nodes()), kUnknown) {}
+        of_node_(static_cast<std::size_t>(slices.grid().num_nodes()), kUnknown) {}
 
   int of(int contributor) {
-    const int node = grid_.node(contributor);
-    if (in_one_place_ || node == grid_.node(share_.adder)) return share_.adder;
+    const int node = slices_.grid().node(contributor);
     int& adder = of_node_[static_cast<std::size_t>(node)];
-    if (adder == kUnknown) adder = choose(node);
+    if (adder == kUnknown) adder = adder_of_node(slices_, share_, node);
     return adder;
   }
 
  private:
   static constexpr int kUnknown = -1;
 
-  int choose(int node) const {
-    std::vector<int> peers;
-    for (const int rank : grid_.ranks_of_node(node)) {
-      if (share_.contributes(rank)) peers.push_back(rank);
-    }
-    return peers[static_cast<std::size_t>(share_.adder) % peers.size()];
-  }
-
-  const ProcessGrid& grid_;
+  const Slices& slices_;
   const SumShare& share_;
-  bool in_one_place_;
   std::vector<int> of_node_;
 };
 
@@ -115,6 +115,19 @@ std::vector<std::vector<Addends>> hand_over(Slices& slices, const PieceRound& ro
     }
   }
   return result;
+}
+
+Addends hand_over_of_node(Slices& slices, const SumShare& share, const Extent& piece, int node) {
+  Addends addends;
+  for (const int contributor : slices.grid().ranks_of_node(node)) {
+    if (!share.contributes(contributor)) continue;
+    if (addends.slices.empty()) addends.adder = adder_of_node(slices, share, node);
+    addends.slices.push_back(
+        contributor == addends.adder
+            ? std::nullopt
+            : std::make_optional(hand_over(slices, piece, contributor, addends.adder)));
+  }
+  return addends;
 }
 
 std::optional<std::size_t> sum_of_node(Slices& slices, const Extent& piece, const Addends& addends,

@@ -23,6 +23,10 @@ bool sums_in_one_place(const BucketLayout& layout);
 /// order in which these are added: of each one's first contributor.
 std::vector<std::vector<Addends>> hand_over(Slices& slices, const PieceRound& round);
 
+/// Hands the contributions of one node to a piece of a share to the rank that adds them up. Before:
+/// the node has some, and sums are not made in one place.
+Addends hand_over_of_node(Slices& slices, const SumShare& share, const Extent& piece, int node);
+
 /// The sum of a node's contributions, as an addend at `recipient`, to which its adder hands it.
 /// Nothing is added where there is but one: it goes as it is.
 std::optional<std::size_t> sum_of_node(Slices& slices, const Extent& piece, const Addends& addends,

@@ -35,9 +35,9 @@ struct Options {
   /// "auto", "flat", "ring", "direct", "halving_doubling", "tree", "hierarchical" or
   /// "hierarchical:LOCAL,CROSS".
   std::string algorithm = "auto";
-  /// `algorithm` of the other collectives: "auto", "direct", "tree", "bruck", "ring" or "pairwise"
-  /// in host memory, "native" or "hierarchical" in device memory. A collective that has no such
-  /// algorithm, or is too large for it, takes the one that "auto" would.
+  /// `algorithm` of the other collectives: "auto", "direct", "tree", "recursive_doubling", "bruck",
+  /// "ring", "scatter_allgather" or "pairwise"; in device memory "native" or "hierarchical". One
+  /// that does not serve a collective, or does not hold it, leaves the choice to "auto".
   std::string collective_algorithm = "auto";
   /// Link costs for the cost model, as comma-separated key=value, for example
   /// "network_latency_us=2.5,network_bytes_per_us=12000"; keys left out keep their defaults.
