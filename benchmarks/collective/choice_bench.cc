@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "benchmarks/collective/checked_results.h"
+#include "benchmarks/collective/goal_choice.h"
 #include "benchmarks/collective/kolo_system.h"
 #include "benchmarks/common/exchange.h"
 #include "benchmarks/common/samples.h"
@@ -28,11 +29,30 @@ constexpr int kMostIterationsPerRound = 100;
 /// "auto" or one algorithm on one case.
 struct Candidate {
   std::string name;
+  Runtime* runtime = nullptr;
   std::unique_ptr<CollectiveRun> run;
   int iterations = 1;                 ///< Per round.
   std::vector<double> times_us = {};  ///< Times of this rank, round after round.
   RoundTimes rounds = {};             ///< Medians of the slowest rank, at the end.
   bool hopeless = false;
+};
+
+/// The times that the runtime predicts for its algorithms.
+class Predictions {
+ public:
+  explicit Predictions(Runtime& runtime)
+      : all_reduces_(grid_of(runtime), parse_link_costs(runtime.link_costs())), goals_(runtime) {}
+
+  double us(const std::string& algorithm, const CollectiveCase& what) const {
+    if (what.verb != Verb::kAllReduce) return goals_.predict_us(algorithm, what);
+    const HostBucket bucket{.bytes = what.count() * size_of(what.wire.value_or(what.dtype)),
+                            .packing = what.home == Home::kArena ? Packing::kNone : Packing::kUser};
+    return all_reduces_.predict_us(Algorithm::parse(algorithm), bucket);
+  }
+
+ private:
+  CostModel all_reduces_;
+  GoalChoice goals_;
 };
 
 /// All measurements of one case.
@@ -42,12 +62,17 @@ class ChoiceBench {
               const ChoiceOptions& options, const CollectiveCase& what)
       : runtime_(*runtimes.front()), options_(options), what_(what), sums_(runtime_, what) {
     for (std::size_t i = 0; i < runtimes.size(); ++i) {
-      contenders_.push_back({.name = i == 0 ? "auto" : algorithms[i - 1],
-                             .run = std::move(make_kolo_system(*runtimes[i])->prepare(what)[0])});
+      Candidate each{.name = i == 0 ? "auto" : algorithms[i - 1],
+                     .runtime = runtimes[i],
+                     .run = std::move(make_kolo_system(*runtimes[i])->prepare(what)[0])};
+      // Some algorithms hold no large collectives: another one would run under their name.
+      const bool is_itself =
+          i == 0 || what.verb == Verb::kAllReduce || each.run->algorithm() == each.name;
+      if (is_itself) contenders_.push_back(std::move(each));
     }
   }
 
-  ChoiceRow measure(const CostModel& model) {
+  ChoiceRow measure(const Predictions& predictions) {
     for (Candidate& contender : contenders_) check_sums(contender);
     const int rounds = plan_rounds();
     std::vector<std::size_t> order(contenders_.size());
@@ -66,7 +91,7 @@ class ChoiceBench {
       check_sums(contender);
       contender.rounds = rounds_of(contender);
     }
-    return row(model, rounds);
+    return row(predictions, rounds);
   }
 
   bool all_right() const { return wrong_ == 0; }
@@ -116,10 +141,14 @@ class ChoiceBench {
     return rounds;
   }
 
-  static std::vector<double> time(Candidate& contender, int iterations) {
+  std::vector<double> time(Candidate& contender, int iterations) const {
+    // A root that hears nothing from others would be several calls ahead of them.
+    const int ranks = runtime_.world_size();
+    const bool begins_together = !what_.goal(ranks).is_mutual(ranks);
     std::vector<double> times_us;
     times_us.reserve(static_cast<std::size_t>(iterations));
     for (int i = 0; i < iterations; ++i) {
+      if (begins_together) contender.runtime->barrier();
       const auto start = Clock::now();
       contender.run->run();
       times_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
@@ -149,15 +178,12 @@ class ChoiceBench {
     return &each == &contenders_.front() || each.name == contenders_.front().run->algorithm();
   }
 
-  ChoiceRow row(const CostModel& model, int rounds) const {
-    const HostBucket bucket{
-        .bytes = what_.count() * size_of(what_.wire.value_or(what_.dtype)),
-        .packing = what_.home == Home::kArena ? Packing::kNone : Packing::kUser};
+  ChoiceRow row(const Predictions& predictions, int rounds) const {
     const auto candidate = [&](const Candidate& each) {
       const std::string algorithm = each.run->algorithm();
       return ChoiceCandidate{.algorithm = algorithm,
                              .median_us = summarise(each.rounds).median,
-                             .predicted_us = model.predict_us(Algorithm::parse(algorithm), bucket)};
+                             .predicted_us = predictions.us(algorithm, what_)};
     };
     const Candidate& chosen = contenders_.front();
     ChoiceRow row{.what = what_, .chosen = candidate(chosen), .rounds = rounds};
@@ -185,25 +211,17 @@ class ChoiceBench {
 
 }  // namespace
 
-ProcessGrid grid_of(Runtime& runtime) {
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(runtime.num_nodes()));
-  sizes[static_cast<std::size_t>(runtime.node())] = 1;
-  runtime.all_reduce("bench node sizes", {sizes.data(), sizes.size(), DType::kInt64},
-                     ReduceOp::kSum);
-  return ProcessGrid::with_node_sizes(std::vector<int>(sizes.begin(), sizes.end()));
-}
-
 bool measure_choice(const std::vector<Runtime*>& runtimes,
                     const std::vector<std::string>& algorithms, const ChoiceOptions& options,
                     const std::function<void(const ChoiceRow&)>& report) {
   Runtime& runtime = *runtimes.front();
-  const CostModel model(grid_of(runtime), parse_link_costs(runtime.link_costs()));
+  const Predictions predictions(runtime);
   bool right = true;
   for (const std::size_t bytes : options.sizes) {
     CollectiveCase what = options.what;
-    what.bytes = bytes / size_of(what.dtype) * size_of(what.dtype);
+    what.bytes = what.whole_bytes(bytes, runtime.world_size());
     ChoiceBench bench(runtimes, algorithms, options, what);
-    report(bench.measure(model));
+    report(bench.measure(predictions));
     right = right && bench.all_right();
   }
   return right;

@@ -8,13 +8,12 @@
 #include "benchmarks/collective/collective_case.h"
 #include "benchmarks/collective/paired_rounds.h"
 #include "runtime/api/kolo.h"
-#include "topology/process_grid.h"
 
 namespace kolo::bench {
 
 struct ChoiceOptions {
   std::vector<std::size_t> sizes;  ///< Bytes.
-  CollectiveCase what = {};        ///< Dtype, wire and home of every case.
+  CollectiveCase what = {};        ///< Collective, dtype, wire and home of every case.
   double seconds = 0.3;            ///< For the timed iterations of one algorithm at one size.
   int rounds = 60;  ///< Largest number of rounds; fewer where an iteration takes long.
 };
@@ -42,12 +41,10 @@ struct ChoiceRow {
 /// Measures "auto" beside every forced algorithm. All algorithms of one case alternate in many
 /// short rounds, in changing order; those that take more than twice as long as the best are dropped
 /// after the second round. `runtimes` are those of "auto" and then of `algorithms`, in this order.
-/// Collective; rows are equal on all ranks. Returns true if all sums were right, before and after.
+/// Collective; rows are equal on all ranks. Returns true if all results were right, before and
+/// after.
 bool measure_choice(const std::vector<Runtime*>& runtimes,
                     const std::vector<std::string>& algorithms, const ChoiceOptions& options,
                     const std::function<void(const ChoiceRow&)>& report);
-
-/// Number of ranks of each node. Collective.
-ProcessGrid grid_of(Runtime& runtime);
 
 }  // namespace kolo::bench

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "benchmarks/collective/goal_choice.h"
 #include "benchmarks/common/json_file.h"
 #include "benchmarks/peers/peer_factory.h"
 #include "comm/base/error.h"
@@ -55,7 +56,8 @@ nlohmann::json to_json(const Runtime& runtime, const ChoiceRow& row) {
   for (const ChoiceCandidate& each : row.forced) {
     forced[each.algorithm] = {{"median_us", each.median_us}, {"predicted_us", each.predicted_us}};
   }
-  return {{"size", row.what.bytes},
+  return {{"collective", to_string(row.what.verb)},
+          {"size", row.what.bytes},
           {"memory", to_string(row.what.home)},
           {"ranks", runtime.world_size()},
           {"nodes", runtime.num_nodes()},
@@ -68,8 +70,22 @@ nlohmann::json to_json(const Runtime& runtime, const ChoiceRow& row) {
           {"forced", std::move(forced)}};
 }
 
-/// Inside one node, and between nodes of one rank, nothing is hierarchical.
-std::vector<std::string> all_algorithms(const Runtime& runtime) {
+Verb parse_verb(std::string_view text) {
+  return *std::ranges::find(kAllVerbs, text, [](Verb verb) { return to_string(verb); });
+}
+
+/// Calls that only one algorithm serves have no choice.
+std::vector<std::string> verbs_with_choice() {
+  std::vector<std::string> names;
+  for (const Verb verb : kAllVerbs) {
+    if (verb != Verb::kSendRecv && verb != Verb::kSparseRows) names.emplace_back(to_string(verb));
+  }
+  return names;
+}
+
+/// Inside one node, and between nodes of one rank, nothing is hierarchical. Collective.
+std::vector<std::string> all_algorithms(Runtime& runtime, const CollectiveCase& what) {
+  if (what.verb != Verb::kAllReduce) return GoalChoice(runtime).algorithms(what);
   const bool has_levels = runtime.num_nodes() > 1 && runtime.num_nodes() < runtime.world_size();
   std::vector<std::string> names;
   for (const Algorithm& algorithm : CostModel::host_algorithms()) {
@@ -84,14 +100,22 @@ ChoiceCommand::ChoiceCommand(CLI::App& app)
     : command_(
           *app.add_subcommand("choice", "Time of auto beside the best algorithm forced by name")) {
   command_
-      .add_option("--sizes", sizes_, "Bytes of float32, comma-separated, with suffixes K, M and G")
+      .add_option("--collective", collective_,
+                  "The collective whose algorithms are forced; others than all-reduce have several "
+                  "between nodes only")
+      ->check(CLI::IsMember(verbs_with_choice()))
+      ->capture_default_str();
+  command_
+      .add_option("--sizes", sizes_,
+                  "Bytes of float32, of the parts of all ranks, comma-separated, with suffixes K, "
+                  "M and G")
       ->delimiter(',')
       ->capture_default_str();
   command_
       .add_option("--algorithms", algorithms_,
                   "Algorithms to force, separated by semicolons; default: all")
       ->delimiter(';');
-  command_.add_option("--memory", home_, "Where gradients live: arena or user")
+  command_.add_option("--memory", home_, "Where tensors live: arena or user")
       ->check(one_of({"arena", "user"}))
       ->capture_default_str();
   command_
@@ -106,19 +130,26 @@ ChoiceCommand::ChoiceCommand(CLI::App& app)
       ->capture_default_str();
   command_.add_option("--json", json_, "Write the rows to this file");
   add_runtime_options(command_, runtime_, [](std::string_view name) {
-    return name != "algorithm" && name != "compression";
+    return name != "algorithm" && name != "collective_algorithm" && name != "compression";
   });
 }
 
 bool ChoiceCommand::run() {
   runtime_ = options_from_environment(std::move(runtime_));
-  if (runtime_.algorithm != Options{}.algorithm) {
-    throw KoloError({.code = ErrorCode::kConfig,
-                     .what = "choice measures auto, so KOLO_ALGORITHM must not be set"});
+  options_.what.verb = parse_verb(collective_);
+  const bool is_goal = options_.what.verb != Verb::kAllReduce;
+  std::string Options::*const forced_option =
+      is_goal ? &Options::collective_algorithm : &Options::algorithm;
+  if (runtime_.*forced_option != Options{}.*forced_option) {
+    throw KoloError(
+        {.code = ErrorCode::kConfig,
+         .what = fmt::format("choice measures auto, so KOLO_{}ALGORITHM must not be set",
+                             is_goal ? "COLLECTIVE_" : "")});
   }
   options_.sizes = parse_sizes("--sizes", sizes_);
   options_.what.home = home_ == "arena" ? Home::kArena : Home::kUser;
-  options_.what.wire = runtime_.wire_dtype;
+  options_.what.in_place = !is_goal || options_.what.verb == Verb::kBroadcast;
+  if (!is_goal) options_.what.wire = runtime_.wire_dtype;
 
   Peers peers({});
   peers.keep_launcher();
@@ -128,19 +159,25 @@ bool ChoiceCommand::run() {
   Runtime& runtime = all.front();
   const bool speaks = runtime.rank() == 0;
   expect_output(runtime, json_);
-  if (algorithms_.empty()) algorithms_ = all_algorithms(runtime);
+  if (is_goal && runtime.num_nodes() == 1) {
+    throw KoloError({.code = ErrorCode::kConfig,
+                     .what = fmt::format("all ranks are on one node, where {} has one algorithm; "
+                                         "KOLO_NODE_ID plays several nodes on one machine",
+                                         collective_)});
+  }
+  if (algorithms_.empty()) algorithms_ = all_algorithms(runtime, options_.what);
   std::vector<Runtime*> runtimes{&runtime};
   for (const std::string& algorithm : algorithms_) {
     Options forced = runtime_;
-    forced.algorithm = algorithm;
+    forced.*forced_option = algorithm;
     forced.link_costs = runtime.link_costs();
     forced.calibrate = "off";
     runtimes.push_back(&all.emplace_back(Runtime::from_environment(forced)));
   }
 
   if (speaks) {
-    fmt::print("# kolo-bench choice, kolo {}: {} ranks on {} nodes, memory {}, medians in us\n",
-               kVersion, runtime.world_size(), runtime.num_nodes(), home_);
+    fmt::print("# kolo-bench choice, kolo {}: {}, {} ranks on {} nodes, memory {}, medians in us\n",
+               kVersion, collective_, runtime.world_size(), runtime.num_nodes(), home_);
     fmt::print(
         "# ratio: auto to the best other, paired by rounds, with quartiles and the share of ");
     fmt::print("rounds in which auto took 1.1 times as long; noise: auto to itself by name\n");

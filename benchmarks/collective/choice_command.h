@@ -17,7 +17,7 @@ class ChoiceCommand {
   explicit ChoiceCommand(CLI::App& app);
 
   bool chosen() const { return command_.parsed(); }
-  /// Returns true if all sums were right. Collective.
+  /// Returns true if all results were right. Collective.
   bool run();
 
  private:
@@ -26,7 +26,7 @@ class ChoiceCommand {
   std::vector<std::string> sizes_ = {"4",    "1K", "4K", "16K", "64K",
                                      "256K", "1M", "4M", "16M", "64M"};
   std::vector<std::string> algorithms_;
-  std::string home_ = "arena", json_;
+  std::string collective_{to_string(Verb::kAllReduce)}, home_ = "arena", json_;
   ChoiceOptions options_;
 };
 

@@ -209,11 +209,7 @@ std::vector<CollectiveRow> measure_collective(
   std::vector<CollectiveRow> rows;
   for (std::size_t bytes : options.sizes) {
     CollectiveCase what = options.what;
-    const std::size_t unit =
-        size_of(what.dtype) * (has_parts(what.verb) ? static_cast<std::size_t>(runtime.world_size())
-                               : what.verb == Verb::kSparseRows ? what.width
-                                                                : 1);
-    what.bytes = bytes / unit * unit;
+    what.bytes = what.whole_bytes(bytes, runtime.world_size());
     SizeBench bench(runtime, options, what);
     for (const auto& system : systems) {
       if (!system->covers(what.bytes)) continue;

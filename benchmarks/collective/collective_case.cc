@@ -49,6 +49,13 @@ Goal CollectiveCase::goal(int ranks) const {
   return Goal::all_reduce(ranks, count());
 }
 
+std::size_t CollectiveCase::whole_bytes(std::size_t most, int ranks) const {
+  std::size_t unit = size_of(dtype);
+  if (has_parts(verb)) unit *= static_cast<std::size_t>(ranks);
+  if (verb == Verb::kSparseRows) unit *= width;
+  return most / unit * unit;
+}
+
 double CollectiveCase::bus_factor(int ranks) const {
   const double others = static_cast<double>(ranks - 1) / ranks;
   if (verb == Verb::kSendRecv) return 2;  // There and back.

@@ -102,6 +102,8 @@ struct CollectiveCase {
   double density = 0.01;   ///< Rows that each rank passes, relative to the table's.
   RowForm rows_result = RowForm::kAuto, rows_exchange = RowForm::kAuto;
 
+  /// The bytes that equal parts of `ranks`, of whole elements or rows, fill: at most `most`.
+  std::size_t whole_bytes(std::size_t most, int ranks) const;
   std::size_t height() const { return count() / width; }
   std::size_t count() const { return bytes / size_of(dtype); }
   /// Elements of one of `ranks` equal parts.

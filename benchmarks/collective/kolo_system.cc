@@ -8,6 +8,7 @@
 
 #include "benchmarks/collective/caller_memory.h"
 #include "benchmarks/collective/device_caller_memory.h"
+#include "benchmarks/collective/goal_choice.h"
 #include "benchmarks/collective/sparse_rows.h"
 #include "benchmarks/common/host_memory.h"
 #include "comm/base/check.h"
@@ -35,9 +36,10 @@ GradientSet register_one(Runtime& runtime, const CollectiveCase& what, void* dat
 template <typename Memory>
 class CallRun final : public CollectiveRun {
  public:
-  CallRun(Runtime& runtime, const CollectiveCase& what, Memory memory)
+  CallRun(Runtime& runtime, const CollectiveCase& what, std::string algorithm, Memory memory)
       : runtime_(runtime),
         what_(what),
+        algorithm_(std::move(algorithm)),
         name_(fmt::format("{} {} {} bytes{}", to_string(what.verb), to_string(what.home),
                           what.bytes, what.in_place ? " in place" : "")),
         reduction_(what.op, {.before = what.op == ReduceOp::kPremulSum
@@ -78,11 +80,7 @@ class CallRun final : public CollectiveRun {
         break;  // By another run.
     }
   }
-  std::string algorithm() const override {
-    if (what_.verb == Verb::kSendRecv) return "ping-pong";
-    const Options& options = runtime_.options();
-    return what_.verb == Verb::kAllReduce ? options.algorithm : options.collective_algorithm;
-  }
+  std::string algorithm() const override { return algorithm_; }
 
  private:
   static constexpr int kRoot = 0;
@@ -110,21 +108,33 @@ class CallRun final : public CollectiveRun {
 
   Runtime& runtime_;
   const CollectiveCase what_;
+  const std::string algorithm_;
   const std::string name_;
   const Reduction reduction_;
   Memory memory_;
   const CaseCounts counts_;
 };
 
+/// The algorithm of a call, or the option where only the runtime knows. Collective.
+std::string algorithm_of(Runtime& runtime, const CollectiveCase& what) {
+  const Options& options = runtime.options();
+  if (what.verb == Verb::kSendRecv) return "ping-pong";
+  if (what.verb == Verb::kAllReduce) return options.algorithm;
+  if (memory_kind(what.home) == MemoryKind::kDevice) return options.collective_algorithm;
+  return GoalChoice(runtime).taken(what, options);
+}
+
 std::unique_ptr<CollectiveRun> make_call_run(Runtime& runtime, const CollectiveCase& what) {
+  std::string algorithm = algorithm_of(runtime, what);
   const int rank = runtime.rank(), ranks = runtime.world_size();
   if (memory_kind(what.home) == MemoryKind::kDevice) {
     ensure(runtime.device() != nullptr, "a case in device memory without a device");
     return std::make_unique<CallRun<DeviceCallerMemory>>(
-        runtime, what, DeviceCallerMemory(*runtime.device(), what, rank, ranks));
+        runtime, what, std::move(algorithm),
+        DeviceCallerMemory(*runtime.device(), what, rank, ranks));
   }
   const auto allocate = [&](std::size_t bytes) { return runtime.allocate(bytes); };
-  return std::make_unique<CallRun<CallerMemory>>(runtime, what,
+  return std::make_unique<CallRun<CallerMemory>>(runtime, what, std::move(algorithm),
                                                  in_arena(what.home)
                                                      ? CallerMemory(what, rank, ranks, allocate)
                                                      : CallerMemory(what, rank, ranks));

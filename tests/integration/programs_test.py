@@ -119,7 +119,22 @@ class Programs(unittest.TestCase):
                 wrong = None if row["system"] == "limit" else 0
                 self.assertEqual((row["collective"], row["wrong"], row["memory"]), (collective, wrong, "user"))
                 self.assertEqual(row["in_place"], collective == "broadcast")
+                self.assertNotEqual(row["algorithm"], "auto")
                 self.assertAlmostEqual(row["busbw_GBps"], row["algbw_GBps"] * factor)
+
+    def test_choice_sets_auto_beside_every_algorithm_of_a_collective_that_holds_it(self):
+        algorithms = {
+            ("all-to-all", "12K"): {"direct", "bruck", "pairwise"},
+            ("all-to-all", "3M"): {"direct", "pairwise"},
+            ("broadcast", "12K"): {"direct", "tree", "ring", "scatter_allgather"},
+        }
+        for (collective, size), names in algorithms.items():
+            out = self.folder / "rows.json"
+            self.succeed("kolo-bench", "choice", "--collective", collective, "--sizes", size, "--seconds", 0.01,
+                         "--json", out, ranks=3, nodes=3)  # fmt: skip
+            (row,) = json.loads(out.read_text())
+            self.assertEqual((row["collective"], set(row["forced"])), (collective, names))
+            self.assertIn(row["chosen"], names)
 
     def test_bench_measures_sparse_rows_beside_an_all_reduce_of_the_table(self):
         for exchange in ("rows", "table", "auto"):

@@ -1,0 +1,63 @@
+#include "benchmarks/collective/goal_choice.h"
+
+#include <cstdint>
+
+#include "comm/base/carrier.h"
+#include "comm/goals/goal_registry.h"
+#include "runtime/plan/bucket_plan.h"
+
+namespace kolo::bench {
+namespace {
+
+/// The case in the numbers that travel.
+CollectiveCase in_numbers(CollectiveCase what) {
+  what.op = carried(what.op, what.dtype);
+  what.dtype = Carrier::of(what.dtype).dtype;
+  return what;
+}
+
+BucketLayout layout_of(const CollectiveCase& what, const Goal& goal) {
+  return {.count = goal.count(),
+          .dtype = what.dtype,
+          .op = what.op,
+          .placement = Placement::kUser,
+          .out_of_place = !what.in_place};
+}
+
+}  // namespace
+
+GoalChoice::GoalChoice(Runtime& runtime)
+    : grid_(grid_of(runtime)), costs_(parse_link_costs(runtime.link_costs())) {}
+
+std::vector<std::string> GoalChoice::algorithms(const CollectiveCase& what) const {
+  const Goal goal = in_numbers(what).goal(grid_.world_size());
+  const BucketLayout layout = layout_of(in_numbers(what), goal);
+  std::vector<std::string> names;
+  for (const GoalAlgorithm* each : goal_algorithms_of_all()) {
+    if (each->serves(goal, layout, grid_)) names.emplace_back(each->name);
+  }
+  return names;
+}
+
+std::string GoalChoice::taken(const CollectiveCase& what, const Options& options) const {
+  const Goal goal = in_numbers(what).goal(grid_.world_size());
+  const PlanInputs inputs{.grid = grid_, .options = options, .costs = costs_};
+  return goal_request("", goal, layout_of(in_numbers(what), goal), inputs).compile(0).algorithm;
+}
+
+double GoalChoice::predict_us(const std::string& algorithm, const CollectiveCase& what) const {
+  const Goal goal = in_numbers(what).goal(grid_.world_size());
+  const CompileOptions options{.link_costs = costs_};
+  return kolo::predict_us(*GoalAlgorithmRequest(algorithm).algorithm(), goal,
+                          layout_of(in_numbers(what), goal), {grid_, options});
+}
+
+ProcessGrid grid_of(Runtime& runtime) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(runtime.num_nodes()));
+  sizes[static_cast<std::size_t>(runtime.node())] = 1;
+  runtime.all_reduce("bench node sizes", {sizes.data(), sizes.size(), DType::kInt64},
+                     ReduceOp::kSum);
+  return ProcessGrid::with_node_sizes(std::vector<int>(sizes.begin(), sizes.end()));
+}
+
+}  // namespace kolo::bench
