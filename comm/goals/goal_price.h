@@ -49,10 +49,10 @@ class GoalPrice {
 /// soon where they go, large ones are fewer messages. `predict_us` takes bytes.
 template <typename Predict>
 std::size_t best_piece(std::size_t slot, Predict predict_us) {
-  constexpr std::size_t kSmallest = std::size_t{8} << 10;
+  constexpr std::size_t kSmallestPiece = std::size_t{8} << 10;
   std::size_t best = slot;
   double best_us = predict_us(static_cast<double>(slot));
-  for (std::size_t piece = slot / 2; piece >= kSmallest; piece /= 2) {
+  for (std::size_t piece = slot / 2; piece >= kSmallestPiece; piece /= 2) {
     const double us = predict_us(static_cast<double>(piece));
     if (us >= best_us) continue;
     best = piece;
