@@ -127,7 +127,7 @@ struct CaseCounts {
 CaseCounts counts_of(const CollectiveCase& what, int rank, int ranks);
 
 /// The bytes that some node cannot help sending to others, or receiving; `node_of` gives the node
-/// of each rank. Of an all-reduce: Patarasuk and Yuan, JPDC 2009.
+/// of each rank. Source for all-reduce: Patarasuk and Yuan, JPDC 2009.
 std::size_t least_wire_bytes(const CollectiveCase& what, std::span<const int> node_of);
 
 }  // namespace kolo::bench

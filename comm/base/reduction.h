@@ -29,8 +29,8 @@ struct Scales {
 struct Reduction {
   ReduceOp op;
   Scales scales;
-  /// Of what an all-reduce sends, equal on all ranks; empty: that of the elements. float32 and
-  /// float64 in host memory, which are not scaled, travel as bfloat16: each contribution is
+  /// The type that an all-reduce sends, equal on all ranks; empty: that of the elements. float32
+  /// and float64 in host memory, which are not scaled, travel as bfloat16: each contribution is
   /// rounded once, and so is the float32 sum. The casts are part of the copies.
   std::optional<DType> wire_dtype;
 

@@ -11,19 +11,17 @@ namespace kolo {
 
 /// All algorithms for goals, preferred first among equals.
 ///
-///   direct    any goal                             each contribution straight to its receivers
-///   tree      broadcast, gather, scatter, reduce   binomial between nodes: few messages
-///   recursive_doubling  all-gather among 2^k       pairs of doubling distance: few messages
-///             nodes
-///   bruck     all-gather, all-to-all,              rounds of doubling distance: few messages
-///             reduce-scatter
-///   ring      all-gather, broadcast, reduce        from node to node, piece after piece
-///   scatter_allgather  broadcast                   a share to each node, which pass them on at
-///   once pairwise  gather, scatter, all-to-all,         round after round, one peer at a time
-///             reduce-scatter but of 16-bit floats
-///   native    all, in device memory                one collective of the device's own library
-///   hierarchical  all-gather, reduce-scatter, in   these inside nodes, messages between them
-///             device memory
+/// - direct: any goal; each contribution goes straight to its receivers.
+/// - tree: broadcast, gather, scatter, reduce; binomial between nodes, few messages.
+/// - recursive_doubling: all-gather among 2^k nodes; pairs of doubling distance, few messages.
+/// - bruck: all-gather, all-to-all, reduce-scatter; rounds of doubling distance, few messages.
+/// - ring: all-gather, broadcast, reduce; from node to node, piece after piece.
+/// - scatter_allgather: broadcast; a share to each node, which passes it on at once.
+/// - pairwise: gather, scatter, all-to-all, and reduce-scatter but of 16-bit floats; round after
+///   round, one peer at a time.
+/// - native: all, in device memory; one collective of the device's own library.
+/// - hierarchical: all-gather and reduce-scatter in device memory; these inside nodes, messages
+///   between them.
 std::span<const GoalAlgorithm* const> goal_algorithms_of_all();
 
 /// The value of an option: the cheapest algorithm, or the one of that name for the goals that it

@@ -80,7 +80,8 @@ void BucketRunner::reject(const Topic& rejected, const Error& error) {
   bucket.owner->bucket_rejected(error);
 }
 
-/// Of other buckets, no rank can end a use that another one misses.
+/// Only buckets that may end early are given up: no rank ends a use of any other before all begin
+/// it.
 void BucketRunner::give_up(BucketId id, const Error& error) {
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);

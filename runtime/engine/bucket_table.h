@@ -90,7 +90,7 @@ class BucketTable {
                std::optional<std::size_t> place = std::nullopt);
   /// See `Subject::name`.
   void set_name(BucketId id, std::uint64_t key) { buckets_[id]->name = key; }
-  /// Of its next use; see `Subject::sequence`.
+  /// For the next use of the bucket; see `Subject::sequence`.
   void set_sequence(BucketId id, std::uint64_t key) { buckets_[id]->sequence = key; }
 
   /// Whether more than three quarters of numbers or arena are in use; the same on all ranks.

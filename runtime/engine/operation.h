@@ -56,7 +56,7 @@ struct Operation {
   int root = 0;
   /// Device memory: behind what the caller's stream does to the buffer; null when that is done.
   std::shared_ptr<const Event> ready = {};
-  /// Of a row-sparse all-reduce, which several operations make up, for the first of them.
+  /// The row-sparse all-reduce of which this is the first operation; empty for all others.
   std::optional<RowCall> rows = {};
   /// One of the others, whose names are apart from those of users.
   bool is_step = false;

@@ -190,7 +190,7 @@ void write_parts(Operation& operation, std::span<const TensorBuffers> tensors, s
   if (has_parts(operation.kind) && all_even) operation.counts.assign(1, sum);
 }
 
-/// What an all-reduce is to send, if that is not what it has.
+/// The type to send, if it is not that of the elements.
 std::optional<DType> wire_of(std::string_view name, const Reduction& reduction, DType dtype,
                              MemoryKind memory) {
   if (!reduction.wire_dtype || *reduction.wire_dtype == dtype) return std::nullopt;

@@ -29,8 +29,8 @@ std::string topic_name(const Operation& operation) {
   return topic_name(operation.name, operation.is_step);
 }
 
-/// What pending operations are compared by: uses of a name are made in one order on all ranks, and
-/// so are all operations of a group that keeps one.
+/// Pending operations are compared by this key: uses of a name are made in one order on all ranks,
+/// and so are all operations of a group that keeps one.
 std::uint64_t sequence_key(const Operation& operation) {
   if (operation.place == 0) return name_key(topic_name(operation));
   constexpr std::uint64_t kSeed = 1;  // apart from the keys of names

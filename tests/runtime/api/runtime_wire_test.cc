@@ -20,7 +20,7 @@ constexpr Reduction kSumAsBfloat16{ReduceOp::kSum, {}, DType::kBFloat16};
 
 float rounded(float value) { return to_float(to_bfloat16(value)); }
 
-/// Of a rank, with more bits than bfloat16 has.
+/// The values of a rank, which have more bits than bfloat16.
 std::vector<float> contribution(int rank, std::size_t count) {
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) {
