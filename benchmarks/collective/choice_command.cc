@@ -148,7 +148,7 @@ bool ChoiceCommand::run() {
   }
   options_.sizes = parse_sizes("--sizes", sizes_);
   options_.what.home = home_ == "arena" ? Home::kArena : Home::kUser;
-  options_.what.in_place = !is_goal || options_.what.verb == Verb::kBroadcast;
+  options_.what.in_place = traits_of(options_.what.verb).in_place;
   if (!is_goal) options_.what.wire = runtime_.wire_dtype;
 
   Peers peers({});

@@ -90,9 +90,13 @@ std::size_t least_wire_bytes(const CollectiveCase& what, std::span<const int> no
 
 CaseCounts counts_of(const CollectiveCase& what, int rank, int ranks) {
   CaseCounts counts;
+  const auto add = [](const Extent& extent, std::size_t& count, std::size_t& at) {
+    if (count == 0) at = extent.offset;
+    count += extent.count;
+  };
   for (const Goal::Part& part : what.goal(ranks).parts) {
-    if (part.contributes(rank)) counts.contributed += part.extent.count;
-    if (part.receives(rank)) counts.received += part.extent.count;
+    if (part.contributes(rank)) add(part.extent, counts.contributed, counts.contributed_at);
+    if (part.receives(rank)) add(part.extent, counts.received, counts.received_at);
   }
   return counts;
 }

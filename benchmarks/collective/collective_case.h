@@ -62,26 +62,45 @@ inline constexpr std::array kAllVerbs = {
     Verb::kAllReduce, Verb::kReduce,   Verb::kReduceScatter, Verb::kAllGather, Verb::kGather,
     Verb::kScatter,   Verb::kAllToAll, Verb::kBroadcast,     Verb::kSendRecv,  Verb::kSparseRows};
 
-constexpr std::string_view to_string(Verb verb) {
-  constexpr std::string_view kNames[] = {"all-reduce", "reduce",     "reduce-scatter", "all-gather",
-                                         "gather",     "scatter",    "all-to-all",     "broadcast",
-                                         "send-recv",  "sparse-rows"};
-  return kNames[static_cast<std::size_t>(verb)];
-}
+/// What the commands, the checks and the peers know of a collective.
+struct VerbTraits {
+  std::string_view name;
+  bool reduces = false;
+  /// The buffer holds a part for each rank, which are equal.
+  bool has_parts = false;
+  /// Rank 0 is the root.
+  bool has_root = false;
+  /// It is measured in place unless asked otherwise, else out of place.
+  bool in_place = false;
+  /// It exists in the other place, too.
+  bool has_other_place = false;
+  /// There is a bound, or a reference, for its bytes alone.
+  bool has_references = true;
+};
 
-constexpr bool reduces(Verb verb) {
-  return verb == Verb::kAllReduce || verb == Verb::kReduce || verb == Verb::kReduceScatter ||
-         verb == Verb::kSparseRows;
+/// In the order of the verbs.
+inline constexpr std::array<VerbTraits, kAllVerbs.size()> kVerbTraits = {{
+    {.name = "all-reduce", .reduces = true, .in_place = true, .has_other_place = true},
+    {.name = "reduce", .reduces = true, .has_root = true, .has_other_place = true},
+    {.name = "reduce-scatter", .reduces = true, .has_parts = true, .has_other_place = true},
+    {.name = "all-gather", .has_parts = true, .has_other_place = true},
+    {.name = "gather", .has_parts = true, .has_root = true},
+    {.name = "scatter", .has_parts = true, .has_root = true},
+    {.name = "all-to-all", .has_parts = true},
+    {.name = "broadcast", .has_root = true, .in_place = true},
+    {.name = "send-recv", .has_references = false},
+    {.name = "sparse-rows", .reduces = true, .has_references = false},
+}};
+
+constexpr const VerbTraits& traits_of(Verb verb) {
+  return kVerbTraits[static_cast<std::size_t>(verb)];
 }
+constexpr std::string_view to_string(Verb verb) { return traits_of(verb).name; }
+constexpr bool reduces(Verb verb) { return traits_of(verb).reduces; }
+constexpr bool has_parts(Verb verb) { return traits_of(verb).has_parts; }
 
 /// By what a rank multiplies its contributions to premultiplied sums.
 constexpr int scale_of(int rank) { return 1 + rank % 2; }
-
-/// Whether the buffer holds a part for each rank, which are equal.
-constexpr bool has_parts(Verb verb) {
-  return verb == Verb::kReduceScatter || verb == Verb::kAllGather || verb == Verb::kGather ||
-         verb == Verb::kScatter || verb == Verb::kAllToAll;
-}
 
 /// The rank with which `rank` exchanges messages: the first with the last, and so on; the middle
 /// one of an odd number with itself.
@@ -96,7 +115,7 @@ struct CollectiveCase {
   ReduceOp op = ReduceOp::kSum;
   std::optional<DType> wire = std::nullopt;
   Home home = Home::kArena;
-  bool in_place = true;  ///< The sum replaces the contribution; else it goes to a second buffer.
+  bool in_place = true;  ///< Contribution and result share one buffer; else there are two.
   // For kSparseRows only:
   std::size_t width = 64;  ///< Elements of a row of the table.
   double density = 0.01;   ///< Rows that each rank passes, relative to the table's.
@@ -123,6 +142,8 @@ constexpr bool fits_gradients(const CollectiveCase& what) {
 /// Elements that `rank` contributes to the case, and receives.
 struct CaseCounts {
   std::size_t contributed = 0, received = 0;
+  /// In place: where they begin in the one buffer, in elements.
+  std::size_t contributed_at = 0, received_at = 0;
 };
 CaseCounts counts_of(const CollectiveCase& what, int rank, int ranks);
 

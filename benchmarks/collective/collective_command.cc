@@ -49,8 +49,10 @@ std::string subject(Verb verb) {
   return fmt::format("{} {}", name.starts_with('a') ? "an" : "a", name);
 }
 
-/// Whether there is a bound, or a reference, for its bytes alone.
-bool has_references(Verb verb) { return verb != Verb::kSendRecv && verb != Verb::kSparseRows; }
+/// The flag that adds the place in which a collective is not measured unless asked.
+const char* other_place_name(Verb verb) {
+  return traits_of(verb).in_place ? "--out-of-place" : "--in-place";
+}
 
 const char* sizes_help(Verb verb) {
   if (verb == Verb::kSparseRows) {
@@ -91,43 +93,32 @@ std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& 
                                const std::vector<std::string>& peers) {
   const auto compares = [&](std::string_view name) { return std::ranges::count(peers, name) > 0; };
   const bool one_node = runtime.num_nodes() == 1;
+  const Verb verb = options.what.verb;
+  const bool has_gradients = verb == Verb::kAllReduce && fits_gradients(options.what);
   std::vector<std::string> all;
-  if (options.what.verb != Verb::kAllReduce) {
+  if (traits_of(verb).has_root) all.emplace_back("rank 0 is the root");
+  if (verb == Verb::kSendRecv) {
     all.emplace_back(
-        options.what.verb == Verb::kBroadcast ? "in place; rank 0 is the root"
-        : options.what.verb == Verb::kSendRecv
-            ? "ranks r and n-1-r send to each other in turns; time: there and back; busbw: one way"
-        : options.what.verb == Verb::kSparseRows
-            ? "size and bandwidths: of the table, with other rows at each call; mpi: an all-reduce "
-              "of the table; algo: what was exchanged"
-            : "out of place; rank 0 is the root where there is one");
-    if (std::ranges::any_of(options.homes, in_arena)) {
-      all.emplace_back("arena: ranks of a node read each other's buffers; peers' are private");
-    }
-    if (compares("streaming")) {
-      all.emplace_back(
-          "streaming, from 64 KiB on: the copies and additions that no rank can avoid, in private "
-          "memory; a reference, no lower bound");
-    }
-    if (compares("limit")) {
-      all.emplace_back(
-          "limit, from 64 KiB on: TCP streams from node to node of the bytes that the busiest one "
-          "must send or receive; a lower bound where links and not processors take the time");
-    }
-    all.emplace_back("p99: of rows with at least 100 iterations");
-    return all;
+        "ranks r and n-1-r send to each other in turns; time: there and back; busbw: one way");
   }
-  if (!fits_gradients(options.what)) {
+  if (verb == Verb::kSparseRows) {
+    all.emplace_back(
+        "size and bandwidths: of the table, with other rows at each call; peers: an all-reduce of "
+        "the table; algo: what was exchanged");
+  }
+  if (verb == Verb::kAllReduce && !has_gradients) {
     all.emplace_back("kolo: calls in the caller's memory; gradients are of other dtypes and sums");
   }
   if (std::ranges::any_of(options.homes, in_arena)) {
-    all.emplace_back(
-        "arena: ranks of a node write into each other's gradients; mpi and gloo give each rank "
-        "private buffers, as kolo does with memory user");
+    all.emplace_back(has_gradients ? "arena: ranks of a node write into each other's gradients; "
+                                     "mpi and gloo give each rank private buffers, as kolo does "
+                                     "with memory user"
+                                   : "arena: ranks of a node read each other's buffers; peers' are "
+                                     "private");
   }
   if (compares("mpi") && !one_node) {
     all.emplace_back(
-        "mpi, han: Open MPI's hierarchical component crashes in place (4.1.4), so there its "
+        "mpi, han, copied: Open MPI's hierarchical component would crash in place (4.1.4), so its "
         "contribution is copied first, within the time");
   }
   if (compares("gloo") && one_node) {
@@ -135,14 +126,13 @@ std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& 
   }
   if (compares("streaming")) {
     all.emplace_back(
-        "streaming, from 64 KiB on: moves the bytes of an all-reduce in private memory; a "
-        "reference, no lower bound");
+        "streaming, from 64 KiB on: the copies and additions that no rank can avoid, in private "
+        "memory; a reference, no lower bound");
   }
   if (compares("limit")) {
     all.emplace_back(
-        "limit, from 64 KiB on: a TCP stream of the least bytes that a node must send and receive; "
-        "a "
-        "lower bound where links and not processors take the time");
+        "limit, from 64 KiB on: TCP streams from node to node of the least bytes that the busiest "
+        "one must send or receive; a lower bound where links and not processors take the time");
   }
   all.emplace_back("p99: of rows with at least 100 iterations");
   return all;
@@ -230,24 +220,23 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
   command_
       .add_option(
           "--compare", compare_,
-          fmt::format("Systems to measure beside Kolo: {}. A row of mpi is the best of "
-                      "Open MPI's algorithms, including its hierarchical component "
-                      "han{}{}",
+          fmt::format("Systems to measure beside Kolo: {}. A row of a system is the best of its "
+                      "algorithms; mpi's are Open MPI's, including its hierarchical component han "
+                      "(whose contribution is copied first where it would crash in place, in "
+                      "4.1.4){}",
                       fmt::join(Peers::known(verb), ", "),
-                      sums_gradients ? " (which crashes in place in 4.1.4, so the contribution is "
-                                       "copied first); gloo is TCP, over the loopback inside a node"
-                                     : "",
-                      has_references(verb)
+                      traits_of(verb).has_references
                           ? "; limit, from 64 KiB on, is a lower bound between nodes; "
                             "streaming is a reference inside a node"
                           : ""))
       ->delimiter(',');
   if (!sums_gradients) homes_ = {std::string(to_string(Home::kUser))};
   if (sums_gradients) {
-    add_all_reduce_options();
+    add_gradient_memory();
   } else if (verb != Verb::kSparseRows) {
     add_call_memory();
   }
+  add_other_place();
   command_
       .add_option("--iterations", options_.iterations,
                   fmt::format("Timed iterations of a row; 0: by size, within --seconds, and at "
@@ -281,7 +270,7 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
   });
 }
 
-void CollectiveCommand::add_all_reduce_options() {
+void CollectiveCommand::add_gradient_memory() {
   command_
       .add_option(
           "--memory", homes_,
@@ -290,8 +279,16 @@ void CollectiveCommand::add_all_reduce_options() {
           "device-user (the same on a GPU). Peers are measured in the caller's memory")
       ->delimiter(',')
       ->capture_default_str();
-  command_.add_flag("--out-of-place", out_of_place_,
-                    "Also measure with contribution and sum in separate buffers");
+}
+
+void CollectiveCommand::add_other_place() {
+  CLI::Option* const option = command_.add_flag(
+      other_place_name(verb_), other_place_,
+      traits_of(verb_).in_place
+          ? "Also measure with contribution and result in separate buffers"
+          : "Also measure with contribution and result in one buffer, as peers do it");
+  // It is refused with the reason.
+  if (!traits_of(verb_).has_other_place) option->group("");
 }
 
 void CollectiveCommand::add_call_memory() {
@@ -351,11 +348,19 @@ void CollectiveCommand::resolve() {
   for (const std::string& home : homes_) options_.homes.push_back(parse_home(home));
   if (verb_ == Verb::kAllReduce) {
     options_.what.wire = runtime_.wire_dtype;
-    if (out_of_place_) options_.places.push_back(false);
     if (!fits_gradients(options_.what)) measure_calls();
-  } else {
-    options_.places = {verb_ == Verb::kBroadcast};
   }
+  const VerbTraits& traits = traits_of(verb_);
+  if (other_place_ && !traits.has_other_place) {
+    fail(fmt::format("{}: {} has {} only", other_place_name(verb_), subject(verb_),
+                     traits.in_place
+                         ? "one buffer, which its root sends and the others receive; it is "
+                           "measured in place"
+                         : "separate buffers for contribution and result; it is measured "
+                           "out of place"));
+  }
+  options_.places = {traits.in_place};
+  if (other_place_) options_.places.push_back(!traits.in_place);
   options_.sizes = parse_sizes("--sizes", sizes_);
 }
 

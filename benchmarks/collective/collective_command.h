@@ -27,8 +27,9 @@ class CollectiveCommand {
   /// In place of gradients, which do not take the case.
   void measure_calls();
 
-  void add_all_reduce_options();
+  void add_gradient_memory();
   void add_call_memory();
+  void add_other_place();
   void add_sparse_rows_options();
 
   const Verb verb_;
@@ -38,7 +39,7 @@ class CollectiveCommand {
   std::vector<std::string> homes_ = {"arena"};
   std::vector<std::string> compare_;
   std::string dtype_ = "float32", op_ = "sum", json_, label_;
-  bool out_of_place_ = false;
+  bool other_place_ = false;
   CollectiveOptions options_;
 };
 

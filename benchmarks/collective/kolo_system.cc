@@ -52,7 +52,7 @@ class CallRun final : public CollectiveRun {
   void read(void* elements) override { memory_.read(elements); }
   void read_contribution(void* elements) override { memory_.read_contribution(elements); }
   void run() override {
-    const void* const in = memory_.contribution();
+    const void* const in = what_.in_place ? nullptr : memory_.contribution();
     const BufferView all = view(memory_.result(), what_.count());
     const BufferView received = view(memory_.result(), counts_.received);
     switch (what_.verb) {
@@ -62,7 +62,10 @@ class CallRun final : public CollectiveRun {
       case Verb::kReduce:
         return runtime_.reduce(name_, in, all, kRoot, reduction_);
       case Verb::kReduceScatter:
-        return runtime_.reduce_scatter(name_, in, received, reduction_);
+        // In place, all parts are contributed.
+        return runtime_.reduce_scatter(
+            name_, in, what_.in_place ? view(memory_.contribution(), what_.count()) : received,
+            reduction_);
       case Verb::kAllGather:
         return runtime_.all_gather(name_, in, all);
       case Verb::kGather:
@@ -126,18 +129,16 @@ std::string algorithm_of(Runtime& runtime, const CollectiveCase& what) {
 
 std::unique_ptr<CollectiveRun> make_call_run(Runtime& runtime, const CollectiveCase& what) {
   std::string algorithm = algorithm_of(runtime, what);
-  const int rank = runtime.rank(), ranks = runtime.world_size();
+  const CaseCounts counts = counts_of(what, runtime.rank(), runtime.world_size());
   if (memory_kind(what.home) == MemoryKind::kDevice) {
     ensure(runtime.device() != nullptr, "a case in device memory without a device");
     return std::make_unique<CallRun<DeviceCallerMemory>>(
-        runtime, what, std::move(algorithm),
-        DeviceCallerMemory(*runtime.device(), what, rank, ranks));
+        runtime, what, std::move(algorithm), DeviceCallerMemory(*runtime.device(), what, counts));
   }
   const auto allocate = [&](std::size_t bytes) { return runtime.allocate(bytes); };
-  return std::make_unique<CallRun<CallerMemory>>(runtime, what, std::move(algorithm),
-                                                 in_arena(what.home)
-                                                     ? CallerMemory(what, rank, ranks, allocate)
-                                                     : CallerMemory(what, rank, ranks));
+  return std::make_unique<CallRun<CallerMemory>>(
+      runtime, what, std::move(algorithm),
+      in_arena(what.home) ? CallerMemory(what, counts, allocate) : CallerMemory(what, counts));
 }
 
 class HostRun final : public CollectiveRun {

@@ -112,7 +112,8 @@ gloo::AllreduceOptions::Func function(ReduceOp op) {
 class GlooRun : public CollectiveRun {
  public:
   GlooRun(const CollectiveCase& what, std::string algorithm)
-      : memory_(what), algorithm_(std::move(algorithm)) {}
+      : memory_(what, {.contributed = what.count(), .received = what.count()}),
+        algorithm_(std::move(algorithm)) {}
 
   void write(const void* elements) override { memory_.write(elements); }
   void read(void* elements) override { memory_.read(elements); }

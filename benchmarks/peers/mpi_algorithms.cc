@@ -128,7 +128,9 @@ std::vector<MpiAlgorithm> find_mpi_algorithms(Verb verb) {
     MPI_T_cvar_handle_free(&handle);
   }
   if (find_variable("coll_han_priority") >= 0 && has_two_levels()) {
-    algorithms.push_back({.name = "han", .comm = world_preferring("han"), .works_in_place = false});
+    algorithms.push_back({.name = "han",
+                          .comm = world_preferring("han"),
+                          .works_in_place = verb != Verb::kAllReduce && verb != Verb::kReduce});
   }
   MPI_T_finalize();
   return algorithms;

@@ -14,7 +14,7 @@ namespace kolo::bench {
 struct MpiAlgorithm {
   std::string name;
   std::shared_ptr<const MPI_Comm> comm;  ///< Shared by the runs that use it; freed by the last.
-  bool works_in_place = true;            ///< An all-reduce with MPI_IN_PLACE is safe.
+  bool works_in_place = true;            ///< The collective with MPI_IN_PLACE is safe.
 };
 
 /// The algorithms that may be the best. Collective. Before: MPI was started by `MpiSession`.
@@ -22,7 +22,8 @@ struct MpiAlgorithm {
 /// - from Open MPI, each algorithm of its component `tuned`, set through MPI's tool interface for
 ///   communicators that are made afterwards;
 /// - from Open MPI, if a node of several has more than one rank, its hierarchical component `han`.
-///   It crashes in place (4.1.4, segmentation fault), so there the contribution must be copied.
+///   Its all-reduce and its reduce crash in place (4.1.4, segmentation fault), so there the
+///   contribution must be copied.
 std::vector<MpiAlgorithm> find_mpi_algorithms(Verb verb);
 
 /// Sets the environment that Open MPI needs at its start to obey a chosen algorithm. Its own choice

@@ -93,6 +93,13 @@ int size_of(MPI_Comm comm) {
 
 constexpr std::size_t kMostElements = std::numeric_limits<int>::max();
 
+/// In place, MPI puts a rank's sums at the beginning of the buffer, and not where its part is.
+CaseCounts counts_in_mpi(const CollectiveCase& what, MPI_Comm comm) {
+  CaseCounts counts = counts_of(what, rank_of(comm), size_of(comm));
+  if (what.verb == Verb::kReduceScatter) counts.received_at = 0;
+  return counts;
+}
+
 /// Parts cannot be cut, because all of them lie side by side.
 int part_of(const CollectiveCase& what, int ranks) {
   const std::size_t part = what.part(ranks);
@@ -115,10 +122,9 @@ class MpiRun final : public CollectiveRun {
         element_bytes_(size_of(what.dtype)),
         count_(what.count()),
         part_(part_of(what, size_of(*algorithm.comm))),
-        memory_(what, rank_of(*algorithm.comm), size_of(*algorithm.comm)),
-        copy_(what.verb == Verb::kAllReduce && what.in_place && !algorithm.works_in_place
-                  ? HostMemory(what.bytes)
-                  : HostMemory()),
+        memory_(what, counts_in_mpi(what, *algorithm.comm)),
+        copy_(what.in_place && !algorithm.works_in_place ? HostMemory(memory_.contribution_bytes())
+                                                         : HostMemory()),
         algorithm_(std::move(algorithm)) {}
 
   void write(const void* elements) override { memory_.write(elements); }
@@ -126,12 +132,14 @@ class MpiRun final : public CollectiveRun {
   void read_contribution(void* elements) override { memory_.read_contribution(elements); }
   void run() override {
     MPI_Comm comm = *algorithm_.comm;
-    const void* const in = memory_.contribution();
+    const void* const in = input();
     void* const out = memory_.result();
     switch (verb_) {
       case Verb::kAllReduce:
       case Verb::kSparseRows:
-        return all_reduce();
+        return in_pieces([&](std::size_t first, int count) {
+          MPI_Allreduce(at(in, first), at(out, first), count, type_, op_, comm);
+        });
       case Verb::kReduce:
         return in_pieces([&](std::size_t first, int count) {
           MPI_Reduce(at(in, first), at(out, first), count, type_, op_, kRoot, comm);
@@ -199,15 +207,13 @@ class MpiRun final : public CollectiveRun {
     }
   }
 
-  void all_reduce() {
-    if (copy_) std::memcpy(copy_.data(), memory_.result(), memory_.result_bytes());
-    const void* const contribution = copy_                ? copy_.data()
-                                     : memory_.in_place() ? MPI_IN_PLACE
-                                                          : memory_.contribution();
-    in_pieces([&](std::size_t first, int count) {
-      MPI_Allreduce(contribution == MPI_IN_PLACE ? contribution : at(contribution, first),
-                    at(memory_.result(), first), count, type_, op_, *algorithm_.comm);
-    });
+  /// What the call takes as its contribution. In place, only the root of a reduce says so.
+  const void* input() {
+    const bool says_so = verb_ != Verb::kReduce || rank_of(*algorithm_.comm) == kRoot;
+    if (!memory_.in_place() || !says_so) return memory_.contribution();
+    if (!copy_) return MPI_IN_PLACE;
+    std::memcpy(copy_.data(), memory_.contribution(), memory_.contribution_bytes());
+    return copy_.data();
   }
 
   /// Calls `call(first element, count)` for as many elements at a time as MPI counts, at least
@@ -223,6 +229,7 @@ class MpiRun final : public CollectiveRun {
   }
 
   const void* at(const void* elements, std::size_t first) const {
+    if (elements == MPI_IN_PLACE) return elements;
     return static_cast<const std::byte*>(elements) + first * element_bytes_;
   }
   void* at(void* elements, std::size_t first) const {

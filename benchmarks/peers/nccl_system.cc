@@ -59,7 +59,7 @@ class NcclRun final : public CollectiveRun {
           const CudaDeviceGuard guard(index);
           return make_cuda_stream();
         }()),
-        memory_(device, what, rank_, ranks_) {}
+        memory_(device, what, counts_) {}
 
   void write(const void* elements) override { memory_.write(elements); }
   void read(void* elements) override { memory_.read(elements); }

@@ -53,9 +53,9 @@ std::unique_ptr<CollectiveSystem> make_wire_limit(Runtime& runtime);
 /// A reference inside a node: the copies and additions that no rank can avoid, in private memory,
 /// without flags and without cache lines that move between cores. With P ranks and S bytes:
 ///
-///   all-reduce               each rank reads P streams of S/P bytes, adds them and writes P
-///   streams reduce, reduce-scatter   the same, but it writes one stream all others each rank
-///   copies what it receives, its own part included
+/// - all-reduce: each rank reads P streams of S/P bytes, adds them and writes P streams;
+/// - reduce and reduce-scatter: the same, but it writes one stream;
+/// - all others: each rank copies what it receives; out of place, its own part, too.
 ///
 /// It is not a lower bound: its streams lie in private memory, so a collective over shared buffers
 /// finds lines in a shared cache that each stream here must load for itself.

@@ -82,8 +82,10 @@ class StreamingRun final : public CollectiveRun {
     const bool sums = reduces(what.verb);
     const std::size_t sources = sums ? parts : 1;
     const std::size_t targets = what.verb == Verb::kAllReduce ? parts : 1;
-    const bool is_there = what.verb == Verb::kBroadcast && counts_of(what, rank, ranks).contributed;
-    const std::size_t received = is_there ? 0 : counts_of(what, rank, ranks).received;
+    const CaseCounts counts = counts_of(what, rank, ranks);
+    // In place, what a rank contributes is there.
+    const std::size_t received =
+        counts.received - (what.in_place && !sums ? counts.contributed : 0);
     Streams streams;
     streams.count = sums ? (what.bytes / sizeof(float) + parts - 1) / parts
                          : received * size_of(what.dtype) / sizeof(float);

@@ -2,16 +2,24 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "benchmarks/collective/caller_memory.h"
+#include "benchmarks/collective/device_caller_memory.h"
 #include "benchmarks/collective/kolo_system.h"
 #include "benchmarks/peers/peer_systems.h"
+#include "tests/support/device/host_device.h"
+#include "tests/support/runtime_job.h"
 
 namespace kolo::bench {
 namespace {
@@ -185,6 +193,61 @@ TEST(CollectiveBench, MeasuresASystemWithoutAnArenaOnceForBothHomes) {
                                              "kolo user out", "faulty user in", "faulty user out",
                                              "streaming user in", "streaming user out"}));
   EXPECT_EQ(seen.cases.size(), 2u);
+}
+
+TEST(CollectiveBench, FindsEveryCollectiveRightInBothPlaces) {
+  test::RuntimeJob job(3, {.calibrate = "off"});
+  job.run([](Runtime& runtime) {
+    for (const Verb verb : kAllVerbs) {
+      const VerbTraits& traits = traits_of(verb);
+      CollectiveOptions options{.sizes = {0, 1200},
+                                .homes = {Home::kUser},
+                                .places = {traits.in_place},
+                                .what = {.verb = verb, .width = 4},
+                                .iterations = 2};
+      if (traits.has_other_place) options.places.push_back(!traits.in_place);
+      std::vector<std::unique_ptr<CollectiveSystem>> systems;
+      systems.push_back(make_kolo_system(runtime));
+      const auto rows = measure_collective(runtime, systems, options, [](const CollectiveRow&) {});
+      test::require(rows.size() == 2 * options.places.size(), std::string(to_string(verb)));
+      for (const CollectiveRow& row : rows) {
+        test::require(row.wrong == 0u, std::string(to_string(verb)) +
+                                           (row.what.in_place ? " in place" : " out of place"));
+      }
+    }
+  });
+}
+
+/// Whether contribution and result of rank 1 of 3 lie in their places of one buffer, which holds
+/// 4 elements for each rank.
+template <typename Memory>
+void expect_places_in_one_buffer(const std::function<Memory(const CollectiveCase&)>& make) {
+  for (const auto& [verb, contributed_at, received_at] :
+       {std::tuple(Verb::kReduce, 0, 0), {Verb::kReduceScatter, 0, 4}, {Verb::kAllGather, 4, 0}}) {
+    Memory memory = make({.verb = verb, .bytes = 12 * sizeof(float)});
+    auto* const in = static_cast<float*>(memory.contribution());
+    auto* const out = static_cast<float*>(memory.result());
+    EXPECT_EQ(in - out, contributed_at - received_at) << to_string(verb);
+    std::array<float, 12> elements{}, found{};
+    std::iota(elements.begin(), elements.end(), 1.0F);
+    memory.write(elements.data());
+    EXPECT_EQ(in[3], 4.0F) << to_string(verb);
+    memory.read_contribution(found.data());
+    EXPECT_EQ(found[3], 4.0F) << to_string(verb);
+    if (verb == Verb::kReduce) continue;  // Rank 0 alone receives.
+    out[0] = 100.0F;
+    memory.read(found.data());
+    EXPECT_EQ(found[0], 100.0F) << to_string(verb);
+  }
+}
+
+TEST(CollectiveCase, InPlaceHasOneBuffer) {
+  expect_places_in_one_buffer<CallerMemory>(
+      [](const CollectiveCase& what) { return CallerMemory(what, counts_of(what, 1, 3)); });
+  HostDevice device;
+  expect_places_in_one_buffer<DeviceCallerMemory>([&](const CollectiveCase& what) {
+    return DeviceCallerMemory(device, what, counts_of(what, 1, 3));
+  });
 }
 
 TEST(CollectiveCase, OfMessagesPairsTheFirstRankWithTheLast) {

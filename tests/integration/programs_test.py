@@ -107,18 +107,22 @@ class Programs(unittest.TestCase):
     def test_bench_measures_every_collective_beside_mpi_and_finds_every_element_right(self):
         factors = {"reduce": 1, "broadcast": 1, "reduce-scatter": 2 / 3, "all-gather": 2 / 3, "gather": 2 / 3,
                    "scatter": 2 / 3, "all-to-all": 2 / 3, "send-recv": 2}  # fmt: skip
+        peers = ["mpi"]
         for collective, factor in factors.items():
             out = self.folder / "rows.json"
             bound = [] if collective == "send-recv" else ["limit"]
-            self.succeed("kolo-bench", collective, "--sizes", "0,12,100K", "--iterations", 4, "--compare",
-                         ",".join(["mpi", *bound]), "--json", out, ranks=3, nodes=2)  # fmt: skip
+            both = ["--in-place"] if collective in ("reduce", "reduce-scatter", "all-gather") else []
+            self.succeed("kolo-bench", collective, *both, "--sizes", "0,12,100K", "--iterations", 4, "--compare",
+                         ",".join([*peers, *bound]), "--json", out, ranks=3, nodes=2)  # fmt: skip
             rows = json.loads(out.read_text())
-            self.assertEqual([row["system"] for row in rows], [*(3 * ["kolo", "mpi"]), *bound])
+            places = [False, True] if both else [collective == "broadcast"]
+            systems = [*(3 * ["kolo", *peers]), *bound]
+            self.assertEqual([(row["system"], row["in_place"]) for row in rows],
+                             [(system, place) for system in systems for place in places])  # fmt: skip
             for row in rows:
                 self.assertEqual(set(row), BENCH_FIELDS)
                 wrong = None if row["system"] == "limit" else 0
                 self.assertEqual((row["collective"], row["wrong"], row["memory"]), (collective, wrong, "user"))
-                self.assertEqual(row["in_place"], collective == "broadcast")
                 self.assertNotEqual(row["algorithm"], "auto")
                 self.assertAlmostEqual(row["busbw_GBps"], row["algbw_GBps"] * factor)
 
@@ -211,6 +215,10 @@ class Programs(unittest.TestCase):
         self.assertEqual(half.returncode, 78, half.stderr)
         elsewhere = launch("kolo-bench", "all-reduce", "--memory", "attic", ranks=1)
         self.assertEqual(elsewhere.returncode, 78, elsewhere.stderr)
+        for collective, place in (("gather", "--in-place"), ("broadcast", "--out-of-place"), ("send-recv", "--in-place")):
+            refused = launch("kolo-bench", collective, place, ranks=1)
+            self.assertEqual(refused.returncode, 78, refused.stderr)
+            self.assertIn(f"{place}: a {collective} has", refused.stderr)
 
     def test_bench_checks_every_dtype_operation_and_wire(self):
         dtypes = ("float64", "float16", "bfloat16", "int32", "int64", "uint8")
