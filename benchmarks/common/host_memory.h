@@ -16,7 +16,7 @@ class HostMemory {
   HostMemory& operator=(HostMemory&& other) noexcept;
   ~HostMemory();
 
-  /// Aligned to a huge page; null if the size is zero.
+  /// Aligned to a huge page; null if it was made without a size.
   std::byte* data() const { return data_; }
   explicit operator bool() const { return data_ != nullptr; }
 

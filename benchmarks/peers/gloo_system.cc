@@ -1,76 +1,34 @@
+#include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_halving_doubling.h>
 #include <gloo/allreduce_ring_chunked.h>
+#include <gloo/alltoall.h>
+#include <gloo/broadcast.h>
+#include <gloo/context.h>
+#include <gloo/gather.h>
 #include <gloo/math.h>
-#include <gloo/rendezvous/context.h>
-#include <gloo/rendezvous/store.h>
-#include <gloo/transport/tcp/device.h>
+#include <gloo/reduce.h>
+#include <gloo/reduce_scatter.h>
+#include <gloo/scatter.h>
 
-#include <chrono>
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <functional>
-#include <map>
 #include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "benchmarks/collective/caller_memory.h"
-#include "benchmarks/common/exchange.h"
-#include "benchmarks/peers/network_address.h"
+#include "benchmarks/common/host_memory.h"
+#include "benchmarks/peers/gloo_contexts.h"
 #include "benchmarks/peers/peer_systems.h"
 #include "comm/base/check.h"
 #include "comm/base/visit_dtype.h"
 
 namespace kolo::bench {
 namespace {
-
-/// Gloo's key-value store on Kolo's exchange. All ranks set equally many keys before they get those
-/// of the others, so each `set` is collective and no `get` has to wait.
-class ExchangeStore final : public gloo::rendezvous::Store {
- public:
-  /// `name` is new for every store.
-  ExchangeStore(Runtime& runtime, std::string name) : runtime_(runtime), name_(std::move(name)) {}
-
-  void set(const std::string& key, const std::vector<char>& data) override {
-    const std::string topic = fmt::format("Gloo, {}, exchange {}", name_, ++exchanges_);
-    const auto keys = all_gather(runtime_, topic + ", keys", key);
-    const auto values =
-        all_gather(runtime_, topic + ", values", std::string(data.begin(), data.end()));
-    for (std::size_t rank = 0; rank < keys.size(); ++rank) values_[keys[rank]] = values[rank];
-  }
-  std::vector<char> get(const std::string& key) override {
-    const auto found = values_.find(key);
-    ensure(found != values_.end(), "Gloo gets a key that no rank has set: " + key);
-    return {found->second.begin(), found->second.end()};
-  }
-  void wait(const std::vector<std::string>&) override {}
-
- private:
-  Runtime& runtime_;
-  std::string name_;
-  int exchanges_ = 0;
-  std::map<std::string, std::string> values_;
-};
-
-std::shared_ptr<gloo::transport::Device> open_device(const Runtime& runtime) {
-  gloo::transport::tcp::attr attributes;
-  attributes.hostname = network_address(runtime);
-  return gloo::transport::tcp::CreateDevice(attributes);
-}
-
-/// Each variant has its own connections: when Gloo's function and its older classes shared
-/// connections, 4 ranks hung inside Gloo at 16 MiB and more.
-std::shared_ptr<gloo::Context> connect(Runtime& runtime,
-                                       std::shared_ptr<gloo::transport::Device> device,
-                                       const std::string& way) {
-  auto context = std::make_shared<gloo::rendezvous::Context>(runtime.rank(), runtime.world_size());
-  // Links may be slow: 64 MiB between 4 nodes at 100 Mbit/s take 8 s.
-  context->setTimeout(std::chrono::minutes(1));
-  ExchangeStore store(runtime, way);
-  context->connectFullMesh(store, device);
-  return context;
-}
 
 [[noreturn]] void refuse_gloo(const CollectiveCase& what) {
   throw KoloError({.code = ErrorCode::kConfig,
@@ -93,27 +51,27 @@ const gloo::ReductionFunction<T>* reduction(ReduceOp op) {
   return gloo::ReductionFunction<T>::sum;
 }
 
+using Function = void (*)(void*, const void*, const void*, std::size_t);
+
 template <typename T>
-gloo::AllreduceOptions::Func function(ReduceOp op) {
-  using Function = void (*)(void*, const void*, const void*, std::size_t);
+Function function(ReduceOp op) {
   switch (op) {
     case ReduceOp::kMin:
-      return static_cast<Function>(&gloo::min<T>);
+      return &gloo::min<T>;
     case ReduceOp::kMax:
-      return static_cast<Function>(&gloo::max<T>);
+      return &gloo::max<T>;
     case ReduceOp::kProd:
-      return static_cast<Function>(&gloo::product<T>);
+      return &gloo::product<T>;
     default:
       break;
   }
-  return static_cast<Function>(&gloo::sum<T>);
+  return &gloo::sum<T>;
 }
 
 class GlooRun : public CollectiveRun {
  public:
-  GlooRun(const CollectiveCase& what, std::string algorithm)
-      : memory_(what, {.contributed = what.count(), .received = what.count()}),
-        algorithm_(std::move(algorithm)) {}
+  GlooRun(CallerMemory memory, std::string algorithm)
+      : memory_(std::move(memory)), algorithm_(std::move(algorithm)) {}
 
   void write(const void* elements) override { memory_.write(elements); }
   void read(void* elements) override { memory_.read(elements); }
@@ -127,7 +85,7 @@ class GlooRun : public CollectiveRun {
   std::string algorithm_;
 };
 
-/// Tags for calls of Gloo's function. A rank may begin a call while another is still in the
+/// Tags for calls of Gloo's functions. A rank may begin a call while another is still in the
 /// previous one, so each call has its own tag; all ranks make the same calls in the same order.
 class Tags {
  public:
@@ -137,40 +95,137 @@ class Tags {
   std::uint32_t next_ = 0;
 };
 
-/// Gloo's function `allreduce`, called as PyTorch calls it: options, and so buffers, are made for
-/// each call.
+/// Gloo's function for a collective, called as PyTorch calls it: options, and so buffers, are made
+/// for each call. `T` is the type of what it counts: bytes, where it only moves elements.
+template <typename T>
 class FunctionRun final : public GlooRun {
  public:
-  template <typename T>
-  FunctionRun(std::type_identity<T>, std::shared_ptr<gloo::Context> context, Tags& tags,
-              const CollectiveCase& what, std::string name,
-              gloo::AllreduceOptions::Algorithm algorithm)
-      : GlooRun(what, std::move(name)),
-        make_options_([this, context = std::move(context), &tags, algorithm, what] {
-          gloo::AllreduceOptions options(context);
-          options.setAlgorithm(algorithm);
-          options.setReduceFunction(function<T>(what.op));
-          options.setTag(tags.next());
-          if (!memory_.in_place()) {
-            options.setInput(static_cast<T*>(memory_.contribution()), what.count());
-          }
-          options.setOutput(static_cast<T*>(memory_.result()), what.count());
-          return options;
-        }) {}
+  /// `tags` outlive it.
+  FunctionRun(const std::shared_ptr<gloo::Context>& context, Tags& tags, const CollectiveCase& what,
+              std::string name, gloo::AllreduceOptions::Algorithm of_all_reduce = {})
+      : FunctionRun(context, tags, what, std::move(name), of_all_reduce,
+                    counts_of(what, context->rank, context->size)) {}
 
-  void run() override { gloo::allreduce(make_options_()); }
+  void run() override {
+    switch (what_.verb) {
+      case Verb::kAllReduce:
+      case Verb::kSparseRows: {
+        auto options = filled<gloo::AllreduceOptions>();
+        options.setAlgorithm(of_all_reduce_);
+        return gloo::allreduce(options);
+      }
+      case Verb::kReduce:
+        return call(gloo::reduce);
+      case Verb::kAllGather:
+        return call(gloo::allgather);
+      case Verb::kGather:
+        return call(gloo::gather);
+      case Verb::kScatter: {
+        auto options = filled<gloo::ScatterOptions>();
+        if (context_->rank == kRoot) options.setInputs(parts(), received_);
+        return gloo::scatter(options);
+      }
+      case Verb::kAllToAll:
+        return call(gloo::alltoall);
+      case Verb::kBroadcast:
+        return call(gloo::broadcast);
+      case Verb::kSendRecv:
+        return ping_pong();
+      case Verb::kReduceScatter:
+        break;  // By another run.
+    }
+  }
 
  private:
-  std::function<gloo::AllreduceOptions()> make_options_;
+  static constexpr int kRoot = 0;
+
+  FunctionRun(const std::shared_ptr<gloo::Context>& context, Tags& tags, const CollectiveCase& what,
+              std::string name, gloo::AllreduceOptions::Algorithm of_all_reduce,
+              const CaseCounts& counts)
+      : GlooRun(CallerMemory(what, counts), std::move(name)),
+        context_(context),
+        tags_(tags),
+        what_(what),
+        of_all_reduce_(of_all_reduce),
+        contributed_(counts.contributed * size_of(what.dtype) / sizeof(T)),
+        received_(counts.received * size_of(what.dtype) / sizeof(T)),
+        scratch_(what.verb == Verb::kReduce && memory_.result() == nullptr ? HostMemory(what.bytes)
+                                                                           : HostMemory()) {}
+
+  T* in() const { return static_cast<T*>(memory_.contribution()); }
+  /// Gloo's reduce needs memory for partial sums on all ranks.
+  T* out() const {
+    return scratch_ ? reinterpret_cast<T*>(scratch_.data()) : static_cast<T*>(memory_.result());
+  }
+  std::size_t out_count() const { return what_.verb == Verb::kReduce ? contributed_ : received_; }
+
+  template <typename Options>
+  Options filled() const {
+    Options options(context_);
+    options.setTag(tags_.next());
+    if constexpr (requires { options.setRoot(kRoot); }) options.setRoot(kRoot);
+    if constexpr (requires { options.setReduceFunction(function<T>(what_.op)); }) {
+      options.setReduceFunction(function<T>(what_.op));
+    }
+    if constexpr (requires { options.setInput(in(), contributed_); }) {
+      if (!memory_.in_place()) options.setInput(in(), contributed_);
+    }
+    if (out() != nullptr) options.setOutput(out(), out_count());
+    return options;
+  }
+
+  template <typename Options>
+  void call(void (*function_of_gloo)(Options&)) const {
+    auto options = filled<Options>();
+    function_of_gloo(options);
+  }
+
+  /// The parts of all ranks in the root's contribution.
+  std::vector<T*> parts() const {
+    std::vector<T*> all;
+    for (std::size_t at = 0; at < contributed_; at += received_) all.push_back(in() + at);
+    return all;
+  }
+
+  /// The first of two partners sends, and then the other. No rank is connected with itself.
+  void ping_pong() {
+    const int peer = partner(context_->rank, context_->size);
+    if (peer == context_->rank) {
+      std::memcpy(out(), in(), contributed_ * sizeof(T));
+      return;
+    }
+    const std::uint32_t there = tags_.next(), back = tags_.next();
+    const bool is_first = context_->rank < peer;
+    const auto send = [&] {
+      const auto buffer = context_->createUnboundBuffer(in(), contributed_ * sizeof(T));
+      buffer->send(peer, is_first ? there : back);
+      buffer->waitSend();
+    };
+    if (is_first) send();
+    const auto buffer = context_->createUnboundBuffer(out(), received_ * sizeof(T));
+    buffer->recv(peer, is_first ? back : there);
+    buffer->waitRecv();
+    if (!is_first) send();
+  }
+
+  std::shared_ptr<gloo::Context> context_;
+  Tags& tags_;
+  CollectiveCase what_;
+  gloo::AllreduceOptions::Algorithm of_all_reduce_;
+  std::size_t contributed_, received_;  // of T
+  HostMemory scratch_;
 };
 
-/// One of Gloo's older classes, which work in place.
+/// One of Gloo's older classes, which work in place in a buffer for the parts of all ranks, and put
+/// the result at its beginning.
 class ClassRun final : public GlooRun {
  public:
   using Make = std::function<std::unique_ptr<gloo::Algorithm>(void*)>;
 
-  ClassRun(const CollectiveCase& what, std::string name, const Make& make)
-      : GlooRun(what, std::move(name)), made_(make(memory_.result())) {}
+  ClassRun(const gloo::Context& context, const CollectiveCase& what, std::string name,
+           const Make& make)
+      : GlooRun(memory_for(what, counts_of(what, context.rank, context.size)), std::move(name)),
+        made_(make(memory_.result())) {}
 
   void run() override {
     memory_.copy_contribution();
@@ -178,72 +233,98 @@ class ClassRun final : public GlooRun {
   }
 
  private:
+  static CallerMemory memory_for(const CollectiveCase& what, CaseCounts counts) {
+    counts.received_at = 0;
+    return {what, counts, [&](std::size_t bytes) {
+              return CallerMemory::host_memory(std::max(bytes, what.bytes));
+            }};
+  }
+
   std::unique_ptr<gloo::Algorithm> made_;
 };
 
 /// No elements: nothing to do, which Gloo would treat as a mistake.
 class EmptyRun final : public GlooRun {
  public:
-  explicit EmptyRun(const CollectiveCase& what) : GlooRun(what, "none") {}
+  explicit EmptyRun(const CollectiveCase& what) : GlooRun(CallerMemory(what, {}), "none") {}
   void run() override {}
 };
 
 class GlooSystem final : public CollectiveSystem {
  public:
-  explicit GlooSystem(Runtime& runtime) {
-    const auto device = open_device(runtime);
-    for (const char* way : {"ring", "bcube", "ring_chunked", "halving_doubling"}) {
-      contexts_[way] = connect(runtime, device, way);
-    }
-  }
+  explicit GlooSystem(Runtime& runtime) : ranks_(runtime.world_size()), contexts_(runtime) {}
 
   std::string name() const override { return "gloo"; }
 
   std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
     check(what.home == Home::kUser, "Gloo is measured in host memory; leave gloo out");
-    if (!is_number(what.dtype) || !is_number_op(what.op) || what.op == ReduceOp::kAverage) {
+    if (reduces(what.verb) &&
+        (!is_number(what.dtype) || !is_number_op(what.op) || what.op == ReduceOp::kAverage)) {
       refuse_gloo(what);
     }
-    std::vector<std::unique_ptr<CollectiveRun>> runs;
+    Runs runs;
     if (what.count() == 0) {
       runs.push_back(std::make_unique<EmptyRun>(what));
-      return runs;
+    } else if (!reduces(what.verb)) {
+      add_function<std::uint8_t>(what, "default", runs);
+    } else {
+      visit_dtype(what.dtype, [&]<typename T>(std::type_identity<T>) {
+        if constexpr (std::is_arithmetic_v<T>) {
+          add_reductions<T>(what, runs);
+        } else {
+          refuse_gloo(what);
+        }
+      });
     }
-    visit_dtype(what.dtype, [&]<typename T>(std::type_identity<T> type) {
-      if constexpr (std::is_arithmetic_v<T>) {
-        add_runs(type, what, runs);
-      } else {
-        refuse_gloo(what);
-      }
-    });
     return runs;
   }
 
  private:
+  using Runs = std::vector<std::unique_ptr<CollectiveRun>>;
+
+  /// The connections of one algorithm.
+  std::shared_ptr<gloo::Context> connections(const CollectiveCase& what, const char* way) {
+    return contexts_.of(fmt::format("{}, {}", to_string(what.verb), way));
+  }
+
   template <typename T>
-  void add_runs(std::type_identity<T> type, const CollectiveCase& what,
-                std::vector<std::unique_ptr<CollectiveRun>>& runs) {
-    using Options = gloo::AllreduceOptions::Algorithm;
-    const int count = narrow<int>(what.count());
-    for (const auto& [way, number] :
-         {std::pair("ring", Options::RING), {"bcube", Options::BCUBE}}) {
-      runs.push_back(
-          std::make_unique<FunctionRun>(type, contexts_.at(way), tags_, what, way, number));
-    }
-    runs.push_back(std::make_unique<ClassRun>(what, "ring_chunked", [&](void* data) {
-      return std::make_unique<gloo::AllreduceRingChunked<T>>(contexts_.at("ring_chunked"),
-                                                             std::vector{static_cast<T*>(data)},
-                                                             count, reduction<T>(what.op));
-    }));
-    runs.push_back(std::make_unique<ClassRun>(what, "halving_doubling", [&](void* data) {
-      return std::make_unique<gloo::AllreduceHalvingDoubling<T>>(contexts_.at("halving_doubling"),
-                                                                 std::vector{static_cast<T*>(data)},
-                                                                 count, reduction<T>(what.op));
+  void add_function(const CollectiveCase& what, const char* way, Runs& runs,
+                    gloo::AllreduceOptions::Algorithm of_all_reduce = {}) {
+    runs.push_back(
+        std::make_unique<FunctionRun<T>>(connections(what, way), tags_, what, way, of_all_reduce));
+  }
+
+  /// `Class` is one of Gloo's older classes; its constructor takes `arguments` in the middle.
+  template <template <typename> typename Class, typename T, typename... Arguments>
+  void add_class(const CollectiveCase& what, const char* way, Runs& runs,
+                 const Arguments&... arguments) {
+    const auto context = connections(what, way);
+    runs.push_back(std::make_unique<ClassRun>(*context, what, way, [&](void* data) {
+      return std::make_unique<Class<T>>(context, std::vector{static_cast<T*>(data)},
+                                        narrow<int>(what.count()), arguments...,
+                                        reduction<T>(what.op));
     }));
   }
 
+  template <typename T>
+  void add_reductions(const CollectiveCase& what, Runs& runs) {
+    if (what.verb == Verb::kReduce) {
+      add_function<T>(what, "ring", runs);
+    } else if (what.verb == Verb::kReduceScatter) {
+      const std::vector<int> parts(static_cast<std::size_t>(ranks_),
+                                   narrow<int>(what.part(ranks_)));
+      add_class<gloo::ReduceScatterHalvingDoubling, T>(what, "halving_doubling", runs, parts);
+    } else {
+      add_function<T>(what, "ring", runs, gloo::AllreduceOptions::Algorithm::RING);
+      add_function<T>(what, "bcube", runs, gloo::AllreduceOptions::Algorithm::BCUBE);
+      add_class<gloo::AllreduceRingChunked, T>(what, "ring_chunked", runs);
+      add_class<gloo::AllreduceHalvingDoubling, T>(what, "halving_doubling", runs);
+    }
+  }
+
+  int ranks_;
   Tags tags_;
-  std::map<std::string, std::shared_ptr<gloo::Context>> contexts_;  // By variant; Gloo shares them.
+  GlooContexts contexts_;
 };
 
 }  // namespace

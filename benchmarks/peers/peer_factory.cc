@@ -20,26 +20,35 @@ namespace {
 /// Only a job over TCP would use it.
 [[maybe_unused]] constexpr std::chrono::seconds kStartUp{60};
 
-using Make = std::function<std::unique_ptr<CollectiveSystem>(Runtime&)>;
+/// A system of this build.
+struct Peer {
+  std::function<std::unique_ptr<CollectiveSystem>(Runtime&)> make;
+  /// Whether it has the collective, or what stands for it.
+  bool (*has)(Verb);
+};
 
-const std::map<std::string, Make>& makers() {
-  static const std::map<std::string, Make> all = {
+[[maybe_unused]] bool has_all(Verb) { return true; }
+bool has_references(Verb verb) { return traits_of(verb).has_references; }
+
+const std::map<std::string, Peer>& peers() {
+  static const std::map<std::string, Peer> all = {
 #if KOLO_WITH_MPI
-    {"mpi", [](Runtime&) { return make_mpi_system(); }},
+    {"mpi", {[](Runtime&) { return make_mpi_system(); }, has_all}},
 #endif
 #if KOLO_WITH_GLOO
-    {"gloo", [](Runtime& runtime) { return make_gloo_system(runtime); }},
+    {"gloo", {[](Runtime& runtime) { return make_gloo_system(runtime); }, has_all}},
 #endif
 #if KOLO_NCCL
     {"nccl",
-     [](Runtime& runtime) {
-       if (runtime.device() != nullptr) return make_nccl_system(runtime, *runtime.device());
-       throw KoloError({.code = ErrorCode::kConfig,
-                        .what = "nccl needs device memory: add --memory device-user"});
-     }},
+     {[](Runtime& runtime) {
+        if (runtime.device() != nullptr) return make_nccl_system(runtime, *runtime.device());
+        throw KoloError({.code = ErrorCode::kConfig,
+                         .what = "nccl needs device memory: add --memory device-user"});
+      },
+      [](Verb verb) { return verb != Verb::kSparseRows; }}},
 #endif
-    {"limit", make_wire_limit},
-    {"streaming", make_streaming_reference},
+    {"limit", {make_wire_limit, has_references}},
+    {"streaming", {make_streaming_reference, has_references}},
   };
   return all;
 }
@@ -57,9 +66,11 @@ Peers::Peers(std::vector<std::string> names, Verb verb)
   for (const std::string& name : names_) {
     const std::vector<std::string> all = known(verb);
     if (std::ranges::find(all, name) == all.end()) {
-      throw KoloError({.code = ErrorCode::kConfig,
-                       .what = fmt::format("{}: cannot compare with '{}'; this build knows: {}",
-                                           to_string(verb), name, fmt::join(all, ", "))});
+      throw KoloError(
+          {.code = ErrorCode::kConfig,
+           .what = fmt::format(
+               "{}: cannot compare with '{}'{}; this build knows: {}", to_string(verb), name,
+               peers().contains(name) ? ", which has nothing like it" : "", fmt::join(all, ", "))});
     }
 #if KOLO_WITH_MPI
     if (name == "mpi" && !sessions_->mpi) sessions_->mpi.emplace();
@@ -78,19 +89,14 @@ void Peers::keep_launcher() {
 
 std::vector<std::unique_ptr<CollectiveSystem>> Peers::connect(Runtime& runtime) const {
   std::vector<std::unique_ptr<CollectiveSystem>> systems;
-  for (const std::string& name : names_) systems.push_back(makers().at(name)(runtime));
+  for (const std::string& name : names_) systems.push_back(peers().at(name).make(runtime));
   return systems;
 }
 
 std::vector<std::string> Peers::known(Verb verb) {
   std::vector<std::string> names;
-  for (const auto& [name, make] : makers()) {
-    const bool is_streamed = verb != Verb::kSendRecv && verb != Verb::kSparseRows;
-    const bool is_reference = name == "streaming" || name == "limit";
-    if (verb == Verb::kAllReduce || name == "mpi" || (is_reference && is_streamed) ||
-        (name == "nccl" && verb != Verb::kSparseRows)) {
-      names.push_back(name);
-    }
+  for (const auto& [name, peer] : peers()) {
+    if (peer.has(verb)) names.push_back(name);
   }
   return names;
 }

@@ -25,9 +25,8 @@ class Peers {
   ///                  systems.
   std::vector<std::unique_ptr<CollectiveSystem>> connect(Runtime& runtime) const;
 
-  /// Names that this build knows: for an all-reduce "limit", "streaming" and, if it has them,
-  /// "mpi", "gloo" and "nccl"; for the other collectives "mpi", "nccl" and "streaming", as far as
-  /// they have them.
+  /// Names of the systems of this build that have the collective: "limit", "streaming" and, if it
+  /// was built with them, "mpi", "gloo" and "nccl".
   static std::vector<std::string> known(Verb verb = Verb::kAllReduce);
 
  private:

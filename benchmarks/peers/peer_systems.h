@@ -21,15 +21,15 @@ class MpiSession {
   MpiSession& operator=(const MpiSession&) = delete;
 };
 
-/// MPI_Allreduce on all ranks, by the best of MPI's algorithms. Before: an `MpiSession` that
-/// outlives it. Errors: prepare throws KoloError(kConfig) for 16-bit floats, which MPI cannot
-/// reduce.
+/// MPI's collectives, sends and receives on all ranks, by the best of MPI's algorithms. Before: an
+/// `MpiSession` that outlives it. Errors: prepare throws KoloError(kConfig) for sums of 16-bit
+/// floats, which MPI has not.
 std::unique_ptr<CollectiveSystem> make_mpi_system();
 
-/// Gloo over TCP on all ranks (inside a node, TCP over the loopback), by the best of its
-/// algorithms. Algorithms that work in place only get the contribution copied first, within the
-/// time. Ranks exchange addresses through Kolo.
-/// Errors: prepare throws KoloError(kConfig) for 16-bit floats and averages.
+/// Gloo's collectives, sends and receives over TCP on all ranks (inside a node, TCP over the
+/// loopback), by the best of its algorithms. Algorithms that work in place only get the
+/// contribution copied first, within the time. Ranks exchange addresses through Kolo.
+/// Errors: prepare throws KoloError(kConfig) for sums of 16-bit floats, and for averages.
 std::unique_ptr<CollectiveSystem> make_gloo_system(Runtime& runtime);
 
 /// NCCL's collectives, sends and receives in device memory on all ranks, as its users call them: a

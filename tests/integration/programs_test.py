@@ -104,10 +104,10 @@ class Programs(unittest.TestCase):
                 if row["system"] == bound:
                     self.assertEqual(row["algorithm"].split(",")[0], "wire" if nodes else "memory")
 
-    def test_bench_measures_every_collective_beside_mpi_and_finds_every_element_right(self):
+    def test_bench_measures_every_collective_beside_peers_and_finds_every_element_right(self):
         factors = {"reduce": 1, "broadcast": 1, "reduce-scatter": 2 / 3, "all-gather": 2 / 3, "gather": 2 / 3,
                    "scatter": 2 / 3, "all-to-all": 2 / 3, "send-recv": 2}  # fmt: skip
-        peers = ["mpi"]
+        peers = self.peers()
         for collective, factor in factors.items():
             out = self.folder / "rows.json"
             bound = [] if collective == "send-recv" else ["limit"]
@@ -141,14 +141,15 @@ class Programs(unittest.TestCase):
             self.assertIn(row["chosen"], names)
 
     def test_bench_measures_sparse_rows_beside_an_all_reduce_of_the_table(self):
+        peers = self.peers()
         for exchange in ("rows", "table", "auto"):
             out = self.folder / "rows.json"
             self.succeed("kolo-bench", "sparse-rows", "--sizes", "0,1K,200K", "--width", 8, "--density", 0.1,
-                         "--exchange", exchange, "--iterations", 5, "--compare", "mpi", "--json", out,
+                         "--exchange", exchange, "--iterations", 5, "--compare", ",".join(peers), "--json", out,
                          ranks=3, nodes=2)  # fmt: skip
             rows = json.loads(out.read_text())
             self.assertEqual([(row["size"], row["system"]) for row in rows],
-                             [(size, system) for size in (0, 1024, 204800) for system in ("kolo", "mpi")])  # fmt: skip
+                             [(size, system) for size in (0, 1024, 204800) for system in ("kolo", *peers)])  # fmt: skip
             for row in rows:
                 self.assertEqual(set(row), BENCH_FIELDS | {"width", "density"})
                 self.assertEqual((row["collective"], row["wrong"], row["width"]), ("sparse-rows", 0, 8))
@@ -208,9 +209,10 @@ class Programs(unittest.TestCase):
                 self.assertAlmostEqual(row["exposed_us"], row["iteration_us"] - row["compute_us"])
 
     def test_bench_refuses_what_it_cannot_compare(self):
-        unknown = launch("kolo-bench", "all-reduce", "--compare", "carrier-pigeon", ranks=1)
-        self.assertEqual(unknown.returncode, 78, unknown.stderr)
-        self.assertIn("carrier-pigeon", unknown.stderr)
+        for collective, system, why in (("all-reduce", "carrier-pigeon", ""), ("send-recv", "limit", ", which has nothing like it")):
+            unknown = launch("kolo-bench", collective, "--compare", system, ranks=1)
+            self.assertEqual(unknown.returncode, 78, unknown.stderr)
+            self.assertIn(f"{collective}: cannot compare with '{system}'{why}; this build knows: ", unknown.stderr)
         half = launch("kolo-bench", "all-reduce", "--compare", "mpi", "--dtype", "float16", ranks=1)
         self.assertEqual(half.returncode, 78, half.stderr)
         elsewhere = launch("kolo-bench", "all-reduce", "--memory", "attic", ranks=1)
