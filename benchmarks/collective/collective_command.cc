@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -84,6 +85,11 @@ std::string or_dash(const std::optional<Value>& value) {
   return value ? fmt::to_string(*value) : "-";
 }
 
+/// Empty where elements are only moved.
+std::optional<std::string_view> op_of(const CollectiveCase& what) {
+  return reduces(what.verb) ? std::optional(to_string(what.op)) : std::nullopt;
+}
+
 constexpr const char* kLine =
     "{} {:>10} {:>10} {:>8} {:>7} {:>9} {:>11} {:>5} {:<26} {:>5} {:>10} {:>10} {:>10} {:>10} "
     "{:>8} {:>8} {:>10} {:>6}\n";
@@ -158,7 +164,7 @@ void print_row(const Runtime& runtime, const CollectiveRow& row) {
   const auto three_digits = [](double rate) { return fmt::format("{:.3f}", rate); };
   const Summary& time = row.slowest_us;
   fmt::print(fmt::runtime(kLine), " ", row.what.bytes, row.what.count(), to_string(row.what.dtype),
-             to_string(row.what.op), row.system, to_string(row.what.home),
+             or_dash(op_of(row.what)), row.system, to_string(row.what.home),
              row.what.in_place ? "in" : "out", row.algorithm, runtime.world_size(),
              two_digits(row.mean_us), two_digits(time.median), two_digits(time.min),
              time.p99 ? two_digits(*time.p99) : "-", three_digits(row.algbw),
@@ -172,7 +178,7 @@ nlohmann::json to_json(const Runtime& runtime, const std::string& label, const C
                          {"size", row.what.bytes},
                          {"count", row.what.count()},
                          {"dtype", to_string(row.what.dtype)},
-                         {"op", to_string(row.what.op)},
+                         {"op", or_null(op_of(row.what))},
                          {"wire_dtype", to_string(row.what.wire.value_or(row.what.dtype))},
                          {"algorithm", row.algorithm},
                          {"candidates", row.candidates},

@@ -17,18 +17,23 @@ class RowsError(Exception):
 BOUNDS = ("limit", "streaming")
 
 # The fields that tell one case from another, for all systems and launches.
-CASE = ("rate", "ranks", "nodes", "dtype", "op", "in_place", "size")
+CASE = ("rate", "collective", "ranks", "nodes", "dtype", "op", "in_place", "size")
 
 
 # The fields that tell a row from all others of a file; of equal ones the later counts.
-IDENTITY = (*CASE, "system", "memory", "wire_dtype", "label", "calls", "fusion_bytes", "bytes")
+IDENTITY = (*CASE, "system", "memory", "wire_dtype", "label", "calls", "fusion_bytes", "bytes", "width", "density")
+
+
+def value(row, field):
+    """A field of a row; rows from before there were other collectives are of all-reduces."""
+    return row.get(field, "all-reduce" if field == "collective" else None)
 
 
 def latest(rows):
     """The rows without those that were measured again later."""
     found = {}
     for row in rows:
-        key = tuple(row.get(field) for field in IDENTITY)
+        key = tuple(value(row, field) for field in IDENTITY)
         found.pop(key, None)  # the later row also takes the later place
         found[key] = row
     return list(found.values())
@@ -56,10 +61,10 @@ def parse_filter(text):
 def matching(rows, filters):
     """The rows whose fields read as the filters say; true and false as in JSON."""
 
-    def text(value):
-        return str(value).lower() if isinstance(value, bool) else str(value)
+    def text(field):
+        return str(field).lower() if isinstance(field, bool) else str(field)
 
-    return [row for row in rows if all(text(row.get(key)) == value for key, value in filters)]
+    return [row for row in rows if all(text(value(row, key)) == wanted for key, wanted in filters)]
 
 
 def median_us(row):
@@ -76,9 +81,15 @@ def by_case(rows):
     """{case: {curve: {label: row}}}; `case` as CASE says."""
     cases = {}
     for row in rows:
-        case = tuple(row.get(key) for key in CASE)
+        case = tuple(value(row, key) for key in CASE)
         cases.setdefault(case, {}).setdefault(curve_name(row), {})[row.get("label", "")] = row
     return cases
+
+
+def case_text(row):
+    """Dtype, operation and place of a case: "float32 sum, in place"."""
+    words = [row["dtype"], *([row["op"]] if row["op"] else [])]
+    return f"{' '.join(words)}, {'in' if row['in_place'] else 'out of'} place"
 
 
 def is_peer(curve):
@@ -112,7 +123,9 @@ def notes(rows):
     nodes = {row["nodes"] for row in rows}
     found = []
     if any(row["system"] == "kolo" and row.get("memory") in ("arena", "device") and row["ranks"] > row["nodes"] for row in rows):
-        found.append("kolo, arena: ranks of a node write into each other's gradients; mpi and gloo keep private buffers, as kolo, user does.")
+        sums = value(rows[0], "collective") == "all-reduce"
+        what = "write into each other's gradients" if sums else "read each other's buffers"
+        found.append(f"kolo, arena: ranks of a node {what}; mpi and gloo keep private buffers, as kolo, user does.")
     if "gloo" in systems and 1 in nodes:
         found.append("gloo: TCP over the loopback, it has no shared memory.")
     if "streaming" in systems:

@@ -1,4 +1,4 @@
-"""Measurements of kolo-bench: all-reduce over size, its share of the limit over ranks, and overlap."""
+"""Measurements of kolo-bench: a collective over size, its share of the limit over ranks, and overlap."""
 
 import bench_rows
 from gnuplot import Axis, Curve, Panel, PlotError
@@ -22,10 +22,10 @@ def selected_rows(arguments, field):
 
 def only(rows, key, hint):
     """The one value of a field. Raises PlotError if there are several."""
-    values = sorted({str(row.get(key)) for row in rows})
+    values = sorted({str(bench_rows.value(row, key)) for row in rows})
     if len(values) > 1:
         raise PlotError(f"rows with {key} {', '.join(values)} make no one picture: add --where {hint or key}=VALUE")
-    return rows[0].get(key)
+    return bench_rows.value(rows[0], key)
 
 
 def shape_text(row):
@@ -90,29 +90,30 @@ def named_curve(name, pairs, rows):
     return Curve(display_name(name, rows), pairs, style=STYLES.get(name), thin=name in bench_rows.BOUNDS)
 
 
-def all_reduce(arguments):
+def collective(arguments):
     """Time over size; beside it bus bandwidth inside a node and, between nodes, where the link decides and curves
     coincide, the ratio of each time to Kolo's: (panels, title, footer)."""
     rows = selected_rows(arguments, "size")
     try:
+        name = only(rows, "collective", "collective")
         for key in ("ranks", "nodes", "rate", "in_place", "dtype", "op"):
             only(rows, key, key)
         rows = [row for row in rows if row["size"] > 0]
         times = times_by_curve(rows)
         first = rows[0]
         title = arguments.title or (
-            f"All-reduce, {first['dtype']} {first['op']}, {'in' if first['in_place'] else 'out of'} place, {shape_text(first)}"
+            f"{name.capitalize()}, {bench_rows.case_text(first)}, {shape_text(first)}"
         )
         panels = [Panel(named_curves(times, rows), size_axis(), time_axis())]
         if first["nodes"] > 1 and (compared := ratios_by_curve(rows)):
             axis = ratio_axis(f"time relative to {base_curve(rows)}", compared)
             panels.append(Panel(named_curves(compared, rows), size_axis(), axis))
         elif first["ranks"] > 1:
-            factor, unit = bandwidth_scale(times, 2 * (first["ranks"] - 1) / first["ranks"] / 1000)
+            factor, unit = bandwidth_scale(times, first["busbw_GBps"] / first["algbw_GBps"] / 1000)
             rates = {name: {size: factor * size / us for size, us in points.items()} for name, points in times.items()}
             panels.append(Panel(named_curves(rates, rows), size_axis(), bandwidth_axis(times, factor, unit)))
     except (KeyError, TypeError, IndexError) as error:
-        raise PlotError(f"{', '.join(arguments.inputs)}: not the JSON of an all-reduce ({error!r})") from error
+        raise PlotError(f"{', '.join(arguments.inputs)}: not the JSON of a collective ({error!r})") from error
     return panels, title, footer(rows)
 
 
@@ -167,6 +168,7 @@ def scaling(arguments):
     sizes = [bench_rows.parse_size(text) for text in arguments.sizes.split(",")]
     panels, used = [], []
     try:
+        what = only(rows, "collective", "collective")
         for key in ("rate", "in_place", "dtype", "op"):
             only(rows, key, key)
         for size in sizes:
@@ -184,8 +186,8 @@ def scaling(arguments):
             axis = Axis(arguments.over, log=2, ticks=[(count, str(count)) for count in counts])
             panels.append(Panel(curves, axis, share_axis(shares, bound_text(used)), bench_rows.size_text(size)))
     except (KeyError, TypeError) as error:
-        raise PlotError(f"{', '.join(arguments.inputs)}: not the JSON of an all-reduce ({error!r})") from error
-    title = arguments.title or f"All-reduce: share of the {bound_text(used)} over {arguments.over}{links_text(rows[0])}"
+        raise PlotError(f"{', '.join(arguments.inputs)}: not the JSON of a collective ({error!r})") from error
+    title = arguments.title or f"{what.capitalize()}: share of the {bound_text(used)} over {arguments.over}{links_text(rows[0])}"
     return panels, title, footer(used)
 
 

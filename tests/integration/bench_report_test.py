@@ -104,6 +104,20 @@ class Report(unittest.TestCase):
         small, _ = self.table(self.write("gap.json", rows))
         self.assertEqual((small["size"], small["mpi µs (algorithm)"], small["mpi / kolo, user"]), ("4", "–", "–"))
 
+    def test_collectives_have_tables_of_their_own(self):
+        moved = {"collective": "all-gather", "op": None, "in_place": False}
+        rows = [row("kolo", 10, memory="arena"), row("kolo", 5, memory="arena", **moved), row("gloo", 15, **moved)]
+        merged = self.folder / "all.json"
+        self.report("merge", "-o", merged, self.write("rows.json", rows))
+        text = self.report("table", merged).stdout
+        self.assertIn("### 2 ranks on 1 node, float32 sum, in place", text)
+        self.assertIn("### all-gather, 2 ranks on 1 node, float32, out of place", text)
+        self.assertIn("read each other's buffers", text)
+        (line,) = self.table("--where", "collective=all-gather", merged)
+        self.assertEqual(line["gloo / kolo, arena"], "3.0")
+        (line,) = self.table("--where", "collective=all-reduce", merged)
+        self.assertEqual(line["kolo, arena µs"], "10.0")
+
     def test_what_is_not_rows_is_named(self):
         for content in ({"ranks": 1}, [1], []):
             done = self.report("table", self.write("bad.json", content))

@@ -45,6 +45,8 @@ def bench_rows(system, peak, memory="user", algorithm="auto", **fields):
             "in_place": True,
             "time_us": 2 * time_us,
             "median_us": time_us,
+            "algbw_GBps": size / time_us / 2000,
+            "busbw_GBps": size / time_us / 2000,
             "label": "",
         }
         rows.append({**row, **fields})
@@ -109,6 +111,16 @@ class PlotTest(unittest.TestCase):
         words = ["kolo, arena", "kolo, user", "mpi", "streaming", "bus bandwidth (GB/s)", "median time", "10 µs", "256K",
                  "2 ranks on 1 node", "a fast one · commit abc · kolo-bench x", "no lower bound"]  # fmt: skip
         self.expect_pictures("bench", words)
+
+    def test_rows_of_another_collective_are_drawn_by_its_name(self):
+        rows = [*self.all_systems(), *self.all_systems(collective="all-gather", op=None)]
+        file = self.write("bench.json", rows)
+        done = self.plot("bench", "--where", "collective=all-gather", "-o", self.folder / "gathered", file)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.expect_pictures("gathered", ["All-gather, float32, in place"])
+        both = self.plot("bench", "-o", self.folder / "never", file)
+        self.assertEqual(both.returncode, 1)
+        self.assertIn("rows with collective all-gather, all-reduce make no one picture", both.stderr)
 
     def test_between_nodes_times_are_drawn_relative_to_kolo(self):
         file = self.write("bench.json", self.all_systems(nodes=2, rate="1gbit"))

@@ -123,6 +123,7 @@ class Programs(unittest.TestCase):
                 self.assertEqual(set(row), BENCH_FIELDS)
                 wrong = None if row["system"] == "limit" else 0
                 self.assertEqual((row["collective"], row["wrong"], row["memory"]), (collective, wrong, "user"))
+                self.assertEqual(row["op"], "sum" if collective.startswith("reduce") else None)
                 self.assertNotEqual(row["algorithm"], "auto")
                 self.assertAlmostEqual(row["busbw_GBps"], row["algbw_GBps"] * factor)
 
