@@ -17,6 +17,7 @@ LIBRARY = sys.argv.pop(1)
 sys.argv.insert(1, sys.executable)
 sys.path.insert(0, str(support.ROOT / "tests" / "integration"))
 import job  # noqa: E402
+import torch  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 
@@ -58,6 +59,8 @@ class Backend(Job):
         self.check("fsdp")
 
     def test_fsdp_on_a_mesh(self):
+        if torch.__version__.startswith("2.7."):
+            self.skipTest("FSDP2 of torch 2.7 asks for an event of a stream, which processors have not, after all-reduces")
         self.check("hsdp", nodes=[4])
 
     def test_dropped_works_and_another_start(self):

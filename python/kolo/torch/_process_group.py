@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import torch
 from torch._C._distributed_c10d import ProcessGroup
 
 import kolo
@@ -18,13 +19,17 @@ class KoloProcessGroup(Operations, ProcessGroup):
         super().__init__(group, timeout)
         self._name = name
 
-    # torch asks the backends of a group for its name, and this one has none.
+    # torch asks the backends of a group for its name and devices, and this one has none.
 
     def getGroupName(self) -> str:  # noqa: N802  # torch's name
         return self._name
 
     def setGroupName(self, name: str) -> None:  # noqa: N802  # torch's name
         self._name = name
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu")]
 
     # --- operations by their names of that time ----------------------------------------------------
 
