@@ -214,6 +214,7 @@ bool Executor::advance(Run& run) {
     goes_on |= issue_ready(run);
     while (bytes < threads_ * kKernelBytesPerPoll && !run.progress.kernels.empty()) {
       bytes += compute_next(run);
+      complete_pending(run);
       issue_ready(run);
       goes_on = true;
     }

@@ -32,7 +32,9 @@ void StepProgress::begin() {
   remaining_ = schedule_.steps.size() + (has_end ? 1 : 0);
   to_enqueue_ = device_steps_;
   missing_ = predecessors_;
-  for (StepQueue* queue : {&messages, &kernels, &launches}) queue->clear();
+  messages.clear();
+  kernels.clear();
+  launches.clear();
   for (StepId id = 0; id < schedule_.steps.size(); ++id) {
     if (missing_[id] == 0) release(id);
   }
@@ -54,10 +56,14 @@ void StepProgress::enqueue(StepId step, bool is_tracked) {
 }
 
 void StepProgress::release(StepId step) {
-  StepQueue& queue = on_device_[step]                                  ? launches
-                     : HostRun::runs(schedule_, schedule_.steps[step]) ? kernels
-                                                                       : messages;
-  queue.push(step);
+  const Step& released = schedule_.steps[step];
+  if (on_device_[step]) {
+    launches.push(step);
+  } else if (HostRun::runs(schedule_, released)) {
+    kernels.push(step, released.for_copies);
+  } else {
+    messages.push(step);
+  }
 }
 
 }  // namespace kolo

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "comm/schedule/schedule.h"
@@ -23,6 +24,34 @@ class StepQueue {
   std::size_t first_ = 0, last_ = 0;
 };
 
+/// Kernels that are ready. Loans for copies come first: they mostly cost a note, and without it a
+/// peer has nothing to do. A kernel that has been looked at stays in front until it is popped, for
+/// it may be half done.
+class KernelQueue {
+ public:
+  explicit KernelQueue(std::size_t capacity) : loans_(capacity), others_(capacity) {}
+  void clear() {
+    loans_.clear();
+    others_.clear();
+    front_ = nullptr;
+  }
+  bool empty() const { return loans_.empty() && others_.empty(); }
+  void push(StepId step, bool is_loan) { (is_loan ? loans_ : others_).push(step); }
+  StepId front() {
+    if (front_ == nullptr) front_ = loans_.empty() ? &others_ : &loans_;
+    return front_->front();
+  }
+  StepId pop() {
+    const StepId step = front();
+    std::exchange(front_, nullptr)->pop();
+    return step;
+  }
+
+ private:
+  StepQueue loans_, others_;
+  StepQueue* front_ = nullptr;  // the one of the kernel that was looked at
+};
+
 /// Which steps of an iteration are ready to start, and how many are left. A step is ready when its
 /// predecessors are complete; one on the device already when its predecessors there are enqueued,
 /// because events keep their order.
@@ -33,10 +62,11 @@ class StepProgress {
   /// `schedule` outlives it.
   explicit StepProgress(const Schedule& schedule);
 
-  /// Steps that are ready, in the order in which they became so. Whoever starts them pops them.
-  StepQueue messages;  ///< Messages and flags.
-  StepQueue kernels;   ///< Kernels on the host.
-  StepQueue launches;  ///< Steps on the device.
+  /// Steps that are ready, in the order in which they became so, but for loans. Whoever starts them
+  /// pops them.
+  StepQueue messages;   ///< Messages and flags.
+  KernelQueue kernels;  ///< Kernels on the host.
+  StepQueue launches;   ///< Steps on the device.
 
   /// An iteration begins: the steps without predecessors are ready.
   void begin();

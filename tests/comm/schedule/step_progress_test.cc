@@ -12,7 +12,8 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-std::vector<StepId> drain(StepQueue& queue) {
+template <typename Queue>
+std::vector<StepId> drain(Queue& queue) {
   std::vector<StepId> steps;
   while (!queue.empty()) steps.push_back(queue.pop());
   return steps;
@@ -45,6 +46,30 @@ TEST(StepProgress, AStepIsReadyWhenAllThatItWaitsForIsComplete) {
     progress.complete(3);
     EXPECT_TRUE(progress.is_complete());
   }
+}
+
+TEST(StepProgress, LoansForCopiesComeFirst) {
+  const Schedule schedule =
+      schedule_of(MemoryKind::kHost, {{.kind = StepKind::kUnpack},
+                                      {.kind = StepKind::kPack},
+                                      {.kind = StepKind::kPack, .for_copies = true},
+                                      {.kind = StepKind::kPack, .for_copies = true}});
+  StepProgress progress(schedule);
+  for (int iteration = 0; iteration < 2; ++iteration) {
+    progress.begin();
+    EXPECT_THAT(drain(progress.kernels), ElementsAre(2, 3, 0, 1));
+  }
+}
+
+// It may be half done.
+TEST(StepProgress, AKernelInFrontStaysThere) {
+  KernelQueue kernels(3);
+  kernels.push(0, /*is_loan=*/false);
+  kernels.push(1, /*is_loan=*/false);
+  EXPECT_EQ(kernels.front(), 0);
+  kernels.push(2, /*is_loan=*/true);
+  EXPECT_EQ(kernels.front(), 0);
+  EXPECT_THAT(drain(kernels), ElementsAre(0, 2, 1));
 }
 
 TEST(StepProgress, OnADeviceAStepFollowsWhatIsEnqueued) {
