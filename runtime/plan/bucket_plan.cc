@@ -1,5 +1,6 @@
 #include "runtime/plan/bucket_plan.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -32,13 +33,32 @@ CompileOptions options_for(const BucketLayout& layout, const PlanInputs& inputs,
   return result;
 }
 
+/// Bytes of the tensors from which ranks of this node contribute, and into which they receive.
+std::size_t tensor_bytes(const BucketRequest& request, const PlanInputs& inputs) {
+  const ProcessGrid& grid = inputs.grid;
+  const BucketLayout& layout = request.layout;
+  const auto is_near = [&](int rank) { return grid.same_node(rank, inputs.rank); };
+  std::size_t elements = 0;
+  for (const Goal::Part& part : request.goal.parts) {
+    auto tensors = std::ranges::count_if(part.contributors, is_near);
+    tensors += std::ranges::count_if(part.receivers, [&](int rank) {
+      return is_near(rank) && (layout.out_of_place || !part.contributes(rank));
+    });
+    const std::size_t end = std::min(part.extent.end(), layout.count);
+    if (end > part.extent.offset) {
+      elements += (end - part.extent.offset) * static_cast<std::size_t>(tensors);
+    }
+  }
+  return elements * size_of(layout.dtype);
+}
+
 /// How the results of a host bucket are written to tensors that live elsewhere: past the cache if
-/// it could not hold the tensors of all ranks of the node anyway.
-Stores unpack_stores(const BucketLayout& layout, const PlanInputs& inputs) {
-  const auto local_size = static_cast<std::size_t>(inputs.grid.local_size(inputs.rank));
-  const std::size_t bytes = layout.bytes() * local_size;
-  return inputs.cache_bytes > 0 && bytes > inputs.cache_bytes ? Stores::kStreaming
-                                                              : Stores::kCached;
+/// the tensors of all ranks of the node are far larger. Between 1 and 1.5 times its size most
+/// collectives are faster through the cache, beyond 2 times none is.
+Stores unpack_stores(const BucketRequest& request, const PlanInputs& inputs) {
+  const std::size_t cache = inputs.cache_bytes;
+  const bool is_far_larger = cache > 0 && 2 * tensor_bytes(request, inputs) > 3 * cache;
+  return is_far_larger ? Stores::kStreaming : Stores::kCached;
 }
 
 /// How contributions are written to slots, for another rank to sum.
@@ -108,7 +128,7 @@ BucketPlan plan_bucket(const BucketRequest& request, const PlanInputs& inputs) {
   return {.schedule = request.compile(inputs.rank),
           .binding = {.name = request.name,
                       .scale = is_average ? 1.0 / inputs.grid.world_size() : 1.0,
-                      .unpack_stores = unpack_stores(request.layout, inputs),
+                      .unpack_stores = unpack_stores(request, inputs),
                       .lend_stores = lend_stores(inputs)},
           .reason = request.reason};
 }

@@ -58,6 +58,28 @@ TEST_F(BucketPlanTest, LendsContributionsPastTheCacheWhereThatIsFaster) {
   EXPECT_EQ(stores(), Stores::kStreaming);
 }
 
+// Three ranks of one node, and a cache of two thirds of the bytes that they contribute and receive.
+TEST_F(BucketPlanTest, ResultsGoPastACacheThatIsFarTooSmall) {
+  grid_ = ProcessGrid::with_node_sizes({3});
+  const std::vector<std::size_t> counts = {1000, 1000, 1000};
+  const auto cache_is = [&](std::size_t enough, const Goal& goal, bool out_of_place) {
+    const BucketLayout layout{
+        .count = 3000, .placement = Placement::kUser, .out_of_place = out_of_place};
+    PlanInputs with_cache = inputs();
+    const auto stores = [&](std::size_t cache_bytes) {
+      with_cache.cache_bytes = cache_bytes;
+      return plan_bucket(goal_request("parts", goal, layout, with_cache), with_cache)
+          .binding.unpack_stores;
+    };
+    return stores(enough - 1) == Stores::kStreaming && stores(enough) == Stores::kCached;
+  };
+  EXPECT_TRUE(cache_is(16'000, Goal::scatter(1, counts), true));
+  EXPECT_TRUE(cache_is(13'334, Goal::scatter(1, counts), false));
+  EXPECT_TRUE(cache_is(24'000, Goal::all_gather(counts), false));
+  EXPECT_TRUE(cache_is(32'000, Goal::all_gather(counts), true));
+  EXPECT_TRUE(cache_is(32'000, Goal::reduce(0, 3, 3000), true));
+}
+
 // `algorithm` is that of all-reduces; a ring would refuse to sum these.
 TEST_F(BucketPlanTest, AGatherOf16BitNumbersTakesNoAlgorithm) {
   const Goal goal = Goal::all_gather(std::vector<std::size_t>{10, 20, 30});
