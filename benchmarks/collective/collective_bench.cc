@@ -114,6 +114,7 @@ class SizeBench {
     for (int i = 0; i < warmup; ++i) contender.run->run();
     const std::uint64_t wire_before = contender.system->wire_bytes().value_or(0);
     for (int i = 0; i < iterations; ++i) {
+      if (options_.together) begin_together(contender);
       contender.run->align();
       const auto start = Clock::now();
       contender.run->run();
@@ -121,6 +122,11 @@ class SizeBench {
     }
     contender.run->settle();
     contender.wire_bytes += contender.system->wire_bytes().value_or(0) - wire_before;
+  }
+
+  void begin_together(Contender& contender) {
+    contender.run->settle();
+    runtime_.barrier();
   }
 
   void drop_the_hopeless() {
@@ -172,6 +178,7 @@ class SizeBench {
                       .what = contender.what,
                       .algorithm = contender.run->algorithm(),
                       .iterations = static_cast<int>(contender.times_us.size()),
+                      .together = options_.together,
                       .mean_us = contender.mean_us,
                       .slowest_us = summarise(contender.times_us)};
     row.algbw = static_cast<double>(row.what.bytes) / row.mean_us / 1e3;

@@ -28,6 +28,9 @@ struct CollectiveOptions {
   double seconds = 1;  ///< For the timed iterations of a row.
   int warmup = 5;      ///< Iterations before each round; fewer where iterations are few.
   int rounds = 5;      ///< Number of rounds within one size; each measures every system.
+  /// A barrier before each call. Without it a rank that waits for nobody, such as the root of a
+  /// broadcast, runs ahead, and a row measures how many calls fit into a time.
+  bool together = false;
 };
 
 /// One case on one system.
@@ -37,6 +40,7 @@ struct CollectiveRow {
   std::string algorithm;  ///< If the system has several, the one with the least median.
   std::vector<std::string> candidates = {};  ///< All algorithms that were measured, with that one.
   int iterations = 0;
+  bool together = false;  ///< As in the options.
   /// Mean time of an iteration on the rank where it is largest: what a loop of calls takes.
   double mean_us = 0;
   /// The slowest rank's time in each iteration: what a single call takes. Where ranks share cores,

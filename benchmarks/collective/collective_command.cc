@@ -140,6 +140,7 @@ std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& 
         "limit, from 64 KiB on: TCP streams from node to node of the least bytes that the busiest "
         "one must send or receive; a lower bound where links and not processors take the time");
   }
+  if (options.together) all.emplace_back("together: a barrier before each call");
   all.emplace_back("p99: of rows with at least 100 iterations");
   return all;
 }
@@ -187,6 +188,7 @@ nlohmann::json to_json(const Runtime& runtime, const std::string& label, const C
                          {"memory", to_string(row.what.home)},
                          {"in_place", row.what.in_place},
                          {"iterations", row.iterations},
+                         {"together", row.together},
                          {"time_us", row.mean_us},
                          {"median_us", row.slowest_us.median},
                          {"min_us", row.slowest_us.min},
@@ -266,6 +268,9 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
                   "Rounds within a size; each measures every system in turn")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  command_.add_flag("--together", options_.together,
+                    "A barrier before each call, so that ranks begin it together; without it those "
+                    "that wait for nobody, such as the root of a broadcast, run ahead");
   command_.add_option("--json", json_, "Write the rows to this file");
   command_.add_option("--label", label_, "Text that every row of the JSON carries");
   add_runtime_options(command_, runtime_, [sums_gradients](std::string_view name) {

@@ -24,8 +24,8 @@ PATIENCE = 120
 
 BENCH_FIELDS = {
     "system", "size", "count", "dtype", "op", "algorithm", "ranks", "nodes", "memory", "in_place", "time_us",
-    "median_us", "min_us", "p99_us", "algbw_GBps", "busbw_GBps", "wire_bytes", "wrong", "wire_dtype", "iterations", "candidates",
-    "label", "link_costs", "collective",
+    "median_us", "min_us", "p99_us", "algbw_GBps", "busbw_GBps", "wire_bytes", "wrong", "wire_dtype", "iterations", "together",
+    "candidates", "label", "link_costs", "collective",
 }  # fmt: skip
 OVERLAP_FIELDS = {
     "system", "algorithm", "calls", "fusion_bytes", "gradients", "bytes", "ranks", "nodes", "memory", "iterations",
@@ -112,7 +112,8 @@ class Programs(unittest.TestCase):
             out = self.folder / "rows.json"
             bound = [] if collective == "send-recv" else ["limit"]
             both = ["--in-place"] if collective in ("reduce", "reduce-scatter", "all-gather") else []
-            self.succeed("kolo-bench", collective, *both, "--sizes", "0,12,100K", "--iterations", 4, "--compare",
+            together = ["--together"] if collective in ("broadcast", "gather") else []
+            self.succeed("kolo-bench", collective, *both, *together, "--sizes", "0,12,100K", "--iterations", 4, "--compare",
                          ",".join([*peers, *bound]), "--json", out, ranks=3, nodes=2)  # fmt: skip
             rows = json.loads(out.read_text())
             places = [False, True] if both else [collective == "broadcast"]
@@ -124,6 +125,7 @@ class Programs(unittest.TestCase):
                 wrong = None if row["system"] == "limit" else 0
                 self.assertEqual((row["collective"], row["wrong"], row["memory"]), (collective, wrong, "user"))
                 self.assertEqual(row["op"], "sum" if collective.startswith("reduce") else None)
+                self.assertEqual(row["together"], bool(together))
                 self.assertNotEqual(row["algorithm"], "auto")
                 self.assertAlmostEqual(row["busbw_GBps"], row["algbw_GBps"] * factor)
 
