@@ -29,9 +29,9 @@ struct Scales {
 struct Reduction {
   ReduceOp op;
   Scales scales;
-  /// The type that an all-reduce sends, equal on all ranks; empty: that of the elements. float32
-  /// and float64 in host memory, which are not scaled, travel as bfloat16: each contribution is
-  /// rounded once, and so is the float32 sum. The casts are part of the copies.
+  /// The type that all-reduce and reduce-scatter send, equal on all ranks; empty: the elements'.
+  /// float32 and float64 in host memory, not scaled, travel as bfloat16. Each contribution is
+  /// rounded once, and so are float32 sums: those of nodes, then theirs. Copies do the casts.
   std::optional<DType> wire_dtype;
 
   // Implicit, so that an operation alone is a reduction.

@@ -81,8 +81,12 @@ bool takes_shares(const Goal& goal, const BucketLayout& layout, const CompileOpt
          layout.bytes() > slot_bytes(layout.bytes(), options);
 }
 
-bool serves(const Goal&, const BucketLayout& layout, const ProcessGrid&) {
-  return layout.is_in_tensors(MemoryKind::kHost);
+/// Also a reduce-scatter of elements that are cast. Others that sum would add up the sums of nodes
+/// one by one, and round each time.
+bool serves(const Goal& goal, const BucketLayout& layout, const ProcessGrid&) {
+  const bool is_cast = goal.kind == GoalKind::kReduceScatter &&
+                       layout.placement == Placement::kStaged && layout.memory == MemoryKind::kHost;
+  return layout.is_in_tensors(MemoryKind::kHost) || is_cast;
 }
 
 void append(ScheduleBuilder& builder, const Goal& goal, const GoalContext& context) {

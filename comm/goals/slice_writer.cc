@@ -52,7 +52,7 @@ class Writer {
     for (int reader : slice.readers) builder_.signal(reader, in_slot(slice), Access::kRead);
     for (int recipient : slice.recipients) builder_.send(recipient, in_slot(slice));
     if (!slice.to_holder) return;
-    if (slice.is_contribution()) {
+    if (slice.is_contribution() && !slices_.are_cast()) {
       if (builder_.layout().out_of_place) builder_.move(home(slice), input(slice));
     } else if (slices_.needs_slot(slice)) {
       builder_.move(home(slice), in_slot(slice));
@@ -60,12 +60,19 @@ class Writer {
   }
 
   void sum(const Slice& slice) {
+    const Range target = slices_.needs_slot(slice) ? in_slot(slice) : home(slice);
     std::vector<Range> sources;
     for (const auto& addend : slice.addends) {
-      sources.push_back(addend ? in_slot(slices_.kept()[*addend]) : input(slice));
+      sources.push_back(addend ? in_slot(slices_.kept()[*addend]) : own_addend(slice, target));
     }
-    const Range target = slices_.needs_slot(slice) ? in_slot(slice) : home(slice);
     builder_.reduce(target, std::move(sources), slice.finishes);
+  }
+
+  /// The holder's contribution to a sum; if it is cast, in the place of the sum.
+  Range own_addend(const Slice& slice, const Range& target) {
+    if (!slices_.are_cast()) return input(slice);
+    builder_.move(target, input(slice));
+    return target;
   }
 
   /// `adder` has added up the slice.

@@ -88,12 +88,14 @@ class Slices {
   /// Flags from one rank to another of the node, where there are most.
   std::uint32_t flags() const;
 
+  /// Elements are cast on their way to slots and from them, so nothing is summed elsewhere.
+  bool are_cast() const { return layout_.placement == Placement::kStaged; }
   bool needs_slot(const Slice& slice) const {
-    return !slice.is_private() || slice.sender || slice.is_addend;
+    return are_cast() || !slice.is_private() || slice.sender || slice.is_addend;
   }
   /// Its slot is one of a loan, for readers that read it where it is if they can.
   bool is_lent(const Slice& slice) const {
-    return slice.is_contribution() && !slice.readers.empty() &&
+    return !are_cast() && slice.is_contribution() && !slice.readers.empty() &&
            bytes_of(slice) >= least_lent_.mapped;
   }
   /// Readers may also copy it from private memory.

@@ -89,7 +89,8 @@ Addends& addends_of(std::vector<Addends>& all, int adder) {
 }  // namespace
 
 bool sums_in_one_place(const BucketLayout& layout) {
-  return is_16bit_float(layout.dtype) && layout.op != ReduceOp::kMin && layout.op != ReduceOp::kMax;
+  return layout.placement != Placement::kStaged && is_16bit_float(layout.dtype) &&
+         layout.op != ReduceOp::kMin && layout.op != ReduceOp::kMax;
 }
 
 std::vector<std::vector<Addends>> hand_over(Slices& slices, const PieceRound& round) {

@@ -16,7 +16,9 @@ struct Addends {
   std::vector<std::optional<std::size_t>> slices;
 };
 
-/// Whether partial sums would be rounded, so that each sum is made in one place.
+/// Whether partial sums would be rounded, so that each sum is made in one place. Sums of elements
+/// that are cast are made by nodes, and each is rounded, as in an all-reduce of them by
+/// `hierarchical:direct,direct`: otherwise every contribution would leave its node.
 bool sums_in_one_place(const BucketLayout& layout);
 
 /// Hands the contributions to the round's sums to the ranks that add them up. By share, in the

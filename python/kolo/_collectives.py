@@ -169,6 +169,7 @@ class Collectives:
         name: str | None = None,
         scale_before: float = 1.0,
         scale_after: float = 1.0,
+        wire_dtype: Any = None,
         stream: int | None = None,
         wait: bool = True,
     ) -> Any:
@@ -177,16 +178,18 @@ class Collectives:
         Shape:  x is [size, ...], the result [...]. With `counts`, the elements of each rank's part, the same on all
                 ranks, the result has one dimension.
         Without x: in place; `out` has all parts, of which only this rank's changes.
+        `wire_dtype`: as of `all_reduce`.
         """
         code = choice(OPS, op, "op")
         if _is_list(x) or _is_list(out):
             both = _zipped(x, out)
             each = self._parts_of_each(counts, len(both))
             pairs = [_pairs.scattered(*arrays, parts) for arrays, parts in zip(both, each)]
-            call = _call(name, scale_before, scale_after, _joined([parts.counts for parts in each]), stream)
+            joined = _joined([parts.counts for parts in each])
+            call = _call(name, scale_before, scale_after, joined, stream, wire_dtype)
             return self._run_grouped("reduce_scatter", _c.KOLO_REDUCE_SCATTER, pairs, call, wait, op=code)
         parts = Parts(self.rank, self.size, counts)
-        call = _call(name, scale_before, scale_after, parts.counts, stream)
+        call = _call(name, scale_before, scale_after, parts.counts, stream, wire_dtype)
         pair = _pairs.scattered(x, out, parts)
         return self._run("reduce_scatter", library().kolo_reduce_scatter, _from_to(pair) + (code,), pair, call, wait)
 

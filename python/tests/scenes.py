@@ -143,6 +143,8 @@ def check_collectives(group, dtype, count, wait):
     same(run(group.reduce_scatter, whole), total[rank])
     run(group.reduce_scatter, out=whole)
     same(whole[rank], total[rank])
+    rounded = np.full((size, 7), 1 + 2**-9)
+    same(group.reduce_scatter(rounded, "average", wire_dtype="bfloat16"), np.ones(7))
 
 
 def uneven(group):

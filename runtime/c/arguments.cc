@@ -81,7 +81,7 @@ CallArguments::CallArguments(const kolo_call* call) {
 
 void CallArguments::check_unscaled() const {
   check(scales == Scales(), "only reductions are scaled");
-  check(!wire_dtype, "only an all-reduce casts elements to a wire dtype");
+  check(!wire_dtype, "only all-reduce and reduce-scatter cast elements to a wire dtype");
 }
 
 void CallArguments::check_whole() const {

@@ -207,7 +207,8 @@ std::optional<DType> wire_of(std::string_view name, const Reduction& reduction, 
 }
 
 void check_uncast(std::string_view name, const Reduction& reduction) {
-  require(!reduction.wire_dtype, name, "only an all-reduce casts elements to a wire dtype");
+  require(!reduction.wire_dtype, name,
+          "only all-reduce and reduce-scatter cast elements to a wire dtype");
 }
 
 }  // namespace
@@ -282,7 +283,7 @@ OperationCalls::New OperationCalls::reduce_scatter(std::string_view name, const 
                                                    Counts counts) const {
   check_kind(name, result.memory);
   check_reduction(name, reduction, result.dtype);
-  check_uncast(name, reduction);
+  const std::optional<DType> wire = wire_of(name, reduction, result.dtype, result.memory);
   const bool in_place = input == nullptr;
   const Parts parts(name, counts, world_size_,
                     in_place ? part_of_all(name, result.count, world_size_, counts) : result.count);
@@ -295,6 +296,7 @@ OperationCalls::New OperationCalls::reduce_scatter(std::string_view name, const 
   operation->out_of_place = !in_place;
   operation->op = reduction.op;
   operation->scales = reduction.scales;
+  operation->wire = wire;
   parts.write_to(operation->counts);
   return operation;
 }
@@ -390,7 +392,9 @@ OperationCalls::New OperationCalls::grouped(OperationKind kind, std::string_view
   check_kind(name, tensors.memory);
   check_root(name, root);
   if (reduces(kind)) check_reduction(name, reduction, dtype);
-  if (kind != OperationKind::kAllReduce) check_uncast(name, reduction);
+  if (kind != OperationKind::kAllReduce && kind != OperationKind::kReduceScatter) {
+    check_uncast(name, reduction);
+  }
   const std::optional<DType> wire = wire_of(name, reduction, dtype, tensors.memory);
   const Uses uses = uses_of(kind, rank_ == root);
   const auto has_input = [](const TensorBuffers& tensor) {

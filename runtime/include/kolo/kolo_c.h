@@ -257,8 +257,8 @@ typedef struct kolo_call {
   size_t num_counts;
   void* stream;       /* For device memory: a cudaStream_t. */
   kolo_memory memory; /* For `kolo_grouped`: of all tensors. */
-  /* What an all-reduce of float32 or float64 in host memory sends, without scales: KOLO_BFLOAT16.
-   * NULL: the elements as they are. */
+  /* What an all-reduce or reduce-scatter of float32 or float64 in host memory sends, without
+   * scales: KOLO_BFLOAT16. NULL: the elements as they are. */
   const kolo_dtype* wire_dtype;
 } kolo_call;
 #define KOLO_CALL_INIT \

@@ -1,8 +1,9 @@
-// All-reduces whose elements travel in 16 bits.
+// All-reduces and reduce-scatters whose elements travel in 16 bits.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -69,6 +70,47 @@ TEST(RuntimeWire, AnAllReduceRoundsContributionsAndResultOnce) {
   });
 }
 
+TEST(RuntimeWire, AReduceScatterHasTheBitsOfAnAllReduce) {
+  constexpr int kRanks = 3;
+  constexpr std::size_t kCounts[] = {4, 0, 700};
+  constexpr std::size_t kBegins[] = {0, 4, 4}, kAll = 704;
+  RuntimeJob job(kRanks, test_options());
+  job.run([&](Runtime& runtime) {
+    const auto rank = static_cast<std::size_t>(runtime.rank());
+    const auto part = [&](const std::vector<float>& all) {
+      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(kBegins[rank]);
+      return std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(kCounts[rank]));
+    };
+    const std::vector<float> expected = part(expected_sums(kRanks, kAll));
+    const std::vector<float> own = contribution(runtime.rank(), kAll);
+    for (int use = 0; use < 2; ++use) {
+      std::vector<float> result(kCounts[rank] + 1);
+      runtime.reduce_scatter("out of place", own.data(),
+                             {result.data(), kCounts[rank], DType::kFloat32}, kSumAsBfloat16,
+                             kCounts);
+      result.pop_back();
+      require(result == expected, "out of place");
+      std::vector<float> all = own;
+      runtime.reduce_scatter("in place", nullptr, view(all), kSumAsBfloat16, kCounts);
+      require(part(all) == expected, "in place");
+      std::vector<float> others = own;
+      std::copy(expected.begin(), expected.end(),
+                others.begin() + static_cast<std::ptrdiff_t>(kBegins[rank]));
+      require(all == others, "the parts of other ranks stay as they are");
+    }
+    std::vector<float> first(2), second(100);
+    const std::vector<float> of_first = contribution(runtime.rank(), kRanks * 2);
+    const std::vector<float> of_second = contribution(runtime.rank(), kRanks * 100);
+    const TensorBuffers both[] = {{of_first.data(), first.data(), 2},
+                                  {of_second.data(), second.data(), 100}};
+    runtime.reduce_scatter("both", {.each = both}, kSumAsBfloat16);
+    const std::vector<float> of_all = expected_sums(kRanks, kRanks * 100);
+    require(std::equal(first.begin(), first.end(), of_all.begin() + runtime.rank() * 2) &&
+                std::equal(second.begin(), second.end(), of_all.begin() + runtime.rank() * 100),
+            "grouped");
+  });
+}
+
 TEST(RuntimeWire, RanksThatDifferInItDisagree) {
   Texts errors(2);
   RuntimeJob job(2, test_options());
@@ -92,7 +134,7 @@ TEST(RuntimeWire, IsRefusedWhereNothingCasts) {
     EXPECT_THAT(error_of([&] { runtime.all_reduce("x", view(data), as_float16); }),
                 HasSubstr("float32 does not travel as float16"));
     EXPECT_THAT(error_of([&] { runtime.reduce("x", nullptr, view(data), 0, kSumAsBfloat16); }),
-                HasSubstr("only an all-reduce casts"));
+                HasSubstr("only all-reduce and reduce-scatter cast"));
   });
 }
 

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -26,6 +28,7 @@ struct SumCase {
   DType dtype = DType::kFloat32;
   std::size_t count = 0;  ///< Elements of each rank's contribution.
   bool is_scattered = false;
+  std::optional<DType> wire = {};
 };
 
 using Bytes = std::vector<std::byte>;
@@ -49,8 +52,12 @@ Bytes contribution(const SumCase& what, int rank) {
   return bytes;
 }
 
-/// The results of all ranks, one after the other.
-Bytes results(const SumCase& what, const std::string& algorithm, std::uint64_t seed) {
+struct Reduced {
+  Bytes results;  ///< Of all ranks, one after the other.
+  std::uint64_t network_bytes = 0;
+};
+
+Reduced reduced_by(const SumCase& what, const std::string& algorithm, std::uint64_t seed) {
   EngineJob job(ProcessGrid::with_node_sizes(what.nodes), {.collective_algorithm = algorithm},
                 seed);
   const auto ranks = static_cast<std::size_t>(job.world_size());
@@ -63,17 +70,18 @@ Bytes results(const SumCase& what, const std::string& algorithm, std::uint64_t s
     const OperationCalls calls(pool, rank, job.world_size());
     const auto row = static_cast<std::size_t>(rank);
     const BufferView result{outputs[row].data(), result_count, what.dtype};
+    const Reduction sum{ReduceOp::kSum, {}, what.wire};
     operations.push_back(job.submit(
-        rank, what.is_scattered
-                  ? *calls.reduce_scatter("sum", inputs[row].data(), result, ReduceOp::kSum, {})
-                  : *calls.reduce("sum", inputs[row].data(), result, 1, ReduceOp::kSum)));
+        rank, what.is_scattered ? *calls.reduce_scatter("sum", inputs[row].data(), result, sum, {})
+                                : *calls.reduce("sum", inputs[row].data(), result, 1, sum)));
   }
   job.finish(operations);
-  Bytes all;
+  Reduced all;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     EXPECT_EQ(error_of(*operations[rank]), "");
+    all.network_bytes += job.engine(static_cast<int>(rank)).network_bytes_sent();
     if (what.is_scattered || rank == 1) {
-      all.insert(all.end(), outputs[rank].begin(), outputs[rank].end());
+      all.results.insert(all.results.end(), outputs[rank].begin(), outputs[rank].end());
     }
   }
   return all;
@@ -88,14 +96,54 @@ TEST(CollectiveBits, AreTheSameByEveryAlgorithm) {
         for (const bool is_scattered : {false, true}) {
           const SumCase what{
               .nodes = nodes, .dtype = dtype, .count = count, .is_scattered = is_scattered};
-          const Bytes reference = results(what, "direct", 1);
+          const Bytes reference = reduced_by(what, "direct", 1).results;
           for (const std::string& algorithm : goal_algorithm_texts()) {
-            EXPECT_EQ(results(what, algorithm, 2) == reference, true)
+            EXPECT_EQ(reduced_by(what, algorithm, 2).results == reference, true)
                 << algorithm << " " << to_string(dtype) << " " << count << " on " << nodes.size()
                 << " nodes" << (is_scattered ? " scattered" : "");
           }
         }
       }
+    }
+  }
+}
+
+/// The sum by all-reduce, which has the parts of all ranks side by side.
+Bytes parts_of_all_reduce(const SumCase& what, const std::string& algorithm) {
+  EngineJob job(ProcessGrid::with_node_sizes(what.nodes), {.algorithm = algorithm}, 1);
+  std::vector<Bytes> buffers;
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (int rank = 0; rank < job.world_size(); ++rank) buffers.push_back(contribution(what, rank));
+  for (int rank = 0; rank < job.world_size(); ++rank) {
+    OperationPool pool;
+    const OperationCalls calls(pool, rank, job.world_size());
+    operations.push_back(job.submit(
+        rank, *calls.all_reduce(
+                  "sum", {buffers[static_cast<std::size_t>(rank)].data(), what.count, what.dtype},
+                  {ReduceOp::kSum, {}, what.wire})));
+  }
+  job.finish(operations);
+  for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
+  return buffers[0];
+}
+
+// Sums of nodes are rounded to the wire, and sums of these; with one node, or one rank on each, by
+// `direct` as well.
+TEST(CollectiveBits, OfACastReduceScatterAreThoseOfAnAllReduce) {
+  for (const std::vector<int>& nodes :
+       std::vector<std::vector<int>>{{1}, {3}, {1, 1, 1}, {2, 2}, {1, 3, 2}, {2, 2, 2}}) {
+    const bool is_flat = nodes.size() == 1 || *std::ranges::max_element(nodes) == 1;
+    for (const std::size_t count : {std::size_t{120}, std::size_t{24'000}}) {
+      const SumCase what{
+          .nodes = nodes, .count = count, .is_scattered = true, .wire = DType::kBFloat16};
+      const Bytes expected = parts_of_all_reduce(what, "hierarchical:direct,direct");
+      if (is_flat) {
+        EXPECT_EQ(parts_of_all_reduce(what, "direct") == expected, true);
+      }
+      const Reduced cast = reduced_by(what, "auto", 2);
+      EXPECT_EQ(cast.results == expected, true) << count << " on " << nodes.size() << " nodes";
+      // Each node sends its sums of all other nodes' parts once.
+      EXPECT_EQ(cast.network_bytes, (nodes.size() - 1) * count * size_of(DType::kBFloat16));
     }
   }
 }

@@ -16,6 +16,7 @@ namespace {
 struct ResumeCase {
   const char* model;
   const char* optimizer;
+  DType wire = DType::kFloat32;
 };
 
 class ShardedResumeTest : public testing::TestWithParam<ResumeCase> {
@@ -30,6 +31,7 @@ class ShardedResumeTest : public testing::TestWithParam<ResumeCase> {
     config.clip_norm = 0.5;
     config.batch = kGlobalBatch / static_cast<std::size_t>(ranks);
     config.runtime.fusion_bytes = 4096;
+    config.runtime.wire_dtype = GetParam().wire;
     config.shard = shard;
     return config;
   }
@@ -74,7 +76,8 @@ TEST_P(ShardedResumeTest, GoesOnWithOtherNumbersOfRanks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ShardedResumeTest,
-                         testing::Values(ResumeCase{"lenet", "adamw"}, ResumeCase{"mlp", "lars"},
+                         testing::Values(ResumeCase{"lenet", "adamw"},
+                                         ResumeCase{"mlp", "lars", DType::kBFloat16},
                                          ResumeCase{"matrix-factorization", "adamw"}),
                          [](const auto& tested) {
                            std::string name = tested.param.model;

@@ -42,6 +42,15 @@ void take_whole_tables(Config& config) {
   decay(config);
   config.row_gradients = false;
 }
+void send_16_bits(Config& config) { config.runtime.wire_dtype = DType::kBFloat16; }
+void send_16_bits_and_clip(Config& config) {
+  send_16_bits(config);
+  clip(config);
+}
+void send_16_bits_of_two_passes(Config& config) {
+  send_16_bits(config);
+  accumulate(config);
+}
 void take_few_buckets(Config& config) {
   config.runtime.fusion_bytes = 65536;
   config.steps = 6;
@@ -61,6 +70,9 @@ const Case kCases[] = {
     {"Float16Products", "lenet", "adamw", compute_in_float16},
     {"BatchNorm", "resnet20", "sgd", take_few_buckets},
     {"Rows", "matrix-factorization", "adamw", clip},
+    {"Bfloat16Wire", "lenet", "adamw", send_16_bits},
+    {"Bfloat16WireClipped", "gpt", "lamb", send_16_bits_and_clip},
+    {"Bfloat16WireAccumulated", "mlp", "sgd", send_16_bits_of_two_passes},
 };
 
 class ShardedTrainingTest : public testing::TestWithParam<Case> {
@@ -179,10 +191,12 @@ TEST_F(ShardedJobTest, HasTheBitsOfTrainingWithoutShardsBetweenNodes) {
     int nodes, ranks_per_node;
     const char* algorithm;
     const char* optimizer;
+    DType wire = DType::kFloat32;
   };
   for (const Shape& shape :
        {Shape{2, 1, "auto", "adamw"}, Shape{2, 2, "hierarchical:direct,direct", "lamb"},
-        Shape{3, 1, "direct", "adamw"}}) {
+        Shape{3, 1, "direct", "adamw"}, Shape{3, 1, "auto", "sgd", DType::kBFloat16},
+        Shape{2, 2, "hierarchical:direct,direct", "adamw", DType::kBFloat16}}) {
     const int ranks = shape.nodes * shape.ranks_per_node;
     SCOPED_TRACE(ranks);
     Config config = job();
@@ -191,6 +205,7 @@ TEST_F(ShardedJobTest, HasTheBitsOfTrainingWithoutShardsBetweenNodes) {
     config.optimizer = shape.optimizer;
     config.optimizer_options.weight_decay = 0.1f;
     config.runtime.algorithm = shape.algorithm;
+    config.runtime.wire_dtype = shape.wire;
     const auto of_rank = [&](int rank) {
       Config own = config;
       own.runtime.node_id = std::to_string(rank / shape.ranks_per_node);
@@ -205,11 +220,32 @@ TEST_F(ShardedJobTest, HasTheBitsOfTrainingWithoutShardsBetweenNodes) {
   }
 }
 
+// On a 16-bit wire shards are sums of the rounded sums of nodes. `direct` rounds no such sum.
+TEST_F(ShardedJobTest, AnOrderOfSumsThatShardsDoNotHaveIsNamed) {
+  Config config = job();
+  config.shard = "optimizer";
+  config.runtime.wire_dtype = DType::kBFloat16;
+  config.runtime.algorithm = "direct";
+  const auto of_rank = [&](int rank) {
+    Config own = config;
+    own.runtime.node_id = std::to_string(rank / 2);
+    return own;
+  };
+  try {
+    run_ranks(3, of_rank);
+    FAIL() << "no error";
+  } catch (const KoloError& error) {
+    EXPECT_EQ(error.error().code, ErrorCode::kConfig);
+    EXPECT_THAT(error.error().what,
+                HasSubstr("--shard with --wire bfloat16 and --algorithm direct"));
+  }
+}
+
 TEST_F(ShardedJobTest, OptionsThatDoNotGoTogetherAreNamed) {
   EXPECT_THAT(error_of([](Config& c) { c.runtime.compression = "topk(0.01)"; }),
               HasSubstr("--shard with --compression topk(0.01)"));
-  EXPECT_THAT(error_of([](Config& c) { c.runtime.wire_dtype = DType::kBFloat16; }),
-              HasSubstr("--shard with --wire bfloat16"));
+  EXPECT_THAT(error_of([](Config& c) { c.runtime.wire_dtype = DType::kFloat16; }),
+              HasSubstr("--shard with --wire float16: its powers of two"));
   EXPECT_THAT(error_of([](Config& c) { c.runtime.priority = true; }),
               HasSubstr("--shard with --priority on"));
   EXPECT_THAT(error_of([](Config& c) {
