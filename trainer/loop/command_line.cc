@@ -172,7 +172,8 @@ void add_optimizer_options(CLI::App& app, Config& c, const Catalog& catalog) {
       "--shard", c.shard,
       "Memory that ranks share out: none; optimizer: each rank keeps the optimizer's state of its "
       "part of the weights, and updates that part (ZeRO-1); gradients: and keeps the gradients of "
-      "that part only (ZeRO-2). sgd and adamw on cpu");
+      "that part only (ZeRO-2). On cpu, without --compression; --wire bfloat16 sends gradients in "
+      "16 bits, and weights in 32");
   app.add_option("--label-smoothing", c.label_smoothing,
                  "Share of each target that is spread over all classes, 0 to below 1");
   app.add_option("--weight-decay", c.optimizer_options.weight_decay,

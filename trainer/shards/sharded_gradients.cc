@@ -112,7 +112,7 @@ void ShardedGradients::ready(std::size_t parameter) {
   bucket.reduction = runtime_.reduce_scatter_async(
       fmt::format("gradients {}", number), is_in_place ? nullptr : bucket.whole.data(),
       {.data = result.data(), .count = result.size(), .dtype = DType::kFloat32},
-      ReduceOp::kAverage);
+      {ReduceOp::kAverage, {}, runtime_.options().wire_dtype});
   in_flight_.push_back(number);
   if (!is_in_place) take_memory(number);
 }

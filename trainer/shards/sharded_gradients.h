@@ -18,7 +18,7 @@ namespace kolo::trainer {
 ///
 /// Whole gradients are kept for the step, or not: then a bucket has memory from the first
 /// contribution of a backward pass until it is reduced, and buckets use the same memory one after
-/// the other.
+/// the other. They are float32; with the option `wire_dtype` they travel as bfloat16.
 ///
 /// Collective: all ranks mark the same gradients in the same order. Threads: one. `runtime`,
 /// `parameters` and `plan` outlive it.

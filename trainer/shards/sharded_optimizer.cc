@@ -15,7 +15,36 @@
 namespace kolo::trainer {
 namespace {
 
-std::size_t bucket_bytes_of(const Options& options) {
+/// Shards are summed node by node, each node's sum rounded to the wire. With `direct` an all-reduce
+/// sums the ranks of all nodes at once.
+bool sums_otherwise(const Runtime& runtime) {
+  return runtime.options().algorithm == "direct" && runtime.num_nodes() > 1 &&
+         runtime.num_nodes() < runtime.world_size();
+}
+
+void check_wire(const Runtime& runtime, DType wire) {
+  if (wire == DType::kFloat16) {
+    throw_config_error(
+        "--shard with --wire float16: its powers of two follow from whole averages, of which a "
+        "rank has a shard; set --wire bfloat16, or --shard none");
+  }
+  if (wire != DType::kFloat32 && wire != DType::kBFloat16) {
+    throw_config_error(
+        fmt::format("--shard with --wire {}: shards travel as float32 or bfloat16; choose one of "
+                    "these, or --shard none",
+                    to_string(wire)));
+  }
+  if (wire == DType::kBFloat16 && sums_otherwise(runtime)) {
+    throw_config_error(
+        "--shard with --wire bfloat16 and --algorithm direct on nodes of several ranks: the sums "
+        "of shards are rounded once per node; set --algorithm hierarchical:direct,direct, or "
+        "--shard none");
+  }
+}
+
+/// Errors: KoloError(kConfig) naming an option that does not go with shards.
+std::size_t bucket_bytes_of(const Runtime& runtime) {
+  const Options& options = runtime.options();
   if (options.priority) {
     throw_config_error(
         "--shard with --priority on: shards already wait for weights layer by layer; leave "
@@ -24,14 +53,10 @@ std::size_t bucket_bytes_of(const Options& options) {
   if (options.compression != "none" && !options.compression.empty()) {
     throw_config_error(fmt::format(
         "--shard with --compression {}: shards are sums of dense gradients; set --compression "
-        "none, or --shard none",
+        "none, with --wire bfloat16 for 16 bits, or --shard none",
         options.compression));
   }
-  if (options.wire_dtype.value_or(DType::kFloat32) != DType::kFloat32) {
-    throw_config_error(fmt::format(
-        "--shard with --wire {}: shards travel as float32; set --wire float32, or --shard none",
-        to_string(*options.wire_dtype)));
-  }
+  check_wire(runtime, options.wire_dtype.value_or(DType::kFloat32));
   return shard_bucket_bytes(options);
 }
 
@@ -43,7 +68,7 @@ ShardedOptimizer::ShardedOptimizer(Runtime& runtime, ParameterSet& parameters,
     : runtime_(runtime),
       parameters_(parameters),
       clock_(clock),
-      bucket_bytes_(bucket_bytes_of(runtime.options())),
+      bucket_bytes_(bucket_bytes_of(runtime)),
       plan_(parameters, static_cast<std::size_t>(runtime.world_size()), bucket_bytes_),
       gate_(options.gate),
       gradients_(runtime, parameters, plan_, options.gradients),

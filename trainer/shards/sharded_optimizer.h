@@ -23,8 +23,9 @@ namespace kolo::trainer {
 /// Updates parameters by shards: each rank gets the averages of the elements that it owns, keeps
 /// the optimizer's state for these alone, updates them, and sends the new values to all. Values
 /// travel in the background, those of the first layers first; the next forward pass waits for each
-/// bucket where it first reads from it. A step sends the bytes of an all-reduce. Its values have
-/// the bits of an update on all ranks where sums have (see the README of this folder).
+/// bucket where it first reads from it. A step sends the bytes of an all-reduce; on a bfloat16 wire
+/// gradients take half of theirs, and values, which stay float32, all. These have the bits of an
+/// update on all ranks where sums have (see the README of this folder).
 ///
 /// Tables whose gradients are rows are updated on every rank, as without shards.
 ///
