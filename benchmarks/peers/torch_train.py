@@ -2,20 +2,22 @@
 """Measures a step of kolo-train beside PyTorch's of the same model, in turns, in float32 and bfloat16, one thread a rank.
 
     benchmarks/peers/torch_train.py --images MNIST --photographs CIFAR --text TEXT --sentences SST2 [--models NAME,NAME]
-                                    [--hosts RATE] [--program kolo-train] [--blocks 3] [--steps 30] [--json FILE]
-                                    [--tables FILE]
+                                    [--shards] [--hosts RATE] [--program kolo-train] [--blocks 3] [--steps 30]
+                                    [--json FILE] [--tables FILE]
 
 The models: an MLP of 1.9 M parameters (784-1024-1024-10, batch 512), LeNet on digits, convnet and ResNet-20 on
 photographs (batch 64), an LSTM over the words of sentences (width 64, batch 32), and GPTs of 4 layers over 128 bytes of
 text, of width 128 (batch 8) and 256 (batch 4), all with AdamW. PyTorch trains on random data of the same shapes,
 convolutions in the faster of its two memory layouts; its bfloat16 is autocast. Its LSTM reads a batch whose lengths are
-spread as those of the sentences, padded to the longest. With --hosts, two hosts of scripts/cluster with links of that
-rate train the wider GPT, with bfloat16 on the wire; that needs root.
+spread as those of the sentences, padded to the longest. With --shards, two ranks also train with --shard optimizer and
+gradients, in bfloat16 on a bfloat16 wire, which rounds gradients as training without does. With --hosts, two hosts
+of scripts/cluster with links of that rate train the wider GPT, with bfloat16 on the wire; that needs root.
 
 Prints the median of the blocks' median steps in milliseconds, ratios to PyTorch and to float32, and how many times the
-samples per second two ranks, each on a core of its own, reach. At the end come tables for docs/results.md. They tell
-what the machine can do only if nothing else runs on it, or if `chrt -r 1` in front of the command, as root, gives it the
-cores; the load before each model is printed.
+samples per second two ranks, each on a core of its own, reach; of shards also the bytes that the first rank keeps of the
+optimizer's state and gradients. At the end come tables for docs/results.md. They tell what the machine can do only if
+nothing else runs on it, or if `chrt -r 1` in front of the command, as root, gives it the cores; the load before each
+model is printed.
 """
 
 import argparse
@@ -38,6 +40,7 @@ from torch.nn import functional
 
 PRECISIONS = ("float32", "bfloat16")
 CLUSTER = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "cluster"
+SHARDS = ("optimizer", "gradients")
 HOSTS_MODEL = "gpt-256"
 TEXT_BYTES = 2**18  # read of the text: enough for all steps, and little is held out
 
@@ -85,6 +88,7 @@ class KoloRun:
 
     def __init__(self, launcher, program, arguments, precision):
         self._command = [*launcher, program, *arguments, "--precision", precision, "--progress", "lines"]
+        self.bytes_kept = 0  # by the first rank of the last run: the optimizer's state and gradients
 
     def median_ms(self, steps):
         with tempfile.TemporaryDirectory() as folder:
@@ -93,7 +97,9 @@ class KoloRun:
             done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
             if done.returncode != 0:
                 sys.exit(f"{' '.join(map(str, command))}\n{done.stderr}")
-            return json.loads(summary.read_text())["step_ms"]
+            found = json.loads(summary.read_text())
+            self.bytes_kept = found["optimizer_bytes"] + found["gradient_bytes"]
+            return found["step_ms"]
 
 
 def sentences(folder, batch):
@@ -161,6 +167,9 @@ def measure(name, arguments, make, inputs, targets, options):
     for precision in PRECISIONS:
         runs["kolo", precision] = KoloRun(ranks_here(1), options.program, arguments, precision)
         runs["kolo_2_ranks", precision] = KoloRun(ranks_here(2), options.program, arguments, precision)
+        for shard in SHARDS if options.shards else ():
+            sharded = (*arguments, "--shard", shard, "--wire", precision)
+            runs[f"kolo_{shard}", precision] = KoloRun(ranks_here(2), options.program, sharded, precision)
         if options.hosts and name == HOSTS_MODEL:
             wire = (*arguments, "--wire", "bfloat16")
             runs["kolo_2_hosts", precision] = KoloRun(two_hosts(), options.program, wire, precision)
@@ -175,6 +184,11 @@ def measure(name, arguments, make, inputs, targets, options):
         for where, what in (("kolo_2_ranks", "scaling"), ("kolo_2_hosts", "hosts_scaling")):
             if (where, precision) in runs:
                 row[f"{precision}_{what}"] = 2 * row[f"kolo_{precision}_ms"] / row[f"{where}_{precision}_ms"]
+        for shard in SHARDS if options.shards else ():
+            row[f"{precision}_{shard}_of_none"] = row[f"kolo_{shard}_{precision}_ms"] / row[f"kolo_2_ranks_{precision}_ms"]
+        if options.shards:
+            for way, system in zip(("none", *SHARDS), ("kolo_2_ranks", *(f"kolo_{shard}" for shard in SHARDS))):
+                row[f"{precision}_{way}_bytes"] = runs[system, precision].bytes_kept
     for system in ("kolo", "torch"):
         row[f"{system}_speedup"] = row[f"{system}_float32_ms"] / row[f"{system}_bfloat16_ms"]
     row = {"model": name, **row, "load_before": load}
@@ -182,8 +196,8 @@ def measure(name, arguments, make, inputs, targets, options):
     return row
 
 
-def tables(rows, rate):
-    """Of the rows, in Markdown: steps beside PyTorch's, and what two ranks reach."""
+def tables(rows, rate, shards):
+    """Of the rows, in Markdown: steps beside PyTorch's, what two ranks reach, and how shards change their steps."""
 
     def table(header, line):
         cells = [header, ["---"] + ["---:"] * (len(header) - 1), *([row["model"], *line(row)] for row in rows)]
@@ -202,9 +216,23 @@ def tables(rows, rate):
                 reached = row.get(f"{precision}_hosts_scaling")
                 yield f"{reached:.2f}" if reached else ""
 
+    def sharded(row):
+        for precision in PRECISIONS:
+            yield f"{row[f'kolo_2_ranks_{precision}_ms']:.3g}"
+            for shard in SHARDS:
+                yield f"{row[f'kolo_{shard}_{precision}_ms']:.3g}"
+                yield f"{row[f'{precision}_{shard}_of_none']:.2f}"
+            for way in ("none", *SHARDS):
+                yield f"{row[f'{precision}_{way}_bytes'] / 1e6:.1f}"
+
     steps = [cell for p in PRECISIONS for cell in (f"kolo-train, {p}, ms", "PyTorch, ms", "ratio")]
     ranks = [cell for p in PRECISIONS for cell in ([f"two ranks, {p}"] + ([f"two hosts, {rate}, {p}"] if rate else []))]
-    return "\n".join((table(["Step", *steps, "bfloat16 is faster"], beside_torch), table(["Samples/s of one rank", *ranks], scaling)))
+    found = [table(["Step", *steps, "bfloat16 is faster"], beside_torch), table(["Samples/s of one rank", *ranks], scaling)]
+    if shards:
+        times = ["no shards, {}, ms", *(cell for shard in SHARDS for cell in (f"{shard}, ms", "ratio"))]
+        kept = [f"MB kept, {way}" for way in ("none", *SHARDS)]
+        found.append(table(["Two ranks", *(cell.format(p) for p in PRECISIONS for cell in (*times, *kept))], sharded))
+    return "\n".join(found)
 
 
 def main():
@@ -215,6 +243,7 @@ def main():
     parser.add_argument("--sentences", required=True, metavar="SST2", help="folder of SST-2's files")
     parser.add_argument("--models", metavar="NAME,NAME", help="these only")
     parser.add_argument("--program", default="kolo-train")
+    parser.add_argument("--shards", action="store_true", help="also two ranks that share out memory: --shard optimizer, gradients")
     parser.add_argument("--hosts", metavar="RATE", help="also two played hosts, with links as tc writes them, such as 1gbit")
     parser.add_argument("--steps", type=int, default=30, help="steps of a block")
     parser.add_argument("--blocks", type=int, default=3, help="blocks of each system, in turns")
@@ -250,9 +279,10 @@ def compare(parser, options):
     finally:
         if options.hosts:
             subprocess.run([CLUSTER, "down"], check=True)
-    print(f"\n{tables(rows, options.hosts)}")
+    markdown = tables(rows, options.hosts, options.shards)
+    print(f"\n{markdown}")
     if options.tables:
-        pathlib.Path(options.tables).write_text(tables(rows, options.hosts))
+        pathlib.Path(options.tables).write_text(markdown)
     if options.json:
         found = {"torch": torch.__version__, "steps": options.steps, "blocks": options.blocks, "rows": rows}
         pathlib.Path(options.json).write_text(json.dumps(found, indent=1))
