@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <span>
+#include <string>
 
 #include "trainer/parameter_set.h"
 
@@ -25,9 +27,11 @@ inline void dump_values(const std::filesystem::path& folder, const ParameterSet&
   }
 }
 
-/// Their gradients, as gradient/NAME.
-inline void dump_gradients(const std::filesystem::path& folder, const ParameterSet& parameters) {
+/// Their gradients, as gradient/NAME. `names`: of these only, if there are any.
+inline void dump_gradients(const std::filesystem::path& folder, const ParameterSet& parameters,
+                           std::span<const std::string> names = {}) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!names.empty() && std::ranges::find(names, parameters[i].name()) == names.end()) continue;
     dump<float>(folder / "gradient" / parameters[i].name(), parameters[i].gradient());
   }
 }

@@ -1,15 +1,17 @@
 #!/usr/bin/env -S python3 -B
 """GPT beside the same network in PyTorch: logits and gradients, with learned and rotary positions, and with weights
-under GPT-2's names, read and written.
+under GPT-2's names, read and written; and one sequence through the 124 million weights of --shape gpt2.
 
-    gpt_test.py GPT_DUMP KOLO_TRAIN
+    gpt_test.py GPT_DUMP KOLO_TRAIN GptTest|Gpt2ShapeTest
 
-Skipped without torch, which scripts/torch-check installs.
+Skipped without torch, which scripts/torch-check installs, or without memory.
 """
 
+import dataclasses
 import json
 import math
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -27,37 +29,55 @@ from torch.nn import functional  # noqa: E402
 
 PROGRAM, KOLO_TRAIN = sys.argv[1:3]
 del sys.argv[1:3]
-SEQUENCES, CONTEXT, TOKENS, LAYERS, WIDTH, HEADS = 2, 70, 53, 3, 48, 4
-
-# Our names in a block, GPT-2's, and their shape there: Conv1D, which multiplies by [inputs, outputs].
-IN_BLOCK = {
-    "attention_norm.gain": ("ln_1.weight", (WIDTH,)),
-    "attention_norm.bias": ("ln_1.bias", (WIDTH,)),
-    "query_key_value.weight": ("attn.c_attn.weight", (WIDTH, 3 * WIDTH)),
-    "query_key_value.bias": ("attn.c_attn.bias", (3 * WIDTH,)),
-    "project.weight": ("attn.c_proj.weight", (WIDTH, WIDTH)),
-    "project.bias": ("attn.c_proj.bias", (WIDTH,)),
-    "inner_norm.gain": ("ln_2.weight", (WIDTH,)),
-    "inner_norm.bias": ("ln_2.bias", (WIDTH,)),
-    "expand.weight": ("mlp.c_fc.weight", (WIDTH, 4 * WIDTH)),
-    "expand.bias": ("mlp.c_fc.bias", (4 * WIDTH,)),
-    "contract.weight": ("mlp.c_proj.weight", (4 * WIDTH, WIDTH)),
-    "contract.bias": ("mlp.c_proj.bias", (WIDTH,)),
-}
 
 
-def names(is_rotary):
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """Of a batch and of the model."""
+
+    sequences: int
+    context: int
+    tokens: int
+    layers: int
+    width: int
+    heads: int
+
+
+SMALL = Shape(sequences=2, context=70, tokens=53, layers=3, width=48, heads=4)
+# That of --shape gpt2, for a short sequence.
+GPT2 = Shape(sequences=1, context=16, tokens=50257, layers=12, width=768, heads=12)
+
+
+def in_block(width):
+    """Our names in a block, GPT-2's, and their shape there: Conv1D, which multiplies by [inputs, outputs]."""
+    return {
+        "attention_norm.gain": ("ln_1.weight", (width,)),
+        "attention_norm.bias": ("ln_1.bias", (width,)),
+        "query_key_value.weight": ("attn.c_attn.weight", (width, 3 * width)),
+        "query_key_value.bias": ("attn.c_attn.bias", (3 * width,)),
+        "project.weight": ("attn.c_proj.weight", (width, width)),
+        "project.bias": ("attn.c_proj.bias", (width,)),
+        "inner_norm.gain": ("ln_2.weight", (width,)),
+        "inner_norm.bias": ("ln_2.bias", (width,)),
+        "expand.weight": ("mlp.c_fc.weight", (width, 4 * width)),
+        "expand.bias": ("mlp.c_fc.bias", (4 * width,)),
+        "contract.weight": ("mlp.c_proj.weight", (4 * width, width)),
+        "contract.bias": ("mlp.c_proj.bias", (width,)),
+    }
+
+
+def names(shape, is_rotary):
     """GPT-2's name and shape of each of our parameters."""
-    found = {"embedding.token": ("wte.weight", (TOKENS, WIDTH))}
+    found = {"embedding.token": ("wte.weight", (shape.tokens, shape.width))}
     if is_rotary:
-        found["output.weight"] = ("lm_head.weight", (TOKENS, WIDTH))
+        found["output.weight"] = ("lm_head.weight", (shape.tokens, shape.width))
     else:
-        found["embedding.position"] = ("wpe.weight", (CONTEXT, WIDTH))
-    for i in range(LAYERS):
-        for ours, (theirs, shape) in IN_BLOCK.items():
-            found[f"block{i}.{ours}"] = (f"h.{i}.{theirs}", shape)
-    found["final_norm.gain"] = ("ln_f.weight", (WIDTH,))
-    found["final_norm.bias"] = ("ln_f.bias", (WIDTH,))
+        found["embedding.position"] = ("wpe.weight", (shape.context, shape.width))
+    for i in range(shape.layers):
+        for ours, (theirs, its_shape) in in_block(shape.width).items():
+            found[f"block{i}.{ours}"] = (f"h.{i}.{theirs}", its_shape)
+    found["final_norm.gain"] = ("ln_f.weight", (shape.width,))
+    found["final_norm.bias"] = ("ln_f.bias", (shape.width,))
     return found
 
 
@@ -69,11 +89,11 @@ def turned(x):
     return torch.cat([y.real, y.imag], -1)
 
 
-def gpt2(w, tokens, is_rotary=False):
+def gpt2(w, tokens, shape, is_rotary=False):
     """Logits of GPT-2 as published, from weights under its names."""
 
     def norm(x, name):
-        return functional.layer_norm(x, (WIDTH,), w[name + ".weight"], w[name + ".bias"], 1e-5)
+        return functional.layer_norm(x, (shape.width,), w[name + ".weight"], w[name + ".bias"], 1e-5)
 
     def conv1d(x, name):
         return x @ w[name + ".weight"] + w[name + ".bias"]
@@ -81,13 +101,13 @@ def gpt2(w, tokens, is_rotary=False):
     x = w["wte.weight"][tokens]
     if not is_rotary:
         x = x + w["wpe.weight"]
-    for i in range(LAYERS):
+    for i in range(shape.layers):
         packed = conv1d(norm(x, f"h.{i}.ln_1"), f"h.{i}.attn.c_attn")
-        q, k, v = (part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in packed.split(WIDTH, -1))
+        q, k, v = (part.unflatten(-1, (shape.heads, -1)).transpose(1, 2) for part in packed.split(shape.width, -1))
         if is_rotary:
             q, k = turned(q), turned(k)
-        scores = q @ k.transpose(-1, -2) / math.sqrt(WIDTH // HEADS)
-        mask = torch.ones(CONTEXT, CONTEXT, dtype=torch.bool).tril()
+        scores = q @ k.transpose(-1, -2) / math.sqrt(shape.width // shape.heads)
+        mask = torch.ones(shape.context, shape.context, dtype=torch.bool).tril()
         attended = scores.masked_fill(~mask, -math.inf).softmax(-1) @ v
         x = x + conv1d(attended.transpose(1, 2).flatten(2), f"h.{i}.attn.c_proj")
         inner = functional.gelu(conv1d(norm(x, f"h.{i}.ln_2"), f"h.{i}.mlp.c_fc"), approximate="tanh")
@@ -118,7 +138,9 @@ def read_safetensors(file):
     return tensors
 
 
-class GptTest(unittest.TestCase):
+class Dumped(unittest.TestCase):
+    """Reads what GPT_DUMP writes."""
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -133,33 +155,39 @@ class GptTest(unittest.TestCase):
         is_dense = len(shape) == 2 and path.rpartition("/")[2].startswith("block")
         return self.read(path, shape[::-1]).T if is_dense else self.read(path, shape)
 
+    def loss_of(self, used, shape, is_rotary, logits_bound):
+        """Torch's, of the tokens that the dump has, after its logits were compared."""
+        tokens, following = (self.read(n, (shape.sequences, shape.context), np.int32).long() for n in ("tokens", "next"))
+        logits = gpt2(used, tokens, shape, is_rotary)
+        self.expect("logits", self.read("logits", logits.shape), logits.detach(), logits_bound)
+        return functional.cross_entropy(logits.flatten(0, 1), following.flatten())
+
+    def expect(self, path, got, wanted, bound):
+        error = float((got.double() - wanted).abs().max()) / float(wanted.abs().max())
+        self.assertLess(error, bound, path)
+
+
+class GptTest(Dumped):
     def check(self, kind, weights=None):
         is_rotary = kind == "rotary"
         subprocess.run([PROGRAM, str(kind), self.folder], check=True)
         found = sorted(path.name for path in (self.folder / "value").iterdir())
-        self.assertEqual(found, sorted(names(is_rotary)))
+        self.assertEqual(found, sorted(names(SMALL, is_rotary)))
         used = {}
-        for ours, (theirs, shape) in names(is_rotary).items():
+        for ours, (theirs, shape) in names(SMALL, is_rotary).items():
             value = self.theirs(f"value/{ours}", shape)
             if weights:
                 self.assertTrue(torch.equal(value, weights[theirs]), theirs)
             used[theirs] = value.double().requires_grad_()
-        tokens, following = (self.read(n, (SEQUENCES, CONTEXT), np.int32).long() for n in ("tokens", "next"))
-        logits = gpt2(used, tokens, is_rotary)
 
         # Torch computes in float64. A rounding is 2^-24 = 6e-8 of a value; on its way through three blocks each value
         # passes some 30 operations, sums of up to 192 terms among them, whose errors add at random:
         # 6e-8 * 30 * sqrt(192) = 2.5e-5 of the largest element. Gradients come back the same way.
-        def expect(path, got, wanted, bound):
-            error = float((got.double() - wanted).abs().max()) / float(wanted.abs().max())
-            self.assertLess(error, bound, path)
-
-        expect("logits", self.read("logits", logits.shape), logits.detach(), 2.5e-5)
-        functional.cross_entropy(logits.flatten(0, 1), following.flatten()).backward()
-        for ours, (theirs, shape) in names(is_rotary).items():
+        self.loss_of(used, SMALL, is_rotary, 2.5e-5).backward()
+        for ours, (theirs, shape) in names(SMALL, is_rotary).items():
             # The gradient of the bias of keys is zero: softmax does not see what all scores have in common. It is held
             # against that of queries and values.
-            expect(ours, self.theirs(f"gradient/{ours}", shape), used[theirs].grad, 5e-5)
+            self.expect(ours, self.theirs(f"gradient/{ours}", shape), used[theirs].grad, 5e-5)
 
     def test_learned_positions(self):
         self.check("gpt")
@@ -172,7 +200,7 @@ class GptTest(unittest.TestCase):
         torch.manual_seed(4)
         return {
             name: torch.randn(shape) * (0.2 if len(shape) == 2 else 0.1) + (1.0 if ".ln_" in f".{name}" and "weight" in name else 0.0)
-            for name, shape in names(False).values()
+            for name, shape in names(SMALL, False).values()
         }
 
     def test_weights_under_gpt2s_names(self):
@@ -185,8 +213,8 @@ class GptTest(unittest.TestCase):
         weights = self.random_gpt2()
         stored = {f"transformer.{name}": tensor for name, tensor in weights.items()}
         stored["lm_head.weight"] = weights["wte.weight"]
-        for i in range(LAYERS):
-            stored[f"transformer.h.{i}.attn.bias"] = torch.ones(1, 1, CONTEXT, CONTEXT, dtype=torch.bool).tril()
+        for i in range(SMALL.layers):
+            stored[f"transformer.h.{i}.attn.bias"] = torch.ones(1, 1, SMALL.context, SMALL.context, dtype=torch.bool).tril()
         file = self.folder / "weights.safetensors"
         write_safetensors(file, stored)
         self.check(file, weights)
@@ -197,18 +225,63 @@ class GptTest(unittest.TestCase):
         for name, layout in (("ours", []), ("theirs", ["--layout", "gpt2"])):
             if not layout:
                 subprocess.run(
-                    [KOLO_TRAIN, "--data", text, "--steps", "1", "--layers", str(LAYERS), "--width", str(WIDTH), "--heads",
-                     str(HEADS), "--context", "16", "--batch", "1", "--sample", "0", "--export", self.folder / "trained"],
+                    [KOLO_TRAIN, "--data", text, "--steps", "1", "--layers", str(SMALL.layers), "--width", str(SMALL.width), "--heads",
+                     str(SMALL.heads), "--context", "16", "--batch", "1", "--sample", "0", "--export", self.folder / "trained"],
                     check=True, capture_output=True,
                 )  # fmt: skip
             subprocess.run([KOLO_TRAIN, "export", self.folder / "trained", self.folder / name, *layout], check=True)
         ours, theirs = (read_safetensors(self.folder / name) for name in ("ours", "theirs"))
         self.assertEqual(len(ours), len(theirs))
         for name, tensor in ours.items():
-            other = theirs["transformer." + names(False)[name][0]]
+            other = theirs["transformer." + names(SMALL, False)[name][0]]
             is_dense = name.startswith("block") and tensor.dim() == 2
             self.assertTrue(torch.equal(other, tensor.T if is_dense else tensor), name)
 
 
+class Gpt2ShapeTest(Dumped):
+    # The first and last weights of blocks, one that all blocks follow, and the table that is both input and output.
+    GRADIENTS = (
+        "embedding.token",
+        "embedding.position",
+        "block0.attention_norm.gain",
+        "block0.query_key_value.weight",
+        "block6.project.weight",
+        "block11.contract.weight",
+        "block11.contract.bias",
+        "final_norm.gain",
+    )
+    # Values as float32 in files and as float64 here, gradients of the table, and the dump's weights and gradients before.
+    BYTES = 4 << 30
+
+    def test_a_short_sequence(self):
+        subprocess.run([PROGRAM, "gpt2", self.folder, *self.GRADIENTS], check=True)
+        used, elements = {}, 0
+        for ours, (theirs, shape) in names(GPT2, False).items():
+            used[theirs] = self.theirs(f"value/{ours}", shape).double().requires_grad_(ours in self.GRADIENTS)
+            elements += used[theirs].numel()
+        # As published, 124.4 million with 1024 positions.
+        self.assertEqual(elements + (1024 - GPT2.context) * GPT2.width, 124_439_808)
+
+        # As in GptTest, through 12 blocks of some 10 operations with sums of up to 3072 terms, all of whose errors add at
+        # random: 6e-8 * sqrt(120 * 3072) = 3.6e-5 of the largest logit, and twice that of gradients, there and back.
+        loss = self.loss_of(used, GPT2, False, 3.6e-5)
+        # It is larger than any logit.
+        self.expect("loss", self.read("loss", (), np.float64), loss.detach(), 3.6e-5)
+        loss.backward()
+        for ours in self.GRADIENTS:
+            theirs, shape = names(GPT2, False)[ours]
+            self.expect(ours, self.theirs(f"gradient/{ours}", shape), used[theirs].grad, 7.2e-5)
+
+
+def require_memory(least):
+    """Ends with 77 and the reason unless so many bytes are free."""
+    found = re.search(r"MemAvailable: +(\d+) kB", pathlib.Path("/proc/meminfo").read_text())
+    if found and int(found[1]) << 10 < least:
+        print(f"skipped: {least >> 30} GiB of free memory are needed, and there are {(int(found[1]) << 10) / 2**30:.1f}")
+        sys.exit(77)
+
+
 if __name__ == "__main__":
+    if Gpt2ShapeTest.__name__ in sys.argv:
+        require_memory(Gpt2ShapeTest.BYTES)
     unittest.main()
