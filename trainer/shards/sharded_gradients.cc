@@ -39,10 +39,6 @@ ShardedGradients::ShardedGradients(Runtime& runtime, ParameterSet& parameters,
       parameters[segment.parameter].own_shard(range, bucket.shard.subspan(begin, range.count));
     }
   }
-  if (keep == Keep::kShards) {
-    parameters.on_gradient_needed(
-        [this](std::size_t parameter) { open(plan_.bucket_of(parameter).value()); });
-  }
 }
 
 ShardedGradients::~ShardedGradients() {
@@ -51,7 +47,6 @@ ShardedGradients::~ShardedGradients() {
   } catch (const KoloError& error) {
     log::debug(fmt::format("gradients end without their averages: {}", error.what()));
   }
-  parameters_.on_gradient_needed({});
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!plan_.bucket_of(i)) continue;
     parameters_[i].unbind_gradient();
@@ -82,7 +77,8 @@ void ShardedGradients::take_memory(std::size_t bucket) {
   }
 }
 
-void ShardedGradients::open(std::size_t bucket) {
+void ShardedGradients::open(std::size_t parameter) {
+  const std::size_t bucket = plan_.bucket_of(parameter).value();
   const std::size_t slot = free_slot();
   buckets_[bucket].slot = slot;
   give_memory(bucket, slots_[slot].first(plan_.buckets()[bucket].count));

@@ -31,6 +31,9 @@ class ShardedGradients {
   ShardedGradients(const ShardedGradients&) = delete;
   ShardedGradients& operator=(const ShardedGradients&) = delete;
 
+  /// Gives the bucket of a parameter of the plan memory, if it has none; perhaps that of a bucket
+  /// on its way, for which it waits. Errors: those of the runtime.
+  void open(std::size_t parameter);
   /// The gradient of a parameter of the plan is complete.
   void ready(std::size_t parameter);
   /// Waits until this rank has the averages of its shards. Errors: those of the runtime.
@@ -52,8 +55,6 @@ class ShardedGradients {
   std::span<float> allocate(std::size_t count);
   void give_memory(std::size_t bucket, std::span<float> whole);
   void take_memory(std::size_t bucket);
-  /// Gives a bucket one of the slots, in which it is alone.
-  void open(std::size_t bucket);
   std::size_t free_slot();
   void finish(std::size_t bucket);
 

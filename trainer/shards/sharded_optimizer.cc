@@ -86,12 +86,15 @@ ShardedOptimizer::ShardedOptimizer(Runtime& runtime, ParameterSet& parameters,
       }
     });
   });
+  parameters.on_gradient_needed(
+      [this](std::size_t index) { communicate([&] { gradients_.open(index); }); });
   parameters.on_value_needed(
       [this](std::size_t index) { finish_gather(plan_.bucket_of(index).value()); });
 }
 
 ShardedOptimizer::~ShardedOptimizer() {
   parameters_.on_gradient_ready({});
+  parameters_.on_gradient_needed({});
   for (std::size_t bucket = 0; bucket < gathers_.size(); ++bucket) {
     try {
       if (gathers_[bucket]) finish_gather(bucket);
