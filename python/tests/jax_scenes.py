@@ -3,6 +3,7 @@
     jax_scenes.py SCENE    with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
 """
 
+import os
 import pathlib
 import sys
 
@@ -61,17 +62,167 @@ def memory(job):
     np.testing.assert_array_equal(total, np.arange(1000.0) * job.size)
 
 
-def inside_jit(job):
+def refused(job):
+    """What neither form does is an error before anything is sent."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
+    each = {"mesh": mesh, "in_specs": jax.sharding.PartitionSpec("data"), "out_specs": jax.sharding.PartitionSpec("data")}
+
+    def jitted(x, op="sum"):
+        return kolo.jax.jit_all_reduce(job, x, op)
+
+    for text, call in (
+        ("between jitted functions", jax.jit(lambda x: kolo.jax.all_reduce(job, x))),
+        ("inside shard_map", jax.jit(jax.shard_map(jitted, **each))),
+        ("not for max", jax.jit(jax.grad(lambda x: jitted(x, "max").sum()))),
+        ("op is one of", jax.jit(lambda x: jitted(x, "mean"))),
+        ("uint32", jax.jit(lambda x: jitted(x.astype("uint32")))),
+    ):
+        try:
+            call(jnp.ones(4))
+        except (kolo.UsageError, TypeError) as error:
+            assert text in str(error), error
+        else:
+            raise AssertionError(f"no error: {text}")
+
+
+def jitted_trees(job):
+    """Inside jit results are those between jitted functions; nothing is left out, and loops repeat it."""
+    tree = {
+        "layers": [((jnp.arange(count) + job.rank) % 3 + 1).astype(dtype) for dtype in DTYPES for count in (1, 37)],
+        "empty": jnp.ones(0),
+        "none": None,
+        "number": float(job.rank),
+    }
+    for op in ("sum", "average", "max"):
+        want = kolo.jax.all_reduce(job, tree, op)
+        for run in (jax.jit, lambda f: f):
+            got = run(lambda tree, op=op: kolo.jax.jit_all_reduce(job, tree, op))(tree)
+            assert jax.tree.structure(got) == jax.tree.structure(tree)
+            jax.tree.map(np.testing.assert_array_equal, got, want)
+            jax.tree.map(lambda a, b: np.testing.assert_equal((a.dtype, a.shape), (b.dtype, b.shape)), got, want)
+    assert jax.jit(lambda: kolo.jax.jit_all_reduce(job, {}))() == {}
+
+    def grow(x):
+        return kolo.jax.jit_all_reduce(job, x) + 1
+
+    x = 1.0
+    for _ in range(4):
+        x = x * job.size + 1
+    assert float(jax.jit(lambda: jax.lax.fori_loop(0, 4, lambda _, x: grow(x), 1.0))()) == x
+
+
+class Recorded:
+    """A group that notes the elements of its all-reduces, in the order of their calls."""
+
+    def __init__(self, group):
+        self.group = group
+        self.sizes = []
+
+    def all_reduce(self, xs, *arguments, **options):
+        self.sizes.append(xs[0].size)
+        return self.group.all_reduce(xs, *arguments, **options)
+
+
+def jitted_order(job):
+    """Calls run in the order of the program, whatever is computed first, and so do functions; operations of the job
+    run meanwhile, in another order on each rank."""
+    recorded = Recorded(job)
+    sizes = [1, 2, 1 << 20, 3, (1 << 20) + 5, 4]
+
+    @jax.jit
+    def several(k, matrix):
+        late = (matrix @ matrix @ matrix)[0, 0]  # XLA prefers calls that need not wait for it.
+        sums = [
+            kolo.jax.jit_all_reduce(recorded, jnp.full(size, k + i) + (late if i % 2 == 0 else 0))
+            for i, size in enumerate(sizes)
+        ]
+        kolo.jax.jit_all_reduce(recorded, k)  # Nobody reads it, and it takes part.
+        return [each[::size] for each, size in zip(sums, sizes)]
+
+    runs = [several(jnp.float32(k), jnp.zeros((300, 300))) for k in range(3)]
+    for k, sums in enumerate(runs):
+        for i, each in enumerate(sums):
+            np.testing.assert_array_equal(each, (k + i) * job.size)
+    jax.effects_barrier()
+    assert recorded.sizes == (sizes + [1]) * 3, recorded.sizes
+
+    other, one = np.full(1 << 20, 5, np.float32), jnp.ones(1 << 20)
+    jitted = jax.jit(lambda x: kolo.jax.jit_all_reduce(job, x))
+    for _ in range(2):
+        if job.rank == 0:
+            result, ticket = jitted(one), job.all_reduce([other], out=[np.empty_like(other)], wait=False)
+        else:
+            ticket, result = job.all_reduce([other], out=[np.empty_like(other)], wait=False), jitted(one)
+        np.testing.assert_array_equal(ticket.wait()[0], 5 * job.size)
+        np.testing.assert_array_equal(result, job.size)
+
+
+def jitted_gradients(job):
+    """Gradients through an all-reduce are those of one process that has all ranks' functions."""
+    ranks = jnp.arange(1.0, job.size + 1)
+    inputs = jnp.outer(ranks, jnp.arange(1.0, 5))
+    for op, times in (("sum", 1), ("average", 1 / job.size)):
+
+        def joint(inputs, times=times):
+            return jnp.sum(jnp.outer(ranks, times * inputs.sum(0)))
+
+        def mine(x, op=op):
+            both = kolo.jax.jit_all_reduce(job, {"x": x, "number": jnp.arange(3)}, op)  # Integers have no gradients.
+            return (job.rank + 1) * jnp.sum(both["x"])
+
+        want = jax.grad(joint)(inputs)[job.rank]  # Small whole numbers, and their halves or thirds.
+        np.testing.assert_allclose(jax.jit(jax.grad(mine))(inputs[job.rank]), want, rtol=1e-6)
+        np.testing.assert_allclose(jax.grad(jax.jit(mine))(inputs[job.rank]), want, rtol=1e-6)
+
+    # Batch norm over the samples of all ranks, twice, as one process computes it with all of them.
+    random = np.random.default_rng(3)
+    weights = jnp.asarray(random.normal(size=(2, 6, 6)) / 2, jnp.float32)
+    inputs, targets = random.normal(size=(2, 8 * job.size, 6)).astype(np.float32)
+
+    def loss_of(weights, inputs, targets, average):
+        for layer in weights:
+            inputs = inputs @ layer
+            mean, square = average((inputs.mean(0), (inputs**2).mean(0)))
+            inputs = jnp.tanh((inputs - mean) / jnp.sqrt(square - mean**2 + 1e-3))
+        return jnp.mean((inputs - targets) ** 2)
+
+    def average(tree):
+        return kolo.jax.jit_all_reduce(job, tree, "average")
+
+    share = slice(8 * job.rank, 8 * (job.rank + 1))
+    whole, expected = jax.value_and_grad(loss_of)(weights, inputs, targets, lambda tree: tree)
+    for of_loss in (lambda loss: loss, average):
+
+        def shared(weights, of_loss=of_loss):
+            return of_loss(loss_of(weights, inputs[share], targets[share], average))
+
+        loss, gradient = jax.jit(lambda weights: average(jax.value_and_grad(shared)(weights)))(weights)
+        # float32 rounds by 6e-8 in each of some hundred sums; differences of squares lose another digit or two.
+        np.testing.assert_allclose(loss, whole, rtol=1e-4)
+        np.testing.assert_allclose(gradient, expected, rtol=1e-3, atol=1e-4 * float(jnp.abs(expected).max()))
+
+
+def jitted_lost(job):
+    """A rank dies between steps; the jitted functions of the others end by Kolo's error."""
+    step = jax.jit(lambda x: kolo.jax.jit_all_reduce(job, x, "average"))
+    x = step(jnp.ones(1 << 20)).block_until_ready()
+    if job.rank == 1:
+        os._exit(9)
     try:
-        jax.jit(lambda x: kolo.jax.all_reduce(job, x))(jnp.ones(3))
-    except kolo.UsageError as error:
-        assert "between jitted functions" in str(error), error
-    else:
-        raise AssertionError("no error")
+        while True:
+            x = step(x).block_until_ready()
+    except jax.errors.JaxRuntimeError as error:
+        assert "PeerLostError" in str(error) and "rank 1" in str(error), error
+    try:
+        kolo.jax.all_reduce(job, x)
+    except kolo.PeerLostError as error:
+        assert error.peer == 1, error
+        print("lost rank 1")
+        raise
 
 
 def training(job):
-    """A small network trains as one rank with all samples would."""
+    """A small network trains as one rank with all samples would, also in steps that are one jitted function."""
 
     def loss_of(weights, inputs, targets):
         hidden = jnp.tanh(inputs @ weights["first"] + weights["bias"])
@@ -79,6 +230,12 @@ def training(job):
 
     gradient_of = jax.jit(jax.value_and_grad(loss_of))
     update = jax.jit(lambda weights, gradients: jax.tree.map(lambda w, g: w - 0.1 * g, weights, gradients))
+
+    @jax.jit
+    def step(weights, inputs, targets):
+        _, gradients = gradient_of(weights, inputs, targets)
+        return update(weights, kolo.jax.jit_all_reduce(job, gradients, "average"))
+
     random = np.random.default_rng(5)
     start = {
         "first": jnp.asarray(random.normal(size=(8, 32)) / 3, jnp.float32),
@@ -86,7 +243,7 @@ def training(job):
         "last": jnp.asarray(random.normal(size=(32, 1)) / 6, jnp.float32),
     }
 
-    ours, alone, losses = start, start, []
+    ours, jitted, alone, losses = start, start, start, []
     for _ in range(60):
         inputs = random.normal(size=(16 * job.size, 8)).astype(np.float32)
         targets = inputs.sum(1, keepdims=True)
@@ -94,11 +251,13 @@ def training(job):
         loss, gradients = gradient_of(ours, inputs[share], targets[share])
         loss, gradients = kolo.jax.all_reduce(job, (loss, gradients), "average")
         ours = update(ours, gradients)
+        jitted = step(jitted, inputs[share], targets[share])
         whole, gradients = gradient_of(alone, inputs, targets)
         alone = update(alone, gradients)
         np.testing.assert_allclose(loss, whole, rtol=1e-4)
         losses.append(float(loss))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), ours, alone)
+    for each in (ours, jitted):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), each, alone)
     assert losses[-1] < 0.5 * losses[0], losses
 
 

@@ -30,12 +30,20 @@ os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
 
 
 class Scenes(unittest.TestCase):
-    def check(self, scene, ranks):
+    def check(self, scene, ranks, statuses=None):
         outcome = job.run(["-B", SCENES, scene], [ranks], library=LIBRARY, calibrate="off")
-        self.assertFalse(any(outcome.statuses), outcome)
+        self.assertEqual(outcome.statuses, statuses or [0] * ranks, outcome)
+        return outcome
 
     def test_trees(self):
-        self.check("trees,memory,inside_jit", ranks=3)
+        self.check("trees,memory,refused,jitted_trees", ranks=3)
+
+    def test_inside_jit(self):
+        self.check("jitted_order,jitted_gradients", ranks=2)
+
+    def test_a_lost_rank_inside_jit(self):
+        outcome = self.check("jitted_lost", ranks=3, statuses=[1, 9, 1])
+        self.assertEqual(len(outcome.find("(lost rank 1)")), 2, outcome)
 
     def test_training(self):
         self.check("training", ranks=2)

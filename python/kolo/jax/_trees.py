@@ -23,25 +23,36 @@ def all_reduce(group: kolo.Group, tree: Any, op: str = "sum") -> Any:
     Copies: none for arrays in host memory: Kolo reads them where they lie, and JAX takes over the memory of the
             results. Arrays on a GPU, and those that are sharded, are copied to the host and back.
     `op`:   as of `Group.all_reduce`. All arrays of one type are one operation.
-    Errors: UsageError inside `jit` or another transformation of JAX; others as `Group.all_reduce`.
+    Errors: UsageError inside `jit` or another transformation of JAX, for which there is `jit_all_reduce`; others as
+            `Group.all_reduce`.
     """
     leaves, structure = jax.tree.flatten(tree)
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-        raise UsageError("kolo.jax.all_reduce stands between jitted functions, and was called inside one")
+        raise UsageError(
+            "kolo.jax.all_reduce stands between jitted functions, and was called inside one; "
+            "kolo.jax.jit_all_reduce stands there"
+        )
     arrays = [jnp.asarray(leaf) for leaf in leaves]
     inputs = [_on_host(array) for array in jax.block_until_ready(arrays)]
     results = [_empty_like(array) for array in arrays]
+    combine(group, inputs, results, op)
+    return structure.unflatten([_as_jax(result, array) for result, array in zip(results, arrays)])
 
+
+def combine(group: kolo.Group, inputs: list[Any], results: list[np.ndarray], op: str, prefix: str = "") -> None:
+    """Combines arrays in host memory, in place where input and result are one; all of one type are one operation. With
+    a prefix operations have names."""
     same_type: dict[Any, list[int]] = {}
-    for i, array in enumerate(arrays):
-        same_type.setdefault(array.dtype, []).append(i)
-    tickets = [
-        group.all_reduce([inputs[i] for i in chosen], op, out=[results[i] for i in chosen], wait=False)
-        for chosen in same_type.values()
-    ]
+    for i, result in enumerate(results):
+        same_type.setdefault(result.dtype, []).append(i)
+    tickets = []
+    for dtype, chosen in same_type.items():
+        elements = sum(results[i].size for i in chosen)
+        name = f"{prefix} {op} of {dtype}: {elements} in {len(chosen)}" if prefix else None
+        xs, outs = [inputs[i] for i in chosen], [results[i] for i in chosen]
+        tickets.append(group.all_reduce(xs, op, out=outs, name=name, wait=False))
     for ticket in tickets:
         ticket.wait()
-    return structure.unflatten([_as_jax(result, array) for result, array in zip(results, arrays)])
 
 
 def _on_host(array: jax.Array) -> Any:
