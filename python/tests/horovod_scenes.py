@@ -206,6 +206,7 @@ def beside():
         dist.all_reduce(tensor)
         check(tensor, hvd.allreduce(torch.ones(2), op=hvd.Sum), backend)
         dist.destroy_process_group()
+        hvd.barrier()  # Else a rank may meet rank 0's former store at the same address.
 
 
 def unclosed():

@@ -7,6 +7,7 @@ import contextlib
 import os
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -38,7 +39,8 @@ needs_ucx = unittest.skipUnless(HAS_UCX, "built without UCX")
 def environment(**settings):
     """The environment of a rank: no trace of another job, and the KOLO_* variables given."""
     clean = {name: value for name, value in os.environ.items() if not LAUNCHER_VARIABLE.match(name)}
-    return clean | {"KOLO_" + name.upper(): str(value) for name, value in settings.items()}
+    options = {"KOLO_" + name.upper(): str(value) for name, value in settings.items()}
+    return clean | options | {"PYTHONFAULTHANDLER": "1"}
 
 
 def free_port():
@@ -91,8 +93,14 @@ class Rank:
         return self._status()["State"].startswith("T")
 
     def finish(self):
-        """Waits for the end; returns the exit status."""
-        output, _ = self.process.communicate(timeout=PATIENCE)
+        """Waits for the end; returns the exit status. A rank that takes too long is ended; one in Python says where its
+        threads are."""
+        try:
+            output, _ = self.process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.lines.append(f"rank {self.rank} was still running after {PATIENCE} s")
+            self.signal(signal.SIGABRT)
+            output, _ = self.process.communicate(timeout=PATIENCE)
         self.lines += output.splitlines()
         return self.process.returncode
 
