@@ -53,8 +53,8 @@ std::size_t tensor_bytes(const BucketRequest& request, const PlanInputs& inputs)
 }
 
 /// How the results of a host bucket are written to tensors that live elsewhere: past the cache if
-/// the tensors of all ranks of the node are far larger. Between 1 and 1.5 times its size most
-/// collectives are faster through the cache, beyond 2 times none is.
+/// the tensors of all ranks of the node are far larger. Up to 1.5 times its size most collectives
+/// are faster through the cache, beyond 2 times few are.
 Stores unpack_stores(const BucketRequest& request, const PlanInputs& inputs) {
   const std::size_t cache = inputs.cache_bytes;
   const bool is_far_larger = cache > 0 && 2 * tensor_bytes(request, inputs) > 3 * cache;
