@@ -62,7 +62,7 @@ inline constexpr std::array kAllVerbs = {
     Verb::kAllReduce, Verb::kReduce,   Verb::kReduceScatter, Verb::kAllGather, Verb::kGather,
     Verb::kScatter,   Verb::kAllToAll, Verb::kBroadcast,     Verb::kSendRecv,  Verb::kSparseRows};
 
-/// What the commands, the checks and the peers know of a collective.
+/// The properties of a collective that commands, checks and peers go by.
 struct VerbTraits {
   std::string_view name;
   bool reduces = false;

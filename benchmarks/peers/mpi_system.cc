@@ -207,7 +207,7 @@ class MpiRun final : public CollectiveRun {
     }
   }
 
-  /// What the call takes as its contribution. In place, only the root of a reduce says so.
+  /// The contribution to pass. In place it is MPI_IN_PLACE, but for a reduce on the root only.
   const void* input() {
     const bool says_so = verb_ != Verb::kReduce || rank_of(*algorithm_.comm) == kRoot;
     if (!memory_.in_place() || !says_so) return memory_.contribution();

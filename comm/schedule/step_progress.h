@@ -62,8 +62,8 @@ class StepProgress {
   /// `schedule` outlives it.
   explicit StepProgress(const Schedule& schedule);
 
-  /// Steps that are ready, in the order in which they became so, but for loans. Whoever starts them
-  /// pops them.
+  /// Steps that are ready, in the order in which they became so, but for loans. The caller pops
+  /// the steps that it starts.
   StepQueue messages;   ///< Messages and flags.
   KernelQueue kernels;  ///< Kernels on the host.
   StepQueue launches;   ///< Steps on the device.
