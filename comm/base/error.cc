@@ -81,7 +81,8 @@ std::string Error::to_string() const {
 KoloError::KoloError(Error error)
     : std::runtime_error(error.to_string()), error_(std::move(error)) {}
 
-UsageError::UsageError(std::string what)
-    : KoloError(Error{.code = ErrorCode::kUsage, .what = std::move(what)}) {}
+UsageError::UsageError(std::string what, std::string group)
+    : KoloError(
+          Error{.code = ErrorCode::kUsage, .group = std::move(group), .what = std::move(what)}) {}
 
 }  // namespace kolo

@@ -295,11 +295,7 @@ void Coordinator::forget_rejected(const Frame& decision) {
   }
 }
 
-void Coordinator::fail(const Error& error) {
-  Error named = error;
-  named.group = options_.group;
-  fail_with(std::move(named));
-}
+void Coordinator::fail(const Error& error) { fail_with(in_group(error)); }
 
 void Coordinator::fail_with(Error error) {
   if (failure_) return;

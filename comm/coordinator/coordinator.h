@@ -165,6 +165,11 @@ class Coordinator {
   /// The same for an error of this rank's program, which reports it itself.
   void leave(const Error& error);
   const std::optional<Error>& failure() const { return failure_; }
+  /// The same error, of this group of ranks.
+  Error in_group(Error error) const {
+    error.group = options_.group;
+    return error;
+  }
   /// Whether the notice of the failure is on its way to all ranks.
   bool has_told() const { return has_told_; }
 

@@ -41,9 +41,8 @@ std::vector<Invitation> Coordinator::take_invitations() {
 }
 
 void Coordinator::decline(const Topic& topic, Error error) {
-  error.group = options_.group;
   flush();
-  invitations_.decline(topic, error);
+  invitations_.decline(topic, in_group(std::move(error)));
   pass_on_invitations();
 }
 

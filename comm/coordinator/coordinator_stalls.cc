@@ -60,8 +60,7 @@ void Coordinator::conclude(const std::optional<StallInspector::Finding>& finding
     }
   }
   if (!finding) return;
-  Error error = finding->error;
-  error.group = options_.group;
+  Error error = in_group(finding->error);
   log::report(error);
   negotiator_.reject(finding->topics, error);
 }

@@ -166,7 +166,12 @@ class Group(Collectives, Messages):
 
     def _subject(self, name: str, peer: int | None = None) -> Subject:
         """An operation of this rank, as errors of waits name it."""
-        return Subject(name, self.rank, self.name, peer)
+        return Subject(name, self.rank, self._name_in_errors(), peer)
+
+    def _name_in_errors(self) -> str:
+        """As the library names it; empty: the job."""
+        ranks = str(list(self.ranks_of_job))
+        return f"'{self.name}' {ranks}" if self.name else ranks
 
     def _call(self, function: Any, *arguments: Any) -> None:
         """A call that blocks and has no ticket."""

@@ -67,6 +67,9 @@ class Runtime(Group):
         """False once it was closed or aborted, and in a forked process, which has no part in the job."""
         return self in _open_runtimes and self._handle.is_ours()
 
+    def _name_in_errors(self) -> str:
+        return ""
+
     def setting(self, name: str) -> str:
         """The value of an option in force, as text."""
         return _setting(self._handle.pointer, name)

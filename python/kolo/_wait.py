@@ -31,7 +31,7 @@ class Subject(NamedTuple):
     rank: int
     """The one that waits, in its group."""
     group: str
-    """The name of the group; empty: the job."""
+    """The group as errors of the library name it, "'pp' [2, 5]"; empty: the job."""
     peer: int | None = None
     """The rank that the wait is for; None: any."""
 
@@ -62,7 +62,7 @@ def wait(step: Step, limit: float | None, default_ms: int, subject: Callable[[],
 def late_error(subject: Subject, limit_ms: float, setting: str = "") -> DeadlineError:
     """The error of a wait that took `limit_ms` in vain."""
     what = f"no result within the timeout of {limit_ms:.0f} ms although no peer is lost{setting}"
-    place = f"group {subject.group!r}: " if subject.group else ""
+    place = f"group {subject.group}: " if subject.group else ""
     return DeadlineError(
         f"{place}rank {subject.rank}: {subject.name}: {what}",
         rank=subject.rank,

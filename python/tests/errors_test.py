@@ -68,7 +68,7 @@ class Waits(unittest.TestCase):
         return step
 
     def wait(self, limit, default_ms, over_after=10**9):
-        _wait.wait(self.step(over_after), limit, default_ms, lambda: _wait.Subject("'grad 7'", rank=3, group="pairs", peer=1))
+        _wait.wait(self.step(over_after), limit, default_ms, lambda: _wait.Subject("'grad 7'", rank=3, group="'pairs' [1, 5]", peer=1))
 
     def test_the_main_thread_waits_in_slices(self):
         self.wait(None, 600_000, over_after=3)
@@ -97,8 +97,8 @@ class Waits(unittest.TestCase):
         with self.assertRaisesRegex(kolo.DeadlineError, "'grad 7': no result within the timeout of 1 ms .*operation_timeout") as caught:
             self.wait(None, 1)
         error = caught.exception
-        self.assertEqual((error.tensor, error.rank, error.group, error.peer), ("'grad 7'", 3, "pairs", 1))
-        self.assertTrue(str(error).startswith("group 'pairs': rank 3: "), error)
+        self.assertEqual((error.tensor, error.rank, error.group, error.peer), ("'grad 7'", 3, "'pairs' [1, 5]", 1))
+        self.assertTrue(str(error).startswith("group 'pairs' [1, 5]: rank 3: "), error)
         with self.assertRaises(TimeoutError) as caught:
             self.wait(0.001, 0)
         self.assertNotIn("operation_timeout", str(caught.exception))

@@ -674,7 +674,21 @@ def lost(job):
 
 
 def deadline(job):
+    pair = job.group([1, 0], name="pair", arena_bytes=1 << 20)
     if job.rank == 0:
+        ticket = pair.recv(np.empty(1), 0, wait=False)
+        try:
+            ticket.wait(0.05)
+            raise AssertionError("no deadline in a group")
+        except kolo.DeadlineError as error:
+            assert (error.rank, error.peer, error.group) == (1, 0, "'pair' [1, 0]"), error
+            assert str(error).startswith("group 'pair' [1, 0]: rank 1: recv from rank 0"), error
+        assert ticket.cancel()
+        try:
+            pair.broadcast(np.empty(1), 7)
+            raise AssertionError("a root that is no rank")
+        except kolo.UsageError as error:
+            assert error.group == "'pair' [1, 0]", error
         for call in (lambda: job.recv(np.empty(1), 1, wait=False).wait(0.05), lambda: WAITS["recv"](job)):
             try:
                 call()

@@ -27,64 +27,84 @@ GradientSet::~GradientSet() {
 std::size_t GradientSet::size() const { return group_->size(); }
 
 BufferView GradientSet::view(std::size_t index) const {
-  check(index < size(), "no gradient has this index");
-  return group_->view(index);
+  return owner_->within_group([&] {
+    check(index < size(), "no gradient has this index");
+    return group_->view(index);
+  });
 }
 
 void GradientSet::ready(std::size_t index) {
   owner_->enter();
   owner_->check_free();
-  owner_->marked(*group_, group_->mark(index));
+  owner_->marked(*group_, owner_->within_group([&] { return group_->mark(index); }));
 }
 
 void GradientSet::ready(std::size_t index, NativeStream stream) {
   owner_->enter();
   owner_->check_free();
-  owner_->marked(*group_, group_->iterations().mark(index, stream));
+  owner_->marked(*group_,
+                 owner_->within_group([&] { return group_->iterations().mark(index, stream); }));
 }
 
 void GradientSet::absent(std::size_t index) {
   owner_->enter();
   owner_->check_free();
-  owner_->marked(*group_, group_->mark_absent(index));
+  owner_->marked(*group_, owner_->within_group([&] { return group_->mark_absent(index); }));
 }
 
 void GradientSet::absent(std::size_t index, NativeStream stream) {
   owner_->enter();
   owner_->check_free();
-  owner_->marked(*group_, group_->mark_absent(index, stream));
+  owner_->marked(*group_, owner_->within_group([&] { return group_->mark_absent(index, stream); }));
 }
 
 void GradientSet::set_samples(double samples) {
   between_iterations("set_samples()");
-  group_->set_samples(samples);
+  owner_->within_group([&] { group_->set_samples(samples); });
+}
+
+/// Calls `wait_up_to(limit)`, which returns false if that has passed. Errors: KoloError(kTimeout).
+template <typename Wait>
+void GradientSet::wait_within(const Wait& wait_up_to) const {
+  owner_->check_free();
+  const WaitLimit& limit = *owner_->limit();
+  if (owner_->within_group([&] { return wait_up_to(limit.time); })) return;
+  throw KoloError({.code = ErrorCode::kTimeout,
+                   .group = limit.group,
+                   .verb = "complete",
+                   .bucket = group_->name(),
+                   .what = fmt::format("gradients are not combined after {} ms although no peer is "
+                                       "lost; operation_timeout sets this limit",
+                                       limit.time.count())});
 }
 
 void GradientSet::wait() {
-  owner_->check_free();
-  if (!group_->wait(owner_->options().operation_timeout, &owner_->driver())) fail_late();
+  wait_within([&](auto limit) { return group_->wait(limit, &owner_->driver()); });
 }
 
 bool GradientSet::wait_for(std::chrono::milliseconds limit) {
   owner_->check_free();
   // 0 would be for ever.
-  return group_->wait(std::max(limit, std::chrono::milliseconds(1)), &owner_->driver());
+  return owner_->within_group([&] {
+    return group_->wait(std::max(limit, std::chrono::milliseconds(1)), &owner_->driver());
+  });
 }
 
 void GradientSet::wait(NativeStream stream) {
-  owner_->check_free();
-  if (!group_->iterations().wait(owner_->options().operation_timeout, stream, &owner_->driver()))
-    fail_late();
+  wait_within(
+      [&](auto limit) { return group_->iterations().wait(limit, stream, &owner_->driver()); });
 }
 
 void GradientSet::wait(std::size_t index) {
-  owner_->check_free();
-  if (!group_->wait_for(index, owner_->options().operation_timeout, &owner_->driver())) fail_late();
+  wait_within([&](auto limit) { return group_->wait_for(index, limit, &owner_->driver()); });
 }
 
 bool GradientSet::wait_for(std::size_t index, std::chrono::milliseconds limit) {
   owner_->check_free();
-  return group_->wait_for(index, std::max(limit, std::chrono::milliseconds(1)), &owner_->driver());
+  return owner_->within_group([&] {
+    return group_->wait_for(index, std::max(limit, std::chrono::milliseconds(1)),
+                            &owner_->driver());
+  });
 }
 
 int GradientSet::event() { return group_->iterations().event(); }
@@ -92,16 +112,6 @@ int GradientSet::event() { return group_->iterations().event(); }
 std::vector<std::size_t> GradientSet::take_combined() {
   owner_->check_free();
   return group_->take_combined();
-}
-
-void GradientSet::fail_late() const {
-  const auto timeout = owner_->options().operation_timeout;
-  throw KoloError({.code = ErrorCode::kTimeout,
-                   .verb = "complete",
-                   .bucket = group_->name(),
-                   .what = fmt::format("gradients are not combined after {} ms although no peer is "
-                                       "lost; operation_timeout sets this limit",
-                                       timeout.count())});
 }
 
 // --- Compression --------------------------------------------------------------------------------
@@ -118,14 +128,16 @@ std::vector<std::byte> GradientSet::save_compression() const {
 
 void GradientSet::load_compression(std::span<const std::byte> state) {
   between_iterations("load_compression()");
-  group_->load_compression(compression_state_from(state));
+  owner_->within_group([&] { group_->load_compression(compression_state_from(state)); });
 }
 
 void GradientSet::remap_compression(std::span<const std::vector<std::byte>> states) {
   between_iterations("remap_compression()");
-  std::vector<CompressionState> old_ranks;
-  for (const auto& state : states) old_ranks.push_back(compression_state_from(state));
-  group_->remap_compression(old_ranks, owner_->grid().world_size());
+  owner_->within_group([&] {
+    std::vector<CompressionState> old_ranks;
+    for (const auto& state : states) old_ranks.push_back(compression_state_from(state));
+    group_->remap_compression(old_ranks, owner_->grid().world_size());
+  });
 }
 
 void GradientSet::drop_residuals() {
@@ -163,7 +175,8 @@ bool GradientSet::is_warming_up(std::size_t index) const {
 void GradientSet::between_iterations(std::string_view call) const {
   if (group_->iterations().in_flight()) {
     throw UsageError(fmt::format("{} belongs between wait() and the next ready() of set '{}'", call,
-                                 group_->name()));
+                                 group_->name()),
+                     owner_->limit()->group);
   }
 }
 

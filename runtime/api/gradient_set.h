@@ -164,7 +164,8 @@ class GradientSet {
   friend class Group;
   GradientSet(std::shared_ptr<MemberState> owner, std::shared_ptr<GradientGroup> group);
 
-  [[noreturn]] void fail_late() const;
+  template <typename Wait>
+  void wait_within(const Wait& wait_up_to) const;
   void between_iterations(std::string_view call) const;
 
   std::shared_ptr<MemberState> owner_;

@@ -37,8 +37,9 @@ std::optional<Group> Group::split(int color, int key, GroupOptions options) cons
   static_assert(sizeof(Place) == 2 * sizeof(std::int32_t));
   const Place mine{color, key};
   std::vector<Place> places(static_cast<std::size_t>(size()));
-  state_->run(state_->calls().all_gather("split", &mine,
-                                         {places.data(), 2 * places.size(), DType::kInt32}, {}));
+  state_->run({}, [&](auto& calls) {
+    return calls.all_gather("split", &mine, {places.data(), 2 * places.size(), DType::kInt32}, {});
+  });
   if (color < 0) return std::nullopt;
   std::vector<int> ranks;
   for (int each = 0; each < size(); ++each) {
@@ -71,195 +72,230 @@ void Group::close() { state_->close(); }
 GradientSet Group::register_gradients(std::string_view name, std::vector<GradientSpec> gradients,
                                       GradientOptions options) {
   if (!options.wire_dtype) options.wire_dtype = state_->options().wire_dtype;
-  check(!name.empty(), "a gradient set needs a name");
-  check_gradients(gradients, options);
-  for (const GradientSpec& gradient : gradients) state_->check_memory(gradient.memory);
   if (options.compression.empty()) options.compression = state_->options().compression;
-  resolve_compression(gradients, CompressionRules::parse(options.compression));
-  check_compression(gradients, options);
+  state_->within_group([&] {
+    check(!name.empty(), "a gradient set needs a name");
+    check_gradients(gradients, options);
+    for (const GradientSpec& gradient : gradients) state_->check_memory(gradient.memory);
+    resolve_compression(gradients, CompressionRules::parse(options.compression));
+    check_compression(gradients, options);
+  });
   CompressionChoices choices = choose_compression(gradients, state_->grid(), state_->costs());
   for (const CompressionDecision& decision : choices.decisions) {
     if (rank() == 0) log::info("compression: " + to_string(decision));
   }
   auto group = std::make_shared<GradientGroup>(std::string(name), std::move(gradients), options,
                                                std::move(choices));
-  return GradientSet(state_, state_->register_group(std::move(group)));
+  return GradientSet(
+      state_, state_->within_group([&] { return state_->register_group(std::move(group)); }));
 }
 
 Ticket Group::all_reduce_async(std::string_view name, BufferView buffer, const Reduction& reduction,
                                NativeStream stream) {
-  return state_->submit(state_->calls().all_reduce(name, buffer, reduction), stream);
+  return state_->submit(stream,
+                        [&](auto& calls) { return calls.all_reduce(name, buffer, reduction); });
 }
 
 void Group::all_reduce(std::string_view name, BufferView buffer, const Reduction& reduction,
                        NativeStream stream) {
-  state_->run(state_->calls().all_reduce(name, buffer, reduction), stream);
+  state_->run(stream, [&](auto& calls) { return calls.all_reduce(name, buffer, reduction); });
 }
 
 Ticket Group::all_reduce_async(std::string_view name, const void* input, BufferView result,
                                const Reduction& reduction, NativeStream stream) {
-  return state_->submit(state_->calls().all_reduce(name, input, result, reduction), stream);
+  return state_->submit(
+      stream, [&](auto& calls) { return calls.all_reduce(name, input, result, reduction); });
 }
 
 void Group::all_reduce(std::string_view name, const void* input, BufferView result,
                        const Reduction& reduction, NativeStream stream) {
-  state_->run(state_->calls().all_reduce(name, input, result, reduction), stream);
+  state_->run(stream,
+              [&](auto& calls) { return calls.all_reduce(name, input, result, reduction); });
 }
 
 Ticket Group::broadcast_async(std::string_view name, BufferView buffer, int root,
                               NativeStream stream) {
-  return state_->submit(state_->calls().broadcast(name, buffer, root), stream);
+  return state_->submit(stream, [&](auto& calls) { return calls.broadcast(name, buffer, root); });
 }
 
 void Group::broadcast(std::string_view name, BufferView buffer, int root, NativeStream stream) {
-  state_->run(state_->calls().broadcast(name, buffer, root), stream);
+  state_->run(stream, [&](auto& calls) { return calls.broadcast(name, buffer, root); });
 }
 
 Ticket Group::reduce_async(std::string_view name, const void* input, BufferView result, int root,
                            const Reduction& reduction, NativeStream stream) {
-  return state_->submit(state_->calls().reduce(name, input, result, root, reduction), stream);
+  return state_->submit(
+      stream, [&](auto& calls) { return calls.reduce(name, input, result, root, reduction); });
 }
 
 void Group::reduce(std::string_view name, const void* input, BufferView result, int root,
                    const Reduction& reduction, NativeStream stream) {
-  state_->run(state_->calls().reduce(name, input, result, root, reduction), stream);
+  state_->run(stream,
+              [&](auto& calls) { return calls.reduce(name, input, result, root, reduction); });
 }
 
 Ticket Group::reduce_scatter_async(std::string_view name, const void* input, BufferView result,
                                    const Reduction& reduction, PartCounts counts,
                                    NativeStream stream) {
-  return state_->submit(state_->calls().reduce_scatter(name, input, result, reduction, counts),
-                        stream);
+  return state_->submit(stream, [&](auto& calls) {
+    return calls.reduce_scatter(name, input, result, reduction, counts);
+  });
 }
 
 void Group::reduce_scatter(std::string_view name, const void* input, BufferView result,
                            const Reduction& reduction, PartCounts counts, NativeStream stream) {
-  state_->run(state_->calls().reduce_scatter(name, input, result, reduction, counts), stream);
+  state_->run(stream, [&](auto& calls) {
+    return calls.reduce_scatter(name, input, result, reduction, counts);
+  });
 }
 
 Ticket Group::all_gather_async(std::string_view name, const void* input, BufferView result,
                                PartCounts counts, NativeStream stream) {
-  return state_->submit(state_->calls().all_gather(name, input, result, counts), stream);
+  return state_->submit(stream,
+                        [&](auto& calls) { return calls.all_gather(name, input, result, counts); });
 }
 
 void Group::all_gather(std::string_view name, const void* input, BufferView result,
                        PartCounts counts, NativeStream stream) {
-  state_->run(state_->calls().all_gather(name, input, result, counts), stream);
+  state_->run(stream, [&](auto& calls) { return calls.all_gather(name, input, result, counts); });
 }
 
 Ticket Group::gather_async(std::string_view name, BufferView input, void* result, int root,
                            PartCounts counts, NativeStream stream) {
-  return state_->submit(state_->calls().gather(name, input, result, root, counts), stream);
+  return state_->submit(
+      stream, [&](auto& calls) { return calls.gather(name, input, result, root, counts); });
 }
 
 void Group::gather(std::string_view name, BufferView input, void* result, int root,
                    PartCounts counts, NativeStream stream) {
-  state_->run(state_->calls().gather(name, input, result, root, counts), stream);
+  state_->run(stream, [&](auto& calls) { return calls.gather(name, input, result, root, counts); });
 }
 
 Ticket Group::scatter_async(std::string_view name, const void* input, BufferView result, int root,
                             PartCounts counts, NativeStream stream) {
-  return state_->submit(state_->calls().scatter(name, input, result, root, counts), stream);
+  return state_->submit(
+      stream, [&](auto& calls) { return calls.scatter(name, input, result, root, counts); });
 }
 
 void Group::scatter(std::string_view name, const void* input, BufferView result, int root,
                     PartCounts counts, NativeStream stream) {
-  state_->run(state_->calls().scatter(name, input, result, root, counts), stream);
+  state_->run(stream,
+              [&](auto& calls) { return calls.scatter(name, input, result, root, counts); });
 }
 
 Ticket Group::all_to_all_async(std::string_view name, const void* input, BufferView result,
                                PartCounts counts, NativeStream stream) {
-  return state_->submit(state_->calls().all_to_all(name, input, result, counts), stream);
+  return state_->submit(stream,
+                        [&](auto& calls) { return calls.all_to_all(name, input, result, counts); });
 }
 
 void Group::all_to_all(std::string_view name, const void* input, BufferView result,
                        PartCounts counts, NativeStream stream) {
-  state_->run(state_->calls().all_to_all(name, input, result, counts), stream);
+  state_->run(stream, [&](auto& calls) { return calls.all_to_all(name, input, result, counts); });
 }
 
 // --- Grouped ------------------------------------------------------------------------------------
 
 Ticket Group::all_reduce_async(std::string_view name, const Tensors& tensors,
                                const Reduction& reduction, NativeStream stream) {
-  return state_->submit(
-      state_->calls().grouped(OperationKind::kAllReduce, name, tensors, 0, reduction), stream);
+  return state_->submit(stream, [&](auto& calls) {
+    return calls.grouped(OperationKind::kAllReduce, name, tensors, 0, reduction);
+  });
 }
 
 void Group::all_reduce(std::string_view name, const Tensors& tensors, const Reduction& reduction,
                        NativeStream stream) {
-  state_->run(state_->calls().grouped(OperationKind::kAllReduce, name, tensors, 0, reduction),
-              stream);
+  state_->run(stream, [&](auto& calls) {
+    return calls.grouped(OperationKind::kAllReduce, name, tensors, 0, reduction);
+  });
 }
 
 Ticket Group::broadcast_async(std::string_view name, const Tensors& tensors, int root,
                               NativeStream stream) {
-  return state_->submit(state_->calls().grouped(OperationKind::kBroadcast, name, tensors, root),
-                        stream);
+  return state_->submit(stream, [&](auto& calls) {
+    return calls.grouped(OperationKind::kBroadcast, name, tensors, root);
+  });
 }
 
 void Group::broadcast(std::string_view name, const Tensors& tensors, int root,
                       NativeStream stream) {
-  state_->run(state_->calls().grouped(OperationKind::kBroadcast, name, tensors, root), stream);
+  state_->run(stream, [&](auto& calls) {
+    return calls.grouped(OperationKind::kBroadcast, name, tensors, root);
+  });
 }
 
 Ticket Group::reduce_async(std::string_view name, const Tensors& tensors, int root,
                            const Reduction& reduction, NativeStream stream) {
-  return state_->submit(
-      state_->calls().grouped(OperationKind::kReduce, name, tensors, root, reduction), stream);
+  return state_->submit(stream, [&](auto& calls) {
+    return calls.grouped(OperationKind::kReduce, name, tensors, root, reduction);
+  });
 }
 
 void Group::reduce(std::string_view name, const Tensors& tensors, int root,
                    const Reduction& reduction, NativeStream stream) {
-  state_->run(state_->calls().grouped(OperationKind::kReduce, name, tensors, root, reduction),
-              stream);
+  state_->run(stream, [&](auto& calls) {
+    return calls.grouped(OperationKind::kReduce, name, tensors, root, reduction);
+  });
 }
 
 Ticket Group::reduce_scatter_async(std::string_view name, const Tensors& tensors,
                                    const Reduction& reduction, NativeStream stream) {
-  return state_->submit(
-      state_->calls().grouped(OperationKind::kReduceScatter, name, tensors, 0, reduction), stream);
+  return state_->submit(stream, [&](auto& calls) {
+    return calls.grouped(OperationKind::kReduceScatter, name, tensors, 0, reduction);
+  });
 }
 
 void Group::reduce_scatter(std::string_view name, const Tensors& tensors,
                            const Reduction& reduction, NativeStream stream) {
-  state_->run(state_->calls().grouped(OperationKind::kReduceScatter, name, tensors, 0, reduction),
-              stream);
+  state_->run(stream, [&](auto& calls) {
+    return calls.grouped(OperationKind::kReduceScatter, name, tensors, 0, reduction);
+  });
 }
 
 Ticket Group::all_gather_async(std::string_view name, const Tensors& tensors, NativeStream stream) {
-  return state_->submit(state_->calls().grouped(OperationKind::kAllGather, name, tensors), stream);
+  return state_->submit(
+      stream, [&](auto& calls) { return calls.grouped(OperationKind::kAllGather, name, tensors); });
 }
 
 void Group::all_gather(std::string_view name, const Tensors& tensors, NativeStream stream) {
-  state_->run(state_->calls().grouped(OperationKind::kAllGather, name, tensors), stream);
+  state_->run(stream,
+              [&](auto& calls) { return calls.grouped(OperationKind::kAllGather, name, tensors); });
 }
 
 Ticket Group::gather_async(std::string_view name, const Tensors& tensors, int root,
                            NativeStream stream) {
-  return state_->submit(state_->calls().grouped(OperationKind::kGather, name, tensors, root),
-                        stream);
+  return state_->submit(stream, [&](auto& calls) {
+    return calls.grouped(OperationKind::kGather, name, tensors, root);
+  });
 }
 
 void Group::gather(std::string_view name, const Tensors& tensors, int root, NativeStream stream) {
-  state_->run(state_->calls().grouped(OperationKind::kGather, name, tensors, root), stream);
+  state_->run(stream, [&](auto& calls) {
+    return calls.grouped(OperationKind::kGather, name, tensors, root);
+  });
 }
 
 Ticket Group::scatter_async(std::string_view name, const Tensors& tensors, int root,
                             NativeStream stream) {
-  return state_->submit(state_->calls().grouped(OperationKind::kScatter, name, tensors, root),
-                        stream);
+  return state_->submit(stream, [&](auto& calls) {
+    return calls.grouped(OperationKind::kScatter, name, tensors, root);
+  });
 }
 
 void Group::scatter(std::string_view name, const Tensors& tensors, int root, NativeStream stream) {
-  state_->run(state_->calls().grouped(OperationKind::kScatter, name, tensors, root), stream);
+  state_->run(stream, [&](auto& calls) {
+    return calls.grouped(OperationKind::kScatter, name, tensors, root);
+  });
 }
 
 Ticket Group::all_to_all_async(std::string_view name, const Tensors& tensors, NativeStream stream) {
-  return state_->submit(state_->calls().grouped(OperationKind::kAllToAll, name, tensors), stream);
+  return state_->submit(
+      stream, [&](auto& calls) { return calls.grouped(OperationKind::kAllToAll, name, tensors); });
 }
 
 void Group::all_to_all(std::string_view name, const Tensors& tensors, NativeStream stream) {
-  state_->run(state_->calls().grouped(OperationKind::kAllToAll, name, tensors), stream);
+  state_->run(stream,
+              [&](auto& calls) { return calls.grouped(OperationKind::kAllToAll, name, tensors); });
 }
 
 // --- Rows, messages, barrier ---------------------------------------------------------------------
@@ -267,20 +303,24 @@ void Group::all_to_all(std::string_view name, const Tensors& tensors, NativeStre
 void Group::sparse_all_reduce(std::string_view name, const RowTable& table,
                               std::span<const std::int64_t> indices, const void* rows,
                               RowSums& sums, const RowOptions& options) {
-  check(!name.empty(), "a row-sparse all-reduce needs a name");
-  RowReduction reduction(state_->plan_inputs(), name, table, options, indices, rows, sums);
-  state_->run(reduction);
+  RowReduction reduction = state_->within_group([&] {
+    check(!name.empty(), "a row-sparse all-reduce needs a name");
+    return RowReduction(state_->plan_inputs(), name, table, options, indices, rows, sums);
+  });
+  state_->run_sequence(reduction);
   sums = reduction.take();
 }
 
 RowTicket Group::sparse_all_reduce_async(std::string_view name, const RowTable& table,
                                          std::span<const std::int64_t> indices, const void* rows,
                                          const RowOptions& options, RowSums memory) {
-  check(!name.empty(), "a row-sparse all-reduce needs a name");
-  auto reduction = std::make_shared<RowReduction>(state_->plan_inputs(), name, table, options,
-                                                  indices, rows, memory);
-  state_->submit(reduction);
-  return {std::move(reduction), state_->shared_driver(), state_->options().operation_timeout};
+  auto reduction = state_->within_group([&] {
+    check(!name.empty(), "a row-sparse all-reduce needs a name");
+    return std::make_shared<RowReduction>(state_->plan_inputs(), name, table, options, indices,
+                                          rows, memory);
+  });
+  state_->submit_sequence(reduction);
+  return {std::move(reduction), state_->shared_driver(), state_->limit()};
 }
 
 Ticket Group::send_async(BufferView buffer, int peer, std::uint64_t tag, NativeStream stream) {
@@ -301,8 +341,10 @@ Received Group::recv(BufferView buffer, int peer, std::uint64_t tag, NativeStrea
 }
 
 Ticket Group::barrier_async() {
-  return state_->submit(state_->calls().plain(OperationKind::kBarrier));
+  return state_->submit({}, [](auto& calls) { return calls.plain(OperationKind::kBarrier); });
 }
-void Group::barrier() { state_->run(state_->calls().plain(OperationKind::kBarrier)); }
+void Group::barrier() {
+  state_->run({}, [](auto& calls) { return calls.plain(OperationKind::kBarrier); });
+}
 
 }  // namespace kolo

@@ -18,6 +18,11 @@ std::vector<int> all_ranks(const ProcessGrid& grid) {
   return ranks;
 }
 
+std::shared_ptr<const WaitLimit> wait_limit(const Options& options, std::string group) {
+  return std::make_shared<const WaitLimit>(
+      WaitLimit{.time = options.operation_timeout, .group = std::move(group)});
+}
+
 }  // namespace
 
 // --- MemberState ---------------------------------------------------------------------------------
@@ -28,9 +33,9 @@ MemberState::MemberState(RuntimeState& runtime)
       grid_(runtime.grid()),
       rank_(runtime.rank()),
       ranks_of_job_(all_ranks(grid_)),
+      limit_(wait_limit(options(), {})),
       calls_(unused_operations_, rank_, grid_.world_size()),
-      messages_(engine_, runtime.driver(), runtime.device(), grid_.world_size(),
-                options().operation_timeout) {}
+      messages_(engine_, runtime.driver(), runtime.device(), grid_.world_size(), limit_) {}
 
 MemberState::MemberState(RuntimeState& runtime, std::shared_ptr<GroupEngine> group)
     : runtime_(runtime),
@@ -39,14 +44,14 @@ MemberState::MemberState(RuntimeState& runtime, std::shared_ptr<GroupEngine> gro
       grid_(group_->grid()),
       rank_(group_->rank()),
       ranks_of_job_(group_->ranks()),
+      limit_(wait_limit(options(), group_->text())),
       calls_(unused_operations_, rank_, grid_.world_size()),
-      messages_(engine_, runtime.driver(), runtime.device(), grid_.world_size(),
-                options().operation_timeout) {}
+      messages_(engine_, runtime.driver(), runtime.device(), grid_.world_size(), limit_) {}
 
 MemberState::~MemberState() {
   if (group_ == nullptr || closed_) return;
   try {
-    submit(calls_.plain(OperationKind::kClose));
+    submit_operation(calls_.plain(OperationKind::kClose), {});
   } catch (const std::exception& e) {
     log::error(std::string("releasing a group: ") + e.what());
   }
@@ -54,9 +59,28 @@ MemberState::~MemberState() {
 
 void MemberState::enter() const { runtime_.enter(); }
 void MemberState::check_free() const {
-  check(!has_joined_.load(std::memory_order_relaxed),
-        "this rank has joined; only join() may be called, until it returns");
+  if (!has_joined_.load(std::memory_order_relaxed)) return;
+  throw UsageError("this rank has joined; only join() may be called, until it returns",
+                   limit_->group);
 }
+
+/// Errors of an engine, which name a verb, know their group, and those of the job have none.
+/// Before: inside a handler.
+void MemberState::rethrow_in_group() const {
+  try {
+    throw;
+  } catch (const UsageError& e) {
+    if (!e.error().group.empty()) throw;
+    throw UsageError(e.error().what, limit_->group);
+  } catch (const KoloError& e) {
+    Error error = e.error();
+    const bool is_of_caller = error.code == ErrorCode::kData || error.code == ErrorCode::kConfig;
+    if (!is_of_caller || !error.verb.empty() || !error.group.empty()) throw;
+    error.group = limit_->group;
+    throw KoloError(std::move(error));
+  }
+}
+
 PlanInputs MemberState::plan_inputs() const {
   return {.rank = rank_, .grid = grid_, .options = options(), .costs = costs()};
 }
@@ -81,35 +105,34 @@ void MemberState::check_memory(MemoryKind memory) const {
         "whole job");
 }
 
-Ticket MemberState::submit(const std::shared_ptr<Operation>& operation, NativeStream stream) {
+Ticket MemberState::submit_operation(const std::shared_ptr<Operation>& operation,
+                                     NativeStream stream) {
   check_free();
   operation->ready = ready_event(operation->buffer, stream);
   engine_.submit(operation);
   driver().attend(Driver::Next::kUnknown);
-  return {operation->ticket, runtime_.driver(), options().operation_timeout};
+  return {operation->ticket, runtime_.driver(), limit_};
 }
 
-void MemberState::run(const std::shared_ptr<Operation>& operation, NativeStream stream) {
+void MemberState::run_operation(const std::shared_ptr<Operation>& operation, NativeStream stream) {
   check_free();
   operation->ready = ready_event(operation->buffer, stream);
   engine_.submit(operation);
-  operation->ticket->wait_within(options().operation_timeout, &driver());
+  operation->ticket->wait_within(*limit_, &driver());
   unused_operations_.give_back(operation);
 }
 
-void MemberState::submit(const std::shared_ptr<CallSequence>& call) {
+void MemberState::submit_sequence(const std::shared_ptr<CallSequence>& call) {
   check_free();
   engine_.submit(call);
   driver().attend(Driver::Next::kUnknown);
 }
 
-void MemberState::run(CallSequence& call) {
+void MemberState::run_sequence(CallSequence& call) {
   check_free();
   for (auto stage = call.next(); !stage.empty(); stage = call.next()) {
     for (const auto& operation : stage) engine_.submit(operation);
-    for (const auto& operation : stage) {
-      operation->ticket->wait_within(options().operation_timeout, &driver());
-    }
+    for (const auto& operation : stage) operation->ticket->wait_within(*limit_, &driver());
   }
 }
 
@@ -122,7 +145,7 @@ std::shared_ptr<GradientGroup> MemberState::register_group(std::shared_ptr<Gradi
     engine_.submit(group);
   }
   try {
-    group->registration().wait_within(options().operation_timeout, &driver());
+    group->registration().wait_within(*limit_, &driver());
   } catch (const KoloError&) {
     if (!group->registration().done()) late_registrations_.keep(std::move(group));
     throw;
@@ -143,10 +166,9 @@ void MemberState::bucket_ready(GradientGroup& group,
   if (bucket.is_last) group.iterations().end_marking();
 }
 
-std::shared_ptr<MemberState> MemberState::found(const std::vector<int>& ranks,
-                                                const GroupOptions& group_options) {
-  enter();
-  check_free();
+/// The ranks in the job of a group's members. Errors: UsageError.
+std::vector<int> MemberState::checked_members(const std::vector<int>& ranks,
+                                              const GroupOptions& group_options) const {
   std::vector<int> ranks_of_job;
   std::vector<bool> seen(ranks_of_job_.size());
   for (int rank : ranks) {
@@ -160,13 +182,24 @@ std::shared_ptr<MemberState> MemberState::found(const std::vector<int>& ranks,
   check(seen[static_cast<std::size_t>(rank_)],
         fmt::format("rank {} founds a group without itself; only members call it", rank_));
   check(group_options.arena_bytes > 0, "a group needs an arena");
+  return ranks_of_job;
+}
+
+std::shared_ptr<MemberState> MemberState::found(const std::vector<int>& ranks,
+                                                const GroupOptions& group_options) {
+  enter();
+  check_free();
+  const std::vector<int> ranks_of_job =
+      within_group([&] { return checked_members(ranks, group_options); });
   return std::make_shared<MemberState>(runtime_, runtime_.found(group_options.name, ranks_of_job,
                                                                 group_options.arena_bytes, group_));
 }
 
 int MemberState::join() {
   enter();
-  check(!engine_.keeps_order(), "the group keeps one order of operations, so no rank can join");
+  within_group([this] {
+    check(!engine_.keeps_order(), "the group keeps one order of operations, so no rank can join");
+  });
   if (!join_) {
     join_ = std::make_shared<JoinTicket>();
     has_joined_.store(true, std::memory_order_relaxed);
@@ -179,15 +212,16 @@ int MemberState::join() {
   try {
     // As long as others begin something, they get on.
     std::uint64_t parts = join_->parts;
-    while (!join_->wait(options().operation_timeout, &driver())) {
+    while (!join_->wait(limit_->time, &driver())) {
       const std::uint64_t before = std::exchange(parts, join_->parts);
       if (parts != before) continue;
       throw KoloError(
           {.code = ErrorCode::kTimeout,
+           .group = limit_->group,
            .verb = "join",
            .what = fmt::format("not all ranks have joined, and none has begun anything for {} ms; "
                                "operation_timeout sets this limit",
-                               options().operation_timeout.count())});
+                               limit_->time.count())});
     }
   } catch (const KoloError&) {
     if (join_->done()) leave();
@@ -198,7 +232,7 @@ int MemberState::join() {
 
 void MemberState::close() {
   if (closed_) return;
-  run(calls_.plain(OperationKind::kClose));
+  run_operation(calls_.plain(OperationKind::kClose), {});
   closed_ = true;
 }
 

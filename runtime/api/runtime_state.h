@@ -55,19 +55,36 @@ class MemberState {
   Driver& driver();
   /// For a ticket, which may outlive the runtime.
   const std::shared_ptr<Driver>& shared_driver() const;
-  const OperationCalls& calls() const { return calls_; }
+  const std::shared_ptr<const WaitLimit>& limit() const { return limit_; }
   MessageCalls& messages() {
     check_free();
     return messages_;
   }
 
-  /// Starts an operation, which goes on in the background.
-  Ticket submit(const std::shared_ptr<Operation>& operation, NativeStream stream = {});
-  /// Runs an operation, which the caller's thread drives.
-  void run(const std::shared_ptr<Operation>& operation, NativeStream stream = {});
+  /// Calls `call`. Errors: those of `call`; those of the caller name the group.
+  template <typename Call>
+  auto within_group(const Call& call) const {
+    try {
+      return call();
+    } catch (const KoloError&) {
+      rethrow_in_group();
+    }
+  }
+
+  /// Starts the operation that `make(calls)` makes, behind what `stream` does to a buffer in device
+  /// memory; it goes on in the background. Errors: as `within_group`.
+  template <typename Make>
+  Ticket submit(NativeStream stream, const Make& make) {
+    return submit_operation(within_group([&] { return make(calls_); }), stream);
+  }
+  /// Runs one likewise, which the caller's thread drives.
+  template <typename Make>
+  void run(NativeStream stream, const Make& make) {
+    run_operation(within_group([&] { return make(calls_); }), stream);
+  }
   /// The same of a call that several operations make up, all in host memory.
-  void submit(const std::shared_ptr<CallSequence>& call);
-  void run(CallSequence& call);
+  void submit_sequence(const std::shared_ptr<CallSequence>& call);
+  void run_sequence(CallSequence& call);
 
   /// Returns the set when all ranks have agreed on it: `group`, or the one that this call repeats.
   std::shared_ptr<GradientGroup> register_group(std::shared_ptr<GradientGroup> group);
@@ -89,6 +106,11 @@ class MemberState {
   bool is_closed() const { return closed_; }
 
  private:
+  [[noreturn]] void rethrow_in_group() const;
+  Ticket submit_operation(const std::shared_ptr<Operation>& operation, NativeStream stream);
+  void run_operation(const std::shared_ptr<Operation>& operation, NativeStream stream);
+  std::vector<int> checked_members(const std::vector<int>& ranks,
+                                   const GroupOptions& group_options) const;
   void bucket_ready(GradientGroup& group, const GradientIterations::ReadyBucket& bucket);
   std::shared_ptr<const Event> ready_event(const BufferView& buffer, NativeStream stream);
 
@@ -99,6 +121,7 @@ class MemberState {
   const int rank_;
   std::atomic<bool> has_joined_ = false;  // written by the only thread that uses the group then
   const std::vector<int> ranks_of_job_;
+  const std::shared_ptr<const WaitLimit> limit_;  // shared with tickets
   OperationPool unused_operations_;
   const OperationCalls calls_;
   MessageCalls messages_;

@@ -12,25 +12,28 @@
 namespace kolo {
 
 Ticket::Ticket(std::shared_ptr<TicketState> state, std::shared_ptr<Driver> driver,
-               std::chrono::milliseconds timeout)
-    : state_(std::move(state)), driver_(std::move(driver)), timeout_(timeout) {}
+               std::shared_ptr<const WaitLimit> limit)
+    : state_(std::move(state)), driver_(std::move(driver)), limit_(std::move(limit)) {}
 
 bool Ticket::done() const { return state_->done(); }
 
-void Ticket::wait() { state_->wait_within(timeout_, driver_.get()); }
+void Ticket::wait() { state_->wait_within(*limit_, driver_.get()); }
 bool Ticket::wait_for(std::chrono::milliseconds limit) {
   return state_->wait_at_most(limit, driver_.get());
 }
 int Ticket::event() { return state_->event(); }
 
 ReceiveTicket::ReceiveTicket(std::shared_ptr<MessageCall> call, Engine& engine,
-                             std::shared_ptr<Driver> driver, std::chrono::milliseconds timeout)
-    : call_(std::move(call)), engine_(&engine), driver_(std::move(driver)), timeout_(timeout) {}
+                             std::shared_ptr<Driver> driver, std::shared_ptr<const WaitLimit> limit)
+    : call_(std::move(call)),
+      engine_(&engine),
+      driver_(std::move(driver)),
+      limit_(std::move(limit)) {}
 
 bool ReceiveTicket::done() const { return call_->done(); }
 
 Received ReceiveTicket::wait() {
-  call_->wait_within(timeout_, driver_.get());
+  call_->wait_within(*limit_, driver_.get());
   return call_->received;
 }
 
@@ -56,8 +59,8 @@ void ReceiveTicket::cancel() {
 }
 
 RowTicket::RowTicket(std::shared_ptr<RowReduction> call, std::shared_ptr<Driver> driver,
-                     std::chrono::milliseconds timeout)
-    : call_(std::move(call)), driver_(std::move(driver)), timeout_(timeout) {}
+                     std::shared_ptr<const WaitLimit> limit)
+    : call_(std::move(call)), driver_(std::move(driver)), limit_(std::move(limit)) {}
 
 bool RowTicket::done() const { return call_->done(); }
 
@@ -66,7 +69,7 @@ RowSums RowTicket::sums() {
   return call_->take();
 }
 
-void RowTicket::wait() { call_->wait_within(timeout_, driver_.get()); }
+void RowTicket::wait() { call_->wait_within(*limit_, driver_.get()); }
 
 bool RowTicket::wait_for(std::chrono::milliseconds limit) {
   return call_->wait_at_most(limit, driver_.get());

@@ -13,6 +13,7 @@ class Engine;
 class MessageCall;
 class RowReduction;
 class TicketState;
+struct WaitLimit;
 
 /// Completion handle of one asynchronous operation. Copies refer to the same operation. Threads:
 /// any.
@@ -20,7 +21,7 @@ class Ticket {
  public:
   /// For the runtime; users get tickets from the `_async` calls.
   Ticket(std::shared_ptr<TicketState> state, std::shared_ptr<Driver> driver,
-         std::chrono::milliseconds timeout);
+         std::shared_ptr<const WaitLimit> limit);
 
   /// True once the operation has a result or an error. Never blocks.
   bool done() const;
@@ -43,8 +44,8 @@ class Ticket {
 
  private:
   std::shared_ptr<TicketState> state_;
-  std::shared_ptr<Driver> driver_;  // shared because a ticket may outlive its runtime
-  std::chrono::milliseconds timeout_;
+  std::shared_ptr<Driver> driver_;          // shared because a ticket may outlive its runtime
+  std::shared_ptr<const WaitLimit> limit_;  // shared by all of one group
 };
 
 /// Completion handle of an asynchronous receive. Copies refer to the same receive. Threads: any.
@@ -52,7 +53,7 @@ class ReceiveTicket {
  public:
   /// For the runtime; users get tickets from `recv_async`.
   ReceiveTicket(std::shared_ptr<MessageCall> call, Engine& engine, std::shared_ptr<Driver> driver,
-                std::chrono::milliseconds timeout);
+                std::shared_ptr<const WaitLimit> limit);
 
   /// True once the message is there, or the receive has failed. Never blocks.
   bool done() const;
@@ -75,7 +76,7 @@ class ReceiveTicket {
   std::shared_ptr<MessageCall> call_;
   Engine* engine_;  // outlives every receive that is not done
   std::shared_ptr<Driver> driver_;
-  std::chrono::milliseconds timeout_;
+  std::shared_ptr<const WaitLimit> limit_;  // shared by all of one group
 };
 
 /// Completion handle of an asynchronous row-sparse all-reduce. Copies refer to the same one.
@@ -84,7 +85,7 @@ class RowTicket {
  public:
   /// For the runtime; users get tickets from `sparse_all_reduce_async`.
   RowTicket(std::shared_ptr<RowReduction> call, std::shared_ptr<Driver> driver,
-            std::chrono::milliseconds timeout);
+            std::shared_ptr<const WaitLimit> limit);
 
   /// True once there is a result or an error. Never blocks.
   bool done() const;
@@ -100,7 +101,7 @@ class RowTicket {
  private:
   std::shared_ptr<RowReduction> call_;
   std::shared_ptr<Driver> driver_;
-  std::chrono::milliseconds timeout_;
+  std::shared_ptr<const WaitLimit> limit_;  // shared by all of one group
 };
 
 }  // namespace kolo

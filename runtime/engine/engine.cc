@@ -3,8 +3,6 @@
 #include <set>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "comm/base/log.h"
 
 namespace kolo {
@@ -256,8 +254,8 @@ std::string Engine::describe_wait() const {
 void Engine::close() {
   if (const auto stray = messages_.take_strays()) log::error(stray->to_string());
   fail_all({.code = ErrorCode::kShutdown,
-            .what = group_.empty() ? "the runtime is closed"
-                                   : fmt::format("group {} is closed", group_)});
+            .group = group_,
+            .what = group_.empty() ? "the runtime is closed" : "the group is closed"});
 }
 
 void Engine::refuse(const Submission& submission) noexcept {

@@ -11,7 +11,8 @@ namespace kolo {
 
 void GradientSets::submit(const std::shared_ptr<GradientGroup>& group) {
   const auto refuse = [&](std::string why) {
-    group->fail({.code = ErrorCode::kUsage, .bucket = group->name(), .what = std::move(why)});
+    group->fail(coordinator_.in_group(
+        {.code = ErrorCode::kUsage, .bucket = group->name(), .what = std::move(why)}));
   };
   const auto former = agreed_.find(group->name());
   if (former != agreed_.end() && former->second->iterations().in_flight()) {
@@ -41,7 +42,7 @@ bool GradientSets::accept(const Frame& decision) {
     plan(group);
   } catch (const KoloError& e) {
     if (!fails_alike(e.error())) throw;
-    group->fail(e.error());
+    group->fail(coordinator_.in_group(e.error()));
   }
   proposed_.erase(proposal);
   return true;
@@ -69,10 +70,11 @@ void GradientSets::replace(const std::string& name) {
     // Other buckets than the rejected one may still be running: all stay, on all ranks alike.
     failed_.push_back(std::move(former->second));
   } else {
-    former->second->fail({.code = ErrorCode::kUsage,
-                          .bucket = name,
-                          .what = "this gradient set was replaced by a later registration of its "
-                                  "name; use the new one"});
+    former->second->fail(coordinator_.in_group(
+        {.code = ErrorCode::kUsage,
+         .bucket = name,
+         .what = "this gradient set was replaced by a later registration of its name; use the new "
+                 "one"}));
     remove_gradients(*former->second, context_.buckets);
   }
   agreed_.erase(former);

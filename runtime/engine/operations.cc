@@ -91,7 +91,7 @@ bool Operations::accept(const Frame& decision) {
     plan(topic);
   } catch (const KoloError& e) {
     if (!fails_alike(e.error())) throw;
-    topic.rejected(e.error());
+    topic.rejected(coordinator_.in_group(e.error()));
   }
   activity_.begin(EngineVerb::kAgree);
   if (closed_) return true;

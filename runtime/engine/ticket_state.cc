@@ -38,15 +38,16 @@ void TicketState::throw_error() const KOLO_NO_THREAD_SAFETY_ANALYSIS {
   if (error_) throw KoloError(*error_);
 }
 
-void TicketState::wait_within(std::chrono::milliseconds timeout, Driver* driver) {
-  if (wait(timeout, driver)) return;
+void TicketState::wait_within(const WaitLimit& limit, Driver* driver) {
+  if (wait(limit.time, driver)) return;
   throw KoloError(
       {.code = ErrorCode::kTimeout,
+       .group = limit.group,
        .verb = "complete",
        .bucket = subject(),
        .what = fmt::format("no result within the timeout of {} ms although no peer is lost; "
                            "operation_timeout sets this limit",
-                           timeout.count())});
+                           limit.time.count())});
 }
 
 bool TicketState::wait_at_most(std::chrono::milliseconds limit, Driver* driver) {

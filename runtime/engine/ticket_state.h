@@ -15,6 +15,12 @@ namespace kolo {
 
 class Driver;
 
+/// How long a user's thread waits before that is an error, and what the error tells of the place.
+struct WaitLimit {
+  std::chrono::milliseconds time{0};  ///< 0: for ever.
+  std::string group = {};             ///< As `Error::group`.
+};
+
 /// The shared state of one asynchronous operation: completed once by the engine, waited for by any
 /// number of threads.
 class TicketState {
@@ -40,7 +46,7 @@ class TicketState {
   /// error.
   bool wait(std::chrono::milliseconds timeout, Driver* driver = nullptr);
   /// The same, but a time-out is KoloError(kTimeout).
-  void wait_within(std::chrono::milliseconds timeout, Driver* driver);
+  void wait_within(const WaitLimit& limit, Driver* driver);
 
   /// Waits for at most `limit`, or not at all if that is not positive. Returns whether it is done;
   /// throws the operation's error.

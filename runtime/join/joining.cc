@@ -30,10 +30,11 @@ bool Joining::poll() {
 /// Own operations end first: their buffers hold data.
 bool Joining::begin() {
   if (const auto set = gradients_.marked()) {
-    leave()->fail({.code = ErrorCode::kUsage,
-                   .bucket = *set,
-                   .what = "join() in the middle of an iteration of this gradient set; mark all of "
-                           "its gradients and call wait() first"});
+    leave()->fail(coordinator_.in_group(
+        {.code = ErrorCode::kUsage,
+         .bucket = *set,
+         .what = "join() in the middle of an iteration of this gradient set; mark all of its "
+                 "gradients and call wait() first"}));
     return true;
   }
   if (!operations_.is_idle() || !gradients_.is_idle()) return false;

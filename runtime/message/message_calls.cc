@@ -10,16 +10,16 @@
 namespace kolo {
 
 MessageCalls::MessageCalls(Engine& engine, std::shared_ptr<Driver> driver, Device* device,
-                           int world_size, std::chrono::milliseconds timeout)
+                           int world_size, std::shared_ptr<const WaitLimit> limit)
     : engine_(engine),
       driver_(std::move(driver)),
       device_(device),
       world_size_(world_size),
-      timeout_(timeout) {}
+      limit_(std::move(limit)) {}
 
 Ticket MessageCalls::send_async(const BufferView& buffer, int peer, std::uint64_t tag,
                                 NativeStream stream) {
-  return {start_in_background(Message::Kind::kSend, buffer, peer, tag, stream), driver_, timeout_};
+  return {start_in_background(Message::Kind::kSend, buffer, peer, tag, stream), driver_, limit_};
 }
 
 void MessageCalls::send(const BufferView& buffer, int peer, std::uint64_t tag,
@@ -30,7 +30,7 @@ void MessageCalls::send(const BufferView& buffer, int peer, std::uint64_t tag,
 ReceiveTicket MessageCalls::recv_async(const BufferView& buffer, int peer, std::uint64_t tag,
                                        NativeStream stream) {
   return {start_in_background(Message::Kind::kReceive, buffer, peer, tag, stream), engine_, driver_,
-          timeout_};
+          limit_};
 }
 
 Received MessageCalls::recv(const BufferView& buffer, int peer, std::uint64_t tag,
@@ -41,7 +41,7 @@ Received MessageCalls::recv(const BufferView& buffer, int peer, std::uint64_t ta
 void MessageCalls::check_call(Message::Kind kind, const BufferView& buffer, int peer) const {
   const bool sends = kind == Message::Kind::kSend;
   const auto refuse = [&](const std::string& what) {
-    throw UsageError((sends ? "send: " : "recv: ") + what);
+    throw UsageError((sends ? "send: " : "recv: ") + what, limit_->group);
   };
   if (buffer.memory == MemoryKind::kPinned) refuse("pinned memory is host memory; call it that");
   if (buffer.memory == MemoryKind::kDevice && device_ == nullptr) {
@@ -82,11 +82,11 @@ MessageCalls::Call MessageCalls::start_in_background(Message::Kind kind, const B
 /// has not come is withdrawn; one whose message is on its way gets it.
 Received MessageCalls::finish(Call call) {
   try {
-    call->wait_within(timeout_, driver_.get());
+    call->wait_within(*limit_, driver_.get());
   } catch (const KoloError& e) {
     if (call->kind == Message::Kind::kSend || call->done()) throw;
     engine_.withdraw(call, e.error());
-    if (!call->wait(timeout_, driver_.get())) throw;
+    if (!call->wait(limit_->time, driver_.get())) throw;
   }
   const Received received = call->received;
   give_back(std::move(call));

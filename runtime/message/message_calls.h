@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -20,9 +19,9 @@ namespace kolo {
 /// engine and waits for them. The contracts are those of `Runtime`. Threads: any.
 class MessageCalls {
  public:
-  /// `engine` and `device` outlive it. `device`: null without one. `timeout` limits each wait.
+  /// `engine` and `device` outlive it. `device`: null without one. `limit` is that of each wait.
   MessageCalls(Engine& engine, std::shared_ptr<Driver> driver, Device* device, int world_size,
-               std::chrono::milliseconds timeout);
+               std::shared_ptr<const WaitLimit> limit);
 
   Ticket send_async(const BufferView& buffer, int peer, std::uint64_t tag, NativeStream stream);
   void send(const BufferView& buffer, int peer, std::uint64_t tag, NativeStream stream);
@@ -48,7 +47,7 @@ class MessageCalls {
   const std::shared_ptr<Driver> driver_;
   Device* const device_;
   const int world_size_;
-  const std::chrono::milliseconds timeout_;
+  const std::shared_ptr<const WaitLimit> limit_;
   Mutex mutex_;
   std::vector<Call> unused_ KOLO_GUARDED_BY(mutex_);  // so that blocking calls allocate nothing
 };

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <functional>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -179,6 +182,102 @@ TEST(RuntimeGroups, ThatTimeOutGoOnWhenTheyAreCalledAgain) {
     }
     Group group = runtime.group({0, 1}, {.name = "late", .arena_bytes = kSmall});
     group_sums(group, runtime.rank());
+  });
+}
+
+/// Throws unless `call` fails so and names the group in the field and in the text.
+void fails_in(const std::string& group, ErrorCode code, const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const KoloError& e) {
+    const std::string text = e.what();
+    require(e.error().code == code,
+            "another error than " + std::string(to_string(code)) + ": " + text);
+    require(e.error().group == group && text.starts_with("group " + group + ": "), text);
+    return;
+  }
+  throw std::runtime_error("no error of class " + std::string(to_string(code)));
+}
+
+TEST(RuntimeGroups, NameThemselvesInTimeOuts) {
+  Options options = test_options();
+  options.operation_timeout = std::chrono::milliseconds(200);
+  options.stall_abort = std::chrono::minutes(1);
+  std::atomic<int> stages{0};  // that the last member is not to take part in yet
+  RuntimeJob(2, options).run([&](Runtime& runtime) {
+    Group group = runtime.group({1, 0}, {.name = "late", .arena_bytes = std::size_t{1} << 18});
+    std::vector<float> one(1), other(1), received(1), gradient(1);
+    const auto spec = [&] {
+      return std::vector<GradientSpec>{{.name = "g", .shape = {1}, .data = gradient.data()}};
+    };
+    const auto late = [&](const std::function<void()>& call) {
+      fails_in("'late' [1, 0]", ErrorCode::kTimeout, call);
+    };
+    if (runtime.rank() == 1) {
+      late([&] { group.join(); });
+      fails_in("'late' [1, 0]", ErrorCode::kUsage, [&] { group.barrier(); });
+      ++stages;
+      while (!error_of([&] { group.join(); }).empty()) {
+      }
+      late([&] { group.all_reduce("one", view(one)); });
+      Ticket ticket = group.all_reduce_async("other", view(other));
+      late([&] { ticket.wait(); });
+      late([&] { group.recv(view(received), 1, 7); });
+      late([&] { group.register_gradients("model", spec()); });
+      ++stages;
+    } else {
+      while (stages < 1) std::this_thread::yield();
+      group.join();
+      while (stages < 2) std::this_thread::yield();
+      group.all_reduce("one", view(one));
+      group.all_reduce("other", view(other));
+    }
+    GradientSet set = group.register_gradients("model", spec());
+    if (runtime.rank() == 1) {
+      set.ready(0);
+      late([&] { set.wait(); });
+      late([&] { set.wait(std::size_t{0}); });
+      ++stages;
+    } else {
+      while (stages < 3) std::this_thread::yield();
+      set.ready(0);
+    }
+    set.wait();
+  });
+}
+
+TEST(RuntimeGroups, NameThemselvesInErrorsOfUse) {
+  RuntimeJob(2, test_options()).run([&](Runtime& runtime) {
+    Group group = runtime.group({1, 0}, {.arena_bytes = std::size_t{1} << 18});
+    std::vector<float> data(3);
+    const auto wrong = [](const std::function<void()>& call) {
+      fails_in("[1, 0]", ErrorCode::kUsage, call);
+    };
+    wrong([&] { group.broadcast("x", view(data), 2); });
+    wrong([&] { group.all_gather_async("x", nullptr, view(data)); });
+    wrong([&] { group.all_to_all("x", Tensors{}); });
+    wrong([&] { group.send(view(data), 2, 0); });
+    wrong([&] { group.group({0, 5}); });
+    wrong([&] { group.sparse_all_reduce_async("", {}, {}, nullptr, {}); });
+    wrong([&] { group.register_gradients("", {}); });
+    GradientSet set = group.register_gradients("model", {{.name = "g", .shape = {3}}});
+    wrong([&] { set.ready(1); });
+    wrong([&] { set.wait(); });
+    set.ready(0);
+    wrong([&] { set.ready(0); });
+    wrong([&] { set.flush_residuals(); });
+    set.wait();
+    fails_in("[1, 0]", ErrorCode::kData, [&] { set.load_compression({}); });
+    fails_in("[1, 0]", ErrorCode::kConfig, [&] {
+      group.register_gradients("other", {{.name = "g", .shape = {3}, .compression = "zip"}});
+    });
+    const GradientSet newer = group.register_gradients("model", {{.name = "g", .shape = {3}}});
+    wrong([&] { set.ready(0); });
+    group.close();
+    fails_in("[1, 0]", ErrorCode::kShutdown, [&] { group.barrier(); });
+    require(
+        error_of([&] { runtime.broadcast("x", view(data), 2); }).find("group") == std::string::npos,
+        "the job is no group");
   });
 }
 

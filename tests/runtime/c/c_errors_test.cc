@@ -102,6 +102,26 @@ TEST(CErrors, UsageIsAnErrorAtTheCallAndHarmsNothing) {
   });
 }
 
+TEST(CErrors, InsideAGroupNameTheGroup) {
+  run_job(2, [](kolo_runtime* runtime) {
+    const int32_t ranks[] = {1, 0};
+    kolo_group_options options = KOLO_GROUP_OPTIONS_INIT;
+    options.name = "pair";
+    options.arena_bytes = 1 << 18;
+    kolo_group* pair = nullptr;
+    ok(kolo_group_create(kolo_world(runtime), ranks, 2, &options, &pair));
+    std::vector<float> data(3);
+    require(kolo_broadcast(pair, view(data), 9, nullptr, nullptr) == KOLO_USAGE, "root");
+    require(kolo_last_error()->group == std::string("'pair' [1, 0]"), kolo_last_error()->group);
+    require(std::string(kolo_last_error()->text).starts_with("group 'pair' [1, 0]: "),
+            kolo_last_error()->text);
+    ok(kolo_group_close(pair));
+    require(kolo_barrier(pair, nullptr) == KOLO_SHUTDOWN, "closed");
+    require(kolo_last_error()->group == std::string("'pair' [1, 0]"), kolo_last_error()->group);
+    kolo_group_release(pair);
+  });
+}
+
 TEST(CErrors, DeviceMemoryNeedsADevice) {
   run_job(2, [](kolo_runtime* runtime) {
     kolo_group* const world = kolo_world(runtime);

@@ -269,13 +269,14 @@ class DrivenRank {
   /// Its error, or an empty text.
   std::string run(OperationKind kind, const std::string& name) {
     return error_after([&, operation = submit(kind, name)] {
-      operation->ticket->wait_within(std::chrono::seconds(60), &driver_);
+      operation->ticket->wait_within({.time = std::chrono::seconds(60)}, &driver_);
     });
   }
   std::string run_in_background(OperationKind kind, const std::string& name) {
     const auto operation = submit(kind, name);
     driver_.attend(Driver::Next::kUnknown);
-    return error_after([&] { operation->ticket->wait_within(std::chrono::seconds(60), nullptr); });
+    return error_after(
+        [&] { operation->ticket->wait_within({.time = std::chrono::seconds(60)}, nullptr); });
   }
 
  private:
