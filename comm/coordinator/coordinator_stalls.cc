@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -26,6 +27,15 @@ Duration complaint_interval(const CoordinatorOptions& options) {
 /// after a complaint was answered.
 Duration check_interval(const CoordinatorOptions& options) {
   return std::min(options.mismatch_after / 4, options.peer_timeout / 16);
+}
+
+/// `verb`: in which the rank is stuck, if it has said so.
+std::string tell_silence(int rank, Duration peer_timeout, const std::string& verb) {
+  const auto seconds = std::chrono::duration<double>(peer_timeout).count();
+  std::string text = fmt::format("rank {} has been silent for {:.3g} s", rank, seconds);
+  if (!verb.empty())
+    text += fmt::format(": it is stuck in '{}', in a call that has not returned", verb);
+  return text + "; if it was only slow, raise peer_timeout";
 }
 
 }  // namespace
@@ -134,14 +144,13 @@ void Coordinator::check_peers(std::span<const int> awaited) {
   last_.look(now);
   if (const auto lost = watch_.check(now)) {
     const bool is_awaited = contains(awaited, *lost);
-    const auto seconds = std::chrono::duration<double>(options_.peer_timeout).count();
+    const std::string stuck =
+        transport_.is_mapped(*lost) ? transport_.stuck_in(*lost) : std::string();
     return fail({.code = ErrorCode::kPeerLost,
                  .rank = transport_.rank(),
                  .peer = *lost,
                  .verb = is_awaited ? "run" : "agree",
-                 .what = fmt::format("rank {} has been silent for {:.3g} s; if it was only slow, "
-                                     "raise peer_timeout",
-                                     *lost, seconds)});
+                 .what = tell_silence(*lost, options_.peer_timeout, stuck)});
   }
   complain(now);
   inspector_.tick(now);

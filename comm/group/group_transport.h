@@ -85,6 +85,8 @@ class GroupTransport final : public Transport {
   void set_counter(std::uint32_t counter, std::uint64_t value) override;
   void ring(int peer) override { job_.ring(at(members_.ranks, peer)); }
   void post_error(const Error& error) override { job_.post_error(error); }
+  void note_stuck(std::string_view verb) override { job_.note_stuck(verb); }
+  std::string stuck_in(int peer) const override { return job_.stuck_in(at(members_.ranks, peer)); }
 
   bool poll() override { return false; }
   bool arm() override { return job_.arm(); }

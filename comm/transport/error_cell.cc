@@ -1,6 +1,7 @@
 #include "comm/transport/error_cell.h"
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +44,19 @@ std::optional<Error> ErrorCell::read() const {
   std::optional<Error> error = read_error(reader);
   if (!error || !reader.ok() || !reader.at_end()) return std::nullopt;
   return error;
+}
+
+void ErrorCell::note_stuck(std::string_view verb) {
+  std::uint64_t bytes = 0;
+  std::memcpy(&bytes, verb.data(), std::min(verb.size(), kVerbBytes));
+  stuck_in_.store(bytes, std::memory_order_relaxed);
+}
+
+std::string ErrorCell::stuck_in() const {
+  const std::uint64_t bytes = stuck_in_.load(std::memory_order_relaxed);
+  std::array<char, kVerbBytes> verb{};
+  std::memcpy(verb.data(), &bytes, kVerbBytes);
+  return {verb.begin(), std::ranges::find(verb, '\0')};
 }
 
 }  // namespace kolo

@@ -66,6 +66,8 @@ class RoutedTransport final : public Transport {
   bool poll() override;
   void ring(int peer) override { local_->ring(peer); }
   void post_error(const Error& error) override { local_->post_error(error); }
+  void note_stuck(std::string_view verb) override { local_->note_stuck(verb); }
+  std::string stuck_in(int peer) const override { return local_->stuck_in(peer); }
   bool arm() override;
   void disarm() override;
   bool arm_idle() override;

@@ -67,8 +67,6 @@ ShmTransport::ShmTransport(const Config& config, int world_size)
   if (!waiter_) {
     throw KoloError(Error{.code = ErrorCode::kResources,
                           .rank = rank_,
-                          .verb = {},
-                          .bucket = {},
                           .what = std::string("epoll: ") + std::strerror(errno)});
   }
   const auto& ranks = config.node_ranks;
@@ -184,8 +182,6 @@ void ShmTransport::commit(std::size_t offset, std::size_t bytes) {
   if (offset > layout_.data_bytes() || bytes > layout_.data_bytes() - offset) {
     throw KoloError(Error{.code = ErrorCode::kResources,
                           .rank = rank_,
-                          .verb = {},
-                          .bucket = {},
                           .what = "the arena needs " + std::to_string(offset + bytes) +
                                   " bytes and is limited to " +
                                   std::to_string(layout_.data_bytes())});
@@ -243,6 +239,10 @@ void ShmTransport::ring(int peer) {
 void ShmTransport::post_error(const Error& error) {
   own_segment().error().write(error);
   for (const auto& peer : peers_) peer->ring(Doorbell::News::kUrgent);
+}
+
+std::string ShmTransport::stuck_in(int peer) const {
+  return peer_of(peer).segment.error().stuck_in();
 }
 
 /// Of peers whose driving thread is stuck.

@@ -57,6 +57,8 @@ class ShmTransport final : public Transport {
   bool poll() override;
   void ring(int peer) override;
   void post_error(const Error& error) override;
+  void note_stuck(std::string_view verb) override { own_segment().error().note_stuck(verb); }
+  std::string stuck_in(int peer) const override;
   bool arm() override;
   void disarm() override;
   bool arm_idle() override;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/base/clock.h"
@@ -123,7 +124,8 @@ class NetworkTransport : public MessageTransport {
 /// peers of the same node ("mapped" peers, which always include this rank itself).
 ///
 /// Threads: one at a time, the one that drives the engine, calls everything, except `ring(rank())`,
-///          `memory`, `commit` and `post_error`, which any thread of the process may call.
+///          `memory`, `commit`, `post_error` and `note_stuck`, which any thread of the process may
+///          call.
 class Transport : public MessageTransport {
  public:
   virtual bool is_mapped(int peer) const = 0;
@@ -166,6 +168,12 @@ class Transport : public MessageTransport {
   /// is theirs, too, when they poll next or find this rank gone. The first one counts. Before: the
   /// transport is not shut down.
   virtual void post_error(const Error& error) = 0;
+
+  /// For a rank whose driving thread has not come back from a call for long: mapped peers can tell
+  /// in which verb that is, of at most 8 characters. Empty: it has come back. Wakes nobody.
+  virtual void note_stuck(std::string_view verb) = 0;
+  /// The verb in which a mapped peer is stuck, if it has said so.
+  virtual std::string stuck_in(int peer) const = 0;
 
   // --- Sleep ----------------------------------------------------------------------------------
 

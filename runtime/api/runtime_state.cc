@@ -269,7 +269,8 @@ RuntimeState::RuntimeState(Rendezvous& rendezvous, Options options)
           std::make_shared<Driver>(engines_, *connection_.transport, connection_.wait, threads_)),
       world_(std::make_shared<MemberState>(*this)),
       exceptions_(std::uncaught_exceptions()),
-      watchdog_(make_watchdog()),
+      watchdog_(driver_->seat(), pulse_, engine_.acts(),
+                Watchdog::limits(options_, stall_limit(options_)), watchdog_duties()),
       thread_(*driver_) {
   enter();
 }
@@ -332,13 +333,12 @@ std::shared_ptr<std::byte[]> RuntimeState::allocate(std::size_t bytes) {
   return memory;
 }
 
-std::unique_ptr<Watchdog> RuntimeState::make_watchdog() {
-  if (options_.stall_warn.count() == 0) return nullptr;
-  return std::make_unique<Watchdog>(
-      driver_->seat(), pulse_, engine_.acts(), Watchdog::limits(options_, stall_limit(options_)),
-      Watchdog::Duties{.warn = log::warn, .give_up = [this](const StallJudge::Verdict& verdict) {
-                         give_up(verdict);
-                       }});
+Watchdog::Duties RuntimeState::watchdog_duties() {
+  Watchdog::Duties duties{
+      .note_stuck = [this](std::string_view verb) { connection_.transport->note_stuck(verb); },
+      .give_up = [this](const StallJudge::Verdict& verdict) { give_up(verdict); }};
+  if (options_.stall_warn.count() > 0) duties.warn = log::warn;
+  return duties;
 }
 
 /// Fails the waits of all threads but the one that is stuck, and the peers of this node, which tell

@@ -165,7 +165,7 @@ class RuntimeState {
   void abort(std::string_view why);
 
  private:
-  std::unique_ptr<Watchdog> make_watchdog();
+  Watchdog::Duties watchdog_duties();
   void give_up(const StallJudge::Verdict& verdict);
 
   const Options options_;
@@ -187,7 +187,7 @@ class RuntimeState {
   const std::shared_ptr<MemberState> world_;
   std::atomic<bool> has_left_ = false;  // the job, which needs no closing then
   const int exceptions_;
-  const std::unique_ptr<Watchdog> watchdog_;  // also while the engine's thread ends
+  Watchdog watchdog_;  // also while the engine's thread ends
   EngineThread thread_;
 };
 

@@ -51,10 +51,12 @@ void Watchdog::look() {
   const StallJudge::Verdict verdict =
       judge_.look(seat_.is_taken(), pulse_.read(), std::chrono::steady_clock::now());
   if (verdict.news == StallJudge::News::kNone) return;
+  const bool is_stuck = verdict.news != StallJudge::News::kMovesAgain;
   try {
+    duties_.note_stuck(is_stuck ? to_string(verdict.verb) : std::string_view());
     if (verdict.news == StallJudge::News::kGiveUp) {
       duties_.give_up(verdict);
-    } else {
+    } else if (duties_.warn) {
       warn(verdict);
     }
   } catch (...) {

@@ -30,7 +30,10 @@ class Watchdog {
  public:
   /// What it does; its thread calls them.
   struct Duties {
+    /// Empty: it warns nobody.
     std::function<void(std::string_view line)> warn = {};
+    /// The engine is stuck in this verb; empty: it moves again.
+    std::function<void(std::string_view verb)> note_stuck = {};
     /// At most once.
     std::function<void(const StallJudge::Verdict& verdict)> give_up = {};
   };
@@ -44,11 +47,12 @@ class Watchdog {
 
   /// It warns after `stall_warn`, but before peers take the rank for lost, so after half of
   /// `peer_timeout` at the latest; and not before a thread that merely sleeps must have come back.
-  /// It gives up after `stall_limit`, not before it has warned. Pure.
-  /// Before: `stall_warn` is not 0, which means no watchdog.
+  /// It gives up after `stall_limit`, not before it has warned. Without warnings, `stall_warn` 0,
+  /// it still notes for its peers that it is stuck. Pure.
   static StallJudge::Limits limits(const Options& options, Duration stall_limit) {
+    const Duration half = saturated(options.peer_timeout) / 2;
     const Duration warn_after =
-        std::min(saturated(options.stall_warn), saturated(options.peer_timeout) / 2);
+        options.stall_warn.count() == 0 ? half : std::min(saturated(options.stall_warn), half);
     const Duration late = std::max(warn_after, 10 * kPendingSleep);
     return {.warn_after = late, .give_up_after = std::max(stall_limit, late)};
   }

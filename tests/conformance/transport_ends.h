@@ -107,6 +107,19 @@ TEST_P(TransportConformance, AnErrorThatARankPostsIsTheFailureOfItsNode) {
   }
 }
 
+TEST_P(TransportConformance, MappedPeersCanTellThatARankIsStuck) {
+  connect_all();
+  const auto seen = [&](int self) {
+    return rank(self).is_mapped(0) ? rank(self).stuck_in(0) : "not mapped";
+  };
+  for (const std::string verb : {"complete", "run", ""}) {
+    rank(0).note_stuck(verb);
+    for (int self = 0; self < world_size(); ++self) {
+      EXPECT_EQ(seen(self), rank(self).is_mapped(0) ? verb : "not mapped");
+    }
+  }
+}
+
 // Peers that did not hear of it in time find it later.
 TEST_P(TransportConformance, APostedErrorOutlivesItsRank) {
   connect_all();

@@ -31,14 +31,15 @@ class StuckCall(unittest.TestCase):
             self.assertNotIn(STUCK, "".join(rank.errors() for rank in ranks[1:]), said)
             return statuses, [rank.lines[-1] for rank in ranks], said
 
-    def fails_on_peers(self, nodes, call, **settings):
-        """Holds rank 0 until all others have ended. Returns their statuses and what they said."""
-        with job.started(["straggle", call], nodes, stall_warn=500, spin=0, **settings) as ranks:
+    def fails_on_peers(self, nodes, call, awaited=STUCK, stall_warn=500, **settings):
+        """Holds rank 0, which says what is awaited, until all others have ended. Returns their statuses and what
+        they said."""
+        with job.started(["straggle", call], nodes, stall_warn=stall_warn, spin=0, **settings) as ranks:
             for rank in ranks:
                 rank.read_until("in the middle")
             job.wait_until(ranks[0].is_asleep, "rank 0 sleeps")
             ranks[0].signal(signal.SIGUSR1)
-            job.wait_until(lambda: STUCK in ranks[0].errors(), STUCK)
+            job.wait_until(lambda: awaited in ranks[0].errors(), awaited)
             ranks[-1].process.stdin.write("go on\n")
             ranks[-1].process.stdin.flush()
             statuses = [rank.finish() for rank in ranks[1:]]
@@ -82,6 +83,18 @@ class StuckCall(unittest.TestCase):
     @job.needs_ucx
     def test_is_the_same_error_on_other_nodes_if_the_rank_is_not_alone_on_its_own(self):
         self.check_peers_of_a_stuck_rank([2, 2])
+
+    def test_without_warnings_stall_abort_still_ends_the_job(self):
+        error = "rank 0 has not returned from a call for "
+        statuses, lines, said = self.fails_on_peers([2], "all_reduce", error, stall_warn=0, stall_abort=1000)
+        self.assertEqual(statuses, [STALL], said)
+        self.assertIn(f"error {STALL} about rank 0: {error}", lines[0], said)
+        self.assertNotIn(STUCK, said)
+
+    def test_peers_that_lose_the_rank_know_that_it_is_stuck(self):
+        statuses, lines, said = self.fails_on_peers([2], "all_reduce", peer_timeout=2000)
+        self.assertEqual(statuses, [LOST], said)
+        self.assertIn(f"error {LOST} about rank 0: rank 0 has been silent for 2 s: it is stuck in '", lines[0], said)
 
     @job.needs_ucx
     def test_alone_on_its_node_the_rank_is_lost(self):

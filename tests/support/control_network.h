@@ -92,6 +92,8 @@ class ControlNetwork {
     }
     void ring(int peer) override { network_.ring(peer); }
     void post_error(const Error&) override { refuse(); }
+    void note_stuck(std::string_view) override { refuse(); }
+    std::string stuck_in(int) const override { return {}; }
     bool is_mapped(int peer) const override { return network_.grid_.same_node(rank_, peer); }
     bool poll() override { return false; }
     std::optional<Error> failure() const override { return std::nullopt; }

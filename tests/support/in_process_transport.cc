@@ -226,6 +226,9 @@ class InProcessTransport final : public Transport {
     }
   }
 
+  void note_stuck(std::string_view verb) override { mine().error.note_stuck(verb); }
+  std::string stuck_in(int peer) const override { return mapped(peer).error.stuck_in(); }
+
   void ring(int peer) override {
     mapped(peer).ring(peer == rank_ ? Doorbell::News::kUrgent : Doorbell::News::kSignal);
   }

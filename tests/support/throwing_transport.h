@@ -109,6 +109,8 @@ class ThrowingTransport final : public Transport {
   TrafficCounters traffic(int peer) const override { return transport_->traffic(peer); }
   void ring(int peer) override { transport_->ring(peer); }
   void post_error(const Error& error) override { transport_->post_error(error); }
+  void note_stuck(std::string_view verb) override { transport_->note_stuck(verb); }
+  std::string stuck_in(int peer) const override { return transport_->stuck_in(peer); }
 
   void expect_messages_in(std::span<std::byte> memory) override {
     hook_.pass("expect_messages_in");

@@ -35,6 +35,18 @@ TEST(ErrorCell, GivesWhatItWasGivenFirst) {
   EXPECT_EQ(read->code, error.code);
 }
 
+TEST(ErrorCell, TellsInWhichVerbTheRankIsStuckUntilItMoves) {
+  ErrorCell cell;
+  EXPECT_EQ(cell.stuck_in(), "");
+  for (const std::string verb : {"run", "complete", ""}) {
+    cell.note_stuck(verb);
+    EXPECT_EQ(cell.stuck_in(), verb);
+  }
+  cell.note_stuck("completed");
+  EXPECT_EQ(cell.stuck_in(), "complete");
+  EXPECT_FALSE(cell.read());
+}
+
 TEST(ErrorCell, LeavesOutTheEndOfALongText) {
   for (const std::size_t length : {900U, 990U, 1000U, 100'000U}) {
     ErrorCell cell;

@@ -82,6 +82,7 @@ class WatchedRank {
         watchdog_(driver_.seat(), pulse_, engine_.acts(),
                   {.warn_after = milliseconds(200), .give_up_after = give_up_after},
                   {.warn = [&lines](std::string_view line) { lines.add(line); },
+                   .note_stuck = [this](std::string_view verb) { transport_.note_stuck(verb); },
                    .give_up = [this](const StallJudge::Verdict& verdict) { give_up(verdict); }}),
         thread_(driver_) {}
 
@@ -268,6 +269,8 @@ TEST(Watchdog, WarnsBeforePeersTakeTheRankForLost) {
   using Times = std::pair<Duration, Duration>;
   EXPECT_EQ(limits(seconds(60), seconds(540)), Times(seconds(5), seconds(540)));
   EXPECT_EQ(limits(seconds(3), Duration::max()), Times(seconds(3), Duration::max()));
+  EXPECT_EQ(limits(milliseconds(0), seconds(60)), Times(seconds(5), seconds(60)))
+      << "nobody is warned, but peers of the node are to know, and the thread is given up";
   EXPECT_EQ(limits(milliseconds(1), milliseconds(2)), Times(milliseconds(500), milliseconds(500)))
       << "a driver that waits may sleep for a tenth of this";
 }
