@@ -358,12 +358,12 @@ const std::vector<OptionEntry>& option_table() {
                 "them, and what those did last, and before a rank logs that it is stuck in a call "
                 "(at most half of peer_timeout); 0: neither",
                 &Options::stall_warn, 0),
-      ms_option(
-          "stall_abort",
-          "a tensor that ranks have waited for in vain for this time is an error on all "
-          "ranks, and so is a call in which a rank is stuck, unless it is alone on its node; 0: "
-          "nine tenths of operation_timeout",
-          &Options::stall_abort, 0),
+      ms_option("stall_abort",
+                "a tensor that ranks have waited for in vain for this time is an error on all "
+                "ranks, and so is a call in which a rank is stuck, unless peers have lost it "
+                "before, after "
+                "peer_timeout; 0: nine tenths of operation_timeout",
+                &Options::stall_abort, 0),
       ms_option("operation_timeout", "time limit of every wait; 0: none",
                 &Options::operation_timeout, 0),
       spin_option(),

@@ -12,6 +12,9 @@
 namespace kolo {
 namespace {
 
+/// So long a node that cannot be reached holds up the news for the next one.
+constexpr Duration kKnockWithin = std::chrono::seconds(1);
+
 std::vector<int> all_ranks(const ProcessGrid& grid) {
   std::vector<int> ranks(static_cast<std::size_t>(grid.world_size()));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -265,8 +268,8 @@ RuntimeState::RuntimeState(Rendezvous& rendezvous, Options options)
                 .device = device(),
                 .connector = connection_.plane ? connection_.plane->connector.get() : nullptr},
                *local_arena_),
-      driver_(
-          std::make_shared<Driver>(engines_, *connection_.transport, connection_.wait, threads_)),
+      driver_(std::make_shared<Driver>(engines_, *connection_.transport, connection_.wait, threads_,
+                                       connection_.door.get())),
       world_(std::make_shared<MemberState>(*this)),
       exceptions_(std::uncaught_exceptions()),
       watchdog_(driver_->seat(), pulse_, engine_.acts(),
@@ -341,8 +344,9 @@ Watchdog::Duties RuntimeState::watchdog_duties() {
   return duties;
 }
 
-/// Fails the waits of all threads but the one that is stuck, and the peers of this node, which tell
-/// the others. Should it come back, its engine ends the job with the same error.
+/// Fails the waits of all threads but the one that is stuck, the peers of this node, and one rank
+/// of each other node, which tell all others. Should it come back, its engine ends the job with the
+/// same error.
 void RuntimeState::give_up(const StallJudge::Verdict& verdict) {
   Error error{
       .code = ErrorCode::kStall,
@@ -356,6 +360,9 @@ void RuntimeState::give_up(const StallJudge::Verdict& verdict) {
   connection_.transport->post_error(error);
   engine_.abort(error);
   driver_->give_up(error);
+  for (const std::string& door : connection_.doors) {
+    ErrorDoor::knock(door, error, steady_clock_.now() + kKnockWithin);
+  }
 }
 
 void RuntimeState::abort(std::string_view why) {

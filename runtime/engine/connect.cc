@@ -81,6 +81,7 @@ constexpr const char* kNode = "node";
 constexpr const char* kIdentity = "identity";
 constexpr const char* kPlace = "place";
 constexpr const char* kAddress = "address";
+constexpr const char* kErrorDoor = "error door";
 constexpr const char* kTakesDeviceMemory = "takes device memory";
 constexpr const char* kSelector = "selector";
 constexpr const char* kIntroduction = "introduction of a device";
@@ -136,6 +137,28 @@ NetworkPath find_path(PathFinder& finder, const std::string& devices, BatchedExc
   return path;
 }
 
+/// Without one, peers on other nodes only find out that a rank is silent.
+std::unique_ptr<ErrorDoor> open_door(const NetworkPath& path) {
+  if (path.address.empty()) return nullptr;
+  try {
+    return std::make_unique<ErrorDoor>(path.address);
+  } catch (const KoloError& e) {
+    log::debug(std::string("no door for errors of other nodes: ") + e.what());
+    return nullptr;
+  }
+}
+
+/// Those of the leaders of the other nodes, who tell all ranks.
+std::vector<std::string> doors_of_others(const std::vector<std::string>& addresses,
+                                         const ProcessGrid& grid, int rank) {
+  std::vector<std::string> doors;
+  for (int node = 0; node < grid.num_nodes(); ++node) {
+    const std::string& address = addresses[static_cast<std::size_t>(grid.leader(node))];
+    if (node != grid.node(rank) && !address.empty()) doors.push_back(address);
+  }
+  return doors;
+}
+
 }  // namespace
 
 Connection connect(Rendezvous& found, const Options& options, const DeviceSource& devices) {
@@ -174,8 +197,11 @@ Connection connect(Rendezvous& found, const Options& options, const DeviceSource
       grid.world_size());
   std::unique_ptr<NetworkTransport> network;
   NetworkPath path;
+  std::unique_ptr<ErrorDoor> door;
   if (grid.num_nodes() > 1) {
     path = find_path(*finder, interfaces, exchange, grid, job_id, options);
+    door = open_door(path);
+    if (door != nullptr) exchange.post(kErrorDoor, door->address());
     network = open_network({.rank = rank,
                             .world_size = grid.world_size(),
                             .ucx_library = options.ucx_library,
@@ -219,6 +245,7 @@ Connection connect(Rendezvous& found, const Options& options, const DeviceSource
   const CoreSharers sharers = core_sharers(places, grid, rank);
   const std::size_t granted = granted_cores();
   const int reduce_threads = choose_reduce_threads(options, sharers, granted);
+  std::vector<std::string> doors = doors_of_others(exchange.texts(kErrorDoor), grid, rank);
   return {.grid = std::move(grid),
           .limits = limits,
           .transport = std::move(transport),
@@ -227,6 +254,8 @@ Connection connect(Rendezvous& found, const Options& options, const DeviceSource
           .calibration = std::move(calibration),
           .plane = std::move(plane),
           .network = std::move(path),
+          .door = std::move(door),
+          .doors = std::move(doors),
           .start_up_rounds = rendezvous.rounds()};
 }
 

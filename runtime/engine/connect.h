@@ -3,10 +3,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "comm/device/device_plane.h"
 #include "comm/native/device_factory.h"
 #include "comm/native/group_factory.h"
+#include "comm/network/error_door.h"
 #include "comm/network/network_path.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/transport/transport.h"
@@ -28,6 +31,9 @@ struct Connection {
   Calibration calibration;
   std::optional<DevicePlane> plane = {};  ///< With the option `device`.
   NetworkPath network = {};               ///< Empty on one node.
+  /// Where ranks of other nodes bring an error of their own; null where they cannot.
+  std::unique_ptr<ErrorDoor> door = {};
+  std::vector<std::string> doors = {};  ///< Addresses of that of one rank of each other node.
   /// Collective rounds of the rendezvous: one for places, one to find the way between several
   /// nodes, one for addresses and introductions of devices, and one for measured links, which
   /// devices also need to know that all are connected.

@@ -93,6 +93,7 @@ class Engines {
     const bool moved = job_.poll();
     return has_groups() || job_.ended() ? poll_groups() || moved : moved;
   }
+  void abort(Error error) { job_.abort(std::move(error)); }
   bool has_submissions() const;
   bool idle() const;
   bool device_busy() const;

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <ctime>
+#include <optional>
 #include <utility>
+
+#include "comm/base/log.h"
 
 namespace kolo {
 namespace {
@@ -21,14 +24,16 @@ Duration sleep_limit(const Engines& engines) {
 }  // namespace
 
 Driver::Driver(Engines& engines, Transport& transport, const WaitPolicy& policy,
-               UserThreads threads)
+               UserThreads threads, ErrorDoor* door)
     : engines_(engines),
       transport_(transport),
       policy_(policy),
       threads_(std::move(threads)),
+      door_(door),
       call_fd_(make_event_fd()) {
   std::vector<int> fds = transport_.wake_fds();
   fds.push_back(call_fd_.get());
+  if (door_ != nullptr) fds.push_back(door_->fd());
   for (const int fd : fds) watched_.push_back({.fd = fd, .events = POLLIN, .revents = 0});
 }
 
@@ -41,6 +46,17 @@ void Driver::guard(const Call& call) noexcept {
   } catch (...) {
     engines_.fail_with_exception(EngineVerb::kWait);
   }
+}
+
+/// Somebody on another node may be stuck, whose connections tell nothing.
+void Driver::answer_door() {
+  if (door_ == nullptr) return;
+  guard([&] {
+    std::optional<Error> error = door_->answer();
+    if (!error) return;
+    log::report(*error);
+    engines_.abort(std::move(*error));
+  });
 }
 
 // --- Users' threads -----------------------------------------------------------------------------
@@ -93,6 +109,7 @@ bool Driver::go_on(TimePoint deadline) {
     if (now >= deadline) return false;
     const Duration limit = sleep_limit(engines_);
     guard([&] { transport_.sleep(std::min({limit, kPendingSleep, deadline - now})); });
+    answer_door();
     spinner_.renew();
   }
   return !engines_.ended();
@@ -153,6 +170,7 @@ void Driver::run() noexcept {
       continue;
     }
     guard([&] { transport_.disarm(); });
+    answer_door();
     const std::uint64_t known = std::exchange(drives, drives_.load(std::memory_order_relaxed));
     const bool was_driven = drives != known;
     if (was_driven && engines_.idle()) {

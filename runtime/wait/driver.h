@@ -9,6 +9,7 @@
 #include "comm/base/clock.h"
 #include "comm/base/unique_handle.h"
 #include "comm/base/wait_policy.h"
+#include "comm/network/error_door.h"
 #include "comm/transport/doorbell.h"
 #include "comm/transport/transport.h"
 #include "runtime/engine/engines.h"
@@ -43,9 +44,10 @@ class Driver {
   /// The next call of the caller of `attend`.
   enum class Next : std::uint8_t { kUnknown, kDrive };
 
-  /// `transport` is the job's; `threads` are those that call `drive` and `attend`.
-  Driver(Engines& engines, Transport& transport, const WaitPolicy& policy,
-         UserThreads threads = {});
+  /// `transport` is the job's; `threads` are those that call `drive` and `attend`. Errors that come
+  /// by `door`, if there is one, end the job.
+  Driver(Engines& engines, Transport& transport, const WaitPolicy& policy, UserThreads threads = {},
+         ErrorDoor* door = nullptr);
 
   /// For a thread that waits: drives until `settled()`. Returns earlier, with `settled()` still
   /// false, if another user's thread drives, after `deadline`, and when the engine has ended.
@@ -100,11 +102,13 @@ class Driver {
   void watch(Duration limit);
   template <typename Call>
   void guard(const Call& call) noexcept;
+  void answer_door();
 
   Engines& engines_;
   Transport& transport_;
   const WaitPolicy policy_;
   const UserThreads threads_;
+  ErrorDoor* const door_;
   Seat seat_;
   Bystanders bystanders_;
 
@@ -120,7 +124,7 @@ class Driver {
   static constexpr Doorbell::News kDriveNow = Doorbell::News::kUrgent;
   Doorbell call_;
   FileDescriptor call_fd_;
-  std::vector<pollfd> watched_;  // that and the transport's descriptors
+  std::vector<pollfd> watched_;  // that, the transport's descriptors and the door's
 };
 
 }  // namespace kolo

@@ -97,8 +97,13 @@ class StuckCall(unittest.TestCase):
         self.assertIn(f"error {LOST} about rank 0: rank 0 has been silent for 2 s: it is stuck in '", lines[0], said)
 
     @job.needs_ucx
-    def test_alone_on_its_node_the_rank_is_lost(self):
-        statuses, lines, said = self.fails_on_peers([1, 1], "all_reduce", stall_abort=1000, peer_timeout=3000)
+    def test_is_the_same_error_on_other_nodes_if_the_rank_is_alone_on_its_own(self):
+        self.check_peers_of_a_stuck_rank([1, 1])
+        self.check_peers_of_a_stuck_rank([1, 2])
+
+    @job.needs_ucx
+    def test_alone_on_its_node_the_rank_is_lost_before_stall_abort(self):
+        statuses, lines, said = self.fails_on_peers([1, 1], "all_reduce", peer_timeout=3000)
         self.assertEqual(statuses, [LOST], said)
         self.assertIn(f"error {LOST} about rank 0: rank 0 has been silent for ", lines[0], said)
 
