@@ -35,6 +35,7 @@ void unpack(std::span<const Segment> segments, const BufferView& range, std::siz
             double scale, Stores stores) {
   for_each_overlap(segments, begin, begin + range.count,
                    [&](const Segment& segment, std::size_t first, std::size_t last) {
+                     if (segment.stays()) return;
                      convert(segment.dtype, segment.at(first), range.dtype,
                              element(range, first - begin), last - first, scale, stores);
                    });

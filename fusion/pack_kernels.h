@@ -20,6 +20,8 @@ struct Segment {
   std::size_t count = 0;
   std::size_t offset = 0;
 
+  /// The contribution is the result, and lies where that belongs.
+  bool stays() const { return input != nullptr && input == data; }
   /// Memory of the contribution.
   const void* source() const { return input != nullptr ? input : data; }
 
@@ -48,7 +50,8 @@ void pack(std::span<const Segment> segments, const BufferView& range, std::size_
           double scale, Stores stores = Stores::kCached);
 
 /// The inverse: writes the elements of the tensors that lie in [begin, begin + range.count), cast
-/// from `range` and multiplied by `scale`. Other elements stay. Otherwise as `pack`.
+/// from `range` and multiplied by `scale`. Other elements stay, as do segments that say so.
+/// Otherwise as `pack`.
 void unpack(std::span<const Segment> segments, const BufferView& range, std::size_t begin,
             double scale, Stores stores = Stores::kCached);
 

@@ -61,7 +61,8 @@ class LocalGroup {
   virtual void gather_parts(Stream& stream, const void* part, void* whole,
                             std::span<const std::size_t> counts, DType dtype) = 0;
   /// What each rank sends to rank i, `sent[i]`, is as long as what that one receives from it, and
-  /// lies elsewhere. Nothing that is sent is changed. A rank may send to itself.
+  /// lies elsewhere. Nothing that is sent is changed. A rank may send to itself, also to where it
+  /// sends from.
   virtual void exchange(Stream& stream, std::span<const GroupPart> sent,
                         std::span<const GroupPart> received, DType dtype) = 0;
   /// In place.

@@ -53,7 +53,7 @@ enum class Stores : std::uint8_t {
 /// Rounds as `reduce` with Overflow::kInfinity. Float to integer truncates toward zero and
 /// saturates; NaN gives 0. Computes in float32 between float32 and the 16-bit floats, else in
 /// double. `dst == src` is allowed if both dtypes are equal. Equal dtypes with scale 1.0 copy bits,
-/// of any dtype.
+/// of any dtype; to where they are, nothing is written.
 /// `stores` is a hint that kernels of long arrays follow.
 void convert(DType dst_dtype, void* dst, DType src_dtype, const void* src, std::size_t count,
              double scale, Stores stores = Stores::kCached);

@@ -216,6 +216,7 @@ void NcclGroup::exchange(Stream& stream, std::span<const GroupPart> sent,
       for (int peer = 0; peer < size_; ++peer) {
         const GroupPart& to = sent[static_cast<std::size_t>(peer)];
         const GroupPart& from = received[static_cast<std::size_t>(peer)];
+        if (peer == rank_ && to.count == from.count && to.data == from.data) continue;
         if (to.count > 0) {
           calls.add(ncclSend(to.data, to.count, to_nccl(dtype), peer, comm, native));
         }

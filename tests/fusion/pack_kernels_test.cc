@@ -84,6 +84,18 @@ TEST_F(PackTest, UnpackLeavesElementsOutsideTheRangeAlone) {
   EXPECT_EQ(to_float(c[0]), 0.5f);
 }
 
+TEST_F(PackTest, WhatStaysIsPackedButNotWritten) {
+  static const float kReadOnly[] = {1, 2, 3, 4, 5};
+  segments[0].data = const_cast<float*>(kReadOnly);
+  segments[0].input = kReadOnly;
+  std::vector<float> bucket(kCount);
+  pack(segments, view(bucket), 0, 1.0);
+  EXPECT_EQ(bucket, packed);
+  std::vector<float> others(kCount, 7.0f);
+  unpack(segments, view(others), 0, 1.0);  // Writing there ends the process.
+  EXPECT_THAT(b, Each(7.0));
+}
+
 TEST_F(PackTest, ScaleIsAppliedInTheSamePass) {
   std::vector<float> bucket(kCount);
   pack(segments, view(bucket), 0, 0.5);

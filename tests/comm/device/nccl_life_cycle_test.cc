@@ -95,12 +95,16 @@ TEST_F(NcclLifeCycle, PartsOfDifferentLengthsAreCallsOfOneLaunch) {
   const std::vector<GroupPart> sent{{in.data(), 2}, {in.data(), 3}, {}};
   const std::vector<GroupPart> received{{}, {out.data(), 3}, {out.data() + 3, 1}};
   group->exchange(stream_, sent, received, DType::kFloat32);
+  const std::vector<GroupPart> stays{{in.data(), 2}, {in.data() + 2, 3}, {}};
+  const std::vector<GroupPart> here{{}, {in.data() + 2, 3}, {out.data(), 1}};
+  group->exchange(stream_, stays, here, DType::kFloat32);
   EXPECT_FALSE(group->async_error());
   EXPECT_THAT(fake_nccl().calls(),
               ElementsAre("init", "reduce_scatter", "start", "reduce to 0", "reduce to 2", "end",
                           "start", "reduce to 1, here", "end", "all_gather", "start",
                           "broadcast from 0", "broadcast from 2", "end", "start", "send 2 to 0",
-                          "send 3 to 1", "receive 3 from 1", "receive 1 from 2", "end"));
+                          "send 3 to 1", "receive 3 from 1", "receive 1 from 2", "end", "start",
+                          "send 2 to 0", "receive 1 from 2", "end"));
 }
 
 TEST_F(NcclLifeCycle, ALaunchOfSeveralCallsThatDoesNotComeIsATimeOut) {

@@ -149,6 +149,14 @@ TEST(ConvertSemantics, FloatToIntegerTruncatesAndSaturates) {
               testing::ElementsAre(2147483647, -5));
 }
 
+TEST(ConvertSemantics, WhatIsThereIsNotWritten) {
+  static const float kReadOnly[] = {1, 2, 3};  // Writing there ends the process.
+  convert(DType::kFloat32, const_cast<float*>(kReadOnly), DType::kFloat32, kReadOnly, 3, 1.0);
+  float values[] = {1, 2, 3};
+  convert(DType::kFloat32, values, DType::kFloat32, values, 3, 2.0);
+  EXPECT_EQ(values[2], 6);
+}
+
 TEST(ConvertSemantics, EqualDTypesCopyEvenSignallingNaNs) {
   const std::vector<std::uint32_t> bits = {0x7f800001u, 0xffc12345u};
   EXPECT_EQ((converted<std::uint32_t, std::uint32_t>(DType::kFloat32, DType::kFloat32, bits)),

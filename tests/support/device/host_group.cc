@@ -209,7 +209,7 @@ class HostGroupHub::Table {
   void hand_out(std::size_t from, DType dtype) KOLO_REQUIRES(mutex_) {
     for (std::size_t to = 0; to < seats_.size(); ++to) {
       const GroupPart& part = seats_[from].call->sent[to];
-      if (part.count == 0) continue;
+      if (part.count == 0 || part.data == seats_[to].call->received[from].data) continue;
       std::memcpy(seats_[to].call->received[from].data, part.data, part.count * size_of(dtype));
     }
   }
